@@ -52,7 +52,7 @@ refuses 2 "$none" "$operator" verify serve --simulate sim --listen 127.0.0.1:0 -
   --policy "x=sim/policy.toml"
 refuses 2 "$none" "$operator" gateway --attester simulated --upstream http://127.0.0.1:1 --listen 127.0.0.1:0
 refuses 2 "$none" "$operator" collateral serve --simulate sim
-refuses 2 "no driver" "$operator" collateral serve --database postgres://127.0.0.1:1/x
+refuses 2 "not supported by this build" "$operator" collateral serve --database postgres://127.0.0.1:1/x
 code=confide_fake_attester
 grep -qc "$code" "$developer" || fail "the developer's build does not show $code: this check sees nothing"
 ! grep -q "$code" "$operator" || fail "$code is linked"

@@ -254,7 +254,7 @@ fn python_functions(text: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// The functions of a CUDA or C++ file: a `{` that ends a statement which is not a type, scope or control structure opens
+/// The functions of a CUDA or C++ file: a `{` that ends a statement, but not a type, scope or control structure, opens
 /// one, the `}` of the statement's indent closes it.
 fn cuda_functions(text: &str) -> Vec<(String, usize)> {
     const OTHERS: &[&str] = &[

@@ -93,11 +93,12 @@ def run_all(steps: list[Step], out: Path, cpu: bool) -> int:
     out.mkdir(parents=True, exist_ok=True)
     run.name_cubins()
     began, failed = time.monotonic(), []
+    commit = read_commit()
     with open(out / (REHEARSAL_FILE if cpu else LINES_FILE), "x", encoding="utf-8") as lines:
         for step in steps:
             left = LIMIT_S * (CPU_FACTOR if cpu else 1) - (time.monotonic() - began)
             line = try_step(step, min(left, step.limit_s * (CPU_FACTOR if cpu else 1)), out, cpu)
-            line |= {"commit": read_commit()} | ({"rehearsal": REHEARSAL} if cpu else {})
+            line |= {"commit": commit} | ({"rehearsal": REHEARSAL} if cpu else {})
             lines.write(json.dumps(line) + "\n")
             lines.flush()
             os.fsync(lines.fileno())

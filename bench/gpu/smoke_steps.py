@@ -166,7 +166,7 @@ def kernels(cpu: bool) -> Found:
         target.zero_()
         narrow = rows.to(matrix.weight.dtype)
         launch = functools.partial(step._product, matrix, rows, gain, target, kind)
-        # Once: an ADD that is timed grows.
+        # Once: an ADD that is collect_times grows.
         add(name, launch, target, right, lambda: torch.nn.functional.linear(narrow, matrix.weight))  # noqa: B023
     normed = random(config.hidden)
     step.hidden.copy_(normed)
@@ -300,7 +300,7 @@ def ipc(cpu: bool) -> Found:
     parts = {"mask": (online_step.OnlineStep, "mask_into"), "ask": (lane.Lane, "ask"),
              "unmask": (online_step.OnlineStep, "unmask_words"), "add": (online_step.OnlineStep, "add")}  # fmt: skip
     with contextlib.ExitStack() as stack:
-        times = {name: stack.enter_context(timed(*place)) for name, place in parts.items()}
+        times = {name: stack.enter_context(collect_times(*place)) for name, place in parts.items()}
         decoded = loop.run(2, tokens, 8, [held])
     found: Found = {"tokens_per_s": round(decoded.tokens / decoded.seconds, 1)}
     for name, each in times.items():
@@ -312,7 +312,7 @@ def ipc(cpu: bool) -> Found:
 
 
 @contextlib.contextmanager
-def timed(owner: type, name: str) -> Iterator[list[float]]:
+def collect_times(owner: type, name: str) -> Iterator[list[float]]:
     """Collects the seconds of each call of a method."""
     original, seconds = getattr(owner, name), []
 

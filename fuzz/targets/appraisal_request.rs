@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let _ = confide_attestation_service::is_request(data);
+    let _ = confide_attestation_service::is_appraisal_request(data);
 });

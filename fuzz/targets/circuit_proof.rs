@@ -3,11 +3,11 @@
 
 #![no_main]
 
-use confide_circuits::Header;
+use confide_circuits::ProofHeader;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    if let Ok((header, body)) = Header::read(data) {
-        assert_eq!(header.write(body), data);
+    if let Ok((header, body)) = ProofHeader::parse(data) {
+        assert_eq!(header.encode_proof(body), data);
     }
 });

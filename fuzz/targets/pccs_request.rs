@@ -1,7 +1,7 @@
 //! Path and query of a PCCS's request: what is accepted is kept under a key that says the same.
 #![no_main]
 
-use confide_pccs::{DocumentRequest, parse};
+use confide_pccs::{DocumentRequest, parse_request};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
         Some((path, query)) => (path, Some(query)),
         None => (text, None),
     };
-    let Ok(wanted) = parse(path, query) else { return };
+    let Ok(wanted) = parse_request(path, query) else { return };
     let key = wanted.key();
     assert!(key.len() <= 256 && key.is_ascii());
     if let Some(again) = DocumentRequest::from_stored_key(wanted.kind(), &key) {

@@ -14,7 +14,7 @@ use confide_arm_line::{
     ArmError, Hello, Outcome, Report, Run, Sample, Stopwatch, read_file, speak,
 };
 use confide_channel::Binding;
-use confide_client::{ClientLimits, Connector, Endpoint, with_causes};
+use confide_client::{ClientLimits, Connector, Endpoint, error_chain};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
@@ -97,7 +97,7 @@ impl Dialler {
             Self::Loopback(address) => Link::plain(address).await,
             Self::Channel(connector) => {
                 let connection = connector.connect().await;
-                Ok(connection.map_err(|error| with_causes(&error))?.into())
+                Ok(connection.map_err(|error| error_chain(&error))?.into())
             }
         }
     }

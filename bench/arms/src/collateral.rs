@@ -19,8 +19,8 @@ use crate::version::VERSION;
 use confide_appraiser::{AppraisalError, PolicyAppraiser};
 use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
 use confide_collateral::{
-    BaseUrl, Client, CollateralError, Counts, Document, Evaluation, Platform, Services, Source,
-    SourceOptions,
+    BaseUrl, Client, CollateralCounts, CollateralError, Document, Platform, Services, Source,
+    SourceOptions, TcbEvaluation,
 };
 use confide_evidence::{Appraise, BindingKind, Presented, ReportData, claims::Claims};
 use confide_fake_attester::FakeAttester;
@@ -205,8 +205,10 @@ impl CollateralArm {
         let runtime = runtime?;
         let fetched: Result<Vec<Document>, CollateralError> = runtime.block_on(async {
             let mut documents = Vec::new();
-            for key in Platform::of_evidence(&peer.quote, None)?.documents(Evaluation::Standard) {
-                documents.push(client.document(&key, source_now()).await?);
+            for key in
+                Platform::from_evidence(&peer.quote, None)?.documents(TcbEvaluation::Standard)
+            {
+                documents.push(client.fetch_document(&key, source_now()).await?);
             }
             Ok(documents)
         });
@@ -221,16 +223,16 @@ impl CollateralArm {
         Ok(SessionResult { accepted, requests: requests(&client.counts()) })
     }
 
-    fn source_counts(&self) -> Counts {
+    fn source_counts(&self) -> CollateralCounts {
         match &self.endorsements {
             EndorsementSource::Cached { source, .. } => source.counts(),
-            _ => Counts::default(),
+            _ => CollateralCounts::default(),
         }
     }
 
     /// The requests that a source made for the sessions of a run, after the clock has stopped: a
     /// refresh that they set off is waited for, so that it is counted whole.
-    fn count_refresh_requests(&self, before: &Counts) -> u64 {
+    fn count_refresh_requests(&self, before: &CollateralCounts) -> u64 {
         let began = Instant::now();
         loop {
             let counts = self.source_counts();
@@ -319,7 +321,7 @@ fn is_accepted<T>(outcome: Result<T, AppraisalError>) -> Outcome<bool> {
 }
 
 fn platform(peer: &PeerEvidence) -> Outcome<Platform> {
-    Ok(Platform::of_evidence(&peer.quote, None)?)
+    Ok(Platform::from_evidence(&peer.quote, None)?)
 }
 
 /// A source as the product's programs start it: it keeps only sets whose signatures hold.
@@ -349,7 +351,7 @@ fn fill(source: &Source, platform: &Platform) -> Outcome {
 }
 
 /// Requests sent, retries included.
-fn requests(counts: &Counts) -> u64 {
+fn requests(counts: &CollateralCounts) -> u64 {
     counts.hosts.values().map(|host| host.requests).sum()
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use confide_arm_line::Outcome;
-use confide_client::{Connection, RequestBody, whole_body, with_causes};
+use confide_client::{Connection, RequestBody, error_chain, whole_body};
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, client::conn::http1::SendRequest};
@@ -55,11 +55,11 @@ impl Link {
     /// HTTP without TLS, to a process on this machine.
     pub(crate) async fn plain(address: &str) -> Outcome<Self> {
         let tcp =
-            tokio::net::TcpStream::connect(address).await.map_err(|error| with_causes(&error))?;
-        tcp.set_nodelay(true).map_err(|error| with_causes(&error))?;
+            tokio::net::TcpStream::connect(address).await.map_err(|error| error_chain(&error))?;
+        tcp.set_nodelay(true).map_err(|error| error_chain(&error))?;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tcp))
             .await
-            .map_err(|error| with_causes(&error))?;
+            .map_err(|error| error_chain(&error))?;
         tokio::spawn(connection);
         Ok(Self {
             host: address.into(),
@@ -81,11 +81,11 @@ impl Link {
             .body(whole_body(body.to_string()))?;
         match &mut self.wire {
             ClientConnection::Channel(connection) => {
-                Ok(connection.send(request).await.map_err(|error| with_causes(&error))?)
+                Ok(connection.send(request).await.map_err(|error| error_chain(&error))?)
             }
             ClientConnection::Plain(sender) => {
-                sender.ready().await.map_err(|error| with_causes(&error))?;
-                Ok(sender.send_request(request).await.map_err(|error| with_causes(&error))?)
+                sender.ready().await.map_err(|error| error_chain(&error))?;
+                Ok(sender.send_request(request).await.map_err(|error| error_chain(&error))?)
             }
         }
     }
@@ -127,7 +127,7 @@ pub(crate) async fn converse(
     let mut body = response.into_body();
     let mut stream = Stream::default();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| format!("the stream broke: {}", with_causes(&error)))?;
+        let frame = frame.map_err(|error| format!("the stream broke: {}", error_chain(&error)))?;
         if let Ok(bytes) = frame.into_data() {
             stream.push(&bytes, due)?;
         }
@@ -148,7 +148,7 @@ pub(crate) async fn converse(
 pub(crate) async fn post(link: &mut Link, path: &str, body: &Value) -> Outcome<Value> {
     let response = link.post(path, body).await?;
     let status = response.status();
-    let body = response.into_body().collect().await.map_err(|error| with_causes(&error))?;
+    let body = response.into_body().collect().await.map_err(|error| error_chain(&error))?;
     let body = body.to_bytes();
     if !status.is_success() {
         return Err(format!("status {status}: {}", String::from_utf8_lossy(&body)).into());

@@ -21,7 +21,7 @@ use crate::{
 };
 use confide_arm_line::{Hello, Outcome, Report, Run, Stopwatch, nearest_rank, speak};
 use confide_channel::{
-    Binding, ClientOptions, PlainClient, Server, ServerOptions, Tuning, nested_accept,
+    Binding, ClientOptions, PlainClient, RecordTuning, Server, ServerOptions, nested_accept,
 };
 use serde_json::json;
 use tokio::{
@@ -64,7 +64,7 @@ const NAME: &str = "localhost";
 
 impl Endpoints {
     fn new(layers: u8) -> Outcome<Self> {
-        let layer = |tuning: Tuning| -> Outcome<(PlainClient, Server)> {
+        let layer = |tuning: RecordTuning| -> Outcome<(PlainClient, Server)> {
             let options = ServerOptions {
                 binding: Binding::None,
                 config_digest: [0; 32],
@@ -80,10 +80,10 @@ impl Endpoints {
         };
         let inner = match layers {
             1 => None,
-            2 => Some(layer(Tuning::for_nested_tls())?),
+            2 => Some(layer(RecordTuning::for_nested_tls())?),
             other => return Err(format!("--layers {other}: wanted 1 or 2").into()),
         };
-        Ok(Self { outer: layer(Tuning::default())?, inner })
+        Ok(Self { outer: layer(RecordTuning::default())?, inner })
     }
 }
 
@@ -183,7 +183,7 @@ async fn open(ends: &Endpoints, io: impl ReadWrite + 'static) -> Outcome<Stream>
     let io = BufReader::with_capacity(SOCKET_BYTES, io);
     let outer = ends.outer.0.connect(NAME, io).await?;
     let Some((inner, _)) = &ends.inner else { return Ok(Box::new(outer.stream)) };
-    let tuning = Tuning::for_nested_tls();
+    let tuning = RecordTuning::for_nested_tls();
     let carrier = BufReader::with_capacity(tuning.buffer_bytes, outer.stream);
     let inner = inner.connect(NAME, carrier).await?;
     Ok(Box::new(BufWriter::with_capacity(tuning.write_bytes, inner.stream)))
@@ -210,7 +210,7 @@ async fn serve(listener: TcpListener, ends: Arc<Endpoints>) {
             let accepted: Option<Stream> = match &ends.inner {
                 None => ends.outer.1.accept(tcp).await.ok().map(|a| Box::new(a.stream) as Stream),
                 Some((_, inner)) => {
-                    nested_accept(&ends.outer.1, inner, Tuning::for_nested_tls(), tcp)
+                    nested_accept(&ends.outer.1, inner, RecordTuning::for_nested_tls(), tcp)
                         .await
                         .ok()
                         .map(|a| Box::new(a.stream) as Stream)

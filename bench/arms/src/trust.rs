@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use confide_arm_line::{Outcome, read_file};
-use confide_client::{PolicyAppraiser, with_causes};
+use confide_client::{PolicyAppraiser, error_chain};
 use confide_evidence::pem::decode_chain;
 use confide_verifier::Policy;
 
@@ -57,5 +57,5 @@ pub(crate) fn read_policy(path: &Path) -> Outcome<Policy> {
 /// An appraiser by a policy; `collateral` takes the place of what servers staple.
 pub(crate) fn open_appraiser(policy: &Path, collateral: Option<&[u8]>) -> Outcome<PolicyAppraiser> {
     Ok(PolicyAppraiser::new(read_policy(policy)?, collateral, unix_now)
-        .map_err(|error| with_causes(&error))?)
+        .map_err(|error| error_chain(&error))?)
 }

@@ -11,7 +11,7 @@ use std::{
 
 use confide_channel::Binding;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions as Simulated, Mode, Tee};
-use confide_notary::{Notary, NotaryPolicy, Options, Roots};
+use confide_notary::{Notary, NotaryOptions, NotaryPolicy, ServerRoots};
 use serde_json::{Value, json};
 
 fn unix_now() -> u64 {
@@ -87,12 +87,12 @@ fn notary(folder: &Path) -> String {
     })
     .expect("an attester");
     std::fs::write(folder.join("policy.toml"), attester.dangerous_policy_toml()).expect("a file");
-    let options = Options {
+    let options = NotaryOptions {
         binding: Binding::Key,
         key_validity: Duration::from_secs(3600),
         names: vec!["127.0.0.1".into()],
         policy: NotaryPolicy::from_toml(&rules).expect("a notary's policy"),
-        roots: Roots::from_pem(pem.as_bytes()).expect("the host's certificate"),
+        roots: ServerRoots::from_pem(pem.as_bytes()).expect("the host's certificate"),
     };
     let notary = Notary::new(options, Arc::new(attester), unix_now).expect("a notary");
     let (say, said) = std::sync::mpsc::channel();

@@ -162,14 +162,14 @@ struct Series {
     name: String,
     values: Vec<f64>,
     penalty: f64,
-    find_changes: Vec<usize>,
+    changes: Vec<usize>,
 }
 
 #[test]
 fn change_points_are_those_of_ruptures() {
     let cases: Cases<Series> = vector("changes.json");
     for case in cases.cases {
-        assert_eq!(find_changes(&case.values, case.penalty), case.find_changes, "{}", case.name);
+        assert_eq!(find_changes(&case.values, case.penalty), case.changes, "{}", case.name);
     }
 }
 

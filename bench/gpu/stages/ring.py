@@ -91,7 +91,7 @@ def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
         stream = ring.MaskStream(bytes(range(32)), context.device)
         return lambda: stream.rows(0, count, COLUMNS, 34), count * COLUMNS // context.n or 1
 
-    def summed(columns: int) -> tuple[ring.ScalarProducts, Callable[[], None]]:
+    def make_sums(columns: int) -> tuple[ring.ScalarProducts, Callable[[], None]]:
         """Sums of `rows` products, and what adds all columns to them once."""
         c0, c1 = ring.Encryptor(key).encrypt(messages[:columns]).expand()
         wide = numpy.random.default_rng(4).integers(-100, 101, (rows, columns)).astype(numpy.int16)
@@ -104,10 +104,10 @@ def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
         return made, add
 
     def products() -> Work:
-        return summed(count)[1], count
+        return make_sums(count)[1], count
 
     def answers() -> Work:
-        made, add = summed(1)
+        made, add = make_sums(1)
         public, drawn = key.public_key(), ring.Rng.from_seed(bytes(32), context.device)
         plain = array(context, numpy.zeros((rows, context.n), dtype=numpy.uint64))
         add()

@@ -43,6 +43,7 @@ class Steps(unittest.TestCase):
             return begin([sys.executable, "-c", programs[name]], **more)
 
         with (
+            mock.patch("smoke.read_commit", lambda: "made-up"),
             mock.patch("smoke.subprocess.Popen", start),
             mock.patch.object(smoke, "CPU_FACTOR", 2),
             contextlib.redirect_stdout(io.StringIO()),

@@ -197,7 +197,7 @@ impl PolicyAppraiser {
             Origin::File(own) => Ok(own.load().bytes().to_vec().into()),
             Origin::Peer => Ok(stapled.ok_or(AppraisalError::NoCollateral)?.into()),
             Origin::Service(source) => {
-                let platform = Platform::of_evidence(evidence, None)?;
+                let platform = Platform::from_evidence(evidence, None)?;
                 let set = match source.current(&platform) {
                     Some(set) => set,
                     None => source.ensure_blocking(&platform, FETCH_DEADLINE)?,

@@ -1,26 +1,26 @@
-//! Why the service cannot start, and why a request gets no result.
+//! The errors of the service and of its requests.
 
 use std::time::Duration;
 
 use confide_http::QueueError;
 use http::StatusCode;
 
-/// Why the service could not be set up or ended before it was asked to.
+/// The reason for which the service could not start or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
-    /// The signing key cannot be read or made.
+    /// The signing key cannot be read or generated.
     #[error("signing key is not usable: wanted {wanted}")]
     SigningKey {
         /// The form that a key must have.
         wanted: &'static str,
     },
-    /// Two policies of one name, a bad name, or none at all.
+    /// The name of a policy is invalid or repeated, or there is no policy.
     #[error("policy name `{got}` is not usable: wanted {wanted}")]
     PolicyName {
         /// The form that a name must have.
         wanted: &'static str,
-        /// The name given.
+        /// The name.
         got: String,
     },
     /// The configured lifetime of results is zero or too long.
@@ -28,48 +28,48 @@ pub enum ServiceError {
     Lifetime {
         /// The longest lifetime, in seconds.
         wanted: u64,
-        /// The seconds given.
+        /// The configured lifetime, in seconds.
         got: u64,
     },
     /// The service's own evidence could not be obtained.
-    #[error("own evidence: {0}")]
+    #[error("the service's own evidence could not be obtained: {0}")]
     OwnEvidence(String),
-    /// The drain took too long; the connections that were left are closed.
+    /// The drain took too long; the remaining connections were closed.
     #[error("{left} connections were still open {} s after the stop", .limit.as_secs())]
     Undrained {
-        /// The number of connections that were left.
+        /// The number of remaining connections.
         left: usize,
-        /// The time that they had.
+        /// The longest time of the drain.
         limit: Duration,
     },
 }
 
-/// Why a request gets no result. The text goes to the caller.
+/// The reason for which a request gets no result. The text is sent to the caller.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
     #[error("body is longer than {limit} bytes")]
     BodyLength { limit: usize },
-    #[error("bodies of all requests are too long together: wanted at most {limit} bytes")]
+    #[error("too many request bodies in memory: wanted at most {limit} bytes together; try again")]
     BodiesFull { limit: usize },
-    #[error("body did not come within {} s", .limit.as_secs())]
+    #[error("body did not arrive within {} s", .limit.as_secs())]
     BodyLate { limit: Duration },
-    #[error("body broke off")]
-    BodyBroken,
-    #[error("body is not the wanted JSON: {0}")]
+    #[error("the connection broke before the end of the body")]
+    BodyAborted,
+    #[error("body is not valid JSON for this route: {0}")]
     Json(String),
-    #[error("{field} is not as wanted: wanted {wanted}")]
+    #[error("field `{field}` is not valid: wanted {wanted}")]
     Field { field: &'static str, wanted: &'static str },
-    #[error("policy is not known here: wanted one of {wanted}")]
-    NoPolicy { wanted: String },
-    #[error("evidence cannot be judged: {0}")]
-    Unjudged(String),
+    #[error("unknown policy: wanted one of {wanted}")]
+    UnknownPolicy { wanted: String },
+    #[error("evidence cannot be appraised: {0}")]
+    NotAppraisable(String),
     #[error("too many requests are waiting: wanted at most {limit}")]
     QueueFull { limit: usize },
-    #[error("no place came free within {} s", .waited.as_secs())]
+    #[error("the request was not started within {} s", .waited.as_secs())]
     Busy { waited: Duration },
     #[error("there is no such route")]
     NoRoute,
-    #[error("this route does not accept the method; the header `Allow` lists those that it does")]
+    #[error("method not allowed; the header field `Allow` lists the allowed ones")]
     NoMethod,
     #[error("result could not be signed")]
     Signing,
@@ -89,10 +89,10 @@ impl RequestError {
         match self {
             Self::BodyLength { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyLate { .. } => StatusCode::REQUEST_TIMEOUT,
-            Self::BodyBroken | Self::Json(_) | Self::Field { .. } | Self::Unjudged(_) => {
+            Self::BodyAborted | Self::Json(_) | Self::Field { .. } | Self::NotAppraisable(_) => {
                 StatusCode::BAD_REQUEST
             }
-            Self::NoPolicy { .. } | Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::UnknownPolicy { .. } | Self::NoRoute => StatusCode::NOT_FOUND,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodiesFull { .. } | Self::QueueFull { .. } | Self::Busy { .. } => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -101,17 +101,17 @@ impl RequestError {
         }
     }
 
-    /// The word that stands for it in answers and metrics.
+    /// The code of the error in answers and metrics.
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::BodyLength { .. } => "body_length",
             Self::BodiesFull { .. } => "bodies_full",
             Self::BodyLate { .. } => "body_late",
-            Self::BodyBroken => "body_broken",
+            Self::BodyAborted => "body_broken",
             Self::Json(_) => "json",
             Self::Field { .. } => "field",
-            Self::NoPolicy { .. } => "no_policy",
-            Self::Unjudged(_) => "unjudged",
+            Self::UnknownPolicy { .. } => "no_policy",
+            Self::NotAppraisable(_) => "unjudged",
             Self::QueueFull { .. } => "queue_full",
             Self::Busy { .. } => "busy",
             Self::NoRoute => "no_route",

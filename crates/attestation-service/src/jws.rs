@@ -19,19 +19,19 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// A new key, which lives as long as the process.
+    /// Generates a key, which exists only in this process.
     ///
     /// # Errors
-    /// [`ServiceError::SigningKey`] if the operating system gives no random bytes.
+    /// [`ServiceError::SigningKey`] if the operating system returns no random bytes.
     pub fn generate() -> Result<Self, ServiceError> {
         let made = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
         Self::from_key_pair(made.map_err(|_| ServiceError::SigningKey { wanted: "random bytes" })?)
     }
 
-    /// A key from PKCS#8, DER; several instances of a fleet then sign alike.
+    /// A key from PKCS#8 in DER, which several instances of a fleet can share.
     ///
     /// # Errors
-    /// [`ServiceError::SigningKey`] if the bytes are no P-256 key in PKCS#8.
+    /// [`ServiceError::SigningKey`] if the bytes are not a P-256 key in PKCS#8.
     pub fn from_pkcs8(der: &Zeroizing<Vec<u8>>) -> Result<Self, ServiceError> {
         let read = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der);
         Self::from_key_pair(
@@ -44,19 +44,19 @@ impl SigningKey {
         if point.len() != 65 || point[0] != 4 {
             return Err(ServiceError::SigningKey { wanted: "an uncompressed P-256 point" });
         }
-        let (x, y) = (encode(&point[1..33]), encode(&point[33..]));
+        let (x, y) = (base64url(&point[1..33]), base64url(&point[33..]));
         // RFC 7638 section 3: the required members only, in this order, without white space.
         let members = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
-        let kid = encode(&Sha256::digest(members));
+        let kid = base64url(&Sha256::digest(members));
         Ok(Self { pair, random: SystemRandom::new(), kid })
     }
 
-    /// The thumbprint of the public key (RFC 7638), by which a token names it.
+    /// The thumbprint of the public key (RFC 7638), which is `kid` in a token.
     pub fn kid(&self) -> &str {
         &self.kid
     }
 
-    /// SHA-256 of the DER SubjectPublicKeyInfo, as claims name a key.
+    /// SHA-256 of the DER SubjectPublicKeyInfo, which is `pubkey-hash` in claims.
     pub fn spki_hash(&self) -> [u8; 32] {
         let digest = Sha256::new().chain_update(P256_SPKI_PREFIX);
         digest.chain_update(self.pair.public_key().as_ref()).finalize().into()
@@ -70,31 +70,31 @@ impl SigningKey {
             "alg": "ES256",
             "use": "sig",
             "kid": self.kid,
-            "x": encode(&point[1..33]),
-            "y": encode(&point[33..]),
+            "x": base64url(&point[1..33]),
+            "y": base64url(&point[33..]),
         })
     }
 
-    /// The compact serialisation of `claims`, signed.
+    /// Signs `claims` and returns the token in compact serialisation.
     pub(crate) fn sign(&self, claims: &Value) -> Option<String> {
         let header = json!({ "alg": "ES256", "typ": "eat+jwt", "kid": self.kid });
-        let mut token = encode(header.to_string().as_bytes());
+        let mut token = base64url(header.to_string().as_bytes());
         token.push('.');
-        token += &encode(claims.to_string().as_bytes());
+        token += &base64url(claims.to_string().as_bytes());
         let signature = self.pair.sign(&self.random, token.as_bytes()).ok()?;
         token.push('.');
-        token += &encode(signature.as_ref());
+        token += &base64url(signature.as_ref());
         Some(token)
     }
 }
 
-/// DER before the 65 bytes of an uncompressed point (RFC 5480).
+/// The DER SubjectPublicKeyInfo of a P-256 key without the 65 bytes of its point (RFC 5480).
 const P256_SPKI_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-fn encode(bytes: &[u8]) -> String {
+fn base64url(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 

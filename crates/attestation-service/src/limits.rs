@@ -4,45 +4,46 @@ use std::time::Duration;
 
 use confide_http::QueueLimits;
 
-/// No result holds for longer: it speaks of a machine as it was when the evidence was appraised.
+/// The longest lifetime of a result, which describes the machine only at the time of the appraisal.
 pub const RESULT_LIFETIME_MAX: Duration = Duration::from_secs(300);
 
 /// The limits of the service and of its callers.
 #[derive(Clone, Debug)]
 pub struct ServiceLimits {
-    /// Bytes of a request's body: evidence, GPU evidence and endorsements in base64 and JSON.
+    /// The largest body of a request in bytes: evidence and endorsements in base64 and JSON.
     pub body_bytes: usize,
-    /// Bytes of all bodies that are held at once: connections times streams times one body would be
-    /// more than any machine has.
+    /// The largest number of bytes of all bodies in memory at once: connections times streams times
+    /// the largest body would be more than a machine has.
     pub bodies_bytes: usize,
     /// The longest time that a body may take to arrive.
     pub body_wait: Duration,
-    /// Appraisals that run at once; more than the cores would only wait for each other.
+    /// The number of appraisals that run at once; more than the cores would only compete.
     pub concurrent: usize,
-    /// The longest life of a connection; after it, what runs ends and the caller dials again. Without it
-    /// a caller who sends a byte now and then would hold its place for ever.
+    /// The longest life of a connection, after which running requests finish and the caller must
+    /// connect again. Otherwise a caller could keep a connection by sending a byte now and then.
     pub connection_age: Duration,
-    /// Connections at once; a quarter of them for one address, an eighth for addresses without any.
+    /// The largest number of connections at once. One address may have a quarter of them, and an
+    /// eighth is reserved for addresses that have none.
     pub connections: usize,
-    /// The longest time that running requests may go on after a stop.
+    /// The longest time for which running requests may continue after a stop.
     pub drain: Duration,
-    /// The longest time that the head of a request, or the first request of a connection, may take to arrive.
+    /// The longest time for the head of a request, or for the first request of a connection.
     pub head_wait: Duration,
-    /// The longest silence of a connection; longer than an answer takes.
+    /// The longest idle time of a connection, which has to be longer than an answer takes.
     pub idle: Duration,
-    /// Requests that wait for a place; the next one is told to come again.
+    /// The largest number of requests in the queue; further ones get status 503.
     pub queued: usize,
-    /// The longest wait of one of them.
+    /// The longest wait of a request in the queue.
     pub queue_wait: Duration,
-    /// Requests at once on one HTTP/2 connection.
+    /// The largest number of requests at once on one HTTP/2 connection.
     pub streams: u32,
-    /// The longest time that a peer may leave an answer unread.
+    /// The longest time for which a caller may leave an answer unread.
     pub write_wait: Duration,
 }
 
 impl ServiceLimits {
-    /// The bounds of the queue before the cores.
-    pub(crate) fn queue(&self) -> QueueLimits {
+    /// The limits of the appraisal queue.
+    pub(crate) fn queue_limits(&self) -> QueueLimits {
         QueueLimits { concurrent: self.concurrent, queued: self.queued, wait: self.queue_wait }
     }
 }

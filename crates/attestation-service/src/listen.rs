@@ -1,10 +1,10 @@
-//! Connections: HTTP/1.1 and HTTP/2 on one port, each bounded, and the end of all of them.
+//! Accepts HTTP/1.1 and HTTP/2 connections on one port, with limits, and drains them at the stop.
 
 use std::{convert::Infallible, future::Future, sync::Arc};
 
 use confide_http::{
-    Admission, AdmissionLimits, Closing, ConnectionDeadlines, Drained, IdleGuard, Occupancy,
-    PeerStream, StallGuard, accept_until, serve_connection, wait_until_closing,
+    Admission, AdmissionLimits, ClosingSignal, ConnectionDeadlines, ConnectionPlace, DrainOutcome,
+    IdleGuard, PeerStream, StallGuard, accept_until, serve_connection, wait_until_closing,
 };
 use hyper::service::service_fn;
 use hyper_util::{
@@ -17,13 +17,13 @@ use crate::{
     error::ServiceError,
     limits::{RESULT_LIFETIME_MAX, ServiceLimits},
     options::ServiceOptions,
-    routes::{self, Site},
+    routes::{self, ServiceState},
 };
 
-/// Serves on `listener` until `stop` resolves, then lets what runs end.
+/// Serves on `listener` until `stop` resolves, then waits for running requests to finish.
 ///
 /// # Errors
-/// [`ServiceError::Lifetime`] at once; [`ServiceError::Undrained`] at the end.
+/// [`ServiceError::Lifetime`] before it serves; [`ServiceError::Undrained`] after the stop.
 pub async fn serve(
     listener: TcpListener,
     options: ServiceOptions,
@@ -34,31 +34,31 @@ pub async fn serve(
         return Err(ServiceError::Lifetime { wanted, got });
     }
     let limits = options.limits.clone();
-    let site = Arc::new(Site::new(options));
+    let site = Arc::new(ServiceState::new(options));
     let admission = Admission::new(AdmissionLimits::for_many_peers(limits.connections));
     let limit = limits.drain;
     let one = move |stream, place, closing| {
-        connection(stream, Arc::clone(&site), limits.clone(), place, closing)
+        serve_one_connection(stream, Arc::clone(&site), limits.clone(), place, closing)
     };
     match accept_until(listener, admission, limit, stop, one).await {
-        Drained::Completely => Ok(()),
-        Drained::Cut(left) => Err(ServiceError::Undrained { left, limit }),
+        DrainOutcome::Completely => Ok(()),
+        DrainOutcome::Cut(left) => Err(ServiceError::Undrained { left, limit }),
     }
 }
 
-async fn connection(
+async fn serve_one_connection(
     stream: PeerStream,
-    site: Arc<Site>,
+    site: Arc<ServiceState>,
     limits: ServiceLimits,
-    place: Occupancy,
-    closing: Closing,
+    place: ConnectionPlace,
+    closing: ClosingSignal,
 ) {
     let guarded = IdleGuard::new(StallGuard::new(stream, limits.write_wait), limits.idle);
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_wait);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits.streams);
     let service = service_fn(|request| {
-        let answer = routes::answer(Arc::clone(&site), request);
+        let answer = routes::answer_request(Arc::clone(&site), request);
         place.run_exchange(async { Ok::<_, Infallible>(answer.await) })
     });
     let connection = builder.serve_connection(TokioIo::new(guarded), service);

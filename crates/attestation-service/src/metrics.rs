@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use confide_http::metrics::{Gauge, Histogram, LabelledCounter, MetricsRegistry};
 
-/// Upper bounds of the histogram's buckets, in seconds, from one signature to a busy machine.
+/// The upper bounds of the histogram's buckets, in seconds.
 const BUCKETS_S: [f64; 10] =
     [0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.02, 0.1, 1.0];
 
-/// The metrics of the service. Names of outcomes are a closed set, so the memory is bounded.
+/// The metrics of the service. Outcomes come from a closed set, so that memory is bounded.
 pub(crate) struct Metrics {
     registry: MetricsRegistry,
     requests: LabelledCounter<1>,
@@ -21,7 +21,7 @@ impl Metrics {
         let mut registry = MetricsRegistry::default();
         Self {
             requests: registry.labelled_counter("confide_requests_total", "Requests by outcome."),
-            waiting: registry.gauge("confide_requests_waiting", "Requests that wait for a place."),
+            waiting: registry.gauge("confide_requests_waiting", "Requests in the queue."),
             appraisal: registry.histogram(
                 "confide_appraisal_seconds",
                 "Time of one appraisal, without its wait.",
@@ -36,12 +36,12 @@ impl Metrics {
         self.requests.get_or_create(&[("outcome", outcome.into())]).inc();
     }
 
-    /// Records how long one appraisal took, without its wait.
+    /// Records the duration of one appraisal, without its wait in the queue.
     pub(crate) fn observe_appraisal(&self, took: Duration) {
         self.appraisal.observe(took.as_secs_f64());
     }
 
-    /// The text of all metrics, for a queue in which `waiting` requests wait.
+    /// The text of all metrics; `waiting` is the number of requests in the queue.
     pub(crate) fn encode(&self, waiting: usize) -> String {
         self.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         self.registry.encode()

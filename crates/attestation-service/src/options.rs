@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use crate::{binding::OwnEvidence, jws::SigningKey, limits::ServiceLimits, policies::Policies};
+use crate::{
+    jws::SigningKey, limits::ServiceLimits, own_evidence::OwnEvidence, policies::PolicySet,
+};
 
 /// Configuration of an attestation service.
 pub struct ServiceOptions {
     /// The server's policies.
-    pub policies: Policies,
+    pub policies: PolicySet,
     /// The key that signs results.
     pub key: SigningKey,
     /// `iss` of every result.
@@ -16,10 +18,10 @@ pub struct ServiceOptions {
     pub audience: String,
     /// The time from `iat` to `exp` of a result; at most [`crate::RESULT_LIFETIME_MAX`].
     pub lifetime: Duration,
-    /// Evidence over the key, where this machine attests.
+    /// The evidence over the key, if this machine can attest.
     pub own_evidence: Option<OwnEvidence>,
     /// The limits of each queue, wait and length.
     pub limits: ServiceLimits,
-    /// Returns Unix seconds.
+    /// The clock, which returns Unix seconds.
     pub clock: fn() -> u64,
 }

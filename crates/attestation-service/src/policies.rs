@@ -1,30 +1,30 @@
-//! The server's policies, by name. A caller names one and cannot bring one.
+//! The server's policies, of which a caller selects one by name.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use confide_appraiser::PolicyAppraiser;
 
 use crate::{
-    case::POLICY_ID_BYTES_MAX,
+    appraisal_request::POLICY_ID_BYTES_MAX,
     error::{RequestError, ServiceError},
 };
 
 /// A policy of the server.
 pub struct PolicyEntry {
-    /// The appraiser that decides by this policy.
+    /// The appraiser with this policy.
     pub appraiser: Arc<PolicyAppraiser>,
-    /// SHA-256 of the policy's text, as results carry it.
+    /// SHA-256 of the policy's text, which results contain.
     pub sha256: [u8; 32],
 }
 
 /// The policies of the server, by name.
-pub struct Policies(BTreeMap<String, PolicyEntry>);
+pub struct PolicySet(BTreeMap<String, PolicyEntry>);
 
-impl Policies {
-    /// Names are 1 to 64 letters, digits, `.`, `_` and `-`; there has to be at least one.
+impl PolicySet {
+    /// Names are 1 to 64 letters, digits, `.`, `_` and `-`; there has to be at least one policy.
     ///
     /// # Errors
-    /// [`ServiceError::PolicyName`] if a name has another form or stands twice, or there is none.
+    /// [`ServiceError::PolicyName`] if a name is invalid or repeated, or there is no policy.
     pub fn new(
         entries: impl IntoIterator<Item = (String, PolicyEntry)>,
     ) -> Result<Self, ServiceError> {
@@ -36,24 +36,26 @@ impl Policies {
                 return Err(ServiceError::PolicyName { wanted, got: name });
             }
             if policies.contains_key(&name) {
-                return Err(ServiceError::PolicyName { wanted: "another name", got: name });
+                return Err(ServiceError::PolicyName { wanted: "each name once", got: name });
             }
             policies.insert(name, entry);
         }
         match policies.is_empty() {
-            true => Err(ServiceError::PolicyName { wanted: "one at least", got: String::new() }),
+            true => {
+                Err(ServiceError::PolicyName { wanted: "at least one policy", got: String::new() })
+            }
             false => Ok(Self(policies)),
         }
     }
 
     pub(crate) fn find(&self, name: &str) -> Result<&PolicyEntry, RequestError> {
         let names = || self.0.keys().map(String::as_str).collect::<Vec<_>>();
-        self.0.get(name).ok_or_else(|| RequestError::NoPolicy { wanted: names().join(", ") })
+        self.0.get(name).ok_or_else(|| RequestError::UnknownPolicy { wanted: names().join(", ") })
     }
 
-    /// The names of the policies that trust neither a vendor's root nor one that they list as the
-    /// operator's own: no result by them is `affirming`.
-    pub fn never_affirming(&self) -> Vec<&str> {
+    /// The names of the policies that trust neither a vendor's root nor an operator's own one, so
+    /// that their results are never `affirming`.
+    pub fn non_affirming_names(&self) -> Vec<&str> {
         let affirms = |entry: &PolicyEntry| {
             let policy = entry.appraiser.policy();
             policy.roots.has_production() || policy.operator_roots.is_some()

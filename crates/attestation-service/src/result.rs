@@ -1,14 +1,14 @@
 //! The content of a result: the claims of EAT (RFC 9711) and EAR (draft-ietf-rats-ear).
 //!
 //! The values of the trustworthiness vector are those of AR4SI (draft-ietf-rats-ar4si section 2.3).
-//! A value is given only for what was looked at; what was not evaluated is absent.
+//! The vector contains only the categories that were evaluated.
 
 use confide_appraiser::SharedAppraisal;
 use confide_verifier::{Check, Outcome, RootKind, Scope};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::case::AppraisalRequest;
+use crate::appraisal_request::AppraisalRequest;
 
 /// `eat_profile` of the results.
 pub(crate) const PROFILE: &str = "tag:confide,2026:attestation-result#1";
@@ -23,7 +23,7 @@ const CONTRAINDICATED: i64 = 96;
 const UNRECOGNISED_HARDWARE: i64 = 97;
 
 /// The claims that do not depend on the evidence.
-pub(crate) struct Frame<'a> {
+pub(crate) struct CommonClaims<'a> {
     pub(crate) issuer: &'a str,
     pub(crate) audience: &'a str,
     pub(crate) issued_at: u64,
@@ -31,51 +31,51 @@ pub(crate) struct Frame<'a> {
     pub(crate) policy_sha256: [u8; 32],
 }
 
-/// The claims of an accepted case.
+/// The claims of an accepted request.
 pub(crate) fn accepted_claims(
-    frame: &Frame<'_>,
-    case: &AppraisalRequest,
+    common: &CommonClaims<'_>,
+    request: &AppraisalRequest,
     appraised: &SharedAppraisal,
 ) -> Value {
     let mut verdict = appraised.verdict().to_json();
-    let trust = Trust::from_appraisal(appraised);
-    if trust == Trust::Simulated {
+    let trust = RootTrust::from_appraisal(appraised);
+    if trust == RootTrust::Simulated {
         verdict["reason"] = SIMULATED.into();
     }
     let status = match (trust, appraised.verdict().scope()) {
-        (Trust::Simulated, _) => "contraindicated",
-        (Trust::Unknown, _) => "warning",
-        // A platform that runs some program is not what a relying party may take for its service.
-        (Trust::Vouched, Scope::Platform) => "warning",
-        (Trust::Vouched, Scope::Workload) => "affirming",
+        (RootTrust::Simulated, _) => "contraindicated",
+        (RootTrust::Unknown, _) => "warning",
+        // Without its workload, a platform does not show which program runs on it.
+        (RootTrust::Vouched, Scope::Platform) => "warning",
+        (RootTrust::Vouched, Scope::Workload) => "affirming",
     };
-    let vector = vector(appraised, trust);
-    let mut claims = claims(frame, case, status, Some(vector), &verdict);
+    let vector = trustworthiness_vector(appraised, trust);
+    let mut claims = result_claims(common, request, status, Some(vector), &verdict);
     let module = &mut claims["submods"]["cpu"];
     module["confide.simulated"] = appraised.is_simulated().into();
     module["confide.operator-root"] = appraised.is_operator_root().into();
-    // A result outlives neither the claims nor the endorsements that it rests on.
-    let end = frame.issued_at.saturating_add(frame.lifetime_s).min(appraised.not_after());
+    // A result expires no later than the claims and the endorsements that it is based on.
+    let end = common.issued_at.saturating_add(common.lifetime_s).min(appraised.not_after());
     claims["exp"] = end.into();
     claims
 }
 
-/// The reason given for refusing simulated evidence, whatever a policy accepts.
+/// The reason for which simulated evidence is refused, whatever the policy accepts.
 pub(crate) const SIMULATED: &str =
     "evidence is simulated: software made it, and it protects nothing";
 
-/// The worth of the root under which evidence was accepted.
+/// The trust in the root under which evidence was accepted.
 #[derive(Clone, Copy, PartialEq)]
-enum Trust {
-    /// A vendor's root, or one that the policy lists as the operator's own.
+enum RootTrust {
+    /// A vendor's root, or a root that the policy lists as the operator's own.
     Vouched,
-    /// Another root that the policy trusts: whose hardware it stands for is not known here.
+    /// Another root that the policy trusts, whose hardware is unknown to the service.
     Unknown,
-    /// A root that says of itself that it is simulated.
+    /// A root that is marked as simulated.
     Simulated,
 }
 
-impl Trust {
+impl RootTrust {
     fn from_appraisal(appraised: &SharedAppraisal) -> Self {
         let gpu = appraised.verdict().gpu().map(|gpu| gpu.root().kind);
         match appraised.verdict().root().kind {
@@ -88,39 +88,39 @@ impl Trust {
     }
 }
 
-/// The claims of a rejected case: it was judged, and this is the judgement.
+/// The claims of a request whose evidence was appraised and rejected.
 pub(crate) fn rejected_claims(
-    frame: &Frame<'_>,
-    case: &AppraisalRequest,
+    common: &CommonClaims<'_>,
+    request: &AppraisalRequest,
     verdict: &Value,
 ) -> Value {
-    claims(frame, case, "contraindicated", None, verdict)
+    result_claims(common, request, "contraindicated", None, verdict)
 }
 
-fn claims(
-    frame: &Frame<'_>,
-    case: &AppraisalRequest,
+fn result_claims(
+    common: &CommonClaims<'_>,
+    request: &AppraisalRequest,
     status: &str,
     vector: Option<Value>,
     verdict: &Value,
 ) -> Value {
     let mut module = json!({
         "ear.status": status,
-        "ear.appraisal-policy-id": format!("confide:policy:{}", case.policy_id),
-        "confide.policy-sha256": hex::encode(frame.policy_sha256),
-        "confide.evidence-sha256": hex::encode(Sha256::digest(&case.evidence)),
+        "ear.appraisal-policy-id": format!("confide:policy:{}", request.policy_id),
+        "confide.policy-sha256": hex::encode(common.policy_sha256),
+        "confide.evidence-sha256": hex::encode(Sha256::digest(&request.evidence)),
         "confide.scope": verdict["scope"],
         "confide.root": verdict["root"],
         "confide.tcb-status": verdict["tcb_status"],
         "confide.advisories": verdict["advisories"],
         "confide.claims": verdict["claims"],
-        "confide.checks": outcomes(&verdict["checks"]),
+        "confide.checks": check_outcomes(&verdict["checks"]),
         "confide.reason": verdict["reason"],
     });
     if let Some(vector) = vector {
         module["ear.trustworthiness-vector"] = vector;
     }
-    if let Some(gpu) = &case.gpu {
+    if let Some(gpu) = &request.gpu {
         module["confide.gpu-evidence-sha256"] = hex::encode(Sha256::digest(&gpu.evidence)).into();
     }
     if let Some(gpu) = verdict.get("gpu") {
@@ -128,12 +128,12 @@ fn claims(
     }
     json!({
         "eat_profile": PROFILE,
-        "eat_nonce": case.nonce,
-        "iss": frame.issuer,
-        "aud": frame.audience,
-        "iat": frame.issued_at,
-        "nbf": frame.issued_at,
-        "exp": frame.issued_at.saturating_add(frame.lifetime_s),
+        "eat_nonce": request.nonce,
+        "iss": common.issuer,
+        "aud": common.audience,
+        "iat": common.issued_at,
+        "nbf": common.issued_at,
+        "exp": common.issued_at.saturating_add(common.lifetime_s),
         "ear.verifier-id": {
             "developer": "https://crates.io/crates/confide",
             "build": concat!("confide ", env!("CARGO_PKG_VERSION")),
@@ -142,8 +142,8 @@ fn claims(
     })
 }
 
-/// Returns each check with its outcome, without its details; `confide verify --json` has those.
-fn outcomes(checks: &Value) -> Value {
+/// Each check with its outcome but without its details, which `confide verify --json` has.
+fn check_outcomes(checks: &Value) -> Value {
     let mut outcomes = Map::new();
     for check in checks.as_array().into_iter().flatten() {
         if let Some(name) = check["name"].as_str() {
@@ -153,9 +153,9 @@ fn outcomes(checks: &Value) -> Value {
     outcomes.into()
 }
 
-fn vector(appraised: &SharedAppraisal, trust: Trust) -> Value {
-    if trust == Trust::Simulated {
-        // Nothing else can be said of a machine that does not exist.
+fn trustworthiness_vector(appraised: &SharedAppraisal, trust: RootTrust) -> Value {
+    if trust == RootTrust::Simulated {
+        // Other categories are meaningless for simulated hardware.
         return json!({ "hardware": UNRECOGNISED_HARDWARE });
     }
     let appraised = appraised.verdict();
@@ -165,8 +165,8 @@ fn vector(appraised: &SharedAppraisal, trust: Trust) -> Value {
             .any(|Check { name: found, outcome, .. }| *found == name && *outcome == Outcome::Passed)
     };
     let mut vector = Map::new();
-    let genuine = trust == Trust::Vouched;
-    // AMD gives no status: the policy's minimum stands in its place, where there is one.
+    let genuine = trust == RootTrust::Vouched;
+    // AMD has no TCB status: the policy's minimum takes its place, if there is one.
     let current = match appraised.tcb_status() {
         Some(status) => status.as_str() == "UpToDate" && appraised.advisories().is_empty(),
         None => passed("tcb_minimum"),

@@ -14,37 +14,40 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    answer::{json_answer, method_answer, refusal, text_answer, without_body},
-    case::AppraisalRequest,
+    answer::{error_answer, json_answer, method_answer, remove_body, text_answer},
+    appraisal_request::AppraisalRequest,
     error::RequestError,
     limits::ServiceLimits,
     metrics::Metrics,
     options::ServiceOptions,
-    result::{self, Frame},
+    result::{self, CommonClaims},
 };
 
-/// The service behind its routes.
-pub(crate) struct Site {
+/// The state that all routes share.
+pub(crate) struct ServiceState {
     options: ServiceOptions,
     queue: AdmissionQueue,
-    /// Permits, one for each byte of the bodies that are held.
+    /// A permit for each byte of request bodies in memory.
     bodies: Arc<Semaphore>,
-    /// One caller makes the own evidence; the others wait without a thread each, so that appraisals
-    /// keep theirs.
+    /// Held while one caller makes the own evidence, so that the others wait without blocking
+    /// threads that appraisals need.
     own_evidence: tokio::sync::Mutex<()>,
     metrics: Metrics,
 }
 
-/// Methods of the routes that are read.
+/// The methods of the routes that are only read.
 const READING: &[Method] = &[Method::GET, Method::HEAD];
 
 /// Answers one request.
-pub(crate) async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+pub(crate) async fn answer_request(
+    site: Arc<ServiceState>,
+    request: Request<Incoming>,
+) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let methods = match head.uri.path() {
         "/v1/appraise" => &[Method::POST],
         "/.well-known/jwks.json" | "/health" | "/metrics" => READING,
-        _ => return refusal(&RequestError::NoRoute),
+        _ => return error_answer(&RequestError::NoRoute),
     };
     if !methods.contains(&head.method) {
         return method_answer(methods);
@@ -55,46 +58,49 @@ pub(crate) async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Respo
         "/health" => json_answer(StatusCode::OK, &json!({ "status": "ok" })),
         _ => text_answer(MEDIA_TYPE, site.metrics.encode(site.queue.waiting())),
     };
-    if head.method == Method::HEAD { without_body(response) } else { response }
+    if head.method == Method::HEAD { remove_body(response) } else { response }
 }
 
-async fn answer_appraisal(site: &Arc<Site>, body: Incoming) -> Response<Full<Bytes>> {
-    match judge(site, body).await {
+async fn answer_appraisal(site: &Arc<ServiceState>, body: Incoming) -> Response<Full<Bytes>> {
+    match appraise_body(site, body).await {
         Ok((outcome, response)) => {
             site.metrics.count_request(outcome);
             response
         }
         Err(error) => {
             site.metrics.count_request(error.code());
-            refusal(&error)
+            error_answer(&error)
         }
     }
 }
 
-/// The word that counts an outcome, and the answer.
-type Judged = (&'static str, Response<Full<Bytes>>);
+/// The outcome for the metrics, and the answer.
+type AppraisalAnswer = (&'static str, Response<Full<Bytes>>);
 
-async fn judge(site: &Arc<Site>, body: Incoming) -> Result<Judged, RequestError> {
-    let (body, held) = read(site, body).await?;
-    let case = AppraisalRequest::parse(&body)?;
+async fn appraise_body(
+    site: &Arc<ServiceState>,
+    body: Incoming,
+) -> Result<AppraisalAnswer, RequestError> {
+    let (body, held) = read_body(site, body).await?;
+    let request = AppraisalRequest::parse(&body)?;
     drop(body);
-    // An unknown policy is refused before the request takes a place in the queue.
-    site.options.policies.find(&case.policy_id)?;
+    // An unknown policy is refused before the request takes a slot in the queue.
+    site.options.policies.find(&request.policy_id)?;
     let permit = site.queue.enter().await?;
     let worker = Arc::clone(site);
-    // Signatures take a core for a while; the event loop goes on meanwhile.
+    // Signatures keep a core busy for a while, so they run outside the event loop.
     let work = tokio::task::spawn_blocking(move || {
         let (_permit, _held) = (permit, held);
-        worker.decide(&case)
+        worker.appraise(&request)
     });
     work.await.map_err(|_| RequestError::Signing)?
 }
 
-impl Site {
+impl ServiceState {
     pub(crate) fn new(options: ServiceOptions) -> Self {
         let bodies = options.limits.bodies_bytes.min(Semaphore::MAX_PERMITS);
         Self {
-            queue: AdmissionQueue::new(options.limits.queue()),
+            queue: AdmissionQueue::new(options.limits.queue_limits()),
             bodies: Arc::new(Semaphore::new(bodies)),
             own_evidence: tokio::sync::Mutex::default(),
             metrics: Metrics::new(),
@@ -102,75 +108,75 @@ impl Site {
         }
     }
 
-    fn decide(&self, case: &AppraisalRequest) -> Result<Judged, RequestError> {
+    fn appraise(&self, request: &AppraisalRequest) -> Result<AppraisalAnswer, RequestError> {
         let ServiceOptions { policies, key, issuer, audience, lifetime, clock, .. } = &self.options;
-        let policy = policies.find(&case.policy_id)?;
-        let gpu = case.gpu.as_ref();
+        let policy = policies.find(&request.policy_id)?;
+        let gpu = request.gpu.as_ref();
         let evidence = Evidence {
-            quote: &case.evidence,
-            claims: case.claims.as_deref(),
-            report_data: case.report_data,
+            quote: &request.evidence,
+            claims: request.claims.as_deref(),
+            report_data: request.report_data,
             gpu: gpu.map(|gpu| GpuPresented { evidence: &gpu.evidence, nonce: gpu.nonce }),
-            // A caller's statement on how the evidence was bound proves nothing.
+            // A caller cannot prove how the evidence was bound to a connection.
             binding: None,
         };
         let started = Instant::now();
-        let verdict = policy.appraiser.judge_any_scope(&evidence, case.endorsements.as_deref());
+        let verdict = policy.appraiser.judge_any_scope(&evidence, request.endorsements.as_deref());
         self.metrics.observe_appraisal(started.elapsed());
-        let frame = Frame {
+        let common = CommonClaims {
             issuer,
             audience,
             issued_at: clock(),
             lifetime_s: lifetime.as_secs(),
             policy_sha256: policy.sha256,
         };
-        let judgement = Judgement::from_verdict(&frame, case, verdict)?;
-        let token = key.sign(&judgement.claims).ok_or(RequestError::Signing)?;
+        let outcome = AppraisalOutcome::from_verdict(&common, request, verdict)?;
+        let token = key.sign(&outcome.claims).ok_or(RequestError::Signing)?;
         let mut body = json!({ "result": token });
-        if let Some(reason) = judgement.reason {
+        if let Some(reason) = outcome.reason {
             body["reason"] = reason.into();
         }
-        Ok((judgement.outcome, json_answer(judgement.status, &body)))
+        Ok((outcome.outcome, json_answer(outcome.status, &body)))
     }
 }
 
-struct Judgement {
+struct AppraisalOutcome {
     outcome: &'static str,
     status: StatusCode,
     claims: Value,
     reason: Option<String>,
 }
 
-impl Judgement {
+impl AppraisalOutcome {
     fn from_verdict(
-        frame: &Frame<'_>,
-        case: &AppraisalRequest,
+        common: &CommonClaims<'_>,
+        request: &AppraisalRequest,
         verdict: Result<SharedAppraisal, AppraisalError>,
     ) -> Result<Self, RequestError> {
         match verdict {
             Ok(appraised) if appraised.is_simulated() => {
-                let claims = result::accepted_claims(frame, case, &appraised);
+                let claims = result::accepted_claims(common, request, &appraised);
                 let (status, reason) = (StatusCode::UNPROCESSABLE_ENTITY, result::SIMULATED);
                 Ok(Self { outcome: "simulated", status, claims, reason: Some(reason.into()) })
             }
             Ok(appraised) => {
-                let claims = result::accepted_claims(frame, case, &appraised);
+                let claims = result::accepted_claims(common, request, &appraised);
                 let status = StatusCode::OK;
                 Ok(Self { outcome: "accepted", status, claims, reason: None })
             }
             Err(AppraisalError::Rejected(no)) if !no.reason().is_unreadable() => {
-                let claims = result::rejected_claims(frame, case, &no.to_json());
-                // Not 200: a caller that looks at the status alone must not take it for an acceptance.
+                let claims = result::rejected_claims(common, request, &no.to_json());
+                // Not 200: a caller that checks only the status must not take it for an acceptance.
                 let status = StatusCode::UNPROCESSABLE_ENTITY;
                 let reason = Some(no.reason().to_string());
                 Ok(Self { outcome: "rejected", status, claims, reason })
             }
-            Err(error) => Err(RequestError::Unjudged(error.to_string())),
+            Err(error) => Err(RequestError::NotAppraisable(error.to_string())),
         }
     }
 }
 
-async fn answer_keys(site: &Arc<Site>) -> Response<Full<Bytes>> {
+async fn answer_keys(site: &Arc<ServiceState>) -> Response<Full<Bytes>> {
     let mut jwk = site.options.key.jwk();
     if site.options.own_evidence.is_some() {
         let worker = Arc::clone(site);
@@ -178,12 +184,13 @@ async fn answer_keys(site: &Arc<Site>) -> Response<Full<Bytes>> {
         let made = tokio::task::spawn_blocking(move || {
             let now = (worker.options.clock)();
             let own = worker.options.own_evidence.as_ref();
-            own.map(|own| own.for_key(&worker.options.key, now)).transpose()
+            own.map(|own| own.evidence_for_key(&worker.options.key, now)).transpose()
         });
         match made.await {
             Ok(Ok(Some(evidence))) => jwk["confide.evidence"] = evidence,
             Ok(Ok(None)) => {}
-            // The key is served without evidence; a relying party that wants evidence refuses it.
+            // The key is served without evidence; a relying party that requires evidence refuses
+            // it.
             Ok(Err(error)) => tracing::warn!(%error, "the key is published without evidence"),
             Err(_) => tracing::warn!("the key is published without evidence: the device failed"),
         }
@@ -191,10 +198,10 @@ async fn answer_keys(site: &Arc<Site>) -> Response<Full<Bytes>> {
     json_answer(StatusCode::OK, &json!({ "keys": [jwk] }))
 }
 
-/// The body, and a permit for each of its bytes: they are taken as the bytes come, so that a caller
-/// who announces much and sends little takes little.
-async fn read(
-    site: &Site,
+/// Reads the body, and returns it with a permit for each of its bytes. The permits are taken as the
+/// bytes arrive, so that a caller who announces more than it sends does not occupy more.
+async fn read_body(
+    site: &ServiceState,
     body: Incoming,
 ) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), RequestError> {
     let ServiceLimits { body_bytes: limit, bodies_bytes, body_wait, .. } = site.options.limits;
@@ -204,7 +211,7 @@ async fn read(
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
                 true => RequestError::BodyLength { limit },
-                false => RequestError::BodyBroken,
+                false => RequestError::BodyAborted,
             })?;
             let Ok(data) = frame.into_data() else { continue };
             let full = RequestError::BodiesFull { limit: bodies_bytes };

@@ -12,7 +12,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use confide_appraiser::PolicyAppraiser;
 use confide_attestation_service::{
-    OwnEvidence, Policies, PolicyEntry, ServiceError, ServiceLimits, ServiceOptions, SigningKey,
+    OwnEvidence, PolicyEntry, PolicySet, ServiceError, ServiceLimits, ServiceOptions, SigningKey,
     serve,
 };
 use confide_evidence::{ReportData, binder::key_report_data, claims::Claims};
@@ -69,7 +69,7 @@ async fn start_limited(limits: ServiceLimits, policies: &[(&str, &str)]) -> Runn
     let entries = policies.iter().map(|(name, text)| ((*name).to_owned(), entry(text)));
     let own = OwnEvidence::new(Arc::new(attester(false)), [1; 32], "gateway only".into());
     let options = ServiceOptions {
-        policies: Policies::new(entries).expect("policies"),
+        policies: PolicySet::new(entries).expect("policies"),
         key: SigningKey::generate().expect("a key"),
         issuer: "https://verifier.example".into(),
         audience: "fleet".into(),
@@ -253,8 +253,8 @@ fn a_policy_that_can_affirm_nothing_is_named_at_the_start() {
     let custom = format!("roots = [\"sha256:{root}\"]\n");
     let own = format!("{custom}operator_roots = [\"sha256:{root}\"]\n");
     let entries = [("vendors", ""), ("custom", custom.as_str()), ("own", own.as_str())];
-    let policies = Policies::new(entries.map(|(name, text)| (name.to_owned(), entry(text))));
-    assert_eq!(policies.expect("three policies").never_affirming(), ["custom"]);
+    let policies = PolicySet::new(entries.map(|(name, text)| (name.to_owned(), entry(text))));
+    assert_eq!(policies.expect("three policies").non_affirming_names(), ["custom"]);
 }
 
 #[tokio::test]
@@ -391,7 +391,7 @@ async fn a_result_may_not_live_longer_than_five_minutes() {
     let appraiser = PolicyAppraiser::new(policy, None, || NOW).expect("an appraiser");
     let entry = PolicyEntry { appraiser: Arc::new(appraiser), sha256: [0; 32] };
     let options = ServiceOptions {
-        policies: Policies::new([("p".to_string(), entry)]).expect("a policy"),
+        policies: PolicySet::new([("p".to_string(), entry)]).expect("a policy"),
         key: SigningKey::generate().expect("a key"),
         issuer: String::new(),
         audience: String::new(),

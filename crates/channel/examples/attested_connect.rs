@@ -1,5 +1,6 @@
 //! Connects to a server that presents a TDX or SGX quote: `attested_connect ADDRESS POLICY`, for
-//! example to `confide gateway --simulate FOLDER --binding session` by that folder's `policy.toml`.
+//! example to `confide gateway --simulate FOLDER --binding session` with the policy
+//! `FOLDER/policy.toml`.
 
 use std::{env, error::Error, fs, sync::Arc, time::Duration, time::SystemTime};
 

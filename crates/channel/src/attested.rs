@@ -2,17 +2,17 @@
 
 use tokio_rustls::{client, server};
 
-use crate::options::Timings;
+use crate::options::ChannelTimings;
 
 /// A stream to a server whose evidence was accepted.
 ///
-/// The only maker is [`crate::Client::connect`], and the only way to the stream is
-/// [`Attested::into_parts`], which gives the result with it.
+/// Only [`crate::Client::connect`] makes one, and the only way to the stream is
+/// [`Attested::into_parts`], which returns the result with it.
 #[derive(Debug)]
 pub struct Attested<S, T> {
     pub(crate) stream: client::TlsStream<S>,
     pub(crate) appraised: T,
-    pub(crate) timings: Timings,
+    pub(crate) timings: ChannelTimings,
 }
 
 impl<S, T> Attested<S, T> {
@@ -22,12 +22,12 @@ impl<S, T> Attested<S, T> {
     }
 
     /// The time that each step took.
-    pub fn timings(&self) -> Timings {
+    pub fn timings(&self) -> ChannelTimings {
         self.timings
     }
 
     /// The stream together with the result.
-    pub fn into_parts(self) -> (client::TlsStream<S>, T, Timings) {
+    pub fn into_parts(self) -> (client::TlsStream<S>, T, ChannelTimings) {
         (self.stream, self.appraised, self.timings)
     }
 }
@@ -37,7 +37,7 @@ impl<S, T> Attested<S, T> {
 pub struct AttestedClient<S, T> {
     pub(crate) stream: server::TlsStream<S>,
     pub(crate) appraised: T,
-    pub(crate) timings: Timings,
+    pub(crate) timings: ChannelTimings,
 }
 
 impl<S, T> AttestedClient<S, T> {
@@ -47,12 +47,12 @@ impl<S, T> AttestedClient<S, T> {
     }
 
     /// The time that each step took.
-    pub fn timings(&self) -> Timings {
+    pub fn timings(&self) -> ChannelTimings {
         self.timings
     }
 
     /// The stream together with the result.
-    pub fn into_parts(self) -> (server::TlsStream<S>, T, Timings) {
+    pub fn into_parts(self) -> (server::TlsStream<S>, T, ChannelTimings) {
         (self.stream, self.appraised, self.timings)
     }
 }

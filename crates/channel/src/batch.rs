@@ -29,11 +29,11 @@ use crate::{batch_error::BatchError, error::ChannelError, own_evidence};
 /// Bounds of a [`Batcher`], with [`BatchLimits::default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// The most sessions under one quote, 1 to [`BATCH_MAX`].
+    /// The largest number of sessions under one quote, 1 to [`BATCH_MAX`].
     pub sessions: usize,
-    /// The most sessions that wait, besides those whose quote is being made; the next one is
-    /// refused with [`BatchError::Full`]. The default is eight full batches: a second of waiting at
-    /// the most.
+    /// The largest number of sessions that wait, not counting those whose quote is being made; the
+    /// next one is refused with [`BatchError::Full`]. The default is eight full batches: at most a
+    /// second of waiting.
     pub waiting: usize,
     /// The same limit for sessions whose peer reads no batch path: each costs a quote of its own,
     /// so more than 64 could not be served before their deadlines anyway.
@@ -46,10 +46,10 @@ pub struct BatchLimits {
 }
 
 impl BatchLimits {
-    /// Longer windows would be longer than a quote takes, and gain nothing.
+    /// The longest allowed window: a longer one would exceed the time of a quote and gain nothing.
     pub const WINDOW_MAX: Duration = Duration::from_millis(20);
 
-    fn check(&self) -> Result<(), ChannelError> {
+    fn check_bounds(&self) -> Result<(), ChannelError> {
         let refuse = |option, wanted, got| Err(ChannelError::Option { option, wanted, got });
         if !(1..=BATCH_MAX).contains(&self.sessions) {
             return refuse("batch sessions", "1 to 1024", self.sessions.to_string());
@@ -76,22 +76,22 @@ impl Default for BatchLimits {
     }
 }
 
-/// The most sessions that ask for GPU evidence at once: a driver answers one after the other, so
-/// more would only hold threads. The others wait, each until its own deadline.
+/// The largest number of sessions that ask for GPU evidence at once: a driver answers one after the
+/// other, so more would only hold threads. The others wait, each until its own deadline.
 const GPU_IN_FLIGHT_MAX: usize = 8;
 
 /// Obtains quotes for many sessions from one device. Clones share the queue: every server of a
 /// device should have a clone of one.
 #[derive(Clone)]
-pub struct Batcher(Arc<Shared>);
+pub struct Batcher(Arc<BatcherState>);
 
 /// A session's share of a quote.
 #[derive(Clone, Debug)]
 pub struct BatchedQuote {
     /// The endorsements that the attester has for the quote.
     pub collateral: Option<Arc<[u8]>>,
-    /// The path from the session's binder to what the quote signs; `None` if the quote signs the
-    /// binder.
+    /// The path from the session's binder to the report data that the quote signs; `None` if the
+    /// quote signs the binder.
     pub path: Option<BatchPath>,
     /// The quote, the same for the whole batch.
     pub quote: Arc<[u8]>,
@@ -107,7 +107,7 @@ impl BatchedQuote {
 /// The counters of a [`Batcher`] since it was made, and the sessions that wait now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchCounts {
-    /// Quotes that the attester was asked for.
+    /// Quotes requested from the attester.
     pub quotes: u64,
     /// Quotes that failed.
     pub failed: u64,
@@ -117,8 +117,8 @@ pub struct BatchCounts {
     pub largest: u64,
     /// Sessions refused because the queue was full.
     pub refused: u64,
-    /// Sessions that gave up before their quote was asked for.
-    pub gone: u64,
+    /// Sessions that gave up before their quote was requested.
+    pub abandoned: u64,
     /// Sessions that wait at this moment.
     pub waiting: u64,
 }
@@ -137,30 +137,30 @@ impl Batcher {
         attester: Arc<dyn Attest>,
         limits: BatchLimits,
     ) -> Result<Self, ChannelError> {
-        limits.check()?;
+        limits.check_bounds()?;
         Ok(Self::with_valid_limits(attester, limits))
     }
 
     /// A quote that covers `report_data`, alone or through the path that comes with it.
     ///
-    /// Needs a tokio runtime. Dropping the future gives the place in the queue back.
+    /// This needs a tokio runtime. Dropping the future frees the place in the queue.
     ///
     /// # Errors
     /// [`BatchError::Full`] or [`BatchError::Late`] if too many sessions wait,
-    /// [`BatchError::Attester`] or [`BatchError::OwnEvidence`] if the attester gives nothing
-    /// that a peer would read, [`BatchError::WorkerEnded`] outside a runtime and where the attester
+    /// [`BatchError::Attester`] or [`BatchError::OwnEvidence`] if the attester fails or returns
+    /// what no peer would read, [`BatchError::WorkerEnded`] outside a runtime or if the attester
     /// panicked.
     pub fn attest(
         &self,
         report_data: ReportData,
     ) -> impl Future<Output = Result<BatchedQuote, BatchError>> + Send + use<> {
-        self.clone().wait(report_data, Lane::Batch)
+        self.clone().wait_for_quote(report_data, QueueLane::Batch)
     }
 
     /// A quote over `report_data` itself, for a peer that reads no path.
     ///
-    /// These sessions have a queue of their own, and the device serves both queues in turn: they
-    /// wait for each other, and the other sessions wait for them no longer than for one quote.
+    /// These sessions have a queue of their own. The device serves both queues in turn, so the
+    /// sessions of the other queue wait for at most one such quote.
     ///
     /// # Errors
     /// As [`Batcher::attest`].
@@ -168,24 +168,27 @@ impl Batcher {
         &self,
         report_data: ReportData,
     ) -> impl Future<Output = Result<BatchedQuote, BatchError>> + Send + use<> {
-        self.clone().wait(report_data, Lane::Single)
+        self.clone().wait_for_quote(report_data, QueueLane::Single)
     }
 
-    /// The attester that the queue asks.
+    /// The attester behind the queue.
     pub fn attester(&self) -> &Arc<dyn Attest> {
         &self.0.attester
     }
 
-    /// Evidence of the attester's GPU over one session's `nonce`, where it has one. It is not
-    /// shared: a relying party reckons the nonce from its own session.
-    pub(crate) async fn gpu(&self, nonce: [u8; 32]) -> Result<Option<Vec<u8>>, BatchError> {
+    /// Evidence of the attester's GPU over one session's `nonce`, if it has one. It is not shared
+    /// between sessions: a relying party derives the nonce from its own session.
+    pub(crate) async fn obtain_gpu_evidence(
+        &self,
+        nonce: [u8; 32],
+    ) -> Result<Option<Vec<u8>>, BatchError> {
         let wanted = self.0.limits.waiting;
         let _place = self.0.gpu_places.try_acquire().map_err(|_| BatchError::Full { wanted })?;
         let turn =
             self.0.gpu_turns.clone().acquire_owned().await.map_err(|_| BatchError::WorkerEnded)?;
         let attester = self.0.attester.clone();
         let task = tokio::task::spawn_blocking(move || {
-            // Held to the end of the work, even if the session has given up on it.
+            // Held until the attester has answered, even if the session has given up on it.
             let _turn = turn;
             own_evidence::obtain_gpu_evidence(&*attester, &nonce)
         });
@@ -203,31 +206,35 @@ impl Batcher {
         let gpu_turns = Arc::new(Semaphore::new(GPU_IN_FLIGHT_MAX));
         let gpu_places = Semaphore::new(limits.waiting.min(Semaphore::MAX_PERMITS));
         let queue = Mutex::default();
-        Self(Arc::new(Shared { attester, gpu_places, gpu_turns, limits, queue }))
+        Self(Arc::new(BatcherState { attester, gpu_places, gpu_turns, limits, queue }))
     }
 
-    async fn wait(self, binder: ReportData, lane: Lane) -> Result<BatchedQuote, BatchError> {
+    async fn wait_for_quote(
+        self,
+        binder: ReportData,
+        lane: QueueLane,
+    ) -> Result<BatchedQuote, BatchError> {
         let wanted = self.0.limits.wait;
-        let (_place, answer) = self.enter(binder, lane)?;
+        let (_place, answer) = self.join_queue(binder, lane)?;
         match tokio::time::timeout(wanted, answer).await {
-            Ok(Ok(share)) => share?.split(),
+            Ok(Ok(share)) => share?.into_batched_quote(),
             Ok(Err(_)) => Err(BatchError::WorkerEnded),
             Err(_) => Err(BatchError::Late { wanted }),
         }
     }
 
-    /// Takes a place in the queue, and starts a worker where none runs.
-    fn enter(
+    /// Takes a place in the queue, and starts a worker if none runs.
+    fn join_queue(
         &self,
         binder: ReportData,
-        lane: Lane,
-    ) -> Result<(QueuePlace, oneshot::Receiver<Answer>), BatchError> {
+        lane: QueueLane,
+    ) -> Result<(QueuePlace, oneshot::Receiver<ShareResult>), BatchError> {
         let runtime = Handle::try_current().map_err(|_| BatchError::WorkerEnded)?;
         let (sender, answer) = oneshot::channel();
         let mut queue = self.0.queue();
         let wanted = match lane {
-            Lane::Batch => self.0.limits.waiting,
-            Lane::Single => self.0.limits.waiting_alone,
+            QueueLane::Batch => self.0.limits.waiting,
+            QueueLane::Single => self.0.limits.waiting_alone,
         };
         if queue.lane(lane).len() >= wanted {
             queue.counts.refused += 1;
@@ -235,13 +242,13 @@ impl Batcher {
         }
         queue.last += 1;
         let number = queue.last;
-        let waiting = Waiter { answer: sender, binder, since: Instant::now() };
+        let waiting = WaitingSession { answer: sender, binder, since: Instant::now() };
         queue.lane(lane).insert(number, waiting);
         let idle = !mem::replace(&mut queue.working, true);
         drop(queue);
         if idle {
-            let worker = Worker { shared: self.0.clone(), done: false };
-            runtime.spawn_blocking(move || worker.run_worker());
+            let worker = QueueWorker { shared: self.0.clone(), done: false };
+            runtime.spawn_blocking(move || worker.serve_queue());
         }
         Ok((QueuePlace { shared: self.0.clone(), lane, number }, answer))
     }
@@ -253,36 +260,36 @@ impl std::fmt::Debug for Batcher {
     }
 }
 
-struct Shared {
+struct BatcherState {
     attester: Arc<dyn Attest>,
-    /// One place for each session that waits for GPU evidence: as many as may wait for a quote.
+    /// One permit for each session that waits for GPU evidence; as many as may wait for a quote.
     gpu_places: Semaphore,
     gpu_turns: Arc<Semaphore>,
     limits: BatchLimits,
-    queue: Mutex<Queue>,
+    queue: Mutex<BatchQueue>,
 }
 
-impl Shared {
+impl BatcherState {
     /// The queue, also after a panic: nothing panics while the lock is held.
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, BatchQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Clone, Copy)]
-enum Lane {
+enum QueueLane {
     Batch,
     Single,
 }
 
-/// Sessions in order of arrival, by the number under which one that gives up is removed.
-type Waiters = BTreeMap<u64, Waiter>;
+/// Sessions in order of arrival, keyed by arrival number so that one that gives up can be removed.
+type WaitingSessions = BTreeMap<u64, WaitingSession>;
 
 #[derive(Default)]
-struct Queue {
-    together: Waiters,
-    alone: Waiters,
-    /// Whether the last quote was for a single session: the other lane is next.
+struct BatchQueue {
+    together: WaitingSessions,
+    alone: WaitingSessions,
+    /// Whether the last quote was for a single session, so that the other lane is next.
     was_alone: bool,
     counts: BatchCounts,
     /// The number of the last arrival.
@@ -291,16 +298,16 @@ struct Queue {
     working: bool,
 }
 
-impl Queue {
-    fn lane(&mut self, lane: Lane) -> &mut Waiters {
+impl BatchQueue {
+    fn lane(&mut self, lane: QueueLane) -> &mut WaitingSessions {
         match lane {
-            Lane::Batch => &mut self.together,
-            Lane::Single => &mut self.alone,
+            QueueLane::Batch => &mut self.together,
+            QueueLane::Single => &mut self.alone,
         }
     }
 
     /// The next batch; `None` if no session waits, and then the worker ends.
-    fn next(&mut self, most: usize) -> Option<Waiters> {
+    fn take_batch(&mut self, most: usize) -> Option<WaitingSessions> {
         self.was_alone = match (self.together.is_empty(), self.alone.is_empty()) {
             (true, true) => {
                 self.working = false;
@@ -325,16 +332,16 @@ impl Queue {
     }
 }
 
-struct Waiter {
-    answer: oneshot::Sender<Answer>,
+struct WaitingSession {
+    answer: oneshot::Sender<ShareResult>,
     binder: ReportData,
     since: Instant,
 }
 
-/// A place in the queue, given back when the session gives up.
+/// A place in the queue, freed when the session gives up.
 struct QueuePlace {
-    shared: Arc<Shared>,
-    lane: Lane,
+    shared: Arc<BatcherState>,
+    lane: QueueLane,
     number: u64,
 }
 
@@ -342,14 +349,14 @@ impl Drop for QueuePlace {
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
         let gone = queue.lane(self.lane).remove(&self.number);
-        queue.counts.gone += u64::from(gone.is_some());
+        queue.counts.abandoned += u64::from(gone.is_some());
     }
 }
 
-type Answer = Result<Share, BatchError>;
+type ShareResult = Result<QuoteShare, BatchError>;
 
-/// A session's part of a signed batch; the session copies its path out of the tree on its own time.
-struct Share {
+/// A session's part of a signed batch; each session copies its own path out of the tree.
+struct QuoteShare {
     index: usize,
     signed: Arc<SignedBatch>,
 }
@@ -361,11 +368,11 @@ struct SignedBatch {
     tree: Option<BatchTree>,
 }
 
-impl Share {
-    fn split(self) -> Result<BatchedQuote, BatchError> {
+impl QuoteShare {
+    fn into_batched_quote(self) -> Result<BatchedQuote, BatchError> {
         let SignedBatch { collateral, quote, tree } = &*self.signed;
         let path = match tree {
-            // A share of a tree without a path in it would be evidence of nothing.
+            // A share whose path is not in the tree would prove nothing.
             Some(tree) => Some(tree.path(self.index).ok_or(BatchError::WorkerEnded)?),
             None => None,
         };
@@ -374,31 +381,31 @@ impl Share {
 }
 
 /// Serves the queue on a thread that may block, and ends when no session waits.
-struct Worker {
-    shared: Arc<Shared>,
-    /// Whether the worker has given up its role, so that the next session starts another one.
+struct QueueWorker {
+    shared: Arc<BatcherState>,
+    /// Whether the worker has ended, so that the next session starts another one.
     done: bool,
 }
 
-impl Worker {
-    fn run_worker(mut self) {
-        while let Some(batch) = self.next() {
-            let batch: Vec<Waiter> = batch.into_values().collect();
-            // The attester is not ours. Its panic ends this batch and nothing else.
-            let sign = || self.sign(&batch);
-            let signed =
-                catch_unwind(AssertUnwindSafe(sign)).unwrap_or(Err(BatchError::WorkerEnded));
+impl QueueWorker {
+    fn serve_queue(mut self) {
+        while let Some(batch) = self.next_batch() {
+            let batch: Vec<WaitingSession> = batch.into_values().collect();
+            // The attester is foreign code: its panic must end this batch only.
+            let attest_batch = || self.attest_batch(&batch);
+            let signed = catch_unwind(AssertUnwindSafe(attest_batch))
+                .unwrap_or(Err(BatchError::WorkerEnded));
             self.shared.queue().counts.failed += u64::from(signed.is_err());
             let signed = signed.map(Arc::new);
             for (index, waiting) in batch.into_iter().enumerate() {
-                let share = signed.clone().map(|signed| Share { index, signed });
+                let share = signed.clone().map(|signed| QuoteShare { index, signed });
                 // A session that has given up since then does not receive it.
                 let _ = waiting.answer.send(share);
             }
         }
     }
 
-    fn next(&mut self) -> Option<Waiters> {
+    fn next_batch(&mut self) -> Option<WaitingSessions> {
         let limits = self.shared.limits;
         if !limits.window.is_zero() {
             let queue = self.shared.queue();
@@ -409,12 +416,12 @@ impl Worker {
                 std::thread::sleep(limits.window.saturating_sub(first.elapsed()));
             }
         }
-        let batch = self.shared.queue().next(limits.sessions);
+        let batch = self.shared.queue().take_batch(limits.sessions);
         self.done = batch.is_none();
         batch
     }
 
-    fn sign(&self, batch: &[Waiter]) -> Result<SignedBatch, BatchError> {
+    fn attest_batch(&self, batch: &[WaitingSession]) -> Result<SignedBatch, BatchError> {
         let attester = &*self.shared.attester;
         let (report_data, tree) = match batch {
             [one] => (one.binder, None),
@@ -429,8 +436,8 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
-    /// A runtime that shuts down drops its tasks: the sessions that wait must not wait for ever.
+impl Drop for QueueWorker {
+    /// A runtime that shuts down drops its tasks; the sessions that still wait then get an error.
     fn drop(&mut self) {
         if !self.done {
             let mut queue = self.shared.queue();
@@ -442,11 +449,12 @@ impl Drop for Worker {
     }
 }
 
-fn build_tree(batch: &[Waiter]) -> Result<BatchTree, BatchError> {
+fn build_tree(batch: &[WaitingSession]) -> Result<BatchTree, BatchError> {
     let mut salts = vec![0; batch.len() * SALT_BYTES];
     rand::fill(&mut salts).map_err(|_| BatchError::Randomness)?;
     let (salts, _) = salts.as_chunks::<SALT_BYTES>();
-    let leaf = |(waiting, salt): (&Waiter, &_)| Leaf { binder: waiting.binder, salt: *salt };
+    let leaf =
+        |(waiting, salt): (&WaitingSession, &_)| Leaf { binder: waiting.binder, salt: *salt };
     let leaves: Vec<Leaf> = batch.iter().zip(salts).map(leaf).collect();
     // The limits keep a batch within the sizes of a tree.
     BatchTree::new(&leaves).map_err(|_| BatchError::WorkerEnded)

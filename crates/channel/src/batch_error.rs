@@ -1,4 +1,4 @@
-//! The reasons for which a session gets no quote.
+//! The errors of a session that gets no quote.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,10 +8,10 @@ use confide_evidence::AttestError;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchError {
-    /// As many sessions wait as are allowed to.
+    /// The queue already holds the largest number of waiting sessions.
     #[error("quote queue is full: wanted at most {wanted} waiting sessions")]
     Full {
-        /// The most sessions that may wait.
+        /// The largest number of sessions that may wait.
         wanted: usize,
     },
     /// The quote did not come within [`BatchLimits::wait`](crate::BatchLimits::wait).
@@ -20,23 +20,23 @@ pub enum BatchError {
         /// The longest wait for a quote.
         wanted: Duration,
     },
-    /// The attester failed; so did every session of the batch.
-    #[error("attester gave no quote for the batch")]
+    /// The attester failed, and with it every session of the batch.
+    #[error("attester returned no quote for the batch")]
     Attester(#[source] Arc<AttestError>),
     /// The attester panicked, or the runtime is shutting down.
     #[error("the task that obtains quotes ended without an answer")]
     WorkerEnded,
-    /// The attester gave something that no peer would read.
+    /// The attester returned something that no peer would read.
     #[error("own {part} is {got} bytes, wanted 1 to {wanted}")]
     OwnEvidence {
         /// `quote`, `collateral` or `GPU evidence`.
         part: &'static str,
         /// The limit in bytes.
         wanted: usize,
-        /// The length that came.
+        /// The length in bytes.
         got: usize,
     },
-    /// The system gave no random bytes for the salts.
-    #[error("no random bytes for a batch")]
+    /// The operating system returned no random bytes for the salts.
+    #[error("operating system returned no random bytes for a batch")]
     Randomness,
 }

@@ -1,4 +1,4 @@
-//! Reading a peer's certificate: its key and its evidence, nothing else.
+//! Reads the key and the evidence from a peer's certificate, and nothing else.
 //!
 //! One parser serves both the handshake's signature check and the binding, so that the two cannot
 //! see different keys in the same bytes.
@@ -32,15 +32,15 @@ impl PeerCertificate {
         Ok(sha256(&self.spki()?))
     }
 
-    /// The evidence extension has to be there exactly once.
-    pub(crate) fn evidence(&self) -> Result<TaggedEvidence<'_>, ChannelError> {
-        let found = self.extension(EVIDENCE_OID)?;
+    /// Parses the evidence extension, which must be present exactly once.
+    pub(crate) fn parse_evidence(&self) -> Result<TaggedEvidence<'_>, ChannelError> {
+        let found = self.find_extension(EVIDENCE_OID)?;
         let wanted = ChannelError::Extension { oid: EVIDENCE_OID, wanted: "1", got: 0 };
         Ok(TaggedEvidence::decode(found.ok_or(wanted)?.extn_value.as_bytes())?)
     }
 
-    pub(crate) fn collateral(&self) -> Result<Option<&[u8]>, ChannelError> {
-        match self.extension(COLLATERAL_OID)? {
+    pub(crate) fn parse_collateral(&self) -> Result<Option<&[u8]>, ChannelError> {
+        match self.find_extension(COLLATERAL_OID)? {
             Some(found) => {
                 Ok(Some(TaggedCollateral::decode(found.extn_value.as_bytes())?.collateral))
             }
@@ -48,8 +48,9 @@ impl PeerCertificate {
         }
     }
 
-    /// At most one extension of a name, so that no two readers can choose differently.
-    fn extension(&self, oid: &'static str) -> Result<Option<&Extension>, ChannelError> {
+    /// Finds the extension with this OID. A second one is an error, because another reader might
+    /// choose it.
+    fn find_extension(&self, oid: &'static str) -> Result<Option<&Extension>, ChannelError> {
         let wanted = ObjectIdentifier::new(oid).map_err(certificate_error)?;
         let extensions = self.0.tbs_certificate().extensions().into_iter().flatten();
         let mut found = extensions.filter(|extension| extension.extn_id == wanted);

@@ -1,4 +1,4 @@
-//! The connecting end that appraises the server's evidence.
+//! The connecting end, which appraises the server's evidence.
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,21 +14,21 @@ use crate::{
     error::{ChannelError, Phase},
     handshake,
     identity::{Identity, IdentityOptions},
-    options::{Binding, ClientEvidence, ClientOptions, Timings, Tuning},
-    renewal::Identities,
+    options::{Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning},
+    renewal::IdentityRenewer,
     session::{self, ExchangeOutcome, SessionAttester},
 };
 
 /// Connects to attested servers.
 ///
-/// The certificate is believed in one thing only: its key, which has to sign the handshake.
-/// Everything else is decided by the evidence.
+/// Only the key of the certificate is used: it has to sign the handshake. The evidence decides
+/// everything else.
 pub struct Client<A: Appraise> {
     appraiser: Arc<A>,
     config: ClientConfig,
     evidence: Option<OwnEvidence>,
     options: ClientOptions,
-    tuning: Tuning,
+    tuning: RecordTuning,
 }
 
 impl<A: Appraise> Client<A> {
@@ -41,15 +41,16 @@ impl<A: Appraise> Client<A> {
             return Err(ChannelError::Binding { call: "Client", wanted: "key or session" });
         }
         let config = handshake::attested_client_config(options.binding)?;
-        let tuning = Tuning::default();
+        let tuning = RecordTuning::default();
         Ok(Self { appraiser, config, evidence: None, options, tuning })
     }
 
-    /// The same client, which can also attest where the server demands it (session binding only).
+    /// Returns the client, which can now also attest if the server demands it (session binding
+    /// only).
     ///
     /// # Errors
     /// [`ChannelError::Binding`] without session binding, [`ChannelError::Identity`] or
-    /// [`ChannelError::OwnClaims`] if no key or claims can be made.
+    /// [`ChannelError::OwnClaims`] if the key or the claims cannot be made.
     pub fn with_evidence(mut self, evidence: ClientEvidence) -> Result<Self, ChannelError> {
         if self.options.binding != Binding::Session {
             return Err(ChannelError::Binding { call: "client evidence", wanted: "session" });
@@ -58,23 +59,23 @@ impl<A: Appraise> Client<A> {
         Ok(self)
     }
 
-    /// The same client with other record sizes.
-    pub fn with_tuning(mut self, tuning: Tuning) -> Self {
+    /// Returns the client with other record sizes.
+    pub fn with_tuning(mut self, tuning: RecordTuning) -> Self {
         self.tuning = tuning;
         self
     }
 
     /// Takes an open byte stream through handshake, evidence and appraisal. `name` is sent as the
-    /// server name; the server is not believed because of it.
+    /// server name, and is not a reason to trust the server.
     ///
     /// The appraiser runs on the calling task: appraisal is computation of under a millisecond.
     ///
     /// # Errors
     /// [`ChannelError::ServerName`] for a name that cannot be sent, [`ChannelError::Timeout`],
     /// [`ChannelError::Io`] or [`ChannelError::Tls`] if the connection fails,
-    /// [`ChannelError::NoEvidence`], [`ChannelError::Rejected`] and the like where the server's
+    /// [`ChannelError::NoEvidence`], [`ChannelError::Rejected`] and similar errors if the server's
     /// evidence is missing, unreadable, of another connection or not accepted.
-    /// [`ChannelError::fault`] says through whom.
+    /// [`ChannelError::origin`] names the end that caused the error.
     pub async fn connect<S>(
         &self,
         name: &str,
@@ -90,7 +91,7 @@ impl<A: Appraise> Client<A> {
         &self,
         name: &str,
         io: S,
-        tuning: Tuning,
+        tuning: RecordTuning,
     ) -> Result<Attested<S, A::Appraised>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -126,9 +127,9 @@ impl<A: Appraise> Client<A> {
         }) {
             Ok(appraised) => Ok(Attested { stream, appraised, timings }),
             Err(error) => {
-                // Closed in order, so that the server sees an end and not a broken stream; a
-                // failure changes nothing.
-                let _ = deadline.keep_io(Phase::Evidence, stream.shutdown()).await;
+                // An orderly close shows the server an end of stream, not a broken one; its failure
+                // is ignored.
+                let _ = deadline.limit_io(Phase::Evidence, stream.shutdown()).await;
                 Err(error)
             }
         }
@@ -144,8 +145,8 @@ impl<A: Appraise> Client<A> {
     {
         let began = Instant::now();
         let certificate = session::peer_certificate(stream)?;
-        let tagged = certificate.evidence()?;
-        let collateral = certificate.collateral()?;
+        let tagged = certificate.parse_evidence()?;
+        let collateral = certificate.parse_collateral()?;
         let presented = Presented {
             binding: BindingKind::TlsSpki,
             claims: tagged.claims,
@@ -162,15 +163,15 @@ impl<A: Appraise> Client<A> {
     }
 }
 
-/// The handshake of every client, and its part of the timings.
+/// Runs the handshake of every client, and measures its part of the timings.
 pub(crate) async fn handshake<S>(
     mut config: ClientConfig,
     binding: Binding,
     name: &str,
     io: S,
     deadline: Deadline,
-    tuning: Tuning,
-) -> Result<(TlsStream<S>, Timings), ChannelError>
+    tuning: RecordTuning,
+) -> Result<(TlsStream<S>, ChannelTimings), ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -179,15 +180,15 @@ where
     config.max_fragment_size = tuning.fragment_size();
     let began = Instant::now();
     let shake = TlsConnector::from(Arc::new(config)).connect(name, io);
-    let shaken = deadline.keep(Phase::Handshake, shake).await?;
+    let shaken = deadline.limit(Phase::Handshake, shake).await?;
     let mut stream = shaken.map_err(handshake::handshake_error)?;
     let session = stream.get_mut().1;
     session.set_buffer_limit(Some(tuning.write_bytes));
     handshake::check_alpn(session.alpn_protocol(), binding)?;
-    let timings = Timings {
+    let timings = ChannelTimings {
         handshake: began.elapsed(),
         round_trips: handshake::round_trips(session.handshake_kind()),
-        ..Timings::default()
+        ..ChannelTimings::default()
     };
     Ok((stream, timings))
 }
@@ -195,7 +196,7 @@ where
 /// The means by which a client attests: its key and claims, and the queue in front of its attester.
 pub(crate) struct OwnEvidence {
     batcher: Batcher,
-    identities: Identities,
+    identities: IdentityRenewer,
 }
 
 impl OwnEvidence {
@@ -208,7 +209,7 @@ impl OwnEvidence {
             names: Vec::new(),
             validity: evidence.key_validity,
         };
-        let identities = Identities::new(options, evidence.clock)?;
+        let identities = IdentityRenewer::new(options, evidence.clock)?;
         Ok(Self { batcher: Batcher::new(evidence.attester), identities })
     }
 
@@ -221,7 +222,7 @@ impl OwnEvidence {
     }
 }
 
-/// Presents an identity's certificate where the server asks for one.
+/// Presents an identity's certificate if the server asks for one.
 pub(crate) fn present_identity(config: &mut ClientConfig, identity: &Identity) {
     let certified = identity.certified.clone();
     config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));

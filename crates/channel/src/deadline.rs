@@ -6,14 +6,14 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::{ChannelError, Phase};
 
-/// The instant at which a call has to be over, and the time that it was given (for the error).
+/// The instant at which a call has to end, and the time that the caller allowed (for the error).
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     at: Instant,
     given: Duration,
 }
 
-/// Longer ones are cut to this: `Duration::MAX` from now is not an instant.
+/// The longest deadline. Longer ones are cut to it, because `now + Duration::MAX` would overflow.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Deadline {
@@ -21,8 +21,8 @@ impl Deadline {
         Self { at: Instant::now() + given.min(LONGEST), given }
     }
 
-    /// The output of `future`, unless the deadline comes first.
-    pub(crate) async fn keep<T>(
+    /// Returns the output of `future`, or a timeout error if the deadline comes first.
+    pub(crate) async fn limit<T>(
         &self,
         phase: Phase,
         future: impl Future<Output = T>,
@@ -31,13 +31,13 @@ impl Deadline {
         timeout_at(self.at, future).await.map_err(late)
     }
 
-    /// As [`Self::keep`], for input and output.
-    pub(crate) async fn keep_io<T>(
+    /// Does as [`Self::limit`] for a future that reads or writes.
+    pub(crate) async fn limit_io<T>(
         &self,
         phase: Phase,
         future: impl Future<Output = io::Result<T>>,
     ) -> Result<T, ChannelError> {
-        self.keep(phase, future).await?.map_err(|source| match source.kind() {
+        self.limit(phase, future).await?.map_err(|source| match source.kind() {
             io::ErrorKind::UnexpectedEof => ChannelError::UnexpectedEnd { phase },
             _ => ChannelError::Io { phase, source },
         })

@@ -1,4 +1,4 @@
-//! What goes wrong on the way to an attested stream: in which phase, and through whom.
+//! Errors in opening an attested stream, with the phase and the end that caused them.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -51,20 +51,20 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// The party through which an error came about.
+/// The end, or the part of the protocol, that caused an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ErrorOrigin {
     /// This end: its options, its keys or its attester.
     Local,
-    /// The network or a peer that is silent: a second try may help.
+    /// The network or a silent peer: a second try may help.
     Network,
     /// The peer broke the protocol or refused.
     Peer,
-    /// The appraiser said no to the peer's evidence.
+    /// The peer's evidence, which the appraiser rejected.
     Evidence,
 }
 
-/// The reason for which there is no attested stream.
+/// The reason why no attested stream was opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
@@ -78,7 +78,7 @@ pub enum ChannelError {
         /// The value that came.
         got: String,
     },
-    /// Evidence has to be shown and there is no attester.
+    /// The binding needs evidence, and no attester is configured.
     #[error("binding {binding} needs an attester, got none")]
     NoAttester {
         /// The binding that was asked for.
@@ -106,16 +106,16 @@ pub enum ChannelError {
         /// The size of the certificate in bytes.
         got: usize,
     },
-    /// This end's attester gave no evidence.
+    /// This end's attester returned no evidence.
     #[error("own evidence is unavailable")]
     Attester(#[source] Arc<AttestError>),
-    /// This end's quotes are in such demand that this session did not get one.
+    /// Too many sessions wait for a quote of this end's attester.
     #[error("own evidence is unavailable: too many sessions wait for a quote")]
     QuoteQueue(#[source] BatchError),
     /// This end's attester panicked or the runtime is shutting down.
     #[error("the task that obtains evidence ended without an answer")]
     AttesterTask,
-    /// This end's attester gave something that no peer would read.
+    /// This end's attester returned something that no peer would read.
     #[error("own {part} is {got} bytes, wanted 1 to {wanted}")]
     OwnEvidence {
         /// `quote`, `collateral` or `GPU evidence`.
@@ -128,8 +128,8 @@ pub enum ChannelError {
     /// No peer would read this end's claims.
     #[error("own claims are out of bounds")]
     OwnClaims(#[source] ClaimsError),
-    /// This end's key has ended, and no new one could be made.
-    #[error("own key has ended and could not be renewed")]
+    /// This end's key has expired, and no new one could be made.
+    #[error("own key has expired and could not be renewed")]
     KeyEnded {
         /// The error of the last renewal.
         #[source]
@@ -138,7 +138,7 @@ pub enum ChannelError {
     /// Nothing was received, or nothing could be sent, before the deadline.
     #[error("{phase} did not end within {} ms", deadline.as_millis())]
     Timeout {
-        /// The phase in which it waited.
+        /// The phase in which the call waited.
         phase: Phase,
         /// The deadline of the whole call.
         deadline: Duration,
@@ -180,7 +180,7 @@ pub enum ChannelError {
     Extension {
         /// The object identifier.
         oid: &'static str,
-        /// The number of extensions that was wanted.
+        /// The number of extensions that is allowed.
         wanted: &'static str,
         /// The number of extensions that the certificate has.
         got: usize,
@@ -194,7 +194,7 @@ pub enum ChannelError {
     /// The claims cannot be read.
     #[error("peer claims are unreadable")]
     Claims(#[from] ClaimsError),
-    /// The claims name another key than the one of this connection.
+    /// The claims name a key that differs from this connection's.
     #[error("claims name key {}, wanted the connection's {}", hex(claims), hex(connection))]
     KeyMismatch {
         /// The hash in the claims.
@@ -202,16 +202,16 @@ pub enum ChannelError {
         /// The hash of the connection's key.
         connection: [u8; 32],
     },
-    /// The claims are about other GPU evidence than the evidence that was received: one of the two
-    /// is missing, or the hash differs.
-    #[error("claims name {}, wanted {}, as it came", gpu_text(claims), gpu_text(evidence))]
+    /// The GPU evidence hash in the claims differs from that of the received GPU evidence, or one
+    /// of the two is missing.
+    #[error("claims name {}, wanted the received {}", gpu_text(claims), gpu_text(evidence))]
     GpuEvidence {
         /// `gpu-evidence-hash` in the claims.
         claims: Option<[u8; 32]>,
         /// SHA-256 of the GPU evidence.
         evidence: Option<[u8; 32]>,
     },
-    /// The evidence is this end's own, sent back.
+    /// The peer sent this end's own evidence back.
     #[error("peer sent back this end's own evidence")]
     Reflected,
     /// A frame is longer than the limit.
@@ -224,7 +224,7 @@ pub enum ChannelError {
         /// The length that the frame announces, in bytes.
         got: usize,
     },
-    /// The peer ended the stream inside a frame or before it.
+    /// The peer ended the stream before the end of a frame.
     #[error("peer ended the stream in {phase}")]
     UnexpectedEnd {
         /// The phase in which it ended.
@@ -262,7 +262,7 @@ pub enum ChannelError {
     /// [`ChannelError::rejection`].
     #[error("peer evidence was rejected")]
     Rejected(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The tunnel could not be opened or broke.
+    /// The tunnel could not be opened, or it broke.
     #[error(transparent)]
     Tunnel(#[from] TunnelError),
 }
@@ -271,13 +271,13 @@ pub enum ChannelError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TunnelError {
-    /// A proxy address that cannot be used.
+    /// The proxy address cannot be used.
     #[error("tunnel address {url:?} is unusable, wanted ws://HOST:PORT[/PATH]")]
     Url {
         /// The address of the proxy, shortened.
         url: String,
     },
-    /// A target that is not a host and a port.
+    /// The target is not a host and a port.
     #[error("tunnel target {target:?} is unusable, wanted HOST:PORT")]
     Target {
         /// The target, shortened.
@@ -289,12 +289,12 @@ pub enum TunnelError {
         /// The target, as `HOST:PORT`.
         target: String,
     },
-    /// A request that is not a request for a tunnel.
+    /// The request does not ask for a tunnel.
     #[error("tunnel request is unusable: {reason}")]
     Request {
         /// The HTTP status that answers it.
         status: u16,
-        /// The fault in words.
+        /// The reason in words.
         reason: &'static str,
     },
     /// The request's head is longer than the limit.
@@ -336,7 +336,7 @@ pub enum TunnelError {
 
 impl ChannelError {
     /// The party through which the error came about.
-    pub fn fault(&self) -> Fault {
+    pub fn origin(&self) -> ErrorOrigin {
         match self {
             Self::Option { .. }
             | Self::NoAttester { .. }
@@ -349,21 +349,25 @@ impl ChannelError {
             | Self::OwnEvidence { .. }
             | Self::OwnClaims(_)
             | Self::KeyEnded { .. }
-            | Self::ServerName { .. } => Fault::Local,
-            Self::Timeout { phase: Phase::Quote, .. } => Fault::Local,
-            Self::Timeout { .. } | Self::Io { .. } | Self::UnexpectedEnd { .. } => Fault::Network,
-            Self::Rejected(_) => Fault::Evidence,
-            Self::Tunnel(TunnelError::Url { .. } | TunnelError::Target { .. }) => Fault::Local,
+            | Self::ServerName { .. } => ErrorOrigin::Local,
+            Self::Timeout { phase: Phase::Quote, .. } => ErrorOrigin::Local,
+            Self::Timeout { .. } | Self::Io { .. } | Self::UnexpectedEnd { .. } => {
+                ErrorOrigin::Network
+            }
+            Self::Rejected(_) => ErrorOrigin::Evidence,
+            Self::Tunnel(TunnelError::Url { .. } | TunnelError::Target { .. }) => {
+                ErrorOrigin::Local
+            }
             Self::Tunnel(
                 TunnelError::TargetUnreachable { .. }
                 | TunnelError::WebSocket { .. }
                 | TunnelError::Truncated,
-            ) => Fault::Network,
-            _ => Fault::Peer,
+            ) => ErrorOrigin::Network,
+            _ => ErrorOrigin::Peer,
         }
     }
 
-    /// The appraiser's rejection, where the error is one and `R` is its type.
+    /// Returns the appraiser's rejection, if the error is one and `R` is its type.
     pub fn rejection<R: std::error::Error + 'static>(&self) -> Option<&R> {
         match self {
             Self::Rejected(rejection) => rejection.downcast_ref(),

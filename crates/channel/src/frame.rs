@@ -1,4 +1,4 @@
-//! Frames of session binding: a big-endian u32 length, then that many bytes.
+//! Frames of session binding: a big-endian u32 length, followed by that many bytes.
 
 use confide_evidence::session_message::{Refusal, SessionMessage, SessionMessageError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -9,12 +9,11 @@ use crate::{
 };
 
 /// The longest frame in bytes: it holds quote, claims, collateral, batch path and GPU evidence,
-/// each of its greatest length.
+/// each at its greatest length.
 pub const FRAME_BYTES_MAX: usize = 208 * 1024;
 
-/// The longest request or verdict in bytes. Both have under 50; more is read so that an error can
-/// name what is wrong. A peer that has proved nothing yet cannot make this end reserve room for
-/// evidence.
+/// The longest request or verdict in bytes. Both take under 50; longer ones are read so that an
+/// error can state what is wrong. The limit is low because the peer has proved nothing yet.
 const SHORT_FRAME_BYTES_MAX: usize = 1024;
 
 /// Writes one message as one frame in one write, so that it does not become two TLS records.
@@ -41,7 +40,7 @@ pub(crate) async fn write_encoded<S: AsyncWrite + Unpin>(
         stream.write_all(&frame).await?;
         stream.flush().await
     };
-    deadline.keep_io(phase, sending).await
+    deadline.limit_io(phase, sending).await
 }
 
 /// Reads one frame, and nothing after it.
@@ -50,7 +49,7 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(
     phase: Phase,
     deadline: Deadline,
 ) -> Result<Vec<u8>, ChannelError> {
-    let got = deadline.keep_io(phase, stream.read_u32()).await? as usize;
+    let got = deadline.limit_io(phase, stream.read_u32()).await? as usize;
     let wanted = match phase {
         Phase::Evidence => FRAME_BYTES_MAX,
         _ => SHORT_FRAME_BYTES_MAX,
@@ -58,17 +57,18 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(
     if got > wanted {
         return Err(ChannelError::FrameLength { phase, wanted, got });
     }
-    // Grows with what comes, so that a length alone reserves no memory.
+    // The buffer grows with the received bytes, so that an announced length alone reserves no
+    // memory.
     let mut bytes = Vec::new();
     let mut part = stream.take(got as u64);
-    deadline.keep_io(phase, part.read_to_end(&mut bytes)).await?;
+    deadline.limit_io(phase, part.read_to_end(&mut bytes)).await?;
     if bytes.len() < got {
         return Err(ChannelError::UnexpectedEnd { phase });
     }
     Ok(bytes)
 }
 
-/// Reads a frame's content; a refusal in place of any message is an error of its own.
+/// Decodes a frame's content. A refusal in place of the message becomes [`ChannelError::Refused`].
 pub(crate) fn parse(bytes: &[u8], phase: Phase) -> Result<SessionMessage<'_>, ChannelError> {
     match SessionMessage::decode(bytes) {
         Ok(SessionMessage::Refused(refusal)) => Err(ChannelError::Refused { phase, refusal }),
@@ -77,7 +77,7 @@ pub(crate) fn parse(bytes: &[u8], phase: Phase) -> Result<SessionMessage<'_>, Ch
     }
 }
 
-/// The reason that a peer is told for an error; `None` if it is told nothing.
+/// The refusal that is sent to the peer for an error; `None` if none is sent.
 pub(crate) fn refusal(error: &ChannelError) -> Option<Refusal> {
     match error {
         ChannelError::Message { source: SessionMessageError::ContextLength { .. }, .. } => {

@@ -1,4 +1,4 @@
-//! TLS 1.3 as every arm speaks it, and the certificate checks of attested peers.
+//! The TLS 1.3 configuration of all bindings, and the certificate checks of attested peers.
 
 use std::{io, sync::Arc};
 
@@ -24,17 +24,17 @@ use crate::{
     options::Binding,
 };
 
-pub(crate) fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// A server that speaks TLS 1.3 only, sends no tickets, keeps no sessions and reads no early data.
+/// Builds a server configuration for TLS 1.3 only, without tickets, session storage or early data.
 pub(crate) fn server_config(
     binding: Binding,
     clients: Option<Arc<dyn ClientCertVerifier>>,
     resolver: Arc<dyn ResolvesServerCert>,
 ) -> Result<ServerConfig, ChannelError> {
-    let builder = ServerConfig::builder_with_provider(provider())
+    let builder = ServerConfig::builder_with_provider(crypto_provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(ChannelError::Tls)?;
     let builder = match clients {
@@ -49,8 +49,8 @@ pub(crate) fn server_config(
     Ok(config)
 }
 
-/// Sets what all clients have in common: nothing is resumed and nothing is sent early.
-pub(crate) fn client_policy(config: &mut ClientConfig, binding: Binding) {
+/// Applies the policy of all clients: no resumption and no early data.
+pub(crate) fn apply_client_policy(config: &mut ClientConfig, binding: Binding) {
     config.resumption = Resumption::disabled();
     config.enable_early_data = false;
     config.alpn_protocols = alpn_protocols(binding);
@@ -60,11 +60,11 @@ fn alpn_protocols(binding: Binding) -> Vec<Vec<u8>> {
     binding.alpn_names().iter().map(|name| name.as_bytes().to_vec()).collect()
 }
 
-/// A client that accepts any certificate whose key signed the handshake.
+/// Builds a client configuration that accepts any certificate whose key signed the handshake.
 ///
-/// Who holds the key is decided by the evidence, after the handshake.
+/// The evidence proves who holds the key, after the handshake.
 pub(crate) fn attested_client_config(binding: Binding) -> Result<ClientConfig, ChannelError> {
-    let provider = provider();
+    let provider = crypto_provider();
     let verifier = Arc::new(KeyPossessionVerifier { provider: provider.clone() });
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
@@ -72,18 +72,18 @@ pub(crate) fn attested_client_config(binding: Binding) -> Result<ClientConfig, C
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
-    client_policy(&mut config, binding);
+    apply_client_policy(&mut config, binding);
     Ok(config)
 }
 
-/// Checks that a peer holds the key of its certificate, and believes nothing else in it.
+/// Checks that a peer holds the key of its certificate, and trusts nothing else in the certificate.
 #[derive(Debug)]
 pub(crate) struct KeyPossessionVerifier {
     pub(crate) provider: Arc<CryptoProvider>,
 }
 
 impl KeyPossessionVerifier {
-    fn verify(
+    fn verify_signature(
         &self,
         message: &[u8],
         certificate: &CertificateDer<'_>,
@@ -131,7 +131,7 @@ impl ServerCertVerifier for KeyPossessionVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verify(message, certificate, signed)
+        self.verify_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -168,7 +168,7 @@ impl ClientCertVerifier for KeyPossessionVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verify(message, certificate, signed)
+        self.verify_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -176,7 +176,7 @@ impl ClientCertVerifier for KeyPossessionVerifier {
     }
 }
 
-/// A handshake's failure as what it is: TLS, the network, or an early end.
+/// Classifies a failed handshake: a TLS error, a network error, or an early end of stream.
 pub(crate) fn handshake_error(source: io::Error) -> ChannelError {
     let phase = Phase::Handshake;
     let tls = source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
@@ -187,9 +187,8 @@ pub(crate) fn handshake_error(source: io::Error) -> ChannelError {
     }
 }
 
-/// Both ends have to have agreed on the one protocol: a peer that knows nothing of the exchange
-/// would take its first frame for application bytes. Where there is no exchange, a client may
-/// leave the protocol unnamed.
+/// Checks the agreed ALPN protocol: a peer that does not know the exchange would take its first
+/// frame for application bytes. Without an exchange, a client may omit ALPN.
 pub(crate) fn check_alpn(got: Option<&[u8]>, binding: Binding) -> Result<(), ChannelError> {
     let wanted = binding.alpn();
     let known = binding.alpn_names().iter().any(|name| got == Some(name.as_bytes()));
@@ -200,7 +199,7 @@ pub(crate) fn check_alpn(got: Option<&[u8]>, binding: Binding) -> Result<(), Cha
     Err(ChannelError::Protocol { wanted, got })
 }
 
-/// The round trips of TCP and TLS; one more where the server had to ask for another key share.
+/// The round trips of TCP and TLS; one more if the server requested another key share.
 pub(crate) fn round_trips(kind: Option<HandshakeKind>) -> u32 {
     match kind {
         Some(HandshakeKind::FullWithHelloRetryRequest) => 3,

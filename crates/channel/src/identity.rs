@@ -26,11 +26,12 @@ use time::OffsetDateTime;
 
 use crate::{certificate::sha256, error::ChannelError, options::Binding, own_evidence};
 
-/// A certificate has to stay under this: peers refuse handshake messages from 64 KiB on.
+/// The exclusive upper bound of a certificate's length: peers refuse handshake messages of 64 KiB
+/// or more.
 pub const CERTIFICATE_BYTES_MAX: usize = 60_000;
 
-/// The lifetime of a certificate without evidence. It is pinned by its clients, so it is not
-/// renewed while the server runs.
+/// The lifetime of a certificate without evidence. Clients pin it, so it is not renewed while the
+/// server runs.
 pub(crate) const PLAIN_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The seconds by which a key's validity begins in the past, for verifiers whose clock is behind.
@@ -48,7 +49,7 @@ pub(crate) struct IdentityOptions {
     pub(crate) validity: Duration,
 }
 
-/// One key and everything said about it. A renewal makes all of it again: a key never outlives
+/// A key with its certificate and claims. A renewal replaces all of them, so a key never outlives
 /// its claims.
 pub(crate) struct Identity {
     pub(crate) certified: Arc<CertifiedKey>,
@@ -59,7 +60,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Makes a key and, with key binding, asks the attester: blocks for as long as that takes.
+    /// Makes a key and, with key binding, obtains a quote. Blocks while the attester works.
     pub(crate) fn generate(options: &IdentityOptions, now: u64) -> Result<Self, ChannelError> {
         let key = TlsKey::generate()?;
         let spki_hash = sha256(&key.spki);
@@ -83,17 +84,17 @@ impl Identity {
             }
         };
         let claims = claims.encode();
-        let mut params = parameters(&options.names, not_before, not_after)?;
+        let mut params = certificate_parameters(&options.names, not_before, not_after)?;
         if options.binding == Binding::Key {
             let attester = attester.ok_or(ChannelError::NoAttester { binding: "key" })?;
             let quote = own_evidence::obtain_quote(attester, &key_report_data(&claims))?;
-            // Read after the quote: some devices give the endorsements along with it (SNP's host
-            // table).
+            // Read after the quote, because some devices return the endorsements with it (SNP's
+            // host table).
             let collateral = own_evidence::obtain_collateral(attester)?;
             params.custom_extensions = evidence_extensions(&quote, &claims, collateral.as_deref());
         } else if let Some(attester) = attester {
-            // With session binding the collateral is sent later; collateral that no client would
-            // read is refused here.
+            // With session binding the collateral is sent later; one that no client would read is
+            // refused now.
             own_evidence::obtain_collateral(attester)?;
         }
         let certificate = params.self_signed(&key).map_err(identity_error)?.der().clone();
@@ -105,7 +106,7 @@ impl Identity {
         Ok(Self { certified, claims, not_after, not_before, spki_hash })
     }
 
-    /// A key and a certificate from elsewhere: there are no claims over them.
+    /// An identity of a foreign key and certificate, which has no claims.
     pub(crate) fn from_certified_key(certified: CertifiedKey) -> Self {
         let (claims, spki_hash) = (Vec::new(), [0; 32]);
         let certified = Arc::new(certified);
@@ -117,7 +118,7 @@ impl Identity {
     }
 }
 
-fn parameters(
+fn certificate_parameters(
     names: &[String],
     not_before: u64,
     not_after: u64,
@@ -128,12 +129,12 @@ fn parameters(
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages =
         vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    params.not_before = date(not_before)?;
-    params.not_after = date(not_after)?;
+    params.not_before = to_date_time(not_before)?;
+    params.not_after = to_date_time(not_after)?;
     Ok(params)
 }
 
-fn date(unix: u64) -> Result<OffsetDateTime, ChannelError> {
+fn to_date_time(unix: u64) -> Result<OffsetDateTime, ChannelError> {
     let seconds = i64::try_from(unix).map_err(identity_error)?;
     OffsetDateTime::from_unix_timestamp(seconds).map_err(identity_error)
 }

@@ -3,8 +3,7 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # The result comes with the stream
-//!
-//! There is no way to the stream that leaves the attestation result behind:
+//! The stream cannot be taken without the attestation result:
 //!
 //! ```compile_fail,E0616
 //! fn stream_alone<S, T>(attested: confide_channel::Attested<S, T>)
@@ -45,10 +44,12 @@ pub use attested::{Attested, AttestedClient};
 pub use batch::{BatchCounts, BatchLimits, BatchedQuote, Batcher};
 pub use batch_error::BatchError;
 pub use client::Client;
-pub use error::{ChannelError, Fault, Phase, TunnelError};
+pub use error::{ChannelError, ErrorOrigin, Phase, TunnelError};
 pub use frame::FRAME_BYTES_MAX;
 pub use identity::CERTIFICATE_BYTES_MAX;
 pub use nested::{NestedClient, NestedServer, nested_accept, nested_connect};
-pub use options::{Binding, ClientEvidence, ClientOptions, ServerOptions, Timings, Tuning};
+pub use options::{
+    Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning, ServerOptions,
+};
 pub use plain::{PlainClient, PlainConnection};
 pub use server::{AcceptedConnection, Server};

@@ -1,7 +1,7 @@
 //! An attested session inside an ordinary one.
 //!
-//! The outer session ends at whoever holds its certificate (a load balancer, say); the inner one
-//! ends in the attested program. Only composition: both are the clients and servers of this crate.
+//! The outer session ends at the holder of its certificate, for example a load balancer; the inner
+//! one ends in the attested program. Both use the clients and servers of this crate.
 
 use confide_evidence::Appraise;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
@@ -11,7 +11,7 @@ use crate::{
     attested::Attested,
     client::Client,
     error::ChannelError,
-    options::Tuning,
+    options::RecordTuning,
     plain::PlainClient,
     server::{AcceptedConnection, Server},
 };
@@ -24,7 +24,7 @@ pub type NestedClient<S> = BufReader<client::TlsStream<S>>;
 pub type NestedServer<S> = BufReader<server::TlsStream<S>>;
 
 /// Opens the outer session to `outer_name`, then the attested one inside it. Each has its own
-/// deadline. `tuning` is for the inner session: see [`Tuning::for_nested_tls`].
+/// deadline. `tuning` is for the inner session: see [`RecordTuning::for_nested_tls`].
 ///
 /// # Errors
 /// [`ChannelError`] of the outer session as [`PlainClient::connect`], or of the inner one as
@@ -34,7 +34,7 @@ pub async fn nested_connect<S, A>(
     outer_name: &str,
     inner: &Client<A>,
     inner_name: &str,
-    tuning: Tuning,
+    tuning: RecordTuning,
     io: S,
 ) -> Result<Attested<NestedClient<S>, A::Appraised>, ChannelError>
 where
@@ -56,7 +56,7 @@ where
 pub async fn nested_accept<S>(
     outer: &Server,
     inner: &Server,
-    tuning: Tuning,
+    tuning: RecordTuning,
     io: S,
 ) -> Result<AcceptedConnection<NestedServer<S>>, ChannelError>
 where

@@ -1,4 +1,4 @@
-//! Options of both ends, and what a connection took.
+//! Options of both ends, and the timings of a connection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use confide_evidence::Attest;
 /// How evidence is tied to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
-    /// Ordinary TLS without evidence: the arm that the others are compared with.
+    /// Ordinary TLS without evidence: the baseline of comparisons.
     None,
     /// Evidence in the certificate over the TLS key (`TlsSpki`).
     Key,
@@ -25,7 +25,7 @@ impl Binding {
         }
     }
 
-    /// The ALPN name spoken inside this binding; where there is more than one version, the newest.
+    /// The ALPN name of this binding; if there are several versions, the newest.
     pub fn alpn(self) -> &'static str {
         match self {
             Binding::None | Binding::Key => "http/1.1",
@@ -33,7 +33,7 @@ impl Binding {
         }
     }
 
-    /// All names that this end speaks inside this binding, the preferred one first.
+    /// All ALPN names of this binding, the preferred one first.
     pub(crate) fn alpn_names(self) -> &'static [&'static str] {
         match self {
             Binding::None | Binding::Key => &["http/1.1"],
@@ -57,8 +57,8 @@ pub struct ServerOptions {
     pub config_digest: [u8; 32],
     /// The guarantee that this end claims; it is one of the signed claims.
     pub guarantee: String,
-    /// The lifetime of a key: the span from `not-before` to `not-after` in the claims. Without
-    /// binding the certificate lives for a year and is never renewed.
+    /// The lifetime of a key: the span from `not-before` to `not-after` in the claims. With
+    /// [`Binding::None`] the certificate lives for a year and is never renewed.
     pub key_validity: Duration,
     /// The deadline of one whole call of [`crate::Server::accept`].
     pub deadline: Duration,
@@ -69,19 +69,19 @@ pub struct ServerOptions {
 /// Options of the connecting end.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The way in which the server's evidence is tied to the connection.
+    /// How the server's evidence is tied to the connection.
     pub binding: Binding,
     /// The deadline of one whole call of [`crate::Client::connect`].
     pub deadline: Duration,
 }
 
-/// The options with which a client attests, where servers appraise their clients (session binding
+/// The options of a client that attests to a server which appraises its clients (session binding
 /// only).
 #[derive(Clone)]
 pub struct ClientEvidence {
     /// Obtains the evidence.
     pub attester: Arc<dyn Attest>,
-    /// A clock that gives Unix seconds.
+    /// A clock that returns Unix seconds.
     pub clock: fn() -> u64,
     /// SHA-256 of the effective configuration, as [`ServerOptions::config_digest`].
     pub config_digest: [u8; 32],
@@ -91,32 +91,32 @@ pub struct ClientEvidence {
     pub key_validity: Duration,
 }
 
-/// Sizes that change speed and nothing else.
+/// Sizes of buffers and records. They change the speed only.
 ///
 /// rustls asks the stream below it for 4 KiB at a time: a `BufReader` around a socket saves most
-/// system calls where much is read. A session sends what one write gives it as records of its
-/// own, so a program that writes small pieces wants a `BufWriter` of `write_bytes` around it.
+/// system calls when much is read. A session sends each write in records of its own, so a program
+/// that writes small pieces should wrap it in a `BufWriter` of `write_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuning {
+pub struct RecordTuning {
     /// Capacity of the read buffer between the layers of a nested session.
     pub buffer_bytes: usize,
-    /// Plaintext in one record at most, 1 to [`Tuning::RECORD_BYTES_MAX`].
+    /// The largest plaintext of one record in bytes, 1 to [`RecordTuning::RECORD_BYTES_MAX`].
     pub record_bytes: usize,
-    /// Plaintext that a session takes at once, encrypts and hands down. A multiple of
-    /// `record_bytes`, so that the last record of a batch is as full as the others.
+    /// Plaintext bytes that a session buffers, encrypts and writes at once. It should be a multiple
+    /// of `record_bytes`, so that the last record of a write is as full as the others.
     pub write_bytes: usize,
 }
 
-impl Tuning {
-    /// Plaintext in a TLS record at most (RFC 8446 section 5.1).
+impl RecordTuning {
+    /// The largest plaintext of a TLS record in bytes (RFC 8446 section 5.1).
     pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 
-    /// Header, content type and tag: what a TLS 1.3 record adds to its plaintext.
+    /// The bytes that a TLS 1.3 record adds to its plaintext: header, content type and tag.
     const RECORD_OVERHEAD_BYTES: usize = 5 + 1 + 16;
 
-    /// The sizes for a session inside another TLS session: each inner record fills one outer record
-    /// of 16 KiB, and each batch of inner records one batch of outer ones. With full inner records
-    /// 22 bytes of each would spill into a second, tiny outer one.
+    /// The sizes for a session inside another TLS session: each inner record fills exactly one
+    /// outer record of 16 KiB. A full inner record would spill 22 bytes into a second, tiny outer
+    /// record.
     pub const fn for_nested_tls() -> Self {
         let record_bytes = Self::RECORD_BYTES_MAX - Self::RECORD_OVERHEAD_BYTES;
         Self { record_bytes, write_bytes: 4 * record_bytes, ..Self::new() }
@@ -127,13 +127,13 @@ impl Tuning {
         Self { buffer_bytes: 64 * 1024, record_bytes, write_bytes: 4 * record_bytes }
     }
 
-    /// The fragment size as rustls counts it: with the record's header.
+    /// The fragment size as rustls counts it, which includes the record's header.
     pub(crate) fn fragment_size(self) -> Option<usize> {
         Some(self.record_bytes + 5)
     }
 }
 
-impl Default for Tuning {
+impl Default for RecordTuning {
     fn default() -> Self {
         Self::new()
     }
@@ -141,24 +141,23 @@ impl Default for Tuning {
 
 /// The time of each step from an open byte stream to the first application byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timings {
+pub struct ChannelTimings {
     /// The TLS handshake.
     pub handshake: Duration,
-    /// Waiting for evidence: the peer's, and on an attesting end its own.
+    /// The wait for the peer's evidence, and on an attesting end also for its own.
     pub quote: Duration,
     /// Parsing and appraising the peer's evidence.
     pub appraisal: Duration,
-    /// The number of sessions that share the quote of the end that attests (the server's where both
+    /// The number of sessions that share the quote of the end that attests (the server's if both
     /// do): 1 if it is over this session alone, 0 if no quote is bound to the session.
     pub batch: u32,
-    /// Round trips before the first application byte can be sent by the client. The stream's own
-    /// opening counts as one (TCP); a carrier that needed more is added by
-    /// [`Timings::over_carrier`].
+    /// Round trips before the client can send the first application byte. Opening the stream counts
+    /// as one (TCP); for a carrier that needs more, see [`ChannelTimings::over_carrier`].
     pub round_trips: u32,
 }
 
-impl Timings {
-    /// The same timings on a carrier that needed `round_trips` to open, instead of TCP's one.
+impl ChannelTimings {
+    /// Returns the timings for a carrier that needed `round_trips` to open, instead of TCP's one.
     pub fn over_carrier(self, round_trips: u32) -> Self {
         Self { round_trips: self.round_trips.saturating_sub(1) + round_trips, ..self }
     }

@@ -1,4 +1,4 @@
-//! What this end's attester gives, held to the limits of its readers before a peer sees it.
+//! Obtains evidence from this end's attester, and checks its length before a peer sees it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use confide_evidence::{
 
 use crate::batch_error::BatchError;
 
-/// Asks the attester: blocks for as long as that takes.
+/// Obtains a quote. Blocks while the attester works.
 pub(crate) fn obtain_quote(
     attester: &dyn Attest,
     report_data: &ReportData,
@@ -29,7 +29,7 @@ pub(crate) fn obtain_collateral(attester: &dyn Attest) -> Result<Option<Vec<u8>>
     Ok(collateral)
 }
 
-/// Asks for evidence of the GPU over `nonce`: blocks for as long as that takes.
+/// Obtains GPU evidence over `nonce`. Blocks while the attester works.
 pub(crate) fn obtain_gpu_evidence(
     attester: &dyn Attest,
     nonce: &[u8; 32],

@@ -1,4 +1,4 @@
-//! Ordinary TLS 1.3: the comparison arm, and the outer layer of a nested session.
+//! Ordinary TLS 1.3: the baseline of comparisons, and the outer layer of a nested session.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -16,16 +16,16 @@ use crate::{
     deadline::Deadline,
     error::ChannelError,
     handshake,
-    options::{Binding, ClientEvidence, ClientOptions, Timings, Tuning},
+    options::{Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning},
     session::{self, ExchangeOutcome, NoAppraiser},
 };
 
-/// Connects to servers by an ordinary certificate chain. There is no evidence and no claim of any.
+/// Connects to servers that it authenticates by an ordinary certificate chain, without evidence.
 pub struct PlainClient {
     config: ClientConfig,
     evidence: Option<OwnEvidence>,
     options: ClientOptions,
-    tuning: Tuning,
+    tuning: RecordTuning,
 }
 
 /// An open ordinary TLS stream, and the time that it took to open.
@@ -34,12 +34,12 @@ pub struct PlainConnection<S> {
     /// Carries application bytes from here on.
     pub stream: TlsStream<S>,
     /// The time that each step took.
-    pub timings: Timings,
+    pub timings: ChannelTimings,
 }
 
 impl PlainClient {
-    /// Trusts one root certificate (DER), or one server certificate pinned as its own root.
-    /// `options.binding` has to be [`Binding::None`]; `clock` gives Unix seconds.
+    /// A client that trusts one root certificate (DER), or one server certificate pinned as its own
+    /// root. `options.binding` has to be [`Binding::None`]; `clock` returns Unix seconds.
     ///
     /// # Errors
     /// [`ChannelError::Binding`] if `options.binding` is not [`Binding::None`],
@@ -54,30 +54,30 @@ impl PlainClient {
         }
         let mut store = RootCertStore::empty();
         store.add(CertificateDer::from(root_der)).map_err(ChannelError::Tls)?;
-        let time = Arc::new(Clock(clock));
-        let mut config = ClientConfig::builder_with_details(handshake::provider(), time)
+        let time = Arc::new(InjectedClock(clock));
+        let mut config = ClientConfig::builder_with_details(handshake::crypto_provider(), time)
             .with_protocol_versions(&[&TLS13])
             .map_err(ChannelError::Tls)?
             .with_root_certificates(store)
             .with_no_client_auth();
-        handshake::client_policy(&mut config, options.binding);
-        Ok(Self { config, evidence: None, options, tuning: Tuning::default() })
+        handshake::apply_client_policy(&mut config, options.binding);
+        Ok(Self { config, evidence: None, options, tuning: RecordTuning::default() })
     }
 
-    /// The same client, for servers that appraise it and show no evidence themselves
-    /// ([`crate::Server::without_evidence`]): the server is believed because of its certificate.
+    /// Returns the client for servers that appraise it and have no evidence themselves
+    /// ([`crate::Server::without_evidence`]); the certificate authenticates the server.
     ///
     /// # Errors
-    /// [`ChannelError::Identity`] or [`ChannelError::OwnClaims`] if no key or claims can be
+    /// [`ChannelError::Identity`] or [`ChannelError::OwnClaims`] if the key or the claims cannot be
     /// made.
     pub fn with_evidence(mut self, evidence: ClientEvidence) -> Result<Self, ChannelError> {
         self.evidence = Some(OwnEvidence::new(evidence)?);
-        handshake::client_policy(&mut self.config, Binding::Session);
+        handshake::apply_client_policy(&mut self.config, Binding::Session);
         Ok(self)
     }
 
-    /// The same client with other record sizes.
-    pub fn with_tuning(mut self, tuning: Tuning) -> Self {
+    /// Returns the client with other record sizes.
+    pub fn with_tuning(mut self, tuning: RecordTuning) -> Self {
         self.tuning = tuning;
         self
     }
@@ -118,17 +118,17 @@ impl PlainClient {
     }
 }
 
-/// The injected wall clock as rustls wants it.
-struct Clock(fn() -> u64);
+/// The injected wall clock in the form that rustls needs.
+struct InjectedClock(fn() -> u64);
 
-impl TimeProvider for Clock {
+impl TimeProvider for InjectedClock {
     fn current_time(&self) -> Option<UnixTime> {
         Some(UnixTime::since_unix_epoch(Duration::from_secs((self.0)())))
     }
 }
 
-impl fmt::Debug for Clock {
+impl fmt::Debug for InjectedClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
+        f.write_str("InjectedClock")
     }
 }

@@ -1,4 +1,4 @@
-//! The identity served now, and its replacement before it ends.
+//! The current identity, and its renewal before it expires.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -25,45 +25,45 @@ use crate::{
 /// connection.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Gives each connection the present identity, and renews it when two thirds of its life are over.
+/// Hands each connection the current identity, and renews it after two thirds of its lifetime.
 #[derive(Clone)]
-pub(crate) struct Identities(Arc<Shared>);
+pub(crate) struct IdentityRenewer(Arc<RenewerState>);
 
-struct Shared {
+struct RenewerState {
     clock: fn() -> u64,
     current: RwLock<Arc<Identity>>,
     /// The last renewal, if it failed.
     failed: RwLock<Option<FailedRenewal>>,
-    failures: AtomicU64,
+    failure_count: AtomicU64,
     options: IdentityOptions,
     /// The lock that the running renewal holds, so that there is one at a time.
     renewing: Arc<Mutex<()>>,
 }
 
 struct FailedRenewal {
-    /// A monotonic instant: the wall clock may be what is wrong.
+    /// A monotonic instant, since the wall clock may be the cause of the failure.
     at: Instant,
     error: Arc<ChannelError>,
 }
 
-impl Identities {
+impl IdentityRenewer {
     /// Makes the first identity on the calling thread.
     pub(crate) fn new(options: IdentityOptions, clock: fn() -> u64) -> Result<Self, ChannelError> {
         let first = Identity::generate(&options, clock())?;
         Ok(Self::with_first(options, first, clock))
     }
 
-    /// An identity from elsewhere, which is never renewed: its binding is none.
+    /// A foreign identity, which is never renewed: its binding is [`Binding::None`].
     pub(crate) fn with_identity(options: IdentityOptions, identity: Identity) -> Self {
         Self::with_first(options, identity, || 0)
     }
 
     fn with_first(options: IdentityOptions, first: Identity, clock: fn() -> u64) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(RenewerState {
             clock,
             current: RwLock::new(Arc::new(first)),
             failed: RwLock::new(None),
-            failures: AtomicU64::new(0),
+            failure_count: AtomicU64::new(0),
             options,
             renewing: Arc::new(Mutex::new(())),
         }))
@@ -74,42 +74,42 @@ impl Identities {
     }
 
     /// The number of renewals that have failed so far.
-    pub(crate) fn failures(&self) -> u64 {
-        self.0.failures.load(Ordering::Relaxed)
+    pub(crate) fn failure_count(&self) -> u64 {
+        self.0.failure_count.load(Ordering::Relaxed)
     }
 
-    /// The identity as it stands, valid or expired.
+    /// The current identity, valid or expired.
     pub(crate) fn current(&self) -> Arc<Identity> {
         self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// An identity that is valid now. Waits only where the present one has already ended.
+    /// Returns an identity that is valid now. Waits only if the current one has expired.
     pub(crate) async fn valid_identity(
         &self,
         deadline: Deadline,
     ) -> Result<Arc<Identity>, ChannelError> {
         let identity = self.current();
-        match self.state(&identity) {
-            Freshness::Fresh => Ok(identity),
-            Freshness::RenewalDue => {
+        match self.validity(&identity) {
+            IdentityValidity::Fresh => Ok(identity),
+            IdentityValidity::RenewalDue => {
                 self.renew_in_background();
                 Ok(identity)
             }
-            Freshness::Expired => deadline.keep(Phase::Quote, self.renew_now()).await?,
+            IdentityValidity::Expired => deadline.limit(Phase::Quote, self.renew_now()).await?,
         }
     }
 
-    fn state(&self, identity: &Identity) -> Freshness {
+    fn validity(&self, identity: &Identity) -> IdentityValidity {
         let now = (self.0.clock)();
         let span = identity.not_after - identity.not_before;
         if self.0.options.binding == Binding::None {
-            Freshness::Fresh
+            IdentityValidity::Fresh
         } else if now >= identity.not_after || now < identity.not_before {
-            Freshness::Expired
+            IdentityValidity::Expired
         } else if now >= identity.not_before + span / 3 * 2 {
-            Freshness::RenewalDue
+            IdentityValidity::RenewalDue
         } else {
-            Freshness::Fresh
+            IdentityValidity::Fresh
         }
     }
 
@@ -119,57 +119,57 @@ impl Identities {
         }
         if let Ok(turn) = self.0.renewing.clone().try_lock_owned() {
             // Another connection's renewal may have ended since this one looked at the key.
-            if matches!(self.state(&self.current()), Freshness::Fresh) {
+            if matches!(self.validity(&self.current()), IdentityValidity::Fresh) {
                 return;
             }
             let this = self.clone();
-            // The outcome is seen in `failures` and by the connection that needs the key after its
-            // end.
-            drop(tokio::task::spawn_blocking(move || this.make(turn)));
+            // A failure shows in `failure_count`, and to the connection that needs a key after this
+            // one expires.
+            drop(tokio::task::spawn_blocking(move || this.renew(turn)));
         }
     }
 
     async fn renew_now(&self) -> Result<Arc<Identity>, ChannelError> {
         let turn = self.0.renewing.clone().lock_owned().await;
         let identity = self.current();
-        if !matches!(self.state(&identity), Freshness::Expired) {
+        if !matches!(self.validity(&identity), IdentityValidity::Expired) {
             return Ok(identity);
         }
         let made = match self.recent_failure() {
             Some(error) => Err(error),
             None => {
                 let this = self.clone();
-                let made = tokio::task::spawn_blocking(move || this.make(turn)).await;
+                let made = tokio::task::spawn_blocking(move || this.renew(turn)).await;
                 made.map_err(|_| ChannelError::AttesterTask)?
             }
         };
         made.map_err(|source| ChannelError::KeyEnded { source })
     }
 
-    /// The error of the last renewal, for as long as no new one is to be tried.
+    /// Returns the error of the last renewal until another may be tried.
     fn recent_failure(&self) -> Option<Arc<ChannelError>> {
         let failed = self.0.failed.read().unwrap_or_else(PoisonError::into_inner);
         failed.as_ref().filter(|last| last.at.elapsed() < RETRY).map(|last| last.error.clone())
     }
 
-    /// Blocks while the attester works; `_turn` is given back at the end.
-    fn make(&self, _turn: OwnedMutexGuard<()>) -> Result<Arc<Identity>, Arc<ChannelError>> {
-        let make = || Identity::generate(&self.0.options, (self.0.clock)());
-        // The attester is not ours. Its panic leaves nothing half made here.
-        let made = catch_unwind(AssertUnwindSafe(make)).unwrap_or(Err(ChannelError::AttesterTask));
+    /// Makes a new identity. Blocks while the attester works; `_turn` is released at the end.
+    fn renew(&self, _turn: OwnedMutexGuard<()>) -> Result<Arc<Identity>, Arc<ChannelError>> {
+        let renew = || Identity::generate(&self.0.options, (self.0.clock)());
+        // The attester is foreign code; its panic leaves no partial state here.
+        let made = catch_unwind(AssertUnwindSafe(renew)).unwrap_or(Err(ChannelError::AttesterTask));
         let made = made.map(Arc::new).map_err(Arc::new);
         let error = made.as_ref().err().cloned();
         if let Ok(made) = &made {
             *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = made.clone();
         }
-        self.0.failures.fetch_add(error.is_some().into(), Ordering::Relaxed);
+        self.0.failure_count.fetch_add(error.is_some().into(), Ordering::Relaxed);
         *self.0.failed.write().unwrap_or_else(PoisonError::into_inner) =
             error.map(|error| FailedRenewal { at: Instant::now(), error });
         made
     }
 }
 
-enum Freshness {
+enum IdentityValidity {
     Fresh,
     RenewalDue,
     Expired,
@@ -210,7 +210,7 @@ mod tests {
             names: Vec::new(),
             validity: Duration::from_secs(3600),
         };
-        let identities = Identities::new(options, || 1_800_000_000).unwrap();
+        let identities = IdentityRenewer::new(options, || 1_800_000_000).unwrap();
         // Whoever calls this saw the key before; by now it is fresh.
         identities.renew_in_background();
         drop(identities.0.renewing.lock().await);

@@ -45,26 +45,27 @@ pub(crate) struct SessionAttester {
     pub(crate) identity: Arc<Identity>,
 }
 
-/// The result of an exchange, and what it cost.
+/// The result of an exchange, and its cost in time and round trips.
 pub(crate) struct ExchangeOutcome<T> {
     /// The appraiser's result; `None` if no evidence was demanded.
     pub(crate) appraised: Option<T>,
     pub(crate) appraisal: Duration,
-    /// Sessions under the quote; see [`crate::Timings::batch`].
+    /// Sessions under the quote; see [`crate::ChannelTimings::batch`].
     pub(crate) batch: u32,
     pub(crate) quote: Duration,
     pub(crate) round_trips: u32,
 }
 
 impl<T> ExchangeOutcome<T> {
-    /// The outcome before the exchange: the request and the reply are one round trip.
+    /// The outcome before the exchange, with the one round trip of request and reply.
     pub(crate) fn new() -> Self {
         let (appraisal, quote) = (Duration::ZERO, Duration::ZERO);
         Self { appraised: None, appraisal, batch: 0, quote, round_trips: 1 }
     }
 
-    /// Notes how many sessions share the quote of the end in `role`; the server's comes first.
-    fn count(&mut self, role: Role, sessions: usize) {
+    /// Notes how many sessions share the quote of the end in `role`; the server's number takes
+    /// precedence.
+    fn note_batch_size(&mut self, role: Role, sessions: usize) {
         if role == Role::Server || self.batch == 0 {
             self.batch = sessions as u32;
         }
@@ -99,7 +100,7 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     let mine = attesting.map(|attesting| attesting.identity.spki_hash);
     let judged = appraise_peer(stream, Role::Server, own, mine, evidence, demand, &mut outcome);
     let Some(context) = context else {
-        // The server waits for nothing more: what is sent now it would take for application bytes.
+        // The server expects no further message and would take one for application bytes.
         return judged.map(|()| outcome);
     };
     let shown = match judged {
@@ -124,8 +125,8 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     }
 }
 
-/// Runs the server's half of the exchange. The client waits for an answer, so it is told of every
-/// failure.
+/// Runs the server's half of the exchange. The client waits for an answer, so every failure is sent
+/// to it.
 pub(crate) async fn exchange_as_server<S: TlsSession, A: Appraise>(
     stream: &mut S,
     attesting: Option<&SessionAttester>,
@@ -139,7 +140,7 @@ pub(crate) async fn exchange_as_server<S: TlsSession, A: Appraise>(
     result
 }
 
-/// The appraiser of an end that demands nothing.
+/// The appraiser type of an end that demands no evidence.
 pub(crate) enum NoAppraiser {}
 
 impl Appraise for NoAppraiser {
@@ -151,7 +152,7 @@ impl Appraise for NoAppraiser {
     }
 }
 
-/// Returns a peer's evidence to the appraiser, once it is clear that it is the peer's own.
+/// Appraises a peer's evidence after checking that its claims name the peer's key.
 pub(crate) fn appraise<A: Appraise>(
     appraiser: &A,
     presented: &Presented<'_>,
@@ -175,7 +176,7 @@ pub(crate) fn appraise<A: Appraise>(
 
 pub(crate) fn peer_certificate<S: TlsSession>(stream: &S) -> Result<PeerCertificate, ChannelError> {
     let leaf = stream.peer_certificates().and_then(<[_]>::first);
-    let none = || ChannelError::Certificate { reason: "there is none".into() };
+    let none = || ChannelError::Certificate { reason: "it sent no certificate".into() };
     PeerCertificate::parse(leaf.ok_or_else(none)?)
 }
 
@@ -220,7 +221,7 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
     Ok(outcome)
 }
 
-/// Appraises what the peer in `role` sent over the context that this end chose.
+/// Appraises the evidence that the peer in `role` sent over the context that this end chose.
 fn appraise_peer<S: TlsSession, A: Appraise>(
     stream: &S,
     role: Role,
@@ -248,7 +249,7 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
     let exporter = export_keying_material(stream, &context)?;
     let binder = session_report_data(role, &peer, &exporter, evidence.claims);
     let path = evidence.batch.map(BatchPath::decode).transpose()?;
-    // The binder is this end's own reckoning, so a path of another session leads elsewhere.
+    // This end computes the binder itself, so a path of another session leads to another root.
     let expected = path.as_ref().map_or(binder, |path| path.root_report_data(&binder));
     let nonce = session_gpu_nonce(role, &peer, &exporter);
     let presented = Presented {
@@ -260,12 +261,12 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
         quote: evidence.quote,
     };
     outcome.appraised = Some(appraise(appraiser, &presented, peer, mine)?);
-    outcome.count(role, path.map_or(1, |path| path.size()));
+    outcome.note_batch_size(role, path.map_or(1, |path| path.size()));
     outcome.appraisal = began.elapsed();
     Ok(())
 }
 
-/// The message with this end's evidence over the peer's context.
+/// Obtains this end's evidence over the peer's context, and encodes the message with it.
 async fn encode_evidence<S: TlsSession, T>(
     stream: &S,
     role: Role,
@@ -301,7 +302,8 @@ impl ObtainedEvidence<'_> {
     }
 }
 
-/// Asks the attester, together with all sessions that wait if the peer reads batch paths.
+/// Obtains evidence from the attester: in a batch with other sessions if the peer reads batch
+/// paths.
 async fn obtain_evidence<'a, S: TlsSession, T>(
     stream: &S,
     role: Role,
@@ -319,34 +321,34 @@ async fn obtain_evidence<'a, S: TlsSession, T>(
     let mut gpu = None;
     let batched = if stream.is_version_2() {
         let nonce = session_gpu_nonce(role, spki_hash, &exporter);
-        gpu = deadline.keep(Phase::Quote, batcher.gpu(nonce)).await??;
+        gpu = deadline.limit(Phase::Quote, batcher.obtain_gpu_evidence(nonce)).await??;
         if let Some(evidence) = &gpu {
             claims = Cow::Owned(claims_with_gpu(&claims, evidence)?);
         }
         let binder = session_report_data(role, spki_hash, &exporter, &claims);
-        deadline.keep(Phase::Quote, batcher.attest(binder)).await??
+        deadline.limit(Phase::Quote, batcher.attest(binder)).await??
     } else {
         let binder = session_report_data(role, spki_hash, &exporter, &claims);
-        deadline.keep(Phase::Quote, batcher.attest_alone(binder)).await??
+        deadline.limit(Phase::Quote, batcher.attest_alone(binder)).await??
     };
-    outcome.count(role, batched.sessions());
+    outcome.note_batch_size(role, batched.sessions());
     outcome.quote += began.elapsed();
     let path = batched.path.as_ref().map(BatchPath::encode);
     Ok(ObtainedEvidence { batched, claims, gpu, path })
 }
 
-/// This end's claims for one session, which the quote ties to the GPU's evidence.
+/// Adds the hash of the GPU evidence to this end's claims, for one session.
 fn claims_with_gpu(claims: &[u8], evidence: &[u8]) -> Result<Vec<u8>, ChannelError> {
     let claims = Claims::decode(claims).map_err(ChannelError::OwnClaims)?;
     Ok(Claims { gpu_evidence_hash: Some(sha256(evidence)), ..claims }.encode())
 }
 
-/// Tells a waiting peer why the exchange ends; whether it arrives makes no difference here.
+/// Sends a waiting peer the reason why the exchange ends. Errors are ignored.
 async fn send_refusal<S: TlsSession>(stream: &mut S, error: &ChannelError, deadline: Deadline) {
     if let Some(refusal) = frame::refusal(error) {
         let message = SessionMessage::Refused(refusal);
         let _ = frame::write(stream, &message, Phase::Evidence, deadline).await;
-        let _ = deadline.keep_io(Phase::Evidence, stream.shutdown()).await;
+        let _ = deadline.limit_io(Phase::Evidence, stream.shutdown()).await;
     }
 }
 

@@ -99,7 +99,7 @@ async fn a_full_queue_refuses_and_whoever_gives_up_leaves_a_place() {
         assert_eq!(root, device.requests()[1]);
     }
     let counts = batcher.counts();
-    assert_eq!((counts.refused, counts.gone, counts.waiting), (2, 2, 0));
+    assert_eq!((counts.refused, counts.abandoned, counts.waiting), (2, 2, 0));
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ use std::{
 };
 
 use confide_channel::{
-    Attested, Binding, CERTIFICATE_BYTES_MAX, ChannelError, Client, ClientOptions, Fault, Phase,
-    Server, ServerOptions,
+    Attested, Binding, CERTIFICATE_BYTES_MAX, ChannelError, Client, ClientOptions, ErrorOrigin,
+    Phase, Server, ServerOptions,
 };
 use confide_evidence::{
     Attest, AttestError, ReportData,
@@ -147,7 +147,7 @@ async fn evidence_copied_into_another_certificate_is_refused() {
     let thief = Forger::new();
     let error = thief.serve(thief.certificate(&[&evidence(&quote, &claims)])).await;
     assert!(matches!(error, ChannelError::KeyMismatch { claims: [1, ..], .. }), "{error:?}");
-    assert_eq!(error.fault(), Fault::Peer);
+    assert_eq!(error.origin(), ErrorOrigin::Peer);
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn swapped_claims_are_rejected_by_their_report_data() {
     let swapped = claims(thief.spki_hash()).encode();
     let error = thief.serve(thief.certificate(&[&evidence(&quote, &swapped)])).await;
     assert_eq!(error.rejection(), Some(&FakeRejection::ReportData));
-    assert_eq!(error.fault(), Fault::Evidence);
+    assert_eq!(error.origin(), ErrorOrigin::Evidence);
 }
 
 #[tokio::test]
@@ -228,7 +228,7 @@ async fn a_silent_peer_ends_in_a_timeout_that_names_the_handshake() {
     let server = server_with(Binding::Key, SHORT, FakeAttester::default());
     let error = server.accept(far).await.unwrap_err();
     assert!(matches!(error, ChannelError::Timeout { phase: Phase::Handshake, .. }), "{error:?}");
-    assert_eq!(error.fault(), Fault::Network);
+    assert_eq!(error.origin(), ErrorOrigin::Network);
 }
 
 #[tokio::test]
@@ -278,7 +278,7 @@ async fn an_ended_key_is_not_served_and_its_broken_device_is_asked_once_in_a_whi
         let error = server.accept(wire().1).await.unwrap_err();
         let ChannelError::KeyEnded { source } = &error else { panic!("{error:?}") };
         assert!(matches!(**source, ChannelError::Attester(_)), "{source:?}");
-        assert_eq!(error.fault(), Fault::Local);
+        assert_eq!(error.origin(), ErrorOrigin::Local);
     }
     assert_eq!(attester.made.load(Ordering::SeqCst), 2, "one at the start, one for all three");
     assert_eq!(server.renewal_failures(), 1);
@@ -388,7 +388,7 @@ fn options_out_of_bounds_are_refused() {
     let mute = Server::new(options, attester(), clock).err();
     let own = ChannelError::OwnClaims(ClaimsError::GuaranteeLength { wanted: 256, got: 0 });
     assert_eq!(mute.map(|error| error.to_string()), Some(own.to_string()));
-    assert_eq!(own.fault(), Fault::Local);
+    assert_eq!(own.origin(), ErrorOrigin::Local);
     let large = FakeAttester { collateral: Some(vec![b' '; 60_000]), ..Default::default() };
     let large = Server::new(server_options(Binding::Key), Some(Arc::new(large)), clock).err();
     assert!(matches!(large, Some(ChannelError::CertificateSize { wanted: 60_000, .. })));
@@ -411,7 +411,7 @@ fn options_out_of_bounds_are_refused() {
     assert!(matches!(plain, Some(ChannelError::Binding { .. })));
 }
 
-/// Connects with a client for which the claims' time does not matter; gives the certificate.
+/// Connects with a client for which the claims' time does not matter; returns the certificate.
 async fn connect(server: &Server) -> Vec<u8> {
     let (near, far) = wire();
     let options = ClientOptions { binding: Binding::Key, deadline: LONG };

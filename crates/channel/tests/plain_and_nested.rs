@@ -9,8 +9,8 @@ use std::{
 };
 
 use confide_channel::{
-    Binding, ChannelError, ClientOptions, NestedClient, PlainClient, Server, Tuning, nested_accept,
-    nested_connect,
+    Binding, ChannelError, ClientOptions, NestedClient, PlainClient, RecordTuning, Server,
+    nested_accept, nested_connect,
 };
 use fakes::*;
 use rcgen::{CertificateParams, KeyPair};
@@ -78,7 +78,7 @@ async fn an_attested_session_runs_inside_an_ordinary_one() {
     let outer_client = plain_client(&outer_server);
     for (binding, round_trips) in [(Binding::Key, 3), (Binding::Session, 4)] {
         let (inner_server, inner_client) = (server(binding), client(binding));
-        let tuning = Tuning::for_nested_tls();
+        let tuning = RecordTuning::for_nested_tls();
         let (near, far) = wire();
         let connecting =
             nested_connect(&outer_client, "localhost", &inner_client, "localhost", tuning, near);
@@ -100,7 +100,8 @@ async fn a_nested_session_in_which_nobody_attests_is_refused() {
     let inner_server = Server::without_evidence(options, clock).unwrap();
     let inner_client = plain_client(&inner_server).with_evidence(client_evidence()).unwrap();
     let (near, far) = wire();
-    let accepting = nested_accept(&outer_server, &inner_server, Tuning::for_nested_tls(), far);
+    let accepting =
+        nested_accept(&outer_server, &inner_server, RecordTuning::for_nested_tls(), far);
     let connecting = async {
         let outer = outer_client.connect("localhost", near).await.unwrap().stream;
         inner_client.connect("localhost", outer).await.map(drop)
@@ -116,7 +117,7 @@ async fn an_inner_record_fills_one_outer_record() {
     let outer_server = plain_server();
     let outer_client = plain_client(&outer_server);
     let (inner_server, inner_client) = (server(Binding::Key), client(Binding::Key));
-    let tuning = Tuning::for_nested_tls();
+    let tuning = RecordTuning::for_nested_tls();
     // So large that no write has to wait: a full socket would cut a batch anywhere.
     let (near, far) = duplex(2 * BYTES);
     let near = RecordCounter { stream: near, ahead: Vec::new(), skip: 0, records: Vec::new() };
@@ -138,7 +139,7 @@ async fn an_inner_record_fills_one_outer_record() {
     let records = counter(&mut stream);
     // The runtime may interrupt a batch, which costs a record; otherwise only the last is small.
     let (wanted, interrupted) = (BYTES.div_ceil(tuning.record_bytes), 4);
-    let small = records.iter().filter(|len| **len < Tuning::RECORD_BYTES_MAX / 2).count();
+    let small = records.iter().filter(|len| **len < RecordTuning::RECORD_BYTES_MAX / 2).count();
     assert!((wanted..=wanted + interrupted).contains(&records.len()), "{records:?}");
     assert!(small <= 1 + interrupted, "{records:?}");
     stream.shutdown().await.unwrap();
@@ -150,7 +151,7 @@ async fn the_holder_of_the_outer_certificate_cannot_stand_for_the_inner_end() {
     let outer_server = plain_server();
     let outer_client = plain_client(&outer_server);
     let inner_client = client(Binding::Key);
-    let tuning = Tuning::for_nested_tls();
+    let tuning = RecordTuning::for_nested_tls();
     let (near, far) = wire();
     // It ends the outer session and offers its ordinary certificate again for the inner one.
     let accepting = nested_accept(&outer_server, &outer_server, tuning, far);

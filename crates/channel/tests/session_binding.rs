@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use confide_channel::{
     AttestedClient, BatchLimits, Batcher, Binding, ChannelError, Client, ClientOptions,
-    FRAME_BYTES_MAX, Fault, Phase, PlainClient, Server,
+    ErrorOrigin, FRAME_BYTES_MAX, Phase, PlainClient, Server,
 };
 use confide_evidence::{
     binder::{EXPORTER_LABEL, Role, key_report_data, session_report_data},
@@ -352,7 +352,7 @@ async fn an_empty_quote_is_refused() {
     let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
     let error = accepted.map(drop).unwrap_err();
     assert!(matches!(error, ChannelError::OwnEvidence { part: "quote", got: 0, .. }), "{error:?}");
-    assert_eq!(error.fault(), Fault::Local);
+    assert_eq!(error.origin(), ErrorOrigin::Local);
     let wanted = Refusal::EvidenceUnavailable;
     assert!(matches!(attested, Err(ChannelError::Refused { refusal, .. }) if refusal == wanted));
 }
@@ -425,7 +425,7 @@ async fn a_slow_attester_ends_in_a_timeout_at_both_ends() {
     device.let_through(1);
     let error = accepted.map(drop).unwrap_err();
     assert!(matches!(error, ChannelError::Timeout { phase: Phase::Quote, .. }), "{error:?}");
-    assert_eq!(error.fault(), Fault::Local);
+    assert_eq!(error.origin(), ErrorOrigin::Local);
     assert!(attested.is_err());
 }
 

@@ -19,7 +19,7 @@ use tokio_tungstenite::{accept_async, client_async, tungstenite::Message};
 
 const DEADLINES: TunnelDeadlines = TunnelDeadlines { open: LONG, idle: LONG };
 
-/// Starts a proxy for one connection; gives its address and the result of `serve`.
+/// Starts a proxy for one connection; returns its address and the result of `serve`.
 async fn proxy(
     allow: AllowList,
     deadlines: TunnelDeadlines,

@@ -1,4 +1,4 @@
-//! Prints sizes and times of a circuit in three runs, for orientation; the bench measures.
+//! Prints sizes and times of a circuit in three runs; for reliable measurements use `confide bench`.
 //!
 //! `cargo run --release -p confide-circuits --example circuits -- sha256 1024`, or `contains 10`,
 //! `across 10`, `field-contains 1024`, `field-sha256 1024`.
@@ -6,8 +6,9 @@
 use std::time::Instant;
 
 use confide_circuits::{
-    Circuit, CircuitError, FieldValue, Header, Keys, Leaf, PreparedProof, Tree, check_contains,
-    check_contains_across, check_field_contains, check_field_sha256, check_sha256,
+    Circuit, CircuitError, CircuitKeys, HiddenField, HiddenLeaf, PreparedProof, ProofHeader,
+    PublicTree, check_contains, check_contains_across, check_field_contains, check_field_sha256,
+    check_sha256,
 };
 use sha2::{Digest, Sha256};
 
@@ -38,7 +39,7 @@ fn sha256(bytes: usize) -> Outcome {
     let digest = digest(&[&message]);
     keys(Circuit::for_message(bytes)?)?;
     runs(
-        || PreparedProof::sha256(&message, &digest),
+        || PreparedProof::for_sha256(&message, &digest),
         |proof, context| check_sha256(proof, &digest, context),
     )
 }
@@ -46,18 +47,18 @@ fn sha256(bytes: usize) -> Outcome {
 fn contains(depth: u8) -> Outcome {
     let chunk = text(64);
     let siblings: Vec<[u8; 32]> = (0..depth).map(|level| [level; 32]).collect();
-    let leaf = Leaf { index: 5, salt: &SALT, chunk: &chunk, siblings: &siblings };
+    let leaf = HiddenLeaf { index: 5, salt: &SALT, chunk: &chunk, siblings: &siblings };
     let root = siblings.iter().enumerate().fold(leaf_hash(&leaf), |node, (level, sibling)| {
         match leaf.index >> level & 1 {
             0 => digest(&[&[1], &node, sibling]),
             _ => digest(&[&[1], sibling, &node]),
         }
     });
-    let tree = Tree { root: &root, depth, direction: 2 };
+    let tree = PublicTree { root: &root, depth, direction: 2 };
     let needle = &chunk[20..37];
     keys(Circuit::for_tree(depth)?)?;
     runs(
-        || PreparedProof::contains(&leaf, &tree, needle),
+        || PreparedProof::for_contains(&leaf, &tree, needle),
         |proof, context| check_contains(proof, &tree, needle, context),
     )
 }
@@ -67,50 +68,53 @@ fn across(depth: u8) -> Outcome {
     let bytes = text(128);
     let middle = 1u32 << (depth - 1);
     let below: Vec<[u8; 32]> = (1..depth).map(|level| [level; 32]).collect();
-    let leaf = |index: u32, chunk| Leaf { index, salt: &SALT, chunk, siblings: &[] };
+    let leaf = |index: u32, chunk| HiddenLeaf { index, salt: &SALT, chunk, siblings: &[] };
     let leaves = [leaf(middle - 1, &bytes[..64]), leaf(middle, &bytes[64..])];
     // The first is a right child all the way up, the second a left one.
     let left = below.iter().fold(leaf_hash(&leaves[0]), |node, it| digest(&[&[1], it, &node]));
     let right = below.iter().fold(leaf_hash(&leaves[1]), |node, it| digest(&[&[1], &node, it]));
     let siblings = [[&below[..], &[right]].concat(), [&below[..], &[left]].concat()];
     let root = digest(&[&[1], &left, &right]);
-    let tree = Tree { root: &root, depth, direction: 2 };
+    let tree = PublicTree { root: &root, depth, direction: 2 };
     let [one, two] = leaves;
-    let leaves = [Leaf { siblings: &siblings[0], ..one }, Leaf { siblings: &siblings[1], ..two }];
+    let leaves = [
+        HiddenLeaf { siblings: &siblings[0], ..one },
+        HiddenLeaf { siblings: &siblings[1], ..two },
+    ];
     let needle = &bytes[50..75];
     keys(Circuit::for_neighbours(depth)?)?;
     runs(
-        || PreparedProof::contains_across(&leaves, &tree, needle),
+        || PreparedProof::for_contains_across(&leaves, &tree, needle),
         |proof, context| check_contains_across(proof, &tree, needle, context),
     )
 }
 
 fn field_contains(bytes: usize) -> Outcome {
     let value = text(bytes);
-    let field = FieldValue { salt: &SALT, value: &value };
+    let field = HiddenField { salt: &SALT, value: &value };
     let salted = digest(&[&[3], &SALT, &value]);
     let needle = &value[bytes / 2..(bytes / 2 + 20).min(bytes)];
     keys(Circuit::for_field_text(bytes)?)?;
     runs(
-        || PreparedProof::field_contains(&field, &salted, needle),
+        || PreparedProof::for_field_contains(&field, &salted, needle),
         |proof, context| check_field_contains(proof, &salted, needle, context),
     )
 }
 
 fn field_sha256(bytes: usize) -> Outcome {
     let value = text(bytes);
-    let field = FieldValue { salt: &SALT, value: &value };
+    let field = HiddenField { salt: &SALT, value: &value };
     let (salted, plain) = (digest(&[&[3], &SALT, &value]), digest(&[&value]));
     keys(Circuit::for_field_digest(bytes)?)?;
     runs(
-        || PreparedProof::field_sha256(&field, &salted, &plain),
+        || PreparedProof::for_field_sha256(&field, &salted, &plain),
         |proof, context| check_field_sha256(proof, &salted, &plain, context),
     )
 }
 
 fn runs(
     prepare: impl Fn() -> Result<PreparedProof, CircuitError>,
-    check: impl Fn(&[u8], &[u8; 32]) -> Result<Header, CircuitError>,
+    check: impl Fn(&[u8], &[u8; 32]) -> Result<ProofHeader, CircuitError>,
 ) -> Outcome {
     for run in 0..RUNS {
         let context = [run as u8; 32];
@@ -132,12 +136,12 @@ fn runs(
 
 fn keys(circuit: Circuit) -> Outcome {
     let start = Instant::now();
-    let keys = Keys::derive_cached(circuit)?;
+    let keys = CircuitKeys::derive_cached(circuit)?;
     println!("{circuit}: {} constraints, keys in {:.0} ms", keys.constraints(), ms(start));
     Ok(())
 }
 
-fn leaf_hash(leaf: &Leaf<'_>) -> [u8; 32] {
+fn leaf_hash(leaf: &HiddenLeaf<'_>) -> [u8; 32] {
     digest(&[&[0, 2], &leaf.index.to_be_bytes(), leaf.salt, leaf.chunk])
 }
 

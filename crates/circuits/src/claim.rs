@@ -3,8 +3,8 @@
 use bellpepper_core::{ConstraintSystem, SynthesisError, num::AllocatedNum};
 
 use crate::{
-    circuit::Claim,
-    contains::{ContainsClaim, Leaves},
+    circuit::CircuitClaim,
+    contains::{ContainsClaim, SearchedLeaves},
     curve::Scalar,
     error::CircuitError,
     field::{FieldClaim, FieldPredicate},
@@ -20,10 +20,10 @@ pub(crate) enum AnyClaim {
     Field(FieldClaim),
 }
 
-/// The public values of a statement. Each circuit reads the ones that it has.
+/// The public values of a statement, of which each circuit uses some.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Public<'a> {
-    /// The digest, root or salted digest.
+pub(crate) struct PublicInputs<'a> {
+    /// The digest, the root or the salted digest.
     pub(crate) digest: [u8; 32],
     /// SHA-256 of a field's value.
     pub(crate) value_digest: [u8; 32],
@@ -32,28 +32,34 @@ pub(crate) struct Public<'a> {
 }
 
 impl AnyClaim {
-    /// The shape of a circuit, without public values or a hidden part.
+    /// The claim of a circuit without public values and hidden part, to derive its constraints.
     pub(crate) fn shape(circuit: Circuit) -> Result<Self, CircuitError> {
-        Self::from_public(circuit, &Public::default())
+        Self::from_public(circuit, &PublicInputs::default())
     }
 
-    /// The claim as a checker has it: public values without a hidden part.
-    pub(crate) fn from_public(circuit: Circuit, public: &Public<'_>) -> Result<Self, CircuitError> {
-        let Public { digest, value_digest, direction, needle } = *public;
+    /// The claim with public values but without a hidden part, for a checker.
+    pub(crate) fn from_public(
+        circuit: Circuit,
+        public: &PublicInputs<'_>,
+    ) -> Result<Self, CircuitError> {
+        let PublicInputs { digest, value_digest, direction, needle } = *public;
         let needle = needle.to_vec();
         let contains = |depth, leaves, needle| {
             let (place, root) = (None, digest);
             Self::Contains(ContainsClaim { depth, leaves, place, direction, root, needle })
         };
-        let field =
-            |room, predicate| Self::Field(FieldClaim { room, secret: None, digest, predicate });
-        // A circuit that a caller constructs may have any size.
+        let field = |capacity, predicate| {
+            Self::Field(FieldClaim { capacity, secret: None, digest, predicate })
+        };
+        // A caller can construct a `Circuit` of any size, so the size is checked.
         Ok(match Circuit::from_code(circuit.code())? {
-            Circuit::Sha256 { bytes_most: room } => {
-                Self::Hash(HashClaim { room, message: None, digest })
+            Circuit::Sha256 { bytes_most: capacity } => {
+                Self::Hash(HashClaim { capacity, message: None, digest })
             }
-            Circuit::Contains { depth } => contains(depth, Leaves::Single, needle),
-            Circuit::ContainsAcross { depth } => contains(depth, Leaves::Neighbours, needle),
+            Circuit::Contains { depth } => contains(depth, SearchedLeaves::Single, needle),
+            Circuit::ContainsAcross { depth } => {
+                contains(depth, SearchedLeaves::Neighbours, needle)
+            }
             Circuit::FieldContains { bytes_most } => {
                 field(bytes_most, FieldPredicate::Contains(needle))
             }
@@ -64,7 +70,7 @@ impl AnyClaim {
     }
 }
 
-impl Claim for AnyClaim {
+impl CircuitClaim for AnyClaim {
     fn allocate<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
@@ -76,19 +82,19 @@ impl Claim for AnyClaim {
         }
     }
 
-    fn public(&self) -> Vec<u64> {
+    fn public_integers(&self) -> Vec<u64> {
         match self {
-            Self::Hash(claim) => claim.public(),
-            Self::Contains(claim) => claim.public(),
-            Self::Field(claim) => claim.public(),
+            Self::Hash(claim) => claim.public_integers(),
+            Self::Contains(claim) => claim.public_integers(),
+            Self::Field(claim) => claim.public_integers(),
         }
     }
 
-    fn exact_count(&self) -> usize {
+    fn exact_public_count(&self) -> usize {
         match self {
-            Self::Hash(claim) => claim.exact_count(),
-            Self::Contains(claim) => claim.exact_count(),
-            Self::Field(claim) => claim.exact_count(),
+            Self::Hash(claim) => claim.exact_public_count(),
+            Self::Contains(claim) => claim.exact_public_count(),
+            Self::Field(claim) => claim.exact_public_count(),
         }
     }
 }

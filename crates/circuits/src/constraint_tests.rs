@@ -11,13 +11,13 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
-    circuit::{Claim, InContext},
-    contains::{ContainsClaim, LeafPosition as Found, Leaves},
+    circuit::{CircuitClaim, ContextCircuit},
+    contains::{ContainsClaim, NeedlePosition, SearchedLeaves},
     curve::Scalar,
     hash::HashClaim,
-    kind::blocks_of,
+    kind::block_count,
     path::LeafPath,
-    rows::{Rows, VariableIndex},
+    rows::{ConstraintRows, VariableIndex},
 };
 
 const CONTEXT: [u8; 32] = *b"a context of exactly 32 bytes...";
@@ -30,10 +30,10 @@ fn message(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|place| (place * 167 + 91) as u8 | 1).collect()
 }
 
-fn hash(room: usize, message: &[u8]) -> InContext<HashClaim> {
+fn hash(capacity: usize, message: &[u8]) -> ContextCircuit<HashClaim> {
     let digest = digest_of(message);
     let message = Some(Arc::new(Zeroizing::new(message.to_vec())));
-    InContext { claim: HashClaim { room, message, digest }, context: CONTEXT }
+    ContextCircuit { claim: HashClaim { capacity, message, digest }, context: CONTEXT }
 }
 
 fn node(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
@@ -47,7 +47,7 @@ fn contains(
     chunk: &[u8],
     at: u32,
     needle: &[u8],
-) -> InContext<ContainsClaim> {
+) -> ContextCircuit<ContainsClaim> {
     let salt = [0xa5; 16];
     let mut root = digest_of(&[&[0, 2], &index.to_be_bytes()[..], &salt, chunk].concat());
     let siblings: Vec<[u8; 32]> = (0..depth).map(|level| digest_of(&[level])).collect();
@@ -60,25 +60,25 @@ fn contains(
     let leaves = vec![LeafPath { index, salt, chunk: chunk.to_vec(), siblings }];
     let claim = ContainsClaim {
         depth,
-        leaves: Leaves::Single,
-        place: Some(Arc::new(Found { leaves, at })),
+        leaves: SearchedLeaves::Single,
+        place: Some(Arc::new(NeedlePosition { leaves, at })),
         direction: 2,
         root,
         needle: needle.to_vec(),
     };
-    InContext { claim, context: CONTEXT }
+    ContextCircuit { claim, context: CONTEXT }
 }
 
-fn rows<C: Claim>(circuit: &InContext<C>) -> Rows {
-    Rows::from_circuit(circuit).expect("a witness was given")
+fn rows<C: CircuitClaim>(circuit: &ContextCircuit<C>) -> ConstraintRows {
+    ConstraintRows::from_circuit(circuit).expect("a witness was given")
 }
 
-fn holds<C: Claim>(circuit: &InContext<C>) -> bool {
+fn holds<C: CircuitClaim>(circuit: &ContextCircuit<C>) -> bool {
     rows(circuit).are_satisfied()
 }
 
 /// A copy of a circuit's hidden part, to be changed.
-fn copy_place(circuit: &InContext<ContainsClaim>) -> Found {
+fn copy_place(circuit: &ContextCircuit<ContainsClaim>) -> NeedlePosition {
     let found = circuit.claim.place.as_ref().expect("given");
     let leaf = |leaf: &LeafPath| LeafPath {
         index: leaf.index,
@@ -86,7 +86,7 @@ fn copy_place(circuit: &InContext<ContainsClaim>) -> Found {
         chunk: leaf.chunk.clone(),
         siblings: leaf.siblings.clone(),
     };
-    Found { leaves: found.leaves.iter().map(leaf).collect(), at: found.at }
+    NeedlePosition { leaves: found.leaves.iter().map(leaf).collect(), at: found.at }
 }
 
 /// Other values to try in place of a value: the other bit, its neighbours, and values that no
@@ -108,20 +108,20 @@ fn other_values(value: Scalar) -> impl Iterator<Item = Scalar> {
 
 /// Changes each of `places` alone into each of its other values; returns those that still hold.
 fn changes_that_hold(
-    rows: &mut Rows,
+    rows: &mut ConstraintRows,
     places: impl Iterator<Item = VariableIndex>,
 ) -> Vec<VariableIndex> {
     let mut wrong = Vec::new();
     for place in places {
         let value = *rows.value_mut(place);
-        if other_values(value).any(|other| rows.hold_with(place, other)) {
+        if other_values(value).any(|other| rows.are_satisfied_with(place, other)) {
             wrong.push(place);
         }
     }
     wrong
 }
 
-fn every_place(rows: &Rows) -> impl Iterator<Item = VariableIndex> + use<> {
+fn every_place(rows: &ConstraintRows) -> impl Iterator<Item = VariableIndex> + use<> {
     // The first public value is the constant one.
     let public = (1..rows.public.len()).map(VariableIndex::Public);
     public.chain((0..rows.hidden.len()).map(VariableIndex::Hidden))
@@ -129,7 +129,7 @@ fn every_place(rows: &Rows) -> impl Iterator<Item = VariableIndex> + use<> {
 
 #[test]
 fn digests_of_every_length_are_the_library_s() {
-    for (room, lengths) in [
+    for (capacity, lengths) in [
         (0, &[0][..]),
         (1, &[0, 1]),
         (55, &[0, 1, 31, 54, 55]),
@@ -140,7 +140,7 @@ fn digests_of_every_length_are_the_library_s() {
         (120, &[55, 56, 119, 120]),
     ] {
         for length in lengths {
-            assert!(holds(&hash(room, &message(*length))), "{length} of {room}");
+            assert!(holds(&hash(capacity, &message(*length))), "{length} of {capacity}");
         }
     }
 }
@@ -152,7 +152,10 @@ fn another_digest_context_or_message_does_not_hold() {
     for place in 1..17 {
         for bit in 0..32 {
             let value = rows.public[place] + Scalar::from(1 << bit);
-            assert!(!rows.hold_with(VariableIndex::Public(place), value), "bit {bit} of {place}");
+            assert!(
+                !rows.are_satisfied_with(VariableIndex::Public(place), value),
+                "bit {bit} of {place}"
+            );
         }
     }
     let mut other = circuit.clone();
@@ -174,7 +177,7 @@ fn no_value_of_a_hash_can_be_changed() {
     assert!(rows.are_satisfied());
     let places = every_place(&rows);
     assert_eq!(changes_that_hold(&mut rows, places), []);
-    assert_eq!(rows.loose_values(), Vec::<usize>::new());
+    assert_eq!(rows.unconstrained_values(), Vec::<usize>::new());
 }
 
 #[test]
@@ -185,7 +188,7 @@ fn no_value_of_two_chained_blocks_can_be_changed() {
         assert!(rows.are_satisfied());
         let places = every_place(&rows);
         assert_eq!(changes_that_hold(&mut rows, places), [], "{length} bytes");
-        assert_eq!(rows.loose_values(), Vec::<usize>::new(), "{length} bytes");
+        assert_eq!(rows.unconstrained_values(), Vec::<usize>::new(), "{length} bytes");
     }
 }
 
@@ -198,7 +201,7 @@ fn no_value_of_a_leaf_and_one_level_can_be_changed() {
         assert!(rows.are_satisfied(), "leaf {index} of {length} bytes at {at}");
         let places = every_place(&rows);
         assert_eq!(changes_that_hold(&mut rows, places), []);
-        assert_eq!(rows.loose_values(), Vec::<usize>::new());
+        assert_eq!(rows.unconstrained_values(), Vec::<usize>::new());
     }
 }
 
@@ -208,7 +211,7 @@ fn samples_of_the_largest_circuits_cannot_be_changed() {
     let chunk = message(64);
     let mut hashed = rows(&hash(1024, &large[..700]));
     let mut contained = rows(&contains(10, 677, &chunk, 40, &chunk[40..]));
-    assert_eq!(blocks_of(1024), 17);
+    assert_eq!(block_count(1024), 17);
     for (name, rows) in [("sha256", &mut hashed), ("contains", &mut contained)] {
         check_sample(name, rows, 19);
     }
@@ -216,22 +219,22 @@ fn samples_of_the_largest_circuits_cannot_be_changed() {
 
 /// Checks that constraints pin every value, that none of a sample can be changed, and that there
 /// are fewer than 2^`bits` constraints: beyond a power of two a proof takes twice as long.
-fn check_sample(name: &str, rows: &mut Rows, bits: u32) {
+fn check_sample(name: &str, rows: &mut ConstraintRows, bits: u32) {
     let (count, hidden) = (rows.count(), rows.hidden.len());
     println!("{name}: {count} rows, {hidden} hidden, {} nonzeros", rows.nonzeros());
     assert!(count < 1 << bits && hidden < 1 << bits, "{name}");
     assert!(rows.are_satisfied(), "{name}");
-    assert_eq!(rows.loose_values(), Vec::<usize>::new(), "{name}");
+    assert_eq!(rows.unconstrained_values(), Vec::<usize>::new(), "{name}");
     let places: Vec<VariableIndex> = every_place(rows).step_by(97).collect();
     assert_eq!(changes_that_hold(rows, places.into_iter()), [], "{name}");
 }
 
 /// Checks that no hidden or public value can be changed.
-fn nothing_can_be_changed(name: &str, rows: &mut Rows) {
+fn nothing_can_be_changed(name: &str, rows: &mut ConstraintRows) {
     assert!(rows.are_satisfied(), "{name}");
     let places = every_place(rows);
     assert_eq!(changes_that_hold(rows, places), [], "{name}");
-    assert_eq!(rows.loose_values(), Vec::<usize>::new(), "{name}");
+    assert_eq!(rows.unconstrained_values(), Vec::<usize>::new(), "{name}");
 }
 
 #[test]
@@ -245,8 +248,8 @@ fn words_cannot_trade_bits_for_carries() {
         let second = (first + 1 + (state >> 20) as usize % 40) % rows.hidden.len();
         let (one, two) = (rows.hidden[first], rows.hidden[second]);
         rows.hidden[first] = Scalar::ONE - one;
-        let held = rows.hold_with(VariableIndex::Hidden(second), Scalar::ONE - two)
-            && rows.hold_with(VariableIndex::Hidden(first), Scalar::ONE - one)
+        let held = rows.are_satisfied_with(VariableIndex::Hidden(second), Scalar::ONE - two)
+            && rows.are_satisfied_with(VariableIndex::Hidden(first), Scalar::ONE - one)
             && {
                 rows.hidden[second] = Scalar::ONE - two;
                 let hold = rows.are_satisfied();
@@ -331,7 +334,7 @@ fn a_block_takes_fewer_constraints_than_the_library_s() {
     let message = message(55);
     let one = rows(&hash(55, &message));
     let two = rows(&hash(119, &message));
-    let peer = Rows::collect(|rows| {
+    let peer = ConstraintRows::collect(|rows| {
         let mut bits = Vec::new();
         for bit in message.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1))
         {
@@ -340,7 +343,7 @@ fn a_block_takes_fewer_constraints_than_the_library_s() {
         bellpepper::gadgets::sha256::sha256(&mut *rows, &bits).map(|_| ())
     })
     .expect("a witness was given");
-    let sizes = |rows: &Rows| (rows.count(), rows.hidden.len(), rows.nonzeros());
+    let sizes = |rows: &ConstraintRows| (rows.count(), rows.hidden.len(), rows.nonzeros());
     println!("one {:?}, two {:?}, library {:?}", sizes(&one), sizes(&two), sizes(&peer));
     assert!(peer.are_satisfied());
     assert!(one.count() < 18_000 && two.count() - one.count() < 18_500);

@@ -1,11 +1,12 @@
-//! A hidden leaf under a public root, or two neighbouring ones, contain public bytes.
+//! The claim that a hidden leaf under a public root, or two neighbouring ones, contain public
+//! bytes.
 //!
-//! Hidden: the chunks and their lengths, the salts, the index, the paths, and where in the chunks
-//! the bytes stand. Public: root, depth, direction, the bytes looked for.
+//! Hidden: the chunks and their lengths, the salts, the index, the paths, and the position of the
+//! bytes in the chunks. Public: root, depth, direction, the bytes.
 //!
-//! Of two neighbours the second one's index is the first one's plus one, and the bytes begin in
-//! the first one's chunk. Their paths are climbed side by side up to the root, the last node of
-//! which is hashed once: where they meet is hidden.
+//! Of two neighbours the second index is the first one plus one, and the bytes begin in the first
+//! chunk. Both paths are hashed up to the children of the root in parallel, and the root is hashed
+//! once, so that the node at which they meet stays hidden.
 
 use std::sync::Arc;
 
@@ -13,23 +14,23 @@ use bellpepper_core::{ConstraintSystem, SynthesisError, num::AllocatedNum};
 use ff::Field;
 
 use crate::{
-    circuit::{Claim, DIGEST_WORDS, word_to_publish, words_of},
+    circuit::{CircuitClaim, DIGEST_WORDS, digest_words, sum_to_variable},
     curve::Scalar,
-    path::{AllocatedPath, CHUNK_BYTES, LeafPath, parent},
-    window::{self, HiddenPart, window},
-    word::{Byte, Sum, Word, empty_name, number},
+    path::{AllocatedPath, CHUNK_BYTES, LeafPath, hash_parent},
+    window::{self, HiddenBytes, allocate_window},
+    word::{Byte, Word, WordSum, allocate_number, empty_name},
 };
 
-/// One leaf or two neighbours, and the place in their bytes where the needle begins.
-pub(crate) struct LeafPosition {
+/// One leaf or two neighbours, and the position of the needle in their bytes.
+pub(crate) struct NeedlePosition {
     pub(crate) leaves: Vec<LeafPath>,
-    /// The place where the needle begins in the first leaf's chunk.
+    /// The index in the first leaf's chunk at which the needle begins.
     pub(crate) at: u32,
 }
 
 /// The number of leaves that are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaves {
+pub(crate) enum SearchedLeaves {
     Single,
     Neighbours,
 }
@@ -38,14 +39,14 @@ pub(crate) enum Leaves {
 #[derive(Clone)]
 pub(crate) struct ContainsClaim {
     pub(crate) depth: u8,
-    pub(crate) leaves: Leaves,
-    pub(crate) place: Option<Arc<LeafPosition>>,
+    pub(crate) leaves: SearchedLeaves,
+    pub(crate) place: Option<Arc<NeedlePosition>>,
     pub(crate) direction: u8,
     pub(crate) root: [u8; 32],
     pub(crate) needle: Vec<u8>,
 }
 
-impl Claim for ContainsClaim {
+impl CircuitClaim for ContainsClaim {
     fn allocate<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
@@ -53,69 +54,69 @@ impl Claim for ContainsClaim {
         let place = self.place.as_deref();
         let direction_value = place.map(|_| self.direction);
         let direction = Byte::allocate(cs, direction_value)?;
-        let count = if self.leaves == Leaves::Single { 1 } else { 2 };
+        let count = if self.leaves == SearchedLeaves::Single { 1 } else { 2 };
         let (mut paths, mut hashes) = (Vec::new(), Vec::new());
         for number in 0..count {
             let leaf = place.and_then(|place| place.leaves.get(number));
             let path = AllocatedPath::allocate(cs, leaf, self.depth)?;
-            hashes.push(path.leaf_hash(cs, direction)?);
+            hashes.push(path.hash_leaf(cs, direction)?);
             paths.push(path);
         }
         if let [first, second] = paths.as_slice() {
-            follow(cs, &first.index, &second.index);
+            constrain_neighbours(cs, &first.index, &second.index);
         }
         let digests = hashes.iter().map(|hashed| hashed.digest.clone()).collect();
-        let root = root(cs, self.depth.into(), &paths, digests)?;
+        let root = hash_to_root(cs, self.depth.into(), &paths, digests)?;
         let mut held =
-            root.iter().map(|word| word_to_publish(cs, word)).collect::<Result<Vec<_>, _>>()?;
-        held.push(byte_to_publish(cs, direction, direction_value)?);
-        let parts: Vec<HiddenPart<'_>> = hashes
+            root.iter().map(|word| sum_to_variable(cs, word)).collect::<Result<Vec<_>, _>>()?;
+        held.push(byte_to_variable(cs, direction, direction_value)?);
+        let parts: Vec<HiddenBytes<'_>> = hashes
             .iter()
             .zip(&paths)
-            .map(|(hashed, path)| HiddenPart {
+            .map(|(hashed, path)| HiddenBytes {
                 hashed,
                 length: path.leaf.map(|leaf| leaf.chunk.len()),
             })
             .collect();
-        held.extend(window(cs, &parts, CHUNK_BYTES, place.map(|place| place.at))?);
+        held.extend(allocate_window(cs, &parts, CHUNK_BYTES, place.map(|place| place.at))?);
         Ok(held)
     }
 
-    fn public(&self) -> Vec<u64> {
-        let mut public = words_of(&self.root).to_vec();
+    fn public_integers(&self) -> Vec<u64> {
+        let mut public = digest_words(&self.root).to_vec();
         public.push(self.direction.into());
-        public.extend(window::public_values(&self.needle));
+        public.extend(window::needle_public_values(&self.needle));
         public
     }
 
     /// The root and the direction.
-    fn exact_count(&self) -> usize {
+    fn exact_public_count(&self) -> usize {
         DIGEST_WORDS + 1
     }
 }
 
-/// The root to which all paths lead. The paths of different leaves meet at the root at the latest,
-/// so the last node is hashed once for both.
-fn root<CS: ConstraintSystem<Scalar>>(
+/// Hashes all paths up to their common root. Two paths meet at the root at the latest, so the root
+/// is hashed once for both.
+fn hash_to_root<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     depth: usize,
     paths: &[AllocatedPath<'_>],
-    mut nodes: Vec<[Sum; 8]>,
-) -> Result<[Sum; 8], SynthesisError> {
+    mut nodes: Vec<[WordSum; 8]>,
+) -> Result<[WordSum; 8], SynthesisError> {
     for level in 0..depth.saturating_sub(1) {
         for (node, path) in nodes.iter_mut().zip(paths) {
-            *node = parent(cs, level, &[(path, &*node)])?;
+            *node = hash_parent(cs, level, &[(path, &*node)])?;
         }
     }
     match depth.checked_sub(1) {
-        Some(level) => parent(cs, level, &paths.iter().zip(&nodes).collect::<Vec<_>>()),
+        Some(level) => hash_parent(cs, level, &paths.iter().zip(&nodes).collect::<Vec<_>>()),
         None => nodes.pop().ok_or(SynthesisError::Unsatisfiable),
     }
 }
 
-/// Constrains the second index to be the first plus one. Both are below 2^depth, so the first is
-/// not the last leaf.
-fn follow<CS: ConstraintSystem<Scalar>>(cs: &mut CS, first: &Word, second: &Word) {
+/// Constrains the second index to be the first plus one. Both are below 2^depth, so the first leaf
+/// is not the last one of the tree.
+fn constrain_neighbours<CS: ConstraintSystem<Scalar>>(cs: &mut CS, first: &Word, second: &Word) {
     let one = CS::one();
     cs.enforce(
         empty_name,
@@ -125,12 +126,12 @@ fn follow<CS: ConstraintSystem<Scalar>>(cs: &mut CS, first: &Word, second: &Word
     );
 }
 
-fn byte_to_publish<CS: ConstraintSystem<Scalar>>(
+fn byte_to_variable<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     byte: Byte,
     value: Option<u8>,
 ) -> Result<AllocatedNum<Scalar>, SynthesisError> {
-    let number = number(cs, value.map(u64::from))?;
+    let number = allocate_number(cs, value.map(u64::from))?;
     let one = CS::one();
     cs.enforce(
         empty_name,

@@ -1,4 +1,4 @@
-//! The curve of the proof system and its scalars.
+//! The curve of the proof system, and its scalars.
 
 /// The curve T256, whose scalar field is the base field of P-256, with Hyrax commitments: no
 /// trusted set-up.

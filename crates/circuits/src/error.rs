@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 pub enum CircuitError {
     /// There is no circuit for this number of bytes.
-    #[error("{subject} is {got} bytes, wanted {least} to {most}")]
+    #[error("{subject} has {got} bytes, wanted {least} to {most}")]
     Length {
         /// The name of the bytes.
         subject: &'static str,
@@ -21,58 +21,58 @@ pub enum CircuitError {
         /// The depth of the tree.
         got: u8,
     },
-    /// The hidden part does not make the statement true, so there is nothing to prove.
+    /// The statement is false for the hidden part.
     #[error("{what}")]
-    Untrue {
-        /// The condition that fails, as a sentence.
+    FalseStatement {
+        /// The condition that is not met, as a sentence.
         what: &'static str,
     },
-    /// The bytes do not begin as a proof of this crate does.
-    #[error("proof does not begin as a circuit proof does")]
+    /// The bytes are not a proof of this crate.
+    #[error("not a circuit proof of version 1")]
     Magic,
     /// A field of the header has an unknown value.
     #[error("proof has an unknown {field}: {got}")]
-    Header {
+    UnknownField {
         /// The name of the field.
         field: &'static str,
         /// The value of the field.
         got: u64,
     },
-    /// The proof is of another kind of statement.
-    #[error("proof is of the circuit {got}, wanted {wanted}")]
+    /// The proof is for another circuit.
+    #[error("proof is for another circuit: wanted {wanted}, got {got}")]
     OtherCircuit {
         /// The circuit that the statement needs.
         wanted: String,
-        /// The circuit that the proof names.
+        /// The circuit in the header.
         got: String,
     },
     /// The proof was made for other constraints or another back end.
-    #[error("proof names another key of the circuit {circuit} than the one derived here")]
+    #[error("proof was made with another key of the circuit {circuit}")]
     OtherKey {
         /// The circuit.
         circuit: String,
     },
-    /// The proof claims other security than its back end gives.
-    #[error("proof claims {got}, its back end gives {wanted}")]
+    /// The proof claims a security other than that of its back end.
+    #[error("security of the proof: wanted {wanted}, got {got}")]
     OtherSecurity {
-        /// The security that the back end gives.
+        /// The security of the back end.
         wanted: String,
-        /// The security that the header claims.
+        /// The security in the header.
         got: String,
     },
     /// The proof has too few or too many bytes.
-    #[error("proof is {got} bytes, wanted {wanted}")]
-    Size {
+    #[error("proof has {got} bytes, wanted {wanted}")]
+    ProofLength {
         /// The length of a proof of this circuit, in bytes.
         wanted: usize,
         /// The length of the given proof, in bytes.
         got: usize,
     },
     /// A point is not on the curve, or a number is not reduced.
-    #[error("proof has a point or number that is not in its canonical encoding")]
+    #[error("proof has a point or number in a non-canonical encoding")]
     Encoding,
-    /// The proof does not show the statement.
-    #[error("proof does not show the statement")]
+    /// The proof is not valid for the statement and the context.
+    #[error("proof is not valid for this statement and context")]
     Refused,
     /// The back end could not make keys or a proof.
     #[error("back end: {0}")]

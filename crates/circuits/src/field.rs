@@ -1,8 +1,8 @@
-//! A salted digest of `confide-disclosure` is that of hidden bytes which contain public bytes, or
-//! whose own SHA-256 is public.
+//! The claim that the hidden value behind a salted digest of `confide-disclosure` contains public
+//! bytes, or has a public SHA-256.
 //!
-//! The digest is SHA-256(0x03 ‖ salt ‖ value), the salt 16 bytes. Hidden: salt, value, its length
-//! within the circuit's bound, and where in it the bytes stand.
+//! The digest is SHA-256(0x03 ‖ salt ‖ value), the salt 16 bytes. Hidden: the salt, the value, its
+//! length within the circuit's limit, and the position of the bytes in it.
 
 use std::sync::Arc;
 
@@ -11,84 +11,89 @@ use ff::Field;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
-    circuit::{Claim, DIGEST_WORDS, word_to_publish, words_of},
+    circuit::{CircuitClaim, DIGEST_WORDS, digest_words, sum_to_variable},
     curve::Scalar,
-    padding::{Hashed, hash_hidden},
+    padding::{HashedBytes, hash_hidden},
     path::SALT_BYTES,
-    window::{self, HiddenPart, window},
+    window::{self, HiddenBytes, allocate_window},
     word::{Byte, empty_name},
 };
 
 const VALUE_TAG: u8 = 0x03;
 
 /// The salt and the value of a field.
-pub(crate) struct FieldSecret {
+pub(crate) struct FieldWitness {
     pub(crate) salt: [u8; SALT_BYTES],
     pub(crate) value: Vec<u8>,
-    /// The place in the value where the needle begins.
+    /// The index in the value at which the needle begins.
     pub(crate) at: u32,
 }
 
-impl Drop for FieldSecret {
+impl Drop for FieldWitness {
     fn drop(&mut self) {
         self.salt.zeroize();
         self.value.zeroize();
     }
 }
 
-/// The predicate that is proved of the value.
+/// The predicate that is proved about the value.
 #[derive(Clone)]
 pub(crate) enum FieldPredicate {
     Contains(Vec<u8>),
     Sha256([u8; 32]),
 }
 
-/// The claim that a hidden value of at most `room` bytes has this digest and satisfies the predicate.
+/// The claim about a value of at most `capacity` bytes.
 #[derive(Clone)]
 pub(crate) struct FieldClaim {
-    pub(crate) room: usize,
-    pub(crate) secret: Option<Arc<FieldSecret>>,
+    pub(crate) capacity: usize,
+    pub(crate) secret: Option<Arc<FieldWitness>>,
     pub(crate) digest: [u8; 32],
     pub(crate) predicate: FieldPredicate,
 }
 
-impl Claim for FieldClaim {
+impl CircuitClaim for FieldClaim {
     fn allocate<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
     ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
         let secret = self.secret.as_deref();
         let salted = self.salted_hash(cs)?;
-        let publish = |cs: &mut CS, hashed: &Hashed| {
-            let words = hashed.digest.iter().map(|word| word_to_publish(cs, word));
+        let publish = |cs: &mut CS, hashed: &HashedBytes| {
+            let words = hashed.digest.iter().map(|word| sum_to_variable(cs, word));
             words.collect::<Result<Vec<_>, _>>()
         };
         let mut held = publish(cs, &salted)?;
         let value = secret.map(|secret| secret.value.as_slice());
         match &self.predicate {
             FieldPredicate::Contains(_) => {
-                let part = HiddenPart { hashed: &salted, length: value.map(<[u8]>::len) };
-                held.extend(window(cs, &[part], self.room, secret.map(|secret| secret.at))?);
+                let part = HiddenBytes { hashed: &salted, length: value.map(<[u8]>::len) };
+                held.extend(allocate_window(
+                    cs,
+                    &[part],
+                    self.capacity,
+                    secret.map(|secret| secret.at),
+                )?);
             }
             FieldPredicate::Sha256(_) => {
-                let plain = hash_hidden(cs, &[], self.room, value)?;
-                same_bytes(cs, &salted, &plain);
+                let plain = hash_hidden(cs, &[], self.capacity, value)?;
+                constrain_same_bytes(cs, &salted, &plain);
                 held.extend(publish(cs, &plain)?);
             }
         }
         Ok(held)
     }
 
-    fn public(&self) -> Vec<u64> {
-        let mut public = words_of(&self.digest).to_vec();
+    fn public_integers(&self) -> Vec<u64> {
+        let mut public = digest_words(&self.digest).to_vec();
         match &self.predicate {
-            FieldPredicate::Contains(needle) => public.extend(window::public_values(needle)),
-            FieldPredicate::Sha256(digest) => public.extend(words_of(digest)),
+            FieldPredicate::Contains(needle) => public.extend(window::needle_public_values(needle)),
+            FieldPredicate::Sha256(digest) => public.extend(digest_words(digest)),
         }
         public
     }
 
-    fn exact_count(&self) -> usize {
+    fn exact_public_count(&self) -> usize {
         match self.predicate {
             FieldPredicate::Contains(_) => DIGEST_WORDS,
             FieldPredicate::Sha256(_) => 2 * DIGEST_WORDS,
@@ -100,7 +105,7 @@ impl FieldClaim {
     fn salted_hash<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
-    ) -> Result<Hashed, SynthesisError> {
+    ) -> Result<HashedBytes, SynthesisError> {
         let secret = self.secret.as_deref();
         let mut prefix = vec![Byte::constant(VALUE_TAG)];
         for place in 0..SALT_BYTES {
@@ -108,13 +113,17 @@ impl FieldClaim {
         }
         let message = secret
             .map(|secret| Zeroizing::new([&[VALUE_TAG], &secret.salt[..], &secret.value].concat()));
-        hash_hidden(cs, &prefix, self.room, message.as_ref().map(|message| message.as_slice()))
+        hash_hidden(cs, &prefix, self.capacity, message.as_ref().map(|message| message.as_slice()))
     }
 }
 
-/// Constrains two hashed strings to have one length and the same bytes within it. Beyond it each
-/// has padding of its own.
-fn same_bytes<CS: ConstraintSystem<Scalar>>(cs: &mut CS, one: &Hashed, other: &Hashed) {
+/// Constrains two hashed byte strings to have the same length and the same bytes. After them each
+/// has its own padding.
+fn constrain_same_bytes<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    one: &HashedBytes,
+    other: &HashedBytes,
+) {
     let constant = CS::one();
     let both = one.inside.iter().zip(&other.inside);
     let bytes = one.bytes.iter().zip(&other.bytes);

@@ -1,4 +1,4 @@
-//! SHA-256 of hidden bytes is a public digest.
+//! The claim that SHA-256 of hidden bytes is a public digest.
 
 use std::sync::Arc;
 
@@ -6,34 +6,34 @@ use bellpepper_core::{ConstraintSystem, SynthesisError, num::AllocatedNum};
 use zeroize::Zeroizing;
 
 use crate::{
-    circuit::{Claim, DIGEST_WORDS, word_to_publish, words_of},
+    circuit::{CircuitClaim, DIGEST_WORDS, digest_words, sum_to_variable},
     curve::Scalar,
     padding::hash_hidden,
 };
 
-/// The claim, for messages of up to `room` bytes.
+/// The claim about a message of at most `capacity` bytes.
 #[derive(Clone)]
 pub(crate) struct HashClaim {
-    pub(crate) room: usize,
+    pub(crate) capacity: usize,
     pub(crate) message: Option<Arc<Zeroizing<Vec<u8>>>>,
     pub(crate) digest: [u8; 32],
 }
 
-impl Claim for HashClaim {
+impl CircuitClaim for HashClaim {
     fn allocate<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
     ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
         let message = self.message.as_ref().map(|message| message.as_slice());
-        let hashed = hash_hidden(cs, &[], self.room, message)?;
-        hashed.digest.iter().map(|word| word_to_publish(cs, word)).collect()
+        let hashed = hash_hidden(cs, &[], self.capacity, message)?;
+        hashed.digest.iter().map(|word| sum_to_variable(cs, word)).collect()
     }
 
-    fn public(&self) -> Vec<u64> {
-        words_of(&self.digest).to_vec()
+    fn public_integers(&self) -> Vec<u64> {
+        digest_words(&self.digest).to_vec()
     }
 
-    fn exact_count(&self) -> usize {
+    fn exact_public_count(&self) -> usize {
         DIGEST_WORDS
     }
 }

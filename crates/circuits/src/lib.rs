@@ -4,14 +4,13 @@
 //! | --- | --- | --- |
 //! | SHA-256 of up to 1 KiB is a public digest | [`prove_sha256`] | [`check_sha256`] |
 //! | a leaf under a public root of up to 1,024 contains public bytes | [`prove_contains`] | [`check_contains`] |
-//! | two neighbouring leaves do | [`prove_contains_across`] | [`check_contains_across`] |
-//! | the value of up to 1 KiB behind a salted digest does | [`prove_field_contains`] | [`check_field_contains`] |
-//! | its SHA-256 is a public digest | [`prove_field_sha256`] | [`check_field_sha256`] |
+//! | two neighbouring leaves contain them | [`prove_contains_across`] | [`check_contains_across`] |
+//! | a value of up to 1 KiB with a salted digest contains them | [`prove_field_contains`] | [`check_field_contains`] |
+//! | SHA-256 of such a value is a public digest | [`prove_field_sha256`] | [`check_field_sha256`] |
 //!
-//! Each proof holds in one *context*, 32 bytes such as the digest of a notary's statement, and in
-//! no other.
+//! Each proof is valid only in one *context*: 32 bytes, such as the digest of a notary's statement.
 //!
-//! `docs/circuits.md` has the constraints, the bytes of a proof and what it rests on.
+//! `docs/circuits.md` has the constraints, the bytes of a proof and its security assumptions.
 
 #![deny(missing_docs)]
 
@@ -61,13 +60,13 @@ pub use check::{
 };
 pub use error::CircuitError;
 #[cfg(feature = "spartan")]
-pub use keys::Keys;
+pub use keys::CircuitKeys;
 pub use kind::{Circuit, DEPTH_LEAST, DEPTH_MOST, FIELD_BYTES_MOST, MESSAGE_BYTES_MOST};
-pub use proof::{BACK_END, HEADER_BYTES, Header, PROOF_BYTES_MOST, Security};
+pub use proof::{BACK_END, CircuitSecurity, HEADER_BYTES, PROOF_BYTES_MOST, ProofHeader};
 #[cfg(feature = "spartan")]
 pub use prove::{
     PreparedProof, prove_contains, prove_contains_across, prove_field_contains, prove_field_sha256,
     prove_sha256,
 };
 #[cfg(feature = "spartan")]
-pub use witness::{FieldValue, Leaf, NEEDLE_BYTES_MOST, Tree};
+pub use witness::{HiddenField, HiddenLeaf, NEEDLE_BYTES_MOST, PublicTree};

@@ -1,81 +1,85 @@
-//! SHA-256 of hidden bytes of a hidden number, within a fixed number of blocks.
+//! SHA-256 of hidden bytes of hidden length, within a fixed number of blocks.
 //!
-//! The witness holds the padded blocks and, for each place i, `inside[i]`: whether i is below the
-//! length. These fall from one to zero once. The padding follows from them: at the fall the byte
-//! is 0x80, after it zero, and the last two bytes of the block in which it ends are the length in
-//! bits. The digest is the chaining value after that block, chosen by a one among zeros.
+//! The witness contains the padded blocks and, for each position i, the bit `inside[i]`: whether i
+//! is below the length. These bits fall from one to zero once, which determines the padding: there
+//! the byte is 0x80, after it all are zero, and the last two bytes of the last block are the length
+//! in bits. The digest is the chaining value after that block, which a selector bit chooses.
 
 use bellpepper_core::{ConstraintSystem, SynthesisError};
 use ff::Field;
 
 use crate::{
     curve::Scalar,
-    kind::{BLOCK_BYTES, PADDING_LEAST, blocks_of},
-    sha256::{Block, Chain, block_of, compress},
-    word::{Bit, Byte, Form, Sum, allocate, empty_name},
+    kind::{BLOCK_BYTES, PADDING_LEAST, block_count},
+    sha256::{Block, ChainingValue, block_from_bytes, compress},
+    word::{Bit, Byte, LinearForm, WordSum, allocate, empty_name},
 };
 
-/// The place in a block of the two bytes of the length. Lengths stay below 2^13 bytes, so the six
-/// bytes before are zero.
+/// The index in a block of the last two bytes of the length. Lengths are below 2^13 bytes, so the
+/// six bytes before them are zero.
 const LENGTH_AT: usize = 62;
 
 /// Hidden bytes and their digest.
-pub(crate) struct Hashed {
-    /// The bytes up to the greatest length; those beyond the true length are padding.
+pub(crate) struct HashedBytes {
+    /// The bytes up to the greatest length; those after the true length are padding.
     pub(crate) bytes: Vec<Byte>,
     /// Whether each byte is within the length.
     pub(crate) inside: Vec<Bit>,
     /// The eight words of the digest, each modulo 2^32.
-    pub(crate) digest: [Sum; 8],
+    pub(crate) digest: [WordSum; 8],
 }
 
-/// Hashes `prefix` and up to `room` hidden bytes. `message` is both together.
+/// Hashes `prefix` and up to `capacity` hidden bytes; `message` is the prefix with these bytes.
 pub(crate) fn hash_hidden<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     prefix: &[Byte],
-    room: usize,
+    capacity: usize,
     message: Option<&[u8]>,
-) -> Result<Hashed, SynthesisError> {
-    let blocks = blocks_of(prefix.len() + room);
+) -> Result<HashedBytes, SynthesisError> {
+    let blocks = block_count(prefix.len() + capacity);
     let padded = message.map(|message| pad_message(message, blocks));
     let length = message.map(<[u8]>::len);
-    let places = Places::allocate(cs, prefix.len(), room, length)?;
+    let places = LengthMask::allocate(cs, prefix.len(), capacity, length)?;
 
     let mut stream = prefix.to_vec();
     for place in prefix.len()..blocks * BLOCK_BYTES {
-        stream.push(places.byte(cs, place, padded.as_ref().map(|padded| padded[place]))?);
+        stream.push(places.allocate_byte(
+            cs,
+            place,
+            padded.as_ref().map(|padded| padded[place]),
+        )?);
     }
     for block in 0..blocks {
         places.bind_length(cs, block, &stream);
     }
     let chosen: Vec<Option<bool>> =
-        (0..blocks).map(|block| length.map(|length| blocks_of(length) == block + 1)).collect();
-    let digest = chain(cs, &places, &stream, &chosen)?;
-    let bytes = stream[prefix.len()..prefix.len() + room].to_vec();
-    Ok(Hashed { bytes, inside: places.inside, digest })
+        (0..blocks).map(|block| length.map(|length| block_count(length) == block + 1)).collect();
+    let digest = hash_blocks(cs, &places, &stream, &chosen)?;
+    let bytes = stream[prefix.len()..prefix.len() + capacity].to_vec();
+    Ok(HashedBytes { bytes, inside: places.inside, digest })
 }
 
-/// The places that are within the length.
-struct Places {
-    /// The number of places that always are.
+/// The bits that mark the positions within the length.
+struct LengthMask {
+    /// The number of positions that are always within the length.
     always: usize,
-    /// Whether each of the places after those is.
+    /// The bits of the positions after those.
     inside: Vec<Bit>,
 }
 
-impl Places {
+impl LengthMask {
     fn allocate<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         always: usize,
-        room: usize,
+        capacity: usize,
         length: Option<usize>,
     ) -> Result<Self, SynthesisError> {
-        let mut places = Self { always, inside: Vec::with_capacity(room) };
+        let mut places = Self { always, inside: Vec::with_capacity(capacity) };
         let one = CS::one();
-        for place in always..always + room {
+        for place in always..always + capacity {
             let before = places.is_inside(place.checked_sub(1));
             let inside = allocate(cs, length.map(|length| u64::from(place < length)))?;
-            // A place may be inside only if the one before it is.
+            // A position may be inside only if the one before it is.
             cs.enforce(
                 empty_name,
                 |form| form + inside,
@@ -87,7 +91,7 @@ impl Places {
         Ok(places)
     }
 
-    /// Returns whether a place is within the length; places before the first one are.
+    /// The bit of a position; `None`, before the first position, is within the length.
     fn is_inside(&self, place: Option<usize>) -> Bit {
         let Some(hidden) = place.and_then(|place| place.checked_sub(self.always)) else {
             return Bit::Constant(true);
@@ -95,7 +99,7 @@ impl Places {
         self.inside.get(hidden).copied().unwrap_or(Bit::Constant(false))
     }
 
-    /// A bit that is one where the message ends in `block`, as a difference of two bits.
+    /// A bit that is one if the message ends in `block`, as a difference of two bits.
     fn ends_in(&self, block: usize) -> [Bit; 2] {
         let reaches =
             |block: usize| self.is_inside((block * BLOCK_BYTES).checked_sub(PADDING_LEAST));
@@ -103,7 +107,7 @@ impl Places {
     }
 
     /// Allocates a byte of the padded message after the prefix.
-    fn byte<CS: ConstraintSystem<Scalar>>(
+    fn allocate_byte<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
         place: usize,
@@ -117,18 +121,18 @@ impl Places {
         let (before, inside) = (self.is_inside(place.checked_sub(1)), self.is_inside(Some(place)));
         let [from, to] = self.ends_in(place / BLOCK_BYTES);
         let one = CS::one();
-        // 0x80 at the end, zero after it, except where the length stands.
+        // 0x80 at the end, and zero after it except in the bytes of the length.
         cs.enforce(
             empty_name,
             |form| {
                 let outside = inside.add_to(form + one, one, -Scalar::ONE);
                 match holds_length {
-                    true => difference(outside, [to, from], one, Scalar::ONE),
+                    true => add_difference(outside, [to, from], one, Scalar::ONE),
                     false => outside,
                 }
             },
             |form| byte.add_to(form, one, 1),
-            |form| difference(form, [before, inside], one, Scalar::from(0x80)),
+            |form| add_difference(form, [before, inside], one, Scalar::from(0x80)),
         );
         Ok(byte)
     }
@@ -146,7 +150,7 @@ impl Places {
         let one = CS::one();
         cs.enforce(
             empty_name,
-            |form| difference(form, ends, one, Scalar::ONE),
+            |form| add_difference(form, ends, one, Scalar::ONE),
             |form| {
                 let form = stream[at].add_to(form, one, 256);
                 let form = stream[at + 1].add_to(form, one, 1);
@@ -159,68 +163,74 @@ impl Places {
     }
 }
 
-/// The chaining value after the block in which the message ends.
-fn chain<CS: ConstraintSystem<Scalar>>(
+/// Hashes all blocks, and selects the chaining value after the one in which the message ends.
+fn hash_blocks<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
-    places: &Places,
+    places: &LengthMask,
     stream: &[Byte],
     chosen: &[Option<bool>],
-) -> Result<[Sum; 8], SynthesisError> {
-    let blocks: Option<Vec<Block>> = stream.chunks_exact(BLOCK_BYTES).map(block_of).collect();
+) -> Result<[WordSum; 8], SynthesisError> {
+    let blocks: Option<Vec<Block>> =
+        stream.chunks_exact(BLOCK_BYTES).map(block_from_bytes).collect();
     let blocks = blocks.ok_or(SynthesisError::Unsatisfiable)?;
-    let mut chain = Chain::start();
-    let mut digest = std::array::from_fn(|_| Sum::constant(0));
+    let mut chain = ChainingValue::initial();
+    let mut digest = std::array::from_fn(|_| WordSum::constant(0));
     for (number, block) in blocks.iter().enumerate() {
         let mut sums = compress(cs, &chain, block)?;
         if blocks.len() == 1 {
             return Ok(sums);
         }
         if number + 1 < blocks.len() {
-            chain = Chain::from_sums(cs, &sums)?;
-            sums = chain.sums();
+            chain = ChainingValue::from_sums(cs, &sums)?;
+            sums = chain.to_sums();
         }
         for (word, sum) in digest.iter_mut().zip(&sums) {
-            *word = word.clone().and(&chosen_sum(cs, places.ends_in(number), chosen[number], sum)?);
+            *word = word.clone().plus_sum(&select_sum(
+                cs,
+                places.ends_in(number),
+                chosen[number],
+                sum,
+            )?);
         }
     }
     Ok(digest)
 }
 
-/// `sum` where the message ends in this block, else zero.
-fn chosen_sum<CS: ConstraintSystem<Scalar>>(
+/// Selects `sum` if the message ends in this block, otherwise zero.
+fn select_sum<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     ends: [Bit; 2],
     chosen: Option<bool>,
-    sum: &Sum,
-) -> Result<Sum, SynthesisError> {
+    sum: &WordSum,
+) -> Result<WordSum, SynthesisError> {
     let value = sum.value.zip(chosen).map(|(sum, chosen)| if chosen { sum } else { 0 });
     let product = allocate(cs, value)?;
     let one = CS::one();
     cs.enforce(
         empty_name,
-        |form| difference(form, ends, one, Scalar::ONE),
+        |form| add_difference(form, ends, one, Scalar::ONE),
         |form| sum.add_to(form, one),
         |form| form + product,
     );
-    Ok(Sum::constant(0).number(product, value, sum.max()))
+    Ok(WordSum::constant(0).plus_variable(product, value, sum.max_value()))
 }
 
 /// Adds the difference of two bits, multiplied by `times`.
-fn difference(
-    form: Form,
+fn add_difference(
+    form: LinearForm,
     [from, less]: [Bit; 2],
     one: bellpepper_core::Variable,
     times: Scalar,
-) -> Form {
+) -> LinearForm {
     less.add_to(from.add_to(form, one, times), one, -times)
 }
 
-/// Pads a message by FIPS 180-4 section 5.1.1, then with zeros up to `blocks`.
+/// Pads a message (FIPS 180-4 section 5.1.1), and adds zeros up to `blocks` blocks.
 fn pad_message(message: &[u8], blocks: usize) -> Vec<u8> {
     let mut stream = vec![0; blocks * BLOCK_BYTES];
     stream[..message.len()].copy_from_slice(message);
     stream[message.len()] = 0x80;
-    let end = blocks_of(message.len()) * BLOCK_BYTES;
+    let end = block_count(message.len()) * BLOCK_BYTES;
     stream[end - 8..end].copy_from_slice(&(8 * message.len() as u64).to_be_bytes());
     stream
 }

@@ -8,12 +8,12 @@ use ff::Field;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
-    circuit::words_of,
+    circuit::digest_words,
     curve::Scalar,
     kind::BLOCK_BYTES,
-    padding::{Hashed, hash_hidden},
-    sha256::{Chain, block_of, compress},
-    word::{Bit, Byte, Sum, Word, empty_name},
+    padding::{HashedBytes, hash_hidden},
+    sha256::{ChainingValue, block_from_bytes, compress},
+    word::{Bit, Byte, Word, WordSum, empty_name},
 };
 
 /// The greatest length of a chunk, in bytes.
@@ -25,12 +25,12 @@ pub(crate) const SALT_BYTES: usize = 16;
 const LEAF_TAG: u8 = 0x00;
 const NODE_TAG: u8 = 0x01;
 
-/// A leaf and the nodes next to its path.
+/// A leaf and the siblings of the nodes on its path.
 pub(crate) struct LeafPath {
     pub(crate) index: u32,
     pub(crate) salt: [u8; SALT_BYTES],
     pub(crate) chunk: Vec<u8>,
-    /// The nodes next to the path, from the leaf upwards.
+    /// The siblings of the nodes on the path, from the leaf upwards.
     pub(crate) siblings: Vec<[u8; 32]>,
 }
 
@@ -41,7 +41,7 @@ impl Drop for LeafPath {
     }
 }
 
-/// The path of a leaf as the circuit holds it: the bits of the leaf's index are its turns.
+/// The path of a leaf in the circuit; the bits of the leaf's index select left or right.
 pub(crate) struct AllocatedPath<'a> {
     pub(crate) index: Word,
     pub(crate) leaf: Option<&'a LeafPath>,
@@ -54,18 +54,18 @@ impl<'a> AllocatedPath<'a> {
         leaf: Option<&'a LeafPath>,
         depth: u8,
     ) -> Result<Self, SynthesisError> {
-        let index = Word::hold_low(cs, leaf.map(|leaf| leaf.index), depth.into())?;
+        let index = Word::allocate_low_bits(cs, leaf.map(|leaf| leaf.index), depth.into())?;
         Ok(Self { index, leaf })
     }
 
     /// The hash of the leaf.
-    pub(crate) fn leaf_hash<CS: ConstraintSystem<Scalar>>(
+    pub(crate) fn hash_leaf<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
         direction: Byte,
-    ) -> Result<Hashed, SynthesisError> {
+    ) -> Result<HashedBytes, SynthesisError> {
         let mut prefix = vec![Byte::constant(LEAF_TAG), direction];
-        prefix.extend(self.index.bytes());
+        prefix.extend(self.index.to_bytes());
         for place in 0..SALT_BYTES {
             prefix.push(Byte::allocate(cs, self.leaf.map(|leaf| leaf.salt[place]))?);
         }
@@ -84,17 +84,18 @@ impl<'a> AllocatedPath<'a> {
     }
 }
 
-/// The node above those to which one or two paths lead at `level`.
+/// Hashes the parent of the nodes of one or two paths at `level`.
 ///
-/// Left and right are words of the witness; the one that a path's bit points to is bound to that
-/// path's node. Two paths may point to the same one, then both nodes are it.
-pub(crate) fn parent<CS: ConstraintSystem<Scalar>>(
+/// The left and the right child are words of the witness; the one that the bit of a path selects is
+/// constrained to be the path's node. Two paths may select the same child: then their nodes are
+/// equal.
+pub(crate) fn hash_parent<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     level: usize,
-    children: &[(&AllocatedPath<'_>, &[Sum; 8])],
-) -> Result<[Sum; 8], SynthesisError> {
+    children: &[(&AllocatedPath<'_>, &[WordSum; 8])],
+) -> Result<[WordSum; 8], SynthesisError> {
     let [(path, node), ..] = children else { return Err(SynthesisError::Unsatisfiable) };
-    let sibling = path.leaf.and_then(|leaf| leaf.siblings.get(level)).map(words_of);
+    let sibling = path.leaf.and_then(|leaf| leaf.siblings.get(level)).map(digest_words);
     let (mut left, mut right) = ([Word::constant(0); 8], [Word::constant(0); 8]);
     for place in 0..8 {
         let mine = node[place].value.map(|value| value as u32);
@@ -108,17 +109,17 @@ pub(crate) fn parent<CS: ConstraintSystem<Scalar>>(
             bind_child(cs, path.is_right(level).0, &node[place], [&left[place], &right[place]])?;
         }
     }
-    node_hash(cs, &left, &right)
+    hash_node(cs, &left, &right)
 }
 
-/// Constrains one word of two, the one that `is_right` selects, to be a word of a node modulo 2^32.
+/// Constrains the word that `is_right` selects of two to be a word of a node modulo 2^32.
 fn bind_child<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     is_right: Bit,
-    node: &Sum,
+    node: &WordSum,
     [left, right]: [&Word; 2],
 ) -> Result<(), SynthesisError> {
-    let carry = node.carry(cs)?;
+    let carry = node.allocate_carry(cs)?;
     let one = CS::one();
     cs.enforce(
         empty_name,
@@ -129,20 +130,20 @@ fn bind_child<CS: ConstraintSystem<Scalar>>(
     Ok(())
 }
 
-fn node_hash<CS: ConstraintSystem<Scalar>>(
+fn hash_node<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     left: &[Word; 8],
     right: &[Word; 8],
-) -> Result<[Sum; 8], SynthesisError> {
+) -> Result<[WordSum; 8], SynthesisError> {
     const BYTES: usize = 65;
     let mut stream = vec![Byte::constant(NODE_TAG)];
-    stream.extend(left.iter().chain(right).flat_map(Word::bytes));
+    stream.extend(left.iter().chain(right).flat_map(|word| word.to_bytes()));
     stream.push(Byte::constant(0x80));
     stream.resize(2 * BLOCK_BYTES - 8, Byte::constant(0));
     stream.extend((8 * BYTES as u64).to_be_bytes().map(Byte::constant));
     let (first, second) = stream.split_at(BLOCK_BYTES);
-    let block = |bytes| block_of(bytes).ok_or(SynthesisError::Unsatisfiable);
-    let chain = compress(cs, &Chain::start(), &block(first)?)?;
-    let chain = Chain::from_sums(cs, &chain)?;
+    let block = |bytes| block_from_bytes(bytes).ok_or(SynthesisError::Unsatisfiable);
+    let chain = compress(cs, &ChainingValue::initial(), &block(first)?)?;
+    let chain = ChainingValue::from_sums(cs, &chain)?;
     compress(cs, &chain, &block(second)?)
 }

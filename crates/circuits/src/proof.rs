@@ -1,4 +1,4 @@
-//! The bytes of a proof: a header, which can be read alone, and a body of fixed length.
+//! The encoding of a proof: a header, which can be parsed alone, and a body of fixed length.
 
 use crate::{error::CircuitError, kind::Circuit};
 
@@ -11,40 +11,40 @@ pub const HEADER_BYTES: usize = MAGIC.len() + 2 + 3 + 32 + 4;
 /// The back end that makes and checks the bodies of proofs. Its version is pinned in Cargo.toml.
 pub const BACK_END: &str = "spartan2 0.9.0 over T256";
 
-/// The greatest length of a proof that is read, in bytes. The largest circuit's has about 92,000.
+/// The greatest length of a proof, in bytes. Those of the largest circuit have about 92,000.
 pub const PROOF_BYTES_MOST: usize = 128 * 1024;
 
 /// The strength of a proof, and whether it hides its witness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Security {
-    /// The number of bits under the assumption that discrete logarithms of the curve T256 are hard
-    /// and that the hash is a random oracle. Nothing is proven without them.
+pub struct CircuitSecurity {
+    /// The number of bits under the assumptions that discrete logarithms of the curve T256 are hard
+    /// and that the hash is a random oracle. Without them nothing is proven.
     pub conjectured_bits: u16,
     /// Whether the proof reveals nothing but its statement.
     pub zero_knowledge: bool,
 }
 
-impl std::fmt::Display for Security {
+impl std::fmt::Display for CircuitSecurity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let hides = if self.zero_knowledge { "zero-knowledge" } else { "not zero-knowledge" };
         write!(f, "{} conjectured bits, {hides}", self.conjectured_bits)
     }
 }
 
-/// The header of a proof. A checker derives all of it and compares.
+/// The header of a proof. A checker derives the expected header and compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct ProofHeader {
     /// The circuit of the proof.
     pub circuit: Circuit,
     /// The security that the proof claims.
-    pub security: Security,
-    /// The digest of the key that checks the proof.
+    pub security: CircuitSecurity,
+    /// The digest of the verifier's key.
     pub key: [u8; 32],
 }
 
-impl Header {
-    /// Writes the header for a body.
-    pub fn write(&self, body: &[u8]) -> Vec<u8> {
+impl ProofHeader {
+    /// Encodes the proof: the header and then the body.
+    pub fn encode_proof(&self, body: &[u8]) -> Vec<u8> {
         let mut proof = Vec::with_capacity(HEADER_BYTES + body.len());
         proof.extend_from_slice(MAGIC);
         proof.extend_from_slice(&self.circuit.code());
@@ -56,13 +56,15 @@ impl Header {
         proof
     }
 
-    /// Reads a header, and returns the body after it.
+    /// Parses the header of a proof, and returns it with the body.
     ///
     /// # Errors
     ///
-    /// [`CircuitError::Magic`] if the bytes do not begin as a proof does; [`CircuitError::Header`]
-    /// if a field names nothing known; [`CircuitError::Size`] if the bytes are too few or too many.
-    pub fn read(proof: &[u8]) -> Result<(Self, &[u8]), CircuitError> {
+    /// [`CircuitError::Magic`] if the bytes are not a proof of this crate;
+    /// [`CircuitError::UnknownField`] if a field has an unknown value;
+    /// [`CircuitError::ProofLength`] or [`CircuitError::Length`] if the bytes are too few or too
+    /// many.
+    pub fn parse(proof: &[u8]) -> Result<(Self, &[u8]), CircuitError> {
         if proof.len() > PROOF_BYTES_MOST {
             let (subject, least, most) = ("proof", HEADER_BYTES, PROOF_BYTES_MOST);
             return Err(CircuitError::Length { subject, least, most, got: proof.len() });
@@ -70,24 +72,27 @@ impl Header {
         let rest = proof.strip_prefix(MAGIC).ok_or(CircuitError::Magic)?;
         let (fields, body) = rest
             .split_first_chunk::<{ HEADER_BYTES - MAGIC.len() }>()
-            .ok_or(CircuitError::Size { wanted: HEADER_BYTES, got: proof.len() })?;
+            .ok_or(CircuitError::ProofLength { wanted: HEADER_BYTES, got: proof.len() })?;
         let [kind, size, bits_high, bits_low, hides, key @ .., l0, l1, l2, l3] = fields;
         let zero_knowledge = match hides {
             0 => false,
             1 => true,
             got => {
-                return Err(CircuitError::Header { field: "zero-knowledge", got: (*got).into() });
+                return Err(CircuitError::UnknownField {
+                    field: "zero-knowledge",
+                    got: (*got).into(),
+                });
             }
         };
         let length = u32::from_be_bytes([*l0, *l1, *l2, *l3]) as usize;
         if length != body.len() {
-            return Err(CircuitError::Size { wanted: length, got: body.len() });
+            return Err(CircuitError::ProofLength { wanted: length, got: body.len() });
         }
         let circuit = Circuit::from_code([*kind, *size])?;
         let conjectured_bits = u16::from_be_bytes([*bits_high, *bits_low]);
         let mut digest = [0; 32];
         digest.copy_from_slice(key);
-        let security = Security { conjectured_bits, zero_knowledge };
+        let security = CircuitSecurity { conjectured_bits, zero_knowledge };
         Ok((Self { circuit, security, key: digest }, body))
     }
 }

@@ -1,27 +1,29 @@
 //! Proofs have the layout of their circuit, and no other is restored.
 
 use super::*;
-use crate::claim::Public;
+use crate::claim::PublicInputs;
 
 const CONTEXT: [u8; 32] = [3; 32];
 
 /// A proof in the back end's own encoding, with its keys.
-fn encoded_proof() -> (Layout, Vec<u8>, Arc<Keys>) {
+fn encoded_proof() -> (ProofLayout, Vec<u8>, Arc<CircuitKeys>) {
     let message = b"hidden";
-    let digest = sha256(&[message]);
+    let digest = sha256_parts(&[message]);
     let proof = prove_sha256(message, &digest, &CONTEXT).unwrap();
-    let (header, body) = Header::read(&proof).unwrap();
+    let (header, body) = ProofHeader::parse(&proof).unwrap();
     let claim =
-        AnyClaim::from_public(header.circuit, &Public { digest, ..Public::default() }).unwrap();
-    let keys = Keys::derive_cached(header.circuit).unwrap();
-    let layout = Layout::new(&keys.sizes, &encode_public(&InContext { claim, context: CONTEXT }));
+        AnyClaim::from_public(header.circuit, &PublicInputs { digest, ..PublicInputs::default() })
+            .unwrap();
+    let keys = CircuitKeys::derive_cached(header.circuit).unwrap();
+    let layout =
+        ProofLayout::new(&keys.sizes, &encode_public(&ContextCircuit { claim, context: CONTEXT }));
     let bytes = layout.restore(body).unwrap();
     assert_eq!(layout.strip(&bytes).as_deref(), Some(body));
     (layout, bytes, keys)
 }
 
-fn back_end_takes(bytes: &[u8], keys: &Keys) -> bool {
-    let proof: Result<BackEnd, _> = encoding().deserialize(bytes);
+fn back_end_takes(bytes: &[u8], keys: &CircuitKeys) -> bool {
+    let proof: Result<BackEnd, _> = bincode_options().deserialize(bytes);
     proof.is_ok_and(|proof| proof.verify(&keys.verifier).is_ok())
 }
 
@@ -48,13 +50,13 @@ fn a_body_of_another_length_or_encoding_is_not_read() {
     for length in [0, 1, body.len() - 1, body.len() + 1] {
         let mut other = body.clone();
         other.resize(length, 0);
-        assert!(matches!(layout.restore(&other), Err(CircuitError::Size { .. })));
+        assert!(matches!(layout.restore(&other), Err(CircuitError::ProofLength { .. })));
     }
     // The last number plus the order of the field is the same number in another encoding.
     let mut other = bytes.clone();
     let place = other.len() - 32;
     other[place..].fill(0xff);
     assert!(!back_end_takes(&other, &keys));
-    let cut: Result<BackEnd, _> = encoding().deserialize(&bytes[..bytes.len() - 1]);
+    let cut: Result<BackEnd, _> = bincode_options().deserialize(&bytes[..bytes.len() - 1]);
     assert!(cut.is_err());
 }

@@ -1,45 +1,48 @@
-//! A plain evaluator of constraints: keeps every row and every value, and can change them.
+//! A simple evaluator of constraints for tests, which stores every row and value and can change
+//! them.
 
 use bellpepper_core::{ConstraintSystem, Index, LinearCombination, SynthesisError, Variable};
 use ff::Field;
 use spartan2::traits::circuit::SpartanCircuit;
 
 use crate::{
-    circuit::{Claim, InContext},
+    circuit::{CircuitClaim, ContextCircuit},
     curve::Scalar,
 };
 
-type Row = Vec<(usize, Scalar)>;
+type SparseRow = Vec<(usize, Scalar)>;
 
-/// Constraints with an assignment of values: the constant one, the public values, then the hidden
+/// Constraints with an assignment of values: the constant one, the public values, and the hidden
 /// ones.
 #[derive(Default)]
-pub(crate) struct Rows {
+pub(crate) struct ConstraintRows {
     pub(crate) public: Vec<Scalar>,
     pub(crate) hidden: Vec<Scalar>,
-    rows: Vec<[Row; 3]>,
-    /// The rows that each value occurs in: public values first.
+    rows: Vec<[SparseRow; 3]>,
+    /// The rows in which each value occurs, by [`use_slot`].
     uses: Option<Vec<Vec<u32>>>,
 }
 
-/// A value of the assignment.
+/// The index of a public or hidden value in the assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VariableIndex {
     Public(usize),
     Hidden(usize),
 }
 
-/// The index of a value in `uses`: its lowest bit tells hidden values from public ones.
-fn key(index: Index) -> usize {
+/// The index of a value in `uses`; its lowest bit is one for hidden values.
+fn use_slot(index: Index) -> usize {
     match index {
         Index::Input(place) => 2 * place,
         Index::Aux(place) => 2 * place + 1,
     }
 }
 
-impl Rows {
+impl ConstraintRows {
     /// Collects all constraints of a circuit with its witness.
-    pub(crate) fn from_circuit<C: Claim>(circuit: &InContext<C>) -> Result<Self, SynthesisError> {
+    pub(crate) fn from_circuit<C: CircuitClaim>(
+        circuit: &ContextCircuit<C>,
+    ) -> Result<Self, SynthesisError> {
         Self::collect(|rows| {
             let held = circuit.precommitted(rows, &[])?;
             circuit.synthesize(rows, &[], &held, None)
@@ -51,11 +54,11 @@ impl Rows {
     ) -> Result<Self, SynthesisError> {
         let mut rows = Self { public: vec![Scalar::ONE], ..Self::default() };
         make(&mut rows)?;
-        rows.index();
+        rows.index_uses();
         Ok(rows)
     }
 
-    fn index(&mut self) {
+    fn index_uses(&mut self) {
         let mut uses = vec![Vec::new(); 2 * self.public.len().max(self.hidden.len())];
         for (number, row) in self.rows.iter().enumerate() {
             let mut places: Vec<usize> = row.iter().flatten().map(|(place, _)| *place).collect();
@@ -76,16 +79,16 @@ impl Rows {
         self.rows.iter().flatten().map(Vec::len).sum()
     }
 
-    /// Returns whether every constraint holds.
+    /// Whether every constraint is satisfied.
     pub(crate) fn are_satisfied(&self) -> bool {
         (0..self.rows.len()).all(|row| self.row_holds(row))
     }
 
-    /// Returns whether every constraint with the value at `place` still holds if another value
-    /// stands there. The other constraints do not change.
-    pub(crate) fn hold_with(&mut self, place: VariableIndex, value: Scalar) -> bool {
+    /// Whether every constraint is still satisfied if `value` replaces the one at `place`. Only the
+    /// constraints with that value are evaluated.
+    pub(crate) fn are_satisfied_with(&mut self, place: VariableIndex, value: Scalar) -> bool {
         let before = std::mem::replace(self.value_mut(place), value);
-        let rows = &self.uses.as_ref().expect("indexed")[self.key(place)];
+        let rows = &self.uses.as_ref().expect("indexed")[self.use_slot(place)];
         let hold = rows.iter().all(|row| self.row_holds(*row as usize));
         *self.value_mut(place) = before;
         hold
@@ -98,15 +101,15 @@ impl Rows {
         }
     }
 
-    /// The hidden values that no constraint pins, given those that others pin.
+    /// The hidden values that the constraints do not determine.
     ///
-    /// A value is pinned by a row whose other values are known or pinned, and whose derivative by
-    /// it is not zero: then it cannot be moved. Rows are used up one value at a time.
-    pub(crate) fn loose_values(&self) -> Vec<usize> {
+    /// A row determines a value if its other values are public or determined, and its derivative by
+    /// the value is not zero. Each row determines at most one value.
+    pub(crate) fn unconstrained_values(&self) -> Vec<usize> {
         let uses = self.uses.as_ref().expect("indexed");
         let mut pinned = vec![false; self.hidden.len()];
         let mut open: Vec<usize> = Vec::with_capacity(self.rows.len());
-        let hidden = |row: &[Row; 3]| {
+        let hidden = |row: &[SparseRow; 3]| {
             let mut places: Vec<usize> = row
                 .iter()
                 .flatten()
@@ -140,7 +143,7 @@ impl Rows {
 
     fn derivative(&self, row: usize, place: usize) -> Scalar {
         let [a, b, c] = &self.rows[row];
-        let of = |form: &Row| {
+        let of = |form: &SparseRow| {
             form.iter()
                 .filter(|(at, _)| *at == place)
                 .fold(Scalar::ZERO, |sum, (_, times)| sum + times)
@@ -153,14 +156,14 @@ impl Rows {
         self.value(a) * self.value(b) == self.value(c)
     }
 
-    fn value(&self, form: &Row) -> Scalar {
+    fn value(&self, form: &SparseRow) -> Scalar {
         form.iter().fold(Scalar::ZERO, |sum, (place, times)| {
             let values = if place & 1 == 0 { &self.public } else { &self.hidden };
             sum + values[place / 2] * times
         })
     }
 
-    fn key(&self, place: VariableIndex) -> usize {
+    fn use_slot(&self, place: VariableIndex) -> usize {
         match place {
             VariableIndex::Public(place) => 2 * place,
             VariableIndex::Hidden(place) => 2 * place + 1,
@@ -168,7 +171,7 @@ impl Rows {
     }
 }
 
-impl ConstraintSystem<Scalar> for Rows {
+impl ConstraintSystem<Scalar> for ConstraintRows {
     type Root = Self;
 
     fn alloc<F, A, AR>(&mut self, _: A, value: F) -> Result<Variable, SynthesisError>
@@ -201,7 +204,7 @@ impl ConstraintSystem<Scalar> for Rows {
     {
         let row = |form: LinearCombination<Scalar>| {
             let terms = form.iter().filter(|(_, times)| **times != Scalar::ZERO);
-            terms.map(|(variable, times)| (key(variable.get_unchecked()), *times)).collect()
+            terms.map(|(variable, times)| (use_slot(variable.get_unchecked()), *times)).collect()
         };
         let empty = LinearCombination::zero;
         self.rows.push([row(a(empty())), row(b(empty())), row(c(empty()))]);

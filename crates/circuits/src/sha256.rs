@@ -1,43 +1,44 @@
 //! SHA-256 over words of a circuit (FIPS 180-4 section 6.2).
 //!
-//! A compression of hidden words costs about 17,500 constraints: 128 a round for the two parities,
-//! the choice and the majority, 71 for the two new words, 99 for a word of the schedule.
+//! A compression of hidden words takes about 17,500 constraints: 128 a round for two parities, the
+//! choice and the majority, 71 for the two new words, and 99 for each word of the schedule.
 
 use bellpepper_core::{ConstraintSystem, SynthesisError};
 
 use crate::{
     curve::Scalar,
     kind::BLOCK_BYTES,
-    word::{Byte, Sum, Word, choice, majority, parity},
+    word::{Byte, Word, WordSum, choice, majority, parity},
 };
 
 pub(crate) type Block = [Word; 16];
 
-/// The eight words of a chaining value; the fourth and the eighth need no bits.
-pub(crate) struct Chain {
+/// The eight words of a chaining value; the fourth and the eighth are only added, so they stay
+/// sums.
+pub(crate) struct ChainingValue {
     bits: [Word; 6],
-    fourth: Sum,
-    eighth: Sum,
+    fourth: WordSum,
+    eighth: WordSum,
 }
 
-impl Chain {
-    /// The chaining value that the first block starts from.
-    pub(crate) fn start() -> Self {
-        let bits = [0, 1, 2, 4, 5, 6].map(|place| Word::constant(START[place]));
-        let sum = |place: usize| Sum::constant(START[place].into());
+impl ChainingValue {
+    /// The chaining value before the first block.
+    pub(crate) fn initial() -> Self {
+        let bits = [0, 1, 2, 4, 5, 6].map(|place| Word::constant(INITIAL_VALUES[place]));
+        let sum = |place: usize| WordSum::constant(INITIAL_VALUES[place].into());
         Self { bits, fourth: sum(3), eighth: sum(7) }
     }
 
     /// The eight words, each at most a few bits above 32.
-    pub(crate) fn sums(&self) -> [Sum; 8] {
-        let [a, b, c, e, f, g] = self.bits.each_ref().map(Sum::from_word);
+    pub(crate) fn to_sums(&self) -> [WordSum; 8] {
+        let [a, b, c, e, f, g] = self.bits.each_ref().map(WordSum::from_word);
         [a, b, c, self.fourth.clone(), e, f, g, self.eighth.clone()]
     }
 
     /// Makes a chaining value from the sums of a compression.
     pub(crate) fn from_sums<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
-        sums: &[Sum; 8],
+        sums: &[WordSum; 8],
     ) -> Result<Self, SynthesisError> {
         let mut bits = [Word::constant(0); 6];
         for (word, place) in bits.iter_mut().zip([0, 1, 2, 4, 5, 6]) {
@@ -47,13 +48,13 @@ impl Chain {
     }
 }
 
-/// Compresses one block: the eight words of the next chaining value as sums modulo 2^32.
+/// Compresses one block, and returns the words of the next chaining value as sums modulo 2^32.
 pub(crate) fn compress<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
-    chain: &Chain,
+    chain: &ChainingValue,
     block: &Block,
-) -> Result<[Sum; 8], SynthesisError> {
-    let schedule = schedule(cs, block)?;
+) -> Result<[WordSum; 8], SynthesisError> {
+    let schedule = message_schedule(cs, block)?;
     let [mut a, mut b, mut c, mut e, mut f, mut g] = chain.bits;
     let mut d = chain.fourth.clone();
     let mut d_word = None;
@@ -61,8 +62,8 @@ pub(crate) fn compress<CS: ConstraintSystem<Scalar>>(
     for (round, word) in schedule.iter().enumerate() {
         let large_one = parity(cs, [&e.rotate_right(6), &e.rotate_right(11), &e.rotate_right(25)])?;
         let chosen = choice(cs, [&e, &f, &g])?;
-        let first = h.and(word).plus(&large_one).plus(&chosen);
-        let first = first.and(&Sum::constant(ROUND[round].into()));
+        let first = h.plus_sum(word).plus(&large_one).plus(&chosen);
+        let first = first.plus_sum(&WordSum::constant(ROUND_CONSTANTS[round].into()));
         let large_zero =
             parity(cs, [&a.rotate_right(2), &a.rotate_right(13), &a.rotate_right(22)])?;
         let most = majority(cs, [&a, &b, &c])?;
@@ -70,35 +71,35 @@ pub(crate) fn compress<CS: ConstraintSystem<Scalar>>(
             let [b0, b1, b2, b4, b5, b6] = chain.bits.each_ref();
             return Ok([
                 first.clone().plus(&large_zero).plus(&most).plus(b0),
-                Sum::from_word(&a).plus(b1),
-                Sum::from_word(&b).plus(b2),
-                Sum::from_word(&c).and(&chain.fourth),
-                first.and(&d).plus(b4),
-                Sum::from_word(&e).plus(b5),
-                Sum::from_word(&f).plus(b6),
-                Sum::from_word(&g).and(&chain.eighth),
+                WordSum::from_word(&a).plus(b1),
+                WordSum::from_word(&b).plus(b2),
+                WordSum::from_word(&c).plus_sum(&chain.fourth),
+                first.plus_sum(&d).plus(b4),
+                WordSum::from_word(&e).plus(b5),
+                WordSum::from_word(&f).plus(b6),
+                WordSum::from_word(&g).plus_sum(&chain.eighth),
             ]);
         }
-        let new_e = first.clone().and(&d).reduce(cs)?;
+        let new_e = first.clone().plus_sum(&d).reduce(cs)?;
         let new_a = match &d_word {
-            // a' = e' - d + ..., whose carry has one bit less than that of the whole sum.
-            Some(d) => Sum::from_word(&new_e).minus(d),
+            // a' = e' - d + ..., whose carry has one bit less than that of the full sum.
+            Some(d) => WordSum::from_word(&new_e).minus(d),
             None => first,
         };
         let new_a = new_a.plus(&large_zero).plus(&most).reduce(cs)?;
-        (h, g, f, e) = (Sum::from_word(&g), f, e, new_e);
-        (d_word, d, c, b, a) = (Some(c), Sum::from_word(&c), b, a, new_a);
+        (h, g, f, e) = (WordSum::from_word(&g), f, e, new_e);
+        (d_word, d, c, b, a) = (Some(c), WordSum::from_word(&c), b, a, new_a);
     }
     Err(SynthesisError::Unsatisfiable)
 }
 
 /// The 64 words of a block's schedule; the last two are only added, so they remain sums.
-fn schedule<CS: ConstraintSystem<Scalar>>(
+fn message_schedule<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     block: &Block,
-) -> Result<Vec<Sum>, SynthesisError> {
+) -> Result<Vec<WordSum>, SynthesisError> {
     let mut words = block.to_vec();
-    let mut sums: Vec<Sum> = block.iter().map(Sum::from_word).collect();
+    let mut sums: Vec<WordSum> = block.iter().map(WordSum::from_word).collect();
     for place in 16..64 {
         let (two, fifteen) = (words[place - 2], words[place - 15]);
         let small_one =
@@ -107,12 +108,12 @@ fn schedule<CS: ConstraintSystem<Scalar>>(
             cs,
             [&fifteen.rotate_right(7), &fifteen.rotate_right(18), &fifteen.shift_right(3)],
         )?;
-        let sum = Sum::from_word(&small_one).plus(&words[place - 7]).plus(&small_zero);
+        let sum = WordSum::from_word(&small_one).plus(&words[place - 7]).plus(&small_zero);
         let sum = sum.plus(&words[place - 16]);
         if place < 62 {
             let word = sum.reduce(cs)?;
             words.push(word);
-            sums.push(Sum::from_word(&word));
+            sums.push(WordSum::from_word(&word));
         } else {
             sums.push(sum);
         }
@@ -121,25 +122,25 @@ fn schedule<CS: ConstraintSystem<Scalar>>(
 }
 
 /// Makes a block from its 64 bytes.
-pub(crate) fn block_of(bytes: &[Byte]) -> Option<Block> {
+pub(crate) fn block_from_bytes(bytes: &[Byte]) -> Option<Block> {
     let mut block = [Word::constant(0); 16];
     if bytes.len() != BLOCK_BYTES {
         return None;
     }
     for (word, bytes) in block.iter_mut().zip(bytes.chunks_exact(4)) {
-        *word = Word::of_bytes(bytes.try_into().ok()?);
+        *word = Word::from_bytes(bytes.try_into().ok()?);
     }
     Some(block)
 }
 
-/// First 32 bits of the fractional parts of the square roots of the first eight primes.
-const START: [u32; 8] = [
+/// The first 32 bits of the fractional parts of the square roots of the first eight primes.
+const INITIAL_VALUES: [u32; 8] = [
     0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
 ];
 
-/// First 32 bits of the fractional parts of the cube roots of the first 64 primes.
+/// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
 #[rustfmt::skip]
-const ROUND: [u32; 64] = [
+const ROUND_CONSTANTS: [u32; 64] = [
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,

@@ -1,42 +1,42 @@
-//! Search in hidden bytes: 64 bytes from a hidden place on, compared one by one.
+//! The search in hidden bytes: 64 bytes from a hidden start are compared one by one.
 
 use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
 use ff::Field;
 
 use crate::{
     curve::Scalar,
-    padding::Hashed,
-    word::{Bit, empty_name, number},
+    padding::HashedBytes,
+    word::{Bit, allocate_number, empty_name},
 };
 
 /// The greatest length of the bytes that can be searched for.
 pub(crate) const NEEDLE_BYTES: usize = 64;
 
-/// The public value of a place that is not compared, above every byte. A place outside the hidden
-/// bytes counts as its byte plus [`OUTSIDE`], so that it equals no byte.
+/// The public value of a position that is not compared, above every byte.
 const ANYTHING: u64 = 512;
+/// The offset of bytes outside the length, so that they equal no byte.
 const OUTSIDE: u64 = 256;
 
-/// Hidden bytes, with a bit for each that tells whether it is within their length.
-pub(crate) struct HiddenPart<'a> {
-    pub(crate) hashed: &'a Hashed,
+/// Hidden bytes with their length, if a witness is given.
+pub(crate) struct HiddenBytes<'a> {
+    pub(crate) hashed: &'a HashedBytes,
     pub(crate) length: Option<usize>,
 }
 
-/// The bytes of all parts from a hidden place `at` on, which is one of the first `starts`, followed
-/// by values that equal no byte.
-pub(crate) fn window<CS: ConstraintSystem<Scalar>>(
+/// Allocates the window: the bytes of all parts from the hidden start `at` on, which is one of the
+/// first `starts`, followed by values that equal no byte.
+pub(crate) fn allocate_window<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
-    parts: &[HiddenPart<'_>],
+    parts: &[HiddenBytes<'_>],
     starts: usize,
     at: Option<u32>,
 ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
-    let mut places = Places::default();
+    let mut places = WindowValues::default();
     for part in parts {
-        places.allocate(cs, part)?;
+        places.push_bytes(cs, part)?;
     }
     while places.numbers.len() < NEEDLE_BYTES {
-        places.hold_outside(cs)?;
+        places.push_outside(cs)?;
     }
     for stage in (0..starts.next_power_of_two().ilog2()).rev() {
         let moves_value = at.map(|at| at >> stage & 1 == 1);
@@ -46,14 +46,14 @@ pub(crate) fn window<CS: ConstraintSystem<Scalar>>(
     Ok(places.numbers)
 }
 
-/// The public values that a window is compared with.
-pub(crate) fn public_values(needle: &[u8]) -> impl Iterator<Item = u64> {
+/// The public values with which a window is compared.
+pub(crate) fn needle_public_values(needle: &[u8]) -> impl Iterator<Item = u64> {
     let needle = needle.iter().map(|byte| u64::from(*byte));
     needle.chain(std::iter::repeat(ANYTHING)).take(NEEDLE_BYTES)
 }
 
-/// Binds a window to the public values: each place equals its value, or is not compared.
-pub(crate) fn bind<CS: ConstraintSystem<Scalar>>(
+/// Binds a window to the public values: each value is equal, or is not compared.
+pub(crate) fn bind_window<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     window: &[AllocatedNum<Scalar>],
     wanted: &[Variable],
@@ -68,29 +68,29 @@ pub(crate) fn bind<CS: ConstraintSystem<Scalar>>(
     }
 }
 
-/// Variables with their values.
+/// The variables of a window, with their values.
 #[derive(Default)]
-struct Places {
+struct WindowValues {
     numbers: Vec<AllocatedNum<Scalar>>,
     values: Vec<Option<u64>>,
 }
 
-impl Places {
-    /// Allocates the bytes of a part, with those outside its length marked.
-    fn allocate<CS: ConstraintSystem<Scalar>>(
+impl WindowValues {
+    /// Adds the bytes of a part, and marks those outside its length.
+    fn push_bytes<CS: ConstraintSystem<Scalar>>(
         &mut self,
         cs: &mut CS,
-        part: &HiddenPart<'_>,
+        part: &HiddenBytes<'_>,
     ) -> Result<(), SynthesisError> {
         let one = CS::one();
-        let HiddenPart { hashed, length } = part;
+        let HiddenBytes { hashed, length } = part;
         for (place, (byte, inside)) in hashed.bytes.iter().zip(&hashed.inside).enumerate() {
             let outside = length.map(|length| place >= length);
             let value = byte
                 .value
                 .zip(outside)
                 .map(|(byte, outside)| u64::from(byte) + if outside { OUTSIDE } else { 0 });
-            let number = number(cs, value)?;
+            let number = allocate_number(cs, value)?;
             cs.enforce(
                 empty_name,
                 |form| {
@@ -106,12 +106,12 @@ impl Places {
         Ok(())
     }
 
-    /// Allocates one more place, which is outside the bytes for every prover.
-    fn hold_outside<CS: ConstraintSystem<Scalar>>(
+    /// Adds one value that is outside the bytes.
+    fn push_outside<CS: ConstraintSystem<Scalar>>(
         &mut self,
         cs: &mut CS,
     ) -> Result<(), SynthesisError> {
-        let number = number(cs, Some(OUTSIDE))?;
+        let number = allocate_number(cs, Some(OUTSIDE))?;
         let one = CS::one();
         cs.enforce(
             empty_name,
@@ -124,7 +124,7 @@ impl Places {
         Ok(())
     }
 
-    /// The places shifted down by `by` if `moves`, without those that no later stage reaches.
+    /// Shifts the values down by `by` if `moves`, without those that no later stage reaches.
     fn shift_down<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
@@ -143,7 +143,7 @@ impl Places {
                 Some(false) => self.values[place],
                 None => None,
             };
-            let number = number(cs, value)?;
+            let number = allocate_number(cs, value)?;
             cs.enforce(
                 empty_name,
                 |form| moves.add_to(form, one, Scalar::ONE),

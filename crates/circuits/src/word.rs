@@ -1,10 +1,10 @@
-//! Bits, words of 32 bits and sums of words: few constraints, each variable pinned by one.
+//! Bits, words of 32 bits and sums of words, with few constraints: one determines each variable.
 //!
 //! A constraint is a product of two linear forms that equals a third, over a field of 256 bits.
-//! Where three bits add to x, one constraint each gives their parity and their majority:
+//! If three bits add up to x, one constraint each determines their parity s and their majority m:
 //! `x·(2 + 2s - x) = 3s` and `x·(4m - x + 1) = 6m`. Both are linear in the new bit, and its
-//! coefficient (3 - 2x; 6 - 4x) is never zero, so the new bit is the right one and needs no
-//! constraint of its own to be a bit.
+//! coefficient (3 - 2x; 6 - 4x) is never zero, so that the new bit is unique and needs no further
+//! constraint to be a bit.
 
 use bellpepper_core::{
     ConstraintSystem, LinearCombination, SynthesisError, Variable, num::AllocatedNum,
@@ -13,7 +13,7 @@ use ff::Field;
 
 use crate::curve::Scalar;
 
-pub(crate) type Form = LinearCombination<Scalar>;
+pub(crate) type LinearForm = LinearCombination<Scalar>;
 
 /// Returns an empty name: spartan2 ignores names.
 pub(crate) fn empty_name() -> &'static str {
@@ -28,7 +28,7 @@ pub(crate) enum Bit {
 }
 
 impl Bit {
-    /// Allocates a bit of the witness, with the constraint that it is one.
+    /// Allocates a bit of the witness, constrained to be 0 or 1.
     pub(crate) fn allocate<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         value: Option<bool>,
@@ -39,7 +39,7 @@ impl Bit {
         Ok(Self::Variable(variable))
     }
 
-    pub(crate) fn add_to(self, form: Form, one: Variable, times: Scalar) -> Form {
+    pub(crate) fn add_to(self, form: LinearForm, one: Variable, times: Scalar) -> LinearForm {
         match self {
             Self::Constant(false) => form,
             Self::Constant(true) => form + (times, one),
@@ -56,8 +56,8 @@ pub(crate) fn allocate<CS: ConstraintSystem<Scalar>>(
     cs.alloc(empty_name, || value.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing))
 }
 
-/// A variable that can be passed from the hidden part to the binding.
-pub(crate) fn number<CS: ConstraintSystem<Scalar>>(
+/// Allocates a variable that the hidden part can pass on to the binding to public values.
+pub(crate) fn allocate_number<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     value: Option<u64>,
 ) -> Result<AllocatedNum<Scalar>, SynthesisError> {
@@ -66,7 +66,7 @@ pub(crate) fn number<CS: ConstraintSystem<Scalar>>(
     })
 }
 
-/// A byte, the highest bit first.
+/// A byte, with the highest bit first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Byte {
     pub(crate) bits: [Bit; 8],
@@ -90,14 +90,14 @@ impl Byte {
         Ok(Self { bits, value })
     }
 
-    pub(crate) fn add_to(&self, mut form: Form, one: Variable, times: u64) -> Form {
+    pub(crate) fn add_to(&self, mut form: LinearForm, one: Variable, times: u64) -> LinearForm {
         for (place, bit) in self.bits.iter().enumerate() {
             form = bit.add_to(form, one, Scalar::from(times << (7 - place)));
         }
         form
     }
 
-    pub(crate) fn subtract_from(&self, mut form: Form, one: Variable) -> Form {
+    pub(crate) fn subtract_from(&self, mut form: LinearForm, one: Variable) -> LinearForm {
         for (place, bit) in self.bits.iter().enumerate() {
             form = bit.add_to(form, one, -Scalar::from(1 << (7 - place)));
         }
@@ -105,11 +105,11 @@ impl Byte {
     }
 }
 
-/// A word of 32 bits, the lowest first.
+/// A word of 32 bits, with the lowest bit first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Word {
     bits: [Bit; 32],
-    /// The value of the word; `None` if only the shape of the circuit is made.
+    /// The value of the word; `None` if the circuit is built without a witness.
     pub(crate) value: Option<u32>,
 }
 
@@ -125,20 +125,20 @@ impl Word {
     ) -> Result<Self, SynthesisError> {
         let mut bits = [Bit::Constant(false); 32];
         for (place, bit) in bits.iter_mut().enumerate() {
-            *bit = Bit::allocate(cs, bit_of(value, place))?;
+            *bit = Bit::allocate(cs, bit_at(value, place))?;
         }
         Ok(Self { bits, value })
     }
 
     /// Allocates a word below 2^count.
-    pub(crate) fn hold_low<CS: ConstraintSystem<Scalar>>(
+    pub(crate) fn allocate_low_bits<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         value: Option<u32>,
         count: usize,
     ) -> Result<Self, SynthesisError> {
         let mut bits = [Bit::Constant(false); 32];
         for (place, bit) in bits.iter_mut().enumerate().take(count) {
-            *bit = Bit::allocate(cs, bit_of(value, place))?;
+            *bit = Bit::allocate(cs, bit_at(value, place))?;
         }
         Ok(Self { bits, value })
     }
@@ -148,16 +148,16 @@ impl Word {
         self.bits[place]
     }
 
-    /// Makes a word from four bytes, big-endian, as SHA-256 reads its blocks.
-    pub(crate) fn of_bytes(bytes: &[Byte; 4]) -> Self {
+    /// Makes a word from four bytes, big-endian, as in SHA-256's blocks.
+    pub(crate) fn from_bytes(bytes: &[Byte; 4]) -> Self {
         let bits = std::array::from_fn(|place| bytes[3 - place / 8].bits[7 - place % 8]);
         let value = |byte: usize| bytes[byte].value;
         let all = (|| Some([value(0)?, value(1)?, value(2)?, value(3)?]))();
         Self { bits, value: all.map(u32::from_be_bytes) }
     }
 
-    /// The four bytes, the highest first.
-    pub(crate) fn bytes(&self) -> [Byte; 4] {
+    /// The four bytes, with the highest first.
+    pub(crate) fn to_bytes(self) -> [Byte; 4] {
         std::array::from_fn(|byte| Byte {
             bits: std::array::from_fn(|place| self.bits[31 - 8 * byte - place]),
             value: self.value.map(|value| value.to_be_bytes()[byte]),
@@ -175,7 +175,7 @@ impl Word {
         Self { bits, value: self.value.map(|value| value >> right) }
     }
 
-    pub(crate) fn add_to(&self, mut form: Form, one: Variable, times: Scalar) -> Form {
+    pub(crate) fn add_to(&self, mut form: LinearForm, one: Variable, times: Scalar) -> LinearForm {
         let mut weight = times;
         for bit in self.bits {
             form = bit.add_to(form, one, weight);
@@ -184,30 +184,30 @@ impl Word {
         form
     }
 
-    fn is_known(&self) -> bool {
+    fn is_constant(&self) -> bool {
         self.bits.iter().all(|bit| matches!(bit, Bit::Constant(_)))
     }
 }
 
-/// The parity of three words, bit by bit: one constraint a bit.
+/// The bitwise parity of three words: one constraint a bit.
 pub(crate) fn parity<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     words: [&Word; 3],
 ) -> Result<Word, SynthesisError> {
-    let numbers = ThreeToOne { new_in_second: 2, constant: 2, new_in_third: 3 };
-    three_to_one(cs, words, |[a, b, c]| a ^ b ^ c, numbers)
+    let numbers = ThreeBitConstraint { new_in_second: 2, constant: 2, new_in_third: 3 };
+    combine_three(cs, words, |[a, b, c]| a ^ b ^ c, numbers)
 }
 
-/// The majority of three words, bit by bit: one constraint a bit.
+/// The bitwise majority of three words: one constraint a bit.
 pub(crate) fn majority<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     words: [&Word; 3],
 ) -> Result<Word, SynthesisError> {
-    let numbers = ThreeToOne { new_in_second: 4, constant: 1, new_in_third: 6 };
-    three_to_one(cs, words, |[a, b, c]| (a & b) ^ (a & c) ^ (b & c), numbers)
+    let numbers = ThreeBitConstraint { new_in_second: 4, constant: 1, new_in_third: 6 };
+    combine_three(cs, words, |[a, b, c]| (a & b) ^ (a & c) ^ (b & c), numbers)
 }
 
-/// `then` where the chooser is one, else `other`, bit by bit: one constraint a bit.
+/// The bitwise choice: `then` if the chooser's bit is one, else `other`. One constraint a bit.
 pub(crate) fn choice<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     [chooser, then, other]: [&Word; 3],
@@ -225,49 +225,49 @@ pub(crate) fn choice<CS: ConstraintSystem<Scalar>>(
 }
 
 /// The constants of `x·(constant + new_in_second·new - x) = new_in_third·new`.
-struct ThreeToOne {
+struct ThreeBitConstraint {
     new_in_second: u64,
     constant: u64,
     new_in_third: u64,
 }
 
-fn three_to_one<CS: ConstraintSystem<Scalar>>(
+fn combine_three<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     words: [&Word; 3],
     truth: fn([u32; 3]) -> u32,
-    numbers: ThreeToOne,
+    numbers: ThreeBitConstraint,
 ) -> Result<Word, SynthesisError> {
     let one = CS::one();
     let number = |number: u64| Scalar::from(number);
     map_bits(cs, words, truth, |cs, bits, new| {
-        let sum = |form: Form, times: Scalar| {
+        let sum = |form: LinearForm, times: Scalar| {
             bits.iter().fold(form, |form, bit| bit.add_to(form, one, times))
         };
-        let second = |form: Form| {
+        let second = |form: LinearForm| {
             let form = form + (number(numbers.new_in_second), new);
             sum(form + (number(numbers.constant), one), -Scalar::ONE)
         };
-        let third = |form: Form| form + (number(numbers.new_in_third), new);
+        let third = |form: LinearForm| form + (number(numbers.new_in_third), new);
         cs.enforce(empty_name, |form| sum(form, Scalar::ONE), second, third);
     })
 }
 
-/// A new word by the truth table of a bit, each bit constrained by `constrain` unless it follows
-/// from constants.
+/// Makes a word by a truth table, bit by bit. Each new bit is constrained by `constrain`, unless it
+/// is the result of constants.
 fn map_bits<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     words: [&Word; 3],
     truth: fn([u32; 3]) -> u32,
     constrain: impl Fn(&mut CS, [Bit; 3], Variable),
 ) -> Result<Word, SynthesisError> {
-    let value = all(words).map(truth);
+    let value = all_values(words).map(truth);
     let mut bits = [Bit::Constant(false); 32];
     for (place, bit) in bits.iter_mut().enumerate() {
         let from = words.map(|word| word.bits[place]);
         *bit = if let [Bit::Constant(a), Bit::Constant(b), Bit::Constant(c)] = from {
             Bit::Constant(truth([a, b, c].map(u32::from)) & 1 == 1)
         } else {
-            let new = allocate(cs, bit_of(value, place).map(u64::from))?;
+            let new = allocate(cs, bit_at(value, place).map(u64::from))?;
             constrain(cs, from, new);
             Bit::Variable(new)
         };
@@ -275,20 +275,20 @@ fn map_bits<CS: ConstraintSystem<Scalar>>(
     Ok(Word { bits, value })
 }
 
-/// A sum of words, not yet reduced to 32 bits.
+/// A sum of words that is not yet reduced to 32 bits.
 #[derive(Clone, Debug)]
-pub(crate) struct Sum {
+pub(crate) struct WordSum {
     plus: Vec<Word>,
     minus: Vec<Word>,
     numbers: Vec<Variable>,
     constant: u64,
-    /// The value of the sum; `None` if only the shape of the circuit is made.
+    /// The value of the sum; `None` if the circuit is built without a witness.
     pub(crate) value: Option<u64>,
     /// The largest value that it can have.
     max: u64,
 }
 
-impl Sum {
+impl WordSum {
     pub(crate) fn constant(constant: u64) -> Self {
         let (value, max) = (Some(constant), constant);
         Self { plus: vec![], minus: vec![], numbers: vec![], constant, value, max }
@@ -301,7 +301,7 @@ impl Sum {
     /// Adds a word.
     pub(crate) fn plus(mut self, word: &Word) -> Self {
         self.value = self.value.zip(word.value).map(|(sum, word)| sum + u64::from(word));
-        if let Some(known) = word.value.filter(|_| word.is_known()) {
+        if let Some(known) = word.value.filter(|_| word.is_constant()) {
             self.constant += u64::from(known);
             self.max += u64::from(known);
         } else {
@@ -311,7 +311,7 @@ impl Sum {
         self
     }
 
-    /// Adds 2^32 less a word, which subtracts it modulo 2^32.
+    /// Adds 2^32 minus a word, which subtracts the word modulo 2^32.
     pub(crate) fn minus(mut self, word: &Word) -> Self {
         const WRAP: u64 = 1 << 32;
         self.value = self.value.zip(word.value).map(|(sum, word)| sum + WRAP - u64::from(word));
@@ -322,7 +322,7 @@ impl Sum {
     }
 
     /// Adds another sum.
-    pub(crate) fn and(mut self, other: &Sum) -> Self {
+    pub(crate) fn plus_sum(mut self, other: &WordSum) -> Self {
         self.plus.extend_from_slice(&other.plus);
         self.minus.extend_from_slice(&other.minus);
         self.numbers.extend_from_slice(&other.numbers);
@@ -333,7 +333,12 @@ impl Sum {
     }
 
     /// Adds a variable that can be at most `max`.
-    pub(crate) fn number(mut self, variable: Variable, value: Option<u64>, max: u64) -> Self {
+    pub(crate) fn plus_variable(
+        mut self,
+        variable: Variable,
+        value: Option<u64>,
+        max: u64,
+    ) -> Self {
         self.numbers.push(variable);
         self.max += max;
         self.value = self.value.zip(value).map(|(sum, value)| sum + value);
@@ -341,11 +346,11 @@ impl Sum {
     }
 
     /// The largest value that the sum can have.
-    pub(crate) fn max(&self) -> u64 {
+    pub(crate) fn max_value(&self) -> u64 {
         self.max
     }
 
-    pub(crate) fn add_to(&self, mut form: Form, one: Variable) -> Form {
+    pub(crate) fn add_to(&self, mut form: LinearForm, one: Variable) -> LinearForm {
         form = form + (Scalar::from(self.constant), one);
         for word in &self.plus {
             form = word.add_to(form, one, Scalar::ONE);
@@ -356,7 +361,7 @@ impl Sum {
         self.numbers.iter().fold(form, |form, number| form + *number)
     }
 
-    /// The word that the sum is modulo 2^32: its bits, the carry's, and one constraint.
+    /// Reduces the sum modulo 2^32 to a word: its bits, those of the carry, and one constraint.
     pub(crate) fn reduce<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
@@ -365,7 +370,7 @@ impl Sum {
             return Ok(Word::constant(self.constant as u32));
         }
         let word = Word::allocate(cs, self.value.map(|value| value as u32))?;
-        let carry = self.carry(cs)?;
+        let carry = self.allocate_carry(cs)?;
         let one = CS::one();
         cs.enforce(
             empty_name,
@@ -376,8 +381,8 @@ impl Sum {
         Ok(word)
     }
 
-    /// The part of the sum above its 32 bits, in as many bits as the largest value needs.
-    pub(crate) fn carry<CS: ConstraintSystem<Scalar>>(
+    /// Allocates the part of the sum above 32 bits, with as many bits as its largest value needs.
+    pub(crate) fn allocate_carry<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
     ) -> Result<Carry, SynthesisError> {
@@ -393,7 +398,7 @@ impl Sum {
 pub(crate) struct Carry(Vec<Bit>);
 
 impl Carry {
-    pub(crate) fn subtract_from(&self, mut form: Form) -> Form {
+    pub(crate) fn subtract_from(&self, mut form: LinearForm) -> LinearForm {
         for (place, bit) in self.0.iter().enumerate() {
             if let Bit::Variable(variable) = bit {
                 form = form - (Scalar::from(1 << (32 + place)), *variable);
@@ -403,10 +408,10 @@ impl Carry {
     }
 }
 
-fn bit_of(value: Option<u32>, place: usize) -> Option<bool> {
+fn bit_at(value: Option<u32>, place: usize) -> Option<bool> {
     value.map(|value| value >> place & 1 == 1)
 }
 
-fn all(words: [&Word; 3]) -> Option<[u32; 3]> {
+fn all_values(words: [&Word; 3]) -> Option<[u32; 3]> {
     Some([words[0].value?, words[1].value?, words[2].value?])
 }

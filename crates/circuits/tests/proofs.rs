@@ -1,9 +1,10 @@
 //! Proofs from end to end: accepted for the proved statement, refused for every other one.
 
 use confide_circuits::{
-    Circuit, CircuitError, FieldValue, Header, Leaf, PreparedProof, Security, Tree, check_contains,
-    check_contains_across, check_field_contains, check_field_sha256, check_sha256, prove_contains,
-    prove_contains_across, prove_field_contains, prove_field_sha256, prove_sha256,
+    Circuit, CircuitError, CircuitSecurity, HiddenField, HiddenLeaf, PreparedProof, ProofHeader,
+    PublicTree, check_contains, check_contains_across, check_field_contains, check_field_sha256,
+    check_sha256, prove_contains, prove_contains_across, prove_field_contains, prove_field_sha256,
+    prove_sha256,
 };
 use sha2::{Digest, Sha256};
 
@@ -28,11 +29,11 @@ fn root(index: u32, chunk: &[u8], siblings: &[[u8; 32]]) -> [u8; 32] {
 fn a_digest_is_proved_and_everything_else_refused() {
     let message = b"forty bytes that the checker never sees.";
     let hash = digest(message);
-    let mut prepared = PreparedProof::sha256(message, &hash).unwrap();
+    let mut prepared = PreparedProof::for_sha256(message, &hash).unwrap();
     let proof = prepared.prove(&CONTEXT).unwrap();
     let header = check_sha256(&proof, &hash, &CONTEXT).unwrap();
     assert_eq!(header.circuit, Circuit::Sha256 { bytes_most: 55 });
-    assert_eq!(header.security, Security { conjectured_bits: 128, zero_knowledge: true });
+    assert_eq!(header.security, CircuitSecurity { conjectured_bits: 128, zero_knowledge: true });
     assert!(!proof.windows(8).any(|window| message.windows(8).any(|part| part == window)));
 
     for bit in [0, 100, 255] {
@@ -56,7 +57,10 @@ fn a_digest_is_proved_and_everything_else_refused() {
     assert!(common < proof.len() / 20, "{common} bytes of two proofs are the same");
 }
 
-fn changed_bytes_are_refused(proof: &[u8], check: impl Fn(&[u8]) -> Result<Header, CircuitError>) {
+fn changed_bytes_are_refused(
+    proof: &[u8],
+    check: impl Fn(&[u8]) -> Result<ProofHeader, CircuitError>,
+) {
     let refused = |proof: &[u8]| check(proof).is_err();
     assert!(!refused(proof));
     // All bytes of the header, and some all over the body.
@@ -80,26 +84,26 @@ fn changed_bytes_are_refused(proof: &[u8], check: impl Fn(&[u8]) -> Result<Heade
 #[test]
 fn what_is_not_so_is_not_proved() {
     let untrue = prove_sha256(b"a message", &[0; 32], &CONTEXT);
-    assert!(matches!(untrue, Err(CircuitError::Untrue { .. })));
+    assert!(matches!(untrue, Err(CircuitError::FalseStatement { .. })));
     let long = prove_sha256(&[0; 1025], &[0; 32], &CONTEXT);
     assert!(matches!(long, Err(CircuitError::Length { got: 1025, .. })));
 
     let siblings = [[3; 32]; 4];
     let root = root(6, CHUNK, &siblings);
-    let tree = Tree { root: &root, depth: 4, direction: 2 };
-    let leaf = Leaf { index: 6, salt: &[9; 16], chunk: CHUNK, siblings: &siblings };
+    let tree = PublicTree { root: &root, depth: 4, direction: 2 };
+    let leaf = HiddenLeaf { index: 6, salt: &[9; 16], chunk: CHUNK, siblings: &siblings };
     for needle in [&b"\"model\":\"b-model\""[..], b"}\x80"] {
         let untrue = prove_contains(&leaf, &tree, needle, &CONTEXT);
-        assert!(matches!(untrue, Err(CircuitError::Untrue { .. })));
+        assert!(matches!(untrue, Err(CircuitError::FalseStatement { .. })));
     }
-    let elsewhere = Leaf { index: 7, ..leaf };
+    let elsewhere = HiddenLeaf { index: 7, ..leaf };
     let untrue = prove_contains(&elsewhere, &tree, NEEDLE, &CONTEXT);
-    assert!(matches!(untrue, Err(CircuitError::Untrue { .. })));
+    assert!(matches!(untrue, Err(CircuitError::FalseStatement { .. })));
     for needle in [&b""[..], &[b'x'; 65]] {
         let length = prove_contains(&leaf, &tree, needle, &CONTEXT);
         assert!(matches!(length, Err(CircuitError::Length { .. })));
     }
-    let deep = Tree { depth: 11, ..tree };
+    let deep = PublicTree { depth: 11, ..tree };
     assert!(matches!(
         prove_contains(&leaf, &deep, NEEDLE, &CONTEXT),
         Err(CircuitError::Depth { got: 11 })
@@ -110,24 +114,24 @@ fn what_is_not_so_is_not_proved() {
 fn what_a_hidden_leaf_contains_is_proved_and_everything_else_refused() {
     let siblings = [[3; 32]; 4];
     let root = root(6, CHUNK, &siblings);
-    let tree = Tree { root: &root, depth: 4, direction: 2 };
-    let leaf = Leaf { index: 6, salt: &[9; 16], chunk: CHUNK, siblings: &siblings };
+    let tree = PublicTree { root: &root, depth: 4, direction: 2 };
+    let leaf = HiddenLeaf { index: 6, salt: &[9; 16], chunk: CHUNK, siblings: &siblings };
     let proof = prove_contains(&leaf, &tree, NEEDLE, &CONTEXT).unwrap();
     let header = check_contains(&proof, &tree, NEEDLE, &CONTEXT).unwrap();
     assert_eq!(header.circuit, Circuit::Contains { depth: 4 });
 
-    let refused = |tree: &Tree<'_>, needle: &[u8], context: &[u8; 32]| {
+    let refused = |tree: &PublicTree<'_>, needle: &[u8], context: &[u8; 32]| {
         matches!(check_contains(&proof, tree, needle, context), Err(CircuitError::Refused))
     };
     let mut other = root;
     other[31] ^= 1;
-    assert!(refused(&Tree { root: &other, ..tree }, NEEDLE, &CONTEXT));
-    assert!(refused(&Tree { direction: 1, ..tree }, NEEDLE, &CONTEXT));
+    assert!(refused(&PublicTree { root: &other, ..tree }, NEEDLE, &CONTEXT));
+    assert!(refused(&PublicTree { direction: 1, ..tree }, NEEDLE, &CONTEXT));
     assert!(refused(&tree, b"\"model\":\"b-model\"", &CONTEXT));
     // The other statement is true as well, but is not the one that was proved.
     assert!(refused(&tree, &NEEDLE[..NEEDLE.len() - 1], &CONTEXT));
     assert!(refused(&tree, NEEDLE, &[0x12; 32]));
-    let deeper = check_contains(&proof, &Tree { depth: 5, ..tree }, NEEDLE, &CONTEXT);
+    let deeper = check_contains(&proof, &PublicTree { depth: 5, ..tree }, NEEDLE, &CONTEXT);
     assert!(matches!(deeper, Err(CircuitError::OtherCircuit { .. })));
     let of_a_digest = check_sha256(&proof, &root, &CONTEXT);
     assert!(matches!(of_a_digest, Err(CircuitError::OtherCircuit { .. })));
@@ -151,8 +155,8 @@ fn bytes_across_two_hidden_leaves_are_proved_and_everything_else_refused() {
     let right = below.iter().fold(leaf(8, &chunks[1]), |it, sibling| node(&it, sibling));
     let paths = [[&below[..], &[right]].concat(), [&below[..], &[left]].concat()];
     let root = node(&left, &right);
-    let tree = Tree { root: &root, depth: 4, direction: 2 };
-    let of = |place: usize| Leaf {
+    let tree = PublicTree { root: &root, depth: 4, direction: 2 };
+    let of = |place: usize| HiddenLeaf {
         index: 7 + place as u32,
         salt: &[9; 16],
         chunk: &chunks[place],
@@ -162,22 +166,22 @@ fn bytes_across_two_hidden_leaves_are_proved_and_everything_else_refused() {
     let proof = prove_contains_across(&leaves, &tree, b"aabbb", &CONTEXT).unwrap();
     let header = check_contains_across(&proof, &tree, b"aabbb", &CONTEXT).unwrap();
     assert_eq!(header.circuit, Circuit::ContainsAcross { depth: 4 });
-    let refused = |tree: &Tree<'_>, needle: &[u8], context: &[u8; 32]| {
+    let refused = |tree: &PublicTree<'_>, needle: &[u8], context: &[u8; 32]| {
         let checked = check_contains_across(&proof, tree, needle, context);
         matches!(checked, Err(CircuitError::Refused))
     };
     let mut other = root;
     other[0] ^= 1;
-    assert!(refused(&Tree { root: &other, ..tree }, b"aabbb", &CONTEXT));
-    assert!(refused(&Tree { direction: 1, ..tree }, b"aabbb", &CONTEXT));
+    assert!(refused(&PublicTree { root: &other, ..tree }, b"aabbb", &CONTEXT));
+    assert!(refused(&PublicTree { direction: 1, ..tree }, b"aabbb", &CONTEXT));
     assert!(refused(&tree, b"aabb", &CONTEXT));
     assert!(refused(&tree, b"aabbb", &[0; 32]));
     let in_one = check_contains(&proof, &tree, b"aabbb", &CONTEXT);
     assert!(matches!(in_one, Err(CircuitError::OtherCircuit { .. })));
 
-    let untrue = |leaves: &[Leaf<'_>; 2], needle: &[u8]| {
+    let untrue = |leaves: &[HiddenLeaf<'_>; 2], needle: &[u8]| {
         let proof = prove_contains_across(leaves, &tree, needle, &CONTEXT);
-        assert!(matches!(proof, Err(CircuitError::Untrue { .. })));
+        assert!(matches!(proof, Err(CircuitError::FalseStatement { .. })));
     };
     untrue(&leaves, b"ba");
     // The text begins in the second leaf: one leaf contains it.
@@ -189,7 +193,7 @@ fn bytes_across_two_hidden_leaves_are_proved_and_everything_else_refused() {
 #[test]
 fn what_a_hidden_field_holds_is_proved_and_everything_else_refused() {
     let (value, salt) = (b"four, and nothing else", [6; 16]);
-    let field = FieldValue { salt: &salt, value };
+    let field = HiddenField { salt: &salt, value };
     let salted = digest(&[&[3], &salt[..], value].concat());
     let plain = digest(value);
     let contains = prove_field_contains(&field, &salted, b"nothing", &CONTEXT).unwrap();
@@ -225,9 +229,9 @@ fn what_a_hidden_field_holds_is_proved_and_everything_else_refused() {
         prove_field_sha256(&field, &salted, &other, &CONTEXT),
         prove_field_sha256(&field, &other, &plain, &CONTEXT),
     ] {
-        assert!(matches!(untrue, Err(CircuitError::Untrue { .. })), "{untrue:?}");
+        assert!(matches!(untrue, Err(CircuitError::FalseStatement { .. })), "{untrue:?}");
     }
-    let long = FieldValue { salt: &salt, value: &[b'x'; 1025] };
+    let long = HiddenField { salt: &salt, value: &[b'x'; 1025] };
     let refused = prove_field_contains(&long, &salted, b"x", &CONTEXT);
     assert!(matches!(refused, Err(CircuitError::Length { got: 1025, .. })));
 }
@@ -236,7 +240,7 @@ fn what_a_hidden_field_holds_is_proved_and_everything_else_refused() {
 fn a_header_is_read_alone_and_in_one_way_only() {
     let message = b"another message";
     let proof = prove_sha256(message, &digest(message), &CONTEXT).unwrap();
-    let (header, body) = Header::read(&proof).unwrap();
+    let (header, body) = ProofHeader::parse(&proof).unwrap();
     assert_eq!(body.len() + 65, proof.len());
     assert_eq!(header.circuit, Circuit::Sha256 { bytes_most: 55 });
     let changed = |place: usize, value: u8| {
@@ -244,11 +248,11 @@ fn a_header_is_read_alone_and_in_one_way_only() {
         proof[place] = value;
         proof
     };
-    assert!(matches!(Header::read(&changed(0, 0)), Err(CircuitError::Magic)));
-    assert!(matches!(Header::read(&changed(24, 6)), Err(CircuitError::Header { .. })));
-    assert!(matches!(Header::read(&changed(25, 3)), Err(CircuitError::Header { .. })));
-    assert!(matches!(Header::read(&changed(28, 2)), Err(CircuitError::Header { .. })));
-    assert!(matches!(Header::read(&changed(64, 0)), Err(CircuitError::Size { .. })));
+    assert!(matches!(ProofHeader::parse(&changed(0, 0)), Err(CircuitError::Magic)));
+    assert!(matches!(ProofHeader::parse(&changed(24, 6)), Err(CircuitError::UnknownField { .. })));
+    assert!(matches!(ProofHeader::parse(&changed(25, 3)), Err(CircuitError::UnknownField { .. })));
+    assert!(matches!(ProofHeader::parse(&changed(28, 2)), Err(CircuitError::UnknownField { .. })));
+    assert!(matches!(ProofHeader::parse(&changed(64, 0)), Err(CircuitError::ProofLength { .. })));
     let weaker = changed(27, 100);
     let weaker = check_sha256(&weaker, &digest(message), &CONTEXT);
     assert!(matches!(weaker, Err(CircuitError::OtherSecurity { .. })));
@@ -257,5 +261,5 @@ fn a_header_is_read_alone_and_in_one_way_only() {
     assert!(matches!(bare, Err(CircuitError::OtherSecurity { .. })));
     let key = check_sha256(&changed(29, !proof[29]), &digest(message), &CONTEXT);
     assert!(matches!(key, Err(CircuitError::OtherKey { .. })));
-    assert!(Header::read(&vec![0; 200_000]).is_err());
+    assert!(ProofHeader::parse(&vec![0; 200_000]).is_err());
 }

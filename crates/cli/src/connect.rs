@@ -4,8 +4,8 @@ use std::{net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc
 
 use confide_channel::ChannelError;
 use confide_client::{
-    Binding, ClientError, ClientLimits, ConnectTimings, Connector, Endpoint, HttpClient, Origins,
-    PeerAppraisal, with_causes,
+    AllowedOrigins, Binding, ClientError, ClientLimits, ConnectTimings, Connector, Endpoint,
+    HttpClient, PeerAppraisal, error_chain,
 };
 use confide_evidence::UnixSeconds;
 use confide_verifier::{BindingLevel, Policy, Scope};
@@ -89,7 +89,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         local_connections: args.connections as usize,
         ..ClientLimits::default()
     };
-    let origins = Origins::new(&args.allow_origin)
+    let origins = AllowedOrigins::new(&args.allow_origin)
         .map_err(|error| CliError::new(error).hint("for instance https://chat.example"))?;
     let policy = policy::file::read(&args.policy)?;
     let binding: Binding = match (args.binding, policy.binding) {
@@ -106,14 +106,14 @@ async fn serve(
     args: &Args,
     binding: Binding,
     client: HttpClient,
-    origins: Origins,
+    origins: AllowedOrigins,
     limits: ClientLimits,
 ) -> Result<ExitCode, CliError> {
     let mut stop = pin!(process::stop_signal());
     let (appraised, timings) = tokio::select! {
         biased;
         () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
-        opened = client.open() => opened.map_err(|error| explain_error(args, &error))?,
+        opened = client.open_connection() => opened.map_err(|error| explain_error(args, &error))?,
     };
     let Some(appraised) = appraised else {
         return Err(CliError::new("the connection came without an attestation result"));
@@ -143,7 +143,7 @@ fn connector(
     let policy = policy::file::add_root(policy, args.root.as_deref())?;
     let appraiser = args.service.appraiser(policy, args.collateral.as_deref())?;
     Connector::with_appraiser(endpoint, args.via.clone(), binding, Arc::new(appraiser), limits)
-        .map_err(|error| CliError::new(with_causes(&error)))
+        .map_err(|error| CliError::new(error_chain(&error)))
 }
 
 fn explain_error(args: &Args, error: &ClientError) -> CliError {

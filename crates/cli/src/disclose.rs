@@ -98,7 +98,9 @@ fn read_session(path: &Path) -> Result<NotarisedSession, CliError> {
 
 fn explain_error(error: DiscloseError) -> CliError {
     let hint = match &error {
-        DiscloseError::Holder(_) => "the file was changed, or its notary is dishonest: fetch again",
+        DiscloseError::Session(_) => {
+            "the file was changed, or its notary is dishonest: fetch again"
+        }
         DiscloseError::NoField { .. } => {
             "`confide disclose FILE --list` lists the fields; a field is response./a/b for \
              {\"a\":{\"b\":…}}, response.header:NAME or response.status; / in a name is ~1, ~ is ~0"
@@ -108,7 +110,7 @@ fn explain_error(error: DiscloseError) -> CliError {
         }
         DiscloseError::SameSession { .. } => "--other must name the file of another fetch",
         DiscloseError::SameField { .. } => "name two different fields",
-        DiscloseError::Untrue { .. } => "only true predicates can be proven",
+        DiscloseError::FalsePredicate { .. } => "only true predicates can be proven",
         DiscloseError::NoCircuits { .. } => "build with the feature `circuits`",
         DiscloseError::NoOther { .. } => "--other names the other session's file",
         DiscloseError::NoAmount { .. } => {

@@ -9,11 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_client::with_causes;
+use confide_client::error_chain;
 use confide_evidence::Attest;
 use confide_gateway::{
-    AccessLog, AccessLogEnd, Configuration, Gateway, GatewayError, GatewayLimits, GatewayOptions,
-    Route, Upstream,
+    AccessLog, AccessLogThread, Gateway, GatewayConfiguration, GatewayError, GatewayLimits,
+    GatewayOptions, Route, Upstream,
 };
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         names: process::certificate_names(args.listen, &args.server.name),
     };
     let mut gateway = Gateway::new(options, attester, process::unix_now)
-        .map_err(|error| CliError::new(with_causes(&error)))?
+        .map_err(|error| CliError::new(error_chain(&error)))?
         .with_admission(admission);
     let mut log_end = None;
     if let Some((log, end)) = log {
@@ -133,7 +133,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
 }
 
 /// The configuration by the arguments; the model is asked for later.
-fn configuration(args: &Args) -> Result<Configuration, CliError> {
+fn configuration(args: &Args) -> Result<GatewayConfiguration, CliError> {
     let upstream = Upstream::parse(&args.upstream).map_err(|error| {
         let hint = match &error {
             GatewayError::UpstreamApiPath { without, .. } => format!("give --upstream {without}"),
@@ -146,7 +146,8 @@ fn configuration(args: &Args) -> Result<Configuration, CliError> {
         };
         CliError::new(error).hint(hint)
     })?;
-    let mut configuration = Configuration::single(args.binding.into(), upstream.clone());
+    let mut configuration =
+        GatewayConfiguration::with_upstream(args.binding.into(), upstream.clone());
     if args.dangerous_all_routes {
         configuration.routes = vec![Route::dangerous_everything(&upstream)];
     }
@@ -160,14 +161,14 @@ fn configuration(args: &Args) -> Result<Configuration, CliError> {
 }
 
 /// Asks the upstream which model it serves, again and again while it may still be starting.
-async fn ask_model_manifest(args: &Args, configuration: &Configuration) -> Option<[u8; 32]> {
+async fn ask_model_manifest(args: &Args, configuration: &GatewayConfiguration) -> Option<[u8; 32]> {
     let upstream = configuration.upstreams.first()?;
     let until = Instant::now() + Duration::from_secs(args.upstream_wait_s);
     let mut is_logged = false;
     loop {
-        match confide_gateway::ask_model_manifest(upstream, MODELS_DEADLINE).await {
+        match confide_gateway::fetch_model_manifest(upstream, MODELS_DEADLINE).await {
             Ok(manifest) => return manifest,
-            Err(error) if error.may_pass() && Instant::now() < until => {
+            Err(error) if error.is_transient() && Instant::now() < until => {
                 if !std::mem::replace(&mut is_logged, true) {
                     let wait_s = args.upstream_wait_s;
                     tracing::warn!(%error, wait_s, "the model server does not answer yet: waiting");
@@ -199,7 +200,7 @@ fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
 }
 
 /// Opens the access log for appending, so that the lines of an earlier gateway stay.
-fn open_access_log(path: &Path) -> Result<(AccessLog, AccessLogEnd), CliError> {
+fn open_access_log(path: &Path) -> Result<(AccessLog, AccessLogThread), CliError> {
     if path == Path::new("-") {
         return Ok(AccessLog::start(std::io::stdout(), process::unix_now));
     }

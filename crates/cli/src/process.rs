@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use confide_http::Drained;
+use confide_http::DrainOutcome;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_subscriber::{
@@ -138,8 +138,8 @@ pub(crate) fn merge_objects(mut object: Value, more: Value) -> Value {
 
 /// Logs connections that a server cut at the end of its drain. It was asked to stop and it stopped,
 /// so this is not a failure.
-pub(crate) fn warn_if_cut(drained: Drained) {
-    if let Drained::Cut(connections) = drained {
+pub(crate) fn warn_if_cut(drained: DrainOutcome) {
+    if let DrainOutcome::Cut(connections) = drained {
         tracing::warn!(connections, "cut after the drain deadline");
     }
 }

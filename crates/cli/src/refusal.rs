@@ -1,7 +1,7 @@
 //! Refusals of peers: by their evidence, by the network, or by the arguments of this end.
 
 use confide_channel::ChannelError;
-use confide_client::{Blame, ClientError, with_causes};
+use confide_client::{Blame, ClientError, error_chain};
 
 use crate::error::CliError;
 
@@ -24,7 +24,7 @@ pub(crate) fn explain_client_error(
     error: &ClientError,
     hints: &PeerHints<'_>,
 ) -> CliError {
-    let text = error.rejection().map_or_else(|| with_causes(error), ToString::to_string);
+    let text = error.rejection().map_or_else(|| error_chain(error), ToString::to_string);
     let is_unattested =
         matches!(error, ClientError::Channel { source: ChannelError::NoAttester { .. }, .. });
     match error.blame() {

@@ -154,7 +154,7 @@ fn ready_fields(args: &ServerArgs, worker: Option<&Worker>, options: &Options) -
 /// The allowed origins as a browser sends them; there is no wildcard.
 fn origins(args: &ServerArgs) -> Result<Vec<HeaderValue>, CliError> {
     // The same check as for the loopback proxy.
-    confide_client::Origins::new(&args.allow_origin)
+    confide_client::AllowedOrigins::new(&args.allow_origin)
         .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
     let value = |origin: &String| {
         HeaderValue::from_str(origin)

@@ -1,6 +1,6 @@
 //! Times as arguments give them, and whose clock a notary's statement shows.
 
-use confide_disclosure::micros_of_rfc3339;
+use confide_disclosure::parse_rfc3339_micros;
 
 use crate::process::unix_now;
 
@@ -20,7 +20,7 @@ pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
     }
     // A date alone is its first second, in UTC.
     let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
-    micros_of_rfc3339(whole.as_bytes())
+    parse_rfc3339_micros(whole.as_bytes())
         .and_then(|micros| u64::try_from(micros.div_euclid(1_000_000)).ok())
         .ok_or_else(|| {
             "wanted `now`, a date such as 2026-11-23 or 2026-11-23T09:16:16Z, or Unix seconds"

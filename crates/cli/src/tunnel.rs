@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 
 use confide_channel::tunnel::{self, AllowList, TunnelDeadlines};
-use confide_client::with_causes;
-use confide_http::{Occupancy, PeerStream, TurnWatch, accept_until};
+use confide_client::error_chain;
+use confide_http::{ConnectionPlace, PeerStream, TurnTakingStream, accept_until};
 use serde_json::json;
 
 use crate::{address::parse_listen_address, connections::ConnectionArgs, error::CliError, process};
@@ -51,14 +51,14 @@ async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve_tunnel(stream: PeerStream, place: Occupancy, allow: Arc<AllowList>) {
-    match tunnel::serve(TurnWatch::new(stream, place), &allow, DEADLINES).await {
+async fn serve_tunnel(stream: PeerStream, place: ConnectionPlace, allow: Arc<AllowList>) {
+    match tunnel::serve(TurnTakingStream::new(stream, place), &allow, DEADLINES).await {
         Ok(carried) => tracing::debug!(
             target = %carried.target,
             bytes_up = carried.bytes_up,
             bytes_down = carried.bytes_down,
             "tunnel ended"
         ),
-        Err(error) => tracing::info!(error = %with_causes(&error), "tunnel refused or broken"),
+        Err(error) => tracing::info!(error = %error_chain(&error), "tunnel refused or broken"),
     }
 }

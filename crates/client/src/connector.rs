@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use confide_appraiser::{PolicyAppraiser, SharedAppraisal};
 use confide_channel::{
-    Binding, Client, ClientEvidence, ClientOptions, PlainClient, Timings,
+    Binding, ChannelTimings, Client, ClientEvidence, ClientOptions, PlainClient,
     tunnel::{self, TunnelStream},
 };
 use http::{Request, Response};
@@ -29,20 +29,20 @@ use crate::{endpoint::Endpoint, error::ClientError, limits::ClientLimits};
 /// The error of a body that could not be sent.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a request: see [`no_body`], [`whole_body`] and [`streamed_body`].
+/// The body of a request: see [`empty_body`], [`whole_body`] and [`streamed_body`].
 pub type RequestBody = UnsyncBoxBody<Bytes, BodyError>;
 
 /// A body of no bytes.
-pub fn no_body() -> RequestBody {
+pub fn empty_body() -> RequestBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body whose bytes are all there.
+/// A body whose bytes are all in memory.
 pub fn whole_body(bytes: impl Into<Bytes>) -> RequestBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body that comes in pieces.
+/// A body that is sent in pieces as `body` yields them.
 pub fn streamed_body<B>(body: B) -> RequestBody
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -66,12 +66,13 @@ enum ChannelClient {
 }
 
 impl Connector {
-    /// A connector whose `appraiser` has to accept the evidence; `binding` is `Key` or `Session`.
+    /// A connector that accepts a peer only if `appraiser` accepts its evidence; `binding` is `Key`
+    /// or `Session`.
     ///
     /// `via` is the `ws://` address of a tunnel that reaches the endpoint.
     ///
     /// # Errors
-    /// [`ClientError::Channel`] if the binding is neither of the two.
+    /// [`ClientError::Channel`] if the binding is `None`.
     pub fn with_appraiser(
         endpoint: Endpoint,
         via: Option<String>,
@@ -85,11 +86,11 @@ impl Connector {
         Ok(Self { endpoint, target, via, client: ChannelClient::Attested(client), limits })
     }
 
-    /// A connector of ordinary TLS 1.3 that trusts `root_der` and learns nothing about the machine
-    /// behind it: the arm that attested connections are compared with. `clock` gives Unix seconds.
+    /// A connector of ordinary TLS 1.3 that trusts `root_der` and obtains no evidence about the
+    /// server: the baseline of comparisons. `clock` returns Unix seconds.
     ///
     /// # Errors
-    /// [`ClientError::Channel`] if the root is not a certificate.
+    /// [`ClientError::Channel`] if `root_der` is not a certificate.
     pub fn dangerous_plain_tls(
         endpoint: Endpoint,
         via: Option<String>,
@@ -104,11 +105,11 @@ impl Connector {
         Ok(Self { endpoint, target, via, client: ChannelClient::Plain(client), limits })
     }
 
-    /// The same connector, whose connections also attest this end where the server demands it
+    /// Returns the connector, whose connections now also attest this end if the server demands it
     /// (session binding only).
     ///
     /// # Errors
-    /// [`ClientError::Channel`] if the binding is not the session's, or no key can be made.
+    /// [`ClientError::Channel`] if the binding is not `Session`, or if no key can be made.
     pub fn with_evidence(self, evidence: ClientEvidence) -> Result<Self, ClientError> {
         let Self { endpoint, target, via, client, limits } = self;
         let client = match client {
@@ -133,7 +134,8 @@ impl Connector {
     /// Opens one connection, appraises the peer and starts HTTP on it.
     ///
     /// # Errors
-    /// If the address cannot be reached, its evidence is not accepted, or HTTP does not start.
+    /// An error if the address cannot be reached, the evidence is not accepted, or HTTP does not
+    /// start.
     pub async fn connect(&self) -> Result<Connection, ClientError> {
         let started = Instant::now();
         match &self.via {
@@ -142,20 +144,20 @@ impl Connector {
                     .within_dial_deadline(TcpStream::connect(&self.target))
                     .await?
                     .map_err(|source| ClientError::Dial { target: self.target.clone(), source })?;
-                // A request is a small write and must not wait for an earlier acknowledgement.
+                // A request is a small write, which Nagle's algorithm would delay.
                 let _ = stream.set_nodelay(true);
-                self.secure(stream, started.elapsed(), DIRECT_ROUND_TRIPS).await
+                self.open_channel(stream, started.elapsed(), DIRECT_ROUND_TRIPS).await
             }
             Some(via) => {
                 let stream = tunnel::dial(via, &self.target, self.limits.dial)
                     .await
                     .map_err(|source| self.channel_error(source))?;
-                self.secure(stream, started.elapsed(), TunnelStream::ROUND_TRIPS).await
+                self.open_channel(stream, started.elapsed(), TunnelStream::ROUND_TRIPS).await
             }
         }
     }
 
-    async fn secure<S>(
+    async fn open_channel<S>(
         &self,
         stream: S,
         dial: Duration,
@@ -171,7 +173,8 @@ impl Connector {
                     .await
                     .map_err(|source| self.channel_error(source))?;
                 let (stream, appraised, channel) = attested.into_parts();
-                self.http(stream, Some(appraised), dial, channel.over_carrier(round_trips)).await
+                self.start_http(stream, Some(appraised), dial, channel.over_carrier(round_trips))
+                    .await
             }
             ChannelClient::Plain(client) => {
                 let connected = client
@@ -179,17 +182,17 @@ impl Connector {
                     .await
                     .map_err(|source| self.channel_error(source))?;
                 let channel = connected.timings.over_carrier(round_trips);
-                self.http(connected.stream, None, dial, channel).await
+                self.start_http(connected.stream, None, dial, channel).await
             }
         }
     }
 
-    async fn http<S>(
+    async fn start_http<S>(
         &self,
         stream: S,
         appraised: Option<SharedAppraisal>,
         dial: Duration,
-        channel: Timings,
+        channel: ChannelTimings,
     ) -> Result<Connection, ClientError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -229,10 +232,10 @@ const DIRECT_ROUND_TRIPS: u32 = 1;
 /// The time of each step of opening a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectTimings {
-    /// The time of the TCP connection, or of the tunnel with its upgrade.
+    /// The time to open the TCP connection, or the tunnel with its upgrade.
     pub dial: Duration,
     /// The times of handshake, evidence and appraisal; the round trips include the dial's.
-    pub channel: Timings,
+    pub channel: ChannelTimings,
 }
 
 impl ConnectTimings {
@@ -251,7 +254,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The result of the peer's appraisal; `None` on plain TLS, where there is no evidence.
+    /// The result of the peer's appraisal; `None` on plain TLS, which has no evidence.
     pub fn appraisal(&self) -> Option<&SharedAppraisal> {
         self.appraised.as_ref()
     }

@@ -8,7 +8,7 @@ use crate::error::ClientError;
 
 const WANTED: &str = "https://HOST[:PORT] without user, path, query or fragment";
 
-/// Host and port of an attested end. The host is also the name that TLS sends.
+/// Host and port of an attested end. The host is also the TLS server name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     host: String,
@@ -16,10 +16,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads `https://HOST[:PORT]`.
+    /// Parses `https://HOST[:PORT]`.
     ///
     /// # Errors
-    /// [`ClientError::Url`].
+    /// [`ClientError::Url`] for any other text.
     pub fn parse(text: &str) -> Result<Self, ClientError> {
         let bad = |got: String| ClientError::Url { url: text.into(), wanted: WANTED, got };
         let url = HttpUrl::parse(text).map_err(|error| bad(error.to_string()))?;
@@ -32,18 +32,18 @@ impl Endpoint {
         Ok(Self::new(url.host(), url.port()))
     }
 
-    /// A host, without brackets around an IPv6 address, and a port.
+    /// An endpoint of a host, without brackets around an IPv6 address, and a port.
     pub fn new(host: &str, port: u16) -> Self {
         Self { host: host.to_ascii_lowercase(), port }
     }
 
-    /// The name that TLS sends, without brackets.
+    /// The TLS server name, without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 }
 
-/// `HOST:PORT`, with brackets where the host is an IPv6 address.
+/// `HOST:PORT`, with brackets if the host is an IPv6 address.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", uri_host(&self.host), self.port)

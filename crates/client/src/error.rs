@@ -1,16 +1,16 @@
-//! Why there is no answer, by the party at fault.
+//! Errors of requests that got no answer, and the party at fault.
 
 use std::{error::Error, io, time::Duration};
 
 use confide_appraiser::AppraisalError;
-use confide_channel::{ChannelError, Fault, TunnelError};
+use confide_channel::{ChannelError, ErrorOrigin, TunnelError};
 
-/// A request body that its sender broke off, or framed so that it cannot be read.
+/// A request body that cannot be read: its sender broke it off or framed it incorrectly.
 #[derive(Debug, thiserror::Error)]
 #[error("request body is not readable: {0}")]
 pub struct RequestBodyError(#[source] pub hyper::Error);
 
-/// The reason for which a request got no answer.
+/// The reason why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -48,18 +48,18 @@ pub enum ClientError {
         /// The phase in which the channel failed, and the reason.
         source: ChannelError,
     },
-    /// All connections of the pool are busy, and as many requests wait as are allowed to.
+    /// All connections of the pool are busy, and the queue of waiting requests is full.
     #[error("queue is full: {connections} requests run and {waiting} wait")]
     QueueFull {
-        /// The most requests that run at once.
+        /// The largest number of requests that run at once.
         connections: usize,
-        /// The most requests that wait.
+        /// The largest number of requests that wait.
         waiting: usize,
     },
     /// All connections of the pool stayed busy until the deadline.
     #[error("no connection became free within {deadline:?}: wanted one of {connections}")]
     Busy {
-        /// The most requests that run at once.
+        /// The largest number of requests that run at once.
         connections: usize,
         /// The deadline.
         deadline: Duration,
@@ -73,8 +73,8 @@ pub enum ClientError {
     /// HTTP on an accepted connection failed.
     #[error("connection broke before the answer: {0}")]
     Http(#[source] hyper::Error),
-    /// A later connection claims another guarantee than the first: what the user was told no longer
-    /// holds.
+    /// A later connection claims another guarantee than the first, so the guarantee shown to the
+    /// user no longer holds.
     #[error("guarantee has changed since the start: wanted {wanted}, got {got}")]
     GuaranteeChanged {
         /// The guarantee of the first connection.
@@ -82,7 +82,7 @@ pub enum ClientError {
         /// The guarantee of this connection.
         got: String,
     },
-    /// An origin that cannot be allowed.
+    /// The origin is not one that can be allowed.
     #[error("origin `{origin}` is not usable: wanted {wanted}")]
     Origin {
         /// The origin as it was given.
@@ -90,19 +90,19 @@ pub enum ClientError {
         /// The form that an origin must have.
         wanted: &'static str,
     },
-    /// A request that cannot be sent.
+    /// The request cannot be sent.
     #[error("request is not usable: {0}")]
     Request(#[source] http::Error),
 }
 
-/// The party at fault, and so whom to turn to.
+/// The party at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// The peer's evidence, or the lack of it: a second try gives the same answer.
+    /// The peer's evidence, or its absence. A second try fails in the same way.
     Evidence,
     /// The network, or a peer that is silent or broken.
     Network,
-    /// The options that this program was given.
+    /// The options of this program.
     Local,
 }
 
@@ -118,7 +118,7 @@ impl ClientError {
         }
     }
 
-    /// The name of the failed check, where evidence is to blame: a policy's author knows the name.
+    /// The name of the failed check, as policies name it, if the evidence is to blame.
     pub fn failed_check(&self) -> Option<&str> {
         match self {
             Self::Channel { source, .. } => failed_check(source),
@@ -127,7 +127,7 @@ impl ClientError {
         }
     }
 
-    /// The reason for which the evidence was not accepted, in the appraiser's words.
+    /// The appraiser's reason for rejecting the evidence.
     pub fn rejection(&self) -> Option<&AppraisalError> {
         match self {
             Self::Channel { source, .. } => source.rejection(),
@@ -140,16 +140,16 @@ fn blame_channel(error: &ChannelError) -> Blame {
     match error {
         ChannelError::Tunnel(TunnelError::Url { .. } | TunnelError::Target { .. }) => Blame::Local,
         error if failed_check(error).is_some() => Blame::Evidence,
-        error => match error.fault() {
-            Fault::Evidence => Blame::Evidence,
-            Fault::Local => Blame::Local,
+        error => match error.origin() {
+            ErrorOrigin::Evidence => Blame::Evidence,
+            ErrorOrigin::Local => Blame::Local,
             _ => Blame::Network,
         },
     }
 }
 
-/// The name of the check that the peer failed. Anything that a peer shows in place of readable
-/// evidence counts as its answer: a second try gives the same.
+/// The name of the check that the peer failed. Unreadable evidence counts as failed too, since a
+/// second try would fail in the same way.
 pub fn failed_check(error: &ChannelError) -> Option<&str> {
     match error {
         ChannelError::KeyMismatch { .. } | ChannelError::Reflected => Some("channel_binding"),
@@ -167,7 +167,7 @@ pub fn failed_check(error: &ChannelError) -> Option<&str> {
     }
 }
 
-/// Whether the body that this end was given to send is what broke.
+/// Whether the request body caused the error.
 fn is_request_body(error: &hyper::Error) -> bool {
     error.source().is_some_and(|cause| cause.is::<RequestBodyError>())
 }

@@ -1,8 +1,8 @@
-//! The verifying client: no connection without an accepted attestation.
+//! The verifying client, which opens no connection without an accepted attestation.
 //!
 //! [`PolicyAppraiser`] decides on evidence, [`Connector`] opens one attested connection,
-//! [`HttpClient`] keeps some of them, and [`serve`] puts an ordinary loopback address before it
-//! for programs that know nothing of attestation.
+//! [`HttpClient`] pools them, and [`serve`] offers them on an ordinary loopback address to programs
+//! without attestation support.
 
 mod connector;
 mod endpoint;
@@ -13,15 +13,15 @@ mod pool;
 mod proxy;
 
 pub use confide_appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser, SharedAppraisal};
-pub use confide_channel::{Binding, Timings};
-pub use confide_http::{BodyPace, Drained, with_causes};
+pub use confide_channel::{Binding, ChannelTimings};
+pub use confide_http::{BodyPace, DrainOutcome, error_chain};
 pub use connector::{
-    BodyError, ConnectTimings, Connection, Connector, RequestBody, no_body, streamed_body,
+    BodyError, ConnectTimings, Connection, Connector, RequestBody, empty_body, streamed_body,
     whole_body,
 };
 pub use endpoint::Endpoint;
 pub use error::{Blame, ClientError, RequestBodyError, failed_check};
 pub use limits::ClientLimits;
-pub use origin::Origins;
-pub use pool::{Answer, AnswerBody, AnswerError, HttpClient};
+pub use origin::AllowedOrigins;
+pub use pool::{AnswerBody, AnswerError, HttpClient, PooledAnswer};
 pub use proxy::serve;

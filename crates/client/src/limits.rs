@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use confide_http::{BodyPace, QueueLimits};
 
-/// Lengths, counts and deadlines. The program uses `ClientLimits::default()`.
+/// Lengths, counts and deadlines of the client. The program uses `ClientLimits::default()`.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientLimits {
     /// The deadline of the TCP connection and, with a tunnel, of its upgrade.
     pub dial: Duration,
     /// The deadline of the TLS handshake, the evidence and its appraisal together.
     pub channel: Duration,
-    /// The most connections to the attested end, and so the most requests that run at once.
+    /// The largest number of connections to the attested end, and so the largest number of requests
+    /// that run at once.
     pub connections: usize,
-    /// The most requests that wait for one of the connections; further ones are refused at once.
+    /// The largest number of requests that wait for one of the connections; further ones are
+    /// refused at once.
     pub requests_waiting: usize,
     /// The longest wait of a request for a connection.
     pub queue: Duration,
@@ -22,16 +24,16 @@ pub struct ClientLimits {
     pub response_start: Duration,
     /// The longest pause between two pieces of an answer. A model may think between tokens.
     pub response_pause: Duration,
-    /// The time for which an idle connection is kept: less than the gateway keeps it, so that a
+    /// The time for which an idle connection is kept. It is shorter than the gateway's, so that a
     /// request rarely meets a connection that is just being closed.
     pub idle: Duration,
     /// The time for which a connection is used before its successor is appraised again: the longest
     /// time for which a revocation or a TCB recovery goes unseen.
     pub age_max: Duration,
-    /// The most connections that the loopback proxy holds: more than requests run and wait, so that
-    /// one client too many is told the reason, instead of seeing its connection close.
+    /// The largest number of connections that the loopback proxy holds: more than run and wait, so
+    /// that one client too many gets an error instead of a closed connection.
     pub local_connections: usize,
-    /// The longest pause of a local request's body and its least rate: the request holds an
+    /// The longest pause of a local request's body, and its lowest rate. The request holds an
     /// attested connection meanwhile.
     pub request_body_pace: BodyPace,
     /// The longest time from accepting a local connection, or from its last answer, to the head of
@@ -39,17 +41,17 @@ pub struct ClientLimits {
     pub local_idle: Duration,
     /// The longest time for which the rest of a local request's body is read after its answer.
     pub local_body_linger: Duration,
-    /// The longest time a local client may refuse to read before its connection is given up: it
+    /// The longest time for which a local client may not read before its connection is closed. It
     /// holds an attested connection meanwhile.
     pub write_stall: Duration,
-    /// The most bytes of request line and header fields together.
+    /// The largest number of bytes of request line and header fields together.
     pub head_bytes: usize,
     /// The time that running answers may take after the signal to stop.
     pub drain: Duration,
 }
 
 impl ClientLimits {
-    /// The bounds of the queue before the connections to the attested end.
+    /// The bounds of the queue of requests that wait for a connection.
     pub(crate) fn queue_limits(&self) -> QueueLimits {
         let Self { connections: concurrent, requests_waiting: queued, queue: wait, .. } = *self;
         QueueLimits { concurrent, queued, wait }

@@ -1,9 +1,8 @@
-//! Which web pages may use the loopback address.
-//!
-//! Any page may send a simple POST to any address and only cannot read the answer (the Fetch
-//! standard, section 3.3), and a permissive `Access-Control-Allow-Origin` of the model server would
-//! let it read that too. So a request that a browser marks as a page's is refused, unless the
-//! page's origin was allowed by name.
+//! Decides which web pages may use the loopback address. Any page may send a simple POST to any
+//! address, though it cannot read the answer (Fetch standard, section 3.3); a permissive
+//! `Access-Control-Allow-Origin` of the model server would let it read the answer too. A request
+//! that a browser marks as coming from a page is therefore refused, unless the page's origin is
+//! allowed by name.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request,
@@ -19,10 +18,11 @@ use crate::error::ClientError;
 
 const WANTED: &str = "SCHEME://HOST[:PORT] as a browser sends it, without a path";
 
-/// Fetch metadata (W3C, section 2.2): every current browser sends it, programs do not.
+/// A field of Fetch metadata (W3C, section 2.2), which every current browser sends and programs do
+/// not.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The fields that decide who reads answers on this machine, which an attested end may not.
+/// The fields that decide which pages may read an answer. The attested end must not decide that.
 const ACCESS_CONTROL: [HeaderName; 6] = [
     ACCESS_CONTROL_ALLOW_CREDENTIALS,
     ACCESS_CONTROL_ALLOW_HEADERS,
@@ -32,13 +32,13 @@ const ACCESS_CONTROL: [HeaderName; 6] = [
     ACCESS_CONTROL_MAX_AGE,
 ];
 
-/// Web origins whose pages may use the loopback address; by default none.
+/// The web origins whose pages may use the loopback address; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origins(Vec<HeaderValue>);
+pub struct AllowedOrigins(Vec<HeaderValue>);
 
-/// The sender of a request, as far as its header fields tell.
+/// The source of a request, according to its header fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sender {
+pub(crate) enum RequestSource {
     /// A program, or a person who typed the address.
     Program,
     /// A page of an allowed origin.
@@ -47,29 +47,29 @@ pub(crate) enum Sender {
     Page,
 }
 
-impl Origins {
-    /// Reads origins, each `SCHEME://HOST[:PORT]`. There is no word for every origin.
+impl AllowedOrigins {
+    /// Parses origins, each `SCHEME://HOST[:PORT]`. There is no wildcard.
     ///
     /// # Errors
     /// [`ClientError::Origin`] if one has another form.
     pub fn new(origins: &[String]) -> Result<Self, ClientError> {
-        origins.iter().map(|origin| parse(origin)).collect::<Result<_, _>>().map(Self)
+        origins.iter().map(|origin| parse_origin(origin)).collect::<Result<_, _>>().map(Self)
     }
 
-    pub(crate) fn sender(&self, headers: &HeaderMap) -> Sender {
+    pub(crate) fn classify_source(&self, headers: &HeaderMap) -> RequestSource {
         let mut origins = headers.get_all(ORIGIN).iter();
         match (origins.next(), origins.next()) {
-            (Some(only), None) if self.0.contains(only) => Sender::AllowedPage(only.clone()),
-            (Some(_), _) => Sender::Page,
+            (Some(only), None) if self.0.contains(only) => RequestSource::AllowedPage(only.clone()),
+            (Some(_), _) => RequestSource::Page,
             (None, _) if headers.get_all(SEC_FETCH_SITE).iter().all(|site| site == "none") => {
-                Sender::Program
+                RequestSource::Program
             }
-            (None, _) => Sender::Page,
+            (None, _) => RequestSource::Page,
         }
     }
 }
 
-fn parse(origin: &str) -> Result<HeaderValue, ClientError> {
+fn parse_origin(origin: &str) -> Result<HeaderValue, ClientError> {
     let bad = || ClientError::Origin { origin: origin.into(), wanted: WANTED };
     let (scheme, authority) = origin.split_once("://").ok_or_else(bad)?;
     let odd = |c: char| c.is_ascii_uppercase() || !c.is_ascii_graphic() || "/*@?#".contains(c);
@@ -80,13 +80,13 @@ fn parse(origin: &str) -> Result<HeaderValue, ClientError> {
     HeaderValue::from_str(origin).map_err(|_| bad())
 }
 
-/// Whether the request is a browser's preflight: the question whether it may send another request.
+/// Whether the request is a browser's CORS preflight.
 pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
     request.method() == Method::OPTIONS
         && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Answers a preflight of an allowed origin with yes, whatever the page wants to send.
+/// Permits the method and fields that a preflight of an allowed origin asks for.
 pub(crate) fn permit_preflight(asked: &HeaderMap, answer: &mut HeaderMap) {
     for (question, reply) in [
         (ACCESS_CONTROL_REQUEST_METHOD, ACCESS_CONTROL_ALLOW_METHODS),
@@ -98,7 +98,7 @@ pub(crate) fn permit_preflight(asked: &HeaderMap, answer: &mut HeaderMap) {
     }
 }
 
-/// Removes the fields in which the attested end would let web pages read the answer.
+/// Removes the fields by which the attested end would let web pages read the answer.
 pub(crate) fn forbid_reading(answer: &mut HeaderMap) {
     for name in &ACCESS_CONTROL {
         answer.remove(name);
@@ -118,11 +118,11 @@ mod tests {
     #[test]
     fn origins_are_names_and_never_everything() {
         for good in ["https://chat.example", "http://127.0.0.1:3000", "app://obsidian.md"] {
-            assert!(Origins::new(&[good.into()]).is_ok(), "{good}");
+            assert!(AllowedOrigins::new(&[good.into()]).is_ok(), "{good}");
         }
         for bad in ["*", "null", "", "https://", "https://*", "https://a/", "https://A", "a b://c"]
         {
-            let refused = Origins::new(&[bad.into()]);
+            let refused = AllowedOrigins::new(&[bad.into()]);
             assert!(matches!(refused, Err(ClientError::Origin { .. })), "{bad}");
         }
     }

@@ -20,16 +20,16 @@ use crate::{
     limits::ClientLimits,
 };
 
-/// Sends requests to one attested end over connections that it keeps.
+/// Sends requests to one attested end over pooled connections.
 ///
-/// Every new connection is appraised. One whose claims have run out, or that is older than
-/// [`ClientLimits::age_max`], is dropped before the next request, never used silently. One that
-/// claims another guarantee than the first did is refused.
+/// Every new connection is appraised. One whose claims have expired, or that is older than
+/// [`ClientLimits::age_max`], is dropped before the next request. One that claims another guarantee
+/// than the first connection is refused.
 pub struct HttpClient {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
 }
 
-struct Shared {
+struct PoolState {
     connector: Connector,
     idle: Mutex<Vec<IdleConnection>>,
     queue: AdmissionQueue,
@@ -46,22 +46,22 @@ struct IdleConnection {
 }
 
 /// An answer, and whether a connection was opened for it.
-pub struct Answer {
+pub struct PooledAnswer {
     /// The head, and the body that is read as it arrives.
     pub response: Response<AnswerBody>,
-    /// The time of each step of opening the connection; `None` if a kept connection was used.
+    /// The time of each step of opening the connection; `None` if a pooled connection was used.
     pub opened: Option<ConnectTimings>,
 }
 
 impl HttpClient {
-    /// A client without connections yet. `clock` gives Unix seconds.
+    /// A client without connections yet. `clock` returns Unix seconds.
     pub fn new(connector: Connector, limits: ClientLimits, clock: fn() -> u64) -> Self {
         let authority = connector.endpoint().to_string();
-        // An endpoint was read from an address, whose bytes a header value may hold.
+        // An endpoint was parsed from an address, whose bytes are valid in a header value.
         let host = HeaderValue::from_str(&authority)
             .unwrap_or_else(|_| HeaderValue::from_static("attested"));
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(PoolState {
                 connector,
                 idle: Mutex::new(Vec::new()),
                 queue: AdmissionQueue::new(limits.queue_limits()),
@@ -78,11 +78,13 @@ impl HttpClient {
     /// whether the evidence is accepted.
     ///
     /// # Errors
-    /// As those of [`Connector::connect`].
-    pub async fn open(&self) -> Result<(Option<SharedAppraisal>, ConnectTimings), ClientError> {
+    /// Those of [`Connector::connect`].
+    pub async fn open_connection(
+        &self,
+    ) -> Result<(Option<SharedAppraisal>, ConnectTimings), ClientError> {
         let connection = self.shared.connect().await?;
         let opened = (connection.appraisal().cloned(), connection.timings());
-        self.shared.keep(connection);
+        self.shared.keep_idle(connection);
         Ok(opened)
     }
 
@@ -91,19 +93,23 @@ impl HttpClient {
         lock(&self.shared.latest).clone()
     }
 
-    /// Sends one request over a kept or a new connection. The request target is a path; `Host` is
-    /// set.
+    /// Sends one request over a pooled or a new connection, and sets `Host`. The request target is
+    /// a path.
     ///
-    /// A request is repeated only where a kept connection turned out to be closed before the
-    /// first byte was sent.
+    /// A request is repeated only if a pooled connection turned out to be closed before the first
+    /// byte was sent.
     ///
     /// # Errors
-    /// If no connection becomes free or can be opened, or the answer does not begin in time.
-    pub async fn request(&self, request: Request<RequestBody>) -> Result<Answer, ClientError> {
+    /// An error if no connection becomes free or can be opened, or if the answer does not begin in
+    /// time.
+    pub async fn request(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<PooledAnswer, ClientError> {
         let shared = &self.shared;
         let mut request = request;
         request.headers_mut().insert(header::HOST, shared.host.clone());
-        let permit = shared.permit().await?;
+        let permit = shared.acquire_permit().await?;
         loop {
             let (mut connection, opened) = match shared.take_idle().await {
                 Some(connection) => (connection, None),
@@ -118,10 +124,11 @@ impl HttpClient {
             match tokio::time::timeout(deadline, sent).await {
                 Err(_) => return Err(ClientError::Slow { deadline }),
                 Ok(Ok(response)) => {
-                    let lease = Lease { connection, shared: shared.clone(), _permit: permit };
+                    let lease =
+                        ConnectionLease { connection, shared: shared.clone(), _permit: permit };
                     let pause = shared.limits.response_pause;
                     let response = response.map(|body| AnswerBody::new(body, lease, pause));
-                    return Ok(Answer { response, opened });
+                    return Ok(PooledAnswer { response, opened });
                 }
                 Ok(Err(mut failed)) => match failed.take_message() {
                     Some(unsent) if opened.is_none() => request = unsent,
@@ -131,14 +138,14 @@ impl HttpClient {
         }
     }
 
-    /// The number of connections that wait for a request.
+    /// The number of idle connections in the pool.
     pub fn idle_connections(&self) -> usize {
         lock(&self.shared.idle).len()
     }
 }
 
-impl Shared {
-    async fn permit(&self) -> Result<AdmissionPermit, ClientError> {
+impl PoolState {
+    async fn acquire_permit(&self) -> Result<AdmissionPermit, ClientError> {
         let connections = self.limits.connections;
         self.queue.enter().await.map_err(|error| match error {
             QueueError::Full { queued: waiting } => ClientError::QueueFull { connections, waiting },
@@ -165,8 +172,8 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Refuses another guarantee than the first connection's, which the user was told: a policy may
-    /// admit several configurations.
+    /// Refuses a guarantee that differs from the first connection's, which the user was shown. A
+    /// policy may admit several configurations.
     fn check_guarantee(&self, appraised: &SharedAppraisal) -> Result<(), ClientError> {
         let first = self.first.get_or_init(|| appraised.clone());
         let promise =
@@ -180,7 +187,8 @@ impl Shared {
         Err(ClientError::GuaranteeChanged { wanted: told(first), got: told(appraised) })
     }
 
-    /// Takes the connection that was used last and may still be used; drops those that may not.
+    /// Takes the most recently used connection that may still be used, and drops those that may
+    /// not.
     async fn take_idle(&self) -> Option<Connection> {
         loop {
             let kept = lock(&self.idle).pop()?;
@@ -188,7 +196,7 @@ impl Shared {
                 continue;
             }
             let mut connection = kept.connection;
-            // Its last answer was read to the end, so it is ready at once or closed.
+            // The connection's last answer was read to its end, so it is ready at once or closed.
             let ready = tokio::time::timeout(READY_DEADLINE, connection.sender.ready()).await;
             if matches!(ready, Ok(Ok(()))) {
                 return Some(connection);
@@ -196,56 +204,56 @@ impl Shared {
         }
     }
 
-    fn keep(&self, connection: Connection) {
+    fn keep_idle(&self, connection: Connection) {
         let mut idle = lock(&self.idle);
         // The pool is a stack: connections deep in it are checked here, or they would never be
         // closed.
         idle.retain(|kept| !kept.connection.sender.is_closed() && !self.is_stale(kept));
-        if !connection.sender.is_closed() && !self.is_spent(&connection) {
+        if !connection.sender.is_closed() && !self.is_expired(&connection) {
             idle.push(IdleConnection { connection, since: Instant::now() });
         }
     }
 
     fn is_stale(&self, kept: &IdleConnection) -> bool {
-        self.is_spent(&kept.connection) || kept.since.elapsed() > self.limits.idle
+        self.is_expired(&kept.connection) || kept.since.elapsed() > self.limits.idle
     }
 
-    fn is_spent(&self, connection: &Connection) -> bool {
+    fn is_expired(&self, connection: &Connection) -> bool {
         let ran_out = connection.not_after().is_some_and(|end| (self.clock)() >= end);
         ran_out || connection.opened.elapsed() > self.limits.age_max
     }
 }
 
-/// A connection that is not ready this long after its last answer is stuck.
+/// The time after which a pooled connection that is not ready counts as stuck.
 const READY_DEADLINE: Duration = Duration::from_secs(1);
 
-/// A panic elsewhere leaves a list of connections that is still a list of connections.
+/// Locks a mutex. A panic elsewhere leaves its value valid.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Lease {
+struct ConnectionLease {
     connection: Connection,
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     _permit: AdmissionPermit,
 }
 
-/// The body of an answer. Read to its end it gives the connection back; dropped earlier it
-/// closes the connection, so that the other end stops working.
+/// The body of an answer. Reading it to its end returns the connection to the pool; dropping it
+/// earlier closes the connection, so that the other end stops working.
 pub struct AnswerBody {
     inner: Incoming,
-    lease: Option<Lease>,
+    lease: Option<ConnectionLease>,
     pause_limit: Duration,
     clock: BodyClock,
 }
 
-/// The reason for which an answer broke off.
+/// The reason why an answer broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// The connection ended before the answer did.
     #[error("answer broke off: {0}")]
     Broken(#[source] hyper::Error),
-    /// No piece of the answer came for too long.
+    /// No bytes of the answer arrived for too long.
     #[error("answer paused too long: wanted at most {limit:?}")]
     Paused {
         /// The longest pause.
@@ -254,22 +262,22 @@ pub enum AnswerError {
 }
 
 impl AnswerBody {
-    fn new(inner: Incoming, lease: Lease, pause_limit: Duration) -> Self {
+    fn new(inner: Incoming, lease: ConnectionLease, pause_limit: Duration) -> Self {
         let clock = BodyClock::new(BodyPace::without_rate(pause_limit));
         let mut body = Self { inner, lease: Some(lease), pause_limit, clock };
-        body.give_back_at_end();
+        body.return_connection_at_end();
         body
     }
 
-    fn give_back_at_end(&mut self) {
+    fn return_connection_at_end(&mut self) {
         if self.inner.is_end_stream() {
-            self.give_back();
+            self.return_connection();
         }
     }
 
-    fn give_back(&mut self) {
-        if let Some(Lease { connection, shared, _permit }) = self.lease.take() {
-            shared.keep(connection);
+    fn return_connection(&mut self) {
+        if let Some(ConnectionLease { connection, shared, _permit }) = self.lease.take() {
+            shared.keep_idle(connection);
         }
     }
 }
@@ -288,13 +296,13 @@ impl Body for AnswerBody {
                 self.clock.poll_fault(cx).map(|_| Some(Err(AnswerError::Paused { limit })))
             }
             Poll::Ready(frame) => {
-                self.clock.receive(0);
+                self.clock.count_received(0);
                 Poll::Ready(frame.map(|frame| frame.map_err(AnswerError::Broken)))
             }
         };
         match &outcome {
-            Poll::Ready(None) => self.give_back(),
-            Poll::Ready(Some(Ok(_))) => self.give_back_at_end(),
+            Poll::Ready(None) => self.return_connection(),
+            Poll::Ready(Some(Ok(_))) => self.return_connection_at_end(),
             // A broken connection is dropped with its lease, at once.
             Poll::Ready(Some(Err(_))) => self.lease = None,
             Poll::Pending => {}

@@ -10,10 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use confide_http::{
-    Admission, AdmissionLimits, BodyPace, Closing, ConnectionDeadlines, Drained, Lingering,
-    Occupancy, PacedBody, PeerStream, StallGuard, UNBOUNDED, accept_until, asks_for_websocket,
-    has_known_codings, has_marked_end, pace_fault_behind, remove_hop_by_hop, serve_connection,
-    wait_until_closing, with_causes,
+    Admission, AdmissionLimits, BodyPace, ClosingSignal, ConnectionDeadlines, ConnectionPlace,
+    DrainOutcome, LingeringBody, PacedBody, PeerStream, StallGuard, UNBOUNDED, accept_until,
+    error_chain, find_pace_fault, has_explicit_end, has_supported_transfer_codings,
+    is_websocket_upgrade, remove_hop_by_hop, serve_connection, wait_until_closing,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
@@ -26,42 +26,43 @@ use crate::{
     connector::{RequestBody, streamed_body},
     error::{Blame, ClientError, RequestBodyError},
     limits::ClientLimits,
-    origin::{self, Origins, Sender},
+    origin::{self, AllowedOrigins, RequestSource},
     pool::{AnswerBody, HttpClient},
 };
 
-type LocalRequestBody = Lingering<Incoming>;
+type LocalRequestBody = LingeringBody<Incoming>;
 type LocalBody = Either<AnswerBody, Full<Bytes>>;
 
 /// Forwards the requests that come to `listener` until `stop` resolves, then lets running answers
 /// end.
 ///
-/// Adds nothing to a request and keeps nothing of it. An answer that breaks off reaches the local
+/// It adds nothing to a request and stores none. An answer that breaks off reaches the local
 /// client as a broken stream. The request of a web page is refused unless `origins` contains its
 /// origin.
 pub async fn serve(
     listener: TcpListener,
     client: Arc<HttpClient>,
-    origins: Origins,
+    origins: AllowedOrigins,
     limits: ClientLimits,
     stop: impl Future<Output = ()>,
-) -> Drained {
+) -> DrainOutcome {
     let (names, origins) = (LocalNames::from_listener(&listener), Arc::new(origins));
     let (pace, body_linger) = (limits.request_body_pace, limits.local_body_linger);
     let local = LocalProxy { client, names, origins, pace, body_linger };
-    // All users of this address are programs of one machine: none of them is a newcomer.
+    // All users of this address are programs of one machine, so the limit per peer does not apply.
     let admission = Admission::new(AdmissionLimits::for_one_peer(limits.local_connections));
-    let serve =
-        move |stream, place, closing| connection(stream, place, local.clone(), limits, closing);
+    let serve = move |stream, place, closing| {
+        serve_local_connection(stream, place, local.clone(), limits, closing)
+    };
     accept_until(listener, admission, limits.drain, stop, serve).await
 }
 
-async fn connection(
+async fn serve_local_connection(
     stream: PeerStream,
-    place: Occupancy,
+    place: ConnectionPlace,
     local: LocalProxy,
     limits: ClientLimits,
-    closing: Closing,
+    closing: ClosingSignal,
 ) {
     let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
     let service = service_fn(|request| {
@@ -81,35 +82,35 @@ async fn connection(
 struct LocalProxy {
     client: Arc<HttpClient>,
     names: LocalNames,
-    origins: Arc<Origins>,
+    origins: Arc<AllowedOrigins>,
     pace: BodyPace,
     body_linger: Duration,
 }
 
 impl LocalProxy {
-    /// Answers one request. An answer of this proxy's own leaves the body of the request unread;
-    /// the body is read to its end, so that the connection serves the next request. A client that
-    /// waits for `100 Continue` before it sends its body is told that the connection closes.
+    /// Answers one request. If the proxy answers without forwarding the body, it reads the body to
+    /// its end so that the connection can serve the next request. A client that waits for `100
+    /// Continue` gets `Connection: close` instead.
     async fn answer(&self, request: Request<Incoming>) -> Response<LocalBody> {
         let linger = self.body_linger;
         let (head, body) = request.into_parts();
         let awaits_word = head.headers.contains_key(header::EXPECT) && !body.is_end_stream();
-        let body = Lingering::new(body, &head.headers, linger);
-        let mut answer = self.answer_sender(Request::from_parts(head, body)).await;
+        let body = LingeringBody::new(body, &head.headers, linger);
+        let mut answer = self.refuse_or_forward(Request::from_parts(head, body)).await;
         if awaits_word && matches!(answer.body(), Either::Right(_)) {
             answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         answer
     }
 
-    async fn answer_sender(&self, request: Request<LocalRequestBody>) -> Response<LocalBody> {
+    async fn refuse_or_forward(&self, request: Request<LocalRequestBody>) -> Response<LocalBody> {
         if !self.names.include_host(request.headers()) {
             let message = "host is not this address: a web page may be behind this request";
-            return error(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
+            return error_response(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
         }
-        match self.origins.sender(request.headers()) {
-            Sender::Program => self.forward(request).await,
-            Sender::AllowedPage(page) => {
+        match self.origins.classify_source(request.headers()) {
+            RequestSource::Program => self.forward(request).await,
+            RequestSource::AllowedPage(page) => {
                 let mut answer = match origin::is_preflight(&request) {
                     true => preflight_answer(request.headers()),
                     false => self.forward(request).await,
@@ -117,9 +118,9 @@ impl LocalProxy {
                 origin::permit_reading(page, answer.headers_mut());
                 answer
             }
-            Sender::Page => {
+            RequestSource::Page => {
                 let message = "a web page is behind this request, and its origin is not allowed";
-                error(StatusCode::FORBIDDEN, "foreign_origin", message)
+                error_response(StatusCode::FORBIDDEN, "foreign_origin", message)
             }
         }
     }
@@ -129,32 +130,38 @@ impl LocalProxy {
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
         if matches!(method, Method::CONNECT | Method::TRACE) {
             let message = format!("{method} is not forwarded");
-            return error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &message);
+            return error_response(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &message);
         }
-        if asks_for_websocket(request.headers()) {
-            let message = "WebSocket upgrades are not carried";
-            return error(StatusCode::NOT_IMPLEMENTED, "upgrade_unsupported", message);
+        if is_websocket_upgrade(request.headers()) {
+            let message = "WebSocket upgrades are not supported";
+            return error_response(StatusCode::NOT_IMPLEMENTED, "upgrade_unsupported", message);
         }
-        if !has_known_codings(request.headers()) {
-            let message = "request body is not readable: wanted no transfer coding but chunked";
-            return error(StatusCode::NOT_IMPLEMENTED, "transfer_coding", message);
+        if !has_supported_transfer_codings(request.headers()) {
+            let message =
+                "request body is not readable: wanted no transfer coding other than chunked";
+            return error_response(StatusCode::NOT_IMPLEMENTED, "transfer_coding", message);
         }
         let answer = match self.client.request(upstream_request(request, self.pace)).await {
             Ok(answer) => answer.response,
-            Err(failure) => return explain(&failure),
+            Err(failure) => return failure_response(&failure),
         };
-        if !has_marked_end(&answer, &method) {
-            let message = "answer was framed so that its end could not be told from a break";
-            return error(StatusCode::BAD_GATEWAY, "attested_end_unframed", message);
+        if !has_explicit_end(&answer, &method) {
+            let message = "answer of the attested end has neither Content-Length nor chunks, so \
+                its end cannot be told from a break";
+            return error_response(StatusCode::BAD_GATEWAY, "attested_end_unframed", message);
         }
         if redirects_elsewhere(&answer) {
-            let message = "attested end redirects to another address, where nothing was verified";
-            return error(StatusCode::BAD_GATEWAY, "redirect_elsewhere", message);
+            let message = "attested end redirects to another address, which is not verified";
+            return error_response(StatusCode::BAD_GATEWAY, "redirect_elsewhere", message);
         }
-        // HTTP/1.0 has no chunks: a stream that broke would look complete.
+        // HTTP/1.0 has no chunks, so a broken stream would look complete.
         if version == Version::HTTP_10 && answer.body().size_hint().exact().is_none() {
             let message = "a streamed answer needs HTTP/1.1";
-            return error(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "http_1_1_needed", message);
+            return error_response(
+                StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+                "http_1_1_needed",
+                message,
+            );
         }
         let (mut head, body) = answer.into_parts();
         remove_hop_by_hop(&mut head.headers);
@@ -164,7 +171,7 @@ impl LocalProxy {
 }
 
 /// Whether a client that follows this redirect would leave the attested channel, with its prompt.
-/// Only a redirect to a path is sure not to (RFC 3986 section 4.2; browsers read `\` as `/`).
+/// Only a redirect to a path certainly stays (RFC 3986 section 4.2; browsers read `\` as `/`).
 fn redirects_elsewhere<B>(answer: &Response<B>) -> bool {
     let away = |location: &HeaderValue| match location.as_bytes() {
         [b'/', rest @ ..] => matches!(rest, [b'/' | b'\\', ..]),
@@ -173,15 +180,15 @@ fn redirects_elsewhere<B>(answer: &Response<B>) -> bool {
     answer.status().is_redirection() && answer.headers().get_all(header::LOCATION).iter().any(away)
 }
 
-/// The request that goes to the attested end: with a path as its target, and without the fields of
-/// this connection.
+/// Converts a local request to the one for the attested end, with a path as its target and without
+/// the fields of this connection.
 fn upstream_request(request: Request<LocalRequestBody>, pace: BodyPace) -> Request<RequestBody> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().cloned();
     head.uri = path.map_or_else(|| http::Uri::from_static("/"), http::Uri::from);
     head.version = Version::HTTP_11;
     remove_hop_by_hop(&mut head.headers);
-    // The origin was judged here; a model server that knows nothing of it could only misjudge it.
+    // This proxy has checked the origin; the model server does not know the allowed ones.
     head.headers.remove(header::ORIGIN);
     let body = PacedBody::new(body.map_err(RequestBodyError), pace);
     Request::from_parts(head, streamed_body(body))
@@ -204,7 +211,7 @@ struct LocalNames {
 
 impl LocalNames {
     fn from_listener(listener: &TcpListener) -> Self {
-        // Beyond loopback the names are unknown, and the user was warned when the address was
+        // On other addresses the names are unknown; the user was warned when the address was
         // chosen.
         Self { listen: listener.local_addr().ok().filter(|address| address.ip().is_loopback()) }
     }
@@ -224,41 +231,44 @@ impl LocalNames {
     }
 }
 
-/// Writes an error as OpenAI writes it. A refusal names the check that failed.
-fn explain(failure: &ClientError) -> Response<LocalBody> {
-    let text = failure.rejection().map_or_else(|| with_causes(failure), ToString::to_string);
+/// Converts a failure to an error response in OpenAI's format. A refusal names the failed check.
+fn failure_response(failure: &ClientError) -> Response<LocalBody> {
+    let text = failure.rejection().map_or_else(|| error_chain(failure), ToString::to_string);
     tracing::warn!(error = %text, "request not answered");
-    if let Some(fault) = pace_fault_behind(failure) {
-        return error(StatusCode::REQUEST_TIMEOUT, "request_timeout", &format!("request {fault}"));
+    if let Some(fault) = find_pace_fault(failure) {
+        return error_response(
+            StatusCode::REQUEST_TIMEOUT,
+            "request_timeout",
+            &format!("request {fault}"),
+        );
     }
     let status = match failure {
         ClientError::Slow { .. } => StatusCode::GATEWAY_TIMEOUT,
-        ClientError::Busy { .. } | ClientError::QueueFull { .. } => return explain_busy(&text),
+        ClientError::Busy { .. } | ClientError::QueueFull { .. } => return busy_response(&text),
         _ => StatusCode::BAD_GATEWAY,
     };
     match failure.blame() {
         Blame::Local if matches!(failure, ClientError::Http(_)) => {
-            error(StatusCode::BAD_REQUEST, "local_body_malformed", &text)
+            error_response(StatusCode::BAD_REQUEST, "local_body_malformed", &text)
         }
         Blame::Evidence => {
             let check = failure.failed_check().unwrap_or("evidence");
             let message = format!("evidence is not accepted: check `{check}` failed: {text}");
-            error(status, "evidence_rejected", &message)
+            error_response(status, "evidence_rejected", &message)
         }
-        _ => error(status, "attested_end_unavailable", &text),
+        _ => error_response(status, "attested_end_unavailable", &text),
     }
 }
 
-/// Answers with 503 and a time to wait: the attested end is not at fault, and there will be room
-/// again.
-fn explain_busy(text: &str) -> Response<LocalBody> {
+/// The response 503 with `Retry-After`, since the queue will have room again.
+fn busy_response(text: &str) -> Response<LocalBody> {
     let message = format!("{text}; change --requests or --requests-waiting of `confide connect`");
-    let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "connect_busy", &message);
+    let mut answer = error_response(StatusCode::SERVICE_UNAVAILABLE, "connect_busy", &message);
     answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     answer
 }
 
-fn error(status: StatusCode, code: &str, message: &str) -> Response<LocalBody> {
+fn error_response(status: StatusCode, code: &str, message: &str) -> Response<LocalBody> {
     let body = Bytes::from(
         serde_json::json!({
             "error": { "message": message, "type": "confide_error", "param": null, "code": code }

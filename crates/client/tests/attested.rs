@@ -13,7 +13,7 @@ use std::{
 use confide_channel::tunnel::{self, AllowList, TunnelDeadlines};
 use confide_client::{
     AppraisalError, Binding, Blame, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
-    PolicyAppraiser, no_body, whole_body,
+    PolicyAppraiser, empty_body, whole_body,
 };
 use confide_fake_attester::{FakeAttester, Fault};
 use confide_verifier::Policy;
@@ -48,10 +48,10 @@ fn connector(
 }
 
 fn get() -> Request<confide_client::RequestBody> {
-    Request::get("/v1/models").body(no_body()).unwrap()
+    Request::get("/v1/models").body(empty_body()).unwrap()
 }
 
-async fn read_text(answer: confide_client::Answer) -> String {
+async fn read_text(answer: confide_client::PooledAnswer) -> String {
     let bytes = answer.response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(bytes.to_vec()).unwrap()
 }

@@ -5,7 +5,7 @@ mod site;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use confide_client::{
-    Binding, BodyPace, ClientLimits, Connector, Drained, Endpoint, HttpClient, Origins,
+    AllowedOrigins, Binding, BodyPace, ClientLimits, Connector, DrainOutcome, Endpoint, HttpClient,
     PolicyAppraiser, serve,
 };
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions};
@@ -29,14 +29,18 @@ const LAST_CHUNK: &str = "0\r\n\r\n";
 struct Running {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
-    ended: JoinHandle<Drained>,
+    ended: JoinHandle<DrainOutcome>,
 }
 
 async fn loopback(attested: SocketAddr, limits: ClientLimits) -> Running {
-    loopback_for(Origins::default(), attested, limits).await
+    loopback_for(AllowedOrigins::default(), attested, limits).await
 }
 
-async fn loopback_for(origins: Origins, attested: SocketAddr, limits: ClientLimits) -> Running {
+async fn loopback_for(
+    origins: AllowedOrigins,
+    attested: SocketAddr,
+    limits: ClientLimits,
+) -> Running {
     let policy = Policy::from_toml(&attester().policy_toml_pinning(site::CONFIG_DIGEST)).unwrap();
     let appraiser = Arc::new(PolicyAppraiser::new(policy, None, now).unwrap());
     let endpoint = Endpoint::parse(&format!("https://{attested}")).unwrap();
@@ -214,9 +218,9 @@ async fn a_running_answer_is_finished_before_the_end_or_cut_at_the_deadline() {
             word.send(true).unwrap();
             word.send(true).unwrap();
             assert!(read_to_end(&mut client).await.ends_with(LAST_CHUNK));
-            assert_eq!(finish_in_time(local.ended).await.unwrap(), Drained::Completely);
+            assert_eq!(finish_in_time(local.ended).await.unwrap(), DrainOutcome::Completely);
         } else {
-            assert_eq!(finish_in_time(local.ended).await.unwrap(), Drained::Cut(1));
+            assert_eq!(finish_in_time(local.ended).await.unwrap(), DrainOutcome::Cut(1));
             assert!(!read_to_end(&mut client).await.ends_with(LAST_CHUNK));
         }
     }
@@ -274,7 +278,7 @@ async fn what_would_echo_keys_or_cannot_be_read_is_refused() {
 #[tokio::test]
 async fn a_web_page_does_not_reach_the_address_unless_its_origin_is_allowed() {
     let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
-    let origins = Origins::new(&["https://chat.example".into()]).unwrap();
+    let origins = AllowedOrigins::new(&["https://chat.example".into()]).unwrap();
     let local = loopback_for(origins, address, ClientLimits::default()).await;
     // What a form or `fetch` without preflight sends: any page may, to any address.
     let simple = |field: &str| {

@@ -17,12 +17,12 @@ pub struct BaseUrl {
 }
 
 impl BaseUrl {
-    /// Reads an address. A path that Intel's clients add by themselves is cut off, as are slashes
+    /// Parses an address. A path that Intel's clients add by themselves is cut off, as are slashes
     /// at the end. `dangerous_plain_http` allows http to other machines.
     ///
     /// # Errors
-    /// [`CollateralError::Address`]; [`CollateralError::PlainHttp`] if another machine would be
-    /// asked without TLS.
+    /// [`CollateralError::Address`]; [`CollateralError::PlainHttp`] if the address is http to
+    /// another machine and `dangerous_plain_http` is not set.
     pub fn parse(text: &str, dangerous_plain_http: bool) -> Result<Self, CollateralError> {
         let bad = |got: String| CollateralError::Address { wanted: WANTED, got };
         let url = HttpUrl::parse(text).map_err(|error| bad(error.to_string()))?;
@@ -45,14 +45,14 @@ impl BaseUrl {
         Ok(Self { origin, host, path, plain })
     }
 
-    /// The address of something below the base; `path` begins with a slash and may have a query.
+    /// The address of a path below the base; `path` begins with a slash and may have a query.
     ///
     /// # Errors
-    /// [`CollateralError::Address`] if the result is not an address.
+    /// [`CollateralError::Address`] if the result is not a valid address.
     pub fn join(&self, path: &str) -> Result<Address, CollateralError> {
         let url = format!("{}{}{path}", self.origin, self.path);
         let uri = url.parse().map_err(|_| CollateralError::Address {
-            wanted: "a path of letters, digits and marks",
+            wanted: "a path of characters that a URL may have",
             got: without_query(&url).to_owned(),
         })?;
         Ok(Address { uri, shown: without_query(&url).to_owned(), host: self.host.clone() })

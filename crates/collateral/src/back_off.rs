@@ -1,13 +1,12 @@
-//! The waits before further attempts.
+//! The waits between attempts.
 
 use std::{
     hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
-/// The wait after `failures` failures: `first` doubled that often, at most `most`, of which a
-/// random part between one half and all is taken: many clients that failed together do not come
-/// back together.
+/// The wait after a number of failures: `first` doubled that often, at most `most`, times a random
+/// factor from one half to one, so that clients that failed together do not return together.
 pub(crate) fn back_off(first: Duration, most: Duration, failures: u32) -> Duration {
     let whole = first.saturating_mul(1u32.checked_shl(failures.min(16)).unwrap_or(u32::MAX));
     jitter(whole.min(most))
@@ -16,12 +15,12 @@ pub(crate) fn back_off(first: Duration, most: Duration, failures: u32) -> Durati
 /// A random duration between one half of `whole` and all of it.
 pub(crate) fn jitter(whole: Duration) -> Duration {
     let half = whole / 2;
-    half + half.mul_f64(fraction())
+    half + half.mul_f64(random_fraction())
 }
 
 /// A random number from 0 to 1. The keys of a fresh `RandomState` are random enough to spread
 /// requests.
-fn fraction() -> f64 {
+fn random_fraction() -> f64 {
     let bits = RandomState::new().hash_one(0u8) >> 11;
     bits as f64 / (1u64 << 53) as f64
 }

@@ -1,4 +1,4 @@
-//! The documents and the sets made of them: which are at hand, which are due, and which are
+//! The cache of documents and of the sets made of them: it decides which are fetched, served and
 //! refused.
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use confide_http::{Flight, SingleFlight};
+use confide_http::{SharedOutcome, SingleFlight};
 use tokio::{
     runtime::Handle,
     sync::watch,
@@ -22,44 +22,44 @@ use tokio::{
 use crate::{
     back_off::back_off,
     client::Client,
-    counts::{Counters, Counts, add},
+    counts::{CollateralCounts, Counters, add},
     document::{Document, DocumentKey},
     error::CollateralError,
     limits::*,
-    memory::NewestRanks,
-    options::{Check, Clock, SourceOptions},
+    newest_ranks::NewestRanks,
+    options::{Clock, SetCheck, SourceOptions},
     platform::Platform,
-    set::{EndorsementSet, Frame, SetShelf, assemble},
+    set::{EndorsementSet, SetMap, SetMetadata, assemble},
     store::Store,
 };
 
-/// The shortest time between two fetches of a document, in seconds, even where it is always due:
-/// one that ends soon and whose issuer is late.
+/// The shortest time between two fetches of a document, in seconds. It bounds the fetches of a
+/// document that expires soon and whose issuer is late with the next one.
 const REFETCH_S: u64 = 60;
 
-pub(crate) type Outcome = Result<Arc<EndorsementSet>, CollateralError>;
+pub(crate) type SetResult = Result<Arc<EndorsementSet>, CollateralError>;
 
 pub(crate) struct Cache {
     client: Client,
     store: Option<Arc<Store>>,
     clock: Clock,
-    check: Option<Check>,
-    evaluation: crate::identity::Evaluation,
+    check: Option<SetCheck>,
+    evaluation: crate::identity::TcbEvaluation,
     refresh_every_s: u64,
     refresh_lead_s: u64,
     counters: Arc<Counters>,
     runtime: Handle,
-    sets: SetShelf,
+    sets: SetMap,
     state: Mutex<CacheState>,
-    /// Held while a set is committed, so that one is committed at a time.
+    /// Held while a set is committed, so that sets are committed one at a time.
     commit: tokio::sync::Mutex<()>,
-    flights: Arc<SingleFlight<Platform, Outcome>>,
+    flights: Arc<SingleFlight<Platform, SetResult>>,
     generation: watch::Sender<u64>,
 }
 
 struct CacheState {
     documents: HashMap<DocumentKey, Arc<Document>>,
-    memory: NewestRanks,
+    newest_ranks: NewestRanks,
     failures: HashMap<Platform, PlatformFailure>,
     new_platforms: u32,
     new_since: Instant,
@@ -80,13 +80,13 @@ impl Cache {
     ) -> Arc<Self> {
         let mut state = CacheState {
             documents: HashMap::new(),
-            memory: NewestRanks::default(),
+            newest_ranks: NewestRanks::default(),
             failures: HashMap::new(),
             new_platforms: NEW_PLATFORMS_BURST,
             new_since: Instant::now(),
         };
         if let Some(store) = &options.store {
-            state.memory = store.memory();
+            state.newest_ranks = store.read_newest_ranks();
             match store.list() {
                 Ok((documents, faults)) => {
                     for fault in faults {
@@ -100,7 +100,7 @@ impl Cache {
                 }
                 Err(error) => {
                     add(&counters.store_failures, 1);
-                    tracing::warn!(%error, "the store is not read");
+                    tracing::warn!(%error, "the store could not be read");
                 }
             }
         }
@@ -114,7 +114,7 @@ impl Cache {
             refresh_lead_s: options.refresh_lead.as_secs(),
             counters,
             runtime,
-            sets: SetShelf::new(),
+            sets: SetMap::new(),
             state: Mutex::new(state),
             commit: tokio::sync::Mutex::new(()),
             flights: SingleFlight::new(),
@@ -124,28 +124,28 @@ impl Cache {
 
     pub(crate) fn current(self: &Arc<Self>, platform: &Platform) -> Option<Arc<EndorsementSet>> {
         let now = (self.clock)();
-        let set = self.sets.find(platform).filter(|set| set.holds_at(now));
+        let set = self.sets.find(platform).filter(|set| set.is_valid_at(now));
         match &set {
             None => add(&self.counters.misses, 1),
             Some(set) => {
                 add(&self.counters.hits, 1);
-                set.touch(now);
+                set.note_use(now);
                 if set.refresh_due(now) {
                     // The error is that of the last try, which was logged already.
-                    drop(self.begin(platform));
+                    drop(self.start_refresh(platform));
                 }
             }
         }
         set
     }
 
-    /// Starts the work for a platform, or joins the one under way; what failed a moment ago fails
-    /// again at once.
-    pub(crate) fn begin(
+    /// Starts the refresh of a platform, or joins the one under way. A platform that failed a
+    /// moment ago fails again at once.
+    pub(crate) fn start_refresh(
         self: &Arc<Self>,
         platform: &Platform,
-    ) -> Result<Flight<Outcome>, CollateralError> {
-        if let Some(failed) = self.state().failures.get(platform)
+    ) -> Result<SharedOutcome<SetResult>, CollateralError> {
+        if let Some(failed) = self.lock_state().failures.get(platform)
             && Instant::now() < failed.until
         {
             return Err(failed.error.clone());
@@ -154,15 +154,15 @@ impl Cache {
         Ok(self.flights.start(&self.runtime, platform, move || cache.refresh(of)))
     }
 
-    /// Refreshes the sets that are due, for ever.
-    pub(crate) async fn keep_fresh(self: Arc<Self>, every: Duration) {
+    /// Refreshes the sets that are due, in an endless loop.
+    pub(crate) async fn refresh_due_sets(self: Arc<Self>, every: Duration) {
         loop {
             sleep(every).await;
             let now = (self.clock)();
             for set in self.sets.all() {
                 let idle = now.saturating_sub(set.used_at()) > UNUSED_S;
-                if !idle && (set.refresh_due(now) || !set.holds_at(now)) {
-                    drop(self.begin(set.platform()));
+                if !idle && (set.refresh_due(now) || !set.is_valid_at(now)) {
+                    drop(self.start_refresh(set.platform()));
                 }
             }
         }
@@ -176,20 +176,20 @@ impl Cache {
         *self.generation.borrow()
     }
 
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn watch_generation(&self) -> watch::Receiver<u64> {
         self.generation.subscribe()
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.counters.read()
+    pub(crate) fn counts(&self) -> CollateralCounts {
+        self.counters.snapshot()
     }
 
-    async fn refresh(self: Arc<Self>, platform: Platform) -> Outcome {
-        let (outcome, trouble) = match self.fetch(&platform).await {
+    async fn refresh(self: Arc<Self>, platform: Platform) -> SetResult {
+        let (outcome, trouble) = match self.fetch_set(&platform).await {
             Ok((set, trouble)) => (Ok(set), trouble),
             Err(error) => (Err(error.clone()), Some(error)),
         };
-        let mut state = self.state();
+        let mut state = self.lock_state();
         match trouble {
             None => drop(state.failures.remove(&platform)),
             Some(error) => {
@@ -200,8 +200,9 @@ impl Cache {
         outcome
     }
 
-    /// The set, and the error of what went wrong although there is one.
-    async fn fetch(
+    /// Fetches the documents that are due. Returns the set, and the last error if some fetch
+    /// failed.
+    async fn fetch_set(
         self: &Arc<Self>,
         platform: &Platform,
     ) -> Result<(Arc<EndorsementSet>, Option<CollateralError>), CollateralError> {
@@ -212,7 +213,7 @@ impl Cache {
         let mut requests = JoinSet::new();
         for key in wanted {
             let client = self.client.clone();
-            requests.spawn(async move { client.document(&key, now).await });
+            requests.spawn(async move { client.fetch_document(&key, now).await });
         }
         let (mut fresh, mut trouble) = (HashMap::new(), None);
         while let Some(ended) = requests.join_next().await {
@@ -225,42 +226,41 @@ impl Cache {
                 }
             }
         }
-        self.commit(platform, &keys, fresh, trouble).await
+        self.commit_set(platform, &keys, fresh, trouble).await
     }
 
-    /// The documents to fetch. A platform that is new here takes one of the places for new
-    /// platforms.
+    /// The documents to fetch. A new platform takes one of the slots for new platforms.
     fn documents_to_fetch(
         &self,
         platform: &Platform,
         keys: &[DocumentKey],
         now: u64,
     ) -> Result<Vec<DocumentKey>, CollateralError> {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         let missing = keys.iter().any(|key| !state.documents.contains_key(key));
-        if missing && self.sets.find(platform).is_none() && !state.take_newcomer_place() {
+        if missing && self.sets.find(platform).is_none() && !state.take_new_platform_slot() {
             add(&self.counters.refused_platforms, 1);
-            return Err(CollateralError::Crowded { subject: platform.to_string() });
+            return Err(CollateralError::TooManyNewPlatforms { subject: platform.to_string() });
         }
         let fine = |key: &DocumentKey| {
             let held = state.documents.get(key);
-            held.is_some_and(|each| each.holds_at(now) && now < self.refresh_at(each))
+            held.is_some_and(|each| each.is_valid_at(now) && now < self.refresh_at(each))
                 && held.is_some_and(|each| each.fetched_at <= now || !key.is_ranked())
         };
         Ok(keys.iter().filter(|key| !fine(key)).cloned().collect())
     }
 
-    /// Takes over what another process has stored since, if it is newer.
+    /// Adopts documents from the store that another process wrote, if they are newer.
     async fn adopt_from_store(&self, keys: &[DocumentKey]) {
         let Some(store) = self.store.clone() else { return };
         let keys = keys.to_vec();
         let read = spawn_blocking(move || {
             let found: Vec<Document> = keys.iter().filter_map(|key| store.find(key)).collect();
-            (found, store.memory())
+            (found, store.read_newest_ranks())
         });
         let Ok((found, memory)) = read.await else { return };
-        let mut state = self.state();
-        state.memory.merge(&memory);
+        let mut state = self.lock_state();
+        state.newest_ranks.merge(&memory);
         for document in found.into_iter().filter(|each| is_from(&self.client, each)) {
             let newer = state.documents.get(&document.key).is_none_or(|held| {
                 document.fetched_at > held.fetched_at
@@ -272,7 +272,7 @@ impl Cache {
         }
     }
 
-    async fn commit(
+    async fn commit_set(
         &self,
         platform: &Platform,
         keys: &[DocumentKey],
@@ -281,29 +281,31 @@ impl Cache {
     ) -> Result<(Arc<EndorsementSet>, Option<CollateralError>), CollateralError> {
         let _one = self.commit.lock().await;
         let now = (self.clock)();
-        let root = self.root_of(keys, &fresh, now);
-        fresh.retain(|_, document| match self.judge(document, &root_for(document, &root), now) {
-            Ok(()) => true,
-            Err(error) => {
-                self.report_rollback(document, &error);
-                trouble = Some(error);
-                false
+        let root = self.find_root(keys, &fresh, now);
+        fresh.retain(|_, document| {
+            match self.check_document(document, &comparison_root(document, &root), now) {
+                Ok(()) => true,
+                Err(error) => {
+                    self.report_rollback(document, &error);
+                    trouble = Some(error);
+                    false
+                }
             }
         });
         let mut chosen = Vec::with_capacity(keys.len());
         for key in keys {
-            let held = || self.state().documents.get(key).cloned();
+            let held = || self.lock_state().documents.get(key).cloned();
             let document = match fresh.get(key).cloned().or_else(held) {
                 Some(document) => document,
                 None => return Err(trouble.unwrap_or_else(|| not_at_hand_error(platform))),
             };
-            if let Err(error) = self.judge(&document, &root, now) {
+            if let Err(error) = self.check_document(&document, &root, now) {
                 return Err(trouble.unwrap_or(error));
             }
             chosen.push(document);
         }
         let used = match self.sets.find(platform) {
-            Some(set) => set.shared_use(),
+            Some(set) => set.shared_used_at(),
             None => Arc::new(AtomicU64::new(now)),
         };
         let set = self.assemble(platform, chosen, used)?;
@@ -316,18 +318,23 @@ impl Cache {
             return Err(CollateralError::Refused { subject: platform.to_string(), reason });
         }
         add(&self.counters.refreshes, fresh.len() as u64);
-        self.keep(&set, fresh, &root).await;
+        self.publish(&set, fresh, &root).await;
         Ok((set, trouble))
     }
 
-    /// Checks that a document holds now and is not older than one that was seen.
-    fn judge(&self, document: &Document, root: &[u8; 32], now: u64) -> Result<(), CollateralError> {
+    /// Checks that a document is valid now and not older than the newest one seen.
+    fn check_document(
+        &self,
+        document: &Document,
+        root: &[u8; 32],
+        now: u64,
+    ) -> Result<(), CollateralError> {
         let subject = || document.key.to_string();
-        if !document.holds_at(now) {
+        if !document.is_valid_at(now) {
             let (from, until) = (document.issued, document.until);
-            return Err(CollateralError::NotHolding { subject: subject(), from, until, now });
+            return Err(CollateralError::NotValidNow { subject: subject(), from, until, now });
         }
-        let seen = self.state().memory.newest_rank(&document.key, root);
+        let seen = self.lock_state().newest_ranks.newest_rank(&document.key, root);
         let Some(seen) = seen.filter(|seen| document.key.is_older(document.rank(), *seen)) else {
             return Ok(());
         };
@@ -348,8 +355,8 @@ impl Cache {
         }
     }
 
-    /// Puts the set in place, and every other set that shares a document with it.
-    async fn keep(
+    /// Makes the set the current one, and updates every other set that shares a document with it.
+    async fn publish(
         &self,
         set: &Arc<EndorsementSet>,
         fresh: HashMap<DocumentKey, Arc<Document>>,
@@ -357,40 +364,41 @@ impl Cache {
     ) {
         let mut seen = NewestRanks::default();
         for document in set.documents() {
-            seen.raise(document, root);
+            seen.record(document, root);
         }
         {
-            let mut state = self.state();
-            state.memory.merge(&seen);
+            let mut state = self.lock_state();
+            state.newest_ranks.merge(&seen);
             for (key, document) in &fresh {
                 state.documents.insert(key.clone(), document.clone());
             }
         }
-        // Written before anybody is served by it: no document may fall back behind one that was
-        // served, even after the next start.
-        self.write(move |store| store.remember(&seen).err().into_iter().collect()).await;
+        // Written before the set is served: no later document may be older than one that was
+        // served, even after a restart.
+        self.write_store(move |store| store.merge_newest_ranks(&seen).err().into_iter().collect())
+            .await;
         self.sets.put(set.clone());
         self.sets.shrink(PLATFORMS_MAX);
         for other in self.sets.all() {
             if other.platform() != set.platform() && fresh.keys().any(|key| other.contains(key)) {
-                self.assemble_anew(&other);
+                self.reassemble(&other);
             }
         }
         self.forget_unused();
         self.generation.send_modify(|generation| *generation += 1);
-        self.write(move |store| {
+        self.write_store(move |store| {
             fresh.values().filter_map(|document| store.put(document).err()).collect()
         })
         .await;
     }
 
-    fn assemble_anew(&self, other: &EndorsementSet) {
+    fn reassemble(&self, other: &EndorsementSet) {
         let documents: Option<Vec<Arc<Document>>> = {
-            let state = self.state();
+            let state = self.lock_state();
             other.keys().map(|key| state.documents.get(key).cloned()).collect()
         };
         let Some(documents) = documents else { return };
-        if let Ok(set) = self.assemble(other.platform(), documents, other.shared_use()) {
+        if let Ok(set) = self.assemble(other.platform(), documents, other.shared_used_at()) {
             self.sets.put(set);
         }
     }
@@ -400,17 +408,17 @@ impl Cache {
         platform: &Platform,
         documents: Vec<Arc<Document>>,
         used: Arc<AtomicU64>,
-    ) -> Outcome {
+    ) -> SetResult {
         static GENERATIONS: AtomicU64 = AtomicU64::new(1);
         let refresh_at = documents.iter().map(|each| self.refresh_at(each)).min().unwrap_or(0);
         let generation = GENERATIONS.fetch_add(1, Relaxed);
-        let frame = Frame { platform: platform.clone(), refresh_at, generation, used };
+        let frame = SetMetadata { platform: platform.clone(), refresh_at, generation, used };
         assemble(frame, documents).map(Arc::new)
     }
 
-    /// The time at which a document is due: after the interval or before its end, a tenth earlier
-    /// at random, so that a fleet does not come at one time. AMD's certificates stay the same until
-    /// they end.
+    /// The Unix second at which a document is due: after the interval or before its expiry, up to a
+    /// tenth earlier at random, so that the machines of a fleet do not ask at the same time. AMD's
+    /// certificates stay the same until they expire.
     fn refresh_at(&self, document: &Document) -> u64 {
         if !document.key.is_ranked() {
             return document.until;
@@ -426,27 +434,27 @@ impl Cache {
         due.max(document.fetched_at.saturating_add(REFETCH_S.min(self.refresh_every_s)))
     }
 
-    /// The root under which the set is issued, from the document that carries it.
-    fn root_of(
+    /// SHA-256 of the root under which the set is issued, from the document whose chain has it.
+    fn find_root(
         &self,
         keys: &[DocumentKey],
         fresh: &HashMap<DocumentKey, Arc<Document>>,
         now: u64,
     ) -> [u8; 32] {
         let key = keys.iter().find(|key| carries_root(key));
-        // A document that is refused must not choose the memory that the others are compared with.
+        // A refused document must not choose the root under which the others are compared.
         let fit = |document: &&Arc<Document>| {
-            self.judge(document, &root_for(document, &[0; 32]), now).is_ok()
+            self.check_document(document, &comparison_root(document, &[0; 32]), now).is_ok()
         };
         let document = key.and_then(|key| {
-            let held = || self.state().documents.get(key).cloned();
+            let held = || self.lock_state().documents.get(key).cloned();
             fresh.get(key).filter(fit).cloned().or_else(held)
         });
-        document.and_then(|document| document.root()).unwrap_or_default()
+        document.and_then(|document| document.root_digest()).unwrap_or_default()
     }
 
     fn forget_unused(&self) {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         if state.documents.len() <= DOCUMENTS_MAX {
             return;
         }
@@ -459,17 +467,20 @@ impl Cache {
         state.documents.retain(|key, _| used.contains(key));
     }
 
-    /// Writes to the store. What cannot be written is still in memory, and the error is logged.
-    async fn write(&self, work: impl FnOnce(&Store) -> Vec<CollateralError> + Send + 'static) {
+    /// Writes to the store. On failure the documents stay in memory and the error is logged.
+    async fn write_store(
+        &self,
+        work: impl FnOnce(&Store) -> Vec<CollateralError> + Send + 'static,
+    ) {
         let Some(store) = self.store.clone() else { return };
         let failures = spawn_blocking(move || work(&store)).await.unwrap_or_default();
         add(&self.counters.store_failures, failures.len() as u64);
         if let Some(error) = failures.first() {
-            tracing::warn!(%error, count = failures.len(), "the store is not written");
+            tracing::warn!(%error, count = failures.len(), "the store could not be written");
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, CacheState> {
+    fn lock_state(&self) -> MutexGuard<'_, CacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -491,8 +502,8 @@ impl CacheState {
         self.failures.insert(platform, PlatformFailure { error, count, until: now + wait });
     }
 
-    /// Takes a place for a new platform, from a bucket of places that fills with time.
-    fn take_newcomer_place(&mut self) -> bool {
+    /// Takes one of the slots for new platforms, which are refilled with time (a token bucket).
+    fn take_new_platform_slot(&mut self) -> bool {
         let since = self.new_since.elapsed();
         let more = since.as_nanos() / NEW_PLATFORM_EVERY.as_nanos();
         if more > 0 {
@@ -506,14 +517,14 @@ impl CacheState {
     }
 }
 
-/// Whether the document is the one of its set whose chain tells the root of the set.
+/// Whether the document is the one whose chain has the root of its set.
 fn carries_root(key: &DocumentKey) -> bool {
     matches!(key, DocumentKey::TcbInfo { .. } | DocumentKey::AmdChain { .. })
 }
 
-/// The root under which a document is compared: its own, where it carries one.
-fn root_for(document: &Document, root: &[u8; 32]) -> [u8; 32] {
-    if carries_root(&document.key) { document.root().unwrap_or_default() } else { *root }
+/// The root under which a document is compared: its own if it has one, otherwise `root`.
+fn comparison_root(document: &Document, root: &[u8; 32]) -> [u8; 32] {
+    if carries_root(&document.key) { document.root_digest().unwrap_or_default() } else { *root }
 }
 
 fn is_from(client: &Client, document: &Document) -> bool {

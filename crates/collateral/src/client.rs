@@ -6,26 +6,25 @@ use bytes::Bytes;
 
 use crate::{
     address::BaseUrl,
-    counts::{Counters, Counts},
+    counts::{CollateralCounts, Counters},
     document::{Document, DocumentKey},
     error::CollateralError,
-    http::{Answer, Deadlines, Http, HttpRequest},
-    identity::identifier,
+    http::{Answer, Deadlines, HttpRequest, RetryingClient},
+    identity::checked_identifier,
     kds,
     limits::KDS_INTERVAL,
-    pcs::{self, Fault},
+    pcs::{self, AnswerFault},
     rim,
 };
 
 /// The host of Intel's own service.
 const INTEL_HOST: &str = "api.trustedservices.intel.com";
-/// The address at which Intel publishes its root's revocations: its own service has no route for
-/// them.
+/// The address at which Intel publishes its root's revocations: Intel's PCS has no route for them.
 const INTEL_CERTIFICATES: &str = "https://certificates.trustedservices.intel.com";
 const INTEL_ROOT_CRL: &str = "/IntelSGXRootCA.der";
 const AMD_HOST: &str = "kdsintf.amd.com";
 
-/// The services that documents come from; without a service no document of its kind is fetched.
+/// The services that documents come from; documents of a service that is `None` are not fetched.
 #[derive(Clone, Debug, Default)]
 pub struct Services {
     /// Intel PCS or any PCCS.
@@ -36,10 +35,10 @@ pub struct Services {
     pub rim: Option<BaseUrl>,
     /// An OCSP responder.
     pub ocsp: Option<BaseUrl>,
-    /// Root certificates for TLS (DER), besides those of the system.
+    /// Root certificates for TLS (DER), in addition to those of the system.
     pub tls_roots: Vec<Vec<u8>>,
     /// The shortest time between two requests for VCEKs; by default [`KDS_INTERVAL`] for AMD's own
-    /// service and none for another.
+    /// service, and zero for others.
     pub kds_interval: Option<Duration>,
     /// The longest time for one document, retries included; by default `REQUEST_DEADLINE`.
     pub deadline: Option<Duration>,
@@ -73,7 +72,7 @@ impl Services {
         }
     }
 
-    /// The service that gives a document.
+    /// The service from which a document is fetched.
     pub(crate) fn base_for(&self, key: &DocumentKey) -> Result<&BaseUrl, CollateralError> {
         let base = match key {
             DocumentKey::AmdKey(_) | DocumentKey::AmdChain { .. } | DocumentKey::AmdCrl { .. } => {
@@ -90,12 +89,12 @@ impl Services {
     }
 }
 
-/// Fetches documents, with deadlines, retries and one request at a time for each document. It keeps
-/// nothing but the answers that came with an ETag.
+/// Fetches documents, with deadlines, retries and one request at a time for each document. It
+/// stores only answers that have an ETag.
 #[derive(Clone)]
 pub struct Client {
     services: Arc<Services>,
-    http: Arc<Http>,
+    http: Arc<RetryingClient>,
 }
 
 /// The identifiers and versions by which a PCK certificate is requested.
@@ -113,7 +112,7 @@ pub struct PckRequest {
     pub pce_id: [u8; 2],
 }
 
-/// A PCK certificate and the issuers above it.
+/// A PCK certificate and its issuers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PckCertificate {
     /// PEM: the PCK certificate, its CA, the root.
@@ -121,7 +120,7 @@ pub struct PckCertificate {
 }
 
 impl Client {
-    /// A client of these services. It works on the runtime that calls it.
+    /// A client of these services, which runs on the caller's Tokio runtime.
     ///
     /// # Errors
     /// [`CollateralError::NoRoots`] if this machine has no root certificates for TLS.
@@ -137,7 +136,8 @@ impl Client {
         if let Some(request) = services.deadline {
             deadlines.request = request;
         }
-        let http = Http::new(services.use_tls(), &services.tls_roots, deadlines, counters)?;
+        let http =
+            RetryingClient::new(services.use_tls(), &services.tls_roots, deadlines, counters)?;
         Ok(Self { services: Arc::new(services), http: Arc::new(http) })
     }
 
@@ -147,20 +147,23 @@ impl Client {
     }
 
     /// The requests and answers since the start.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> CollateralCounts {
         self.http.counts()
     }
 
-    /// The document as its service gives it now; `now` is stored as the time at which it was
-    /// fetched.
+    /// Fetches a document from its service; `now` becomes its `fetched_at`.
     ///
     /// The document is parsed and compared with the request. Signatures and dates are not verified.
     ///
     /// # Errors
-    /// If no service is configured, it fails or answers late, or its answer is not such a document.
-    pub async fn document(&self, key: &DocumentKey, now: u64) -> Result<Document, CollateralError> {
+    /// If no service is configured, it fails or answers late, or it sends another document.
+    pub async fn fetch_document(
+        &self,
+        key: &DocumentKey,
+        now: u64,
+    ) -> Result<Document, CollateralError> {
         let base = self.services.base_for(key)?;
-        let address = match (pcs::path(key), kds::path(key)) {
+        let address = match (pcs::document_path(key), kds::document_path(key)) {
             (Some(_), _) if is_intel_root_crl(key, base) => {
                 BaseUrl::parse(INTEL_CERTIFICATES, false)?.join(INTEL_ROOT_CRL)?
             }
@@ -173,19 +176,19 @@ impl Client {
         };
         let ask = HttpRequest { subject: key.to_string(), body: None, interval };
         let answer = self.http.send(&address, ask).await?;
-        let read = match pcs::path(key) {
-            Some(_) => pcs::read(key, &answer),
-            None => kds::read(key, &answer.body),
+        let read = match pcs::document_path(key) {
+            Some(_) => pcs::read_document(key, &answer),
+            None => kds::read_document(key, &answer.body),
         };
-        let document = read.map_err(|fault| unreadable(key.to_string(), &answer, fault))?;
+        let document = read.map_err(|fault| answer_error(key.to_string(), &answer, fault))?;
         Ok(Document { service: base.url(), fetched_at: now, ..document })
     }
 
-    /// A PCK certificate, for quotes that come without one.
+    /// Fetches a PCK certificate, for quotes without one.
     ///
     /// # Errors
-    /// If no service is configured, it fails or answers late, or its answer is not such a certificate.
-    pub async fn pck_certificate(
+    /// If no service is configured, it fails or answers late, or its answer is not a certificate.
+    pub async fn fetch_pck_certificate(
         &self,
         request: &PckRequest,
     ) -> Result<PckCertificate, CollateralError> {
@@ -204,35 +207,35 @@ impl Client {
         let answer = self.http.send(&address, ask).await?;
         let read = || {
             let issuers = pcs::issuer_chain(&answer.headers, pcs::PCK_CHAIN)?;
-            let leaf = std::str::from_utf8(&answer.body).map_err(pcs::shape)?;
+            let leaf = std::str::from_utf8(&answer.body).map_err(pcs::unreadable_answer)?;
             let chain = format!("{}\n{issuers}", leaf.trim_end());
             let certificates = confide_evidence::pem::decode_chain("PCK chain", chain.as_bytes());
-            certificates.map_err(pcs::shape)?;
+            certificates.map_err(pcs::unreadable_answer)?;
             Ok(PckCertificate { chain })
         };
-        read().map_err(|fault| unreadable(subject, &answer, fault))
+        read().map_err(|fault| answer_error(subject, &answer, fault))
     }
 
-    /// A reference integrity manifest of NVIDIA's, by its identifier: XML, signed in itself.
+    /// Fetches a reference integrity manifest (RIM) of NVIDIA: XML with an enveloped signature.
     ///
     /// # Errors
-    /// If no service is configured, it fails or answers late, or its answer is not such a manifest.
-    pub async fn rim(&self, id: &str) -> Result<Vec<u8>, CollateralError> {
-        let subject = format!("RIM {}", identifier(id)?);
+    /// If no service is configured, it fails or answers late, or it sends another manifest.
+    pub async fn fetch_rim(&self, id: &str) -> Result<Vec<u8>, CollateralError> {
+        let subject = format!("RIM {}", checked_identifier(id)?);
         let base = self.services.rim.as_ref();
         let base = base.ok_or_else(|| CollateralError::NoService { subject: subject.clone() })?;
         let address = base.join(&format!("/v1/rim/{id}"))?;
         let ask = HttpRequest { subject: subject.clone(), body: None, interval: Duration::ZERO };
         let answer = self.http.send(&address, ask).await?;
-        rim::read(id, &answer.body)
-            .map_err(|reason| unreadable(subject, &answer, Fault::Shape(reason)))
+        rim::read_rim(id, &answer.body)
+            .map_err(|reason| answer_error(subject, &answer, AnswerFault::Unreadable(reason)))
     }
 
-    /// The OCSP answer (DER) to a request (DER); its signature is the verifier's to check.
+    /// Fetches the OCSP answer (DER) to a request (DER), whose signature the verifier checks.
     ///
     /// # Errors
     /// If no service is configured, it fails or answers late, or its answer is too long.
-    pub async fn ocsp(&self, request: Vec<u8>) -> Result<Vec<u8>, CollateralError> {
+    pub async fn fetch_ocsp(&self, request: Vec<u8>) -> Result<Vec<u8>, CollateralError> {
         let subject = "OCSP answer".to_owned();
         let base = self.services.ocsp.as_ref();
         let base = base.ok_or_else(|| CollateralError::NoService { subject: subject.clone() })?;
@@ -240,7 +243,7 @@ impl Client {
         let ask = HttpRequest { subject: subject.clone(), body, interval: Duration::ZERO };
         let answer = self.http.send(&base.join("/")?, ask).await?;
         rim::check_ocsp(&answer.body)
-            .map_err(|reason| unreadable(subject, &answer, Fault::Shape(reason)))?;
+            .map_err(|reason| answer_error(subject, &answer, AnswerFault::Unreadable(reason)))?;
         Ok(answer.body.to_vec())
     }
 
@@ -254,12 +257,14 @@ fn is_intel_root_crl(key: &DocumentKey, base: &BaseUrl) -> bool {
     *key == DocumentKey::IntelRootCrl && base.host() == INTEL_HOST
 }
 
-fn unreadable(subject: String, answer: &Answer, fault: Fault) -> CollateralError {
+fn answer_error(subject: String, answer: &Answer, fault: AnswerFault) -> CollateralError {
     match fault {
-        Fault::Shape(reason) => {
+        AnswerFault::Unreadable(reason) => {
             let reason = confide_evidence::foreign_text(&reason);
-            CollateralError::Answer { subject, url: answer.url.clone(), reason }
+            CollateralError::UnreadableAnswer { subject, url: answer.url.clone(), reason }
         }
-        Fault::Foreign { wanted, got } => CollateralError::Foreign { subject, wanted, got },
+        AnswerFault::OtherDocument { wanted, got } => {
+            CollateralError::OtherDocument { subject, wanted, got }
+        }
     }
 }

@@ -8,22 +8,22 @@ use std::{
     },
 };
 
-/// The counters since the start, as they stood at one moment.
+/// A snapshot of all counters since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CollateralCounts {
     /// Requests for a platform whose endorsements were at hand.
     pub hits: u64,
     /// Requests for a platform whose endorsements were not at hand.
     pub misses: u64,
     /// Documents replaced by newer ones.
     pub refreshes: u64,
-    /// Fetches that ended without a document.
+    /// Fetches that failed.
     pub failures: u64,
-    /// Documents that were refused because they were older than one that was seen.
+    /// Documents that were refused because they were older than the newest one seen.
     pub refused_rollbacks: u64,
     /// Sets that were refused by the program's check.
     pub refused_sets: u64,
-    /// Platforms not fetched because too many were new.
+    /// Platforms that were not fetched because too many new ones were requested.
     pub refused_platforms: u64,
     /// Failed reads and writes of the store.
     pub store_failures: u64,
@@ -38,9 +38,9 @@ pub struct HostCounts {
     pub requests: u64,
     /// Bytes of bodies received.
     pub bytes: u64,
-    /// Answers with status 304: nothing had changed.
+    /// Answers with status 304 (Not Modified).
     pub not_modified: u64,
-    /// Answers with status 429: too many requests.
+    /// Answers with status 429 (Too Many Requests).
     pub throttled: u64,
     /// Requests that got no usable answer.
     pub failures: u64,
@@ -79,9 +79,9 @@ impl Counters {
         hosts.entry(host.to_owned()).or_default().clone()
     }
 
-    pub(crate) fn read(&self) -> Counts {
+    pub(crate) fn snapshot(&self) -> CollateralCounts {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        Counts {
+        CollateralCounts {
             hits: self.hits.load(Relaxed),
             misses: self.misses.load(Relaxed),
             refreshes: self.refreshes.load(Relaxed),
@@ -90,13 +90,16 @@ impl Counters {
             refused_sets: self.refused_sets.load(Relaxed),
             refused_platforms: self.refused_platforms.load(Relaxed),
             store_failures: self.store_failures.load(Relaxed),
-            hosts: hosts.iter().map(|(host, counters)| (host.clone(), counters.read())).collect(),
+            hosts: hosts
+                .iter()
+                .map(|(host, counters)| (host.clone(), counters.snapshot()))
+                .collect(),
         }
     }
 }
 
 impl HostCounters {
-    fn read(&self) -> HostCounts {
+    fn snapshot(&self) -> HostCounts {
         HostCounts {
             requests: self.requests.load(Relaxed),
             bytes: self.bytes.load(Relaxed),

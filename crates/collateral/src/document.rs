@@ -1,4 +1,4 @@
-//! One signed document: its name, the time for which it holds, and its number.
+//! One signed document: its name, its time of validity, and its number.
 
 use std::{fmt, str::FromStr};
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     error::CollateralError,
-    identity::{AmdKey, Ca, Evaluation, Signer, identifier, product_of},
+    identity::{AmdKey, AmdSigner, PckIssuer, TcbEvaluation, checked_identifier, parse_product},
 };
 
 /// The name of a document.
@@ -17,7 +17,7 @@ pub enum DocumentKey {
     /// Revocations by Intel's root.
     IntelRootCrl,
     /// Revocations by one of Intel's CAs for PCK certificates.
-    IntelPckCrl(Ca),
+    IntelPckCrl(PckIssuer),
     /// Security versions of a processor family.
     TcbInfo {
         /// SGX or TDX.
@@ -25,18 +25,18 @@ pub enum DocumentKey {
         /// The processor family: Family-Model-Stepping-Platform-CustomSKU.
         fmspc: [u8; 6],
         /// The TCB recovery that is asked for.
-        evaluation: Evaluation,
+        evaluation: TcbEvaluation,
     },
-    /// The identity that Intel demands of its quoting enclave.
+    /// The identity that Intel requires of its quoting enclave.
     QeIdentity {
         /// SGX or TDX.
         tee: Tee,
         /// The TCB recovery that is asked for.
-        evaluation: Evaluation,
+        evaluation: TcbEvaluation,
     },
     /// A VCEK or VLEK certificate.
     AmdKey(AmdKey),
-    /// The certificates above it: ASK or ASVK, then ARK.
+    /// The certificates that issue VCEKs or VLEKs: ASK or ASVK, then ARK.
     AmdChain {
         /// The product line.
         product: Product,
@@ -47,12 +47,12 @@ pub enum DocumentKey {
     AmdCrl {
         /// The product line.
         product: Product,
-        /// The list that goes with VLEKs.
+        /// The list for VLEKs instead of the one for VCEKs.
         vlek: bool,
     },
 }
 
-/// A document and the fields that were read from it; its JSON is the content of its file in the store.
+/// A document and the fields parsed from it; the store has it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
@@ -64,48 +64,48 @@ pub struct Document {
     /// JSON, DER or PEM, exactly as signed; in hexadecimal in the store.
     #[serde(serialize_with = "write_hex", deserialize_with = "read_hex")]
     pub content: Vec<u8>,
-    /// PEM of the issuers, signer first; empty if the format has none.
+    /// The issuers as PEM, signer first; empty if the format has none.
     pub chain: String,
-    /// Signature in hex: r, then s; empty if the content holds it.
+    /// The signature in hexadecimal: r, then s; empty if the content includes the signature.
     pub signature: String,
-    /// Unix seconds from which it holds.
+    /// The first Unix second at which the document is valid.
     pub issued: u64,
-    /// The last Unix second at which it holds.
+    /// The last Unix second at which the document is valid.
     pub until: u64,
     /// CRL number or TCB evaluation data number; 0 if there is none.
     pub number: u64,
-    /// The Unix second at which it was fetched.
+    /// The Unix second at which the document was fetched.
     pub fetched_at: u64,
 }
 
-/// Number and date of a document, by which older and newer ones are told apart.
+/// The number and the issue date of a document, which decide whether it is older than another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rank {
     pub(crate) number: u64,
     pub(crate) issued: u64,
 }
 
-/// When a document holds and how it is numbered.
+/// The time of validity and the number of a document.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Dates {
-    /// Unix seconds from which it holds.
+pub(crate) struct DocumentValidity {
+    /// The first Unix second at which the document is valid.
     pub(crate) issued: u64,
-    /// The last Unix second at which it holds.
+    /// The last Unix second at which the document is valid.
     pub(crate) until: u64,
     /// CRL number or TCB evaluation data number; 0 if there is none.
     pub(crate) number: u64,
 }
 
 impl Document {
-    /// A document without chain and signature, of which neither service nor time is known yet.
-    pub(crate) fn new(key: &DocumentKey, content: Vec<u8>, dates: Dates) -> Self {
-        let Dates { issued, until, number } = dates;
+    /// A document without chain, signature, service and time of fetching; the caller sets them.
+    pub(crate) fn new(key: &DocumentKey, content: Vec<u8>, dates: DocumentValidity) -> Self {
+        let DocumentValidity { issued, until, number } = dates;
         let (service, chain, signature) = Default::default();
         let key = key.clone();
         Self { key, service, content, chain, signature, issued, until, number, fetched_at: 0 }
     }
 
-    pub(crate) fn holds_at(&self, now: u64) -> bool {
+    pub(crate) fn is_valid_at(&self, now: u64) -> bool {
         (self.issued..=self.until).contains(&now)
     }
 
@@ -113,8 +113,8 @@ impl Document {
         Rank { number: self.number, issued: self.issued }
     }
 
-    /// SHA-256 of the root certificate in its chain, where it has one.
-    pub(crate) fn root(&self) -> Option<[u8; 32]> {
+    /// SHA-256 of the root certificate in the document's chain; `None` if it has no chain.
+    pub(crate) fn root_digest(&self) -> Option<[u8; 32]> {
         let chain = match &self.key {
             DocumentKey::AmdChain { .. } => &self.content[..],
             _ => self.chain.as_bytes(),
@@ -141,17 +141,17 @@ fn read_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Er
 }
 
 impl DocumentKey {
-    /// Whether editions of it can be told apart by age: all but AMD's certificates, which stay the
-    /// same.
+    /// Whether one edition of the document can be older than another one. AMD's certificates have
+    /// one edition only.
     pub(crate) fn is_ranked(&self) -> bool {
         !matches!(self, Self::AmdKey(_) | Self::AmdChain { .. })
     }
 
     /// Whether the edition `got` is older than the edition `seen`.
     ///
-    /// A CRL must fall back in neither number nor date (RFC 5280 section 5.2.3; Intel's number
-    /// stays 1). Of TCB documents a new recovery may have been signed on an earlier day than the
-    /// last one: the number decides, and the date within it.
+    /// A CRL is older if its number or its date is lower (RFC 5280 section 5.2.3; Intel's number
+    /// stays 1). A TCB document for a new recovery may have been signed on an earlier day than the
+    /// last one: the number decides, and between equal numbers the date.
     pub(crate) fn is_older(&self, got: Rank, seen: Rank) -> bool {
         match self {
             Self::TcbInfo { .. } | Self::QeIdentity { .. } => {
@@ -178,17 +178,17 @@ impl fmt::Display for DocumentKey {
             Self::AmdKey(AmdKey { product, signer, tcb }) => {
                 let (product, tcb) = (product_name(*product), hex::encode(tcb));
                 match signer {
-                    Signer::Vcek(chip) => {
+                    AmdSigner::Vcek(chip) => {
                         write!(f, "amd-vcek-{product}-{}-{tcb}", hex::encode(chip))
                     }
-                    Signer::Vlek(provider) => write!(f, "amd-vlek-{product}-{provider}-{tcb}"),
+                    AmdSigner::Vlek(provider) => write!(f, "amd-vlek-{product}-{provider}-{tcb}"),
                 }
             }
             Self::AmdChain { product, vlek } => {
-                write!(f, "amd-chain-{}-{}", kind_name(*vlek), product_name(*product))
+                write!(f, "amd-chain-{}-{}", key_kind_name(*vlek), product_name(*product))
             }
             Self::AmdCrl { product, vlek } => {
-                write!(f, "amd-crl-{}-{}", kind_name(*vlek), product_name(*product))
+                write!(f, "amd-crl-{}-{}", key_kind_name(*vlek), product_name(*product))
             }
         }
     }
@@ -198,45 +198,46 @@ impl FromStr for DocumentKey {
     type Err = CollateralError;
 
     fn from_str(text: &str) -> Result<Self, CollateralError> {
-        let got = || CollateralError::Name { got: confide_evidence::foreign_text(text) };
+        let got = || CollateralError::DocumentName { got: confide_evidence::foreign_text(text) };
         let parts: Vec<&str> = text.split('-').collect();
         let key = match parts.as_slice() {
             ["intel", "root", "crl"] => Self::IntelRootCrl,
             ["intel", "pck", "crl", ca] => Self::IntelPckCrl(ca.parse()?),
             ["intel", "tcb", "info", tee, fmspc, evaluation] => Self::TcbInfo {
-                tee: tee_of(tee).ok_or_else(got)?,
-                fmspc: bytes(fmspc).ok_or_else(got)?,
+                tee: parse_tee(tee).ok_or_else(got)?,
+                fmspc: decode_array(fmspc).ok_or_else(got)?,
                 evaluation: evaluation.parse()?,
             },
             ["intel", "qe", "identity", tee, evaluation] => Self::QeIdentity {
-                tee: tee_of(tee).ok_or_else(got)?,
+                tee: parse_tee(tee).ok_or_else(got)?,
                 evaluation: evaluation.parse()?,
             },
             ["amd", "vcek", product, chip, tcb] => Self::AmdKey(AmdKey {
-                product: product_of(product)?,
-                signer: Signer::Vcek(chip_of(chip).ok_or_else(got)?),
-                tcb: bytes(tcb).ok_or_else(got)?,
+                product: parse_product(product)?,
+                signer: AmdSigner::Vcek(parse_chip_id(chip).ok_or_else(got)?),
+                tcb: decode_array(tcb).ok_or_else(got)?,
             }),
             ["amd", "vlek", product, provider, tcb] => Self::AmdKey(AmdKey {
-                product: product_of(product)?,
-                signer: Signer::Vlek(identifier(provider)?.to_owned()),
-                tcb: bytes(tcb).ok_or_else(got)?,
+                product: parse_product(product)?,
+                signer: AmdSigner::Vlek(checked_identifier(provider)?.to_owned()),
+                tcb: decode_array(tcb).ok_or_else(got)?,
             }),
             ["amd", "chain", kind, product] => Self::AmdChain {
-                product: product_of(product)?,
-                vlek: vlek_of(kind).ok_or_else(got)?,
+                product: parse_product(product)?,
+                vlek: parse_key_kind(kind).ok_or_else(got)?,
             },
-            ["amd", "crl", kind, product] => {
-                Self::AmdCrl { product: product_of(product)?, vlek: vlek_of(kind).ok_or_else(got)? }
-            }
+            ["amd", "crl", kind, product] => Self::AmdCrl {
+                product: parse_product(product)?,
+                vlek: parse_key_kind(kind).ok_or_else(got)?,
+            },
             _ => return Err(got()),
         };
-        // Only one spelling is accepted for each document, because the name is a file's.
+        // Only one spelling is accepted for each document, because the name is also a file name.
         if key.to_string() == text { Ok(key) } else { Err(got()) }
     }
 }
 
-fn tee_of(text: &str) -> Option<Tee> {
+fn parse_tee(text: &str) -> Option<Tee> {
     [Tee::Sgx, Tee::Tdx].into_iter().find(|tee| tee.as_str() == text)
 }
 
@@ -244,19 +245,19 @@ fn product_name(product: Product) -> String {
     product.as_str().to_ascii_lowercase()
 }
 
-pub(crate) fn kind_name(vlek: bool) -> &'static str {
+pub(crate) fn key_kind_name(vlek: bool) -> &'static str {
     if vlek { "vlek" } else { "vcek" }
 }
 
-fn vlek_of(text: &str) -> Option<bool> {
-    [false, true].into_iter().find(|vlek| kind_name(*vlek) == text)
+fn parse_key_kind(text: &str) -> Option<bool> {
+    [false, true].into_iter().find(|vlek| key_kind_name(*vlek) == text)
 }
 
-fn chip_of(text: &str) -> Option<Vec<u8>> {
+fn parse_chip_id(text: &str) -> Option<Vec<u8>> {
     hex::decode(text).ok().filter(|chip| matches!(chip.len(), 8 | 64))
 }
 
-fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)

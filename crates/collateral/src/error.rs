@@ -1,15 +1,15 @@
-//! The errors between a service and an appraisal.
+//! The errors of fetching and storing endorsements.
 
 use confide_evidence::{ParseError, UnixSeconds};
 
-/// The reason for which endorsements are not at hand.
+/// The reason for which endorsements could not be fetched, stored or used.
 ///
 /// Addresses are shown without their query, so that no identifier of a platform and no key of a
 /// subscription reaches a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollateralError {
     /// The address of a service cannot be used.
-    #[error("address of the service is not usable: wanted {wanted}, got {got}")]
+    #[error("the address of the service is invalid: wanted {wanted}, got {got}")]
     Address {
         /// The form that an address must have.
         wanted: &'static str,
@@ -17,7 +17,7 @@ pub enum CollateralError {
         got: String,
     },
     /// The service is on another machine and its address is plain http.
-    #[error("{url} would be asked without encryption: wanted https, or http on loopback")]
+    #[error("{url} is not encrypted: wanted https, or http on loopback")]
     PlainHttp {
         /// The address.
         url: String,
@@ -37,17 +37,17 @@ pub enum CollateralError {
     /// The platform could not be read from the evidence.
     #[error("the platform cannot be read from the evidence: {0}")]
     Evidence(#[from] ParseError),
-    /// The platform is one for which this version has no endorsements.
-    #[error("the platform is not known: wanted {wanted}, got {got}")]
-    Platform {
-        /// The names that are known.
+    /// The platform is unknown to this version.
+    #[error("the platform is unknown: wanted {wanted}, got {got}")]
+    UnknownPlatform {
+        /// The values that are supported.
         wanted: &'static str,
         /// The value in the evidence or argument.
         got: String,
     },
     /// The name is not the name of a document.
     #[error("{got} is not the name of a document")]
-    Name {
+    DocumentName {
         /// The name.
         got: String,
     },
@@ -71,17 +71,17 @@ pub enum CollateralError {
         /// The connection's error.
         reason: String,
     },
-    /// A service answered with another status than 200.
-    #[error("{subject} was not given by {url}: wanted status 200, got {status}")]
+    /// A service answered with a status other than 200.
+    #[error("{url} did not send {subject}: wanted status 200, got {status}")]
     Status {
         /// The document.
         subject: String,
         /// The address that was asked, without its query.
         url: String,
-        /// The status that the service answered.
+        /// The status of the answer.
         status: u16,
     },
-    /// A service asks to wait longer than this request may take.
+    /// The wait until the next request is allowed is longer than this request may take.
     #[error("{subject} was not requested from {url}: its next request is allowed in {wait_ms} ms")]
     Busy {
         /// The document.
@@ -103,40 +103,40 @@ pub enum CollateralError {
     },
     /// An answer cannot be read as the document that was requested.
     #[error("{subject} from {url} is not readable: {reason}")]
-    Answer {
+    UnreadableAnswer {
         /// The document.
         subject: String,
         /// The address that it came from, without its query.
         url: String,
-        /// The fault in words.
+        /// The reason for which it cannot be read, as text.
         reason: String,
     },
     /// The service sent another document than the one that was requested.
     #[error("{subject} is another document: wanted {wanted}, got {got}")]
-    Foreign {
+    OtherDocument {
         /// The document.
         subject: String,
-        /// The document that was asked for.
+        /// The document that was requested.
         wanted: String,
         /// The document that came instead.
         got: String,
     },
-    /// A document does not hold now.
+    /// A document is not valid now.
     #[error(
-        "{subject} does not hold: wanted {} to {} to contain now, now is {}",
+        "{subject} is not valid now: it is valid from {} to {}, now is {}",
         UnixSeconds(*from), UnixSeconds(*until), UnixSeconds(*now)
     )]
-    NotHolding {
+    NotValidNow {
         /// The document.
         subject: String,
-        /// Unix seconds from which it holds.
+        /// The first Unix second at which it is valid.
         from: u64,
-        /// Unix seconds until which it holds.
+        /// The last Unix second at which it is valid.
         until: u64,
         /// Unix seconds of the caller's clock.
         now: u64,
     },
-    /// A document is older than one that was seen.
+    /// A document is older than the newest one seen.
     #[error(
         "{subject} was rolled back: wanted number {seen_number} of {seen_issued} or newer, \
          got number {got_number} of {got_issued}"
@@ -144,13 +144,13 @@ pub enum CollateralError {
     RolledBack {
         /// The document.
         subject: String,
-        /// CRL number or TCB evaluation data number of the newest seen.
+        /// CRL number or TCB evaluation data number of the newest one seen.
         seen_number: u64,
-        /// The issue of the newest seen, in Unix seconds.
+        /// The issue date of the newest one seen, in Unix seconds.
         seen_issued: u64,
         /// The number of the document that was fetched.
         got_number: u64,
-        /// The issue of the document that was fetched, in Unix seconds.
+        /// The issue date of the document that was fetched, in Unix seconds.
         got_issued: u64,
     },
     /// The program's own check refused a set.
@@ -161,9 +161,9 @@ pub enum CollateralError {
         /// The check's error.
         reason: String,
     },
-    /// Too many platforms were requested that were never seen before.
+    /// Too many new platforms were requested.
     #[error("{subject} is not fetched: too many new platforms were requested")]
-    Crowded {
+    TooManyNewPlatforms {
         /// The platform.
         subject: String,
     },
@@ -173,8 +173,8 @@ pub enum CollateralError {
         /// The platform.
         subject: String,
     },
-    /// The work ended without an answer.
-    #[error("fetching {subject} was given up")]
+    /// The fetching task ended without a result, as at shutdown.
+    #[error("fetching {subject} was aborted")]
     Aborted {
         /// The platform or document.
         subject: String,

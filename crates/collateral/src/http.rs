@@ -1,4 +1,4 @@
-//! HTTP requests with deadlines, limits and retries, and with respect for a service's limits.
+//! An HTTP client with deadlines, limits and retries, which respects the rate limits of services.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use confide_evidence::foreign_text;
-use confide_http::{SingleFlight, with_causes};
+use confide_http::{SingleFlight, error_chain};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -28,7 +28,7 @@ use tokio::{
 use crate::{
     address::Address,
     back_off::back_off,
-    counts::{Counters, Counts, HostCounters, add},
+    counts::{CollateralCounts, Counters, HostCounters, add},
     error::CollateralError,
     limits::*,
 };
@@ -51,7 +51,7 @@ pub(crate) struct Answer {
     pub(crate) url: String,
 }
 
-/// Deadlines, which tests shorten.
+/// The deadlines and the first back-off; tests shorten them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadlines {
     pub(crate) attempt: Duration,
@@ -69,18 +69,18 @@ impl Default for Deadlines {
     }
 }
 
-type Outcome = Result<Arc<Answer>, CollateralError>;
+type AnswerResult = Result<Arc<Answer>, CollateralError>;
 
-pub(crate) struct Http {
+pub(crate) struct RetryingClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     deadlines: Deadlines,
-    hosts: Mutex<HashMap<String, Arc<Host>>>,
-    flights: Arc<SingleFlight<String, Outcome>>,
+    hosts: Mutex<HashMap<String, Arc<HostState>>>,
+    flights: Arc<SingleFlight<String, AnswerResult>>,
     tagged: Mutex<TaggedAnswers>,
     counters: Arc<Counters>,
 }
 
-struct Host {
+struct HostState {
     slots: Semaphore,
     /// The instant before which no request is sent: set by an answer with status 429.
     not_before: Mutex<Instant>,
@@ -89,8 +89,8 @@ struct Host {
     counters: Arc<HostCounters>,
 }
 
-impl Http {
-    /// `tls_roots` (DER) are trusted besides the system's, which are read when `with_tls` is set.
+impl RetryingClient {
+    /// `tls_roots` (DER) are trusted in addition to the system's, which are read if `with_tls`.
     pub(crate) fn new(
         with_tls: bool,
         tls_roots: &[Vec<u8>],
@@ -102,7 +102,7 @@ impl Http {
         tcp.set_connect_timeout(Some(CONNECT_DEADLINE));
         tcp.set_nodelay(true);
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(with_tls, tls_roots)?)
+            .with_tls_config(tls_config(with_tls, tls_roots)?)
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(tcp);
@@ -121,8 +121,12 @@ impl Http {
         })
     }
 
-    /// Sends a request, or shares the answer of an equal one that is under way.
-    pub(crate) async fn send(self: &Arc<Self>, address: &Address, ask: HttpRequest) -> Outcome {
+    /// Sends a request, or waits for the answer to an equal one that is under way.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        address: &Address,
+        ask: HttpRequest,
+    ) -> AnswerResult {
         let key = match &ask.body {
             None => address.uri.to_string(),
             Some((_, body)) => format!("{} {}", address.uri, hex::encode(Sha256::digest(body))),
@@ -130,7 +134,7 @@ impl Http {
         let aborted = CollateralError::Aborted { subject: ask.subject.clone() };
         let (http, address) = (self.clone(), address.clone());
         let flight = self.flights.start(&Handle::current(), &key, move || async move {
-            let outcome = http.attempts(&address, &ask).await;
+            let outcome = http.send_with_retries(&address, &ask).await;
             if let Err(error) = &outcome {
                 add(&http.host(&address).counters.failures, 1);
                 tracing::debug!(host = address.host, %error, "request failed");
@@ -140,7 +144,7 @@ impl Http {
         flight.outcome().await.unwrap_or(Err(aborted))
     }
 
-    async fn attempts(&self, address: &Address, ask: &HttpRequest) -> Outcome {
+    async fn send_with_retries(&self, address: &Address, ask: &HttpRequest) -> AnswerResult {
         let until = Instant::now() + self.deadlines.request;
         let host = self.host(address);
         let mut failures = 0;
@@ -152,37 +156,37 @@ impl Http {
                     wait_ms: millis(wait),
                 })?;
             sleep_until(start).await;
-            let failure = match self.attempt(&host, address, ask, until).await {
+            let failure = match self.send_once(&host, address, ask, until).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
             failures += 1;
             if let Some(wait) = failure.retry_after {
-                host.pause_for(wait);
+                host.delay_requests(wait);
             }
             let wait = back_off(self.deadlines.back_off_first, BACK_OFF_MAX, failures - 1);
-            if !failure.may_pass || failures >= ATTEMPTS_MAX || Instant::now() + wait >= until {
+            if !failure.is_temporary || failures >= ATTEMPTS_MAX || Instant::now() + wait >= until {
                 return Err(failure.error);
             }
             sleep(wait).await;
         }
     }
 
-    async fn attempt(
+    async fn send_once(
         &self,
-        host: &Host,
+        host: &HostState,
         address: &Address,
         ask: &HttpRequest,
         until: Instant,
-    ) -> Result<Arc<Answer>, Failure> {
+    ) -> Result<Arc<Answer>, AttemptFailure> {
         let left = until.saturating_duration_since(Instant::now()).min(self.deadlines.attempt);
-        let late = || Failure {
+        let late = || AttemptFailure {
             error: CollateralError::Deadline {
                 subject: ask.subject.clone(),
                 url: address.shown.clone(),
                 within_ms: millis(left),
             },
-            may_pass: true,
+            is_temporary: true,
             retry_after: None,
         };
         // The wait for a free slot counts: requests to a slow host must not queue for ever.
@@ -195,25 +199,25 @@ impl Http {
 
     async fn exchange(
         &self,
-        host: &Host,
+        host: &HostState,
         address: &Address,
         ask: &HttpRequest,
-    ) -> Result<Arc<Answer>, Failure> {
+    ) -> Result<Arc<Answer>, AttemptFailure> {
         let known = ask.body.is_none().then(|| self.lock_tagged().find(&address.uri.to_string()));
         let known = known.flatten();
-        let request = request(address, ask, known.as_ref().map(|(tag, _)| tag));
+        let request = build_request(address, ask, known.as_ref().map(|(tag, _)| tag));
         add(&host.counters.requests, 1);
-        let broken = |reason: String| Failure {
+        let broken = |reason: String| AttemptFailure {
             error: CollateralError::Transport {
                 subject: ask.subject.clone(),
                 url: address.shown.clone(),
                 reason: foreign_text(&reason),
             },
-            may_pass: true,
+            is_temporary: true,
             retry_after: None,
         };
         let response = self.client.request(request.map_err(broken)?).await;
-        let response = response.map_err(|error| broken(with_causes(&error)))?;
+        let response = response.map_err(|error| broken(error_chain(&error)))?;
         let (parts, body) = response.into_parts();
         match (parts.status, known) {
             (StatusCode::OK, _) => {}
@@ -221,16 +225,16 @@ impl Http {
                 add(&host.counters.not_modified, 1);
                 return Ok(answer);
             }
-            (status, _) => return Err(refusal(host, address, ask, status, &parts.headers)),
+            (status, _) => return Err(status_failure(host, address, ask, status, &parts.headers)),
         }
         let body = Limited::new(body, ANSWER_LENGTH_MAX).collect().await.map_err(|error| {
             match error.is::<LengthLimitError>() {
-                true => Failure::final_attempt(CollateralError::TooLong {
+                true => AttemptFailure::permanent(CollateralError::TooLong {
                     subject: ask.subject.clone(),
                     url: address.shown.clone(),
                     limit: ANSWER_LENGTH_MAX,
                 }),
-                false => broken(with_causes(&*error)),
+                false => broken(error_chain(&*error)),
             }
         })?;
         let body = body.to_bytes();
@@ -238,20 +242,20 @@ impl Http {
         let url = address.shown.clone();
         let answer = Arc::new(Answer { headers: parts.headers, body, url });
         if ask.body.is_none() {
-            self.lock_tagged().keep(address.uri.to_string(), &answer);
+            self.lock_tagged().insert(address.uri.to_string(), &answer);
         }
         Ok(answer)
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.counters.read()
+    pub(crate) fn counts(&self) -> CollateralCounts {
+        self.counters.snapshot()
     }
 
-    fn host(&self, address: &Address) -> Arc<Host> {
+    fn host(&self, address: &Address) -> Arc<HostState> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || {
             let now = Instant::now();
-            Arc::new(Host {
+            Arc::new(HostState {
                 slots: Semaphore::new(HOST_REQUESTS_MAX),
                 not_before: Mutex::new(now),
                 next_paced: Mutex::new(now),
@@ -266,9 +270,9 @@ impl Http {
     }
 }
 
-impl Host {
-    /// The instant at which the request may be sent; the error is the wait, where that is after
-    /// `until`.
+impl HostState {
+    /// Reserves the instant at which the request may be sent; the error is the wait, if it would
+    /// end after `until`.
     fn reserve(&self, interval: Duration, until: Instant) -> Result<Instant, Duration> {
         let now = Instant::now();
         let start = now.max(*self.not_before.lock().unwrap_or_else(PoisonError::into_inner));
@@ -284,34 +288,34 @@ impl Host {
         Ok(start)
     }
 
-    fn pause_for(&self, wait: Duration) {
+    fn delay_requests(&self, wait: Duration) {
         let mut not_before = self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
         *not_before = (*not_before).max(Instant::now() + wait);
     }
 }
 
 /// The failure of one attempt.
-struct Failure {
+struct AttemptFailure {
     error: CollateralError,
-    may_pass: bool,
+    is_temporary: bool,
     retry_after: Option<Duration>,
 }
 
-impl Failure {
-    fn final_attempt(error: CollateralError) -> Self {
-        Self { error, may_pass: false, retry_after: None }
+impl AttemptFailure {
+    fn permanent(error: CollateralError) -> Self {
+        Self { error, is_temporary: false, retry_after: None }
     }
 }
 
-/// The failure that a status means. Redirects are refused like any other status: a service is where
-/// its address says.
-fn refusal(
-    host: &Host,
+/// The failure for a status other than 200. Redirects are refused too: only configured addresses
+/// are used.
+fn status_failure(
+    host: &HostState,
     address: &Address,
     ask: &HttpRequest,
     status: StatusCode,
     headers: &HeaderMap,
-) -> Failure {
+) -> AttemptFailure {
     let error = CollateralError::Status {
         subject: ask.subject.clone(),
         url: address.shown.clone(),
@@ -321,20 +325,24 @@ fn refusal(
     if throttled {
         add(&host.counters.throttled, 1);
     }
-    let may_pass = throttled || status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
+    let is_temporary =
+        throttled || status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
     let named = throttled || status == StatusCode::SERVICE_UNAVAILABLE;
-    Failure { error, may_pass, retry_after: if named { retry_after(headers) } else { None } }
+    AttemptFailure {
+        error,
+        is_temporary,
+        retry_after: if named { retry_after(headers) } else { None },
+    }
 }
 
-/// `Retry-After` in seconds, bounded; a date is not read, and the client's own back-off applies
-/// then.
+/// `Retry-After` in seconds, bounded; `None` for a date, so that the client's own back-off applies.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     let seconds = text.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
 }
 
-fn request(
+fn build_request(
     address: &Address,
     ask: &HttpRequest,
     tag: Option<&HeaderValue>,
@@ -365,7 +373,7 @@ impl TaggedAnswers {
         Some((tag.clone(), answer.clone()))
     }
 
-    fn keep(&mut self, url: String, answer: &Arc<Answer>) {
+    fn insert(&mut self, url: String, answer: &Arc<Answer>) {
         self.0.retain(|(known, ..)| *known != url);
         let tag = answer.headers.get(header::ETAG).filter(|tag| tag.len() <= TAG_LENGTH_MAX);
         let Some(tag) = tag else { return };
@@ -376,7 +384,7 @@ impl TaggedAnswers {
     }
 }
 
-fn tls(with_tls: bool, added: &[Vec<u8>]) -> Result<ClientConfig, CollateralError> {
+fn tls_config(with_tls: bool, added: &[Vec<u8>]) -> Result<ClientConfig, CollateralError> {
     let mut roots = RootCertStore::empty();
     let no_roots = |reason: String| CollateralError::NoRoots { reason };
     for der in added {

@@ -1,4 +1,4 @@
-//! What names a platform and its documents: chips, signers, CAs and TCB recoveries.
+//! The identifiers of platforms and of their documents: chips, signers, CAs and TCB recoveries.
 
 use std::{fmt, str::FromStr};
 
@@ -8,7 +8,7 @@ use crate::{error::CollateralError, limits::IDENTIFIER_LENGTH_MAX};
 
 /// The choice among Intel's TCB recoveries for which documents are fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Evaluation {
+pub enum TcbEvaluation {
     /// The recovery that Intel enforces now.
     #[default]
     Standard,
@@ -24,30 +24,30 @@ pub struct AmdKey {
     /// The product line.
     pub product: Product,
     /// The owner of the key: a chip or a cloud provider.
-    pub signer: Signer,
+    pub signer: AmdSigner,
     /// The reported TCB, as the report's eight bytes.
     pub tcb: [u8; 8],
 }
 
 /// The signer of a report.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Signer {
-    /// The chip's own key; the identifier as KDS expects it (64 bytes, for Turin 8).
+pub enum AmdSigner {
+    /// The chip's own key, by the chip's identifier at KDS: 8 bytes for Turin, 64 for the others.
     Vcek(Vec<u8>),
-    /// A key loaded for a cloud provider, by the provider's name at KDS.
+    /// The key of a cloud provider, by the provider's name at KDS.
     Vlek(String),
 }
 
 /// Intel's CAs for PCK certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Ca {
+pub enum PckIssuer {
     /// Multi-package platforms: all TDX machines.
     Platform,
     /// Single-package platforms.
     Processor,
 }
 
-impl fmt::Display for Evaluation {
+impl fmt::Display for TcbEvaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Standard => f.write_str("standard"),
@@ -57,7 +57,7 @@ impl fmt::Display for Evaluation {
     }
 }
 
-impl FromStr for Evaluation {
+impl FromStr for TcbEvaluation {
     type Err = CollateralError;
 
     fn from_str(text: &str) -> Result<Self, CollateralError> {
@@ -66,20 +66,20 @@ impl FromStr for Evaluation {
             "early" => Ok(Self::Early),
             number => number.parse().map(Self::Number).map_err(|_| {
                 let wanted = "standard, early or a TCB evaluation data number";
-                unknown_platform(wanted, foreign_text(text))
+                unknown_platform_error(wanted, foreign_text(text))
             }),
         }
     }
 }
 
-impl Signer {
-    /// Whether the key was loaded for a cloud provider.
+impl AmdSigner {
+    /// Whether the key belongs to a cloud provider.
     pub fn is_vlek(&self) -> bool {
         matches!(self, Self::Vlek(_))
     }
 }
 
-impl Ca {
+impl PckIssuer {
     /// The name in Intel's addresses: `platform` or `processor`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -89,14 +89,14 @@ impl Ca {
     }
 }
 
-impl FromStr for Ca {
+impl FromStr for PckIssuer {
     type Err = CollateralError;
 
     fn from_str(text: &str) -> Result<Self, CollateralError> {
         match text {
             "platform" => Ok(Self::Platform),
             "processor" => Ok(Self::Processor),
-            other => Err(unknown_platform("platform or processor", other.to_owned())),
+            other => Err(unknown_platform_error("platform or processor", other.to_owned())),
         }
     }
 }
@@ -105,41 +105,41 @@ impl fmt::Display for AmdKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (product, tcb) = (self.product.as_str(), hex::encode(self.tcb));
         match &self.signer {
-            Signer::Vcek(chip) => {
+            AmdSigner::Vcek(chip) => {
                 let chip = hex::encode(&chip[..chip.len().min(8)]);
                 write!(f, "SNP {product} chip {chip} TCB {tcb}")
             }
-            Signer::Vlek(provider) => write!(f, "SNP {product} provider {provider} TCB {tcb}"),
+            AmdSigner::Vlek(provider) => write!(f, "SNP {product} provider {provider} TCB {tcb}"),
         }
     }
 }
 
-/// The product line of this name, or of a processor of this name, in any case.
+/// Parses the name of a product line, or of one of its processors, in upper or lower case.
 ///
 /// # Errors
-/// [`CollateralError::Platform`] if no product has this name.
-pub fn product_of(name: &str) -> Result<Product, CollateralError> {
+/// [`CollateralError::UnknownPlatform`] if no product has this name.
+pub fn parse_product(name: &str) -> Result<Product, CollateralError> {
     match name.to_ascii_lowercase().as_str() {
         "milan" => Ok(Product::Milan),
         "genoa" | "bergamo" | "siena" => Ok(Product::Genoa),
         "turin" => Ok(Product::Turin),
-        other => Err(unknown_platform("milan, genoa or turin", foreign_text(other))),
+        other => Err(unknown_platform_error("milan, genoa or turin", foreign_text(other))),
     }
 }
 
-/// The text, where it may stand in an address and in the name of a file.
-pub(crate) fn identifier(text: &str) -> Result<&str, CollateralError> {
+/// Returns the text if it may be part of an address and of a file name.
+pub(crate) fn checked_identifier(text: &str) -> Result<&str, CollateralError> {
     let fits = |character: char| character.is_ascii_alphanumeric() || "._".contains(character);
     let good = !text.is_empty()
         && text.len() <= IDENTIFIER_LENGTH_MAX
         && !text.starts_with('.')
         && text.chars().all(fits);
     good.then_some(text).ok_or_else(|| {
-        unknown_platform("letters, digits, dots and underscores", foreign_text(text))
+        unknown_platform_error("letters, digits, dots and underscores", foreign_text(text))
     })
 }
 
-/// The error for a platform that is not known.
-pub(crate) fn unknown_platform(wanted: &'static str, got: String) -> CollateralError {
-    CollateralError::Platform { wanted, got }
+/// The error for an unknown platform.
+pub(crate) fn unknown_platform_error(wanted: &'static str, got: String) -> CollateralError {
+    CollateralError::UnknownPlatform { wanted, got }
 }

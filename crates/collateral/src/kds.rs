@@ -7,26 +7,26 @@ use confide_evidence::{
 };
 
 use crate::{
-    document::{Dates, Document, DocumentKey, kind_name},
-    identity::{AmdKey, Signer},
-    pcs::{Fault, shape},
+    document::{Document, DocumentKey, DocumentValidity, key_kind_name},
+    identity::{AmdKey, AmdSigner},
+    pcs::{AnswerFault, unreadable_answer},
 };
 
 /// Path and query of AMD's documents, below the base URL; `None` for other documents.
-pub(crate) fn path(key: &DocumentKey) -> Option<String> {
+pub(crate) fn document_path(key: &DocumentKey) -> Option<String> {
     Some(match key {
         DocumentKey::AmdKey(key) => {
             let (product, spl) = (key.product.as_str(), security_versions(key));
             match &key.signer {
-                Signer::Vcek(chip) => format!("/vcek/v1/{product}/{}?{spl}", hex::encode(chip)),
-                Signer::Vlek(provider) => format!("/vlek/v1/{product}/{provider}?{spl}"),
+                AmdSigner::Vcek(chip) => format!("/vcek/v1/{product}/{}?{spl}", hex::encode(chip)),
+                AmdSigner::Vlek(provider) => format!("/vlek/v1/{product}/{provider}?{spl}"),
             }
         }
         DocumentKey::AmdChain { product, vlek } => {
-            format!("/{}/v1/{}/cert_chain", kind_name(*vlek), product.as_str())
+            format!("/{}/v1/{}/cert_chain", key_kind_name(*vlek), product.as_str())
         }
         DocumentKey::AmdCrl { product, vlek } => {
-            format!("/{}/v1/{}/crl", kind_name(*vlek), product.as_str())
+            format!("/{}/v1/{}/crl", key_kind_name(*vlek), product.as_str())
         }
         _ => return None,
     })
@@ -39,76 +39,82 @@ fn security_versions(key: &AmdKey) -> String {
     format!("{fmc}blSPL={bootloader}&teeSPL={tee}&snpSPL={snp}&ucodeSPL={microcode}")
 }
 
-/// Reads one of AMD's documents; the error says why the body is refused. For fuzzing.
+/// Parses one of AMD's documents; for fuzzing.
 ///
 /// # Errors
-/// The fault in words.
+/// The reason for which the body is refused, as text.
 pub fn parse(key: &DocumentKey, body: &[u8]) -> Result<Document, String> {
-    read(key, body).map_err(|fault| format!("{fault:?}"))
+    read_document(key, body).map_err(|fault| format!("{fault:?}"))
 }
 
-pub(crate) fn read(key: &DocumentKey, body: &[u8]) -> Result<Document, Fault> {
+pub(crate) fn read_document(key: &DocumentKey, body: &[u8]) -> Result<Document, AnswerFault> {
     let dates = match key {
-        DocumentKey::AmdKey(key) => endorsement_key(key, body)?,
+        DocumentKey::AmdKey(key) => check_endorsement_key(key, body)?,
         DocumentKey::AmdChain { product, vlek } => {
-            let chain = decode_chain("AMD chain", body).map_err(shape)?;
+            let chain = decode_chain("AMD chain", body).map_err(unreadable_answer)?;
             let [intermediate, root] = chain.as_slice() else {
-                return Err(shape("wanted two certificates, ASK or ASVK and ARK"));
+                return Err(unreadable_answer("wanted two certificates, ASK or ASVK and ARK"));
             };
-            let intermediate = AmdCertificate::parse("ASK", intermediate).map_err(shape)?;
-            let root = AmdCertificate::parse("ARK", root).map_err(shape)?;
-            // Another product's chain or list would be kept for years, so it is refused here
-            // already.
+            let intermediate =
+                AmdCertificate::parse("ASK", intermediate).map_err(unreadable_answer)?;
+            let root = AmdCertificate::parse("ARK", root).map_err(unreadable_answer)?;
+            // Another product's chain or list would be kept for years, so it is refused already
+            // here.
             let line = product.as_str();
             let kind = if *vlek { "SEV-VLEK-" } else { "SEV-" };
             check_name(intermediate.common_name, &format!("{kind}{line}"))?;
             check_name(root.common_name, &format!("ARK-{line}"))?;
             let from = intermediate.not_before.max(root.not_before);
             let until = intermediate.not_after.min(root.not_after);
-            Dates { issued: from, until, number: 0 }
+            DocumentValidity { issued: from, until, number: 0 }
         }
         DocumentKey::AmdCrl { product, .. } => {
-            let dates = CrlDates::parse_amd("revocation list", body).map_err(shape)?;
+            let dates = CrlDates::parse_amd("revocation list", body).map_err(unreadable_answer)?;
             let wanted = format!("ARK-{}", product.as_str());
             if !dates.issuer.windows(wanted.len()).any(|part| part == wanted.as_bytes()) {
-                return Err(Fault::foreign(format!("a list of {wanted}"), "another CA".into()));
+                return Err(AnswerFault::other_document(
+                    format!("a list of {wanted}"),
+                    "another CA".into(),
+                ));
             }
             let until = dates.next_update.saturating_sub(1);
-            Dates { issued: dates.this_update, until, number: dates.number }
+            DocumentValidity { issued: dates.this_update, until, number: dates.number }
         }
-        _ => return Err(shape("none of AMD's")),
+        _ => return Err(unreadable_answer("not a document of AMD")),
     };
     Ok(Document::new(key, body.to_vec(), dates))
 }
 
-/// Checks a common name, before which a test root may write words of its own.
-fn check_name(got: &str, wanted: &str) -> Result<(), Fault> {
+/// Checks that a common name ends with `wanted`: test roots write other words before it.
+fn check_name(got: &str, wanted: &str) -> Result<(), AnswerFault> {
     match got.ends_with(wanted) {
         true => Ok(()),
-        false => Err(Fault::foreign(wanted.into(), confide_evidence::foreign_text(got))),
+        false => {
+            Err(AnswerFault::other_document(wanted.into(), confide_evidence::foreign_text(got)))
+        }
     }
 }
 
-/// Checks the certificate of an endorsement key. That of another chip or of other versions would
-/// not fit the report: it is refused here already, so that it is not kept.
-fn endorsement_key(key: &AmdKey, body: &[u8]) -> Result<Dates, Fault> {
+/// Checks the certificate of an endorsement key. A certificate of another chip or TCB would not fit
+/// the report: it is refused already here, so that it is not kept.
+fn check_endorsement_key(key: &AmdKey, body: &[u8]) -> Result<DocumentValidity, AnswerFault> {
     if der_length(body) != Some(body.len()) {
-        return Err(shape("wanted one DER certificate"));
+        return Err(unreadable_answer("wanted one DER certificate"));
     }
-    let certificate = AmdCertificate::parse("endorsement key", body).map_err(shape)?;
+    let certificate = AmdCertificate::parse("endorsement key", body).map_err(unreadable_answer)?;
     let extensions = &certificate.extensions;
-    if let Signer::Vcek(chip) = &key.signer
+    if let AmdSigner::Vcek(chip) = &key.signer
         && extensions.hwid != Some(chip.as_slice())
     {
         let got = extensions.hwid.map_or("none".to_owned(), hex::encode);
-        return Err(Fault::foreign(format!("chip {}", hex::encode(chip)), got));
+        return Err(AnswerFault::other_document(format!("chip {}", hex::encode(chip)), got));
     }
     if extensions.tcb(key.product) != Some(key.tcb) {
         let got = extensions.tcb(key.product).map_or("none".to_owned(), hex::encode);
-        return Err(Fault::foreign(format!("TCB {}", hex::encode(key.tcb)), got));
+        return Err(AnswerFault::other_document(format!("TCB {}", hex::encode(key.tcb)), got));
     }
     let (issued, until) = (certificate.not_before, certificate.not_after);
-    Ok(Dates { issued, until, number: 0 })
+    Ok(DocumentValidity { issued, until, number: 0 })
 }
 
 /// The length of the whole DER SEQUENCE with which `bytes` begins.
@@ -134,11 +140,12 @@ mod tests {
         let key = |product| {
             DocumentKey::AmdKey(AmdKey {
                 product,
-                signer: Signer::Vcek(vec![0xab; 8]),
+                signer: AmdSigner::Vcek(vec![0xab; 8]),
                 tcb: [1, 2, 3, 4, 5, 6, 7, 8],
             })
         };
-        let (milan, turin) = (path(&key(Product::Milan)), path(&key(Product::Turin)));
+        let (milan, turin) =
+            (document_path(&key(Product::Milan)), document_path(&key(Product::Turin)));
         assert_eq!(
             milan.unwrap(),
             "/vcek/v1/Milan/abababababababab?blSPL=1&teeSPL=2&snpSPL=7&ucodeSPL=8"
@@ -152,13 +159,13 @@ mod tests {
     #[test]
     fn a_page_in_place_of_a_certificate_is_refused() {
         let key = DocumentKey::AmdChain { product: Product::Milan, vlek: false };
-        assert!(read(&key, b"<html>sign in to the network</html>").is_err());
+        assert!(read_document(&key, b"<html>sign in to the network</html>").is_err());
         let key = DocumentKey::AmdKey(AmdKey {
             product: Product::Milan,
-            signer: Signer::Vcek(vec![0; 64]),
+            signer: AmdSigner::Vcek(vec![0; 64]),
             tcb: [0; 8],
         });
-        assert!(read(&key, b"<html>").is_err());
-        assert!(read(&key, &[0x30, 2, 5, 0]).is_err());
+        assert!(read_document(&key, b"<html>").is_err());
+        assert!(read_document(&key, &[0x30, 2, 5, 0]).is_err());
     }
 }

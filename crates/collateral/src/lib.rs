@@ -1,17 +1,18 @@
 //! Fetches, stores and refreshes endorsements; the only crate of attestation that uses the network.
 //!
-//! [`Source`] is what a program holds: it gives the endorsements of a platform at once where they
-//! are at hand ([`Source::current`]), and fetches them where they are not ([`Source::ensure`]). It
-//! works on a thread of its own, so that a caller without a runtime, or on a busy one, cannot
-//! deadlock with it. [`Client`] fetches single documents, [`Store`] keeps them on disk.
+//! A program holds a [`Source`]: it returns the endorsements of a platform at once if they are at
+//! hand ([`Source::current`]), and fetches them if they are not ([`Source::ensure`]). It works on a
+//! thread of its own, so that a caller without a runtime, or on a busy one, cannot deadlock with
+//! it. [`Client`] fetches single documents, and [`Store`] keeps them on disk.
 //!
-//! Nothing here verifies a signature. Documents are authenticated at appraisal; a [`Check`] given
-//! by the program does it before anything is stored, so that a service that lies cannot spoil the
-//! memory that refuses rollbacks.
+//! This crate verifies no signature. Documents are authenticated at appraisal. A program can also
+//! give a [`SetCheck`], which verifies them before anything is stored, so that a malicious service
+//! cannot corrupt the record of the newest documents, which protects from rollbacks.
 //!
 //! Sources: Intel SGX and TDX Provisioning Certification Service API, version 4; Intel PCCS design
 //! guide; AMD "Versioned Chip Endorsement Key (VCEK) Certificate and KDS Interface Specification"
-//! (57230); NVIDIA RIM service; RFC 6960 for OCSP. `docs/collateral.md` says what is asked when.
+//! (57230); NVIDIA RIM service; RFC 6960 for OCSP. `docs/collateral.md` lists what is fetched and
+//! when.
 
 mod address;
 mod back_off;
@@ -24,7 +25,7 @@ mod http;
 mod identity;
 mod kds;
 mod limits;
-mod memory;
+mod newest_ranks;
 mod options;
 mod pcs;
 mod platform;
@@ -36,15 +37,15 @@ mod store;
 pub use address::{Address, BaseUrl};
 pub use client::{Client, PckCertificate, PckRequest, Services};
 pub use confide_evidence::snp::Product;
-pub use counts::{Counts, HostCounts};
+pub use counts::{CollateralCounts, HostCounts};
 pub use document::{Document, DocumentKey};
 pub use error::CollateralError;
-pub use identity::{AmdKey, Ca, Evaluation, Signer, product_of};
+pub use identity::{AmdKey, AmdSigner, PckIssuer, TcbEvaluation, parse_product};
 pub use kds::parse as parse_kds;
 pub use limits::*;
-pub use options::{Check, Clock, SourceOptions};
-pub use pcs::{Signed, split_signed};
+pub use options::{Clock, SetCheck, SourceOptions};
+pub use pcs::{SignedJson, split_signed};
 pub use platform::Platform;
 pub use set::EndorsementSet;
 pub use source::Source;
-pub use store::{Files, Store, StoreLimits, StoredFault, SystemFiles, read_record};
+pub use store::{FileSystem, OsFileSystem, Store, StoreLimits, UnreadableFile, read_record};

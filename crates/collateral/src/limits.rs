@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The longest answer in bytes: real ones are below 30 KB, of which revocation lists may grow.
+/// The longest answer in bytes: real ones are below 30 KB, but revocation lists may grow.
 pub const ANSWER_LENGTH_MAX: usize = 512 * 1024;
 /// The deadline of a TCP connection; across an ocean one takes a fifth of a second.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -10,7 +10,7 @@ pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
 /// The deadline of all attempts for one document together.
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(40);
-/// The most attempts for one document.
+/// The largest number of attempts for one document.
 pub const ATTEMPTS_MAX: u32 = 5;
 /// The first wait after a failed attempt; it doubles.
 pub const BACK_OFF_FIRST: Duration = Duration::from_millis(200);
@@ -18,20 +18,20 @@ pub const BACK_OFF_FIRST: Duration = Duration::from_millis(200);
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(5);
 /// The longest `Retry-After` that is obeyed: a service cannot silence a client for a day.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// The most requests to one host at a time: a set of Intel's needs four.
+/// The largest number of requests to one host at a time: a set of Intel's documents needs four.
 pub const HOST_REQUESTS_MAX: usize = 4;
-/// The shortest time between two requests for VCEKs to AMD's own service, which answers 429 to
-/// more.
+/// The shortest time between two requests for VCEKs to AMD's own service, which answers 429 if they
+/// come faster.
 pub const KDS_INTERVAL: Duration = Duration::from_secs(10);
-/// The most answers that are kept for `If-None-Match`.
+/// The largest number of answers that are kept for `If-None-Match`.
 pub const TAGGED_ANSWERS_MAX: usize = 64;
 /// The longest `ETag` that is kept, in bytes.
 pub const TAG_LENGTH_MAX: usize = 256;
-/// The most platforms whose endorsements are at hand at a time.
+/// The largest number of platforms whose endorsements are at hand.
 pub const PLATFORMS_MAX: usize = 4096;
-/// The most documents in memory: each platform of AMD's has one of its own.
+/// The largest number of documents in memory: each AMD platform has one of its own.
 pub const DOCUMENTS_MAX: usize = 2 * PLATFORMS_MAX;
-/// The most new platforms that may be requested at once: whoever sends evidence names them.
+/// The largest number of new platforms at once: unverified evidence can name any platform.
 pub const NEW_PLATFORMS_BURST: u32 = 64;
 /// The time after which one more new platform may be requested.
 pub const NEW_PLATFORM_EVERY: Duration = Duration::from_secs(1);
@@ -39,14 +39,14 @@ pub const NEW_PLATFORM_EVERY: Duration = Duration::from_secs(1);
 pub const FAILED_FIRST: Duration = Duration::from_secs(1);
 /// The longest wait before a platform that could not be fetched is tried again.
 pub const FAILED_MAX: Duration = Duration::from_secs(60);
-/// The wait after a service said that it does not know the platform.
+/// The wait after a service answered that the platform is unknown.
 pub const UNKNOWN_WAIT: Duration = Duration::from_secs(600);
-/// The most failures that are remembered.
+/// The largest number of failed platforms that are remembered.
 pub const FAILURES_MAX: usize = 1024;
-/// The time in seconds after which a platform that nobody requested is no longer refreshed.
+/// A platform that was not requested for this time, in seconds, is no longer refreshed.
 pub const UNUSED_S: u64 = 24 * 3600;
-/// The most entries of the memory that refuses rollbacks: a few hundred platform families exist.
-pub const MEMORY_ENTRIES_MAX: usize = 4096;
+/// The largest number of newest ranks kept against rollbacks; a few hundred families exist.
+pub const NEWEST_RANKS_MAX: usize = 4096;
 /// The longest wait for the store's lock, which is held for milliseconds.
 pub const LOCK_DEADLINE: Duration = Duration::from_secs(5);
 /// The longest identifier of a RIM, or of a cloud provider in a VLEK's address, in bytes.

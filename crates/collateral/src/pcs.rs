@@ -9,9 +9,9 @@ use http::HeaderMap;
 use serde::de::IgnoredAny;
 
 use crate::{
-    document::{Dates, Document, DocumentKey},
+    document::{Document, DocumentKey, DocumentValidity},
     http::Answer,
-    identity::{Ca, Evaluation},
+    identity::{PckIssuer, TcbEvaluation},
 };
 
 /// The headers that hold the issuers; Intel renamed the first one between versions.
@@ -21,7 +21,7 @@ const PCK_CRL_CHAIN: &[&str] = &["SGX-PCK-CRL-Issuer-Chain"];
 pub(crate) const PCK_CHAIN: &[&str] = &["SGX-PCK-Certificate-Issuer-Chain"];
 
 /// Path and query of Intel's documents, below the base URL; `None` for other documents.
-pub(crate) fn path(key: &DocumentKey) -> Option<String> {
+pub(crate) fn document_path(key: &DocumentKey) -> Option<String> {
     Some(match key {
         DocumentKey::TcbInfo { tee: Tee::Snp, .. }
         | DocumentKey::QeIdentity { tee: Tee::Snp, .. } => return None,
@@ -31,46 +31,50 @@ pub(crate) fn path(key: &DocumentKey) -> Option<String> {
         }
         DocumentKey::TcbInfo { tee, fmspc, evaluation } => {
             let (tee, fmspc) = (tee.as_str(), hex::encode_upper(fmspc));
-            format!("/{tee}/certification/v4/tcb?fmspc={fmspc}&{}", selector(*evaluation))
+            format!("/{tee}/certification/v4/tcb?fmspc={fmspc}&{}", evaluation_query(*evaluation))
         }
         DocumentKey::QeIdentity { tee, evaluation } => {
-            format!("/{}/certification/v4/qe/identity?{}", tee.as_str(), selector(*evaluation))
+            format!(
+                "/{}/certification/v4/qe/identity?{}",
+                tee.as_str(),
+                evaluation_query(*evaluation)
+            )
         }
         _ => return None,
     })
 }
 
-fn selector(evaluation: Evaluation) -> String {
+fn evaluation_query(evaluation: TcbEvaluation) -> String {
     match evaluation {
-        Evaluation::Number(number) => format!("tcbEvaluationDataNumber={number}"),
+        TcbEvaluation::Number(number) => format!("tcbEvaluationDataNumber={number}"),
         other => format!("update={other}"),
     }
 }
 
-/// Reads one of Intel's documents; the error says why the answer is refused.
-pub(crate) fn read(key: &DocumentKey, answer: &Answer) -> Result<Document, Fault> {
+/// Parses one of Intel's documents.
+pub(crate) fn read_document(key: &DocumentKey, answer: &Answer) -> Result<Document, AnswerFault> {
     match key {
         DocumentKey::IntelRootCrl => {
-            let document = crl(key, answer, String::new())?;
+            let document = read_crl(key, answer, String::new())?;
             check_issuer(b"SGX Root CA", &document.content)?;
             Ok(document)
         }
         DocumentKey::IntelPckCrl(ca) => {
             let chain = issuer_chain(&answer.headers, PCK_CRL_CHAIN)?;
-            let document = crl(key, answer, chain)?;
+            let document = read_crl(key, answer, chain)?;
             let issuer: &[u8] = match ca {
-                Ca::Platform => b"PCK Platform CA",
-                Ca::Processor => b"PCK Processor CA",
+                PckIssuer::Platform => b"PCK Platform CA",
+                PckIssuer::Processor => b"PCK Processor CA",
             };
             check_issuer(issuer, &document.content)?;
             Ok(document)
         }
         DocumentKey::TcbInfo { tee, fmspc, evaluation } => {
-            let signed = split_signed(&answer.body, "tcbInfo").map_err(Fault::Shape)?;
-            let info = TcbInfo::parse(signed.document).map_err(shape)?;
+            let signed = split_signed(&answer.body, "tcbInfo").map_err(AnswerFault::Unreadable)?;
+            let info = TcbInfo::parse(signed.document).map_err(unreadable_answer)?;
             let (wanted, got) = ((*tee, *fmspc), (info.tee, info.fmspc));
             if wanted != got {
-                return Err(Fault::foreign(
+                return Err(AnswerFault::other_document(
                     format!("{} {}", wanted.0.as_str(), hex::encode(wanted.1)),
                     format!("{} {}", got.0.as_str(), hex::encode(got.1)),
                 ));
@@ -79,68 +83,80 @@ pub(crate) fn read(key: &DocumentKey, answer: &Answer) -> Result<Document, Fault
             check_number(*evaluation, number)?;
             let chain = issuer_chain(&answer.headers, TCB_INFO_CHAIN)?;
             let (issued, until) = (info.issue_date, info.next_update);
-            Ok(signed.into_document(key, chain, Dates { issued, until, number: number.into() }))
+            Ok(signed.into_document(
+                key,
+                chain,
+                DocumentValidity { issued, until, number: number.into() },
+            ))
         }
         DocumentKey::QeIdentity { tee, evaluation } => {
-            let signed = split_signed(&answer.body, "enclaveIdentity").map_err(Fault::Shape)?;
-            let identity = QeIdentity::parse(signed.document).map_err(shape)?;
+            let signed =
+                split_signed(&answer.body, "enclaveIdentity").map_err(AnswerFault::Unreadable)?;
+            let identity = QeIdentity::parse(signed.document).map_err(unreadable_answer)?;
             if identity.tee != *tee {
-                return Err(Fault::foreign(tee.as_str().into(), identity.tee.as_str().into()));
+                return Err(AnswerFault::other_document(
+                    tee.as_str().into(),
+                    identity.tee.as_str().into(),
+                ));
             }
             let number = identity.tcb_evaluation_data_number;
             check_number(*evaluation, number)?;
             let chain = issuer_chain(&answer.headers, QE_IDENTITY_CHAIN)?;
             let (issued, until) = (identity.issue_date, identity.next_update);
-            Ok(signed.into_document(key, chain, Dates { issued, until, number: number.into() }))
+            Ok(signed.into_document(
+                key,
+                chain,
+                DocumentValidity { issued, until, number: number.into() },
+            ))
         }
-        _ => Err(Fault::Shape("none of Intel's".into())),
+        _ => Err(AnswerFault::Unreadable("not a document of Intel".into())),
     }
 }
 
 /// The reason for which an answer is refused.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum AnswerFault {
     /// The answer cannot be read.
-    Shape(String),
+    Unreadable(String),
     /// The answer is another document than the one that was requested.
-    Foreign { wanted: String, got: String },
+    OtherDocument { wanted: String, got: String },
 }
 
-impl Fault {
-    pub(crate) fn foreign(wanted: String, got: String) -> Self {
-        Self::Foreign { wanted, got }
+impl AnswerFault {
+    pub(crate) fn other_document(wanted: String, got: String) -> Self {
+        Self::OtherDocument { wanted, got }
     }
 }
 
-/// A signed JSON document and its signature, as they stand in an answer.
+/// A JSON document and its signature, byte for byte as the answer has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signed<'a> {
+pub struct SignedJson<'a> {
     /// The document: exactly the bytes that were signed.
     pub document: &'a str,
     /// Its signature: 128 hexadecimal digits.
     pub signature: &'a str,
 }
 
-impl Signed<'_> {
-    fn into_document(self, key: &DocumentKey, chain: String, dates: Dates) -> Document {
+impl SignedJson<'_> {
+    fn into_document(self, key: &DocumentKey, chain: String, dates: DocumentValidity) -> Document {
         let content = self.document.as_bytes().to_vec();
         Document { chain, signature: self.signature.into(), ..Document::new(key, content, dates) }
     }
 }
 
-/// Takes `{"NAME":{…},"signature":"…"}` apart without writing the document again: the signature
-/// covers its bytes.
+/// Splits `{"NAME":{…},"signature":"…"}` without re-encoding the document, whose exact bytes are
+/// signed.
 ///
 /// # Errors
-/// The fault in words.
-pub fn split_signed<'a>(body: &'a [u8], name: &str) -> Result<Signed<'a>, String> {
+/// The reason for which `body` is refused, as text.
+pub fn split_signed<'a>(body: &'a [u8], name: &str) -> Result<SignedJson<'a>, String> {
     let text = std::str::from_utf8(body).map_err(|_| "text that is not UTF-8".to_owned())?;
-    let mut rest = text.trim_ascii().strip_prefix('{').ok_or("no JSON object")?;
+    let mut rest = text.trim_ascii().strip_prefix('{').ok_or("not a JSON object")?;
     let (mut document, mut signature) = (None, None);
     loop {
-        let (key, after) = value(rest)?;
+        let (key, after) = split_value(rest)?;
         let after = after.trim_ascii_start().strip_prefix(':').ok_or("a key without a value")?;
-        let (value, after) = value(after)?;
+        let (value, after) = split_value(after)?;
         let slot = match key.strip_prefix('"').and_then(|key| key.strip_suffix('"')) {
             Some("signature") => &mut signature,
             Some(key) if key == name => &mut document,
@@ -152,7 +168,7 @@ pub fn split_signed<'a>(body: &'a [u8], name: &str) -> Result<Signed<'a>, String
         match after.trim_ascii_start().as_bytes() {
             [b'}'] => break,
             [b',', ..] => rest = &after.trim_ascii_start()[1..],
-            _ => return Err("something after a value".into()),
+            _ => return Err("neither a comma nor a brace after a value".into()),
         }
     }
     let document = document.filter(|text| text.starts_with('{')).ok_or("no document")?;
@@ -161,73 +177,78 @@ pub fn split_signed<'a>(body: &'a [u8], name: &str) -> Result<Signed<'a>, String
     if signature.len() != 128 || !signature.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err("a signature that is not 128 hexadecimal digits".into());
     }
-    Ok(Signed { document, signature })
+    Ok(SignedJson { document, signature })
 }
 
 /// Splits the next JSON value from the text that follows it.
-fn value(text: &str) -> Result<(&str, &str), String> {
+fn split_value(text: &str) -> Result<(&str, &str), String> {
     let text = text.trim_ascii_start();
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     match values.next() {
         Some(Ok(_)) => Ok(text.split_at(values.byte_offset())),
         Some(Err(error)) => Err(foreign_text(&error.to_string())),
-        None => Err("an end inside the object".into()),
+        None => Err("the object is truncated".into()),
     }
 }
 
 /// Reads the issuers from a header: PEM, percent-encoded.
-pub(crate) fn issuer_chain(headers: &HeaderMap, names: &[&str]) -> Result<String, Fault> {
-    let missing = || Fault::Shape(format!("no header {}", names[0]));
+pub(crate) fn issuer_chain(headers: &HeaderMap, names: &[&str]) -> Result<String, AnswerFault> {
+    let missing = || AnswerFault::Unreadable(format!("no header {}", names[0]));
     let value = names.iter().find_map(|name| headers.get(*name)).ok_or_else(missing)?;
-    let decoded = value
-        .to_str()
-        .ok()
-        .and_then(decode_percent)
-        .ok_or_else(|| Fault::Shape(format!("header {}: not percent-encoded", names[0])))?;
-    let chain = decode_chain("issuer chain", decoded.as_bytes()).map_err(shape)?;
+    let decoded = value.to_str().ok().and_then(decode_percent).ok_or_else(|| {
+        AnswerFault::Unreadable(format!("header {}: not percent-encoded", names[0]))
+    })?;
+    let chain = decode_chain("issuer chain", decoded.as_bytes()).map_err(unreadable_answer)?;
     if chain.len() < 2 {
-        return Err(Fault::Shape(format!("header {}: wanted signer and root", names[0])));
+        return Err(AnswerFault::Unreadable(format!(
+            "header {}: wanted signer and root",
+            names[0]
+        )));
     }
     Ok(decoded)
 }
 
-/// Reads a revocation list: Intel gives DER, a PCCS may give it in hex.
-fn crl(key: &DocumentKey, answer: &Answer, chain: String) -> Result<Document, Fault> {
+/// Parses a revocation list: Intel sends DER, a PCCS may send DER in hexadecimal.
+fn read_crl(key: &DocumentKey, answer: &Answer, chain: String) -> Result<Document, AnswerFault> {
     let content = match answer.body.first() {
         Some(0x30) if !answer.body.iter().all(u8::is_ascii_hexdigit) => answer.body.to_vec(),
         _ => hex::decode(answer.body.trim_ascii())
-            .map_err(|_| Fault::Shape("neither DER nor hexadecimal".into()))?,
+            .map_err(|_| AnswerFault::Unreadable("neither DER nor hexadecimal".into()))?,
     };
-    let dates = CrlDates::parse("revocation list", &content).map_err(shape)?;
-    let dates = Dates {
+    let dates = CrlDates::parse("revocation list", &content).map_err(unreadable_answer)?;
+    let dates = DocumentValidity {
         issued: dates.this_update,
-        // A list ends before its nextUpdate.
+        // A list is no longer valid at its nextUpdate.
         until: dates.next_update.saturating_sub(1),
         number: dates.number,
     };
     Ok(Document { chain, ..Document::new(key, content, dates) })
 }
 
-/// Refuses a genuine list of another CA: it would make the right ones after it rollbacks.
-fn check_issuer(wanted: &[u8], list: &[u8]) -> Result<(), Fault> {
-    let dates = CrlDates::parse("revocation list", list).map_err(shape)?;
+/// Refuses a genuine list of another CA: if it were recorded, later lists of the right CA could be
+/// refused as rollbacks.
+fn check_issuer(wanted: &[u8], list: &[u8]) -> Result<(), AnswerFault> {
+    let dates = CrlDates::parse("revocation list", list).map_err(unreadable_answer)?;
     match dates.issuer.windows(wanted.len()).any(|part| part == wanted) {
         true => Ok(()),
-        false => Err(Fault::foreign(String::from_utf8_lossy(wanted).into(), "another CA".into())),
+        false => Err(AnswerFault::other_document(
+            String::from_utf8_lossy(wanted).into(),
+            "another CA".into(),
+        )),
     }
 }
 
-fn check_number(evaluation: Evaluation, got: u32) -> Result<(), Fault> {
+fn check_number(evaluation: TcbEvaluation, got: u32) -> Result<(), AnswerFault> {
     match evaluation {
-        Evaluation::Number(wanted) if wanted != got => {
-            Err(Fault::foreign(format!("TCB recovery {wanted}"), got.to_string()))
+        TcbEvaluation::Number(wanted) if wanted != got => {
+            Err(AnswerFault::other_document(format!("TCB recovery {wanted}"), got.to_string()))
         }
         _ => Ok(()),
     }
 }
 
-pub(crate) fn shape(error: impl ToString) -> Fault {
-    Fault::Shape(error.to_string())
+pub(crate) fn unreadable_answer(error: impl ToString) -> AnswerFault {
+    AnswerFault::Unreadable(error.to_string())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The platform whose endorsements a piece of evidence needs, read from bytes that nobody has
-//! verified yet.
+//! The platform whose endorsements a piece of evidence needs, parsed from evidence that is not yet
+//! verified.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use confide_evidence::{
 use crate::{
     document::DocumentKey,
     error::CollateralError,
-    identity::{AmdKey, Ca, Evaluation, Signer, unknown_platform},
+    identity::{AmdKey, AmdSigner, PckIssuer, TcbEvaluation, unknown_platform_error},
 };
 
 /// The platform that a set of endorsements belongs to.
@@ -27,24 +27,27 @@ pub enum Platform {
         /// Family-Model-Stepping-Platform-CustomSKU.
         fmspc: [u8; 6],
         /// The CA that issued the PCK certificate.
-        ca: Ca,
+        ca: PckIssuer,
         /// SGX or TDX.
         tee: Tee,
     },
-    /// One of AMD's chips at one TCB.
+    /// One AMD chip at one TCB.
     Snp(AmdKey),
 }
 
 impl Platform {
-    /// The platform that the evidence names; it says nothing about whether the evidence is genuine.
+    /// Parses the platform from evidence, without verifying the evidence.
     ///
-    /// Reports before version 3 do not tell which product made them: `product` does then.
+    /// `product` is the product line for reports before version 3, which do not contain it.
     ///
     /// # Errors
-    /// If the evidence cannot be read, or names no platform that is known here.
-    pub fn of_evidence(evidence: &[u8], product: Option<Product>) -> Result<Self, CollateralError> {
+    /// If the evidence cannot be read, or its platform is unknown.
+    pub fn from_evidence(
+        evidence: &[u8],
+        product: Option<Product>,
+    ) -> Result<Self, CollateralError> {
         if detect(evidence) == Some(Kind::SnpReport) {
-            return of_report(Report::parse(evidence)?, product).map(Self::Snp);
+            return read_report(Report::parse(evidence)?, product).map(Self::Snp);
         }
         let quote = Quote::parse(evidence)?;
         let chain = decode_chain("PCK chain", quote.pck_chain)?;
@@ -52,11 +55,15 @@ impl Platform {
         let leaf = Certificate::parse("PCK certificate", leaf)?;
         let missing = ParseError::Missing { subject: "SGX extension of the PCK certificate" };
         let extension = PckExtension::parse(leaf.sgx_extension.ok_or(missing)?)?;
-        Ok(Self::Dcap { fmspc: extension.fmspc, ca: ca_of(leaf.issuer)?, tee: quote.tee() })
+        Ok(Self::Dcap {
+            fmspc: extension.fmspc,
+            ca: parse_pck_issuer(leaf.issuer)?,
+            tee: quote.tee(),
+        })
     }
 
-    /// The documents of the platform's set, in the order in which they are put together.
-    pub fn documents(&self, evaluation: Evaluation) -> Vec<DocumentKey> {
+    /// The documents of the platform's set, in the order in which the set lists them.
+    pub fn documents(&self, evaluation: TcbEvaluation) -> Vec<DocumentKey> {
         match self {
             Self::Dcap { fmspc, ca, tee } => vec![
                 DocumentKey::IntelRootCrl,
@@ -87,35 +94,36 @@ impl fmt::Display for Platform {
     }
 }
 
-fn of_report(report: Report<'_>, named: Option<Product>) -> Result<AmdKey, CollateralError> {
+fn read_report(report: Report<'_>, named: Option<Product>) -> Result<AmdKey, CollateralError> {
     let product = match report.cpuid() {
         None => named.ok_or_else(|| {
-            let wanted = "the product by name: a report before version 3 does not say it";
-            unknown_platform(wanted, "none".into())
+            let wanted =
+                "the name of the product line, which reports before version 3 do not contain";
+            unknown_platform_error(wanted, "none".into())
         })?,
         Some(cpu) => Product::from_cpuid(cpu.family, cpu.model).ok_or_else(|| {
             let got = format!("family {:#x} model {:#x}", cpu.family, cpu.model);
-            unknown_platform("Milan, Genoa or Turin", got)
+            unknown_platform_error("Milan, Genoa or Turin", got)
         })?,
     };
     if report.signing_key() != SigningKey::Vcek {
-        let wanted = "a VCEK as signing key: AMD gives VLEKs to the cloud provider only";
-        return Err(unknown_platform(wanted, report.signing_key().to_string()));
+        let wanted = "a VCEK as signing key: AMD issues VLEKs only to cloud providers";
+        return Err(unknown_platform_error(wanted, report.signing_key().to_string()));
     }
     let chip = &report.chip_id()[..product.chip_id_length()];
     if chip.iter().all(|byte| *byte == 0) {
-        return Err(unknown_platform("a chip identifier", "a masked one".into()));
+        return Err(unknown_platform_error("a chip identifier", "a masked one".into()));
     }
     let tcb = *report.reported_tcb();
-    Ok(AmdKey { product, signer: Signer::Vcek(chip.to_vec()), tcb })
+    Ok(AmdKey { product, signer: AmdSigner::Vcek(chip.to_vec()), tcb })
 }
 
-fn ca_of(issuer: &[u8]) -> Result<Ca, CollateralError> {
+fn parse_pck_issuer(issuer: &[u8]) -> Result<PckIssuer, CollateralError> {
     let names = |wanted: &[u8]| issuer.windows(wanted.len()).any(|part| part == wanted);
     match (names(b"PCK Platform CA"), names(b"PCK Processor CA")) {
-        (true, false) => Ok(Ca::Platform),
-        (false, true) => Ok(Ca::Processor),
-        _ => Err(unknown_platform(
+        (true, false) => Ok(PckIssuer::Platform),
+        (false, true) => Ok(PckIssuer::Processor),
+        _ => Err(unknown_platform_error(
             "Intel SGX PCK Platform CA or Processor CA as issuer",
             "another".into(),
         )),

@@ -15,14 +15,14 @@ use serde::Serialize;
 use crate::{
     document::{Document, DocumentKey},
     error::CollateralError,
-    identity::Evaluation,
+    identity::TcbEvaluation,
     platform::Platform,
     store::Store,
 };
 
-/// The endorsements of one platform as one JSON object, and how long they hold.
+/// The endorsements of one platform as one JSON object, and their time of validity.
 ///
-/// Nothing here tells whether they are genuine: appraisal does.
+/// Only appraisal verifies that they are genuine.
 #[derive(Clone, Debug)]
 pub struct EndorsementSet {
     platform: Platform,
@@ -36,21 +36,22 @@ pub struct EndorsementSet {
 }
 
 impl EndorsementSet {
-    /// Puts a set together from the documents in a store, whichever service they came from; asks no
+    /// Assembles a set from the documents in a store, from whichever service they came. Asks no
     /// service and ignores the time.
     ///
     /// # Errors
-    /// [`CollateralError::NotAtHand`] if a document is missing, and others if they do not fit together.
+    /// [`CollateralError::NotAtHand`] if a document is missing, [`CollateralError::Refused`] if one
+    /// cannot be encoded.
     pub fn from_store(
         store: &Store,
         platform: &Platform,
-        evaluation: Evaluation,
+        evaluation: TcbEvaluation,
     ) -> Result<Self, CollateralError> {
         let keys = platform.documents(evaluation);
         let documents: Option<Vec<_>> =
             keys.iter().map(|key| store.find(key).map(Arc::new)).collect();
         let missing = || CollateralError::NotAtHand { subject: platform.to_string() };
-        let frame = Frame {
+        let frame = SetMetadata {
             platform: platform.clone(),
             refresh_at: 0,
             generation: 0,
@@ -59,7 +60,7 @@ impl EndorsementSet {
         assemble(frame, documents.ok_or_else(missing)?)
     }
 
-    /// The platform that they belong to.
+    /// The platform that the endorsements belong to.
     pub fn platform(&self) -> &Platform {
         &self.platform
     }
@@ -75,18 +76,18 @@ impl EndorsementSet {
         self.documents.iter().map(|document| &**document)
     }
 
-    /// Unix seconds: the latest issue of its documents, and the last second at which all hold.
-    pub fn life(&self) -> (u64, u64) {
+    /// The first and the last Unix second at which all documents are valid.
+    pub fn validity(&self) -> (u64, u64) {
         (self.from, self.until)
     }
 
-    /// Whether all documents hold at `now`, in Unix seconds.
-    pub fn holds_at(&self, now: u64) -> bool {
+    /// Whether all documents are valid at `now`, in Unix seconds.
+    pub fn is_valid_at(&self, now: u64) -> bool {
         (self.from..=self.until).contains(&now)
     }
 
-    /// The number of this set among all that were put together in this process; later ones have
-    /// greater numbers.
+    /// The number of this set among all sets that this process assembled; later ones have greater
+    /// numbers.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -96,7 +97,7 @@ impl EndorsementSet {
         now >= self.refresh_at || self.documents.iter().any(|each| each.fetched_at > now)
     }
 
-    pub(crate) fn touch(&self, now: u64) {
+    pub(crate) fn note_use(&self, now: u64) {
         self.used.store(now, Relaxed);
     }
 
@@ -112,37 +113,37 @@ impl EndorsementSet {
         self.documents.iter().map(|document| &document.key)
     }
 
-    pub(crate) fn shared_use(&self) -> Arc<AtomicU64> {
+    pub(crate) fn shared_used_at(&self) -> Arc<AtomicU64> {
         self.used.clone()
     }
 }
 
-/// The parts of a set besides its documents.
-pub(crate) struct Frame {
+/// The fields of a set that do not come from its documents.
+pub(crate) struct SetMetadata {
     pub(crate) platform: Platform,
     pub(crate) refresh_at: u64,
     pub(crate) generation: u64,
     pub(crate) used: Arc<AtomicU64>,
 }
 
-/// Puts a set together; `documents` are in the order of `Platform::documents`.
+/// Assembles a set; `documents` are in the order of `Platform::documents`.
 pub(crate) fn assemble(
-    frame: Frame,
+    frame: SetMetadata,
     documents: Vec<Arc<Document>>,
 ) -> Result<EndorsementSet, CollateralError> {
     let unreadable =
         |reason: String| CollateralError::Refused { subject: frame.platform.to_string(), reason };
     let json = match (&frame.platform, documents.as_slice()) {
         (Platform::Dcap { .. }, [root_crl, pck_crl, tcb_info, qe_identity]) => {
-            dcap(root_crl, pck_crl, tcb_info, qe_identity)
+            dcap_json(root_crl, pck_crl, tcb_info, qe_identity)
         }
-        (Platform::Snp(_), [key, chain, crl]) => snp(key, chain, crl),
+        (Platform::Snp(_), [key, chain, crl]) => snp_json(key, chain, crl),
         _ => return Err(unreadable("documents are missing".into())),
     };
     let json = json.map_err(&unreadable)?;
     let from = documents.iter().map(|document| document.issued).max().unwrap_or(u64::MAX);
     let until = documents.iter().map(|document| document.until).min().unwrap_or(0);
-    let Frame { platform, refresh_at, generation, used } = frame;
+    let SetMetadata { platform, refresh_at, generation, used } = frame;
     Ok(EndorsementSet {
         platform,
         json: json.into(),
@@ -156,7 +157,7 @@ pub(crate) fn assemble(
 }
 
 #[derive(Serialize)]
-struct Dcap<'a> {
+struct DcapJson<'a> {
     pck_crl_issuer_chain: &'a str,
     root_ca_crl: String,
     pck_crl: String,
@@ -168,57 +169,57 @@ struct Dcap<'a> {
     qe_identity_signature: &'a str,
 }
 
-fn dcap(
+fn dcap_json(
     root_crl: &Document,
     pck_crl: &Document,
     tcb_info: &Document,
     qe_identity: &Document,
 ) -> Result<Vec<u8>, String> {
-    let set = Dcap {
+    let set = DcapJson {
         pck_crl_issuer_chain: &pck_crl.chain,
         root_ca_crl: hex::encode(&root_crl.content),
         pck_crl: hex::encode(&pck_crl.content),
         tcb_info_issuer_chain: &tcb_info.chain,
-        tcb_info: text(tcb_info)?,
+        tcb_info: document_text(tcb_info)?,
         tcb_info_signature: &tcb_info.signature,
         qe_identity_issuer_chain: &qe_identity.chain,
-        qe_identity: text(qe_identity)?,
+        qe_identity: document_text(qe_identity)?,
         qe_identity_signature: &qe_identity.signature,
     };
     serde_json::to_vec(&set).map_err(|error| error.to_string())
 }
 
 #[derive(Serialize)]
-struct Snp<'a> {
+struct SnpJson<'a> {
     endorsement_key: String,
     chain: &'a str,
     crl: String,
 }
 
-fn snp(key: &Document, chain: &Document, crl: &Document) -> Result<Vec<u8>, String> {
-    let set = Snp {
+fn snp_json(key: &Document, chain: &Document, crl: &Document) -> Result<Vec<u8>, String> {
+    let set = SnpJson {
         endorsement_key: hex::encode(&key.content),
-        chain: text(chain)?,
+        chain: document_text(chain)?,
         crl: hex::encode(&crl.content),
     };
     serde_json::to_vec(&set).map_err(|error| error.to_string())
 }
 
-fn text(document: &Document) -> Result<&str, String> {
+fn document_text(document: &Document) -> Result<&str, String> {
     let text = std::str::from_utf8(&document.content);
     text.map_err(|_| format!("{} is not text", document.key))
 }
 
-/// The number of maps: many small ones instead of one, so that a new set copies only one of them.
+/// The number of small maps that make up a [`SetMap`]: a new set copies only one of them.
 const SHARDS: usize = 64;
 
-/// All sets at hand. Readers take no lock; there is one writer at a time (the cache's commit).
-pub(crate) struct SetShelf {
+/// All sets at hand, by platform. Readers take no lock; only one writer at a time is allowed.
+pub(crate) struct SetMap {
     shards: Vec<ArcSwap<HashMap<Platform, Arc<EndorsementSet>>>>,
     hasher: RandomState,
 }
 
-impl SetShelf {
+impl SetMap {
     pub(crate) fn new() -> Self {
         let shards = (0..SHARDS).map(|_| ArcSwap::from_pointee(HashMap::new())).collect();
         Self { shards, hasher: RandomState::new() }

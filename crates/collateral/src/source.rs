@@ -11,15 +11,15 @@ use tokio::sync::{oneshot, watch};
 use crate::{
     cache::Cache,
     client::Client,
-    counts::{Counters, Counts},
+    counts::{CollateralCounts, Counters},
     error::CollateralError,
     options::SourceOptions,
     platform::Platform,
     set::EndorsementSet,
 };
 
-/// Endorsements by platform: given at once where they are at hand, fetched where they are not, and
-/// refreshed in the background while they still hold.
+/// Endorsements by platform: returned at once if they are at hand, otherwise fetched, and refreshed
+/// in the background while they are still valid.
 ///
 /// All fetching is done on a thread of its own with a runtime of its own. A caller may therefore
 /// wait in any way, in or out of a runtime, without a deadlock.
@@ -50,7 +50,7 @@ impl Source {
                 runtime.block_on(async move {
                     tokio::select! {
                         _ = ended => {}
-                        () = keeper.keep_fresh(look_every) => {}
+                        () = keeper.refresh_due_sets(look_every) => {}
                     }
                 });
                 runtime.shutdown_background();
@@ -59,22 +59,22 @@ impl Source {
         Ok(Self { cache, end: Some(end), thread: Some(thread) })
     }
 
-    /// The endorsements that are at hand and hold now; `None` if there are none. It takes no
-    /// lock and waits for nothing; where they are due, a refresh begins in the background.
+    /// The endorsements, if they are at hand and valid now. This takes no lock and never waits; if
+    /// a refresh is due, it begins in the background.
     pub fn current(&self, platform: &Platform) -> Option<Arc<EndorsementSet>> {
         self.cache.current(platform)
     }
 
-    /// Begins to fetch the endorsements where they are not at hand, and does not wait.
-    pub fn request(&self, platform: &Platform) {
-        drop(self.cache.begin(platform));
+    /// Begins to fetch the platform's documents that are missing or due, without waiting.
+    pub fn prefetch(&self, platform: &Platform) {
+        drop(self.cache.start_refresh(platform));
     }
 
-    /// The endorsements, fetched where they are not at hand or no longer hold. Callers that ask for
-    /// the same platform at the same time share the work.
+    /// The endorsements, which are fetched if they are not at hand or no longer valid. Callers that
+    /// ask for the same platform at the same time share the work.
     ///
     /// # Errors
-    /// If the platform's documents are neither at hand nor to be had from a service.
+    /// If the platform's documents are not at hand and no service provides them.
     pub async fn ensure(
         &self,
         platform: &Platform,
@@ -83,14 +83,14 @@ impl Source {
             return Ok(set);
         }
         let aborted = CollateralError::Aborted { subject: platform.to_string() };
-        self.cache.begin(platform)?.outcome().await.unwrap_or(Err(aborted))
+        self.cache.start_refresh(platform)?.outcome().await.unwrap_or(Err(aborted))
     }
 
-    /// As [`Source::ensure`], for a caller without a runtime, or one that may block; `deadline`
+    /// Like [`Source::ensure`], for a caller without a runtime, or one that may block; `deadline`
     /// bounds the wait.
     ///
     /// # Errors
-    /// As those of [`Source::ensure`], and [`CollateralError::Deadline`].
+    /// Those of [`Source::ensure`], and [`CollateralError::NotAtHand`] at the deadline.
     pub fn ensure_blocking(
         &self,
         platform: &Platform,
@@ -99,7 +99,7 @@ impl Source {
         if let Some(set) = self.current(platform) {
             return Ok(set);
         }
-        let flight = self.cache.begin(platform)?;
+        let flight = self.cache.start_refresh(platform)?;
         let (answer, answered) = mpsc::sync_channel(1);
         self.cache.runtime().spawn(async move {
             let _ = answer.send(flight.outcome().await);
@@ -120,13 +120,13 @@ impl Source {
         self.cache.generation()
     }
 
-    /// The same number, to wait for its changes.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.cache.changes()
+    /// A receiver for [`Source::generation`], to wait for its changes.
+    pub fn watch_generation(&self) -> watch::Receiver<u64> {
+        self.cache.watch_generation()
     }
 
     /// The requests, answers and refusals since the start.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> CollateralCounts {
         self.cache.counts()
     }
 }

@@ -1,10 +1,10 @@
-//! Documents on disk, whole or not at all.
+//! The store of documents on disk, whose files are replaced atomically.
 //!
 //! A file is written under another name, synchronised, renamed over the old one, and then the
-//! folder is synchronised: whenever the power goes, the old or the new document is there. Each
-//! file begins with a magic, the length and the SHA-256 of what follows, so that whatever else a
-//! disk does is recognised, and the file ignored. Writers of all processes take turns by a lock
-//! on a file; readers need none.
+//! folder is synchronised: after a power failure either the old or the new document is there. Each
+//! file begins with a magic, the length and the SHA-256 of its content, so that a damaged file is
+//! recognised and ignored. Writers of all processes exclude each other by a file lock; readers need
+//! none.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -21,7 +21,7 @@ use crate::{
     document::{Document, DocumentKey},
     error::CollateralError,
     limits::{ANSWER_LENGTH_MAX, LOCK_DEADLINE},
-    memory::NewestRanks,
+    newest_ranks::NewestRanks,
 };
 
 const MAGIC: &[u8; 8] = b"CFDSTR01";
@@ -31,35 +31,36 @@ const HEADER_LENGTH: usize = 8 + 8 + 32;
 const FILE_LENGTH_MAX: usize = 3 * ANSWER_LENGTH_MAX;
 /// The pause between two attempts to take the lock.
 const LOCK_RETRY: Duration = Duration::from_millis(5);
-/// The memory is kept twice, so that losing one file loses nothing.
-const MEMORY_FILES: [&str; 2] = ["seen.a", "seen.b"];
-/// The length of the memory's file is a multiple of this: a block of most file systems.
-const MEMORY_STEP: usize = 4096;
+/// The newest ranks are kept in two files, so that one of them may be lost.
+const NEWEST_RANKS_FILES: [&str; 2] = ["seen.a", "seen.b"];
+/// The length of these files is a multiple of this: the block size of most file systems.
+const NEWEST_RANKS_BLOCK: usize = 4096;
 const DOCUMENT_SUFFIX: &str = ".doc";
 const UNFINISHED_SUFFIX: &str = ".tmp";
 const LOCK_FILE: &str = "lock";
 
-/// The content of a file behind its header, where the header matches the content.
+/// Returns the content of a file after its header, if the header matches the content.
 ///
 /// # Errors
-/// The fault in words.
+/// The reason for which the file is not valid, as text.
 pub fn read_record(bytes: &[u8]) -> Result<&[u8], &'static str> {
-    let (header, rest) = bytes.split_at_checked(HEADER_LENGTH).ok_or("no header")?;
+    let (header, rest) =
+        bytes.split_at_checked(HEADER_LENGTH).ok_or("it is shorter than a header")?;
     if &header[..8] != MAGIC {
-        return Err("another magic");
+        return Err("it does not begin with the store's magic");
     }
     let mut length = [0; 8];
     length.copy_from_slice(&header[8..16]);
     if u64::from_le_bytes(length) != rest.len() as u64 {
-        return Err("another length than its header says");
+        return Err("its length is not the one in its header");
     }
     if Sha256::digest(rest)[..] != header[16..] {
-        return Err("another SHA-256 than its header says");
+        return Err("its SHA-256 is not the one in its header");
     }
     Ok(rest)
 }
 
-fn record(content: &[u8]) -> Vec<u8> {
+fn encode_record(content: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_LENGTH + content.len());
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&(content.len() as u64).to_le_bytes());
@@ -68,18 +69,18 @@ fn record(content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Bounds of a store.
+/// The limits of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreLimits {
-    /// The most documents.
+    /// The largest number of documents.
     pub documents_max: usize,
-    /// The most bytes of all documents together.
+    /// The largest number of bytes of all documents together.
     pub bytes_max: u64,
 }
 
 impl Default for StoreLimits {
-    /// Room for a fleet of four thousand AMD chips, each with a certificate of its own in hex, and
-    /// for all of Intel's families.
+    /// Enough for a fleet of four thousand AMD chips, each with a certificate of its own, and for
+    /// all Intel families.
     fn default() -> Self {
         Self { documents_max: 8192, bytes_max: 64 << 20 }
     }
@@ -89,40 +90,40 @@ impl Default for StoreLimits {
 pub struct Store {
     folder: PathBuf,
     limits: StoreLimits,
-    files: Box<dyn Files>,
+    files: Box<dyn FileSystem>,
 }
 
-/// The file system calls of a store; tests replace them by failing ones.
-pub trait Files: Send + Sync {
-    /// Makes a file that only its owner can access, writes it and synchronises it.
+/// The file system calls of a store; tests replace them with failing ones.
+pub trait FileSystem: Send + Sync {
+    /// Creates a file that only its owner can access, writes it and synchronises it.
     ///
     /// # Errors
-    /// As the operating system gives them.
+    /// The error of the operating system.
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
-    /// Writes over an existing file, from its first byte, and synchronises it: it needs no new
-    /// space where the file was as long before.
+    /// Overwrites an existing file in place and synchronises it: this needs no new space if the
+    /// file was at least as long.
     ///
     /// # Errors
-    /// As the operating system gives them.
+    /// The error of the operating system.
     fn write_over(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        SystemFiles.write_over(path, bytes)
+        OsFileSystem.write_over(path, bytes)
     }
-    /// Puts one file in place of another.
+    /// Renames a file, which replaces the file `to` if there is one.
     ///
     /// # Errors
-    /// As the operating system gives them.
+    /// The error of the operating system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Synchronises the names in a folder.
+    /// Synchronises a folder, so that the names of its files survive a power failure.
     ///
     /// # Errors
-    /// As the operating system gives them.
+    /// The error of the operating system.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
-/// The calls of the operating system.
-pub struct SystemFiles;
+/// The file system calls of the operating system.
+pub struct OsFileSystem;
 
-impl Files for SystemFiles {
+impl FileSystem for OsFileSystem {
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(bytes)?;
@@ -147,40 +148,40 @@ impl Files for SystemFiles {
 
 /// A file in the store that is not readable as a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredFault {
+pub struct UnreadableFile {
     /// The name of the file in the folder.
     pub name: String,
-    /// The fault in words.
+    /// The reason for which it is not readable, as text.
     pub reason: String,
 }
 
 impl Store {
-    /// Opens the folder; makes it, for its owner only, where it is missing.
+    /// Opens the folder, and creates it, for its owner only, if it is missing.
     ///
     /// # Errors
-    /// If the folder cannot be made or read.
+    /// If the folder cannot be created or read, or others than its owner may write to it.
     pub fn open(folder: &Path, limits: StoreLimits) -> Result<Self, CollateralError> {
-        Self::with_files(folder, limits, Box::new(SystemFiles))
+        Self::with_files(folder, limits, Box::new(OsFileSystem))
     }
 
-    /// As [`Store::open`], over another file system.
+    /// Like [`Store::open`], with other file system calls.
     ///
     /// # Errors
-    /// If the folder cannot be made or read.
+    /// If the folder cannot be created or read, or others than its owner may write to it.
     pub fn with_files(
         folder: &Path,
         limits: StoreLimits,
-        files: Box<dyn Files>,
+        files: Box<dyn FileSystem>,
     ) -> Result<Self, CollateralError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .map_err(|error| CollateralError::store("make the folder", folder, &error))?;
+            .map_err(|error| CollateralError::store("create the folder", folder, &error))?;
         let about = fs::metadata(folder)
             .map_err(|error| CollateralError::store("read the folder", folder, &error))?;
         if about.mode() & 0o022 != 0 {
-            // Anybody who may write there could put old revocation lists back.
+            // Anyone who may write there could restore old revocation lists.
             let error = io::Error::other("users other than its owner may write to it");
             return Err(CollateralError::store("trust the folder", folder, &error));
         }
@@ -192,25 +193,25 @@ impl Store {
         &self.folder
     }
 
-    /// The document of this name, if it is there and whole.
+    /// Reads the document of this name, if there is one and it is undamaged.
     pub fn find(&self, key: &DocumentKey) -> Option<Document> {
         match self.read_document(&file_name(key)) {
             Ok(document) => document,
             Err(fault) => {
-                let StoredFault { name, reason } = fault;
+                let UnreadableFile { name, reason } = fault;
                 tracing::warn!(name, reason, "a stored document is ignored");
                 None
             }
         }
     }
 
-    /// All whole documents in the order of their names, and the files that are not whole.
+    /// Reads all documents, in the order of their names, and lists the damaged files.
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn list(&self) -> Result<(Vec<Document>, Vec<StoredFault>), CollateralError> {
+    pub fn list(&self) -> Result<(Vec<Document>, Vec<UnreadableFile>), CollateralError> {
         let (mut documents, mut faults) = (Vec::new(), Vec::new());
-        for entry in self.entries()? {
+        for entry in self.document_files()? {
             match self.read_document(&entry.name) {
                 Ok(Some(document)) => documents.push(document),
                 Ok(None) => {}
@@ -222,17 +223,17 @@ impl Store {
         Ok((documents, faults))
     }
 
-    /// Stores a document in place of the one of its name, unless that is newer: then the newer one
-    /// is returned. On failure the old one is still there.
+    /// Stores a document, which replaces the stored one of its name, unless the stored one is
+    /// newer: then the stored one is returned. On failure the stored one is unchanged.
     ///
     /// # Errors
-    /// If the document cannot be written, or the folder is full.
+    /// If the document cannot be written.
     pub fn put(&self, document: &Document) -> Result<Option<Document>, CollateralError> {
         let _lock = self.lock()?;
         let name = file_name(&document.key);
         if let Ok(Some(there)) = self.read_document(&name)
             && there.service == document.service
-            && there.root() == document.root()
+            && there.root_digest() == document.root_digest()
             && document.key.is_ranked()
             && document.key.is_older(document.rank(), there.rank())
         {
@@ -241,55 +242,59 @@ impl Store {
         let content = serde_json::to_vec(document).map_err(|error| {
             CollateralError::store("encode", &self.folder.join(&name), &error.into())
         })?;
-        let bytes = record(&content);
+        let bytes = encode_record(&content);
         self.make_room(&name, bytes.len() as u64)?;
-        self.replace(&name, &bytes)?;
+        self.replace_file(&name, &bytes)?;
         Ok(None)
     }
 
-    /// The memory, from both files.
-    pub(crate) fn memory(&self) -> NewestRanks {
+    /// Reads the newest ranks from both files.
+    pub(crate) fn read_newest_ranks(&self) -> NewestRanks {
         let mut memory = NewestRanks::default();
-        for name in MEMORY_FILES {
-            if let Some(kept) = self.read_newest_ranks(name) {
+        for name in NEWEST_RANKS_FILES {
+            if let Some(kept) = self.read_newest_ranks_file(name) {
                 memory.merge(&kept);
             }
         }
         memory
     }
 
-    /// Adds to the memory; what other processes have added is kept.
-    pub(crate) fn remember(&self, seen: &NewestRanks) -> Result<(), CollateralError> {
+    /// Adds newest ranks to the stored ones, in both files.
+    pub(crate) fn merge_newest_ranks(&self, seen: &NewestRanks) -> Result<(), CollateralError> {
         let _lock = self.lock()?;
-        let kept = MEMORY_FILES.map(|name| self.read_newest_ranks(name));
+        let kept = NEWEST_RANKS_FILES.map(|name| self.read_newest_ranks_file(name));
         let mut memory = seen.clone();
         kept.iter().flatten().for_each(|kept| memory.merge(kept));
         if kept.iter().all(|kept| kept.as_ref().is_some_and(|kept| kept.holds_all_of(&memory))) {
             return Ok(());
         }
         let mut content = serde_json::to_vec(&memory).map_err(|error| {
-            CollateralError::store("encode", &self.folder.join(MEMORY_FILES[0]), &error.into())
+            CollateralError::store(
+                "encode",
+                &self.folder.join(NEWEST_RANKS_FILES[0]),
+                &error.into(),
+            )
         })?;
-        // Padded with white space after the JSON: a memory that grows fits the space that it has.
-        let length = (HEADER_LENGTH + content.len()).next_multiple_of(MEMORY_STEP);
+        // Padded with white space after the JSON, so that a longer list can overwrite it in place.
+        let length = (HEADER_LENGTH + content.len()).next_multiple_of(NEWEST_RANKS_BLOCK);
         content.resize(length - HEADER_LENGTH, b' ');
-        let bytes = record(&content);
-        // One file after the other: if one is torn, the other one is whole.
-        let [first, second] = MEMORY_FILES;
-        self.replace_memory(first, &bytes, kept[1].is_some())?;
-        self.replace_memory(second, &bytes, true)
+        let bytes = encode_record(&content);
+        // One file after the other: if one is damaged by a crash, the other one is intact.
+        let [first, second] = NEWEST_RANKS_FILES;
+        self.replace_newest_ranks_file(first, &bytes, kept[1].is_some())?;
+        self.replace_newest_ranks_file(second, &bytes, true)
     }
 
-    /// Replaces a file of the memory. A full disk has no space for a new file, but the memory must
-    /// not be lost: the file is written over in its place, where `other_is_whole` so that a crash
-    /// loses nothing.
-    fn replace_memory(
+    /// Replaces a file of newest ranks. A full disk has no space for a new file, but the ranks must
+    /// be stored: then the file is overwritten in place, if `other_is_whole`, so that a crash
+    /// cannot damage both.
+    fn replace_newest_ranks_file(
         &self,
         name: &str,
         bytes: &[u8],
         other_is_whole: bool,
     ) -> Result<(), CollateralError> {
-        let Err(error) = self.replace(name, bytes) else { return Ok(()) };
+        let Err(error) = self.replace_file(name, bytes) else { return Ok(()) };
         let path = self.folder.join(name);
         let room = fs::metadata(&path).map_or(0, |about| about.len());
         if !other_is_whole || room < bytes.len() as u64 {
@@ -297,37 +302,37 @@ impl Store {
         }
         self.files
             .write_over(&path, bytes)
-            .map_err(|error| CollateralError::store("write over", &path, &error))
+            .map_err(|error| CollateralError::store("overwrite", &path, &error))
     }
 
-    fn read_newest_ranks(&self, name: &str) -> Option<NewestRanks> {
+    fn read_newest_ranks_file(&self, name: &str) -> Option<NewestRanks> {
         let bytes = read_bounded(&self.folder.join(name)).ok()?;
         let content = read_record(&bytes).ok();
         let read = content.and_then(|content| serde_json::from_slice(content).ok());
         if read.is_none() {
-            tracing::warn!(name, "a stored memory is ignored: it is not whole");
+            tracing::warn!(name, "a file of newest ranks is ignored: it is damaged");
         }
         read
     }
 
-    fn read_document(&self, name: &str) -> Result<Option<Document>, StoredFault> {
-        let fault = |reason: String| StoredFault { name: name.to_owned(), reason };
+    fn read_document(&self, name: &str) -> Result<Option<Document>, UnreadableFile> {
+        let fault = |reason: String| UnreadableFile { name: name.to_owned(), reason };
         let bytes = match read_bounded(&self.folder.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|error| fault(error.to_string()))?,
         };
         let content = read_record(&bytes).map_err(|reason| fault(reason.to_owned()))?;
-        let document: Document =
-            serde_json::from_slice(content).map_err(|_| fault("not a document".to_owned()))?;
-        // A file under another name would be found as another document.
+        let document: Document = serde_json::from_slice(content)
+            .map_err(|_| fault("its content is not a document".to_owned()))?;
+        // A renamed file would be served as another document.
         if file_name(&document.key) != name {
-            return Err(fault(format!("the document {}", document.key)));
+            return Err(fault(format!("it has the document {}", document.key)));
         }
         Ok(Some(document))
     }
 
     /// Replaces a file; the caller has to hold the lock.
-    fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), CollateralError> {
+    fn replace_file(&self, name: &str, bytes: &[u8]) -> Result<(), CollateralError> {
         let path = self.folder.join(name);
         let unfinished = self.folder.join(format!("{name}{UNFINISHED_SUFFIX}"));
         let written = self
@@ -335,7 +340,7 @@ impl Store {
             .write_new(&unfinished, bytes)
             .and_then(|()| self.files.rename(&unfinished, &path));
         if let Err(error) = written {
-            // Where that fails too, the next writer removes it.
+            // If that fails too, the next writer removes it.
             let _ = fs::remove_file(&unfinished);
             return Err(CollateralError::store("write", &path, &error));
         }
@@ -346,7 +351,7 @@ impl Store {
 
     /// Removes the oldest documents until one more of `length` bytes fits.
     fn make_room(&self, name: &str, length: u64) -> Result<(), CollateralError> {
-        let mut others = self.entries()?;
+        let mut others = self.document_files()?;
         others.retain(|entry| entry.name != name);
         others.sort_by_key(|entry| entry.written);
         let mut bytes = others.iter().map(|entry| entry.length).sum::<u64>() + length;
@@ -358,13 +363,13 @@ impl Store {
             let path = self.folder.join(&entry.name);
             fs::remove_file(&path)
                 .map_err(|error| CollateralError::store("make room", &path, &error))?;
-            tracing::info!(name = entry.name, "the store is full: an old document went");
+            tracing::info!(name = entry.name, "the store is full: an old document was removed");
             (count, bytes) = (count - 1, bytes - entry.length);
         }
         Ok(())
     }
 
-    fn entries(&self) -> Result<Vec<Entry>, CollateralError> {
+    fn document_files(&self) -> Result<Vec<DocumentFile>, CollateralError> {
         let failed = |error: io::Error| CollateralError::store("list", &self.folder, &error);
         let mut entries = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(failed)? {
@@ -373,15 +378,15 @@ impl Store {
             if !name.ends_with(DOCUMENT_SUFFIX) {
                 continue;
             }
-            // The file may be gone already: another process made room.
+            // Another process may have removed the file to make room.
             let Ok(about) = entry.metadata() else { continue };
             let written = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            entries.push(Entry { name, length: about.len(), written });
+            entries.push(DocumentFile { name, length: about.len(), written });
         }
         Ok(entries)
     }
 
-    /// Takes the lock for writing, and removes what an earlier writer left unfinished.
+    /// Takes the lock for writing, and removes the unfinished files of earlier writers.
     fn lock(&self) -> Result<File, CollateralError> {
         let path = self.folder.join(LOCK_FILE);
         let failed = |error: io::Error| CollateralError::store("lock", &path, &error);
@@ -408,7 +413,7 @@ impl Store {
     }
 }
 
-struct Entry {
+struct DocumentFile {
     name: String,
     length: u64,
     written: SystemTime,

@@ -8,8 +8,8 @@ use std::{
 };
 
 use confide_collateral::{
-    AmdKey, Client, CollateralError, DocumentKey, Evaluation, PckRequest, Platform, Services,
-    Signer,
+    AmdKey, AmdSigner, Client, CollateralError, DocumentKey, PckRequest, Platform, Services,
+    TcbEvaluation,
 };
 use confide_evidence::{ReportData, quote::Tee, snp_endorsements::SnpEndorsements};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode};
@@ -39,7 +39,7 @@ async fn server_errors_and_cut_bodies_are_tried_again() {
     let cut = Reply { cut: true, ..Reply::new(200, root_crl()) };
     let list = vec![Reply::new(500, ""), cut, Reply::new(200, root_crl())];
     let service = Service::start(replies(list));
-    let document = client(&service).document(&ROOT_CRL, 5).await.unwrap();
+    let document = client(&service).fetch_document(&ROOT_CRL, 5).await.unwrap();
     assert_eq!((document.fetched_at, document.issued), (5, ISSUED_AT));
     assert_eq!(service.count(), 3);
 }
@@ -49,7 +49,7 @@ async fn what_a_service_does_not_have_is_asked_once_and_redirects_are_refused() 
     for status in [404, 400, 301, 302, 410] {
         let reply = Reply::new(status, "").header("location", "http://127.0.0.1:1/");
         let service = Service::start(move |_| reply.clone());
-        let refused = client(&service).document(&ROOT_CRL, 0).await.unwrap_err();
+        let refused = client(&service).fetch_document(&ROOT_CRL, 0).await.unwrap_err();
         assert!(matches!(refused, CollateralError::Status { status: got, .. } if got == status));
         assert_eq!(service.count(), 1);
     }
@@ -60,7 +60,7 @@ async fn retry_after_is_waited_for() {
     let busy = Reply::new(429, "").header("retry-after", "1");
     let service = Service::start(replies(vec![busy, Reply::new(200, root_crl())]));
     let started = Instant::now();
-    client(&service).document(&ROOT_CRL, 0).await.unwrap();
+    client(&service).fetch_document(&ROOT_CRL, 0).await.unwrap();
     assert!(started.elapsed() >= Duration::from_secs(1));
     assert_eq!(service.count(), 2);
 }
@@ -70,11 +70,12 @@ async fn a_retry_after_beyond_the_deadline_is_an_answer_at_once() {
     let service = Service::start(|_| Reply::new(429, "").header("retry-after", "999999"));
     let services = Services { deadline: Some(Duration::from_secs(20)), ..service.services() };
     let client = Client::new(services).unwrap();
-    let refused = client.document(&ROOT_CRL, 0).await.unwrap_err();
+    let refused = client.fetch_document(&ROOT_CRL, 0).await.unwrap_err();
     assert!(matches!(refused, CollateralError::Busy { .. }), "{refused}");
     assert_eq!(service.count(), 1);
     // Whoever comes next does not ask either.
-    let refused = client.document(&DocumentKey::IntelPckCrl(confide_collateral::Ca::Platform), 0);
+    let refused = client
+        .fetch_document(&DocumentKey::IntelPckCrl(confide_collateral::PckIssuer::Platform), 0);
     assert!(matches!(refused.await, Err(CollateralError::Busy { .. })));
     assert_eq!(service.count(), 1);
 }
@@ -84,14 +85,14 @@ async fn a_service_that_hangs_is_left_at_the_deadline() {
     let hang = Reply { delay: Duration::from_secs(600), ..Reply::new(200, "") };
     let service = Service::start(move |_| hang.clone());
     let services = Services { deadline: Some(Duration::from_millis(300)), ..service.services() };
-    let refused = Client::new(services).unwrap().document(&ROOT_CRL, 0).await.unwrap_err();
+    let refused = Client::new(services).unwrap().fetch_document(&ROOT_CRL, 0).await.unwrap_err();
     assert!(matches!(refused, CollateralError::Deadline { .. }), "{refused}");
 }
 
 #[tokio::test]
 async fn an_endless_body_is_refused() {
     let service = Service::start(|_| Reply::new(200, vec![b'0'; 600 * 1024]));
-    let refused = client(&service).document(&ROOT_CRL, 0).await.unwrap_err();
+    let refused = client(&service).fetch_document(&ROOT_CRL, 0).await.unwrap_err();
     assert!(matches!(refused, CollateralError::TooLong { .. }), "{refused}");
 }
 
@@ -103,9 +104,9 @@ async fn an_etag_is_sent_back_and_304_is_the_answer_before() {
         _ => issuer.reply(request).header("etag", "\"one\""),
     });
     let client = client(&service);
-    let key = DocumentKey::QeIdentity { tee: Tee::Tdx, evaluation: Evaluation::Standard };
-    let first = client.document(&key, 1).await.unwrap();
-    let second = client.document(&key, 2).await.unwrap();
+    let key = DocumentKey::QeIdentity { tee: Tee::Tdx, evaluation: TcbEvaluation::Standard };
+    let first = client.fetch_document(&key, 1).await.unwrap();
+    let second = client.fetch_document(&key, 2).await.unwrap();
     assert_eq!((second.fetched_at, &second.content), (2, &first.content));
     assert_eq!(service.requests()[1].headers["if-none-match"], "\"one\"");
 }
@@ -121,13 +122,13 @@ async fn documents_of_something_else_are_refused() {
     });
     let client = client(&service);
     let key = |tee, evaluation| DocumentKey::TcbInfo { tee, fmspc: [9; 6], evaluation };
-    for key in [key(Tee::Tdx, Evaluation::Standard), key(Tee::Sgx, Evaluation::Standard)] {
-        let refused = client.document(&key, 0).await;
-        assert!(matches!(refused, Err(CollateralError::Foreign { .. })), "{refused:?}");
+    for key in [key(Tee::Tdx, TcbEvaluation::Standard), key(Tee::Sgx, TcbEvaluation::Standard)] {
+        let refused = client.fetch_document(&key, 0).await;
+        assert!(matches!(refused, Err(CollateralError::OtherDocument { .. })), "{refused:?}");
     }
-    let number = DocumentKey::QeIdentity { tee: Tee::Tdx, evaluation: Evaluation::Number(99) };
-    let refused = client.document(&number, 0).await;
-    assert!(matches!(refused, Err(CollateralError::Foreign { .. })), "{refused:?}");
+    let number = DocumentKey::QeIdentity { tee: Tee::Tdx, evaluation: TcbEvaluation::Number(99) };
+    let refused = client.fetch_document(&number, 0).await;
+    assert!(matches!(refused, Err(CollateralError::OtherDocument { .. })), "{refused:?}");
     assert!(service.requests().last().unwrap().path.ends_with("?tcbEvaluationDataNumber=99"));
 }
 
@@ -136,9 +137,9 @@ async fn an_answer_without_its_issuers_is_refused() {
     let issuer = Issuer::new(ISSUED_AT, None);
     let service =
         Service::start(move |request| Reply { headers: Vec::new(), ..issuer.reply(request) });
-    let key = DocumentKey::QeIdentity { tee: Tee::Tdx, evaluation: Evaluation::Early };
-    let refused = client(&service).document(&key, 0).await.unwrap_err();
-    assert!(matches!(refused, CollateralError::Answer { .. }), "{refused}");
+    let key = DocumentKey::QeIdentity { tee: Tee::Tdx, evaluation: TcbEvaluation::Early };
+    let refused = client(&service).fetch_document(&key, 0).await.unwrap_err();
+    assert!(matches!(refused, CollateralError::UnreadableAnswer { .. }), "{refused}");
 }
 
 fn snp() -> (FakeAttester, AmdKey) {
@@ -151,7 +152,7 @@ fn snp() -> (FakeAttester, AmdKey) {
     };
     let attester = FakeAttester::new(options).unwrap();
     let report = attester.quote(&ReportData::ZERO);
-    let Ok(Platform::Snp(key)) = Platform::of_evidence(&report, None) else { panic!("no SNP") };
+    let Ok(Platform::Snp(key)) = Platform::from_evidence(&report, None) else { panic!("no SNP") };
     (attester, key)
 }
 
@@ -182,11 +183,11 @@ fn the_set_of_an_snp_platform_has_key_chain_and_list() {
 #[tokio::test]
 async fn a_certificate_of_another_chip_is_refused() {
     let (attester, mut key) = snp();
-    let Signer::Vcek(chip) = &mut key.signer else { panic!("no VCEK") };
+    let AmdSigner::Vcek(chip) = &mut key.signer else { panic!("no VCEK") };
     chip[0] ^= 1;
     let service = Service::start(move |request| kds_reply(&attester, request));
-    let refused = client(&service).document(&DocumentKey::AmdKey(key), 0).await.unwrap_err();
-    assert!(matches!(refused, CollateralError::Foreign { .. }), "{refused}");
+    let refused = client(&service).fetch_document(&DocumentKey::AmdKey(key), 0).await.unwrap_err();
+    assert!(matches!(refused, CollateralError::OtherDocument { .. }), "{refused}");
 }
 
 #[tokio::test]
@@ -200,10 +201,10 @@ async fn certificates_of_chips_are_asked_for_one_by_one() {
     let mut asked = Vec::new();
     for chip in 0..3u8 {
         let (client, mut key) = (client.clone(), key.clone());
-        let Signer::Vcek(id) = &mut key.signer else { panic!("no VCEK") };
+        let AmdSigner::Vcek(id) = &mut key.signer else { panic!("no VCEK") };
         id[0] = chip;
         asked.push(tokio::spawn(async move {
-            client.document(&DocumentKey::AmdKey(key), 0).await.map(drop)
+            client.fetch_document(&DocumentKey::AmdKey(key), 0).await.map(drop)
         }));
     }
     for one in asked {
@@ -231,10 +232,10 @@ async fn rims_ocsp_answers_and_pck_certificates_are_fetched() {
         _ => Reply::new(404, ""),
     });
     let client = client(&service);
-    assert_eq!(client.rim("NV_GPU_DRIVER_GH100_535.86.09").await.unwrap(), b"<rim/>");
-    assert!(client.rim("../secrets").await.is_err());
-    assert!(client.ocsp(b"asked".to_vec()).await.is_ok());
-    assert!(client.ocsp(b"other".to_vec()).await.unwrap_err().is_unknown());
+    assert_eq!(client.fetch_rim("NV_GPU_DRIVER_GH100_535.86.09").await.unwrap(), b"<rim/>");
+    assert!(client.fetch_rim("../secrets").await.is_err());
+    assert!(client.fetch_ocsp(b"asked".to_vec()).await.is_ok());
+    assert!(client.fetch_ocsp(b"other".to_vec()).await.unwrap_err().is_unknown());
     let request = PckRequest {
         encrypted_ppid: vec![2; 384],
         qe_id: [1; 16],
@@ -242,7 +243,7 @@ async fn rims_ocsp_answers_and_pck_certificates_are_fetched() {
         pce_svn: 13,
         pce_id: [0; 2],
     };
-    let certificate = client.pck_certificate(&request).await.unwrap();
+    let certificate = client.fetch_pck_certificate(&request).await.unwrap();
     assert_eq!(certificate.chain.matches("BEGIN CERTIFICATE").count(), 3);
 }
 
@@ -251,8 +252,8 @@ async fn a_genuine_list_of_another_ca_is_not_taken_for_the_roots() {
     let issuer = Issuer::new(ISSUED_AT, None);
     let list = Reply::new(200, issuer.text("pck_crl"));
     let service = Service::start(move |_| list.clone());
-    let refused = client(&service).document(&ROOT_CRL, 0).await.unwrap_err();
-    assert!(matches!(refused, CollateralError::Foreign { .. }), "{refused}");
+    let refused = client(&service).fetch_document(&ROOT_CRL, 0).await.unwrap_err();
+    assert!(matches!(refused, CollateralError::OtherDocument { .. }), "{refused}");
 }
 
 #[tokio::test]
@@ -279,9 +280,9 @@ async fn a_chain_or_list_of_another_product_line_is_refused() {
             for key in
                 [DocumentKey::AmdChain { product, vlek }, DocumentKey::AmdCrl { product, vlek }]
             {
-                match client.document(&key, 0).await {
+                match client.fetch_document(&key, 0).await {
                     Ok(_) => taken += 1,
-                    Err(CollateralError::Foreign { .. }) => {}
+                    Err(CollateralError::OtherDocument { .. }) => {}
                     Err(other) => panic!("{key}: {other}"),
                 }
             }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use confide_collateral::{
-    CollateralError, Files, Source, SourceOptions, Store, StoreLimits, SystemFiles,
+    CollateralError, FileSystem, OsFileSystem, Source, SourceOptions, Store, StoreLimits,
 };
 use confide_fake_attester::Fault;
 use service::{DAY, ISSUED_AT, Issuer, Service, TestClock, eventually};
@@ -23,28 +23,28 @@ const WAIT: Duration = Duration::from_secs(60);
 /// A disk that may be full: new files are refused, what is there can be written over.
 struct Full(Arc<AtomicBool>);
 
-impl Files for Full {
+impl FileSystem for Full {
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         if self.0.load(SeqCst) {
-            SystemFiles.write_new(path, &[])?;
+            OsFileSystem.write_new(path, &[])?;
             return Err(io::ErrorKind::StorageFull.into());
         }
-        SystemFiles.write_new(path, bytes)
+        OsFileSystem.write_new(path, bytes)
     }
 
     fn write_over(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         if self.0.load(SeqCst) && fs::metadata(path)?.len() < bytes.len() as u64 {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        SystemFiles.write_over(path, bytes)
+        OsFileSystem.write_over(path, bytes)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        SystemFiles.rename(from, to)
+        OsFileSystem.rename(from, to)
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        SystemFiles.sync_folder(path)
+        OsFileSystem.sync_folder(path)
     }
 }
 

@@ -17,8 +17,8 @@ use std::{
 use confide_collateral::{BaseUrl, CollateralError, Platform, Services, Source, SourceOptions};
 use confide_fake_attester::{FakeAttester, Fault, Mode};
 use confide_pccs::{
-    Document, DocumentRequest, Documents, Edition, Faults, Latency, PccsLimits, RequestLimit,
-    Service, Simulation, import,
+    Document, DocumentRequest, Edition, Faults, Latency, PccsLimits, RequestLimit, Service,
+    SimulatedIssuer, Simulation, split_endorsements,
 };
 use service::{DAY, ISSUED_AT, eventually};
 
@@ -46,8 +46,8 @@ fn attester(issued_at: u64, fault: Option<Fault>) -> FakeAttester {
     }
 }
 
-impl Documents for FakeRoot {
-    fn document(
+impl SimulatedIssuer for FakeRoot {
+    fn issue_document(
         &self,
         wanted: &DocumentRequest,
         edition: Edition,
@@ -60,7 +60,8 @@ impl Documents for FakeRoot {
             _ => None,
         };
         let set = attester(now, fault).collateral_json();
-        let documents = import(set.as_bytes(), now).map_err(|error| error.to_string())?;
+        let documents =
+            split_endorsements(set.as_bytes(), now).map_err(|error| error.to_string())?;
         let is = |each: &Document| each.kind == wanted.kind() && each.key == wanted.key();
         Ok(documents.into_iter().find(is))
     }
@@ -97,7 +98,7 @@ fn source(served: &Served) -> (Source, Platform) {
     options.look_every = Duration::from_millis(50);
     options.refresh_every = Duration::from_secs(3600);
     let quote = attester(ISSUED_AT, None).quote(&confide_evidence::ReportData::ZERO);
-    (Source::start(options).unwrap(), Platform::of_evidence(&quote, None).unwrap())
+    (Source::start(options).unwrap(), Platform::from_evidence(&quote, None).unwrap())
 }
 
 #[test]
@@ -131,7 +132,7 @@ fn editions_that_do_not_hold_are_refused_and_the_next_good_one_taken() {
     for edition in [Edition::Expired, Edition::LateCrls] {
         served.simulation.set_faults(Faults { edition, ..Faults::default() });
         let refused = source.ensure_blocking(&platform, WAIT);
-        assert!(matches!(refused, Err(CollateralError::NotHolding { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(CollateralError::NotValidNow { .. })), "{refused:?}");
     }
     served.simulation.set_faults(Faults::default());
     eventually("a set", || source.ensure_blocking(&platform, WAIT).is_ok());

@@ -107,7 +107,7 @@ fn a_set_in_use_is_refreshed_though_nobody_asks_at_that_time() {
     let (service, clock) = (issuer_service(&old), TestClock::starting_at(ISSUED_AT + 60));
     let source = Source::start(options(&service, &clock)).unwrap();
     ensure(&source, &old.platform).unwrap();
-    let mut changes = source.changes();
+    let mut changes = source.watch_generation();
     changes.mark_unchanged();
     let issuer = new.clone();
     service.answer(move |request| issuer.reply(request));
@@ -128,7 +128,7 @@ fn what_has_ended_is_not_served_and_is_fetched_before_the_caller_goes_on() {
     assert!(source.current(&old.platform).is_none());
     // The service itself still gives what has ended.
     let late = ensure(&source, &old.platform);
-    assert!(matches!(late, Err(CollateralError::NotHolding { .. })), "{late:?}");
+    assert!(matches!(late, Err(CollateralError::NotValidNow { .. })), "{late:?}");
     let issuer = new.clone();
     service.answer(move |request| issuer.reply(request));
     eventually("the new set", || ensure(&source, &old.platform).is_ok());
@@ -306,7 +306,7 @@ fn platforms_that_are_new_are_asked_for_in_bounded_number() {
     for family in 0..200u8 {
         let platform = Platform::Dcap { fmspc: [family; 6], ca, tee };
         let refused = ensure(&source, &platform).unwrap_err();
-        crowded += u32::from(matches!(refused, CollateralError::Crowded { .. }));
+        crowded += u32::from(matches!(refused, CollateralError::TooManyNewPlatforms { .. }));
     }
     assert!(crowded > 100, "{crowded}");
     assert_eq!(source.counts().refused_platforms, u64::from(crowded));

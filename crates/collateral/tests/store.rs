@@ -14,10 +14,10 @@ use std::{
 };
 
 use confide_collateral::{
-    Ca, CollateralError, Document, DocumentKey, Files, Store, StoreLimits, SystemFiles,
+    CollateralError, Document, DocumentKey, FileSystem, OsFileSystem, PckIssuer, Store, StoreLimits,
 };
 
-const KEY: DocumentKey = DocumentKey::IntelPckCrl(Ca::Platform);
+const KEY: DocumentKey = DocumentKey::IntelPckCrl(PckIssuer::Platform);
 
 fn document(number: u64) -> Document {
     Document {
@@ -107,11 +107,11 @@ impl Dying {
     }
 }
 
-impl Files for Dying {
+impl FileSystem for Dying {
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let left = usize::try_from(self.steps.load(SeqCst)).unwrap_or(0).min(bytes.len());
         self.steps.fetch_sub(bytes.len() as i64, SeqCst);
-        SystemFiles.write_new(path, &bytes[..left])?;
+        OsFileSystem.write_new(path, &bytes[..left])?;
         if left < bytes.len() {
             die();
         }
@@ -120,12 +120,12 @@ impl Files for Dying {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.step();
-        SystemFiles.rename(from, to)
+        OsFileSystem.rename(from, to)
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         self.step();
-        SystemFiles.sync_folder(path)
+        OsFileSystem.sync_folder(path)
     }
 }
 
@@ -158,21 +158,21 @@ fn a_writer_that_dies_at_any_byte_leaves_the_old_document_or_the_new_one() {
 
 struct Full(Arc<AtomicBool>);
 
-impl Files for Full {
+impl FileSystem for Full {
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         if self.0.load(SeqCst) {
-            SystemFiles.write_new(path, &bytes[..bytes.len() / 2])?;
+            OsFileSystem.write_new(path, &bytes[..bytes.len() / 2])?;
             return Err(io::ErrorKind::StorageFull.into());
         }
-        SystemFiles.write_new(path, bytes)
+        OsFileSystem.write_new(path, bytes)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        SystemFiles.rename(from, to)
+        OsFileSystem.rename(from, to)
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        SystemFiles.sync_folder(path)
+        OsFileSystem.sync_folder(path)
     }
 }
 
@@ -225,7 +225,7 @@ fn what_was_written_first_makes_room() {
     let store = Store::open(&folder("room"), limits).unwrap();
     let keys = [
         DocumentKey::IntelRootCrl,
-        DocumentKey::IntelPckCrl(Ca::Processor),
+        DocumentKey::IntelPckCrl(PckIssuer::Processor),
         KEY,
         "intel-tcb-info-tdx-00806f050000-standard".parse().unwrap(),
     ];

@@ -1,6 +1,6 @@
 //! Claims about texts and equal numbers, with a stand-in for circuits.
 
-use confide_sigma::{Range, Relation};
+use confide_sigma::{LinearRelation, Range};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -8,21 +8,21 @@ use super::{
     *,
 };
 use crate::{
-    Security,
+    ProofSecurity,
     codec::FormatError,
     disclose_error::DiscloseError,
     disclosure::{Claim, DISCLOSURE_MAGIC, OtherField, TEXT_CLAIMS_MAX},
-    proven::Fact,
+    proven::ProvenFact,
     proving::{DiscloseOptions, Prover},
     session::NotarisedSession,
-    text::{TextProofs, TextSecret, TextStatement},
+    text::{TextProofs, TextStatement, TextWitness},
 };
 
 /// A back end that proves nothing: its proof is a hash of the context and the statement.
 struct StandIn;
 
-const STAND_IN: Security =
-    Security { back_end: "a stand-in", zero_knowledge: false, ..Range::SECURITY };
+const STAND_IN: ProofSecurity =
+    ProofSecurity { back_end: "a stand-in", zero_knowledge: false, ..Range::SECURITY };
 
 fn stand_in_proof(context: &[u8; 32], statement: &TextStatement<'_>) -> Vec<u8> {
     Sha256::digest(format!("{context:?} {statement:?}")).to_vec()
@@ -33,20 +33,20 @@ impl TextProofs for StandIn {
         &self,
         context: &[u8; 32],
         statement: &TextStatement<'_>,
-        secret: &TextSecret<'_>,
+        secret: &TextWitness<'_>,
     ) -> Result<Vec<u8>, String> {
         let holds = match (statement, secret) {
-            (TextStatement::BytesContain { text, .. }, TextSecret::Leaf(leaf)) => {
+            (TextStatement::BytesContain { text, .. }, TextWitness::Leaf(leaf)) => {
                 String::from_utf8_lossy(leaf.chunk).contains(text)
             }
-            (TextStatement::BytesContain { text, .. }, TextSecret::Neighbours([one, two])) => {
+            (TextStatement::BytesContain { text, .. }, TextWitness::Neighbours([one, two])) => {
                 let both = [one.chunk, two.chunk].concat();
                 one.index + 1 == two.index && String::from_utf8_lossy(&both).contains(text)
             }
             (
                 TextStatement::FieldContains { digest, .. }
                 | TextStatement::FieldSha256 { digest, .. },
-                TextSecret::Field { salt, value },
+                TextWitness::Field { salt, value },
             ) => crate::field::value_digest(salt, value) == **digest,
             _ => false,
         };
@@ -58,7 +58,7 @@ impl TextProofs for StandIn {
         context: &[u8; 32],
         statement: &TextStatement<'_>,
         proof: &[u8],
-    ) -> Result<Security, String> {
+    ) -> Result<ProofSecurity, String> {
         match proof == stand_in_proof(context, statement) {
             true => Ok(STAND_IN),
             false => Err("another statement".into()),
@@ -143,7 +143,7 @@ fn what_is_not_so_or_holds_no_text_is_said_by_name() {
         &format!("sha256(response./choices/0/message/content) == {zeros}"),
     ] {
         let error = refuse(wish);
-        assert!(matches!(error, DiscloseError::Untrue { .. }), "{wish}: {error}");
+        assert!(matches!(error, DiscloseError::FalsePredicate { .. }), "{wish}: {error}");
     }
     for wish in ["response./balance contains \"5\"", "response. contains \"model\""] {
         let error = refuse(wish);
@@ -159,7 +159,7 @@ fn what_is_not_so_or_holds_no_text_is_said_by_name() {
         &prove(&["response./model contains \"m\""]),
         means(None),
     );
-    assert!(matches!(named, Err(DiscloseError::Pointless { .. })));
+    assert!(matches!(named, Err(DiscloseError::AlreadyShown { .. })));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_text_claim_speaks_of_fields_that_hold_text_only() {
     let mut other = disclose_claims(&session, &wishes).unwrap();
     let Claim::FieldContains { field, .. } = &mut other.claims[0] else { panic!() };
     *field ^= 1;
-    assert_eq!(other.verify(Some(&StandIn)).unwrap_err(), VerifyError::Subject { claim: 0 });
+    assert_eq!(other.verify(Some(&StandIn)).unwrap_err(), VerifyError::InvalidField { claim: 0 });
     // More claims about texts than are read.
     let mut many = disclose_claims(&session, &wishes[..1]).unwrap();
     many.claims = vec![many.claims[0].clone(); TEXT_CLAIMS_MAX + 1];
@@ -190,16 +190,16 @@ fn equal_numbers_of_one_session_and_of_two_are_proven() {
     assert_eq!(other.statement(), &two.statement);
     assert!(other.fields().is_empty() && other.claims().is_empty());
     let path = "response./balance".to_string();
-    let fact = Fact::Equal { path: path.clone(), other: path, in_other_session: true };
+    let fact = ProvenFact::Equal { path: path.clone(), other: path, in_other_session: true };
     assert_eq!(verified.claims()[0].fact, fact);
-    assert_eq!(verified.claims()[0].security, Relation::SECURITY);
+    assert_eq!(verified.claims()[0].security, LinearRelation::SECURITY);
 
     let here = disclose_claims(&one, &["response./balance == response./limit"]).unwrap();
     assert!(here.verify(None).unwrap().other_session().is_none());
     let unequal = ["response./balance == response./created", "response./balance == response./at"];
     for wish in unequal {
         let error = disclose_claims(&one, &[wish]).unwrap_err();
-        assert!(matches!(error, DiscloseError::Untrue { .. }), "{wish}: {error}");
+        assert!(matches!(error, DiscloseError::FalsePredicate { .. }), "{wish}: {error}");
     }
     let error = disclose_claims(&one, &[wishes[0]]).unwrap_err();
     assert!(matches!(error, DiscloseError::NoOther { .. }), "{error}");
@@ -224,12 +224,12 @@ fn an_equality_holds_for_its_two_fields_and_sessions_only() {
     // The fields in another order, so that a number may meet a date.
     assert!(matches!(
         refused(&moved),
-        VerifyError::Proof { claim: 1, .. } | VerifyError::Subject { .. }
+        VerifyError::Proof { claim: 1, .. } | VerifyError::InvalidField { .. }
     ));
     // Without the other session.
     let mut alone = good.clone();
     alone.claims.remove(0);
-    assert_eq!(refused(&alone), VerifyError::Subject { claim: 0 });
+    assert_eq!(refused(&alone), VerifyError::InvalidField { claim: 0 });
     // A field of this session instead of the other's, and a date instead of a number.
     for (place, other) in [
         (1, OtherField::ThisSession(0)),
@@ -281,7 +281,7 @@ fn forge_disclosure(
     let mut forged = paths(session);
     forged.claims.extend(other.map(|other| Claim::OtherSession(Box::new(paths(other)))));
     let prover = Prover::new(session, &forged, means(other)).unwrap();
-    let claim = prover.claim(&prove(&[wish])[0]).unwrap();
+    let claim = prover.prove_claim(&prove(&[wish])[0]).unwrap();
     forged.claims.push(claim);
     Disclosure::decode(&forged.encode()).unwrap()
 }
@@ -320,11 +320,11 @@ fn a_nested_disclosure_without_an_equality_is_refused() {
     let mut beside = shown(&one);
     beside.claims.push(Claim::OtherSession(Box::new(shown(&two))));
     let read = Disclosure::decode(&beside.encode()).unwrap();
-    assert_eq!(read.verify(None).unwrap_err(), VerifyError::OtherUnused);
+    assert_eq!(read.verify(None).unwrap_err(), VerifyError::UnusedOtherSession);
     // An equality within this session does not use the other session.
     let mut here = disclose_claims(&one, &["response./balance == response./limit"]).unwrap();
     here.claims.push(Claim::OtherSession(Box::new(shown(&two))));
-    assert_eq!(here.verify(None).unwrap_err(), VerifyError::OtherUnused);
+    assert_eq!(here.verify(None).unwrap_err(), VerifyError::UnusedOtherSession);
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! Bytes in one encoding only: fixed order, big-endian numbers, lengths before contents.
+//! The binary encoding: fixed order, big-endian numbers, lengths before contents.
 
 /// The reason why bytes are not in the expected format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// The bytes are of another format, or of another version of this one.
-    #[error("wanted {wanted}, got another format or version")]
+    #[error("unknown format or version: wanted {wanted}")]
     Magic {
         /// The format that was wanted.
         wanted: &'static str,
     },
-    /// The bytes end before the value does.
-    #[error("{subject} ends early: wanted {wanted} bytes more, got {got}")]
+    /// The bytes end before the end of the value.
+    #[error("{subject} is truncated: wanted {wanted} bytes more, got {got}")]
     Truncated {
         /// The name of the value.
         subject: &'static str,
@@ -50,7 +50,7 @@ pub enum FormatError {
         subject: &'static str,
     },
     /// Bytes follow the end of the value.
-    #[error("{got} bytes come after the end of {subject}")]
+    #[error("{got} unexpected bytes after the end of {subject}")]
     Trailing {
         /// The name of the value.
         subject: &'static str,
@@ -88,13 +88,13 @@ impl Writer {
         self
     }
 
-    /// Writes a length of two bytes, then the bytes. Callers keep them below 64 KiB.
+    /// Writes a length of two bytes, then the bytes, which must be fewer than 64 KiB.
     pub(crate) fn short(&mut self, bytes: &[u8]) -> &mut Self {
         debug_assert!(bytes.len() <= usize::from(u16::MAX));
         self.u16(bytes.len() as u16).raw(bytes)
     }
 
-    /// Writes a length of four bytes, then the bytes. Callers keep them below 4 GiB.
+    /// Writes a length of four bytes, then the bytes, which must be fewer than 4 GiB.
     pub(crate) fn long(&mut self, bytes: &[u8]) -> &mut Self {
         debug_assert!(u32::try_from(bytes.len()).is_ok());
         self.u32(bytes.len() as u32).raw(bytes)
@@ -175,8 +175,8 @@ impl<'a> Reader<'a> {
         self.raw(length, subject)
     }
 
-    /// Reads a count of four bytes under a limit. No memory is reserved for it: the entries must be
-    /// there.
+    /// Reads a count of four bytes and checks it against a limit. No memory is reserved for the
+    /// count, which is not trusted.
     pub(crate) fn count(
         &mut self,
         limit: usize,
@@ -198,7 +198,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map_err(|_| FormatError::Text { subject })
     }
 
-    /// Reads a byte that says whether a value follows: 0 or 1.
+    /// Reads the byte that is 1 if a value follows, otherwise 0.
     pub(crate) fn present(&mut self, subject: &'static str) -> Result<bool, FormatError> {
         match self.u8(subject)? {
             0 => Ok(false),

@@ -3,12 +3,12 @@
 use confide_sigma::{Blinding, Commitment, Range, SigmaError, prove_range, verify_range};
 
 use crate::{
-    amount::Amount,
+    amount::AmountDisplay,
     codec::{FormatError, Reader, Writer},
     field::FieldKind,
 };
 
-/// A comparison of a committed integer with constants, all of them as committed integers.
+/// A comparison of a committed integer with constants, which are given as committed integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// The integer is at most the constant (`<=`).
@@ -25,8 +25,8 @@ impl Comparison {
     /// Describes the comparison: the operator and its constants, as numbers or as dates.
     pub fn describe(&self, kind: FieldKind) -> String {
         let amount = |amount| match kind {
-            FieldKind::String => Amount::Date(amount),
-            _ => Amount::Number(amount),
+            FieldKind::String => AmountDisplay::Date(amount),
+            _ => AmountDisplay::Number(amount),
         };
         match *self {
             Comparison::AtMost(high) => format!("<= {}", amount(high)),
@@ -38,8 +38,8 @@ impl Comparison {
         }
     }
 
-    fn range(&self) -> Result<Range, SigmaError> {
-        match *self {
+    fn to_range(self) -> Result<Range, SigmaError> {
+        match self {
             Comparison::AtMost(high) => Ok(Range::at_most(high)),
             Comparison::AtLeast(low) => Ok(Range::at_least(low)),
             Comparison::Exactly(value) => Range::new(value, value),
@@ -47,9 +47,9 @@ impl Comparison {
         }
     }
 
-    /// Returns whether the comparison holds for a committed integer.
+    /// Whether the comparison is true for a committed integer.
     pub fn holds(&self, amount: u64) -> bool {
-        self.range().is_ok_and(|range| range.contains(amount))
+        self.to_range().is_ok_and(|range| range.contains(amount))
     }
 
     pub(crate) fn write(&self, writer: &mut Writer) {
@@ -74,14 +74,14 @@ impl Comparison {
         }
     }
 
-    /// Proves the comparison for the number behind a commitment, for one statement and field only.
+    /// Proves the comparison for a committed number, bound to the context of its field.
     pub(crate) fn prove(
         &self,
         context: &[u8],
         amount: u64,
         blinding: &Blinding,
     ) -> Result<Vec<u8>, SigmaError> {
-        prove_range(context, &self.range()?, amount, blinding)
+        prove_range(context, &self.to_range()?, amount, blinding)
     }
 
     pub(crate) fn verify(
@@ -90,6 +90,6 @@ impl Comparison {
         commitment: &[u8; 32],
         proof: &[u8],
     ) -> Result<(), SigmaError> {
-        verify_range(context, &self.range()?, &Commitment::from_bytes(commitment)?, proof)
+        verify_range(context, &self.to_range()?, &Commitment::from_bytes(commitment)?, proof)
     }
 }

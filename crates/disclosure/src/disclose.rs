@@ -1,4 +1,4 @@
-//! Makes a disclosure from a session and the names of the parts to be shown and proven.
+//! Makes a disclosure from a session, the parts to show and the predicates to prove.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -9,26 +9,27 @@ use crate::{
     fields::{CommittedFields, Reveal},
     name::{Predicate, Selector},
     proving::{DiscloseOptions, Prover},
-    secrets::secrets,
+    secrets::find_secrets,
     session::NotarisedSession,
     text::TEXT_BYTES_MAX,
     transcript::{CHUNK_BYTES, CommittedDirection, Direction},
 };
 
 impl NotarisedSession {
-    /// Shows what `show` names, proves what `prove` names, and hides everything else.
+    /// Shows the parts in `show`, proves the predicates in `prove`, and hides everything else.
     ///
     /// # Errors
     ///
-    /// [`DiscloseError::Holder`] if the session is not what its notary signed;
+    /// [`DiscloseError::Session`] if the session does not match its notary's signature;
     /// [`DiscloseError::NoField`] and [`DiscloseError::Transcript`] if a name or a byte range does
     /// not exist; [`DiscloseError::Secret`] if a byte range would show a secret;
-    /// [`DiscloseError::Untrue`], [`DiscloseError::NoAmount`] and [`DiscloseError::NoText`] if a
-    /// predicate is false or its field holds nothing to prove it of; [`DiscloseError::Pointless`],
-    /// [`DiscloseError::SameField`], [`DiscloseError::SameSession`] and [`DiscloseError::NoOther`]
-    /// if a predicate says nothing new or lacks its other session; [`DiscloseError::Limit`] beyond
-    /// the number of claims or the length of a text; [`DiscloseError::NoCircuits`] without
-    /// [`DiscloseOptions::texts`]; [`DiscloseError::Proof`] if a back end fails.
+    /// [`DiscloseError::FalsePredicate`] if a predicate is false; [`DiscloseError::NoAmount`] and
+    /// [`DiscloseError::NoText`] if its field has no number, date or text;
+    /// [`DiscloseError::AlreadyShown`], [`DiscloseError::SameField`],
+    /// [`DiscloseError::SameSession`] and [`DiscloseError::NoOther`] if a predicate proves nothing
+    /// new or its other session is missing; [`DiscloseError::Limit`] beyond the number of claims or
+    /// the length of a text; [`DiscloseError::NoCircuits`] without [`DiscloseOptions::texts`];
+    /// [`DiscloseError::Proof`] if a back end fails.
     pub fn disclose(
         &self,
         show: &[Selector],
@@ -38,20 +39,20 @@ impl NotarisedSession {
         self.check()?;
         check_limits(prove)?;
         self.check_equalities(prove, means.other)?;
-        let mut wanted = self.wanted_values(show)?;
+        let mut wanted = self.selected_fields(show)?;
         for path in prove.iter().flat_map(proven_paths) {
-            let index = self.field(path)?;
+            let index = self.field_index(path)?;
             if wanted.insert(index, Reveal::PathOnly) == Some(Reveal::Value) {
-                return Err(DiscloseError::Pointless { path: path.into() });
+                return Err(DiscloseError::AlreadyShown { path: path.into() });
             }
         }
-        let mut disclosure = self.opened_fields(&wanted)?;
+        let mut disclosure = self.open_fields(&wanted)?;
         for (place, direction) in [Direction::Request, Direction::Response].into_iter().enumerate()
         {
             let bytes = if place == 0 { &self.sent } else { &self.received };
             let committed_bytes = CommittedDirection::new(&self.seed, direction, bytes)?;
-            let ranges = ranges_of(show, direction);
-            self.keep_secrets(direction, bytes, &ranges, &wanted)?;
+            let ranges = selected_ranges(show, direction);
+            self.refuse_shown_secrets(direction, bytes, &ranges, &wanted)?;
             if !ranges.is_empty() {
                 disclosure.bytes[place] = Some(committed_bytes.open(&ranges)?);
             }
@@ -63,13 +64,12 @@ impl NotarisedSession {
             disclosure.claims.push(Claim::OtherSession(Box::new(other)));
         }
         let prover = Prover::new(self, &disclosure, means)?;
-        let claims: Result<Vec<_>, _> = prove.iter().map(|wish| prover.claim(wish)).collect();
+        let claims: Result<Vec<_>, _> = prove.iter().map(|wish| prover.prove_claim(wish)).collect();
         disclosure.claims.extend(claims?);
         Ok(disclosure)
     }
 
-    /// Checks that every equality is between two different fields, of this session or of two
-    /// sessions.
+    /// Checks that every equality compares two different fields of one session or of two sessions.
     fn check_equalities(
         &self,
         prove: &[Predicate],
@@ -91,8 +91,8 @@ impl NotarisedSession {
         }
     }
 
-    /// Makes a disclosure that opens fields and nothing else.
-    fn opened_fields(&self, wanted: &BTreeMap<usize, Reveal>) -> Result<Disclosure, DiscloseError> {
+    /// Makes a disclosure that opens only fields.
+    fn open_fields(&self, wanted: &BTreeMap<usize, Reveal>) -> Result<Disclosure, DiscloseError> {
         let mut disclosure = Disclosure {
             statement: self.statement.clone(),
             signature: self.signature,
@@ -110,12 +110,12 @@ impl NotarisedSession {
         Ok(disclosure)
     }
 
-    /// The fields that `show` names, with all fields below them.
-    fn wanted_values(&self, show: &[Selector]) -> Result<BTreeMap<usize, Reveal>, DiscloseError> {
+    /// The indices of the fields in `show`, with all fields below them.
+    fn selected_fields(&self, show: &[Selector]) -> Result<BTreeMap<usize, Reveal>, DiscloseError> {
         let mut wanted = BTreeMap::new();
         for name in show {
             let Selector::Field(path) = name else { continue };
-            let index = self.field(path)?;
+            let index = self.field_index(path)?;
             wanted.insert(index, Reveal::Value);
             if matches!(self.fields[index].kind, FieldKind::Array | FieldKind::Object) {
                 let below = format!("{path}/");
@@ -127,7 +127,7 @@ impl NotarisedSession {
         Ok(wanted)
     }
 
-    pub(crate) fn field(&self, path: &str) -> Result<usize, DiscloseError> {
+    pub(crate) fn field_index(&self, path: &str) -> Result<usize, DiscloseError> {
         let place = self.fields.iter().position(|field| field.path == path);
         let (direction, view) = match path.starts_with("request.") {
             true => (Direction::Request, self.statement.request_view),
@@ -137,10 +137,10 @@ impl NotarisedSession {
         place.ok_or_else(|| DiscloseError::NoField { path: path.into(), direction, view })
     }
 
-    /// Refuses byte ranges that show a secret. Bytes are opened in whole chunks, which could hold a
-    /// neighbouring secret: header fields and parameters whose names mark them as secret are hidden
-    /// unless their field is named.
-    fn keep_secrets(
+    /// Refuses byte ranges that show a secret. Bytes are opened in whole chunks, which may include
+    /// a neighbouring secret: header fields and parameters whose names mark them as secret are
+    /// shown only if `show` names their field.
+    fn refuse_shown_secrets(
         &self,
         direction: Direction,
         bytes: &[u8],
@@ -148,11 +148,11 @@ impl NotarisedSession {
         wanted: &BTreeMap<usize, Reveal>,
     ) -> Result<(), DiscloseError> {
         let named = |index| wanted.get(&index) == Some(&Reveal::Value);
-        let of_direction = secrets(direction, &self.fields);
+        let of_direction = find_secrets(direction, &self.fields);
         for secret in of_direction.iter().filter(|secret| !named(secret.field)) {
-            let holds = |range: &&Range<u64>| secret.is_in(bytes, &whole_chunks(range));
+            let holds = |range: &&Range<u64>| secret.is_in(bytes, &extend_to_chunks(range));
             if let Some(range) = ranges.iter().find(holds) {
-                let Range { start, end } = whole_chunks(range);
+                let Range { start, end } = extend_to_chunks(range);
                 let path = self.fields[secret.field].path.clone();
                 return Err(DiscloseError::Secret { direction, start, end, path });
             }
@@ -161,7 +161,7 @@ impl NotarisedSession {
     }
 }
 
-/// Makes the other session's disclosure, with the paths of the fields that an equality names.
+/// Makes the other session's disclosure, which shows the paths of the fields in equalities.
 fn disclose_other(
     prove: &[Predicate],
     other: Option<&NotarisedSession>,
@@ -173,13 +173,13 @@ fn disclose_other(
     let mut wanted = BTreeMap::new();
     for path in named {
         let other = other.ok_or_else(|| DiscloseError::NoOther { path: path.clone() })?;
-        wanted.insert(other.field(path)?, Reveal::PathOnly);
+        wanted.insert(other.field_index(path)?, Reveal::PathOnly);
     }
     match other.filter(|_| !wanted.is_empty()) {
         None => Ok(None),
         Some(other) => {
             other.check()?;
-            other.opened_fields(&wanted).map(Some)
+            other.open_fields(&wanted).map(Some)
         }
     }
 }
@@ -189,7 +189,7 @@ fn check_limits(prove: &[Predicate]) -> Result<(), DiscloseError> {
         true => Err(DiscloseError::Limit { what, limit, got }),
         false => Ok(()),
     };
-    // The other session takes a claim of its own.
+    // The other session's disclosure is a claim too.
     check("number of predicates", CLAIMS_MAX - 1, prove.len())?;
     let about_texts =
         |wish: &&Predicate| !matches!(wish, Predicate::Compare { .. } | Predicate::Equal { .. });
@@ -204,7 +204,7 @@ fn check_limits(prove: &[Predicate]) -> Result<(), DiscloseError> {
     check("length of a text", TEXT_BYTES_MAX, lengths.max().unwrap_or(0))
 }
 
-/// The fields of this session that a predicate is about.
+/// The paths of the fields of this session that a predicate is about.
 fn proven_paths(wish: &Predicate) -> Vec<&str> {
     match wish {
         Predicate::BytesContain { .. } => vec![],
@@ -218,7 +218,7 @@ fn proven_paths(wish: &Predicate) -> Vec<&str> {
     }
 }
 
-fn ranges_of(show: &[Selector], direction: Direction) -> Vec<Range<u64>> {
+fn selected_ranges(show: &[Selector], direction: Direction) -> Vec<Range<u64>> {
     let of_direction = |name: &Selector| match name {
         Selector::Bytes(way, range) if *way == direction => Some(range.clone()),
         _ => None,
@@ -226,7 +226,7 @@ fn ranges_of(show: &[Selector], direction: Direction) -> Vec<Range<u64>> {
     show.iter().filter_map(of_direction).collect()
 }
 
-fn whole_chunks(range: &Range<u64>) -> Range<u64> {
+fn extend_to_chunks(range: &Range<u64>) -> Range<u64> {
     let chunk = CHUNK_BYTES as u64;
     range.start / chunk * chunk..range.end.div_ceil(chunk).saturating_mul(chunk)
 }

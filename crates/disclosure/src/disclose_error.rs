@@ -2,16 +2,16 @@
 
 use crate::{
     fields::TooManyFields,
-    session::HolderError,
+    session::SessionCheckError,
     transcript::{Direction, TranscriptError},
 };
 
 /// The reason why a disclosure was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscloseError {
-    /// The session is not what its notary signed.
+    /// The session does not match its notary's signature.
     #[error(transparent)]
-    Holder(#[from] HolderError),
+    Session(#[from] SessionCheckError),
     /// A byte range is not within the transcript.
     #[error(transparent)]
     Transcript(#[from] TranscriptError),
@@ -21,16 +21,19 @@ pub enum DiscloseError {
     /// The session has no field of this path.
     #[error("session has no field {path}; the {} body: {view}", .direction.as_str())]
     NoField {
-        /// The path that was named.
+        /// The path.
         path: String,
-        /// The direction of the message that the path names.
+        /// The direction in the path.
         direction: Direction,
-        /// The view of the body of that message ([`crate::View::as_str`]).
+        /// The view of the body of that message ([`crate::BodyView::as_str`]).
         view: &'static str,
     },
-    /// Whole chunks of the named bytes would show a secret: a header field, or a parameter of the
+    /// The chunks of the named bytes would show a secret: a header field, or a parameter of the
     /// target.
-    #[error("{} bytes {start}-{end} may hold {path}, which is not to be shown", .direction.as_str())]
+    #[error(
+        "{} bytes {start}-{end} may contain the secret {path}: narrow the range, or show {path} too",
+        .direction.as_str()
+    )]
     Secret {
         /// The direction of the bytes.
         direction: Direction,
@@ -41,34 +44,34 @@ pub enum DiscloseError {
         /// The path of the field.
         path: String,
     },
-    /// A predicate is about a value that is shown anyway.
+    /// A predicate is about a value that is shown.
     #[error("{path} is shown, so a proof about it adds nothing")]
-    Pointless {
+    AlreadyShown {
         /// The path of the field.
         path: String,
     },
     /// A predicate is about a field without a committed number or date.
-    #[error("{path} holds no number or date that was committed to")]
+    #[error("{path} has no committed number or date")]
     NoAmount {
         /// The path of the field.
         path: String,
     },
-    /// A predicate about text is about a field that holds no text, or a text that is too long.
-    #[error("{path} holds no text of at most {limit} bytes")]
+    /// A predicate about a text is about a field without text, or with one that is too long.
+    #[error("{path} is not a text of at most {limit} bytes")]
     NoText {
         /// The path of the field.
         path: String,
         /// The greatest length, in bytes.
         limit: usize,
     },
-    /// A predicate names another session, but none was given.
+    /// A predicate needs the other session, but none was given.
     #[error("{path} belongs to another session, but no other session was given")]
     NoOther {
         /// The path of the field.
         path: String,
     },
-    /// The other session is this very session.
-    #[error("the other session is this very session: wanted another statement, got {digest} twice")]
+    /// The other session is the same as this session.
+    #[error("the other session is the same session: wanted two statements, got {digest} twice")]
     SameSession {
         /// SHA-256 of the statement, in hexadecimal.
         digest: String,
@@ -81,7 +84,7 @@ pub enum DiscloseError {
     },
     /// A predicate is false.
     #[error("{subject} is false, so it cannot be proven")]
-    Untrue {
+    FalsePredicate {
         /// The predicate or the field that it is about.
         subject: String,
     },

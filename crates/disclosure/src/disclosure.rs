@@ -1,4 +1,4 @@
-//! A disclosure and its claims, as they stand in a file: what a holder shows and proves.
+//! A disclosure and its claims, and their encoding in a file.
 
 use crate::{
     codec::{FormatError, Reader, Writer},
@@ -22,18 +22,18 @@ pub const DISCLOSURE_BYTES_MAX: usize = 96 << 20;
 /// The greatest number of claims of a disclosure: each takes milliseconds to check.
 pub const CLAIMS_MAX: usize = 64;
 
-/// The greatest number of claims about texts: each takes up to a second to check, and more for its
-/// circuit's keys.
+/// The greatest number of claims about texts: each takes up to a second to check, plus the time for
+/// its circuit's keys.
 pub(crate) const TEXT_CLAIMS_MAX: usize = 8;
 
-/// A disclosure: a statement, with openings and proofs that belong to it.
+/// A disclosure: a notary's statement, with openings and proofs for its commitments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disclosure {
     /// The statement that the notary signed.
     pub statement: NotaryStatement,
     /// The notary's signature over the statement.
     pub signature: Signature,
-    /// Evidence over the notary's key.
+    /// The evidence over the notary's key.
     pub evidence: NotaryEvidence,
     /// Opened bytes of request and response.
     pub bytes: [Option<TranscriptOpening>; 2],
@@ -70,13 +70,13 @@ impl Disclosure {
         writer.finish()
     }
 
-    /// Reads exactly what [`Disclosure::encode`] writes.
+    /// Decodes the bytes of [`Disclosure::encode`].
     ///
     /// # Errors
     ///
     /// [`FormatError`] if the bytes are not exactly one disclosure of this version within its
-    /// limits: truncated, too long, out of order, with a value of no meaning, or with bytes after
-    /// its end.
+    /// limits: truncated, too long, out of order, with an unknown value, or with bytes after its
+    /// end.
     pub fn decode(file: &[u8]) -> Result<Self, FormatError> {
         Self::read(file, Nesting::Outer)
     }
@@ -116,16 +116,16 @@ impl Disclosure {
             disclosure.claims.push(Claim::read(&mut reader, nested)?);
         }
         reader.end(FORMAT)?;
-        disclosure.check_claims()?;
+        disclosure.check_claim_limits()?;
         Ok(disclosure)
     }
 
-    fn check_claims(&self) -> Result<(), FormatError> {
+    fn check_claim_limits(&self) -> Result<(), FormatError> {
         let limit = |subject, limit, is_one: fn(&Claim) -> bool| {
             let got = self.claims.iter().filter(|claim| is_one(claim)).count();
             if got <= limit { Ok(()) } else { Err(FormatError::TooLong { subject, limit, got }) }
         };
-        limit("claims about texts", TEXT_CLAIMS_MAX, Claim::is_text)?;
+        limit("claims about texts", TEXT_CLAIMS_MAX, Claim::is_about_text)?;
         limit("other sessions", 1, |claim| matches!(claim, Claim::OtherSession(_)))
     }
 
@@ -138,7 +138,7 @@ impl Disclosure {
     }
 }
 
-/// The place of a disclosure: by itself, or within another one.
+/// Whether a disclosure is the outer one, or the one of the other session within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nesting {
     Outer,
@@ -148,8 +148,8 @@ pub(crate) enum Nesting {
 /// The greatest length of one proof: 1 MiB.
 pub(crate) const PROOF_BYTES_MAX: usize = 1 << 20;
 
-/// The greatest length of a disclosure of another session within one, 1 MiB: a statement, evidence,
-/// and some fields that show their path only.
+/// The greatest length of the other session's disclosure, 1 MiB: a statement, evidence, and some
+/// fields that show only their path.
 pub(crate) const OTHER_BYTES_MAX: usize = 1 << 20;
 
 /// A claim about values that stay hidden, with its proof.
@@ -164,7 +164,7 @@ pub enum Claim {
         /// A range proof of `confide-sigma`.
         proof: Vec<u8>,
     },
-    /// Some chunk of a direction, or two neighbouring ones, contain a text.
+    /// A chunk of a direction, or two neighbouring ones together, contain a text.
     BytesContain {
         /// The direction whose bytes contain the text.
         direction: Direction,
@@ -191,13 +191,13 @@ pub enum Claim {
         /// A proof of `confide-circuits`.
         proof: Vec<u8>,
     },
-    /// The disclosure of another session. There is at most one, and none within it.
+    /// The disclosure of another session. There is at most one, and it contains no further one.
     OtherSession(Box<Disclosure>),
-    /// Two fields hold one number, or one date.
+    /// Two fields have the same number or date.
     Equal {
         /// The index of the field among [`Disclosure::fields`], from 0.
         field: u32,
-        /// The field that holds the same number or date.
+        /// The field with the same number or date.
         other: OtherField,
         /// An equality proof of `confide-sigma`.
         proof: Vec<u8>,
@@ -281,8 +281,8 @@ impl Claim {
         }
     }
 
-    /// Returns whether its proof is a circuit's.
-    pub(crate) fn is_text(&self) -> bool {
+    /// Whether the claim is about a text, so that its proof needs a circuit.
+    pub(crate) fn is_about_text(&self) -> bool {
         use Claim::{BytesContain, FieldContains, FieldSha256};
         matches!(self, BytesContain { .. } | FieldContains { .. } | FieldSha256 { .. })
     }

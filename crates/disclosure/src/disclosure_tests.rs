@@ -6,13 +6,13 @@ use crate::{
     disclose_error::DiscloseError,
     disclosure::{Claim, DISCLOSURE_MAGIC},
     evidence::NotaryEvidence,
-    message::{Message, StartLine},
+    message::{HttpMessage, StartLine},
     name::{Predicate, Selector},
     proving::DiscloseOptions,
     seed::Seed,
-    session::{NotarisedSession, Session, SessionFacts, notarise},
+    session::{NotarisedSession, SessionFacts, SessionTranscript, notarise},
     signature::NotaryKey,
-    statement::{HttpVersion, View},
+    statement::{BodyView, HttpVersion},
     tls::TlsSession,
     transcript::OpeningError,
 };
@@ -27,7 +27,7 @@ pub(super) fn session(seed: u8) -> NotarisedSession {
 }
 
 pub(super) fn session_at(seed: u8, time: u64) -> NotarisedSession {
-    let request = Message {
+    let request = HttpMessage {
         start: StartLine::Request { method: "POST".into(), target: "/v1/chat/completions".into() },
         headers: vec![
             ("host".into(), b"api.example.com".to_vec()),
@@ -36,7 +36,7 @@ pub(super) fn session_at(seed: u8, time: u64) -> NotarisedSession {
         ],
         body: br#"{"model":"m-1","messages":[{"role":"user","content":"2+2?"}]}"#.to_vec(),
     };
-    let response = Message {
+    let response = HttpMessage {
         start: StartLine::Response { status: 200 },
         headers: vec![("content-type".into(), b"application/json".to_vec())],
         body: BODY.into(),
@@ -55,8 +55,12 @@ pub(super) fn session_at(seed: u8, time: u64) -> NotarisedSession {
         http: HttpVersion::V11,
     };
     let key = NotaryKey::from_secret(&[5; 32]).unwrap();
-    let session =
-        Session { sent: &sent, received: &received, request: &request, response: &response };
+    let session = SessionTranscript {
+        sent: &sent,
+        received: &received,
+        request: &request,
+        response: &response,
+    };
     let seed = Seed::from_bytes([seed; 32]);
     notarise(&key, seed, facts, session, NotaryEvidence::default()).unwrap()
 }
@@ -196,7 +200,7 @@ fn a_proof_holds_for_its_field_and_constants_only() {
     let mut absent = good.clone();
     let Claim::Compare { field, .. } = &mut absent.claims[1] else { panic!() };
     *field = 9;
-    assert_eq!(absent.verify(None).unwrap_err(), VerifyError::Subject { claim: 1 });
+    assert_eq!(absent.verify(None).unwrap_err(), VerifyError::InvalidField { claim: 1 });
     let mut nothing = good;
     nothing.claims.clear();
     assert_eq!(nothing.verify(None).unwrap_err(), VerifyError::Empty);
@@ -213,11 +217,11 @@ fn what_cannot_be_shown_or_proven_is_said_by_name() {
     let error = refuse(&["response.bytes:0-100000"], &[]);
     assert!(matches!(error, DiscloseError::Transcript(_)), "{error}");
     let error = refuse(&[], &["response./balance <= 4"]);
-    assert!(matches!(error, DiscloseError::Untrue { .. }), "{error}");
+    assert!(matches!(error, DiscloseError::FalsePredicate { .. }), "{error}");
     let error = refuse(&[], &["response./model <= 4"]);
     assert!(matches!(error, DiscloseError::NoAmount { .. }), "{error}");
     let error = refuse(&["response./balance"], &["response./balance <= 10"]);
-    assert!(matches!(error, DiscloseError::Pointless { .. }), "{error}");
+    assert!(matches!(error, DiscloseError::AlreadyShown { .. }), "{error}");
     let error = refuse(&[], &["response.bytes contains \"m-1\""]);
     assert!(matches!(error, DiscloseError::NoCircuits { .. }), "{error}");
     let error = refuse(&["request.bytes:10-20", "request.bytes:64-65"], &[]);
@@ -257,5 +261,5 @@ fn a_holders_file_is_what_the_notary_signed_or_is_refused() {
 #[test]
 fn the_views_of_both_bodies_are_in_the_statement() {
     let statement = session(1).statement.clone();
-    assert_eq!((statement.request_view, statement.response_view), (View::Json, View::Json));
+    assert_eq!((statement.request_view, statement.response_view), (BodyView::Json, BodyView::Json));
 }

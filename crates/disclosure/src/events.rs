@@ -1,18 +1,17 @@
-//! The document of a streamed answer: deltas are concatenated, `usage` is that of the last chunk.
-//!
-//! `docs/disclosure.md`, "A stream of events", is the definition; this is its code.
+//! Assembles the document of a streamed answer: deltas are concatenated, and `usage` is taken from
+//! the last chunk, as `docs/disclosure.md`, "A stream of events", defines.
 
 use std::collections::BTreeMap;
 
 use crate::json::{Json, JsonError};
 
-/// The greatest number of events of one stream.
+/// The greatest number of events in one stream.
 pub const EVENTS_MAX: usize = 65_536;
 
 /// The greatest number of choices of an answer, and of tool calls of a choice.
 const PLACES_MAX: usize = 128;
 
-/// The greatest number of members at the top of all chunks together.
+/// The greatest number of different top-level members of all chunks together.
 const MEMBERS_MAX: usize = 256;
 
 /// The members of a delta whose strings are concatenated.
@@ -22,7 +21,7 @@ const CONCATENATED: [&str; 4] = ["content", "reasoning", "reasoning_content", "r
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventsError {
     /// The data of an event is not JSON within the limits.
-    #[error("event {event} is not readable: {source}")]
+    #[error("data of event {event} is not valid JSON: {source}")]
     Json {
         /// The index of the event, from 0.
         event: usize,
@@ -40,20 +39,20 @@ pub enum EventsError {
         /// The part of the event that is wrong.
         what: &'static str,
     },
-    /// There are more events or choices than are read.
-    #[error("stream of events is beyond the limits: more than {limit} {what}")]
+    /// There are more events, choices or members than the limit.
+    #[error("stream has more than {limit} {what}")]
     Limit {
         /// The things that are counted.
         what: &'static str,
-        /// The greatest number that is read.
+        /// The greatest number that is allowed.
         limit: usize,
     },
 }
 
-/// A stream as one document, as a client without streaming would have received it.
+/// A stream assembled to the document that a client without streaming would have received.
 #[derive(Debug)]
 pub struct AssembledStream {
-    /// The document, as far as `docs/disclosure.md` defines it.
+    /// The document, with the members that `docs/disclosure.md` defines.
     pub json: Json,
     /// Whether the stream ended with `[DONE]`.
     pub finished: bool,
@@ -67,31 +66,31 @@ pub struct AssembledStream {
 /// event is not JSON within the limits; [`EventsError::Unknown`] if an event is not a chunk of a
 /// chat or completion, or follows `[DONE]`; [`EventsError::Limit`] beyond [`EVENTS_MAX`] events or
 /// the limits of choices and members.
-pub fn assemble(stream: &[u8]) -> Result<AssembledStream, EventsError> {
+pub fn assemble_stream(stream: &[u8]) -> Result<AssembledStream, EventsError> {
     let text = std::str::from_utf8(stream).map_err(|_| EventsError::Encoding)?;
-    let mut answer = Answer::default();
+    let mut answer = AssembledAnswer::default();
     let mut finished = false;
     let mut count = 0;
-    for (event, data) in events(text).enumerate() {
+    for (event, data) in split_events(text).enumerate() {
         count = event + 1;
         if event == EVENTS_MAX {
             return Err(EventsError::Limit { what: "events", limit: EVENTS_MAX });
         }
         if finished {
-            return Err(EventsError::Unknown { event, what: "it comes after [DONE]" });
+            return Err(EventsError::Unknown { event, what: "it follows [DONE]" });
         }
         if data == "[DONE]" { finished = true } else { answer.add(event, &data)? }
     }
     Ok(AssembledStream { json: answer.finish(count)?, finished })
 }
 
-/// The data of each event, by the rules of the WHATWG's HTML standard, section 9.2.6.
-fn events(text: &str) -> impl Iterator<Item = String> + '_ {
-    let mut lines = Lines(text.strip_prefix('\u{feff}').unwrap_or(text));
+/// Splits a stream into the data of its events (WHATWG HTML standard, section 9.2.6).
+fn split_events(text: &str) -> impl Iterator<Item = String> + '_ {
+    let mut lines = EventLines(text.strip_prefix('\u{feff}').unwrap_or(text));
     std::iter::from_fn(move || {
         let mut data: Option<String> = None;
         loop {
-            // A stream that ends within an event has not sent that event.
+            // An event without its final empty line was not sent.
             let line = lines.next()?;
             if line.is_empty() {
                 match data.take() {
@@ -114,10 +113,10 @@ fn events(text: &str) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// The lines of a text that have ended, by CR LF, LF or CR.
-struct Lines<'a>(&'a str);
+/// The terminated lines of a text; a line ends with CR LF, LF or CR.
+struct EventLines<'a>(&'a str);
 
-impl<'a> Iterator for Lines<'a> {
+impl<'a> Iterator for EventLines<'a> {
     type Item = &'a str;
 
     fn next(&mut self) -> Option<&'a str> {
@@ -129,46 +128,46 @@ impl<'a> Iterator for Lines<'a> {
 }
 
 #[derive(Default)]
-struct Answer {
-    /// The members other than choices and usage; `None` for one that differs between chunks.
+struct AssembledAnswer {
+    /// The other top-level members; `None` for a member that differs between chunks.
     members: BTreeMap<String, Option<Json>>,
-    choices: BTreeMap<usize, Choice>,
+    choices: BTreeMap<usize, AssembledChoice>,
     usage: Option<Json>,
     has_choices: bool,
 }
 
 #[derive(Default)]
-struct Choice {
+struct AssembledChoice {
     text: Option<String>,
     message: BTreeMap<&'static str, String>,
     role: Option<Json>,
-    calls: BTreeMap<usize, Call>,
+    calls: BTreeMap<usize, AssembledCall>,
     finish_reason: Option<Json>,
 }
 
 #[derive(Default)]
-struct Call {
+struct AssembledCall {
     members: BTreeMap<&'static str, Json>,
     name: Option<Json>,
     arguments: Option<String>,
 }
 
-impl Answer {
+impl AssembledAnswer {
     fn add(&mut self, event: usize, data: &str) -> Result<(), EventsError> {
         let chunk =
             Json::parse(data.as_bytes()).map_err(|source| EventsError::Json { event, source })?;
         let unknown = |what| EventsError::Unknown { event, what };
-        let Json::Object(members) = chunk else { return Err(unknown("it is no object")) };
+        let Json::Object(members) = chunk else { return Err(unknown("it is not an object")) };
         for (name, value) in members {
             match (name.as_str(), value) {
                 ("choices", Json::Array(choices)) => {
                     self.has_choices = true;
                     for choice in &choices {
-                        let index = index_of(choice, event)?;
+                        let index = parse_choice_index(choice, event)?;
                         self.choices.entry(index).or_default().add(choice).map_err(unknown)?;
                     }
                 }
-                ("choices", _) => return Err(unknown("choices are no array")),
+                ("choices", _) => return Err(unknown("choices are not an array")),
                 ("usage", Json::Null) => {}
                 ("usage", usage) => self.usage = Some(usage),
                 (_, value) => {
@@ -202,9 +201,9 @@ impl Answer {
     }
 }
 
-impl Choice {
+impl AssembledChoice {
     fn add(&mut self, choice: &Json) -> Result<(), &'static str> {
-        if let Some(text) = string(choice, "text")? {
+        if let Some(text) = string_member(choice, "text")? {
             self.text.get_or_insert_default().push_str(text);
         }
         if let Some(reason) = choice.member("finish_reason").filter(|it| **it != Json::Null) {
@@ -212,20 +211,20 @@ impl Choice {
         }
         let Some(delta) = choice.member("delta") else { return Ok(()) };
         for name in CONCATENATED {
-            if let Some(text) = string(delta, name)? {
+            if let Some(text) = string_member(delta, name)? {
                 self.message.entry(name).or_default().push_str(text);
             }
         }
-        if let Some(role) = string(delta, "role")? {
-            first(&mut self.role, role).map_err(|()| "the role changes")?;
+        if let Some(role) = string_member(delta, "role")? {
+            keep_first(&mut self.role, role).map_err(|()| "the role changes")?;
         }
         let calls = match delta.member("tool_calls") {
             None | Some(Json::Null) => &[][..],
             Some(Json::Array(calls)) => calls,
-            Some(_) => return Err("tool calls are no array"),
+            Some(_) => return Err("tool calls are not an array"),
         };
         for call in calls {
-            let index = place_of(call).ok_or("a tool call has no index")?;
+            let index = parse_index(call).ok_or("a tool call has no index")?;
             self.calls.entry(index).or_default().add(call)?;
         }
         Ok(())
@@ -242,7 +241,7 @@ impl Choice {
         let texts = self.message.into_iter();
         message.extend(texts.map(|(name, text)| (name.into(), Json::String(text))));
         if !self.calls.is_empty() {
-            let calls = self.calls.into_values().map(Call::finish).collect();
+            let calls = self.calls.into_values().map(AssembledCall::finish).collect();
             message.push(("tool_calls".into(), Json::Array(calls)));
         }
         if !message.is_empty() {
@@ -252,21 +251,21 @@ impl Choice {
     }
 }
 
-impl Call {
+impl AssembledCall {
     fn add(&mut self, call: &Json) -> Result<(), &'static str> {
         for name in ["id", "type"] {
-            if let Some(text) = string(call, name)? {
+            if let Some(text) = string_member(call, name)? {
                 let mut known = self.members.remove(name);
-                let kept = first(&mut known, text);
+                let kept = keep_first(&mut known, text);
                 self.members.extend(known.map(|known| (name, known)));
                 kept.map_err(|()| "a tool call changes")?;
             }
         }
         let Some(function) = call.member("function") else { return Ok(()) };
-        if let Some(name) = string(function, "name")? {
-            first(&mut self.name, name).map_err(|()| "a tool call changes")?;
+        if let Some(name) = string_member(function, "name")? {
+            keep_first(&mut self.name, name).map_err(|()| "a tool call changes")?;
         }
-        if let Some(arguments) = string(function, "arguments")? {
+        if let Some(arguments) = string_member(function, "arguments")? {
             self.arguments.get_or_insert_default().push_str(arguments);
         }
         Ok(())
@@ -286,16 +285,16 @@ impl Call {
 }
 
 /// The string member of an object; `None` if it is `null` or missing.
-fn string<'a>(object: &'a Json, name: &str) -> Result<Option<&'a str>, &'static str> {
+fn string_member<'a>(object: &'a Json, name: &str) -> Result<Option<&'a str>, &'static str> {
     match object.member(name) {
         None | Some(Json::Null) => Ok(None),
         Some(Json::String(text)) => Ok(Some(text)),
-        Some(_) => Err("a text is no string"),
+        Some(_) => Err("a text is not a string"),
     }
 }
 
 /// Keeps the first text; a later one must be the same or empty.
-fn first(known: &mut Option<Json>, text: &str) -> Result<(), ()> {
+fn keep_first(known: &mut Option<Json>, text: &str) -> Result<(), ()> {
     match known {
         None => *known = Some(Json::String(text.into())),
         Some(Json::String(known)) if known == text || text.is_empty() => {}
@@ -304,11 +303,11 @@ fn first(known: &mut Option<Json>, text: &str) -> Result<(), ()> {
     Ok(())
 }
 
-fn index_of(choice: &Json, event: usize) -> Result<usize, EventsError> {
-    place_of(choice).ok_or(EventsError::Unknown { event, what: "a choice has no index" })
+fn parse_choice_index(choice: &Json, event: usize) -> Result<usize, EventsError> {
+    parse_index(choice).ok_or(EventsError::Unknown { event, what: "a choice has no index" })
 }
 
-fn place_of(object: &Json) -> Option<usize> {
+fn parse_index(object: &Json) -> Option<usize> {
     match object.member("index") {
         Some(Json::Number(text)) => text.parse().ok().filter(|index| *index < PLACES_MAX),
         _ => None,
@@ -320,12 +319,12 @@ mod tests {
     use super::*;
 
     fn assemble_text(stream: &str) -> Result<(Json, bool), EventsError> {
-        assemble(stream.as_bytes()).map(|it| (it.json, it.finished))
+        assemble_stream(stream.as_bytes()).map(|it| (it.json, it.finished))
     }
 
     fn assert_same_fields(json: &Json, wanted: &str) {
         let fields = |json: &Json| {
-            let mut fields = crate::message::fields_of("response", json).unwrap();
+            let mut fields = crate::message::document_fields("response", json).unwrap();
             fields.sort_by(|a, b| a.path.cmp(&b.path));
             fields
         };

@@ -1,22 +1,22 @@
-//! The notary's evidence as it travels: bytes that are appraised elsewhere.
+//! The notary's evidence in its encoded form, which the caller appraises.
 
 use crate::codec::{FormatError, Reader, Writer};
 
-/// The greatest length of a quote, in bytes: the most that Linux's configfs-tsm gives.
+/// The greatest length of a quote, in bytes: the limit of Linux's configfs-tsm.
 pub const QUOTE_BYTES_MAX: usize = 32 * 1024;
 
 /// The greatest length of the claims, in bytes.
 pub const CLAIMS_BYTES_MAX: usize = 1024;
 
-/// The greatest length of the endorsements, in bytes: as long as a staple on a channel.
+/// The greatest length of the endorsements, in bytes: the limit of stapled ones on a channel.
 pub const ENDORSEMENTS_BYTES_MAX: usize = 94 * 1024;
 
-/// The guarantee in the claims of a notary's signing key. A key of another attested program is no
-/// notary's, even on a machine that runs the same code.
+/// The guarantee in the claims of a notary's signing key. It distinguishes the key from keys of
+/// other attested programs, even on a machine that runs the same code.
 pub const NOTARY_GUARANTEE: &str = "the notary sees the plaintext, its operator does not";
 
-/// Evidence over the notary's key, in the form of key binding (`docs/channel.md`): a quote whose
-/// report data is SHA-256 of the claims, which hold SHA-256 of the key's SubjectPublicKeyInfo.
+/// The evidence over the notary's key, with key binding (`docs/channel.md`): a quote whose report
+/// data is SHA-256 of the claims, which contain SHA-256 of the key's SubjectPublicKeyInfo.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NotaryEvidence {
     /// The quote or report.

@@ -1,15 +1,15 @@
-//! Fields: the values that the notary parsed, each with a path, a kind and one canonical form.
+//! Fields: the values that the notary parsed, each with a path, a kind and a canonical form.
 
 use sha2::{Digest, Sha256};
 
 use crate::{
     codec::Writer,
-    moment::micros_of_rfc3339,
-    number::{amount_of_micros, amount_of_number},
+    number::{amount_of_micros, parse_amount},
+    rfc3339::parse_rfc3339_micros,
     seed::SALT_BYTES,
 };
 
-/// The greatest length of a path, in bytes, direction included.
+/// The greatest length of a path in bytes, including the direction.
 pub(crate) const PATH_BYTES_MAX: usize = 1024;
 
 /// The greatest length of a canonical value, in bytes.
@@ -25,7 +25,7 @@ pub enum FieldKind {
     Null = 1,
     /// `true` or `false`.
     Bool = 2,
-    /// A number in its canonical form ([`crate::Number::canonical`]).
+    /// A number in its canonical form ([`crate::Number::canonical_form`]).
     Number = 3,
     /// The UTF-8 of a string, escapes resolved.
     String = 4,
@@ -73,18 +73,18 @@ pub struct Field {
 }
 
 impl Field {
-    /// The integer that a commitment to this field holds: of a number its millionths, of an RFC
-    /// 3339 string the millionths of a second since 1970, plus 2^63. `None` for everything else.
+    /// The committed integer of this field: for a number its millionths, for an RFC 3339 string the
+    /// millionths of a second since 1970, plus 2^63. `None` for everything else.
     pub fn amount(&self) -> Option<u64> {
         match self.kind {
-            FieldKind::Number => amount_of_number(&self.value),
-            FieldKind::String => micros_of_rfc3339(&self.value).and_then(amount_of_micros),
+            FieldKind::Number => parse_amount(&self.value),
+            FieldKind::String => parse_rfc3339_micros(&self.value).and_then(amount_of_micros),
             _ => None,
         }
     }
 }
 
-/// Shows no value: values are secrets until they are opened.
+/// Omits the value: values are secrets until they are opened.
 impl std::fmt::Debug for Field {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Field")

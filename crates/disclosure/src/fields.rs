@@ -1,41 +1,41 @@
-//! All fields of a session under one root, and openings of some of them.
+//! The tree of all fields of a session, and openings of some of them.
 
 use confide_sigma::{Blinding, Commitment as AmountCommitment};
 
 use crate::{
     codec::{FormatError, Reader, Writer},
     field::{Field, FieldKind, PATH_BYTES_MAX, VALUE_BYTES_MAX, field_leaf, value_digest},
-    seed::{Purpose, SALT_BYTES, Seed},
+    seed::{SALT_BYTES, SaltPurpose, Seed},
     statement::{FIELDS_DEPTH_MIN, FieldsRoot},
     transcript::{OpeningError, read_siblings, write_siblings},
-    tree::{self, DEPTH_MAX, Hash, Tree},
+    tree::{self, DEPTH_MAX, Hash, MerkleTree},
 };
 
-/// The greatest number of committed numbers and dates of a direction, in the order of the fields:
-/// one commitment takes some tens of microseconds.
+/// The greatest number of committed numbers and dates of a direction; later fields have none. One
+/// commitment takes some tens of microseconds.
 pub(crate) const AMOUNTS_MAX: usize = 256;
 
-/// The greatest number of fields of a session.
+/// The greatest number of fields in a session.
 pub const FIELDS_MAX: usize = 1 << 16;
 
-/// The greatest number of fields of one opening.
+/// The greatest number of fields in one opening.
 const OPENED_MAX: usize = FIELDS_MAX;
 
-/// Fields with their tree, at the notary or at the holder.
+/// Fields with their tree, which notary and holder both compute.
 ///
-/// The leaves are the fields' digests and as many fillers as make a power of two, in ascending
-/// order. Digests are random to whoever does not know the salt, so places say nothing of paths,
-/// and fillers nothing of how many fields there are.
+/// The leaves are the fields' digests, padded with fillers to a power of two, in ascending order.
+/// Without the salts digests look random, so that places do not reveal paths, nor fillers the
+/// number of fields.
 pub struct CommittedFields<'a> {
     seed: &'a Seed,
     fields: &'a [Field],
     commitments: Vec<Option<[u8; 32]>>,
     /// The place of each field in the tree.
     places: Vec<u32>,
-    tree: Tree,
+    tree: MerkleTree,
 }
 
-/// A session has too many fields.
+/// The error for a session with too many fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("session has {got} fields, wanted at most {limit}")]
 pub struct TooManyFields {
@@ -55,17 +55,17 @@ impl<'a> CommittedFields<'a> {
         if fields.len() > FIELDS_MAX {
             return Err(TooManyFields { limit: FIELDS_MAX, got: fields.len() });
         }
-        let commitments = commitments(seed, fields);
+        let commitments = commit_amounts(seed, fields);
         let count = fields.len().next_power_of_two().max(1 << FIELDS_DEPTH_MIN);
         let mut leaves: Vec<(Hash, usize)> = Vec::with_capacity(count);
         for (index, (field, commitment)) in fields.iter().zip(&commitments).enumerate() {
-            let salt = seed.salt(Purpose::FieldValue, index as u32);
+            let salt = seed.salt(SaltPurpose::FieldValue, index as u32);
             let digest = value_digest(&salt, &field.value);
             let leaf = field_leaf(&field.path, field.kind, &digest, commitment.as_ref());
             leaves.push((leaf, index));
         }
         for filler in fields.len()..count {
-            leaves.push((seed.derive(Purpose::FieldFiller, filler as u32), filler));
+            leaves.push((seed.derive(SaltPurpose::FieldFiller, filler as u32), filler));
         }
         leaves.sort_unstable();
         let mut places = vec![0; fields.len()];
@@ -74,20 +74,20 @@ impl<'a> CommittedFields<'a> {
                 *slot = place as u32;
             }
         }
-        let tree = Tree::new(leaves.into_iter().map(|(leaf, _)| leaf).collect());
+        let tree = MerkleTree::new(leaves.into_iter().map(|(leaf, _)| leaf).collect());
         Ok(Self { seed, fields, commitments, places, tree })
     }
 
     /// The root that the notary signs.
     pub fn root(&self) -> FieldsRoot {
-        FieldsRoot { depth: self.tree.leaves().ilog2() as u8, root: self.tree.root() }
+        FieldsRoot { depth: self.tree.leaf_count().ilog2() as u8, root: self.tree.root() }
     }
 
     /// Opens fields by their index: with their value, or with their path only.
     pub fn open(&self, mut wanted: Vec<(usize, Reveal)>) -> FieldsOpening {
         wanted.retain(|(index, _)| *index < self.fields.len());
         wanted.sort_by_key(|(index, reveal)| (self.places[*index], *reveal));
-        // A value that is shown need not be hidden as well: `Value` sorts first.
+        // If a field is wanted with and without its value, `Value` is kept: it sorts first.
         wanted.dedup_by_key(|(index, _)| *index);
         let places: Vec<u32> = wanted.iter().map(|(index, _)| self.places[*index]).collect();
         let siblings = if places.is_empty() { vec![] } else { self.tree.siblings(&places) };
@@ -95,15 +95,15 @@ impl<'a> CommittedFields<'a> {
         FieldsOpening { fields: opened.collect(), siblings }
     }
 
-    /// The secret behind the commitment to a field's number or date, where it has one.
+    /// The committed integer of a field's number or date and its blinding, if it has one.
     pub fn amount(&self, index: usize) -> Option<(u64, Blinding)> {
         self.commitments.get(index).copied().flatten()?;
-        Some((self.fields.get(index)?.amount()?, blinding(self.seed, index)))
+        Some((self.fields.get(index)?.amount()?, derive_blinding(self.seed, index)))
     }
 
     /// The salt of a field's value.
     pub(crate) fn salt(&self, index: usize) -> [u8; SALT_BYTES] {
-        self.seed.salt(Purpose::FieldValue, index as u32)
+        self.seed.salt(SaltPurpose::FieldValue, index as u32)
     }
 
     fn open_field(&self, index: usize, reveal: Reveal) -> OpenedField {
@@ -122,28 +122,28 @@ impl<'a> CommittedFields<'a> {
     }
 }
 
-fn commitments(seed: &Seed, fields: &[Field]) -> Vec<Option<[u8; 32]>> {
-    // A request full of numbers must not use up the commitments of the response.
+fn commit_amounts(seed: &Seed, fields: &[Field]) -> Vec<Option<[u8; 32]>> {
+    // Each direction has its own limit: a request cannot use up the response's commitments.
     let mut left = [AMOUNTS_MAX; 2];
     let commit = |(index, field): (usize, &Field)| {
         let left = &mut left[usize::from(field.path.starts_with("response."))];
         let amount = field.amount().filter(|_| *left > 0)?;
         *left -= 1;
-        Some(AmountCommitment::new(amount, &blinding(seed, index)).to_bytes())
+        Some(AmountCommitment::new(amount, &derive_blinding(seed, index)).to_bytes())
     };
     fields.iter().enumerate().map(commit).collect()
 }
 
-fn blinding(seed: &Seed, index: usize) -> Blinding {
-    Blinding::from_seed(&seed.derive(Purpose::Blinding, index as u32))
+fn derive_blinding(seed: &Seed, index: usize) -> Blinding {
+    Blinding::from_seed(&seed.derive(SaltPurpose::Blinding, index as u32))
 }
 
-/// The parts of a field that are opened.
+/// The parts of a field to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reveal {
     /// Path, kind and value are shown.
     Value,
-    /// Path and kind are shown, for a claim about the value.
+    /// Only path and kind are shown, for a claim about the value.
     PathOnly,
 }
 
@@ -201,25 +201,26 @@ impl std::fmt::Debug for OpenedField {
     }
 }
 
-/// Opened fields, and the nodes that lead from them to the root.
+/// Opened fields, and the nodes that are needed to compute the root from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldsOpening {
     /// The opened fields, in ascending order of their places.
     pub fields: Vec<OpenedField>,
-    /// The nodes next to the paths, in the order of [`crate::TranscriptOpening::siblings`].
+    /// The siblings of the nodes on the paths, in the order of
+    /// [`crate::TranscriptOpening::siblings`].
     pub siblings: Vec<[u8; 32]>,
 }
 
 impl FieldsOpening {
-    /// Checks that these fields are under a signed root.
+    /// Checks that these fields belong to a signed root.
     ///
     /// # Errors
     ///
-    /// [`OpeningError::Root`] if the fields and siblings do not lead to the signed root.
+    /// [`OpeningError::Root`] if the fields and siblings do not match the signed root.
     pub fn check(&self, signed: &FieldsRoot) -> Result<(), OpeningError> {
         let opened: Vec<(u32, Hash)> =
             self.fields.iter().map(|field| (field.place, field.leaf())).collect();
-        match tree::root_of(signed.depth, &opened, &self.siblings) == Some(signed.root) {
+        match tree::compute_root(signed.depth, &opened, &self.siblings) == Some(signed.root) {
             true => Ok(()),
             false => Err(OpeningError::Root { what: "fields" }),
         }
@@ -255,7 +256,7 @@ impl FieldsOpening {
 
 fn read_field(reader: &mut Reader<'_>) -> Result<OpenedField, FormatError> {
     let place = reader.u32("place of a field")?;
-    let (path, kind) = read_name(reader)?;
+    let (path, kind) = read_path_and_kind(reader)?;
     let commitment = match reader.present("commitment to a number")? {
         true => Some(reader.array("commitment to a number")?),
         false => None,
@@ -273,14 +274,16 @@ fn read_field(reader: &mut Reader<'_>) -> Result<OpenedField, FormatError> {
 }
 
 /// Reads the kind and the path of a field.
-pub(crate) fn read_name(reader: &mut Reader<'_>) -> Result<(String, FieldKind), FormatError> {
+pub(crate) fn read_path_and_kind(
+    reader: &mut Reader<'_>,
+) -> Result<(String, FieldKind), FormatError> {
     let byte = reader.u8("kind of a field")?;
     let kind = FieldKind::from_byte(byte)
         .ok_or(FormatError::Value { subject: "kind of a field", got: byte.into() })?;
     Ok((reader.text(PATH_BYTES_MAX, "path of a field")?.into(), kind))
 }
 
-/// Checks that text is UTF-8, so that it can be shown as it is.
+/// Checks that the value of a text is UTF-8, so that it can be shown unchanged.
 pub(crate) fn check_value(kind: FieldKind, value: &[u8]) -> Result<(), FormatError> {
     let text = !matches!(kind, FieldKind::Octets | FieldKind::Object);
     match text && std::str::from_utf8(value).is_err() {

@@ -1,15 +1,15 @@
-//! A strict JSON reader: it refuses every text that two readers could understand in two ways.
+//! A strict JSON parser, which refuses every text that two parsers could interpret differently.
 //!
-//! RFC 8259 without its freedoms: UTF-8 only, no member twice in one object at any depth (names
-//! compared after their escapes are resolved), no lone surrogates, bounded depth, size and
-//! numbers. Numbers keep every digit.
+//! It is stricter than RFC 8259: UTF-8 only, no duplicate members in an object (names are compared
+//! after unescaping), no lone surrogates, limits on depth, size and numbers. Numbers keep every
+//! digit.
 
 use crate::number::{Number, NumberError};
 
 /// The deepest nesting of arrays and objects.
 pub const JSON_DEPTH_MAX: usize = 64;
 
-/// The greatest number of values in one text, containers included: each becomes a field.
+/// The greatest number of values in one text, including containers: each becomes a field.
 pub const JSON_VALUES_MAX: usize = 16_384;
 
 /// A JSON value. Numbers are in their canonical form.
@@ -21,46 +21,46 @@ pub enum Json {
     Bool(bool),
     /// A number in its canonical form.
     Number(String),
-    /// A string, escapes resolved.
+    /// A string, unescaped.
     String(String),
     /// An array.
     Array(Vec<Json>),
-    /// An object: its members in the order of the text, no name twice.
+    /// An object: its members in the order of the text, with unique names.
     Object(Vec<(String, Json)>),
 }
 
-/// Shows no value: values are secrets until they are opened.
+/// Omits the value: values are secrets until they are opened.
 impl std::fmt::Debug for Json {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Json(..)")
     }
 }
 
-/// The reason why a text is not read.
+/// The reason why a text is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The text is not JSON, or not UTF-8.
-    #[error("JSON is not valid at byte {place}")]
+    #[error("invalid JSON at byte {place}")]
     Grammar {
-        /// The byte at which reading stopped.
+        /// The byte at which parsing stopped.
         place: usize,
     },
-    /// An object names a member twice.
-    #[error("JSON object that ends at byte {place} names a member twice")]
+    /// An object has two members of the same name.
+    #[error("JSON object that ends at byte {place} has two members of the same name")]
     Duplicate {
         /// The byte at which the object ends.
         place: usize,
     },
-    /// Arrays and objects nest too deeply.
-    #[error("JSON nests deeper than {limit} at byte {place}")]
+    /// Arrays and objects are nested too deeply.
+    #[error("JSON is nested deeper than {limit} levels at byte {place}")]
     Depth {
         /// The greatest depth, [`JSON_DEPTH_MAX`].
         limit: usize,
-        /// The byte at which reading stopped.
+        /// The byte at which parsing stopped.
         place: usize,
     },
     /// The text has too many values.
-    #[error("JSON holds more than {limit} values")]
+    #[error("JSON has more than {limit} values")]
     Values {
         /// The greatest number of values, [`JSON_VALUES_MAX`].
         limit: usize,
@@ -68,30 +68,30 @@ pub enum JsonError {
     /// A number has too many characters or too large an exponent.
     #[error("JSON number at byte {place} is beyond the limits")]
     Number {
-        /// The byte at which reading stopped.
+        /// The byte at which parsing stopped.
         place: usize,
     },
 }
 
 impl Json {
-    /// Reads one whole text.
+    /// Parses a complete JSON text.
     ///
     /// # Errors
     ///
     /// [`JsonError::Grammar`] if the bytes are not one JSON text in UTF-8; [`JsonError::Duplicate`]
-    /// if an object names a member twice; [`JsonError::Depth`], [`JsonError::Values`] and
+    /// if an object has two members of one name; [`JsonError::Depth`], [`JsonError::Values`] and
     /// [`JsonError::Number`] beyond the limits.
     pub fn parse(bytes: &[u8]) -> Result<Self, JsonError> {
         let text = std::str::from_utf8(bytes)
             .map_err(|error| JsonError::Grammar { place: error.valid_up_to() })?;
-        let mut reader = Reader { text, place: 0, values: 0 };
-        reader.blank();
-        let value = reader.value(0)?;
-        reader.blank();
-        if reader.place == text.len() { Ok(value) } else { Err(reader.syntax_error()) }
+        let mut reader = JsonReader { text, place: 0, values: 0 };
+        reader.skip_whitespace();
+        let value = reader.parse_value(0)?;
+        reader.skip_whitespace();
+        if reader.place == text.len() { Ok(value) } else { Err(reader.grammar_error()) }
     }
 
-    /// The value of an object's member, if there is one of this name.
+    /// The value of the member with this name, if this is an object and has one.
     pub fn member(&self, name: &str) -> Option<&Json> {
         match self {
             Json::Object(members) => {
@@ -102,14 +102,14 @@ impl Json {
     }
 }
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     place: usize,
     values: usize,
 }
 
-impl Reader<'_> {
-    fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
+impl JsonReader<'_> {
+    fn parse_value(&mut self, depth: usize) -> Result<Json, JsonError> {
         self.values += 1;
         if self.values > JSON_VALUES_MAX {
             return Err(JsonError::Values { limit: JSON_VALUES_MAX });
@@ -118,10 +118,10 @@ impl Reader<'_> {
             Some(b'{' | b'[') if depth == JSON_DEPTH_MAX => {
                 Err(JsonError::Depth { limit: JSON_DEPTH_MAX, place: self.place })
             }
-            Some(b'{') => self.object(depth),
-            Some(b'[') => self.array(depth),
-            Some(b'"') => self.string().map(Json::String),
-            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b'{') => self.parse_object(depth),
+            Some(b'[') => self.parse_array(depth),
+            Some(b'"') => self.parse_string().map(Json::String),
+            Some(b'-' | b'0'..=b'9') => self.parse_number(),
             _ => {
                 let words = [
                     ("null", Json::Null),
@@ -130,31 +130,31 @@ impl Reader<'_> {
                 ];
                 let rest = &self.text[self.place..];
                 let found = words.into_iter().find(|(word, _)| rest.starts_with(word));
-                let (word, value) = found.ok_or_else(|| self.syntax_error())?;
+                let (word, value) = found.ok_or_else(|| self.grammar_error())?;
                 self.place += word.len();
                 Ok(value)
             }
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Json, JsonError> {
+    fn parse_object(&mut self, depth: usize) -> Result<Json, JsonError> {
         let mut members: Vec<(String, Json)> = Vec::new();
         self.place += 1;
-        self.blank();
+        self.skip_whitespace();
         while self.peek() != Some(b'}') {
             if !members.is_empty() {
                 self.expect(b',')?;
-                self.blank();
+                self.skip_whitespace();
             }
             if self.peek() != Some(b'"') {
-                return Err(self.syntax_error());
+                return Err(self.grammar_error());
             }
-            let name = self.string()?;
-            self.blank();
+            let name = self.parse_string()?;
+            self.skip_whitespace();
             self.expect(b':')?;
-            self.blank();
-            members.push((name, self.value(depth + 1)?));
-            self.blank();
+            self.skip_whitespace();
+            members.push((name, self.parse_value(depth + 1)?));
+            self.skip_whitespace();
         }
         self.place += 1;
         let mut names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
@@ -165,35 +165,35 @@ impl Reader<'_> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<Json, JsonError> {
+    fn parse_array(&mut self, depth: usize) -> Result<Json, JsonError> {
         let mut elements = Vec::new();
         self.place += 1;
-        self.blank();
+        self.skip_whitespace();
         while self.peek() != Some(b']') {
             if !elements.is_empty() {
                 self.expect(b',')?;
-                self.blank();
+                self.skip_whitespace();
             }
-            elements.push(self.value(depth + 1)?);
-            self.blank();
+            elements.push(self.parse_value(depth + 1)?);
+            self.skip_whitespace();
         }
         self.place += 1;
         Ok(Json::Array(elements))
     }
 
-    fn number(&mut self) -> Result<Json, JsonError> {
+    fn parse_number(&mut self) -> Result<Json, JsonError> {
         let rest = &self.text.as_bytes()[self.place..];
         let of_number = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
         let length = rest.iter().take_while(of_number).count();
         let number = Number::parse(&rest[..length]).map_err(|error| match error {
-            NumberError::Grammar => self.syntax_error(),
+            NumberError::Grammar => self.grammar_error(),
             NumberError::Limit => JsonError::Number { place: self.place },
         })?;
         self.place += length;
-        Ok(Json::Number(number.canonical()))
+        Ok(Json::Number(number.canonical_form()))
     }
 
-    fn string(&mut self) -> Result<String, JsonError> {
+    fn parse_string(&mut self) -> Result<String, JsonError> {
         let mut string = String::new();
         self.place += 1;
         loop {
@@ -206,15 +206,15 @@ impl Reader<'_> {
             self.place += plain;
             match self.peek() {
                 Some(b'"') => break,
-                Some(b'\\') => string.push(self.escape()?),
-                _ => return Err(self.syntax_error()),
+                Some(b'\\') => string.push(self.parse_escape()?),
+                _ => return Err(self.grammar_error()),
             }
         }
         self.place += 1;
         Ok(string)
     }
 
-    fn escape(&mut self) -> Result<char, JsonError> {
+    fn parse_escape(&mut self) -> Result<char, JsonError> {
         let code = self.text.as_bytes().get(self.place + 1).copied();
         let character = match code {
             Some(plain @ (b'"' | b'\\' | b'/')) => char::from(plain),
@@ -223,29 +223,29 @@ impl Reader<'_> {
             Some(b'n') => '\n',
             Some(b'r') => '\r',
             Some(b't') => '\t',
-            Some(b'u') => return self.unicode(),
-            _ => return Err(self.syntax_error()),
+            Some(b'u') => return self.parse_unicode_escape(),
+            _ => return Err(self.grammar_error()),
         };
         self.place += 2;
         Ok(character)
     }
 
-    fn unicode(&mut self) -> Result<char, JsonError> {
-        let first = self.code_unit().ok_or_else(|| self.syntax_error())?;
+    fn parse_unicode_escape(&mut self) -> Result<char, JsonError> {
+        let first = self.code_unit().ok_or_else(|| self.grammar_error())?;
         self.place += 6;
         let point = match first {
             0xd800..=0xdbff => {
                 let second = self.code_unit().filter(|unit| (0xdc00..=0xdfff).contains(unit));
-                let second = second.ok_or_else(|| self.syntax_error())?;
+                let second = second.ok_or_else(|| self.grammar_error())?;
                 self.place += 6;
                 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00)
             }
             unit => unit,
         };
-        char::from_u32(point).ok_or_else(|| self.syntax_error())
+        char::from_u32(point).ok_or_else(|| self.grammar_error())
     }
 
-    /// The number of an escape such as `\u0041` at this place.
+    /// The code unit of an escape such as `\u0041` at the current position.
     fn code_unit(&self) -> Option<u32> {
         let text = self.text.as_bytes().get(self.place..self.place + 6)?;
         let digits = text.strip_prefix(b"\\u")?;
@@ -253,7 +253,7 @@ impl Reader<'_> {
         digits.iter().try_fold(0, digit)
     }
 
-    fn blank(&mut self) {
+    fn skip_whitespace(&mut self) {
         let rest = &self.text.as_bytes()[self.place..];
         let blank = |byte: &&u8| matches!(**byte, b' ' | b'\t' | b'\n' | b'\r');
         self.place += rest.iter().take_while(blank).count();
@@ -263,7 +263,7 @@ impl Reader<'_> {
         if self.peek() == Some(wanted) {
             self.place += 1
         } else {
-            return Err(self.syntax_error());
+            return Err(self.grammar_error());
         }
         Ok(())
     }
@@ -272,7 +272,7 @@ impl Reader<'_> {
         self.text.as_bytes().get(self.place).copied()
     }
 
-    fn syntax_error(&self) -> JsonError {
+    fn grammar_error(&self) -> JsonError {
         JsonError::Grammar { place: self.place }
     }
 }

@@ -1,9 +1,10 @@
 //! Commitments to a transcript, and openings of parts of it.
 //!
 //! A notary commits to both directions of a TLS session and to the JSON fields in them, and signs
-//! one [`NotaryStatement`]. The holder opens the parts that it wishes to show, and proves facts
-//! about values that stay hidden; a third party checks both against the statement alone.
-//! `docs/disclosure.md` specifies every byte, so that another implementation can check.
+//! one [`NotaryStatement`]. The holder, the notary's client, opens the parts that it wishes to
+//! show, and proves facts about values that stay hidden; a third party checks both against the
+//! statement alone. `docs/disclosure.md` specifies every byte, so that another implementation can
+//! check.
 //!
 //! The crate reads no clock, network or file. Time is a value in the statement.
 
@@ -22,11 +23,11 @@ mod field;
 mod fields;
 mod json;
 mod message;
-mod moment;
 mod name;
 mod number;
 mod proven;
 mod proving;
+mod rfc3339;
 mod secrets;
 mod seed;
 mod session;
@@ -39,16 +40,16 @@ mod tree;
 mod verification;
 mod verify_error;
 
-pub use amount::Amount;
+pub use amount::AmountDisplay;
 pub use codec::FormatError;
 pub use comparison::Comparison;
-/// The assumptions that a proof's security rests on, as its back end states them.
-pub use confide_sigma::Security;
+/// The security of a proof and its assumptions, as its back end states them.
+pub use confide_sigma::ProofSecurity;
 pub use disclose_error::DiscloseError;
 pub use disclosure::{
     CLAIMS_MAX, Claim, DISCLOSURE_BYTES_MAX, DISCLOSURE_MAGIC, Disclosure, OtherField,
 };
-pub use events::{AssembledStream, EVENTS_MAX, EventsError, assemble};
+pub use events::{AssembledStream, EVENTS_MAX, EventsError, assemble_stream};
 pub use evidence::{
     CLAIMS_BYTES_MAX, ENDORSEMENTS_BYTES_MAX, NOTARY_GUARANTEE, NotaryEvidence, QUOTE_BYTES_MAX,
 };
@@ -57,28 +58,28 @@ pub use fields::{
     CommittedFields, FIELDS_MAX, FieldsOpening, OpenedField, OpenedValue, Reveal, TooManyFields,
 };
 pub use json::{JSON_DEPTH_MAX, JSON_VALUES_MAX, Json, JsonError};
-pub use message::{HEADERS_MAX, Message, MessageError, StartLine};
-pub use moment::micros_of_rfc3339;
+pub use message::{HEADERS_MAX, HttpMessage, MessageError, StartLine};
 pub use name::{NameError, Predicate, Selector};
-pub use number::{Number, NumberError, amount_of_number};
-pub use proven::{Fact, ProvenClaim};
+pub use number::{Number, NumberError, parse_amount};
+pub use proven::{ProvenClaim, ProvenFact};
 pub use proving::DiscloseOptions;
+pub use rfc3339::parse_rfc3339_micros;
 pub use seed::{SALT_BYTES, SEED_BYTES, Seed};
 pub use session::{
-    HOLDER_BYTES_MAX, HOLDER_MAGIC, HolderError, NotariseError, NotarisedSession, Session,
-    SessionFacts, notarise,
+    HOLDER_BYTES_MAX, HOLDER_MAGIC, NotariseError, NotarisedSession, SessionCheckError,
+    SessionFacts, SessionTranscript, notarise,
 };
-pub use signature::{NotaryKey, SIGNATURE_BYTES, Signature, SignatureError, spki};
+pub use signature::{NotaryKey, SIGNATURE_BYTES, Signature, SignatureError, encode_spki};
 pub use statement::{
-    FieldsRoot, HttpVersion, NotaryStatement, PUBLIC_KEY_BYTES, STATEMENT_BYTES_MAX, View,
+    BodyView, FieldsRoot, HttpVersion, NotaryStatement, PUBLIC_KEY_BYTES, STATEMENT_BYTES_MAX,
     certificate_chain_hash,
 };
 pub use text::{
-    FIELD_TEXT_BYTES_MAX, LeafSecret, TextProofs, TextSecret, TextStatement, TreePlace,
+    FIELD_TEXT_BYTES_MAX, LeafWitness, SignedTree, TextProofs, TextStatement, TextWitness,
 };
 pub use tls::{TlsGroup, TlsSession, TlsSuite, TlsVersion};
 pub use transcript::{
-    CHUNK_BYTES, Commitment, CommittedDirection, Direction, LengthOpening, OpenedLeaf,
+    CHUNK_BYTES, CommittedDirection, Direction, DirectionCommitment, LengthOpening, OpenedLeaf,
     OpeningError, ShownBytes, TRANSCRIPT_BYTES_MAX, TranscriptError, TranscriptOpening,
 };
 pub use verification::{ShownField, VerifiedDisclosure};

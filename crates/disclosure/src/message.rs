@@ -1,10 +1,10 @@
-//! A parsed HTTP message and the fields that it has.
+//! A parsed HTTP message and its fields.
 
 use crate::{
-    events::{EventsError, assemble},
+    events::{EventsError, assemble_stream},
     field::{Field, FieldKind, PATH_BYTES_MAX},
     json::{Json, JsonError},
-    statement::View,
+    statement::BodyView,
     transcript::Direction,
 };
 
@@ -13,7 +13,7 @@ pub const HEADERS_MAX: usize = 256;
 
 /// A message as the notary parsed it, without its content and transfer codings.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub struct HttpMessage {
     /// The start line, or the pseudo-header fields of HTTP/2.
     pub start: StartLine,
     /// The header fields: names in lower case with their values, in the order of the message.
@@ -55,7 +55,7 @@ pub enum MessageError {
     HeaderName,
 }
 
-impl Message {
+impl HttpMessage {
     /// The direction of the message.
     pub fn direction(&self) -> Direction {
         match self.start {
@@ -64,16 +64,16 @@ impl Message {
         }
     }
 
-    /// The fields of head and body, and the view of the body.
+    /// Parses the fields of head and body, and returns them with the view of the body.
     ///
-    /// A body that cannot be read strictly has no fields; the head has some all the same.
+    /// A body that cannot be parsed strictly has no fields; those of the head are returned anyway.
     ///
     /// # Errors
     ///
     /// [`MessageError::Headers`] for more than [`HEADERS_MAX`] header fields;
     /// [`MessageError::HeaderName`] if a name is too long or not a token in lower case.
-    pub fn fields(&self) -> Result<(Vec<Field>, View), MessageError> {
-        let mut fields = self.head()?;
+    pub fn parse_fields(&self) -> Result<(Vec<Field>, BodyView), MessageError> {
+        let mut fields = self.head_fields()?;
         let view = match self.body_fields() {
             Ok((body, view)) => {
                 fields.extend(body);
@@ -84,7 +84,7 @@ impl Message {
         Ok((fields, view))
     }
 
-    fn head(&self) -> Result<Vec<Field>, MessageError> {
+    fn head_fields(&self) -> Result<Vec<Field>, MessageError> {
         let direction = self.direction().as_str();
         let part = |name: &str, kind, value: &[u8]| Field {
             path: format!("{direction}.{name}"),
@@ -126,27 +126,30 @@ impl Message {
         Ok(fields)
     }
 
-    fn body_fields(&self) -> Result<(Vec<Field>, View), View> {
+    fn body_fields(&self) -> Result<(Vec<Field>, BodyView), BodyView> {
         if self.body.is_empty() {
-            return Err(View::None);
+            return Err(BodyView::None);
         }
         let (json, view) = match self.media_type().as_deref() {
             Some("text/event-stream") => {
-                let assembled = assemble(&self.body).map_err(|error| match error {
-                    EventsError::Json { source, .. } => view_of(source),
-                    EventsError::Encoding => View::NotJson,
-                    EventsError::Unknown { .. } => View::UnknownEvents,
-                    EventsError::Limit { .. } => View::BeyondLimits,
+                let assembled = assemble_stream(&self.body).map_err(|error| match error {
+                    EventsError::Json { source, .. } => failed_view(source),
+                    EventsError::Encoding => BodyView::NotJson,
+                    EventsError::Unknown { .. } => BodyView::UnknownEvents,
+                    EventsError::Limit { .. } => BodyView::BeyondLimits,
                 })?;
                 let finished = assembled.finished;
-                (assembled.json, if finished { View::Events } else { View::EventsUnfinished })
+                (
+                    assembled.json,
+                    if finished { BodyView::Events } else { BodyView::EventsUnfinished },
+                )
             }
             Some(media) if media == "application/json" || media.ends_with("+json") => {
-                (Json::parse(&self.body).map_err(view_of)?, View::Json)
+                (Json::parse(&self.body).map_err(failed_view)?, BodyView::Json)
             }
-            _ => return Err(View::None),
+            _ => return Err(BodyView::None),
         };
-        fields_of(self.direction().as_str(), &json).map(|fields| (fields, view))
+        document_fields(self.direction().as_str(), &json).map(|fields| (fields, view))
     }
 
     /// The media type without its parameters, if there is exactly one `content-type`.
@@ -165,27 +168,27 @@ fn is_header_name(name: &str) -> bool {
     (1..=256).contains(&name.len()) && name.bytes().all(token)
 }
 
-fn view_of(error: JsonError) -> View {
+fn failed_view(error: JsonError) -> BodyView {
     match error {
-        JsonError::Grammar { .. } => View::NotJson,
-        JsonError::Duplicate { .. } => View::DuplicateMember,
+        JsonError::Grammar { .. } => BodyView::NotJson,
+        JsonError::Duplicate { .. } => BodyView::DuplicateMember,
         JsonError::Depth { .. } | JsonError::Values { .. } | JsonError::Number { .. } => {
-            View::BeyondLimits
+            BodyView::BeyondLimits
         }
     }
 }
 
-/// The fields of all values of a document, containers before their contents.
-pub(crate) fn fields_of(direction: &str, json: &Json) -> Result<Vec<Field>, View> {
+/// The fields of all values in a document, containers before their contents.
+pub(crate) fn document_fields(direction: &str, json: &Json) -> Result<Vec<Field>, BodyView> {
     let mut fields = Vec::new();
-    walk(&mut format!("{direction}."), json, &mut fields)?;
+    collect_fields(&mut format!("{direction}."), json, &mut fields)?;
     Ok(fields)
 }
 
-fn walk(path: &mut String, json: &Json, fields: &mut Vec<Field>) -> Result<(), View> {
-    // An assembled stream may hold more values than one text.
+fn collect_fields(path: &mut String, json: &Json, fields: &mut Vec<Field>) -> Result<(), BodyView> {
+    // An assembled stream may have more values than a single JSON text.
     if path.len() > PATH_BYTES_MAX || fields.len() == crate::json::JSON_VALUES_MAX {
-        return Err(View::BeyondLimits);
+        return Err(BodyView::BeyondLimits);
     }
     let (kind, value) = match json {
         Json::Null => (FieldKind::Null, Vec::new()),
@@ -193,14 +196,14 @@ fn walk(path: &mut String, json: &Json, fields: &mut Vec<Field>) -> Result<(), V
         Json::Number(text) => (FieldKind::Number, text.as_bytes().to_vec()),
         Json::String(text) => (FieldKind::String, text.as_bytes().to_vec()),
         Json::Array(elements) => (FieldKind::Array, elements.len().to_string().into()),
-        Json::Object(members) => (FieldKind::Object, names_of(members)),
+        Json::Object(members) => (FieldKind::Object, encode_names(members)),
     };
     fields.push(Field { path: path.clone(), kind, value });
     let length = path.len();
     let mut below = |name: &str, value: &Json| {
         path.push('/');
         path.push_str(name);
-        let walked = walk(path, value, fields);
+        let walked = collect_fields(path, value, fields);
         path.truncate(length);
         walked
     };
@@ -217,7 +220,7 @@ fn walk(path: &mut String, json: &Json, fields: &mut Vec<Field>) -> Result<(), V
     }
 }
 
-fn names_of(members: &[(String, Json)]) -> Vec<u8> {
+fn encode_names(members: &[(String, Json)]) -> Vec<u8> {
     let mut names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     let framed = |name: &str| [&(name.len() as u32).to_be_bytes()[..], name.as_bytes()].concat();
@@ -228,8 +231,8 @@ fn names_of(members: &[(String, Json)]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn response(media: &str, body: &str) -> Message {
-        Message {
+    fn response(media: &str, body: &str) -> HttpMessage {
+        HttpMessage {
             start: StartLine::Response { status: 200 },
             headers: vec![
                 ("content-type".into(), media.into()),
@@ -251,8 +254,9 @@ mod tests {
     #[test]
     fn head_and_body_have_fields_with_one_path_each() {
         let body = r#"{"a/b":{"c~d":[1e2,-0,"x",null,true,[],{}]},"":1}"#;
-        let (fields, view) = response("Application/JSON; charset=utf-8", body).fields().unwrap();
-        assert_eq!(view, View::Json);
+        let (fields, view) =
+            response("Application/JSON; charset=utf-8", body).parse_fields().unwrap();
+        assert_eq!(view, BodyView::Json);
         for (path, kind, wanted) in [
             ("response.status", FieldKind::Number, &b"200"[..]),
             ("response.header:set-cookie[1]", FieldKind::String, b"b=2"),
@@ -273,7 +277,7 @@ mod tests {
     #[test]
     fn a_string_that_holds_json_is_a_string_and_no_field() {
         let body = r#"{"content":"{\"balance\":100}","balance":5,"note":"\"balance\":100"}"#;
-        let (fields, _) = response("application/json", body).fields().unwrap();
+        let (fields, _) = response("application/json", body).parse_fields().unwrap();
         assert_eq!(value(&fields, "response./balance"), (FieldKind::Number, b"5".to_vec()));
         assert!(!fields.iter().any(|field| field.path.contains("content/balance")));
         let balances = fields.iter().filter(|field| field.value == b"100").count();
@@ -283,7 +287,7 @@ mod tests {
     #[test]
     fn keys_that_look_like_paths_do_not_alias() {
         let body = r#"{"a":{"b":1},"a/b":2,"a~1b":3,"a~b":4}"#;
-        let (fields, _) = response("application/json", body).fields().unwrap();
+        let (fields, _) = response("application/json", body).parse_fields().unwrap();
         for (path, wanted) in [("a/b", "1"), ("a~1b", "2"), ("a~01b", "3"), ("a~0b", "4")] {
             let path = format!("response./{path}");
             assert_eq!(value(&fields, &path).1, wanted.as_bytes(), "{path}");
@@ -294,15 +298,15 @@ mod tests {
     fn a_body_that_is_not_read_says_why_and_has_no_fields() {
         let long = format!("{{\"{}\":1}}", "k".repeat(PATH_BYTES_MAX));
         for (media, body, wanted) in [
-            ("application/json", "", View::None),
-            ("text/plain", "{}", View::None),
-            ("application/json", "{", View::NotJson),
-            ("application/problem+json", r#"{"a":1,"\u0061":2}"#, View::DuplicateMember),
-            ("application/json", &long, View::BeyondLimits),
-            ("text/event-stream", "data: {}\n\n", View::UnknownEvents),
-            ("text/event-stream", "data: {\"a\":1,\"a\":1}\n\n", View::DuplicateMember),
+            ("application/json", "", BodyView::None),
+            ("text/plain", "{}", BodyView::None),
+            ("application/json", "{", BodyView::NotJson),
+            ("application/problem+json", r#"{"a":1,"\u0061":2}"#, BodyView::DuplicateMember),
+            ("application/json", &long, BodyView::BeyondLimits),
+            ("text/event-stream", "data: {}\n\n", BodyView::UnknownEvents),
+            ("text/event-stream", "data: {\"a\":1,\"a\":1}\n\n", BodyView::DuplicateMember),
         ] {
-            let (fields, view) = response(media, body).fields().unwrap();
+            let (fields, view) = response(media, body).parse_fields().unwrap();
             assert_eq!(view, wanted, "{body}");
             assert!(fields.iter().all(|field| !field.path.contains('/')));
         }
@@ -313,10 +317,10 @@ mod tests {
         for name in ["", "Accept", "a b", "a[0]", "a:b", "é"] {
             let mut message = response("text/plain", "");
             message.headers.push((name.into(), vec![]));
-            assert_eq!(message.fields().unwrap_err(), MessageError::HeaderName, "{name}");
+            assert_eq!(message.parse_fields().unwrap_err(), MessageError::HeaderName, "{name}");
         }
         let mut message = response("text/plain", "");
         message.headers = vec![("a".into(), vec![]); HEADERS_MAX + 1];
-        assert!(matches!(message.fields(), Err(MessageError::Headers { .. })));
+        assert!(matches!(message.parse_fields(), Err(MessageError::Headers { .. })));
     }
 }

@@ -1,26 +1,26 @@
-//! Names of the parts that a holder shows and of the predicates that it proves.
+//! Selectors of the parts that a holder shows, and predicates that it proves.
 
 use std::ops::Range;
 
 use crate::{
     comparison::Comparison,
-    moment::micros_of_rfc3339,
-    number::{amount_of_micros, amount_of_number},
+    number::{amount_of_micros, parse_amount},
+    rfc3339::parse_rfc3339_micros,
     transcript::Direction,
 };
 
-/// A part of a session that the holder shows, as `--show` names it.
+/// A part of a session that the holder shows, as given to `--show`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// A field, with all fields below it if it is an array or an object.
     Field(String),
-    /// A range of bytes of a direction, without its end.
+    /// A half-open range of bytes of a direction.
     Bytes(Direction, Range<u64>),
     /// The true length of a direction.
     Length(Direction),
 }
 
-/// A predicate that the holder proves of a hidden value, as `--prove` names it.
+/// A predicate that the holder proves about a hidden value, as given to `--prove`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Predicate {
     /// A field's number or date compares with a constant.
@@ -34,14 +34,14 @@ pub enum Predicate {
     BytesContain {
         /// The direction of the bytes: sent to the server, or received from it.
         direction: Direction,
-        /// The text that is looked for: 1 to 64 bytes of UTF-8.
+        /// The text that is contained: 1 to 64 bytes of UTF-8.
         text: String,
     },
     /// A field's text contains a text.
     FieldContains {
         /// The path of the field.
         path: String,
-        /// The text that is looked for: 1 to 64 bytes of UTF-8.
+        /// The text that is contained: 1 to 64 bytes of UTF-8.
         text: String,
     },
     /// SHA-256 of a field's text is a digest.
@@ -51,7 +51,7 @@ pub enum Predicate {
         /// SHA-256 of the value of the field.
         sha256: [u8; 32],
     },
-    /// Two fields hold one number, or one date.
+    /// Two fields have the same number or date.
     Equal {
         /// The path of the field in this session.
         path: String,
@@ -66,7 +66,7 @@ pub enum Predicate {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// A text is not the name of a field, a range or a length.
-    #[error("{text:?} names nothing: wanted request or response, a dot and one of {wanted}")]
+    #[error("{text:?} is not a name: wanted request or response, a dot and one of {wanted}")]
     Name {
         /// The text that was read.
         text: String,
@@ -80,7 +80,9 @@ pub enum NameError {
         text: String,
     },
     /// A constant is neither a number nor a date, or is beyond the range of commitments.
-    #[error("{text:?}: wanted a number below 4.6e12 with six decimals, or a date")]
+    #[error(
+        "{text:?} is not a constant: wanted a date, or a number below 4.6e12 with up to 6 decimals"
+    )]
     Constant {
         /// The text that was read.
         text: String,
@@ -91,7 +93,7 @@ pub enum NameError {
         /// The text that was read.
         text: String,
     },
-    /// A text is not in quotation marks as JSON writes them.
+    /// A text is not a JSON string.
     #[error("{text:?} is not a text: wanted a JSON string")]
     Text {
         /// The text that was read.
@@ -102,20 +104,20 @@ pub enum NameError {
 const WANTED: &str = "/POINTER, header:NAME, status, method, target, bytes:FIRST-END, length";
 
 impl Selector {
-    /// `response./choices/0/message/content`, `request.header:accept`, `response.bytes:100-200`,
-    /// `response.length`.
+    /// Parses `response./choices/0/message/content`, `request.header:accept`,
+    /// `response.bytes:100-200` or `response.length`.
     ///
     /// # Errors
     ///
-    /// [`NameError::Name`] if the text is not of these forms, or a range is empty or reversed.
+    /// [`NameError::Name`] if the text has none of these forms, or a range is empty or reversed.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let wrong = || name_error(text);
-        let (direction, part) = split(text).ok_or_else(wrong)?;
+        let (direction, part) = split_direction(text).ok_or_else(wrong)?;
         match part.strip_prefix("bytes:") {
             Some(range) => {
                 let (start, end) = range.split_once('-').ok_or_else(wrong)?;
                 let (start, end) =
-                    (parse_place(start).ok_or_else(wrong)?, parse_place(end).ok_or_else(wrong)?);
+                    (parse_offset(start).ok_or_else(wrong)?, parse_offset(end).ok_or_else(wrong)?);
                 if start < end { Ok(Selector::Bytes(direction, start..end)) } else { Err(wrong()) }
             }
             None if part == "length" => Ok(Selector::Length(direction)),
@@ -126,18 +128,18 @@ impl Selector {
 }
 
 impl Predicate {
-    /// `response./usage/total_tokens <= 4096`, `response./at between DATE and DATE`,
+    /// Parses `response./usage/total_tokens <= 4096`, `response./at between DATE and DATE`,
     /// `response.bytes contains "…"`, `response./text contains "…"`,
-    /// `sha256(response./text) == HEX`, `response./n == other.request./n`.
+    /// `sha256(response./text) == HEX` or `response./n == other.request./n`.
     ///
     /// # Errors
     ///
-    /// [`NameError::Name`] if the left side names nothing; [`NameError::Operator`] without an
+    /// [`NameError::Name`] if the left side is not a name; [`NameError::Operator`] if there is no
     /// operator; [`NameError::Constant`], [`NameError::Digest`] and [`NameError::Text`] if the
-    /// right side is not of the kind that the operator compares with.
+    /// right side is not valid for the operator.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         if let Some(rest) = text.trim_start().strip_prefix("sha256(") {
-            return sha256_predicate(text, rest);
+            return parse_sha256_predicate(text, rest);
         }
         let operators = [" <= ", " >= ", " == ", " between ", " contains "];
         let found = operators
@@ -146,22 +148,22 @@ impl Predicate {
             .min();
         let (place, operator) = found.ok_or_else(|| NameError::Operator { text: text.into() })?;
         let (name, constant) = (text[..place].trim(), text[place + operator.len()..].trim());
-        let (direction, part) = split(name).ok_or_else(|| name_error(name))?;
+        let (direction, part) = split_direction(name).ok_or_else(|| name_error(name))?;
         if operator == " contains " && part == "bytes" {
             return Ok(Predicate::BytesContain { direction, text: parse_quoted(constant)? });
         }
-        let path = field_name(name)?;
+        let path = check_field_name(name)?;
         let comparison = match operator {
             " contains " => {
                 return Ok(Predicate::FieldContains { path, text: parse_quoted(constant)? });
             }
-            " <= " => Comparison::AtMost(parse_amount(constant)?),
-            " >= " => Comparison::AtLeast(parse_amount(constant)?),
-            " == " => match equal_name(constant) {
+            " <= " => Comparison::AtMost(parse_constant(constant)?),
+            " >= " => Comparison::AtLeast(parse_constant(constant)?),
+            " == " => match parse_equality_operand(constant) {
                 Some((other, in_other_session)) => {
                     return Ok(Predicate::Equal { path, other, in_other_session });
                 }
-                None => Comparison::Exactly(parse_amount(constant)?),
+                None => Comparison::Exactly(parse_constant(constant)?),
             },
             _ => parse_between(constant)?,
         };
@@ -169,29 +171,29 @@ impl Predicate {
     }
 }
 
-/// Parses a predicate about a digest; `rest` is `text` without the `sha256(` that begins it.
-fn sha256_predicate(text: &str, rest: &str) -> Result<Predicate, NameError> {
-    // The last `) == `, since a member's name may hold one too.
+/// Parses a predicate about a digest; `rest` is `text` without the leading `sha256(`.
+fn parse_sha256_predicate(text: &str, rest: &str) -> Result<Predicate, NameError> {
+    // The last `) == `, because a member's name may contain one too.
     let found = rest.rsplit_once(") == ");
     let (name, digits) = found.ok_or_else(|| NameError::Operator { text: text.into() })?;
     let digits = digits.trim();
-    let sha256 = digest(digits).ok_or_else(|| NameError::Digest { text: digits.into() })?;
-    Ok(Predicate::FieldSha256 { path: field_name(name.trim())?, sha256 })
+    let sha256 = parse_digest(digits).ok_or_else(|| NameError::Digest { text: digits.into() })?;
+    Ok(Predicate::FieldSha256 { path: check_field_name(name.trim())?, sha256 })
 }
 
-/// The path of a field, and whether it is one of the other session.
-fn equal_name(text: &str) -> Option<(String, bool)> {
+/// Parses the path of a field, and whether it belongs to the other session.
+fn parse_equality_operand(text: &str) -> Option<(String, bool)> {
     let (name, in_other_session) = match text.strip_prefix("other.") {
         Some(name) => (name, true),
         None => (text, false),
     };
-    field_name(name).ok().map(|name| (name, in_other_session))
+    check_field_name(name).ok().map(|name| (name, in_other_session))
 }
 
 fn parse_between(constant: &str) -> Result<Comparison, NameError> {
     let wrong = || NameError::Constant { text: constant.into() };
     let (low, high) = constant.split_once(" and ").ok_or_else(wrong)?;
-    let (low, high) = (parse_amount(low.trim())?, parse_amount(high.trim())?);
+    let (low, high) = (parse_constant(low.trim())?, parse_constant(high.trim())?);
     if low <= high { Ok(Comparison::Between(low, high)) } else { Err(wrong()) }
 }
 
@@ -199,21 +201,21 @@ fn name_error(text: &str) -> NameError {
     NameError::Name { text: text.into(), wanted: WANTED }
 }
 
-fn field_name(name: &str) -> Result<String, NameError> {
-    match split(name) {
+fn check_field_name(name: &str) -> Result<String, NameError> {
+    match split_direction(name) {
         Some((_, part)) if is_field(part) => Ok(name.into()),
         _ => Err(name_error(name)),
     }
 }
 
-/// Reads 64 hexadecimal digits.
-fn digest(digits: &str) -> Option<[u8; 32]> {
+/// Parses 64 hexadecimal digits.
+fn parse_digest(digits: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
     hex::decode_to_slice(digits, &mut digest).ok()?;
     Some(digest)
 }
 
-fn split(text: &str) -> Option<(Direction, &str)> {
+fn split_direction(text: &str) -> Option<(Direction, &str)> {
     let (direction, part) = text.split_once('.')?;
     match direction {
         "request" => Some((Direction::Request, part)),
@@ -230,14 +232,14 @@ fn is_field(part: &str) -> bool {
         || matches!(part, "status" | "method" | "target")
 }
 
-fn parse_place(digits: &str) -> Option<u64> {
+fn parse_offset(digits: &str) -> Option<u64> {
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| plain)
 }
 
-fn parse_amount(text: &str) -> Result<u64, NameError> {
-    let date = || micros_of_rfc3339(text.as_bytes()).and_then(amount_of_micros);
-    amount_of_number(text.as_bytes())
+fn parse_constant(text: &str) -> Result<u64, NameError> {
+    let date = || parse_rfc3339_micros(text.as_bytes()).and_then(amount_of_micros);
+    parse_amount(text.as_bytes())
         .or_else(date)
         .ok_or_else(|| NameError::Constant { text: text.into() })
 }
@@ -252,7 +254,7 @@ fn parse_quoted(text: &str) -> Result<String, NameError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{amount::Amount, number::AMOUNT_ZERO};
+    use crate::{amount::AmountDisplay, number::AMOUNT_ZERO};
 
     #[test]
     fn names_are_read_strictly() {
@@ -367,11 +369,11 @@ mod tests {
     fn amounts_are_shown_as_they_were_written() {
         for (text, wanted) in [("4096", "4096"), ("-1.5", "-1.5"), ("0", "0"), ("1e-6", "0.000001")]
         {
-            assert_eq!(Amount::Number(parse_amount(text).unwrap()).to_string(), wanted);
+            assert_eq!(AmountDisplay::Number(parse_constant(text).unwrap()).to_string(), wanted);
         }
         for date in ["2026-11-22T10:00:00Z", "1969-12-31T23:59:59.500000Z", "2000-02-29T00:00:00Z"]
         {
-            assert_eq!(Amount::Date(parse_amount(date).unwrap()).to_string(), date);
+            assert_eq!(AmountDisplay::Date(parse_constant(date).unwrap()).to_string(), date);
         }
     }
 }

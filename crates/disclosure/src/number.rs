@@ -1,7 +1,7 @@
-//! JSON numbers: one canonical form for each value, and the integer of its commitment.
+//! JSON numbers: the canonical form of each value, and the integer of its commitment.
 //!
-//! Nothing is rounded: `100`, `1e2` and `100.0` are one value, `0.1` is exactly a tenth, and an
-//! integer beyond 2^64 keeps all its digits.
+//! Nothing is rounded: `100`, `1e2` and `100.0` are the same value, `0.1` is exactly a tenth, and
+//! an integer above 2^64 keeps all its digits.
 
 /// The greatest length of a number in bytes, both as it was written and in its canonical form.
 const TOKEN_BYTES_MAX: usize = 128;
@@ -9,30 +9,30 @@ const TOKEN_BYTES_MAX: usize = 128;
 /// The greatest magnitude of an exponent, both as it was written and in the canonical form.
 const EXPONENT_MAX: i64 = 9_999;
 
-/// The greatest number of digits before or after the point that are written without an exponent.
+/// A number with more digits than this before or after the point is written with an exponent.
 const PLAIN_DIGITS_MAX: i64 = 32;
 
 /// The number of decimals of a committed number, which counts millionths.
 const FRACTION_DIGITS: i64 = 6;
 
-/// The offset of a committed number, which makes negative ones fit.
+/// The committed integer of zero: an offset, so that negative numbers can be committed to.
 pub(crate) const AMOUNT_ZERO: u64 = 1 << 63;
 
-/// The bound of the magnitude of a committed number in millionths: differences of two fit 64 bits.
+/// The magnitude of a committed number in millionths is below this: differences of two fit 64 bits.
 const AMOUNT_MAX: u64 = 1 << 62;
 
-/// The reason why a number is not read.
+/// The reason why a number is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
-    /// The token is not a number of JSON's grammar.
-    #[error("number is not of JSON's grammar")]
+    /// The token is not a JSON number.
+    #[error("number does not follow JSON's grammar")]
     Grammar,
     /// The token has too many characters or too large an exponent.
     #[error("number is beyond the limits of 128 characters and exponent 9999")]
     Limit,
 }
 
-/// A decimal number, exactly: a coefficient without zeros at its end, times a power of ten.
+/// An exact decimal number: a coefficient without trailing zeros, times a power of ten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {
     negative: bool,
@@ -42,7 +42,7 @@ pub struct Number {
 }
 
 impl Number {
-    /// Reads a token of JSON's grammar (RFC 8259 section 6).
+    /// Parses a JSON number (RFC 8259 section 6).
     ///
     /// # Errors
     ///
@@ -56,18 +56,18 @@ impl Number {
             Some(rest) => (true, rest),
             None => (false, token),
         };
-        let (whole, rest) = digits_of(rest);
+        let (whole, rest) = split_digits(rest);
         if whole.is_empty() || whole.len() > 1 && whole[0] == b'0' {
             return Err(NumberError::Grammar);
         }
         let (fraction, rest) = match rest.strip_prefix(b".") {
             None => (&rest[..0], rest),
-            Some(rest) => match digits_of(rest) {
+            Some(rest) => match split_digits(rest) {
                 ([], _) => return Err(NumberError::Grammar),
                 found => found,
             },
         };
-        let exponent = exponent_of(rest)?;
+        let exponent = parse_exponent(rest)?;
         let mut digits = [whole, fraction].concat();
         let mut exponent = exponent - fraction.len() as i64;
         while digits.last() == Some(&b'0') {
@@ -80,9 +80,8 @@ impl Number {
             return Ok(Self { negative: false, digits, exponent: 0 });
         }
         let number = Self { negative, digits, exponent };
-        // Whoever checks a disclosure reads the canonical form again, so the limits hold for it
-        // too.
-        match exponent.abs() > EXPONENT_MAX || number.canonical().len() > TOKEN_BYTES_MAX {
+        // A verifier parses the canonical form again, so the limits apply to it too.
+        match exponent.abs() > EXPONENT_MAX || number.canonical_form().len() > TOKEN_BYTES_MAX {
             true => Err(NumberError::Limit),
             false => Ok(number),
         }
@@ -90,9 +89,9 @@ impl Number {
 
     /// The canonical form, the only one for this value.
     ///
-    /// `0`; or sign and digits, plain where neither digits nor zeros before or after the point
-    /// make it longer than 32; or digits, `e` and the exponent.
-    pub fn canonical(&self) -> String {
+    /// `0`; or sign and digits, with at most 32 digits on either side of the point; or digits, `e`
+    /// and the exponent.
+    pub fn canonical_form(&self) -> String {
         if self.digits.is_empty() {
             return "0".into();
         }
@@ -111,8 +110,8 @@ impl Number {
         if self.negative { format!("-{text}") } else { text }
     }
 
-    /// The committed integer: 2^63 plus the number of millionths. `None` if that is not an integer
-    /// or at least 2^62 away from zero.
+    /// The committed integer: 2^63 plus the number of millionths. `None` if that number is not an
+    /// integer, or its magnitude is 2^62 or more.
     pub fn amount(&self) -> Option<u64> {
         let shift = self.exponent + FRACTION_DIGITS;
         // 2^62 has 19 digits.
@@ -129,8 +128,8 @@ impl Number {
     }
 }
 
-/// The committed integer of a canonical number; see [`Number::amount`].
-pub fn amount_of_number(token: &[u8]) -> Option<u64> {
+/// Parses a canonical number and returns its committed integer; see [`Number::amount`].
+pub fn parse_amount(token: &[u8]) -> Option<u64> {
     Number::parse(token).ok()?.amount()
 }
 
@@ -141,19 +140,19 @@ pub(crate) fn amount_of_micros(micros: i64) -> Option<u64> {
 }
 
 /// The canonical number of a committed integer.
-pub(crate) fn number_of_amount(amount: u64) -> String {
+pub(crate) fn format_amount(amount: u64) -> String {
     let micros = amount.wrapping_sub(AMOUNT_ZERO) as i64;
     let digits = micros.unsigned_abs().to_string();
     let token = format!("{}{digits}e-{FRACTION_DIGITS}", if micros < 0 { "-" } else { "" });
     // Digits and an exponent are always a number.
-    Number::parse(token.as_bytes()).map_or(token, |number| number.canonical())
+    Number::parse(token.as_bytes()).map_or(token, |number| number.canonical_form())
 }
 
-fn digits_of(text: &[u8]) -> (&[u8], &[u8]) {
+fn split_digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
 }
 
-fn exponent_of(text: &[u8]) -> Result<i64, NumberError> {
+fn parse_exponent(text: &[u8]) -> Result<i64, NumberError> {
     let Some(text) = text.strip_prefix(b"e").or(text.strip_prefix(b"E")) else {
         return if text.is_empty() { Ok(0) } else { Err(NumberError::Grammar) };
     };
@@ -162,7 +161,7 @@ fn exponent_of(text: &[u8]) -> Result<i64, NumberError> {
         [b'+', text @ ..] => (false, text),
         text => (false, text),
     };
-    let (digits, []) = digits_of(text) else { return Err(NumberError::Grammar) };
+    let (digits, []) = split_digits(text) else { return Err(NumberError::Grammar) };
     if digits.is_empty() {
         return Err(NumberError::Grammar);
     }
@@ -180,8 +179,8 @@ fn exponent_of(text: &[u8]) -> Result<i64, NumberError> {
 mod tests {
     use super::*;
 
-    fn canonical(token: &str) -> String {
-        Number::parse(token.as_bytes()).unwrap().canonical()
+    fn canonical_form(token: &str) -> String {
+        Number::parse(token.as_bytes()).unwrap().canonical_form()
     }
 
     #[test]
@@ -199,9 +198,9 @@ mod tests {
             (&["-1.5e-33"], "-15e-34"),
         ] {
             for form in forms {
-                assert_eq!(canonical(form), wanted, "{form}");
+                assert_eq!(canonical_form(form), wanted, "{form}");
             }
-            assert_eq!(canonical(wanted), wanted);
+            assert_eq!(canonical_form(wanted), wanted);
         }
     }
 
@@ -225,7 +224,7 @@ mod tests {
             (format!("-0.{}", "1".repeat(121)), format!("-0.{}", "1".repeat(123))),
         ] {
             let number = Number::parse(inside.as_bytes()).unwrap();
-            assert_eq!(Number::parse(number.canonical().as_bytes()), Ok(number), "{inside}");
+            assert_eq!(Number::parse(number.canonical_form().as_bytes()), Ok(number), "{inside}");
             assert_eq!(Number::parse(beyond.as_bytes()), Err(NumberError::Limit), "{beyond}");
         }
     }
@@ -245,7 +244,7 @@ mod tests {
             ("1e9999", None),
         ] {
             let wanted = wanted.map(|micros: i64| AMOUNT_ZERO.wrapping_add_signed(micros));
-            assert_eq!(amount_of_number(token.as_bytes()), wanted, "{token}");
+            assert_eq!(parse_amount(token.as_bytes()), wanted, "{token}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Values that are shown only if they are named: those whose names mark them as secret.
+//! Secret values, which are recognised by their names and shown only if the holder names them.
 
 use std::ops::Range;
 
@@ -20,16 +20,16 @@ const SECRET_NAMES: [&str; 12] = [
     "bearer",
 ];
 
-/// A secret as it stands in a direction's bytes.
-pub(crate) struct Secret<'a> {
-    /// The index of the field that shows it.
+/// A secret value in the bytes of a direction.
+pub(crate) struct SecretValue<'a> {
+    /// The index of the field that contains it.
     pub(crate) field: usize,
     /// The bytes of the secret, never empty.
     value: &'a [u8],
 }
 
-impl Secret<'_> {
-    /// Returns whether some occurrence of the secret in `bytes` has a byte in `range`.
+impl SecretValue<'_> {
+    /// Whether an occurrence of the secret in `bytes` overlaps `range`.
     pub(crate) fn is_in(&self, bytes: &[u8], range: &Range<u64>) -> bool {
         let more = self.value.len() as u64 - 1;
         let (before, after) = (range.start.saturating_sub(more), range.end.saturating_add(more));
@@ -38,16 +38,16 @@ impl Secret<'_> {
     }
 }
 
-/// The secrets of a direction: header fields, and parameters of a request's query.
-pub(crate) fn secrets(direction: Direction, fields: &[Field]) -> Vec<Secret<'_>> {
+/// Finds the secrets of a direction: header fields, and parameters of a request's query.
+pub(crate) fn find_secrets(direction: Direction, fields: &[Field]) -> Vec<SecretValue<'_>> {
     let prefix = format!("{}.", direction.as_str());
     let mut secrets = Vec::new();
     for (field, Field { path, value, .. }) in fields.iter().enumerate() {
         let Some(part) = path.strip_prefix(&prefix) else { continue };
-        let of = |value| Secret { field, value };
+        let of = |value| SecretValue { field, value };
         match part.strip_prefix("header:") {
             Some(name) if is_secret(name) => secrets.push(of(value.as_slice())),
-            None if part == "target" => secrets.extend(of_query(value).map(of)),
+            None if part == "target" => secrets.extend(query_secrets(value).map(of)),
             _ => {}
         }
     }
@@ -56,7 +56,7 @@ pub(crate) fn secrets(direction: Direction, fields: &[Field]) -> Vec<Secret<'_>>
 }
 
 /// The values of query parameters whose names mark them as secret.
-fn of_query(target: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn query_secrets(target: &[u8]) -> impl Iterator<Item = &[u8]> {
     let query =
         target.iter().position(|byte| *byte == b'?').map_or(&[][..], |at| &target[at + 1..]);
     let parameters = query.split(|byte| matches!(byte, b'&' | b';'));
@@ -93,18 +93,20 @@ mod tests {
             value: value.into(),
         })
         .into();
-        let found: Vec<(usize, &[u8])> =
-            secrets(Direction::Request, &fields).iter().map(|it| (it.field, it.value)).collect();
+        let found: Vec<(usize, &[u8])> = find_secrets(Direction::Request, &fields)
+            .iter()
+            .map(|it| (it.field, it.value))
+            .collect();
         let wanted = [(0, &b"in-query"[..]), (0, b"by-hand"), (0, b"2"), (1, b"in-header")];
         assert_eq!(found, wanted);
-        let response = secrets(Direction::Response, &fields);
+        let response = find_secrets(Direction::Response, &fields);
         assert_eq!(response.len(), 1);
         assert_eq!(response[0].field, 5);
     }
 
     #[test]
     fn a_secret_is_found_where_a_byte_of_it_is() {
-        let secret = Secret { field: 0, value: b"abc" };
+        let secret = SecretValue { field: 0, value: b"abc" };
         let bytes = b"....abc....";
         for (range, wanted) in [(0..4, false), (0..5, true), (6..7, true), (7..11, false)] {
             assert_eq!(secret.is_in(bytes, &range), wanted, "{range:?}");

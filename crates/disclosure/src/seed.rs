@@ -1,4 +1,4 @@
-//! One secret of 32 bytes, from which every salt and blinding of one transcript derives.
+//! The secret of 32 bytes from which every salt and blinding of one transcript is derived.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use zeroize::Zeroizing;
 /// The length of a seed, in bytes.
 pub const SEED_BYTES: usize = 32;
 
-/// The length of a salt, in bytes: with 128 bits no guess of the content can be tested.
+/// The length of a salt, in bytes: 128 bits make it infeasible to test guesses of the content.
 pub const SALT_BYTES: usize = 16;
 
-/// Separates salts and blindings from other hashes of the seed.
+/// The domain that separates salts and blindings from other hashes of the seed.
 const DOMAIN: &[u8; 15] = b"confide salt v1";
 
-/// The secret from which all salts of one transcript derive. With it and the statement, guesses of
-/// every hidden part can be tested: it goes to the holder and to nobody else.
+/// The secret from which all salts of one transcript are derived. With it and the statement,
+/// guesses of every hidden part can be tested: only the holder may have it.
 #[derive(Clone)]
 pub struct Seed(Zeroizing<[u8; SEED_BYTES]>);
 
@@ -24,14 +24,14 @@ impl Seed {
     ///
     /// # Errors
     ///
-    /// The error of the operating system if it gives no random bytes.
+    /// The error of the operating system if it returns no random bytes.
     pub fn generate() -> Result<Self, getrandom::Error> {
         let mut seed = Zeroizing::new([0; SEED_BYTES]);
         getrandom::fill(&mut seed[..])?;
         Ok(Self(seed))
     }
 
-    /// Makes a seed from its bytes, from a holder's file or a test.
+    /// Makes a seed from bytes of a holder's file or of a test.
     pub fn from_bytes(bytes: [u8; SEED_BYTES]) -> Self {
         Self(Zeroizing::new(bytes))
     }
@@ -41,10 +41,10 @@ impl Seed {
         &self.0
     }
 
-    /// Derives 32 bytes for one purpose and place: SHA-256(seed ‖ domain ‖ purpose ‖ index).
+    /// Derives 32 bytes for a purpose and an index: SHA-256(seed ‖ domain ‖ purpose ‖ index).
     ///
-    /// Every such input has 52 bytes, so that extending one never reaches another.
-    pub(crate) fn derive(&self, purpose: Purpose, index: u32) -> [u8; 32] {
+    /// Every such input has 52 bytes, so that none is a prefix of another one.
+    pub(crate) fn derive(&self, purpose: SaltPurpose, index: u32) -> [u8; 32] {
         let mut input = Zeroizing::new([0; SEED_BYTES + DOMAIN.len() + 5]);
         input[..32].copy_from_slice(&self.0[..]);
         input[32..47].copy_from_slice(DOMAIN);
@@ -53,9 +53,9 @@ impl Seed {
         Sha256::digest(&input[..]).into()
     }
 
-    /// The salt of one place. Two neighbouring places share one derivation, half each.
-    pub(crate) fn salt(&self, purpose: Purpose, index: u32) -> [u8; SALT_BYTES] {
-        halves(&self.derive(purpose, index >> 1))[(index & 1) as usize]
+    /// The salt for an index. The indices 2i and 2i+1 share one derivation, half each.
+    pub(crate) fn salt(&self, purpose: SaltPurpose, index: u32) -> [u8; SALT_BYTES] {
+        split_salts(&self.derive(purpose, index >> 1))[(index & 1) as usize]
     }
 }
 
@@ -65,8 +65,8 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// The first and the second half of a derivation.
-pub(crate) fn halves(derived: &[u8; 32]) -> [[u8; SALT_BYTES]; 2] {
+/// Splits a derivation into two salts.
+pub(crate) fn split_salts(derived: &[u8; 32]) -> [[u8; SALT_BYTES]; 2] {
     let (mut first, mut second) = ([0; SALT_BYTES], [0; SALT_BYTES]);
     first.copy_from_slice(&derived[..SALT_BYTES]);
     second.copy_from_slice(&derived[SALT_BYTES..]);
@@ -75,7 +75,7 @@ pub(crate) fn halves(derived: &[u8; 32]) -> [[u8; SALT_BYTES]; 2] {
 
 /// The purpose of a derivation. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum SaltPurpose {
     RequestChunk = 1,
     ResponseChunk = 2,
     RequestLength = 3,
@@ -93,14 +93,16 @@ mod tests {
     fn every_purpose_and_place_has_a_salt_of_its_own() {
         let seed = Seed::from_bytes([7; 32]);
         let mut seen = std::collections::BTreeSet::new();
-        for purpose in [Purpose::RequestChunk, Purpose::ResponseChunk, Purpose::FieldValue] {
+        for purpose in
+            [SaltPurpose::RequestChunk, SaltPurpose::ResponseChunk, SaltPurpose::FieldValue]
+        {
             for index in 0..100 {
                 assert!(seen.insert(seed.salt(purpose, index)));
             }
         }
         assert_ne!(
-            Seed::from_bytes([8; 32]).salt(Purpose::FieldValue, 0),
-            seed.salt(Purpose::FieldValue, 0)
+            Seed::from_bytes([8; 32]).salt(SaltPurpose::FieldValue, 0),
+            seed.salt(SaltPurpose::FieldValue, 0)
         );
     }
 

@@ -1,4 +1,4 @@
-//! A whole session: the notary commits to it, and the holder keeps it.
+//! A session, which the notary commits to and the holder stores.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -6,8 +6,8 @@ use crate::{
     codec::{FormatError, Reader, Writer},
     evidence::NotaryEvidence,
     field::{Field, VALUE_BYTES_MAX},
-    fields::{CommittedFields, FIELDS_MAX, TooManyFields, check_value, read_name},
-    message::{Message, MessageError},
+    fields::{CommittedFields, FIELDS_MAX, TooManyFields, check_value, read_path_and_kind},
+    message::{HttpMessage, MessageError},
     seed::Seed,
     signature::{NotaryKey, Signature, SignatureError},
     statement::{HttpVersion, NotaryStatement, STATEMENT_BYTES_MAX},
@@ -23,10 +23,10 @@ const FORMAT: &str = "a notarised session, version 1";
 /// The greatest length of a holder's file: 128 MiB.
 pub const HOLDER_BYTES_MAX: usize = 128 << 20;
 
-/// Facts of a session that the notary observed apart from its bytes.
+/// The facts that the notary observed about a session in addition to its bytes.
 #[derive(Clone, Debug)]
 pub struct SessionFacts {
-    /// The host, as [`NotaryStatement::host`] names it.
+    /// The host, in the form of [`NotaryStatement::host`].
     pub host: String,
     /// The TCP port of the server.
     pub port: u16,
@@ -34,24 +34,23 @@ pub struct SessionFacts {
     pub certificate_chain_hash: [u8; 32],
     /// The version, key exchange and cipher suite of the session.
     pub tls: TlsSession,
-    /// Unix seconds by the notary's clock.
+    /// The Unix time in seconds on the notary's clock.
     pub time: u64,
-    /// HTTP version of the session.
+    /// The HTTP version of the session.
     pub http: HttpVersion,
 }
 
-/// A session's transcript (`docs/notary.md`, "The transcript"), and the messages that were parsed
-/// from it.
+/// A session's transcript (`docs/notary.md`, "The transcript") and its parsed messages.
 #[derive(Clone, Copy, Debug)]
-pub struct Session<'a> {
+pub struct SessionTranscript<'a> {
     /// The request as text.
     pub sent: &'a [u8],
     /// The response as text, its body decoded.
     pub received: &'a [u8],
     /// The request, parsed.
-    pub request: &'a Message,
+    pub request: &'a HttpMessage,
     /// The response, parsed, without its content and transfer codings.
-    pub response: &'a Message,
+    pub response: &'a HttpMessage,
 }
 
 /// The reason why a session was not notarised.
@@ -66,53 +65,53 @@ pub enum NotariseError {
     /// Both messages together have too many fields.
     #[error(transparent)]
     Fields(#[from] TooManyFields),
-    /// A statement cannot have this host name.
+    /// The host name is not valid in a statement.
     #[error(transparent)]
     Statement(#[from] FormatError),
-    /// The key did not sign the statement.
+    /// The key failed to sign the statement.
     #[error(transparent)]
     Signature(#[from] SignatureError),
 }
 
-/// A session as its holder keeps it: everything, with the seed that opens every part of it.
+/// A session as its holder stores it: complete, with the seed that opens every part of it.
 pub struct NotarisedSession {
     /// The statement that the notary signed.
     pub statement: NotaryStatement,
     /// The notary's signature over the statement.
     pub signature: Signature,
-    /// Evidence over the notary's key.
+    /// The evidence over the notary's key.
     pub evidence: NotaryEvidence,
-    /// The seed from which every salt and blinding derives.
+    /// The seed from which every salt and blinding is derived.
     pub seed: Seed,
     /// The request as text.
     pub sent: Vec<u8>,
     /// The response as text, its body decoded.
     pub received: Vec<u8>,
-    /// The fields of both messages, in the order in which they were committed to.
+    /// The fields of both messages, in the order of their commitment.
     pub fields: Vec<Field>,
 }
 
-/// Commits to a session under a fresh seed and signs the statement.
+/// Commits to a session under `seed`, which must be fresh, and signs the statement.
 ///
 /// # Errors
 ///
 /// [`NotariseError::Transcript`] if a direction is longer than [`TRANSCRIPT_BYTES_MAX`];
 /// [`NotariseError::Message`] if a message has too many header fields or a name that is not a short
 /// token; [`NotariseError::Fields`] if both messages together have more than [`FIELDS_MAX`] fields;
-/// [`NotariseError::Statement`] if the host name has a character or length that no statement has;
+/// [`NotariseError::Statement`] if the host name is too long or has an invalid character;
 /// [`NotariseError::Signature`] if the key fails to sign.
 pub fn notarise(
     key: &NotaryKey,
     seed: Seed,
     facts: SessionFacts,
-    session: Session<'_>,
+    session: SessionTranscript<'_>,
     evidence: NotaryEvidence,
 ) -> Result<NotarisedSession, NotariseError> {
     let request = CommittedDirection::new(&seed, Direction::Request, session.sent)?.commitment();
     let response =
         CommittedDirection::new(&seed, Direction::Response, session.received)?.commitment();
-    let (mut fields, request_view) = session.request.fields()?;
-    let (of_response, response_view) = session.response.fields()?;
+    let (mut fields, request_view) = session.request.parse_fields()?;
+    let (of_response, response_view) = session.response.parse_fields()?;
     fields.extend(of_response);
     let SessionFacts { host, port, certificate_chain_hash, tls, time, http } = facts;
     let statement = NotaryStatement {
@@ -135,14 +134,14 @@ pub fn notarise(
     Ok(NotarisedSession { statement, signature, evidence, seed, sent, received, fields })
 }
 
-/// The reason why a holder's file is not what its notary signed.
+/// The reason why a session does not match its notary's signature.
 #[derive(Debug, thiserror::Error)]
-pub enum HolderError {
-    /// The signature is not over the statement.
+pub enum SessionCheckError {
+    /// The signature does not match the statement.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// Bytes, fields or seed differ from those that were committed to.
-    #[error("{what} of the session are not those that the notary signed")]
+    /// Bytes, fields or seed do not match the commitments in the statement.
+    #[error("{what} of the session do not match the notary's statement")]
     Differs {
         /// The part that differs: `request bytes`, `response bytes` or `fields`.
         what: &'static str,
@@ -150,16 +149,16 @@ pub enum HolderError {
 }
 
 impl NotarisedSession {
-    /// Checks that bytes, fields and seed are what the notary signed. A holder calls this before it
-    /// relies on a notary's answer.
+    /// Checks that bytes, fields and seed match the notary's statement. A holder calls this before
+    /// it relies on a notary's answer.
     ///
     /// # Errors
     ///
-    /// [`HolderError::Signature`] if the signature is not over the statement;
-    /// [`HolderError::Differs`] if bytes, fields or seed are not those that it commits to.
-    pub fn check(&self) -> Result<(), HolderError> {
+    /// [`SessionCheckError::Signature`] if the signature does not match the statement;
+    /// [`SessionCheckError::Differs`] if bytes, fields or seed do not match its commitments.
+    pub fn check(&self) -> Result<(), SessionCheckError> {
         self.statement.verify(&self.signature)?;
-        let differs = |what| HolderError::Differs { what };
+        let differs = |what| SessionCheckError::Differs { what };
         for (direction, bytes, signed, what) in [
             (Direction::Request, &self.sent, &self.statement.request, "request bytes"),
             (Direction::Response, &self.received, &self.statement.response, "response bytes"),
@@ -177,8 +176,8 @@ impl NotarisedSession {
         }
     }
 
-    /// Encodes the holder's file. It holds every secret of the session: give it mode 0600 and show
-    /// it to nobody.
+    /// Encodes the holder's file. It contains every secret of the session: store it with mode 0600
+    /// and never share it.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut writer = Writer::new(HOLDER_MAGIC);
         writer.long(&self.statement.encode()).raw(&self.signature);
@@ -191,7 +190,7 @@ impl NotarisedSession {
         Zeroizing::new(writer.finish())
     }
 
-    /// Reads exactly what [`NotarisedSession::encode`] writes.
+    /// Decodes the bytes of [`NotarisedSession::encode`].
     ///
     /// # Errors
     ///
@@ -209,7 +208,7 @@ impl NotarisedSession {
             fields: Vec::new(),
         };
         for _ in 0..reader.count(FIELDS_MAX, "fields")? {
-            let (path, kind) = read_name(&mut reader)?;
+            let (path, kind) = read_path_and_kind(&mut reader)?;
             let value = reader.long(VALUE_BYTES_MAX, "value of a field")?.to_vec();
             check_value(kind, &value)?;
             notarised.fields.push(Field { path, kind, value });

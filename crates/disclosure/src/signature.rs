@@ -1,4 +1,4 @@
-//! The notary's key and its signatures: ECDSA on P-256 over SHA-256, r ‖ s, the lower s.
+//! The notary's key and its signatures: ECDSA on P-256 with SHA-256, r ‖ s, with the lower s.
 
 use std::fmt;
 
@@ -23,42 +23,42 @@ const SPKI_PREFIX: [u8; 26] = [
 /// A signature: r ‖ s, 32 bytes each.
 pub type Signature = [u8; SIGNATURE_BYTES];
 
-/// The DER SubjectPublicKeyInfo of a notary's key, whose SHA-256 the notary's claims hold.
-pub fn spki(key: &[u8; PUBLIC_KEY_BYTES]) -> Vec<u8> {
+/// Encodes the DER SubjectPublicKeyInfo of a notary's key, whose SHA-256 is in the claims.
+pub fn encode_spki(key: &[u8; PUBLIC_KEY_BYTES]) -> Vec<u8> {
     [&SPKI_PREFIX[..], key].concat()
 }
 
-/// The reason why a signature is not the notary's over a statement.
+/// The reason why a statement was not signed, or its signature not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// The statement names a key that is not a point of P-256.
-    #[error("the notary's key is not a point of P-256")]
-    Key,
-    /// r or s is out of range, or s is not the lower one of two.
-    #[error("the notary's signature is malformed: wanted r and s in range, and the lower s")]
-    Form,
+    /// The key is not a point of P-256, or the statement names another key.
+    #[error("the statement's key is not a point of P-256, or not the signing key")]
+    InvalidKey,
+    /// r or s is out of range, or s is more than half of the group's order.
+    #[error("the notary's signature is not canonical: wanted r and s in range, with the lower s")]
+    NotCanonical,
     /// The key did not sign these bytes.
-    #[error("the notary's signature is not over this statement")]
-    Wrong,
+    #[error("the notary's signature does not match the statement")]
+    Mismatch,
     /// The system's random generator failed.
-    #[error("the system gave no random bytes")]
-    Random,
+    #[error("the system's random generator failed")]
+    NoRandomness,
 }
 
-/// A notary's signing key. It is made in memory, never written, and overwritten when dropped.
+/// A notary's signing key. It exists only in memory, and is overwritten when dropped.
 pub struct NotaryKey(SigningKey);
 
 impl NotaryKey {
-    /// Draws a fresh key.
+    /// Generates a fresh key.
     ///
     /// # Errors
     ///
-    /// [`SignatureError::Random`] if the operating system gives no random bytes.
+    /// [`SignatureError::NoRandomness`] if the operating system returns no random bytes.
     pub fn generate() -> Result<Self, SignatureError> {
         let mut secret = Zeroizing::new([0; 32]);
         loop {
-            getrandom::fill(&mut secret[..]).map_err(|_| SignatureError::Random)?;
-            // All but 2^-32 of all strings are keys.
+            getrandom::fill(&mut secret[..]).map_err(|_| SignatureError::NoRandomness)?;
+            // All but 2^-32 of all strings are valid keys.
             if let Ok(key) = Self::from_secret(&secret) {
                 return Ok(key);
             }
@@ -69,9 +69,9 @@ impl NotaryKey {
     ///
     /// # Errors
     ///
-    /// [`SignatureError::Key`] if the scalar is zero or not below the order of the group.
+    /// [`SignatureError::InvalidKey`] if the scalar is zero or not below the order of the group.
     pub fn from_secret(secret: &[u8; 32]) -> Result<Self, SignatureError> {
-        SigningKey::from_slice(secret).map(Self).map_err(|_| SignatureError::Key)
+        SigningKey::from_slice(secret).map(Self).map_err(|_| SignatureError::InvalidKey)
     }
 
     /// The public key, in the form of a statement.
@@ -83,17 +83,17 @@ impl NotaryKey {
 
     /// SHA-256 of the DER SubjectPublicKeyInfo, which is `pubkey-hash` in the notary's claims.
     pub fn spki_hash(&self) -> [u8; 32] {
-        Sha256::digest(spki(&self.public())).into()
+        Sha256::digest(encode_spki(&self.public())).into()
     }
 
     /// Signs a statement that names this key.
     ///
     /// # Errors
     ///
-    /// [`SignatureError::Key`] if the statement names another key.
+    /// [`SignatureError::InvalidKey`] if the statement names another key.
     pub fn sign(&self, statement: &NotaryStatement) -> Result<Signature, SignatureError> {
         if statement.key != self.public() {
-            return Err(SignatureError::Key);
+            return Err(SignatureError::InvalidKey);
         }
         let signature: Ecdsa = self.0.sign(&statement.encode());
         let mut bytes = [0; SIGNATURE_BYTES];
@@ -111,24 +111,25 @@ impl fmt::Debug for NotaryKey {
 impl NotaryStatement {
     /// Checks that `signature` is by the key that this statement names, over its encoding.
     ///
-    /// That the key is a notary's is for its evidence to show.
+    /// Only the key's evidence shows that it is a notary's.
     ///
     /// # Errors
     ///
-    /// [`SignatureError::Key`] if the key is not a point of P-256; [`SignatureError::Form`] if r or
-    /// s is out of range or s is the higher of two; [`SignatureError::Wrong`] if the key did not
-    /// sign this encoding.
+    /// [`SignatureError::InvalidKey`] if the key is not a point of P-256;
+    /// [`SignatureError::NotCanonical`] if r or s is out of range or s is the higher one;
+    /// [`SignatureError::Mismatch`] if the key did not sign this encoding.
     pub fn verify(&self, signature: &Signature) -> Result<(), SignatureError> {
-        let key = VerifyingKey::from_sec1_bytes(&self.key).map_err(|_| SignatureError::Key)?;
-        let signature = Ecdsa::from_slice(signature).map_err(|_| SignatureError::Form)?;
+        let key =
+            VerifyingKey::from_sec1_bytes(&self.key).map_err(|_| SignatureError::InvalidKey)?;
+        let signature = Ecdsa::from_slice(signature).map_err(|_| SignatureError::NotCanonical)?;
         if signature.normalize_s() != signature {
-            return Err(SignatureError::Form);
+            return Err(SignatureError::NotCanonical);
         }
-        key.verify(&self.encode(), &signature).map_err(|_| SignatureError::Wrong)
+        key.verify(&self.encode(), &signature).map_err(|_| SignatureError::Mismatch)
     }
 
     /// SHA-256 of the SubjectPublicKeyInfo of the key that this statement names.
     pub fn spki_hash(&self) -> [u8; 32] {
-        Sha256::digest(spki(&self.key)).into()
+        Sha256::digest(encode_spki(&self.key)).into()
     }
 }

@@ -1,15 +1,15 @@
-//! The statement that a notary signs: one session, in one encoding.
+//! The statement that a notary signs about a session, and its encoding.
 
 use sha2::{Digest, Sha256};
 
 use crate::{
     codec::{FormatError, Reader, Writer},
     tls::TlsSession,
-    transcript::Commitment,
+    transcript::DirectionCommitment,
     tree::DEPTH_MAX,
 };
 
-/// The first bytes of every encoded statement, with their zero byte.
+/// The first bytes of every encoded statement, including a zero byte.
 const MAGIC: &[u8] = b"confide/notary-statement/v2\0";
 
 const FORMAT: &str = "a notary's statement, version 2";
@@ -26,28 +26,28 @@ pub const STATEMENT_BYTES_MAX: usize = 1024;
 /// The statement that a notary signs about one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotaryStatement {
-    /// The host that was named and whose certificate the notary verified: lower case, an address
-    /// without brackets.
+    /// The requested host, whose certificate the notary verified: in lower case, an address without
+    /// brackets.
     pub host: String,
     /// The TCP port of the server.
     pub port: u16,
-    /// Hash of the certificate chain as the server sent it ([`certificate_chain_hash`]).
+    /// The hash of the certificate chain as the server sent it ([`certificate_chain_hash`]).
     pub certificate_chain_hash: [u8; 32],
     /// The version, key exchange and cipher suite of the session.
     pub tls: TlsSession,
-    /// Unix seconds by the notary's clock, which its operator sets.
+    /// The Unix time in seconds on the notary's clock, which its operator sets.
     pub time: u64,
-    /// HTTP version of the session.
+    /// The HTTP version of the session.
     pub http: HttpVersion,
     /// The view of the request's body.
-    pub request_view: View,
+    pub request_view: BodyView,
     /// The view of the response's body.
-    pub response_view: View,
-    /// The request as text (`docs/notary.md`, "The transcript").
-    pub request: Commitment,
-    /// The response as text, its body decoded.
-    pub response: Commitment,
-    /// The fields of both directions.
+    pub response_view: BodyView,
+    /// The commitment to the request as text (`docs/notary.md`, "The transcript").
+    pub request: DirectionCommitment,
+    /// The commitment to the response as text, with its body decoded.
+    pub response: DirectionCommitment,
+    /// The commitment to the fields of both directions.
     pub fields: FieldsRoot,
     /// The notary's key, which its evidence binds: 0x04 ‖ x ‖ y.
     pub key: [u8; PUBLIC_KEY_BYTES],
@@ -64,7 +64,7 @@ pub fn certificate_chain_hash<'a>(chain: impl IntoIterator<Item = &'a [u8]>) -> 
     hash.finalize().into()
 }
 
-/// HTTP versions that a notary speaks.
+/// The HTTP versions that a notary supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpVersion {
     /// HTTP/1.1
@@ -94,7 +94,7 @@ impl HttpVersion {
 /// The source of the fields of a body, or the reason why it has none. The numbers are part of the
 /// format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum BodyView {
     /// There is no body, or one that is neither JSON nor a stream of events: no fields.
     None = 0,
     /// The body is one JSON text.
@@ -105,7 +105,7 @@ pub enum View {
     EventsUnfinished = 3,
     /// The content type is JSON, but the body is not valid JSON.
     NotJson = 16,
-    /// An object names a member twice.
+    /// An object has two members of the same name.
     DuplicateMember = 17,
     /// The depth, the size, the number of fields, or the length of a path or of a number is beyond
     /// its limit.
@@ -114,23 +114,23 @@ pub enum View {
     UnknownEvents = 19,
 }
 
-impl View {
-    /// The view in words, for display.
+impl BodyView {
+    /// A description of the view.
     pub fn as_str(self) -> &'static str {
         match self {
-            View::None => "no fields: no JSON",
-            View::Json => "JSON",
-            View::Events => "assembled from a finished stream of events",
-            View::EventsUnfinished => "assembled from a stream of events that was not finished",
-            View::NotJson => "no fields: the body is not valid JSON",
-            View::DuplicateMember => "no fields: the JSON names a member twice",
-            View::BeyondLimits => "no fields: the JSON is beyond the limits",
-            View::UnknownEvents => "no fields: the events are of an unknown kind",
+            BodyView::None => "no fields: no JSON",
+            BodyView::Json => "JSON",
+            BodyView::Events => "assembled from a finished stream of events",
+            BodyView::EventsUnfinished => "assembled from a stream of events that was not finished",
+            BodyView::NotJson => "no fields: the body is not valid JSON",
+            BodyView::DuplicateMember => "no fields: the JSON names a member twice",
+            BodyView::BeyondLimits => "no fields: the JSON is beyond the limits",
+            BodyView::UnknownEvents => "no fields: the events are of an unknown kind",
         }
     }
 
     fn read(byte: u8) -> Result<Self, FormatError> {
-        use View::*;
+        use BodyView::*;
         [
             None,
             Json,
@@ -147,13 +147,13 @@ impl View {
     }
 }
 
-/// The root over the fields of both directions and as many fillers as make a power of two.
+/// The root of the tree of the fields of both directions, padded to a power of two leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldsRoot {
     /// The depth: the tree has 2^depth leaves, which is all that a statement reveals of the number
     /// of fields.
     pub depth: u8,
-    /// Root of the tree.
+    /// The root of the tree.
     pub root: [u8; 32],
 }
 
@@ -161,7 +161,7 @@ pub struct FieldsRoot {
 pub(crate) const FIELDS_DEPTH_MIN: u8 = 6;
 
 impl NotaryStatement {
-    /// Encodes the statement in its one form, which is signed.
+    /// Encodes the statement in the form that is signed.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(MAGIC);
         writer.short(self.host.as_bytes()).u16(self.port).raw(&self.certificate_chain_hash);
@@ -174,7 +174,7 @@ impl NotaryStatement {
         writer.finish()
     }
 
-    /// Reads exactly what [`NotaryStatement::encode`] writes.
+    /// Decodes the bytes of [`NotaryStatement::encode`].
     ///
     /// # Errors
     ///
@@ -189,10 +189,10 @@ impl NotaryStatement {
             tls: TlsSession::read(&mut reader)?,
             time: reader.u64("time")?,
             http: HttpVersion::read(reader.u8("HTTP version")?)?,
-            request_view: View::read(reader.u8("view of a body")?)?,
-            response_view: View::read(reader.u8("view of a body")?)?,
-            request: Commitment::read(&mut reader)?,
-            response: Commitment::read(&mut reader)?,
+            request_view: BodyView::read(reader.u8("view of a body")?)?,
+            response_view: BodyView::read(reader.u8("view of a body")?)?,
+            request: DirectionCommitment::read(&mut reader)?,
+            response: DirectionCommitment::read(&mut reader)?,
             fields: FieldsRoot::read(&mut reader)?,
             key: reader.array("the notary's key")?,
         };
@@ -241,7 +241,7 @@ mod tests {
     use crate::{NotaryKey, SignatureError};
 
     pub(crate) fn statement(key: &NotaryKey) -> NotaryStatement {
-        let commitment = Commitment { depth: 10, length: [1; 32], root: [2; 32] };
+        let commitment = DirectionCommitment { depth: 10, length: [1; 32], root: [2; 32] };
         NotaryStatement {
             host: "api.example.com".into(),
             port: 443,
@@ -249,10 +249,10 @@ mod tests {
             tls: TlsSession::from_numbers(0x0304, 0x11ec, 0x1302).unwrap(),
             time: 1_795_341_600,
             http: HttpVersion::V11,
-            request_view: View::Json,
-            response_view: View::Events,
+            request_view: BodyView::Json,
+            response_view: BodyView::Events,
             request: commitment,
-            response: Commitment { depth: 4, ..commitment },
+            response: DirectionCommitment { depth: 4, ..commitment },
             fields: FieldsRoot { depth: 6, root: [3; 32] },
             key: key.public(),
         }
@@ -298,14 +298,14 @@ mod tests {
         for change in changes {
             let mut changed = statement.clone();
             change(&mut changed);
-            assert_eq!(changed.verify(&signature), Err(SignatureError::Wrong));
+            assert_eq!(changed.verify(&signature), Err(SignatureError::Mismatch));
         }
         let forged = NotaryStatement { key: other.public(), ..statement.clone() };
-        assert_eq!(forged.verify(&signature), Err(SignatureError::Wrong));
-        assert_eq!(other.sign(&statement), Err(SignatureError::Key));
+        assert_eq!(forged.verify(&signature), Err(SignatureError::Mismatch));
+        assert_eq!(other.sign(&statement), Err(SignatureError::InvalidKey));
         let none = NotaryStatement { key: [4; 65], ..statement.clone() };
-        assert_eq!(none.verify(&signature), Err(SignatureError::Key));
-        assert_eq!(statement.verify(&[0; 64]), Err(SignatureError::Form));
+        assert_eq!(none.verify(&signature), Err(SignatureError::InvalidKey));
+        assert_eq!(statement.verify(&[0; 64]), Err(SignatureError::NotCanonical));
     }
 
     #[test]

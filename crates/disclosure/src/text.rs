@@ -1,41 +1,41 @@
-//! Statements about hidden texts. They need circuits: this crate has none and takes their proofs
-//! through [`TextProofs`].
+//! Statements about hidden texts. Their proofs need circuits, which this crate takes through
+//! [`TextProofs`].
 
-use confide_sigma::Security;
+use confide_sigma::ProofSecurity;
 
 use crate::{seed::SALT_BYTES, transcript::Direction};
 
-/// The greatest length in bytes of a text that is looked for.
+/// The greatest length in bytes of a text whose occurrence can be proven.
 pub(crate) const TEXT_BYTES_MAX: usize = 64;
 
-/// The greatest length in bytes of a field's value of which a circuit proves something.
+/// The greatest length in bytes of a field's value about which a circuit can prove a statement.
 pub const FIELD_TEXT_BYTES_MAX: usize = 1024;
 
-/// Makes and checks proofs about hidden texts.
+/// A back end that makes and checks proofs about hidden texts.
 pub trait TextProofs {
     /// Proves a statement for one context.
     ///
     /// # Errors
     ///
-    /// The reason in words if the statement is false or the back end fails.
+    /// The reason, as text, if the statement is false or the back end fails.
     fn prove(
         &self,
         context: &[u8; 32],
         statement: &TextStatement<'_>,
-        secret: &TextSecret<'_>,
+        secret: &TextWitness<'_>,
     ) -> Result<Vec<u8>, String>;
 
-    /// Checks a proof, and returns the assumptions that such proofs rest on.
+    /// Checks a proof, and returns the security of such proofs.
     ///
     /// # Errors
     ///
-    /// The reason in words if the proof does not show the statement in this context.
+    /// The reason, as text, if the proof does not prove the statement in this context.
     fn verify(
         &self,
         context: &[u8; 32],
         statement: &TextStatement<'_>,
         proof: &[u8],
-    ) -> Result<Security, String>;
+    ) -> Result<ProofSecurity, String>;
 }
 
 /// A public statement about a hidden text.
@@ -43,8 +43,8 @@ pub trait TextProofs {
 pub enum TextStatement<'a> {
     /// One chunk under a root, or two neighbouring ones, contain a text.
     BytesContain {
-        /// The tree that the chunk is in.
-        tree: TreePlace<'a>,
+        /// The tree with the chunk.
+        tree: SignedTree<'a>,
         /// The text that is contained: 1 to 64 bytes of UTF-8.
         text: &'a str,
     },
@@ -66,7 +66,7 @@ pub enum TextStatement<'a> {
 
 /// A signed tree over one direction: public to the prover and the verifier.
 #[derive(Clone, Copy, Debug)]
-pub struct TreePlace<'a> {
+pub struct SignedTree<'a> {
     /// The direction that the tree commits to.
     pub direction: Direction,
     /// The depth: the tree has 2^depth leaves.
@@ -77,11 +77,11 @@ pub struct TreePlace<'a> {
 
 /// The witness of a [`TextStatement`], which the proof hides.
 #[derive(Clone, Copy)]
-pub enum TextSecret<'a> {
+pub enum TextWitness<'a> {
     /// The chunk that contains the text.
-    Leaf(LeafSecret<'a>),
+    Leaf(LeafWitness<'a>),
     /// Two neighbouring chunks that contain the text together; it begins in the first.
-    Neighbours([LeafSecret<'a>; 2]),
+    Neighbours([LeafWitness<'a>; 2]),
     /// The value of a field.
     Field {
         /// The salt, 16 bytes.
@@ -93,18 +93,18 @@ pub enum TextSecret<'a> {
 
 /// A hidden leaf of a tree and its path to the root.
 #[derive(Clone, Copy)]
-pub struct LeafSecret<'a> {
+pub struct LeafWitness<'a> {
     /// The index of the leaf, from 0.
     pub index: u32,
     /// The salt, 16 bytes.
     pub salt: &'a [u8; SALT_BYTES],
     /// The bytes of the leaf, at most 64.
     pub chunk: &'a [u8],
-    /// The nodes next to its path, from the leaf upwards.
+    /// The siblings of the nodes on its path, from the leaf upwards.
     pub siblings: &'a [[u8; 32]],
 }
 
-/// The index of the first place where `wanted` stands in `bytes`.
-pub(crate) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+/// The index of the first occurrence of `wanted` in `bytes`.
+pub(crate) fn find_text(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len().max(1)).position(|window| window == wanted)
 }

@@ -1,8 +1,8 @@
-//! The protection of a session, as numbers of IANA's registries, each from a closed list.
+//! The TLS parameters of a session, as numbers of IANA's registries, each from a closed list.
 
 use crate::codec::{FormatError, Reader, Writer};
 
-/// Version, key exchange and cipher suite of one TLS session.
+/// The version, key exchange and cipher suite of one TLS session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsSession {
     version: TlsVersion,
@@ -63,7 +63,7 @@ impl TlsSession {
     }
 }
 
-/// TLS versions that a notary speaks. The numbers are those of the record layer.
+/// The TLS versions that a notary supports. The numbers are those of the record layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2.
@@ -82,7 +82,7 @@ impl TlsVersion {
     }
 }
 
-/// Groups of the key exchange. The numbers are those of the registry and part of the format.
+/// The groups of the key exchange. The numbers are those of the registry and part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsGroup {
     /// secp256r1
@@ -106,8 +106,8 @@ const GROUPS: [TlsGroup; 5] = [
 ];
 
 impl TlsGroup {
-    /// Returns whether the content stays secret from an adversary who records it and has a quantum
-    /// computer later. It does not cover the signatures that authenticate the host.
+    /// Whether the content stays secret from an adversary who records it now and has a quantum
+    /// computer later. This does not cover the signatures that authenticate the host.
     pub fn is_post_quantum(self) -> bool {
         matches!(self, TlsGroup::P256MlKem768 | TlsGroup::X25519MlKem768)
     }

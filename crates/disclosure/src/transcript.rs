@@ -1,4 +1,4 @@
-//! One direction of a transcript as salted chunks under one root, and openings of byte ranges.
+//! The tree of salted chunks of one direction of a transcript, and openings of byte ranges.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     codec::{FormatError, Reader, Writer},
-    seed::{Purpose, SALT_BYTES, Seed, halves},
-    tree::{self, DEPTH_MAX, Hash, Tree},
+    seed::{SALT_BYTES, SaltPurpose, Seed, split_salts},
+    tree::{self, DEPTH_MAX, Hash, MerkleTree},
 };
 
 /// The number of bytes in a chunk; bytes are opened in whole chunks.
@@ -26,9 +26,9 @@ const LENGTH_TAG: u8 = 0x04;
 /// The direction of the bytes of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
-    /// Bytes that the notary sent to the named host.
+    /// The bytes that the notary sent to the host.
     Request,
-    /// Bytes that the notary received from the named host.
+    /// The bytes that the notary received from the host.
     Response,
 }
 
@@ -49,24 +49,24 @@ impl Direction {
         }
     }
 
-    fn chunk(self) -> Purpose {
+    fn chunk_purpose(self) -> SaltPurpose {
         match self {
-            Direction::Request => Purpose::RequestChunk,
-            Direction::Response => Purpose::ResponseChunk,
+            Direction::Request => SaltPurpose::RequestChunk,
+            Direction::Response => SaltPurpose::ResponseChunk,
         }
     }
 
-    fn length(self) -> Purpose {
+    fn length_purpose(self) -> SaltPurpose {
         match self {
-            Direction::Request => Purpose::RequestLength,
-            Direction::Response => Purpose::ResponseLength,
+            Direction::Request => SaltPurpose::RequestLength,
+            Direction::Response => SaltPurpose::ResponseLength,
         }
     }
 }
 
 /// A leaf: SHA-256(0x00 ‖ direction ‖ index ‖ salt ‖ chunk), the index big-endian, four bytes.
 ///
-/// A chunk has 64 bytes, the last one of a direction what is left, and those after it none.
+/// A chunk has 64 bytes, the last one of a direction the rest, and the padding after it none.
 pub(crate) fn transcript_leaf(
     direction: Direction,
     index: u32,
@@ -84,19 +84,18 @@ pub(crate) fn transcript_leaf(
 
 /// The commitment to one direction, which the notary signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Commitment {
-    /// The depth: the tree has 2^depth leaves. This bucket is all that a statement reveals of the
-    /// length.
+pub struct DirectionCommitment {
+    /// The depth: the tree has 2^depth leaves. A statement reveals only this bucket of the length.
     pub depth: u8,
-    /// Commitment to the true length.
+    /// The commitment to the true length.
     pub length: [u8; 32],
-    /// Root of the tree.
+    /// The root of the tree.
     pub root: [u8; 32],
 }
 
-impl Commitment {
-    /// The number of bytes that the tree has room for. The length is at most this and, above the
-    /// least bucket, more than half of it.
+impl DirectionCommitment {
+    /// The number of bytes for which the tree has leaves. The length is at most this and, above the
+    /// smallest bucket, more than half of it.
     pub fn bucket_bytes(&self) -> u64 {
         (CHUNK_BYTES as u64) << self.depth.min(DEPTH_MAX)
     }
@@ -119,8 +118,8 @@ impl Commitment {
 /// The reason why bytes could not be committed to or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TranscriptError {
-    /// A direction has more bytes than the deepest tree holds.
-    #[error("{} is {got} bytes, wanted at most {limit}", .direction.as_str())]
+    /// A direction has more bytes than the deepest tree can have.
+    #[error("{} has {got} bytes, wanted at most {limit}", .direction.as_str())]
     TooLong {
         /// The direction of the bytes.
         direction: Direction,
@@ -130,7 +129,7 @@ pub enum TranscriptError {
         got: usize,
     },
     /// A range is empty, reversed or not within the bytes.
-    #[error("{} has {length} bytes, wanted {start}-{end}", .direction.as_str())]
+    #[error("range {start}-{end} is not within the {length} bytes of the {}", .direction.as_str())]
     Range {
         /// The direction of the bytes.
         direction: Direction,
@@ -143,12 +142,12 @@ pub enum TranscriptError {
     },
 }
 
-/// A direction with its tree, at the notary or at the holder.
+/// A direction with its tree, which notary and holder both compute.
 pub struct CommittedDirection<'a> {
     direction: Direction,
     seed: &'a Seed,
     bytes: &'a [u8],
-    tree: Tree,
+    tree: MerkleTree,
 }
 
 impl<'a> CommittedDirection<'a> {
@@ -170,25 +169,25 @@ impl<'a> CommittedDirection<'a> {
         let count = chunks.next_power_of_two().max(LEAVES_MIN as usize);
         let mut leaves = Vec::with_capacity(count);
         for pair in 0..count as u32 / 2 {
-            let salts = halves(&seed.derive(direction.chunk(), pair));
+            let salts = split_salts(&seed.derive(direction.chunk_purpose(), pair));
             for (index, salt) in [2 * pair, 2 * pair + 1].into_iter().zip(&salts) {
-                leaves.push(transcript_leaf(direction, index, salt, chunk_of(bytes, index)));
+                leaves.push(transcript_leaf(direction, index, salt, chunk_at(bytes, index)));
             }
         }
-        Ok(Self { direction, seed, bytes, tree: Tree::new(leaves) })
+        Ok(Self { direction, seed, bytes, tree: MerkleTree::new(leaves) })
     }
 
     /// The commitment that the notary signs.
-    pub fn commitment(&self) -> Commitment {
+    pub fn commitment(&self) -> DirectionCommitment {
         let LengthOpening { length, salt } = self.open_length();
-        Commitment {
+        DirectionCommitment {
             depth: self.depth(),
             length: length_commitment(self.direction, self.depth(), &salt, length),
             root: self.tree.root(),
         }
     }
 
-    /// Opens ranges (without their ends), extended to whole chunks.
+    /// Opens half-open ranges, extended to whole chunks.
     ///
     /// # Errors
     ///
@@ -210,7 +209,7 @@ impl<'a> CommittedDirection<'a> {
             indices.extend((range.start / chunk) as u32..=((range.end - 1) / chunk) as u32);
         }
         let indices: Vec<u32> = indices.into_iter().collect();
-        let leaves = indices.iter().map(|index| self.leaf(*index)).collect();
+        let leaves = indices.iter().map(|index| self.open_leaf(*index)).collect();
         let siblings = match indices.as_slice() {
             [] => Vec::new(),
             indices => self.tree.siblings(indices),
@@ -220,49 +219,49 @@ impl<'a> CommittedDirection<'a> {
 
     /// Opens the true length, but no content.
     pub(crate) fn open_length(&self) -> LengthOpening {
-        let salt = self.seed.salt(self.direction.length(), 0);
+        let salt = self.seed.salt(self.direction.length_purpose(), 0);
         LengthOpening { length: self.bytes.len() as u64, salt }
     }
 
-    /// The salt and chunk of one leaf, with the nodes next to its path from the leaf upwards: a
-    /// witness for a circuit, which hides them.
+    /// The salt and the chunk of one leaf, with the siblings on its path from the leaf upwards: a
+    /// witness for a circuit, whose proof hides them.
     pub fn witness(&self, index: u32) -> Option<(OpenedLeaf, Vec<[u8; 32]>)> {
-        let inside = (index as usize) < self.tree.leaves();
-        inside.then(|| (self.leaf(index), self.tree.siblings(&[index])))
+        let inside = (index as usize) < self.tree.leaf_count();
+        inside.then(|| (self.open_leaf(index), self.tree.siblings(&[index])))
     }
 
-    fn leaf(&self, index: u32) -> OpenedLeaf {
-        let salt = self.seed.salt(self.direction.chunk(), index);
-        OpenedLeaf { index, salt, chunk: chunk_of(self.bytes, index).to_vec() }
+    fn open_leaf(&self, index: u32) -> OpenedLeaf {
+        let salt = self.seed.salt(self.direction.chunk_purpose(), index);
+        OpenedLeaf { index, salt, chunk: chunk_at(self.bytes, index).to_vec() }
     }
 
     fn depth(&self) -> u8 {
-        self.tree.leaves().ilog2() as u8
+        self.tree.leaf_count().ilog2() as u8
     }
 }
 
-/// A leaf that is shown.
+/// An opened leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedLeaf {
     /// The index of the leaf, from 0.
     pub index: u32,
-    /// The salt of the leaf, which opens this leaf and no other.
+    /// The salt of the leaf, which opens only this leaf.
     pub salt: [u8; SALT_BYTES],
     /// The bytes of the leaf, 0 to 64.
     pub chunk: Vec<u8>,
 }
 
-/// Leaves of one direction, and the nodes that lead from them to its root.
+/// Leaves of one direction, and the nodes that are needed to compute its root from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TranscriptOpening {
     /// The opened leaves, in ascending order of their index.
     pub leaves: Vec<OpenedLeaf>,
-    /// The nodes that lead to the root, level by level from the leaves, left to right, without
-    /// those that the leaves determine.
+    /// The nodes that the computation of the root needs and the leaves do not determine, level by
+    /// level from the leaves, left to right.
     pub siblings: Vec<[u8; 32]>,
 }
 
-/// The true length of a direction.
+/// The true length of a direction, and the salt of its commitment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LengthOpening {
     /// The number of bytes in the direction.
@@ -283,20 +282,20 @@ pub struct ShownBytes {
 /// The reason why an opening does not belong to the signed commitment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpeningError {
-    /// Leaves and nodes lead to another root.
-    #[error("opened {what} do not lead to the signed root")]
+    /// The opened leaves and nodes have another root.
+    #[error("opened {what} do not match the signed root")]
     Root {
         /// The part that was opened: `request bytes`, `response bytes` or `fields`.
         what: &'static str,
     },
-    /// A chunk follows one that was not full.
-    #[error("opened {what} go on after the end of the transcript")]
+    /// A chunk follows one that is not full.
+    #[error("opened {what} continue after the end of the transcript")]
     AfterEnd {
         /// The part that was opened: `request bytes` or `response bytes`.
         what: &'static str,
     },
-    /// The length is not the one that was signed.
-    #[error("opened length of the {what} is not the signed one")]
+    /// The length does not match the signed commitment.
+    #[error("opened length of the {what} does not match the signed commitment")]
     Length {
         /// The direction of the length: `request` or `response`.
         what: &'static str,
@@ -304,18 +303,18 @@ pub enum OpeningError {
 }
 
 impl TranscriptOpening {
-    /// Checks this opening against a signed commitment, and returns the bytes that it shows of
+    /// Checks this opening against a signed commitment, and returns the opened bytes of
     /// `direction`.
     ///
     /// # Errors
     ///
-    /// [`OpeningError::Root`] if leaves and siblings do not lead to the signed root, or a chunk is
+    /// [`OpeningError::Root`] if leaves and siblings do not match the signed root, or a chunk is
     /// longer than [`CHUNK_BYTES`]; [`OpeningError::AfterEnd`] if a chunk follows one that is not
     /// full.
     pub fn check(
         &self,
         direction: Direction,
-        commitment: &Commitment,
+        commitment: &DirectionCommitment,
     ) -> Result<Vec<ShownBytes>, OpeningError> {
         let what = match direction {
             Direction::Request => "request bytes",
@@ -328,7 +327,7 @@ impl TranscriptOpening {
             return Err(OpeningError::Root { what });
         }
         let opened: Vec<(u32, Hash)> = self.leaves.iter().map(hash).collect();
-        if tree::root_of(commitment.depth, &opened, &self.siblings) != Some(commitment.root) {
+        if tree::compute_root(commitment.depth, &opened, &self.siblings) != Some(commitment.root) {
             return Err(OpeningError::Root { what });
         }
         let ended =
@@ -368,15 +367,15 @@ impl TranscriptOpening {
 }
 
 impl LengthOpening {
-    /// Checks this opening against a signed commitment, and returns the length that it shows.
+    /// Checks this opening against a signed commitment, and returns the opened length.
     ///
     /// # Errors
     ///
-    /// [`OpeningError::Length`] if length and salt are not those that were committed to.
+    /// [`OpeningError::Length`] if length and salt do not match the commitment.
     pub fn check(
         &self,
         direction: Direction,
-        commitment: &Commitment,
+        commitment: &DirectionCommitment,
     ) -> Result<u64, OpeningError> {
         let got = length_commitment(direction, commitment.depth, &self.salt, self.length);
         match bool::from(got.ct_eq(&commitment.length)) {
@@ -413,7 +412,7 @@ fn length_commitment(
         .into()
 }
 
-fn chunk_of(bytes: &[u8], index: u32) -> &[u8] {
+fn chunk_at(bytes: &[u8], index: u32) -> &[u8] {
     let start = (index as usize * CHUNK_BYTES).min(bytes.len());
     &bytes[start..(start + CHUNK_BYTES).min(bytes.len())]
 }

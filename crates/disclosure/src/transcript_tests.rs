@@ -140,7 +140,7 @@ fn lengths_and_depths_cannot_be_played_with() {
     }
     let opening = open_range(&whole, 0..64);
     for depth in [3, 5, 18] {
-        let signed = Commitment { depth, ..signed };
+        let signed = DirectionCommitment { depth, ..signed };
         assert!(opening.check(Direction::Request, &signed).is_err());
         assert!(whole.open_length().check(Direction::Request, &signed).is_err());
     }
@@ -153,7 +153,7 @@ fn an_inner_node_is_not_taken_for_a_chunk() {
     let committed = CommittedDirection::new(&seed, Direction::Request, &bytes).unwrap();
     let signed = committed.commitment();
     // 65 bytes of a node's input as a leaf of a tree that is one level lower.
-    let (left, right) = (committed.leaf(0), committed.leaf(1));
+    let (left, right) = (committed.open_leaf(0), committed.open_leaf(1));
     let hash = |leaf: &OpenedLeaf| {
         transcript_leaf(Direction::Request, leaf.index, &leaf.salt, &leaf.chunk)
     };
@@ -167,7 +167,7 @@ fn an_inner_node_is_not_taken_for_a_chunk() {
         let opening =
             TranscriptOpening { leaves: vec![forged.clone()], siblings: siblings.clone() };
         assert!(opening.check(Direction::Request, &signed).is_err());
-        let lower = Commitment { depth: signed.depth - 1, ..signed };
+        let lower = DirectionCommitment { depth: signed.depth - 1, ..signed };
         assert!(opening.check(Direction::Request, &lower).is_err());
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     disclosure::{Claim, Disclosure, OtherField},
     field::FieldKind,
     fields::{OpenedField, OpenedValue},
-    proven::{Opened, ProvenClaim},
+    proven::{OpenedDisclosure, ProvenClaim},
     statement::NotaryStatement,
     text::TextProofs,
     transcript::{Direction, ShownBytes},
@@ -13,8 +13,8 @@ use crate::{
 
 const DIRECTIONS: [Direction; 2] = [Direction::Request, Direction::Response];
 
-/// The content of a disclosure that was verified: a third party may rely on it if it believes the
-/// notary. Only [`Disclosure::verify`] makes one.
+/// The content of a verified disclosure: a third party may rely on it if it trusts the notary. Only
+/// [`Disclosure::verify`] makes one.
 #[derive(Clone, Debug)]
 pub struct VerifiedDisclosure(VerifiedContent);
 
@@ -55,12 +55,12 @@ impl VerifiedDisclosure {
         &self.0.bytes
     }
 
-    /// The true lengths of the directions, in bytes, where they are shown.
+    /// The shown true lengths of the directions, in bytes.
     pub fn lengths(&self) -> &[(Direction, u64)] {
         &self.0.lengths
     }
 
-    /// The facts that are proven of hidden values.
+    /// The proven facts about hidden values.
     pub fn claims(&self) -> &[ProvenClaim] {
         &self.0.claims
     }
@@ -72,26 +72,26 @@ impl VerifiedDisclosure {
 }
 
 impl Disclosure {
-    /// Checks signature, openings and proofs. The evidence shows whether the signing key is a
-    /// notary's; it is appraised elsewhere, as is that of the other session.
+    /// Checks signature, openings and proofs. The caller has to appraise the evidence, which shows
+    /// whether the signing key is a notary's; also that of the other session.
     ///
     /// # Errors
     ///
     /// [`VerifyError::Signature`] or [`VerifyError::Opening`] if the statement or an opening is not
-    /// what the notary signed; [`VerifyError::Subject`], [`VerifyError::Proof`] and
+    /// what the notary signed; [`VerifyError::InvalidField`], [`VerifyError::Proof`] and
     /// [`VerifyError::SameField`] if a claim does not hold; [`VerifyError::NoCircuits`] if a claim
-    /// is about a text and `texts` is `None`; [`VerifyError::OtherSession`], [`VerifyError::SameSession`]
-    /// and [`VerifyError::OtherUnused`] for the other session; [`VerifyError::Empty`] if nothing is
-    /// shown or proven.
+    /// is about a text and `texts` is `None`; [`VerifyError::OtherSession`],
+    /// [`VerifyError::SameSession`] and [`VerifyError::UnusedOtherSession`] for the other session;
+    /// [`VerifyError::Empty`] if nothing is shown or proven.
     pub fn verify(
         &self,
         texts: Option<&dyn TextProofs>,
     ) -> Result<VerifiedDisclosure, VerifyError> {
-        let verified = self.verify_alone(texts)?;
+        let verified = self.verify_parts(texts)?;
         if verified.0.is_empty() { Err(VerifyError::Empty) } else { Ok(verified) }
     }
 
-    fn verify_alone(
+    fn verify_parts(
         &self,
         texts: Option<&dyn TextProofs>,
     ) -> Result<VerifiedDisclosure, VerifyError> {
@@ -119,21 +119,22 @@ impl Disclosure {
             known.fields.extend(opening.fields.iter().filter_map(to_shown_field));
         }
         if let Some(other) = self.other_session() {
-            self.check_other(other)?;
-            let other = other.verify_alone(texts);
+            self.check_other_session(other)?;
+            let other = other.verify_parts(texts);
             known.other =
                 Some(Box::new(other.map_err(|refused| VerifyError::OtherSession(refused.into()))?));
         }
-        let opened = Opened { disclosure: self, statement: self.statement.digest(), texts };
+        let opened =
+            OpenedDisclosure { disclosure: self, statement: self.statement.digest(), texts };
         for (place, claim) in self.claims.iter().enumerate() {
             known.claims.extend(opened.verify_claim(place, claim)?);
         }
         Ok(VerifiedDisclosure(known))
     }
 
-    /// Checks that the other session is another one, and that a claim compares with it: nobody
-    /// asked for anything else that it shows.
-    fn check_other(&self, other: &Disclosure) -> Result<(), VerifyError> {
+    /// Checks that the other session is a different one and that a claim compares with it: nothing
+    /// else of it is accepted.
+    fn check_other_session(&self, other: &Disclosure) -> Result<(), VerifyError> {
         let digest = self.statement.digest();
         if digest == other.statement.digest() {
             return Err(VerifyError::SameSession { digest: hex::encode(digest) });
@@ -141,7 +142,11 @@ impl Disclosure {
         let is_compared = |claim: &Claim| {
             matches!(claim, Claim::Equal { other: OtherField::OtherSession(_), .. })
         };
-        if self.claims.iter().any(is_compared) { Ok(()) } else { Err(VerifyError::OtherUnused) }
+        if self.claims.iter().any(is_compared) {
+            Ok(())
+        } else {
+            Err(VerifyError::UnusedOtherSession)
+        }
     }
 }
 

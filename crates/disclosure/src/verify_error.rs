@@ -5,20 +5,20 @@ use crate::{signature::SignatureError, transcript::OpeningError};
 /// The reason why a disclosure was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// The statement is not the notary's.
+    /// The notary's signature does not match the statement.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// An opening does not belong to the signed commitments.
+    /// An opening does not match the signed commitments.
     #[error(transparent)]
     Opening(#[from] OpeningError),
     /// A claim names a field that is not opened, or that has no number or text.
     #[error("claim {claim} names a field that is not opened, or that has no number or text")]
-    Subject {
+    InvalidField {
         /// The index of the claim, from 0.
         claim: usize,
     },
-    /// A proof does not hold.
-    #[error("proof of claim {claim} does not hold: {reason}")]
+    /// A proof is not valid.
+    #[error("proof of claim {claim} is not valid: {reason}")]
     Proof {
         /// The index of the claim, from 0.
         claim: usize,
@@ -31,25 +31,25 @@ pub enum VerifyError {
         /// The index of the claim, from 0.
         claim: usize,
     },
-    /// The other session's disclosure does not hold.
+    /// The other session's disclosure is not accepted.
     #[error("other session: {0}")]
     OtherSession(Box<VerifyError>),
-    /// The other session is this very session: both have one statement.
-    #[error("other session is this very session: wanted another statement, got {digest} twice")]
+    /// The other session is the same as this session: both have one statement.
+    #[error("the other session is the same session: wanted two statements, got {digest} twice")]
     SameSession {
         /// SHA-256 of the statement, in hexadecimal.
         digest: String,
     },
-    /// No claim compares anything with the other session.
-    #[error("other session is compared with nothing: wanted a claim of equality with its fields")]
-    OtherUnused,
-    /// A claim says that a field equals itself.
+    /// No claim compares a field with the other session.
+    #[error("the other session is not used: wanted a claim of equality with one of its fields")]
+    UnusedOtherSession,
+    /// A claim compares a field with itself.
     #[error("claim {claim} compares a field with itself")]
     SameField {
         /// The index of the claim, from 0.
         claim: usize,
     },
     /// The disclosure shows nothing and proves nothing.
-    #[error("disclosure shows and proves nothing")]
+    #[error("the disclosure shows nothing and proves nothing")]
     Empty,
 }

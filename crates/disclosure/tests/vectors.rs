@@ -5,11 +5,11 @@
 use std::{fs, path::PathBuf};
 
 use confide_disclosure::{
-    Claim, CommittedDirection, CommittedFields, Direction, DiscloseOptions, Disclosure, Field,
-    FieldKind, HttpVersion, Json, Message, NotarisedSession, NotaryEvidence, NotaryKey, Number,
-    OtherField, Predicate, Reveal, Seed, Selector, Session, SessionFacts, StartLine, TlsSession,
-    VerifyError, View, amount_of_number, assemble, certificate_chain_hash, micros_of_rfc3339,
-    notarise,
+    BodyView, Claim, CommittedDirection, CommittedFields, Direction, DiscloseOptions, Disclosure,
+    Field, FieldKind, HttpMessage, HttpVersion, Json, NotarisedSession, NotaryEvidence, NotaryKey,
+    Number, OtherField, Predicate, Reveal, Seed, Selector, SessionFacts, SessionTranscript,
+    StartLine, TlsSession, VerifyError, assemble_stream, certificate_chain_hash, notarise,
+    parse_amount, parse_rfc3339_micros,
 };
 use serde_json::{Value, json};
 
@@ -50,12 +50,12 @@ fn name(refused: &VerifyError) -> &'static str {
         VerifyError::Signature(_) => "signature",
         VerifyError::Opening(_) => "opening",
         VerifyError::SameSession { .. } => "same_session",
-        VerifyError::OtherUnused => "other_unused",
+        VerifyError::UnusedOtherSession => "other_unused",
         VerifyError::SameField { .. } => "same_field",
         VerifyError::Empty => "empty",
         VerifyError::NoCircuits { .. } => "no_circuits",
         VerifyError::OtherSession(refused) => name(refused),
-        VerifyError::Subject { .. } | VerifyError::Proof { .. } => "proof",
+        VerifyError::InvalidField { .. } | VerifyError::Proof { .. } => "proof",
     }
 }
 
@@ -75,8 +75,8 @@ fn vectors() -> Value {
 
 fn numbers() -> Value {
     let case = |token: &str| {
-        let canonical = Number::parse(token.as_bytes()).ok().map(|number| number.canonical());
-        let amount = amount_of_number(token.as_bytes()).map(|amount| amount.to_string());
+        let canonical = Number::parse(token.as_bytes()).ok().map(|number| number.canonical_form());
+        let amount = parse_amount(token.as_bytes()).map(|amount| amount.to_string());
         json!({ "token": token, "canonical": canonical, "amount": amount })
     };
     [
@@ -121,7 +121,8 @@ fn numbers() -> Value {
 }
 
 fn dates() -> Value {
-    let case = |text: &str| json!({ "text": text, "micros": micros_of_rfc3339(text.as_bytes()) });
+    let case =
+        |text: &str| json!({ "text": text, "micros": parse_rfc3339_micros(text.as_bytes()) });
     [
         "1970-01-01T00:00:00Z",
         "2026-11-22T10:00:00.5+02:30",
@@ -151,8 +152,8 @@ fn field_json(field: &Field) -> Value {
     })
 }
 
-fn message(media: &str, body: &[u8]) -> Message {
-    Message {
+fn message(media: &str, body: &[u8]) -> HttpMessage {
+    HttpMessage {
         start: StartLine::Response { status: 200 },
         headers: vec![("content-type".into(), media.into())],
         body: body.to_vec(),
@@ -160,7 +161,7 @@ fn message(media: &str, body: &[u8]) -> Message {
 }
 
 fn body_case(media: &str, body: &[u8]) -> Value {
-    let (fields, view) = message(media, body).fields().unwrap();
+    let (fields, view) = message(media, body).parse_fields().unwrap();
     let fields: Vec<Value> = fields
         .iter()
         .filter(|field| field.path == "response." || field.path.starts_with("response./"))
@@ -227,7 +228,7 @@ fn streams() -> Value {
     );
     let after = format!("{whole}{cut}");
     let gap = "data: {\"choices\":[{\"index\":1,\"text\":\"a\"}]}\n\n";
-    assert!(assemble(whole.as_bytes()).unwrap().finished);
+    assert!(assemble_stream(whole.as_bytes()).unwrap().finished);
     [whole.as_str(), &cut, cut.trim_end(), twice, calls, &after, gap, "data: {\"type\":\"x\"}\n\n"]
         .into_iter()
         .map(|stream| body_case("text/event-stream", stream.as_bytes()))
@@ -256,7 +257,7 @@ fn transcripts() -> Value {
 fn fields() -> Value {
     let seed = Seed::from_bytes([9; 32]);
     let mut fields =
-        message("application/json", br#"{"model":"m","text":"four"}"#).fields().unwrap().0;
+        message("application/json", br#"{"model":"m","text":"four"}"#).parse_fields().unwrap().0;
     // Fields without commitments, which need an implementation of the group.
     fields.retain(|field| field.kind != FieldKind::Number);
     let committed = CommittedFields::new(&seed, &fields).unwrap();
@@ -274,7 +275,7 @@ fn fields() -> Value {
 }
 
 fn session(seed: u8) -> NotarisedSession {
-    let request = Message {
+    let request = HttpMessage {
         start: StartLine::Request { method: "POST".into(), target: "/v1/chat/completions".into() },
         headers: vec![
             ("host".into(), b"api.example.com".to_vec()),
@@ -306,7 +307,7 @@ fn session(seed: u8) -> NotarisedSession {
     };
     let key = NotaryKey::from_secret(&SECRET).unwrap();
     let (request, response) = (&request, &response);
-    let parsed = Session { sent: &sent, received: &received, request, response };
+    let parsed = SessionTranscript { sent: &sent, received: &received, request, response };
     let evidence = NotaryEvidence {
         quote: b"a quote".to_vec(),
         claims: b"claims".to_vec(),
@@ -317,7 +318,7 @@ fn session(seed: u8) -> NotarisedSession {
 
 fn statement() -> Value {
     let session = session(1);
-    assert_eq!(session.statement.response_view, View::Json);
+    assert_eq!(session.statement.response_view, BodyView::Json);
     json!({
         "encoded": hex::encode(session.statement.encode()),
         "signature": hex::encode(session.signature),

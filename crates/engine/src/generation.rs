@@ -33,7 +33,7 @@ pub enum Event {
         tail: String,
         /// Numbers of tokens.
         usage: Usage,
-        /// The report of the adapter, where the model was one.
+        /// The report of the adapter, if the model was one.
         adapter: Option<AdapterReport>,
     },
     /// The generation failed. Nothing follows.

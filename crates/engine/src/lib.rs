@@ -1,6 +1,6 @@
 //! What a language model engine is to the rest of the house.
 //!
-//! An [`Engine`] takes a [`Request`] and gives a [`Generation`]: a bounded stream of [`Event`]s
+//! An [`Engine`] takes a [`Request`] and returns a [`Generation`]: a bounded stream of [`Event`]s
 //! that ends with exactly one of [`Event::Finished`] and [`Event::Failed`]. Dropping the generation
 //! cancels it. The number of [`Event::Token`]s is the number of completion tokens in the usage.
 //!
@@ -79,7 +79,7 @@ pub trait Engine: Send + Sync + 'static {
         Err(EngineError::NoAdapters)
     }
 
-    /// The model without its LM head, where the engine can give hidden states.
+    /// The model without its LM head, if the engine can give hidden states.
     fn split(&self) -> Option<Arc<dyn Split>> {
         None
     }
@@ -94,7 +94,7 @@ pub struct Model {
     pub context_tokens: u32,
     /// SHA-256 of the manifest whose files were loaded and checked, in lower-case hex.
     pub manifest_sha256: Option<String>,
-    /// Origin of the weights, where the engine names it: `random from seed 7`.
+    /// Origin of the weights, if the engine names it: `random from seed 7`.
     pub weights: Option<String>,
     /// For an adapter, the name of the model that it changes.
     pub parent: Option<String>,

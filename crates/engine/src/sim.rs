@@ -33,7 +33,7 @@ pub struct Options {
     pub ttft: Duration,
     /// Tokens per second after the first; with `None`, as fast as the reader reads.
     pub tokens_per_second: Option<f64>,
-    /// Length of the answer where the request sets no `max_tokens`, in tokens.
+    /// Length of the answer if the request sets no `max_tokens`, in tokens.
     pub answer_tokens: u32,
     /// The longest prompt and completion together, in tokens.
     pub context_tokens: u32,

@@ -25,7 +25,7 @@ pub trait Split: Send + Sync + 'static {
 
 /// A text that is being read. All calls block and compute.
 pub trait SplitSession: Send {
-    /// Reads tokens after those already read and gives the last one's hidden state after the last
+    /// Reads tokens after those already read and returns the last one's hidden state after the last
     /// norm, `H` elements.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ impl StopFilter {
         self.stopped
     }
 
-    /// Takes more text; gives the part that certainly stands before any stop string.
+    /// Takes more text; returns the part that certainly stands before any stop string.
     pub fn push(&mut self, text: &str) -> String {
         if self.stopped {
             return String::new();
@@ -45,7 +45,7 @@ impl StopFilter {
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// Ends the text; gives the part that was held back.
+    /// Ends the text; returns the part that was held back.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }

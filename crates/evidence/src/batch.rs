@@ -112,8 +112,8 @@ impl BatchTree {
             .filter_map(|(height, side)| {
                 let at = index >> height;
                 match side {
-                    Sibling::Left => self.levels[height].get(at - 1),
-                    Sibling::Right => self.levels[height].get(at + 1),
+                    Sibling::OnTheLeft => self.levels[height].get(at - 1),
+                    Sibling::OnTheRight => self.levels[height].get(at + 1),
                     Sibling::None => None,
                 }
             })
@@ -153,8 +153,8 @@ impl BatchPath {
         for side in PathSteps::new(self.index(), self.size()) {
             // Every path, built or decoded, has as many siblings as it has steps that need one.
             node = match (side, side.sibling(&mut siblings)) {
-                (Sibling::Left, Some(left)) => node_hash(left, &node),
-                (Sibling::Right, Some(right)) => node_hash(&node, right),
+                (Sibling::OnTheLeft, Some(left)) => node_hash(left, &node),
+                (Sibling::OnTheRight, Some(right)) => node_hash(&node, right),
                 _ => node,
             };
         }
@@ -243,8 +243,8 @@ pub enum BatchPathError {
 /// The side on which a node's sibling stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sibling {
-    Left,
-    Right,
+    OnTheLeft,
+    OnTheRight,
     /// The odd node at the end of a level, which moves up as it is.
     None,
 }
@@ -275,8 +275,8 @@ impl Iterator for PathSteps {
             return None;
         }
         let side = match self.at {
-            at if at % 2 == 1 => Sibling::Left,
-            at if at < self.last => Sibling::Right,
+            at if at % 2 == 1 => Sibling::OnTheLeft,
+            at if at < self.last => Sibling::OnTheRight,
             _ => Sibling::None,
         };
         self.at /= 2;

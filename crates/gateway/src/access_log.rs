@@ -1,9 +1,8 @@
-//! One line for each answered request, written by a thread of its own.
+//! The access log: one line for each answered request, written by its own thread.
 //!
-//! A request never waits for the log: where the queue is full, the request's line is lost, and a
-//! later line gives the number of lost ones. A line holds nothing that could be a prompt, a token
-//! or an identifier: no query, no header field, no body, and of the path only words that an API's
-//! author wrote.
+//! A request never waits for the log: if the queue is full, the request's line is lost, and a later
+//! line states the number of lost lines. A line contains no prompt, token or identifier: no query,
+//! header field or body, and of the path only the API's own words.
 
 use std::{
     io::Write,
@@ -18,31 +17,32 @@ use std::{
 
 use http::{Method, StatusCode};
 
-/// The most lines that wait for the disk: 4 MiB, and half a second of 30,000 requests a second, far
-/// more than come between two batches.
+/// The largest number of lines that wait for the disk: 4 MiB, or half a second at 30,000 requests a
+/// second, which is far more than one batch.
 const QUEUED_MAX: usize = 16 * 1024;
-/// The pause between two batches: a waiting writer would be woken for each line, which costs more
+/// The pause between two batches. Without it the writer would wake for each line, which costs more
 /// than the line.
 const BATCH_PAUSE: Duration = Duration::from_millis(20);
-/// The most bytes of a path; a longer one is cut. The longest route of the OpenAI interface has 40
-/// bytes.
+/// The largest number of bytes of a path; a longer one is cut. The longest route of the OpenAI API
+/// has 40 bytes.
 const PATH_BYTES_MAX: usize = 128;
-/// The most bytes of one segment of a path; a longer one is an identifier.
+/// The largest number of bytes of one segment of a path; a longer one is masked as an identifier.
 const SEGMENT_BYTES_MAX: usize = 32;
 
-/// Hands lines over to the writing thread. Cheap to clone; the log ends when all clones are gone.
+/// Queues lines for the writing thread. It is cheap to clone; the log ends when all clones are
+/// dropped.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
-    queue: SyncSender<AccessRecord>,
+    queue: SyncSender<AccessLogLine>,
     lost: Arc<AtomicU64>,
     clock: fn() -> u64,
 }
 
-/// The writing thread, to be waited for.
+/// The writing thread of an [`AccessLog`].
 #[derive(Debug)]
-pub struct AccessLogEnd(JoinHandle<()>);
+pub struct AccessLogThread(JoinHandle<()>);
 
-struct AccessRecord {
+struct AccessLogLine {
     unix_s: u64,
     method: Method,
     path: String,
@@ -51,16 +51,17 @@ struct AccessRecord {
 }
 
 impl AccessLog {
-    /// Writes to `out`, and flushes it whenever the queue is empty. `clock` gives Unix seconds.
-    pub fn start(out: impl Write + Send + 'static, clock: fn() -> u64) -> (Self, AccessLogEnd) {
+    /// Starts a thread that writes to `out` and flushes it after each batch. `clock` returns Unix
+    /// seconds.
+    pub fn start(out: impl Write + Send + 'static, clock: fn() -> u64) -> (Self, AccessLogThread) {
         let (queue, lines) = sync_channel(QUEUED_MAX);
         let lost = Arc::new(AtomicU64::new(0));
         let counted = lost.clone();
-        let thread = std::thread::spawn(move || write_all(out, &lines, &counted));
-        (Self { queue, lost, clock }, AccessLogEnd(thread))
+        let thread = std::thread::spawn(move || write_lines(out, &lines, &counted));
+        (Self { queue, lost, clock }, AccessLogThread(thread))
     }
 
-    /// Hands over the line of one answered request; `head` is the time from the head of the request
+    /// Queues the line of one answered request; `head` is the time from the head of the request
     /// to that of its answer.
     pub(crate) fn record_answer(
         &self,
@@ -70,23 +71,23 @@ impl AccessLog {
         head: Duration,
     ) {
         let (method, path) = (method.clone(), masked_path(path));
-        let line = AccessRecord { unix_s: (self.clock)(), method, path, status, head };
+        let line = AccessLogLine { unix_s: (self.clock)(), method, path, status, head };
         if self.queue.try_send(line).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl AccessLogEnd {
+impl AccessLogThread {
     /// Waits until all lines are written. Every [`AccessLog`] must be dropped before.
     pub fn finish(self) {
-        // A thread that panicked has written what it could.
+        // If the thread panicked, nothing more can be written.
         let _ = self.0.join();
     }
 }
 
-/// The path with everything but words masked by `*`. Words are lower-case letters, `-`, `_`, `.`
-/// and a version such as `v1`.
+/// Masks every segment of a path that is not a word by `*`. Words are lower-case letters, `-`, `_`,
+/// `.` and a version such as `v1`.
 fn masked_path(path: &str) -> String {
     let mut text = String::with_capacity(path.len().min(PATH_BYTES_MAX));
     for segment in path.split('/').skip(1) {
@@ -109,13 +110,13 @@ fn is_word(segment: &str) -> bool {
     segment.len() <= SEGMENT_BYTES_MAX && (version || letters(segment))
 }
 
-fn write_all(mut out: impl Write, lines: &Receiver<AccessRecord>, lost: &AtomicU64) {
+fn write_lines(mut out: impl Write, lines: &Receiver<AccessLogLine>, lost: &AtomicU64) {
     let mut broken = false;
     while let Ok(first) = lines.recv() {
         let mut batch = String::new();
-        line_of(&mut batch, &first);
-        // All waiting lines are written at once: a request costs no disk call of its own.
-        lines.try_iter().take(QUEUED_MAX).for_each(|line| line_of(&mut batch, &line));
+        append_line(&mut batch, &first);
+        // All waiting lines are written at once, so that a request causes no write call of its own.
+        lines.try_iter().take(QUEUED_MAX).for_each(|line| append_line(&mut batch, &line));
         let missed = lost.swap(0, Ordering::Relaxed);
         if missed > 0 {
             batch.push_str(&format!("{{\"unix_s\":{},\"lost_lines\":{missed}}}\n", first.unix_s));
@@ -129,8 +130,7 @@ fn write_all(mut out: impl Write, lines: &Receiver<AccessRecord>, lost: &AtomicU
     }
 }
 
-/// The name of a known method, otherwise `*`: an unknown one may hold anything that a token can
-/// hold.
+/// The name of a known method, otherwise `*`: an unknown method could contain a secret.
 fn method_name(method: &Method) -> &str {
     const KNOWN: [Method; 7] = [
         Method::GET,
@@ -144,10 +144,10 @@ fn method_name(method: &Method) -> &str {
     if KNOWN.contains(method) { method.as_str() } else { "*" }
 }
 
-/// Appends a line. Its fields need no escapes: the method is a known one, the path made of
-/// [`is_word`]s.
-fn line_of(batch: &mut String, line: &AccessRecord) {
-    let AccessRecord { unix_s, method, path, status, head } = line;
+/// Appends a line. Its fields need no escapes: the method is a known one, and the path consists of
+/// words (see [`is_word`]).
+fn append_line(batch: &mut String, line: &AccessLogLine) {
+    let AccessLogLine { unix_s, method, path, status, head } = line;
     let (method, status, head_us) = (method_name(method), status.as_u16(), head.as_micros());
     batch.push_str(&format!(
         "{{\"unix_s\":{unix_s},\"method\":\"{method}\",\"path\":\"{path}\",\"status\":{status},\

@@ -9,11 +9,11 @@ use http_body_util::{Either, Full};
 
 use crate::{body::GuardedBody, pool::AnswerStream};
 
-/// The upstream's body on its way through, or a body of the gateway's own.
+/// The body of an upstream's answer, or one that the gateway made itself.
 pub(crate) type AnswerBody = Either<GuardedBody<AnswerStream>, Full<Bytes>>;
 
 /// A complete JSON answer.
-pub(crate) fn json(status: StatusCode, body: Bytes) -> Response<AnswerBody> {
+pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<AnswerBody> {
     let length = HeaderValue::from(body.len());
     let mut response = Response::new(Either::Right(Full::new(body)));
     *response.status_mut() = status;
@@ -23,11 +23,15 @@ pub(crate) fn json(status: StatusCode, body: Bytes) -> Response<AnswerBody> {
     response
 }
 
-/// An error as OpenAI writes it. `code` is for programs, `message` for people.
-pub(crate) fn error(status: StatusCode, code: &str, message: &str) -> Response<AnswerBody> {
+/// An error response in OpenAI's format. `code` is for programs, `message` for people.
+pub(crate) fn error_response(
+    status: StatusCode,
+    code: &str,
+    message: &str,
+) -> Response<AnswerBody> {
     let kind = if status.is_client_error() { "invalid_request_error" } else { "server_error" };
     let body = serde_json::json!({
         "error": { "message": message, "type": kind, "param": null, "code": code }
     });
-    json(status, Bytes::from(body.to_string()))
+    json_response(status, Bytes::from(body.to_string()))
 }

@@ -1,4 +1,4 @@
-//! A body on its way through: counted, watched, never kept.
+//! Limits on the length and the pace of a proxied body, which is never stored.
 
 use std::{
     error::Error,
@@ -11,10 +11,10 @@ use confide_http::{BodyClock, BodyPace, PaceFault};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-/// A request body that is read to its end after nobody wants it any more.
-pub(crate) type Lingering = confide_http::Lingering<Incoming>;
+/// A request body whose unread rest is read and discarded after an early answer.
+pub(crate) type LingeringBody = confide_http::LingeringBody<Incoming>;
 
-/// Passes frames on until there are too many bytes, or they come too slowly.
+/// Passes frames on until there are too many bytes, or they arrive too slowly.
 pub(crate) struct GuardedBody<B> {
     inner: B,
     bytes_left: u64,
@@ -22,7 +22,7 @@ pub(crate) struct GuardedBody<B> {
     clock: BodyClock,
 }
 
-/// The reason for which a body was cut.
+/// The reason why a body was cut.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyFault {
     #[error("body is too long: wanted at most {limit} bytes")]
@@ -60,7 +60,7 @@ where
         Poll::Ready(frame.map(|frame| {
             let frame = frame.map_err(BodyFault::Broken)?;
             let length = frame.data_ref().map_or(0, |data| data.remaining() as u64);
-            self.clock.receive(length);
+            self.clock.count_received(length);
             self.bytes_left = self
                 .bytes_left
                 .checked_sub(length)
@@ -78,7 +78,7 @@ where
     }
 }
 
-/// Finds the reason why a request body was cut in what an HTTP client made of it.
+/// Finds the body fault among the causes of an HTTP client's error.
 pub(crate) fn find_body_fault<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a BodyFault> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,8 +1,8 @@
-//! What the gateway does with a prompt, in one canonical form, and its digest.
+//! The configuration of the gateway, its canonical form and its digest.
 //!
 //! Evidence is about an image; the same image with a foreign upstream would pass every check while
-//! prompts leave in the clear. So the digest of this configuration is in the bound claims, and a
-//! policy pins it.
+//! prompts leave in the clear. Therefore the bound claims contain the digest of this configuration,
+//! and a policy pins it.
 
 use std::collections::BTreeSet;
 
@@ -16,76 +16,76 @@ use crate::{
     upstream::Upstream,
 };
 
-/// The path at which the gateway shows its configuration and digest, so that anyone can recompute
-/// it.
+/// The path at which the gateway publishes its configuration and digest, so that anyone can
+/// recompute the digest.
 pub const WELL_KNOWN_PATH: &str = "/.well-known/confide";
 
 /// The upstream is on loopback: prompts stay inside the attested machine.
 pub const GUARANTEE_FULL: &str = "operator is outside the TEE";
 
-/// The upstream is elsewhere and proved nothing: prompts leave the attested machine.
+/// The upstream is on another machine and presents no evidence: prompts leave the attested machine.
 pub const GUARANTEE_GATEWAY_ONLY: &str = "gateway only";
 
-/// There is no evidence: nobody is protected from the operator.
+/// There is no evidence: nothing protects prompts from the operator.
 pub const GUARANTEE_NONE: &str = "none";
 
-/// Version of the canonical form; it changes whenever the meaning of a field does.
+/// Version of the canonical form; it changes whenever the meaning of a field changes.
 ///
 /// Version 1 had a path prefix for each route and no methods.
 const FORM_VERSION: u32 = 2;
 
-/// Who vouches for the manifest: nothing here measures the model's files.
+/// The source of the manifest digest: the gateway does not measure the model's files.
 const MANIFEST_SOURCE: &str = "upstream's own word";
 
 /// The effective configuration.
 #[derive(Clone, Debug)]
-pub struct Configuration {
-    /// The way in which evidence is tied to connections.
+pub struct GatewayConfiguration {
+    /// How evidence is tied to connections.
     pub binding: Binding,
     /// The model servers that may see prompts.
     pub upstreams: Vec<Upstream>,
-    /// The methods and paths that are proxied, and the upstream of each. All else is refused; where
-    /// two routes cover a request, the more specific one applies.
+    /// The methods and paths that are proxied, and the upstream of each. Other requests are
+    /// refused; if two routes match a request, the more specific one applies.
     pub routes: Vec<Route>,
     /// The targets of a tunnel in the same process, as `HOST:PORT`.
     pub tunnel_allow: Vec<String>,
-    /// SHA-256 of the manifest of the one model that the first upstream serves, where it is known.
+    /// SHA-256 of the manifest of the one model that the first upstream serves, if it is known.
     ///
-    /// The manifest rests on the upstream's own word: the gateway does not measure weights. Where
-    /// it is known, the gateway asks for it again and stops serving when the answer is another one.
+    /// The upstream states the manifest digest; the gateway does not measure weights. If it is
+    /// known, the gateway asks for it repeatedly, and stops serving when the answer changes.
     pub model_manifest_sha256: Option<[u8; 32]>,
 }
 
-impl Configuration {
-    /// A configuration with one upstream and the routes of inference.
-    pub fn single(binding: Binding, upstream: Upstream) -> Self {
+impl GatewayConfiguration {
+    /// A configuration with one upstream and the inference routes.
+    pub fn with_upstream(binding: Binding, upstream: Upstream) -> Self {
         Self {
             binding,
-            routes: Route::inference(&upstream),
+            routes: Route::inference_routes(&upstream),
             upstreams: vec![upstream],
             tunnel_allow: Vec::new(),
             model_manifest_sha256: None,
         }
     }
 
-    /// Checks that routes are paths, that no two are the same and that each leads to a listed
-    /// upstream.
+    /// Checks that routes are normalised paths, that none is listed twice and that each leads to a
+    /// listed upstream.
     ///
     /// # Errors
-    /// [`GatewayError`] for the first route that is not so, and where there is none.
-    pub fn check(&self) -> Result<(), GatewayError> {
+    /// [`GatewayError`] for the first route that fails a check, or if there is no route.
+    pub fn check_routes(&self) -> Result<(), GatewayError> {
         if self.routes.is_empty() {
             return Err(GatewayError::NoRoute);
         }
         for (index, route) in self.routes.iter().enumerate() {
-            route.pattern()?;
+            route.parse_pattern()?;
             let earlier = &self.routes[..index];
             let twice = |method: &&str| {
                 let same = |other: &&Route| other.path == route.path;
                 earlier.iter().filter(same).any(|other| other.method_names().contains(method))
             };
             if let Some(method) = route.method_names().iter().find(|method| twice(method)) {
-                let got = format!("{method} for it twice");
+                let got = format!("`{method}` listed twice");
                 return Err(GatewayError::Route { route: route.path.clone(), got });
             }
             if !self.upstreams.contains(&route.upstream) {
@@ -98,12 +98,12 @@ impl Configuration {
         Ok(())
     }
 
-    /// Adds a route; methods that the same path already has are not repeated.
+    /// Adds a route, without methods that the same path already has.
     pub fn add_route(&mut self, mut added: Route) {
         if let RouteMethods::Only(methods) = &mut added.methods {
             let known: Vec<&Route> =
                 self.routes.iter().filter(|route| route.path == added.path).collect();
-            methods.retain(|method| !known.iter().any(|route| route.allows(method)));
+            methods.retain(|method| !known.iter().any(|route| route.allows_method(method)));
             if methods.is_empty() {
                 return;
             }
@@ -111,7 +111,7 @@ impl Configuration {
         self.routes.push(added);
     }
 
-    /// Whether requests of every kind are proxied, administration of the upstream included.
+    /// Whether all requests are proxied, including administration requests to the upstream.
     pub fn allows_all_routes(&self) -> bool {
         let everything = |route: &Route| route.methods == RouteMethods::All && route.path == "/**";
         self.routes.iter().any(everything)
@@ -129,7 +129,7 @@ impl Configuration {
             })
             .collect();
         routes.sort_by(|a, b| (a.path, &a.methods).cmp(&(b.path, &b.methods)));
-        let canonical = Canonical {
+        let canonical = CanonicalConfiguration {
             binding: self.binding.name(),
             confide_configuration: FORM_VERSION,
             model_manifest_sha256: self.model_manifest_sha256.map(hex::encode),
@@ -137,16 +137,16 @@ impl Configuration {
             tunnel_allow: self.tunnel_allow.iter().map(String::as_str).collect(),
             upstreams: self.upstreams.iter().map(Upstream::url).collect(),
         };
-        // Strings and integers only: nothing in it can fail to serialise.
+        // It has only strings and integers, so serialising cannot fail.
         serde_json::to_vec(&canonical).unwrap_or_default()
     }
 
-    /// SHA-256 of the canonical JSON: `config-digest` of the bound claims.
+    /// SHA-256 of the canonical JSON, which is `config-digest` in the bound claims.
     pub fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.canonical_json()).into()
     }
 
-    /// The guarantee: who is protected from whom if the evidence is genuine.
+    /// The guarantee that holds if the evidence is genuine: against whom prompts are protected.
     pub fn guarantee(&self) -> &'static str {
         match (self.binding, self.upstreams.iter().all(Upstream::is_loopback)) {
             (Binding::None, _) => GUARANTEE_NONE,
@@ -157,9 +157,9 @@ impl Configuration {
 
     /// The body at [`WELL_KNOWN_PATH`]: the configuration and its digest, as one JSON object.
     ///
-    /// `simulated` tells whether the evidence is simulated. It stands next to the claim and is not
-    /// part of the digest, and neither is who vouches for the model.
-    pub fn description(&self, simulated: bool) -> Vec<u8> {
+    /// `simulated` states whether the evidence is simulated. It and the source of the model's
+    /// manifest are not part of the digest.
+    pub fn description_json(&self, simulated: bool) -> Vec<u8> {
         let source = self.model_manifest_source().map_or("null".into(), |by| format!("\"{by}\""));
         let mut json = format!(
             "{{\"claimed_guarantee\":\"{}\",\"simulated\":{simulated},\"config_digest\":\"{}\",\
@@ -173,15 +173,15 @@ impl Configuration {
         json
     }
 
-    /// Who vouches for the model's manifest, where there is one.
+    /// The source of the model's manifest digest, if there is one.
     pub fn model_manifest_source(&self) -> Option<&'static str> {
         self.model_manifest_sha256.map(|_| MANIFEST_SOURCE)
     }
 }
 
-// Fields stand in the order of their names: that is the order of the canonical form.
+// The fields are in the order of their names, as the canonical form requires.
 #[derive(Serialize)]
-struct Canonical<'a> {
+struct CanonicalConfiguration<'a> {
     binding: &'static str,
     confide_configuration: u32,
     model_manifest_sha256: Option<String>,
@@ -205,8 +205,8 @@ mod tests {
         Upstream::parse(url).unwrap()
     }
 
-    fn single(url: &str) -> Configuration {
-        Configuration::single(Binding::Key, upstream(url))
+    fn single(url: &str) -> GatewayConfiguration {
+        GatewayConfiguration::with_upstream(Binding::Key, upstream(url))
     }
 
     #[test]
@@ -230,9 +230,9 @@ mod tests {
     fn whatever_decides_where_a_prompt_goes_changes_the_digest() {
         let base = single("http://127.0.0.1:8000");
         let mut changed = vec![single("http://127.0.0.1:8001"), single("http://10.0.0.1:8000")];
-        changed.push(Configuration { binding: Binding::Session, ..base.clone() });
-        changed.push(Configuration { tunnel_allow: vec!["a:1".into()], ..base.clone() });
-        changed.push(Configuration { model_manifest_sha256: Some([0; 32]), ..base.clone() });
+        changed.push(GatewayConfiguration { binding: Binding::Session, ..base.clone() });
+        changed.push(GatewayConfiguration { tunnel_allow: vec!["a:1".into()], ..base.clone() });
+        changed.push(GatewayConfiguration { model_manifest_sha256: Some([0; 32]), ..base.clone() });
         let mut other_path = base.clone();
         other_path.routes[0].path = "/v2".into();
         let mut other_methods = base.clone();
@@ -251,7 +251,7 @@ mod tests {
     fn the_order_in_which_lists_were_given_does_not_matter() {
         let (a, b) = (upstream("http://127.0.0.1:1"), upstream("http://127.0.0.1:2"));
         let route = |path: &str, upstream: &Upstream| Route::parse(path, upstream).unwrap();
-        let mut one = Configuration::single(Binding::Key, a.clone());
+        let mut one = GatewayConfiguration::with_upstream(Binding::Key, a.clone());
         one.upstreams = vec![a.clone(), b.clone()];
         one.routes = vec![route("/", &a), route("/v1", &b)];
         let mut two = one.clone();
@@ -266,7 +266,7 @@ mod tests {
     fn an_upstream_elsewhere_lowers_the_guarantee() {
         assert_eq!(single("http://127.0.0.1:1").guarantee(), GUARANTEE_FULL);
         assert_eq!(single("http://10.0.0.1:1").guarantee(), GUARANTEE_GATEWAY_ONLY);
-        let plain = Configuration { binding: Binding::None, ..single("http://127.0.0.1:1") };
+        let plain = GatewayConfiguration { binding: Binding::None, ..single("http://127.0.0.1:1") };
         assert_eq!(plain.guarantee(), GUARANTEE_NONE);
         let mut mixed = single("http://127.0.0.1:1");
         mixed.upstreams.push(upstream("http://10.0.0.1:1"));
@@ -277,7 +277,7 @@ mod tests {
     fn the_description_holds_the_configuration_and_its_digest() {
         let configuration = single("http://127.0.0.1:8000");
         let shown: serde_json::Value =
-            serde_json::from_slice(&configuration.description(true)).unwrap();
+            serde_json::from_slice(&configuration.description_json(true)).unwrap();
         assert_eq!(shown["simulated"], true);
         assert_eq!(shown["config_digest"], hex::encode(configuration.digest()));
         assert_eq!(shown["model_manifest_source"], serde_json::Value::Null);
@@ -291,22 +291,23 @@ mod tests {
     fn a_route_to_nowhere_is_refused() {
         let mut configuration = single("http://127.0.0.1:1");
         configuration.upstreams.clear();
-        assert!(matches!(configuration.check(), Err(GatewayError::UnknownUpstream { .. })));
+        assert!(matches!(configuration.check_routes(), Err(GatewayError::UnknownUpstream { .. })));
         configuration.routes.clear();
-        assert!(matches!(configuration.check(), Err(GatewayError::NoRoute)));
+        assert!(matches!(configuration.check_routes(), Err(GatewayError::NoRoute)));
         let mut twice = single("http://127.0.0.1:1");
-        assert!(twice.check().is_ok());
+        assert!(twice.check_routes().is_ok());
         twice.routes.push(twice.routes[0].clone());
-        assert!(matches!(twice.check(), Err(GatewayError::Route { .. })));
+        assert!(matches!(twice.check_routes(), Err(GatewayError::Route { .. })));
     }
 
     #[test]
     fn the_model_manifest_is_named_as_the_upstreams_own_word() {
-        let known = Configuration {
+        let known = GatewayConfiguration {
             model_manifest_sha256: Some([0xab; 32]),
             ..single("http://127.0.0.1:8000")
         };
-        let shown: serde_json::Value = serde_json::from_slice(&known.description(false)).unwrap();
+        let shown: serde_json::Value =
+            serde_json::from_slice(&known.description_json(false)).unwrap();
         assert_eq!(shown["model_manifest_source"], "upstream's own word");
     }
 
@@ -320,7 +321,7 @@ mod tests {
         }
         configuration
             .add_route(Route::parse("/v1/embeddings", &configuration.upstreams[0]).unwrap());
-        assert!(configuration.check().is_ok());
+        assert!(configuration.check_routes().is_ok());
         assert_ne!(configuration.digest(), digest);
         assert!(!configuration.allows_all_routes());
     }

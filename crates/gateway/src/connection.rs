@@ -1,4 +1,4 @@
-//! One connection to the upstream: dialled, asked, used for one request at a time.
+//! One connection to the upstream, which carries one request at a time.
 
 use std::{
     io,
@@ -20,24 +20,25 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, sync::watch};
 
 use crate::{
-    body::{GuardedBody, Lingering},
+    body::{GuardedBody, LingeringBody},
     fault::{UpstreamFailure, UpstreamFault},
     limits::GatewayLimits,
     upstream::Upstream,
-    wire::{WireState, watch_wire},
+    upstream_stream::{UpstreamStreamState, observe_upstream_stream},
 };
 
-/// The body of a request on its way to the upstream, or none.
-pub(crate) type RequestBody = Either<GuardedBody<Lingering>, Empty<Bytes>>;
+/// The body of a request to the upstream, possibly empty.
+pub(crate) type RequestBody = Either<GuardedBody<LingeringBody>, Empty<Bytes>>;
 
-/// The most bytes of a list of models: the list of a server with thousands of models fits.
+/// The largest number of bytes of a list of models, enough for thousands of models.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
-/// The longest wait for a connection after its last answer; one that takes longer is stuck.
+/// The longest wait for a connection to become ready after its last answer; one that takes longer
+/// counts as stuck.
 const READY_DEADLINE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Connection {
     sender: SendRequest<RequestBody>,
-    wire: Arc<WireState>,
+    wire: Arc<UpstreamStreamState>,
     ended: watch::Receiver<Option<Instant>>,
     head_bytes_max: usize,
 }
@@ -65,9 +66,9 @@ impl Connection {
             .await
             .map_err(|_| unreachable(&io::ErrorKind::TimedOut.into()))?
             .map_err(|error| unreachable(&error))?;
-        // A request is a small write and must not wait for an earlier acknowledgement.
+        // A request is a small write, which Nagle's algorithm would delay.
         let _ = stream.set_nodelay(true);
-        let (stream, wire) = watch_wire(stream);
+        let (stream, wire) = observe_upstream_stream(stream);
         let (sender, connection) = http1::Builder::new()
             .max_header_size(limits.upstream_head_bytes)
             .handshake(TokioIo::new(stream))
@@ -84,11 +85,11 @@ impl Connection {
         Ok(Self { sender, wire, ended, head_bytes_max: limits.upstream_head_bytes })
     }
 
-    /// Sends one request. If nothing of the request was written, the error gives it back.
+    /// Sends one request. If nothing of the request was written, the error returns it.
     pub(crate) async fn send(
         &mut self,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, Box<UnsentRequest>> {
+    ) -> Result<Response<Incoming>, Box<UnansweredRequest>> {
         let before = self.wire.received_bytes();
         let mut failed = match self.sender.try_send_request(request).await {
             Ok(response) => return Ok(response),
@@ -98,10 +99,10 @@ impl Connection {
         let request = TrySendError::take_message(&mut failed);
         let error = failed.into_error();
         let fault = UpstreamFault::classify(&error, received, self.head_bytes_max);
-        Err(Box::new(UnsentRequest { request, received, fault, error }))
+        Err(Box::new(UnansweredRequest { request, received, fault, error }))
     }
 
-    /// Asks on this connection which models the upstream serves.
+    /// Requests the list of models that the upstream serves.
     pub(crate) async fn list_models(
         &mut self,
         upstream: &Upstream,
@@ -134,7 +135,8 @@ impl Connection {
         tokio::time::timeout(deadline, exchange).await.map_err(|_| slow())?
     }
 
-    /// Waits until the last answer has also ended on this side; `false` where the connection ended.
+    /// Waits until the connection can take the next request; returns `false` if the connection
+    /// ended or the wait took too long.
     pub(crate) async fn wait_until_ready(&mut self) -> bool {
         let ready = tokio::time::timeout(READY_DEADLINE, self.sender.ready()).await;
         matches!(ready, Ok(Ok(())))
@@ -153,8 +155,8 @@ impl Connection {
         *self.ended.borrow()
     }
 
-    /// Waits at most `limit` for the end of the connection, and returns whether it ended.
-    pub(crate) async fn ends_within(&mut self, limit: Duration) -> bool {
+    /// Waits for the end of the connection, at most `limit`; returns whether it ended.
+    pub(crate) async fn wait_for_end(&mut self, limit: Duration) -> bool {
         tokio::time::timeout(limit, self.ended.wait_for(Option::is_some)).await.is_ok()
     }
 
@@ -165,22 +167,22 @@ impl Connection {
 }
 
 /// A request that got no answer.
-pub(crate) struct UnsentRequest {
-    /// The request, where nothing of it was written.
+pub(crate) struct UnansweredRequest {
+    /// The request, if nothing of it was written.
     pub(crate) request: Option<Request<RequestBody>>,
-    /// The number of bytes that were received instead of an answer.
+    /// The number of bytes received after the request was sent.
     pub(crate) received: u64,
     pub(crate) fault: UpstreamFault,
     pub(crate) error: hyper::Error,
 }
 
-impl UnsentRequest {
+impl UnansweredRequest {
     pub(crate) fn into_failure(self) -> UpstreamFailure {
         UpstreamFailure::from_error(self.fault, &self.error)
     }
 }
 
-/// A request without a body, made again from its head.
-pub(crate) fn without_body(head: request::Parts) -> Request<RequestBody> {
+/// Makes a request without a body from its head.
+pub(crate) fn bodiless_request(head: request::Parts) -> Request<RequestBody> {
     Request::from_parts(head, Either::Right(Empty::new()))
 }

@@ -1,9 +1,9 @@
-//! Why a gateway cannot be made or started.
+//! Errors in making or starting a gateway.
 
-/// The reason for which a gateway cannot be made or started, by the party at fault.
+/// The reason why a gateway cannot be made or started.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// The address of the upstream has a form that this gateway cannot proxy to.
+    /// The address of the upstream is malformed or unsupported.
     #[error("upstream `{url}` is not usable: wanted {wanted}, got {got}")]
     UpstreamUrl {
         /// The address as it was given.
@@ -19,7 +19,7 @@ pub enum GatewayError {
         /// The address as it was given.
         url: String,
     },
-    /// The address of the upstream ends with `/v1`, with which the paths of its interface begin.
+    /// The address of the upstream ends with `/v1`, which request paths already contain.
     #[error(
         "upstream `{url}` is not usable: wanted the address without `/v1`, which every request's \
          path begins with"
@@ -38,7 +38,7 @@ pub enum GatewayError {
         /// The upstream that the route names.
         upstream: String,
     },
-    /// A route that no request can match, or that is listed twice.
+    /// The route cannot match a request, or is listed twice.
     #[error(
         "route `{route}` is not usable: wanted `PATH` or `METHOD[,METHOD] PATH`, the path \
          normalised, `*` for one segment, `**` at its end for the rest, got {got}"
@@ -62,14 +62,14 @@ pub enum GatewayError {
         url: String,
         /// The upstream's answer, or the failure.
         reason: String,
-        /// Whether a later try may succeed: the upstream was silent or busy, and did not refuse.
-        may_pass: bool,
+        /// Whether a later try may succeed, because the upstream was silent or busy.
+        is_transient: bool,
     },
 }
 
 impl GatewayError {
     /// Whether a later try may succeed.
-    pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Models { may_pass: true, .. })
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Models { is_transient: true, .. })
     }
 }

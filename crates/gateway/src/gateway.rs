@@ -1,24 +1,24 @@
-//! The whole gateway: configuration, channel and proxy.
+//! The gateway, composed of configuration, channel and proxy.
 
 use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{Server, ServerOptions};
 use confide_evidence::Attest;
-use confide_http::{Admission, AdmissionLimits, Drained};
+use confide_http::{Admission, AdmissionLimits, DrainOutcome};
 use tokio::net::TcpListener;
 
 use crate::{
-    access_log::AccessLog, configuration::Configuration, error::GatewayError,
+    access_log::AccessLog, configuration::GatewayConfiguration, error::GatewayError,
     limits::GatewayLimits, proxy::Proxy,
 };
 
-/// Everything that a gateway is made from.
+/// Options of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
-    /// The configuration, which decides where prompts go; its digest is in the bound claims.
-    pub configuration: Configuration,
-    /// The lifetime of a key with evidence, after which a new key takes its place.
+    /// The configuration, which decides where prompts go. The bound claims contain its digest.
+    pub configuration: GatewayConfiguration,
+    /// The lifetime of a key with evidence; a new key replaces it before it expires.
     pub key_validity: Duration,
     /// Lengths, counts and deadlines.
     pub limits: GatewayLimits,
@@ -26,10 +26,10 @@ pub struct GatewayOptions {
     pub names: Vec<String>,
 }
 
-/// Terminates the attested channel and proxies what comes through it.
+/// Terminates the attested channel and proxies its requests.
 pub struct Gateway {
     channel: Arc<Server>,
-    configuration: Configuration,
+    configuration: GatewayConfiguration,
     limits: GatewayLimits,
     simulated: bool,
     access_log: Option<AccessLog>,
@@ -37,10 +37,10 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Makes the key and, with key binding, the evidence for it, so this may take as long as the
-    /// device does.
+    /// Makes the key and, with key binding, its evidence. This blocks while the device makes the
+    /// evidence.
     ///
-    /// `clock` gives Unix seconds. An attester is needed unless the binding is `None`.
+    /// `clock` returns Unix seconds. An attester is needed unless the binding is `None`.
     ///
     /// # Errors
     /// [`GatewayError`] if the configuration cannot be used, or key or evidence cannot be made.
@@ -50,7 +50,7 @@ impl Gateway {
         clock: fn() -> u64,
     ) -> Result<Self, GatewayError> {
         let GatewayOptions { configuration, key_validity, limits, names } = options;
-        configuration.check()?;
+        configuration.check_routes()?;
         let simulated = attester.as_ref().is_some_and(|attester| attester.is_simulated());
         let channel = Server::new(
             ServerOptions {
@@ -74,25 +74,25 @@ impl Gateway {
         })
     }
 
-    /// The same gateway with a line in `log` for each answered request.
+    /// Returns the gateway, which now writes a line to `log` for each answered request.
     pub fn with_access_log(mut self, log: AccessLog) -> Self {
         self.access_log = Some(log);
         self
     }
 
-    /// The same gateway with other limits on connections, or behind listed proxies.
+    /// Returns the gateway with other limits on connections, or with trusted proxies in front of
+    /// it.
     pub fn with_admission(mut self, admission: Admission) -> Self {
         self.admission = admission;
         self
     }
 
-    /// The certificate that is served now, in DER.
+    /// The current certificate, in DER.
     pub fn certificate_der(&self) -> Vec<u8> {
         self.channel.certificate_der()
     }
 
-    /// The certificate that is served now, in PEM (RFC 7468), for clients that pin it as their
-    /// root.
+    /// The current certificate, in PEM (RFC 7468), for clients that pin it as their root.
     pub fn certificate_pem(&self) -> String {
         let base64 = STANDARD.encode(self.certificate_der());
         let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
@@ -105,11 +105,11 @@ impl Gateway {
     }
 
     /// The effective configuration.
-    pub fn configuration(&self) -> &Configuration {
+    pub fn configuration(&self) -> &GatewayConfiguration {
         &self.configuration
     }
 
-    /// Whether the evidence is made by software that only imitates a TEE.
+    /// Whether the evidence comes from a simulated TEE.
     pub fn is_simulated(&self) -> bool {
         self.simulated
     }
@@ -120,7 +120,11 @@ impl Gateway {
     }
 
     /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
-    pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()>,
+    ) -> DrainOutcome {
         let proxy = Proxy::new(&self.configuration, self.simulated, self.limits);
         let proxy = Arc::new(proxy.with_access_log(self.access_log));
         let channel = self.channel.clone();
@@ -134,18 +138,18 @@ impl Gateway {
     }
 }
 
-/// The interval between two looks for a failed renewal: renewal starts at two thirds of a key's
-/// life, long before its end.
+/// The interval between two checks for a failed renewal. Renewal starts after two thirds of a key's
+/// lifetime, long before it expires.
 const RENEWALS_SEEN_EVERY: Duration = Duration::from_secs(10);
 
-/// Logs each failed renewal of the key: until the key ends, clients notice nothing.
+/// Logs each failed renewal of the key, since clients notice nothing until the key expires.
 async fn warn_of_failed_renewals(channel: &Server) -> Infallible {
     let mut seen = 0;
     loop {
         tokio::time::sleep(RENEWALS_SEEN_EVERY).await;
         let failures = channel.renewal_failures();
         if failures > seen {
-            tracing::warn!(failures, "the key could not be renewed; it is served until it ends");
+            tracing::warn!(failures, "the key could not be renewed; it is used until it expires");
             seen = failures;
         }
     }

@@ -1,14 +1,13 @@
 //! Terminates an attested channel in front of a model server and proxies HTTP to it.
 //!
 //! A request passes TCP, then [`confide_channel::Server`] (TLS and evidence), then HTTP/1.1 by
-//! hyper, then a pooled connection to the upstream. After the handshake nothing here knows which
-//! binding was used, so a kept attested session costs what plain TLS costs.
+//! hyper, then a pooled connection to the upstream. After the handshake the binding makes no
+//! difference, so a kept attested session costs as much as plain TLS.
 //!
-//! What is proxied is streamed in both directions and never kept; an upstream that dies in the
-//! middle of an answer reaches the client as a broken stream. What the gateway does with a prompt
-//! follows from its [`Configuration`], whose digest is in the claims that its evidence signs. Where
-//! that names a model, the upstream is asked for it on every new connection, and one that names
-//! another ends the service.
+//! Bodies are streamed in both directions and never stored; if an upstream fails in the middle of
+//! an answer, the client sees a broken stream. The [`GatewayConfiguration`] determines what happens
+//! to a prompt, and the signed claims contain its digest. If it names a model, the gateway asks the
+//! upstream for its model on every new connection, and stops serving if the answer differs.
 
 mod acceptor;
 mod access_log;
@@ -30,17 +29,17 @@ mod serve;
 #[cfg(test)]
 mod tests;
 mod upstream;
-mod wire;
+mod upstream_stream;
 
-pub use confide_http::{Admission, AdmissionLimits, BodyPace, Drained};
+pub use confide_http::{Admission, AdmissionLimits, BodyPace, DrainOutcome};
 
-pub use access_log::{AccessLog, AccessLogEnd};
+pub use access_log::{AccessLog, AccessLogThread};
 pub use configuration::{
-    Configuration, GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, WELL_KNOWN_PATH,
+    GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, GatewayConfiguration, WELL_KNOWN_PATH,
 };
 pub use error::GatewayError;
 pub use gateway::{Gateway, GatewayOptions};
 pub use limits::GatewayLimits;
-pub use manifest::ask as ask_model_manifest;
+pub use manifest::fetch_model_manifest;
 pub use route::{Route, RouteMethods};
 pub use upstream::Upstream;

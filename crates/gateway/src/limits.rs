@@ -4,49 +4,51 @@ use std::time::Duration;
 
 use confide_http::BodyPace;
 
-/// Lengths, counts and deadlines. The program uses `GatewayLimits::default()`.
+/// Lengths, counts and deadlines of the gateway. The program uses `GatewayLimits::default()`.
 #[derive(Clone, Copy, Debug)]
 pub struct GatewayLimits {
     /// The deadline of the TLS handshake and the evidence together.
     pub handshake: Duration,
-    /// The longest time from the end of the handshake to the first complete request head. A peer
-    /// that has proved nothing yet gets little time.
+    /// The longest time from the end of the handshake to the first complete request head. It is
+    /// short, because the peer has proved nothing yet.
     pub first_head: Duration,
     /// The longest time from the end of one answer to the complete head of the next request. It is
-    /// long, because a kept session saves the client an appraisal and people think between two
+    /// long, because a kept session saves the client an appraisal, and people pause between
     /// messages.
     pub idle: Duration,
-    /// The most bytes of request line and header fields together.
+    /// The largest number of bytes of request line and header fields together.
     pub head_bytes: usize,
-    /// The most header fields of a request.
+    /// The largest number of header fields of a request.
     pub head_fields: usize,
-    /// The most bytes of a request body: room for a few images in base64, not for a disk image.
+    /// The largest number of bytes of a request body, enough for a few images in base64.
     pub request_body_bytes: u64,
-    /// The longest pause between two pieces of a request body, and its least rate. A kibibyte a
-    /// second is a tenth of what the slowest of mobile networks sends; a byte now and then, which
-    /// would hold a place for ever, ends after the grace.
+    /// The longest pause between two pieces of a request body, and its lowest rate. The default
+    /// rate is a tenth of the slowest mobile network's. A body that trickles more slowly ends after
+    /// the grace.
     pub request_body_pace: BodyPace,
-    /// The longest time for which the unwanted rest of a body is read, so that its sender sees the
-    /// early answer and not a reset. A slower sender sees a broken connection.
+    /// The longest time for which the unread rest of a body is read and discarded, so that its
+    /// sender receives the early answer instead of a reset. A slower sender sees a broken
+    /// connection.
     pub request_body_linger: Duration,
     /// The longest pause between two pieces of an answer. A model may think between tokens.
     pub response_body_pause: Duration,
-    /// The longest time a client may refuse to read before its connection is given up.
+    /// The longest time for which a client may not read before its connection is closed.
     pub write_stall: Duration,
     /// The deadline of the TCP connection to the upstream.
     pub upstream_connect: Duration,
     /// The longest time from sending a request to the head of its answer. An answer that is not
     /// streamed starts when its last token is made, so this covers a whole long generation.
     pub upstream_start: Duration,
-    /// The most idle connections that are kept to each upstream.
+    /// The largest number of idle connections that are kept to each upstream.
     pub upstream_idle_connections: usize,
-    /// The longest time for which an idle connection is kept where the upstream announces none:
-    /// less than common servers keep it (uvicorn and Node close after 5 s), so that no request
-    /// crosses their close.
+    /// The longest time for which an idle connection is kept if the upstream announces no time. It
+    /// is shorter than that of common servers (uvicorn and Node close after 5 s), so that requests
+    /// rarely cross their close.
     pub upstream_idle: Duration,
-    /// The most bytes of status line and header fields of the upstream's answer together.
+    /// The largest number of bytes of status line and header fields of the upstream's answer
+    /// together.
     pub upstream_head_bytes: usize,
-    /// The longest time from one request for the upstream's list of models to the next, where a
+    /// The longest time from one request for the upstream's list of models to the next, if a
     /// model is in the configuration. Every new connection asks as well.
     pub upstream_check: Duration,
     /// The deadline of a request for the list of models.

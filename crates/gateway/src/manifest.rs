@@ -1,4 +1,4 @@
-//! The model that the upstream says it serves, and whether it still says so.
+//! The model that the upstream states it serves, and the check that it does not change.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::{
     upstream::Upstream,
 };
 
-/// Asks `GET /v1/models` once: the manifest's SHA-256 where exactly one model is listed and its
-/// entry has `confide_manifest_sha256` (as `confide serve` writes it), otherwise `None`.
+/// Requests `GET /v1/models` once. Returns the manifest's SHA-256 if exactly one model is listed
+/// and its entry has `confide_manifest_sha256` (as `confide serve` writes it), otherwise `None`.
 ///
-/// The manifest rests on the upstream's own word. It pins the model that the gateway was started
-/// for; it does not measure weights.
+/// The upstream states the manifest digest, and nothing measures the weights. The digest pins the
+/// model for which the gateway was started.
 ///
 /// # Errors
 ///
-/// [`GatewayError::Models`] if no list came within `deadline`.
-pub async fn ask(
+/// [`GatewayError::Models`] if no list arrived within `deadline`.
+pub async fn fetch_model_manifest(
     upstream: &Upstream,
     deadline: Duration,
 ) -> Result<Option<[u8; 32]>, GatewayError> {
-    let failed = |reason: String, may_pass| {
-        Err(GatewayError::Models { url: upstream.url(), reason, may_pass })
+    let failed = |reason: String, is_transient| {
+        Err(GatewayError::Models { url: upstream.url(), reason, is_transient })
     };
     let limits = GatewayLimits { upstream_connect: deadline, ..GatewayLimits::default() };
     let listed = async {
@@ -36,14 +36,16 @@ pub async fn ask(
     };
     match tokio::time::timeout(deadline, listed).await {
         Ok(Ok(ModelList::List(list))) => Ok(single_model_manifest(&list)),
-        Ok(Ok(ModelList::Refused(status))) => failed(format!("status {status}"), may_pass(status)),
+        Ok(Ok(ModelList::Refused(status))) => {
+            failed(format!("status {status}"), is_transient(status))
+        }
         Ok(Err(failure)) => failed(failure.reason, true),
         Err(_) => failed(format!("no answer within {deadline:?}"), true),
     }
 }
 
-/// Whether a server that still loads, or is busy, would answer with this status.
-fn may_pass(status: StatusCode) -> bool {
+/// Whether a server answers with this status while it is loading or busy.
+fn is_transient(status: StatusCode) -> bool {
     status.is_server_error()
         || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
 }
@@ -56,12 +58,12 @@ fn single_model_manifest(list: &[u8]) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// Remembers which model was attested, and for good that the upstream once named another.
+/// Remembers which model was attested, and whether the upstream has ever named another.
 ///
-/// The latter is never unset: the evidence goes on attesting a digest that is false, so only a
-/// gateway that is started again may serve again.
+/// The latter is never reset: the evidence keeps attesting a false digest, so the gateway has to be
+/// restarted.
 pub(crate) struct ManifestWatch {
-    /// The attested manifest; `None` if no model was attested, so that nothing can become false.
+    /// The attested manifest; `None` if no model was attested.
     wanted: Option<[u8; 32]>,
     changed: watch::Sender<bool>,
 }
@@ -71,8 +73,8 @@ impl ManifestWatch {
         Self { wanted, changed: watch::Sender::new(false) }
     }
 
-    /// Whether a model was attested, so that the upstream has to name it.
-    pub(crate) fn is_needed(&self) -> bool {
+    /// Whether a model was attested, which the upstream then has to name.
+    pub(crate) fn is_model_attested(&self) -> bool {
         self.wanted.is_some()
     }
 
@@ -80,15 +82,15 @@ impl ManifestWatch {
         *self.changed.borrow()
     }
 
-    /// Resolves when the upstream names another model, or has named one.
+    /// Resolves once the upstream has named another model.
     pub(crate) async fn wait_for_change(&self) {
         // The sender lives as long as this borrow.
         let _ = self.changed.subscribe().wait_for(|changed| *changed).await;
     }
 
-    /// Asks on `connection`, and refuses everything from then on where the answer names another
-    /// model. A server that cannot be asked is not another server.
-    pub(crate) async fn ask(
+    /// Asks for the model on `connection`. If the answer names another model, all later requests
+    /// are refused; a failure to ask does not have this effect.
+    pub(crate) async fn confirm_model(
         &self,
         connection: &mut Connection,
         upstream: &Upstream,
@@ -97,8 +99,8 @@ impl ManifestWatch {
         let Some(wanted) = self.wanted else { return Ok(()) };
         let got = match connection.list_models(upstream, deadline).await? {
             ModelList::List(list) => single_model_manifest(&list),
-            ModelList::Refused(status) if may_pass(status) => {
-                let reason = format!("status {status} to the question for its models");
+            ModelList::Refused(status) if is_transient(status) => {
+                let reason = format!("status {status} to the request for its list of models");
                 return Err(UpstreamFailure::new(UpstreamFault::NotReady, reason));
             }
             ModelList::Refused(_) => None,
@@ -112,12 +114,12 @@ impl ManifestWatch {
                 upstream = %upstream.url(),
                 %wanted,
                 %got,
-                "upstream no longer names the model that was attested: every session is closed and \
+                "upstream no longer names the attested model: every session is closed and \
                  nothing is proxied until the gateway is started again with the new digest"
             );
         }
         let reason = format!("model manifest: wanted {wanted}, got {got}");
-        Err(UpstreamFailure::new(UpstreamFault::Changed, reason))
+        Err(UpstreamFailure::new(UpstreamFault::ModelChanged, reason))
     }
 }
 

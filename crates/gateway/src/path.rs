@@ -1,38 +1,37 @@
-//! The path of a request in the one spelling that is matched and sent.
-//!
-//! A filter that reads a path otherwise than the server behind it protects nothing:
-//! `/v1/../metrics` and `/v1/%2e%2e/metrics` are `/metrics` to most servers. So a path is
-//! normalised once (RFC 3986 section 6.2.2), and a path without a single meaning is refused.
+//! Normalises the path of a request to the one spelling that is matched and sent. A filter that
+//! reads a path differently from the server behind it does not protect: `/v1/../metrics` and
+//! `/v1/%2e%2e/metrics` are `/metrics` to most servers. A path is therefore normalised once (RFC
+//! 3986 section 6.2.2), and an ambiguous path is refused.
 
 use std::borrow::Cow;
 
-/// The reason for which a path has no single meaning.
+/// The reason why a path is ambiguous or invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PathFault {
     #[error("request target has no path that starts with `/`")]
     NoPath,
     #[error("path has a `%` without two hexadecimal digits")]
-    Escape,
+    InvalidEscape,
     #[error("path has an encoded separator, percent sign or control character")]
-    Encoded,
+    EncodedSeparator,
     #[error("path has escapes that are not UTF-8")]
-    Text,
+    NotUtf8,
     #[error("path has a character that has to be encoded")]
-    Raw,
+    UnencodedCharacter,
     #[error("path leads above its root")]
     AboveRoot,
     #[error("path has a dot segment with parameters")]
     DotParameters,
 }
 
-/// The path with unreserved characters decoded, other escapes in upper case, and neither dot
-/// segments nor empty ones. A path that is in this form already is not copied.
+/// Decodes unreserved characters, writes other escapes in upper case, and removes dot segments and
+/// empty segments. A path that is already in this form is not copied.
 pub(crate) fn normalise(path: &str) -> Result<Cow<'_, str>, PathFault> {
     if !path.starts_with('/') {
         return Err(PathFault::NoPath);
     }
     if path.bytes().any(|byte| byte == b'\\' || !(0x21..0x7f).contains(&byte)) {
-        return Err(PathFault::Raw);
+        return Err(PathFault::UnencodedCharacter);
     }
     let is_plain = !path.contains('%') && !path.contains("//") && !path.contains("/.");
     if is_plain {
@@ -42,8 +41,8 @@ pub(crate) fn normalise(path: &str) -> Result<Cow<'_, str>, PathFault> {
 }
 
 /// Decodes unreserved characters (RFC 3986 section 6.2.2.2). An escaped slash, backslash or percent
-/// sign is read as itself by some servers and as a separator by others, so it is refused rather
-/// than passed on; and so is what a lenient decoder of UTF-8 would take for one of them.
+/// sign is refused, because some servers read it as a separator. Invalid UTF-8 is refused, because
+/// a lenient decoder might take it for one of them.
 fn decode_unreserved(path: &str) -> Result<String, PathFault> {
     let mut decoded = String::with_capacity(path.len());
     let mut bytes = Vec::with_capacity(path.len());
@@ -51,15 +50,15 @@ fn decode_unreserved(path: &str) -> Result<String, PathFault> {
     while let Some((plain, escaped)) = rest.split_once('%') {
         decoded.push_str(plain);
         bytes.extend_from_slice(plain.as_bytes());
-        let digits = escaped.get(..2).ok_or(PathFault::Escape)?;
-        // `from_str_radix` would take a sign.
+        let digits = escaped.get(..2).ok_or(PathFault::InvalidEscape)?;
+        // `from_str_radix` would also accept a sign.
         if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(PathFault::Escape);
+            return Err(PathFault::InvalidEscape);
         }
-        let byte = u8::from_str_radix(digits, 16).map_err(|_| PathFault::Escape)?;
+        let byte = u8::from_str_radix(digits, 16).map_err(|_| PathFault::InvalidEscape)?;
         bytes.push(byte);
         match byte {
-            b'/' | b'\\' | b'%' | 0..0x20 | 0x7f => return Err(PathFault::Encoded),
+            b'/' | b'\\' | b'%' | 0..0x20 | 0x7f => return Err(PathFault::EncodedSeparator),
             b'-' | b'.' | b'_' | b'~' => decoded.push(char::from(byte)),
             _ if byte.is_ascii_alphanumeric() => decoded.push(char::from(byte)),
             _ => {
@@ -70,7 +69,7 @@ fn decode_unreserved(path: &str) -> Result<String, PathFault> {
         rest = &escaped[2..];
     }
     decoded.push_str(rest);
-    std::str::from_utf8(&bytes).map_err(|_| PathFault::Text)?;
+    std::str::from_utf8(&bytes).map_err(|_| PathFault::NotUtf8)?;
     Ok(decoded)
 }
 
@@ -141,21 +140,21 @@ mod tests {
             ("*", PathFault::NoPath),
             ("", PathFault::NoPath),
             ("v1/models", PathFault::NoPath),
-            ("/v1/models/..%2f..%2fmetrics", PathFault::Encoded),
-            ("/v1/models/..%5Cmetrics", PathFault::Encoded),
-            ("/v1/models/%252e%252e", PathFault::Encoded),
-            ("/v1/models/%00", PathFault::Encoded),
-            ("/v1/models/%0d%0a", PathFault::Encoded),
-            ("/v1/models/%7f", PathFault::Encoded),
+            ("/v1/models/..%2f..%2fmetrics", PathFault::EncodedSeparator),
+            ("/v1/models/..%5Cmetrics", PathFault::EncodedSeparator),
+            ("/v1/models/%252e%252e", PathFault::EncodedSeparator),
+            ("/v1/models/%00", PathFault::EncodedSeparator),
+            ("/v1/models/%0d%0a", PathFault::EncodedSeparator),
+            ("/v1/models/%7f", PathFault::EncodedSeparator),
             // Overlong forms of `.` and `/`, and a byte of Latin-1.
-            ("/v1/models/%c0%ae%c0%ae", PathFault::Text),
-            ("/v1/models/a%c0%afb", PathFault::Text),
-            ("/v1/models/caf%e9", PathFault::Text),
-            ("/v1/models/%", PathFault::Escape),
-            ("/v1/models/%g0", PathFault::Escape),
-            ("/v1/models/%+1", PathFault::Escape),
-            ("/v1/models/%é", PathFault::Raw),
-            ("/v1\\..\\metrics", PathFault::Raw),
+            ("/v1/models/%c0%ae%c0%ae", PathFault::NotUtf8),
+            ("/v1/models/a%c0%afb", PathFault::NotUtf8),
+            ("/v1/models/caf%e9", PathFault::NotUtf8),
+            ("/v1/models/%", PathFault::InvalidEscape),
+            ("/v1/models/%g0", PathFault::InvalidEscape),
+            ("/v1/models/%+1", PathFault::InvalidEscape),
+            ("/v1/models/%é", PathFault::UnencodedCharacter),
+            ("/v1\\..\\metrics", PathFault::UnencodedCharacter),
             ("/..", PathFault::AboveRoot),
             ("/v1/../../metrics", PathFault::AboveRoot),
             ("/v1/..;/metrics", PathFault::DotParameters),

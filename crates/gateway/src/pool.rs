@@ -1,9 +1,8 @@
-//! A pool of idle connections to the upstream; each serves one request at a time.
-//!
-//! A server closes an idle connection, and a request that crosses its close is lost. A request that
-//! is safe to repeat is sent again; one that the server may have read is not (RFC 9110 section
-//! 9.2.2). So a request that is not safe to repeat only gets a connection that has been idle for at
-//! most half as long as others have been seen to survive.
+//! A pool of idle connections to the upstream; each serves one request at a time. A server closes
+//! idle connections, and a request that crosses the close is lost. A request that is safe to repeat
+//! is sent again; one that the server may have read is not (RFC 9110 section 9.2.2). A request that
+//! is not safe to repeat therefore only uses a connection that has been idle for at most half the
+//! idle time that others have survived.
 
 use std::{
     pin::Pin,
@@ -22,13 +21,13 @@ use crate::{
     upstream::Upstream,
 };
 
-/// An upstream that closes a connection this soon after an answer keeps no connections.
+/// The time after an answer within which a close means that the upstream does not keep connections.
 const AT_ONCE: Duration = Duration::from_millis(10);
 /// The time for which a close by the upstream is remembered.
 const CLOSES_REMEMBERED: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-pub(crate) struct Pool {
+pub(crate) struct UpstreamPool {
     upstream: Upstream,
     limits: GatewayLimits,
     manifest: Arc<ManifestWatch>,
@@ -37,7 +36,7 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct PoolState {
-    /// The idle connections; the one that was used last is the last.
+    /// The idle connections, the most recently used one last.
     idle: Vec<IdleConnection>,
     lifetime: IdleLifetime,
 }
@@ -45,11 +44,12 @@ struct PoolState {
 struct IdleConnection {
     connection: Connection,
     since: Instant,
-    /// The longest time for which it may be kept: ours, or less where the upstream announced less.
+    /// The longest time for which it may be kept: the gateway's limit, or the upstream's if that is
+    /// shorter.
     limit: Duration,
 }
 
-/// The time for which the upstream keeps an idle connection, as far as it was observed.
+/// The observed time for which the upstream keeps an idle connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct IdleLifetime {
     /// The longest idle time after which a connection was still open.
@@ -65,30 +65,30 @@ impl IdleLifetime {
     }
 
     fn record_closed(&mut self, idle: Duration, now: Instant) {
-        let shortest = self.shortest(now).map_or(idle, |shortest| shortest.min(idle));
+        let shortest = self.shortest_lifetime(now).map_or(idle, |shortest| shortest.min(idle));
         self.survived = self.survived.min(shortest);
         self.closed = Some((shortest, now));
     }
 
-    /// The shortest idle time before a close that still counts: a server that is restarted closes
-    /// every connection, so closes are forgotten.
-    fn shortest(&self, now: Instant) -> Option<Duration> {
+    /// The shortest idle time before a recent close. Older closes are forgotten, because a server
+    /// that restarts closes every connection.
+    fn shortest_lifetime(&self, now: Instant) -> Option<Duration> {
         let (shortest, last) = self.closed?;
         (now.duration_since(last) < CLOSES_REMEMBERED).then_some(shortest)
     }
 
-    /// The longest idle time up to which a connection is used for a request that is not safe to
-    /// repeat.
+    /// The longest idle time of a connection that is used for a request that is not safe to repeat.
     fn trusted_idle_time(&self, now: Instant) -> Duration {
-        self.shortest(now).map_or(self.survived, |shortest| shortest.min(self.survived)) / 2
+        self.shortest_lifetime(now).map_or(self.survived, |shortest| shortest.min(self.survived))
+            / 2
     }
 
     fn closes_at_once(&self, now: Instant) -> bool {
-        self.shortest(now).is_some_and(|shortest| shortest < AT_ONCE)
+        self.shortest_lifetime(now).is_some_and(|shortest| shortest < AT_ONCE)
     }
 }
 
-impl Pool {
+impl UpstreamPool {
     pub(crate) fn new(
         upstream: Upstream,
         manifest: Arc<ManifestWatch>,
@@ -101,9 +101,9 @@ impl Pool {
         &self.upstream
     }
 
-    /// The connection that was used last, where it is young enough; it is tested before it is
-    /// written to.
-    pub(crate) fn take(&self, is_repeatable: bool) -> Option<Connection> {
+    /// Takes the most recently used connection, if it has not been idle for too long. It is tested
+    /// before the next write.
+    pub(crate) fn take_idle(&self, is_repeatable: bool) -> Option<Connection> {
         let now = Instant::now();
         let mut state = self.sweep(now);
         let trusted = state.lifetime.trusted_idle_time(now);
@@ -117,21 +117,21 @@ impl Pool {
         Some(connection)
     }
 
-    /// A new connection, on which the upstream was asked for its model where the model was
-    /// attested: nothing can come between that question and the request that follows on it.
+    /// Opens a new connection. If a model was attested, the upstream is asked for its model on this
+    /// connection, directly before the request.
     ///
-    /// If the upstream closes that connection after its answer, a new one is dialled and returned.
+    /// If the upstream closes the connection after its answer, another one is opened and returned.
     pub(crate) async fn open(&self) -> Result<Connection, UpstreamFailure> {
         let mut connection = Connection::open(&self.upstream, &self.limits).await?;
-        if !self.manifest.is_needed() {
+        if !self.manifest.is_model_attested() {
             return Ok(connection);
         }
         let deadline = self.limits.upstream_question;
-        self.manifest.ask(&mut connection, &self.upstream, deadline).await?;
+        self.manifest.confirm_model(&mut connection, &self.upstream, deadline).await?;
         let closes_at_once = lock(&self.state).lifetime.closes_at_once(Instant::now());
         let is_open = connection.wait_until_ready().await
-            // A prompt that crosses the close would be lost.
-            && !(closes_at_once && connection.ends_within(AT_ONCE).await);
+            // A request that crosses the close would be lost.
+            && !(closes_at_once && connection.wait_for_end(AT_ONCE).await);
         if !is_open {
             return Connection::open(&self.upstream, &self.limits).await;
         }
@@ -139,17 +139,17 @@ impl Pool {
         Ok(connection)
     }
 
-    /// Asks for the model on a new connection, and keeps the connection.
-    pub(crate) async fn check(self: &Arc<Self>) -> Result<(), UpstreamFailure> {
+    /// Asks for the upstream's model on a new connection, and keeps the connection.
+    pub(crate) async fn check_model(self: &Arc<Self>) -> Result<(), UpstreamFailure> {
         let mut connection = Connection::open(&self.upstream, &self.limits).await?;
         let deadline = self.limits.upstream_question;
-        self.manifest.ask(&mut connection, &self.upstream, deadline).await?;
-        self.clone().keep(connection, self.limits.upstream_idle);
+        self.manifest.confirm_model(&mut connection, &self.upstream, deadline).await?;
+        self.clone().keep_idle(connection, self.limits.upstream_idle);
         Ok(())
     }
 
     /// Closes the connections that have been idle for too long.
-    pub(crate) fn retire(&self) {
+    pub(crate) fn close_stale(&self) {
         drop(self.sweep(Instant::now()));
     }
 
@@ -171,7 +171,7 @@ impl Pool {
     }
 
     /// Keeps a connection whose last answer has ended, for at most `limit`.
-    fn keep(self: Arc<Self>, mut connection: Connection, limit: Duration) {
+    fn keep_idle(self: Arc<Self>, mut connection: Connection, limit: Duration) {
         if limit.is_zero() {
             return;
         }
@@ -179,7 +179,7 @@ impl Pool {
         if connection.is_ready() {
             return self.push(IdleConnection { connection, since, limit });
         }
-        // Its last bytes are read, but its task has not run again yet.
+        // The last bytes are read, but the connection's task has not run again yet.
         tokio::spawn(async move {
             if connection.wait_until_ready().await {
                 self.push(IdleConnection { connection, since, limit });
@@ -200,14 +200,13 @@ impl Pool {
     }
 }
 
-/// A panic elsewhere leaves a list of connections that is still a list of connections.
+/// Locks the state. A panic elsewhere leaves it valid.
 fn lock(mutex: &Mutex<PoolState>) -> std::sync::MutexGuard<'_, PoolState> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The longest time for which a connection may be kept by what the upstream announced: zero after
-/// `Connection: close`; a second less than `Keep-Alive: timeout=N`, because its clock started
-/// earlier than ours.
+/// The keep-alive time that the upstream announced: zero after `Connection: close`, and a second
+/// less than `Keep-Alive: timeout=N`, because the upstream's clock started earlier.
 fn announced_limit(headers: &HeaderMap) -> Option<Duration> {
     let connection = headers.get_all(header::CONNECTION).iter();
     let closes = |value: &str| value.split(',').any(|v| v.trim().eq_ignore_ascii_case("close"));
@@ -222,36 +221,36 @@ fn announced_limit(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(parameter.parse::<u32>().ok()?.saturating_sub(1).into()))
 }
 
-/// The body of an answer. Read to its end it gives the connection back; dropped earlier it closes
-/// the connection, so that the upstream stops working.
+/// The body of an answer. Reading it to its end returns the connection to the pool; dropping it
+/// earlier closes the connection, so that the upstream stops working.
 pub(crate) struct AnswerStream {
     inner: Incoming,
-    lease: Option<(Arc<Pool>, Connection, Duration)>,
+    lease: Option<(Arc<UpstreamPool>, Connection, Duration)>,
 }
 
 impl AnswerStream {
     pub(crate) fn new(
         inner: Incoming,
         connection: Connection,
-        pool: Arc<Pool>,
+        pool: Arc<UpstreamPool>,
         headers: &HeaderMap,
     ) -> Self {
         let most = pool.limits.upstream_idle;
         let limit = announced_limit(headers).map_or(most, |announced| announced.min(most));
         let mut stream = Self { inner, lease: Some((pool, connection, limit)) };
-        stream.give_back_at_end();
+        stream.return_connection_at_end();
         stream
     }
 
-    fn give_back_at_end(&mut self) {
+    fn return_connection_at_end(&mut self) {
         if self.inner.is_end_stream() {
-            self.give_back();
+            self.return_connection();
         }
     }
 
-    fn give_back(&mut self) {
+    fn return_connection(&mut self) {
         if let Some((pool, connection, limit)) = self.lease.take() {
-            pool.keep(connection, limit);
+            pool.keep_idle(connection, limit);
         }
     }
 }
@@ -266,8 +265,8 @@ impl Body for AnswerStream {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let outcome = Pin::new(&mut self.inner).poll_frame(cx);
         match &outcome {
-            Poll::Ready(None) => self.give_back(),
-            Poll::Ready(Some(Ok(_))) => self.give_back_at_end(),
+            Poll::Ready(None) => self.return_connection(),
+            Poll::Ready(Some(Ok(_))) => self.return_connection_at_end(),
             Poll::Ready(Some(Err(_))) => self.lease = None,
             Poll::Pending => {}
         }

@@ -1,10 +1,11 @@
-//! One request in, one request out, both bodies streamed.
+//! The reverse proxy, which streams the bodies of requests and answers.
 
 use std::{convert::Infallible, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use confide_http::{
-    BodyPace, asks_for_websocket, has_known_codings, has_marked_end, remove_hop_by_hop,
+    BodyPace, has_explicit_end, has_supported_transfer_codings, is_websocket_upgrade,
+    remove_hop_by_hop,
 };
 use http::{
     HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, Version, header, request,
@@ -17,20 +18,20 @@ use hyper::body::Incoming;
 use crate::{
     access_log::AccessLog,
     answer::{self, AnswerBody},
-    body::{GuardedBody, Lingering},
-    configuration::{Configuration, WELL_KNOWN_PATH},
-    connection::{Connection, RequestBody, UnsentRequest, without_body},
+    body::{GuardedBody, LingeringBody},
+    configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
+    connection::{Connection, RequestBody, UnansweredRequest, bodiless_request},
     fault::{UpstreamFailure, UpstreamFault},
     limits::GatewayLimits,
     manifest::ManifestWatch,
     path::{self, PathFault},
-    pool::{AnswerStream, Pool},
-    refusal::Refusal,
-    route::{Pattern, Route},
+    pool::{AnswerStream, UpstreamPool},
+    refusal::RequestRefusal,
+    route::{PathPattern, Route},
 };
 
-/// The fields that make some servers use another method or path than the request line's, which
-/// would bypass the routes.
+/// Fields by which some servers replace the method or path of the request line. They would bypass
+/// the routes.
 const REROUTING: [HeaderName; 5] = [
     HeaderName::from_static("x-http-method"),
     HeaderName::from_static("x-http-method-override"),
@@ -42,8 +43,8 @@ const REROUTING: [HeaderName; 5] = [
 /// The reverse proxy: routes, pooled connections to the upstreams, limits.
 pub(crate) struct Proxy {
     /// The routes, the most specific pattern first.
-    routes: Vec<(Pattern, Route, Arc<Pool>)>,
-    pools: Vec<Arc<Pool>>,
+    routes: Vec<(PathPattern, Route, Arc<UpstreamPool>)>,
+    pools: Vec<Arc<UpstreamPool>>,
     manifest: Arc<ManifestWatch>,
     description: Bytes,
     limits: GatewayLimits,
@@ -52,20 +53,20 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn new(
-        configuration: &Configuration,
+        configuration: &GatewayConfiguration,
         simulated: bool,
         limits: GatewayLimits,
     ) -> Self {
         let manifest = Arc::new(ManifestWatch::new(configuration.model_manifest_sha256));
         let nothing_attested = Arc::new(ManifestWatch::new(None));
-        let pools: Vec<Arc<Pool>> = configuration
+        let pools: Vec<Arc<UpstreamPool>> = configuration
             .upstreams
             .iter()
             .enumerate()
             .map(|(index, upstream)| {
-                // The manifest is the first upstream's.
+                // The manifest belongs to the first upstream.
                 let manifest = if index == 0 { &manifest } else { &nothing_attested };
-                Arc::new(Pool::new(upstream.clone(), manifest.clone(), limits))
+                Arc::new(UpstreamPool::new(upstream.clone(), manifest.clone(), limits))
             })
             .collect();
         let mut routes: Vec<_> = configuration
@@ -73,11 +74,11 @@ impl Proxy {
             .iter()
             .filter_map(|route| {
                 let pool = pools.iter().find(|pool| *pool.upstream() == route.upstream)?;
-                Some((route.pattern().ok()?, route.clone(), pool.clone()))
+                Some((route.parse_pattern().ok()?, route.clone(), pool.clone()))
             })
             .collect();
         routes.sort_by(|(one, ..), (other, ..)| one.cmp(other));
-        let description = configuration.description(simulated).into();
+        let description = configuration.description_json(simulated).into();
         Self { routes, pools, manifest, description, limits, log: None }
     }
 
@@ -86,32 +87,33 @@ impl Proxy {
         self
     }
 
-    /// Resolves when the evidence is known to attest a false digest: nobody may be served any more.
+    /// Resolves when the upstream has named another model, so that the evidence attests a false
+    /// digest.
     pub(crate) async fn wait_for_other_model(&self) {
         self.manifest.wait_for_change().await;
     }
 
     /// Closes idle connections, and asks the first upstream for its model at intervals.
     pub(crate) async fn maintain_pools(&self) -> Infallible {
-        let tick = RETIRE_EVERY.min(self.limits.upstream_check);
+        let tick = CLOSE_STALE_EVERY.min(self.limits.upstream_check);
         let mut last_question = Instant::now();
         loop {
             tokio::time::sleep(tick).await;
-            self.pools.iter().for_each(|pool| pool.retire());
+            self.pools.iter().for_each(|pool| pool.close_stale());
             let is_due = last_question.elapsed() >= self.limits.upstream_check;
-            if !is_due || !self.manifest.is_needed() || self.manifest.has_changed() {
+            if !is_due || !self.manifest.is_model_attested() || self.manifest.has_changed() {
                 continue;
             }
             last_question = Instant::now();
             if let Some(pool) = self.pools.first()
-                && let Err(UpstreamFailure { reason, .. }) = pool.check().await
+                && let Err(UpstreamFailure { reason, .. }) = pool.check_model().await
             {
                 tracing::debug!(%reason, "upstream does not confirm its model");
             }
         }
     }
 
-    /// Answers one request. A failure is an answer too, unless the answer has already begun.
+    /// Answers one request, with an error response if it fails before the answer has begun.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<AnswerBody> {
         let Some(log) = &self.log else { return self.answer_unlogged(request).await };
         let (began, method) = (Instant::now(), request.method().clone());
@@ -125,12 +127,13 @@ impl Proxy {
         let (method, version) = (request.method().clone(), request.version());
         let outcome = self.answer_or_refuse(request).await;
         let outcome = outcome.and_then(|response| match version == Version::HTTP_10 {
-            true if response.body().size_hint().exact().is_none() => Err(Refusal::OldVersion),
+            true if response.body().size_hint().exact().is_none() => {
+                Err(RequestRefusal::StreamOverHttp10)
+            }
             _ => Ok(response),
         });
-        let response = outcome.unwrap_or_else(Refusal::into_response);
-        // The query and the bodies are never logged: they may hold what the gateway is there to
-        // protect.
+        let response = outcome.unwrap_or_else(RequestRefusal::into_response);
+        // The query and the bodies are never logged, because they may contain secrets.
         tracing::debug!(%method, status = response.status().as_u16(), "answered");
         response
     }
@@ -138,32 +141,32 @@ impl Proxy {
     async fn answer_or_refuse(
         &self,
         request: Request<Incoming>,
-    ) -> Result<Response<AnswerBody>, Refusal> {
+    ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let (head, body) = request.into_parts();
-        let body = Lingering::new(body, &head.headers, self.limits.request_body_linger);
+        let body = LingeringBody::new(body, &head.headers, self.limits.request_body_linger);
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
         if matches!(head.method, Method::CONNECT | Method::TRACE) {
-            return Err(Refusal::Method(String::new()));
+            return Err(RequestRefusal::Method(String::new()));
         }
         check_host(&head)?;
-        let target = normalise_target(&head.uri).map_err(Refusal::Target)?;
+        let target = normalise_target(&head.uri).map_err(RequestRefusal::Target)?;
         if self.manifest.has_changed() {
             return Err(changed_model_refusal());
         }
         if target.path() == WELL_KNOWN_PATH {
             return match head.method {
                 Method::GET | Method::HEAD => {
-                    Ok(answer::json(StatusCode::OK, self.description.clone()))
+                    Ok(answer::json_response(StatusCode::OK, self.description.clone()))
                 }
-                _ => Err(Refusal::Method("GET, HEAD".into())),
+                _ => Err(RequestRefusal::Method("GET, HEAD".into())),
             };
         }
-        if asks_for_websocket(&head.headers) {
-            return Err(Refusal::Upgrade);
+        if is_websocket_upgrade(&head.headers) {
+            return Err(RequestRefusal::WebSocketUpgrade);
         }
-        let pool = self.route(&head.method, target.path())?;
-        let request = self.outgoing(head, body, &target, pool)?;
-        if !self.manifest.is_needed() {
+        let pool = self.find_pool(&head.method, target.path())?;
+        let request = self.upstream_request(head, body, &target, pool)?;
+        if !self.manifest.is_model_attested() {
             return self.forward(request, pool).await;
         }
         tokio::select! {
@@ -173,45 +176,47 @@ impl Proxy {
         }
     }
 
-    /// The pool of the upstream that the request goes to.
-    fn route(&self, method: &Method, path: &str) -> Result<&Arc<Pool>, Refusal> {
+    /// Finds the pool of the upstream for a request.
+    fn find_pool(&self, method: &Method, path: &str) -> Result<&Arc<UpstreamPool>, RequestRefusal> {
         let mut allowed: Vec<&str> = Vec::new();
         for (pattern, route, pool) in &self.routes {
-            if !pattern.covers(path) {
+            if !pattern.matches(path) {
                 continue;
             }
-            if route.allows(method) {
+            if route.allows_method(method) {
                 return Ok(pool);
             }
             allowed.extend(route.method_names());
         }
         match allowed.is_empty() {
-            true => Err(Refusal::NoRoute),
-            false => Err(Refusal::Method(allowed.join(", "))),
+            true => Err(RequestRefusal::NoRoute),
+            false => Err(RequestRefusal::Method(allowed.join(", "))),
         }
     }
 
-    fn outgoing(
+    fn upstream_request(
         &self,
         mut head: request::Parts,
-        body: Lingering,
+        body: LingeringBody,
         target: &PathAndQuery,
-        pool: &Pool,
-    ) -> Result<Request<RequestBody>, Refusal> {
-        if !has_known_codings(&head.headers) {
-            return Err(Refusal::Coding);
+        pool: &UpstreamPool,
+    ) -> Result<Request<RequestBody>, RequestRefusal> {
+        if !has_supported_transfer_codings(&head.headers) {
+            return Err(RequestRefusal::TransferCoding);
         }
-        // A server that leaves such a body unread takes it for the next request, which would bypass
+        // A server that does not read such a body takes it for the next request, which would bypass
         // the routes.
         if BODILESS.contains(&head.method) && !body.is_end_stream() {
-            return Err(Refusal::BodyNotAllowed);
+            return Err(RequestRefusal::BodyNotAllowed);
         }
         let limit = self.limits.request_body_bytes;
         if body.size_hint().lower() > limit {
-            return Err(Refusal::TooLong { limit });
+            return Err(RequestRefusal::TooLong { limit });
         }
         let upstream = pool.upstream();
-        head.uri = upstream.target_for(target).map_err(|_| Refusal::Target(PathFault::Raw))?;
+        head.uri = upstream
+            .target_for(target)
+            .map_err(|_| RequestRefusal::Target(PathFault::UnencodedCharacter))?;
         head.version = Version::HTTP_11;
         remove_hop_by_hop(&mut head.headers);
         for name in &REROUTING {
@@ -225,18 +230,19 @@ impl Proxy {
     async fn forward(
         &self,
         request: Request<RequestBody>,
-        pool: &Arc<Pool>,
-    ) -> Result<Response<AnswerBody>, Refusal> {
+        pool: &Arc<UpstreamPool>,
+    ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let method = request.method().clone();
-        let started = tokio::time::timeout(self.limits.upstream_start, exchange(pool, request));
+        let started =
+            tokio::time::timeout(self.limits.upstream_start, send_to_upstream(pool, request));
         let (response, connection) = started.await.map_err(|_| {
             let reason = format!("no answer within {:?}", self.limits.upstream_start);
-            Refusal::Upstream(UpstreamFailure::new(UpstreamFault::Slow, reason))
+            RequestRefusal::Upstream(UpstreamFailure::new(UpstreamFault::Slow, reason))
         })??;
-        if !has_marked_end(&response, &method) {
+        if !has_explicit_end(&response, &method) {
             let reason = format!("status {}", response.status());
             let failure = UpstreamFailure::new(UpstreamFault::Unframed, reason);
-            return Err(Refusal::Upstream(failure));
+            return Err(RequestRefusal::Upstream(failure));
         }
         let (mut head, body) = response.into_parts();
         let body = AnswerStream::new(body, connection, pool.clone(), &head.headers);
@@ -255,59 +261,59 @@ impl Proxy {
 
 /// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
 const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
-/// The interval between two looks for idle connections: short next to the time that one is kept.
-const RETIRE_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+/// The interval between two sweeps of idle connections, which is short compared with the time that
+/// one is kept.
+const CLOSE_STALE_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Sends a request over a kept connection or a new one. It is sent a second time, on a new
-/// connection, only where nothing of it was written, or where its method permits that (RFC 9110
-/// section 9.2.2), it has no body and nothing came back.
-async fn exchange(
-    pool: &Pool,
+/// Sends a request over a pooled or a new connection. It is sent a second time, on a new
+/// connection, only if nothing of it was written; or if its method is idempotent (RFC 9110 section
+/// 9.2.2), it has no body and no bytes were received.
+async fn send_to_upstream(
+    pool: &UpstreamPool,
     request: Request<RequestBody>,
-) -> Result<(Response<Incoming>, Connection), Refusal> {
+) -> Result<(Response<Incoming>, Connection), RequestRefusal> {
     let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
     let mut request = request;
-    if let Some(mut kept) = pool.take(is_repeatable) {
+    if let Some(mut kept) = pool.take_idle(is_repeatable) {
         let again = is_repeatable.then(|| request.headers().clone());
         let (method, uri) = (request.method().clone(), request.uri().clone());
         match kept.send(request).await {
             Ok(response) => return Ok((response, kept)),
-            Err(unsent) => request = repeat(*unsent, method, uri, again)?,
+            Err(unsent) => request = repeatable_request(*unsent, method, uri, again)?,
         }
     }
-    let mut fresh = pool.open().await.map_err(Refusal::Upstream)?;
+    let mut fresh = pool.open().await.map_err(RequestRefusal::Upstream)?;
     match fresh.send(request).await {
         Ok(response) => Ok((response, fresh)),
-        Err(unsent) => Err(Refusal::from_unsent(*unsent)),
+        Err(unsent) => Err(RequestRefusal::from_unanswered(*unsent)),
     }
 }
 
-/// The request to send once more, where repeating it is safe.
-fn repeat(
-    mut unsent: UnsentRequest,
+/// Returns the request to send again, or a refusal if repeating it is not safe.
+fn repeatable_request(
+    mut unsent: UnansweredRequest,
     method: Method,
     uri: Uri,
     headers: Option<HeaderMap>,
-) -> Result<Request<RequestBody>, Refusal> {
+) -> Result<Request<RequestBody>, RequestRefusal> {
     if let Some(request) = unsent.request.take() {
         return Ok(request);
     }
     let Some(headers) = headers.filter(|_| unsent.received == 0) else {
-        return Err(Refusal::from_unsent(unsent));
+        return Err(RequestRefusal::from_unanswered(unsent));
     };
     let (mut head, ()) = Request::new(()).into_parts();
     (head.method, head.uri, head.headers) = (method, uri, headers);
-    Ok(without_body(head))
+    Ok(bodiless_request(head))
 }
 
-fn changed_model_refusal() -> Refusal {
+fn changed_model_refusal() -> RequestRefusal {
     let reason = "it named another model earlier";
-    Refusal::Upstream(UpstreamFailure::new(UpstreamFault::Changed, reason))
+    RequestRefusal::Upstream(UpstreamFailure::new(UpstreamFault::ModelChanged, reason))
 }
 
-/// Checks that there is exactly one `Host` and that it is a host (RFC 9112 section 3.2); HTTP/1.0
-/// may have none.
-fn check_host(head: &request::Parts) -> Result<(), Refusal> {
+/// Checks that there is exactly one valid `Host` (RFC 9112 section 3.2); HTTP/1.0 may omit it.
+fn check_host(head: &request::Parts) -> Result<(), RequestRefusal> {
     let mut hosts = head.headers.get_all(header::HOST).iter();
     let is_host = |host: &header::HeaderValue| {
         let text = host.to_str().unwrap_or("@");
@@ -316,12 +322,12 @@ fn check_host(head: &request::Parts) -> Result<(), Refusal> {
     match (hosts.next(), hosts.next()) {
         (Some(only), None) if is_host(only) => Ok(()),
         (None, _) if head.version < Version::HTTP_11 => Ok(()),
-        _ => Err(Refusal::Host),
+        _ => Err(RequestRefusal::Host),
     }
 }
 
-/// Path and query as they are matched and sent. The authority of an absolute target is ignored: the
-/// gateway decides where a request goes (RFC 9112 section 3.2.2).
+/// Returns path and query as they are matched and sent. The authority of an absolute target is
+/// ignored: the gateway decides where a request goes (RFC 9112 section 3.2.2).
 fn normalise_target(uri: &Uri) -> Result<PathAndQuery, PathFault> {
     let is_origin_form = uri.scheme().is_none() && uri.authority().is_none();
     let is_absolute_form =
@@ -338,5 +344,5 @@ fn normalise_target(uri: &Uri) -> Result<PathAndQuery, PathFault> {
         Some(query) => format!("{path}?{query}"),
         None => path.into_owned(),
     };
-    text.parse().map_err(|_| PathFault::Raw)
+    text.parse().map_err(|_| PathFault::UnencodedCharacter)
 }

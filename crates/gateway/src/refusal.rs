@@ -1,4 +1,5 @@
-//! The reasons for which a request gets an answer of the gateway instead of the upstream's.
+//! The reasons why the gateway answers a request itself instead of passing on the upstream's
+//! answer.
 
 use confide_http::PaceFault;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -6,16 +7,16 @@ use http::{HeaderValue, Response, StatusCode, header};
 use crate::{
     answer::{self, AnswerBody},
     body::{BodyFault, find_body_fault},
-    connection::UnsentRequest,
+    connection::UnansweredRequest,
     fault::UpstreamFailure,
     path::PathFault,
 };
 
-pub(crate) enum Refusal {
+pub(crate) enum RequestRefusal {
     /// The allowed methods, as the `Allow` field lists them.
     Method(String),
-    Coding,
-    Upgrade,
+    TransferCoding,
+    WebSocketUpgrade,
     Target(PathFault),
     Host,
     TooLong {
@@ -29,12 +30,13 @@ pub(crate) enum Refusal {
     BodyBroken,
     NoRoute,
     Upstream(UpstreamFailure),
-    OldVersion,
+    StreamOverHttp10,
 }
 
-impl Refusal {
-    /// The refusal of a request that got no answer: its own body is at fault, or the upstream.
-    pub(crate) fn from_unsent(unsent: UnsentRequest) -> Self {
+impl RequestRefusal {
+    /// The refusal for a request that got no answer: either its own body or the upstream is at
+    /// fault.
+    pub(crate) fn from_unanswered(unsent: UnansweredRequest) -> Self {
         match find_body_fault(&unsent.error) {
             Some(BodyFault::TooLong { limit }) => Self::TooLong { limit: *limit },
             Some(BodyFault::Pace(PaceFault::Paused { .. })) => Self::BodyPaused,
@@ -50,21 +52,21 @@ impl Refusal {
         let bad = StatusCode::BAD_REQUEST;
         let text;
         let (status, code, message) = match &self {
-            Self::Upstream(failure) => failure.fault.answer(),
+            Self::Upstream(failure) => failure.fault.to_answer_parts(),
             Self::Method(_) => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
                 "this method is not proxied, or not for this path",
             ),
-            Self::Coding => (
+            Self::TransferCoding => (
                 StatusCode::NOT_IMPLEMENTED,
                 "transfer_coding",
-                "request body is not readable: wanted no transfer coding but chunked",
+                "request body is not readable: wanted no transfer coding other than chunked",
             ),
-            Self::Upgrade => (
+            Self::WebSocketUpgrade => (
                 StatusCode::NOT_IMPLEMENTED,
                 "upgrade_unsupported",
-                "WebSocket upgrades are not carried",
+                "WebSocket upgrades are not supported",
             ),
             Self::Target(fault) => {
                 text = fault.to_string();
@@ -76,14 +78,15 @@ impl Refusal {
                 (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", text.as_str())
             }
             Self::BodyNotAllowed => {
-                (bad, "body_not_allowed", "a request with this method has no body here")
+                (bad, "body_not_allowed", "a request with this method must not have a body")
             }
             Self::BodyPaused => {
                 (StatusCode::REQUEST_TIMEOUT, "request_timeout", "request body paused too long")
             }
             Self::BodySlow { bytes_per_s } => {
-                text =
-                    format!("request body came too slowly: wanted at least {bytes_per_s} bytes/s");
+                text = format!(
+                    "request body arrived too slowly: wanted at least {bytes_per_s} bytes/s"
+                );
                 (StatusCode::REQUEST_TIMEOUT, "request_timeout", text.as_str())
             }
             Self::BodyBroken => (bad, "request_broken", "request body broke off"),
@@ -92,8 +95,8 @@ impl Refusal {
                 "route_not_allowed",
                 "this path is not among the routes that are proxied",
             ),
-            // HTTP/1.0 has no chunks: a stream that broke would look complete.
-            Self::OldVersion => (
+            // HTTP/1.0 has no chunks, so a broken stream would look complete.
+            Self::StreamOverHttp10 => (
                 StatusCode::HTTP_VERSION_NOT_SUPPORTED,
                 "http_1_1_needed",
                 "a streamed answer needs HTTP/1.1",
@@ -105,7 +108,7 @@ impl Refusal {
             }
             _ => tracing::info!(code, "request not proxied"),
         }
-        let mut response = answer::error(status, code, message);
+        let mut response = answer::error_response(status, code, message);
         if let Self::Method(allowed) = &self
             && let Ok(allowed) = HeaderValue::from_str(allowed)
         {

@@ -1,14 +1,14 @@
-//! The requests that are proxied: a list of methods and paths, and nothing else.
+//! The routes: the methods and paths of the requests that are proxied.
 
 use http::Method;
 
 use crate::{error::GatewayError, path, upstream::Upstream};
 
-/// The methods that `--route PATH` allows where it names none.
+/// The methods that `--route PATH` allows without a list of methods.
 const METHODS_OF_A_BARE_PATH: [Method; 3] = [Method::GET, Method::HEAD, Method::POST];
 
-/// The routes of OpenAI's and Anthropic's interfaces that run a model or keep a client's files.
-/// Routes that change the server itself (adapters, sleep, metrics, tokenisers) are not among them.
+/// The routes of OpenAI's and Anthropic's APIs that run a model or store a client's files.
+/// Routes that administer the server (adapters, sleep, metrics, tokenisers) are not included.
 const INFERENCE_ROUTES: &[&str] = &[
     "POST /v1/chat/completions",
     "POST /v1/completions",
@@ -38,56 +38,56 @@ const INFERENCE_ROUTES: &[&str] = &[
 pub struct Route {
     /// The methods that are allowed.
     pub methods: RouteMethods,
-    /// A path in its normalised spelling. A segment `*` stands for any one segment; `**` at the
-    /// end stands for anything below, and for the path before it.
+    /// A normalised path. A segment `*` matches any one segment; `**` at the end matches any number
+    /// of segments, including none.
     pub path: String,
     /// The upstream, which has to be one of the configuration's.
     pub upstream: Upstream,
 }
 
-/// The methods of a route. CONNECT and TRACE are never proxied, whatever a route says.
+/// The methods of a route. CONNECT and TRACE are never proxied, even if every method is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteMethods {
     /// Every method.
     All,
-    /// The listed methods alone.
+    /// Only the listed methods.
     Only(Vec<Method>),
 }
 
 impl Route {
-    /// Reads `PATH` or `METHOD[,METHOD…] PATH`; a bare path allows GET, HEAD and POST.
+    /// Parses `PATH` or `METHOD[,METHOD…] PATH`; a bare path allows GET, HEAD and POST.
     ///
     /// # Errors
     ///
-    /// [`GatewayError::Route`] if the path is not one that a request could have.
+    /// [`GatewayError::Route`] if the methods or the path are malformed.
     pub fn parse(text: &str, upstream: &Upstream) -> Result<Self, GatewayError> {
         let (methods, path) = match text.split_once(' ') {
             None => (RouteMethods::Only(METHODS_OF_A_BARE_PATH.to_vec()), text),
             Some((names, path)) => (RouteMethods::Only(parse_methods(text, names)?), path),
         };
         let route = Self { methods, path: path.to_owned(), upstream: upstream.clone() };
-        route.pattern().map(|_| route)
+        route.parse_pattern().map(|_| route)
     }
 
-    /// The routes of inference, which a gateway proxies by default.
-    pub fn inference(upstream: &Upstream) -> Vec<Self> {
-        // The list is tested to be readable.
+    /// The inference routes, which a gateway proxies by default.
+    pub fn inference_routes(upstream: &Upstream) -> Vec<Self> {
+        // A test checks that every entry parses.
         INFERENCE_ROUTES.iter().filter_map(|text| Self::parse(text, upstream).ok()).collect()
     }
 
-    /// A route for every method and every path: administration routes of the upstream included.
+    /// A route for every method and every path, including the upstream's administration.
     pub fn dangerous_everything(upstream: &Upstream) -> Self {
         Self { methods: RouteMethods::All, path: "/**".into(), upstream: upstream.clone() }
     }
 
-    pub(crate) fn allows(&self, method: &Method) -> bool {
+    pub(crate) fn allows_method(&self, method: &Method) -> bool {
         match &self.methods {
             RouteMethods::All => true,
             RouteMethods::Only(methods) => methods.contains(method),
         }
     }
 
-    /// The methods as the canonical form has them: sorted, `*` for all.
+    /// The methods in canonical form: sorted, with `*` for all.
     pub(crate) fn method_names(&self) -> Vec<&str> {
         let mut names = match &self.methods {
             RouteMethods::All => vec!["*"],
@@ -98,26 +98,28 @@ impl Route {
         names
     }
 
-    pub(crate) fn pattern(&self) -> Result<Pattern, GatewayError> {
+    pub(crate) fn parse_pattern(&self) -> Result<PathPattern, GatewayError> {
         let bad = |got: String| GatewayError::Route { route: self.path.clone(), got };
         match path::normalise(&self.path) {
             Err(fault) => return Err(bad(fault.to_string())),
-            Ok(normal) if normal != self.path => return Err(bad(format!("`{normal}` otherwise"))),
+            Ok(normal) if normal != self.path => {
+                return Err(bad(format!("a path whose normalised form is `{normal}`")));
+            }
             Ok(_) => {}
         }
         let mut segments = Vec::new();
         for segment in self.path.split('/').skip(1) {
-            if segments.last() == Some(&Segment::Remainder) {
+            if segments.last() == Some(&PatternSegment::Remainder) {
                 return Err(bad("`**` before the end".into()));
             }
             segments.push(match segment {
-                "*" => Segment::Any,
-                "**" => Segment::Remainder,
+                "*" => PatternSegment::Any,
+                "**" => PatternSegment::Remainder,
                 _ if segment.contains('*') => return Err(bad("`*` within a segment".into())),
-                _ => Segment::Literal(segment.into()),
+                _ => PatternSegment::Literal(segment.into()),
             });
         }
-        Ok(Pattern(segments))
+        Ok(PathPattern(segments))
     }
 }
 
@@ -128,32 +130,32 @@ fn parse_methods(route: &str, names: &str) -> Result<Vec<Method>, GatewayError> 
         .map(|name| match Method::from_bytes(name.as_bytes()) {
             Ok(Method::CONNECT | Method::TRACE) => Err(bad("a method that is never proxied")),
             Ok(method) if name.bytes().all(|byte| byte.is_ascii_uppercase()) => Ok(method),
-            _ => Err(bad("a method that is not one")),
+            _ => Err(bad("an unknown or lower-case method")),
         })
         .collect()
 }
 
 /// The segments of a route's path. Specific patterns sort before general ones, so that the first
-/// match is the closest, in whatever order the routes were given.
+/// match is the most specific.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Pattern(Vec<Segment>);
+pub(crate) struct PathPattern(Vec<PatternSegment>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Segment {
+enum PatternSegment {
     Literal(String),
     Any,
     Remainder,
 }
 
-impl Pattern {
+impl PathPattern {
     /// Whether a normalised path matches the pattern.
-    pub(crate) fn covers(&self, path: &str) -> bool {
+    pub(crate) fn matches(&self, path: &str) -> bool {
         let mut segments = path.split('/').skip(1);
         for wanted in &self.0 {
             let matches = match (wanted, segments.next()) {
-                (Segment::Remainder, _) => return true,
-                (Segment::Literal(literal), Some(segment)) => literal == segment,
-                (Segment::Any, Some(segment)) => !segment.is_empty(),
+                (PatternSegment::Remainder, _) => return true,
+                (PatternSegment::Literal(literal), Some(segment)) => literal == segment,
+                (PatternSegment::Any, Some(segment)) => !segment.is_empty(),
                 (_, None) => false,
             };
             if !matches {
@@ -197,14 +199,14 @@ mod tests {
             ("/", "/", true),
             ("/", "/x", false),
         ] {
-            let pattern = Route { path: pattern.into(), ..route("/") }.pattern().unwrap();
-            assert_eq!(pattern.covers(path), wanted, "{pattern:?} {path}");
+            let pattern = Route { path: pattern.into(), ..route("/") }.parse_pattern().unwrap();
+            assert_eq!(pattern.matches(path), wanted, "{pattern:?} {path}");
         }
     }
 
     #[test]
     fn every_inference_route_is_readable_and_stands_once() {
-        let routes = Route::inference(&upstream());
+        let routes = Route::inference_routes(&upstream());
         assert_eq!(routes.len(), INFERENCE_ROUTES.len());
         for (index, route) in routes.iter().enumerate() {
             assert!(!routes[..index].contains(route), "{route:?}");
@@ -215,7 +217,7 @@ mod tests {
     fn a_bare_path_may_be_read_and_posted_to() {
         let bare = route("/tokenize");
         for (method, wanted) in [("GET", true), ("HEAD", true), ("POST", true), ("DELETE", false)] {
-            assert_eq!(bare.allows(&method.parse().unwrap()), wanted, "{method}");
+            assert_eq!(bare.allows_method(&method.parse().unwrap()), wanted, "{method}");
         }
         assert_eq!(route("DELETE,GET /v1/x").method_names(), ["DELETE", "GET"]);
         assert_eq!(Route::dangerous_everything(&upstream()).method_names(), ["*"]);
@@ -245,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_specific_pattern_sorts_before_a_general_one() {
-        let pattern = |text: &str| Route { path: text.into(), ..route("/") }.pattern().unwrap();
+        let pattern =
+            |text: &str| Route { path: text.into(), ..route("/") }.parse_pattern().unwrap();
         let mut patterns = ["/**", "/v1/*", "/v1/**", "/v1/models"].map(pattern);
         patterns.sort();
         assert_eq!(patterns, ["/v1/models", "/v1/*", "/v1/**", "/**"].map(pattern));

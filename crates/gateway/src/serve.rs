@@ -3,8 +3,8 @@
 use std::{convert::Infallible, future::Future, pin::pin, sync::Arc, time::Duration};
 
 use confide_http::{
-    Admission, Closing, ConnectionDeadlines, Drained, Occupancy, PeerStream, StallGuard, UNBOUNDED,
-    accept_until, serve_connection, wait_until_closing,
+    Admission, ClosingSignal, ConnectionDeadlines, ConnectionPlace, DrainOutcome, PeerStream,
+    StallGuard, UNBOUNDED, accept_until, serve_connection, wait_until_closing,
 };
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,10 +19,10 @@ pub(crate) async fn serve<A: Acceptor>(
     limits: GatewayLimits,
     admission: Admission,
     stop: impl Future<Output = ()>,
-) -> Drained {
+) -> DrainOutcome {
     let pools = proxy.clone();
     let serve = move |stream, place, closing| {
-        connection(stream, place, acceptor.clone(), proxy.clone(), limits, closing)
+        serve_gateway_connection(stream, place, acceptor.clone(), proxy.clone(), limits, closing)
     };
     tokio::select! {
         drained = accept_until(listener, admission, limits.drain, stop, serve) => drained,
@@ -30,24 +30,24 @@ pub(crate) async fn serve<A: Acceptor>(
     }
 }
 
-/// The time that running answers may take when the upstream turns out to serve another model.
+/// The time that running answers may take after the upstream has named another model.
 const LOST_UPSTREAM_GRACE: Duration = Duration::from_secs(1);
 
-async fn connection<A: Acceptor>(
+async fn serve_gateway_connection<A: Acceptor>(
     stream: PeerStream,
-    place: Occupancy,
+    place: ConnectionPlace,
     acceptor: Arc<A>,
     proxy: Arc<Proxy>,
     limits: GatewayLimits,
-    mut closing: Closing,
+    mut closing: ClosingSignal,
 ) {
-    // The evidence would attest a digest that is false: no handshake is worth beginning.
+    // The evidence would attest a false digest, so no handshake is started.
     let mut lost = pin!(proxy.wait_for_other_model());
     let opened = tokio::select! {
         biased;
-        () = lost.as_mut() => return tracing::info!("connection refused: another upstream"),
+        () = lost.as_mut() => return tracing::info!("connection refused: upstream changed its model"),
         _ = closing.changed() => return,
-        opened = acceptor.open(stream) => opened,
+        opened = acceptor.open_stream(stream) => opened,
     };
     let stream = match opened {
         Ok(stream) => TokioIo::new(StallGuard::new(stream, limits.write_stall)),

@@ -14,8 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    Configuration, Drained, GatewayLimits, Route, Upstream, acceptor::Acceptor, proxy::Proxy,
-    serve::serve,
+    DrainOutcome, GatewayConfiguration, GatewayLimits, Route, Upstream, acceptor::Acceptor,
+    proxy::Proxy, serve::serve,
 };
 
 mod checked_upstream;
@@ -38,7 +38,7 @@ impl Acceptor for Plain {
     type Stream = PeerStream;
     type Refusal = Infallible;
 
-    async fn open(&self, stream: PeerStream) -> Result<PeerStream, Infallible> {
+    async fn open_stream(&self, stream: PeerStream) -> Result<PeerStream, Infallible> {
         Ok(stream)
     }
 }
@@ -46,7 +46,7 @@ impl Acceptor for Plain {
 struct RunningGateway {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
-    ended: JoinHandle<Drained>,
+    ended: JoinHandle<DrainOutcome>,
 }
 
 /// A gateway that proxies every path: what is allowed has tests of its own.
@@ -60,18 +60,21 @@ async fn gateway_for(
     limits: GatewayLimits,
 ) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let mut configuration = Configuration::single(Binding::Key, upstream.clone());
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream.clone());
     configuration.routes = vec![Route::dangerous_everything(&upstream)];
     gateway_of(admission, configuration, limits).await
 }
 
-async fn gateway_with(configuration: Configuration, limits: GatewayLimits) -> RunningGateway {
+async fn gateway_with(
+    configuration: GatewayConfiguration,
+    limits: GatewayLimits,
+) -> RunningGateway {
     gateway_of(AdmissionLimits::default(), configuration, limits).await
 }
 
 async fn gateway_of(
     admission: AdmissionLimits,
-    configuration: Configuration,
+    configuration: GatewayConfiguration,
     limits: GatewayLimits,
 ) -> RunningGateway {
     let proxy = Arc::new(Proxy::new(&configuration, true, limits));
@@ -369,7 +372,7 @@ async fn an_idle_connection_is_let_go() {
     let upstream = upstream_saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
     let limits = GatewayLimits { idle: Duration::from_millis(100), ..GatewayLimits::default() };
     let gateway = gateway(upstream, limits).await;
-    // Where the machine stands still for that long, it is let go before its request is read.
+    // If the machine stands still for that long, it is let go before its request is read.
     let mut got = String::new();
     while got.is_empty() {
         got = exchange(gateway.address, GET).await;
@@ -491,7 +494,7 @@ async fn a_running_answer_is_finished_before_the_end() {
     assert_eq!(read_to_end(&mut idle).await, "");
     go_on.send(()).unwrap();
     assert_eq!(read_to_end(&mut client).await, LAST_CHUNK);
-    assert_eq!(finish_in_time(gateway.ended).await.unwrap(), Drained::Completely);
+    assert_eq!(finish_in_time(gateway.ended).await.unwrap(), DrainOutcome::Completely);
 }
 
 #[tokio::test]
@@ -499,7 +502,7 @@ async fn an_answer_that_outlasts_the_drain_deadline_is_cut_and_looks_cut() {
     let limits = GatewayLimits { drain: Duration::from_millis(50), ..GatewayLimits::default() };
     let (gateway, mut client, _go_on) = in_mid_stream(limits).await;
     gateway.stop.send(()).unwrap();
-    assert_eq!(finish_in_time(gateway.ended).await.unwrap(), Drained::Cut(1));
+    assert_eq!(finish_in_time(gateway.ended).await.unwrap(), DrainOutcome::Cut(1));
     assert_eq!(read_to_end(&mut client).await, "");
 }
 
@@ -676,7 +679,7 @@ impl std::io::Write for LogBuffer {
 async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said() {
     let upstream = upstream_saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let mut configuration = Configuration::single(Binding::Key, upstream.clone());
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream.clone());
     configuration.routes = vec![Route::dangerous_everything(&upstream)];
     let kept = LogBuffer::default();
     let (log, end) = crate::AccessLog::start(kept.clone(), || 7);

@@ -1,4 +1,4 @@
-//! The address of a model server.
+//! The address of an upstream model server.
 
 use confide_http::{HttpUrl, Scheme, uri_host};
 use http::{
@@ -10,7 +10,7 @@ use crate::error::GatewayError;
 
 const WANTED: &str = "http://HOST[:PORT][/PATH] without user, query or fragment";
 
-/// The address to which requests are proxied: plain HTTP, in a form that tells who can read along.
+/// The plain-HTTP address to which requests are proxied, and whether it is a loopback address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
     authority: Authority,
@@ -19,13 +19,13 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Reads `http://HOST[:PORT][/PATH]`.
+    /// Parses `http://HOST[:PORT][/PATH]`.
     ///
     /// `localhost` becomes `127.0.0.1`, so that no resolver decides whether it is loopback.
     ///
     /// # Errors
-    /// [`GatewayError::UpstreamUrl`], [`GatewayError::UpstreamHttps`] and
-    /// [`GatewayError::UpstreamApiPath`].
+    /// [`GatewayError::UpstreamUrl`] for another form, [`GatewayError::UpstreamHttps`] for `https`,
+    /// and [`GatewayError::UpstreamApiPath`] if the path ends with `/v1`.
     pub fn parse(text: &str) -> Result<Self, GatewayError> {
         let bad = |got: String| GatewayError::UpstreamUrl { url: text.into(), wanted: WANTED, got };
         let url = HttpUrl::parse(text).map_err(|error| bad(error.to_string()))?;
@@ -46,8 +46,7 @@ impl Upstream {
         Ok(Self { authority, base_path, is_loopback: url.is_loopback() })
     }
 
-    /// Whether the bytes stay on this machine: only where the address is a loopback address by its
-    /// number.
+    /// Whether the host is a numeric loopback address, so that the bytes stay on this machine.
     pub fn is_loopback(&self) -> bool {
         self.is_loopback
     }
@@ -63,13 +62,13 @@ impl Upstream {
     }
 
     pub(crate) fn host_header(&self) -> HeaderValue {
-        // An authority is made of bytes that a header value may hold.
+        // An authority contains only bytes that are valid in a header value.
         HeaderValue::from_str(self.authority.as_str())
             .unwrap_or_else(|_| HeaderValue::from_static("upstream"))
     }
 
-    /// The path at the gateway of a redirect to this upstream, which clients can follow. The
-    /// redirect as it stands would lead them past the attested channel.
+    /// Converts a redirect to this upstream to a path at the gateway. The unchanged redirect would
+    /// lead clients past the attested channel.
     pub(crate) fn path_of_redirect(&self, location: &HeaderValue) -> Option<HeaderValue> {
         let path = location.to_str().ok()?.strip_prefix(&self.url())?;
         path.starts_with('/').then(|| HeaderValue::from_str(path).ok())?

@@ -1,4 +1,4 @@
-//! The accept loop of a server: a bounded number of connections, and an end that lets them finish.
+//! The accept loop of a server, with a bounded number of connections and a graceful shutdown.
 
 use std::{future::Future, net::IpAddr, pin::pin, time::Duration};
 
@@ -9,42 +9,42 @@ use tokio::{
 };
 
 use crate::{
-    admission::{Admission, Occupancy, Peer},
+    admission::{Admission, ConnectionPlace, Peer},
     peer_stream::PeerStream,
     proxy_protocol::{AnnouncedPeer, read_proxy_header},
 };
 
-/// The system or this process has no file descriptor left (errno(3), Linux).
+/// The error codes for no free file descriptor in the system or in this process (errno(3), Linux).
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
-/// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
+/// The pause after a failed accept (out of file descriptors), which prevents a busy loop.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// The outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
-    /// Everything that ran was finished in time.
+pub enum DrainOutcome {
+    /// All connections finished in time.
     Completely,
-    /// The deadline came first; this many connections were cut.
+    /// The deadline passed first; this many connections were cut.
     Cut(usize),
 }
 
-/// Changes once, when the server stops: what runs may end, and nothing new begins.
-pub type Closing = watch::Receiver<bool>;
+/// Becomes true when the server stops: running exchanges may end, and no new one begins.
+pub type ClosingSignal = watch::Receiver<bool>;
 
-/// Accepts connections until `stop` resolves, then gives the running ones the time `drain` to end.
+/// Accepts connections until `stop` resolves, then allows the running ones the time `drain` to end.
 ///
-/// `admission` decides who gets a place, and whose place that is; a connection without one is
-/// closed at once, and one that was evicted is dropped with all that serves it. Small writes are
-/// sent at once (`TCP_NODELAY`): tokens, frames and handshakes are answers that somebody waits for.
+/// `admission` decides which connections get a place. A connection without a place is closed at
+/// once, and the task of an evicted connection is dropped. Small writes are sent at once
+/// (`TCP_NODELAY`), because the peer waits for tokens, frames and handshakes.
 pub async fn accept_until<F>(
     listener: TcpListener,
     admission: Admission,
     drain: Duration,
     stop: impl Future<Output = ()>,
-    serve: impl Fn(PeerStream, Occupancy, Closing) -> F,
-) -> Drained
+    serve: impl Fn(PeerStream, ConnectionPlace, ClosingSignal) -> F,
+) -> DrainOutcome
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -52,7 +52,7 @@ where
     let mut running = JoinSet::new();
     let mut announcing = JoinSet::new();
     let mut stop = pin!(stop);
-    let begin = |running: &mut JoinSet<()>, arrived: Arrival| {
+    let begin = |running: &mut JoinSet<()>, arrived: ArrivedConnection| {
         let Some(place) = admission.admit(arrived.peer) else { return };
         let served = serve(arrived.stream, place.clone(), closing.subscribe());
         running.spawn(async move {
@@ -64,7 +64,7 @@ where
     };
     loop {
         tokio::select! {
-            // In this order, so that a flood of connections cannot hide the signal to stop.
+            // The order matters: a flood of connections must not hide the signal to stop.
             biased;
             () = &mut stop => break,
             Some(_) = running.join_next(), if !running.is_empty() => {}
@@ -73,13 +73,13 @@ where
                     begin(&mut running, arrived);
                 }
             }
-            accepted = accept(&listener, &admission) => {
+            accepted = accept_connection(&listener, &admission) => {
                 let Some((tcp, address)) = accepted else { continue };
                 let peer = Peer::from(address);
                 if !admission.is_proxy(address) {
-                    begin(&mut running, Arrival { stream: tcp.into(), peer });
+                    begin(&mut running, ArrivedConnection { stream: tcp.into(), peer });
                 } else if announcing.len() < admission.limits().connections {
-                    announcing.spawn(read_announcement(tcp, peer, admission.header_deadline));
+                    announcing.spawn(read_announced_peer(tcp, peer, admission.header_deadline));
                 } else {
                     admission.refuse_unknown(peer);
                 }
@@ -91,29 +91,32 @@ where
     closing.send_replace(true);
     let finished = async {
         while running.join_next().await.is_some() {}
-        // A connection that was upgraded (to a WebSocket) may outlive its task, with its place.
+        // An upgraded connection (a WebSocket) may outlive its task and keep its place.
         admission.wait_until_vacant().await;
     };
     match tokio::time::timeout(drain, finished).await {
-        Ok(()) => Drained::Completely,
+        Ok(()) => DrainOutcome::Completely,
         Err(_) => {
             let cut = admission.occupied_places().max(running.len());
             running.shutdown().await;
-            Drained::Cut(cut)
+            DrainOutcome::Cut(cut)
         }
     }
 }
 
 /// A connection whose peer is known.
-struct Arrival {
+struct ArrivedConnection {
     stream: PeerStream,
     peer: Peer,
 }
 
-async fn accept(listener: &TcpListener, admission: &Admission) -> Option<(TcpStream, IpAddr)> {
+async fn accept_connection(
+    listener: &TcpListener,
+    admission: &Admission,
+) -> Option<(TcpStream, IpAddr)> {
     match listener.accept().await {
         Ok((stream, address)) => {
-            // A connection that is already closed is noticed by whoever reads from it.
+            // A connection that is already closed fails at its first read.
             let _ = stream.set_nodelay(true);
             Some((stream, address.ip()))
         }
@@ -129,9 +132,13 @@ async fn accept(listener: &TcpListener, admission: &Admission) -> Option<(TcpStr
     }
 }
 
-/// Reads the header of a listed proxy. Without a valid one in time the connection is closed: its
-/// peer would be the proxy, which stands for all of its clients.
-async fn read_announcement(mut tcp: TcpStream, proxy: Peer, deadline: Duration) -> Option<Arrival> {
+/// Reads the header of a listed proxy. Without a valid header in time the connection is closed,
+/// because it would be counted for the proxy, that is, for all of its clients.
+async fn read_announced_peer(
+    mut tcp: TcpStream,
+    proxy: Peer,
+    deadline: Duration,
+) -> Option<ArrivedConnection> {
     let read = tokio::time::timeout(deadline, read_proxy_header(&mut tcp)).await;
     match read {
         Ok(Ok((announced, early))) => {
@@ -139,7 +146,7 @@ async fn read_announcement(mut tcp: TcpStream, proxy: Peer, deadline: Duration) 
                 AnnouncedPeer::Client(client) => client.ip().into(),
                 AnnouncedPeer::Proxy => proxy,
             };
-            Some(Arrival { stream: PeerStream::new(tcp, early), peer })
+            Some(ArrivedConnection { stream: PeerStream::new(tcp, early), peer })
         }
         Ok(Err(error)) => {
             tracing::info!(%proxy, %error, "a listed proxy's connection was closed");
@@ -169,7 +176,7 @@ mod tests {
 
     const GENEROUS: Duration = Duration::from_secs(20);
 
-    /// Places for all, for one peer and for newcomers.
+    /// PlacesState for all, for one peer and for newcomers.
     fn places(connections: usize, per_peer: usize, reserve: usize) -> Admission {
         Admission::new(AdmissionLimits {
             connections,
@@ -181,7 +188,7 @@ mod tests {
     struct Running {
         address: SocketAddr,
         stop: oneshot::Sender<()>,
-        ended: JoinHandle<Drained>,
+        ended: JoinHandle<DrainOutcome>,
     }
 
     /// A connection says that it began, is busy between the bytes `w` and `i`, and ends with any
@@ -191,7 +198,9 @@ mod tests {
         let address = ([127, 0, 0, 1], listener.local_addr().unwrap().port()).into();
         let (stop, stopped) = oneshot::channel();
         let stopped = async move { drop(stopped.await) };
-        let serve = move |mut stream: PeerStream, place: Occupancy, mut closing: Closing| async move {
+        let serve = move |mut stream: PeerStream,
+                          place: ConnectionPlace,
+                          mut closing: ClosingSignal| async move {
             assert!(stream.tcp().nodelay().unwrap());
             let mut busy = None;
             stream.write_all(b"b").await.unwrap();
@@ -318,7 +327,7 @@ mod tests {
         let Running { address, stop, ended } = server(places(2, 2, 0), GENEROUS, false).await;
         let _held = begun(address, 1).await;
         stop.send(()).unwrap();
-        assert_eq!(timeout(GENEROUS, ended).await.unwrap().unwrap(), Drained::Completely);
+        assert_eq!(timeout(GENEROUS, ended).await.unwrap().unwrap(), DrainOutcome::Completely);
         assert!(TcpStream::connect(address).await.is_err());
     }
 
@@ -328,7 +337,7 @@ mod tests {
         let Running { address, stop, ended } = server(places(2, 2, 0), drain, true).await;
         let mut held = begun(address, 1).await;
         stop.send(()).unwrap();
-        assert_eq!(timeout(GENEROUS, ended).await.unwrap().unwrap(), Drained::Cut(1));
+        assert_eq!(timeout(GENEROUS, ended).await.unwrap().unwrap(), DrainOutcome::Cut(1));
         assert_eq!(held.read(&mut [0]).await.unwrap_or(0), 0);
     }
 }

@@ -1,7 +1,6 @@
-//! Who gets a place at a server: limits for all connections, for each peer, and for newcomers.
-//!
-//! A full server goes on accepting. It evicts a connection that waits for something, or closes the
-//! new one at once: a server that stops accepting is shut for everybody by whoever filled it.
+//! Decides which connections get a place, by limits for all connections, for each peer, and for
+//! newcomers. A full server keeps accepting. It evicts an idle connection, or closes the new one at
+//! once; if it stopped accepting, one peer could block it for all others.
 
 use std::{
     collections::HashMap,
@@ -20,32 +19,32 @@ use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
 
-/// Refusals and evictions are logged at most this often.
+/// The shortest interval between two log lines on refusals and evictions.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// A listed proxy sends its header in its first packet, before anything of its client.
+/// The deadline for the header of a listed proxy, which sends it in its first packet.
 const PROXY_HEADER_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The most connections that a server holds, and how they are shared among its peers.
+/// The limits on a server's connections, in total and for each peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// The most connections at once.
+    /// The largest number of connections at once.
     pub connections: usize,
-    /// The most connections of one [`Peer`] at once.
+    /// The largest number of connections of one [`Peer`] at once.
     pub connections_per_peer: usize,
-    /// The part of `connections` that only peers without any connection get.
+    /// The part of `connections` that is reserved for peers without a connection.
     pub newcomer_reserve: usize,
 }
 
 impl AdmissionLimits {
-    /// Limits for a server of many peers: a quarter of the places for one peer, and an eighth
-    /// reserved for newcomers.
+    /// Limits for a server of many peers: one peer gets at most a quarter of the places, and an
+    /// eighth is reserved for newcomers.
     pub const fn for_many_peers(connections: usize) -> Self {
         let quarter = if connections < 4 { 1 } else { connections / 4 };
         Self { connections, connections_per_peer: quarter, newcomer_reserve: connections / 8 }
     }
 
-    /// Limits for addresses that only one machine or one proxy uses: all places for one peer.
+    /// Limits for an address that only one machine or one proxy uses: one peer may have all places.
     pub const fn for_one_peer(connections: usize) -> Self {
         Self { connections, connections_per_peer: connections, newcomer_reserve: 0 }
     }
@@ -59,10 +58,10 @@ impl Default for AdmissionLimits {
 }
 
 /// The unit to which a limit applies: an IPv4 address, or the 64 bits of an IPv6 address that name
-/// a network, since whoever has one address of a network has all 2⁶⁴.
+/// a network, since the holder of one address of a network has all 2⁶⁴.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Peer {
-    /// An IPv4 address, also where it is written as IPv6 (`::ffff:192.0.2.1`).
+    /// An IPv4 address, including the form mapped to IPv6 (`::ffff:192.0.2.1`).
     V4(Ipv4Addr),
     /// The first four groups of an IPv6 address.
     V6([u16; 4]),
@@ -92,33 +91,33 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Gives places to connections, and takes them back.
+/// Assigns the places of a server to connections.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    places: Arc<Places>,
+    places: Arc<PlacesState>,
     proxies: Arc<[IpAddr]>,
     /// The deadline for the header of a listed proxy, which tests shorten.
     pub(crate) header_deadline: Duration,
 }
 
 #[derive(Debug)]
-struct Places {
+struct PlacesState {
     limits: AdmissionLimits,
     began: Instant,
-    table: Mutex<PeerTable>,
+    table: Mutex<PlaceTable>,
     vacated: Notify,
 }
 
 #[derive(Debug, Default)]
-struct PeerTable {
+struct PlaceTable {
     total: usize,
     peers: HashMap<Peer, Vec<Arc<PlaceState>>>,
-    report: Report,
+    report: LimitReport,
 }
 
-/// The events since the last line of the log.
+/// The refusals and evictions since the last log line.
 #[derive(Debug, Default)]
-struct Report {
+struct LimitReport {
     logged: Option<Instant>,
     refused: u64,
     evicted: u64,
@@ -126,7 +125,8 @@ struct Report {
 
 #[derive(Debug)]
 struct PlaceState {
-    /// Requests that run on the connection; [`EVICTED`] when its place was given away.
+    /// The number of requests that run on the connection, or [`EVICTED`] once its place was
+    /// reassigned.
     busy: AtomicU32,
     /// Microseconds from the start of the server to the last change to idle.
     idle_since_us: AtomicU64,
@@ -137,17 +137,17 @@ struct PlaceState {
 
 const EVICTED: u32 = 1 << 31;
 
-/// The limit that a connection met.
+/// The limit that a connection reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MetLimit {
+enum ReachedLimit {
     Connections,
     PerPeer,
     Descriptors,
 }
 
-impl MetLimit {
-    /// The option with which an operator changes the limit.
-    fn flag(self) -> &'static str {
+impl ReachedLimit {
+    /// The option by which an operator changes the limit.
+    fn option_name(self) -> &'static str {
         match self {
             Self::Connections => "--connections",
             Self::PerPeer => "--connections-per-address",
@@ -157,10 +157,10 @@ impl MetLimit {
 }
 
 impl Admission {
-    /// An admission whose places are all free.
+    /// Makes an admission whose places are all free.
     pub fn new(limits: AdmissionLimits) -> Self {
         Self {
-            places: Arc::new(Places {
+            places: Arc::new(PlacesState {
                 limits,
                 began: Instant::now(),
                 table: Mutex::default(),
@@ -171,9 +171,9 @@ impl Admission {
         }
     }
 
-    /// The same admission, for a server behind `proxies`: connections from these addresses begin
-    /// with a header of the PROXY protocol, whose source is the peer that is counted. From no other
-    /// address is such a header read.
+    /// Returns the admission for a server behind `proxies`. Connections from these addresses must
+    /// begin with a PROXY protocol header, whose source address is counted as the peer; from other
+    /// addresses no header is read.
     pub fn behind_proxies(mut self, proxies: &[IpAddr]) -> Self {
         self.proxies = proxies.iter().map(IpAddr::to_canonical).collect();
         self
@@ -181,10 +181,10 @@ impl Admission {
 
     /// The number of connections that have a place.
     pub fn occupied_places(&self) -> usize {
-        self.places.table().total
+        self.places.lock_table().total
     }
 
-    /// The limits that it was made with.
+    /// The limits.
     pub fn limits(&self) -> AdmissionLimits {
         self.places.limits
     }
@@ -193,26 +193,26 @@ impl Admission {
         !self.proxies.is_empty() && self.proxies.contains(&address.to_canonical())
     }
 
-    /// A place for a new connection of `peer`; if necessary, an idle connection is evicted for it.
-    pub(crate) fn admit(&self, peer: Peer) -> Option<Occupancy> {
+    /// Assigns a place to a new connection of `peer`, and evicts an idle connection if necessary.
+    pub(crate) fn admit(&self, peer: Peer) -> Option<ConnectionPlace> {
         let places = &self.places;
         let AdmissionLimits { connections, connections_per_peer, newcomer_reserve } = places.limits;
-        let mut table = places.table();
-        let held = table.held_by(peer);
+        let mut table = places.lock_table();
+        let held = table.count_places(peer);
         let open_to_all = connections.saturating_sub(newcomer_reserve);
         let met = match table.total {
             _ if held >= connections_per_peer.min(connections) => match held >= connections {
-                true => Some(MetLimit::Connections),
-                false => Some(MetLimit::PerPeer),
+                true => Some(ReachedLimit::Connections),
+                false => Some(ReachedLimit::PerPeer),
             },
-            total if total >= connections => Some(MetLimit::Connections),
-            total if held > 0 && total >= open_to_all => Some(MetLimit::Connections),
+            total if total >= connections => Some(ReachedLimit::Connections),
+            total if held > 0 && total >= open_to_all => Some(ReachedLimit::Connections),
             _ => None,
         };
         let victim = match met {
             None => None,
-            Some(MetLimit::PerPeer) => Some(table.evict_of(peer)),
-            Some(_) => Some(table.evict_for(peer, held)),
+            Some(ReachedLimit::PerPeer) => Some(table.evict_longest_idle(peer)),
+            Some(_) => Some(table.evict_for_peer(peer, held)),
         };
         let place = (victim != Some(false)).then(|| {
             let state = Arc::new(PlaceState {
@@ -223,9 +223,9 @@ impl Admission {
             });
             table.total += 1;
             table.peers.entry(peer).or_default().push(state.clone());
-            Occupancy(Arc::new(Place { state, peer, places: places.clone() }))
+            ConnectionPlace(Arc::new(PlaceRecord { state, peer, places: places.clone() }))
         });
-        let line = met.and_then(|_| table.report(place.is_some()));
+        let line = met.and_then(|_| table.record_limit_event(place.is_some()));
         drop(table);
         if let (Some(met), Some(line)) = (met, line) {
             line.log(peer, held, met);
@@ -233,24 +233,24 @@ impl Admission {
         place
     }
 
-    /// Frees a descriptor where the process has none left.
+    /// Evicts any idle connection, to free a file descriptor.
     pub(crate) fn evict_any(&self) {
-        let mut table = self.places.table();
+        let mut table = self.places.lock_table();
         let Some(peer) = table.choose_victim(0, None) else { return };
-        let held = table.held_by(peer);
-        table.evict_of(peer);
-        let line = table.report(true);
+        let held = table.count_places(peer);
+        table.evict_longest_idle(peer);
+        let line = table.record_limit_event(true);
         drop(table);
         if let Some(line) = line {
-            line.log(peer, held, MetLimit::Descriptors);
+            line.log(peer, held, ReachedLimit::Descriptors);
         }
     }
 
     /// Counts a connection that was closed before its peer was known.
     pub(crate) fn refuse_unknown(&self, peer: Peer) {
-        let line = self.places.table().report(false);
+        let line = self.places.lock_table().record_limit_event(false);
         if let Some(line) = line {
-            line.log(peer, 0, MetLimit::Connections);
+            line.log(peer, 0, ReachedLimit::Connections);
         }
     }
 
@@ -268,9 +268,9 @@ impl Admission {
     }
 }
 
-impl Places {
-    /// A panic elsewhere leaves a table of places that is still a table of places.
-    fn table(&self) -> MutexGuard<'_, PeerTable> {
+impl PlacesState {
+    /// Locks the table. A panic elsewhere leaves it valid.
+    fn lock_table(&self) -> MutexGuard<'_, PlaceTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -279,19 +279,19 @@ impl Places {
     }
 }
 
-impl PeerTable {
-    fn held_by(&self, peer: Peer) -> usize {
+impl PlaceTable {
+    fn count_places(&self, peer: Peer) -> usize {
         self.peers.get(&peer).map_or(0, Vec::len)
     }
 
-    /// Evicts for a newcomer, or for a peer that holds `held` places. Never evicts a connection of
-    /// another peer that holds as many or fewer: the evicted one would come back and evict in turn.
-    fn evict_for(&mut self, peer: Peer, held: usize) -> bool {
-        self.choose_victim(held, Some(peer)).is_some_and(|victim| self.evict_of(victim))
+    /// Evicts a connection for `peer`, which holds `held` places. Connections of a peer that holds
+    /// as many or fewer are spared, since that peer would come back and evict in turn.
+    fn evict_for_peer(&mut self, peer: Peer, held: usize) -> bool {
+        self.choose_victim(held, Some(peer)).is_some_and(|victim| self.evict_longest_idle(victim))
     }
 
-    /// The peer that holds most and has an idle connection; among equals, the peer whose connection
-    /// has been idle longest.
+    /// Chooses the peer that holds most places and has an idle connection; among equals, the one
+    /// with the longest idle connection.
     fn choose_victim(&self, held: usize, own: Option<Peer>) -> Option<Peer> {
         let mut best: Option<(usize, u64, Peer)> = None;
         for (peer, states) in &self.peers {
@@ -310,10 +310,10 @@ impl PeerTable {
         best.map(|(.., peer)| peer)
     }
 
-    /// Evicts the longest idle connection of `peer`; `false` where all are busy.
-    fn evict_of(&mut self, peer: Peer) -> bool {
+    /// Evicts the longest idle connection of `peer`; `false` if all are busy.
+    fn evict_longest_idle(&mut self, peer: Peer) -> bool {
         let Some(states) = self.peers.get_mut(&peer) else { return false };
-        // A connection that becomes busy meanwhile is skipped.
+        // A connection that has become busy meanwhile is skipped.
         while let Some((_, at)) = (states.iter().enumerate())
             .filter_map(|(at, state)| state.idle_since().map(|since| (since, at)))
             .min()
@@ -340,8 +340,8 @@ impl PeerTable {
         }
     }
 
-    /// Counts an eviction or a refusal; gives what is to be logged, where a line is due.
-    fn report(&mut self, evicted: bool) -> Option<Report> {
+    /// Counts an eviction or a refusal. Returns the report to log, if a log line is due.
+    fn record_limit_event(&mut self, evicted: bool) -> Option<LimitReport> {
         let report = &mut self.report;
         if evicted {
             report.evicted += 1;
@@ -351,23 +351,23 @@ impl PeerTable {
         let due = report.logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY);
         due.then(|| {
             let logged = Some(Instant::now());
-            std::mem::replace(report, Report { logged, ..Report::default() })
+            std::mem::replace(report, LimitReport { logged, ..LimitReport::default() })
         })
     }
 }
 
-impl Report {
-    fn log(&self, peer: Peer, held: usize, met: MetLimit) {
+impl LimitReport {
+    fn log(&self, peer: Peer, held: usize, met: ReachedLimit) {
         let Self { refused, evicted, .. } = *self;
         tracing::warn!(
-            %peer, held, refused, evicted, limit = met.flag(),
+            %peer, held, refused, evicted, limit = met.option_name(),
             "a limit on connections is reached: idle ones are evicted, others refused"
         );
     }
 }
 
 impl PlaceState {
-    /// The time since when the connection has been idle, if it is.
+    /// The time since which the connection has been idle; `None` if it is busy.
     fn idle_since(&self) -> Option<u64> {
         (self.busy.load(Ordering::Acquire) == 0).then(|| self.idle_since_us.load(Ordering::Acquire))
     }
@@ -381,30 +381,30 @@ impl PlaceState {
     }
 }
 
-/// A place at a server. It becomes free when the last clone is dropped.
+/// A connection's place at a server, which is freed when the last clone is dropped.
 ///
-/// A connection is idle at first, while it waits for a handshake or a request, and may be evicted
-/// then: what serves it is dropped, which closes it. While a [`Busy`] lives it is not.
+/// A connection that waits for a handshake or a request is idle and may be evicted: its task is
+/// dropped, which closes it. While a [`BusyGuard`] exists it is not evicted.
 #[derive(Clone, Debug)]
-pub struct Occupancy(Arc<Place>);
+pub struct ConnectionPlace(Arc<PlaceRecord>);
 
 #[derive(Debug)]
-struct Place {
+struct PlaceRecord {
     state: Arc<PlaceState>,
     peer: Peer,
-    places: Arc<Places>,
+    places: Arc<PlacesState>,
 }
 
-impl Occupancy {
-    /// The peer for which the place is counted.
+impl ConnectionPlace {
+    /// The peer to which the place is counted.
     pub fn peer(&self) -> Peer {
         self.0.peer
     }
 
     /// Marks the connection as busy until the guard is dropped.
-    pub fn mark_busy(&self) -> Busy {
+    pub fn mark_busy(&self) -> BusyGuard {
         self.0.state.busy.fetch_add(1, Ordering::AcqRel);
-        Busy(self.clone())
+        BusyGuard(self.clone())
     }
 
     /// Runs one exchange. The connection is busy until the answer's body has ended.
@@ -423,20 +423,20 @@ impl Occupancy {
         async move { Ok(answer.await?.map(|body| BusyBody { body, busy: Some(busy) })) }
     }
 
-    /// Whether [`Occupancy::run_exchange`] was called for the connection.
+    /// Whether [`ConnectionPlace::run_exchange`] was called for the connection.
     pub(crate) fn has_run_exchange(&self) -> bool {
         self.0.state.has_run_exchange.load(Ordering::Relaxed)
     }
 
-    /// Resolves once, when the place was given to another connection.
+    /// Resolves when the connection has been evicted.
     pub(crate) async fn wait_for_eviction(&self) {
         self.0.state.evicted.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for PlaceRecord {
     fn drop(&mut self) {
-        let mut table = self.places.table();
+        let mut table = self.places.lock_table();
         table.remove(self.peer, &self.state);
         let empty = table.total == 0;
         drop(table);
@@ -449,14 +449,14 @@ impl Drop for Place {
 /// An answer that keeps its connection busy until its body has ended.
 pub type BusyAnswer<B, E> = Result<Response<BusyBody<B>>, E>;
 
-/// A request that runs on a connection; the connection is not evicted while this lives.
+/// Marks a connection as busy while it exists, so that the connection is not evicted.
 #[derive(Debug)]
-pub struct Busy(Occupancy);
+pub struct BusyGuard(ConnectionPlace);
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         let place = &self.0.0;
-        // Stored before the count: whoever sees that the connection is idle also sees since when.
+        // Stored before the count, so that a reader of the count also sees the time.
         place.state.idle_since_us.store(place.places.now_us(), Ordering::Release);
         place.state.busy.fetch_sub(1, Ordering::AcqRel);
     }
@@ -466,7 +466,7 @@ impl Drop for Busy {
 #[derive(Debug)]
 pub struct BusyBody<B> {
     body: B,
-    busy: Option<Busy>,
+    busy: Option<BusyGuard>,
 }
 
 impl<B: Body + Unpin> Body for BusyBody<B> {
@@ -511,7 +511,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
     }
 
-    async fn is_evicted(place: &Occupancy) -> bool {
+    async fn is_evicted(place: &ConnectionPlace) -> bool {
         tokio::select! { biased; () = place.wait_for_eviction() => true, () = std::future::ready(()) => false }
     }
 
@@ -568,7 +568,7 @@ mod tests {
     fn the_reserve_is_for_peers_without_a_connection() {
         let admission = admission(4, 4, 1);
         let held: Vec<_> = (0..3).map(|_| admission.admit(peer(1)).expect("a place")).collect();
-        let _busy: Vec<_> = held.iter().map(Occupancy::mark_busy).collect();
+        let _busy: Vec<_> = held.iter().map(ConnectionPlace::mark_busy).collect();
         assert!(admission.admit(peer(1)).is_none(), "the last place is not for it");
         let newcomer = admission.admit(peer(2)).expect("the last place");
         let _busy_too = newcomer.mark_busy();
@@ -589,12 +589,16 @@ mod tests {
 
     #[test]
     fn no_line_follows_another_within_ten_seconds_and_none_is_forgotten() {
-        let mut table = PeerTable::default();
-        assert!(table.report(false).is_some_and(|line| line.refused == 1));
-        assert!(table.report(false).is_none());
-        assert!(table.report(true).is_none());
+        let mut table = PlaceTable::default();
+        assert!(table.record_limit_event(false).is_some_and(|line| line.refused == 1));
+        assert!(table.record_limit_event(false).is_none());
+        assert!(table.record_limit_event(true).is_none());
         table.report.logged = Instant::now().checked_sub(LOG_EVERY);
-        assert!(table.report(true).is_some_and(|line| (line.refused, line.evicted) == (1, 2)));
+        assert!(
+            table
+                .record_limit_event(true)
+                .is_some_and(|line| (line.refused, line.evicted) == (1, 2))
+        );
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
-//! Errors as one line.
+//! Formats an error and its causes in one line.
 
-/// An error with everything that led to it, in one line; a cause that the text repeats already is left out.
-pub fn with_causes(failure: &dyn std::error::Error) -> String {
+/// Formats an error and its chain of causes in one line, without causes that the text already
+/// contains.
+pub fn error_chain(failure: &dyn std::error::Error) -> String {
     let mut text = failure.to_string();
     let mut cause = failure.source();
     while let Some(error) = cause {
@@ -32,6 +33,6 @@ mod tests {
 
     #[test]
     fn each_cause_is_named_once() {
-        assert_eq!(with_causes(&Outer(Middle(Inner))), "outer: middle: inner");
+        assert_eq!(error_chain(&Outer(Middle(Inner))), "outer: middle: inner");
     }
 }

@@ -1,4 +1,4 @@
-//! One HTTP connection, served until it ends or until the server stops.
+//! Serves one HTTP connection until it ends or the server stops.
 
 use std::{
     error::Error,
@@ -17,43 +17,43 @@ use hyper::{
 };
 use hyper_util::server::graceful::GracefulConnection;
 
-use crate::{accept::Closing, admission::Occupancy};
+use crate::{accept::ClosingSignal, admission::ConnectionPlace};
 
-/// A grace without a limit, for exchanges that deadlines of their own end.
+/// An unlimited grace, for exchanges that have deadlines of their own.
 pub const UNBOUNDED: Duration = Duration::MAX;
 
-/// The deadlines of one HTTP connection that no builder of hyper enforces in every version of HTTP.
+/// The deadlines of one HTTP connection that hyper does not enforce in every version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionDeadlines {
     /// The longest time from the start of HTTP on the connection to the end of its first request's
-    /// head, however many bytes are received meanwhile. hyper's own timeout of heads does not run
-    /// while the version of HTTP is not known yet, nor in HTTP/2, and has to be as long as a
-    /// connection may be idle.
+    /// head, even if bytes arrive. hyper's own timeout for heads runs neither before the version of
+    /// HTTP is known nor in HTTP/2, and has to be as long as the idle timeout.
     pub first_request: Duration,
-    /// The longest time from the stop of the server to the end of the exchange that runs.
+    /// The longest time from the stop of the server to the end of the running exchange.
     pub grace: Duration,
 }
 
-/// Serves `connection` until it ends. Its exchanges have to run by [`Occupancy::run_exchange`] of
-/// `place`: a connection on which none has begun in time is dropped. Once `stop` resolves, no
-/// further exchange begins, and the running one has its grace before the connection is dropped.
+/// Serves `connection` until it ends. Its exchanges have to run through
+/// [`ConnectionPlace::run_exchange`] of `place`; a connection without one by the deadline is
+/// dropped. Once `stop` resolves, no further exchange begins, and the running one may last for the
+/// grace.
 pub async fn serve_connection<C>(
     connection: C,
-    place: &Occupancy,
+    place: &ConnectionPlace,
     deadlines: ConnectionDeadlines,
     stop: impl Future<Output = ()>,
 ) where
     C: GracefulConnection,
     C::Error: Display,
 {
-    serve_within(connection, C::graceful_shutdown, place, deadlines, stop).await;
+    serve_with_deadlines(connection, C::graceful_shutdown, place, deadlines, stop).await;
 }
 
-/// As [`serve_connection`], for HTTP/1 alone and with upgrades. (The builder of hyper-util that
-/// finds out the version by itself speaks HTTP/2 wherever it allows upgrades.)
+/// Serves as [`serve_connection`] does, for HTTP/1 only and with upgrades. (hyper-util's builder
+/// that detects the version also allows HTTP/2 if it allows upgrades.)
 pub async fn serve_upgradeable<I, S, B>(
     connection: UpgradeableConnection<I, S>,
-    place: &Occupancy,
+    place: &ConnectionPlace,
     deadlines: ConnectionDeadlines,
     stop: impl Future<Output = ()>,
 ) where
@@ -64,13 +64,13 @@ pub async fn serve_upgradeable<I, S, B>(
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let shut_down = UpgradeableConnection::graceful_shutdown;
-    serve_within(connection, shut_down, place, deadlines, stop).await;
+    serve_with_deadlines(connection, shut_down, place, deadlines, stop).await;
 }
 
-async fn serve_within<C, E>(
+async fn serve_with_deadlines<C, E>(
     connection: C,
     shut_down: impl FnOnce(Pin<&mut C>),
-    place: &Occupancy,
+    place: &ConnectionPlace,
     deadlines: ConnectionDeadlines,
     stop: impl Future<Output = ()>,
 ) where
@@ -84,12 +84,12 @@ async fn serve_within<C, E>(
         }
     };
     tokio::select! {
-        () = serve_until(connection, shut_down, stop, deadlines.grace) => {}
-        () = silent => tracing::debug!(peer = %place.peer(), "no request came"),
+        () = serve_until_stop(connection, shut_down, stop, deadlines.grace) => {}
+        () = silent => tracing::debug!(peer = %place.peer(), "no request arrived in time"),
     }
 }
 
-async fn serve_until<C, E>(
+async fn serve_until_stop<C, E>(
     connection: C,
     shut_down: impl FnOnce(Pin<&mut C>),
     stop: impl Future<Output = ()>,
@@ -111,8 +111,8 @@ async fn serve_until<C, E>(
     }
 }
 
-/// Waits until the server stops. A sender that is gone means that the server is gone, too.
-pub async fn wait_until_closing(mut closing: Closing) {
+/// Waits until the server stops. A dropped sender also means that it has stopped.
+pub async fn wait_until_closing(mut closing: ClosingSignal) {
     let _ = closing.wait_for(|is_closing| *is_closing).await;
 }
 

@@ -1,4 +1,4 @@
-//! Header fields that speak of one connection only (RFC 9110 section 7.6.1).
+//! Hop-by-hop header fields (RFC 9110 section 7.6.1), and the framing of messages.
 
 use http::{
     HeaderMap, HeaderName, Method, Response, StatusCode,
@@ -12,7 +12,7 @@ const HOP_BY_HOP: [HeaderName; 10] = [
     TRAILER,
     TRANSFER_ENCODING,
     UPGRADE,
-    // hyper answers `100 Continue` itself, as soon as the body is asked for.
+    // hyper itself sends `100 Continue` once the body is polled.
     EXPECT,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -22,14 +22,14 @@ const HOP_BY_HOP: [HeaderName; 10] = [
 
 /// Removes the fields that must not be forwarded, and every field that `Connection` names.
 ///
-/// A message with both `Transfer-Encoding` and `Content-Length` loses the latter: two lengths are
-/// how one request is smuggled inside another (RFC 9112 section 6.1).
+/// A message with both `Transfer-Encoding` and `Content-Length` loses the latter, because two
+/// lengths allow request smuggling (RFC 9112 section 6.1).
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
     if headers.contains_key(CONNECTION) {
-        for name in named_by_connection(headers) {
+        for name in connection_options(headers) {
             headers.remove(name);
         }
     }
@@ -38,9 +38,9 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether the only transfer coding is `chunked`, or there is none. No other coding is decoded
-/// here, and without its field the coded bytes would pass for plain ones (RFC 9112 section 6.1).
-pub fn has_known_codings(headers: &HeaderMap) -> bool {
+/// Whether there is no transfer coding, or only `chunked`. Other codings are not decoded here, and
+/// without their field the encoded bytes would be taken for plain ones (RFC 9112 section 6.1).
+pub fn has_supported_transfer_codings(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
         (None, _) => true,
@@ -49,36 +49,37 @@ pub fn has_known_codings(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether a request would become a WebSocket (RFC 6455 section 4.2.1), which no proxy here carries.
+/// Whether a request asks for an upgrade to a WebSocket (RFC 6455 section 4.2.1), which the proxies
+/// of this project do not support.
 ///
-/// Other upgrades may be left unanswered (RFC 9110 section 7.8); a WebSocket's client would take
-/// the answer to its plain GET for something else.
-pub fn asks_for_websocket(headers: &HeaderMap) -> bool {
+/// Other upgrades may be ignored (RFC 9110 section 7.8), but a WebSocket client would misread a
+/// plain answer.
+pub fn is_websocket_upgrade(headers: &HeaderMap) -> bool {
     let values = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
     values
         .flat_map(|value| value.split(','))
         .any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// Whether the end of an answer can be told from the death of its sender. It cannot where the body
-/// ends with the connection (RFC 9112 section 6.3, last rule), nor after a change of protocols.
-pub fn has_marked_end<B: Body>(answer: &Response<B>, method: &Method) -> bool {
+/// Whether the end of an answer differs from a broken connection. It does not if the body ends with
+/// the connection (RFC 9112 section 6.3, last rule) or after a change of protocols.
+pub fn has_explicit_end<B: Body>(answer: &Response<B>, method: &Method) -> bool {
     let (status, headers, body) = (answer.status(), answer.headers(), answer.body());
     let bodiless = method == Method::HEAD
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         || body.is_end_stream();
     let framed = headers.contains_key(TRANSFER_ENCODING) || body.size_hint().exact().is_some();
-    !status.is_informational() && has_known_codings(headers) && (bodiless || framed)
+    !status.is_informational() && has_supported_transfer_codings(headers) && (bodiless || framed)
 }
 
-fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
     headers
         .get_all(CONNECTION)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
-        // Naming a field that frames the message would change where its body ends.
+        // Removing a field that frames the message would change where its body ends.
         .filter(|name| *name != CONTENT_LENGTH)
         .collect()
 }
@@ -122,9 +123,9 @@ mod tests {
         for (value, wanted) in [("websocket", true), ("h2c, WebSocket", true), ("h2c", false)] {
             let mut headers = HeaderMap::new();
             headers.insert(UPGRADE, value.parse().unwrap());
-            assert_eq!(asks_for_websocket(&headers), wanted, "{value}");
+            assert_eq!(is_websocket_upgrade(&headers), wanted, "{value}");
         }
-        assert!(!asks_for_websocket(&HeaderMap::new()));
+        assert!(!is_websocket_upgrade(&HeaderMap::new()));
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
             for value in values {
                 headers.append(TRANSFER_ENCODING, value.parse().unwrap());
             }
-            has_known_codings(&headers)
+            has_supported_transfer_codings(&headers)
         };
         assert!(undone(&[]) && undone(&["chunked"]) && undone(&["Chunked "]));
         for other in [&["gzip"][..], &["gzip, chunked"], &["xchunked"], &["gzip", "chunked"]] {

@@ -1,4 +1,4 @@
-//! A stream whose peer may not stay silent for ever.
+//! A stream that fails if its peer is silent for too long.
 
 use std::{
     io,
@@ -10,26 +10,26 @@ use std::{
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
+    observed_stream::{ObservedStream, StreamObserver},
     pace::{BodyClock, BodyPace},
-    watched_stream::{Watch, WatchedStream},
 };
 
-/// Fails with `TimedOut` when nothing was received for a time limit, whatever this end was doing.
+/// Fails with `TimedOut` when nothing was received for a time limit, even if this end was sending.
 ///
-/// The limit has to be longer than an answer takes: a peer that waits for one is silent, too.
-pub type IdleGuard<S> = WatchedStream<S, IdleWatch>;
+/// The limit has to exceed the time of an answer, because a peer that waits for one is silent.
+pub type IdleGuard<S> = ObservedStream<S, IdleObserver>;
 
-/// The watch of an [`IdleGuard`].
-pub struct IdleWatch(BodyClock);
+/// The observer of an [`IdleGuard`].
+pub struct IdleObserver(BodyClock);
 
 impl<S> IdleGuard<S> {
     /// Guards `inner`; writes pass through.
     pub fn new(inner: S, limit: Duration) -> Self {
-        Self::with_watch(inner, IdleWatch(BodyClock::new(BodyPace::without_rate(limit))))
+        Self::with_observer(inner, IdleObserver(BodyClock::new(BodyPace::without_rate(limit))))
     }
 }
 
-impl<S> Watch<S> for IdleWatch {
+impl<S> StreamObserver<S> for IdleObserver {
     fn poll_read(
         &mut self,
         inner: Pin<&mut S>,

@@ -1,4 +1,4 @@
-//! A request body that is read to its end after nobody wants it any more.
+//! A request body whose unread rest is read and discarded.
 //!
 //! A server that answers early and closes with bytes unread resets the connection, and a sender
 //! that still writes sees the reset instead of the answer (RFC 9112 section 9.6).
@@ -15,40 +15,41 @@ use http::{HeaderMap, header::EXPECT};
 use http_body::{Body, Frame, SizeHint};
 use tokio::runtime::Handle;
 
-/// The most bytes that are read and thrown away: as many again as may be proxied.
+/// The largest number of bytes that are read and discarded; the same as the limit of a proxied
+/// body.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A request body whose rest is read and thrown away when it is dropped before its end, for a
-/// bounded time and up to 64 MiB.
-pub struct Lingering<B: Body<Data = Bytes> + Unpin + Send + 'static> {
+/// A request body. When it is dropped before its end, the rest is read and discarded, for a bounded
+/// time and up to 64 MiB.
+pub struct LingeringBody<B: Body<Data = Bytes> + Unpin + Send + 'static> {
     /// The body; `None` once it has ended.
     body: Option<B>,
     awaits_word: bool,
     wait: Duration,
 }
 
-impl<B: Body<Data = Bytes> + Unpin + Send + 'static> Lingering<B> {
-    /// Takes over `body`. The body of a sender that asked with `Expect` whether it is wanted has
-    /// not been sent yet, and is not read on.
+impl<B: Body<Data = Bytes> + Unpin + Send + 'static> LingeringBody<B> {
+    /// Wraps `body`. If the sender asked with `Expect`, it has not sent the body yet, and nothing
+    /// is read.
     pub fn new(body: B, headers: &HeaderMap, wait: Duration) -> Self {
         Self { body: Some(body), awaits_word: headers.contains_key(EXPECT), wait }
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin + Send + 'static> Drop for Lingering<B> {
+impl<B: Body<Data = Bytes> + Unpin + Send + 'static> Drop for LingeringBody<B> {
     fn drop(&mut self) {
         let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) else { return };
         if self.awaits_word {
             return;
         }
-        // Outside a runtime there is no connection any more.
+        // Without a runtime the connection has already ended.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(tokio::time::timeout(self.wait, read_on(body)));
+            runtime.spawn(tokio::time::timeout(self.wait, discard_body(body)));
         }
     }
 }
 
-async fn read_on<B: Body<Data = Bytes> + Unpin>(mut body: B) {
+async fn discard_body<B: Body<Data = Bytes> + Unpin>(mut body: B) {
     let mut left = BYTES_MAX;
     while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let length = frame.data_ref().map_or(0, Bytes::len);
@@ -57,7 +58,7 @@ async fn read_on<B: Body<Data = Bytes> + Unpin>(mut body: B) {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin + Send + 'static> Body for Lingering<B> {
+impl<B: Body<Data = Bytes> + Unpin + Send + 'static> Body for LingeringBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 

@@ -1,6 +1,5 @@
-//! Counters, gauges and histograms of a service, shown in OpenMetrics' text format.
-//!
-//! Prometheus asks for that format first; its samples read like those of Prometheus' own format.
+//! Counters, gauges and histograms of a service, in the OpenMetrics text format.
+//! Prometheus prefers this format; its samples look like those of Prometheus' own format.
 
 use std::{
     borrow::Cow,
@@ -15,26 +14,26 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-/// The media type of [`MetricsRegistry::encode`]'s text.
+/// The media type of the text of [`MetricsRegistry::encode`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// `N` labels, each with a name and a value. Values have to come from closed sets: each new
+/// `N` labels, each with a name and a value. Values have to come from a fixed set, because each
 /// combination is kept for ever.
 pub type MetricLabels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
 /// A counter for each combination of `N` labels.
 pub type LabelledCounter<const N: usize> = Family<MetricLabels<N>, Counter>;
 
-/// A gauge that can be absent: it is shown once [`OptionalGauge::set`] was called with a value.
+/// A gauge that can be absent: it appears once [`OptionalGauge::set`] was called with a value.
 #[derive(Clone, Debug, Default)]
 pub struct OptionalGauge(Arc<Mutex<Option<u64>>>);
 
-/// The metrics of one service. What is registered is shown from then on.
+/// The metrics of one service.
 #[derive(Debug, Default)]
 pub struct MetricsRegistry(Registry);
 
 impl MetricsRegistry {
-    /// Registers a counter under its name as it is scraped, which ends with `_total`.
+    /// Registers a counter under the name that is scraped, which ends with `_total`.
     pub fn counter(&mut self, name: &str, help: &str) -> Counter {
         self.register(name, help, Counter::default())
     }
@@ -71,14 +70,14 @@ impl MetricsRegistry {
     /// The text of all metrics.
     pub fn encode(&self) -> String {
         let mut encoded = String::new();
-        // A string takes what is written, and the metrics of this type can all be written.
+        // Writing to a string cannot fail.
         if let Err(error) = text::encode(&mut encoded, &self.0) {
             tracing::error!(%error, "metrics cannot be written");
         }
         encoded
     }
 
-    /// The registry adds `_total` and the full stop by itself.
+    /// Registers a metric. The registry itself adds `_total` and the full stop.
     fn register<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
         let name = name.strip_suffix("_total").unwrap_or(name);
         let help = help.strip_suffix('.').unwrap_or(help);
@@ -88,7 +87,7 @@ impl MetricsRegistry {
 }
 
 impl OptionalGauge {
-    /// Shows `value`, or nothing.
+    /// Sets the value; `None` makes the gauge absent.
     pub fn set(&self, value: Option<u64>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = value;
     }

@@ -1,4 +1,4 @@
-//! How slowly a body may arrive.
+//! Limits on how slowly a body may arrive.
 
 use std::{
     error::Error,
@@ -16,76 +16,78 @@ use tokio::time::{Instant, Sleep};
 pub struct BodyPace {
     /// The longest pause between two pieces of the body.
     pub pause: Duration,
-    /// The time that a sender has besides what its bytes earn it.
+    /// The time that a sender has in addition to the time that its bytes earn.
     pub grace: Duration,
-    /// The least number of bytes a second, on average over the time spent waiting for the sender; 0
+    /// The lowest average rate in bytes a second, over the time spent waiting for the sender; 0
     /// allows any rate.
     pub bytes_per_s: u64,
 }
 
 impl BodyPace {
-    /// A pace whose pauses are bounded and whose rate is not: for answers, whose sender may think
-    /// for long.
+    /// A pace with bounded pauses and any rate, for answers whose sender may take long.
     pub const fn without_rate(pause: Duration) -> Self {
         Self { pause, grace: Duration::ZERO, bytes_per_s: 0 }
     }
 }
 
-/// The reason for which the rest of a body is not waited for.
+/// The reason why a body is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PaceFault {
-    /// No piece of the body was received for too long.
+    /// No bytes of the body arrived for too long.
     #[error("body paused too long: wanted at most {limit:?}")]
     Paused {
         /// The longest pause.
         limit: Duration,
     },
-    /// The average rate was too low: a byte now and then is not enough.
-    #[error("body came too slowly: wanted at least {bytes_per_s} bytes a second after {grace:?}")]
+    /// The average rate was too low.
+    #[error(
+        "body arrived too slowly: wanted at least {bytes_per_s} bytes a second after {grace:?}"
+    )]
     Slow {
-        /// The least rate, in bytes a second.
+        /// The lowest rate, in bytes a second.
         bytes_per_s: u64,
-        /// The time before the rate counts.
+        /// The time before the rate applies.
         grace: Duration,
     },
 }
 
-/// Watches one body, or one direction of a stream. The timer is made at the first pause, so a body
-/// that is there costs none.
+/// Measures the pace of one body, or of one direction of a stream. The timer is made at the first
+/// pause, so a body that arrives at once needs none.
 ///
-/// Only the time in which this end waits for the sender counts: an upload that a slow upstream
-/// holds back is not its sender's fault.
+/// Only the time in which this end waits for the sender counts, since a slow upstream may hold an
+/// upload back.
 #[derive(Debug)]
 pub struct BodyClock {
     pace: BodyPace,
     received: u64,
     waited: Duration,
     timer: Option<Pin<Box<Sleep>>>,
-    /// While no piece is there: the start of the wait, and the fault with which it ends at the
+    /// The start of the current wait for the sender, and the fault with which it ends at the
     /// deadline.
     waiting: Option<(Instant, PaceFault)>,
 }
 
 impl BodyClock {
-    /// A clock for a body of which nothing was received yet.
+    /// A clock for a body of which nothing has been received yet.
     pub fn new(pace: BodyPace) -> Self {
         Self { pace, received: 0, waited: Duration::ZERO, timer: None, waiting: None }
     }
 
     /// Counts a piece that was received.
-    pub fn receive(&mut self, bytes: u64) {
+    pub fn count_received(&mut self, bytes: u64) {
         self.received = self.received.saturating_add(bytes);
         if let Some((since, _)) = self.waiting.take() {
             self.waited += since.elapsed();
         }
     }
 
-    /// Polled whenever no piece is there; ready when the wait has lasted too long.
+    /// Has to be polled whenever no bytes are available; is ready when the wait has lasted too
+    /// long.
     pub fn poll_fault(&mut self, cx: &mut Context<'_>) -> Poll<PaceFault> {
         let (since, fault) = match self.waiting {
             Some(waiting) => waiting,
             None => {
-                let (until, fault) = self.deadline();
+                let (until, fault) = self.next_deadline();
                 let now = Instant::now();
                 match &mut self.timer {
                     Some(timer) => timer.as_mut().reset(now + until),
@@ -101,21 +103,21 @@ impl BodyClock {
         }
     }
 
-    /// Passes on the outcome of reading or writing a stream; a wait that lasts too long fails with `TimedOut`.
+    /// Passes on the outcome of a read or write; a wait that lasts too long fails with `TimedOut`.
     pub(crate) fn limit_wait<T>(
         &mut self,
         cx: &mut Context<'_>,
         poll: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if poll.is_ready() {
-            self.receive(0);
+            self.count_received(0);
             return poll;
         }
         self.poll_fault(cx).map(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// The longest duration of the wait that begins now, and the fault with which it ends then.
-    fn deadline(&self) -> (Duration, PaceFault) {
+    /// The longest duration of a wait that begins now, and the fault with which it ends.
+    fn next_deadline(&self) -> (Duration, PaceFault) {
         let BodyPace { pause, grace, bytes_per_s } = self.pace;
         let paused = (pause, PaceFault::Paused { limit: pause });
         if bytes_per_s == 0 {
@@ -138,7 +140,7 @@ pub struct PacedBody<B> {
 }
 
 impl<B> PacedBody<B> {
-    /// Watches `inner`.
+    /// Wraps `inner`.
     pub fn new(inner: B, pace: BodyPace) -> Self {
         Self { inner, clock: BodyClock::new(pace) }
     }
@@ -160,7 +162,7 @@ where
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, |data| data.as_ref().len() as u64);
-                self.clock.receive(bytes);
+                self.clock.count_received(bytes);
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
@@ -178,8 +180,8 @@ where
     }
 }
 
-/// Finds the pace fault behind the error that an HTTP client made of it.
-pub fn pace_fault_behind<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a PaceFault> {
+/// Finds the pace fault among the causes of an HTTP client's error.
+pub fn find_pace_fault<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a PaceFault> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(fault) = error.downcast_ref::<PaceFault>() {
@@ -202,7 +204,7 @@ mod tests {
         bytes_per_s: 1000,
     };
 
-    /// Pieces of `bytes` every `every`; gives the fault and after how many seconds it came.
+    /// Pieces of `bytes` every `every`; returns the fault and after how many seconds it came.
     async fn drip(bytes: u64, every: Duration, most: u32) -> Option<(PaceFault, u64)> {
         let began = Instant::now();
         let mut clock = BodyClock::new(PACE);
@@ -211,7 +213,7 @@ mod tests {
             if let Ok(fault) = fault {
                 return Some((fault, began.elapsed().as_secs()));
             }
-            clock.receive(bytes);
+            clock.count_received(bytes);
         }
         None
     }
@@ -229,7 +231,7 @@ mod tests {
         let pause = drip(200_000, Duration::from_secs(100), 100).await;
         assert!(matches!(pause, Some((PaceFault::Slow { .. }, 30))), "{pause:?}");
         let mut clock = BodyClock::new(PACE);
-        clock.receive(1_000_000);
+        clock.count_received(1_000_000);
         let fault = poll_fn(|cx| clock.poll_fault(cx)).await;
         assert_eq!(fault, PaceFault::Paused { limit: PACE.pause });
     }
@@ -238,7 +240,7 @@ mod tests {
     async fn time_in_which_nobody_waits_for_the_sender_does_not_count() {
         let mut clock = BodyClock::new(PACE);
         for _ in 0..100 {
-            clock.receive(1);
+            clock.count_received(1);
             tokio::time::sleep(Duration::from_secs(5)).await;
         }
         let waited =

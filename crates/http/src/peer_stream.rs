@@ -1,4 +1,4 @@
-//! An accepted connection, as servers read and write it.
+//! An accepted connection that acknowledges its first bytes promptly.
 
 use std::{
     io,
@@ -11,51 +11,50 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::watched_stream::{Watch, WatchedStream};
+use crate::observed_stream::{ObservedStream, StreamObserver};
 
-/// A handshake and a first request in two pieces need four of them; later ones would cost a
-/// packet for each request and gain nothing.
+/// The number of prompt acknowledgements. A handshake and a first request in two pieces need four;
+/// later ones would only cost a packet for each request.
 const PROMPT_ACKNOWLEDGEMENTS: u8 = 4;
 
-/// A TCP connection whose first waits acknowledge at once what came before.
+/// A TCP connection that acknowledges its first received bytes at once.
 ///
 /// A client that leaves Nagle's algorithm on (RFC 9293 section 3.7.4) holds its request back until
-/// the end of its handshake is acknowledged. Nothing of the server's follows that end, so the
-/// kernel would delay the acknowledgement by 40 ms. Where this end has read something, has written
-/// nothing since and waits for more, it is sent at once (`TCP_QUICKACK`).
-pub type PeerStream = WatchedStream<TcpStream, Acknowledgements>;
+/// the end of its handshake is acknowledged. The server sends nothing after that end, so the kernel
+/// would delay the acknowledgement by 40 ms. If this end has read bytes, has written nothing since
+/// and waits for more, the acknowledgement is sent at once (`TCP_QUICKACK`).
+pub type PeerStream = ObservedStream<TcpStream, AcknowledgementObserver>;
 
-/// Acknowledges what was read early, and hands out bytes that were read in front of the stream.
+/// Acknowledges received bytes early, and returns bytes that were already read from the connection.
 #[derive(Debug)]
-pub struct Acknowledgements {
-    /// Bytes that were read in front of the stream, and the number of them that were handed out.
+pub struct AcknowledgementObserver {
+    /// Bytes that were read before the stream was made, and the number of them already returned.
     early: (Vec<u8>, usize),
     unanswered: bool,
     acknowledgements_left: u8,
 }
 
 impl PeerStream {
-    /// A connection, with the bytes that were already read from it.
+    /// Wraps a connection and the bytes that were already read from it.
     pub(crate) fn new(tcp: TcpStream, early: Vec<u8>) -> Self {
         let acknowledgements_left = PROMPT_ACKNOWLEDGEMENTS;
         let early = (early, 0);
-        let watch = Acknowledgements { early, unanswered: false, acknowledgements_left };
-        Self::with_watch(tcp, watch)
+        let watch = AcknowledgementObserver { early, unanswered: false, acknowledgements_left };
+        Self::with_observer(tcp, watch)
     }
 
-    /// The TCP connection: for its options, and to look at bytes without reading them.
+    /// The TCP connection, for its options and for peeking at bytes.
     pub fn tcp(&self) -> &TcpStream {
         &self.inner
     }
 }
 
-impl Acknowledgements {
+impl AcknowledgementObserver {
     fn acknowledge(&mut self, _tcp: &TcpStream) {
         if self.unanswered && self.acknowledgements_left > 0 {
             self.unanswered = false;
             self.acknowledgements_left -= 1;
-            // If this fails, the client waits for the kernel's acknowledgement, and is answered all
-            // the same.
+            // If this fails, the client only waits for the kernel's acknowledgement.
             #[cfg(target_os = "linux")]
             let _ = _tcp.set_quickack(true);
         }
@@ -68,7 +67,7 @@ impl From<TcpStream> for PeerStream {
     }
 }
 
-impl Watch<TcpStream> for Acknowledgements {
+impl StreamObserver<TcpStream> for AcknowledgementObserver {
     fn poll_read(
         &mut self,
         mut tcp: Pin<&mut TcpStream>,

@@ -3,10 +3,10 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// Everything but RFC 3986's unreserved characters (section 2.3).
+/// All characters except the unreserved ones of RFC 3986 section 2.3.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Percent-encodes everything but letters, digits and `-._~`.
+/// Percent-encodes everything except letters, digits and `-._~`.
 pub fn encode_percent(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }

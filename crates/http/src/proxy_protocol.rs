@@ -1,7 +1,7 @@
-//! The PROXY protocol, versions 1 and 2: the announcement of a client by a listed proxy.
+//! The PROXY protocol, versions 1 and 2, by which a listed proxy announces its client.
 //!
-//! HAProxy's specification (doc/proxy-protocol.txt, sections 2.1 and 2.2) is followed strictly: one
-//! spelling for each header, TCP only, everything bounded.
+//! The parser follows HAProxy's specification (doc/proxy-protocol.txt, sections 2.1 and 2.2)
+//! strictly: one spelling for each header, TCP only, bounded lengths.
 
 use std::{
     io,
@@ -10,10 +10,10 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The most bytes of a header of version 1, with its line end.
+/// The largest number of bytes of a header of version 1, with its line end.
 const TEXT_BYTES_MAX: usize = 107;
-/// The most bytes of a header of version 2: addresses need 36, the rest are notes of the proxy (a
-/// client certificate's name, a cloud's identifiers).
+/// The largest number of bytes of a header of version 2: addresses need 36, and the proxy's TLV
+/// fields (a client certificate's name, a cloud's identifiers) the rest.
 const BINARY_BYTES_MAX: usize = 16 + 2048;
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const TEXT_START: &[u8; 6] = b"PROXY ";
@@ -21,32 +21,32 @@ const TEXT_START: &[u8; 6] = b"PROXY ";
 /// The peer that a proxy's header announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnouncedPeer {
-    /// A client of the proxy, by its address and port.
+    /// A client of the proxy, with its address and port.
     Client(SocketAddr),
     /// The proxy itself, for instance for a health check.
     Proxy,
 }
 
-/// The reason for which a header is refused.
+/// The reason why a header is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyHeaderError {
-    /// The connection does not begin as either version does.
+    /// The connection does not begin with a header of either version.
     #[error("no PROXY protocol header: wanted one of version 1 or 2")]
     Signature,
-    /// The header is longer than any proxy's.
+    /// The header is longer than the limit.
     #[error("PROXY protocol header is too long: wanted at most {wanted} bytes")]
     Length {
         /// The limit in bytes.
         wanted: usize,
     },
-    /// A part of the header is not as the specification demands.
+    /// A part of the header violates the specification.
     #[error("PROXY protocol header is malformed: {part}")]
     Malformed {
         /// The part.
         part: &'static str,
     },
     /// The connection ended or failed before the header was complete.
-    #[error("PROXY protocol header did not come: {0}")]
+    #[error("PROXY protocol header is incomplete: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -54,29 +54,29 @@ const fn malformed_header(part: &'static str) -> ProxyHeaderError {
     ProxyHeaderError::Malformed { part }
 }
 
-/// Reads a header at the start of `bytes`: the announced peer and the header's length, or `None`
-/// where more bytes are needed.
+/// Parses a header at the start of `bytes`. Returns the announced peer and the header's length, or
+/// `None` if more bytes are needed.
 ///
 /// # Errors
-/// A [`ProxyHeaderError`] as soon as no further bytes could complete a header.
+/// A [`ProxyHeaderError`] as soon as no further bytes can complete a valid header.
 pub fn parse_proxy_header(
     bytes: &[u8],
 ) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
-    if matches_so_far(bytes, SIGNATURE) {
+    if agrees_so_far(bytes, SIGNATURE) {
         return if bytes.len() < SIGNATURE.len() { Ok(None) } else { parse_binary(bytes) };
     }
-    if matches_so_far(bytes, TEXT_START) {
+    if agrees_so_far(bytes, TEXT_START) {
         return if bytes.len() < TEXT_START.len() { Ok(None) } else { parse_text(bytes) };
     }
     Err(ProxyHeaderError::Signature)
 }
 
-/// Whether `bytes` and `start` agree as far as both go.
-fn matches_so_far(bytes: &[u8], start: &[u8]) -> bool {
+/// Whether `bytes` and `start` agree over the length of the shorter one.
+fn agrees_so_far(bytes: &[u8], start: &[u8]) -> bool {
     bytes.iter().zip(start).all(|(got, wanted)| got == wanted)
 }
 
-/// Reads a header of version 1: `PROXY TCP4 192.0.2.1 198.51.100.1 56324 443` and CRLF.
+/// Parses a header of version 1: `PROXY TCP4 192.0.2.1 198.51.100.1 56324 443` and CRLF.
 fn parse_text(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
     let too_long = ProxyHeaderError::Length { wanted: TEXT_BYTES_MAX };
     let within = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
@@ -101,23 +101,27 @@ fn parse_text(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeade
         return Err(malformed_header("fields"));
     }
     let (source, _) = match family {
-        Some("TCP4") => (text_address::<Ipv4Addr>(source)?, text_address::<Ipv4Addr>(destination)?),
-        Some("TCP6") => (text_address::<Ipv6Addr>(source)?, text_address::<Ipv6Addr>(destination)?),
+        Some("TCP4") => {
+            (parse_text_address::<Ipv4Addr>(source)?, parse_text_address::<Ipv4Addr>(destination)?)
+        }
+        Some("TCP6") => {
+            (parse_text_address::<Ipv6Addr>(source)?, parse_text_address::<Ipv6Addr>(destination)?)
+        }
         _ => return Err(malformed_header("family")),
     };
-    text_port(own_port)?;
-    Ok(Some((AnnouncedPeer::Client(SocketAddr::new(source, text_port(port)?)), length)))
+    parse_text_port(own_port)?;
+    Ok(Some((AnnouncedPeer::Client(SocketAddr::new(source, parse_text_port(port)?)), length)))
 }
 
-fn text_address<A: std::str::FromStr + Into<IpAddr>>(
+fn parse_text_address<A: std::str::FromStr + Into<IpAddr>>(
     text: Option<&str>,
 ) -> Result<IpAddr, ProxyHeaderError> {
     let address = text.and_then(|text| text.parse::<A>().ok());
     address.map(Into::into).ok_or(malformed_header("address"))
 }
 
-/// Reads a decimal port without sign and leading zeros.
-fn text_port(text: Option<&str>) -> Result<u16, ProxyHeaderError> {
+/// Parses a decimal port without sign and leading zeros.
+fn parse_text_port(text: Option<&str>) -> Result<u16, ProxyHeaderError> {
     let text = text.ok_or(malformed_header("port"))?;
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     if !plain || (text.len() > 1 && text.starts_with('0')) {
@@ -126,8 +130,8 @@ fn text_port(text: Option<&str>) -> Result<u16, ProxyHeaderError> {
     text.parse().map_err(|_| malformed_header("port"))
 }
 
-/// Reads a header of version 2: signature, version and command, family, length as u16, addresses,
-/// notes.
+/// Parses a header of version 2: signature, version and command, family, length as u16, addresses,
+/// TLV fields.
 fn parse_binary(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
     let Some(&command) = bytes.get(12) else { return Ok(None) };
     if !matches!(command, 0x20 | 0x21) {
@@ -135,7 +139,7 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHea
     }
     let Some(&family) = bytes.get(13) else { return Ok(None) };
     let is_proxy = match (command, family) {
-        // The addresses of a proxy's own connection say nothing (section 2.2, LOCAL).
+        // The addresses of a proxy's own connection are ignored (section 2.2, LOCAL).
         (0x20, _) | (_, 0x00) => true,
         (_, 0x11 | 0x21) => false,
         _ => return Err(malformed_header("family")),
@@ -172,7 +176,7 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHea
     }
 }
 
-/// Reads the header at the start of a connection; also returns the bytes that came after it.
+/// Reads the header at the start of a connection. Also returns the bytes read after it.
 pub(crate) async fn read_proxy_header(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> Result<(AnnouncedPeer, Vec<u8>), ProxyHeaderError> {

@@ -1,4 +1,4 @@
-//! A bounded queue before work that only a few can do at once.
+//! A bounded queue for work of which only a few pieces run at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,9 +10,9 @@ use tokio::{
 /// The bounds of an [`AdmissionQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// The most requests that run at once; at least one does.
+    /// The largest number of requests that run at once; 0 counts as 1.
     pub concurrent: usize,
-    /// The most requests that wait at once.
+    /// The largest number of requests that wait at once.
     pub queued: usize,
     /// The longest wait of one request.
     pub wait: Duration,
@@ -20,7 +20,7 @@ pub struct QueueLimits {
 
 /// Admits a bounded number of requests at once and lets a bounded number wait for a bounded time.
 ///
-/// Requests are admitted in the order in which they came. Clones share one queue.
+/// Requests are admitted in order of arrival. Clones share one queue.
 #[derive(Clone, Debug)]
 pub struct AdmissionQueue {
     running: Arc<Semaphore>,
@@ -28,7 +28,7 @@ pub struct AdmissionQueue {
     limits: QueueLimits,
 }
 
-/// The right to run, given back when it is dropped.
+/// The permission to run, which is returned when it is dropped.
 #[derive(Debug)]
 pub struct AdmissionPermit {
     _permit: OwnedSemaphorePermit,
@@ -38,10 +38,10 @@ pub struct AdmissionPermit {
 /// The reason why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
-    /// As many requests wait as are allowed to.
+    /// The largest number of requests already waits.
     #[error("queue is full: {queued} requests wait")]
     Full {
-        /// The most requests that may wait.
+        /// The largest number of requests that may wait.
         queued: usize,
     },
     /// No running request ended before the longest wait was over.
@@ -69,10 +69,10 @@ impl AdmissionQueue {
         self.limits.queued.saturating_sub(self.waiting.available_permits())
     }
 
-    /// Waits for its turn. A caller that is dropped while it waits leaves the queue.
+    /// Waits for a permit. Dropping the future leaves the queue.
     ///
     /// # Errors
-    /// [`QueueError::Full`] at once where too many wait, [`QueueError::TimedOut`] after the longest
+    /// [`QueueError::Full`] at once if too many wait, [`QueueError::TimedOut`] after the longest
     /// wait.
     pub async fn enter(&self) -> Result<AdmissionPermit, QueueError> {
         if let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() {
@@ -84,7 +84,7 @@ impl AdmissionQueue {
         let acquire = Arc::clone(&self.running).acquire_owned();
         match tokio::time::timeout(wait, acquire).await {
             Ok(Ok(permit)) => Ok(AdmissionPermit { _permit: permit, waited: began.elapsed() }),
-            // It is never closed: only time ends a wait.
+            // The semaphore is never closed, so only the timeout ends a wait.
             Ok(Err(_)) | Err(_) => Err(QueueError::TimedOut { waited: wait }),
         }
     }

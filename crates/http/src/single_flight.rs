@@ -1,4 +1,4 @@
-//! One piece of work per key at a time, however many callers want its outcome.
+//! Runs one piece of work per key at a time, and shares its outcome among all callers.
 
 use std::{
     collections::HashMap,
@@ -10,34 +10,34 @@ use std::{
 
 use tokio::{runtime::Handle, sync::watch};
 
-/// The running pieces of work, by key. Each is a task of its own: a caller that goes away does not
-/// end it.
+/// The running pieces of work, by key. Each is a separate task, which continues if its callers go
+/// away.
 #[derive(Debug)]
 pub struct SingleFlight<K, V> {
-    running: Mutex<HashMap<K, Flight<V>>>,
+    running: Mutex<HashMap<K, SharedOutcome<V>>>,
 }
 
-/// The outcome of one piece of work, for one of the callers that share it.
+/// The future outcome of one piece of work, which its callers share.
 #[derive(Clone, Debug)]
-pub struct Flight<V>(watch::Receiver<Option<V>>);
+pub struct SharedOutcome<V>(watch::Receiver<Option<V>>);
 
 impl<K, V> SingleFlight<K, V>
 where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// A value without running work.
+    /// Makes an empty set of work.
     pub fn new() -> Arc<Self> {
         Arc::new(Self { running: Mutex::new(HashMap::new()) })
     }
 
-    /// Joins the work for `key`, or starts `work` on `runtime` where none is under way.
+    /// Joins the work for `key`, or starts `work` on `runtime` if none is running.
     pub fn start<F>(
         self: &Arc<Self>,
         runtime: &Handle,
         key: &K,
         work: impl FnOnce() -> F,
-    ) -> Flight<V>
+    ) -> SharedOutcome<V>
     where
         F: Future<Output = V> + Send + 'static,
     {
@@ -48,22 +48,22 @@ where
         }
     }
 
-    /// Joins the work for `key`. Where none is under way, `admit` is given the number of keys that
-    /// have work and decides whether `work` starts.
+    /// Joins the work for `key`. If none is running, `admit` receives the number of keys that have
+    /// work and decides whether `work` starts.
     ///
-    /// A key is free after its work has ended and before anybody knows the outcome: what the work
-    /// noted, `admit` sees, and who knows an outcome is never given it again. No other work starts
-    /// or ends while `admit` runs, so it must not call this value.
+    /// A key is freed after its work has ended and before callers receive the outcome: `admit` sees
+    /// the side effects of earlier work, and a caller that has an outcome never gets the same one
+    /// again. No other work starts or ends while `admit` runs, so `admit` must not use this value.
     ///
     /// # Errors
-    /// The refusal of `admit`.
+    /// The error of `admit`.
     pub fn start_if<F, E>(
         self: &Arc<Self>,
         runtime: &Handle,
         key: &K,
         admit: impl FnOnce(usize) -> Result<(), E>,
         work: impl FnOnce() -> F,
-    ) -> Result<Flight<V>, E>
+    ) -> Result<SharedOutcome<V>, E>
     where
         F: Future<Output = V> + Send + 'static,
     {
@@ -73,33 +73,33 @@ where
         }
         admit(running.len())?;
         let (outcome, receiver) = watch::channel(None);
-        running.insert(key.clone(), Flight(receiver.clone()));
+        running.insert(key.clone(), SharedOutcome(receiver.clone()));
         drop(running);
-        let landing = Landing { flights: self.clone(), key: key.clone() };
+        let landing = KeyRelease { flights: self.clone(), key: key.clone() };
         let work = work();
         runtime.spawn(async move {
             let value = work.await;
-            // Also dropped where the work panics or the runtime ends.
+            // This is also dropped if the work panics or the runtime ends.
             drop(landing);
             outcome.send_replace(Some(value));
         });
-        Ok(Flight(receiver))
+        Ok(SharedOutcome(receiver))
     }
 
-    /// Whether work for `key` is under way.
+    /// Whether work for `key` is running.
     pub fn is_running(&self, key: &K) -> bool {
         self.lock().contains_key(key)
     }
 }
 
 impl<K, V> SingleFlight<K, V> {
-    /// The map, also after a panic: a map of receivers is whole at any time.
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Flight<V>>> {
+    /// Locks the map. A panic elsewhere leaves it valid.
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, SharedOutcome<V>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<V: Clone> Flight<V> {
+impl<V: Clone> SharedOutcome<V> {
     /// Waits for the outcome; `None` if the work ended without one.
     pub async fn outcome(mut self) -> Option<V> {
         self.0.wait_for(Option::is_some).await.ok().and_then(|value| value.clone())
@@ -107,12 +107,12 @@ impl<V: Clone> Flight<V> {
 }
 
 /// Frees a key when its work has ended.
-struct Landing<K: Eq + Hash, V> {
+struct KeyRelease<K: Eq + Hash, V> {
     flights: Arc<SingleFlight<K, V>>,
     key: K,
 }
 
-impl<K: Eq + Hash, V> Drop for Landing<K, V> {
+impl<K: Eq + Hash, V> Drop for KeyRelease<K, V> {
     fn drop(&mut self) {
         self.flights.lock().remove(&self.key);
     }

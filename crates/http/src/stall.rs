@@ -1,4 +1,4 @@
-//! A stream whose peer may not refuse to read for ever.
+//! A stream that fails if its peer does not read for too long.
 
 use std::{
     io,
@@ -7,25 +7,25 @@ use std::{
 };
 
 use crate::{
+    observed_stream::{ObservedStream, StreamObserver},
     pace::{BodyClock, BodyPace},
-    watched_stream::{Watch, WatchedStream},
 };
 
-/// Fails with `TimedOut` when no written byte was taken for a time limit. Costs nothing while
-/// writes go through.
-pub type StallGuard<S> = WatchedStream<S, StallWatch>;
+/// Fails with `TimedOut` when the peer has accepted no byte for a time limit. It costs nothing
+/// while writes succeed.
+pub type StallGuard<S> = ObservedStream<S, StallObserver>;
 
-/// The watch of a [`StallGuard`].
-pub struct StallWatch(BodyClock);
+/// The observer of a [`StallGuard`].
+pub struct StallObserver(BodyClock);
 
 impl<S> StallGuard<S> {
     /// Guards `inner`; reads pass through.
     pub fn new(inner: S, limit: Duration) -> Self {
-        Self::with_watch(inner, StallWatch(BodyClock::new(BodyPace::without_rate(limit))))
+        Self::with_observer(inner, StallObserver(BodyClock::new(BodyPace::without_rate(limit))))
     }
 }
 
-impl<S> Watch<S> for StallWatch {
+impl<S> StreamObserver<S> for StallObserver {
     fn after_write(
         &mut self,
         cx: &mut Context<'_>,

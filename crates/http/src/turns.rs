@@ -1,4 +1,4 @@
-//! A stream on which two sides take turns, and the place that it holds.
+//! A stream of a protocol in which the two ends take turns, and the place of its connection.
 
 use std::{
     io,
@@ -9,31 +9,31 @@ use std::{
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
-    admission::{Busy, Occupancy},
-    watched_stream::{Watch, WatchedStream},
+    admission::{BusyGuard, ConnectionPlace},
+    observed_stream::{ObservedStream, StreamObserver},
 };
 
 /// Marks a connection busy from the bytes that it receives to the bytes that it sends.
 ///
-/// For protocols that are not HTTP: the last bytes tell whose turn it is. A stream in which bytes
-/// go both ways is as idle as its last byte is old.
-pub type TurnWatch<S> = WatchedStream<S, Turns>;
+/// It is for protocols other than HTTP. The connection is idle after this end has sent; sending
+/// also resets its idle time.
+pub type TurnTakingStream<S> = ObservedStream<S, TurnObserver>;
 
-/// The watch of a [`TurnWatch`].
+/// The observer of a [`TurnTakingStream`].
 #[derive(Debug)]
-pub struct Turns {
-    place: Occupancy,
-    busy: Option<Busy>,
+pub struct TurnObserver {
+    place: ConnectionPlace,
+    busy: Option<BusyGuard>,
 }
 
-impl<S> TurnWatch<S> {
-    /// Watches `inner`, which waits for its peer at first.
-    pub fn new(inner: S, place: Occupancy) -> Self {
-        Self::with_watch(inner, Turns { place, busy: None })
+impl<S> TurnTakingStream<S> {
+    /// Wraps `inner`, which is idle at first.
+    pub fn new(inner: S, place: ConnectionPlace) -> Self {
+        Self::with_observer(inner, TurnObserver { place, busy: None })
     }
 }
 
-impl<S> Watch<S> for Turns {
+impl<S> StreamObserver<S> for TurnObserver {
     fn poll_read(
         &mut self,
         inner: Pin<&mut S>,
@@ -57,7 +57,7 @@ impl<S> Watch<S> for Turns {
         poll: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         if matches!(poll, Poll::Ready(Ok(1..))) {
-            // Also where the connection was idle: it was used a moment ago.
+            // Marking an idle connection busy for an instant resets its idle time.
             drop(self.busy.take().unwrap_or_else(|| self.place.mark_busy()));
         }
         poll

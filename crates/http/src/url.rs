@@ -1,12 +1,11 @@
-//! The URL of an HTTP service. All programs read it alike and refuse URLs that other programs read
-//! otherwise.
+//! The URL of an HTTP service. URLs that other programs might read differently are refused.
 
 use std::{borrow::Cow, fmt, net::IpAddr};
 
 use http::uri::PathAndQuery;
 use url::{Host, ParseError, Url};
 
-/// The longest URL; RFC 9110 section 4.1 wants at least 8000 bytes.
+/// The longest URL in bytes; RFC 9110 section 4.1 recommends at least 8000.
 pub const URL_BYTES_MAX: usize = 8192;
 
 /// The two schemes of HTTP (RFC 9110 section 4.2).
@@ -19,7 +18,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The port where a URL names none.
+    /// The port of a URL without a port.
     pub const fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -46,8 +45,8 @@ impl fmt::Display for Scheme {
 ///
 /// It is parsed by the WHATWG URL Standard, which browsers and most clients follow. That standard
 /// repairs what it reads: it drops tabs, decodes `%31` in a host and takes `127.1` and `2130706433`
-/// for 127.0.0.1. A URL whose host would be repaired is refused here, so that the server that is
-/// reached is the one that was written, whoever reads the URL. Path and query are kept as written.
+/// for 127.0.0.1. A URL whose host would be repaired is refused here, so that every program reaches
+/// the host as it is written. Path and query are kept as written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HttpUrl {
     scheme: Scheme,
@@ -56,7 +55,8 @@ pub struct HttpUrl {
     target: PathAndQuery,
 }
 
-/// The reason why a text is not accepted as an [`HttpUrl`]. Each reads well after "got".
+/// The reason why a text is not accepted as an [`HttpUrl`]. The messages are phrased to follow
+/// "got".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
@@ -66,8 +66,8 @@ pub enum UrlError {
         /// The length of the text.
         bytes: usize,
     },
-    /// The text holds white space, a control character or a character outside ASCII.
-    #[error("a character that cannot stand in a URL")]
+    /// The text contains white space, a control character or a character outside ASCII.
+    #[error("a character that is not allowed in a URL")]
     Character,
     /// The text does not begin with a scheme and `://`.
     #[error("no scheme")]
@@ -78,13 +78,13 @@ pub enum UrlError {
     /// No host follows the scheme.
     #[error("no host")]
     NoHost,
-    /// A user name or a password stands before the host.
+    /// A user name or a password precedes the host.
     #[error("a user name")]
     UserInformation,
     /// The host is neither a name nor an address.
     #[error("a host that is not valid: {0}")]
     Host(ParseError),
-    /// Other programs read the host as another one.
+    /// Other programs read the host differently.
     #[error("host `{written}`, which some programs read as `{canonical}`")]
     AmbiguousHost {
         /// The host as it was written.
@@ -92,22 +92,22 @@ pub enum UrlError {
         /// The host as the URL Standard reads it.
         canonical: String,
     },
-    /// What follows the host is not a colon and a port.
+    /// The text after the host is not a colon and a port.
     #[error("a port that is not a number from 1 to 65535")]
     Port,
-    /// The path or the query holds what cannot stand in a request target.
+    /// The path or the query contains characters that a request target cannot contain.
     #[error("a path or query that HTTP cannot send")]
     RequestTarget,
-    /// A fragment is never sent to a server.
+    /// The URL has a fragment, which is never sent to a server.
     #[error("a fragment")]
     Fragment,
 }
 
 impl HttpUrl {
-    /// Reads `http[s]://HOST[:PORT][/PATH][?QUERY]`.
+    /// Parses `http[s]://HOST[:PORT][/PATH][?QUERY]`.
     ///
     /// # Errors
-    /// A [`UrlError`] says what stands in the text and may not.
+    /// A [`UrlError`] for the first part that is not allowed.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.len() > URL_BYTES_MAX {
             return Err(UrlError::TooLong { bytes: text.len() });
@@ -150,7 +150,7 @@ impl HttpUrl {
         &self.host
     }
 
-    /// The port to connect to: the one that is written, or that of the scheme.
+    /// The port to connect to: the written one, or the scheme's default.
     pub fn port(&self) -> u16 {
         self.written_port.unwrap_or(self.scheme.default_port())
     }
@@ -165,7 +165,7 @@ impl HttpUrl {
         format!("{}:{}", uri_host(&self.host), self.port())
     }
 
-    /// The path as it is written; `/` where none is.
+    /// The path as it is written; `/` if there is none.
     pub fn path(&self) -> &str {
         self.target.path()
     }
@@ -180,13 +180,12 @@ impl HttpUrl {
         &self.target
     }
 
-    /// Whether the host is a loopback address by its number. A name never is, whatever it resolves
-    /// to.
+    /// Whether the host is a numeric loopback address. A name never is, even if it resolves to one.
     pub fn is_loopback(&self) -> bool {
         self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// The same URL with `127.0.0.1` for `localhost`, so that no resolver decides whether it is
+    /// Replaces `localhost` by `127.0.0.1`, so that no resolver decides whether the host is
     /// loopback.
     #[must_use]
     pub fn with_numeric_localhost(mut self) -> Self {
@@ -197,7 +196,7 @@ impl HttpUrl {
     }
 }
 
-/// The whole URL; the port stands where it was written.
+/// The whole URL, with the port only if it was written.
 impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme, uri_host(&self.host))?;
@@ -208,13 +207,13 @@ impl fmt::Display for HttpUrl {
     }
 }
 
-/// A host as it stands in a URL: brackets around an IPv6 address (RFC 3986 section 3.2.2).
+/// A host in the form of a URL: with brackets around an IPv6 address (RFC 3986 section 3.2.2).
 pub fn uri_host(host: &str) -> Cow<'_, str> {
     if host.contains(':') { format!("[{host}]").into() } else { host.into() }
 }
 
-/// Reads the scheme. A text without one may have `://` in its query: what stands before is not
-/// repeated in the error then.
+/// Parses the scheme. A text without one may have `://` in its query; the error does not repeat
+/// such a text.
 fn parse_scheme(written: &str) -> Result<Scheme, UrlError> {
     if !is_scheme(written) {
         return Err(UrlError::NoScheme);
@@ -225,14 +224,15 @@ fn parse_scheme(written: &str) -> Result<Scheme, UrlError> {
         .ok_or_else(|| UrlError::Scheme(written.to_owned()))
 }
 
-/// Whether the text is a short scheme by RFC 3986 section 3.1.
+/// Whether the text has the form of a scheme (RFC 3986 section 3.1) and is short.
 fn is_scheme(written: &str) -> bool {
     written.len() <= 16
         && written.starts_with(|first: char| first.is_ascii_alphabetic())
         && written.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// Splits host, with the brackets of an IPv6 address, and the text after its colon.
+/// Splits an authority into the host, with the brackets of an IPv6 address, and the text after its
+/// colon.
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
     let host_end = match authority.starts_with('[') {
         true => authority.find(']').map(|bracket| bracket + 1),
@@ -246,8 +246,8 @@ fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
     }
 }
 
-/// Reads a port. The URL Standard reads an empty port as none; here what follows a colon has to be
-/// a port.
+/// Parses a port. The URL Standard accepts an empty port; here a colon must be followed by a
+/// number.
 fn parse_port(digits: &str) -> Result<u16, UrlError> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     let port = digits.parse().ok().filter(|port| is_number && *port != 0);
@@ -257,7 +257,7 @@ fn parse_port(digits: &str) -> Result<u16, UrlError> {
 fn parse_host(scheme: Scheme, written: &str) -> Result<String, UrlError> {
     let url = Url::parse(&format!("{scheme}://{written}")).map_err(UrlError::Host)?;
     let canonical = match url.host() {
-        // An IPv6 address, in whichever of its spellings it stands.
+        // An IPv6 address is accepted in any spelling.
         Some(Host::Ipv6(address)) => return Ok(address.to_string()),
         Some(host) => host.to_string(),
         None => return Err(UrlError::NoHost),
@@ -268,7 +268,8 @@ fn parse_host(scheme: Scheme, written: &str) -> Result<String, UrlError> {
     }
 }
 
-/// Letters, digits and marks of RFC 3986 section 3.2.2, so that it can stand in a header field.
+/// Whether the host consists of the letters, digits and marks of RFC 3986 section 3.2.2, which are
+/// valid in a header field.
 fn is_reg_name(host: &str) -> bool {
     host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte))
 }

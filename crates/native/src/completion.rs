@@ -56,7 +56,7 @@ impl<'a> Completion<'a> {
         self.answer.push(id).map(Choice::Token)
     }
 
-    /// Ends the completion; gives the reason, the text that was held back, and the numbers of
+    /// Ends the completion; returns the reason, the text that was held back, and the numbers of
     /// tokens.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ pub(crate) enum Reading {
     Anew,
 }
 
-/// Reads tokens; gives the hidden state and the logits after the last.
+/// Reads tokens; returns the hidden state and the logits after the last.
 pub(crate) struct Reader {
     model: Arc<Model>,
     cache: Option<Cache>,
@@ -46,7 +46,7 @@ impl Reader {
         Self { model: Arc::clone(model), cache, read: Vec::new(), adapter }
     }
 
-    /// Reads `ids` and gives the logits after the last; `None` once `cancelled` gives true.
+    /// Reads `ids` and returns the logits after the last; `None` once `cancelled` gives true.
     pub(crate) fn read(
         &mut self,
         ids: &[u32],
@@ -57,7 +57,7 @@ impl Reader {
         self.model.logits(&hidden)?.squeeze(0)?.to_vec1().map(Some)
     }
 
-    /// Reads embeddings `[T, H]`, at least one, and gives the hidden state `[1, H]` after the last;
+    /// Reads embeddings `[T, H]`, at least one, and returns the hidden state `[1, H]` after the last;
     /// `None` once `cancelled` gives true.
     pub(crate) fn read_embedded(
         &mut self,
@@ -121,7 +121,7 @@ impl Reader {
         self.adapter.as_ref().map(AppliedAdapter::report)
     }
 
-    /// The engine's error for an error of this reader: the adapter's, where that is the cause.
+    /// The engine's error for an error of this reader: the adapter's, if that is the cause.
     pub(crate) fn error(&self, error: &candle_core::Error) -> EngineError {
         let of_adapter = self.adapter.as_ref().and_then(AppliedAdapter::failure);
         of_adapter.unwrap_or_else(|| EngineError::failure(error))
@@ -203,7 +203,7 @@ mod tests {
         specimen::model(config, specimen::weights(config), operations)
     }
 
-    /// Runs the same body for the cached path and the reference; gives greedy tokens and their
+    /// Runs the same body for the cached path and the reference; returns greedy tokens and their
     /// logits.
     fn greedy(model: &Arc<Model>, reading: Reading, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
         greedy_by(Reader::new(model, reading, None), prompt)

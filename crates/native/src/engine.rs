@@ -58,7 +58,7 @@ const SLOTS_MAX: usize = 4;
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 impl Native {
-    /// Loads a model and starts its threads. Where the folder has a manifest, every file is checked
+    /// Loads a model and starts its threads. If the folder has a manifest, every file is checked
     /// against it first.
     ///
     /// # Errors

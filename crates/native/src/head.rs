@@ -29,7 +29,7 @@ const EMBEDDING: &str = "model.embed_tokens.weight";
 const OUTPUT: &str = "lm_head.weight";
 
 impl LmHead {
-    /// Loads the head of the model in this folder. Where there is a manifest, every file is checked
+    /// Loads the head of the model in this folder. If there is a manifest, every file is checked
     /// against it first.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl LmHead {
         self.config.hidden
     }
 
-    /// Tokenises a prompt; gives at least one token.
+    /// Tokenises a prompt; returns at least one token.
     ///
     /// # Errors
     /// [`EngineError::Prompt`] if the prompt cannot be rendered or has no token.

@@ -116,7 +116,7 @@ impl Model {
         self.embedding.index_select(&tokens.flatten_all()?, 0)
     }
 
-    /// Reads embeddings `[B * T, H]` after the tokens in the cache and gives hidden states `[B * T,
+    /// Reads embeddings `[B * T, H]` after the tokens in the cache and returns hidden states `[B * T,
     /// H]` after the last norm. With a cache `B` is 1.
     pub(crate) fn forward(
         &self,
@@ -151,7 +151,7 @@ impl Model {
     }
 
     /// Attention of `B` sequences of `T` tokens over the outputs `[query, key, value]`, each `[B *
-    /// T, heads * head_dim]`; gives `[B * T, heads * head_dim]`.
+    /// T, heads * head_dim]`; returns `[B * T, heads * head_dim]`.
     ///
     /// The query heads that share a key head are stacked, so that grouped-query attention is one
     /// batched product without copies of the keys.

@@ -135,7 +135,7 @@ fn pass_over(path: &Path, reader: &mut BufReader<File>, bytes: u64) -> Result<()
     Ok(reader.seek_relative(bytes).map_err(FolderError::file(path))?)
 }
 
-/// Reads the header; gives the tensors in the order of their bytes, and the number of bytes after
+/// Reads the header; returns the tensors in the order of their bytes, and the number of bytes after
 /// the header.
 fn read_header(
     path: &Path,

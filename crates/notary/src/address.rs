@@ -1,8 +1,8 @@
-//! Which addresses a notary may dial: those that the whole internet means by the same number.
+//! The addresses to which a notary may connect: globally reachable ones.
 //!
-//! A notary that dials what a name resolves to would fetch from inside its own network for
-//! anyone who owns a name. So an address is judged after resolution, and the very address that was
-//! judged is dialled.
+//! A notary that connected to whatever a name resolves to would fetch from inside its own network
+//! for anyone who owns a name. So an address is checked after resolution, and the notary connects
+//! to exactly the address that was checked.
 
 use std::{
     fmt,
@@ -12,22 +12,24 @@ use std::{
 
 /// A block of addresses, written `ADDRESS` or `ADDRESS/PREFIX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Block {
+pub struct AddressBlock {
     address: IpAddr,
     prefix: u8,
 }
 
-/// Why a text is not a block.
+/// The reason for which a text is not an address block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("address block `{got}` is not usable: wanted ADDRESS or ADDRESS/PREFIX, no bit set beyond")]
-pub struct BlockError {
+#[error(
+    "address block `{got}` is not usable: wanted ADDRESS or ADDRESS/PREFIX, with no bit set after \
+     the prefix"
+)]
+pub struct AddressBlockError {
     /// The text.
     pub got: String,
 }
 
-impl Block {
-    /// Whether `address` lies in this block. A mapped IPv4 address is in no IPv4 block: whoever
-    /// means it writes it.
+impl AddressBlock {
+    /// Whether `address` lies in this block. An IPv4-mapped IPv6 address lies in no IPv4 block.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(block), IpAddr::V4(address)) => is_in_v4(address, block, self.prefix),
@@ -45,11 +47,11 @@ fn is_in_v4(address: Ipv4Addr, block: Ipv4Addr, prefix: u8) -> bool {
     prefix == 0 || differs >> (32 - u32::from(prefix)) == 0
 }
 
-impl FromStr for Block {
-    type Err = BlockError;
+impl FromStr for AddressBlock {
+    type Err = AddressBlockError;
 
-    fn from_str(text: &str) -> Result<Self, BlockError> {
-        let wrong = || BlockError { got: text.into() };
+    fn from_str(text: &str) -> Result<Self, AddressBlockError> {
+        let wrong = || AddressBlockError { got: text.into() };
         let (address, prefix) = match text.split_once('/') {
             None => (text, None),
             Some((address, prefix)) => (address, Some(prefix)),
@@ -73,17 +75,17 @@ impl FromStr for Block {
     }
 }
 
-impl fmt::Display for Block {
+impl fmt::Display for AddressBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix)
     }
 }
 
-/// Whether `address` is one that the whole internet means by the same number.
+/// Whether `address` is globally reachable.
 ///
 /// Sources: IANA's registries of special-purpose addresses for IPv4 and IPv6 (RFC 6890 and
-/// updates). IPv6 is read the other way round: only what is allocated for global unicast, without
-/// the parts of it that carry IPv4 addresses or have a special purpose.
+/// updates). IPv4 excludes the special-purpose blocks. IPv6 includes only what is allocated for
+/// global unicast, without the blocks that embed IPv4 addresses or have a special purpose.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
@@ -103,7 +105,7 @@ const SPECIAL_V4: &[([u8; 4], u8)] = &[
     // Shared by carriers (RFC 6598).
     ([100, 64, 0, 0], 10),
     ([127, 0, 0, 0], 8),
-    // Link-local, where clouds answer with credentials.
+    // Link-local, with the metadata services of clouds, which hand out credentials.
     ([169, 254, 0, 0], 16),
     ([172, 16, 0, 0], 12),
     ([192, 0, 0, 0], 24),
@@ -189,21 +191,21 @@ mod tests {
     #[test]
     fn a_block_holds_its_addresses_and_no_others() {
         let holds = |block: &str, address: &str| {
-            block.parse::<Block>().unwrap().contains(address.parse().unwrap())
+            block.parse::<AddressBlock>().unwrap().contains(address.parse().unwrap())
         };
         assert!(holds("127.0.0.1", "127.0.0.1") && !holds("127.0.0.1", "127.0.0.2"));
         assert!(holds("10.1.0.0/16", "10.1.255.255") && !holds("10.1.0.0/16", "10.2.0.0"));
         assert!(holds("0.0.0.0/0", "9.9.9.9") && !holds("0.0.0.0/0", "::1"));
         assert!(holds("fd00::/8", "fdff::1") && !holds("fd00::/8", "fe00::1"));
         assert!(holds("::/0", "::1") && !holds("127.0.0.0/8", "::ffff:127.0.0.1"));
-        assert_eq!("127.0.0.1".parse::<Block>().unwrap().to_string(), "127.0.0.1/32");
+        assert_eq!("127.0.0.1".parse::<AddressBlock>().unwrap().to_string(), "127.0.0.1/32");
     }
 
     #[test]
     fn other_texts_are_no_blocks() {
         for text in ["", "10.0.0.0/33", "10.0.0.1/8", "::1/129", "fe80::1/10", "h/8", "10.0.0.0/+8"]
         {
-            assert!(text.parse::<Block>().is_err(), "{text}");
+            assert!(text.parse::<AddressBlock>().is_err(), "{text}");
         }
     }
 }

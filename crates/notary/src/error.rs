@@ -1,4 +1,4 @@
-//! Why there is no statement, by the party at fault.
+//! The errors of starting a notary, of its keys, and of exchanges.
 
 use std::{io, time::Duration};
 
@@ -6,7 +6,7 @@ use confide_channel::ChannelError;
 
 use crate::{policy::PolicyError, refusal::Refusal, request_error::RequestError};
 
-/// Why a notary cannot be started.
+/// The reason for which a notary cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotaryError {
@@ -19,15 +19,15 @@ pub enum NotaryError {
     /// The signing key has no evidence.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Clients can attest over their session only, and evidence is not tied to sessions here.
-    #[error("evidence of clients cannot be demanded: wanted session binding, got key binding")]
+    /// Evidence of clients is demanded, which requires session binding.
+    #[error("evidence of clients cannot be demanded with key binding: wanted session binding")]
     ClientBinding,
     /// TLS to servers cannot be set up.
     #[error("TLS to servers cannot be set up: {0}")]
     Tls(#[source] rustls::Error),
 }
 
-/// Why there is no signing key that evidence binds.
+/// The reason for which there is no signing key with evidence.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -42,44 +42,44 @@ pub enum KeyError {
         "evidence over the signing key is unusable: wanted a {part} of 1 to {wanted} bytes, got {got}"
     )]
     Length {
-        /// Quote or endorsements.
+        /// `quote` or `set of endorsements`.
         part: &'static str,
         /// The limit.
         wanted: usize,
-        /// Length in bytes of what the attester gave.
+        /// The length in bytes.
         got: usize,
     },
     /// The attester has no endorsements, or could not fetch any.
     #[error(
-        "attester gave no endorsements for its quotes: without them no third party can judge a \
+        "the attester has no endorsements for its quotes: without them no third party can verify a \
          statement"
     )]
     NoEndorsements,
     /// A key would expire before an exchange that begins with it ends.
     #[error(
-        "signing keys live for {got:?}, wanted at least {wanted:?}: twice the longest exchange"
+        "validity of signing keys is {got:?}, wanted at least {wanted:?}: twice the longest exchange"
     )]
     Validity {
-        /// Twice the longest exchange, its client's slowness included.
+        /// Twice the longest exchange, including the time for a slow client.
         wanted: Duration,
         /// The validity that the operator chose.
         got: Duration,
     },
-    /// The claims over the key cannot be written.
+    /// The claims over the key are not valid.
     #[error("claims over the signing key are unusable: {reason}")]
     Claims {
-        /// What is wrong with the claims.
+        /// The fault of the claims.
         reason: String,
     },
-    /// No randomness, or the task that made the key broke.
+    /// There is no randomness, or the task that makes the key failed.
     #[error("signing key could not be made: {reason}")]
     Generation {
-        /// Why no key could be made.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Why one exchange gave no statement.
+/// The reason for which an exchange has no statement.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExchangeError {
@@ -100,37 +100,37 @@ pub enum ExchangeError {
     },
     /// The policy does not list the host.
     #[error("host {host} with port {port} is not on this notary's list")]
-    Host {
+    HostRefused {
         /// The host.
         host: String,
         /// The port.
         port: u16,
     },
-    /// The client has verified another key than the one that would sign. Nothing was sent.
+    /// The client has verified a key other than the one that would sign. Nothing was sent.
     #[error("the signing key was renewed: fetch its evidence again")]
     KeyRenewed,
-    /// The key's claims do not hold at the end of an exchange that they should have outlived.
+    /// The key expired before the end of the exchange, for which it should have been valid.
     #[error("the signing key expired during the exchange; check the system clock")]
-    KeyEnded,
+    KeyExpired,
     /// All exchanges are in use.
-    #[error("all {exchanges} exchanges are in use, and none ended within {deadline:?}")]
+    #[error("all {exchanges} exchanges are in use, and none finished within {deadline:?}")]
     Busy {
         /// The limit.
         exchanges: usize,
         /// The deadline.
         deadline: Duration,
     },
-    /// The client has as many exchanges as it may have.
-    #[error("this client has {exchanges} exchanges in use, and none ended within {deadline:?}")]
+    /// The client has as many exchanges as one client may have.
+    #[error("this client has {exchanges} exchanges in use, and none finished within {deadline:?}")]
     ClientBusy {
         /// The limit for one client.
         exchanges: usize,
         /// The deadline.
         deadline: Duration,
     },
-    /// Only listed clients are served, and this one showed no credential of theirs.
+    /// Only listed clients are served, and this one has no valid credential.
     #[error(
-        "client is unknown: wanted `authorization: Bearer` with the credential of a listed one"
+        "client is unknown: wanted `authorization: Bearer` with the credential of a listed client"
     )]
     UnknownClient,
     /// The host's name does not resolve.
@@ -141,16 +141,16 @@ pub enum ExchangeError {
         /// The resolver's message.
         reason: String,
     },
-    /// The name leads to addresses that are not dialled. The addresses are not shown: they may tell
-    /// of the notary's own network.
+    /// All addresses of the host are refused. They are not shown, as they may reveal the notary's
+    /// own network.
     #[error("{host} has no public address, and the policy allows none of its private ones")]
-    Address {
+    AddressRefused {
         /// The host.
         host: String,
     },
-    /// No TCP connection was made.
+    /// No TCP connection could be opened.
     #[error("{host} cannot be reached: {source}")]
-    Dial {
+    Unreachable {
         /// The host.
         host: String,
         /// The system's error for the last address.
@@ -164,7 +164,7 @@ pub enum ExchangeError {
         /// The error of the TLS library.
         source: rustls::Error,
     },
-    /// The server broke off, or does not speak HTTP.
+    /// The server closed the connection early, or does not speak HTTP.
     #[error("{host} sent no complete answer: {source}")]
     Http {
         /// The host.
@@ -172,39 +172,39 @@ pub enum ExchangeError {
         /// The error of the HTTP library.
         source: hyper::Error,
     },
-    /// The server was silent for too long.
+    /// The server was too slow.
     #[error("{host} did not {what} within {deadline:?}")]
-    Slow {
+    HostTimeout {
         /// The host.
         host: String,
-        /// The step that was waited for.
+        /// The step that the server did not finish.
         what: &'static str,
         /// The deadline.
         deadline: Duration,
     },
     /// The client did not read the answer in time.
     #[error("answer was not read within {deadline:?}")]
-    ClientSlow {
+    ClientTimeout {
         /// The deadline.
         deadline: Duration,
     },
-    /// The end of the answer could not be told from the death of its sender.
+    /// The end of the answer is not marked, so it may be truncated.
     #[error(
         "answer of {host} has no marked end: wanted one content-length, chunks, or a stream's end"
     )]
-    Unframed {
+    UnmarkedEnd {
         /// The host.
         host: String,
     },
     /// The answer has a content coding that the notary does not decode.
     #[error("{host} sent an unsupported content coding: wanted gzip or none")]
-    Coding {
+    UnsupportedCoding {
         /// The host.
         host: String,
     },
-    /// The body is not gzip, or is cut off.
+    /// The body is not gzip, or is truncated.
     #[error("{host} sent an invalid or truncated gzip body")]
-    Gzip {
+    InvalidGzip {
         /// The host.
         host: String,
     },
@@ -216,19 +216,19 @@ pub enum ExchangeError {
         /// The limit.
         wanted: usize,
     },
-    /// There is no key to sign with.
+    /// There is no signing key with evidence.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The transcript cannot be committed to.
+    /// The transcript cannot be signed.
     #[error("transcript cannot be signed: {reason}")]
-    Commit {
-        /// What is wrong with the transcript.
+    NotSigned {
+        /// The fault of the transcript.
         reason: String,
     },
 }
 
 impl ExchangeError {
-    /// The name that programs know.
+    /// The code of the refusal, for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Request(RequestError::TooLong { .. }) | Self::RequestTooLarge { .. } => {
@@ -236,31 +236,31 @@ impl ExchangeError {
             }
             Self::Request(_) => "request_malformed",
             Self::RequestTimeout { .. } => "request_timeout",
-            Self::Host { .. } => "host_refused",
+            Self::HostRefused { .. } => "host_refused",
             Self::KeyRenewed => "key_renewed",
-            Self::KeyEnded => "key_ended",
+            Self::KeyExpired => "key_ended",
             Self::Busy { .. } => "busy",
             Self::ClientBusy { .. } => "client_busy",
             Self::UnknownClient => "client_unknown",
             Self::Resolve { .. } => "host_not_found",
-            Self::Address { .. } => "address_refused",
-            Self::Dial { .. } => "host_unreachable",
+            Self::AddressRefused { .. } => "address_refused",
+            Self::Unreachable { .. } => "host_unreachable",
             Self::Tls { source, .. } => match source {
                 rustls::Error::InvalidCertificate(_) => "certificate_refused",
                 _ => "tls_failed",
             },
             Self::Http { .. } => "answer_broken",
-            Self::Slow { .. } => "host_timeout",
-            Self::ClientSlow { .. } => "client_timeout",
-            Self::Unframed { .. } => "answer_unframed",
-            Self::Coding { .. } | Self::Gzip { .. } => "answer_coding",
+            Self::HostTimeout { .. } => "host_timeout",
+            Self::ClientTimeout { .. } => "client_timeout",
+            Self::UnmarkedEnd { .. } => "answer_unframed",
+            Self::UnsupportedCoding { .. } | Self::InvalidGzip { .. } => "answer_coding",
             Self::TooLong { .. } => "answer_too_large",
             Self::Key(_) => "no_evidence",
-            Self::Commit { .. } => "not_signed",
+            Self::NotSigned { .. } => "not_signed",
         }
     }
 
-    /// What the client is told.
+    /// The refusal that is sent to the client.
     pub(crate) fn refusal(&self) -> Refusal {
         Refusal::new(self.code(), self)
     }

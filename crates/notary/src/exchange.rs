@@ -1,4 +1,4 @@
-//! One request, from what the client asked to the signed statement.
+//! One exchange, from the client's request to the signed statement.
 
 use std::{
     convert::Infallible,
@@ -15,37 +15,37 @@ use tokio::{sync::mpsc, time::timeout_at};
 use crate::{
     answer::AnswerBody,
     error::ExchangeError,
+    exchange_slots::{ClientIdentity, ExchangeSlots},
     frames::Frame,
     head,
-    key::{BoundKey, Keys},
+    key::{BoundKey, SigningKeys},
     limits::{FRAME_BYTES_MAX, RESPONSE_HEAD_BYTES_MAX},
-    places::{Client, Places},
     policy::NotaryPolicy,
     request::FetchRequest,
-    signed::Signed,
+    signed::SignedStatement,
     transcript::Transcript,
-    upstream::{Answer, Session, Upstream},
+    upstream::{Upstream, UpstreamAnswer, UpstreamSession},
 };
 
-/// Frames that wait for a client that reads slowly.
+/// The largest number of frames that wait for a client that reads slowly.
 const FRAMES_WAITING: usize = 8;
 
-/// Transcripts beyond this are committed to on a thread of their own: about a millisecond.
+/// The largest transcript in bytes that is signed on the calling thread: about a millisecond.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The state that all exchanges of a notary share.
-pub(crate) struct Exchanges {
+pub(crate) struct ExchangeContext {
     pub(crate) clock: fn() -> u64,
-    pub(crate) keys: Keys,
+    pub(crate) keys: SigningKeys,
     pub(crate) policy: Arc<NotaryPolicy>,
-    pub(crate) places: Arc<Places>,
+    pub(crate) slots: Arc<ExchangeSlots>,
     pub(crate) upstream: Upstream,
 }
 
-/// The frames of one answer, as they come.
-pub(crate) struct Frames(mpsc::Receiver<Bytes>);
+/// The frames of one answer, as they arrive.
+pub(crate) struct FrameStream(mpsc::Receiver<Bytes>);
 
-impl Body for Frames {
+impl Body for FrameStream {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -57,34 +57,34 @@ impl Body for Frames {
     }
 }
 
-impl Exchanges {
-    /// Fetches, and gives frames as soon as the head of the answer is there. A failure before that
-    /// is the error; a later one is the last frame.
+impl ExchangeContext {
+    /// Sends the request, and returns the stream of frames once the head of the answer has arrived.
+    /// A later failure becomes the last frame.
     pub(crate) async fn run(
         self: &Arc<Self>,
         request: FetchRequest,
-        client: &Client,
-    ) -> Result<Frames, ExchangeError> {
+        client: &ClientIdentity,
+    ) -> Result<FrameStream, ExchangeError> {
         let limits = self.policy.limits();
         let target = request.target();
         if !self.policy.serves(target.host(), target.port()) {
             let (host, port) = (target.host().into(), target.port());
-            return Err(ExchangeError::Host { host, port });
+            return Err(ExchangeError::HostRefused { host, port });
         }
         if request.body().len() > limits.request_bytes {
             return Err(ExchangeError::RequestTooLarge { wanted: limits.request_bytes });
         }
-        let place = self.places.take(client, limits.queue).await?;
-        // Before anything leaves: the client sends its secrets to the key that it has verified, and
-        // whatever becomes of that key meanwhile, it signs the answer.
-        let key = self.keys.usable().await?;
+        let slot = self.slots.acquire(client, limits.queue).await?;
+        // Before anything is sent: the client entrusts its secrets to the key that it has verified,
+        // and that key has to sign the answer, even if it is renewed during the exchange.
+        let key = self.keys.usable_key().await?;
         if key.spki_hash != *request.key() {
             return Err(ExchangeError::KeyRenewed);
         }
         let answer = self.upstream.send(&request).await?;
         let host = || target.host().to_owned();
         let wanted = RESPONSE_HEAD_BYTES_MAX;
-        let head = head::write(&answer.response, answer.session.http)
+        let head = head::encode_head(&answer.response, answer.session.http)
             .ok_or_else(|| ExchangeError::TooLong { host: host(), wanted })?;
         let (frames, body) = mpsc::channel(FRAMES_WAITING);
         let this = self.clone();
@@ -95,37 +95,37 @@ impl Exchanges {
                 () = frames.closed() => Ok(None),
             };
             let last = match relayed {
-                Ok(None) => return tracing::debug!("the client went away"),
+                Ok(None) => return tracing::debug!("the client disconnected"),
                 Ok(Some(signed)) => Frame::Signed(signed.encode()),
                 Err(error) => {
-                    tracing::info!(code = error.code(), "an exchange gave no statement");
+                    tracing::info!(code = error.code(), "an exchange ended without a statement");
                     Frame::Refused(error.refusal())
                 }
             };
-            drop(place);
+            drop(slot);
             let _ = frames.send(last.encode().into()).await;
         });
-        Ok(Frames(body))
+        Ok(FrameStream(body))
     }
 
-    /// Passes the answer on and keeps it; gives `None` if the client went away.
+    /// Relays the answer, records it and signs it; returns `None` if the client disconnected.
     async fn relay(
         &self,
         request: &FetchRequest,
         key: Arc<BoundKey>,
-        answer: Answer,
+        answer: UpstreamAnswer,
         head: Vec<u8>,
         frames: &mpsc::Sender<Bytes>,
-    ) -> Result<Option<Signed>, ExchangeError> {
+    ) -> Result<Option<SignedStatement>, ExchangeError> {
         let (target, limits) = (request.target(), self.policy.limits());
-        let Answer { session, response, until, driver: _driver } = answer;
+        let UpstreamAnswer { session, response, until, driver: _driver } = answer;
         let mut body =
             AnswerBody::new(response, session.http, request.method(), target, limits, until)?;
         let pass = async |frame: Frame| {
-            // A client that reads slowly holds a place, so it has the exchange's time and no more.
+            // A slow client occupies a slot, so it has until the exchange's deadline.
             let passed = timeout_at(until, frames.send(frame.encode().into())).await;
             let deadline = limits.exchange;
-            passed.map_err(|_| ExchangeError::ClientSlow { deadline }).map(|sent| sent.is_ok())
+            passed.map_err(|_| ExchangeError::ClientTimeout { deadline }).map(|sent| sent.is_ok())
         };
         if !pass(Frame::Head(head.clone())).await? {
             return Ok(None);
@@ -148,34 +148,34 @@ impl Exchanges {
         &self,
         seen: RecordedExchange,
         key: Arc<BoundKey>,
-    ) -> Result<Signed, ExchangeError> {
+    ) -> Result<SignedStatement, ExchangeError> {
         let time = (self.clock)();
         match seen.request.body().len() + seen.body.len() {
             0..=INLINE_BYTES_MAX => seen.sign(&key, time),
             _ => tokio::task::spawn_blocking(move || seen.sign(&key, time))
                 .await
-                .unwrap_or_else(|error| Err(not_signed(&error))),
+                .unwrap_or_else(|error| Err(not_signed_error(&error))),
         }
     }
 }
 
-/// Both directions of an exchange, complete.
+/// Both directions of a complete exchange.
 struct RecordedExchange {
     request: FetchRequest,
-    session: Session,
+    session: UpstreamSession,
     head: Vec<u8>,
     body: Vec<u8>,
 }
 
 impl RecordedExchange {
-    fn sign(self, key: &BoundKey, time: u64) -> Result<Signed, ExchangeError> {
-        if !key.holds(time) {
-            return Err(ExchangeError::KeyEnded);
+    fn sign(self, key: &BoundKey, time: u64) -> Result<SignedStatement, ExchangeError> {
+        if !key.is_valid_at(time) {
+            return Err(ExchangeError::KeyExpired);
         }
-        let seed = Seed::generate().map_err(|error| not_signed(&error))?;
+        let seed = Seed::generate().map_err(|error| not_signed_error(&error))?;
         let Self { request, session, head, body } = self;
         let transcript =
-            Transcript::new(&request, &head, &body).map_err(|error| not_signed(&error))?;
+            Transcript::new(&request, &head, &body).map_err(|error| not_signed_error(&error))?;
         let facts = SessionFacts {
             host: request.target().host().into(),
             port: request.target().port(),
@@ -187,8 +187,8 @@ impl RecordedExchange {
         // The client has the evidence already.
         let evidence = NotaryEvidence::default();
         let notarised = notarise(&key.key, seed, facts, transcript.session(), evidence)
-            .map_err(|error| not_signed(&error))?;
-        Ok(Signed {
+            .map_err(|error| not_signed_error(&error))?;
+        Ok(SignedStatement {
             seed: notarised.seed.clone(),
             statement: notarised.statement.encode(),
             signature: notarised.signature,
@@ -196,6 +196,6 @@ impl RecordedExchange {
     }
 }
 
-fn not_signed(error: &impl std::fmt::Display) -> ExchangeError {
-    ExchangeError::Commit { reason: error.to_string() }
+fn not_signed_error(error: &impl std::fmt::Display) -> ExchangeError {
+    ExchangeError::NotSigned { reason: error.to_string() }
 }

@@ -1,71 +1,71 @@
-//! What a notary answers: frames, so that an answer streams before its statement is signed.
+//! The frames of a notary's answer, which is streamed before its statement is signed.
 //!
-//! A frame is a byte that says its kind, its length as big-endian u32, and its content
-//! (`docs/notary.md`, "The answer").
+//! A frame is a byte for its kind, its length as big-endian u32, and its content (`docs/notary.md`,
+//! "The answer").
 
 use crate::{
     limits::{FRAME_BYTES_MAX, RESPONSE_HEAD_BYTES_MAX},
     refusal::Refusal,
 };
 
-/// The largest size in bytes of [`Frame::Signed`]: a statement with its signature and what opens it.
+/// The largest [`Frame::Signed`] in bytes: a statement with its signature and its seed.
 pub const SIGNED_BYTES_MAX: usize = 64 * 1024;
 
-/// The largest size in bytes of [`Frame::Refused`]: a refusal as JSON.
+/// The largest [`Frame::Refused`] in bytes: a refusal as JSON.
 const REFUSED_BYTES_MAX: usize = 4 * 1024;
 
-/// Bytes of a frame's kind and length.
+/// The length of a frame's kind and length in bytes.
 const PREFIX_BYTES: usize = 5;
 
-/// One frame. After [`Frame::Signed`] or [`Frame::Refused`] there is none.
+/// One frame. [`Frame::Signed`] or [`Frame::Refused`] is the last one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// The head of the answer, as the transcript has it: the first frame, once.
     Head(Vec<u8>),
     /// A piece of the answer's body, decoded.
     Body(Vec<u8>),
-    /// The notary's statement ([`crate::Signed`], encoded): the last frame.
+    /// The notary's statement ([`crate::SignedStatement`], encoded): the last frame.
     Signed(Vec<u8>),
     /// The reason why there is no statement: the last frame.
     Refused(Refusal),
 }
 
-/// Why frames cannot be read.
+/// The reason for which frames cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// A kind that has no meaning.
+    /// A frame has an unknown kind.
     #[error("frame has kind {got}, wanted 1 to 4")]
     Kind {
-        /// The kind that came.
+        /// The kind.
         got: u8,
     },
-    /// A frame longer than its kind may be.
+    /// A frame is longer than its kind allows.
     #[error("frame of kind {kind} is {got} long, wanted at most {wanted}")]
     TooLong {
         /// The frame's kind.
         kind: u8,
         /// The limit.
         wanted: usize,
-        /// The length that came, in bytes.
+        /// The length in bytes.
         got: usize,
     },
-    /// A refusal that cannot be read.
+    /// A refusal cannot be read.
     #[error("refusal is not readable")]
     Refusal,
-    /// A frame after the last one, a body before its head, or a second head.
+    /// A frame after the last one, a body before the head, or a second head.
     #[error("frame of kind {kind} came out of order")]
     Order {
         /// The frame's kind.
         kind: u8,
     },
-    /// The answer ended in the middle, without a statement and without a refusal.
+    /// The answer ended without a statement or a refusal.
     #[error("answer ended without a statement")]
     Truncated,
 }
 
 impl Frame {
-    /// Encodes the frame as it is on the wire.
+    /// Encodes the frame.
     pub fn encode(&self) -> Vec<u8> {
         let refused;
         let content = match self {
@@ -75,7 +75,7 @@ impl Frame {
                 refused.as_bytes()
             }
         };
-        // Longer content than any kind may have is refused by whoever reads the length.
+        // Content that is too long for its kind is refused by the reader.
         let length = u32::try_from(content.len()).unwrap_or(u32::MAX).to_be_bytes();
         [&[self.kind()][..], &length, content].concat()
     }
@@ -95,15 +95,15 @@ const BODY: u8 = 2;
 const SIGNED: u8 = 3;
 const REFUSED: u8 = 4;
 
-/// Reads frames from pieces of any length, in the one order that an answer has.
+/// Reads frames from pieces of any length, and checks their order.
 #[derive(Default)]
 pub struct FrameReader {
     buffer: Vec<u8>,
-    state: ExchangeStage,
+    state: ReaderState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum ExchangeStage {
+enum ReaderState {
     #[default]
     Begin,
     Body,
@@ -111,7 +111,7 @@ enum ExchangeStage {
 }
 
 impl FrameReader {
-    /// Takes a piece, gives the frames that it completes. What is kept is bounded by one frame.
+    /// Appends a piece, and returns the frames that it completes. At most one frame is buffered.
     ///
     /// # Errors
     /// [`FrameError`] if a frame is of an unknown kind, too long, or out of order.
@@ -119,38 +119,38 @@ impl FrameReader {
         let mut frames = Vec::new();
         while !piece.is_empty() {
             let missing = PREFIX_BYTES.saturating_sub(self.buffer.len());
-            piece = self.take(piece, missing);
-            let Some((kind, length)) = self.prefix()? else { break };
-            piece = self.take(piece, PREFIX_BYTES + length - self.buffer.len());
+            piece = self.fill_buffer(piece, missing);
+            let Some((kind, length)) = self.parse_prefix()? else { break };
+            piece = self.fill_buffer(piece, PREFIX_BYTES + length - self.buffer.len());
             if self.buffer.len() < PREFIX_BYTES + length {
                 break;
             }
             let content = self.buffer.split_off(PREFIX_BYTES);
             self.buffer.clear();
-            frames.push(self.frame(kind, content)?);
+            frames.push(self.decode_frame(kind, content)?);
         }
         Ok(frames)
     }
 
-    /// Ends the answer: an error unless the last frame has come.
+    /// Checks at the end of the answer that its last frame has arrived.
     ///
     /// # Errors
-    /// [`FrameError`] unless the last frame has come.
+    /// [`FrameError::Truncated`] if it has not.
     pub fn finish(self) -> Result<(), FrameError> {
         match self.state {
-            ExchangeStage::End if self.buffer.is_empty() => Ok(()),
+            ReaderState::End if self.buffer.is_empty() => Ok(()),
             _ => Err(FrameError::Truncated),
         }
     }
 
-    fn take<'a>(&mut self, piece: &'a [u8], bytes: usize) -> &'a [u8] {
+    fn fill_buffer<'a>(&mut self, piece: &'a [u8], bytes: usize) -> &'a [u8] {
         let (taken, rest) = piece.split_at(bytes.min(piece.len()));
         self.buffer.extend_from_slice(taken);
         rest
     }
 
-    /// Reads kind and length, where they are there; they are checked before any content is kept.
-    fn prefix(&self) -> Result<Option<(u8, usize)>, FrameError> {
+    /// Parses kind and length, once they have arrived; they are checked before content is buffered.
+    fn parse_prefix(&self) -> Result<Option<(u8, usize)>, FrameError> {
         let Some((&[kind, a, b, c, d], _)) = self.buffer.split_first_chunk() else {
             return Ok(None);
         };
@@ -162,8 +162,8 @@ impl FrameReader {
             got => return Err(FrameError::Kind { got }),
         };
         let fits = match (self.state, kind) {
-            (ExchangeStage::Begin, HEAD | REFUSED) => true,
-            (ExchangeStage::Body, kind) => kind != HEAD,
+            (ReaderState::Begin, HEAD | REFUSED) => true,
+            (ReaderState::Body, kind) => kind != HEAD,
             _ => false,
         };
         if !fits {
@@ -176,9 +176,8 @@ impl FrameReader {
         }
     }
 
-    fn frame(&mut self, kind: u8, content: Vec<u8>) -> Result<Frame, FrameError> {
-        self.state =
-            if matches!(kind, HEAD | BODY) { ExchangeStage::Body } else { ExchangeStage::End };
+    fn decode_frame(&mut self, kind: u8, content: Vec<u8>) -> Result<Frame, FrameError> {
+        self.state = if matches!(kind, HEAD | BODY) { ReaderState::Body } else { ReaderState::End };
         match kind {
             HEAD => Ok(Frame::Head(content)),
             BODY => Ok(Frame::Body(content)),

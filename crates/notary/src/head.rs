@@ -1,21 +1,21 @@
-//! The head of an answer as text, written by the notary and read by both ends alike.
+//! The head of an answer as text, which the notary encodes and both sides parse.
 
 use confide_disclosure::HttpVersion;
 use http::Response;
 
 use crate::limits::RESPONSE_HEAD_BYTES_MAX;
 
-/// The bytes are not the head of an answer.
+/// The reason for which bytes are not the head of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("head of the answer is not readable: wanted {wanted}")]
 pub struct HeadError {
-    /// What the bytes have to have.
+    /// The part that is missing or wrong.
     pub wanted: &'static str,
 }
 
-/// Writes the head as HTTP/1.1 has it, whatever version was spoken: a status line without a reason,
-/// the fields in the order in which they came, an empty line. `None` if it is too long.
-pub(crate) fn write<B>(response: &Response<B>, http: HttpVersion) -> Option<Vec<u8>> {
+/// Encodes the head in the form of HTTP/1.1, for every version: a status line without a reason, the
+/// fields in the order of their arrival, an empty line. `None` if it is too long.
+pub(crate) fn encode_head<B>(response: &Response<B>, http: HttpVersion) -> Option<Vec<u8>> {
     let status = response.status().as_u16();
     let mut bytes = format!("{} {status}\r\n", http.as_str()).into_bytes();
     for (name, value) in response.headers() {
@@ -31,25 +31,25 @@ pub(crate) fn write<B>(response: &Response<B>, http: HttpVersion) -> Option<Vec<
 /// The head of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerHead {
-    /// The version that was spoken.
+    /// The version of HTTP that was used.
     pub http: HttpVersion,
-    /// Status code, 100 to 999.
+    /// The status code, 100 to 999.
     pub status: u16,
-    /// Names in lower case with their values, in the order in which they came.
+    /// Names in lower case with their values, in the order of their arrival.
     pub fields: Vec<(String, Vec<u8>)>,
 }
 
 impl AnswerHead {
-    /// Reads what the notary writes, and nothing else.
+    /// Parses a head as the notary encodes it.
     ///
     /// # Errors
-    /// [`HeadError`] if the bytes are anything else.
+    /// [`HeadError`] if the bytes have any other form.
     pub fn parse(bytes: &[u8]) -> Result<Self, HeadError> {
         let wrong = |wanted| HeadError { wanted };
         let ended = bytes.strip_suffix(b"\r\n\r\n");
         let text = ended.ok_or(wrong("an empty line at its end"))?;
-        let mut lines = Lines(Some(text));
-        let (http, status) = status(lines.next().unwrap_or_default())
+        let mut lines = CrLfLines(Some(text));
+        let (http, status) = parse_status_line(lines.next().unwrap_or_default())
             .ok_or(wrong("HTTP/1.1 or HTTP/2 and a status of three digits"))?;
         let mut fields = Vec::new();
         for line in lines {
@@ -68,7 +68,7 @@ impl AnswerHead {
     }
 }
 
-fn status(line: &[u8]) -> Option<(HttpVersion, u16)> {
+fn parse_status_line(line: &[u8]) -> Option<(HttpVersion, u16)> {
     let (http, digits) = match line.strip_prefix(b"HTTP/1.1 ") {
         Some(digits) => (HttpVersion::V11, digits),
         None => (HttpVersion::V2, line.strip_prefix(b"HTTP/2 ")?),
@@ -79,10 +79,10 @@ fn status(line: &[u8]) -> Option<(HttpVersion, u16)> {
     plain.then_some((http, value))
 }
 
-/// Lines that end in CR LF; a lone one of the two is part of a line.
-struct Lines<'a>(Option<&'a [u8]>);
+/// The lines between CR LF pairs; a lone CR or LF is part of a line.
+struct CrLfLines<'a>(Option<&'a [u8]>);
 
-impl<'a> Iterator for Lines<'a> {
+impl<'a> Iterator for CrLfLines<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -110,7 +110,7 @@ mod tests {
             .header("x-empty", "")
             .body(())
             .unwrap();
-        let bytes = write(&response, HttpVersion::V2).unwrap();
+        let bytes = encode_head(&response, HttpVersion::V2).unwrap();
         assert!(bytes.starts_with(b"HTTP/2 404\r\ncontent-type: text/plain\r\n"));
         let head = AnswerHead::parse(&bytes).unwrap();
         assert_eq!((head.http, head.status), (HttpVersion::V2, 404));

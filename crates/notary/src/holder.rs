@@ -1,4 +1,4 @@
-//! What a client checks of a signed statement before it keeps it.
+//! The checks of a client on a signed statement before it stores it.
 
 use std::ops::RangeInclusive;
 
@@ -11,16 +11,16 @@ use crate::{
     limits::RESPONSE_BYTES_CEILING,
     refusal::Refusal,
     request::FetchRequest,
-    signed::{KeyEvidence, Signed, SignedError},
+    signed::{KeyEvidence, SignedStatement, SignedStatementError},
     transcript::Transcript,
 };
 
-/// Why a statement is not kept.
+/// The reason for which a client refuses an answer or its statement.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum HolderError {
-    /// The notary refused, and says why.
-    #[error("notary gave no statement: {} ({})", .0.message, .0.code)]
+pub enum StatementCheckError {
+    /// The notary refused the request or failed.
+    #[error("the notary sent no statement: {} ({})", .0.message, .0.code)]
     Refused(Refusal),
     /// The answer's frames cannot be read.
     #[error(transparent)]
@@ -30,8 +30,8 @@ pub enum HolderError {
     Head(#[from] HeadError),
     /// Seed, statement or signature cannot be read.
     #[error(transparent)]
-    Signed(#[from] SignedError),
-    /// The answer is longer than any notary passes on.
+    Signed(#[from] SignedStatementError),
+    /// The answer is longer than any notary may relay.
     #[error("answer is too long: wanted at most {wanted} bytes")]
     TooLong {
         /// The limit.
@@ -40,16 +40,16 @@ pub enum HolderError {
     /// The statement cannot be read.
     #[error("statement is not readable: {0}")]
     Statement(#[from] FormatError),
-    /// Signature, bytes or fields are not what was signed.
+    /// The signature, the bytes or the fields do not match the statement.
     #[error(transparent)]
-    Differs(#[from] confide_disclosure::HolderError),
-    /// The statement differs from what was asked and received.
+    Differs(#[from] confide_disclosure::SessionCheckError),
+    /// The statement differs from what was sent and received.
     #[error("statement's {part} differs from what was sent and received")]
     Mismatch {
         /// The part that differs.
         part: &'static str,
     },
-    /// The statement's time is one at which the key was not valid.
+    /// The key was not valid at the statement's time.
     #[error(
         "statement's time {} is outside of the key's validity, {} to {}",
         UnixSeconds(*got), UnixSeconds(*not_before), UnixSeconds(*not_after)
@@ -57,9 +57,9 @@ pub enum HolderError {
     Time {
         /// The statement's time, Unix seconds.
         got: u64,
-        /// First second of the key's validity, from the claims.
+        /// The first second of the key's validity, from the claims.
         not_before: u64,
-        /// Last second of the key's validity, from the claims.
+        /// The last second of the key's validity, from the claims.
         not_after: u64,
     },
     /// The bytes that were received cannot be read as a message.
@@ -67,74 +67,76 @@ pub enum HolderError {
     Message(#[from] MessageError),
 }
 
-/// Reads a notary's answer as it comes.
+/// Reads a notary's answer as it arrives.
 #[derive(Default)]
 pub struct AnswerReader {
     frames: FrameReader,
     head: Vec<u8>,
     body: Vec<u8>,
-    signed: Option<Signed>,
+    signed: Option<SignedStatement>,
 }
 
-/// A complete answer and what was signed of it, not checked yet.
-pub struct Received {
+/// A complete answer and its signed statement, not yet checked.
+pub struct ReceivedAnswer {
     /// The head, as the transcript has it.
     pub head: Vec<u8>,
     /// The body, decoded.
     pub body: Vec<u8>,
-    /// Seed, statement, signature.
-    pub signed: Signed,
+    /// The seed, the statement and its signature.
+    pub signed: SignedStatement,
 }
 
 impl AnswerReader {
-    /// Takes a piece of the notary's answer; gives where new bytes of the body begin.
+    /// Appends a piece of the notary's answer, and returns the new bytes of the body.
     ///
     /// # Errors
-    /// [`HolderError`] if the answer is malformed, or the notary reports a failure.
-    pub fn push(&mut self, piece: &[u8]) -> Result<&[u8], HolderError> {
+    /// [`StatementCheckError`] if the answer is malformed, or the notary reports a failure.
+    pub fn push(&mut self, piece: &[u8]) -> Result<&[u8], StatementCheckError> {
         let before = self.body.len();
         for frame in self.frames.push(piece)? {
             match frame {
                 Frame::Head(head) => self.head = head,
                 Frame::Body(more) => {
                     if self.body.len() + more.len() > RESPONSE_BYTES_CEILING {
-                        return Err(HolderError::TooLong { wanted: RESPONSE_BYTES_CEILING });
+                        return Err(StatementCheckError::TooLong {
+                            wanted: RESPONSE_BYTES_CEILING,
+                        });
                     }
                     self.body.extend_from_slice(&more);
                 }
-                Frame::Signed(signed) => self.signed = Some(Signed::decode(&signed)?),
-                Frame::Refused(refusal) => return Err(HolderError::Refused(refusal)),
+                Frame::Signed(signed) => self.signed = Some(SignedStatement::decode(&signed)?),
+                Frame::Refused(refusal) => return Err(StatementCheckError::Refused(refusal)),
             }
         }
         Ok(&self.body[before..])
     }
 
-    /// Ends the notary's answer; gives it complete.
+    /// Ends the notary's answer, and returns it complete.
     ///
     /// # Errors
-    /// [`HolderError`] if the answer is not complete.
-    pub fn finish(self) -> Result<Received, HolderError> {
+    /// [`StatementCheckError`] if the answer is not complete.
+    pub fn finish(self) -> Result<ReceivedAnswer, StatementCheckError> {
         self.frames.finish()?;
         let signed = self.signed.ok_or(FrameError::Truncated)?;
-        Ok(Received { head: self.head, body: self.body, signed })
+        Ok(ReceivedAnswer { head: self.head, body: self.body, signed })
     }
 }
 
-impl Received {
+impl ReceivedAnswer {
     /// Checks signature, key, host, time and every commitment against what was sent and received,
-    /// and gives what the holder keeps. `key` is what was verified; its claims hold within
-    /// `validity`, in Unix seconds.
+    /// and returns the session that the client stores. `key` is the verified key, whose claims are
+    /// valid within `validity`, in Unix seconds.
     ///
     /// # Errors
-    /// [`HolderError`] for the first thing that does not match.
+    /// [`StatementCheckError`] for the first mismatch.
     pub fn check(
         self,
         request: &FetchRequest,
         key: KeyEvidence,
         validity: &RangeInclusive<u64>,
-    ) -> Result<NotarisedSession, HolderError> {
+    ) -> Result<NotarisedSession, StatementCheckError> {
         let statement = NotaryStatement::decode(&self.signed.statement)?;
-        let other = |part| Err(HolderError::Mismatch { part });
+        let other = |part| Err(StatementCheckError::Mismatch { part });
         if statement.key != key.key {
             return other("key");
         }
@@ -145,15 +147,15 @@ impl Received {
         let got = statement.time;
         if !validity.contains(&got) {
             let (not_before, not_after) = (*validity.start(), *validity.end());
-            return Err(HolderError::Time { got, not_before, not_after });
+            return Err(StatementCheckError::Time { got, not_before, not_after });
         }
         if statement.http != AnswerHead::parse(&self.head)?.http {
             return other("HTTP version");
         }
         let transcript = Transcript::new(request, &self.head, &self.body)?;
         let session = transcript.session();
-        let (mut fields, request_view) = session.request.fields()?;
-        let (of_response, response_view) = session.response.fields()?;
+        let (mut fields, request_view) = session.request.parse_fields()?;
+        let (of_response, response_view) = session.response.parse_fields()?;
         fields.extend(of_response);
         if (statement.request_view, statement.response_view) != (request_view, response_view) {
             return other("view of a body");
@@ -207,20 +209,20 @@ mod tests {
     }
 
     /// Makes what a notary with this key signs of an answer with this body.
-    fn signed_answer(key: &NotaryKey, facts: SessionFacts, body: &[u8]) -> Received {
+    fn signed_answer(key: &NotaryKey, facts: SessionFacts, body: &[u8]) -> ReceivedAnswer {
         let transcript = Transcript::new(&request("https://h/"), HEAD, body).unwrap();
         let seed = Seed::from_bytes([9; 32]);
         let evidence = NotaryEvidence::default();
         let made = notarise(key, seed, facts, transcript.session(), evidence).unwrap();
-        let signed = Signed {
+        let signed = SignedStatement {
             seed: made.seed.clone(),
             statement: made.statement.encode(),
             signature: made.signature,
         };
-        Received { head: HEAD.to_vec(), body: body.to_vec(), signed }
+        ReceivedAnswer { head: HEAD.to_vec(), body: body.to_vec(), signed }
     }
 
-    fn honest() -> Received {
+    fn honest() -> ReceivedAnswer {
         signed_answer(&key(), facts(), br#"{"a":1}"#)
     }
 
@@ -232,16 +234,16 @@ mod tests {
 
     #[test]
     fn a_statement_about_anything_else_is_not() {
-        let check = |received: Received| {
+        let check = |received: ReceivedAnswer| {
             received.check(&request("https://h/"), key_evidence(), &VALIDITY).unwrap_err()
         };
-        let differs = |error| matches!(error, HolderError::Differs(_));
-        let edited = Received { body: br#"{"a":2}"#.to_vec(), ..honest() };
+        let differs = |error| matches!(error, StatementCheckError::Differs(_));
+        let edited = ReceivedAnswer { body: br#"{"a":2}"#.to_vec(), ..honest() };
         assert!(differs(check(edited)));
-        let shorter = Received { body: Vec::new(), ..honest() };
-        assert!(matches!(check(shorter), HolderError::Mismatch { part: "view of a body" }));
+        let shorter = ReceivedAnswer { body: Vec::new(), ..honest() };
+        assert!(matches!(check(shorter), StatementCheckError::Mismatch { part: "view of a body" }));
         let head = b"HTTP/1.1 201\r\ncontent-type: application/json\r\n\r\n".to_vec();
-        assert!(differs(check(Received { head, ..honest() })));
+        assert!(differs(check(ReceivedAnswer { head, ..honest() })));
         let mut other_seed = honest();
         other_seed.signed.seed = Seed::from_bytes([8; 32]);
         assert!(differs(check(other_seed)));
@@ -250,17 +252,20 @@ mod tests {
         assert!(differs(check(other_signature)));
         let other_key = NotaryKey::from_secret(&[6; 32]).unwrap();
         let forged = signed_answer(&other_key, facts(), br#"{"a":1}"#);
-        assert!(matches!(check(forged), HolderError::Mismatch { part: "key" }));
+        assert!(matches!(check(forged), StatementCheckError::Mismatch { part: "key" }));
         let spoken = SessionFacts { http: HttpVersion::V2, ..facts() };
         let spoken = signed_answer(&key(), spoken, br#"{"a":1}"#);
-        assert!(matches!(check(spoken), HolderError::Mismatch { part: "HTTP version" }));
+        assert!(matches!(check(spoken), StatementCheckError::Mismatch { part: "HTTP version" }));
         for time in [999, 2_001] {
             let late = signed_answer(&key(), SessionFacts { time, ..facts() }, br#"{"a":1}"#);
-            assert!(matches!(check(late), HolderError::Time { got, .. } if got == time));
+            assert!(matches!(check(late), StatementCheckError::Time { got, .. } if got == time));
         }
         for url in ["https://g/", "https://h:8443/"] {
             let error = honest().check(&request(url), key_evidence(), &VALIDITY).unwrap_err();
-            assert!(matches!(error, HolderError::Mismatch { part: "host or port" }), "{url}");
+            assert!(
+                matches!(error, StatementCheckError::Mismatch { part: "host or port" }),
+                "{url}"
+            );
         }
         let path = honest().check(&request("https://h/other"), key_evidence(), &VALIDITY);
         assert!(differs(path.unwrap_err()));
@@ -273,7 +278,7 @@ mod tests {
         let piece = Frame::Body(vec![0; crate::limits::FRAME_BYTES_MAX]).encode();
         let pushed = (0..=RESPONSE_BYTES_CEILING / crate::limits::FRAME_BYTES_MAX)
             .try_for_each(|_| reader.push(&piece).map(drop));
-        assert!(matches!(pushed, Err(HolderError::TooLong { .. })));
-        assert!(matches!(AnswerReader::default().finish(), Err(HolderError::Frame(_))));
+        assert!(matches!(pushed, Err(StatementCheckError::TooLong { .. })));
+        assert!(matches!(AnswerReader::default().finish(), Err(StatementCheckError::Frame(_))));
     }
 }

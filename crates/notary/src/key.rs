@@ -1,8 +1,8 @@
 //! The key that signs statements, and the evidence that binds it.
 //!
-//! It is not the key of the TLS channel: that one signs handshakes, this one statements, and
-//! neither ever signs the other's kind of message. It has evidence of its own, in the form of key
-//! binding (`docs/channel.md`), which a third party judges without having seen any connection.
+//! It differs from the key of the TLS channel, which signs handshakes: neither key signs messages
+//! of the other kind. It has evidence of its own, with key binding (`docs/channel.md`), which a
+//! third party can appraise without having seen a connection.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -18,11 +18,11 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::error::KeyError;
 
-/// How far in the past a key's validity begins, for verifiers whose clock is behind; at most a
-/// quarter of it.
+/// A key's validity begins this long in the past, for verifiers whose clock is behind; but at most
+/// a quarter of the validity.
 const CLOCK_SKEW_S: u64 = 60;
 
-/// After a failed renewal the attester is left alone for this long.
+/// The time after a failed renewal before the attester is asked again.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Options of the signing keys.
@@ -32,13 +32,13 @@ pub(crate) struct KeyOptions {
     pub(crate) clock: fn() -> u64,
     pub(crate) config_digest: [u8; 32],
     pub(crate) guarantee: String,
-    /// The longest time from the look at a key to its signature: at the end of its validity a key
-    /// finishes for this long what was begun with it, and begins nothing.
+    /// The longest time from the choice of a key to its signature: in the last part of its
+    /// validity, of this length, a key finishes exchanges and begins none.
     pub(crate) reserve: Duration,
     pub(crate) validity: Duration,
 }
 
-/// A key and the evidence over it. A renewal makes both again: a key never outlives its claims.
+/// A key and the evidence over it. A renewal replaces both: a key never outlives its claims.
 pub(crate) struct BoundKey {
     pub(crate) key: NotaryKey,
     pub(crate) public: [u8; PUBLIC_KEY_BYTES],
@@ -46,16 +46,16 @@ pub(crate) struct BoundKey {
     pub(crate) evidence: NotaryEvidence,
     pub(crate) not_before: u64,
     pub(crate) not_after: u64,
-    /// The last second in which something may begin that this key signs.
+    /// The last second in which an exchange may begin that this key signs.
     last_begin: u64,
 }
 
-/// The key that is used now, and its renewal when two thirds of its time to begin are over. An
-/// exchange holds the key with which it began, so that a renewal takes nothing from it.
+/// The current key, which is renewed after two thirds of the time in which exchanges may begin with
+/// it. An exchange keeps the key with which it began, so a renewal does not affect it.
 #[derive(Clone)]
-pub(crate) struct Keys(Arc<Inner>);
+pub(crate) struct SigningKeys(Arc<SigningKeysState>);
 
-struct Inner {
+struct SigningKeysState {
     options: KeyOptions,
     current: RwLock<Arc<BoundKey>>,
     failed: RwLock<Option<(Instant, KeyError)>>,
@@ -63,8 +63,8 @@ struct Inner {
 }
 
 impl BoundKey {
-    /// Makes a key and asks the attester: blocks for as long as that takes.
-    fn make(options: &KeyOptions) -> Result<Self, KeyError> {
+    /// Makes a key and its evidence. Blocks while the attester works.
+    fn generate(options: &KeyOptions) -> Result<Self, KeyError> {
         let key = NotaryKey::generate().map_err(|error| generation_error(&error))?;
         let span = options.validity.as_secs();
         let not_before = (options.clock)().saturating_sub(CLOCK_SKEW_S.min(span / 4));
@@ -83,8 +83,8 @@ impl BoundKey {
         let quote = options.attester.attest(&key_report_data(&claims));
         let quote = quote.map_err(|error| KeyError::Attester { reason: error.to_string() })?;
         check_length("quote", &quote, QUOTE_BYTES_MAX)?;
-        // After the quote: some devices give the endorsements with it. Without them no third
-        // party could verify a statement.
+        // After the quote: some devices return the endorsements with it. Without endorsements no
+        // third party could appraise the key of a statement.
         let endorsements = options.attester.collateral().ok_or(KeyError::NoEndorsements)?;
         check_length("set of endorsements", &endorsements, ENDORSEMENTS_BYTES_MAX)?;
         let (public, spki_hash) = (key.public(), key.spki_hash());
@@ -93,8 +93,8 @@ impl BoundKey {
         Ok(Self { key, public, spki_hash, evidence, not_before, not_after, last_begin })
     }
 
-    /// Whether the claims hold at `now`.
-    pub(crate) fn holds(&self, now: u64) -> bool {
+    /// Whether the claims are valid at `now`.
+    pub(crate) fn is_valid_at(&self, now: u64) -> bool {
         (self.not_before..=self.not_after).contains(&now)
     }
 
@@ -103,29 +103,29 @@ impl BoundKey {
         (self.not_before..=self.last_begin).contains(&now)
     }
 
-    /// Whether the last third of the key's time to begin has come, or the clock was set back before
-    /// it.
+    /// Whether a renewal is due: in the last third of the time in which exchanges may begin, after
+    /// it, or if the clock was set back to before it.
     fn is_due(&self, now: u64) -> bool {
         let third = self.last_begin.saturating_sub(self.not_before) / 3;
         !self.may_begin(now) || now > self.last_begin - third
     }
 }
 
-impl Keys {
+impl SigningKeys {
     /// Makes the first key, on the calling thread.
     pub(crate) fn new(options: KeyOptions) -> Result<Self, KeyError> {
         let (got, wanted) = (options.validity, 2 * options.reserve);
         if got < wanted {
             return Err(KeyError::Validity { wanted, got });
         }
-        let current = RwLock::new(Arc::new(BoundKey::make(&options)?));
+        let current = RwLock::new(Arc::new(BoundKey::generate(&options)?));
         let (failed, renewing) = (RwLock::new(None), Arc::new(Mutex::new(())));
-        Ok(Self(Arc::new(Inner { options, current, failed, renewing })))
+        Ok(Self(Arc::new(SigningKeysState { options, current, failed, renewing })))
     }
 
-    /// Returns a key whose claims hold now and until the end of what begins now. A renewal that is
-    /// due runs in the background.
-    pub(crate) async fn usable(&self) -> Result<Arc<BoundKey>, KeyError> {
+    /// Returns a key that is valid until the end of an exchange that begins now. A renewal that is
+    /// due runs in the background, unless the current key can no longer be used.
+    pub(crate) async fn usable_key(&self) -> Result<Arc<BoundKey>, KeyError> {
         let now = (self.0.options.clock)();
         let current = self.current_key();
         if !current.is_due(now) {
@@ -163,15 +163,15 @@ impl Keys {
         failed.as_ref().filter(|(at, _)| at.elapsed() < RETRY).map(|(_, error)| error.clone())
     }
 
-    /// Makes a new key. Blocks while the attester works; `_turn` is given back at the end.
+    /// Makes a new key. Blocks while the attester works; `_turn` is released at the end.
     fn renew(&self, _turn: OwnedMutexGuard<()>) -> Result<Arc<BoundKey>, KeyError> {
-        let make = || BoundKey::make(&self.0.options);
-        // The attester is foreign code. Its panic leaves nothing half made here.
+        let make = || BoundKey::generate(&self.0.options);
+        // The attester may be foreign code. If it panics, nothing here is half changed.
         let made = catch_unwind(AssertUnwindSafe(make))
             .unwrap_or_else(|_| Err(KeyError::Generation { reason: "attester panicked".into() }));
         let failed = made.as_ref().err().map(|error| (Instant::now(), error.clone()));
         if let Some((_, error)) = &failed {
-            tracing::warn!(%error, "the signing key could not be renewed; it is used until it ends");
+            tracing::warn!(%error, "the signing key could not be renewed; it is used until it expires");
         }
         *self.0.failed.write().unwrap_or_else(PoisonError::into_inner) = failed;
         let made = Arc::new(made?);
@@ -246,36 +246,36 @@ mod tests {
     fn a_device_without_endorsements_and_a_short_validity_give_no_key() {
         let device = Arc::new(Device::default());
         let validity = Duration::from_secs(659);
-        let short = Keys::new(KeyOptions { validity, ..options(&device) }).err();
+        let short = SigningKeys::new(KeyOptions { validity, ..options(&device) }).err();
         assert!(matches!(short, Some(KeyError::Validity { got, .. }) if got == validity));
         device.bare.store(true, Ordering::SeqCst);
-        let bare = Keys::new(options(&device)).err();
+        let bare = SigningKeys::new(options(&device)).err();
         assert!(matches!(bare, Some(KeyError::NoEndorsements)));
     }
 
     #[tokio::test]
     async fn a_key_is_bound_renewed_in_time_and_never_used_after_its_claims() {
         let device = Arc::new(Device::default());
-        let keys = Keys::new(options(&device)).unwrap();
-        let first = keys.usable().await.unwrap();
+        let keys = SigningKeys::new(options(&device)).unwrap();
+        let first = keys.usable_key().await.unwrap();
         assert_eq!(first.evidence.quote, key_report_data(&first.evidence.claims).0);
         let claims = Claims::decode(&first.evidence.claims).unwrap();
         assert_eq!((claims.pubkey_hash, claims.config_digest), (first.spki_hash, [7; 32]));
         // Due: used on, while the next one is made.
         NOW.fetch_add(2200, Ordering::SeqCst);
-        assert_eq!(keys.usable().await.unwrap().spki_hash, first.spki_hash);
+        assert_eq!(keys.usable_key().await.unwrap().spki_hash, first.spki_hash);
         drop(keys.0.renewing.lock().await);
-        let second = keys.usable().await.unwrap();
+        let second = keys.usable_key().await.unwrap();
         assert_ne!(second.spki_hash, first.spki_hash);
         // The first one still finishes what was begun with it, and begins nothing more.
         NOW.store(first.not_after, Ordering::SeqCst);
-        assert!(first.holds(clock()) && !first.may_begin(clock()));
+        assert!(first.is_valid_at(clock()) && !first.may_begin(clock()));
         // Too late to begin, and the device gives nothing: refused, and not asked again at once.
         device.fails.store(true, Ordering::SeqCst);
         NOW.store(second.not_after - 329, Ordering::SeqCst);
         let quotes = device.quotes.load(Ordering::SeqCst);
         for _ in 0..3 {
-            assert!(matches!(keys.usable().await, Err(KeyError::Attester { .. })));
+            assert!(matches!(keys.usable_key().await, Err(KeyError::Attester { .. })));
         }
         assert_eq!(device.quotes.load(Ordering::SeqCst), quotes + 1);
     }

@@ -1,84 +1,84 @@
-//! The limit at every door of the notary, with its reason.
+//! The limits on every input of the notary, with their reasons.
 
 use std::time::Duration;
 
-/// What a client may send as the head of a request to the notary: method, address and fields as
-/// JSON. An address and fields up to their own limits fit.
+/// The longest head of a request to the notary in bytes: method, URL and fields as JSON. It has
+/// room for the longest URL and a field of the largest size.
 pub const REQUEST_HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Length of a URL, as browsers and servers take it today.
+/// The longest URL in bytes, which current browsers and servers accept.
 pub const URL_BYTES_MAX: usize = confide_http::URL_BYTES_MAX;
 
-/// Number of fields in a request: a browser sends about twenty.
+/// The largest number of fields in a request: a browser sends about twenty.
 pub const REQUEST_FIELDS_MAX: usize = 64;
 
-/// Length of a field's name in bytes.
+/// The longest name of a field in bytes.
 pub const FIELD_NAME_BYTES_MAX: usize = 128;
 
-/// Length of a field's value in bytes: a cookie or a token of some size.
+/// The longest value of a field in bytes, enough for a large cookie or token.
 pub const FIELD_VALUE_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of a request's body, whatever a policy says: a transcript is kept in memory until it is
-/// signed.
+/// The highest limit in bytes that a policy can set on a request's body: a transcript stays in
+/// memory until it is signed.
 pub const REQUEST_BYTES_CEILING: usize = 4 * 1024 * 1024;
 
-/// Bytes of an answer's body after decoding, whatever a policy says.
+/// The highest limit in bytes that a policy can set on an answer's body after decoding.
 pub const RESPONSE_BYTES_CEILING: usize = 8 * 1024 * 1024;
 
-/// Bytes of an answer's status line and fields.
+/// The longest status line and fields of an answer, in bytes.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Number of fields of an answer.
+/// The largest number of fields in an answer.
 pub const RESPONSE_FIELDS_MAX: usize = 100;
 
-/// Addresses of a host that are tried before the notary gives up.
+/// The largest number of addresses of a host that are tried.
 pub const ADDRESSES_MAX: usize = 4;
 
-/// Body bytes in one frame to the client.
+/// The largest number of body bytes in one frame to the client.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 
-/// Lengths, counts and deadlines of a running notary. `Limits::default()` is what the program
-/// uses where a policy says nothing else.
+/// The limits on lengths, counts and times of a running notary. `NotaryLimits::default()` applies
+/// unless the policy sets others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Time for the client's TLS handshake and evidence together.
+pub struct NotaryLimits {
+    /// The time for the client's TLS handshake and evidence together.
     pub handshake: Duration,
-    /// Time from the end of one answer to the next complete request head: a client keeps its
+    /// The time from the end of one answer to the next complete request head: a client keeps its
     /// verified connection between two fetches.
     pub idle: Duration,
-    /// Time for a client to send its request's body.
+    /// The time for a client to send its request's body.
     pub request: Duration,
-    /// The longest time a client may refuse to read before its exchange is given up.
+    /// The longest time for which a client may not read before its exchange is aborted.
     pub write_stall: Duration,
-    /// Number of exchanges with servers at once. Each holds one transcript in memory.
+    /// The number of exchanges with servers at once. Each has one transcript in memory.
     pub exchanges: usize,
-    /// Number of exchanges of one client at once: a listed one, or else an address (of IPv6, 64
-    /// bits of it).
+    /// The number of exchanges at once of one client: a listed one, or else one address (the first
+    /// 64 bits of an IPv6 address).
     pub exchanges_per_client: usize,
-    /// Time that a request waits for an exchange to become free.
+    /// The time for which a request waits for a free exchange.
     pub queue: Duration,
-    /// Time to look a name up.
+    /// The time for looking up a name.
     pub resolve: Duration,
-    /// Time to connect to the server by TCP, for each address.
+    /// The time for a TCP connection to the server, for each address.
     pub connect: Duration,
-    /// Time for the TLS handshake with the server.
+    /// The time for the TLS handshake with the server.
     pub tls: Duration,
-    /// Time from the request to the head of the answer. An answer that is not streamed starts when
-    /// its last token is made.
+    /// The time from the request to the head of the answer. A language model's answer that is not
+    /// streamed starts after its last token.
     pub response_start: Duration,
     /// The longest pause between two pieces of an answer.
     pub response_pause: Duration,
-    /// Time for the whole exchange with the server.
+    /// The time for the whole exchange with the server.
     pub exchange: Duration,
-    /// The largest size in bytes of a request's body.
+    /// The largest number of bytes in a request's body.
     pub request_bytes: usize,
-    /// The largest size in bytes of an answer's body after decoding.
+    /// The largest number of bytes in an answer's body after decoding.
     pub response_bytes: usize,
-    /// Time that running exchanges may take after the signal to stop.
+    /// The time that running exchanges have after the signal to stop.
     pub drain: Duration,
 }
 
-impl Default for Limits {
+impl Default for NotaryLimits {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(10),

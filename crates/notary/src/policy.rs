@@ -1,4 +1,4 @@
-//! What a notary serves: its policy file, and the digest that its evidence binds.
+//! The policy file of a notary, and the digest that its evidence binds.
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
@@ -7,80 +7,80 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    address::{Block, is_public},
-    limits::{Limits, REQUEST_BYTES_CEILING, RESPONSE_BYTES_CEILING},
-    target::host,
+    address::{AddressBlock, is_public},
+    limits::{NotaryLimits, REQUEST_BYTES_CEILING, RESPONSE_BYTES_CEILING},
+    target::normalise_host,
 };
 
-/// The longest policy file.
+/// The longest policy file in bytes.
 pub const POLICY_BYTES_MAX: usize = 256 * 1024;
 
-/// Version of the canonical form; it changes whenever the meaning of a field does.
+/// The version of the canonical form; it changes with the meaning of any field.
 const FORM_VERSION: u32 = 1;
 
-/// The largest number of hosts in a policy: a list that a person has read.
+/// The largest number of hosts in a policy: a list that a person can read.
 const HOSTS_MAX: usize = 1024;
 
 /// The largest number of blocks of private addresses.
 const ENTRIES_MAX: usize = 64;
 
-/// What a notary serves, as its operator wrote it.
+/// The hosts and limits of a notary, as its operator set them.
 #[derive(Clone, Debug)]
 pub struct NotaryPolicy {
     hosts: Vec<HostRule>,
-    roots: RootsFrom,
-    private_addresses: Vec<Block>,
-    limits: Limits,
+    roots: RootsSource,
+    private_addresses: Vec<AddressBlock>,
+    limits: NotaryLimits,
 }
 
-/// The source of the roots of the servers' certificates.
+/// The source of the trusted roots for the servers' certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RootsFrom {
+pub enum RootsSource {
     /// The roots of this machine.
     System,
-    /// The certificates of a PEM file; its path as the policy has it.
+    /// The certificates of a PEM file, by the path in the policy.
     File(String),
 }
 
-/// The roots of the servers' certificates.
+/// The trusted roots for the servers' certificates.
 #[derive(Clone, Debug)]
-pub struct Roots {
+pub struct ServerRoots {
     certificates: Vec<CertificateDer<'static>>,
 }
 
-/// Why a policy cannot be used.
+/// The reason for which a policy cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// The text is not TOML of the wanted form.
+    /// The text is not TOML with the right keys.
     #[error("notary policy is not valid: {0}")]
     Toml(#[from] toml::de::Error),
     /// The value of a key cannot be used.
-    #[error("notary policy has no usable `{field}`: wanted {wanted}, got `{got}`")]
+    #[error("notary policy has an invalid `{field}`: wanted {wanted}, got `{got}`")]
     Value {
         /// The key.
         field: &'static str,
-        /// What the value has to be.
+        /// The values that are accepted.
         wanted: String,
         /// The value.
         got: String,
     },
-    /// The effective configuration cannot be written down, so it has no digest.
-    #[error("configuration has no digest: {0}")]
+    /// The effective configuration cannot be encoded, so it has no digest.
+    #[error("the configuration cannot be encoded for its digest: {0}")]
     Digest(#[source] serde_json::Error),
     /// There is no usable root certificate.
-    #[error("roots are not usable: {reason}")]
+    #[error("no usable root certificates: {reason}")]
     Roots {
-        /// What is wrong with the roots.
+        /// The fault of the roots.
         reason: String,
     },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct HostRule {
-    /// The name, without the `*.` in front.
+    /// The name without a leading `*.`.
     name: String,
-    /// Whether exactly one label has to stand before the name.
+    /// Whether exactly one label has to precede the name.
     is_wildcard: bool,
     port: u16,
 }
@@ -107,10 +107,10 @@ struct LimitsTable {
 }
 
 impl NotaryPolicy {
-    /// Reads a policy: see `docs/notary.md`, "The notary's policy".
+    /// Parses a policy: see `docs/notary.md`, "The notary's policy".
     ///
     /// # Errors
-    /// [`PolicyError`] if the text is not such TOML, or a value is out of its range.
+    /// [`PolicyError`] if the text is not TOML, or has an unknown key or an invalid value.
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
         let written: PolicyFile = toml::from_str(text)?;
         check_count("hosts", written.hosts.len(), HOSTS_MAX)?;
@@ -125,8 +125,8 @@ impl NotaryPolicy {
             })
         });
         let roots = match written.roots.as_str() {
-            "system" => RootsFrom::System,
-            path => RootsFrom::File(path.into()),
+            "system" => RootsSource::System,
+            path => RootsSource::File(path.into()),
         };
         Ok(Self {
             hosts: hosts?,
@@ -137,17 +137,17 @@ impl NotaryPolicy {
     }
 
     /// The source of the servers' roots.
-    pub fn roots(&self) -> &RootsFrom {
+    pub fn roots(&self) -> &RootsSource {
         &self.roots
     }
 
-    /// Lengths, counts and deadlines.
-    pub fn limits(&self) -> Limits {
+    /// The limits on lengths, counts and times.
+    pub fn limits(&self) -> NotaryLimits {
         self.limits
     }
 
     /// Replaces the policy's limits.
-    pub fn with_limits(mut self, limits: Limits) -> Self {
+    pub fn with_limits(mut self, limits: NotaryLimits) -> Self {
         self.limits = limits;
         self
     }
@@ -157,12 +157,12 @@ impl NotaryPolicy {
         self.hosts.iter().map(HostRule::to_text).collect()
     }
 
-    /// Whether this host (in the spelling of [`crate::Target::host`]) and port are served.
+    /// Whether this host (in the spelling of [`crate::FetchTarget::host`]) and port are served.
     pub fn serves(&self, host: &str, port: u16) -> bool {
         self.hosts.iter().any(|rule| rule.port == port && rule.covers(host))
     }
 
-    /// Whether this address may be dialled: a public one, or one that the policy names.
+    /// Whether the notary may connect to this address: a public one, or one in the policy.
     pub fn may_dial(&self, address: IpAddr) -> bool {
         is_public(address) || self.private_addresses.iter().any(|block| block.contains(address))
     }
@@ -170,13 +170,17 @@ impl NotaryPolicy {
     /// Encodes the effective configuration as canonical JSON: keys sorted, no spaces, lists sorted.
     ///
     /// # Errors
-    /// [`PolicyError::Digest`] if it cannot be written as JSON.
-    pub fn canonical_json(&self, binding: &str, roots: &Roots) -> Result<Vec<u8>, PolicyError> {
-        let canonical = Canonical {
+    /// [`PolicyError::Digest`] if it cannot be encoded.
+    pub fn canonical_json(
+        &self,
+        binding: &str,
+        roots: &ServerRoots,
+    ) -> Result<Vec<u8>, PolicyError> {
+        let canonical = CanonicalPolicy {
             binding,
             confide_notary: FORM_VERSION,
             hosts: self.hosts().into_iter().collect(),
-            private_addresses: self.private_addresses.iter().map(Block::to_string).collect(),
+            private_addresses: self.private_addresses.iter().map(AddressBlock::to_string).collect(),
             request_bytes: self.limits.request_bytes,
             response_bytes: self.limits.response_bytes,
             roots_sha256: hex::encode(roots.digest()),
@@ -187,15 +191,15 @@ impl NotaryPolicy {
     /// SHA-256 of the canonical JSON: `config-digest` of the bound claims.
     ///
     /// # Errors
-    /// As those of [`Self::canonical_json`].
-    pub fn digest(&self, binding: &str, roots: &Roots) -> Result<[u8; 32], PolicyError> {
+    /// Those of [`Self::canonical_json`].
+    pub fn digest(&self, binding: &str, roots: &ServerRoots) -> Result<[u8; 32], PolicyError> {
         self.canonical_json(binding, roots).map(|json| Sha256::digest(json).into())
     }
 }
 
-/// The canonical form: fields in the order of their names, as JSON's keys are sorted, and sorted lists.
+/// The canonical form: the fields are in the order of their names, and the lists are sorted.
 #[derive(Serialize)]
-struct Canonical<'a> {
+struct CanonicalPolicy<'a> {
     binding: &'a str,
     confide_notary: u32,
     hosts: BTreeSet<String>,
@@ -205,26 +209,26 @@ struct Canonical<'a> {
     roots_sha256: String,
 }
 
-impl Roots {
-    /// Loads the roots of this machine, as its operating system keeps them.
+impl ServerRoots {
+    /// Loads the roots of this machine's operating system.
     ///
     /// # Errors
-    /// [`PolicyError::Roots`] if the machine has none that can be used.
+    /// [`PolicyError::Roots`] if the machine has none.
     pub fn system() -> Result<Self, PolicyError> {
         let found = rustls_native_certs::load_native_certs();
         let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
-        Self::from_certificates(found.certs, &format!("this machine has none{why}"))
+        Self::from_certificates(found.certs, &format!("this machine has no root certificates{why}"))
     }
 
-    /// Reads the certificates of a PEM file.
+    /// Parses the certificates of a PEM file.
     ///
     /// # Errors
-    /// [`PolicyError::Roots`] if the file is not a PEM or holds no certificate.
+    /// [`PolicyError::Roots`] if the file is not PEM or has no certificate.
     pub fn from_pem(pem: &[u8]) -> Result<Self, PolicyError> {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
         let certificates = certificates
             .map_err(|error| PolicyError::Roots { reason: format!("not PEM: {error}") })?;
-        Self::from_certificates(certificates, "the PEM file holds no certificate")
+        Self::from_certificates(certificates, "the PEM file has no certificate")
     }
 
     /// The certificates in DER.
@@ -253,18 +257,18 @@ impl Roots {
 }
 
 impl HostRule {
-    /// Reads `HOST`, `HOST:PORT`, `*.HOST` or `*.HOST:PORT`.
+    /// Parses `HOST`, `HOST:PORT`, `*.HOST` or `*.HOST:PORT`.
     fn parse(text: &str) -> Result<Self, PolicyError> {
         let wrong = || PolicyError::Value {
             field: "hosts",
-            wanted: "HOST, HOST:PORT, or *. before either".into(),
+            wanted: "HOST, HOST:PORT, *.HOST or *.HOST:PORT".into(),
             got: text.into(),
         };
         let (is_wildcard, rest) = match text.strip_prefix("*.") {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        // The brackets of an IPv6 address keep its colons from being a port's.
+        // In an IPv6 address, only a colon after the bracket precedes a port.
         let (written, port) = match rest.rsplit_once(':') {
             Some((name, port)) if !port.ends_with(']') => {
                 let digits = port.bytes().all(|byte| byte.is_ascii_digit());
@@ -273,8 +277,8 @@ impl HostRule {
             }
             _ => (rest, 443),
         };
-        let name = host(written).ok_or_else(wrong)?;
-        // A star before an address or a whole top-level domain is never meant.
+        let name = normalise_host(written).ok_or_else(wrong)?;
+        // A star before an address or a top-level domain is certainly a mistake.
         if is_wildcard && (name.parse::<IpAddr>().is_ok() || !name.contains('.')) {
             return Err(wrong());
         }
@@ -301,8 +305,8 @@ impl HostRule {
 }
 
 impl LimitsTable {
-    fn into_limits(self) -> Result<Limits, PolicyError> {
-        let default = Limits::default();
+    fn into_limits(self) -> Result<NotaryLimits, PolicyError> {
+        let default = NotaryLimits::default();
         let within = |field, got: usize, max: usize| match got {
             got if (1..=max).contains(&got) => Ok(got),
             got => {
@@ -313,12 +317,12 @@ impl LimitsTable {
         let request = self.request_bytes.unwrap_or(default.request_bytes);
         let response = self.response_bytes.unwrap_or(default.response_bytes);
         let exchanges = self.exchanges.unwrap_or(default.exchanges);
-        // At least four clients share what there is, unless the operator knows better.
+        // By default at least four clients share the exchanges.
         let per_client = self.exchanges_per_client.unwrap_or(exchanges.div_ceil(4));
         let seconds = self.exchange_s.unwrap_or(default.exchange.as_secs());
         let seconds = usize::try_from(seconds).unwrap_or(usize::MAX);
         let seconds = within("limits.exchange_s", seconds, 3600)?;
-        Ok(Limits {
+        Ok(NotaryLimits {
             request_bytes: within("limits.request_bytes", request, REQUEST_BYTES_CEILING)?,
             response_bytes: within("limits.response_bytes", response, RESPONSE_BYTES_CEILING)?,
             exchanges: within("limits.exchanges", exchanges, 1024)?,
@@ -373,7 +377,7 @@ mod tests {
         for other in ["127.0.0.2", "192.168.0.1", "::1", "::ffff:127.0.0.1"] {
             assert!(!policy.may_dial(other.parse().unwrap()), "{other}");
         }
-        assert_eq!(policy.roots(), &RootsFrom::File("ca.pem".into()));
+        assert_eq!(policy.roots(), &RootsSource::File("ca.pem".into()));
     }
 
     #[test]
@@ -413,7 +417,7 @@ mod tests {
     #[test]
     fn the_digest_is_one_for_one_meaning_and_changes_with_it() {
         let root = rcgen::generate_simple_self_signed(["a".into()]).unwrap().cert;
-        let roots = Roots::from_pem(root.pem().as_bytes()).unwrap();
+        let roots = ServerRoots::from_pem(root.pem().as_bytes()).unwrap();
         let digest = |text: &str| policy(text).unwrap().digest("key", &roots).unwrap();
         let one = digest("hosts = [\"a.example\", \"b.example\"]\nroots = \"system\"");
         let same = digest("hosts = [\"B.example:443\", \"a.example.\"]\nroots = \"x.pem\"");
@@ -421,7 +425,7 @@ mod tests {
         let policy = policy("hosts = [\"a.example\", \"b.example\"]\nroots = \"system\"").unwrap();
         assert_ne!(one, policy.digest("session", &roots).unwrap());
         let other = rcgen::generate_simple_self_signed(["b".into()]).unwrap().cert;
-        let other = Roots::from_pem(other.pem().as_bytes()).unwrap();
+        let other = ServerRoots::from_pem(other.pem().as_bytes()).unwrap();
         assert_ne!(one, policy.digest("key", &other).unwrap());
         assert_ne!(one, digest("hosts = [\"a.example\"]\nroots = \"system\""));
         let json = policy.canonical_json("key", &roots).unwrap();
@@ -429,6 +433,6 @@ mod tests {
         assert!(
             json.starts_with(br#"{"binding":"key","confide_notary":1,"hosts":["a.example:443","#)
         );
-        assert!(matches!(Roots::from_pem(b""), Err(PolicyError::Roots { .. })));
+        assert!(matches!(ServerRoots::from_pem(b""), Err(PolicyError::Roots { .. })));
     }
 }

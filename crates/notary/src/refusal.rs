@@ -1,25 +1,25 @@
-//! A notary's answer where there is no statement.
+//! A notary's answer if there is no statement.
 
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The longest text that a refusal holds.
+/// The longest message of a refusal, in bytes.
 const MESSAGE_BYTES_MAX: usize = 512;
 
-/// Why there is no statement. `code` is for programs, `message` for people; neither holds a part
-/// of a request or of an answer.
+/// The reason for which there is no statement. `code` is for programs, `message` for people;
+/// neither contains a part of a request or of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
     /// One of a closed list: `docs/notary.md`, "Refusals".
     pub code: String,
-    /// Subject, wanted, got.
+    /// The message: the subject, what was wanted, and what was received.
     pub message: String,
 }
 
 impl Refusal {
-    /// Makes a refusal; a long text is cut.
+    /// Makes a refusal; a long message is cut off.
     pub fn new(code: &str, message: impl std::fmt::Display) -> Self {
         let mut message = message.to_string();
         if message.len() > MESSAGE_BYTES_MAX {
@@ -29,12 +29,12 @@ impl Refusal {
         Self { code: code.into(), message }
     }
 
-    /// Encodes the refusal as one JSON object. It holds text alone, which can always be written.
+    /// Encodes the refusal as one JSON object.
     pub(crate) fn to_json(&self) -> String {
         json!({ "code": self.code, "message": self.message }).to_string()
     }
 
-    /// The HTTP status of an answer that holds only this refusal.
+    /// The HTTP status of an answer that consists of this refusal.
     pub(crate) fn status(&self) -> StatusCode {
         match self.code.as_str() {
             "host_refused" | "address_refused" => StatusCode::FORBIDDEN,

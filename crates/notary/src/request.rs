@@ -1,7 +1,7 @@
-//! What a client asks of a notary: one request to one host.
+//! A client's request to a notary: one request to one host.
 //!
 //! On the wire (`docs/notary.md`, "The request"): the length of the head as big-endian u32, the
-//! head as JSON, then the body. Nothing here is trusted.
+//! head as JSON, then the body. The input is untrusted.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
@@ -13,23 +13,23 @@ use crate::{
         REQUEST_HEAD_BYTES_MAX, URL_BYTES_MAX,
     },
     request_error::{RequestError, VERSION},
-    target::Target,
+    target::FetchTarget,
 };
 
-/// One request, checked: whatever it holds can be sent as it is.
+/// One checked request, which can be sent without changes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FetchRequest {
     method: Method,
-    target: Target,
+    target: FetchTarget,
     fields: Vec<(String, String)>,
     body: Vec<u8>,
     key: [u8; 32],
 }
 
-/// The head as it travels.
+/// The JSON of the head.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Head<Fields> {
+struct RequestHead<Fields> {
     version: u32,
     method: String,
     url: String,
@@ -38,11 +38,11 @@ struct Head<Fields> {
 }
 
 impl FetchRequest {
-    /// A request that the notary signs with the key whose SHA-256 (of the DER
+    /// A request whose statement is to be signed with the key whose SHA-256 (of the DER
     /// SubjectPublicKeyInfo) is `key`. Names of `fields` are in lower case, each at most once.
     ///
     /// # Errors
-    /// [`RequestError`] if the request cannot be sent as it is.
+    /// [`RequestError`] if a part is not valid.
     pub fn new(
         method: &str,
         url: &str,
@@ -50,9 +50,9 @@ impl FetchRequest {
         body: Vec<u8>,
         key: [u8; 32],
     ) -> Result<Self, RequestError> {
-        let target = Target::parse(url)?;
+        let target = FetchTarget::parse(url)?;
         check_fields(&fields)?;
-        limit("body", body.len(), REQUEST_BYTES_CEILING)?;
+        check_length("body", body.len(), REQUEST_BYTES_CEILING)?;
         let method = match method {
             "GET" => Method::GET,
             "HEAD" => Method::HEAD,
@@ -69,21 +69,22 @@ impl FetchRequest {
         Ok(Self { method, target, fields, body, key })
     }
 
-    /// Reads a request, and accepts nothing but what can be sent.
+    /// Decodes a request and checks it.
     ///
     /// # Errors
-    /// [`RequestError`] for anything else.
+    /// [`RequestError`] if the bytes are malformed, or a part is not valid.
     pub fn decode(bytes: &[u8]) -> Result<Self, RequestError> {
         let truncated = |wanted| RequestError::Truncated { wanted, got: bytes.len() };
         let (length, rest) = bytes.split_first_chunk().ok_or_else(|| truncated(4))?;
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-        limit("head", length, REQUEST_HEAD_BYTES_MAX)?;
+        check_length("head", length, REQUEST_HEAD_BYTES_MAX)?;
         let (head, body) = rest.split_at_checked(length).ok_or_else(|| truncated(4 + length))?;
-        let head: Head<Vec<(String, String)>> = serde_json::from_slice(head).map_err(|error| {
-            // Where, not what: a parser's text may quote a secret.
-            let (line, column) = (error.line(), error.column());
-            RequestError::Malformed { reason: format!("line {line}, column {column}") }
-        })?;
+        let head: RequestHead<Vec<(String, String)>> =
+            serde_json::from_slice(head).map_err(|error| {
+                // Only the position: the text of the parser may quote a secret.
+                let (line, column) = (error.line(), error.column());
+                RequestError::Malformed { reason: format!("line {line}, column {column}") }
+            })?;
         if head.version != VERSION {
             return Err(RequestError::Version { got: head.version });
         }
@@ -95,13 +96,12 @@ impl FetchRequest {
         Self::new(&head.method, &head.url, head.headers, body.to_vec(), key)
     }
 
-    /// Encodes the request as [`FetchRequest::decode`] reads it. Fields that are too long together
-    /// are an error here, before anything is sent.
+    /// Encodes the request for [`FetchRequest::decode`].
     ///
     /// # Errors
-    /// [`RequestError`] if the fields are too long.
+    /// [`RequestError`] if the fields are too long together.
     pub fn encode(&self) -> Result<Vec<u8>, RequestError> {
-        let head = Head {
+        let head = RequestHead {
             version: VERSION,
             method: self.method.as_str().into(),
             url: self.target.to_string(),
@@ -111,13 +111,13 @@ impl FetchRequest {
         let head = serde_json::to_vec(&head)
             .map_err(|error| RequestError::Unwritable { reason: error.to_string() })?;
         let head = Zeroizing::new(head);
-        limit("head", head.len(), REQUEST_HEAD_BYTES_MAX)?;
+        check_length("head", head.len(), REQUEST_HEAD_BYTES_MAX)?;
         let length = (head.len() as u32).to_be_bytes();
         Ok([&length[..], &head, &self.body].concat())
     }
 
-    /// Makes the same request, to be signed with another key.
-    pub fn signed_by(mut self, key: [u8; 32]) -> Self {
+    /// Returns the same request, whose statement is to be signed with another key.
+    pub fn with_key(mut self, key: [u8; 32]) -> Self {
         self.key = key;
         self
     }
@@ -127,8 +127,8 @@ impl FetchRequest {
         &self.method
     }
 
-    /// The URL's target.
-    pub fn target(&self) -> &Target {
+    /// The host, port and path.
+    pub fn target(&self) -> &FetchTarget {
         &self.target
     }
 
@@ -142,8 +142,8 @@ impl FetchRequest {
         &self.key
     }
 
-    /// Returns all fields in the order in which they are sent: `host`, the client's, then
-    /// `content-length` where a body may follow.
+    /// All fields in the order in which they are sent: `host`, the client's, then `content-length`
+    /// if the method allows a body.
     pub fn sent_fields(&self) -> Vec<(&str, String)> {
         let mut fields = vec![("host", self.target.authority())];
         fields.extend(self.fields.iter().map(|(name, value)| (name.as_str(), value.clone())));
@@ -153,8 +153,8 @@ impl FetchRequest {
         fields
     }
 
-    /// Encodes the request's direction of the transcript: the message as HTTP/1.1 has it, whatever
-    /// version was spoken (`docs/notary.md`, "The transcript").
+    /// Encodes the request for the transcript: the message in the form of HTTP/1.1, for every
+    /// version (`docs/notary.md`, "The transcript").
     pub fn transcript(&self) -> Vec<u8> {
         let mut bytes = format!("{} {} HTTP/1.1\r\n", self.method, self.target.path()).into_bytes();
         for (name, mut value) in self.sent_fields() {
@@ -169,13 +169,13 @@ impl FetchRequest {
         bytes
     }
 
-    /// Returns the fields as an HTTP library takes them; values are marked as not to be shown.
+    /// Converts the fields to a header map, whose values are marked as sensitive.
     pub(crate) fn header_map(&self) -> Result<HeaderMap, RequestError> {
         let mut map = HeaderMap::new();
         for (index, (name, value)) in self.sent_fields().into_iter().enumerate() {
             let name = HeaderName::from_bytes(name.as_bytes());
             let (Ok(name), Ok(mut value)) = (name, HeaderValue::try_from(value)) else {
-                return Err(RequestError::Field { index, wanted: "what HTTP can send" });
+                return Err(RequestError::Field { index, wanted: "a valid name and value" });
             };
             value.set_sensitive(true);
             map.append(name, value);
@@ -194,7 +194,7 @@ impl Drop for FetchRequest {
     }
 }
 
-/// Shows no value and no path: both may be secrets.
+/// Omits values and the path, which may be secrets.
 impl std::fmt::Debug for FetchRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FetchRequest")
@@ -206,9 +206,9 @@ impl std::fmt::Debug for FetchRequest {
     }
 }
 
-/// Fields that concern one connection, frame a message or name the host. The notary writes those
-/// that are needed itself; a client that could write them would make two messages out of one.
-const NOT_THE_CLIENTS: &[&str] = &[
+/// Fields that concern one connection, frame a message or name the host. The notary adds those that
+/// are needed; a client that could set them could smuggle a second request.
+const RESERVED_FIELDS: &[&str] = &[
     "connection",
     "content-length",
     "expect",
@@ -227,33 +227,35 @@ fn has_body(method: &Method) -> bool {
 }
 
 fn check_fields(fields: &[(String, String)]) -> Result<(), RequestError> {
-    limit("list of fields", fields.len(), REQUEST_FIELDS_MAX)?;
+    check_length("list of fields", fields.len(), REQUEST_FIELDS_MAX)?;
     for (index, (name, value)) in fields.iter().enumerate() {
         let wrong = |wanted| Err(RequestError::Field { index, wanted });
-        limit("name of a field", name.len(), FIELD_NAME_BYTES_MAX)?;
-        limit("value of a field", value.len(), FIELD_VALUE_BYTES_MAX)?;
+        check_length("name of a field", name.len(), FIELD_NAME_BYTES_MAX)?;
+        check_length("value of a field", value.len(), FIELD_VALUE_BYTES_MAX)?;
         let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
         if !is_lower || HeaderName::from_bytes(name.as_bytes()).is_err() {
             return wrong("a name of RFC 9110 section 5.1, in lower case");
         }
-        if NOT_THE_CLIENTS.contains(&name.as_str()) {
-            return wrong("one that speaks of the message and not of its framing or its host");
+        if RESERVED_FIELDS.contains(&name.as_str()) {
+            return wrong(
+                "a name other than host and those that frame the message or its connection",
+            );
         }
         if value != value.trim() || !value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
-            return wrong("a value of visible ASCII, no space at its ends");
+            return wrong("a value of visible ASCII without spaces at its ends");
         }
         if fields[..index].iter().any(|(other, _)| other == name) {
-            return wrong("each name once");
+            return wrong("each name at most once");
         }
     }
     Ok(())
 }
 
-fn limit(part: &'static str, got: usize, wanted: usize) -> Result<(), RequestError> {
+fn check_length(part: &'static str, got: usize, wanted: usize) -> Result<(), RequestError> {
     if got > wanted { Err(RequestError::TooLong { part, wanted, got }) } else { Ok(()) }
 }
 
-/// A head holds one URL and its fields next to JSON's marks.
+// A head has room for the longest URL and one field of the largest size.
 const _: () = assert!(URL_BYTES_MAX + FIELD_VALUE_BYTES_MAX < REQUEST_HEAD_BYTES_MAX);
 
 #[cfg(test)]

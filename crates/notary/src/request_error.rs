@@ -1,11 +1,11 @@
-//! The reasons for which a request is refused before anything is dialled.
+//! The reasons for which a request is refused before a connection is opened.
 
 use http::Method;
 
-/// The version of the encoding that is written and read.
+/// The supported version of the encoding.
 pub(crate) const VERSION: u32 = 1;
 
-/// Why bytes or values are not a request.
+/// The reason for which bytes or values are not a valid request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -16,56 +16,56 @@ pub enum RequestError {
         part: &'static str,
         /// The limit.
         wanted: usize,
-        /// The length that came.
+        /// The length in bytes, or for the list of fields the count.
         got: usize,
     },
-    /// The bytes end before the head does.
-    #[error("request ends early: wanted {wanted} bytes, got {got}")]
+    /// The bytes end before the end of the head.
+    #[error("request is truncated: wanted {wanted} bytes, got {got}")]
     Truncated {
-        /// Bytes that the length announces.
+        /// The number of bytes that the request should have at least.
         wanted: usize,
-        /// Bytes that came.
+        /// The number of bytes received.
         got: usize,
     },
-    /// The head is not JSON of the wanted form.
+    /// The head is not valid JSON with the right keys.
     #[error("request head is not readable: {reason}")]
     Malformed {
-        /// Where the JSON is wrong.
+        /// The position of the error in the JSON.
         reason: String,
     },
     /// The request has another version of the encoding.
     #[error("request version is {got}, wanted {VERSION}")]
     Version {
-        /// The version that came.
+        /// The version of the request.
         got: u32,
     },
-    /// The URL is not one that is fetched.
+    /// The URL is not a valid https URL.
     #[error("URL is not usable: wanted https://HOST[:PORT][/PATH][?QUERY], got {got}")]
     Url {
-        /// What is wrong with the URL.
+        /// The fault of the URL.
         got: String,
     },
-    /// The method is not one that is sent.
-    #[error("method is not sent: wanted one of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")]
+    /// The method is not supported.
+    #[error("unsupported method: wanted one of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")]
     Method,
-    /// A field's name or value cannot be sent as it is.
+    /// A field has a name or a value that must not be sent.
     #[error("field {index} is not usable: wanted {wanted}")]
     Field {
         /// The field's index, from 0.
         index: usize,
-        /// What the field has to be.
+        /// The requirement that the field does not meet.
         wanted: &'static str,
     },
-    /// The request has a body, and its method has none.
-    #[error("{method} has no body: wanted 0 bytes, got {got}")]
+    /// The request has a body, but its method does not allow one.
+    #[error("{method} must have no body: wanted 0 bytes, got {got}")]
     Body {
         /// The method.
         method: Method,
-        /// Length of the body in bytes.
+        /// The length of the body in bytes.
         got: usize,
     },
-    /// The head cannot be written.
-    #[error("request head cannot be written: {reason}")]
+    /// The head cannot be encoded.
+    #[error("request head cannot be encoded: {reason}")]
     Unwritable {
         /// The JSON writer's message.
         reason: String,

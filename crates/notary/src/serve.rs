@@ -1,4 +1,4 @@
-//! Accepts attested connections, answers the notary's three routes, drains when asked to stop.
+//! Accepts attested connections, answers on the notary's three routes, and drains at the stop.
 
 use std::{convert::Infallible, future::Future, pin::Pin, sync::Arc};
 
@@ -6,8 +6,8 @@ use bytes::Bytes;
 use confide_channel::{ChannelError, Server};
 use confide_evidence::Appraise;
 use confide_http::{
-    Admission, Closing, ConnectionDeadlines, Drained, Occupancy, PeerStream, StallGuard, UNBOUNDED,
-    accept_until, serve_connection, wait_until_closing,
+    Admission, ClosingSignal, ConnectionDeadlines, ConnectionPlace, DrainOutcome, PeerStream,
+    StallGuard, UNBOUNDED, accept_until, serve_connection, wait_until_closing,
 };
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
@@ -21,63 +21,64 @@ use tokio_rustls::server::TlsStream;
 
 use crate::{
     error::ExchangeError,
-    exchange::{Exchanges, Frames},
-    limits::{Limits, REQUEST_HEAD_BYTES_MAX},
-    places::Client,
+    exchange::{ExchangeContext, FrameStream},
+    exchange_slots::ClientIdentity,
+    limits::{NotaryLimits, REQUEST_HEAD_BYTES_MAX},
     refusal::Refusal,
     request::FetchRequest,
     signed::KeyEvidence,
 };
 
-/// Path of the notary's configuration and digest, from which anyone can recompute the digest.
+/// The path of the notary's configuration and its digest, which anyone can recompute.
 pub const WELL_KNOWN_PATH: &str = "/.well-known/confide";
 
-/// Path of the evidence over the signing key.
+/// The path of the evidence over the signing key.
 pub const KEY_PATH: &str = "/v1/key";
 
-/// Path to which requests are sent.
+/// The path to which requests are sent.
 pub const FETCH_PATH: &str = "/v1/fetch";
 
 /// The media type of requests and answers.
 pub const MEDIA_TYPE: &str = "application/vnd.confide.notary.v1";
 
-/// The largest size in bytes of the head of a client's HTTP request: three fields are wanted.
+/// The largest head of a client's HTTP request in bytes: it needs only three fields.
 const HTTP_HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Finds the name of the client that has this credential, where a notary does not fetch for everybody.
+/// Finds the name of the client with a credential, for a notary that serves listed clients only.
 pub type ClientLookup = Box<dyn Fn(&[u8]) -> Option<String> + Send + Sync>;
 
 /// The state that all connections share.
-pub(crate) struct Shared {
+pub(crate) struct NotaryState {
     pub(crate) channel: Server,
     pub(crate) find_client: Option<ClientLookup>,
-    /// Appraises the evidence of clients; without it none is asked for.
-    pub(crate) demand: Option<Box<dyn DemandEvidence>>,
+    /// Appraises the evidence of clients; if `None`, clients need no evidence.
+    pub(crate) demand: Option<Box<dyn ClientAppraiser>>,
     pub(crate) description: Bytes,
-    pub(crate) exchanges: Arc<Exchanges>,
-    pub(crate) limits: Limits,
+    pub(crate) exchanges: Arc<ExchangeContext>,
+    pub(crate) limits: NotaryLimits,
 }
 
 pub(crate) async fn serve(
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<NotaryState>,
     admission: Admission,
     stop: impl Future<Output = ()>,
-) -> Drained {
+) -> DrainOutcome {
     let drain = shared.limits.drain;
-    let serve = move |stream, place, closing| connection(stream, place, shared.clone(), closing);
+    let serve =
+        move |stream, place, closing| serve_one_connection(stream, place, shared.clone(), closing);
     accept_until(listener, admission, drain, stop, serve).await
 }
 
-async fn connection(
+async fn serve_one_connection(
     stream: PeerStream,
-    place: Occupancy,
-    shared: Arc<Shared>,
-    mut closing: Closing,
+    place: ConnectionPlace,
+    shared: Arc<NotaryState>,
+    mut closing: ClosingSignal,
 ) {
-    let client = Client::At(place.peer());
+    let client = ClientIdentity::At(place.peer());
     let opened = tokio::select! {
-        opened = open(&shared, stream) => opened,
+        opened = accept_channel(&shared, stream) => opened,
         _ = closing.changed() => return,
     };
     let stream = match opened {
@@ -87,9 +88,9 @@ async fn connection(
     let limits = shared.limits;
     let service = service_fn(|request| {
         let (shared, client) = (shared.clone(), client.clone());
-        place.run_exchange(
-            async move { Ok::<_, Infallible>(answer(&shared, client, request).await) },
-        )
+        place.run_exchange(async move {
+            Ok::<_, Infallible>(answer_request(&shared, client, request).await)
+        })
     });
     let http = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -100,24 +101,28 @@ async fn connection(
     serve_connection(http, &place, deadlines, wait_until_closing(closing)).await;
 }
 
-type Channel = TlsStream<PeerStream>;
+type AttestedStream = TlsStream<PeerStream>;
 
-async fn open(shared: &Shared, stream: PeerStream) -> Result<Channel, ChannelError> {
+async fn accept_channel(
+    shared: &NotaryState,
+    stream: PeerStream,
+) -> Result<AttestedStream, ChannelError> {
     match &shared.demand {
         None => Ok(shared.channel.accept(stream).await?.stream),
         Some(demand) => demand.accept(&shared.channel, stream).await,
     }
 }
 
-type Accepting<'a> = Pin<Box<dyn Future<Output = Result<Channel, ChannelError>> + Send + 'a>>;
+type AcceptFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<AttestedStream, ChannelError>> + Send + 'a>>;
 
-/// Any [`Appraise`] by which the clients of a channel are judged.
-pub(crate) trait DemandEvidence: Send + Sync {
-    fn accept<'a>(&'a self, channel: &'a Server, stream: PeerStream) -> Accepting<'a>;
+/// Accepts connections of clients whose evidence an [`Appraise`] accepts.
+pub(crate) trait ClientAppraiser: Send + Sync {
+    fn accept<'a>(&'a self, channel: &'a Server, stream: PeerStream) -> AcceptFuture<'a>;
 }
 
-impl<A: Appraise> DemandEvidence for A {
-    fn accept<'a>(&'a self, channel: &'a Server, stream: PeerStream) -> Accepting<'a> {
+impl<A: Appraise> ClientAppraiser for A {
+    fn accept<'a>(&'a self, channel: &'a Server, stream: PeerStream) -> AcceptFuture<'a> {
         Box::pin(async move {
             let attested = channel.accept_attested(self, stream).await?;
             Ok(attested.into_parts().0)
@@ -125,15 +130,19 @@ impl<A: Appraise> DemandEvidence for A {
     }
 }
 
-type Body = Either<Full<Bytes>, Frames>;
+type ResponseBody = Either<Full<Bytes>, FrameStream>;
 
-async fn answer(shared: &Shared, client: Client, request: Request<Incoming>) -> Response<Body> {
+async fn answer_request(
+    shared: &NotaryState,
+    client: ClientIdentity,
+    request: Request<Incoming>,
+) -> Response<ResponseBody> {
     let route = (request.method().clone(), request.uri().path().to_owned());
     match (&route.0, route.1.as_str()) {
         (&Method::GET, WELL_KNOWN_PATH) => {
             full_response(StatusCode::OK, "application/json", shared.description.clone())
         }
-        (&Method::GET, KEY_PATH) => match shared.exchanges.keys.usable().await {
+        (&Method::GET, KEY_PATH) => match shared.exchanges.keys.usable_key().await {
             Ok(key) => {
                 let bound = KeyEvidence { key: key.public, evidence: key.evidence.clone() };
                 full_response(StatusCode::OK, MEDIA_TYPE, bound.encode().into())
@@ -141,7 +150,7 @@ async fn answer(shared: &Shared, client: Client, request: Request<Incoming>) -> 
             Err(error) => refusal_response(&ExchangeError::Key(error).refusal()),
         },
         (&Method::POST, FETCH_PATH) => match fetch(shared, client, request).await {
-            Ok(frames) => response(StatusCode::OK, MEDIA_TYPE, Either::Right(frames)),
+            Ok(frames) => build_response(StatusCode::OK, MEDIA_TYPE, Either::Right(frames)),
             Err(error) => {
                 tracing::info!(code = error.code(), "a request was refused");
                 refusal_response(&error.refusal())
@@ -159,43 +168,47 @@ async fn answer(shared: &Shared, client: Client, request: Request<Incoming>) -> 
 }
 
 async fn fetch(
-    shared: &Shared,
-    client: Client,
+    shared: &NotaryState,
+    client: ClientIdentity,
     request: Request<Incoming>,
-) -> Result<Frames, ExchangeError> {
+) -> Result<FrameStream, ExchangeError> {
     let client = identify_client(shared.find_client.as_ref(), client, &request)?;
-    let Limits { request: deadline, request_bytes: wanted, .. } = shared.limits;
+    let NotaryLimits { request: deadline, request_bytes: wanted, .. } = shared.limits;
     let body = Limited::new(request.into_body(), 4 + REQUEST_HEAD_BYTES_MAX + wanted);
     let bytes = timeout(deadline, body.collect())
         .await
         .map_err(|_| ExchangeError::RequestTimeout { deadline })?
-        // It is too long, or its sender went away and reads no answer.
+        // The body is too long, or the sender has disconnected and reads no answer.
         .map_err(|_| ExchangeError::RequestTooLarge { wanted })?
         .to_bytes();
     shared.exchanges.run(FetchRequest::decode(&bytes)?, &client).await
 }
 
-/// Identifies the client by its credential, where a list says who is served, before a body is read.
+/// Identifies the client by its credential, if clients are listed, before the body is read.
 fn identify_client(
     find_client: Option<&ClientLookup>,
-    address: Client,
+    address: ClientIdentity,
     request: &Request<Incoming>,
-) -> Result<Client, ExchangeError> {
+) -> Result<ClientIdentity, ExchangeError> {
     let Some(find_client) = find_client else { return Ok(address) };
     let field = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
     let credential = field.and_then(|field| field.strip_prefix(b"Bearer "));
-    credential.and_then(find_client).map(Client::Named).ok_or(ExchangeError::UnknownClient)
+    credential.and_then(find_client).map(ClientIdentity::Named).ok_or(ExchangeError::UnknownClient)
 }
 
-fn refusal_response(refusal: &Refusal) -> Response<Body> {
+fn refusal_response(refusal: &Refusal) -> Response<ResponseBody> {
     full_response(refusal.status(), "application/json", refusal.to_json().into())
 }
 
-fn full_response(status: StatusCode, media: &'static str, bytes: Bytes) -> Response<Body> {
-    response(status, media, Either::Left(Full::new(bytes)))
+fn full_response(status: StatusCode, media: &'static str, bytes: Bytes) -> Response<ResponseBody> {
+    build_response(status, media, Either::Left(Full::new(bytes)))
 }
 
-fn response(status: StatusCode, media: &'static str, body: Body) -> Response<Body> {
+fn build_response(
+    status: StatusCode,
+    media: &'static str,
+    body: ResponseBody,
+) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();

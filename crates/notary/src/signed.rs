@@ -1,14 +1,14 @@
-//! What ends an answer: the seed, the statement and its signature; and the evidence over the key.
+//! The encodings of the signed statement, which ends an answer, and of the signing key's evidence.
 
 use confide_disclosure::{
     CLAIMS_BYTES_MAX, ENDORSEMENTS_BYTES_MAX, NotaryEvidence, PUBLIC_KEY_BYTES, QUOTE_BYTES_MAX,
-    SEED_BYTES, SIGNATURE_BYTES, STATEMENT_BYTES_MAX, Seed, Signature, spki,
+    SEED_BYTES, SIGNATURE_BYTES, STATEMENT_BYTES_MAX, Seed, Signature, encode_spki,
 };
 use sha2::{Digest, Sha256};
 
-/// A statement, its signature, and the seed that opens it: for the client and nobody else.
+/// A statement, its signature, and the secret seed that opens its commitments.
 #[derive(Clone, Debug)]
-pub struct Signed {
+pub struct SignedStatement {
     /// The seed from which every salt of the transcript derives.
     pub seed: Seed,
     /// The encoded [`confide_disclosure::NotaryStatement`].
@@ -17,41 +17,41 @@ pub struct Signed {
     pub signature: Signature,
 }
 
-/// The public key that signs, and the evidence that binds it: what `GET /v1/key` answers.
+/// The public key that signs, and the evidence that binds it: the answer to `GET /v1/key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyEvidence {
     /// The public key as 0x04 ‖ x ‖ y.
     pub key: [u8; PUBLIC_KEY_BYTES],
-    /// Quote, claims and endorsements.
+    /// The quote, the claims and the endorsements.
     pub evidence: NotaryEvidence,
 }
 
-/// The longest encoding of a [`KeyEvidence`].
+/// The longest encoding of a [`KeyEvidence`], in bytes.
 pub const KEY_EVIDENCE_BYTES_MAX: usize =
     PUBLIC_KEY_BYTES + 3 * 4 + QUOTE_BYTES_MAX + CLAIMS_BYTES_MAX + ENDORSEMENTS_BYTES_MAX;
 
-/// Why bytes are not a signed statement or a key's evidence.
+/// The reason for which bytes are not a signed statement or a key's evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{subject} is not readable: wanted {wanted}")]
-pub struct SignedError {
+pub struct SignedStatementError {
     /// The object that was read.
     pub subject: &'static str,
-    /// What it has to be.
+    /// The encoding that was expected.
     pub wanted: &'static str,
 }
 
-impl Signed {
-    /// Encodes seed, signature and statement.
+impl SignedStatement {
+    /// Encodes the seed, the signature and the statement, in this order.
     pub fn encode(&self) -> Vec<u8> {
         [&self.seed.secret()[..], &self.signature, &self.statement].concat()
     }
 
-    /// Reads what [`Signed::encode`] writes; the statement is read elsewhere.
+    /// Decodes the bytes of [`SignedStatement::encode`], except for the statement itself.
     ///
     /// # Errors
-    /// [`SignedError`] for anything else.
-    pub fn decode(bytes: &[u8]) -> Result<Self, SignedError> {
-        let wrong = SignedError {
+    /// [`SignedStatementError`] for anything else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, SignedStatementError> {
+        let wrong = SignedStatementError {
             subject: "signed statement",
             wanted: "a seed, a signature and 1 to 1024 bytes of statement",
         };
@@ -83,15 +83,15 @@ impl KeyEvidence {
 
     /// SHA-256 of the key's SubjectPublicKeyInfo: `pubkey-hash` of the claims.
     pub fn spki_hash(&self) -> [u8; 32] {
-        Sha256::digest(spki(&self.key)).into()
+        Sha256::digest(encode_spki(&self.key)).into()
     }
 
-    /// Reads what [`KeyEvidence::encode`] writes, and nothing else.
+    /// Decodes the bytes of [`KeyEvidence::encode`].
     ///
     /// # Errors
-    /// [`SignedError`] for anything else.
-    pub fn decode(bytes: &[u8]) -> Result<Self, SignedError> {
-        let wrong = SignedError {
+    /// [`SignedStatementError`] for anything else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, SignedStatementError> {
+        let wrong = SignedStatementError {
             subject: "evidence over the signing key",
             wanted: "a key, a quote, claims and endorsements",
         };
@@ -136,16 +136,18 @@ mod tests {
 
     #[test]
     fn a_signed_statement_comes_back_and_shows_no_seed() {
-        let signed = Signed {
+        let signed = SignedStatement {
             seed: Seed::from_bytes([0xab; 32]),
             statement: vec![1, 2, 3],
             signature: [5; 64],
         };
-        let read = Signed::decode(&signed.encode()).unwrap();
+        let read = SignedStatement::decode(&signed.encode()).unwrap();
         assert_eq!(read.seed.secret(), signed.seed.secret());
         assert_eq!((&read.statement, read.signature), (&signed.statement, signed.signature));
         assert!(!format!("{signed:?}").contains("171"));
-        assert!(Signed::decode(&[0; 96]).is_err() && Signed::decode(&[0; 97]).is_ok());
-        assert!(Signed::decode(&[0; 97 + STATEMENT_BYTES_MAX]).is_err());
+        assert!(
+            SignedStatement::decode(&[0; 96]).is_err() && SignedStatement::decode(&[0; 97]).is_ok()
+        );
+        assert!(SignedStatement::decode(&[0; 97 + STATEMENT_BYTES_MAX]).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What a URL names: a host, a port and a path on it.
+//! The target of a request: a host, a port and a path.
 
 use std::{fmt, net::IpAddr};
 
@@ -8,19 +8,19 @@ use crate::request_error::RequestError;
 
 const HTTPS_PORT: u16 = Scheme::Https.default_port();
 
-/// The longest host name: RFC 1035 section 2.3.4, without the root's dot.
+/// The longest host name in bytes: RFC 1035 section 2.3.4, without the root's dot.
 const HOST_BYTES_MAX: usize = 253;
 
-/// Host, port and path that one request goes to.
+/// The host, port and path to which a request is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct FetchTarget {
     host: String,
     port: u16,
     path: String,
 }
 
-impl Target {
-    /// Reads `https://HOST[:PORT][/PATH][?QUERY]`; a user or a fragment is refused.
+impl FetchTarget {
+    /// Parses `https://HOST[:PORT][/PATH][?QUERY]`; a user or a fragment is refused.
     ///
     /// # Errors
     /// [`RequestError::Url`].
@@ -28,9 +28,9 @@ impl Target {
         let bad = |got: &str| RequestError::Url { got: got.into() };
         let url = HttpUrl::parse(text).map_err(|error| bad(&error.to_string()))?;
         if url.scheme() != Scheme::Https {
-            return Err(bad("another scheme"));
+            return Err(bad("a scheme other than https"));
         }
-        let host = host(url.host()).ok_or_else(|| bad("no host name or address"))?;
+        let host = normalise_host(url.host()).ok_or_else(|| bad("no host name or address"))?;
         Ok(Self { host, port: url.port(), path: url.path_and_query().to_string() })
     }
 
@@ -39,7 +39,7 @@ impl Target {
         &self.host
     }
 
-    /// The port, 443 where none was written.
+    /// The port; 443 by default.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -49,7 +49,7 @@ impl Target {
         &self.path
     }
 
-    /// What the `host` field holds: the port stands only where it is not 443.
+    /// The value of the `host` field: with the port only if it is not 443.
     pub fn authority(&self) -> String {
         let host = uri_host(&self.host);
         match self.port {
@@ -59,15 +59,15 @@ impl Target {
     }
 }
 
-/// Writes the whole URL in its one spelling.
-impl fmt::Display for Target {
+/// The whole URL in its canonical spelling.
+impl fmt::Display for FetchTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "https://{}{}", self.authority(), self.path)
     }
 }
 
-/// Returns the one spelling of a host name or address: lower case, no dot at the end.
-pub(crate) fn host(written: &str) -> Option<String> {
+/// Returns the canonical spelling of a host name or address: lower case, without a dot at the end.
+pub(crate) fn normalise_host(written: &str) -> Option<String> {
     if let Some(inner) = written.strip_prefix('[') {
         let address: std::net::Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;
         return Some(address.to_string());
@@ -85,7 +85,7 @@ pub(crate) fn host(written: &str) -> Option<String> {
     fits.then_some(name)
 }
 
-/// Whether a label keeps to RFC 1123 section 2.1; the underscore of some services is let through.
+/// Whether a label conforms to RFC 1123 section 2.1; the underscores of some services are allowed.
 fn is_label(label: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let ends = !label.starts_with('-') && !label.ends_with('-');
@@ -105,10 +105,10 @@ mod tests {
             ("https://[0:0::1]:1/", "::1", 1, "https://[::1]:1/"),
             ("https://h?q", "h", 443, "https://h/?q"),
         ] {
-            let target = Target::parse(url).unwrap();
+            let target = FetchTarget::parse(url).unwrap();
             assert_eq!((target.host(), target.port()), (host, port), "{url}");
             assert_eq!(target.to_string(), shown);
-            assert_eq!(Target::parse(shown).unwrap(), target);
+            assert_eq!(FetchTarget::parse(shown).unwrap(), target);
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
             "https://h/ x",
             "https://h/\u{e9}",
         ] {
-            assert!(matches!(Target::parse(url), Err(RequestError::Url { .. })), "{url}");
+            assert!(matches!(FetchTarget::parse(url), Err(RequestError::Url { .. })), "{url}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! One exchange as the bytes and messages that are committed to (`docs/notary.md`, "The
-//! transcript"): made by the notary and by the holder alike.
+//! The transcript of an exchange: the bytes and messages under commitment (`docs/notary.md`, "The
+//! transcript"), which notary and client each build for themselves.
 
-use confide_disclosure::{Message, Session, StartLine};
+use confide_disclosure::{HttpMessage, SessionTranscript, StartLine};
 
 use crate::{
     head::{AnswerHead, HeadError},
@@ -11,12 +11,12 @@ use crate::{
 pub(crate) struct Transcript {
     pub(crate) sent: Vec<u8>,
     pub(crate) received: Vec<u8>,
-    request: Message,
-    response: Message,
+    request: HttpMessage,
+    response: HttpMessage,
 }
 
 impl Transcript {
-    /// `head` is what the notary wrote of the answer's head, `body` has its codings undone.
+    /// `head` is the answer's head as the notary encodes it, `body` is decoded.
     pub(crate) fn new(request: &FetchRequest, head: &[u8], body: &[u8]) -> Result<Self, HeadError> {
         let parsed = AnswerHead::parse(head)?;
         let fields = request.sent_fields().into_iter();
@@ -27,12 +27,12 @@ impl Transcript {
         Ok(Self {
             sent: request.transcript(),
             received: [head, body].concat(),
-            request: Message {
+            request: HttpMessage {
                 start,
                 headers: fields.map(|(name, value)| (name.to_owned(), value.into())).collect(),
                 body: request.body().to_vec(),
             },
-            response: Message {
+            response: HttpMessage {
                 start: StartLine::Response { status: parsed.status },
                 headers: parsed.fields,
                 body: body.to_vec(),
@@ -40,8 +40,8 @@ impl Transcript {
         })
     }
 
-    pub(crate) fn session(&self) -> Session<'_> {
+    pub(crate) fn session(&self) -> SessionTranscript<'_> {
         let Self { sent, received, request, response } = self;
-        Session { sent, received, request, response }
+        SessionTranscript { sent, received, request, response }
     }
 }

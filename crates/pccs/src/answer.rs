@@ -1,4 +1,4 @@
-//! The answers on the wire: statuses, fields and bodies as the vendors send them.
+//! HTTP answers, with the statuses, header fields and bodies that the vendors send.
 
 use std::{
     io,
@@ -18,11 +18,11 @@ use sha2::{Digest, Sha256};
 use crate::{
     document::Document,
     document_store::Freshness,
-    kind::Kind,
-    request::{Encoding, Refusal},
+    kind::DocumentKind,
+    request::{CrlEncoding, DocumentRequestError},
 };
 
-/// An answer before it becomes a response.
+/// An answer before it is turned into an HTTP response.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -44,20 +44,20 @@ impl Answer {
         Self::new(status, "text/plain; charset=utf-8", text.into())
     }
 
-    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+    pub(crate) fn with_retry_after(mut self, seconds: u64) -> Self {
         self.headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         self
     }
 
-    pub(crate) fn allow(mut self, methods: &'static str) -> Self {
+    pub(crate) fn with_allow(mut self, methods: &'static str) -> Self {
         self.headers.insert(ALLOW, HeaderValue::from_static(methods));
         self
     }
 
-    /// A document in the encoding that was asked for, or 304 where the client has it.
-    pub(crate) fn document(
+    /// A document in the requested encoding, or status 304 if the client already has it.
+    pub(crate) fn from_document(
         document: &Document,
-        encoding: Option<Encoding>,
+        encoding: Option<CrlEncoding>,
         freshness: Freshness,
         if_none_match: Option<&HeaderValue>,
     ) -> Self {
@@ -67,15 +67,14 @@ impl Answer {
             encode_body(document, encoding),
         );
         for (name, value) in &document.headers {
-            // What a database or a vendor gave may hold anything; a field that cannot be sent is
-            // left out.
+            // Fields from a database or a vendor may have any content; invalid ones are left out.
             if let (Ok(name), Ok(value)) =
                 (name.parse::<HeaderName>(), HeaderValue::from_str(value))
             {
                 answer.headers.insert(name, value);
             }
         }
-        // RFC 9111 section 5.5: warnings of a cache that serves what it does not know to be fresh.
+        // RFC 7234 section 5.5: the warnings of a cache that serves a response that may be stale.
         let warning = match freshness {
             Freshness::Fresh => None,
             Freshness::Aged => Some("110 confide \"Response is Stale\""),
@@ -84,7 +83,7 @@ impl Answer {
         if let Some(warning) = warning {
             answer.headers.insert(WARNING, HeaderValue::from_static(warning));
         }
-        let tag = answer.tag(document);
+        let tag = answer.entity_tag(document);
         if if_none_match.is_some_and(|held| matches_tag(held, &tag)) {
             answer.status = StatusCode::NOT_MODIFIED;
             answer.body = Bytes::new();
@@ -96,18 +95,18 @@ impl Answer {
         answer
     }
 
-    /// A response; `truncated` ends its body in the middle.
-    pub(crate) fn response(self, truncated: bool) -> Response<Bytewise> {
+    /// The HTTP response; if `truncated`, its body breaks off in the middle.
+    pub(crate) fn into_response(self, truncated: bool) -> Response<AnswerBody> {
         let announced = self.body.len() as u64;
         let kept = if truncated { self.body.slice(..self.body.len() / 2) } else { self.body };
-        let mut response = Response::new(Bytewise { left: Some(kept), announced, truncated });
+        let mut response = Response::new(AnswerBody { left: Some(kept), announced, truncated });
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
         response
     }
 
-    /// The entity tag, which changes with the body and with the fields that belong to the document.
-    fn tag(&self, document: &Document) -> String {
+    /// The entity tag: a hash of the body and of the document's header fields.
+    fn entity_tag(&self, document: &Document) -> String {
         let mut hash = Sha256::new();
         for (name, value) in &document.headers {
             hash.update((name.len() as u64).to_be_bytes());
@@ -120,38 +119,41 @@ impl Answer {
     }
 }
 
-impl From<Refusal> for Answer {
-    fn from(refusal: Refusal) -> Self {
+impl From<DocumentRequestError> for Answer {
+    fn from(refusal: DocumentRequestError) -> Self {
         let status = match refusal {
-            Refusal::NotFound => StatusCode::NOT_FOUND,
-            Refusal::Parameter { .. } => StatusCode::BAD_REQUEST,
+            DocumentRequestError::NotFound => StatusCode::NOT_FOUND,
+            DocumentRequestError::Parameter { .. } => StatusCode::BAD_REQUEST,
         };
         Self::text(status, refusal.to_string())
     }
 }
 
-fn encode_body(document: &Document, encoding: Option<Encoding>) -> Bytes {
+fn encode_body(document: &Document, encoding: Option<CrlEncoding>) -> Bytes {
     match encoding {
-        Some(Encoding::Hex) => hex::encode(&document.body).into(),
-        Some(Encoding::Pem) => list_in_pem(&document.body).into(),
-        Some(Encoding::Der) | None => document.body.clone().into(),
+        Some(CrlEncoding::Hex) => hex::encode(&document.body).into(),
+        Some(CrlEncoding::Pem) => encode_crl_pem(&document.body).into(),
+        Some(CrlEncoding::Der) | None => document.body.clone().into(),
     }
 }
 
-fn media_type(kind: Kind, encoding: Option<Encoding>) -> &'static str {
+fn media_type(kind: DocumentKind, encoding: Option<CrlEncoding>) -> &'static str {
     match (kind, encoding) {
-        (_, Some(Encoding::Pem)) => "application/x-pem-file",
-        (_, Some(_)) | (Kind::VcekCrl | Kind::VlekCrl, None) => "application/pkix-crl",
-        (Kind::PckCertificate | Kind::VcekChain | Kind::VlekChain, None) => {
-            "application/x-pem-file"
+        (_, Some(CrlEncoding::Pem)) => "application/x-pem-file",
+        (_, Some(_)) | (DocumentKind::VcekCrl | DocumentKind::VlekCrl, None) => {
+            "application/pkix-crl"
         }
-        (Kind::Vcek, None) => "application/octet-stream",
+        (
+            DocumentKind::PckCertificate | DocumentKind::VcekChain | DocumentKind::VlekChain,
+            None,
+        ) => "application/x-pem-file",
+        (DocumentKind::Vcek, None) => "application/octet-stream",
         _ => "application/json",
     }
 }
 
-/// Writes a list in PEM (RFC 7468 section 6): lines of 64 characters.
-fn list_in_pem(der: &[u8]) -> String {
+/// Encodes a list in PEM (RFC 7468 section 6), in lines of 64 characters.
+fn encode_crl_pem(der: &[u8]) -> String {
     let digits = STANDARD.encode(der);
     let mut text = String::from("-----BEGIN X509 CRL-----\n");
     for line in digits.as_bytes().chunks(64) {
@@ -161,7 +163,7 @@ fn list_in_pem(der: &[u8]) -> String {
     text + "-----END X509 CRL-----\n"
 }
 
-/// Whether `If-None-Match` holds the tag; the comparison is weak (RFC 9110 section 13.1.2).
+/// Whether `If-None-Match` lists the tag, by weak comparison (RFC 9110 section 13.1.2).
 fn matches_tag(held: &HeaderValue, tag: &str) -> bool {
     let Ok(held) = held.to_str() else { return false };
     held.trim() == "*"
@@ -171,14 +173,14 @@ fn matches_tag(held: &HeaderValue, tag: &str) -> bool {
         })
 }
 
-/// A body in one piece, or half of one that was announced whole.
-pub(crate) struct Bytewise {
+/// A body in one chunk, which may break off after half of its announced length.
+pub(crate) struct AnswerBody {
     left: Option<Bytes>,
     announced: u64,
     truncated: bool,
 }
 
-impl Body for Bytewise {
+impl Body for AnswerBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -217,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_list_is_written_in_lines() {
-        let text = list_in_pem(&[0; 100]);
+        let text = encode_crl_pem(&[0; 100]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "-----BEGIN X509 CRL-----");
         assert_eq!(lines[1].len(), 64);

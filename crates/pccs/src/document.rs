@@ -1,25 +1,25 @@
-//! One document of one service, as it is kept and served.
+//! One document of one service, as it is stored and served.
 
 use confide_evidence::ParseError;
 use confide_http::encode_percent;
 
 use crate::{
-    edition::{self, Dates},
-    kind::Kind,
+    edition::{self, EditionDates},
+    kind::DocumentKind,
     request::DocumentRequest,
 };
 
-/// One document, with the header fields that its service sends besides the body.
+/// One document, with the header fields that its service sends with the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     /// The kind of the document.
-    pub kind: Kind,
-    /// The name among the documents of this kind; [`Kind`] says how each is spelled.
+    pub kind: DocumentKind,
+    /// The name among the documents of this kind, in the form listed at [`DocumentKind`].
     pub key: String,
-    /// The number of the edition and the time for which it holds.
-    pub dates: Dates,
-    /// Header fields in lower case with their values as they are sent: the issuer's chain, and what
-    /// else belongs to the document (`sgx-tcbm`, `sgx-fmspc`).
+    /// The number of the edition and its time of validity.
+    pub dates: EditionDates,
+    /// Header fields, names in lower case, values as sent: the issuer's chain, and other fields of
+    /// the document (`sgx-tcbm`, `sgx-fmspc`).
     pub headers: Vec<(String, String)>,
     /// The bytes: DER for lists and single certificates, PEM for chains, JSON for the rest.
     pub body: Vec<u8>,
@@ -28,11 +28,11 @@ pub struct Document {
 }
 
 impl Document {
-    /// The document that answers `wanted`: the body as [`Kind`] says, and its issuers in PEM where
-    /// there are any. Number and dates are read from the body.
+    /// The document that answers `wanted`, from a body in the format of [`DocumentKind`] and its
+    /// issuers in PEM, if any. The number and the dates are parsed from the body.
     ///
     /// # Errors
-    /// [`ParseError`] if the body is not what its kind says.
+    /// [`ParseError`] if the body does not have the format of its kind.
     pub fn new(
         wanted: &DocumentRequest,
         chain: Option<&str>,
@@ -42,17 +42,19 @@ impl Document {
         let kind = wanted.kind();
         let field = kind.chain_header().zip(chain);
         let headers = field.map(|(name, chain)| (name.into(), encode_percent(chain)));
-        let dates = edition::dates(kind, &body)?;
+        let dates = edition::parse_dates(kind, &body)?;
         let headers = headers.into_iter().collect();
         Ok(Self { kind, key: wanted.key(), dates, headers, body, fetched_at })
     }
 
-    /// The body of a signed document as PCS sends it: the very bytes of `json`, with their
+    /// The body of a signed document as PCS sends it: the exact bytes of `json`, with their
     /// signature.
-    pub fn signed_body(kind: Kind, json: &str, signature_hex: &str) -> Vec<u8> {
+    pub fn signed_body(kind: DocumentKind, json: &str, signature_hex: &str) -> Vec<u8> {
         let name = match kind {
-            Kind::SgxTcb | Kind::TdxTcb => "tcbInfo",
-            Kind::SgxEvaluationNumbers | Kind::TdxEvaluationNumbers => "tcbEvaluationDataNumbers",
+            DocumentKind::SgxTcb | DocumentKind::TdxTcb => "tcbInfo",
+            DocumentKind::SgxEvaluationNumbers | DocumentKind::TdxEvaluationNumbers => {
+                "tcbEvaluationDataNumbers"
+            }
             _ => "enclaveIdentity",
         };
         format!("{{\"{name}\":{json},\"signature\":\"{signature_hex}\"}}").into_bytes()

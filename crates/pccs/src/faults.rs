@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Faults {
-    /// The delay of each answer beyond its own time.
+    /// The delay before each answer.
     pub latency: Latency,
-    /// Share of requests, 0 to 1, that are answered with status 500.
+    /// The share of requests, 0 to 1, that are answered with status 500.
     pub failure_rate: f64,
-    /// Share of requests, 0 to 1, whose body ends in the middle.
+    /// The share of requests, 0 to 1, whose answer breaks off in the middle of its body.
     pub truncated_rate: f64,
-    /// Share of requests, 0 to 1, that are never answered.
+    /// The share of requests, 0 to 1, that are never answered.
     pub hanging_rate: f64,
     /// The seed of the random draws: the same seed fails the same requests.
     pub seed: u64,
-    /// The number of requests after which the service answers with status 429; `None` for no limit.
+    /// The limit on requests beyond which the answer has status 429; `None` for no limit.
     pub limit: Option<RequestLimit>,
     /// The edition of the endorsements that is served.
     pub edition: Edition,
@@ -34,20 +34,20 @@ pub enum Latency {
     /// No delay.
     #[default]
     None,
-    /// The same delay for all.
+    /// The same delay for all answers, in milliseconds.
     Ms(u64),
-    /// As long as Intel's service takes: 225 to 300 ms a call, so that the four calls of a quote
-    /// take the 1.0 to 1.1 s that attested-tls-benchmarks published. Simulated.
+    /// The delay of Intel's service: 225 to 300 ms a call, so that the four calls of a quote take
+    /// the 1.0 to 1.1 s that attested-tls-benchmarks published. Simulated.
     Real,
 }
 
-/// A limit on requests, as the vendors have one.
+/// A limit on requests, such as the vendors have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestLimit {
-    /// Requests in a window that are answered.
+    /// The number of requests that are answered in a window.
     pub requests: u64,
-    /// Length of the window in seconds; `Retry-After` says what is left of it.
+    /// The length of the window in seconds; `Retry-After` has the rest of it.
     pub window_s: u64,
 }
 
@@ -56,18 +56,17 @@ pub struct RequestLimit {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Edition {
-    /// The endorsements of now, which are good.
+    /// The current endorsements, which are valid.
     #[default]
     Current,
-    /// The revocation lists are overdue: their `nextUpdate` has passed, as when a vendor re-issues
-    /// late.
+    /// The revocation lists are overdue: their `nextUpdate` has passed, as if a vendor were late.
     LateCrls,
-    /// The revocation lists hold, but have an older number and date than before, as Intel served on
-    /// 2026-07-16.
+    /// The revocation lists are valid, but have an older number and date than before, as Intel's
+    /// had on 2026-07-16.
     RolledBackCrls,
-    /// All endorsements have ended.
+    /// All endorsements have expired.
     Expired,
-    /// The TCB evaluation data number has gone up: what was the early set is the standard one.
+    /// The TCB evaluation data number is one higher: the former early set is the standard one.
     NextEvaluation,
 }
 
@@ -78,7 +77,7 @@ pub enum FaultsError {
     /// The text is not JSON, or has an unknown field.
     #[error("faults: {0}")]
     Json(#[from] serde_json::Error),
-    /// A share is not between 0 and 1.
+    /// A share is not from 0 to 1.
     #[error("faults: {name}: wanted a share from 0 to 1, got {got}")]
     Share {
         /// The name of the field.
@@ -86,7 +85,7 @@ pub enum FaultsError {
         /// The value of the field.
         got: f64,
     },
-    /// A time is too long.
+    /// A time is out of its range.
     #[error("faults: {name}: wanted {wanted}, got {got}")]
     Time {
         /// The name of the field.
@@ -98,26 +97,26 @@ pub enum FaultsError {
     },
 }
 
-/// The longest delay in milliseconds: above it an answer may as well hang.
+/// The longest delay in milliseconds; for longer ones there is `hanging_rate`.
 const LATENCY_MAX_MS: u64 = 60_000;
 
 /// The longest window of a limit, in seconds.
 const WINDOW_MAX_S: u64 = 86_400;
 
 impl Faults {
-    /// Reads the JSON of `/simulate`; a field that is left out is a fault that does not occur.
+    /// Parses the JSON of `/simulate`; faults of fields that are left out do not occur.
     ///
     /// # Errors
-    /// A [`FaultsError`] for text that is not JSON and for a field that is out of its range.
+    /// A [`FaultsError`] if the text is not JSON, or a field is unknown or out of its range.
     pub fn from_json(text: &[u8]) -> Result<Self, FaultsError> {
         let faults: Self = serde_json::from_slice(text)?;
         faults.validate()
     }
 
-    /// The same faults, if every field is in its range.
+    /// Returns the same faults, if every field is in its range.
     ///
     /// # Errors
-    /// A [`FaultsError`] for the first field that is out of its range.
+    /// A [`FaultsError`] that names the first field out of its range.
     pub fn validate(self) -> Result<Self, FaultsError> {
         for (name, got) in [
             ("failure_rate", self.failure_rate),
@@ -142,9 +141,9 @@ impl Faults {
     }
 }
 
-/// The outcome of one request.
+/// The simulated outcome of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum SimulatedOutcome {
     Answer,
     Fail,
     Truncate,
@@ -152,33 +151,33 @@ pub(crate) enum Fate {
     TooMany { retry_after_s: u64 },
 }
 
-/// The faults, and the state of their draws: the number of requests, in all and in this window.
+/// The faults, and the counters from which the outcome of the next request follows.
 #[derive(Default)]
-pub(crate) struct Dice(Mutex<FaultDraws>);
+pub(crate) struct FaultSchedule(Mutex<FaultState>);
 
 #[derive(Default)]
-struct FaultDraws {
+struct FaultState {
     faults: Faults,
     requests: u64,
     window: Option<(Instant, u64)>,
 }
 
-impl Dice {
+impl FaultSchedule {
     pub(crate) fn new(faults: Faults) -> Self {
-        Self(Mutex::new(FaultDraws { faults, ..FaultDraws::default() }))
+        Self(Mutex::new(FaultState { faults, ..FaultState::default() }))
     }
 
     pub(crate) fn faults(&self) -> Faults {
         self.lock().faults.clone()
     }
 
-    /// Replaces the faults; the draws begin again.
+    /// Replaces the faults and restarts the random draws.
     pub(crate) fn set(&self, faults: Faults) {
-        *self.lock() = FaultDraws { faults, ..FaultDraws::default() };
+        *self.lock() = FaultState { faults, ..FaultState::default() };
     }
 
-    /// Draws the next request's delay and fate.
-    pub(crate) fn next(&self) -> (Duration, Fate) {
+    /// Draws the next request's delay and outcome.
+    pub(crate) fn next_outcome(&self) -> (Duration, SimulatedOutcome) {
         let mut state = self.lock();
         let number = state.requests;
         state.requests += 1;
@@ -190,28 +189,28 @@ impl Dice {
             Latency::Real => Duration::from_secs_f64((225.0 + 75.0 * draw(3)) / 1000.0),
         };
         if let Some(retry_after_s) = state.count_request() {
-            return (latency, Fate::TooMany { retry_after_s });
+            return (latency, SimulatedOutcome::TooMany { retry_after_s });
         }
-        let fate = if draw(0) < faults.hanging_rate {
-            Fate::Hang
+        let outcome = if draw(0) < faults.hanging_rate {
+            SimulatedOutcome::Hang
         } else if draw(1) < faults.failure_rate {
-            Fate::Fail
+            SimulatedOutcome::Fail
         } else if draw(2) < faults.truncated_rate {
-            Fate::Truncate
+            SimulatedOutcome::Truncate
         } else {
-            Fate::Answer
+            SimulatedOutcome::Answer
         };
-        (latency, fate)
+        (latency, outcome)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, FaultDraws> {
-        // No code that holds it can panic half way.
+    fn lock(&self) -> std::sync::MutexGuard<'_, FaultState> {
+        // No code can panic in the middle of a change to the state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl FaultDraws {
-    /// Counts a request; returns the seconds until the next window where it is over the limit.
+impl FaultState {
+    /// Counts a request; returns the seconds until the next window if it is over the limit.
     fn count_request(&mut self) -> Option<u64> {
         let limit = self.faults.limit?;
         let window = Duration::from_secs(limit.window_s);
@@ -228,7 +227,7 @@ impl FaultDraws {
     }
 }
 
-/// SplitMix64 at `position`, as a number from 0 up to 1: every draw follows from seed and position.
+/// Draws a number from 0 up to 1, which follows from seed and position (SplitMix64).
 fn draw(seed: u64, position: u64) -> f64 {
     let mut z = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -242,22 +241,24 @@ fn draw(seed: u64, position: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn fates(faults: Faults, count: usize) -> Vec<Fate> {
-        let dice = Dice::new(faults);
-        (0..count).map(|_| dice.next().1).collect()
+    fn fates(faults: Faults, count: usize) -> Vec<SimulatedOutcome> {
+        let schedule = FaultSchedule::new(faults);
+        (0..count).map(|_| schedule.next_outcome().1).collect()
     }
 
     #[test]
     fn nothing_is_wrong_by_default() {
-        let dice = Dice::default();
-        assert!((0..100).all(|_| dice.next() == (Duration::ZERO, Fate::Answer)));
+        let schedule = FaultSchedule::default();
+        assert!(
+            (0..100).all(|_| schedule.next_outcome() == (Duration::ZERO, SimulatedOutcome::Answer))
+        );
     }
 
     #[test]
     fn half_the_answers_fail_and_the_seed_says_which() {
         let faults = |seed| Faults { failure_rate: 0.5, seed, ..Faults::default() };
         let first = fates(faults(1), 1000);
-        let failed = first.iter().filter(|fate| **fate == Fate::Fail).count();
+        let failed = first.iter().filter(|outcome| **outcome == SimulatedOutcome::Fail).count();
         assert!((400..600).contains(&failed), "{failed}");
         assert_eq!(first, fates(faults(1), 1000));
         assert_ne!(first, fates(faults(2), 1000));
@@ -267,16 +268,16 @@ mod tests {
     fn a_limit_answers_its_number_of_requests() {
         let limit = Some(RequestLimit { requests: 2, window_s: 3600 });
         let fates = fates(Faults { limit, ..Faults::default() }, 4);
-        assert_eq!(fates[..2], [Fate::Answer, Fate::Answer]);
-        assert!(matches!(fates[2], Fate::TooMany { retry_after_s: 3000..=3600 }));
-        assert!(matches!(fates[3], Fate::TooMany { .. }));
+        assert_eq!(fates[..2], [SimulatedOutcome::Answer, SimulatedOutcome::Answer]);
+        assert!(matches!(fates[2], SimulatedOutcome::TooMany { retry_after_s: 3000..=3600 }));
+        assert!(matches!(fates[3], SimulatedOutcome::TooMany { .. }));
     }
 
     #[test]
     fn the_real_services_latency_has_its_range() {
-        let dice = Dice::new(Faults { latency: Latency::Real, ..Faults::default() });
+        let schedule = FaultSchedule::new(Faults { latency: Latency::Real, ..Faults::default() });
         for _ in 0..1000 {
-            let ms = dice.next().0.as_secs_f64() * 1000.0;
+            let ms = schedule.next_outcome().0.as_secs_f64() * 1000.0;
             assert!((225.0..=300.0).contains(&ms), "{ms}");
         }
     }

@@ -1,6 +1,6 @@
-//! Imports files into a service that reaches no vendor.
+//! Splits endorsement files into documents, for a service without access to the vendors.
 
-use confide_collateral::{Ca, Evaluation};
+use confide_collateral::{PckIssuer, TcbEvaluation};
 use confide_evidence::{
     ParseError,
     certificate::Certificate,
@@ -14,7 +14,7 @@ use confide_evidence::{
 
 use crate::{
     document::Document,
-    request::{DocumentRequest, Encoding, EndorsementKey},
+    request::{CrlEncoding, DocumentRequest, EndorsementKeyKind},
 };
 
 /// The reason for which a file cannot be imported.
@@ -30,36 +30,40 @@ pub enum ImportError {
         /// The common name of the issuer.
         got: String,
     },
-    /// The certificate does not say which chip it is for.
-    #[error("endorsement key: wanted {wanted}")]
+    /// The certificate does not identify its chip.
+    #[error("certificate of the endorsement key: wanted {wanted}, got none")]
     Chip {
         /// The part of the certificate that is missing.
         wanted: &'static str,
     },
 }
 
-/// Splits endorsements into the documents that the vendors' services would have given: a
-/// QuoteCollateralV3, or an SNP chip's key with its chain and list.
+/// Splits endorsements (a QuoteCollateralV3, or an SNP chip's key with its chain and list) into the
+/// documents that the vendors' services would have sent. Signatures are not verified.
 ///
 /// # Errors
-/// An [`ImportError`] if a part is malformed or missing. Signatures are not verified.
-pub fn import(file: &[u8], fetched_at: u64) -> Result<Vec<Document>, ImportError> {
+/// An [`ImportError`] if a part is malformed or missing.
+pub fn split_endorsements(file: &[u8], fetched_at: u64) -> Result<Vec<Document>, ImportError> {
     if SnpEndorsements::is_object(file) {
-        return snp(&SnpEndorsements::parse(file)?, fetched_at);
+        return split_snp(&SnpEndorsements::parse(file)?, fetched_at);
     }
-    dcap(&Collateral::parse(file)?, fetched_at)
+    split_dcap(&Collateral::parse(file)?, fetched_at)
 }
 
-/// Splits the endorsements of an SNP chip. AMD's service gives a VCEK by chip and versions, which
-/// stand in its certificate. It gives a VLEK to its provider only, so that one is left out.
-fn snp(endorsements: &SnpEndorsements, fetched_at: u64) -> Result<Vec<Document>, ImportError> {
+/// Splits the endorsements of an SNP chip. A VCEK is stored by chip and versions, which its
+/// certificate names. A VLEK is left out, as AMD's service has no route for it.
+fn split_snp(
+    endorsements: &SnpEndorsements,
+    fetched_at: u64,
+) -> Result<Vec<Document>, ImportError> {
     let SnpEndorsements { endorsement_key, chain, crl } = endorsements;
     let certificate = AmdCertificate::parse("endorsement key", endorsement_key)?;
     let names = &certificate.extensions;
     let line = names.product_name.and_then(|name| name.split('-').next());
     let product = line.and_then(Product::from_name);
     let product = product.ok_or(ImportError::Chip { wanted: "a product name" })?;
-    let key = if names.hwid.is_some() { EndorsementKey::Vcek } else { EndorsementKey::Vlek };
+    let key =
+        if names.hwid.is_some() { EndorsementKeyKind::Vcek } else { EndorsementKeyKind::Vlek };
     let above = DocumentRequest::AmdChain { key, product };
     let mut documents = vec![Document::new(&above, None, chain.clone().into(), fetched_at)?];
     if let Some(list) = crl {
@@ -77,20 +81,20 @@ fn snp(endorsements: &SnpEndorsements, fetched_at: u64) -> Result<Vec<Document>,
     Ok(documents)
 }
 
-fn dcap(collateral: &Collateral, fetched_at: u64) -> Result<Vec<Document>, ImportError> {
+fn split_dcap(collateral: &Collateral, fetched_at: u64) -> Result<Vec<Document>, ImportError> {
     let info = TcbInfo::parse(&collateral.tcb_info)?;
     let identity = QeIdentity::parse(&collateral.qe_identity)?;
     let signed = |wanted: &DocumentRequest, json: &str, signature: &[u8]| {
         Document::signed_body(wanted.kind(), json, &hex::encode(signature))
     };
-    let set = Evaluation::Standard;
-    let tcb = DocumentRequest::Tcb { tee: info.tee.try_into()?, fmspc: info.fmspc, set };
+    let evaluation = TcbEvaluation::Standard;
+    let tcb = DocumentRequest::Tcb { tee: info.tee.try_into()?, fmspc: info.fmspc, evaluation };
     let tcb_body = signed(&tcb, &collateral.tcb_info, &collateral.tcb_info_signature);
-    let qe = DocumentRequest::QeIdentity { tee: identity.tee.try_into()?, set };
+    let qe = DocumentRequest::QeIdentity { tee: identity.tee.try_into()?, evaluation };
     let qe_body = signed(&qe, &collateral.qe_identity, &collateral.qe_identity_signature);
-    let ca = issuer(&collateral.pck_crl_issuer_chain)?;
-    let pck_crl = DocumentRequest::PckCrl { ca, encoding: Encoding::Der };
-    let root_crl = DocumentRequest::RootCrl { encoding: Encoding::Der };
+    let ca = parse_issuer(&collateral.pck_crl_issuer_chain)?;
+    let pck_crl = DocumentRequest::PckCrl { ca, encoding: CrlEncoding::Der };
+    let root_crl = DocumentRequest::RootCrl { encoding: CrlEncoding::Der };
     let chain = |chain: &String| Some(chain.clone());
     let documents = [
         (tcb, chain(&collateral.tcb_info_issuer_chain), tcb_body),
@@ -103,16 +107,16 @@ fn dcap(collateral: &Collateral, fetched_at: u64) -> Result<Vec<Document>, Impor
     Ok(documents.collect::<Result<_, _>>()?)
 }
 
-/// The CA of Intel's that heads a chain, by its common name.
-fn issuer(chain: &str) -> Result<Ca, ImportError> {
+/// Parses which of Intel's CAs is the first certificate of a chain, from its common name.
+fn parse_issuer(chain: &str) -> Result<PckIssuer, ImportError> {
     const SUBJECT: &str = "issuer chain of the PCK CRL";
     let chain = pem::decode_chain(SUBJECT, chain.as_bytes())?;
     let first = chain.first().ok_or(ParseError::Missing { subject: SUBJECT })?;
     let name = Certificate::parse(SUBJECT, first)?.common_name;
     if name.contains("Platform CA") {
-        Ok(Ca::Platform)
+        Ok(PckIssuer::Platform)
     } else if name.contains("Processor CA") {
-        Ok(Ca::Processor)
+        Ok(PckIssuer::Processor)
     } else {
         Err(ImportError::Issuer { got: confide_evidence::foreign_text(name) })
     }

@@ -1,9 +1,9 @@
-//! The kinds of documents that are kept and served.
+//! The kinds of documents that are stored and served.
 
-/// The kind of a document, and with it the service that issues it.
+/// The kind of a document, with its issuer, its format and the form of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum DocumentKind {
     /// Intel: TCB info of an SGX platform family; key `FMSPC/set`.
     SgxTcb,
     /// Intel: TCB info of a TDX platform family; key `FMSPC/set`.
@@ -36,74 +36,88 @@ pub enum Kind {
     Rim,
 }
 
-impl Kind {
+impl DocumentKind {
     /// Every kind.
-    pub const ALL: [Kind; 15] = [
-        Kind::SgxTcb,
-        Kind::TdxTcb,
-        Kind::SgxQeIdentity,
-        Kind::TdxQeIdentity,
-        Kind::SgxEvaluationNumbers,
-        Kind::TdxEvaluationNumbers,
-        Kind::PckCrl,
-        Kind::PckCertificate,
-        Kind::RootCrl,
-        Kind::Vcek,
-        Kind::VcekChain,
-        Kind::VcekCrl,
-        Kind::VlekChain,
-        Kind::VlekCrl,
-        Kind::Rim,
+    pub const ALL: [DocumentKind; 15] = [
+        DocumentKind::SgxTcb,
+        DocumentKind::TdxTcb,
+        DocumentKind::SgxQeIdentity,
+        DocumentKind::TdxQeIdentity,
+        DocumentKind::SgxEvaluationNumbers,
+        DocumentKind::TdxEvaluationNumbers,
+        DocumentKind::PckCrl,
+        DocumentKind::PckCertificate,
+        DocumentKind::RootCrl,
+        DocumentKind::Vcek,
+        DocumentKind::VcekChain,
+        DocumentKind::VcekCrl,
+        DocumentKind::VlekChain,
+        DocumentKind::VlekCrl,
+        DocumentKind::Rim,
     ];
 
     /// The name in the database and in the metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::SgxTcb => "sgx-tcb",
-            Kind::TdxTcb => "tdx-tcb",
-            Kind::SgxQeIdentity => "sgx-qe-identity",
-            Kind::TdxQeIdentity => "tdx-qe-identity",
-            Kind::SgxEvaluationNumbers => "sgx-evaluation-numbers",
-            Kind::TdxEvaluationNumbers => "tdx-evaluation-numbers",
-            Kind::PckCrl => "pck-crl",
-            Kind::PckCertificate => "pck-certificate",
-            Kind::RootCrl => "root-crl",
-            Kind::Vcek => "vcek",
-            Kind::VcekChain => "vcek-chain",
-            Kind::VcekCrl => "vcek-crl",
-            Kind::VlekChain => "vlek-chain",
-            Kind::VlekCrl => "vlek-crl",
-            Kind::Rim => "rim",
+            DocumentKind::SgxTcb => "sgx-tcb",
+            DocumentKind::TdxTcb => "tdx-tcb",
+            DocumentKind::SgxQeIdentity => "sgx-qe-identity",
+            DocumentKind::TdxQeIdentity => "tdx-qe-identity",
+            DocumentKind::SgxEvaluationNumbers => "sgx-evaluation-numbers",
+            DocumentKind::TdxEvaluationNumbers => "tdx-evaluation-numbers",
+            DocumentKind::PckCrl => "pck-crl",
+            DocumentKind::PckCertificate => "pck-certificate",
+            DocumentKind::RootCrl => "root-crl",
+            DocumentKind::Vcek => "vcek",
+            DocumentKind::VcekChain => "vcek-chain",
+            DocumentKind::VcekCrl => "vcek-crl",
+            DocumentKind::VlekChain => "vlek-chain",
+            DocumentKind::VlekCrl => "vlek-crl",
+            DocumentKind::Rim => "rim",
         }
     }
 
-    /// The kind that [`Self::name`] names.
+    /// The kind with this [`Self::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The header field that carries the issuer's chain in percent-encoded PEM, where there is one.
-    /// Intel PCS v4 names them.
+    /// The header field of Intel PCS v4 for the issuer's chain in percent-encoded PEM; `None` if
+    /// the kind has no such field.
     pub fn chain_header(self) -> Option<&'static str> {
         match self {
-            Kind::SgxTcb | Kind::TdxTcb => Some("tcb-info-issuer-chain"),
-            Kind::SgxQeIdentity | Kind::TdxQeIdentity => Some("sgx-enclave-identity-issuer-chain"),
-            Kind::SgxEvaluationNumbers | Kind::TdxEvaluationNumbers => {
+            DocumentKind::SgxTcb | DocumentKind::TdxTcb => Some("tcb-info-issuer-chain"),
+            DocumentKind::SgxQeIdentity | DocumentKind::TdxQeIdentity => {
+                Some("sgx-enclave-identity-issuer-chain")
+            }
+            DocumentKind::SgxEvaluationNumbers | DocumentKind::TdxEvaluationNumbers => {
                 Some("tcb-evaluation-data-numbers-issuer-chain")
             }
-            Kind::PckCrl => Some("sgx-pck-crl-issuer-chain"),
-            Kind::PckCertificate => Some("sgx-pck-certificate-issuer-chain"),
+            DocumentKind::PckCrl => Some("sgx-pck-crl-issuer-chain"),
+            DocumentKind::PckCertificate => Some("sgx-pck-certificate-issuer-chain"),
             _ => None,
         }
     }
 
-    /// Whether documents of this kind list what is revoked.
+    /// Whether documents of this kind are revocation lists.
     pub fn is_revocation_list(self) -> bool {
-        matches!(self, Kind::PckCrl | Kind::RootCrl | Kind::VcekCrl | Kind::VlekCrl)
+        matches!(
+            self,
+            DocumentKind::PckCrl
+                | DocumentKind::RootCrl
+                | DocumentKind::VcekCrl
+                | DocumentKind::VlekCrl
+        )
     }
 
-    /// Whether the vendor issues it again before it ends. The certificate of a chip stays the same.
+    /// Whether the vendor issues new editions. Certificates of chips stay the same.
     pub fn is_reissued(self) -> bool {
-        !matches!(self, Kind::Vcek | Kind::PckCertificate | Kind::VcekChain | Kind::VlekChain)
+        !matches!(
+            self,
+            DocumentKind::Vcek
+                | DocumentKind::PckCertificate
+                | DocumentKind::VcekChain
+                | DocumentKind::VlekChain
+        )
     }
 }

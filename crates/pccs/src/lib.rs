@@ -1,12 +1,11 @@
 //! Serves endorsements to a fleet over the routes of Intel, AMD and NVIDIA.
 //!
-//! It is a cache and does not judge: signatures are the relying party's to verify. It promises to
-//! answer while the vendors do not, and never to go back: a document older than the one that is
-//! kept is refused ([`WriteOutcome::Older`]).
+//! It is a cache: the relying party verifies the signatures. It answers even while the vendors are
+//! down, and it refuses rollbacks: a document older than the stored one ([`WriteOutcome::Older`]).
 //!
-//! [`serve`] accepts connections; [`Service`] decides what is answered from a [`Database`] or an
-//! [`Upstream`]; [`parse`] reads requests. The feature `simulate` adds a service over a fake root
-//! that fails on purpose, the feature `postgres` a database that several instances share.
+//! [`serve`] accepts connections; [`Service`] answers from a [`Database`] or an [`Upstream`];
+//! [`parse_request`] parses requests. The feature `simulate` adds a service over a fake root that
+//! fails on purpose, the feature `postgres` a database that several instances share.
 
 mod answer;
 mod database;
@@ -31,20 +30,22 @@ mod vendors;
 #[cfg(feature = "postgres")]
 pub use database::postgres::Postgres;
 pub use database::{
-    Database, DatabaseError, DatabaseFuture, WriteOutcome, open::open, sqlite::Sqlite,
+    Database, DatabaseError, DatabaseFuture, WriteOutcome, open::open_database, sqlite::Sqlite,
 };
 pub use document::Document;
 pub use document_store::DocumentStore;
-pub use edition::{Dates, dates};
+pub use edition::{EditionDates, parse_dates};
 #[cfg(feature = "simulate")]
 pub use faults::{Edition, Faults, FaultsError, Latency, RequestLimit};
-pub use import::{ImportError, import};
-pub use kind::Kind;
+pub use import::{ImportError, split_endorsements};
+pub use kind::DocumentKind;
 pub use limits::PccsLimits;
 pub use listen::{ServeError, serve};
-pub use request::{DocumentRequest, Encoding, EndorsementKey, IntelTee, Refusal, parse};
+pub use request::{
+    CrlEncoding, DocumentRequest, DocumentRequestError, EndorsementKeyKind, IntelTee, parse_request,
+};
 pub use service::{DocumentSource, PccsOptions, Service};
 #[cfg(feature = "simulate")]
-pub use simulation::{Documents, Simulation};
+pub use simulation::{SimulatedIssuer, Simulation};
 pub use upstream::{Upstream, UpstreamError};
-pub use vendors::Vendors;
+pub use vendors::VendorUpstream;

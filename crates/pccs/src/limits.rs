@@ -1,19 +1,19 @@
-//! The bound of each queue, wait and length of the service.
+//! The limits on each queue, wait and length of the service.
 
 use std::time::Duration;
 
 /// Every limit of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PccsLimits {
-    /// The most connections at once; a quarter of them for one address, an eighth reserved for
-    /// addresses without any.
+    /// The largest number of connections at once. One address may have a quarter of them, and an
+    /// eighth is reserved for addresses that have none.
     pub connections: usize,
-    /// The most streams at once on a connection of HTTP/2. A quote needs four documents.
+    /// The largest number of streams at once on an HTTP/2 connection. A quote needs four documents.
     pub streams: u32,
     /// The longest head of a request in bytes. `encrypted_ppid` has 768 digits; PCS refuses heads
     /// over 16 KiB.
     pub head_bytes: usize,
-    /// The most header fields in a request.
+    /// The largest number of header fields in a request.
     pub head_fields: usize,
     /// The longest body in bytes; only `/simulate` reads one.
     pub body_bytes: usize,
@@ -21,30 +21,29 @@ pub struct PccsLimits {
     pub head_wait: Duration,
     /// The longest wait for an answer from the database and the vendor together.
     pub answer_wait: Duration,
-    /// The longest time in which a client takes no byte of an answer.
+    /// The longest time for which a client may read no byte of an answer.
     pub write_wait: Duration,
-    /// The longest life of a connection; after it, what runs ends and the client dials again. It
-    /// bounds what an idle HTTP/2 client can hold.
+    /// The longest life of a connection, after which running requests finish and the client must
+    /// connect again. It bounds how long an idle HTTP/2 client can keep a connection.
     pub connection_age: Duration,
     /// The longest drain after the signal to stop.
     pub drain: Duration,
-    /// The most documents that are kept; what is fetched beyond is served and not kept. A fleet has
-    /// one for each chip.
+    /// The largest number of stored documents; further ones are served without being stored. A
+    /// fleet has one for each chip.
     pub documents: u64,
-    /// The most fetches from vendors at once; AMD's service allows few.
+    /// The largest number of fetches from vendors at once; AMD's service allows few.
     pub fetches: usize,
-    /// The most requests that may wait for a fetch; further ones get status 503.
+    /// The largest number of requests that may wait for a fetch; further ones get status 503.
     pub fetches_waiting: usize,
-    /// The age in seconds at which a kept document is fetched again while it is served.
+    /// The age in seconds at which a stored document is fetched again, while it is still served.
     pub refresh_after_s: u64,
-    /// The time for which a fetch that failed, or brought nothing newer than what is overdue, is
-    /// not tried again.
+    /// The time for which a fetch is not repeated after it failed or returned an overdue document.
     pub retry_after: Duration,
-    /// The interval between two looks for documents to fetch again.
+    /// The interval between two searches for documents to fetch again.
     pub refresh_every: Duration,
-    /// The most documents that are fetched again in one such look.
+    /// The largest number of documents that are fetched again after one such search.
     pub refresh_batch: usize,
-    /// The number of seconds that a vendor's clock may be ahead of ours.
+    /// The time in seconds by which a vendor's clock may be ahead of ours.
     pub clock_skew_s: u64,
 }
 
@@ -64,7 +63,7 @@ impl Default for PccsLimits {
             documents: 100_000,
             fetches: 8,
             fetches_waiting: 256,
-            // Vendors re-issue daily at most; an hour bounds how late a revocation is seen.
+            // Vendors re-issue at most daily; with an hour, a revocation is seen at most that late.
             refresh_after_s: 3600,
             retry_after: Duration::from_secs(5),
             refresh_every: Duration::from_secs(60),

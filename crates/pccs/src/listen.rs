@@ -1,10 +1,10 @@
-//! Serves HTTP/1.1 and HTTP/2 on one port, and bounds every wait.
+//! Serves HTTP/1.1 and HTTP/2 on one port, with a limit on every wait.
 
 use std::{io, sync::Arc, time::Duration};
 
 use confide_http::{
-    Admission, AdmissionLimits, Closing, ConnectionDeadlines, Drained, Occupancy, PeerStream,
-    StallGuard, accept_until, serve_connection, wait_until_closing,
+    Admission, AdmissionLimits, ClosingSignal, ConnectionDeadlines, ConnectionPlace, DrainOutcome,
+    PeerStream, StallGuard, accept_until, serve_connection, wait_until_closing,
 };
 use http::{Request, Response};
 use hyper::{body::Incoming, service::service_fn};
@@ -15,29 +15,29 @@ use hyper_util::{
 use tokio::net::TcpListener;
 
 use crate::{
-    answer::Bytewise,
+    answer::AnswerBody,
     limits::PccsLimits,
-    service::{Outcome, Service},
+    service::{RequestOutcome, Service},
 };
 
-/// The reason for which a service does not end in order.
+/// The reason for which a service did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The drain took too long; the connections that were left are closed.
+    /// The drain took too long; the remaining connections were closed.
     #[error("{left} connections were still open {} s after the stop", .limit.as_secs())]
     Undrained {
-        /// The number of connections that were left.
+        /// The number of remaining connections.
         left: usize,
-        /// The time that they had.
+        /// The longest time of the drain.
         limit: Duration,
     },
 }
 
-/// Serves on `listener` until `stop` resolves, then lets running requests end.
+/// Serves on `listener` until `stop` resolves, then waits for running requests to finish.
 ///
 /// # Errors
-/// [`ServeError::Undrained`] if connections are left after the drain.
+/// [`ServeError::Undrained`] if connections remain after the drain.
 pub async fn serve(
     listener: TcpListener,
     service: Arc<Service>,
@@ -45,25 +45,31 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let limits = Arc::clone(service.limits());
     let admission = Admission::new(AdmissionLimits::for_many_peers(limits.connections));
-    let refreshing = tokio::spawn(Arc::clone(&service).refresh());
+    let refreshing = tokio::spawn(Arc::clone(&service).refresh_in_loop());
     let stop = async {
         stop.await;
         refreshing.abort();
     };
-    let one =
-        move |stream, place, closing| connection(stream, Arc::clone(&service), place, closing);
+    let one = move |stream, place, closing| {
+        serve_one_connection(stream, Arc::clone(&service), place, closing)
+    };
     match accept_until(listener, admission, limits.drain, stop, one).await {
-        Drained::Completely => Ok(()),
-        Drained::Cut(left) => Err(ServeError::Undrained { left, limit: limits.drain }),
+        DrainOutcome::Completely => Ok(()),
+        DrainOutcome::Cut(left) => Err(ServeError::Undrained { left, limit: limits.drain }),
     }
 }
 
-async fn connection(stream: PeerStream, service: Arc<Service>, place: Occupancy, closing: Closing) {
+async fn serve_one_connection(
+    stream: PeerStream,
+    service: Arc<Service>,
+    place: ConnectionPlace,
+    closing: ClosingSignal,
+) {
     let limits = Arc::clone(service.limits());
-    let builder = builder(&limits);
+    let builder = http_builder(&limits);
     let ending = closing.clone();
     let answering = service_fn(|request: Request<Incoming>| {
-        place.run_exchange(answer(Arc::clone(&service), request, ending.clone()))
+        place.run_exchange(answer_request(Arc::clone(&service), request, ending.clone()))
     });
     let io = TokioIo::new(StallGuard::new(stream, limits.write_wait));
     let connection = builder.serve_connection(io, answering);
@@ -80,7 +86,7 @@ async fn connection(stream: PeerStream, service: Arc<Service>, place: Occupancy,
     serve_connection(connection, &place, deadlines, stop).await;
 }
 
-fn builder(limits: &PccsLimits) -> auto::Builder<TokioExecutor> {
+fn http_builder(limits: &PccsLimits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -101,15 +107,16 @@ fn builder(limits: &PccsLimits) -> auto::Builder<TokioExecutor> {
 /// The smallest buffer that hyper accepts, in bytes.
 const HEAD_BYTES_MIN: usize = 8192;
 
-/// Answers one request. An answer that never comes ends with the service, or after its deadline.
-async fn answer(
+/// Answers one request. A simulated request without an answer ends with the service, or after the
+/// connection's age.
+async fn answer_request(
     service: Arc<Service>,
     request: Request<Incoming>,
-    closing: Closing,
-) -> Result<Response<Bytewise>, io::Error> {
+    closing: ClosingSignal,
+) -> Result<Response<AnswerBody>, io::Error> {
     match service.answer_request(request).await {
-        Outcome::Answer(response) => Ok(response),
-        Outcome::Silence => {
+        RequestOutcome::Answer(response) => Ok(response),
+        RequestOutcome::Silence => {
             tokio::select! {
                 () = wait_until_closing(closing) => {}
                 () = tokio::time::sleep(service.limits().connection_age) => {}

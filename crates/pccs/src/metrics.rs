@@ -31,29 +31,30 @@ impl Metrics {
             |name: &str, help: &str| registry.counter(&format!("confide_pccs_{name}"), help);
         Self {
             requests,
-            stale: counter("stale_total", "Documents served past their time."),
+            stale: counter("stale_total", "Stale documents served."),
             fetched: counter("fetches_total", "Documents fetched from a vendor."),
             fetches_failed: counter("fetches_failed_total", "Fetches that failed."),
-            rollbacks_refused: counter("rollbacks_refused_total", "Older editions refused."),
-            database_errors: counter("database_errors_total", "Calls that the database failed."),
+            rollbacks_refused: counter("rollbacks_refused_total", "Older documents refused."),
+            database_errors: counter("database_errors_total", "Database calls that failed."),
             faults: counter("faults_total", "Simulated faults."),
             simulated: registry.gauge(
                 "confide_pccs_simulated",
-                "1 where the endorsements are simulated and endorse nothing.",
+                "1 if the endorsements are simulated and endorse nothing, else 0.",
             ),
-            documents: registry.optional_gauge("confide_pccs_documents", "Documents kept."),
+            documents: registry
+                .optional_gauge("confide_pccs_documents", "Documents in the database."),
             registry,
         }
     }
 
-    /// Counts a request by the document that was asked for and the status of its answer.
+    /// Counts a request by its route and the status of its answer.
     pub(crate) fn count_answer(&self, route: &'static str, status: u16) {
         let labels = [("route", route.into()), ("status", status.to_string().into())];
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// The text of all metrics. `documents` is the number of kept ones, where the database
-    /// answered.
+    /// The text of all metrics. `documents` is the number of stored documents, or `None` if the
+    /// database did not answer.
     pub(crate) fn encode(&self, is_simulated: bool, documents: Option<u64>) -> String {
         self.simulated.set(is_simulated.into());
         self.documents.set(documents);

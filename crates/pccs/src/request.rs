@@ -1,29 +1,29 @@
 //! Requests for documents: paths and query strings of Intel PCS v4, AMD KDS and NVIDIA's RIM
 //! service.
 
-use confide_collateral::{Ca, Evaluation, Product};
+use confide_collateral::{PckIssuer, Product, TcbEvaluation};
 use confide_evidence::{ParseError, quote::Tee};
 use confide_http::decode_percent;
 
-use crate::kind::Kind;
+use crate::kind::DocumentKind;
 
 /// The encoding of a revocation list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Encoding {
-    /// Base64 between markers; PCS sends it by default.
+pub enum CrlEncoding {
+    /// PEM, the default of PCS.
     Pem,
-    /// The bytes of the DER encoding.
+    /// DER.
     Der,
-    /// The DER encoding in hexadecimal, as a PCCS sends the root's list.
+    /// DER in hexadecimal, as a PCCS sends the root's list.
     Hex,
 }
 
 /// A TEE for which Intel's service has documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IntelTee {
-    /// Enclaves.
+    /// SGX enclaves.
     Sgx,
-    /// Trust domains.
+    /// TDX trust domains.
     Tdx,
 }
 
@@ -52,16 +52,16 @@ impl TryFrom<Tee> for IntelTee {
     }
 }
 
-/// The kind of AMD's keys that signs a report.
+/// The kind of an AMD endorsement key, which signs reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EndorsementKey {
+pub enum EndorsementKeyKind {
     /// The key of one chip.
     Vcek,
     /// The key of a cloud provider.
     Vlek,
 }
 
-/// One document, as a client asks for it.
+/// The request of a client for one document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DocumentRequest {
     /// TCB info of a platform family.
@@ -71,14 +71,14 @@ pub enum DocumentRequest {
         /// The platform family.
         fmspc: [u8; 6],
         /// The TCB recovery that is asked for.
-        set: Evaluation,
+        evaluation: TcbEvaluation,
     },
     /// Identity of the quoting enclave.
     QeIdentity {
         /// SGX or TDX.
         tee: IntelTee,
         /// The TCB recovery that is asked for.
-        set: Evaluation,
+        evaluation: TcbEvaluation,
     },
     /// The list of evaluation data numbers.
     EvaluationNumbers {
@@ -88,9 +88,9 @@ pub enum DocumentRequest {
     /// Revocations by a PCK CA.
     PckCrl {
         /// The CA that issued the PCK certificates.
-        ca: Ca,
+        ca: PckIssuer,
         /// The encoding of the list.
-        encoding: Encoding,
+        encoding: CrlEncoding,
     },
     /// A PCK certificate.
     PckCertificate {
@@ -102,7 +102,7 @@ pub enum DocumentRequest {
     /// Revocations by Intel's root.
     RootCrl {
         /// The encoding of the list.
-        encoding: Encoding,
+        encoding: CrlEncoding,
     },
     /// A chip's endorsement key.
     Vcek {
@@ -113,21 +113,21 @@ pub enum DocumentRequest {
         /// Versions of boot loader, TEE, SNP firmware, microcode, FMC (Turin only, else 0).
         tcb: [u8; 5],
     },
-    /// The certificates above an endorsement key.
+    /// The certificates that issue an endorsement key.
     AmdChain {
         /// The kind of the endorsement key.
-        key: EndorsementKey,
+        key: EndorsementKeyKind,
         /// The product line.
         product: Product,
     },
     /// Revocations by AMD's root.
     AmdCrl {
-        /// The kind of endorsement keys whose route is asked.
-        key: EndorsementKey,
+        /// The kind of endorsement keys, which selects the route.
+        key: EndorsementKeyKind,
         /// The product line.
         product: Product,
     },
-    /// NVIDIA's reference manifest.
+    /// A reference integrity manifest (RIM) of NVIDIA.
     Rim {
         /// The identifier of the manifest.
         id: String,
@@ -136,11 +136,11 @@ pub enum DocumentRequest {
 
 /// The reason for which a request cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The path is that of no document.
+pub enum DocumentRequestError {
+    /// No document has this path.
     #[error("no such document")]
     NotFound,
-    /// A parameter is missing, malformed or there twice.
+    /// A parameter is missing, malformed or repeated.
     #[error("parameter {name}: wanted {wanted}")]
     Parameter {
         /// The name of the parameter.
@@ -150,12 +150,15 @@ pub enum Refusal {
     },
 }
 
-/// Reads path and query of a request.
+/// Parses the path and the query of a request.
 ///
 /// # Errors
-/// A [`Refusal`] for an unknown path and for a parameter that is missing or malformed. Unknown
-/// parameters are ignored, as the vendors do.
-pub fn parse(path: &str, query: Option<&str>) -> Result<DocumentRequest, Refusal> {
+/// A [`DocumentRequestError`] if the path is unknown, or a parameter missing or malformed. Unknown
+/// parameters are ignored, as by the vendors.
+pub fn parse_request(
+    path: &str,
+    query: Option<&str>,
+) -> Result<DocumentRequest, DocumentRequestError> {
     let parts: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
     match parts.as_slice() {
         ["sgx", "certification", "v4", rest @ ..] => {
@@ -164,51 +167,59 @@ pub fn parse(path: &str, query: Option<&str>) -> Result<DocumentRequest, Refusal
         ["tdx", "certification", "v4", rest @ ..] => {
             parse_intel(IntelTee::Tdx, rest, &Query::parse(query)?)
         }
-        // The path at which Intel's root certificate says that its list lies.
-        ["IntelSGXRootCA.der"] => Ok(DocumentRequest::RootCrl { encoding: Encoding::Der }),
+        // The path of the list in the distribution point of Intel's root certificate.
+        ["IntelSGXRootCA.der"] => Ok(DocumentRequest::RootCrl { encoding: CrlEncoding::Der }),
         ["vcek", "v1", product, rest] => parse_vcek(product, rest, &Query::parse(query)?),
         ["vlek", "v1", product, "cert_chain"] => Ok(DocumentRequest::AmdChain {
-            key: EndorsementKey::Vlek,
+            key: EndorsementKeyKind::Vlek,
             product: parse_product(product)?,
         }),
         ["vlek", "v1", product, "crl"] => Ok(DocumentRequest::AmdCrl {
-            key: EndorsementKey::Vlek,
+            key: EndorsementKeyKind::Vlek,
             product: parse_product(product)?,
         }),
         ["v1", "rim", id] => parse_rim(id),
-        _ => Err(Refusal::NotFound),
+        _ => Err(DocumentRequestError::NotFound),
     }
 }
 
 impl DocumentRequest {
-    /// The kind of document that answers it.
-    pub fn kind(&self) -> Kind {
+    /// The kind of the document.
+    pub fn kind(&self) -> DocumentKind {
         match self {
-            DocumentRequest::Tcb { tee: IntelTee::Sgx, .. } => Kind::SgxTcb,
-            DocumentRequest::Tcb { tee: IntelTee::Tdx, .. } => Kind::TdxTcb,
-            DocumentRequest::QeIdentity { tee: IntelTee::Sgx, .. } => Kind::SgxQeIdentity,
-            DocumentRequest::QeIdentity { tee: IntelTee::Tdx, .. } => Kind::TdxQeIdentity,
-            DocumentRequest::EvaluationNumbers { tee: IntelTee::Sgx } => Kind::SgxEvaluationNumbers,
-            DocumentRequest::EvaluationNumbers { tee: IntelTee::Tdx } => Kind::TdxEvaluationNumbers,
-            DocumentRequest::PckCrl { .. } => Kind::PckCrl,
-            DocumentRequest::PckCertificate { .. } => Kind::PckCertificate,
-            DocumentRequest::RootCrl { .. } => Kind::RootCrl,
-            DocumentRequest::Vcek { .. } => Kind::Vcek,
-            DocumentRequest::AmdChain { key: EndorsementKey::Vcek, .. } => Kind::VcekChain,
-            DocumentRequest::AmdChain { key: EndorsementKey::Vlek, .. } => Kind::VlekChain,
-            DocumentRequest::AmdCrl { key: EndorsementKey::Vcek, .. } => Kind::VcekCrl,
-            DocumentRequest::AmdCrl { key: EndorsementKey::Vlek, .. } => Kind::VlekCrl,
-            DocumentRequest::Rim { .. } => Kind::Rim,
+            DocumentRequest::Tcb { tee: IntelTee::Sgx, .. } => DocumentKind::SgxTcb,
+            DocumentRequest::Tcb { tee: IntelTee::Tdx, .. } => DocumentKind::TdxTcb,
+            DocumentRequest::QeIdentity { tee: IntelTee::Sgx, .. } => DocumentKind::SgxQeIdentity,
+            DocumentRequest::QeIdentity { tee: IntelTee::Tdx, .. } => DocumentKind::TdxQeIdentity,
+            DocumentRequest::EvaluationNumbers { tee: IntelTee::Sgx } => {
+                DocumentKind::SgxEvaluationNumbers
+            }
+            DocumentRequest::EvaluationNumbers { tee: IntelTee::Tdx } => {
+                DocumentKind::TdxEvaluationNumbers
+            }
+            DocumentRequest::PckCrl { .. } => DocumentKind::PckCrl,
+            DocumentRequest::PckCertificate { .. } => DocumentKind::PckCertificate,
+            DocumentRequest::RootCrl { .. } => DocumentKind::RootCrl,
+            DocumentRequest::Vcek { .. } => DocumentKind::Vcek,
+            DocumentRequest::AmdChain { key: EndorsementKeyKind::Vcek, .. } => {
+                DocumentKind::VcekChain
+            }
+            DocumentRequest::AmdChain { key: EndorsementKeyKind::Vlek, .. } => {
+                DocumentKind::VlekChain
+            }
+            DocumentRequest::AmdCrl { key: EndorsementKeyKind::Vcek, .. } => DocumentKind::VcekCrl,
+            DocumentRequest::AmdCrl { key: EndorsementKeyKind::Vlek, .. } => DocumentKind::VlekCrl,
+            DocumentRequest::Rim { .. } => DocumentKind::Rim,
         }
     }
 
-    /// The key under which it is kept.
+    /// The key under which the document is stored.
     pub fn key(&self) -> String {
         match self {
-            DocumentRequest::Tcb { fmspc, set, .. } => {
-                format!("{}/{set}", hex::encode_upper(fmspc))
+            DocumentRequest::Tcb { fmspc, evaluation, .. } => {
+                format!("{}/{evaluation}", hex::encode_upper(fmspc))
             }
-            DocumentRequest::QeIdentity { set, .. } => set.to_string(),
+            DocumentRequest::QeIdentity { evaluation, .. } => evaluation.to_string(),
             DocumentRequest::EvaluationNumbers { .. } | DocumentRequest::RootCrl { .. } => {
                 String::new()
             }
@@ -225,36 +236,41 @@ impl DocumentRequest {
         }
     }
 
-    /// The request whose document is kept under this key; `None` for kinds that are not fetched
-    /// again without a request.
-    pub fn from_stored_key(kind: Kind, key: &str) -> Option<Self> {
+    /// The request whose document is stored under this key; `None` for kinds that are fetched only
+    /// when a client asks for them.
+    pub fn from_stored_key(kind: DocumentKind, key: &str) -> Option<Self> {
         match kind {
-            Kind::SgxTcb | Kind::TdxTcb => {
-                let (fmspc, set) = key.split_once('/')?;
+            DocumentKind::SgxTcb | DocumentKind::TdxTcb => {
+                let (fmspc, evaluation) = key.split_once('/')?;
                 let mut bytes = [0; 6];
                 hex::decode_to_slice(fmspc, &mut bytes).ok()?;
-                let tee = if kind == Kind::SgxTcb { IntelTee::Sgx } else { IntelTee::Tdx };
-                Some(DocumentRequest::Tcb { tee, fmspc: bytes, set: set.parse().ok()? })
+                let tee = if kind == DocumentKind::SgxTcb { IntelTee::Sgx } else { IntelTee::Tdx };
+                Some(DocumentRequest::Tcb {
+                    tee,
+                    fmspc: bytes,
+                    evaluation: evaluation.parse().ok()?,
+                })
             }
-            Kind::SgxQeIdentity | Kind::TdxQeIdentity => {
-                let tee = if kind == Kind::SgxQeIdentity { IntelTee::Sgx } else { IntelTee::Tdx };
-                Some(DocumentRequest::QeIdentity { tee, set: key.parse().ok()? })
+            DocumentKind::SgxQeIdentity | DocumentKind::TdxQeIdentity => {
+                let tee =
+                    if kind == DocumentKind::SgxQeIdentity { IntelTee::Sgx } else { IntelTee::Tdx };
+                Some(DocumentRequest::QeIdentity { tee, evaluation: key.parse().ok()? })
             }
-            Kind::PckCrl => {
-                Some(DocumentRequest::PckCrl { ca: key.parse().ok()?, encoding: Encoding::Der })
+            DocumentKind::PckCrl => {
+                Some(DocumentRequest::PckCrl { ca: key.parse().ok()?, encoding: CrlEncoding::Der })
             }
-            Kind::RootCrl => Some(DocumentRequest::RootCrl { encoding: Encoding::Hex }),
-            Kind::VcekCrl | Kind::VlekCrl => {
-                let vcek = kind == Kind::VcekCrl;
-                let on = if vcek { EndorsementKey::Vcek } else { EndorsementKey::Vlek };
+            DocumentKind::RootCrl => Some(DocumentRequest::RootCrl { encoding: CrlEncoding::Hex }),
+            DocumentKind::VcekCrl | DocumentKind::VlekCrl => {
+                let vcek = kind == DocumentKind::VcekCrl;
+                let on = if vcek { EndorsementKeyKind::Vcek } else { EndorsementKeyKind::Vlek };
                 Some(DocumentRequest::AmdCrl { key: on, product: Product::from_name(key)? })
             }
             _ => None,
         }
     }
 
-    /// The encoding of the answer, where the request can choose.
-    pub fn encoding(&self) -> Option<Encoding> {
+    /// The requested encoding, if the document is a list of Intel's; otherwise `None`.
+    pub fn encoding(&self) -> Option<CrlEncoding> {
         match self {
             DocumentRequest::PckCrl { encoding, .. } | DocumentRequest::RootCrl { encoding } => {
                 Some(*encoding)
@@ -263,69 +279,83 @@ impl DocumentRequest {
         }
     }
 
-    /// The set that is asked for, where documents come in sets.
-    pub fn set(&self) -> Option<Evaluation> {
+    /// The requested TCB recovery, if the document belongs to one.
+    pub fn evaluation(&self) -> Option<TcbEvaluation> {
         match self {
-            DocumentRequest::Tcb { set, .. } | DocumentRequest::QeIdentity { set, .. } => {
-                Some(*set)
-            }
+            DocumentRequest::Tcb { evaluation, .. }
+            | DocumentRequest::QeIdentity { evaluation, .. } => Some(*evaluation),
             _ => None,
         }
     }
 
-    /// The requests whose documents may answer instead: a set asked for by number may be the
-    /// standard or the early one, and where there is no early set the standard one is the newest.
+    /// The requests whose documents may answer instead: a set requested by number may be the
+    /// standard or the early one, and if there is no early set, the standard one is the newest.
     pub(crate) fn alternatives(&self) -> Vec<Self> {
-        let others: &[Evaluation] = match self.set() {
-            Some(Evaluation::Number(_)) => &[Evaluation::Standard, Evaluation::Early],
-            Some(Evaluation::Early) => &[Evaluation::Standard],
+        let others: &[TcbEvaluation] = match self.evaluation() {
+            Some(TcbEvaluation::Number(_)) => &[TcbEvaluation::Standard, TcbEvaluation::Early],
+            Some(TcbEvaluation::Early) => &[TcbEvaluation::Standard],
             _ => &[],
         };
-        others.iter().map(|other| self.with_set(*other)).collect()
+        others.iter().map(|other| self.with_evaluation(*other)).collect()
     }
 
-    fn with_set(&self, other: Evaluation) -> Self {
+    fn with_evaluation(&self, other: TcbEvaluation) -> Self {
         let mut wanted = self.clone();
-        if let DocumentRequest::Tcb { set, .. } | DocumentRequest::QeIdentity { set, .. } =
-            &mut wanted
+        if let DocumentRequest::Tcb { evaluation, .. }
+        | DocumentRequest::QeIdentity { evaluation, .. } = &mut wanted
         {
-            *set = other;
+            *evaluation = other;
         }
         wanted
     }
 }
 
-fn parse_intel(tee: IntelTee, rest: &[&str], query: &Query) -> Result<DocumentRequest, Refusal> {
+fn parse_intel(
+    tee: IntelTee,
+    rest: &[&str],
+    query: &Query,
+) -> Result<DocumentRequest, DocumentRequestError> {
     match (tee, rest) {
         (_, ["tcb"]) => {
             let fmspc = query.hex("fmspc", "12 hexadecimal digits")?;
-            Ok(DocumentRequest::Tcb { tee, fmspc, set: query.set()? })
+            Ok(DocumentRequest::Tcb { tee, fmspc, evaluation: query.parse_evaluation()? })
         }
-        (_, ["qe", "identity"]) => Ok(DocumentRequest::QeIdentity { tee, set: query.set()? }),
+        (_, ["qe", "identity"]) => {
+            Ok(DocumentRequest::QeIdentity { tee, evaluation: query.parse_evaluation()? })
+        }
         (_, ["tcbevaluationdatanumbers"]) => Ok(DocumentRequest::EvaluationNumbers { tee }),
         (IntelTee::Sgx, ["pckcrl"]) => parse_pck_crl(query),
         (IntelTee::Sgx, ["pckcert"]) => parse_pck_certificate(query),
-        (IntelTee::Sgx, ["rootcacrl"]) => Ok(DocumentRequest::RootCrl { encoding: Encoding::Hex }),
-        _ => Err(Refusal::NotFound),
+        (IntelTee::Sgx, ["rootcacrl"]) => {
+            Ok(DocumentRequest::RootCrl { encoding: CrlEncoding::Hex })
+        }
+        _ => Err(DocumentRequestError::NotFound),
     }
 }
 
-fn parse_pck_crl(query: &Query) -> Result<DocumentRequest, Refusal> {
+fn parse_pck_crl(query: &Query) -> Result<DocumentRequest, DocumentRequestError> {
     let ca = match query.value("ca").map(str::to_ascii_lowercase).as_deref() {
-        Some("processor") => Ca::Processor,
-        Some("platform") => Ca::Platform,
-        _ => return Err(Refusal::Parameter { name: "ca", wanted: "processor or platform" }),
+        Some("processor") => PckIssuer::Processor,
+        Some("platform") => PckIssuer::Platform,
+        _ => {
+            return Err(DocumentRequestError::Parameter {
+                name: "ca",
+                wanted: "processor or platform",
+            });
+        }
     };
     let encoding = match query.value("encoding").map(str::to_ascii_lowercase).as_deref() {
-        None | Some("pem") => Encoding::Pem,
-        Some("der") => Encoding::Der,
-        Some(_) => return Err(Refusal::Parameter { name: "encoding", wanted: "der or pem" }),
+        None | Some("pem") => CrlEncoding::Pem,
+        Some("der") => CrlEncoding::Der,
+        Some(_) => {
+            return Err(DocumentRequestError::Parameter { name: "encoding", wanted: "der or pem" });
+        }
     };
     Ok(DocumentRequest::PckCrl { ca, encoding })
 }
 
-/// Intel names the platform by the quoting enclave's id or by the encrypted PPID, with both SVNs.
-fn parse_pck_certificate(query: &Query) -> Result<DocumentRequest, Refusal> {
+/// Parses a request for a PCK certificate. Its key has the quoting enclave's id and both SVNs.
+fn parse_pck_certificate(query: &Query) -> Result<DocumentRequest, DocumentRequestError> {
     let qeid: [u8; 16] = query.hex("qeid", "32 hexadecimal digits")?;
     let cpusvn: [u8; 16] = query.hex("cpusvn", "32 hexadecimal digits")?;
     let pcesvn: [u8; 2] = query.hex("pcesvn", "4 hexadecimal digits")?;
@@ -343,21 +373,25 @@ fn parse_pck_certificate(query: &Query) -> Result<DocumentRequest, Refusal> {
     })
 }
 
-fn parse_vcek(product: &str, rest: &str, query: &Query) -> Result<DocumentRequest, Refusal> {
+fn parse_vcek(
+    product: &str,
+    rest: &str,
+    query: &Query,
+) -> Result<DocumentRequest, DocumentRequestError> {
     let product = parse_product(product)?;
     match rest {
         "cert_chain" => {
-            return Ok(DocumentRequest::AmdChain { key: EndorsementKey::Vcek, product });
+            return Ok(DocumentRequest::AmdChain { key: EndorsementKeyKind::Vcek, product });
         }
-        "crl" => return Ok(DocumentRequest::AmdCrl { key: EndorsementKey::Vcek, product }),
+        "crl" => return Ok(DocumentRequest::AmdCrl { key: EndorsementKeyKind::Vcek, product }),
         _ => {}
     }
-    // Turin's chips have ids of 8 bytes, those before it of 64 (AMD document 57230).
+    // Turin's chips have ids of 8 bytes, earlier ones of 64 (AMD document 57230).
     let digits = if product == Product::Turin { 16 } else { 128 };
     let hexadecimal = rest.bytes().all(|digit| digit.is_ascii_hexdigit());
     if rest.len() != digits || !hexadecimal {
         let wanted = "hexadecimal: 16 digits for Turin, 128 for the others";
-        return Err(Refusal::Parameter { name: "hwid", wanted });
+        return Err(DocumentRequestError::Parameter { name: "hwid", wanted });
     }
     let fmc = if product == Product::Turin { query.version("fmcSPL")? } else { 0 };
     let tcb = [
@@ -373,34 +407,43 @@ fn parse_vcek(product: &str, rest: &str, query: &Query) -> Result<DocumentReques
 /// The longest identifier of a manifest; NVIDIA's have about 40 characters.
 const RIM_ID_LENGTH_MAX: usize = 128;
 
-fn parse_rim(id: &str) -> Result<DocumentRequest, Refusal> {
+fn parse_rim(id: &str) -> Result<DocumentRequest, DocumentRequestError> {
     let plain = |c: u8| c.is_ascii_alphanumeric() || b"_.-".contains(&c);
     if id.is_empty() || id.len() > RIM_ID_LENGTH_MAX || !id.bytes().all(plain) {
-        return Err(Refusal::Parameter { name: "id", wanted: "letters, digits, _ . -" });
+        return Err(DocumentRequestError::Parameter {
+            name: "id",
+            wanted: "letters, digits, _ . -",
+        });
     }
     Ok(DocumentRequest::Rim { id: id.into() })
 }
 
-fn parse_product(product: &str) -> Result<Product, Refusal> {
-    Product::from_name(product).ok_or(Refusal::NotFound)
+fn parse_product(product: &str) -> Result<Product, DocumentRequestError> {
+    Product::from_name(product).ok_or(DocumentRequestError::NotFound)
 }
 
-/// The decoded parameters of a query; each name stands once.
+/// The decoded parameters of a query; each name occurs once.
 struct Query(Vec<(String, String)>);
 
-/// The most parameters of a query; no route has more than six.
+/// The largest number of parameters in a query; no route has more than six.
 const PARAMETERS_MAX: usize = 32;
 
 impl Query {
-    fn parse(query: Option<&str>) -> Result<Self, Refusal> {
+    fn parse(query: Option<&str>) -> Result<Self, DocumentRequestError> {
         let mut found: Vec<(String, String)> = Vec::new();
         for part in query.unwrap_or("").split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (Some(name), Some(value)) = (decode_percent(name), decode_percent(value)) else {
-                return Err(Refusal::Parameter { name: "query", wanted: "percent encoding" });
+                return Err(DocumentRequestError::Parameter {
+                    name: "query",
+                    wanted: "percent encoding",
+                });
             };
             if found.len() == PARAMETERS_MAX || found.iter().any(|(there, _)| *there == name) {
-                return Err(Refusal::Parameter { name: "query", wanted: "each parameter once" });
+                return Err(DocumentRequestError::Parameter {
+                    name: "query",
+                    wanted: "each parameter once",
+                });
             }
             found.push((name, value));
         }
@@ -415,43 +458,49 @@ impl Query {
         &self,
         name: &'static str,
         wanted: &'static str,
-    ) -> Result<[u8; N], Refusal> {
+    ) -> Result<[u8; N], DocumentRequestError> {
         let mut bytes = [0; N];
-        let text = self.value(name).ok_or(Refusal::Parameter { name, wanted })?;
-        hex::decode_to_slice(text, &mut bytes).map_err(|_| Refusal::Parameter { name, wanted })?;
+        let text = self.value(name).ok_or(DocumentRequestError::Parameter { name, wanted })?;
+        hex::decode_to_slice(text, &mut bytes)
+            .map_err(|_| DocumentRequestError::Parameter { name, wanted })?;
         Ok(bytes)
     }
 
-    /// `update` and `tcbEvaluationDataNumber` exclude each other in PCS v4.
-    fn set(&self) -> Result<Evaluation, Refusal> {
+    /// Parses `update` or `tcbEvaluationDataNumber`, which exclude each other in PCS v4.
+    fn parse_evaluation(&self) -> Result<TcbEvaluation, DocumentRequestError> {
         let by_name = match self.value("update") {
             None => None,
-            Some("standard") => Some(Evaluation::Standard),
-            Some("early") => Some(Evaluation::Early),
+            Some("standard") => Some(TcbEvaluation::Standard),
+            Some("early") => Some(TcbEvaluation::Early),
             Some(_) => {
-                return Err(Refusal::Parameter { name: "update", wanted: "early or standard" });
+                return Err(DocumentRequestError::Parameter {
+                    name: "update",
+                    wanted: "early or standard",
+                });
             }
         };
         let name = "tcbEvaluationDataNumber";
         match (by_name, self.value(name)) {
-            (Some(_), Some(_)) => Err(Refusal::Parameter { name, wanted: "no update with it" }),
+            (Some(_), Some(_)) => {
+                Err(DocumentRequestError::Parameter { name, wanted: "only one of it and update" })
+            }
             (None, Some(text)) => {
                 let plain = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
                 let number = text.parse().ok().filter(|_| plain);
                 number
-                    .map(Evaluation::Number)
-                    .ok_or(Refusal::Parameter { name, wanted: "a number" })
+                    .map(TcbEvaluation::Number)
+                    .ok_or(DocumentRequestError::Parameter { name, wanted: "a number" })
             }
-            (by_name, None) => Ok(by_name.unwrap_or(Evaluation::Standard)),
+            (by_name, None) => Ok(by_name.unwrap_or(TcbEvaluation::Standard)),
         }
     }
 
-    /// The version of one component of AMD's TCB; zero where it is not given.
-    fn version(&self, name: &'static str) -> Result<u8, Refusal> {
+    /// Parses the version of one component of AMD's TCB; zero if the parameter is missing.
+    fn version(&self, name: &'static str) -> Result<u8, DocumentRequestError> {
         let Some(text) = self.value(name) else { return Ok(0) };
         let plain = (1..=3).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());
         let number = text.parse().ok().filter(|_| plain);
-        number.ok_or(Refusal::Parameter { name, wanted: "a number up to 255" })
+        number.ok_or(DocumentRequestError::Parameter { name, wanted: "a number up to 255" })
     }
 }
 
@@ -459,17 +508,17 @@ impl Query {
 mod tests {
     use super::*;
 
-    fn read(url: &str) -> Result<(Kind, String), Refusal> {
+    fn read(url: &str) -> Result<(DocumentKind, String), DocumentRequestError> {
         let (path, query) = match url.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (url, None),
         };
-        parse(path, query).map(|wanted| (wanted.kind(), wanted.key()))
+        parse_request(path, query).map(|wanted| (wanted.kind(), wanted.key()))
     }
 
     fn refused_parameter(url: &str) -> &'static str {
         match read(url) {
-            Err(Refusal::Parameter { name, .. }) => name,
+            Err(DocumentRequestError::Parameter { name, .. }) => name,
             other => panic!("{url}: {other:?}"),
         }
     }
@@ -477,21 +526,33 @@ mod tests {
     #[test]
     fn intels_routes_are_read() {
         for (url, kind, key) in [
-            ("/sgx/certification/v4/tcb?fmspc=00806f050000", Kind::SgxTcb, "00806F050000/standard"),
+            (
+                "/sgx/certification/v4/tcb?fmspc=00806f050000",
+                DocumentKind::SgxTcb,
+                "00806F050000/standard",
+            ),
             (
                 "/tdx/certification/v4/tcb?fmspc=00806F050000&update=early",
-                Kind::TdxTcb,
+                DocumentKind::TdxTcb,
                 "00806F050000/early",
             ),
             (
                 "/tdx/certification/v4/qe/identity?tcbEvaluationDataNumber=18",
-                Kind::TdxQeIdentity,
+                DocumentKind::TdxQeIdentity,
                 "18",
             ),
-            ("/sgx/certification/v4/qe/identity?foo=bar", Kind::SgxQeIdentity, "standard"),
-            ("/sgx/certification/v4/pckcrl?ca=PLATFORM&encoding=der", Kind::PckCrl, "platform"),
-            ("/sgx/certification/v4/rootcacrl", Kind::RootCrl, ""),
-            ("/sgx/certification/v4/tcbevaluationdatanumbers", Kind::SgxEvaluationNumbers, ""),
+            ("/sgx/certification/v4/qe/identity?foo=bar", DocumentKind::SgxQeIdentity, "standard"),
+            (
+                "/sgx/certification/v4/pckcrl?ca=PLATFORM&encoding=der",
+                DocumentKind::PckCrl,
+                "platform",
+            ),
+            ("/sgx/certification/v4/rootcacrl", DocumentKind::RootCrl, ""),
+            (
+                "/sgx/certification/v4/tcbevaluationdatanumbers",
+                DocumentKind::SgxEvaluationNumbers,
+                "",
+            ),
         ] {
             assert_eq!(read(url), Ok((kind, key.into())), "{url}");
         }
@@ -508,11 +569,12 @@ mod tests {
 
     #[test]
     fn a_list_is_pem_unless_der_is_asked_for() {
-        let encoding =
-            |query| parse("/sgx/certification/v4/pckcrl", Some(query)).unwrap().encoding().unwrap();
-        assert_eq!(encoding("ca=processor"), Encoding::Pem);
-        assert_eq!(encoding("ca=processor&encoding=pem"), Encoding::Pem);
-        assert_eq!(encoding("ca=processor&encoding=der"), Encoding::Der);
+        let encoding = |query| {
+            parse_request("/sgx/certification/v4/pckcrl", Some(query)).unwrap().encoding().unwrap()
+        };
+        assert_eq!(encoding("ca=processor"), CrlEncoding::Pem);
+        assert_eq!(encoding("ca=processor&encoding=pem"), CrlEncoding::Pem);
+        assert_eq!(encoding("ca=processor&encoding=der"), CrlEncoding::Der);
     }
 
     #[test]
@@ -520,15 +582,24 @@ mod tests {
         let hwid = "A".repeat(128);
         let url = format!("/vcek/v1/Milan/{hwid}?blSPL=03&teeSPL=00&snpSPL=08&ucodeSPL=115");
         let key = format!("Milan/{}/3-0-8-115-0", hwid.to_ascii_lowercase());
-        assert_eq!(read(&url), Ok((Kind::Vcek, key)));
+        assert_eq!(read(&url), Ok((DocumentKind::Vcek, key)));
         let turin = "/vcek/v1/Turin/00112233aabbccdd?fmcSPL=1&blSPL=2&teeSPL=3&snpSPL=4&ucodeSPL=5";
-        assert_eq!(read(turin), Ok((Kind::Vcek, "Turin/00112233aabbccdd/2-3-4-5-1".into())));
-        assert_eq!(read("/vcek/v1/Genoa/cert_chain"), Ok((Kind::VcekChain, "Genoa".into())));
-        assert_eq!(read("/vlek/v1/Milan/cert_chain"), Ok((Kind::VlekChain, "Milan".into())));
-        assert_eq!(read("/vcek/v1/Milan/crl"), Ok((Kind::VcekCrl, "Milan".into())));
-        assert_eq!(read("/vlek/v1/Turin/crl"), Ok((Kind::VlekCrl, "Turin".into())));
+        assert_eq!(
+            read(turin),
+            Ok((DocumentKind::Vcek, "Turin/00112233aabbccdd/2-3-4-5-1".into()))
+        );
+        assert_eq!(
+            read("/vcek/v1/Genoa/cert_chain"),
+            Ok((DocumentKind::VcekChain, "Genoa".into()))
+        );
+        assert_eq!(
+            read("/vlek/v1/Milan/cert_chain"),
+            Ok((DocumentKind::VlekChain, "Milan".into()))
+        );
+        assert_eq!(read("/vcek/v1/Milan/crl"), Ok((DocumentKind::VcekCrl, "Milan".into())));
+        assert_eq!(read("/vlek/v1/Turin/crl"), Ok((DocumentKind::VlekCrl, "Turin".into())));
         let rim = "NV_GPU_DRIVER_GH100_535.104.05";
-        assert_eq!(read(&format!("/v1/rim/{rim}")), Ok((Kind::Rim, rim.into())));
+        assert_eq!(read(&format!("/v1/rim/{rim}")), Ok((DocumentKind::Rim, rim.into())));
     }
 
     #[test]
@@ -542,7 +613,7 @@ mod tests {
             "/vlek/v1/Turin/crl",
         ] {
             let (path, query) = url.split_once('?').unwrap_or((url, ""));
-            let wanted = parse(path, Some(query)).unwrap();
+            let wanted = parse_request(path, Some(query)).unwrap();
             assert_eq!(
                 DocumentRequest::from_stored_key(wanted.kind(), &wanted.key()),
                 Some(wanted),
@@ -588,7 +659,7 @@ mod tests {
             "/vcek/v1/Naples/cert_chain",
             "/v1/rim/a/b",
         ] {
-            assert_eq!(read(path), Err(Refusal::NotFound), "{path}");
+            assert_eq!(read(path), Err(DocumentRequestError::NotFound), "{path}");
         }
     }
 }

@@ -17,7 +17,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, heade
 use hyper::body::Incoming;
 
 use crate::{
-    answer::{Answer, Bytewise},
+    answer::{Answer, AnswerBody},
     document_store::{DocumentLookup, DocumentStore, Freshness, LookupError},
     limits::PccsLimits,
     metrics::Metrics,
@@ -25,13 +25,13 @@ use crate::{
     upstream::UpstreamError,
 };
 
-/// The field that says on every answer that the endorsements are simulated.
+/// The header field that marks every answer of a service whose endorsements are simulated.
 const SIMULATED: HeaderName = HeaderName::from_static("confide-simulated");
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
 /// The source of a service's documents.
 pub enum DocumentSource {
-    /// A database, with or without vendors behind it.
+    /// A database, with or without an upstream.
     Store(Arc<DocumentStore>),
     /// A fake root. *Simulated*.
     #[cfg(feature = "simulate")]
@@ -39,13 +39,13 @@ pub enum DocumentSource {
 }
 
 impl DocumentSource {
-    /// Whether the documents are those of a fake root.
+    /// Whether the documents are issued by a fake root.
     fn is_simulated(&self) -> bool {
         !matches!(self, DocumentSource::Store(_))
     }
 }
 
-/// Everything that a service is made from.
+/// The options of a [`Service`].
 pub struct PccsOptions {
     /// The source of the documents.
     pub source: DocumentSource,
@@ -55,7 +55,7 @@ pub struct PccsOptions {
     pub clock: fn() -> u64,
 }
 
-/// Answers requests; [`crate::serve`] has the connections.
+/// Answers requests; [`crate::serve`] accepts their connections.
 pub struct Service {
     source: DocumentSource,
     limits: Arc<PccsLimits>,
@@ -66,14 +66,14 @@ pub struct Service {
 }
 
 /// The outcome of a request.
-pub(crate) enum Outcome {
-    Answer(Response<Bytewise>),
-    /// A simulated service that never answers.
+pub(crate) enum RequestOutcome {
+    Answer(Response<AnswerBody>),
+    /// The request is never answered: a simulated fault.
     Silence,
 }
 
 impl Service {
-    /// A service from its parts.
+    /// Creates a service.
     pub fn new(options: PccsOptions) -> Self {
         Self {
             source: options.source,
@@ -89,8 +89,8 @@ impl Service {
         &self.limits
     }
 
-    /// Fetches the kept documents again that are due, for ever.
-    pub(crate) async fn refresh(self: Arc<Self>) {
+    /// Fetches again the stored documents that are due, in an endless loop.
+    pub(crate) async fn refresh_in_loop(self: Arc<Self>) {
         let Some(lookup) = self.lookup().filter(DocumentLookup::has_upstream) else { return };
         let mut ticks = tokio::time::interval(self.limits.refresh_every);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -100,28 +100,28 @@ impl Service {
         }
     }
 
-    pub(crate) async fn answer_request(&self, request: Request<Incoming>) -> Outcome {
+    pub(crate) async fn answer_request(&self, request: Request<Incoming>) -> RequestOutcome {
         let head = *request.method() == Method::HEAD;
         let path = request.uri().path();
         let (route, mut answer, truncated) = match path {
-            "/health" => ("health", self.health().await, false),
-            "/metrics" => ("metrics", self.metrics().await, false),
+            "/health" => ("health", self.health_answer().await, false),
+            "/metrics" => ("metrics", self.metrics_answer().await, false),
             #[cfg(feature = "simulate")]
-            "/simulate" => ("simulate", self.simulate(request).await, false),
+            "/simulate" => ("simulate", self.answer_simulate_route(request).await, false),
             _ if head || *request.method() == Method::GET => {
-                let wanted = match request::parse(path, request.uri().query()) {
+                let wanted = match request::parse_request(path, request.uri().query()) {
                     Ok(wanted) => wanted,
                     Err(refusal) => return self.finish("none", refusal.into(), false),
                 };
                 let held = request.headers().get(IF_NONE_MATCH).cloned();
                 match self.document_answer(&wanted, held.as_ref()).await {
                     Some((answer, truncated)) => (wanted.kind().name(), answer, truncated),
-                    None => return Outcome::Silence,
+                    None => return RequestOutcome::Silence,
                 }
             }
             _ => {
                 let answer = Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
-                ("none", answer.allow("GET, HEAD"), false)
+                ("none", answer.with_allow("GET, HEAD"), false)
             }
         };
         if head {
@@ -130,7 +130,7 @@ impl Service {
         self.finish(route, answer, truncated)
     }
 
-    fn finish(&self, route: &'static str, mut answer: Answer, truncated: bool) -> Outcome {
+    fn finish(&self, route: &'static str, mut answer: Answer, truncated: bool) -> RequestOutcome {
         self.metrics.count_answer(route, answer.status.as_u16());
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let id = [number, !number].map(|half| format!("{:016x}", self.ids.hash_one(half))).concat();
@@ -140,10 +140,11 @@ impl Service {
         if self.source.is_simulated() {
             answer.headers.insert(SIMULATED, HeaderValue::from_static("true"));
         }
-        Outcome::Answer(answer.response(truncated))
+        RequestOutcome::Answer(answer.into_response(truncated))
     }
 
-    /// A document, and whether its body is to end in the middle; `None` if nothing is to come.
+    /// The answer to a request for a document, and whether its body breaks off in the middle;
+    /// `None` if the request is never answered.
     async fn document_answer(
         &self,
         wanted: &DocumentRequest,
@@ -157,16 +158,16 @@ impl Service {
     }
 
     async fn stored_answer(&self, wanted: &DocumentRequest, held: Option<&HeaderValue>) -> Answer {
-        let Some(lookup) = self.lookup() else { return no_data() };
+        let Some(lookup) = self.lookup() else { return no_data_answer() };
         let finding = tokio::time::timeout(self.limits.answer_wait, lookup.find(wanted));
         match finding.await {
             Ok(Ok(found)) => {
                 if found.freshness != Freshness::Fresh {
                     self.metrics.stale.inc();
                 }
-                Answer::document(&found.document, wanted.encoding(), found.freshness, held)
+                Answer::from_document(&found.document, wanted.encoding(), found.freshness, held)
             }
-            Ok(Err(LookupError::Nowhere)) => no_data(),
+            Ok(Err(LookupError::NotFound)) => no_data_answer(),
             Ok(Err(LookupError::Upstream(error))) => upstream_error_answer(&error),
             Ok(Err(LookupError::Database(error))) => internal_error_answer(&error.to_string()),
             Err(_) => {
@@ -175,7 +176,7 @@ impl Service {
         }
     }
 
-    async fn health(&self) -> Answer {
+    async fn health_answer(&self) -> Answer {
         if let DocumentSource::Store(kept) = &self.source
             && let Err(error) = kept.database().count().await
         {
@@ -185,7 +186,7 @@ impl Service {
         Answer::text(StatusCode::OK, "ok")
     }
 
-    async fn metrics(&self) -> Answer {
+    async fn metrics_answer(&self) -> Answer {
         let (simulated, documents) = match &self.source {
             DocumentSource::Store(kept) => (false, kept.database().count().await.ok()),
             #[cfg(feature = "simulate")]
@@ -209,25 +210,27 @@ impl Service {
     }
 }
 
-fn no_data() -> Answer {
-    // The words of Intel's PCCS, so that a search for them finds its documentation.
+fn no_data_answer() -> Answer {
+    // The text of Intel's PCCS, so that a search for it finds Intel's documentation.
     Answer::text(StatusCode::NOT_FOUND, "No cache data for this platform.")
 }
 
-/// The answer to a failed fetch. The reason only goes to the log: it names hosts.
+/// The answer to a failed fetch. Only the log has the reason, as it names hosts.
 fn upstream_error_answer(error: &UpstreamError) -> Answer {
-    tracing::warn!(%error, "a document cannot be had");
+    tracing::warn!(%error, "a document could not be fetched");
     let text = "Unable to retrieve the collateral from the vendor.";
     match error {
-        UpstreamError::Busy => Answer::text(StatusCode::SERVICE_UNAVAILABLE, text).retry_after(1),
-        UpstreamError::Resting { retry_after_s } => {
-            Answer::text(StatusCode::SERVICE_UNAVAILABLE, text).retry_after(*retry_after_s)
+        UpstreamError::Busy => {
+            Answer::text(StatusCode::SERVICE_UNAVAILABLE, text).with_retry_after(1)
+        }
+        UpstreamError::RecentFailure { retry_after_s } => {
+            Answer::text(StatusCode::SERVICE_UNAVAILABLE, text).with_retry_after(*retry_after_s)
         }
         _ => Answer::text(StatusCode::BAD_GATEWAY, text),
     }
 }
 
-/// The answer to an internal error. The reason only goes to the log: it may name hosts and files.
+/// The answer to an internal error. Only the log has the reason, as it may name hosts and files.
 fn internal_error_answer(error: &str) -> Answer {
     tracing::warn!(error, "a request failed");
     Answer::text(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error occurred.")

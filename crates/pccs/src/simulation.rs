@@ -9,20 +9,20 @@ use std::{
 use crate::{
     document::Document,
     document_store::can_stand_in,
-    faults::{Dice, Edition, Fate, Faults},
-    kind::Kind,
+    faults::{Edition, FaultSchedule, Faults, SimulatedOutcome},
+    kind::DocumentKind,
     request::DocumentRequest,
 };
 
-/// Makes the endorsements of a fake root. *Simulated*: they endorse nothing.
-pub trait Documents: Send + Sync + 'static {
-    /// One document of an edition, as its vendor would issue it at `now` (unix seconds); `None` for
-    /// what this root does not endorse. Sets by number are looked for among the standard and the
-    /// early one, so only these have to be made.
+/// Issues the endorsements of a fake root. *Simulated*: they endorse nothing.
+pub trait SimulatedIssuer: Send + Sync + 'static {
+    /// Issues one document of an edition, as its vendor would at `now` (Unix seconds); `None` if
+    /// this root does not endorse it. It is asked for the standard and the early set only: a set by
+    /// number is searched among these.
     ///
     /// # Errors
     /// A text for the log.
-    fn document(
+    fn issue_document(
         &self,
         wanted: &DocumentRequest,
         edition: Edition,
@@ -30,65 +30,65 @@ pub trait Documents: Send + Sync + 'static {
     ) -> Result<Option<Document>, String>;
 }
 
-/// How long a simulated set is served before it is issued again, in seconds.
+/// The time in seconds after which simulated documents are issued again.
 const REISSUE_AFTER_S: u64 = 86_400;
 
-/// The most simulated documents in memory. Clients choose chip ids, and each has its certificate.
-const SHELF_MAX: usize = 1024;
+/// The largest number of simulated documents in memory: clients can name any number of chips.
+const ISSUED_MAX: usize = 1024;
 
 /// A simulated service.
 pub struct Simulation {
-    documents: Arc<dyn Documents>,
-    dice: Dice,
-    shelf: Mutex<Shelf>,
+    issuer: Arc<dyn SimulatedIssuer>,
+    schedule: FaultSchedule,
+    cached: Mutex<IssuedDocuments>,
 }
 
-/// The documents that were made of one edition, which stay the same from one request to the next.
+/// The documents issued of one edition, which stay the same from one request to the next.
 #[derive(Default)]
-struct Shelf {
+struct IssuedDocuments {
     edition: Edition,
     issued: u64,
-    made: HashMap<(Kind, String), Option<Document>>,
+    made: HashMap<(DocumentKind, String), Option<Document>>,
 }
 
 impl Simulation {
-    /// Serves what `documents` makes, with these faults to begin with.
-    pub fn new(documents: Arc<dyn Documents>, faults: Faults) -> Self {
-        Self { documents, dice: Dice::new(faults), shelf: Mutex::default() }
+    /// Serves the documents of `issuer`, with these faults at first.
+    pub fn new(issuer: Arc<dyn SimulatedIssuer>, faults: Faults) -> Self {
+        Self { issuer, schedule: FaultSchedule::new(faults), cached: Mutex::default() }
     }
 
-    /// The faults at present.
+    /// The current faults.
     pub fn faults(&self) -> Faults {
-        self.dice.faults()
+        self.schedule.faults()
     }
 
-    /// Sets other faults, from the next request on; the draws begin again.
+    /// Sets other faults, from the next request on, and restarts the random draws.
     pub fn set_faults(&self, faults: Faults) {
-        self.dice.set(faults);
+        self.schedule.set(faults);
     }
 
-    pub(crate) fn next(&self) -> (Duration, Fate) {
-        self.dice.next()
+    pub(crate) fn next_outcome(&self) -> (Duration, SimulatedOutcome) {
+        self.schedule.next_outcome()
     }
 
-    /// `None` if this root has no such document. May sign; call it where that may take a while.
+    /// Finds or issues a document; `None` if this root has none. It may sign, so it may block.
     pub(crate) fn find(
         &self,
         wanted: &DocumentRequest,
         now: u64,
     ) -> Result<Option<Document>, String> {
-        let edition = self.dice.faults().edition;
-        let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        let holds = (shelf.issued..shelf.issued.saturating_add(REISSUE_AFTER_S)).contains(&now);
-        if shelf.edition != edition || !holds {
-            *shelf = Shelf { edition, issued: now, made: HashMap::new() };
+        let edition = self.schedule.faults().edition;
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = (cached.issued..cached.issued.saturating_add(REISSUE_AFTER_S)).contains(&now);
+        if cached.edition != edition || !holds {
+            *cached = IssuedDocuments { edition, issued: now, made: HashMap::new() };
         }
-        let exact = self.make(&mut shelf, wanted)?;
+        let exact = self.make(&mut cached, wanted)?;
         if exact.is_some() {
             return Ok(exact);
         }
         for other in wanted.alternatives() {
-            let found = self.make(&mut shelf, &other)?;
+            let found = self.make(&mut cached, &other)?;
             if let Some(document) = found.filter(|document| can_stand_in(wanted, document)) {
                 return Ok(Some(document));
             }
@@ -98,18 +98,18 @@ impl Simulation {
 
     fn make(
         &self,
-        shelf: &mut Shelf,
+        cached: &mut IssuedDocuments,
         wanted: &DocumentRequest,
     ) -> Result<Option<Document>, String> {
         let place = (wanted.kind(), wanted.key());
-        if let Some(made) = shelf.made.get(&place) {
+        if let Some(made) = cached.made.get(&place) {
             return Ok(made.clone());
         }
-        let document = self.documents.document(wanted, shelf.edition, shelf.issued)?;
-        if shelf.made.len() >= SHELF_MAX {
-            shelf.made.clear();
+        let document = self.issuer.issue_document(wanted, cached.edition, cached.issued)?;
+        if cached.made.len() >= ISSUED_MAX {
+            cached.made.clear();
         }
-        shelf.made.insert(place, document.clone());
+        cached.made.insert(place, document.clone());
         Ok(document)
     }
 }

@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use confide_pccs::{Database, DatabaseError, Dates, Document, Kind, WriteOutcome, open};
+use confide_pccs::{
+    Database, DatabaseError, Document, DocumentKind, EditionDates, WriteOutcome, open_database,
+};
 use served::Folder;
 
 #[tokio::test]
@@ -29,12 +31,12 @@ async fn postgresql_keeps_documents_and_refuses_rollbacks() {
 #[tokio::test]
 async fn a_lost_connection_to_postgresql_is_dialled_anew() {
     let Some(mut server) = Server::start() else { return };
-    let database = open(&server.url()).await.unwrap();
+    let database = open_database(&server.url()).await.unwrap();
     assert_eq!(database.write(list(1, 100)).await.unwrap(), WriteOutcome::Stored);
     server.stop();
-    assert!(database.read(Kind::PckCrl, "platform").await.is_err());
+    assert!(database.read(DocumentKind::PckCrl, "platform").await.is_err());
     server.run();
-    assert!(database.read(Kind::PckCrl, "platform").await.unwrap().is_some());
+    assert!(database.read(DocumentKind::PckCrl, "platform").await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -42,51 +44,51 @@ async fn a_crash_loses_no_document_that_was_kept() {
     // The file is copied while it is open, with its log: what a crash leaves on the disk.
     let folder = Folder::new("crash");
     let path = folder.0.join("pccs.sqlite");
-    let database = open(path.to_str().unwrap()).await.unwrap();
+    let database = open_database(path.to_str().unwrap()).await.unwrap();
     assert_eq!(database.write(list(1, 100)).await.unwrap(), WriteOutcome::Stored);
     let after = folder.0.join("after.sqlite");
     for suffix in ["", "-wal"] {
         let from = format!("{}{suffix}", path.display());
         std::fs::copy(from, format!("{}{suffix}", after.display())).unwrap();
     }
-    let database = open(after.to_str().unwrap()).await.unwrap();
-    assert_eq!(database.read(Kind::PckCrl, "platform").await.unwrap(), Some(list(1, 100)));
+    let database = open_database(after.to_str().unwrap()).await.unwrap();
+    assert_eq!(database.read(DocumentKind::PckCrl, "platform").await.unwrap(), Some(list(1, 100)));
 }
 
 #[tokio::test]
 async fn a_database_of_a_later_version_is_refused() {
     let folder = Folder::new("later");
     let path = folder.0.join("pccs.sqlite");
-    drop(open(path.to_str().unwrap()).await.unwrap());
+    drop(open_database(path.to_str().unwrap()).await.unwrap());
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.execute("INSERT INTO confide_pccs_schema (version) VALUES (99)", []).unwrap();
-    let Err(error) = open(path.to_str().unwrap()).await else { panic!("opened") };
-    assert!(matches!(error, DatabaseError::Schema { got: 99, .. }));
+    let Err(error) = open_database(path.to_str().unwrap()).await else { panic!("opened") };
+    assert!(matches!(error, DatabaseError::NewerSchema { got: 99, .. }));
 }
 
 async fn keeps_documents(url: &str) {
-    let database = open(url).await.unwrap();
-    assert_eq!(database.read(Kind::PckCrl, "platform").await.unwrap(), None);
+    let database = open_database(url).await.unwrap();
+    assert_eq!(database.read(DocumentKind::PckCrl, "platform").await.unwrap(), None);
     a_list_never_goes_back(&*database).await;
     a_recovery_never_goes_back(&*database).await;
     the_newest_of_many_writers_wins(&database).await;
     the_oldest_fetch_is_due_first(&*database).await;
     // Opening it again migrates nothing and loses nothing.
-    let again = open(url).await.unwrap();
+    let again = open_database(url).await.unwrap();
     assert_eq!(again.count().await.unwrap(), database.count().await.unwrap());
-    assert_eq!(again.read(Kind::PckCrl, "platform").await.unwrap(), Some(list(4, 101)));
+    assert_eq!(again.read(DocumentKind::PckCrl, "platform").await.unwrap(), Some(list(4, 101)));
 }
 
 async fn a_list_never_goes_back(database: &dyn Database) {
     for kept in [list(3, 100), list(3, 100), list(3, 101), list(4, 101)] {
         assert_eq!(database.write(kept.clone()).await.unwrap(), WriteOutcome::Stored);
-        assert_eq!(database.read(Kind::PckCrl, "platform").await.unwrap(), Some(kept));
+        assert_eq!(database.read(DocumentKind::PckCrl, "platform").await.unwrap(), Some(kept));
     }
     for older in [list(3, 101), list(4, 100), list(3, 200), list(9, 100)] {
         let written = database.write(older).await.unwrap();
         assert!(matches!(
             written,
-            WriteOutcome::Older { kept: Dates { number: 4, issued: 101, .. } }
+            WriteOutcome::Older { kept: EditionDates { number: 4, issued: 101, .. } }
         ));
     }
     // Another key knows nothing of it.
@@ -96,9 +98,9 @@ async fn a_list_never_goes_back(database: &dyn Database) {
 
 async fn a_recovery_never_goes_back(database: &dyn Database) {
     let info = |number, issued| Document {
-        kind: Kind::TdxTcb,
+        kind: DocumentKind::TdxTcb,
         key: "00806F050000/standard".into(),
-        dates: Dates { number, issued, until: issued + 30 },
+        dates: EditionDates { number, issued, until: issued + 30 },
         ..list(number, issued)
     };
     for kept in [info(17, 100), info(17, 110), info(18, 90)] {
@@ -120,13 +122,13 @@ async fn the_newest_of_many_writers_wins(database: &Arc<dyn Database>) {
     for writer in writers {
         writer.await.unwrap().unwrap();
     }
-    let kept = database.read(Kind::PckCrl, "race").await.unwrap().unwrap();
+    let kept = database.read(DocumentKind::PckCrl, "race").await.unwrap().unwrap();
     assert_eq!((kept.dates.number, kept.body), (31, vec![31]));
 }
 
 async fn the_oldest_fetch_is_due_first(database: &dyn Database) {
     let fetched = |key: &str, at| Document {
-        kind: Kind::RootCrl,
+        kind: DocumentKind::RootCrl,
         key: key.into(),
         fetched_at: at,
         ..list(1, 1)
@@ -137,9 +139,9 @@ async fn the_oldest_fetch_is_due_first(database: &dyn Database) {
     let mut endless = fetched("endless", 1);
     endless.dates.until = 0;
     let _ = database.write(endless).await.unwrap();
-    let due = |before, limit| database.due(before, limit);
+    let due = |before, limit| database.list_due(before, limit);
     let named = |keys: &[&str]| -> Vec<_> {
-        keys.iter().map(|key| (Kind::RootCrl, (*key).to_owned())).collect()
+        keys.iter().map(|key| (DocumentKind::RootCrl, (*key).to_owned())).collect()
     };
     assert_eq!(due(1000, 10).await.unwrap(), named(&["a", "b"]));
     assert_eq!(due(1000, 1).await.unwrap(), named(&["a"]));
@@ -148,9 +150,9 @@ async fn the_oldest_fetch_is_due_first(database: &dyn Database) {
 
 fn list(number: u64, issued: u64) -> Document {
     Document {
-        kind: Kind::PckCrl,
+        kind: DocumentKind::PckCrl,
         key: "platform".into(),
-        dates: Dates { number, issued, until: issued + 30 },
+        dates: EditionDates { number, issued, until: issued + 30 },
         headers: vec![("sgx-pck-crl-issuer-chain".into(), "a%20chain".into())],
         body: vec![number as u8],
         fetched_at: 9_000 + number,

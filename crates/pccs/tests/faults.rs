@@ -15,7 +15,7 @@ use confide_evidence::{crl::CrlDates, tcb_info::TcbInfo};
 use confide_fake_attester::FakeAttester;
 use confide_pccs::{
     DocumentSource, DocumentStore, Edition, Faults, Latency, PccsLimits, RequestLimit, Simulation,
-    Upstream, Vendors, open,
+    Upstream, VendorUpstream, open_database,
 };
 use http::{Method, StatusCode};
 use served::{Folder, ISSUED_AT, Served, clock, documents, fmspc, options, serve};
@@ -194,8 +194,8 @@ async fn one_service_fetches_from_another_and_serves_on_when_that_fails() {
     let folder = Folder::new("behind");
     let base = BaseUrl::parse(&vendor.url(), false).unwrap();
     let client = Client::new(Services::from_base(&base)).unwrap();
-    let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
-    let upstream: Arc<dyn Upstream> = Arc::new(Vendors::new(client));
+    let database = open_database(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
+    let upstream: Arc<dyn Upstream> = Arc::new(VendorUpstream::new(client));
     let kept = DocumentStore::new(database, Some(upstream), &PccsLimits::default());
     let service = serve(DocumentSource::Store(Arc::new(kept)), |_| {}).await;
     let fmspc = fmspc(&documents(None));

@@ -9,7 +9,9 @@ use std::{path::Path, process::Command, sync::Arc};
 
 use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Tee};
-use confide_pccs::{DocumentSource, DocumentStore, Edition, Faults, PccsLimits, Simulation, open};
+use confide_pccs::{
+    DocumentSource, DocumentStore, Edition, Faults, PccsLimits, Simulation, open_database,
+};
 use served::{Folder, ISSUED_AT, Served, collateral, options, serve};
 use simulated_documents::SimulatedDocuments;
 
@@ -29,8 +31,8 @@ async fn dcap_qvls_client_fetches_from_us_and_its_verifier_accepts() {
 async fn dcap_qvls_client_fetches_what_was_imported() {
     let Some(program) = build_peer() else { return };
     let (folder, _) = evidence(Tee::Tdx);
-    let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
-    for document in confide_pccs::import(&collateral(None), ISSUED_AT).unwrap() {
+    let database = open_database(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
+    for document in confide_pccs::split_endorsements(&collateral(None), ISSUED_AT).unwrap() {
         let _ = database.write(document).await.unwrap();
     }
     let kept = DocumentStore::new(database, None, &PccsLimits::default());

@@ -6,7 +6,8 @@ use std::{sync::Arc, time::Duration};
 
 use confide_fake_attester::Fault;
 use confide_pccs::{
-    Document, DocumentRequest, DocumentSource, DocumentStore, Kind, PccsLimits, open, parse,
+    Document, DocumentKind, DocumentRequest, DocumentSource, DocumentStore, PccsLimits,
+    open_database, parse_request,
 };
 use http::{Method, StatusCode};
 use served::{Folder, Served, documents, fmspc, serve};
@@ -22,26 +23,26 @@ const TDX: &str = "/tdx/certification/v4";
 async fn intels_documents_come_as_intel_sends_them() {
     let (service, fmspc, _folder) = serve_stored().await;
     let kept = documents(None);
-    let body = |kind: Kind| kept.iter().find(|it| it.kind == kind).unwrap().body.clone();
+    let body = |kind: DocumentKind| kept.iter().find(|it| it.kind == kind).unwrap().body.clone();
     let tcb = service.get(&format!("{TDX}/tcb?fmspc={}", fmspc.to_lowercase())).await;
     assert_eq!(tcb.status, StatusCode::OK);
-    assert_eq!(tcb.body, body(Kind::TdxTcb));
+    assert_eq!(tcb.body, body(DocumentKind::TdxTcb));
     assert_eq!(tcb.header("content-type"), "application/json");
     let chain = tcb.header("tcb-info-issuer-chain");
     assert!(chain.starts_with("-----BEGIN%20CERTIFICATE-----%0A"), "{chain}");
     let identity = service.get(&format!("{TDX}/qe/identity?update=standard")).await;
-    assert_eq!(identity.body, body(Kind::TdxQeIdentity));
+    assert_eq!(identity.body, body(DocumentKind::TdxQeIdentity));
     assert!(!identity.header("sgx-enclave-identity-issuer-chain").is_empty());
     let list = service.get(&format!("{INTEL}/pckcrl?ca=platform&encoding=der")).await;
-    assert_eq!(list.body, body(Kind::PckCrl));
+    assert_eq!(list.body, body(DocumentKind::PckCrl));
     assert_eq!(list.header("content-type"), "application/pkix-crl");
     assert!(!list.header("sgx-pck-crl-issuer-chain").is_empty());
     let pem = service.get(&format!("{INTEL}/pckcrl?ca=platform")).await;
     assert!(pem.body.starts_with(b"-----BEGIN X509 CRL-----\n"));
     let root = service.get(&format!("{INTEL}/rootcacrl")).await;
-    assert_eq!(hex::decode(&root.body).unwrap(), body(Kind::RootCrl));
+    assert_eq!(hex::decode(&root.body).unwrap(), body(DocumentKind::RootCrl));
     let der = service.get("/IntelSGXRootCA.der").await;
-    assert_eq!(der.body, body(Kind::RootCrl));
+    assert_eq!(der.body, body(DocumentKind::RootCrl));
     let ids = [tcb.header("request-id"), identity.header("request-id")];
     assert!(ids[0].len() == 32 && ids[0] != ids[1]);
     assert_eq!(tcb.header("confide-simulated"), "");
@@ -53,7 +54,7 @@ async fn sets_are_chosen_by_name_and_by_number() {
     let (service, fmspc, _folder) = serve_stored().await;
     let path = format!("{TDX}/tcb?fmspc={fmspc}");
     let standard = service.get(&path).await;
-    let tcb = documents(None).into_iter().find(|it| it.kind == Kind::TdxTcb).unwrap();
+    let tcb = documents(None).into_iter().find(|it| it.kind == DocumentKind::TdxTcb).unwrap();
     let number = tcb.dates.number;
     let by_number = service.get(&format!("{path}&tcbEvaluationDataNumber={number}")).await;
     assert_eq!(by_number.body, standard.body);
@@ -115,7 +116,7 @@ async fn both_versions_of_http_are_spoken() {
 #[tokio::test]
 async fn an_import_never_goes_back() {
     let (service, _, folder) = serve_stored().await;
-    let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
+    let database = open_database(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
     let before = service.get(&format!("{INTEL}/rootcacrl")).await;
     for document in documents(Some(Fault::RolledBackCrl)) {
         let list = document.kind.is_revocation_list();
@@ -129,7 +130,7 @@ async fn an_import_never_goes_back() {
 #[tokio::test]
 async fn amds_and_nvidias_documents_are_served() {
     let folder = Folder::new("amd");
-    let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
+    let database = open_database(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
     let hwid = "ab".repeat(64);
     let vcek = format!("/vcek/v1/Milan/{hwid}?blSPL=3&teeSPL=0&snpSPL=8&ucodeSPL=115");
     for (path, body) in [
@@ -228,7 +229,7 @@ async fn a_stop_waits_for_no_idle_connection() {
 
 fn parse_url(path: &str) -> DocumentRequest {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    parse(path, Some(query)).unwrap()
+    parse_request(path, Some(query)).unwrap()
 }
 
 async fn serve_stored() -> (Served, String, Folder) {
@@ -240,7 +241,7 @@ async fn serve_stored_with(adjust: impl FnOnce(&mut PccsLimits)) -> (Served, Str
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let folder = Folder::new(&format!("routes{number}"));
-    let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
+    let database = open_database(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
     let documents = documents(None);
     let fmspc = fmspc(&documents);
     for document in documents {

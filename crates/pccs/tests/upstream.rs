@@ -14,8 +14,8 @@ use std::{
 
 use confide_fake_attester::Fault;
 use confide_pccs::{
-    Database, DatabaseFuture, Document, DocumentRequest, DocumentSource, DocumentStore, Kind,
-    PccsLimits, Upstream, UpstreamError, WriteOutcome, open,
+    Database, DatabaseFuture, Document, DocumentKind, DocumentRequest, DocumentSource,
+    DocumentStore, PccsLimits, Upstream, UpstreamError, WriteOutcome, open_database,
 };
 use http::StatusCode;
 use served::{Folder, ISSUED_AT, Served, clock, documents, serve};
@@ -42,7 +42,7 @@ async fn many_clients_cause_one_fetch() {
 async fn who_looked_before_the_fetch_landed_causes_no_second_one() {
     let vendor = Vendor::new(documents(None));
     let folder = Folder::new("looked");
-    let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
+    let database = open_database(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
     let held =
         Arc::new(GatedDatabase { database, reads: AtomicUsize::new(0), let_go: Semaphore::new(0) });
     let upstream: Arc<dyn Upstream> = Arc::clone(&vendor) as _;
@@ -221,7 +221,7 @@ const STALE: &str = "110 confide \"Response is Stale\"";
 const OVERDUE: &str = "111 confide \"Revalidation Failed\"";
 
 fn list(fault: Option<Fault>) -> Document {
-    documents(fault).into_iter().find(|document| document.kind == Kind::RootCrl).unwrap()
+    documents(fault).into_iter().find(|document| document.kind == DocumentKind::RootCrl).unwrap()
 }
 
 /// A service over SQLite with a vendor behind it.
@@ -254,7 +254,7 @@ impl World {
     ) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let folder = Folder::new(&format!("up{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
-        let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
+        let database = open_database(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
         if let Some(document) = kept {
             let _ = database.write(document).await.unwrap();
         }
@@ -266,7 +266,7 @@ impl World {
     }
 
     async fn stored_root_crl(&self) -> Document {
-        self.database.read(Kind::RootCrl, "").await.unwrap().unwrap()
+        self.database.read(DocumentKind::RootCrl, "").await.unwrap().unwrap()
     }
 }
 
@@ -282,7 +282,7 @@ impl Database for GatedDatabase {
         self.database.name()
     }
 
-    fn read(&self, kind: Kind, key: &str) -> DatabaseFuture<'_, Option<Document>> {
+    fn read(&self, kind: DocumentKind, key: &str) -> DatabaseFuture<'_, Option<Document>> {
         let key = key.to_owned();
         Box::pin(async move {
             let found = self.database.read(kind, &key).await;
@@ -297,8 +297,12 @@ impl Database for GatedDatabase {
         self.database.write(document)
     }
 
-    fn due(&self, fetched_before: u64, limit: usize) -> DatabaseFuture<'_, Vec<(Kind, String)>> {
-        self.database.due(fetched_before, limit)
+    fn list_due(
+        &self,
+        fetched_before: u64,
+        limit: usize,
+    ) -> DatabaseFuture<'_, Vec<(DocumentKind, String)>> {
+        self.database.list_due(fetched_before, limit)
     }
 
     fn count(&self) -> DatabaseFuture<'_, u64> {

@@ -11,7 +11,7 @@ use confide_report_003::{
     routes::{RouteOptions, SocketLimits, routes},
     split_mode::{LateHead, frame},
 };
-use confide_serve::Drained;
+use confide_serve::DrainOutcome;
 use double::{Server, word};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -267,5 +267,5 @@ async fn an_idle_socket_ends_when_the_server_stops() {
     let mut client = open(&server, "/api/v1/chat/stream").await;
     let (ended, heard) = tokio::join!(server.end(), client.next());
     assert!(matches!(heard, None | Some(Ok(Message::Close(_)))));
-    assert_eq!(ended, Drained::Completely);
+    assert_eq!(ended, DrainOutcome::Completely);
 }

@@ -7,7 +7,7 @@
 mod digests;
 
 use confide_report_003::ckks::{Ckks, Message, Parameters, SecretKey};
-use digests::{agrees, of_bytes, of_signed, of_words, rng_of_byte};
+use digests::{compare_with_committed, digest_bytes, digest_signed, digest_words, rng_from_byte};
 use serde_json::{Value, json};
 
 // Twiddles come from the machine's cosine, and their last bits decide how a coefficient is rounded:
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 fn ckks_in_the_layout_of_report_003_is_as_committed() {
     let toy = walk(&Parameters::dangerous_of_degree(1024), 100, 8);
     let real = walk(&Parameters::from_name("ckks-16384-tensafe").unwrap(), 1536, 32);
-    agrees("ckks", &json!({ "walks": [toy, real] }));
+    compare_with_committed("ckks", &json!({ "walks": [toy, real] }));
 }
 
 fn walk(parameters: &Parameters, width: usize, rank: usize) -> Value {
@@ -27,8 +27,8 @@ fn walk(parameters: &Parameters, width: usize, rank: usize) -> Value {
     let rows: Vec<Vec<f64>> =
         (1..=rank).map(|row| (0..width).map(|column| entry(row, column)).collect()).collect();
     let message = ckks.encode(&vector.repeat(copies)).unwrap();
-    let key = SecretKey::generate(&ckks, &mut rng_of_byte(21));
-    let input = key.encrypt(&message, ckks.limbs_max(), &mut rng_of_byte(22)).unwrap();
+    let key = SecretKey::generate(&ckks, &mut rng_from_byte(21));
+    let input = key.encrypt(&message, ckks.limbs_max(), &mut rng_from_byte(22)).unwrap();
     let mut packs = Vec::new();
     let mut dots = Vec::new();
     for rows in rows.chunks(copies) {
@@ -39,8 +39,8 @@ fn walk(parameters: &Parameters, width: usize, rank: usize) -> Value {
         let slots = ckks.decode(&decrypted).unwrap();
         let (c0, c1) = product.parts();
         packs.push(json!({ "weights": of_message(&weights),
-            "factor": of_words(factor.poly().values()), "c0": of_words(c0.values()),
-            "c1": of_words(c1.values()), "decrypted": of_words(decrypted.values()) }));
+            "factor": digest_words(factor.poly().values()), "c0": digest_words(c0.values()),
+            "c1": digest_words(c1.values()), "decrypted": digest_words(decrypted.values()) }));
         let sums = slots.chunks_exact(width).take(rows.len());
         dots.extend(sums.map(|segment| segment.iter().sum::<f64>()));
     }
@@ -51,12 +51,12 @@ fn walk(parameters: &Parameters, width: usize, rank: usize) -> Value {
     let (c0, c1) = input.parts();
     json!({ "set": parameters.name(), "n": parameters.n(), "primes": parameters.primes().0,
         "width": width, "rank": rank, "seeds": { "key": 21, "encrypt": 22 },
-        "message": of_message(&message), "c0": of_words(c0.values()), "c1": of_words(c1.values()),
-        "wire": of_bytes(&input.to_bytes(&ckks)), "packs": packs, "dots": round_dots(&dots) })
+        "message": of_message(&message), "c0": digest_words(c0.values()), "c1": digest_words(c1.values()),
+        "wire": digest_bytes(&input.to_bytes(&ckks)), "packs": packs, "dots": round_dots(&dots) })
 }
 
 fn of_message(message: &Message) -> Value {
-    of_signed(message.coefficients())
+    digest_signed(message.coefficients())
 }
 
 /// Entries in (−1, 1) that any language computes alike: multiples of 2^−10.

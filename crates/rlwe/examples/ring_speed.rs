@@ -1,13 +1,13 @@
-//! Prints the times of the parts of this crate on this machine, the best of several runs, for work
-//! on the code. Figures that are reported come from the bench.
+//! Prints the times of this crate's operations on this machine, each the best of several runs, for
+//! work on the code. Published figures come from the bench.
 //!
 //! `cargo run --release -p confide-rlwe --example ring_speed`
 
 use std::{hint::black_box, time::Instant};
 
 use confide_rlwe::{
-    Context, Modulus, NttTable, ParameterSet, Path, RlweError, Rng, ScalarMatrix, ScalarProducts,
-    SecretKey, ntt_primes_below,
+    Context, Modulus, NttPath, NttTable, ParameterSet, RlweError, Rng, ScalarMatrix,
+    ScalarProducts, SecretKey, ntt_primes_below,
 };
 
 const COLUMNS: usize = 1536;
@@ -26,7 +26,7 @@ fn transforms() -> Result<(), RlweError> {
     for (bits, degrees) in [(50, 10..=15), (60, 14..=15)] {
         for n in degrees.map(|log| 1 << log) {
             let modulus = Modulus::new(ntt_primes_below(bits, n, 1)[0])?;
-            for path in Path::available(modulus) {
+            for path in NttPath::available(modulus) {
                 let table = NttTable::with_path(n, modulus, path)?;
                 let mut values = vec![1; n];
                 let forward = best_us(40, || table.forward(&mut values));

@@ -1,4 +1,4 @@
-//! Ciphertexts and the polynomials that they are multiplied with.
+//! Ciphertexts and the weight polynomials that multiply them.
 
 use std::{fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     rng::{Rng, Seed},
 };
 
-/// Nonce label of public polynomials.
+/// The nonce label of public polynomials.
 const PUBLIC: [u8; 4] = *b"a(X)";
 
 /// A fresh encryption: c0 in full, and c1 as the seed and index from which it is expanded.
@@ -24,7 +24,7 @@ pub struct SeededCiphertext {
     pub index: u32,
 }
 
-/// Two polynomials whose phase c0 + c1·s is encoded messages plus noise.
+/// Two polynomials. Their phase c0 + c1·s is encoded messages plus noise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ciphertext {
     /// The part that carries the messages.
@@ -45,7 +45,7 @@ impl SeededCiphertext {
         public_polynomial(self.c0.ring(), &self.seed, self.index)
     }
 
-    /// Expands c1, so that both halves are written out.
+    /// Expands c1 and returns both polynomials.
     pub fn expand(self) -> Ciphertext {
         let c1 = self.c1();
         Ciphertext { c0: self.c0, c1 }
@@ -53,7 +53,7 @@ impl SeededCiphertext {
 }
 
 impl Ciphertext {
-    /// The ciphertext of zeros without noise: the start of a sum.
+    /// The ciphertext of zeros without noise, from which a sum starts.
     pub fn zero(context: &Context) -> Ciphertext {
         let zero = NttPoly::zero(context.ring());
         Ciphertext { c0: zero.clone(), c1: zero }
@@ -66,7 +66,7 @@ impl Ciphertext {
     }
 
     /// self += weights·other, a product of polynomials mod X^N + 1. The magnitudes of all weights
-    /// that enter one answer must sum to at most the set's `row_l1_max`; the caller counts.
+    /// that enter one answer must sum to at most the set's `row_l1_max`; the caller must check this.
     pub fn add_product(&mut self, other: &Ciphertext, weights: &Plaintext) {
         self.c0.add_product(&other.c0, &weights.weights);
         self.c1.add_product(&other.c1, &weights.weights);
@@ -74,15 +74,15 @@ impl Ciphertext {
 }
 
 impl Plaintext {
-    /// N signed weights, the coefficients of X^0 to X^(N−1).
+    /// Makes a plaintext of N signed weights, the coefficients of X^0 to X^(N−1).
     ///
     /// # Errors
-    /// If there are not N, or their magnitudes alone pass the set's `row_l1_max`.
+    /// If there are not N weights, or their magnitudes sum to more than the set's `row_l1_max`.
     pub fn new(context: &Context, weights: &[i64]) -> Result<Plaintext, RlweError> {
         let sum = |l1: u64, w: &i64| l1.saturating_add(w.unsigned_abs());
         let (l1, limit) = (weights.iter().fold(0, sum), context.set().row_l1_max());
         if l1 > limit {
-            return Err(RlweError::Weights { limit, got: l1 });
+            return Err(RlweError::WeightsTooLarge { limit, got: l1 });
         }
         let weights = Poly::from_signed(context.ring(), weights)?.into_ntt();
         Ok(Plaintext { weights })
@@ -95,7 +95,7 @@ impl fmt::Debug for SeededCiphertext {
     }
 }
 
-/// Shows the ring alone: the weights are the adapter's.
+/// Prints only the ring, because the weights are secret.
 impl fmt::Debug for Plaintext {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Plaintext({:?}, ..)", self.weights)

@@ -1,40 +1,42 @@
-//! Everything that depends on a parameter set alone: rings and the encoding of messages.
+//! What is computed once for a parameter set: its rings and the constants of the encoding.
 
 use std::{fmt, sync::Arc};
 
 use crate::{
     error::RlweError,
-    modulus::{Modulus, Shoup},
+    modulus::{Modulus, ShoupFactor},
     params::ParameterSet,
     poly::Poly,
     ring::Ring,
-    simd::{self, Encoding},
+    simd::{self, EncodingConstants},
 };
 
-/// A parameter set at work: its ring and the constants of the encoding.
+/// A parameter set with its rings and the constants of the encoding, computed once.
 ///
-/// A message m mod t = 2^k is encoded as round(q·m/t), so that a sum of encoded messages wraps as
-/// the messages do, whatever t is.
+/// A message m mod t = 2^k is encoded as round(q·m/t), so that sums of encoded messages wrap
+/// mod t for every t.
 pub struct Context {
     set: ParameterSet,
     ring: Arc<Ring>,
     small: Arc<Ring>,
     /// q mod t, and t^−1 modulo each prime.
     q_mod_t: u64,
-    t_inverse: Vec<Shoup>,
+    t_inverse: Vec<ShoupFactor>,
     /// floor(2^(k + 64) / p0).
     ratio: u64,
 }
 
 impl Context {
+    /// Computes the rings and constants of a set.
+    ///
     /// # Errors
-    /// None for a set that this crate names.
+    /// If a ring cannot be made, which never happens for the sets of this crate.
     pub fn new(set: &ParameterSet) -> Result<Arc<Context>, RlweError> {
         let ring = Ring::new(set.n(), set.primes())?;
         let small = Ring::new(set.n(), &set.primes()[..1])?;
         let t = 1u64 << set.plaintext_bits();
         let product = set.primes().iter().fold(1, |product: u64, &p| product.wrapping_mul(p));
-        let t_inverse = ring.moduli().map(|p| p.shoup(p.inverse(p.reduce(t)))).collect();
+        let t_inverse = ring.moduli().map(|p| p.shoup_factor(p.inverse(p.reduce(t)))).collect();
         let ratio = (u128::from(t) << 64) / u128::from(set.primes()[0]);
         Ok(Arc::new(Context {
             set: set.clone(),
@@ -61,7 +63,7 @@ impl Context {
         &self.ring
     }
 
-    /// The ring of answers switched down: the first limb alone.
+    /// The ring of answers that are switched down: the first limb only.
     pub fn small_ring(&self) -> &Arc<Ring> {
         &self.small
     }
@@ -86,7 +88,7 @@ impl Context {
         let (half, mask) = (1u64 << (self.set.plaintext_bits() - 1), self.message_mask());
         let limbs = self.ring.limbs().iter().zip(&self.t_inverse);
         for ((limb, &inverse), (p, x)) in limbs.zip(poly.limbs_mut()) {
-            let encoding = Encoding { q_mod_t: self.q_mod_t, half, mask, inverse };
+            let encoding = EncodingConstants { q_mod_t: self.q_mod_t, half, mask, inverse };
             simd::add_encoded(limb.table.path(), p, x, messages, &encoding);
         }
         Ok(())
@@ -96,13 +98,13 @@ impl Context {
     #[inline(always)]
     pub(crate) fn decode(&self, phase: u64) -> u64 {
         let p = self.set.primes()[0];
-        // The quotient is at most one too small, as the ratio is.
+        // The ratio is rounded down, so the quotient is at most one too small.
         let quotient = ((u128::from(phase) * u128::from(self.ratio)) >> 64) as u64;
         let shifted = phase.wrapping_shl(self.set.plaintext_bits());
         let rest = shifted.wrapping_sub(quotient.wrapping_mul(p));
-        let missed = not_below(rest, p);
+        let missed = is_at_least(rest, p);
         let rest = rest - missed * p;
-        (quotient + missed + not_below(rest, p.div_ceil(2))) & self.message_mask()
+        (quotient + missed + is_at_least(rest, p.div_ceil(2))) & self.message_mask()
     }
 
     pub(crate) fn first_modulus(&self) -> Modulus {
@@ -116,9 +118,9 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Returns 1 where a >= b, else 0, without a branch; both are below 2^63.
+/// Returns 1 if a >= b, else 0, without a branch; both are below 2^63.
 #[inline(always)]
-fn not_below(a: u64, b: u64) -> u64 {
+fn is_at_least(a: u64, b: u64) -> u64 {
     (a.wrapping_sub(b) >> 63) ^ 1
 }
 

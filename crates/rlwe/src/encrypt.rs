@@ -16,7 +16,7 @@ impl SecretKey {
     /// Encrypts N messages mod 2^k, one for each coefficient.
     ///
     /// # Errors
-    /// If there are not N.
+    /// If there are not N messages.
     pub fn encrypt(&self, messages: &[u64], rng: &mut Rng) -> Result<SeededCiphertext, RlweError> {
         self.encryptor(rng.fork()).encrypt(messages)
     }
@@ -38,12 +38,12 @@ pub struct Encryptor<'a> {
 
 impl<'a> Encryptor<'a> {
     pub(crate) fn new(key: &'a SecretKey, mut rng: Rng) -> Encryptor<'a> {
-        let seed = rng.seed();
+        let seed = rng.next_seed();
         let errors = Zeroizing::new(vec![0; key.context().n()]);
         Encryptor { key, rng, seed, next: 0, errors }
     }
 
-    /// Encrypts N messages mod 2^k. Larger words are taken mod 2^k.
+    /// Encrypts N messages mod 2^k. Larger words are reduced mod 2^k.
     ///
     /// # Errors
     /// If there are not N messages, or after 2^32 − 1 vectors.
@@ -52,7 +52,7 @@ impl<'a> Encryptor<'a> {
         self.encrypt_with_errors(messages)
     }
 
-    /// Encrypts with errors that were drawn before.
+    /// Encrypts with the noise in `self.errors`.
     fn encrypt_with_errors(&mut self, messages: &[u64]) -> Result<SeededCiphertext, RlweError> {
         let index = self.next;
         let limit = u32::MAX as usize;
@@ -176,13 +176,13 @@ pub(crate) mod tests {
             product.add_product(&fresh, &plaintext);
             if context.set().flood_bits() > 0 {
                 let public = key.public_key(&mut rng);
-                product.add_assign(&public.zero(&context, &mut rng).unwrap());
+                product.add_assign(&public.encrypt_zero(&context, &mut rng).unwrap());
             }
             let wanted = negacyclic(&messages, &weights, context.message_mask());
             assert_eq!(key.decrypt(&product.switch_down()).unwrap(), wanted, "{name}");
             weights[0] += 1;
             let refused = Plaintext::new(&context, &weights);
-            assert!(matches!(refused, Err(RlweError::Weights { .. })));
+            assert!(matches!(refused, Err(RlweError::WeightsTooLarge { .. })));
         }
     }
 

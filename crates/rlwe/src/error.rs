@@ -10,7 +10,7 @@ pub enum RlweError {
         /// The number that was given.
         got: u64,
     },
-    /// The ring has no negacyclic transform.
+    /// A degree and a modulus have no negacyclic transform.
     #[error(
         "ring: wanted N a power of two from 16 to 65536 and a modulus of 1 mod 2N, \
          got N = {n}, modulus {modulus}"
@@ -21,21 +21,21 @@ pub enum RlweError {
         /// The modulus that does not fit.
         modulus: u64,
     },
-    /// A ring has no limb, too many of them, or one twice.
+    /// The moduli of a ring are none, too many, or not all different.
     #[error("ring: wanted 1 to {limit} different moduli, got {got}")]
-    Limbs {
+    InvalidModuli {
         /// The greatest number of limbs.
         limit: usize,
         /// The number of moduli that were given.
         got: usize,
     },
-    /// This machine or this modulus does not have a fast path.
-    #[error("transform: this machine has no {path} path for this modulus")]
-    NoPath {
+    /// A transform path does not support this machine or this modulus.
+    #[error("transform path {path}: not supported on this machine or for this modulus")]
+    UnsupportedPath {
         /// The name of the path.
         path: &'static str,
     },
-    /// A name is not that of a parameter set.
+    /// No parameter set has this name.
     #[error("parameter set: wanted one of {known}, got {got:?}")]
     UnknownSet {
         /// The name that was given.
@@ -43,16 +43,16 @@ pub enum RlweError {
         /// The names of all sets.
         known: String,
     },
-    /// A set below 128 bits was asked for by its plain name.
+    /// A set below 128 bits was requested without `dangerous_from_name`.
     #[error("parameter set {name}: wanted 128 bits of security, got {got}")]
     Insecure {
         /// The name of the set.
         name: &'static str,
-        /// The level by the HomomorphicEncryption.org tables, quantum row; 0 below the table.
+        /// The level by the HomomorphicEncryption.org tables, quantum row; 0 below 128 bits.
         got: u32,
     },
-    /// A set whose answers give the matrix away was asked for by its plain name.
-    #[error("parameter set {name}: its answers are not flooded, so they give the matrix away")]
+    /// A set has no flooding, so its answers would reveal the matrix.
+    #[error("parameter set {name}: its answers are not flooded, so they reveal the matrix")]
     NotFlooded {
         /// The name of the set.
         name: &'static str,
@@ -64,20 +64,20 @@ pub enum RlweError {
         name: &'static str,
         /// The greatest number of bits that leaves room for noise.
         limit: u32,
-        /// The number of bits that was asked for.
+        /// The number of bits that was requested.
         got: u32,
     },
-    /// A vector has another length than the one that fits.
+    /// A vector has the wrong length.
     #[error("{what}: wanted length {wanted}, got {got}")]
     Length {
         /// The name of the vector.
         what: &'static str,
-        /// The length that fits.
+        /// The length that is required.
         wanted: usize,
         /// The length that was given.
         got: usize,
     },
-    /// A count or a position is beyond its limit.
+    /// A count or a position exceeds its limit.
     #[error("{what}: wanted at most {limit}, got {got}")]
     Limit {
         /// The quantity that is limited.
@@ -87,24 +87,24 @@ pub enum RlweError {
         /// The value that was given.
         got: usize,
     },
-    /// The product of the weights could exceed the noise budget of the set.
+    /// The weights could exceed the noise budget of the set.
     #[error("weights: wanted a sum of magnitudes of at most {limit}, got {got}")]
-    Weights {
+    WeightsTooLarge {
         /// The greatest sum of magnitudes.
         limit: u64,
         /// The sum of magnitudes that was given.
         got: u64,
     },
-    /// Bytes are not in the one form that this crate writes.
+    /// Bytes are not the encoding that this crate writes.
     #[error("{what}: {reason}")]
     Wire {
-        /// The type that was read.
+        /// The type that was decoded.
         what: &'static str,
         /// The reason why the bytes are refused.
         reason: &'static str,
     },
-    /// The operating system gave no randomness.
-    #[error("randomness: the operating system gave none: {reason}")]
+    /// The operating system's random generator failed.
+    #[error("randomness: the operating system's generator failed: {reason}")]
     NoRandomness {
         /// The error of the operating system.
         reason: String,

@@ -15,13 +15,14 @@ use crate::{
     switch::SmallCiphertext,
 };
 
-/// A ternary secret, which is wiped when it is dropped, never written and never shown.
+/// A ternary secret. It is wiped when it is dropped, and it is never encoded or printed.
 pub struct SecretKey {
     context: Arc<Context>,
     secret: NttPoly,
 }
 
-/// b = −a·s + e with a from a seed: encrypts, and re-randomises results.
+/// A public key: a, which is expanded from a seed, and b = −a·s + e. It encrypts messages and
+/// re-randomises results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     pub(crate) seed: Seed,
@@ -43,19 +44,19 @@ impl SecretKey {
 
     /// Makes a public key for this secret key; each call makes another one.
     pub fn public_key(&self, rng: &mut Rng) -> PublicKey {
-        let seed = rng.seed();
+        let seed = rng.next_seed();
         let a = public_polynomial(self.context.ring(), &seed, 0);
         let mut b = small_polynomial(&self.context, rng, Rng::fill_errors).into_ntt();
         self.subtract_product(&a, &mut b);
         PublicKey { seed, a, b }
     }
 
-    /// The messages of an answer, in [0, 2^k): all N, or those at the positions it carries. Exact
-    /// as long as the weights kept to the set's `row_l1_max`; whatever the bytes say, it gives
-    /// some vector and never fails on a value.
+    /// Decrypts an answer to its messages in [0, 2^k): all N, or those at the selected positions.
+    /// They are exact if the weights kept to the set's `row_l1_max`. An answer with any other
+    /// values decrypts to some messages, without an error.
     ///
     /// # Errors
-    /// If the answer is one of another set.
+    /// If the answer is of a set with another degree N.
     pub fn decrypt(&self, answer: &SmallCiphertext) -> Result<Vec<u64>, RlweError> {
         let phases = self.phases(answer)?;
         Ok(phases.iter().map(|&phase| self.context.decode(phase)).collect())
@@ -87,21 +88,21 @@ impl SecretKey {
 }
 
 impl PublicKey {
-    /// A fresh encryption of zero with the set's flooding on its phase: added to a result, it hides
-    /// everything but the messages from the holder of the secret key. The party that hides must
-    /// make it; a zero that the key holder made hides nothing from that key holder.
+    /// Makes a fresh encryption of zero with the set's flooding on its phase. Added to a result, it
+    /// hides everything but the messages from the holder of the secret key. The party that computes
+    /// the result must make it: a zero that the key holder made hides nothing from the key holder.
     ///
-    /// It drowns the noise of ciphertexts that were made as [`SecretKey::encrypt`] makes them. A key
-    /// holder who makes others, with phases that are no messages, can read a fraction of a bit about
-    /// the weights from each coefficient of an answer.
+    /// The flooding covers the noise of ciphertexts from [`SecretKey::encrypt`]. A key holder who
+    /// makes ciphertexts with other phases can learn a fraction of a bit about the weights from each
+    /// coefficient of an answer.
     ///
     /// # Errors
     /// If the set is not flooded.
-    pub fn zero(&self, context: &Context, rng: &mut Rng) -> Result<Ciphertext, RlweError> {
+    pub fn encrypt_zero(&self, context: &Context, rng: &mut Rng) -> Result<Ciphertext, RlweError> {
         self.encrypt_encoded(context, rng, Poly::zero(context.ring()))
     }
 
-    /// A fresh encryption of messages, flooded as in [`PublicKey::zero`].
+    /// Makes a fresh encryption of messages, flooded as in [`PublicKey::encrypt_zero`].
     ///
     /// # Errors
     /// If the set is not flooded or there are not N messages.
@@ -179,7 +180,7 @@ fn add_flooding(context: &Context, rng: &mut Rng, poly: &mut Poly) {
     let mut shifted = Zeroizing::new(vec![0; n]);
     let limbs = context.ring().limbs().iter();
     for (limb, (p, x)) in limbs.zip(poly.limbs_mut()) {
-        let shift = p.shoup(p.reduce_wide(1 << bits));
+        let shift = p.shoup_factor(p.reduce_wide(1 << bits));
         let middle = p.reduce_wide(bound << bits);
         shifted.copy_from_slice(&high);
         simd::scale(limb.table.path(), p, &mut shifted, shift);
@@ -232,8 +233,8 @@ mod tests {
             let key = SecretKey::generate(&context, &mut rng);
             let public = key.public_key(&mut rng);
             let (first, second) = (
-                public.zero(&context, &mut rng).unwrap(),
-                public.zero(&context, &mut rng).unwrap(),
+                public.encrypt_zero(&context, &mut rng).unwrap(),
+                public.encrypt_zero(&context, &mut rng).unwrap(),
             );
             assert_ne!(first.c1, second.c1);
             assert_eq!(key.decrypt(&first.switch_down()).unwrap(), vec![0; context.n()]);
@@ -249,7 +250,7 @@ mod tests {
         let context = context("rlwe-2048-q50");
         let mut rng = Rng::from_seed([34; 32]);
         let public = SecretKey::generate(&context, &mut rng).public_key(&mut rng);
-        let refused = public.zero(&context, &mut rng);
+        let refused = public.encrypt_zero(&context, &mut rng);
         assert!(matches!(refused, Err(RlweError::NotFlooded { .. })));
     }
 }

@@ -7,7 +7,7 @@ pub(crate) const MODULUS_BITS_MAX: u32 = 61;
 
 /// An odd prime q below 2^61, with the constant of Barrett's reduction.
 ///
-/// All operations take reduced values, give reduced values and have no branch on them.
+/// All operations take and return reduced values, and never branch on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Modulus {
     value: u64,
@@ -19,7 +19,7 @@ pub struct Modulus {
 /// A factor w below q with its quotient floor(w·2^64 / q): products with it need no division
 /// (V. Shoup's trick).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shoup {
+pub struct ShoupFactor {
     /// The factor.
     pub value: u64,
     /// floor(value · 2^64 / q).
@@ -27,6 +27,8 @@ pub struct Shoup {
 }
 
 impl Modulus {
+    /// Makes the modulus of a prime.
+    ///
     /// # Errors
     /// If `value` is not an odd prime below 2^61.
     pub fn new(value: u64) -> Result<Modulus, RlweError> {
@@ -87,12 +89,12 @@ impl Modulus {
     /// x mod q for x below 2^(63 + bits of q): any product of two reduced values, and any sum of
     /// four such products.
     ///
-    /// Barrett: c = floor(x / 2^(bits − 1)) and floor(c · ratio / 2^64) lie each less than one
-    /// below the exact quotient's share, so the remainder lies below 3q.
+    /// Barrett: rounding down in c = floor(x / 2^(bits − 1)) and in floor(c · ratio / 2^64) makes
+    /// the quotient at most two too small, so the remainder is below 3q.
     #[inline(always)]
     pub(crate) fn reduce_wide(self, x: u128) -> u64 {
         let c = (x >> (self.bits - 1)) as u64;
-        let quotient = high(c, self.ratio);
+        let quotient = high_word_of_product(c, self.ratio);
         let rest = (x as u64).wrapping_sub(quotient.wrapping_mul(self.value));
         subtract_once(subtract_once(rest, 2 * self.value), self.value)
     }
@@ -116,21 +118,21 @@ impl Modulus {
     }
 
     /// Prepares a factor for [`Modulus::mul_shoup`].
-    pub fn shoup(self, value: u64) -> Shoup {
+    pub fn shoup_factor(self, value: u64) -> ShoupFactor {
         let quotient = ((u128::from(value) << 64) / u128::from(self.value)) as u64;
-        Shoup { value, quotient }
+        ShoupFactor { value, quotient }
     }
 
     /// x · factor mod q for any x.
     #[inline(always)]
-    pub fn mul_shoup(self, x: u64, factor: Shoup) -> u64 {
+    pub fn mul_shoup(self, x: u64, factor: ShoupFactor) -> u64 {
         subtract_once(self.mul_shoup_lazy(x, factor), self.value)
     }
 
     /// x · factor mod q for any x, in [0, 2q).
     #[inline(always)]
-    pub(crate) fn mul_shoup_lazy(self, x: u64, factor: Shoup) -> u64 {
-        let quotient = high(x, factor.quotient);
+    pub(crate) fn mul_shoup_lazy(self, x: u64, factor: ShoupFactor) -> u64 {
+        let quotient = high_word_of_product(x, factor.quotient);
         x.wrapping_mul(factor.value).wrapping_sub(quotient.wrapping_mul(self.value))
     }
 
@@ -166,14 +168,14 @@ impl Modulus {
     }
 }
 
-/// x − q where x >= q, else x, without a branch; for x below 2q.
+/// x − q if x >= q, else x, without a branch; for x below 2q.
 #[inline(always)]
 pub(crate) fn subtract_once(x: u64, q: u64) -> u64 {
     x.min(x.wrapping_sub(q))
 }
 
 #[inline(always)]
-fn high(a: u64, b: u64) -> u64 {
+fn high_word_of_product(a: u64, b: u64) -> u64 {
     ((u128::from(a) * u128::from(b)) >> 64) as u64
 }
 
@@ -209,8 +211,8 @@ fn is_prime(n: u64) -> bool {
     })
 }
 
-/// The `count` greatest primes below 2^`bits` that are 1 mod 2n, greatest first; fewer where there
-/// are fewer. `bits` at most 61.
+/// The `count` greatest primes below 2^`bits` that are 1 mod 2n, greatest first; fewer if there
+/// are not enough. `bits` is at most 61.
 pub fn ntt_primes_below(bits: u32, n: usize, count: usize) -> Vec<u64> {
     let step = 2 * n as u64;
     let bits = bits.min(MODULUS_BITS_MAX);
@@ -265,7 +267,7 @@ mod tests {
                     assert_eq!(u128::from(modulus.add(a, b)), u128::from(a + b) % wide);
                     assert_eq!(modulus.sub(a, b), modulus.add(a, modulus.sub(0, b)));
                     assert_eq!(u128::from(modulus.mul(a, b)), product % wide);
-                    assert_eq!(modulus.mul_shoup(a, modulus.shoup(b)), modulus.mul(a, b));
+                    assert_eq!(modulus.mul_shoup(a, modulus.shoup_factor(b)), modulus.mul(a, b));
                     let sum = modulus.mul_add(a, b, q - 1);
                     assert_eq!(u128::from(sum), (product + wide - 1) % wide);
                 }
@@ -276,7 +278,7 @@ mod tests {
             }
             for x in [u64::MAX, q, 2 * q - 1, 0] {
                 assert_eq!(modulus.reduce(x), x % q);
-                let lazy = modulus.mul_shoup_lazy(x, modulus.shoup(q - 1));
+                let lazy = modulus.mul_shoup_lazy(x, modulus.shoup_factor(q - 1));
                 assert!(lazy < 2 * q && lazy % q == modulus.mul(x % q, q - 1));
             }
         }

@@ -8,12 +8,12 @@ mod stages;
 
 use std::fmt;
 
-pub use path::Path;
-use stages::{Factor, Roots, Stages};
+pub use path::NttPath;
+use stages::{PathFactor, RootPowers, StageConstants};
 
 use crate::{error::RlweError, modulus::Modulus};
 
-/// The least degree of a transform: the fast paths take two registers of eight values at least. The
+/// The least degree of a transform: the fast paths need at least two registers of eight values. The
 /// CKKS sets go up to 32768.
 pub(crate) const DEGREE_MIN: usize = 16;
 pub(crate) const DEGREE_MAX: usize = 65536;
@@ -24,38 +24,40 @@ pub(crate) const DEGREE_MAX: usize = 65536;
 /// primitive 2n-th root of unity and rev reverses log2(n) bits. Butterflies are lazy (D. Harvey,
 /// "Faster arithmetic for number-theoretic transforms", 2014).
 #[derive(Clone)]
-pub struct NttTable(Stages);
+pub struct NttTable(StageConstants);
 
 impl NttTable {
     /// Makes a table for the fastest path of this machine.
     ///
     /// # Errors
-    /// If n is not a power of two from 16 to 65536 or the modulus is not 1 mod 2n.
+    /// If n is not a power of two from 16 to 65536, or the modulus is not 1 mod 2n.
     pub fn new(n: usize, modulus: Modulus) -> Result<NttTable, RlweError> {
-        let path = Path::available(modulus).last().copied().unwrap_or(Path::Portable);
+        let path = NttPath::available(modulus).last().copied().unwrap_or(NttPath::Portable);
         NttTable::with_path(n, modulus, path)
     }
 
-    /// Makes a table for the named path, for tests and measurements.
+    /// Makes a table for a given path, for tests and measurements.
     ///
     /// # Errors
-    /// As [`NttTable::new`], and where the machine or the modulus does not have the path.
-    pub fn with_path(n: usize, modulus: Modulus, path: Path) -> Result<NttTable, RlweError> {
+    /// As [`NttTable::new`], and if the path does not support the machine or the modulus.
+    pub fn with_path(n: usize, modulus: Modulus, path: NttPath) -> Result<NttTable, RlweError> {
         let refused = RlweError::NoTransform { n, modulus: modulus.value() };
         if !n.is_power_of_two() || !(DEGREE_MIN..=DEGREE_MAX).contains(&n) {
             return Err(refused);
         }
-        if !Path::available(modulus).contains(&path) {
-            return Err(RlweError::NoPath { path: path.name() });
+        if !NttPath::available(modulus).contains(&path) {
+            return Err(RlweError::UnsupportedPath { path: path.name() });
         }
         let root = modulus.primitive_root(2 * n as u64).ok_or(refused)?;
-        let forward = Roots::new(n, modulus, root, path);
-        let inverse = Roots::new(n, modulus, modulus.inverse(root), path);
+        let forward = RootPowers::new(n, modulus, root, path);
+        let inverse = RootPowers::new(n, modulus, modulus.inverse(root), path);
         let scale = modulus.inverse(n as u64);
         let last = modulus.mul(scale, inverse.values[1]);
-        let scale = [scale, last]
-            .map(|value| Factor { value, quotient: path.quotient(modulus.shoup(value).quotient) });
-        Ok(NttTable(Stages { n, modulus, path, forward, inverse, scale }))
+        let scale = [scale, last].map(|value| PathFactor {
+            value,
+            quotient: path.convert_quotient(modulus.shoup_factor(value).quotient),
+        });
+        Ok(NttTable(StageConstants { n, modulus, path, forward, inverse, scale }))
     }
 
     /// The degree n.
@@ -69,7 +71,7 @@ impl NttTable {
     }
 
     /// The path: the code that runs the transforms.
-    pub fn path(&self) -> Path {
+    pub fn path(&self) -> NttPath {
         self.0.path
     }
 
@@ -81,12 +83,12 @@ impl NttTable {
     /// Transforms coefficient form to NTT form, in place; n reduced values to n reduced values.
     ///
     /// # Panics
-    /// Where `values` has not n elements.
+    /// If `values` does not have n elements.
     pub fn forward(&self, values: &mut [u64]) {
-        assert_eq!(values.len(), self.0.n, "a transform of degree {} was given", self.0.n);
+        assert_eq!(values.len(), self.0.n, "wanted n = {} values", self.0.n);
         match self.0.path {
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512 | Path::Ifma => avx512::forward(&self.0, values),
+            NttPath::Avx512 | NttPath::Ifma => avx512::forward(&self.0, values),
             _ => portable::forward(&self.0, values),
         }
     }
@@ -94,12 +96,12 @@ impl NttTable {
     /// Transforms NTT form to coefficient form, in place; n reduced values to n reduced values.
     ///
     /// # Panics
-    /// Where `values` has not n elements.
+    /// If `values` does not have n elements.
     pub fn inverse(&self, values: &mut [u64]) {
-        assert_eq!(values.len(), self.0.n, "a transform of degree {} was given", self.0.n);
+        assert_eq!(values.len(), self.0.n, "wanted n = {} values", self.0.n);
         match self.0.path {
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512 | Path::Ifma => avx512::inverse(&self.0, values),
+            NttPath::Avx512 | NttPath::Ifma => avx512::inverse(&self.0, values),
             _ => portable::inverse(&self.0, values),
         }
     }
@@ -150,7 +152,7 @@ mod tests {
         let mut found = Vec::new();
         for bits in [25, 40, 49, 50, 51, 60, 61] {
             let modulus = Modulus::new(ntt_primes_below(bits, n, 1)[0]).unwrap();
-            for path in Path::available(modulus) {
+            for path in NttPath::available(modulus) {
                 found.push(NttTable::with_path(n, modulus, path).unwrap());
             }
         }
@@ -196,7 +198,7 @@ mod tests {
         for n in [1024, 2048, 4096, 8192, 16384, 32768] {
             for table in tables(n) {
                 let q = table.modulus();
-                let portable = NttTable::with_path(n, q, Path::Portable).unwrap();
+                let portable = NttTable::with_path(n, q, NttPath::Portable).unwrap();
                 let greatest = vec![q.value() - 1; n];
                 for values in [greatest, uniform(&mut rng, q, n)] {
                     let (mut ours, mut reference) = (values.clone(), values.clone());

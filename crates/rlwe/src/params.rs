@@ -6,30 +6,30 @@ use crate::{error::RlweError, modulus::ntt_primes_below, sampler::ERROR_BOUND};
 
 /// The greatest `row_l1_max` that a set claims: far beyond what matrices of 16-bit integers reach.
 const L1_LIMIT: u128 = 1 << 40;
-/// The level below which a set can only be had by a `dangerous_` function.
+/// The level below which only a `dangerous_` function returns a set.
 const SECURITY_BITS_MIN: u32 = 128;
 
 /// A named choice of ring, moduli and room for messages and noise.
 ///
-/// The budget is a worst case, no statistics. With B = 21.5·row_l1_max (errors of at most 21 and
+/// The noise budget is a worst case, not an estimate. With B = 21.5·row_l1_max (errors of at most 21 and
 /// half a unit of encoding under every weight), flooding F = 2^flood_bits·B, and
 /// Z = 21·(2N + 1) + 1 for the encryption of zero under the public key and one encoded message
 /// (F = Z = 0 in sets that are not flooded),
 /// decryption is exact as long as F + B + Z, divided by all primes but the first, and the
 /// (N + 1)/2 that each switch down adds, stay below p0 / 2^(k + 1). `row_l1_max` is the greatest
-/// value for which they do.
+/// value for which this holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterSet {
-    definition: &'static Definition,
+    definition: &'static SetDefinition,
     primes: Vec<u64>,
     plaintext_bits: u32,
     row_l1_max: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Definition {
+struct SetDefinition {
     name: &'static str,
-    /// The number of the set on the wire. A number is never used again for another set.
+    /// The number of the set in the wire format. A number is never used again for another set.
     id: u8,
     n: usize,
     prime_bits: u32,
@@ -40,8 +40,8 @@ struct Definition {
 
 /// The parameter sets. Primes are the greatest below 2^prime_bits that are 1 mod 2N, greatest
 /// first.
-const DEFINITIONS: &[Definition] = &[
-    Definition {
+const DEFINITIONS: &[SetDefinition] = &[
+    SetDefinition {
         name: "rlwe-4096-q100-flood40",
         id: 1,
         n: 4096,
@@ -50,7 +50,7 @@ const DEFINITIONS: &[Definition] = &[
         plaintext_bits: 33,
         flood_bits: 40,
     },
-    Definition {
+    SetDefinition {
         name: "rlwe-8192-q200-flood40",
         id: 2,
         n: 8192,
@@ -59,7 +59,7 @@ const DEFINITIONS: &[Definition] = &[
         plaintext_bits: 35,
         flood_bits: 40,
     },
-    Definition {
+    SetDefinition {
         name: "rlwe-2048-q50",
         id: 3,
         n: 2048,
@@ -68,7 +68,7 @@ const DEFINITIONS: &[Definition] = &[
         plaintext_bits: 27,
         flood_bits: 0,
     },
-    Definition {
+    SetDefinition {
         name: "rlwe-1024-q25",
         id: 4,
         n: 1024,
@@ -78,7 +78,7 @@ const DEFINITIONS: &[Definition] = &[
         flood_bits: 0,
     },
     // A set for tests of the code above the ring: it has no security at all.
-    Definition {
+    SetDefinition {
         name: "toy-256-q100-flood40",
         id: 5,
         n: 256,
@@ -95,10 +95,10 @@ impl ParameterSet {
         DEFINITIONS.iter().map(|definition| definition.name)
     }
 
-    /// A set of at least 128 bits whose answers are flooded.
+    /// Returns the set with a name. It has at least 128 bits of security and floods its answers.
     ///
     /// # Errors
-    /// If there is no such name, or the set protects less: see
+    /// If no set has the name, or if the set protects less: see
     /// [`ParameterSet::dangerous_from_name`].
     pub fn from_name(name: &str) -> Result<ParameterSet, RlweError> {
         let set = ParameterSet::dangerous_from_name(name)?;
@@ -112,11 +112,11 @@ impl ParameterSet {
         Ok(set)
     }
 
-    /// A set by its name, also one below 128 bits, or one that is not flooded, whose answers give
-    /// the matrix to the holder of the secret key.
+    /// Returns the set with a name, even if it has less than 128 bits of security or no flooding.
+    /// Answers without flooding reveal the matrix to the holder of the secret key.
     ///
     /// # Errors
-    /// If there is no such name.
+    /// If no set has the name.
     pub fn dangerous_from_name(name: &str) -> Result<ParameterSet, RlweError> {
         let found = DEFINITIONS.iter().find(|definition| definition.name == name);
         let definition = found.ok_or_else(|| RlweError::UnknownSet {
@@ -129,17 +129,17 @@ impl ParameterSet {
         set.with_plaintext_bits(plaintext_bits)
     }
 
-    /// Splits the room of the ring in another way: each bit less of message doubles `row_l1_max`.
+    /// Changes the number of bits of a message: each bit less doubles `row_l1_max`.
     ///
     /// # Errors
     /// If `bits` leaves no room for noise.
     pub fn with_plaintext_bits(mut self, bits: u32) -> Result<ParameterSet, RlweError> {
         self.plaintext_bits = bits;
-        self.row_l1_max = self.greatest_l1();
+        self.row_l1_max = self.greatest_row_l1();
         if bits < 2 || self.row_l1_max == 0 {
             let fits = |&bits: &u32| {
                 let set = ParameterSet { plaintext_bits: bits, ..self.clone() };
-                set.greatest_l1() > 0
+                set.greatest_row_l1() > 0
             };
             let limit = (2..64).take_while(fits).last().unwrap_or(0);
             return Err(RlweError::PlaintextBits { name: self.name(), limit, got: bits });
@@ -152,7 +152,7 @@ impl ParameterSet {
         self.definition.name
     }
 
-    /// The number that stands for the name on the wire.
+    /// The number of the set in the wire format.
     pub fn id(&self) -> u8 {
         self.definition.id
     }
@@ -195,7 +195,7 @@ impl ParameterSet {
 
     /// B, the greatest noise of products whose weights keep to `row_l1_max`.
     pub(crate) fn product_noise(&self) -> u128 {
-        noise_of(self.row_l1_max.into())
+        noise_of_weights(self.row_l1_max.into())
     }
 
     /// F, the bound of flooding, which is uniform in ±F; 0 means no flooding.
@@ -207,17 +207,16 @@ impl ParameterSet {
     }
 
     /// F + B + Z, the greatest noise of an answer before it is switched down.
-    fn worst_noise(&self) -> u128 {
+    fn worst_case_noise(&self) -> u128 {
         self.flood_bound() + self.product_noise() + self.zero_noise()
     }
 
-    /// The greatest noise before switching down for which decryption is exact; a lower bound of it
-    /// where it passes 2^120.
-    fn noise_room(&self) -> u128 {
+    /// The greatest noise before switching down for which decryption is exact, or a lower bound of
+    /// it if it exceeds 2^120.
+    fn noise_budget(&self) -> u128 {
         let first = u128::from(self.primes[0]);
         let steps = self.primes.len() as u128 - 1;
-        // Each switch adds (N + 1)/2; the noise that earlier ones added is divided by a prime
-        // again.
+        // Each switch adds (N + 1)/2 and divides the noise of the earlier switches by a prime.
         let rounding = match steps {
             0 => 0,
             _ => self.n() as u128 / 2 + 2,
@@ -229,7 +228,7 @@ impl ParameterSet {
     }
 
     /// Z, the noise of Enc(0) under the public key, e·u + e1 + e2·s, and of one encoded message; 0
-    /// without flooding, where such a zero would protect nothing.
+    /// without flooding, because such a zero would protect nothing.
     fn zero_noise(&self) -> u128 {
         match self.flood_bits() {
             0 => 0,
@@ -237,11 +236,11 @@ impl ParameterSet {
         }
     }
 
-    fn greatest_l1(&self) -> u64 {
+    fn greatest_row_l1(&self) -> u64 {
         if self.plaintext_bits > 62 {
             return 0;
         }
-        let room = self.noise_room().saturating_sub(self.zero_noise());
+        let room = self.noise_budget().saturating_sub(self.zero_noise());
         let share = match self.flood_bits() {
             0 => room,
             bits => room / ((1 << bits) + 1),
@@ -251,7 +250,7 @@ impl ParameterSet {
 }
 
 /// 21.5 for each unit of weight, rounded up.
-fn noise_of(l1: u128) -> u128 {
+fn noise_of_weights(l1: u128) -> u128 {
     (l1 * u128::from(2 * ERROR_BOUND + 1)).div_ceil(2)
 }
 
@@ -288,7 +287,7 @@ impl fmt::Display for ParameterSet {
             0 => write!(out, "not flooded: the matrix is not protected")?,
             bits => write!(out, "flooded by 2^{bits}")?,
         }
-        let (noise, room) = (log(self.worst_noise()), log(self.noise_room()));
+        let (noise, room) = (log(self.worst_case_noise()), log(self.noise_budget()));
         write!(out, ", worst noise 2^{noise:.2} of 2^{room:.2}, ")?;
         write!(out, "weights of an answer sum to at most {}", self.row_l1_max)
     }
@@ -330,10 +329,10 @@ mod tests {
     fn the_worst_noise_fits_and_one_more_weight_would_not() {
         for set in all() {
             assert_eq!(set.primes().len(), set.definition.limbs);
-            assert!(set.worst_noise() <= set.noise_room(), "{set}");
+            assert!(set.worst_case_noise() <= set.noise_budget(), "{set}");
             let more = ParameterSet { row_l1_max: set.row_l1_max + 2, ..set.clone() };
             let capped = u128::from(set.row_l1_max) == L1_LIMIT;
-            assert!(capped || more.worst_noise() > set.noise_room(), "{set}");
+            assert!(capped || more.worst_case_noise() > set.noise_budget(), "{set}");
         }
     }
 

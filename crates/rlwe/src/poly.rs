@@ -19,17 +19,17 @@ pub struct Poly {
     values: Vec<u64>,
 }
 
-/// A polynomial in NTT form: `[limb][n]`, contiguous, reduced. Order as in
-/// [`NttTable`](crate::NttTable).
+/// A polynomial in NTT form: `[limb][n]`, contiguous, reduced. The order is that
+/// of [`NttTable`](crate::NttTable).
 #[derive(Clone)]
 pub struct NttPoly {
     ring: Arc<Ring>,
     values: Vec<u64>,
 }
 
-/// Methods of both forms. Operations on two polynomials panic where their rings differ: that is a
-/// mistake in the program, never in an input.
-macro_rules! linear {
+/// Methods of both forms. Operations on two polynomials panic if their rings differ: only a
+/// mistake in the program can cause that, never an input.
+macro_rules! impl_polynomial_form {
     ($form:ident) => {
         impl $form {
             /// The polynomial 0.
@@ -40,7 +40,7 @@ macro_rules! linear {
             /// Makes a polynomial from `[limb][n]` values.
             ///
             /// # Errors
-            /// If there are not n for each limb or one is not below its modulus.
+            /// If there are not n values for each limb, or one is not below its modulus.
             pub fn from_values(ring: &Arc<Ring>, values: Vec<u64>) -> Result<$form, RlweError> {
                 let (wanted, got) = (ring.len(), values.len());
                 if wanted != got {
@@ -70,7 +70,7 @@ macro_rules! linear {
             }
 
             /// All values, for a caller that writes reduced ones.
-            // One text for both types; only one of them is written this way.
+            // The macro makes it for both types, but only one of them needs it.
             #[allow(dead_code)]
             pub(crate) fn values_mut(&mut self) -> &mut [u64] {
                 &mut self.values
@@ -112,7 +112,7 @@ macro_rules! linear {
             }
         }
 
-        /// Shows the ring alone: the values may be secret.
+        /// Prints only the ring, because the values may be secret.
         impl fmt::Debug for $form {
             fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(out, concat!(stringify!($form), "({:?})"), self.ring)
@@ -121,14 +121,14 @@ macro_rules! linear {
     };
 }
 
-linear!(Poly);
-linear!(NttPoly);
+impl_polynomial_form!(Poly);
+impl_polynomial_form!(NttPoly);
 
 impl Poly {
     /// Makes a polynomial from n signed coefficients, the same in every limb.
     ///
     /// # Errors
-    /// If there are not n.
+    /// If there are not n coefficients.
     pub fn from_signed(ring: &Arc<Ring>, coefficients: &[i64]) -> Result<Poly, RlweError> {
         let (wanted, got) = (ring.n(), coefficients.len());
         if wanted != got {
@@ -165,20 +165,20 @@ impl Poly {
     }
 
     /// Divides by the last prime, rounding each coefficient to the nearest integer; the result
-    /// lies in the ring without that limb. A phase c0 + c1·s gains at most (n + 1)/2 by it for a
-    /// ternary s.
+    /// is in the ring without that limb. For a ternary s, this adds at most (n + 1)/2 to a phase
+    /// c0 + c1·s.
     ///
     /// # Panics
-    /// Where the ring has one limb.
+    /// If the ring has one limb.
     pub fn drop_limb(&self) -> Poly {
-        let lower = self.ring.lower().expect("a ring of two limbs or more");
+        let lower = self.ring.lower_ring().expect("a ring of two limbs or more");
         let n = self.ring.n();
         let (kept, last) = self.values.split_at(lower.len());
         let last_modulus = self.ring.limbs()[lower.limbs().len()].modulus;
         let mut values = kept.to_vec();
         for (limb, x) in self.ring.limbs().iter().zip(values.chunks_exact_mut(n)) {
             let (path, q) = (limb.table.path(), limb.modulus);
-            simd::divide_last(path, q, x, last, last_modulus, limb.last_inverse);
+            simd::divide_by_last_prime(path, q, x, last, last_modulus, limb.last_inverse);
         }
         Poly { ring: lower.clone(), values }
     }
@@ -238,13 +238,13 @@ impl NttPoly {
         limbs.zip(pairs).for_each(|((limb, x), (a, b))| each(limb, x, a, b));
     }
 
-    /// Divides by the last prime as [`Poly::drop_limb`] does, staying in NTT form: one inverse
-    /// transform of the last limb and one forward transform of every other.
+    /// Divides by the last prime as [`Poly::drop_limb`] does, in NTT form: it takes one inverse
+    /// transform of the last limb and one forward transform for each other limb.
     ///
     /// # Panics
-    /// Where the ring has one limb.
+    /// If the ring has one limb.
     pub fn drop_limb(&self) -> NttPoly {
-        let lower = self.ring.lower().expect("a ring of two limbs or more");
+        let lower = self.ring.lower_ring().expect("a ring of two limbs or more");
         let n = self.ring.n();
         let (kept, last) = self.values.split_at(lower.len());
         let last_limb = &self.ring.limbs()[lower.limbs().len()];
@@ -318,7 +318,7 @@ mod tests {
             }
         }
         let poly = Poly::from_signed(&ring, &values).unwrap();
-        let lower = ring.lower().unwrap();
+        let lower = ring.lower_ring().unwrap();
         assert_eq!(poly.drop_limb(), Poly::from_signed(lower, &wanted).unwrap());
         assert_eq!(poly.clone().into_ntt().drop_limb().into_poly(), poly.drop_limb());
     }

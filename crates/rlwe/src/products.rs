@@ -1,11 +1,11 @@
 //! Products of a matrix of scalars with a vector of ciphertexts.
 
 #[cfg(target_arch = "x86_64")]
-mod cut;
-#[cfg(target_arch = "x86_64")]
-mod groups;
+mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod ifma;
+#[cfg(target_arch = "x86_64")]
+mod row_groups;
 mod tile;
 
 use std::{fmt, sync::Arc};
@@ -17,12 +17,13 @@ use crate::{
     context::Context,
     error::RlweError,
     modulus::Modulus,
-    ntt::Path,
+    ntt::NttPath,
     poly::NttPoly,
 };
 
-/// The greatest number of rows, and of columns: the widest feed-forward parts stay below it.
+/// The greatest number of rows or columns: the widest feed-forward layers stay below it.
 const SIDE_MAX: usize = 1 << 17;
+
 /// A matrix of 16-bit integers whose rows keep to a set's `row_l1_max`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScalarMatrix {
@@ -32,14 +33,14 @@ pub struct ScalarMatrix {
     weights: Vec<i16>,
 }
 
-/// Products of a matrix and a vector of ciphertexts: out_i = Σ_j w_ij·ct_j, where ct_j arrive one
-/// after the other. Scalars commute with the transform, so none is needed.
+/// Products of a matrix and a vector of ciphertexts: out_i = Σ_j w_ij·ct_j. The ct_j arrive one
+/// after the other. Scalars commute with the transform, so no transform is needed.
 ///
-/// Up to 128 ciphertexts are laid out tile by tile, then every row is multiplied and reduced
-/// once for the block. It holds a block (16 MB for two limbs of N = 4096) and the sums (128 KB for
-/// each row). 1536 columns, 32 rows, two polynomials and two limbs are 196,608 products for each of
-/// the N messages: with two `vpmadd52` for eight of them and one or two of those in a cycle,
-/// predicted are 10 to 20 us of a core; `examples/ring_speed.rs` measures it.
+/// Up to 128 ciphertexts are collected in a block, tile by tile. Then each row is multiplied, and
+/// reduced once for the block. The block takes 16 MB for two limbs of N = 4096, and the sums take
+/// 128 KB for each row. 1536 columns, 32 rows, two polynomials and two limbs need 196,608 products
+/// for each of the N messages. Two `vpmadd52` compute eight products, and a core runs one or two
+/// of them in a cycle, which predicts 10 to 20 us; `examples/ring_speed.rs` measures the time.
 pub struct ScalarProducts<'a> {
     context: Arc<Context>,
     matrix: std::borrow::Cow<'a, ScalarMatrix>,
@@ -47,15 +48,15 @@ pub struct ScalarProducts<'a> {
     block: Vec<Vec<u64>>,
     pushed: usize,
     sums: Vec<Ciphertext>,
-    /// A path other than the table's own, for tests.
-    path: Option<Path>,
+    /// A path that replaces the table's, for tests.
+    path: Option<NttPath>,
 }
 
 impl ScalarMatrix {
     /// Makes a matrix from its values, row by row.
     ///
     /// # Errors
-    /// If their count is not rows·columns, a side is 0 or beyond 2^17, or a row's magnitudes
+    /// If there are not rows·columns values, if a side is 0 or above 2^17, or if a row's magnitudes
     /// sum to more than the set's `row_l1_max`.
     pub fn new(
         context: &Context,
@@ -77,7 +78,7 @@ impl ScalarMatrix {
         for (i, row) in values.chunks_exact(columns).enumerate() {
             let got = row.iter().map(|w| u64::from(w.unsigned_abs())).sum();
             if got > limit {
-                return Err(RlweError::Weights { limit, got });
+                return Err(RlweError::WeightsTooLarge { limit, got });
             }
             row.iter().enumerate().for_each(|(j, &w)| weights[j * rows + i] = w);
         }
@@ -96,7 +97,7 @@ impl ScalarMatrix {
 }
 
 impl<'a> ScalarProducts<'a> {
-    /// Begins the sums, all of them zero. The matrix may be owned or borrowed.
+    /// Starts with sums of zero. The matrix may be owned or borrowed.
     pub fn new(
         context: &Arc<Context>,
         matrix: impl Into<std::borrow::Cow<'a, ScalarMatrix>>,
@@ -108,10 +109,10 @@ impl<'a> ScalarProducts<'a> {
         ScalarProducts { context: context.clone(), matrix, block, pushed: 0, sums, path: None }
     }
 
-    /// Takes the ciphertext of the next column.
+    /// Adds the ciphertext of the next column.
     ///
     /// # Errors
-    /// If all columns had theirs, or it is of another ring.
+    /// If every column has its ciphertext already, or if this one is of another ring.
     pub fn push(&mut self, ciphertext: &SeededCiphertext) -> Result<(), RlweError> {
         let (limit, got) = (self.matrix.columns, self.pushed + 1);
         if got > limit {
@@ -138,10 +139,10 @@ impl<'a> ScalarProducts<'a> {
         Ok(())
     }
 
-    /// The sums, one ciphertext for each row.
+    /// Returns the sums, one ciphertext for each row.
     ///
     /// # Errors
-    /// If a column had no ciphertext.
+    /// If a column has no ciphertext yet.
     pub fn finish(mut self) -> Result<Vec<Ciphertext>, RlweError> {
         let (wanted, got) = (self.matrix.columns, self.pushed);
         if wanted != got {
@@ -154,7 +155,7 @@ impl<'a> ScalarProducts<'a> {
         Ok(self.sums)
     }
 
-    /// Adds the products of the `count` ciphertexts in the block.
+    /// Adds the products of the `count` ciphertexts in the block to the sums.
     fn multiply(&mut self, count: usize) {
         let rows = self.matrix.rows;
         let first = (self.pushed - 1) / BLOCK * BLOCK;
@@ -167,10 +168,10 @@ impl<'a> ScalarProducts<'a> {
             let modulus = limbs[limb].modulus;
             match self.path.unwrap_or(limbs[limb].table.path()) {
                 #[cfg(target_arch = "x86_64")]
-                Path::Avx512 => cut::multiply(modulus, block, weights, count, &mut sums),
+                NttPath::Avx512 => avx512::multiply(modulus, block, weights, count, &mut sums),
                 #[cfg(target_arch = "x86_64")]
-                Path::Ifma => ifma::multiply(modulus, block, weights, count, &mut sums),
-                _ => portable(modulus, block, weights, count, &mut sums),
+                NttPath::Ifma => ifma::multiply(modulus, block, weights, count, &mut sums),
+                _ => multiply_portable(modulus, block, weights, count, &mut sums),
             }
         }
     }
@@ -184,9 +185,15 @@ impl Ciphertext {
     }
 }
 
-/// sums_i += Σ_j weights_ji·block_j, in 128-bit sums: a product has at most 15 + 61 bits, a block
-/// of them 83.
-fn portable(q: Modulus, block: &[u64], weights: &[i16], count: usize, sums: &mut [&mut [u64]]) {
+/// sums_i += Σ_j weights_ji·block_j, in 128-bit sums: a product has at most 15 + 61 bits, the sum
+/// of a block of products 83.
+fn multiply_portable(
+    q: Modulus,
+    block: &[u64],
+    weights: &[i16],
+    count: usize,
+    sums: &mut [&mut [u64]],
+) {
     // A multiple of q that makes every sum positive.
     let offset = i128::from(q.value()) << 23;
     let rows = sums.len();
@@ -217,7 +224,7 @@ impl<'a> From<&'a ScalarMatrix> for std::borrow::Cow<'a, ScalarMatrix> {
     }
 }
 
-/// Shows the shape alone: the weights are the adapter's.
+/// Prints only the shape, because the weights are secret.
 impl fmt::Debug for ScalarMatrix {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "ScalarMatrix({} x {}, ..)", self.rows, self.columns)
@@ -242,7 +249,7 @@ mod tests {
         let mut rng = Rng::from_seed([61; 32]);
         let key = SecretKey::generate(&context, &mut rng);
         let shapes = [(1, 1), (3, 127), (7, 128), (13, 300)];
-        let paths = Path::available(context.first_modulus());
+        let paths = NttPath::available(context.first_modulus());
         let cases =
             shapes.into_iter().flat_map(|shape| paths.iter().map(move |&path| (shape, path)));
         for ((rows, columns), path) in cases {
@@ -284,7 +291,7 @@ mod tests {
         assert!(matches!(new(1 << 18, 1, &[]), RlweError::Limit { .. }));
         assert!(matches!(new(2, 3, &[0; 5]), RlweError::Length { .. }));
         let limit = set.row_l1_max() as i16;
-        assert!(matches!(new(2, 2, &[0, 0, limit, -1]), RlweError::Weights { .. }));
+        assert!(matches!(new(2, 2, &[0, 0, limit, -1]), RlweError::WeightsTooLarge { .. }));
         assert!(ScalarMatrix::new(&context, 2, 2, &[limit, 0, 1 - limit, -1]).is_ok());
     }
 

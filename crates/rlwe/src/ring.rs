@@ -1,10 +1,10 @@
-//! Rings: a degree, primes, and a transform for each.
+//! Rings: a degree and primes, with a transform for each prime.
 
 use std::{fmt, sync::Arc};
 
 use crate::{
     error::RlweError,
-    modulus::{Modulus, Shoup},
+    modulus::{Modulus, ShoupFactor},
     ntt::NttTable,
     simd,
 };
@@ -26,26 +26,26 @@ pub struct Limb {
     pub modulus: Modulus,
     /// The transform modulo this prime.
     pub table: NttTable,
-    /// Inverse of the ring's last prime modulo this one: for switching down; 0 in the last limb.
-    pub(crate) last_inverse: Shoup,
+    /// The inverse of the ring's last prime modulo this one, to switch down; 0 in the last limb.
+    pub(crate) last_inverse: ShoupFactor,
 }
 
 impl Ring {
     /// Makes a ring of degree n over the given primes, in their order.
     ///
     /// # Errors
-    /// If a number is not a prime that is 1 mod 2n, one is given twice, or there are 0 or more
-    /// than 16.
+    /// If a number is not a prime that is 1 mod 2n, if one is given twice, or if there are none or
+    /// more than 16.
     pub fn new(n: usize, primes: &[u64]) -> Result<Arc<Ring>, RlweError> {
         let twice = (1..primes.len()).any(|i| primes[..i].contains(&primes[i]));
         if primes.is_empty() || primes.len() > LIMBS_MAX || twice {
-            return Err(RlweError::Limbs { limit: LIMBS_MAX, got: primes.len() });
+            return Err(RlweError::InvalidModuli { limit: LIMBS_MAX, got: primes.len() });
         }
         let last = primes[primes.len() - 1];
         let limb = |&prime: &u64| {
             let modulus = Modulus::new(prime)?;
             let table = NttTable::new(n, modulus)?;
-            let last_inverse = modulus.shoup(modulus.inverse(modulus.reduce(last)));
+            let last_inverse = modulus.shoup_factor(modulus.inverse(modulus.reduce(last)));
             Ok(Limb { modulus, table, last_inverse })
         };
         let limbs = primes.iter().map(limb).collect::<Result<Vec<_>, RlweError>>()?;
@@ -72,7 +72,7 @@ impl Ring {
     }
 
     /// The ring without its last limb; `None` if it has one limb.
-    pub fn lower(&self) -> Option<&Arc<Ring>> {
+    pub fn lower_ring(&self) -> Option<&Arc<Ring>> {
         self.lower.as_ref()
     }
 
@@ -86,7 +86,7 @@ impl Ring {
         false
     }
 
-    /// The number of bits of q, rounded up.
+    /// log2 of q, rounded up.
     pub fn modulus_bits(&self) -> u32 {
         self.moduli().map(|q| (q.value() as f64).log2()).sum::<f64>().ceil() as u32
     }
@@ -101,7 +101,7 @@ impl Limb {
     /// x *= y, element by element. All are residues of this prime.
     ///
     /// # Panics
-    /// Where the slices are not N long.
+    /// If the slices are not N long.
     pub fn multiply(&self, x: &mut [u64], y: &[u64]) {
         self.expect_degree([x.len(), y.len(), y.len()]);
         simd::multiply(self.table.path(), self.modulus, x, y);
@@ -110,7 +110,7 @@ impl Limb {
     /// x += a·b, element by element. All are residues of this prime.
     ///
     /// # Panics
-    /// Where the slices are not N long.
+    /// If the slices are not N long.
     pub fn add_product(&self, x: &mut [u64], a: &[u64], b: &[u64]) {
         self.expect_degree([x.len(), a.len(), b.len()]);
         simd::add_product(self.table.path(), self.modulus, x, a, b);
@@ -119,7 +119,7 @@ impl Limb {
     /// x −= a·b, element by element. All are residues of this prime.
     ///
     /// # Panics
-    /// Where the slices are not N long.
+    /// If the slices are not N long.
     pub fn sub_product(&self, x: &mut [u64], a: &[u64], b: &[u64]) {
         self.expect_degree([x.len(), a.len(), b.len()]);
         simd::sub_product(self.table.path(), self.modulus, x, a, b);
@@ -146,13 +146,13 @@ mod tests {
     #[test]
     fn a_ring_needs_different_primes_and_not_too_many() {
         let primes = ntt_primes_below(50, 1024, 17);
-        assert!(matches!(Ring::new(1024, &[]), Err(RlweError::Limbs { .. })));
-        assert!(matches!(Ring::new(1024, &primes), Err(RlweError::Limbs { .. })));
+        assert!(matches!(Ring::new(1024, &[]), Err(RlweError::InvalidModuli { .. })));
+        assert!(matches!(Ring::new(1024, &primes), Err(RlweError::InvalidModuli { .. })));
         let twice = [primes[0], primes[1], primes[0]];
-        assert!(matches!(Ring::new(1024, &twice), Err(RlweError::Limbs { .. })));
+        assert!(matches!(Ring::new(1024, &twice), Err(RlweError::InvalidModuli { .. })));
         let ring = Ring::new(1024, &primes[..3]).unwrap();
         assert_eq!((ring.len(), ring.modulus_bits()), (3072, 150));
-        assert!(ring.lower().unwrap().is_same(&Ring::new(1024, &primes[..2]).unwrap()));
+        assert!(ring.lower_ring().unwrap().is_same(&Ring::new(1024, &primes[..2]).unwrap()));
     }
 
     #[test]

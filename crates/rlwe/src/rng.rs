@@ -1,4 +1,4 @@
-//! The random generator: ChaCha20's keystream, read in words.
+//! The random generator: ChaCha20's keystream, read as words.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -16,7 +16,7 @@ use crate::error::RlweError;
 /// Nonce label of a generator's own stream; derived seeds use other labels.
 const STREAM: [u8; 4] = [0; 4];
 
-/// ChaCha20 (RFC 8439) as a random generator: the keystream of its seed. One generator gives at
+/// ChaCha20 (RFC 8439) as a random generator: the keystream of its seed. One generator yields at
 /// most 256 GiB, then it panics. The seed and unread words are wiped when it is dropped.
 ///
 /// Every call takes whole words of eight bytes from the stream. Words are little-endian. Given one
@@ -32,7 +32,7 @@ impl Rng {
     /// Makes a generator with a seed from the operating system.
     ///
     /// # Errors
-    /// If it gives no randomness.
+    /// If the system's generator fails.
     pub fn from_os() -> Result<Rng, RlweError> {
         let mut seed = Zeroizing::new([0; 32]);
         getrandom::fill(&mut *seed)
@@ -46,15 +46,16 @@ impl Rng {
         Rng::keystream(&seed, STREAM, 0)
     }
 
-    /// Makes the generator of a seed for one purpose: independent of [`Rng::from_seed`] and of
-    /// every other label and counter. `label` must not be four zero bytes.
+    /// Makes the generator of a seed, a label and a counter. Its stream is independent of that of
+    /// [`Rng::from_seed`] and of those of other labels and counters. `label` must not be four zero
+    /// bytes.
     pub fn derive(seed: &Seed, label: [u8; 4], counter: u64) -> Rng {
         debug_assert_ne!(label, STREAM, "the label of the seed's own stream");
         Rng::keystream(seed, label, counter)
     }
 
     /// Draws a fresh seed from this generator.
-    pub fn seed(&mut self) -> Seed {
+    pub fn next_seed(&mut self) -> Seed {
         let mut seed = [0; 32];
         self.fill_bytes(&mut seed);
         seed
@@ -62,14 +63,14 @@ impl Rng {
 
     /// Makes another generator, whose seed is drawn from this one.
     pub fn fork(&mut self) -> Rng {
-        let seed = Zeroizing::new(self.seed());
+        let seed = Zeroizing::new(self.next_seed());
         Rng::from_seed(*seed)
     }
 
     /// Fills a buffer with random bytes.
     pub fn fill_bytes(&mut self, bytes: &mut [u8]) {
         let mut rest = bytes;
-        self.words(rest.len().div_ceil(8), |words| {
+        self.draw_words(rest.len().div_ceil(8), |words| {
             for word in words {
                 let count = rest.len().min(8);
                 let (taken, after) = std::mem::take(&mut rest).split_at_mut(count);
@@ -79,8 +80,8 @@ impl Rng {
         });
     }
 
-    /// Calls `each` with runs of random words until it has had `count` of them.
-    pub(crate) fn words(&mut self, mut count: usize, mut each: impl FnMut(&[u64])) {
+    /// Draws `count` random words and passes them to `each` in consecutive slices.
+    pub(crate) fn draw_words(&mut self, mut count: usize, mut each: impl FnMut(&[u64])) {
         while count > 0 {
             if self.used == STREAM_WORDS {
                 self.stream.fill(&mut self.buffer);
@@ -96,7 +97,7 @@ impl Rng {
     /// Draws a random word.
     pub fn next_u64(&mut self) -> u64 {
         let mut word = 0;
-        self.words(1, |words| word = words[0]);
+        self.draw_words(1, |words| word = words[0]);
         word
     }
 
@@ -155,7 +156,7 @@ mod tests {
 
     /// The portable generator, and the fastest one of this machine.
     fn both_paths(seed: &Seed, label: [u8; 4], counter: u64) -> [Rng; 2] {
-        let portable = Stream::portable(seed, &nonce(label, counter));
+        let portable = Stream::new_portable(seed, &nonce(label, counter));
         [Rng::from_stream(portable), Rng::keystream(seed, label, counter)]
     }
 
@@ -193,7 +194,7 @@ mod tests {
         assert!(whole == pieces, "pieces differ");
         let mut words = Vec::new();
         Rng::derive(&[7; 32], *b"test", 3)
-            .words(2500, |run| words.extend(run.iter().flat_map(|word| word.to_le_bytes())));
+            .draw_words(2500, |run| words.extend(run.iter().flat_map(|word| word.to_le_bytes())));
         assert!(whole == words, "words differ");
         let mut odd = [0; 13];
         let mut rng = Rng::derive(&[7; 32], *b"test", 3);
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!((&odd[..], rng.next_u64().to_le_bytes()), (&whole[..13], next(&whole)));
     }
 
-    /// The third word: thirteen bytes took two.
+    /// The third word: the thirteen bytes before it took two words.
     fn next(whole: &[u8]) -> [u8; 8] {
         whole[16..24].try_into().unwrap()
     }
@@ -215,7 +216,7 @@ mod tests {
             for label in [*b"mask", *b"errs"] {
                 for counter in [0, 1, 1 << 40] {
                     firsts.push(Rng::derive(&seed, label, counter).next_u64());
-                    let child = Rng::derive(&seed, label, counter).seed();
+                    let child = Rng::derive(&seed, label, counter).next_seed();
                     firsts.push(Rng::from_seed(child).next_u64());
                 }
             }

@@ -2,18 +2,18 @@
 
 use crate::{modulus::Modulus, rng::Rng, simd};
 
-/// The centred binomial distribution's parameter: |e| <= 21, sigma 3.24 (the error width of the
+/// The parameter of the centred binomial distribution: |e| <= 21, sigma 3.24 (the error width of the
 /// HomomorphicEncryption.org standard is 3.19).
 pub(crate) const ERROR_BOUND: u64 = 21;
 
 impl Rng {
-    /// Draws uniform values below the modulus, for public values: words are cut to the modulus'
-    /// width and those not below it are skipped, so that the time tells which were.
+    /// Draws uniform values below the modulus. Words are truncated to its width, and those that are
+    /// not below it are skipped. The time depends on the words, so the values must be public.
     pub fn fill_uniform(&mut self, modulus: Modulus, values: &mut [u64]) {
         let mask = u64::MAX >> (64 - modulus.bits());
         let mut filled = 0;
         while filled < values.len() {
-            self.words(values.len() - filled, |words| {
+            self.draw_words(values.len() - filled, |words| {
                 for word in words {
                     let value = word & mask;
                     values[filled] = value;
@@ -29,7 +29,7 @@ impl Rng {
     }
 
     /// Draws a value below `bound`, in constant time. Its distance from uniform is below 2^−64, so
-    /// no test tells them apart.
+    /// no test can distinguish them.
     pub fn next_below(&mut self, bound: u64) -> u64 {
         scale_below([self.next_u64(), self.next_u64()], bound)
     }
@@ -42,12 +42,12 @@ impl Rng {
 
     /// Draws centred binomial values: the difference of two sums of 21 bits, in constant time.
     pub fn fill_errors(&mut self, values: &mut [i64]) {
-        self.fill_each(values, binomial);
+        self.fill_each(values, binomial_error);
     }
 
     fn fill_each<T>(&mut self, values: &mut [T], each: impl Fn(u64) -> T + Copy) {
         let mut at = 0;
-        self.words(values.len(), |words| {
+        self.draw_words(values.len(), |words| {
             let run = &mut values[at..][..words.len()];
             at += words.len();
             simd::run_vectorised(|| {
@@ -67,7 +67,7 @@ pub(crate) fn scale_below([low, high]: [u64; 2], bound: u64) -> u64 {
 
 /// A centred binomial value from the lower 42 bits of a word.
 #[inline(always)]
-fn binomial(word: u64) -> i64 {
+fn binomial_error(word: u64) -> i64 {
     const HALF: u64 = (1 << ERROR_BOUND) - 1;
     i64::from((word & HALF).count_ones()) - i64::from(((word >> 21) & HALF).count_ones())
 }

@@ -1,6 +1,6 @@
-//! Loops over a limb, for the path of its transform.
+//! Pointwise loops over a limb, by the path of its transform.
 
-#![allow(unsafe_code)] // Calls of code for detected features; each block says why it is sound.
+#![allow(unsafe_code)] // Calls of code for detected features; each block states why it is sound.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
@@ -8,28 +8,28 @@ mod encoding;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
-pub(crate) use encoding::Encoding;
+pub(crate) use encoding::EncodingConstants;
 
 use crate::{
-    modulus::{Modulus, Shoup, subtract_once},
-    ntt::Path,
+    modulus::{Modulus, ShoupFactor, subtract_once},
+    ntt::NttPath,
 };
 
-/// Runs a loop that the compiler turns into vector code by itself, compiled for the widest vectors
-/// of this machine. The closure, and what it calls, must be small enough to be inlined.
+/// Runs a loop that the compiler vectorises, compiled for the widest vectors of this machine. The
+/// closure and the functions that it calls must be small enough to be inlined.
 #[inline(always)]
 pub fn run_vectorised<T>(body: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]
-    return wide::run(body);
+    return wide::run_widest(body);
     #[cfg(not(target_arch = "x86_64"))]
     body()
 }
 
 /// x *= y.
-pub(crate) fn multiply(path: Path, q: Modulus, x: &mut [u64], y: &[u64]) {
+pub(crate) fn multiply(path: NttPath, q: Modulus, x: &mut [u64], y: &[u64]) {
     #[cfg(target_arch = "x86_64")]
-    if path == Path::Ifma {
-        // SAFETY: a table of this path is made only where the machine has its features.
+    if path == NttPath::Ifma {
+        // SAFETY: a table has this path only if the machine has the path's features.
         return unsafe { avx512::multiply(q, x, y) };
     }
     let _ = path;
@@ -37,9 +37,9 @@ pub(crate) fn multiply(path: Path, q: Modulus, x: &mut [u64], y: &[u64]) {
 }
 
 /// x += a·b.
-pub(crate) fn add_product(path: Path, q: Modulus, x: &mut [u64], a: &[u64], b: &[u64]) {
+pub(crate) fn add_product(path: NttPath, q: Modulus, x: &mut [u64], a: &[u64], b: &[u64]) {
     #[cfg(target_arch = "x86_64")]
-    if path == Path::Ifma {
+    if path == NttPath::Ifma {
         // SAFETY: as in `multiply`.
         return unsafe { avx512::add_product(q, x, a, b) };
     }
@@ -48,9 +48,9 @@ pub(crate) fn add_product(path: Path, q: Modulus, x: &mut [u64], a: &[u64], b: &
 }
 
 /// x −= a·b.
-pub(crate) fn sub_product(path: Path, q: Modulus, x: &mut [u64], a: &[u64], b: &[u64]) {
+pub(crate) fn sub_product(path: NttPath, q: Modulus, x: &mut [u64], a: &[u64], b: &[u64]) {
     #[cfg(target_arch = "x86_64")]
-    if path == Path::Ifma {
+    if path == NttPath::Ifma {
         // SAFETY: as in `multiply`.
         return unsafe { avx512::sub_product(q, x, a, b) };
     }
@@ -59,9 +59,9 @@ pub(crate) fn sub_product(path: Path, q: Modulus, x: &mut [u64], a: &[u64], b: &
 }
 
 /// x *= factor.
-pub(crate) fn scale(path: Path, q: Modulus, x: &mut [u64], factor: Shoup) {
+pub(crate) fn scale(path: NttPath, q: Modulus, x: &mut [u64], factor: ShoupFactor) {
     #[cfg(target_arch = "x86_64")]
-    if path == Path::Ifma {
+    if path == NttPath::Ifma {
         // SAFETY: as in `multiply`.
         return unsafe { avx512::scale(q, x, factor) };
     }
@@ -70,9 +70,15 @@ pub(crate) fn scale(path: Path, q: Modulus, x: &mut [u64], factor: Shoup) {
 }
 
 /// x += round(q·m/t).
-pub(crate) fn add_encoded(path: Path, p: Modulus, x: &mut [u64], messages: &[u64], e: &Encoding) {
+pub(crate) fn add_encoded(
+    path: NttPath,
+    p: Modulus,
+    x: &mut [u64],
+    messages: &[u64],
+    e: &EncodingConstants,
+) {
     #[cfg(target_arch = "x86_64")]
-    if path == Path::Ifma {
+    if path == NttPath::Ifma {
         // SAFETY: as in `multiply`.
         return unsafe { avx512::add_encoded(p, x, messages, e) };
     }
@@ -84,20 +90,20 @@ pub(crate) fn add_encoded(path: Path, p: Modulus, x: &mut [u64], messages: &[u64
 }
 
 /// x = (x − centred(rest)) / last, where `rest` holds values modulo `last`.
-pub(crate) fn divide_last(
-    path: Path,
+pub(crate) fn divide_by_last_prime(
+    path: NttPath,
     q: Modulus,
     x: &mut [u64],
     rest: &[u64],
     last: Modulus,
-    inverse: Shoup,
+    inverse: ShoupFactor,
 ) {
     // Primes of one width: the centred value is below 2q, so one step reduces it.
     if last.value() / 2 < q.value() {
         run_vectorised(|| {
             let (half, shift) = (last.value() / 2, q.value() * 2 - last.value());
             for (x, &rest) in x.iter_mut().zip(rest) {
-                // rest − last where rest > last/2, plus 2q: in (q, 3q).
+                // rest, minus last if rest > last/2, plus 2q: in (q, 3q).
                 let above = (half.wrapping_sub(rest) >> 63).wrapping_neg();
                 let lifted = rest + (shift & above) + ((2 * q.value()) & !above);
                 *x = subtract_once(
@@ -136,7 +142,7 @@ mod tests {
             let q = Modulus::new(ntt_primes_below(bits, N, 1)[0]).unwrap();
             let [x, mut a, b] = [(); 3].map(|()| values(&mut rng, q));
             a.reverse();
-            for path in Path::available(q) {
+            for path in NttPath::available(q) {
                 let run = |each: &dyn Fn(&mut [u64])| {
                     let mut x = x.clone();
                     each(&mut x);
@@ -154,7 +160,7 @@ mod tests {
                     run(&|x| sub_product(path, q, x, &a, &b)),
                     each(|q, x, a, b| q.sub(x, q.mul(a, b)))
                 );
-                let factor = q.shoup(q.value() - 2);
+                let factor = q.shoup_factor(q.value() - 2);
                 assert_eq!(
                     run(&|x| scale(path, q, x, factor)),
                     each(|q, x, _, _| q.mul(x, q.value() - 2))
@@ -174,11 +180,11 @@ mod tests {
             rng.fill_bits(k, &mut messages);
             messages[..3].copy_from_slice(&[t - 1, t / 2, t / 2 - 1]);
             for p in primes.iter().map(|&p| Modulus::new(p).unwrap()) {
-                let e = Encoding {
+                let e = EncodingConstants {
                     q_mod_t: product as u64 & (t - 1),
                     half: t / 2,
                     mask: t - 1,
-                    inverse: p.shoup(p.inverse(t)),
+                    inverse: p.shoup_factor(p.inverse(t)),
                 };
                 // (q·m + h)/t, by halves so that nothing passes 128 bits.
                 let exact = |&m: &u64| {
@@ -188,7 +194,7 @@ mod tests {
                     (sum % u128::from(p.value())) as u64
                 };
                 let wanted: Vec<u64> = messages.iter().map(exact).collect();
-                for path in Path::available(p) {
+                for path in NttPath::available(p) {
                     let mut x = vec![0; N];
                     add_encoded(path, p, &mut x, &messages, &e);
                     assert_eq!(x, wanted, "{path}, k = {k}");
@@ -209,9 +215,9 @@ mod tests {
                 q.mul(q.sub(x, q.reduce_signed(last.to_centred(rest))), inverse)
             };
             let wanted: Vec<u64> = x.iter().zip(&rest).map(exact).collect();
-            for path in Path::available(q) {
+            for path in NttPath::available(q) {
                 let mut x = x.clone();
-                divide_last(path, q, &mut x, &rest, last, q.shoup(inverse));
+                divide_by_last_prime(path, q, &mut x, &rest, last, q.shoup_factor(inverse));
                 assert_eq!(x, wanted, "{path}, {bits} and {last_bits} bits");
             }
         }

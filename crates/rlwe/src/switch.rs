@@ -1,11 +1,11 @@
-//! Answers switched down to the first prime, whole or at some positions.
+//! Answers that are switched down to the first prime, with all messages or those at some positions.
 
 use std::fmt;
 
 use crate::{ciphertext::Ciphertext, error::RlweError, poly::Poly};
 
-/// An answer switched down to the first limb, in coefficient form: c1 whole, c0 whole or at some
-/// positions only.
+/// An answer that is switched down to the first limb, in coefficient form: all of c1, and c0 at
+/// every position or at selected positions.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SmallCiphertext {
     pub(crate) c0: Vec<u64>,
@@ -15,12 +15,12 @@ pub struct SmallCiphertext {
 }
 
 impl Ciphertext {
-    /// Divides by all primes but the first, with rounding: the messages stay, the bytes halve for
-    /// each limb dropped.
+    /// Divides by all primes but the first, with rounding: the messages stay the same, and only one
+    /// limb of each polynomial is left.
     pub fn switch_down(self) -> SmallCiphertext {
         let [c0, c1] = [self.c0, self.c1].map(|part| {
             let mut poly: Poly = part.into_poly();
-            while poly.ring().lower().is_some() {
+            while poly.ring().lower_ring().is_some() {
                 poly = poly.drop_limb();
             }
             poly.values().to_vec()
@@ -33,7 +33,7 @@ impl SmallCiphertext {
     /// Keeps only the coefficients of c0 at `positions`, which are ascending and below N.
     ///
     /// # Errors
-    /// If they are not, or a part was selected before.
+    /// If the positions are not ascending or not below N, or if positions were selected before.
     pub fn select(mut self, positions: &[usize]) -> Result<SmallCiphertext, RlweError> {
         let n = self.c1.len();
         if self.positions.is_some() {
@@ -52,7 +52,7 @@ impl SmallCiphertext {
         Ok(self)
     }
 
-    /// The number of messages that decryption gives.
+    /// The number of messages that decryption returns.
     pub fn len(&self) -> usize {
         self.c0.len()
     }

@@ -1,6 +1,6 @@
-//! One form of bytes for each type that travels: version, kind, set, plaintext bits, then fields of
-//! exact length; coefficients are packed at the width of their prime. Bytes in any other form are
-//! refused. Secret keys have no form.
+//! The wire format of each type that is sent: version, type, set and plaintext bits, then fields of
+//! exact length, with coefficients packed at the width of their prime. A value has one encoding, and
+//! other bytes are refused. Secret keys have no encoding.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 4;
 const SEED_BYTES: usize = 32;
 
-/// A type that travels: its name, and its number in the header.
+/// A type that is sent: its name, and its number in the header.
 #[derive(Clone, Copy)]
-struct Kind {
+struct WireType {
     name: &'static str,
     number: u8,
 }
 
-const SEEDED: Kind = Kind { name: "seeded ciphertext", number: 1 };
-const PUBLIC_KEY: Kind = Kind { name: "public key", number: 2 };
-const SMALL: Kind = Kind { name: "answer", number: 3 };
-const WHOLE: Kind = Kind { name: "ciphertext", number: 4 };
+const SEEDED: WireType = WireType { name: "seeded ciphertext", number: 1 };
+const PUBLIC_KEY: WireType = WireType { name: "public key", number: 2 };
+const SMALL: WireType = WireType { name: "answer", number: 3 };
+const WHOLE: WireType = WireType { name: "ciphertext", number: 4 };
 
 impl SeededCiphertext {
     /// The length of every such ciphertext in bytes: header, seed, index, c0.
@@ -50,12 +50,12 @@ impl SeededCiphertext {
     /// Decodes a ciphertext.
     ///
     /// # Errors
-    /// If they are not the form that [`SeededCiphertext::to_bytes`] writes.
+    /// If the bytes are not what [`SeededCiphertext::to_bytes`] writes.
     pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<SeededCiphertext, RlweError> {
-        let mut reader = Reader::new(context, SEEDED, bytes)?;
+        let mut reader = WireReader::new(context, SEEDED, bytes)?;
         reader.expect_length(SeededCiphertext::wire_bytes(context))?;
-        let (seed, index) = (reader.seed()?, reader.number()?);
-        let c0 = reader.poly(context.ring())?;
+        let (seed, index) = (reader.read_seed()?, reader.read_u32()?);
+        let c0 = reader.read_poly(context.ring())?;
         Ok(SeededCiphertext { c0, seed, index })
     }
 }
@@ -77,12 +77,12 @@ impl PublicKey {
     /// Decodes a public key.
     ///
     /// # Errors
-    /// If they are not the form that [`PublicKey::to_bytes`] writes.
+    /// If the bytes are not what [`PublicKey::to_bytes`] writes.
     pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<PublicKey, RlweError> {
-        let mut reader = Reader::new(context, PUBLIC_KEY, bytes)?;
+        let mut reader = WireReader::new(context, PUBLIC_KEY, bytes)?;
         reader.expect_length(PublicKey::wire_bytes(context))?;
-        let seed = reader.seed()?;
-        let b = reader.poly(context.ring())?;
+        let seed = reader.read_seed()?;
+        let b = reader.read_poly(context.ring())?;
         let a = public_polynomial(context.ring(), &seed, 0);
         Ok(PublicKey { seed, a, b })
     }
@@ -105,18 +105,18 @@ impl Ciphertext {
     /// Decodes a ciphertext.
     ///
     /// # Errors
-    /// If they are not the form that [`Ciphertext::to_bytes`] writes.
+    /// If the bytes are not what [`Ciphertext::to_bytes`] writes.
     pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<Ciphertext, RlweError> {
-        let mut reader = Reader::new(context, WHOLE, bytes)?;
+        let mut reader = WireReader::new(context, WHOLE, bytes)?;
         reader.expect_length(Ciphertext::wire_bytes(context))?;
-        let (c0, c1) = (reader.poly(context.ring())?, reader.poly(context.ring())?);
+        let (c0, c1) = (reader.read_poly(context.ring())?, reader.read_poly(context.ring())?);
         Ok(Ciphertext { c0, c1 })
     }
 }
 
 impl SmallCiphertext {
     /// The length in bytes of an answer with `count` of N messages: header, count, positions (two
-    /// bytes each, none where all N are there), c0 at them, c1.
+    /// bytes each; omitted if `count` is N), c0 at these positions, c1.
     pub fn wire_bytes(context: &Context, count: usize) -> usize {
         let (bits, n) = (context.first_modulus().bits() as usize, context.n());
         let positions = if count == n { 0 } else { 2 * count };
@@ -137,23 +137,23 @@ impl SmallCiphertext {
     /// Decodes an answer.
     ///
     /// # Errors
-    /// If they are not the form that [`SmallCiphertext::to_bytes`] writes.
+    /// If the bytes are not what [`SmallCiphertext::to_bytes`] writes.
     pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<SmallCiphertext, RlweError> {
-        let mut reader = Reader::new(context, SMALL, bytes)?;
-        let (n, count) = (context.n(), reader.number()? as usize);
+        let mut reader = WireReader::new(context, SMALL, bytes)?;
+        let (n, count) = (context.n(), reader.read_u32()? as usize);
         if count > n {
             return Err(reader.wire_error("more messages than coefficients"));
         }
         reader.expect_length(SmallCiphertext::wire_bytes(context, count))?;
-        let positions = if count == n { None } else { Some(reader.positions(count, n)?) };
+        let positions = if count == n { None } else { Some(reader.read_positions(count, n)?) };
         let modulus = context.first_modulus();
-        let c0 = reader.values(modulus, count)?;
-        let c1 = reader.values(modulus, n)?;
+        let c0 = reader.read_values(modulus, count)?;
+        let c1 = reader.read_values(modulus, n)?;
         Ok(SmallCiphertext { c0, c1, positions })
     }
 }
 
-fn header(context: &Context, kind: Kind, capacity: usize) -> Vec<u8> {
+fn header(context: &Context, kind: WireType, capacity: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(capacity);
     let set = context.set();
     out.extend([VERSION, kind.number, set.id(), set.plaintext_bits() as u8]);
@@ -170,7 +170,7 @@ fn pack_poly(poly: &NttPoly, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends values of `bits` bits each, least bit first, the last byte filled up with zeros.
+/// Appends values of `bits` bits each, least significant bit first; zeros fill the last byte.
 fn pack(values: &[u64], bits: u32, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + (values.len() * bits as usize).div_ceil(8), 0);
@@ -189,25 +189,29 @@ fn pack(values: &[u64], bits: u32, out: &mut Vec<u8>) {
     out[at..].copy_from_slice(&pending.to_le_bytes()[..rest]);
 }
 
-struct Reader<'a> {
-    kind: Kind,
+struct WireReader<'a> {
+    kind: WireType,
     length: usize,
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
-    fn new(context: &Context, kind: Kind, bytes: &'a [u8]) -> Result<Reader<'a>, RlweError> {
-        let mut reader = Reader { kind, length: bytes.len(), rest: bytes };
+impl<'a> WireReader<'a> {
+    fn new(
+        context: &Context,
+        kind: WireType,
+        bytes: &'a [u8],
+    ) -> Result<WireReader<'a>, RlweError> {
+        let mut reader = WireReader { kind, length: bytes.len(), rest: bytes };
         let header = reader.take(HEADER_BYTES)?;
         let set = context.set();
         if header[0] != VERSION {
-            return Err(reader.wire_error("another version"));
+            return Err(reader.wire_error("unsupported version"));
         }
         if header[1] != kind.number {
-            return Err(reader.wire_error("another type"));
+            return Err(reader.wire_error("the bytes encode another type"));
         }
         if (header[2], u32::from(header[3])) != (set.id(), set.plaintext_bits()) {
-            return Err(reader.wire_error("another parameter set"));
+            return Err(reader.wire_error("the bytes are of another parameter set"));
         }
         Ok(reader)
     }
@@ -220,25 +224,27 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], RlweError> {
-        let (taken, rest) =
-            self.rest.split_at_checked(count).ok_or_else(|| self.wire_error("ends early"))?;
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(count)
+            .ok_or_else(|| self.wire_error("the bytes end early"))?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn seed(&mut self) -> Result<Seed, RlweError> {
+    fn read_seed(&mut self) -> Result<Seed, RlweError> {
         let mut seed = [0; SEED_BYTES];
         seed.copy_from_slice(self.take(SEED_BYTES)?);
         Ok(seed)
     }
 
-    fn number(&mut self) -> Result<u32, RlweError> {
+    fn read_u32(&mut self) -> Result<u32, RlweError> {
         let mut bytes = [0; 4];
         bytes.copy_from_slice(self.take(4)?);
         Ok(u32::from_le_bytes(bytes))
     }
 
-    fn positions(&mut self, count: usize, n: usize) -> Result<Vec<u16>, RlweError> {
+    fn read_positions(&mut self, count: usize, n: usize) -> Result<Vec<u16>, RlweError> {
         let bytes = self.take(2 * count)?;
         let positions: Vec<u16> =
             bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
@@ -250,7 +256,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn poly(&mut self, ring: &Arc<Ring>) -> Result<NttPoly, RlweError> {
+    fn read_poly(&mut self, ring: &Arc<Ring>) -> Result<NttPoly, RlweError> {
         let mut values = Vec::with_capacity(ring.len());
         for modulus in ring.moduli() {
             self.unpack(modulus, ring.n(), &mut values)?;
@@ -258,13 +264,13 @@ impl<'a> Reader<'a> {
         NttPoly::from_values(ring, values)
     }
 
-    fn values(&mut self, modulus: Modulus, count: usize) -> Result<Vec<u64>, RlweError> {
+    fn read_values(&mut self, modulus: Modulus, count: usize) -> Result<Vec<u64>, RlweError> {
         let mut values = Vec::with_capacity(count);
         self.unpack(modulus, count, &mut values)?;
         Ok(values)
     }
 
-    /// Appends `count` values, each below the modulus.
+    /// Reads `count` values, each below the modulus, and appends them to `values`.
     fn unpack(
         &mut self,
         modulus: Modulus,
@@ -403,8 +409,8 @@ mod tests {
             values[3] = q - 1;
             let mut bytes = Vec::new();
             pack(&values, modulus.bits(), &mut bytes);
-            let mut reader = Reader { kind: WHOLE, length: bytes.len(), rest: &bytes };
-            assert_eq!(reader.values(modulus, 37).unwrap(), values);
+            let mut reader = WireReader { kind: WHOLE, length: bytes.len(), rest: &bytes };
+            assert_eq!(reader.read_values(modulus, 37).unwrap(), values);
             assert!(reader.rest.is_empty());
         }
     }

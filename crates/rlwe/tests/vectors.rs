@@ -1,5 +1,5 @@
-//! The vectors that this crate and the kernels of `python/confide/cuda` are both bound to:
-//! `vectors/rlwe/*.json`, made from fixed seeds. `ckks.json` is compared with in `crates/report-003`.
+//! The test vectors of this crate and of the kernels in `python/confide/cuda`:
+//! `vectors/rlwe/*.json`, made from fixed seeds. The test of `ckks.json` is in `crates/report-003`.
 //!
 //! `CONFIDE_WRITE_VECTORS=1 cargo test -p confide-rlwe --test vectors` writes them again.
 
@@ -8,8 +8,8 @@ mod digests;
 #[path = "vectors/exact.rs"]
 mod exact;
 
-use confide_rlwe::{Modulus, NttTable, ParameterSet, Path, Rng, ntt_primes_below};
-use digests::{agrees, hex, of_signed, of_words, rng_of_byte};
+use confide_rlwe::{Modulus, NttPath, NttTable, ParameterSet, Rng, ntt_primes_below};
+use digests::{compare_with_committed, digest_signed, digest_words, hex, rng_from_byte};
 use serde_json::{Value, json};
 
 #[test]
@@ -40,7 +40,7 @@ fn keystreams_are_those_of_rfc_8439() {
             "keystream": words })
     });
     assert_eq!(blocks[0]["keystream"].as_str().unwrap()[..16], *"76b8e0ada0f13d90");
-    agrees("keystream", &json!({ "blocks": blocks }));
+    compare_with_committed("keystream", &json!({ "blocks": blocks }));
 }
 
 /// Test vector 5 as the RFC prints it: a generator cannot make it, because the label of four zeros
@@ -59,24 +59,27 @@ fn draws_take_the_words_of_their_stream() {
     for q in [12289, 33_550_337, 1_125_899_906_826_241, 576_460_752_303_439_873] {
         let modulus = Modulus::new(q).unwrap();
         let mut values = vec![0; 5000];
-        let mut rng = rng_of_byte(11);
+        let mut rng = rng_from_byte(11);
         rng.fill_uniform(modulus, &mut values);
-        draws.push(json!({ "what": "uniform", "modulus": q, "drawn": of_words(&values),
+        draws.push(json!({ "what": "uniform", "modulus": q, "drawn": digest_words(&values),
             "next": rng.next_u64() }));
     }
     let mut signed = vec![0; 5000];
-    let mut rng = rng_of_byte(11);
+    let mut rng = rng_from_byte(11);
     rng.fill_ternary(&mut signed);
-    draws.push(json!({ "what": "ternary", "drawn": of_signed(&signed), "next": rng.next_u64() }));
-    let mut rng = rng_of_byte(11);
+    draws.push(
+        json!({ "what": "ternary", "drawn": digest_signed(&signed), "next": rng.next_u64() }),
+    );
+    let mut rng = rng_from_byte(11);
     rng.fill_errors(&mut signed);
-    draws.push(json!({ "what": "errors", "drawn": of_signed(&signed), "next": rng.next_u64() }));
+    draws
+        .push(json!({ "what": "errors", "drawn": digest_signed(&signed), "next": rng.next_u64() }));
     let mut values = vec![0; 5000];
-    let mut rng = rng_of_byte(11);
+    let mut rng = rng_from_byte(11);
     rng.fill_bits(33, &mut values);
-    draws.push(json!({ "what": "bits", "bits": 33, "drawn": of_words(&values),
+    draws.push(json!({ "what": "bits", "bits": 33, "drawn": digest_words(&values),
         "next": rng.next_u64() }));
-    agrees("sampler", &json!({ "seed": 11, "draws": draws }));
+    compare_with_committed("sampler", &json!({ "seed": 11, "draws": draws }));
 }
 
 #[test]
@@ -90,7 +93,7 @@ fn transforms_of_every_set_are_as_committed() {
             "row_l1_max": set.row_l1_max(), "limbs": limbs }));
     }
     sets.push(set_of_report_003());
-    agrees("ntt", &json!({ "seed": 12, "sets": sets }));
+    compare_with_committed("ntt", &json!({ "seed": 12, "sets": sets }));
 }
 
 /// The set of report 003's CKKS (`crates/report-003`), which has the greatest moduli of all.
@@ -103,17 +106,17 @@ fn set_of_report_003() -> Value {
 }
 
 fn transform(n: usize, q: u64) -> Value {
-    let table = NttTable::with_path(n, Modulus::new(q).unwrap(), Path::Portable).unwrap();
+    let table = NttTable::with_path(n, Modulus::new(q).unwrap(), NttPath::Portable).unwrap();
     let mut values = vec![0; n];
-    rng_of_byte(12).fill_uniform(table.modulus(), &mut values);
+    rng_from_byte(12).fill_uniform(table.modulus(), &mut values);
     let (mut forward, mut inverse) = (values.clone(), values.clone());
     table.forward(&mut forward);
     table.inverse(&mut inverse);
     let mut greatest = vec![q - 1; n];
     table.forward(&mut greatest);
-    json!({ "modulus": q, "root": table.root(), "input": of_words(&values),
-        "forward": of_words(&forward), "inverse": of_words(&inverse),
-        "greatest": of_words(&greatest) })
+    json!({ "modulus": q, "root": table.root(), "input": digest_words(&values),
+        "forward": digest_words(&forward), "inverse": digest_words(&inverse),
+        "greatest": digest_words(&greatest) })
 }
 
 #[test]
@@ -124,7 +127,7 @@ fn mask_streams_are_tiles_of_keystreams() {
     for tile in 0..columns.div_ceil(TILE) {
         // Nonce `tile` as 64 bits little-endian and four zeros: see crates/lora/src/mask.rs.
         let mut rng = match tile {
-            0 => rng_of_byte(13),
+            0 => rng_from_byte(13),
             _ => Rng::derive(&[13; 32], (tile as u32).to_le_bytes(), 0),
         };
         for token in 0..tokens {
@@ -139,9 +142,9 @@ fn mask_streams_are_tiles_of_keystreams() {
     let cut = |bits: u32| {
         let words: Vec<u64> = rows.iter().map(|word| word & (u64::MAX >> (64 - bits))).collect();
         let window = &words[17 * columns..20 * columns];
-        json!({ "bits": bits, "rows": of_words(&words), "rows_17_to_20": of_words(window) })
+        json!({ "bits": bits, "rows": digest_words(&words), "rows_17_to_20": digest_words(window) })
     };
-    agrees(
+    compare_with_committed(
         "mask",
         &json!({ "key": 13, "tokens": tokens, "columns": columns,
         "streams": [cut(33), cut(64)] }),

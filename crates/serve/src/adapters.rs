@@ -18,7 +18,7 @@ pub trait AdapterSource: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`SourceError::Refused`] for a path that a request may not name, [`SourceError::Unusable`]
-    /// where no usable adapter is found.
+    /// if no usable adapter is found.
     fn open(&self, name: &str, path: &str, asker: AskedBy) -> Result<Opened, SourceError>;
 }
 
@@ -151,7 +151,7 @@ impl Loaded {
         self.adapter.sites()
     }
 
-    /// The same adapter in the clear, where this process holds it.
+    /// The same adapter in the clear, if this process holds it.
     pub fn reference(&self) -> Option<&Arc<dyn Adapt>> {
         self.reference.as_ref()
     }
@@ -254,7 +254,7 @@ impl Adapters {
         table.active.as_ref().and_then(|name| table.loaded.get(name)).cloned()
     }
 
-    /// Makes another adapter the active one; gives the one before.
+    /// Makes another adapter the active one; returns the one before.
     ///
     /// # Errors
     /// [`LoadError::Unknown`] if no adapter has this name.

@@ -34,7 +34,7 @@ pub struct Ending {
     pub reason: FinishReason,
     /// Numbers of tokens.
     pub usage: Usage,
-    /// The report of the adapter, where the answer went through one.
+    /// The report of the adapter, if the answer went through one.
     pub adapter: Option<AdapterReport>,
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Reservation, Site, Width};
 
-/// Drops a value whose destructor may block: here, or on a thread of its own where an event loop
+/// Drops a value whose destructor may block: here, or on a thread of its own if an event loop
 /// runs here.
 pub fn drop_detached<T: Send + 'static>(value: T) {
     match tokio::runtime::Handle::try_current() {

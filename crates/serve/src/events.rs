@@ -21,7 +21,7 @@ use crate::{
 
 /// The body of a streamed answer.
 ///
-/// Tokens go out at once: the first alone, later ones together where several wait. Dropping the
+/// Tokens go out at once: the first alone, later ones together if several wait. Dropping the
 /// body, as happens when the client goes away, cancels the generation.
 pub(crate) struct Events {
     generation: Generation,

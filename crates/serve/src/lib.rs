@@ -31,7 +31,7 @@ pub use adapters::{
 };
 pub use body::{json_response, read_body};
 pub use chunk::Ending;
-pub use confide_http::Drained;
+pub use confide_http::DrainOutcome;
 pub use counters::{Counters, Meter};
 pub use detached::drop_detached;
 pub use error::ApiError;

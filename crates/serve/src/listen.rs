@@ -4,8 +4,9 @@ use std::{future::Future, sync::Arc};
 
 use axum::Router;
 use confide_http::{
-    Admission, AdmissionLimits, Busy, Closing, ConnectionDeadlines, Drained, Occupancy, PeerStream,
-    StallGuard, UNBOUNDED, accept_until, serve_upgradeable, wait_until_closing,
+    Admission, AdmissionLimits, BusyGuard, ClosingSignal, ConnectionDeadlines, ConnectionPlace,
+    DrainOutcome, PeerStream, StallGuard, UNBOUNDED, accept_until, serve_upgradeable,
+    wait_until_closing,
 };
 use hyper::{
     Request,
@@ -25,8 +26,8 @@ use crate::{limits::Limits, routes::router, server_state::Options};
 /// that the upgraded connection still counts as one.
 #[derive(Clone)]
 pub struct HeldConnection {
-    _busy: Arc<Busy>,
-    stopped: Closing,
+    _busy: Arc<BusyGuard>,
+    stopped: ClosingSignal,
 }
 
 impl HeldConnection {
@@ -41,7 +42,7 @@ pub async fn serve(
     listener: TcpListener,
     options: Options,
     stop: impl Future<Output = ()>,
-) -> Drained {
+) -> DrainOutcome {
     let limits = options.limits.clone();
     let router = router(options);
     // Most of its connections come from its gateway, which is one address.
@@ -60,8 +61,8 @@ async fn serve_connection(
     stream: PeerStream,
     router: Router,
     limits: Limits,
-    place: Occupancy,
-    closing: Closing,
+    place: ConnectionPlace,
+    closing: ClosingSignal,
 ) {
     let stopped = closing.clone();
     let routes = TowerToHyperService::new(router);

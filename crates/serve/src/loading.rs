@@ -56,7 +56,7 @@ async fn change(
     let place = Arc::clone(&server.loads).try_acquire_owned().map_err(|_| ApiError::LoadsQueued)?;
     let server = Arc::clone(server);
     let running = tokio::task::spawn_blocking(move || {
-        // Held until the work ends, also where nobody waits for it any more.
+        // Held until the work ends, also if nobody waits for it any more.
         let _place = place;
         work(&server)
     });

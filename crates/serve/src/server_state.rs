@@ -184,7 +184,7 @@ impl ServerState {
         Heading { route, id, created, model: model.name, parent: model.parent }
     }
 
-    /// Starts a generation, off the event loop where that may take long: for tokenising a long
+    /// Starts a generation, off the event loop if that may take long: for tokenising a long
     /// prompt, and for asking an adapter's host whether its budget suffices. `body_bytes` is the
     /// length of the request's body.
     ///
@@ -202,7 +202,7 @@ impl ServerState {
     }
 }
 
-/// Reads a generation to its end; gives its text, and its ending.
+/// Reads a generation to its end; returns its text, and its ending.
 ///
 /// # Errors
 /// [`ApiError::Engine`] if the generation failed or broke off.

@@ -39,7 +39,7 @@ async fn the_model_field_chooses_the_adapter_and_the_answer_says_what_ran() {
     let (_, base) = server.post(CHAT, &chat("base", json!({}))).await;
     assert_eq!(base["choices"][0]["message"]["content"], word(0.0).repeat(4));
     assert!(base.get("confide").is_none());
-    assert_eq!(server.end().await, confide_serve::Drained::Completely);
+    assert_eq!(server.end().await, confide_serve::DrainOutcome::Completely);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use confide_engine::{
     Engine, EngineError, Event, Generation, Model, Prompt, Request, Token,
     sim::{self, Sim},
 };
-use confide_serve::{Drained, Limits, Options, serve};
+use confide_serve::{DrainOutcome, Limits, Options, serve};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -25,7 +25,7 @@ use tokio::{
 struct Running {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Drained>,
+    task: JoinHandle<DrainOutcome>,
 }
 
 impl Running {
@@ -45,7 +45,7 @@ impl Running {
         Self::start(engine, Limits::default()).await
     }
 
-    /// Sends a request on a connection of its own and gives all that came back.
+    /// Sends a request on a connection of its own and returns all that came back.
     async fn send(&self, method: &str, path: &str, body: &str) -> Answer {
         let mut stream = self.open(method, path, body).await;
         let mut bytes = Vec::new();
@@ -359,7 +359,7 @@ async fn a_stop_lets_running_answers_end() {
     server.stop.send(()).expect("the server runs");
     client.read_to_end(&mut begun).await.expect("the rest");
     assert!(Answer::parse(&String::from_utf8(begun).expect("text")).whole);
-    assert_eq!(server.task.await.expect("no panic"), Drained::Completely);
+    assert_eq!(server.task.await.expect("no panic"), DrainOutcome::Completely);
     assert!(TcpStream::connect(server.address).await.is_err());
 }
 
@@ -373,5 +373,5 @@ async fn a_drain_has_a_deadline() {
     client.read_exact(&mut some).await.expect("the stream begins");
     server.stop.send(()).expect("the server runs");
     let outcome = server.task.await.expect("no panic");
-    assert_eq!(outcome, Drained::Cut(1));
+    assert_eq!(outcome, DrainOutcome::Cut(1));
 }

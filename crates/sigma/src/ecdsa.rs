@@ -1,9 +1,9 @@
-//! Knowledge of an ECDSA signature: the half s of (r, s), for a published point R.
+//! Proofs of knowledge of an ECDSA signature: of s in (r, s), for a published point R.
 //!
-//! A signature verifies exactly when s·R = e·G + r·Q, where e is the digest's number and r is R's
-//! x coordinate modulo the order. R is published, and Schnorr's protocol to the base R shows that
-//! s is known: T = k·R, challenge c, response z = k + c·s, check T = z·R − c·(e·G + r·Q). The
-//! signature stays hidden; the key does not, and one signature's proofs all show the same R.
+//! A signature is valid exactly if s·R = e·G + r·Q, where e is the digest as a number and r is R's
+//! x coordinate modulo the order. R is published, and Schnorr's protocol to the base R proves
+//! knowledge of s: T = k·R, challenge c, response z = k + c·s, check T = z·R − c·(e·G + r·Q). The
+//! signature stays hidden; the key does not, and all proofs of one signature contain the same R.
 
 use std::ops::Neg;
 
@@ -22,13 +22,13 @@ use zeroize::Zeroizing;
 use crate::{
     challenge::{CHALLENGE_LENGTH, challenge},
     error::SigmaError,
-    random::Stream,
+    random::SecretStream,
 };
 
 const TAG: &str = "confide/sigma/v1/ecdsa";
 
-/// The statement of a proof: half of a signature over a digest is known.
-pub(crate) struct Statement<'a> {
+/// The statement that the prover knows s of a signature over a digest.
+pub(crate) struct EcdsaStatement<'a> {
     /// The encoded claim, hashed before everything else.
     pub(crate) claim: Vec<u8>,
     /// The digest of the message.
@@ -37,11 +37,11 @@ pub(crate) struct Statement<'a> {
     pub(crate) context: &'a [u8],
 }
 
-pub(crate) fn not_on_curve(what: &'static str) -> SigmaError {
+pub(crate) fn not_on_curve_error(what: &'static str) -> SigmaError {
     SigmaError::NotOnCurve { what }
 }
 
-/// The length of a proof in bytes: R, the challenge, the response.
+/// The length of a proof in bytes: R, the challenge and the response.
 pub(crate) fn proof_length(scalar: usize) -> usize {
     1 + scalar + CHALLENGE_LENGTH + scalar
 }
@@ -49,9 +49,9 @@ pub(crate) fn proof_length(scalar: usize) -> usize {
 /// Proves knowledge of s; the signature is in DER, or r and s one after the other.
 pub(crate) fn prove<C>(
     key: &PublicKey<C>,
-    statement: &Statement<'_>,
+    statement: &EcdsaStatement<'_>,
     signature: &[u8],
-    stream: &mut Stream,
+    stream: &mut SecretStream,
 ) -> Result<Vec<u8>, SigmaError>
 where
     C: CurveArithmetic,
@@ -59,19 +59,19 @@ where
     FieldBytesSize<C>: ModulusSize,
 {
     let (r, s) = read_signature::<C>(signature).ok_or(SigmaError::SignatureInvalid)?;
-    let target = target(key, statement.digest, &r);
+    let target = target_point(key, statement.digest, &r);
     let inverse: Option<Scalar<C>> = s.invert().into();
     let inverse = Zeroizing::new(inverse.ok_or(SigmaError::SignatureInvalid)?);
     let point = target * *inverse;
     // The neutral element has the x coordinate 0, which is not allowed as r.
-    if x_of::<C>(&point.into()) != r {
+    if x_scalar::<C>(&point.into()) != r {
         return Err(SigmaError::SignatureInvalid);
     }
-    let nonce = nonce::<C>(stream);
+    let nonce = draw_nonce::<C>(stream);
     let commitment = (point * *nonce).into();
-    let challenge = hash(key, statement, &point.into(), &commitment);
-    let response = *nonce + short::<C>(&challenge) * *s;
-    let mut proof = compress::<C>(&point.into());
+    let challenge = signature_challenge(key, statement, &point.into(), &commitment);
+    let response = *nonce + challenge_scalar::<C>(&challenge) * *s;
+    let mut proof = compress_point::<C>(&point.into());
     proof.extend(challenge);
     proof.extend_from_slice(response.to_repr().as_ref());
     verify(key, statement, &proof).map_err(|_| SigmaError::SelfCheck)?;
@@ -81,7 +81,7 @@ where
 /// Checks a proof.
 pub(crate) fn verify<C>(
     key: &PublicKey<C>,
-    statement: &Statement<'_>,
+    statement: &EcdsaStatement<'_>,
     proof: &[u8],
 ) -> Result<(), SigmaError>
 where
@@ -96,37 +96,42 @@ where
     }
     let (point, rest) = proof.split_at(1 + size);
     let (claimed, response) = rest.split_first_chunk().ok_or_else(malformed)?;
-    let point = read_point::<C>(point).ok_or_else(|| not_on_curve("R"))?;
+    let point = read_point::<C>(point).ok_or_else(|| not_on_curve_error("R"))?;
     let response = read_scalar::<C>(response).ok_or_else(malformed)?;
-    let r = x_of::<C>(&point);
-    let target = target(key, statement.digest, &r);
-    let pair = [(ProjectivePoint::<C>::from(point), response), (target, short::<C>(claimed).neg())];
+    let r = x_scalar::<C>(&point);
+    let target = target_point(key, statement.digest, &r);
+    let pair = [
+        (ProjectivePoint::<C>::from(point), response),
+        (target, challenge_scalar::<C>(claimed).neg()),
+    ];
     let commitment = ProjectivePoint::<C>::lincomb_vartime(&pair);
     // r = 0 is not allowed in a signature; a neutral target is one that s = 0 would satisfy.
     let degenerate = r.is_zero() | target.is_identity() | commitment.is_identity();
     if degenerate.into() {
         return Err(SigmaError::Refused);
     }
-    match hash(key, statement, &point, &commitment.into()).ct_eq(claimed).into() {
+    match signature_challenge(key, statement, &point, &commitment.into()).ct_eq(claimed).into() {
         true => Ok(()),
         false => Err(SigmaError::Refused),
     }
 }
 
-/// e·G + r·Q, which s·R has to equal.
-fn target<C: CurveArithmetic>(
+/// Computes e·G + r·Q, which s·R has to equal.
+fn target_point<C: CurveArithmetic>(
     key: &PublicKey<C>,
     digest: &[u8],
     r: &Scalar<C>,
 ) -> ProjectivePoint<C> {
-    let pair =
-        [(ProjectivePoint::<C>::generator(), number::<C>(digest)), (key.to_projective(), *r)];
+    let pair = [
+        (ProjectivePoint::<C>::generator(), digest_scalar::<C>(digest)),
+        (key.to_projective(), *r),
+    ];
     ProjectivePoint::<C>::lincomb_vartime(&pair)
 }
 
-/// The leftmost bits of the digest, as many as the order has (FIPS 186-5, section 6.4.2), modulo
-/// the order.
-fn number<C: CurveArithmetic>(digest: &[u8]) -> Scalar<C> {
+/// Converts a digest to a scalar: its leftmost bits, as many as the order has (FIPS 186-5, section
+/// 6.4.2), modulo the order.
+fn digest_scalar<C: CurveArithmetic>(digest: &[u8]) -> Scalar<C> {
     let mut bytes = FieldBytes::<C>::default();
     let taken = digest.len().min(bytes.len());
     let start = bytes.len() - taken;
@@ -134,13 +139,13 @@ fn number<C: CurveArithmetic>(digest: &[u8]) -> Scalar<C> {
     Scalar::<C>::reduce(&bytes)
 }
 
-fn x_of<C: CurveArithmetic>(point: &AffinePoint<C>) -> Scalar<C> {
+fn x_scalar<C: CurveArithmetic>(point: &AffinePoint<C>) -> Scalar<C> {
     Scalar::<C>::reduce(&point.x())
 }
 
-fn hash<C>(
+fn signature_challenge<C>(
     key: &PublicKey<C>,
-    statement: &Statement<'_>,
+    statement: &EcdsaStatement<'_>,
     point: &AffinePoint<C>,
     commitment: &AffinePoint<C>,
 ) -> [u8; CHALLENGE_LENGTH]
@@ -150,12 +155,12 @@ where
     FieldBytesSize<C>: ModulusSize,
 {
     let key = key.as_affine().to_sec1_point(false);
-    let points = [compress::<C>(point), compress::<C>(commitment)];
-    let Statement { claim, context, .. } = statement;
+    let points = [compress_point::<C>(point), compress_point::<C>(commitment)];
+    let EcdsaStatement { claim, context, .. } = statement;
     challenge(TAG, &[claim, key.as_bytes(), context, &points[0], &points[1]])
 }
 
-fn compress<C>(point: &AffinePoint<C>) -> Vec<u8>
+fn compress_point<C>(point: &AffinePoint<C>) -> Vec<u8>
 where
     C: CurveArithmetic,
     AffinePoint<C>: ToSec1Point<C>,
@@ -164,8 +169,8 @@ where
     point.to_sec1_point(true).as_bytes().to_vec()
 }
 
-/// Reads a compressed point and refuses every other encoding of it: SEC 1 has one without a sign,
-/// into which a proof could be rewritten.
+/// Parses a compressed point and refuses other encodings of it: with SEC 1's compact encoding a
+/// valid proof could be changed to another valid one.
 fn read_point<C>(bytes: &[u8]) -> Option<AffinePoint<C>>
 where
     C: CurveArithmetic,
@@ -173,16 +178,16 @@ where
     FieldBytesSize<C>: ModulusSize,
 {
     let point = AffinePoint::<C>::from_sec1_bytes(bytes).ok()?;
-    (compress::<C>(&point) == bytes).then_some(point)
+    (compress_point::<C>(&point) == bytes).then_some(point)
 }
 
-/// A challenge as a scalar: its 16 bytes, most significant first.
-fn short<C: CurveArithmetic>(challenge: &[u8; CHALLENGE_LENGTH]) -> Scalar<C> {
+/// Converts a challenge to a scalar: its 16 bytes, most significant first.
+fn challenge_scalar<C: CurveArithmetic>(challenge: &[u8; CHALLENGE_LENGTH]) -> Scalar<C> {
     Scalar::<C>::from_u128(u128::from_be_bytes(*challenge))
 }
 
-/// Draws a uniform scalar other than zero.
-fn nonce<C: CurveArithmetic>(stream: &mut Stream) -> Zeroizing<Scalar<C>> {
+/// Draws a uniform non-zero scalar.
+fn draw_nonce<C: CurveArithmetic>(stream: &mut SecretStream) -> Zeroizing<Scalar<C>> {
     let mut bytes = Zeroizing::new(vec![0; FieldBytes::<C>::default().len()]);
     loop {
         stream.fill(&mut bytes);
@@ -193,7 +198,7 @@ fn nonce<C: CurveArithmetic>(stream: &mut Stream) -> Zeroizing<Scalar<C>> {
     }
 }
 
-/// Reads a scalar below the order.
+/// Parses a scalar below the order.
 fn read_scalar<C: CurveArithmetic>(bytes: &[u8]) -> Option<Scalar<C>> {
     let mut repr = FieldBytes::<C>::default();
     if bytes.len() != repr.len() {
@@ -203,9 +208,9 @@ fn read_scalar<C: CurveArithmetic>(bytes: &[u8]) -> Option<Scalar<C>> {
     Scalar::<C>::from_repr(repr).into()
 }
 
-type Halves<C> = (Scalar<C>, Zeroizing<Scalar<C>>);
+type SignatureHalves<C> = (Scalar<C>, Zeroizing<Scalar<C>>);
 
-fn read_signature<C: CurveArithmetic>(signature: &[u8]) -> Option<Halves<C>> {
+fn read_signature<C: CurveArithmetic>(signature: &[u8]) -> Option<SignatureHalves<C>> {
     let size = FieldBytes::<C>::default().len();
     let (r, s) = match read_two_integers(signature) {
         Some(halves) => halves,
@@ -216,7 +221,7 @@ fn read_signature<C: CurveArithmetic>(signature: &[u8]) -> Option<Halves<C>> {
     Some((read_scalar::<C>(&r)?, Zeroizing::new(read_scalar::<C>(&s)?)))
 }
 
-/// Reads `SEQUENCE { INTEGER, INTEGER }`: r and s of a signature (RFC 3279, section 2.2.3), or
+/// Parses `SEQUENCE { INTEGER, INTEGER }`: r and s of a signature (RFC 3279, section 2.2.3), or the
 /// modulus and exponent of an RSA key (RFC 8017, A.1.1).
 pub(crate) fn read_two_integers(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut reader = SliceReader::new(bytes).ok()?;
@@ -240,19 +245,19 @@ mod tests {
 
     use super::*;
     use crate::{
-        Hash, PublicKey as Key,
-        key::Kind,
-        random::entropy,
+        HashFunction, PublicKey as Key,
+        key::KeyKind,
+        random::draw_entropy,
         vector_tests::{bytes, read_all},
     };
 
     /// The key, the digest and the two halves of the signature of a test vector.
-    fn case() -> (p256::PublicKey, Vec<u8>, Halves<NistP256>) {
+    fn case() -> (p256::PublicKey, Vec<u8>, SignatureHalves<NistP256>) {
         let (_, vector) =
             read_all().into_iter().find(|(name, _)| name == "ecdsa-p256-sha256").unwrap();
         let key = Key::from_spki(&bytes(&vector["key"])).unwrap();
-        let Kind::P256(key) = key.kind else { panic!("a P-256 key") };
-        let digest = Hash::Sha256.digest(&bytes(&vector["message"]));
+        let KeyKind::P256(key) = key.kind else { panic!("a P-256 key") };
+        let digest = HashFunction::Sha256.digest(&bytes(&vector["message"]));
         let halves = read_signature::<NistP256>(&bytes(&vector["made_with"]["signature"]));
         (key, digest, halves.unwrap())
     }
@@ -260,11 +265,11 @@ mod tests {
     #[test]
     fn a_point_in_another_encoding_is_refused() {
         let (key, digest, (r, s)) = case();
-        let statement = Statement { claim: vec![7], digest: &digest, context: b"" };
+        let statement = EcdsaStatement { claim: vec![7], digest: &digest, context: b"" };
         // The compact encoding (0x05) of an x coordinate stands for one of R and its negative.
         for s in [*s, s.neg()] {
             let signature = [r.to_repr(), s.to_repr()].concat();
-            let mut stream = Stream::new(&entropy().unwrap(), &[b"test"]);
+            let mut stream = SecretStream::new(&draw_entropy().unwrap(), &[b"test"]);
             let proof = prove(&key, &statement, &signature, &mut stream).unwrap();
             for tag in [0, 1, 2, 3, 4, 5, 6, 7] {
                 let mut other = proof.clone();
@@ -281,8 +286,8 @@ mod tests {
         // Choose the point R, challenge and response first and compute T from them: no half s is
         // used.
         let point = ProjectivePoint::<NistP256>::generator() * Scalar::<NistP256>::from(77_u64);
-        let target = target(&key, &[3; 32], &x_of::<NistP256>(&point.into()));
-        let (c, z) = (short::<NistP256>(&[5; 16]), Scalar::<NistP256>::from(123_u64));
+        let target = target_point(&key, &[3; 32], &x_scalar::<NistP256>(&point.into()));
+        let (c, z) = (challenge_scalar::<NistP256>(&[5; 16]), Scalar::<NistP256>::from(123_u64));
         let commitment = point * z - target * c;
         assert_eq!(point * z, commitment + target * c);
         assert!(!bool::from(commitment.is_identity()));

@@ -1,16 +1,16 @@
-//! Errors of proving, and of checking a proof.
+//! The errors of making and checking proofs.
 
 use thiserror::Error;
 
-/// A failure of this crate. [`Refused`](SigmaError::Refused) means that a proof does not hold;
-/// every other variant means that it could not be judged at all.
+/// The reason why a proof was not made or not accepted. [`Refused`](SigmaError::Refused) means that
+/// a proof is not valid; after any other error it was not checked.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SigmaError {
-    /// The proof is of a false statement, or was made for another statement or context.
-    #[error("proof does not hold for this statement and context")]
+    /// The proof is not valid: it was forged, or made for another statement or context.
+    #[error("proof is not valid for this statement and context")]
     Refused,
-    /// The proof names another key than the one to check it with.
+    /// The proof names a key other than the given one.
     #[error("proof was made for another key")]
     OtherKey,
     /// The proof names the digest of another message.
@@ -19,13 +19,13 @@ pub enum SigmaError {
     /// The proof names another context.
     #[error("proof was made for another context")]
     OtherContext,
-    /// Bytes are not in the format of their kind.
+    /// The input does not have its format.
     #[error("{what} is malformed")]
     Malformed {
         /// The name of the input.
         what: &'static str,
     },
-    /// A length is outside what the format allows.
+    /// The input is too long.
     #[error("{what} is too long: wanted at most {max} bytes, got {got}")]
     TooLong {
         /// The name of the input.
@@ -35,23 +35,23 @@ pub enum SigmaError {
         /// The length of the input, in bytes.
         got: usize,
     },
-    /// The modulus has another length than proofs are defined for.
+    /// The length of the modulus is not supported.
     #[error("modulus length: wanted 2048 to 4096 bits, got {got}")]
     ModulusLength {
         /// The length of the modulus, in bits.
         got: usize,
     },
-    /// The modulus is even, which no RSA modulus is.
+    /// The modulus is even, so it is not an RSA modulus.
     #[error("modulus: wanted an odd number, got an even one")]
     ModulusEven,
-    /// The exponent is not 65537, the only one that is proved: it must be prime and above every
+    /// The exponent is not 65537, the only supported one: it must be prime and above every
     /// challenge.
     #[error("public exponent: wanted 65537, got 0x{got}")]
     Exponent {
-        /// The exponent in hexadecimal, at most 16 digits of it.
+        /// The first 16 hexadecimal digits of the exponent.
         got: String,
     },
-    /// No proof is defined for a key, curve or algorithm.
+    /// The key, curve or algorithm is not supported.
     #[error("{what} is not supported: got {got}")]
     Unsupported {
         /// The name of the input.
@@ -68,7 +68,7 @@ pub enum SigmaError {
     /// The signature does not verify under the key: there is nothing to prove.
     #[error("signature does not verify")]
     SignatureInvalid,
-    /// The committed number is outside the range that was to be proved.
+    /// The committed number is outside the range.
     #[error("committed number is outside the range")]
     OutsideRange,
     /// The low end of a range is above its high end.
@@ -83,11 +83,11 @@ pub enum SigmaError {
     /// commitment.
     #[error("relation between the commitments does not hold")]
     RelationDoesNotHold,
-    /// The operating system gave no random bytes.
-    #[error("the operating system gave no random bytes")]
+    /// The operating system's random generator failed.
+    #[error("the operating system's random generator failed")]
     NoRandomness,
-    /// A computation gave a proof that does not verify, so it was dropped.
-    #[error("self-check failed: the proof was dropped")]
+    /// A new proof was not valid, so it was discarded: a fault of the machine or of this crate.
+    #[error("self-check failed: the new proof was not valid and was discarded")]
     SelfCheck,
 }
 

@@ -1,8 +1,8 @@
-//! The hash functions that messages are signed under.
+//! The hash functions of signatures.
 
 /// A hash function of FIPS 180-4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hash {
+pub enum HashFunction {
     /// SHA-256.
     Sha256,
     /// SHA-384.
@@ -11,7 +11,7 @@ pub enum Hash {
     Sha512,
 }
 
-impl Hash {
+impl HashFunction {
     /// The length of a digest, in bytes.
     pub fn length(self) -> usize {
         match self {

@@ -1,6 +1,7 @@
-//! Public keys, read from a certificate, a `SubjectPublicKeyInfo` or a JWK that the caller trusts.
+//! Public keys, parsed from a certificate, a `SubjectPublicKeyInfo` or a JWK that the caller
+//! trusts.
 //!
-//! Nothing here judges a certificate: neither its chain, nor its names, its time or its revocation.
+//! Certificates are not verified: the caller checks chain, names, validity and revocation.
 
 mod encoded;
 mod jwk;
@@ -11,44 +12,44 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 pub use kind::KEY_FILE_LENGTH_MAX;
-pub(crate) use kind::Kind;
+pub(crate) use kind::KeyKind;
 
 use crate::error::SigmaError;
 
-/// A key that signatures can be proved for.
+/// A key for which signatures can be proved.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
-    pub(crate) kind: Kind,
+    pub(crate) kind: KeyKind,
     id: [u8; 32],
 }
 
 impl PublicKey {
-    /// Reads the key of an X.509 certificate, DER or PEM; of several in one file, the first.
+    /// Parses the key of an X.509 certificate in DER or PEM; of several in one file, the first one.
     ///
     /// # Errors
     ///
-    /// [`SigmaError::Malformed`] for what is not a certificate; the rest as for
+    /// [`SigmaError::Malformed`] if the bytes are not a certificate, and the errors of
     /// [`from_spki`](Self::from_spki).
     pub fn from_certificate(bytes: &[u8]) -> Result<Self, SigmaError> {
         Ok(Self::new(encoded::from_certificate(bytes)?))
     }
 
-    /// Reads the key of a `SubjectPublicKeyInfo` (RFC 5280), DER or PEM (`PUBLIC KEY`).
+    /// Parses the key of a `SubjectPublicKeyInfo` (RFC 5280) in DER or PEM (`PUBLIC KEY`).
     ///
     /// # Errors
     ///
     /// [`SigmaError::Unsupported`] for another algorithm or curve, and for RSA-PSS parameters,
     /// [`SigmaError::Exponent`], [`SigmaError::ModulusLength`] and [`SigmaError::ModulusEven`] for
-    /// an RSA key outside what is proved, [`SigmaError::NotOnCurve`] for a point off its curve.
+    /// an unsupported RSA key, [`SigmaError::NotOnCurve`] for a point that is not on its curve.
     pub fn from_spki(bytes: &[u8]) -> Result<Self, SigmaError> {
         Ok(Self::new(encoded::from_spki(bytes)?))
     }
 
-    /// Reads the key of a JWK in JSON (RFC 7517, RFC 7518 section 6).
+    /// Parses the key of a JWK in JSON (RFC 7517, RFC 7518 section 6).
     ///
     /// # Errors
     ///
-    /// As [`from_spki`](Self::from_spki); a private key is refused as [`SigmaError::Unsupported`].
+    /// Those of [`from_spki`](Self::from_spki); [`SigmaError::Unsupported`] also for a private key.
     pub fn from_jwk(bytes: &[u8]) -> Result<Self, SigmaError> {
         Ok(Self::new(jwk::from_jwk(bytes)?))
     }
@@ -57,17 +58,17 @@ impl PublicKey {
     ///
     /// # Errors
     ///
-    /// As [`from_spki`](Self::from_spki).
-    pub fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self, SigmaError> {
-        Ok(Self::new(Kind::rsa(modulus, exponent)?))
+    /// Those of [`from_spki`](Self::from_spki).
+    pub fn from_rsa_numbers(modulus: &[u8], exponent: &[u8]) -> Result<Self, SigmaError> {
+        Ok(Self::new(KeyKind::rsa(modulus, exponent)?))
     }
 
-    pub(crate) fn new(kind: Kind) -> Self {
-        let id = Sha256::digest(encoded::spki(&kind)).into();
+    pub(crate) fn new(kind: KeyKind) -> Self {
+        let id = Sha256::digest(encoded::encode_spki(&kind)).into();
         Self { kind, id }
     }
 
-    /// SHA-256 of the key's DER `SubjectPublicKeyInfo`; for RSA under `rsaEncryption`.
+    /// SHA-256 of the key's DER `SubjectPublicKeyInfo`; for RSA with the algorithm `rsaEncryption`.
     pub fn id(&self) -> [u8; 32] {
         self.id
     }
@@ -75,16 +76,16 @@ impl PublicKey {
     /// The name of the kind of key, for display: `RSA-2048`, `P-256` or `P-384`.
     pub fn name(&self) -> String {
         match &self.kind {
-            Kind::Rsa(key) => format!("RSA-{}", key.bits()),
-            Kind::P256(_) => "P-256".to_string(),
-            Kind::P384(_) => "P-384".to_string(),
+            KeyKind::Rsa(key) => format!("RSA-{}", key.bits()),
+            KeyKind::P256(_) => "P-256".to_string(),
+            KeyKind::P384(_) => "P-384".to_string(),
         }
     }
 
     /// The modulus of an RSA key, most significant byte first.
     pub fn rsa_modulus(&self) -> Option<Vec<u8>> {
         match &self.kind {
-            Kind::Rsa(key) => Some(key.modulus()),
+            KeyKind::Rsa(key) => Some(key.modulus()),
             _ => None,
         }
     }

@@ -1,7 +1,8 @@
-//! Linear relations between committed numbers, equality first (docs/sigma-proofs.md, "Relations").
+//! Linear relations between committed numbers, such as equality (docs/sigma-proofs.md,
+//! "Relations").
 //!
-//! `Σ weight·x = constant` holds exactly when `Σ weight·C − constant·B` is a multiple of `H`: the
-//! prover shows that it knows the factor, by Schnorr's protocol.
+//! `Σ weight·x = constant` holds exactly if the prover can write `Σ weight·C − constant·B` as a
+//! multiple of `H`: it proves by Schnorr's protocol that it knows the factor.
 
 use curve25519_dalek::{
     ristretto::{CompressedRistretto, RistrettoPoint},
@@ -14,7 +15,7 @@ use crate::{
     challenge::{CHALLENGE_LENGTH, challenge, check_context},
     error::SigmaError,
     pedersen::{Blinding, Commitment, bases},
-    random::{self, Entropy, Stream},
+    random::{self, Entropy, SecretStream},
 };
 
 const TAG: &str = "confide/sigma/v1/linear";
@@ -23,26 +24,26 @@ const TAG: &str = "confide/sigma/v1/linear";
 pub const RELATION_PROOF_LENGTH: usize = CHALLENGE_LENGTH + 32;
 
 /// The greatest number of terms of a relation: with weights of 64 bits no sum of 64-bit numbers
-/// reaches the order.
+/// reaches the group's order.
 const TERMS_MAX: usize = 1024;
 
-/// The relation `Σ weight·x = constant`, each x behind a commitment.
+/// The relation `Σ weight·x = constant` between committed numbers x.
 ///
-/// It holds modulo the group's order; over the integers where every x is known to have 64 bits,
-/// from its committer or from a range proof.
+/// A proof shows it modulo the group's order. It holds over the integers if every x has at most 64
+/// bits, which the committer ensures or a range proof shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Relation {
+pub struct LinearRelation {
     terms: Vec<(i64, Commitment)>,
     constant: i128,
 }
 
-impl Relation {
+impl LinearRelation {
     /// Makes a relation of one to 1,024 terms.
     ///
     /// # Errors
     ///
-    /// [`SigmaError::Malformed`] without terms or for a term of weight 0, [`SigmaError::TooLong`]
-    /// for too many.
+    /// [`SigmaError::Malformed`] if there is no term or one of weight 0, [`SigmaError::TooLong`] if
+    /// there are too many.
     pub fn new(terms: Vec<(i64, Commitment)>, constant: i128) -> Result<Self, SigmaError> {
         if terms.len() > TERMS_MAX {
             return Err(SigmaError::TooLong { what: "relation", max: TERMS_MAX, got: terms.len() });
@@ -53,12 +54,13 @@ impl Relation {
         Ok(Self { terms, constant })
     }
 
-    /// The relation that two commitments hide one number.
-    pub fn equal(one: Commitment, other: Commitment) -> Self {
+    /// The relation that two commitments are to the same number.
+    pub fn equality(one: Commitment, other: Commitment) -> Self {
         Self { terms: vec![(1, one), (-1, other)], constant: 0 }
     }
 
-    /// The encoding that is hashed: count, then weight and commitment of each term, then constant.
+    /// Encodes the relation for the hash: the count, weight and commitment of each term, the
+    /// constant.
     fn encode(&self) -> Vec<u8> {
         let mut out = (self.terms.len() as u32).to_be_bytes().to_vec();
         for (weight, commitment) in &self.terms {
@@ -69,11 +71,11 @@ impl Relation {
         out
     }
 
-    /// `Σ weight·C − constant·B`: a multiple of H exactly when the relation holds.
-    fn difference(&self) -> RistrettoPoint {
+    /// Computes `Σ weight·C − constant·B`, of which the prover knows the factor to H.
+    fn difference_point(&self) -> RistrettoPoint {
         let sum: RistrettoPoint =
-            self.terms.iter().map(|(weight, c)| scalar(i128::from(*weight)) * c.point()).sum();
-        sum - bases().b * &scalar(self.constant)
+            self.terms.iter().map(|(weight, c)| to_scalar(i128::from(*weight)) * c.point()).sum();
+        sum - bases().b * &to_scalar(self.constant)
     }
 }
 
@@ -81,51 +83,51 @@ impl Relation {
 ///
 /// # Errors
 ///
-/// [`SigmaError::RelationDoesNotHold`] if it does not hold or a blinding is not its term's.
+/// [`SigmaError::RelationDoesNotHold`] if it does not hold or a blinding is not that of its term.
 pub fn prove_relation(
     context: &[u8],
-    relation: &Relation,
+    relation: &LinearRelation,
     blindings: &[&Blinding],
 ) -> Result<[u8; RELATION_PROOF_LENGTH], SigmaError> {
-    prove_relation_with(&random::entropy()?, context, relation, blindings)
+    prove_relation_with(&random::draw_entropy()?, context, relation, blindings)
 }
 
-/// Proves that two commitments hide one number, without revealing it.
+/// Proves that two commitments are to the same number, without revealing it.
 ///
 /// # Errors
 ///
-/// As [`prove_relation`].
+/// Those of [`prove_relation`].
 pub fn prove_equal(
     context: &[u8],
     one: (&Commitment, &Blinding),
     other: (&Commitment, &Blinding),
 ) -> Result<[u8; RELATION_PROOF_LENGTH], SigmaError> {
-    prove_relation(context, &Relation::equal(*one.0, *other.0), &[one.1, other.1])
+    prove_relation(context, &LinearRelation::equality(*one.0, *other.0), &[one.1, other.1])
 }
 
 /// Checks a proof of [`prove_equal`].
 ///
 /// # Errors
 ///
-/// As [`verify_relation`].
+/// Those of [`verify_relation`].
 pub fn verify_equal(
     context: &[u8],
     one: &Commitment,
     other: &Commitment,
     proof: &[u8],
 ) -> Result<(), SigmaError> {
-    verify_relation(context, &Relation::equal(*one, *other), proof)
+    verify_relation(context, &LinearRelation::equality(*one, *other), proof)
 }
 
 /// Checks that a relation holds.
 ///
 /// # Errors
 ///
-/// [`SigmaError::Refused`] if the proof does not show it, [`SigmaError::Malformed`] if it is
-/// none.
+/// [`SigmaError::Refused`] if the proof is not valid, [`SigmaError::Malformed`] if the bytes are
+/// not a proof.
 pub fn verify_relation(
     context: &[u8],
-    relation: &Relation,
+    relation: &LinearRelation,
     proof: &[u8],
 ) -> Result<(), SigmaError> {
     check_context(context)?;
@@ -133,27 +135,27 @@ pub fn verify_relation(
     let (claimed, response) = proof.split_first_chunk().ok_or(malformed.clone())?;
     let response: [u8; 32] = response.try_into().map_err(|_| malformed.clone())?;
     let response = Option::from(Scalar::from_canonical_bytes(response)).ok_or(malformed)?;
-    let nonce_point = recompute(&relation.difference(), claimed, &response);
-    let expected = hash(context, relation, &nonce_point.compress());
+    let nonce_point = recompute_nonce_point(&relation.difference_point(), claimed, &response);
+    let expected = relation_challenge(context, relation, &nonce_point.compress());
     if claimed.ct_eq(&expected).into() { Ok(()) } else { Err(SigmaError::Refused) }
 }
 
 pub(crate) fn prove_relation_with(
     entropy: &Entropy,
     context: &[u8],
-    relation: &Relation,
+    relation: &LinearRelation,
     blindings: &[&Blinding],
 ) -> Result<[u8; RELATION_PROOF_LENGTH], SigmaError> {
     check_context(context)?;
-    let factor = factor(relation, blindings)?;
-    let secret = Zeroizing::new(factor.to_bytes());
+    let blinding_factor = blinding_factor(relation, blindings)?;
+    let secret = Zeroizing::new(blinding_factor.to_bytes());
     let encoded = relation.encode();
     let parts: [&[u8]; 4] = [TAG.as_bytes(), &encoded, context, secret.as_slice()];
     let mut wide = Zeroizing::new([0; 64]);
-    Stream::new(entropy, &parts).fill(wide.as_mut());
+    SecretStream::new(entropy, &parts).fill(wide.as_mut());
     let nonce = Zeroizing::new(Scalar::from_bytes_mod_order_wide(&wide));
-    let challenge = hash(context, relation, &(&bases().h * &nonce).compress());
-    let response = *nonce + short(&challenge) * *factor;
+    let challenge = relation_challenge(context, relation, &(&bases().h * &nonce).compress());
+    let response = *nonce + challenge_scalar(&challenge) * *blinding_factor;
     let mut proof = [0; RELATION_PROOF_LENGTH];
     proof[..CHALLENGE_LENGTH].copy_from_slice(&challenge);
     proof[CHALLENGE_LENGTH..].copy_from_slice(response.as_bytes());
@@ -161,43 +163,47 @@ pub(crate) fn prove_relation_with(
     Ok(proof)
 }
 
-/// `Σ weight·blinding`, after a check that the relation holds with these blindings.
-fn factor(relation: &Relation, blindings: &[&Blinding]) -> Result<Zeroizing<Scalar>, SigmaError> {
+/// Computes `Σ weight·blinding`, and checks that the relation holds with these blindings.
+fn blinding_factor(
+    relation: &LinearRelation,
+    blindings: &[&Blinding],
+) -> Result<Zeroizing<Scalar>, SigmaError> {
     if blindings.len() != relation.terms.len() {
         return Err(SigmaError::RelationDoesNotHold);
     }
     let pairs = relation.terms.iter().zip(blindings);
-    let sum = pairs.map(|((weight, _), blinding)| scalar(i128::from(*weight)) * blinding.0).sum();
-    let factor = Zeroizing::new(sum);
-    match bool::from((&bases().h * &factor).ct_eq(&relation.difference())) {
-        true => Ok(factor),
+    let sum =
+        pairs.map(|((weight, _), blinding)| to_scalar(i128::from(*weight)) * blinding.0).sum();
+    let blinding_factor = Zeroizing::new(sum);
+    match bool::from((&bases().h * &blinding_factor).ct_eq(&relation.difference_point())) {
+        true => Ok(blinding_factor),
         false => Err(SigmaError::RelationDoesNotHold),
     }
 }
 
-/// The nonce point that an accepting transcript has: `response·H − challenge·D`.
-fn recompute(
+/// Computes the nonce point of an accepting transcript: `response·H − challenge·D`.
+fn recompute_nonce_point(
     difference: &RistrettoPoint,
     challenge: &[u8; CHALLENGE_LENGTH],
     response: &Scalar,
 ) -> RistrettoPoint {
-    &bases().h * response - short(challenge) * difference
+    &bases().h * response - challenge_scalar(challenge) * difference
 }
 
-fn hash(
+fn relation_challenge(
     context: &[u8],
-    relation: &Relation,
+    relation: &LinearRelation,
     nonce_point: &CompressedRistretto,
 ) -> [u8; CHALLENGE_LENGTH] {
     challenge(TAG, &[&relation.encode(), context, nonce_point.as_bytes()])
 }
 
-/// A challenge as a scalar: its 16 bytes, most significant first.
-fn short(challenge: &[u8; CHALLENGE_LENGTH]) -> Scalar {
+/// Converts a challenge to a scalar: its 16 bytes, most significant first.
+fn challenge_scalar(challenge: &[u8; CHALLENGE_LENGTH]) -> Scalar {
     Scalar::from(u128::from_be_bytes(*challenge))
 }
 
-fn scalar(number: i128) -> Scalar {
+fn to_scalar(number: i128) -> Scalar {
     let size = Scalar::from(number.unsigned_abs());
     if number < 0 { -size } else { size }
 }
@@ -228,10 +234,10 @@ mod tests {
         let ((a, r), (b, s), (c, t)) = (commit(100, 1), commit(30, 2), commit(157, 3));
         // 2·100 − 30 − 157 = 13
         let terms = vec![(2, a), (-1, b), (-1, c)];
-        let relation = Relation::new(terms.clone(), 13).unwrap();
+        let relation = LinearRelation::new(terms.clone(), 13).unwrap();
         let proof = prove_relation(b"", &relation, &[&r, &s, &t]).unwrap();
         assert_eq!(verify_relation(b"", &relation, &proof), Ok(()));
-        let wrong = Relation::new(terms, 14).unwrap();
+        let wrong = LinearRelation::new(terms, 14).unwrap();
         assert_eq!(verify_relation(b"", &wrong, &proof), Err(SigmaError::Refused));
         let refused = Err(SigmaError::RelationDoesNotHold);
         assert_eq!(prove_relation(b"", &wrong, &[&r, &s, &t]), refused);
@@ -256,19 +262,19 @@ mod tests {
     fn a_simulator_without_the_blindings_makes_accepting_transcripts() {
         // The challenge is chosen first: a transcript reveals nothing of the witness.
         let ((one, _), (other, _)) = (commit(1, 1), commit(2, 2));
-        let difference = Relation::equal(one, other).difference();
+        let difference = LinearRelation::equality(one, other).difference_point();
         let (challenge, response) = ([0x5a; CHALLENGE_LENGTH], Scalar::from(123_456_789_u64));
-        let nonce_point = recompute(&difference, &challenge, &response);
+        let nonce_point = recompute_nonce_point(&difference, &challenge, &response);
         let left = &bases().h * &response;
-        assert_eq!(left, nonce_point + short(&challenge) * difference);
+        assert_eq!(left, nonce_point + challenge_scalar(&challenge) * difference);
     }
 
     #[test]
     fn empty_and_weightless_relations_are_refused() {
         let malformed = Err(SigmaError::Malformed { what: "relation" });
-        assert_eq!(Relation::new(Vec::new(), 0), malformed);
-        assert_eq!(Relation::new(vec![(0, commit(1, 1).0)], 0), malformed);
+        assert_eq!(LinearRelation::new(Vec::new(), 0), malformed);
+        assert_eq!(LinearRelation::new(vec![(0, commit(1, 1).0)], 0), malformed);
         let many = vec![(1, commit(1, 1).0); TERMS_MAX + 1];
-        assert!(matches!(Relation::new(many, 0), Err(SigmaError::TooLong { .. })));
+        assert!(matches!(LinearRelation::new(many, 0), Err(SigmaError::TooLong { .. })));
     }
 }

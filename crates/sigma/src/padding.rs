@@ -1,17 +1,21 @@
-//! The encoded message EM that an RSA signature is the e-th root of (RFC 8017, section 9).
+//! The encoded message EM, whose e-th root is an RSA signature (RFC 8017, section 9).
 //!
-//! The verifier of a proof computes it from the digest and never accepts it from the prover.
+//! The verifier of a proof computes EM from the digest and never accepts it from the prover.
 
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-use crate::{error::SigmaError, hash::Hash};
+use crate::{error::SigmaError, hash::HashFunction};
 
-/// EMSA-PKCS1-v1_5: `00 01 ff … ff 00 DigestInfo`, as long as the modulus.
+/// Encodes by EMSA-PKCS1-v1_5: `00 01 ff … ff 00 DigestInfo`, as long as the modulus.
 ///
 /// # Errors
 ///
 /// [`SigmaError::Malformed`] for a digest of another length.
-pub(crate) fn pkcs1(hash: Hash, digest: &[u8], length: usize) -> Result<Vec<u8>, SigmaError> {
+pub(crate) fn encode_pkcs1(
+    hash: HashFunction,
+    digest: &[u8],
+    length: usize,
+) -> Result<Vec<u8>, SigmaError> {
     check_digest(hash, digest)?;
     let tail = [digest_info(hash), digest].concat();
     // Moduli have 2048 bits or more, so that at least 8 bytes of padding remain.
@@ -23,21 +27,21 @@ pub(crate) fn pkcs1(hash: Hash, digest: &[u8], length: usize) -> Result<Vec<u8>,
     Ok(em)
 }
 
-/// EMSA-PSS with MGF1 over the same hash, in `length` bytes for a modulus of `bits`.
+/// Encodes by EMSA-PSS with MGF1 and the same hash, in `length` bytes for a modulus of `bits`.
 ///
 /// # Errors
 ///
 /// [`SigmaError::TooLong`] for a salt that does not fit, [`SigmaError::Malformed`] for a digest of
 /// another length.
-pub(crate) fn pss(
-    hash: Hash,
+pub(crate) fn encode_pss(
+    hash: HashFunction,
     digest: &[u8],
     salt: &[u8],
     bits: usize,
     length: usize,
 ) -> Result<Vec<u8>, SigmaError> {
     check_digest(hash, digest)?;
-    let shape = Pss::new(hash, bits);
+    let shape = PssLayout::new(hash, bits);
     if salt.len() > shape.salt_max() {
         let max = shape.salt_max();
         return Err(SigmaError::TooLong { what: "salt", max, got: salt.len() });
@@ -55,9 +59,9 @@ pub(crate) fn pss(
     Ok(em)
 }
 
-/// The salt of an encoded message, or `None` if it is not an EMSA-PSS encoding of any digest.
-pub(crate) fn pss_salt(hash: Hash, em: &[u8], bits: usize) -> Option<Vec<u8>> {
-    let shape = Pss::new(hash, bits);
+/// Decodes the salt of an encoded message; `None` if it is not an EMSA-PSS encoding of a digest.
+pub(crate) fn pss_salt(hash: HashFunction, em: &[u8], bits: usize) -> Option<Vec<u8>> {
+    let shape = PssLayout::new(hash, bits);
     let em = &em[em.len().checked_sub(shape.length)?..];
     let (data, rest) = em.split_at(shape.data);
     let (h, trailer) = rest.split_at(hash.length());
@@ -71,9 +75,9 @@ pub(crate) fn pss_salt(hash: Hash, em: &[u8], bits: usize) -> Option<Vec<u8>> {
 }
 
 /// The lengths of the parts of an EMSA-PSS encoding.
-struct Pss {
-    hash: Hash,
-    /// The length of the encoding in bytes: one less than the modulus where that has 8k + 1 bits.
+struct PssLayout {
+    hash: HashFunction,
+    /// The length of the encoding in bytes: one less than the modulus if that has 8k + 1 bits.
     length: usize,
     /// The length of the masked data block before the hash, in bytes.
     data: usize,
@@ -81,8 +85,8 @@ struct Pss {
     top: u8,
 }
 
-impl Pss {
-    fn new(hash: Hash, bits: usize) -> Self {
+impl PssLayout {
+    fn new(hash: HashFunction, bits: usize) -> Self {
         let em_bits = bits - 1;
         let length = em_bits.div_ceil(8);
         let data = length - hash.length() - 1;
@@ -103,7 +107,7 @@ impl Pss {
     }
 }
 
-pub(crate) fn check_digest(hash: Hash, digest: &[u8]) -> Result<(), SigmaError> {
+pub(crate) fn check_digest(hash: HashFunction, digest: &[u8]) -> Result<(), SigmaError> {
     match digest.len() == hash.length() {
         true => Ok(()),
         false => Err(SigmaError::Malformed { what: "digest" }),
@@ -111,22 +115,22 @@ pub(crate) fn check_digest(hash: Hash, digest: &[u8]) -> Result<(), SigmaError> 
 }
 
 /// The bytes of `DigestInfo` up to the digest (RFC 8017, section 9.2, note 1).
-fn digest_info(hash: Hash) -> &'static [u8] {
+fn digest_info(hash: HashFunction) -> &'static [u8] {
     match hash {
-        Hash::Sha256 => {
+        HashFunction::Sha256 => {
             b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20"
         }
-        Hash::Sha384 => {
+        HashFunction::Sha384 => {
             b"\x30\x41\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x02\x05\x00\x04\x30"
         }
-        Hash::Sha512 => {
+        HashFunction::Sha512 => {
             b"\x30\x51\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x03\x05\x00\x04\x40"
         }
     }
 }
 
-impl Hash {
-    /// The digest of several parts, one after the other.
+impl HashFunction {
+    /// The digest of the concatenated parts.
     pub(crate) fn digest_parts(self, parts: &[&[u8]]) -> Vec<u8> {
         fn digest_with<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
             let mut hash = D::new();
@@ -147,11 +151,11 @@ mod tests {
 
     #[test]
     fn the_salt_of_an_encoding_is_found_again() {
-        for hash in [Hash::Sha256, Hash::Sha384, Hash::Sha512] {
+        for hash in [HashFunction::Sha256, HashFunction::Sha384, HashFunction::Sha512] {
             for bits in [2048, 2049, 2050, 2055, 2056, 3072, 4096] {
                 for salt in [&[][..], b"salt", &[7; 64]] {
                     let length = usize::div_ceil(bits, 8);
-                    let em = pss(hash, &vec![3; hash.length()], salt, bits, length).unwrap();
+                    let em = encode_pss(hash, &vec![3; hash.length()], salt, bits, length).unwrap();
                     assert_eq!(em.len(), length);
                     assert_eq!(pss_salt(hash, &em, bits).as_deref(), Some(salt), "{bits}");
                 }
@@ -161,17 +165,17 @@ mod tests {
 
     #[test]
     fn lengths_that_do_not_fit_are_refused() {
-        let long = pss(Hash::Sha256, &[0; 32], &[0; 223], 2048, 256);
+        let long = encode_pss(HashFunction::Sha256, &[0; 32], &[0; 223], 2048, 256);
         assert_eq!(long, Err(SigmaError::TooLong { what: "salt", max: 222, got: 223 }));
         let digest = Err(SigmaError::Malformed { what: "digest" });
-        assert_eq!(pss(Hash::Sha256, &[0; 31], &[], 2048, 256), digest);
-        assert_eq!(pkcs1(Hash::Sha512, &[0; 32], 256), digest);
+        assert_eq!(encode_pss(HashFunction::Sha256, &[0; 31], &[], 2048, 256), digest);
+        assert_eq!(encode_pkcs1(HashFunction::Sha512, &[0; 32], 256), digest);
     }
 
     #[test]
     fn bytes_that_encode_nothing_have_no_salt() {
-        assert_eq!(pss_salt(Hash::Sha256, &[0xff; 256], 2048), None);
-        assert_eq!(pss_salt(Hash::Sha256, &[0; 256], 2048), None);
-        assert_eq!(pss_salt(Hash::Sha256, &[], 2048), None);
+        assert_eq!(pss_salt(HashFunction::Sha256, &[0xff; 256], 2048), None);
+        assert_eq!(pss_salt(HashFunction::Sha256, &[0; 256], 2048), None);
+        assert_eq!(pss_salt(HashFunction::Sha256, &[], 2048), None);
     }
 }

@@ -1,8 +1,8 @@
 //! Commitments to numbers: `value·B + blinding·H` in the Ristretto group (RFC 9496).
 //!
-//! `B` is the group's base point, `H` the point that SHA3-512 of `B`'s encoding maps to: the bases
-//! of the bulletproofs crate. A commitment hides its number from any adversary; it is binding as
-//! long as nobody knows the discrete logarithm of `H`.
+//! `B` is the group's base point, `H` is the point to which SHA3-512 of `B`'s encoding maps: the
+//! bases of the bulletproofs crate. A commitment hides its number even from unbounded adversaries;
+//! it is binding as long as the discrete logarithm of `H` is unknown.
 
 use std::{fmt, sync::OnceLock};
 
@@ -29,12 +29,12 @@ impl Blinding {
     ///
     /// # Errors
     ///
-    /// [`SigmaError::NoRandomness`] if the system gives none.
+    /// [`SigmaError::NoRandomness`] if the system returns none.
     pub fn random() -> Result<Self, SigmaError> {
-        Ok(Self::from_seed(&*random::entropy()?))
+        Ok(Self::from_seed(&*random::draw_entropy()?))
     }
 
-    /// The blinding of 32 secret bytes; a seed is for one commitment only.
+    /// Derives the blinding from 32 secret bytes, which must be used for one commitment only.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         let mut hash = Sha512::new();
         hash.update(b"confide/sigma/v1/blinding");
@@ -43,18 +43,18 @@ impl Blinding {
         Self(Scalar::from_bytes_mod_order_wide(&wide))
     }
 
-    /// Reads the bytes that [`to_bytes`](Self::to_bytes) wrote.
+    /// Decodes the bytes of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
     ///
-    /// [`SigmaError::Malformed`] for a number that is not below the group's order.
+    /// [`SigmaError::Malformed`] if the number is not below the group's order.
     pub fn from_bytes(bytes: &[u8; 32]) -> Result<Self, SigmaError> {
         let scalar: Option<Scalar> = Scalar::from_canonical_bytes(*bytes).into();
         scalar.map(Self).ok_or(SigmaError::Malformed { what: "blinding" })
     }
 
-    /// The 32 bytes of the blinding, least significant first. They open the commitment: keep them
-    /// secret.
+    /// The 32 bytes of the blinding, least significant first. They open the commitment, so they
+    /// must stay secret.
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.0.to_bytes())
     }
@@ -80,11 +80,11 @@ impl Commitment {
         Self::from_point(bases.b * &Scalar::from(value) + &bases.h * &blinding.0)
     }
 
-    /// Reads the 32 bytes of a published commitment.
+    /// Decodes the 32 bytes of a published commitment.
     ///
     /// # Errors
     ///
-    /// [`SigmaError::Malformed`] if they encode no element of the group.
+    /// [`SigmaError::Malformed`] if they do not encode an element of the group.
     pub fn from_bytes(bytes: &[u8; COMMITMENT_LENGTH]) -> Result<Self, SigmaError> {
         let point = CompressedRistretto(*bytes)
             .decompress()
@@ -97,7 +97,7 @@ impl Commitment {
         self.bytes
     }
 
-    /// Returns whether the commitment is to this number under this blinding.
+    /// Whether the commitment is to this number with this blinding.
     pub fn opens_to(&self, value: u64, blinding: &Blinding) -> bool {
         Self::new(value, blinding).bytes.ct_eq(&self.bytes).into()
     }
@@ -119,18 +119,18 @@ impl fmt::Debug for Commitment {
     }
 }
 
-/// The two bases with their tables, made on first use.
-pub(crate) struct Bases {
+/// The two bases with their tables, which are computed on first use.
+pub(crate) struct PedersenBases {
     pub(crate) b: &'static RistrettoBasepointTable,
     pub(crate) h: RistrettoBasepointTable,
     pub(crate) pair: PedersenGens,
 }
 
-pub(crate) fn bases() -> &'static Bases {
-    static BASES: OnceLock<Bases> = OnceLock::new();
+pub(crate) fn bases() -> &'static PedersenBases {
+    static BASES: OnceLock<PedersenBases> = OnceLock::new();
     BASES.get_or_init(|| {
         let pair = PedersenGens::default();
-        Bases {
+        PedersenBases {
             b: curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE,
             h: RistrettoBasepointTable::create(&pair.B_blinding),
             pair,

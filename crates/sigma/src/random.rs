@@ -1,8 +1,8 @@
-//! Secret randomness: 32 fresh bytes from the system, stretched together with the witness.
+//! Secret randomness: 32 fresh bytes from the system, hashed with the witness and expanded.
 //!
-//! Two proofs with one nonce and two challenges reveal the witness. A machine that was restored
-//! from a snapshot may draw the same bytes twice; with witness and statement in the hash it then
-//! repeats a proof, and never a nonce of another one.
+//! Two proofs with the same nonce but different challenges reveal the witness. A machine that was
+//! restored from a snapshot may draw the same bytes again. As witness and statement are hashed too,
+//! it then repeats the same proof, but never uses a nonce for another one.
 
 use rand_core::{CryptoRng, RngCore};
 use sha2::{Digest, Sha512};
@@ -13,23 +13,23 @@ use crate::{challenge::update_framed, error::SigmaError};
 /// The system's randomness for one proof, 32 bytes.
 pub(crate) type Entropy = Zeroizing<[u8; 32]>;
 
-/// Draws fresh bytes from the operating system.
-pub(crate) fn entropy() -> Result<Entropy, SigmaError> {
+/// Draws 32 fresh bytes from the operating system.
+pub(crate) fn draw_entropy() -> Result<Entropy, SigmaError> {
     let mut bytes = Zeroizing::new([0; 32]);
     getrandom::fill(bytes.as_mut()).map_err(|_| SigmaError::NoRandomness)?;
     Ok(bytes)
 }
 
 /// A stream of secret bytes: block i is SHA-512(key, i).
-pub(crate) struct Stream {
+pub(crate) struct SecretStream {
     key: Zeroizing<[u8; 64]>,
     block: Zeroizing<[u8; 64]>,
     used: usize,
     blocks: u64,
 }
 
-impl Stream {
-    /// Makes the stream of one proof. `parts` are its tag, statement, context and witness.
+impl SecretStream {
+    /// The stream for one proof, whose tag, statement, context and witness are `parts`.
     pub(crate) fn new(entropy: &Entropy, parts: &[&[u8]]) -> Self {
         let mut hash = Sha512::new();
         hash.update(b"confide/sigma/v1/random");
@@ -62,7 +62,7 @@ impl Stream {
     }
 }
 
-impl RngCore for Stream {
+impl RngCore for SecretStream {
     fn next_u32(&mut self) -> u32 {
         let mut bytes = [0; 4];
         self.fill(&mut bytes);
@@ -85,7 +85,7 @@ impl RngCore for Stream {
     }
 }
 
-impl CryptoRng for Stream {}
+impl CryptoRng for SecretStream {}
 
 #[cfg(test)]
 mod tests {
@@ -95,7 +95,7 @@ mod tests {
     fn streams_differ_by_entropy_and_by_every_part() {
         let start = |entropy: u8, parts: &[&[u8]]| {
             let mut out = [0; 96];
-            Stream::new(&Zeroizing::new([entropy; 32]), parts).fill(&mut out);
+            SecretStream::new(&Zeroizing::new([entropy; 32]), parts).fill(&mut out);
             out
         };
         let one = start(1, &[b"ab", b"c"]);

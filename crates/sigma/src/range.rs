@@ -1,8 +1,8 @@
-//! A committed number lies between two public ends (Bulletproofs, Bünz et al. 2018).
+//! Proofs that a committed number lies in a public range (Bulletproofs, Bünz et al. 2018).
 //!
-//! `x − low` and `high − x` both lie in `[0, 2^n)`, n the least of 8, 16, 32 and 64 that holds the
-//! range: one aggregated proof of two numbers, or of one where the range has exactly 2^n numbers.
-//! It holds for whatever the committer put in, since the group's order is far above 2^65.
+//! `x − low` and `high − x` both lie in `[0, 2^n)`, with the smallest n of 8, 16, 32 and 64 that
+//! covers the range: one aggregated proof of two numbers, or of one if the range has exactly 2^n
+//! numbers. This is sound for every committed scalar, since the group's order is far above 2^65.
 
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ use crate::{
     challenge::check_context,
     error::SigmaError,
     pedersen::{Blinding, Commitment, bases},
-    random::{self, Entropy, Stream},
+    random::{self, Entropy, SecretStream},
 };
 
 const TAG: &[u8] = b"confide/sigma/v1/range";
@@ -60,19 +60,19 @@ impl Range {
         self.high
     }
 
-    /// Returns whether a number is in the range.
+    /// Whether a number is in the range.
     pub fn contains(&self, value: u64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
     /// The length of every proof for this range, in bytes.
     fn proof_length(&self) -> usize {
-        let (bits, parties) = self.shape();
+        let (bits, parties) = self.proof_dimensions();
         32 * (9 + 2 * (bits * parties).trailing_zeros() as usize)
     }
 
-    /// The number of bits of a shifted number, and the number of shifted numbers that are proved.
-    fn shape(&self) -> (usize, usize) {
+    /// The number of bits of a shifted number, and the number of shifted numbers in the proof.
+    fn proof_dimensions(&self) -> (usize, usize) {
         let span = self.high - self.low;
         let bits = match span {
             0..=0xff => 8,
@@ -84,13 +84,13 @@ impl Range {
         (bits, if whole { 1 } else { 2 })
     }
 
-    /// The commitments to `x − low` and, where one is not enough, to `high − x`.
+    /// The commitments to `x − low` and, if the proof has two numbers, to `high − x`.
     fn shifted_commitments(&self, commitment: &Commitment) -> Vec<CompressedRistretto> {
         let base = bases().b;
         let above: RistrettoPoint = commitment.point() - base * &Scalar::from(self.low);
         let below: RistrettoPoint = base * &Scalar::from(self.high) - commitment.point();
         let both = [above.compress(), below.compress()];
-        both[..self.shape().1].to_vec()
+        both[..self.proof_dimensions().1].to_vec()
     }
 
     fn transcript(&self, context: &[u8], commitment: &Commitment) -> Transcript {
@@ -107,14 +107,14 @@ impl Range {
 ///
 /// # Errors
 ///
-/// [`SigmaError::OutsideRange`] if it does not, [`SigmaError::TooLong`] for the context.
+/// [`SigmaError::OutsideRange`] if it does not, [`SigmaError::TooLong`] if the context is too long.
 pub fn prove_range(
     context: &[u8],
     range: &Range,
     value: u64,
     blinding: &Blinding,
 ) -> Result<Vec<u8>, SigmaError> {
-    prove_range_with(&random::entropy()?, context, range, value, blinding)
+    prove_range_with(&random::draw_entropy()?, context, range, value, blinding)
 }
 
 pub(crate) fn prove_range_with(
@@ -133,8 +133,8 @@ pub(crate) fn prove_range_with(
     let secret = (Zeroizing::new(value.to_be_bytes()), blinding.to_bytes());
     let parts: [&[u8]; 6] =
         [TAG, context, &ends[0], &ends[1], secret.0.as_slice(), secret.1.as_slice()];
-    let mut stream = Stream::new(entropy, &parts);
-    let (bits, parties) = range.shape();
+    let mut stream = SecretStream::new(entropy, &parts);
+    let (bits, parties) = range.proof_dimensions();
     let values = Zeroizing::new([value - range.low, range.high - value]);
     let blindings = Zeroizing::new([blinding.0, -blinding.0]);
     let (proof, shifted) = RangeProof::prove_multiple_with_rng(
@@ -159,8 +159,8 @@ pub(crate) fn prove_range_with(
 ///
 /// # Errors
 ///
-/// [`SigmaError::Refused`] if the proof does not show it, [`SigmaError::Malformed`] if it is
-/// no proof for a range of this size.
+/// [`SigmaError::Refused`] if the proof is not valid, [`SigmaError::Malformed`] if it is not a
+/// proof for a range of this size.
 pub fn verify_range(
     context: &[u8],
     range: &Range,
@@ -173,20 +173,21 @@ pub fn verify_range(
         return Err(malformed);
     }
     let parsed = RangeProof::from_bytes(proof).map_err(|_| malformed)?;
-    // Weights that join the proof's two equations: the prover must not foresee them.
-    let mut weights = Stream::new(&random::entropy()?, &[TAG, b"weights", proof]);
+    // The weights that combine the proof's two equations: the prover must not be able to predict
+    // them.
+    let mut weights = SecretStream::new(&random::draw_entropy()?, &[TAG, b"weights", proof]);
     let outcome = parsed.verify_multiple_with_rng(
         generators(),
         &bases().pair,
         &mut range.transcript(context, commitment),
         &range.shifted_commitments(commitment),
-        range.shape().0,
+        range.proof_dimensions().0,
         &mut weights,
     );
     outcome.map_err(|_| SigmaError::Refused)
 }
 
-/// The bases of the vector commitments, made on first use: 256 hashes to the group.
+/// The bases of the vector commitments, which are computed on first use: 256 hashes to the group.
 fn generators() -> &'static BulletproofGens {
     static GENERATORS: OnceLock<BulletproofGens> = OnceLock::new();
     GENERATORS.get_or_init(|| BulletproofGens::new(64, 2))

@@ -1,15 +1,16 @@
-//! Knowledge of an RSA signature (Guillou and Quisquater 1988, made non-interactive).
+//! Proofs of knowledge of an RSA signature (Guillou and Quisquater 1988, non-interactive).
 //!
-//! The witness is s with s^e = EM mod N. Eight rounds at once, each with a challenge of 16 bits,
-//! smaller than the prime e = 65537, so that two answers to one commitment give away an e-th root:
+//! The witness is s with s^e = EM mod N. There are eight parallel rounds, each with a challenge of
+//! 16 bits, smaller than the prime e = 65537, so that an e-th root can be extracted from two
+//! responses to one commitment:
 //!
 //! - prover: random r_i, commitment U_i = (r_i·EM)^e; all challenges c_i from one hash over the
 //!   eight commitments and the statement; response z_i = r_i·s^(e − c_i);
-//! - verifier: U_i = z_i^e·EM^c_i, and the hash has to give the same challenges.
+//! - verifier: U_i = z_i^e·EM^c_i, and their hash has to equal the challenges.
 //!
 //! With the exponent e − c_i neither side has to invert, and the verifier computes the commitments
-//! from challenges and responses, so that they need not be sent. Work for 2048 bits, counted in
-//! products modulo N: some 290 to prove, 190 to check; the eight e-th powers alone are 136.
+//! from challenges and responses, so that they need not be sent. The work for 2048 bits, in
+//! products modulo N: about 290 to prove and 190 to check, of which the eight e-th powers are 136.
 
 mod residue;
 
@@ -20,11 +21,11 @@ use std::fmt;
 use crypto_bigint::{Odd, Uint, modular::FixedMontyParams};
 use subtle::ConstantTimeEq;
 
-use self::residue::{ROUNDS, ResidueGroup};
+use self::residue::{ROUNDS, ResidueRing};
 use crate::{
     challenge::{CHALLENGE_LENGTH, challenge},
     error::SigmaError,
-    random::Stream,
+    random::SecretStream,
 };
 
 const TAG: &str = "confide/sigma/v1/rsa";
@@ -39,7 +40,7 @@ pub(crate) struct RsaKey {
     modulus: Modulus,
 }
 
-/// A modulus by its number of 64-bit words: the compiler knows the length of every loop.
+/// A modulus by its number of 64-bit words, which fixes the length of every loop at compile time.
 #[derive(Clone, PartialEq, Eq)]
 enum Modulus {
     To2048(Box<FixedMontyParams<32>>),
@@ -49,7 +50,7 @@ enum Modulus {
 
 impl RsaKey {
     pub(crate) fn new(modulus: &[u8], exponent: &[u8]) -> Result<Self, SigmaError> {
-        let (modulus, exponent) = (digits(modulus), digits(exponent));
+        let (modulus, exponent) = (trim_leading_zeros(modulus), trim_leading_zeros(exponent));
         if exponent != [1, 0, 1] {
             let shown = exponent.iter().take(8).map(|byte| format!("{byte:02x}"));
             return Err(SigmaError::Exponent { got: shown.collect() });
@@ -60,9 +61,9 @@ impl RsaKey {
             return Err(SigmaError::ModulusLength { got: bits });
         }
         let modulus = match bits {
-            0..=2048 => Modulus::To2048(params(modulus)?),
-            2049..=3072 => Modulus::To3072(params(modulus)?),
-            _ => Modulus::To4096(params(modulus)?),
+            0..=2048 => Modulus::To2048(montgomery_params(modulus)?),
+            2049..=3072 => Modulus::To3072(montgomery_params(modulus)?),
+            _ => Modulus::To4096(montgomery_params(modulus)?),
         };
         Ok(Self { bits, modulus })
     }
@@ -79,9 +80,9 @@ impl RsaKey {
     /// The modulus, most significant byte first.
     pub(crate) fn modulus(&self) -> Vec<u8> {
         match &self.modulus {
-            Modulus::To2048(params) => residue::bytes(params.modulus(), self.length()),
-            Modulus::To3072(params) => residue::bytes(params.modulus(), self.length()),
-            Modulus::To4096(params) => residue::bytes(params.modulus(), self.length()),
+            Modulus::To2048(params) => residue::encode_number(params.modulus(), self.length()),
+            Modulus::To3072(params) => residue::encode_number(params.modulus(), self.length()),
+            Modulus::To4096(params) => residue::encode_number(params.modulus(), self.length()),
         }
     }
 
@@ -90,21 +91,27 @@ impl RsaKey {
         CHALLENGE_LENGTH + ROUNDS * self.length()
     }
 
-    /// s^e mod N, the encoded message under a signature; `None` for bytes that are no residue.
-    pub(crate) fn recover(&self, signature: &[u8]) -> Option<Vec<u8>> {
+    /// Computes s^e mod N, the encoded message of a signature; `None` if it is not a residue.
+    pub(crate) fn recover_encoded_message(&self, signature: &[u8]) -> Option<Vec<u8>> {
         match &self.modulus {
-            Modulus::To2048(params) => ResidueGroup::new(params, self.length()).recover(signature),
-            Modulus::To3072(params) => ResidueGroup::new(params, self.length()).recover(signature),
-            Modulus::To4096(params) => ResidueGroup::new(params, self.length()).recover(signature),
+            Modulus::To2048(params) => {
+                ResidueRing::new(params, self.length()).recover_encoded_message(signature)
+            }
+            Modulus::To3072(params) => {
+                ResidueRing::new(params, self.length()).recover_encoded_message(signature)
+            }
+            Modulus::To4096(params) => {
+                ResidueRing::new(params, self.length()).recover_encoded_message(signature)
+            }
         }
     }
 
     /// Proves knowledge of an e-th root of `statement.em`.
     pub(crate) fn prove(
         &self,
-        statement: &Statement<'_>,
+        statement: &RsaStatement<'_>,
         signature: &[u8],
-        stream: &mut Stream,
+        stream: &mut SecretStream,
     ) -> Result<Vec<u8>, SigmaError> {
         match &self.modulus {
             Modulus::To2048(params) => self.prove_in(params, statement, signature, stream),
@@ -114,7 +121,11 @@ impl RsaKey {
     }
 
     /// Checks a proof of [`proof_length`](Self::proof_length) bytes.
-    pub(crate) fn verify(&self, statement: &Statement<'_>, proof: &[u8]) -> Result<(), SigmaError> {
+    pub(crate) fn verify(
+        &self,
+        statement: &RsaStatement<'_>,
+        proof: &[u8],
+    ) -> Result<(), SigmaError> {
         match &self.modulus {
             Modulus::To2048(params) => self.verify_in(params, statement, proof),
             Modulus::To3072(params) => self.verify_in(params, statement, proof),
@@ -125,33 +136,33 @@ impl RsaKey {
     fn prove_in<const L: usize>(
         &self,
         params: &FixedMontyParams<L>,
-        statement: &Statement<'_>,
+        statement: &RsaStatement<'_>,
         signature: &[u8],
-        stream: &mut Stream,
+        stream: &mut SecretStream,
     ) -> Result<Vec<u8>, SigmaError> {
-        let group = ResidueGroup::new(params, self.length());
-        let em = group.read(&statement.em).ok_or(SigmaError::SelfCheck)?;
-        let signature = group.read_secret(signature).ok_or(SigmaError::SignatureInvalid)?;
-        if !group.is_root(&signature, &em) {
+        let ring = ResidueRing::new(params, self.length());
+        let em = ring.parse(&statement.em).ok_or(SigmaError::SelfCheck)?;
+        let signature = ring.parse_secret(signature).ok_or(SigmaError::SignatureInvalid)?;
+        if !ring.is_root(&signature, &em) {
             return Err(SigmaError::SignatureInvalid);
         }
-        let nonces = group.nonces(stream);
-        let commitments = group.commitments(&nonces, &em);
-        let encoded = commitments.iter().flat_map(|u| group.encode(u)).collect::<Vec<_>>();
-        let proof = self.hash(statement, &encoded);
-        let responses = group.responses(&nonces, &signature, &rounds(&proof));
-        if !group.product_holds(&responses, &commitments, &em, &rounds(&proof)) {
+        let nonces = ring.draw_nonces(stream);
+        let commitments = ring.commit(&nonces, &em);
+        let encoded = commitments.iter().flat_map(|u| ring.encode(u)).collect::<Vec<_>>();
+        let proof = self.hash_challenges(statement, &encoded);
+        let responses = ring.respond(&nonces, &signature, &round_challenges(&proof));
+        if !ring.product_holds(&responses, &commitments, &em, &round_challenges(&proof)) {
             return Err(SigmaError::SelfCheck);
         }
         let mut proof = proof.to_vec();
-        responses.iter().for_each(|z| proof.extend(group.encode(z)));
+        responses.iter().for_each(|z| proof.extend(ring.encode(z)));
         Ok(proof)
     }
 
     fn verify_in<const L: usize>(
         &self,
         params: &FixedMontyParams<L>,
-        statement: &Statement<'_>,
+        statement: &RsaStatement<'_>,
         proof: &[u8],
     ) -> Result<(), SigmaError> {
         let malformed = SigmaError::Malformed { what: "proof" };
@@ -159,23 +170,27 @@ impl RsaKey {
             return Err(malformed);
         }
         let (claimed, responses) = proof.split_first_chunk().ok_or(malformed.clone())?;
-        let group = ResidueGroup::new(params, self.length());
-        let em = group.read(&statement.em).ok_or(malformed.clone())?;
-        let powers = group.small_powers(&em);
+        let ring = ResidueRing::new(params, self.length());
+        let em = ring.parse(&statement.em).ok_or(malformed.clone())?;
+        let powers = ring.small_powers(&em);
         let mut encoded = Vec::with_capacity(ROUNDS * self.length());
-        for (response, c) in responses.chunks(self.length()).zip(rounds(claimed)) {
-            let u = group.recompute(response, c, &powers).ok_or(malformed.clone())?;
-            encoded.extend(residue::bytes(&u, self.length()));
+        for (response, c) in responses.chunks(self.length()).zip(round_challenges(claimed)) {
+            let u = ring.recompute(response, c, &powers).ok_or(malformed.clone())?;
+            encoded.extend(residue::encode_number(&u, self.length()));
         }
-        match self.hash(statement, &encoded).ct_eq(claimed).into() {
+        match self.hash_challenges(statement, &encoded).ct_eq(claimed).into() {
             true => Ok(()),
             false => Err(SigmaError::Refused),
         }
     }
 
-    fn hash(&self, statement: &Statement<'_>, commitments: &[u8]) -> [u8; CHALLENGE_LENGTH] {
+    fn hash_challenges(
+        &self,
+        statement: &RsaStatement<'_>,
+        commitments: &[u8],
+    ) -> [u8; CHALLENGE_LENGTH] {
         let exponent = EXPONENT.to_be_bytes();
-        let Statement { claim, em, context } = statement;
+        let RsaStatement { claim, em, context } = statement;
         challenge(TAG, &[claim, &self.modulus(), &exponent, em, context, commitments])
     }
 }
@@ -186,8 +201,8 @@ impl fmt::Debug for RsaKey {
     }
 }
 
-/// The statement of a proof: an e-th root of `em` is known.
-pub(crate) struct Statement<'a> {
+/// The statement that the prover knows an e-th root of `em`.
+pub(crate) struct RsaStatement<'a> {
     /// The encoded claim, hashed before everything else.
     pub(crate) claim: Vec<u8>,
     /// The encoded message, as long as the modulus.
@@ -197,17 +212,19 @@ pub(crate) struct Statement<'a> {
 }
 
 /// The challenges of the eight rounds.
-fn rounds(challenge: &[u8; CHALLENGE_LENGTH]) -> [u16; ROUNDS] {
+fn round_challenges(challenge: &[u8; CHALLENGE_LENGTH]) -> [u16; ROUNDS] {
     std::array::from_fn(|i| u16::from_be_bytes([challenge[2 * i], challenge[2 * i + 1]]))
 }
 
-fn digits(bytes: &[u8]) -> &[u8] {
+fn trim_leading_zeros(bytes: &[u8]) -> &[u8] {
     let start = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
     &bytes[start..]
 }
 
-fn params<const L: usize>(modulus: &[u8]) -> Result<Box<FixedMontyParams<L>>, SigmaError> {
-    let modulus: Uint<L> = residue::number(modulus);
+fn montgomery_params<const L: usize>(
+    modulus: &[u8],
+) -> Result<Box<FixedMontyParams<L>>, SigmaError> {
+    let modulus: Uint<L> = residue::parse_number(modulus);
     let odd: Option<Odd<Uint<L>>> = modulus.to_odd().into();
     Ok(Box::new(FixedMontyParams::new_vartime(odd.ok_or(SigmaError::ModulusEven)?)))
 }
@@ -219,7 +236,7 @@ mod tests {
     use super::*;
     use crate::{
         PublicKey,
-        key::Kind,
+        key::KeyKind,
         vector_tests::{bytes, read_all},
     };
 
@@ -228,29 +245,30 @@ mod tests {
         let (_, vector) =
             read_all().into_iter().find(|(name, _)| name == "rsa-2048-pkcs1-sha256").unwrap();
         let key = PublicKey::from_spki(&bytes(&vector["key"])).unwrap();
-        let Kind::Rsa(key) = key.kind else { panic!("an RSA key") };
+        let KeyKind::Rsa(key) = key.kind else { panic!("an RSA key") };
         let signature = bytes(&vector["made_with"]["signature"]);
-        (key.clone(), key.recover(&signature).unwrap(), signature)
+        (key.clone(), key.recover_encoded_message(&signature).unwrap(), signature)
     }
 
     #[test]
     fn a_simulator_without_the_signature_makes_accepting_transcripts() {
         let (key, em, signature) = case();
         let Modulus::To2048(params) = &key.modulus else { panic!("2048 bits") };
-        let group = ResidueGroup::new(params, 256);
-        let (em, s) = (group.read(&em).unwrap(), group.read(&signature).unwrap());
-        let powers = group.small_powers(&em);
-        let mut stream = Stream::new(&Zeroizing::new([9; 32]), &[b"simulator"]);
+        let ring = ResidueRing::new(params, 256);
+        let (em, s) = (ring.parse(&em).unwrap(), ring.parse(&signature).unwrap());
+        let powers = ring.small_powers(&em);
+        let mut stream = SecretStream::new(&Zeroizing::new([9; 32]), &[b"simulator"]);
         // Choose challenge and response first and compute the commitment: no signature is used.
-        for (z, c) in group.nonces(&mut stream).iter().zip([0, 1, 2, 255, 256, 4096, 65534, 65535])
+        for (z, c) in
+            ring.draw_nonces(&mut stream).iter().zip([0, 1, 2, 255, 256, 4096, 65534, 65535])
         {
-            let u = group.recompute(&group.encode(z), c, &powers).unwrap();
+            let u = ring.recompute(&ring.encode(z), c, &powers).unwrap();
             // The holder of the signature would have sent exactly this, from one nonce and no
             // other.
             let exponent = Uint::<1>::from(EXPONENT - u32::from(c));
             let inverse = s.pow_vartime(&exponent).invert();
             let nonce = z.mul(&Option::from(inverse).unwrap());
-            assert_eq!(group.commitments(&[nonce], &em)[0].retrieve(), u, "challenge {c}");
+            assert_eq!(ring.commit(&[nonce], &em)[0].retrieve(), u, "challenge {c}");
         }
     }
 
@@ -259,16 +277,16 @@ mod tests {
         // Extraction, the reason for soundness: z/z' = s^(c' − c), and c' − c has no factor of e.
         let (key, em, signature) = case();
         let Modulus::To2048(params) = &key.modulus else { panic!("2048 bits") };
-        let group = ResidueGroup::new(params, 256);
-        let (em, s) = (group.read(&em).unwrap(), group.read(&signature).unwrap());
-        let mut stream = Stream::new(&Zeroizing::new([8; 32]), &[b"extractor"]);
-        let nonces = group.nonces(&mut stream);
-        let one = group.responses(&nonces, &s, &[10; ROUNDS])[0];
-        let other = group.responses(&nonces, &s, &[13; ROUNDS])[0];
+        let ring = ResidueRing::new(params, 256);
+        let (em, s) = (ring.parse(&em).unwrap(), ring.parse(&signature).unwrap());
+        let mut stream = SecretStream::new(&Zeroizing::new([8; 32]), &[b"extractor"]);
+        let nonces = ring.draw_nonces(&mut stream);
+        let one = ring.respond(&nonces, &s, &[10; ROUNDS])[0];
+        let other = ring.respond(&nonces, &s, &[13; ROUNDS])[0];
         // z/z' = s³; 3·43691 = 2·65537 − 1, so s = EM²/(s³)^43691.
         let cube = one.mul(&Option::from(other.invert()).unwrap());
         let power = cube.pow_vartime(&Uint::<1>::from(43691_u32));
         let found = em.square().mul(&Option::from(power.invert()).unwrap());
-        assert_eq!(group.encode(&found), signature);
+        assert_eq!(ring.encode(&found), signature);
     }
 }

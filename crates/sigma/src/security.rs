@@ -1,15 +1,15 @@
-//! The assumptions that the proofs of this crate rest on, stated here and never by a caller.
+//! The security assumptions of this crate's proofs, which callers cannot set.
 
 use crate::{
-    key::{Kind, PublicKey},
-    linear::Relation,
+    key::{KeyKind, PublicKey},
+    linear::LinearRelation,
     range::Range,
     signature::SignatureProof,
 };
 
-/// The assumptions and the strength of a proof.
+/// The strength of a proof, and its assumptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Security {
+pub struct ProofSecurity {
     /// The name of the back end that makes and checks the proof.
     pub back_end: &'static str,
     /// The number of bits that are proven without a conjecture; `None` if there are none.
@@ -31,7 +31,7 @@ const CHALLENGE_BITS: u16 = 128;
 
 impl Range {
     /// The strength of proofs that a committed number lies in a range.
-    pub const SECURITY: Security = Security {
+    pub const SECURITY: ProofSecurity = ProofSecurity {
         back_end: "bulletproofs over Ristretto",
         proven_bits: None,
         conjectured_bits: RISTRETTO_BITS,
@@ -40,22 +40,22 @@ impl Range {
     };
 }
 
-impl Relation {
-    /// The strength of proofs that committed numbers stand in a linear relation, equality among
-    /// them. Their challenge has 128 bits.
-    pub const SECURITY: Security =
-        Security { back_end: "confide-sigma over Ristretto", ..Range::SECURITY };
+impl LinearRelation {
+    /// The strength of proofs that committed numbers satisfy a linear relation, such as equality.
+    /// Their challenge has 128 bits.
+    pub const SECURITY: ProofSecurity =
+        ProofSecurity { back_end: "confide-sigma over Ristretto", ..Range::SECURITY };
 }
 
 impl SignatureProof {
     /// The strength of proofs under a key: that of the key (NIST SP 800-57 part 1, table 2), or
     /// that of the challenge if it is less.
-    pub fn security(key: &PublicKey) -> Security {
+    pub fn security(key: &PublicKey) -> ProofSecurity {
         let conjectured_bits = match &key.kind {
-            Kind::Rsa(key) if key.bits() < 3072 => 112,
+            KeyKind::Rsa(key) if key.bits() < 3072 => 112,
             _ => CHALLENGE_BITS,
         };
-        Security {
+        ProofSecurity {
             back_end: "confide-sigma",
             proven_bits: None,
             conjectured_bits,

@@ -1,27 +1,27 @@
-//! Proofs that their maker holds a signature over a message, as files (docs/sigma-proofs.md).
+//! Proofs that the prover knows a signature over a message, as files (docs/sigma-proofs.md).
 //!
-//! Key and message are public; the signature stays hidden. Where the signature may be shown, it is
-//! the better proof: shorter, and checked in microseconds.
+//! Key and message are public; the signature stays hidden. If the signature may be shown, show it
+//! instead: it is shorter, and checked in microseconds.
 
 use std::fmt;
 
 use crate::{
     challenge::check_context,
-    ecdsa::{self, Statement as Ec},
+    ecdsa::{self, EcdsaStatement},
     error::SigmaError,
-    hash::Hash,
-    key::{Kind, PublicKey},
+    hash::HashFunction,
+    key::{KeyKind, PublicKey},
     padding,
-    random::{self, Entropy, Stream},
-    rsa::{self, Statement as Rsa},
+    random::{self, Entropy, SecretStream},
+    rsa::{self, RsaStatement},
 };
 
-/// The scheme that the message was signed by.
+/// The scheme with which the message was signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub enum SignatureScheme {
     /// RSASSA-PKCS1-v1_5.
     Pkcs1,
-    /// RSASSA-PSS, MGF1 over the same hash. The salt is part of the statement and public.
+    /// RSASSA-PSS, with MGF1 and the same hash. The salt is part of the statement and public.
     Pss {
         /// The salt of this signature.
         salt: Vec<u8>,
@@ -30,7 +30,7 @@ pub enum Scheme {
     Ecdsa,
 }
 
-impl Scheme {
+impl SignatureScheme {
     /// The name of the scheme, for display.
     pub fn name(&self) -> &'static str {
         match self {
@@ -41,11 +41,11 @@ impl Scheme {
     }
 }
 
-/// A proof that its maker knew a signature; it names the key, the digest and the context.
+/// A proof that its maker knew a signature, with the key's id, the digest and the context.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignatureProof {
-    pub(crate) scheme: Scheme,
-    pub(crate) hash: Hash,
+    pub(crate) scheme: SignatureScheme,
+    pub(crate) hash: HashFunction,
     pub(crate) key_id: [u8; 32],
     pub(crate) digest: Vec<u8>,
     pub(crate) context: Vec<u8>,
@@ -57,57 +57,57 @@ impl SignatureProof {
     ///
     /// # Errors
     ///
-    /// [`SigmaError::SignatureInvalid`] if the signature is wrong, [`SigmaError::Unsupported`]
+    /// [`SigmaError::SignatureInvalid`] if the signature is not valid, [`SigmaError::Unsupported`]
     /// for a key that is not RSA.
-    pub fn pkcs1(
+    pub fn prove_pkcs1(
         key: &PublicKey,
-        hash: Hash,
+        hash: HashFunction,
         digest: &[u8],
         signature: &[u8],
         context: &[u8],
     ) -> Result<Self, SigmaError> {
-        Self::prove(key, Scheme::Pkcs1, hash, digest, signature, context)
+        Self::prove(key, SignatureScheme::Pkcs1, hash, digest, signature, context)
     }
 
-    /// Proves knowledge of an RSASSA-PSS signature; its salt, read out of it, becomes public.
+    /// Proves knowledge of an RSASSA-PSS signature, and makes its salt public.
     ///
     /// # Errors
     ///
-    /// As [`pkcs1`](Self::pkcs1).
-    pub fn pss(
+    /// Those of [`prove_pkcs1`](Self::prove_pkcs1).
+    pub fn prove_pss(
         key: &PublicKey,
-        hash: Hash,
+        hash: HashFunction,
         digest: &[u8],
         signature: &[u8],
         context: &[u8],
     ) -> Result<Self, SigmaError> {
         let salt = pss_salt(key, hash, signature)?;
-        Self::prove(key, Scheme::Pss { salt }, hash, digest, signature, context)
+        Self::prove(key, SignatureScheme::Pss { salt }, hash, digest, signature, context)
     }
 
-    /// Proves knowledge of an ECDSA signature, DER or as r and s one after the other.
+    /// Proves knowledge of an ECDSA signature, which is in DER or r ‖ s.
     ///
     /// # Errors
     ///
-    /// As [`pkcs1`](Self::pkcs1), for keys on P-256 and P-384.
-    pub fn ecdsa(
+    /// Those of [`prove_pkcs1`](Self::prove_pkcs1), for keys on P-256 and P-384.
+    pub fn prove_ecdsa(
         key: &PublicKey,
-        hash: Hash,
+        hash: HashFunction,
         digest: &[u8],
         signature: &[u8],
         context: &[u8],
     ) -> Result<Self, SigmaError> {
-        Self::prove(key, Scheme::Ecdsa, hash, digest, signature, context)
+        Self::prove(key, SignatureScheme::Ecdsa, hash, digest, signature, context)
     }
 
     /// Checks that the maker knew a signature under this key over this digest, and made the proof
-    /// for this context. The hash is the one that the proof names.
+    /// for this context. The hash function is taken from the proof.
     ///
     /// # Errors
     ///
-    /// [`SigmaError::OtherKey`], [`SigmaError::OtherMessage`] and [`SigmaError::OtherContext`]
-    /// where the proof names another, [`SigmaError::Refused`] if it shows nothing,
-    /// [`SigmaError::Malformed`] if it has another form.
+    /// [`SigmaError::OtherKey`], [`SigmaError::OtherMessage`] and [`SigmaError::OtherContext`] if
+    /// the proof names another one, [`SigmaError::Refused`] if it is not valid,
+    /// [`SigmaError::Malformed`] if its body has another form.
     pub fn verify_digest(
         &self,
         key: &PublicKey,
@@ -124,17 +124,17 @@ impl SignatureProof {
             return Err(SigmaError::OtherContext);
         }
         match &key.kind {
-            Kind::Rsa(key) => key.verify(&self.rsa_statement(key)?, &self.body),
-            Kind::P256(key) => ecdsa::verify(key, &self.ecdsa_statement()?, &self.body),
-            Kind::P384(key) => ecdsa::verify(key, &self.ecdsa_statement()?, &self.body),
+            KeyKind::Rsa(key) => key.verify(&self.rsa_statement(key)?, &self.body),
+            KeyKind::P256(key) => ecdsa::verify(key, &self.ecdsa_statement()?, &self.body),
+            KeyKind::P384(key) => ecdsa::verify(key, &self.ecdsa_statement()?, &self.body),
         }
     }
 
-    /// Checks a proof as [`verify_digest`](Self::verify_digest) does, for the digest of a message.
+    /// Checks a proof like [`verify_digest`](Self::verify_digest), for the digest of a message.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of [`verify_digest`](Self::verify_digest).
     pub fn verify(
         &self,
         key: &PublicKey,
@@ -144,42 +144,42 @@ impl SignatureProof {
         self.verify_digest(key, &self.hash.digest(message), context)
     }
 
-    /// The scheme that the message was signed by, as the proof claims.
-    pub fn scheme(&self) -> &Scheme {
+    /// The signature scheme that the proof names.
+    pub fn scheme(&self) -> &SignatureScheme {
         &self.scheme
     }
 
-    /// The hash that the message was signed under, as the proof claims.
-    pub fn hash(&self) -> Hash {
+    /// The hash function that the proof names.
+    pub fn hash(&self) -> HashFunction {
         self.hash
     }
 
-    /// The digest that was signed, as the proof claims.
+    /// The signed digest that the proof names.
     pub fn digest(&self) -> &[u8] {
         &self.digest
     }
 
-    /// The context that the proof was made for, as it claims.
+    /// The context that the proof names.
     pub fn context(&self) -> &[u8] {
         &self.context
     }
 
     fn prove(
         key: &PublicKey,
-        scheme: Scheme,
-        hash: Hash,
+        scheme: SignatureScheme,
+        hash: HashFunction,
         digest: &[u8],
         signature: &[u8],
         context: &[u8],
     ) -> Result<Self, SigmaError> {
         let claim = Self::new(key, scheme, hash, digest, context)?;
-        claim.with_proof(&random::entropy()?, key, signature)
+        claim.with_proof(&random::draw_entropy()?, key, signature)
     }
 
     pub(crate) fn new(
         key: &PublicKey,
-        scheme: Scheme,
-        hash: Hash,
+        scheme: SignatureScheme,
+        hash: HashFunction,
         digest: &[u8],
         context: &[u8],
     ) -> Result<Self, SigmaError> {
@@ -189,17 +189,17 @@ impl SignatureProof {
         Ok(Self { scheme, hash, key_id, digest, context, body: Vec::new() })
     }
 
-    /// The bytes of the claim, as they are written and hashed.
-    pub(crate) fn claim(&self) -> Vec<u8> {
+    /// Encodes the claim for the file and for the hash.
+    pub(crate) fn encode_claim(&self) -> Vec<u8> {
         let scheme = match &self.scheme {
-            Scheme::Pkcs1 => 1,
-            Scheme::Pss { .. } => 2,
-            Scheme::Ecdsa => 3,
+            SignatureScheme::Pkcs1 => 1,
+            SignatureScheme::Pss { .. } => 2,
+            SignatureScheme::Ecdsa => 3,
         };
         let mut out = vec![scheme, self.hash.code()];
         out.extend(self.key_id);
         out.extend(&self.digest);
-        if let Scheme::Pss { salt } = &self.scheme {
+        if let SignatureScheme::Pss { salt } = &self.scheme {
             out.extend((salt.len() as u16).to_be_bytes());
             out.extend(salt);
         }
@@ -212,52 +212,58 @@ impl SignatureProof {
         key: &PublicKey,
         signature: &[u8],
     ) -> Result<Self, SigmaError> {
-        let claim = self.claim();
-        let mut stream = Stream::new(entropy, &[b"signature", &claim, &self.context, signature]);
+        let claim = self.encode_claim();
+        let mut stream =
+            SecretStream::new(entropy, &[b"signature", &claim, &self.context, signature]);
         let stream = &mut stream;
         self.body = match &key.kind {
-            Kind::Rsa(key) => key.prove(&self.rsa_statement(key)?, signature, stream)?,
-            Kind::P256(key) => ecdsa::prove(key, &self.ecdsa_statement()?, signature, stream)?,
-            Kind::P384(key) => ecdsa::prove(key, &self.ecdsa_statement()?, signature, stream)?,
+            KeyKind::Rsa(key) => key.prove(&self.rsa_statement(key)?, signature, stream)?,
+            KeyKind::P256(key) => ecdsa::prove(key, &self.ecdsa_statement()?, signature, stream)?,
+            KeyKind::P384(key) => ecdsa::prove(key, &self.ecdsa_statement()?, signature, stream)?,
         };
         Ok(self)
     }
 
-    fn rsa_statement(&self, key: &rsa::RsaKey) -> Result<Rsa<'_>, SigmaError> {
+    fn rsa_statement(&self, key: &rsa::RsaKey) -> Result<RsaStatement<'_>, SigmaError> {
         let em = match &self.scheme {
-            Scheme::Pkcs1 => padding::pkcs1(self.hash, &self.digest, key.length()),
-            Scheme::Pss { salt } => {
-                padding::pss(self.hash, &self.digest, salt, key.bits(), key.length())
+            SignatureScheme::Pkcs1 => padding::encode_pkcs1(self.hash, &self.digest, key.length()),
+            SignatureScheme::Pss { salt } => {
+                padding::encode_pss(self.hash, &self.digest, salt, key.bits(), key.length())
             }
-            Scheme::Ecdsa => Err(wrong_key("an RSA key", &self.scheme)),
+            SignatureScheme::Ecdsa => Err(wrong_key_error("an RSA key", &self.scheme)),
         };
-        Ok(Rsa { claim: self.claim(), em: em?, context: &self.context })
+        Ok(RsaStatement { claim: self.encode_claim(), em: em?, context: &self.context })
     }
 
-    fn ecdsa_statement(&self) -> Result<Ec<'_>, SigmaError> {
+    fn ecdsa_statement(&self) -> Result<EcdsaStatement<'_>, SigmaError> {
         match &self.scheme {
-            Scheme::Ecdsa => {
-                Ok(Ec { claim: self.claim(), digest: &self.digest, context: &self.context })
-            }
-            other => Err(wrong_key("an elliptic-curve key", other)),
+            SignatureScheme::Ecdsa => Ok(EcdsaStatement {
+                claim: self.encode_claim(),
+                digest: &self.digest,
+                context: &self.context,
+            }),
+            other => Err(wrong_key_error("an elliptic-curve key", other)),
         }
     }
 }
 
-/// Reads the salt of an RSASSA-PSS signature.
+/// Decodes the salt of an RSASSA-PSS signature.
 pub(crate) fn pss_salt(
     key: &PublicKey,
-    hash: Hash,
+    hash: HashFunction,
     signature: &[u8],
 ) -> Result<Vec<u8>, SigmaError> {
-    let Kind::Rsa(key) = &key.kind else {
-        return Err(wrong_key("an elliptic-curve key", &Scheme::Pss { salt: Vec::new() }));
+    let KeyKind::Rsa(key) = &key.kind else {
+        return Err(wrong_key_error(
+            "an elliptic-curve key",
+            &SignatureScheme::Pss { salt: Vec::new() },
+        ));
     };
-    let em = key.recover(signature).ok_or(SigmaError::SignatureInvalid)?;
+    let em = key.recover_encoded_message(signature).ok_or(SigmaError::SignatureInvalid)?;
     padding::pss_salt(hash, &em, key.bits()).ok_or(SigmaError::SignatureInvalid)
 }
 
-fn wrong_key(key: &str, scheme: &Scheme) -> SigmaError {
+fn wrong_key_error(key: &str, scheme: &SignatureScheme) -> SigmaError {
     SigmaError::Unsupported {
         what: "scheme for this key",
         got: format!("{} with {key}", scheme.name()),

@@ -1,10 +1,10 @@
-//! The bytes of a signature proof, in and out.
+//! The encoding of a signature proof in a file.
 
 use crate::{
     challenge::CONTEXT_LENGTH_MAX,
     error::SigmaError,
-    hash::Hash,
-    signature::{Scheme, SignatureProof},
+    hash::HashFunction,
+    signature::{SignatureProof, SignatureScheme},
 };
 
 /// The first bytes of every signature proof.
@@ -13,7 +13,7 @@ pub const SIGNATURE_PROOF_MAGIC: &[u8] = b"confide sigma v1\n";
 /// The greatest length of a body: the challenges and eight responses modulo 4096 bits.
 const BODY_LENGTH_MAX: usize = 16 + 8 * 512;
 
-/// The greatest length of a salt: what a modulus of 4096 bits leaves next to a digest of 32 bytes.
+/// The greatest length of a salt: the rest of a modulus of 4096 bits with a digest of 32 bytes.
 const SALT_LENGTH_MAX: usize = 512 - 32 - 2;
 
 /// The greatest length of a proof file, in bytes.
@@ -31,33 +31,33 @@ impl SignatureProof {
     /// Encodes the proof as a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let context = (self.context.len() as u16).to_be_bytes();
-        [SIGNATURE_PROOF_MAGIC, &self.claim(), &context, &self.context, &self.body].concat()
+        [SIGNATURE_PROOF_MAGIC, &self.encode_claim(), &context, &self.context, &self.body].concat()
     }
 
-    /// Reads a proof file. That it can be read says nothing about whether the proof holds.
+    /// Decodes a proof file, without checking the proof.
     ///
     /// # Errors
     ///
-    /// [`SigmaError::Malformed`], [`SigmaError::TooLong`].
+    /// [`SigmaError::Malformed`] or [`SigmaError::TooLong`] if the bytes are not a proof file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SigmaError> {
         if bytes.len() > SIGNATURE_PROOF_LENGTH_MAX {
             let max = SIGNATURE_PROOF_LENGTH_MAX;
             return Err(SigmaError::TooLong { what: "signature proof", max, got: bytes.len() });
         }
-        read(bytes).ok_or(SigmaError::Malformed { what: "signature proof" })
+        parse(bytes).ok_or(SigmaError::Malformed { what: "signature proof" })
     }
 }
 
-fn read(bytes: &[u8]) -> Option<SignatureProof> {
+fn parse(bytes: &[u8]) -> Option<SignatureProof> {
     let mut rest = bytes.strip_prefix(SIGNATURE_PROOF_MAGIC)?;
-    let [scheme, hash] = *array(&mut rest)?;
-    let hash = Hash::from_code(hash)?;
-    let key_id = *array(&mut rest)?;
+    let [scheme, hash] = *take_array(&mut rest)?;
+    let hash = HashFunction::from_code(hash)?;
+    let key_id = *take_array(&mut rest)?;
     let digest = take(&mut rest, hash.length())?.to_vec();
     let scheme = match scheme {
-        1 => Scheme::Pkcs1,
-        2 => Scheme::Pss { salt: take_counted(&mut rest, SALT_LENGTH_MAX)?.to_vec() },
-        3 => Scheme::Ecdsa,
+        1 => SignatureScheme::Pkcs1,
+        2 => SignatureScheme::Pss { salt: take_counted(&mut rest, SALT_LENGTH_MAX)?.to_vec() },
+        3 => SignatureScheme::Ecdsa,
         _ => return None,
     };
     let context = take_counted(&mut rest, CONTEXT_LENGTH_MAX)?.to_vec();
@@ -71,11 +71,11 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-fn array<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+fn take_array<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     take(rest, N)?.try_into().ok()
 }
 
 fn take_counted<'a>(rest: &mut &'a [u8], max: usize) -> Option<&'a [u8]> {
-    let count = usize::from(u16::from_be_bytes(*array(rest)?));
+    let count = usize::from(u16::from_be_bytes(*take_array(rest)?));
     (count <= max).then(|| take(rest, count))?
 }

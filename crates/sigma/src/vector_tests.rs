@@ -10,13 +10,13 @@ use zeroize::Zeroizing;
 
 use crate::{
     error::SigmaError,
-    hash::Hash,
+    hash::HashFunction,
     key::PublicKey,
-    linear::{Relation, prove_relation_with, verify_relation},
+    linear::{LinearRelation, prove_relation_with, verify_relation},
     pedersen::{Blinding, Commitment},
     random::Entropy,
     range::{Range, prove_range_with, verify_range},
-    signature::{Scheme, SignatureProof},
+    signature::{SignatureProof, SignatureScheme},
 };
 
 mod write;
@@ -119,8 +119,8 @@ fn make(vector: &Value) -> Result<Vec<u8>, SigmaError> {
 
 fn sign(
     key: &PublicKey,
-    scheme: Scheme,
-    hash: Hash,
+    scheme: SignatureScheme,
+    hash: HashFunction,
     digest: &[u8],
     context: &[u8],
     entropy: &Entropy,
@@ -148,12 +148,12 @@ fn outcome(result: &Result<(), SigmaError>) -> &'static str {
     }
 }
 
-fn relation(vector: &Value) -> Relation {
+fn relation(vector: &Value) -> LinearRelation {
     let terms = vector["terms"].as_array().unwrap().iter();
     let terms =
         terms.map(|term| (term["weight"].as_i64().unwrap(), commitment(&term["commitment"])));
     let constant = vector["constant"].as_str().unwrap().parse().unwrap();
-    Relation::new(terms.collect(), constant).unwrap()
+    LinearRelation::new(terms.collect(), constant).unwrap()
 }
 
 fn range(vector: &Value) -> Range {

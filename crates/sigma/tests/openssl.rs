@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use confide_sigma::{Hash, PublicKey, Scheme, SigmaError, SignatureProof};
+use confide_sigma::{HashFunction, PublicKey, SigmaError, SignatureProof, SignatureScheme};
 
 const MESSAGE: &[u8] = b"signed by openssl, proved by confide";
 
@@ -37,7 +37,7 @@ impl Signer {
         Some(signer)
     }
 
-    fn sign(&self, hash: Hash, options: &[&str]) -> Vec<u8> {
+    fn sign(&self, hash: HashFunction, options: &[&str]) -> Vec<u8> {
         let digest = format!("-{}", hash.name().to_lowercase().replace('-', ""));
         let mut command = vec!["dgst", &digest, "-sign", "key", "-out", "signature"];
         for option in options {
@@ -85,15 +85,17 @@ fn rsa_signatures_of_every_length_padding_and_hash_are_proved() {
         let Some(signer) = Signer::new(&parameter, &parameter) else { return };
         let key = signer.key();
         assert_eq!(key.name(), format!("RSA-{bits}"));
-        for hash in [Hash::Sha256, Hash::Sha384, Hash::Sha512] {
+        for hash in [HashFunction::Sha256, HashFunction::Sha384, HashFunction::Sha512] {
             let digest = hash.digest(MESSAGE);
             let signature = signer.sign(hash, &[]);
-            let proof = SignatureProof::pkcs1(&key, hash, &digest, &signature, b"walk").unwrap();
+            let proof =
+                SignatureProof::prove_pkcs1(&key, hash, &digest, &signature, b"walk").unwrap();
             walk(&key, proof);
             for salt in ["rsa_pss_saltlen:digest", "rsa_pss_saltlen:0", "rsa_pss_saltlen:max"] {
                 let signature = signer.sign(hash, &["rsa_padding_mode:pss", salt]);
-                let proof = SignatureProof::pss(&key, hash, &digest, &signature, b"walk").unwrap();
-                assert!(matches!(proof.scheme(), Scheme::Pss { .. }));
+                let proof =
+                    SignatureProof::prove_pss(&key, hash, &digest, &signature, b"walk").unwrap();
+                assert!(matches!(proof.scheme(), SignatureScheme::Pss { .. }));
                 walk(&key, proof);
             }
         }
@@ -103,9 +105,10 @@ fn rsa_signatures_of_every_length_padding_and_hash_are_proved() {
 #[test]
 fn a_proof_for_rsa_2048_is_as_short_as_promised() {
     let Some(signer) = Signer::new("short", "rsa_keygen_bits:2048") else { return };
-    let signature = signer.sign(Hash::Sha256, &[]);
-    let digest = Hash::Sha256.digest(MESSAGE);
-    let proof = SignatureProof::pkcs1(&signer.key(), Hash::Sha256, &digest, &signature, b"");
+    let signature = signer.sign(HashFunction::Sha256, &[]);
+    let digest = HashFunction::Sha256.digest(MESSAGE);
+    let proof =
+        SignatureProof::prove_pkcs1(&signer.key(), HashFunction::Sha256, &digest, &signature, b"");
     assert_eq!(proof.unwrap().to_bytes().len(), 2149);
 }
 
@@ -117,10 +120,11 @@ fn ecdsa_signatures_of_both_curves_are_proved() {
         };
         let key = signer.key();
         assert_eq!(key.name(), curve);
-        for hash in [Hash::Sha256, Hash::Sha384, Hash::Sha512] {
+        for hash in [HashFunction::Sha256, HashFunction::Sha384, HashFunction::Sha512] {
             let signature = signer.sign(hash, &[]);
             let digest = hash.digest(MESSAGE);
-            let proof = SignatureProof::ecdsa(&key, hash, &digest, &signature, b"walk").unwrap();
+            let proof =
+                SignatureProof::prove_ecdsa(&key, hash, &digest, &signature, b"walk").unwrap();
             walk(&key, proof);
         }
     }
@@ -137,7 +141,7 @@ fn certificate_spki_and_their_encodings_give_one_key_named_as_openssl_hashes_it(
         signer.run(&["pkey", "-in", "key", "-pubout", "-outform", "DER", "-out", "spki"]);
         let spki = signer.file("spki");
         assert_eq!(PublicKey::from_spki(&spki).as_ref(), Ok(&key));
-        assert_eq!(key.id().to_vec(), Hash::Sha256.digest(&spki));
+        assert_eq!(key.id().to_vec(), HashFunction::Sha256.digest(&spki));
     }
 }
 
@@ -169,10 +173,14 @@ fn keys_that_are_not_proved_are_refused_by_name() {
 fn a_key_of_another_signer_is_refused() {
     let Some(one) = Signer::new("one", "ec_paramgen_curve:P-256") else { return };
     let Some(other) = Signer::new("other", "ec_paramgen_curve:P-256") else { return };
-    let (digest, signature) = (Hash::Sha256.digest(MESSAGE), one.sign(Hash::Sha256, &[]));
-    let proof = SignatureProof::ecdsa(&one.key(), Hash::Sha256, &digest, &signature, b"").unwrap();
+    let (digest, signature) =
+        (HashFunction::Sha256.digest(MESSAGE), one.sign(HashFunction::Sha256, &[]));
+    let proof =
+        SignatureProof::prove_ecdsa(&one.key(), HashFunction::Sha256, &digest, &signature, b"")
+            .unwrap();
     assert_eq!(proof.verify(&other.key(), MESSAGE, b""), Err(SigmaError::OtherKey));
-    let foreign = SignatureProof::ecdsa(&other.key(), Hash::Sha256, &digest, &signature, b"");
+    let foreign =
+        SignatureProof::prove_ecdsa(&other.key(), HashFunction::Sha256, &digest, &signature, b"");
     assert_eq!(foreign.map(|_| ()), Err(SigmaError::SignatureInvalid));
 }
 

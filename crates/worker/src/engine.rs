@@ -42,7 +42,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker, or connects to one, and waits until it is ready. Where the model's folder has
+    /// Starts a worker, or connects to one, and waits until it is ready. If the model's folder has
     /// a manifest, every file is checked against it first.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ pub(crate) enum End {
     Completed {
         /// Why it ended.
         reason: FinishReason,
-        /// The report of the adapter, where the model was one.
+        /// The report of the adapter, if the model was one.
         adapter: Option<AdapterReport>,
     },
     /// The generation failed.
@@ -48,7 +48,7 @@ pub(crate) enum End {
 }
 
 impl Feed {
-    /// Adds a token; `false` where the reader is too far behind.
+    /// Adds a token; `false` if the reader is too far behind.
     pub(crate) fn token(&self, id: u32) -> bool {
         let mut queue = self.queue();
         if queue.events.len() >= TOKENS_QUEUED_MAX {
@@ -122,7 +122,7 @@ impl EventStream {
         }
     }
 
-    /// The next event, where there is one.
+    /// The next event, if there is one.
     fn next_event(&mut self, waker: &Waker) -> Option<Event> {
         let stopped = self.answer.finish_reason() == Some(FinishReason::Stop);
         if stopped {

@@ -78,7 +78,7 @@ impl Frame<'_> {
     /// The bytes of the frame, its length field included.
     ///
     /// # Panics
-    /// Where the payload exceeds [`FRAME_BYTES_MAX`]: the caller keeps the limit.
+    /// If the payload exceeds [`FRAME_BYTES_MAX`]: the caller keeps the limit.
     pub fn encode(&self) -> Vec<u8> {
         let length = self.payload.len() + 1;
         assert!(length <= FRAME_BYTES_MAX, "a payload of {length} bytes");

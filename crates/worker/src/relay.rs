@@ -85,7 +85,7 @@ impl Relay {
         Ok(Self { needs, account })
     }
 
-    /// Hands a need to the thread; `false` where the one before is not answered yet.
+    /// Hands a need to the thread; `false` if the one before is not answered yet.
     pub(crate) fn answer(&self, need: Need) -> bool {
         !self.account.is_waiting.swap(true, Ordering::AcqRel) && self.needs.try_send(need).is_ok()
     }

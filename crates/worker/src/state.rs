@@ -245,7 +245,7 @@ impl WorkerState {
         })
     }
 
-    /// Sends a request; gives its id and the feed of its events.
+    /// Sends a request; returns its id and the feed of its events.
     pub(crate) fn start(
         &mut self,
         order: GenerationOrder<'_>,

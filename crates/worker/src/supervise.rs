@@ -109,7 +109,7 @@ pub(crate) fn supervise(shared: &Shared, starter: &Starter, up: ReadyWorker) {
     }
 }
 
-/// Reads until the connection cannot be used any longer, and gives the reason; `None` if the
+/// Reads until the connection cannot be used any longer, and returns the reason; `None` if the
 /// engine stops.
 fn run(shared: &Shared, connection: &mut Connection) -> Option<String> {
     let mut checked = Instant::now();

@@ -1,7 +1,9 @@
 //! Claims that bytes belong to a committed transcript.
 
 use confide_arm_line::Outcome;
-use confide_disclosure::{Commitment, CommittedDirection, Direction, Seed, TranscriptOpening};
+use confide_disclosure::{
+    CommittedDirection, Direction, DirectionCommitment, Seed, TranscriptOpening,
+};
 use sha2::{Digest, Sha256};
 
 use super::method::ClaimMethod;
@@ -60,7 +62,7 @@ impl ClaimMethod for ShownText {
 /// Some leaves of the transcript are opened.
 pub(super) struct Opening {
     committed: CommittedDirection<'static>,
-    commitment: Commitment,
+    commitment: DirectionCommitment,
     range: std::ops::Range<u64>,
     opening: TranscriptOpening,
 }

@@ -2,9 +2,10 @@
 
 use confide_arm_line::Outcome;
 use confide_circuits::{
-    Circuit, Keys, Leaf, Tree, check_contains, check_sha256, prove_contains, prove_sha256,
+    Circuit, CircuitKeys, HiddenLeaf, PublicTree, check_contains, check_sha256, prove_contains,
+    prove_sha256,
 };
-use confide_disclosure::{Commitment, Direction, OpenedLeaf};
+use confide_disclosure::{Direction, DirectionCommitment, OpenedLeaf};
 use sha2::{Digest, Sha256};
 
 use super::{bytes, method::ClaimMethod};
@@ -23,7 +24,7 @@ impl Preimage {
     pub(super) fn new() -> Outcome<Self> {
         let message = bytes::sample_text(1024);
         let circuit = Circuit::for_message(message.len())?;
-        Keys::derive_cached(circuit)?;
+        CircuitKeys::derive_cached(circuit)?;
         Ok(Self { digest: Sha256::digest(&message).into(), message, proof: Vec::new() })
     }
 }
@@ -53,7 +54,7 @@ impl ClaimMethod for Preimage {
 pub(super) struct Contains {
     leaf: OpenedLeaf,
     siblings: Vec<[u8; 32]>,
-    commitment: Commitment,
+    commitment: DirectionCommitment,
     proof: Vec<u8>,
 }
 
@@ -63,13 +64,13 @@ impl Contains {
         let (leaf, siblings) = committed.witness(17).ok_or("no leaf 17")?;
         let commitment = committed.commitment();
         let circuit = Circuit::for_tree(commitment.depth)?;
-        Keys::derive_cached(circuit)?;
+        CircuitKeys::derive_cached(circuit)?;
         Ok(Self { leaf, siblings, commitment, proof: Vec::new() })
     }
 
-    fn tree(&self) -> Tree<'_> {
-        let Commitment { root, depth, .. } = &self.commitment;
-        Tree { root, depth: *depth, direction: Direction::Response.byte() }
+    fn tree(&self) -> PublicTree<'_> {
+        let DirectionCommitment { root, depth, .. } = &self.commitment;
+        PublicTree { root, depth: *depth, direction: Direction::Response.byte() }
     }
 
     fn needle(&self) -> &[u8] {
@@ -84,7 +85,7 @@ impl ClaimMethod for Contains {
 
     fn prove(&mut self) -> Outcome<Option<usize>> {
         let OpenedLeaf { index, salt, chunk } = &self.leaf;
-        let leaf = Leaf { index: *index, salt, chunk, siblings: &self.siblings };
+        let leaf = HiddenLeaf { index: *index, salt, chunk, siblings: &self.siblings };
         let proof = prove_contains(&leaf, &self.tree(), self.needle(), &CONTEXT);
         self.proof = proof?;
         Ok(Some(self.proof.len()))

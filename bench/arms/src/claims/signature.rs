@@ -11,7 +11,7 @@ use aws_lc_rs::{
     },
 };
 use confide_arm_line::Outcome;
-use confide_sigma::{Hash, PublicKey, SignatureProof};
+use confide_sigma::{HashFunction, PublicKey, SignatureProof};
 
 use super::method::ClaimMethod;
 
@@ -124,9 +124,9 @@ impl ClaimMethod for Sigma {
     }
 
     fn prove(&mut self) -> Outcome<Option<usize>> {
-        let make = if self.rsa { SignatureProof::pkcs1 } else { SignatureProof::ecdsa };
-        let digest = Hash::Sha256.digest(&TEXT);
-        let proof = make(&self.key, Hash::Sha256, &digest, &self.signature, CONTEXT);
+        let make = if self.rsa { SignatureProof::prove_pkcs1 } else { SignatureProof::prove_ecdsa };
+        let digest = HashFunction::Sha256.digest(&TEXT);
+        let proof = make(&self.key, HashFunction::Sha256, &digest, &self.signature, CONTEXT);
         self.proof = proof?.to_bytes();
         Ok(Some(self.proof.len()))
     }

@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, path::Path, sync::Arc, time::Instant};
 use confide_arm_line::Outcome;
 use confide_channel::Binding;
 use confide_client::{
-    ClientLimits, Connector, Endpoint, HttpClient, RequestBody, no_body, whole_body, with_causes,
+    ClientLimits, Connector, Endpoint, HttpClient, RequestBody, empty_body, error_chain, whole_body,
 };
 use confide_notary::{AnswerReader, FETCH_PATH, FetchRequest, GUARANTEE, KEY_PATH, KeyEvidence};
 use confide_verifier::Evidence;
@@ -31,9 +31,9 @@ impl Notarised {
         let limits = ClientLimits { dial: DEADLINE, channel: DEADLINE, ..ClientLimits::default() };
         let connector =
             Connector::with_appraiser(endpoint, None, Binding::Key, appraiser.clone(), limits)
-                .map_err(|error| with_causes(&error))?;
+                .map_err(|error| error_chain(&error))?;
         let client = HttpClient::new(connector, limits, unix_now);
-        let key = send_request(&client, Request::get(KEY_PATH), no_body()).await?;
+        let key = send_request(&client, Request::get(KEY_PATH), empty_body()).await?;
         let key = KeyEvidence::decode(&key)?;
         let evidence = Evidence {
             quote: &key.evidence.quote,
@@ -42,7 +42,7 @@ impl Notarised {
         };
         let appraised = appraiser
             .judge(&evidence, Some(&key.evidence.endorsements))
-            .map_err(|error| with_causes(&error))?;
+            .map_err(|error| error_chain(&error))?;
         let claims = appraised.verdict().claims();
         let claims = claims.filter(|claims| claims.pubkey_hash == key.spki_hash());
         let claims = claims.ok_or("the notary's evidence is over another key")?;
@@ -84,9 +84,9 @@ async fn send_request(
     body: RequestBody,
 ) -> Outcome<Vec<u8>> {
     let request = request.body(body)?;
-    let answer = client.request(request).await.map_err(|error| with_causes(&error))?.response;
+    let answer = client.request(request).await.map_err(|error| error_chain(&error))?.response;
     let status = answer.status();
-    let body = answer.into_body().collect().await.map_err(|error| with_causes(&error))?;
+    let body = answer.into_body().collect().await.map_err(|error| error_chain(&error))?;
     let bytes = body.to_bytes().to_vec();
     match status {
         StatusCode::OK => Ok(bytes),

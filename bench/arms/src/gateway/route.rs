@@ -10,7 +10,7 @@ use crate::{stream::Stream, trust::ChannelArgs};
 use clap::ValueEnum;
 use confide_arm_line::Outcome;
 use confide_channel::{Binding, Client, ClientOptions, tunnel};
-use confide_client::with_causes;
+use confide_client::error_chain;
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, ProtocolVersion,
     SignatureScheme,
@@ -143,7 +143,7 @@ impl Route {
         let carrier = self.carrier().await?;
         let Some((tls, pinned)) = &self.tls else { return Ok(carrier) };
         let name = ServerName::try_from("localhost")?;
-        let stream = tls.connect(name, carrier).await.map_err(|error| with_causes(&error))?;
+        let stream = tls.connect(name, carrier).await.map_err(|error| error_chain(&error))?;
         self.check(stream.get_ref().1, pinned)?;
         Ok(Box::new(stream))
     }
@@ -152,7 +152,7 @@ impl Route {
         match &self.via {
             Some(via) => {
                 let stream = tunnel::dial(via, &self.server, DEADLINE).await;
-                Ok(Box::new(stream.map_err(|error| with_causes(&error))?))
+                Ok(Box::new(stream.map_err(|error| error_chain(&error))?))
             }
             None => {
                 let tcp = TcpStream::connect(&self.server).await?;
@@ -197,10 +197,10 @@ impl Route {
         let appraiser = args.channel.open_appraiser(None)?;
         let options = ClientOptions { binding: Binding::Key, deadline: DEADLINE };
         let client =
-            Client::new(options, Arc::new(appraiser)).map_err(|error| with_causes(&error))?;
+            Client::new(options, Arc::new(appraiser)).map_err(|error| error_chain(&error))?;
         let stream = self.carrier().await?;
         let attested =
-            client.connect("localhost", stream).await.map_err(|error| with_causes(&error))?;
+            client.connect("localhost", stream).await.map_err(|error| error_chain(&error))?;
         let (stream, appraised, _) = attested.into_parts();
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let first = chain.first().ok_or("the server showed no certificate")?.to_vec();

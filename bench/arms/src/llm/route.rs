@@ -11,7 +11,7 @@ use confide_channel::{
     Binding, Client, ClientOptions, PlainClient,
     tunnel::{self, TunnelStream},
 };
-use confide_client::{PolicyAppraiser, SharedAppraisal, with_causes};
+use confide_client::{PolicyAppraiser, SharedAppraisal, error_chain};
 use confide_load::{Attestation, Clock, Opened, Opening, Stages, Tcp, Transport};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -69,14 +69,14 @@ impl Route {
         let attested = |binding| {
             let client =
                 Client::new(options(binding), Arc::new(args.channel.open_appraiser(None)?));
-            Ok::<_, ArmError>(Security::Attested(client.map_err(|error| with_causes(&error))?))
+            Ok::<_, ArmError>(Security::Attested(client.map_err(|error| error_chain(&error))?))
         };
         let security = match args.mode.as_str() {
             "plain" => Security::Plain,
             "tls" => {
                 let root = args.channel.read_root()?;
                 let client = PlainClient::new(options(Binding::None), &root, unix_now);
-                Security::Tls(client.map_err(|error| with_causes(&error))?)
+                Security::Tls(client.map_err(|error| error_chain(&error))?)
             }
             "key" => attested(Binding::Key)?,
             "session" => attested(Binding::Session)?,
@@ -124,7 +124,7 @@ impl Route {
             Some(via) => {
                 let stream: TunnelStream = tunnel::dial(via, &self.server, DEADLINE)
                     .await
-                    .map_err(|error| with_causes(&error))?;
+                    .map_err(|error| error_chain(&error))?;
                 let stages = Stages { connected_s: Some(clock.now_s()), ..Stages::default() };
                 self.secure(stream, stages, clock).await
             }
@@ -157,14 +157,14 @@ impl Route {
             Security::Plain => Ok((Opened { wire: Box::new(io), stages }, None)),
             Security::Tls(client) => {
                 let connected = client.connect(&self.host, io).await;
-                let connected = connected.map_err(|error| with_causes(&error))?;
+                let connected = connected.map_err(|error| error_chain(&error))?;
                 stages.handshake_s = Some(clock.now_s());
                 Ok((Opened { wire: Box::new(connected.stream), stages }, None))
             }
             Security::Attested(client) => {
                 let attested = client.connect(&self.host, io).await;
                 let (wire, appraised, timings) =
-                    attested.map_err(|error| with_causes(&error))?.into_parts();
+                    attested.map_err(|error| error_chain(&error))?.into_parts();
                 let collateral = appraised.collateral_time();
                 stages.handshake_s = Some(started_s + timings.handshake.as_secs_f64());
                 stages.attested_s = Some(clock.now_s());

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use confide_collateral::{Ca, Files, Store, StoreLimits, SystemFiles, read_record};
+use confide_collateral::{FileSystem, OsFileSystem, PckIssuer, Store, StoreLimits, read_record};
 
 /// Size of the file system in KiB: the store takes about a third of it.
 pub(crate) const SIZE_KIB: u64 = 256;
@@ -27,7 +27,7 @@ pub(crate) struct Disk {
 }
 
 /// The CAs whose lists are looked at, in this order.
-pub(crate) const CAS: [Ca; 2] = [Ca::Platform, Ca::Processor];
+pub(crate) const CAS: [PckIssuer; 2] = [PckIssuer::Platform, PckIssuer::Processor];
 
 impl Disk {
     pub(crate) fn new(folder: &Path, own: bool) -> Self {
@@ -95,20 +95,20 @@ impl Counting {
     }
 }
 
-impl Files for Counting {
+impl FileSystem for Counting {
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.count(SystemFiles.write_new(path, bytes))
+        self.count(OsFileSystem.write_new(path, bytes))
     }
 
     fn write_over(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.count(SystemFiles.write_over(path, bytes))
+        self.count(OsFileSystem.write_over(path, bytes))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.count(SystemFiles.rename(from, to))
+        self.count(OsFileSystem.rename(from, to))
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.count(SystemFiles.sync_folder(path))
+        self.count(OsFileSystem.sync_folder(path))
     }
 }

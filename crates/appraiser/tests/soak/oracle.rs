@@ -171,7 +171,7 @@ fn case(
     fault: Option<Fault>,
 ) -> Case {
     let quote = attester(keys, variant, debug, fault).quote(&REPORT_DATA);
-    let platform = Platform::of_evidence(&quote, None).unwrap();
+    let platform = Platform::from_evidence(&quote, None).unwrap();
     let ca = usize::from(variant.pck_ca == PckCa::Processor);
     let name = format!("{name} under the {} CA", variant.pck_ca.name());
     Case { name, quote, platform, ca, machine: None, good: false }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_collateral::Counts;
+use confide_collateral::CollateralCounts;
 use confide_pccs::{Edition, Faults, Latency, RequestLimit, Simulation};
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ pub(crate) struct Soak<'a> {
     kept: [u64; 2],
     recoveries_ms: Vec<u64>,
     /// The counts of the programs that have ended.
-    past: Counts,
+    past: CollateralCounts,
 }
 
 impl<'a> Soak<'a> {
@@ -74,7 +74,7 @@ impl<'a> Soak<'a> {
             clock_steps: 0,
             kept: [0; 2],
             recoveries_ms: Vec::new(),
-            past: Counts::default(),
+            past: CollateralCounts::default(),
         }
     }
 
@@ -231,7 +231,7 @@ impl<'a> Soak<'a> {
             && (0..CAS.len()).all(|ca| running.floors.floor_of(ca).list >= since)
     }
 
-    fn add(&mut self, counts: &Counts) {
+    fn add(&mut self, counts: &CollateralCounts) {
         self.past.refreshes += counts.refreshes;
         self.past.failures += counts.failures;
         self.past.refused_rollbacks += counts.refused_rollbacks;

@@ -8,7 +8,8 @@ use std::sync::{
 
 use confide_fake_attester::{Edition, FakeEndorsements, PckCa, Tee};
 use confide_pccs::{
-    Document, DocumentRequest, Documents, Faults, PccsLimits, Service, Simulation, import,
+    Document, DocumentRequest, Faults, PccsLimits, Service, SimulatedIssuer, Simulation,
+    split_endorsements,
 };
 
 /// Seconds.
@@ -119,8 +120,8 @@ impl Vendor {
     }
 }
 
-impl Documents for Vendor {
-    fn document(
+impl SimulatedIssuer for Vendor {
+    fn issue_document(
         &self,
         wanted: &DocumentRequest,
         edition: confide_pccs::Edition,
@@ -143,7 +144,8 @@ impl Documents for Vendor {
         let given = self.keys.intel(&self.edition(issue)).map_err(|error| error.to_string())?;
         for ca in [PckCa::Platform, PckCa::Processor] {
             let set = given.collateral_json(Tee::Tdx, ca).map_err(|error| error.to_string())?;
-            let documents = import(set.as_bytes(), now).map_err(|error| error.to_string())?;
+            let documents =
+                split_endorsements(set.as_bytes(), now).map_err(|error| error.to_string())?;
             let is = |each: &Document| each.kind == wanted.kind() && each.key == wanted.key();
             if let Some(document) = documents.into_iter().find(is) {
                 return Ok(Some(document));

@@ -1,4 +1,4 @@
-//! Which targets a proxy may reach.
+//! The targets that a proxy may reach.
 
 use std::{collections::BTreeSet, net::Ipv6Addr};
 
@@ -7,14 +7,14 @@ use crate::error::{ChannelError, TunnelError};
 /// The longest target in bytes: a DNS name, with brackets and a port.
 const TARGET_BYTES_MAX: usize = 255 + 8;
 
-/// Targets as `HOST:PORT`, compared exactly (letter case and the
-/// spelling of IPv6 addresses aside). No patterns: an address range
-/// or a wildcard would make the proxy a way into the network around it.
+/// Targets as `HOST:PORT`, compared exactly, except for letter case and the spelling of IPv6
+/// addresses. There are no patterns: a range or a wildcard could open the proxy's network to its
+/// clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList(BTreeSet<String>);
 
 impl AllowList {
-    /// A list of `HOST:PORT`, IPv6 addresses in brackets.
+    /// Makes a list of `HOST:PORT` targets, with IPv6 addresses in brackets.
     ///
     /// # Errors
     /// [`TunnelError::Target`] for the first target that is not a host and a port.
@@ -34,20 +34,20 @@ impl AllowList {
     }
 }
 
-/// A target in the one form in which targets are compared and dialled.
+/// Converts a target to the form in which targets are compared and dialled.
 pub(crate) fn normalise_target(target: &str) -> Result<String, TunnelError> {
     let unusable = || TunnelError::Target { target: target.chars().take(100).collect() };
     if target.len() > TARGET_BYTES_MAX {
         return Err(unusable());
     }
     let (host, port) = target.rsplit_once(':').ok_or_else(unusable)?;
-    // Digits only: `parse` alone would take a sign too.
+    // `parse` alone would also accept a sign.
     let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let port = port.parse::<u16>().ok().filter(|port| digits && *port != 0);
     let port = port.ok_or_else(unusable)?;
     let host = host.to_ascii_lowercase();
     match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        // Written again: one IPv6 address has many spellings.
+        // Formatted again, because an IPv6 address has many spellings.
         Some(address) => {
             let address: Ipv6Addr = address.parse().map_err(|_| unusable())?;
             Ok(format!("[{address}]:{port}"))

@@ -29,11 +29,11 @@ use crate::{
     error::{ChannelError, Phase, TunnelError},
 };
 
-/// The bytes of a refusal's body that are kept for the error.
+/// The largest number of bytes of a refusal's body that the error keeps.
 const BODY_BYTES_MAX: usize = 1024;
 
 /// Opens a tunnel through the proxy at `via_url` (`ws://HOST:PORT[/PATH]`) to `target`
-/// (`HOST:PORT`). One deadline for the dial and the upgrade together.
+/// (`HOST:PORT`). One deadline covers the dial and the upgrade.
 ///
 /// # Errors
 /// [`TunnelError::Url`] or [`TunnelError::Target`] for an address that cannot be used,
@@ -47,11 +47,11 @@ pub async fn dial(
 ) -> Result<TunnelStream, ChannelError> {
     let deadline = Deadline::after(deadline);
     let (proxy, url) = split_address(via_url, &allow::normalise_target(target)?)?;
-    let socket = deadline.keep_io(Phase::Dial, TcpStream::connect(&proxy)).await?;
+    let socket = deadline.limit_io(Phase::Dial, TcpStream::connect(&proxy)).await?;
     let phase = Phase::Dial;
     socket.set_nodelay(true).map_err(|source| ChannelError::Io { phase, source })?;
     let upgrade = client_async_with_config(url, socket, Some(websocket_config()));
-    let upgraded = deadline.keep(Phase::Upgrade, upgrade).await?;
+    let upgraded = deadline.limit(Phase::Upgrade, upgrade).await?;
     let (websocket, _response) = upgraded.map_err(upgrade_error)?;
     Ok(TunnelStream {
         ended: ClosedDirections::default(),
@@ -62,7 +62,7 @@ pub async fn dial(
     })
 }
 
-/// A byte stream to the target. What it carries has to protect itself: the proxy sees it.
+/// A byte stream to the target. The proxy can read it, so the bytes should be encrypted.
 #[derive(Debug)]
 pub struct TunnelStream {
     ended: ClosedDirections,
@@ -70,18 +70,18 @@ pub struct TunnelStream {
     part: Bytes,
     /// Whether a message may still lie in the WebSocket's buffer.
     unsent: bool,
-    /// Whether a writing task waits for the socket. Then it flushes, and a reading task must not:
-    /// it would take over the one place in which the waiting writer is remembered.
+    /// Whether a writing task waits for the socket. A reading task must not flush then: it would
+    /// replace the writer's waker.
     writer_waits: bool,
     websocket: WebSocketStream<TcpStream>,
 }
 
 impl TunnelStream {
     /// The round trips that opening takes: TCP to the proxy, and the upgrade, within which the
-    /// proxy opens TCP to the target. For [`crate::Timings::over_carrier`].
+    /// proxy opens TCP to the target. For [`crate::ChannelTimings::over_carrier`].
     pub const ROUND_TRIPS: u32 = 3;
 
-    /// Hands over a message once all before it are written.
+    /// Sends a message once all earlier ones are written.
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -90,7 +90,7 @@ impl TunnelStream {
         ready!(self.poll_flush_writer(cx))?;
         Pin::new(&mut self.websocket).start_send(message()).map_err(stream_error)?;
         self.unsent = true;
-        // What cannot be written now is written by the next write, flush or read.
+        // The next write, flush or read writes what could not be written now.
         match self.poll_flush_unsent(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(())),
@@ -142,7 +142,7 @@ impl AsyncRead for TunnelStream {
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Err(error)) => return Poll::Ready(Err(stream_error(error))),
-                // A close without the end-of-stream mark is a break, never an end.
+                // A close without the end-of-stream mark is a truncation.
                 Some(Ok(_)) | None => {
                     let kind = io::ErrorKind::UnexpectedEof;
                     return Poll::Ready(Err(io::Error::new(kind, TunnelError::Truncated)));
@@ -187,7 +187,7 @@ impl AsyncWrite for TunnelStream {
     }
 }
 
-/// The proxy's `HOST:PORT`, and the whole URL of the request.
+/// Splits `via_url` into the proxy's `HOST:PORT` and the URL of the request.
 fn split_address(via_url: &str, target: &str) -> Result<(String, String), TunnelError> {
     let unusable = || TunnelError::Url { url: via_url.chars().take(200).collect() };
     let uri: Uri = via_url.parse().map_err(|_| unusable())?;

@@ -1,7 +1,6 @@
-//! A WebSocket proxy that carries raw bytes to allow-listed targets.
-//!
-//! What it carries is TLS between the two ends; nothing in this module can take part in it, so it
-//! names no TLS library. Wire format: `docs/channel.md`.
+//! A WebSocket proxy that carries raw bytes to allow-listed targets. It carries TLS between the two
+//! ends and cannot decrypt it: this module uses no TLS library. `docs/channel.md` describes the
+//! wire format.
 
 mod allow;
 mod dial;

@@ -5,10 +5,10 @@ use percent_encoding::percent_decode_str;
 use super::{allow, websocket::PATH};
 use crate::error::TunnelError;
 
-/// The longest request head in bytes. Our own take under 300; browsers send more.
+/// The longest request head in bytes. This crate's own take under 300; browsers send more.
 pub const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// The most header fields that are read; browsers send about 15.
+/// The largest number of header fields that are read; browsers send about 15.
 const HEADERS_MAX: usize = 48;
 
 /// A request `GET /tunnel?target=HOST:PORT` with a WebSocket upgrade.
@@ -21,12 +21,12 @@ pub struct TunnelRequest {
 }
 
 impl TunnelRequest {
-    /// Reads a request head up to and including its empty line; `None` if it is not whole yet.
-    /// Next to the request comes the head's length.
+    /// Reads a request head up to and including its empty line; `None` if it is not complete yet.
+    /// Returns the request and the head's length in bytes.
     ///
     /// # Errors
-    /// [`TunnelError::HeadLength`] over [`HEAD_BYTES_MAX`], [`TunnelError::Request`] with the HTTP
-    /// status that answers a request that is not one for a tunnel.
+    /// [`TunnelError::HeadLength`] over [`HEAD_BYTES_MAX`], [`TunnelError::Request`] with its HTTP
+    /// status for any other request.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, TunnelError> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
@@ -42,34 +42,35 @@ impl TunnelRequest {
         if request.version != Some(1) {
             return Err(request_error(400, "it is not an HTTP/1.1 request"));
         }
-        // Browsers let every page open WebSockets to any address, also to loopback, and always
-        // say which page it is. `Host` is not a defence: a page can point its own name at us.
+        // Browsers let every page open WebSockets to any address, also to loopback, and always send
+        // the page's `Origin`. Checking `Host` would not help: a page can point its own name at
+        // this address.
         if request.headers.iter().any(|field| field.name.eq_ignore_ascii_case("origin")) {
             return Err(request_error(403, "it comes from a web page (it has an Origin)"));
         }
         if request.method != Some("GET") {
             return Err(request_error(405, "its method is not GET"));
         }
-        let target = target(request.path.unwrap_or_default())?;
-        let key = upgrade_key(request.headers)?;
+        let target = parse_target(request.path.unwrap_or_default())?;
+        let key = parse_upgrade_key(request.headers)?;
         Ok(Some((Self { target, key }, len)))
     }
 }
 
-fn target(path: &str) -> Result<String, TunnelError> {
+fn parse_target(path: &str) -> Result<String, TunnelError> {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     if path != PATH {
         return Err(request_error(404, "its path is not /tunnel"));
     }
     let mut targets = query.split('&').filter_map(|pair| pair.strip_prefix("target="));
     let (Some(target), None) = (targets.next(), targets.next()) else {
-        return Err(request_error(400, "it does not name one target"));
+        return Err(request_error(400, "it must name exactly one target"));
     };
     let target = percent_decode_str(target).decode_utf8();
     allow::normalise_target(&target.map_err(|_| request_error(400, "its target is not UTF-8"))?)
 }
 
-fn upgrade_key(headers: &[httparse::Header<'_>]) -> Result<String, TunnelError> {
+fn parse_upgrade_key(headers: &[httparse::Header<'_>]) -> Result<String, TunnelError> {
     let field = |name: &str| {
         let mut found = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
         match (found.next(), found.next()) {

@@ -1,4 +1,4 @@
-//! The proxy: one request, one target, bytes both ways.
+//! The proxy, which relays one connection to one target in both directions.
 
 use std::{
     io,
@@ -32,12 +32,12 @@ use crate::{
 pub struct TunnelDeadlines {
     /// The deadline of the request, the dial to the target and the answer, together.
     pub open: Duration,
-    /// A tunnel in which nothing moves in either direction ends after this time, and before twice
-    /// this time.
+    /// The idle time: a tunnel that carries nothing in either direction ends after one to two times
+    /// this duration.
     pub idle: Duration,
 }
 
-/// The bytes that went through a tunnel.
+/// The target of a tunnel, and the number of bytes carried each way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedBytes {
     /// The target, as `HOST:PORT`.
@@ -54,9 +54,9 @@ pub struct CarriedBytes {
 ///
 /// # Errors
 /// [`TunnelError::TargetRefused`], [`TunnelError::TargetUnreachable`], [`TunnelError::Request`] or
-/// [`TunnelError::HeadLength`] if the tunnel is not opened, [`ChannelError::UnexpectedEnd`]
-/// where the client ends within its request, [`TunnelError::Truncated`] if it ends without its
-/// mark, [`ChannelError::Timeout`] or [`ChannelError::Io`] if a direction fails or stands still.
+/// [`TunnelError::HeadLength`] if the tunnel is not opened, [`ChannelError::UnexpectedEnd`] if the
+/// stream ends within the request, [`TunnelError::Truncated`] if it ends without the end-of-stream
+/// mark, [`ChannelError::Timeout`] or [`ChannelError::Io`] if a direction fails or stalls.
 pub async fn serve<S>(
     mut stream: S,
     allow: &AllowList,
@@ -67,7 +67,7 @@ where
 {
     let deadline = Deadline::after(deadlines.open);
     let opened = match read_request(&mut stream, deadline).await {
-        Ok((request, rest)) => open(request, rest, allow, deadline).await,
+        Ok((request, rest)) => dial_target(request, rest, allow, deadline).await,
         Err(error) => Err(error),
     };
     let (request, rest, target) = match opened {
@@ -86,7 +86,7 @@ where
         stream.write_all(answer.as_bytes()).await?;
         stream.flush().await
     };
-    deadline.keep_io(Phase::Upgrade, upgrading).await?;
+    deadline.limit_io(Phase::Upgrade, upgrading).await?;
     let config = Some(websocket_config());
     let websocket = WebSocketStream::from_partially_read(stream, rest, Role::Server, config).await;
     let (bytes_up, bytes_down) = relay(websocket, target, deadlines.idle).await?;
@@ -100,7 +100,7 @@ async fn read_request<S: AsyncRead + Unpin>(
     let mut head = Vec::with_capacity(1024);
     loop {
         let reading = stream.read_buf(&mut head);
-        if deadline.keep_io(Phase::Request, reading).await? == 0 {
+        if deadline.limit_io(Phase::Request, reading).await? == 0 {
             return Err(ChannelError::UnexpectedEnd { phase: Phase::Request });
         }
         if let Some((request, len)) = TunnelRequest::parse(&head)? {
@@ -112,7 +112,7 @@ async fn read_request<S: AsyncRead + Unpin>(
     }
 }
 
-async fn open(
+async fn dial_target(
     request: TunnelRequest,
     rest: Vec<u8>,
     allow: &AllowList,
@@ -122,14 +122,13 @@ async fn open(
     if !allow.contains(&target) {
         return Err(TunnelError::TargetRefused { target }.into());
     }
-    let dialled = deadline.keep(Phase::Dial, TcpStream::connect(&target)).await?;
+    let dialled = deadline.limit(Phase::Dial, TcpStream::connect(&target)).await?;
     let socket = dialled.map_err(|source| TunnelError::TargetUnreachable { target, source })?;
     socket.set_nodelay(true).map_err(|source| ChannelError::Io { phase: Phase::Dial, source })?;
     Ok((request, rest, socket))
 }
 
-/// Answers a refusal in HTTP, for a short time: whether the client reads the answer is not our
-/// concern.
+/// Answers a refusal in HTTP. Gives up after a short time if the client does not read the answer.
 async fn answer_refusal<S: AsyncWrite + Unpin>(stream: &mut S, error: &ChannelError) {
     const PATIENCE: Duration = Duration::from_secs(1);
     let (status, kind) = match error {
@@ -200,7 +199,7 @@ where
             Err(ChannelError::Timeout { phase: Phase::Relay, deadline: idle })
         }
     };
-    // Closed in order only after both ends of stream: otherwise the client has to see a break.
+    // An orderly close follows only both ends of stream; otherwise the client must see a break.
     if result.is_ok() {
         let _ = tokio::time::timeout(idle, sink.close()).await;
     }
@@ -264,8 +263,8 @@ where
     }
 }
 
-/// Ends when a whole `idle` has passed without a move. One timer for the tunnel, not one for each
-/// read: per-operation timers cost throughput.
+/// Returns when a whole `idle` has passed without a transfer. The tunnel has one timer, because a
+/// timer for each read would cost throughput.
 async fn wait_until_idle(moved: &AtomicU64, idle: Duration) {
     let mut before = moved.load(Ordering::Relaxed);
     loop {

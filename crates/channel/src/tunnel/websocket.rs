@@ -10,15 +10,15 @@ pub const PATH: &str = "/tunnel";
 /// The text message that ends one direction: WebSocket itself has no half-close.
 pub(super) const END_OF_STREAM: &str = "eof";
 
-/// The most bytes in one WebSocket message: four full TLS records; larger messages only add
-/// latency.
+/// The largest number of bytes in one WebSocket message: four full TLS records; larger messages
+/// only add latency.
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// The most bytes that wait for a peer that does not read.
+/// The largest number of bytes that wait for a peer that does not read.
 const WRITE_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
-/// The limits of both ends. Messages are written at once: the bytes inside belong to a protocol
-/// whose peer waits for them.
+/// The limits of both ends. Messages are not buffered, because the peer of the inner protocol waits
+/// for them.
 pub(super) fn websocket_config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(MESSAGE_BYTES_MAX)

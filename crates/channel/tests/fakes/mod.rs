@@ -21,7 +21,7 @@ pub(crate) const NOW: u64 = 1_800_000_000;
 /// The deadline of calls that are to succeed.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The deadline of calls that are to stall; it runs on paused time where nothing blocks.
+/// The deadline of calls that are to stall; it runs on paused time if nothing blocks.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 
 pub(crate) fn clock() -> u64 {

@@ -10,7 +10,7 @@ fn across(
     chunks: [&[u8]; 2],
     at: u32,
     needle: &[u8],
-) -> InContext<ContainsClaim> {
+) -> ContextCircuit<ContainsClaim> {
     let salt = [0x5a; 16];
     let leaf = |index: u32| {
         let chunk = match index.checked_sub(first) {
@@ -35,13 +35,13 @@ fn across(
     let leaves = vec![path(first, chunks[0]), path(first + 1, chunks[1])];
     let claim = ContainsClaim {
         depth,
-        leaves: Leaves::Neighbours,
-        place: Some(Arc::new(Found { leaves, at })),
+        leaves: SearchedLeaves::Neighbours,
+        place: Some(Arc::new(NeedlePosition { leaves, at })),
         direction: 2,
         root: levels[usize::from(depth)][0],
         needle: needle.to_vec(),
     };
-    InContext { claim, context: CONTEXT }
+    ContextCircuit { claim, context: CONTEXT }
 }
 
 /// Bytes across the edge: the last `before` of the first chunk and the first `after` of the second.
@@ -89,7 +89,7 @@ fn leaves_that_are_no_neighbours_or_of_another_tree_do_not_hold() {
     let chunks = [&one[..], &two[..]];
     let (at, needle) = edge(chunks, 5, 3);
     let circuit = across(3, 3, chunks, at, &needle);
-    let change = |change: &dyn Fn(&mut Found)| {
+    let change = |change: &dyn Fn(&mut NeedlePosition)| {
         let mut other = circuit.clone();
         let mut found = copy_place(&circuit);
         change(&mut found);
@@ -129,8 +129,8 @@ fn leaves_with_one_between_them_do_not_hold() {
     // Both are under the root, but another leaf stands between them.
     let mut apart = across(3, 2, [&one, &[]], at, &needle).claim;
     let far = across(3, 4, [&two, &[]], 0, &two[..1]).claim;
-    let mut found = copy_place(&InContext { claim: apart.clone(), context: CONTEXT });
-    let other = copy_place(&InContext { claim: far, context: CONTEXT });
+    let mut found = copy_place(&ContextCircuit { claim: apart.clone(), context: CONTEXT });
+    let other = copy_place(&ContextCircuit { claim: far, context: CONTEXT });
     found.leaves[1] = other.leaves.into_iter().next().expect("two");
     let leaf = |leaf: &LeafPath| {
         digest_of(&[&[0, 2], &leaf.index.to_be_bytes()[..], &leaf.salt, &leaf.chunk].concat())
@@ -147,7 +147,7 @@ fn leaves_with_one_between_them_do_not_hold() {
     found.leaves[1].siblings[2] = left;
     apart.root = node(&left, &right);
     apart.place = Some(Arc::new(found));
-    assert!(!holds(&InContext { claim: apart, context: CONTEXT }));
+    assert!(!holds(&ContextCircuit { claim: apart, context: CONTEXT }));
 }
 
 #[test]

@@ -1,31 +1,36 @@
 //! A field's value behind its salted digest.
 
 use super::*;
-use crate::field::{FieldClaim, FieldPredicate, FieldSecret};
+use crate::field::{FieldClaim, FieldPredicate, FieldWitness};
 
-fn field(room: usize, value: &[u8], predicate: FieldPredicate, at: u32) -> InContext<FieldClaim> {
+fn field(
+    capacity: usize,
+    value: &[u8],
+    predicate: FieldPredicate,
+    at: u32,
+) -> ContextCircuit<FieldClaim> {
     let salt = [0x3c; 16];
     let digest = digest_of(&[&[3], &salt[..], value].concat());
-    let secret = Some(Arc::new(FieldSecret { salt, value: value.to_vec(), at }));
-    InContext { claim: FieldClaim { room, secret, digest, predicate }, context: CONTEXT }
+    let secret = Some(Arc::new(FieldWitness { salt, value: value.to_vec(), at }));
+    ContextCircuit { claim: FieldClaim { capacity, secret, digest, predicate }, context: CONTEXT }
 }
 
-fn text(room: usize, value: &[u8], at: usize, needle: &[u8]) -> InContext<FieldClaim> {
-    field(room, value, FieldPredicate::Contains(needle.to_vec()), at as u32)
+fn text(capacity: usize, value: &[u8], at: usize, needle: &[u8]) -> ContextCircuit<FieldClaim> {
+    field(capacity, value, FieldPredicate::Contains(needle.to_vec()), at as u32)
 }
 
-fn digest(room: usize, value: &[u8]) -> InContext<FieldClaim> {
-    field(room, value, FieldPredicate::Sha256(digest_of(value)), 0)
+fn digest(capacity: usize, value: &[u8]) -> ContextCircuit<FieldClaim> {
+    field(capacity, value, FieldPredicate::Sha256(digest_of(value)), 0)
 }
 
 #[test]
 fn texts_are_found_at_their_place_only() {
-    for (room, length) in [(38, 38), (38, 7), (102, 102), (102, 39), (102, 70), (230, 200)] {
+    for (capacity, length) in [(38, 38), (38, 7), (102, 102), (102, 39), (102, 70), (230, 200)] {
         let value = message(length);
         for at in [0, 1, length / 2, length - 3] {
             let needle = &value[at..(at + 64).min(length)];
-            assert!(holds(&text(room, &value, at, needle)), "{at} of {length}");
-            assert!(!holds(&text(room, &value, at + 1, needle)), "{at} of {length}");
+            assert!(holds(&text(capacity, &value, at, needle)), "{at} of {length}");
+            assert!(!holds(&text(capacity, &value, at + 1, needle)), "{at} of {length}");
         }
     }
 }
@@ -48,13 +53,13 @@ fn neither_padding_nor_what_lies_after_the_value_can_be_found() {
 
 #[test]
 fn digests_of_values_of_every_length_hold() {
-    for (room, lengths) in [
+    for (capacity, lengths) in [
         (38, &[0, 1, 37, 38][..]),
         (102, &[0, 38, 39, 46, 47, 55, 56, 101, 102]),
         (230, &[111, 112, 119, 120, 230]),
     ] {
         for length in lengths {
-            assert!(holds(&digest(room, &message(*length))), "{length} of {room}");
+            assert!(holds(&digest(capacity, &message(*length))), "{length} of {capacity}");
         }
     }
 }
@@ -64,10 +69,10 @@ fn another_digest_salt_or_value_does_not_hold() {
     let value = message(31);
     for circuit in [digest(38, &value), text(38, &value, 4, &value[4..9])] {
         assert!(holds(&circuit));
-        let change = |change: &dyn Fn(&mut FieldSecret)| {
+        let change = |change: &dyn Fn(&mut FieldWitness)| {
             let secret = circuit.claim.secret.as_ref().expect("given");
             let (salt, value, at) = (secret.salt, secret.value.clone(), secret.at);
-            let mut secret = FieldSecret { salt, value, at };
+            let mut secret = FieldWitness { salt, value, at };
             change(&mut secret);
             let mut other = circuit.clone();
             other.claim.secret = Some(Arc::new(secret));
@@ -117,11 +122,11 @@ fn two_values_cannot_be_taken_for_one() {
 
 #[test]
 fn no_value_of_a_field_s_circuits_can_be_changed() {
-    for (room, length) in [(38, 38), (38, 20), (102, 46), (102, 60)] {
+    for (capacity, length) in [(38, 38), (38, 20), (102, 46), (102, 60)] {
         let value = message(length);
-        nothing_can_be_changed("digest", &mut rows(&digest(room, &value)));
+        nothing_can_be_changed("digest", &mut rows(&digest(capacity, &value)));
         let needle = &value[9..15];
-        nothing_can_be_changed("text", &mut rows(&text(room, &value, 9, needle)));
+        nothing_can_be_changed("text", &mut rows(&text(capacity, &value, 9, needle)));
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use confide_channel::{ChannelError, Client, ClientOptions, PlainClient};
-use confide_client::{AppraisalError, PolicyAppraiser, failed_check, with_causes};
+use confide_client::{AppraisalError, PolicyAppraiser, error_chain, failed_check};
 use confide_evidence::Attest;
 use confide_lora::holder::{Connect, HostStream, NotAccepted, StreamFuture};
 use tokio::{io::BufReader, net::TcpStream};
@@ -171,14 +171,14 @@ pub(crate) fn is_loopback(host: &str) -> bool {
 
 /// Keeps refused evidence apart from a host that is not reachable: the session handles them differently.
 fn open_error(error: ChannelError) -> io::Error {
-    let Some(check) = failed_check(&error) else { return io::Error::other(with_causes(&error)) };
+    let Some(check) = failed_check(&error) else { return io::Error::other(error_chain(&error)) };
     let rejection = error.rejection::<AppraisalError>().map(ToString::to_string);
-    let reason = rejection.unwrap_or_else(|| with_causes(&error));
+    let reason = rejection.unwrap_or_else(|| error_chain(&error));
     io::Error::other(NotAccepted { check: check.into(), reason })
 }
 
 fn channel_error(error: ChannelError) -> CliError {
-    CliError::new(with_causes(&error))
+    CliError::new(error_chain(&error))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{
 use clap::ValueEnum;
 use confide_attester::{AttesterWithGpu, NVML_LIBRARY, Nvml};
 use confide_channel::ClientEvidence;
-use confide_client::with_causes;
+use confide_client::error_chain;
 use confide_evidence::{Attest, collateral::COLLATERAL_LENGTH_MAX};
 use confide_verifier::Roots;
 
@@ -142,7 +142,7 @@ impl AttesterArgs {
         let gpu = Nvml::new(NVML_LIBRARY, index);
         // A GPU that cannot attest fails here, and not at the first client.
         gpu.evidence(&[0; 32]).map_err(|error| {
-            CliError::new(with_causes(&error))
+            CliError::new(error_chain(&error))
                 .hint("`confide attest --detect` says whether this machine has an NVIDIA GPU")
         })?;
         Ok(Arc::new(AttesterWithGpu::new(cpu, gpu)))

@@ -35,7 +35,7 @@ impl StaplingAttester {
         source: Arc<Source>,
     ) -> Result<Self, CliError> {
         let evidence = attester.attest(&ReportData::ZERO).map_err(CliError::new)?;
-        let platform = Platform::of_evidence(&evidence, None).map_err(CliError::new)?;
+        let platform = Platform::from_evidence(&evidence, None).map_err(CliError::new)?;
         if let Err(error) = source.ensure_blocking(&platform, STAPLE_DEADLINE) {
             tracing::warn!(%error, "no endorsements are stapled until the service supplies them");
         }
@@ -57,7 +57,7 @@ impl Attest for StaplingAttester {
         if let Some(set) = source.current(platform) {
             return Some(set.json().to_vec());
         }
-        source.request(platform);
+        source.prefetch(platform);
         self.attester.collateral()
     }
 

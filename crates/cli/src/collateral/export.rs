@@ -46,9 +46,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             write_file(&folder.join("crl.der"), crl)?;
         }
     }
-    let (from, until) = set.life();
+    let (from, until) = set.validity();
     let now = unix_now();
-    if !set.holds_at(now) {
+    if !set.is_valid_at(now) {
         let [from, until, now] = [from, until, now].map(UnixSeconds);
         eprintln!("note: they are valid from {from} to {until}, now is {now}");
     }

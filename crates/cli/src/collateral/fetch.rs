@@ -78,7 +78,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         write_file(path, set.json())?;
     }
     let documents: Vec<_> = set.documents().cloned().collect();
-    let (from, until) = set.life();
+    let (from, until) = set.validity();
     let counts = source.counts();
     let requests: u64 = counts.hosts.values().map(|host| host.requests).sum();
     let json = json!({
@@ -108,7 +108,7 @@ fn explain_error(args: &Args, error: CollateralError) -> CliError {
         CollateralError::RolledBack { .. } => {
             "the service supplies an older document than was seen before: use another service"
         }
-        CollateralError::NotHolding { .. } => "is this machine's clock right?",
+        CollateralError::NotValidNow { .. } => "is this machine's clock right?",
         CollateralError::Transport { .. } => "does the service run there?",
         error if error.is_unknown() => "the service does not know this platform",
         _ => return CliError::new(error),

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use confide_collateral::{AmdKey, Ca, Evaluation, Platform, Product, Signer, product_of};
+use confide_collateral::{
+    AmdKey, AmdSigner, PckIssuer, Platform, Product, TcbEvaluation, parse_product,
+};
 use confide_evidence::quote::{QUOTE_LENGTH_MAX, Tee};
 
 use crate::{error::CliError, files::read_file};
@@ -39,16 +41,16 @@ pub(crate) struct PlatformArgs {
 impl PlatformArgs {
     /// The platform that is named.
     pub(crate) fn platform(&self) -> Result<Platform, CliError> {
-        let product = self.product.as_deref().map(product_of).transpose();
+        let product = self.product.as_deref().map(parse_product).transpose();
         let product = product.map_err(CliError::new)?;
         match (&self.evidence, &self.fmspc, &self.chip_id) {
             (Some(path), ..) => {
                 let evidence = read_file(path, QUOTE_LENGTH_MAX as u64)?;
-                Platform::of_evidence(&evidence, product).map_err(CliError::in_file(path))
+                Platform::from_evidence(&evidence, product).map_err(CliError::in_file(path))
             }
             (_, Some(fmspc), _) => Ok(Platform::Dcap {
                 fmspc: parse_hex("--fmspc", fmspc)?,
-                ca: self.ca.parse::<Ca>().map_err(CliError::new)?,
+                ca: self.ca.parse::<PckIssuer>().map_err(CliError::new)?,
                 tee: parse_tee(&self.tee)?,
             }),
             (.., Some(chip)) => self.chip(product, chip),
@@ -58,7 +60,7 @@ impl PlatformArgs {
     }
 
     /// The TCB evaluation data that is named.
-    pub(crate) fn evaluation(&self) -> Result<Evaluation, CliError> {
+    pub(crate) fn evaluation(&self) -> Result<TcbEvaluation, CliError> {
         self.update.parse().map_err(CliError::new)
     }
 
@@ -70,7 +72,7 @@ impl PlatformArgs {
             CliError::new(format!("--chip-id of {product}: wanted {digits} hexadecimal digits"))
         })?;
         let tcb = parse_hex("--tcb", self.tcb.as_deref().unwrap_or_default())?;
-        Ok(Platform::Snp(AmdKey { product, signer: Signer::Vcek(id), tcb }))
+        Ok(Platform::Snp(AmdKey { product, signer: AmdSigner::Vcek(id), tcb }))
     }
 }
 

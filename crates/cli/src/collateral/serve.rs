@@ -6,7 +6,7 @@ use confide_collateral::{BaseUrl, Client};
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
 use confide_pccs::{
     Database, DatabaseError, DocumentSource, DocumentStore, PccsLimits, PccsOptions, Service,
-    Upstream, Vendors, WriteOutcome, open,
+    Upstream, VendorUpstream, WriteOutcome, open_database,
 };
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         #[cfg(not(feature = "simulate"))]
         (Some(_), _) => return Err(crate::features::no_simulator()),
         (None, Some(url)) => {
-            let database = open(url).await.map_err(|error| explain_error(&error))?;
+            let database = open_database(url).await.map_err(|error| explain_error(&error))?;
             let imported = import_files(&*database, &args.import).await?;
             let vendors = vendors(&args)?;
             let fields = json!({
@@ -103,7 +103,7 @@ fn vendors(args: &Args) -> Result<Option<Arc<dyn Upstream>>, CliError> {
         }
     }
     let client = Client::new(services).map_err(CliError::new)?;
-    Ok(Some(Arc::new(Vendors::new(client))))
+    Ok(Some(Arc::new(VendorUpstream::new(client))))
 }
 
 /// Imports files; gives the numbers of documents that were stored, and that were older than the stored ones.
@@ -112,10 +112,12 @@ async fn import_files(database: &dyn Database, files: &[PathBuf]) -> Result<Valu
     for path in files {
         let shown = path.display();
         let file = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
-        let documents = confide_pccs::import(&file, process::unix_now()).map_err(|error| {
-            CliError::new(format!("cannot import {shown}: {error}"))
-                .hint("wanted a file that `confide collateral export` or `confide attest` wrote")
-        })?;
+        let documents =
+            confide_pccs::split_endorsements(&file, process::unix_now()).map_err(|error| {
+                CliError::new(format!("cannot import {shown}: {error}")).hint(
+                    "wanted a file that `confide collateral export` or `confide attest` wrote",
+                )
+            })?;
         for document in documents {
             let (kind, key, got) = (document.kind.name(), document.key.clone(), document.dates);
             match database.write(document).await.map_err(CliError::new)? {
@@ -134,7 +136,7 @@ async fn import_files(database: &dyn Database, files: &[PathBuf]) -> Result<Valu
 fn explain_error(error: &DatabaseError) -> CliError {
     let failure = CliError::new(format!("cannot open the database: {error}"));
     match error {
-        DatabaseError::Schema { .. } => failure.hint(
+        DatabaseError::NewerSchema { .. } => failure.hint(
             "this database was written by a newer version of confide: upgrade, or give another one",
         ),
         DatabaseError::Sqlite(_) => failure.hint("--database names a file in a folder that exists"),

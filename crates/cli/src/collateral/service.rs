@@ -8,7 +8,7 @@ use std::{
 
 use confide_client::PolicyAppraiser;
 use confide_collateral::{
-    BaseUrl, Check, Platform, Services, Source, SourceOptions, Store, StoreLimits,
+    BaseUrl, Platform, Services, SetCheck, Source, SourceOptions, Store, StoreLimits,
 };
 use confide_evidence::{ParseError, collateral::COLLATERAL_LENGTH_MAX};
 use confide_verifier::{AwsLc, Endorsements, Policy, Roots, UnixTime, snp};
@@ -86,7 +86,7 @@ pub(crate) fn open_store(folder: &Path) -> Result<Store, CliError> {
 }
 
 /// Verifies endorsements as `confide verify` would, without evidence.
-fn check_under(roots: Roots) -> Check {
+fn check_under(roots: Roots) -> SetCheck {
     Arc::new(move |platform, json, now| {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         let unreadable = |error: ParseError| error.to_string();

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::PathBuf, process::ExitCode};
 
-use confide_collateral::{Document, StoredFault};
+use confide_collateral::{Document, UnreadableFile};
 use confide_evidence::UnixSeconds;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if documents.is_empty() && faults.is_empty() {
         text = format!("{} holds no endorsements\n", args.store.display());
     }
-    let fault = |fault: &StoredFault| json!({ "file": fault.name, "reason": fault.reason });
+    let fault = |fault: &UnreadableFile| json!({ "file": fault.name, "reason": fault.reason });
     let faults: Vec<Value> = faults.iter().map(fault).collect();
     let json = json!({ "documents": rows(&documents, now), "not_whole": faults });
     Answer::new(text, json).print(args.json)

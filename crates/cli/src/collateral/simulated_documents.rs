@@ -1,8 +1,10 @@
 //! The documents of a simulated PCCS: the endorsements of a fake root, in editions.
 
-use confide_collateral::{Ca, Evaluation, Product};
+use confide_collateral::{PckIssuer, Product, TcbEvaluation};
 use confide_fake_attester::{FakeAttester, FakeEndorsements, PckCa, SnpTcb, Variant};
-use confide_pccs::{Document, DocumentRequest, Documents, Edition, EndorsementKey, IntelTee, Kind};
+use confide_pccs::{
+    Document, DocumentKind, DocumentRequest, Edition, EndorsementKeyKind, IntelTee, SimulatedIssuer,
+};
 
 /// The endorsements behind one simulated attester. *Simulated*: they endorse nothing.
 pub(crate) struct SimulatedDocuments {
@@ -21,7 +23,7 @@ impl SimulatedDocuments {
     fn edition(
         &self,
         edition: Edition,
-        set: Evaluation,
+        set: TcbEvaluation,
         now: u64,
     ) -> confide_fake_attester::Edition {
         // The attester's own issue, for as long as that is what a vendor would still give.
@@ -42,7 +44,7 @@ impl SimulatedDocuments {
             _ => {}
         }
         made.crl_number = made.crl_issued_at;
-        if set == Evaluation::Early {
+        if set == TcbEvaluation::Early {
             made.evaluation_number += 1;
         }
         made
@@ -64,7 +66,8 @@ impl SimulatedDocuments {
             DocumentRequest::Tcb { tee, .. } => Some(signed(of(*tee).tcb_info)),
             DocumentRequest::QeIdentity { tee, .. } => Some(signed(of(*tee).qe_identity)),
             DocumentRequest::PckCrl { ca, .. } => {
-                let part = if *ca == Ca::Platform { given.platform } else { given.processor };
+                let part =
+                    if *ca == PckIssuer::Platform { given.platform } else { given.processor };
                 Some((part.crl, Some(part.issuer_chain)))
             }
             DocumentRequest::RootCrl { .. } => Some((given.root_crl, None)),
@@ -78,10 +81,10 @@ impl SimulatedDocuments {
         edition: &confide_fake_attester::Edition,
     ) -> Option<Vec<u8>> {
         Some(match wanted {
-            DocumentRequest::AmdChain { key: EndorsementKey::Vcek, product } => {
+            DocumentRequest::AmdChain { key: EndorsementKeyKind::Vcek, product } => {
                 self.vendors.amd(fake_product(*product), edition).vcek_chain.into_bytes()
             }
-            DocumentRequest::AmdChain { key: EndorsementKey::Vlek, product } => {
+            DocumentRequest::AmdChain { key: EndorsementKeyKind::Vlek, product } => {
                 self.vendors.amd(fake_product(*product), edition).vlek_chain.into_bytes()
             }
             DocumentRequest::AmdCrl { product, .. } => {
@@ -127,15 +130,15 @@ const DAY: u64 = 86_400;
 /// valid.
 const ROLLBACK_DAYS: u64 = 10;
 
-impl Documents for SimulatedDocuments {
-    fn document(
+impl SimulatedIssuer for SimulatedDocuments {
+    fn issue_document(
         &self,
         wanted: &DocumentRequest,
         edition: Edition,
         now: u64,
     ) -> Result<Option<Document>, String> {
-        let set = wanted.set().unwrap_or(Evaluation::Standard);
-        if matches!(set, Evaluation::Number(_)) {
+        let set = wanted.evaluation().unwrap_or(TcbEvaluation::Standard);
+        if matches!(set, TcbEvaluation::Number(_)) {
             return Ok(None);
         }
         if matches!(wanted, DocumentRequest::PckCertificate { .. }) {
@@ -143,9 +146,11 @@ impl Documents for SimulatedDocuments {
         }
         let made = self.edition(edition, set, now);
         let given = match wanted.kind() {
-            Kind::Vcek | Kind::VcekChain | Kind::VcekCrl | Kind::VlekChain | Kind::VlekCrl => {
-                self.amd(wanted, &made).map(|body| (body, None))
-            }
+            DocumentKind::Vcek
+            | DocumentKind::VcekChain
+            | DocumentKind::VcekCrl
+            | DocumentKind::VlekChain
+            | DocumentKind::VlekCrl => self.amd(wanted, &made).map(|body| (body, None)),
             _ => self.intel(wanted, &made)?,
         };
         let Some((body, chain)) = given else { return Ok(None) };

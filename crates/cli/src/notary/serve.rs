@@ -8,10 +8,10 @@ use std::{
 };
 
 use confide_channel::Binding;
-use confide_client::with_causes;
+use confide_client::error_chain;
 use confide_notary::{
-    GUARANTEE, KeyError, Notary, NotaryError, NotaryPolicy, Options, POLICY_BYTES_MAX, Roots,
-    RootsFrom,
+    GUARANTEE, KeyError, Notary, NotaryError, NotaryOptions, NotaryPolicy, POLICY_BYTES_MAX,
+    RootsSource, ServerRoots,
 };
 use serde_json::json;
 
@@ -71,7 +71,7 @@ async fn serve(
     args: Args,
     listen: SocketAddr,
     policy: NotaryPolicy,
-    roots: Roots,
+    roots: ServerRoots,
 ) -> Result<ExitCode, CliError> {
     let stop = pin!(process::stop_signal());
     let attester = args.server.evidence.open("this notary", "")?;
@@ -79,7 +79,7 @@ async fn serve(
     let hosts = policy.hosts();
     let binding: Binding = args.binding.into();
     let (listener, address) = process::listen(listen).await?;
-    let options = Options {
+    let options = NotaryOptions {
         binding,
         key_validity: args.server.evidence.key_validity(),
         names: process::certificate_names(listen, &args.server.name),
@@ -124,7 +124,7 @@ fn describe_clients(args: &Args) -> &'static str {
 }
 
 fn explain_error(error: NotaryError) -> CliError {
-    let failure = CliError::new(with_causes(&error));
+    let failure = CliError::new(error_chain(&error));
     match error {
         NotaryError::Key(KeyError::NoEndorsements) => failure.hint(
             "give --collateral FILE, or --collateral-service URL from which they are fetched",
@@ -145,14 +145,14 @@ fn read_policy(path: &Path) -> Result<NotaryPolicy, CliError> {
 }
 
 /// Reads the roots for hosts. The path of a PEM file is relative to the policy, so that both can be moved together.
-fn read_roots(policy: &Path, from: &RootsFrom) -> Result<Roots, CliError> {
+fn read_roots(policy: &Path, from: &RootsSource) -> Result<ServerRoots, CliError> {
     match from {
-        RootsFrom::System => Roots::system()
+        RootsSource::System => ServerRoots::system()
             .map_err(|error| CliError::new(error).hint("give `roots` a PEM file instead")),
-        RootsFrom::File(name) => {
+        RootsSource::File(name) => {
             let path = policy.parent().unwrap_or(Path::new("")).join(name);
             let pem = read_file(&path, ROOTS_BYTES_MAX)?;
-            Roots::from_pem(&pem).map_err(CliError::in_file(&path))
+            ServerRoots::from_pem(&pem).map_err(CliError::in_file(&path))
         }
     }
 }

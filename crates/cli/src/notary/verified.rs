@@ -10,11 +10,11 @@ use std::{
 use confide_channel::{Binding, ChannelError};
 use confide_client::{
     AppraisalError, ClientError, ClientLimits, Connector, Endpoint, HttpClient, PolicyAppraiser,
-    RequestBody, SharedAppraisal, no_body, whole_body, with_causes,
+    RequestBody, SharedAppraisal, empty_body, error_chain, whole_body,
 };
 use confide_notary::{
-    AnswerReader, FETCH_PATH, FetchRequest, GUARANTEE, HolderError, KEY_EVIDENCE_BYTES_MAX,
-    KEY_PATH, KeyEvidence, MEDIA_TYPE, Received, Refusal,
+    AnswerReader, FETCH_PATH, FetchRequest, GUARANTEE, KEY_EVIDENCE_BYTES_MAX, KEY_PATH,
+    KeyEvidence, MEDIA_TYPE, ReceivedAnswer, Refusal, StatementCheckError,
 };
 use confide_verifier::{BindingLevel, Evidence, Policy};
 use http::{
@@ -119,10 +119,12 @@ impl VerifiedNotary {
                     None => Ok(connector),
                     Some(own) => connector.with_evidence(client_evidence(own, CLIENT_CLAIM)),
                 })
-                .map_err(|error| CliError::new(with_causes(&error)))?;
+                .map_err(|error| CliError::new(error_chain(&error)))?;
         let client = HttpClient::new(connector, limits, process::unix_now);
-        let opened =
-            client.open().await.map_err(|error| explain_channel_error(&args.via, &error))?;
+        let opened = client
+            .open_connection()
+            .await
+            .map_err(|error| explain_channel_error(&args.via, &error))?;
         let claimed = opened.0.as_ref().and_then(|by| by.claimed_guarantee().map(str::to_owned));
         if claimed.as_deref() != Some(GUARANTEE) {
             return Err(refuse_guarantee(&args.via, claimed.as_deref()));
@@ -143,8 +145,8 @@ impl VerifiedNotary {
         &mut self,
         request: FetchRequest,
         mut on_piece: impl FnMut(&[u8]) -> Result<(), CliError>,
-    ) -> Result<(FetchRequest, Received), CliError> {
-        let mut request = request.signed_by(self.key.hash);
+    ) -> Result<(FetchRequest, ReceivedAnswer), CliError> {
+        let mut request = request.with_key(self.key.hash);
         let mut is_first = true;
         loop {
             let body = request.encode().map_err(|error| {
@@ -154,7 +156,7 @@ impl VerifiedNotary {
             if answer.status() == StatusCode::CONFLICT && is_first {
                 is_first = false;
                 self.key = fetch_key(&self.via, &self.client, &self.appraiser).await?;
-                request = request.signed_by(self.key.hash);
+                request = request.with_key(self.key.hash);
                 continue;
             }
             if answer.status() != StatusCode::OK {
@@ -164,7 +166,7 @@ impl VerifiedNotary {
             let mut reader = AnswerReader::default();
             while let Some(frame) = body.frame().await {
                 let explain = |error| CliError::new(format!("{}: {error}", self.via));
-                let Ok(piece) = frame.map_err(|error| explain(with_causes(&error)))?.into_data()
+                let Ok(piece) = frame.map_err(|error| explain(error_chain(&error)))?.into_data()
                 else {
                     continue;
                 };
@@ -220,7 +222,7 @@ async fn fetch_key(
     client: &HttpClient,
     appraiser: &PolicyAppraiser,
 ) -> Result<BoundKey, CliError> {
-    let answer = send(via, client, Request::get(KEY_PATH), no_body()).await?;
+    let answer = send(via, client, Request::get(KEY_PATH), empty_body()).await?;
     if answer.status() != StatusCode::OK {
         return Err(read_refusal(via, answer.into_body()).await);
     }
@@ -286,15 +288,15 @@ async fn read_refusal(via: &str, body: confide_client::AnswerBody) -> CliError {
     let read = Limited::new(body, REFUSAL_BYTES_MAX).collect().await.map(|body| body.to_bytes());
     let refusal = read.ok().and_then(|bytes| serde_json::from_slice::<Refusal>(&bytes).ok());
     match refusal {
-        Some(refusal) => explain_answer_error(via, &HolderError::Refused(refusal)),
+        Some(refusal) => explain_answer_error(via, &StatementCheckError::Refused(refusal)),
         None => CliError::new(format!("{via} sent neither an answer nor a refusal"))
             .hint("is that a confide notary of this version?"),
     }
 }
 
-fn explain_answer_error(via: &str, error: &HolderError) -> CliError {
+fn explain_answer_error(via: &str, error: &StatementCheckError) -> CliError {
     let failure = CliError::new(format!("{via}: {}", printable(error)));
-    let HolderError::Refused(refusal) = error else { return failure };
+    let StatementCheckError::Refused(refusal) = error else { return failure };
     let hint = match refusal.code.as_str() {
         "host_refused" => "its operator lists the hosts in the notary's policy",
         "address_refused" => "its operator lists private addresses in the notary's policy",
@@ -315,6 +317,6 @@ fn explain_answer_error(via: &str, error: &HolderError) -> CliError {
 }
 
 /// A peer's text without control characters, which are commands to a terminal.
-fn printable(error: &HolderError) -> String {
+fn printable(error: &StatementCheckError) -> String {
     error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

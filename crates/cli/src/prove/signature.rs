@@ -9,7 +9,8 @@ use std::{
 use clap::ValueEnum;
 use confide_evidence::pem;
 use confide_sigma::{
-    Hash, KEY_FILE_LENGTH_MAX, PublicKey, Scheme, Security, SigmaError, SignatureProof,
+    HashFunction, KEY_FILE_LENGTH_MAX, ProofSecurity, PublicKey, SigmaError, SignatureProof,
+    SignatureScheme,
 };
 use serde_json::{Value, json};
 
@@ -145,9 +146,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let hash = args.hash.map_or_else(|| default_hash(&key), HashName::hash);
     let digest = hash.digest(&message);
     let make = match (key.name().starts_with("RSA"), args.pss) {
-        (true, false) => SignatureProof::pkcs1,
-        (true, true) => SignatureProof::pss,
-        (false, false) => SignatureProof::ecdsa,
+        (true, false) => SignatureProof::prove_pkcs1,
+        (true, true) => SignatureProof::prove_pss,
+        (false, false) => SignatureProof::prove_ecdsa,
         (false, true) => {
             return Err(CliError::new(format!("--pss is for RSA, got {}", key.name())));
         }
@@ -189,7 +190,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 
 /// The lines about every proof: its statement, what it rests on, what it hides.
 pub(crate) fn facts(key: &PublicKey, proof: &SignatureProof) -> String {
-    let Security { back_end, proven_bits, conjectured_bits, basis, zero_knowledge } =
+    let ProofSecurity { back_end, proven_bits, conjectured_bits, basis, zero_knowledge } =
         SignatureProof::security(key);
     let statement = format!("its maker knew a signature by this {} key", key.name());
     let mut text = fact_line("statement", statement);
@@ -199,7 +200,7 @@ pub(crate) fn facts(key: &PublicKey, proof: &SignatureProof) -> String {
     field("key_sha256", &hex::encode(key.id()));
     field("scheme", &scheme);
     field("digest", &hex::encode(proof.digest()));
-    if let Scheme::Pss { salt } = proof.scheme() {
+    if let SignatureScheme::Pss { salt } = proof.scheme() {
         field("salt", &hex::encode(salt));
     }
     field("context", &describe_context(proof.context()));
@@ -216,7 +217,7 @@ pub(crate) fn facts(key: &PublicKey, proof: &SignatureProof) -> String {
 /// The same facts for programs.
 pub(crate) fn facts_json(key: &PublicKey, proof: &SignatureProof) -> Value {
     let salt = match proof.scheme() {
-        Scheme::Pss { salt } => Some(hex::encode(salt)),
+        SignatureScheme::Pss { salt } => Some(hex::encode(salt)),
         _ => None,
     };
     let security = SignatureProof::security(key);
@@ -242,7 +243,9 @@ pub(crate) fn facts_json(key: &PublicKey, proof: &SignatureProof) -> Value {
 
 fn hidden_part(proof: &SignatureProof) -> &'static str {
     match proof.scheme() {
-        Scheme::Ecdsa => "half of the signature (s); its point R, key, digest and context are open",
+        SignatureScheme::Ecdsa => {
+            "half of the signature (s); its point R, key, digest and context are open"
+        }
         _ => "the signature; key, digest and context are open",
     }
 }
@@ -254,8 +257,8 @@ fn describe_context(context: &[u8]) -> String {
     hex::encode(context)
 }
 
-fn default_hash(key: &PublicKey) -> Hash {
-    if key.name() == "P-384" { Hash::Sha384 } else { Hash::Sha256 }
+fn default_hash(key: &PublicKey) -> HashFunction {
+    if key.name() == "P-384" { HashFunction::Sha384 } else { HashFunction::Sha256 }
 }
 
 fn explain_error(error: SigmaError) -> CliError {
@@ -269,11 +272,11 @@ fn explain_error(error: SigmaError) -> CliError {
 }
 
 impl HashName {
-    fn hash(self) -> Hash {
+    fn hash(self) -> HashFunction {
         match self {
-            Self::Sha256 => Hash::Sha256,
-            Self::Sha384 => Hash::Sha384,
-            Self::Sha512 => Hash::Sha512,
+            Self::Sha256 => HashFunction::Sha256,
+            Self::Sha384 => HashFunction::Sha384,
+            Self::Sha512 => HashFunction::Sha512,
         }
     }
 }

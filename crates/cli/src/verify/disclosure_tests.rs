@@ -4,9 +4,9 @@ use std::fs;
 
 use clap::Parser;
 use confide_disclosure::{
-    Claim, DiscloseOptions, Disclosure, HttpVersion, Message, NOTARY_GUARANTEE, NotarisedSession,
-    NotaryEvidence, NotaryKey, OpenedValue, Predicate, Seed, Selector, Session, SessionFacts,
-    StartLine, TlsSession, notarise,
+    Claim, DiscloseOptions, Disclosure, HttpMessage, HttpVersion, NOTARY_GUARANTEE,
+    NotarisedSession, NotaryEvidence, NotaryKey, OpenedValue, Predicate, Seed, Selector,
+    SessionFacts, SessionTranscript, StartLine, TlsSession, notarise,
 };
 use confide_evidence::{binder::key_report_data, claims::Claims};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
@@ -84,12 +84,12 @@ impl Notary {
 
     fn notarise(&self, body: &str) -> NotarisedSession {
         let json = vec![("content-type".to_string(), b"application/json".to_vec())];
-        let request = Message {
+        let request = HttpMessage {
             start: StartLine::Request { method: "POST".into(), target: "/v1".into() },
             headers: json.clone(),
             body: br#"{"model":"m-1","key":"sk-secret"}"#.to_vec(),
         };
-        let response = Message {
+        let response = HttpMessage {
             start: StartLine::Response { status: 200 },
             headers: json,
             body: body.as_bytes().to_vec(),
@@ -104,7 +104,7 @@ impl Notary {
         };
         let received = [b"HTTP/1.1 200\r\n\r\n", body.as_bytes()].concat();
         let (request, response) = (&request, &response);
-        let session = Session { sent: b"POST", received: &received, request, response };
+        let session = SessionTranscript { sent: b"POST", received: &received, request, response };
         let seed = Seed::generate().unwrap();
         notarise(&self.key, seed, facts, session, self.evidence()).unwrap()
     }
@@ -379,7 +379,7 @@ fn equal_numbers_of_two_sessions_are_listed_with_both_notaries() {
     let json = report::describe_acceptance(&accepted).json;
     assert_eq!(json["proven"][0]["name"], "response./balance");
     assert_eq!(json["proven"][0]["predicate"], "== other.response./balance");
-    let security = confide_sigma::Relation::SECURITY;
+    let security = confide_sigma::LinearRelation::SECURITY;
     assert_eq!(json["proven"][0]["proof"]["conjectured_bits"], security.conjectured_bits);
     assert_eq!(json["other"]["statement"]["time"], NOW + 70);
     assert!(json["other"]["shown"].as_array().unwrap().is_empty());
@@ -510,7 +510,7 @@ fn the_commands_go_from_a_session_to_a_verdict() {
     fs::copy(path("session"), path("copy")).unwrap();
     for itself in [path("session"), path("copy")] {
         let error = disclose(&[&equal[..], &["--other", &itself]].concat()).unwrap_err();
-        assert!(error.message().contains("is this very session"), "{}", error.message());
+        assert!(error.message().contains("is the same session"), "{}", error.message());
     }
     assert!(disclose(&["--prove", "response./balance == response./balance"]).is_err());
     disclose(&[&equal[..], &["--other", &other]].concat()).unwrap();

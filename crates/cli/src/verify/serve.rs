@@ -9,7 +9,7 @@ use std::{
 
 use confide_appraiser::PolicyAppraiser;
 use confide_attestation_service::{
-    OwnEvidence, Policies, PolicyEntry, RESULT_LIFETIME_MAX, ServiceLimits, ServiceOptions,
+    OwnEvidence, PolicyEntry, PolicySet, RESULT_LIFETIME_MAX, ServiceLimits, ServiceOptions,
     SigningKey,
 };
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
@@ -95,7 +95,7 @@ fn ready_fields(args: &Args, options: &ServiceOptions) -> Value {
         "policies": names,
         "kid": options.key.kid(),
         "own_evidence": own_evidence,
-        "never_affirming": options.policies.never_affirming(),
+        "never_affirming": options.policies.non_affirming_names(),
     })
 }
 
@@ -105,7 +105,7 @@ fn options(args: &Args) -> Result<ServiceOptions, CliError> {
         args.policy.iter().map(|given| read_entry(given, collateral.as_deref())).collect();
     let entries = entries?;
     let configuration = configuration_digest(args, &entries);
-    let policies = Policies::new(entries)
+    let policies = PolicySet::new(entries)
         .map_err(|error| CliError::new(error).hint("for instance --policy fleet=policy.toml"))?;
     Ok(ServiceOptions {
         policies,

@@ -107,7 +107,7 @@ pub(crate) async fn answering(mut stream: Stream) {
     }
 }
 
-/// Reads one request head, and the body `{}` where there is one; `None` at the end of the stream.
+/// Reads one request head, and the body `{}` if there is one; `None` at the end of the stream.
 pub(crate) async fn read_head(stream: &mut Stream) -> Option<String> {
     let mut seen = Vec::new();
     let mut byte = [0];

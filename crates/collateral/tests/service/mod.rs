@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use confide_collateral::{BaseUrl, Ca, Platform, Services};
+use confide_collateral::{BaseUrl, PckIssuer, Platform, Services};
 use confide_evidence::quote::Tee;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode};
 use serde_json::Value;
@@ -166,8 +166,8 @@ impl Issuer {
             Some(fault) => FakeAttester::with_fault(options, fault).unwrap(),
         };
         let quote = attester.quote(&confide_evidence::ReportData::ZERO);
-        let platform = Platform::of_evidence(&quote, None).unwrap();
-        let Platform::Dcap { ca: Ca::Platform, tee: Tee::Tdx, .. } = platform else {
+        let platform = Platform::from_evidence(&quote, None).unwrap();
+        let Platform::Dcap { ca: PckIssuer::Platform, tee: Tee::Tdx, .. } = platform else {
             panic!("{platform}")
         };
         let collateral = serde_json::from_str(&attester.collateral_json()).unwrap();

@@ -52,7 +52,7 @@ impl<T: Deref<Target = Text>> Answer<T> {
         Ok(Token { id, text: Cow::Owned(self.stop.push(&piece)) })
     }
 
-    /// Ends the answer; gives the reason, the text that was held back, and the numbers of tokens.
+    /// Ends the answer; returns the reason, the text that was held back, and the numbers of tokens.
     ///
     /// # Errors
     /// [`EngineError::Failed`] if the tokenizer refuses.

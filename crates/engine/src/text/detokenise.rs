@@ -18,7 +18,7 @@ pub struct Detokeniser {
 const HELD_TOKENS_MAX: usize = 4;
 
 impl Detokeniser {
-    /// Takes a token and gives the text that became certain.
+    /// Takes a token and returns the text that became certain.
     ///
     /// # Errors
     /// The tokenizer's error for a number that is not a token.

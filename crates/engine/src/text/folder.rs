@@ -71,7 +71,7 @@ impl Text {
         &self.end_of_text
     }
 
-    /// Tokenises a prompt; gives at least one token.
+    /// Tokenises a prompt; returns at least one token.
     ///
     /// # Errors
     /// [`EngineError::Prompt`] if the prompt cannot be rendered or has no token.

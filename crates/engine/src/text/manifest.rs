@@ -103,8 +103,8 @@ impl Manifest {
     }
 }
 
-/// Checks the files of a model's folder against its manifest; gives the manifest's SHA-256 in lower-case hex, or `None`
-/// where the folder has none.
+/// Checks the files of a model's folder against its manifest; returns the manifest's SHA-256 in hex, or `None`
+/// if the folder has none.
 ///
 /// # Errors
 /// Those of [`Manifest::read`] and [`Manifest::check`].

@@ -17,10 +17,10 @@ const ELEMENTS_MAX: usize = 2048;
 const NODES_MAX: u32 = 4096;
 /// The largest number of attributes and namespace declarations of one element; a manifest has at most eleven.
 const ATTRIBUTES_MAX: usize = 64;
-/// The largest number of namespaces in scope of one element, whichever elements declared them; a manifest has at most eight.
+/// The largest number of namespaces in scope of one element; a manifest has at most eight.
 /// The canonical form compares them pair by pair for every element.
 const NAMESPACES_MAX: usize = 32;
-/// The largest number of namespace declarations in one document: this bounds the reader's work, before the scopes can be checked.
+/// The largest number of namespace declarations in one document, which bounds the reader's work.
 const DECLARATIONS_MAX: usize = 256;
 
 /// Returns the document without its XML declaration and the white space around it, its lines ended by single line

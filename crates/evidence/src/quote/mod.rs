@@ -16,7 +16,7 @@ pub use trust_domain::{TdReport, TdReportTail};
 
 use crate::{byte_reader::ByteReader, parse_error::ParseError, report_data::ReportData};
 
-/// The length of the longest quote that is read, in bytes. Real ones are 4.6 to 8.0 KB; Linux's configfs-tsm hands out at most
+/// The length of the longest quote that is read. Real ones are 4.6 to 8.0 KB; configfs-tsm hands out at most
 /// 32 KiB.
 pub const QUOTE_LENGTH_MAX: usize = 32 * 1024;
 /// The largest number of zero bytes accepted after the signature data. Quote providers fill fixed buffers: 70 and

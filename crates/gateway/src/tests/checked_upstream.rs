@@ -92,7 +92,7 @@ impl ModelServer {
 
 async fn attested_gateway(upstream: SocketAddr, limits: GatewayLimits) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let mut configuration = Configuration::single(Binding::Key, upstream.clone());
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream.clone());
     configuration.model_manifest_sha256 = Some([0xab; 32]);
     configuration.add_route(Route::parse("/stall", &upstream).unwrap());
     gateway_with(configuration, limits).await

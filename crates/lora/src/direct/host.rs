@@ -94,7 +94,7 @@ impl DirectHost {
             return Ok(Ciphertext::zero(&self.context));
         }
         meter.he_operations += 1;
-        Ok(meter.time(Step::Encrypt, || key.zero(&self.context, rng))?)
+        Ok(meter.time(Step::Encrypt, || key.encrypt_zero(&self.context, rng))?)
     }
 
     fn of_any_set(

@@ -45,7 +45,7 @@ fn answers_without_share(
     sums.into_iter()
         .map(|mut sum| {
             sum.add_assign(
-                &parties.public.zero(&parties.context, &mut parties.rng).expect("floods"),
+                &parties.public.encrypt_zero(&parties.context, &mut parties.rng).expect("floods"),
             );
             sum.switch_down()
         })

@@ -153,7 +153,7 @@ fn prepared_answers_do_not_give_the_rows_and_bare_sums_do() {
     // Control: the bare sum.
     assert_eq!(same(&row_from(&parties, &request, sums[1].c1.limb(0))), 64);
     // With an encryption of zero alone.
-    let zero = parties.public.zero(&parties.context, &mut parties.rng).expect("floods");
+    let zero = parties.public.encrypt_zero(&parties.context, &mut parties.rng).expect("floods");
     sums[1].add_assign(&zero);
     assert_eq!(same(&row_from(&parties, &request, sums[1].c1.limb(0))), 0);
     // As the host answers.

@@ -65,7 +65,7 @@ pub(crate) fn train(
 }
 
 /// Runs the steps of a training on one thread, so that the seed decides the outcome: `learn` gets
-/// the learning rate and a batch and gives the loss, in nats per token. Gives the losses of all
+/// the learning rate and a batch and returns the loss, in nats per token. Gives the losses of all
 /// steps.
 pub(crate) fn run_steps(
     steps: u32,

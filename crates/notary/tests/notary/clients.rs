@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use confide_notary::Limits;
+use confide_notary::NotaryLimits;
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpSocket},
@@ -46,7 +46,7 @@ async fn four_hanging_fetches_of_one_address_leave_another_address_its_place() {
     })
     .await;
     let queue = Duration::from_millis(50);
-    let limits = Limits { exchanges: 5, exchanges_per_client: 4, queue, ..small() };
+    let limits = NotaryLimits { exchanges: 5, exchanges_per_client: 4, queue, ..small() };
     let mut site = notary(&ca, port, limits).await;
     let greedy = Arc::new(site.client().await);
     let url = |path: &str| format!("https://localhost:{port}/{path}");

@@ -2,8 +2,8 @@
 
 use std::{io::Write, sync::Arc};
 
-use confide_disclosure::{HttpVersion, TlsVersion, View, certificate_chain_hash};
-use confide_notary::{AnswerReader, FETCH_PATH, Limits};
+use confide_disclosure::{BodyView, HttpVersion, TlsVersion, certificate_chain_hash};
+use confide_notary::{AnswerReader, FETCH_PATH, NotaryLimits};
 use flate2::{Compression, write::GzEncoder};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -33,7 +33,7 @@ async fn what_was_sent_and_received_is_signed_and_checked() {
         }
     })
     .await;
-    let site = notary(&ca, port, Limits::default()).await;
+    let site = notary(&ca, port, NotaryLimits::default()).await;
     let client = site.client().await;
     let url = format!("https://localhost:{port}/v1/chat?x=1");
     let request = client.post(&url, br#"{"model":"m"}"#);
@@ -46,7 +46,10 @@ async fn what_was_sent_and_received_is_signed_and_checked() {
         assert_eq!(statement.tls.group().as_str(), "X25519MLKEM768");
         assert_eq!(statement.tls.suite().as_str(), "TLS_AES_256_GCM_SHA384");
         assert_eq!(statement.http, HttpVersion::V11);
-        assert_eq!((statement.request_view, statement.response_view), (View::Json, View::Json));
+        assert_eq!(
+            (statement.request_view, statement.response_view),
+            (BodyView::Json, BodyView::Json)
+        );
         assert_eq!(value(&notarised, "response./choices/0/message/content"), "hi");
         assert_eq!(value(&notarised, "request.header:authorization"), "Bearer made-up");
         assert_eq!(value(&notarised, "request.target"), "/v1/chat?x=1");
@@ -78,7 +81,7 @@ async fn chunks_are_joined_gzip_is_undone_and_redirects_are_not_followed() {
     let acceptor = ca.acceptor(&["localhost"], &[]);
     let chunked = Arc::new(chunked);
     let port = server(acceptor, move |stream| says(stream, chunked.clone())).await;
-    let site = notary(&ca, port, Limits::default()).await;
+    let site = notary(&ca, port, NotaryLimits::default()).await;
     let client = site.client().await;
     let url = format!("https://localhost:{port}/");
     let notarised = client.fetch(&client.get(&url)).await.unwrap();
@@ -91,12 +94,12 @@ async fn chunks_are_joined_gzip_is_undone_and_redirects_are_not_followed() {
     let elsewhere = Arc::new(elsewhere.to_vec());
     let acceptor = ca.acceptor(&["localhost"], &["h2", "http/1.1"].map(|_| "http/1.1"));
     let port = server(acceptor, move |stream| says(stream, elsewhere.clone())).await;
-    let site = notary(&ca, port, Limits::default()).await;
+    let site = notary(&ca, port, NotaryLimits::default()).await;
     let client = site.client().await;
     let url = format!("https://localhost:{port}/");
     let notarised = client.fetch(&client.get(&url)).await.unwrap();
     assert_eq!(value(&notarised, "response.status"), "302");
-    assert_eq!(notarised.statement.response_view, View::None);
+    assert_eq!(notarised.statement.response_view, BodyView::None);
 }
 
 #[tokio::test]
@@ -116,7 +119,7 @@ async fn http_2_is_spoken_where_the_server_prefers_it() {
         let _ = http.serve_connection(TokioIo::new(stream), service).await;
     })
     .await;
-    let site = notary(&ca, port, Limits::default()).await;
+    let site = notary(&ca, port, NotaryLimits::default()).await;
     let client = site.client().await;
     let url = format!("https://localhost:{port}/v1");
     let notarised = client.fetch(&client.post(&url, b"{}")).await.unwrap();
@@ -153,7 +156,7 @@ async fn a_stream_of_events_comes_through_before_it_is_signed() {
         }
     })
     .await;
-    let site = notary(&ca, port, Limits::default()).await;
+    let site = notary(&ca, port, NotaryLimits::default()).await;
     let client = site.client().await;
     let request = client.post(&format!("https://localhost:{port}/v1"), b"{\"stream\":true}");
     let body = confide_client::whole_body(request.encode().unwrap());
@@ -170,6 +173,6 @@ async fn a_stream_of_events_comes_through_before_it_is_signed() {
     assert_eq!(String::from_utf8(seen).unwrap(), whole);
     let received = reader.finish().unwrap();
     let notarised = received.check(&request, client.key.clone(), &client.validity).unwrap();
-    assert_eq!(notarised.statement.response_view, View::Events);
+    assert_eq!(notarised.statement.response_view, BodyView::Events);
     assert_eq!(value(&notarised, "response./choices/0/message/content"), "hello");
 }

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use confide_notary::{AdmissionLimits, Limits};
+use confide_notary::{AdmissionLimits, NotaryLimits};
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpSocket, TcpStream},
@@ -22,7 +22,7 @@ async fn site(ca: &Ca, port: u16) -> Site {
     let policy = format!(
         "hosts = [\"localhost:{port}\"]\nroots = \"-\"\nprivate_addresses = [\"127.0.0.1\"]"
     );
-    notary_with(&policy, ca, Limits::default(), now, FEW).await
+    notary_with(&policy, ca, NotaryLimits::default(), now, FEW).await
 }
 
 async fn connect_as_holder(address: SocketAddr) -> TcpStream {

@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use confide_client::{no_body, whole_body};
-use confide_notary::{FETCH_PATH, FetchRequest, Limits, Refusal, WELL_KNOWN_PATH};
+use confide_client::{empty_body, whole_body};
+use confide_notary::{FETCH_PATH, FetchRequest, NotaryLimits, Refusal, WELL_KNOWN_PATH};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tokio::{
@@ -45,7 +45,7 @@ async fn nothing_is_dialled_for_a_request_that_is_refused() {
         status_of(&client, other_host.encode().unwrap()).await,
         refusal(403, "host_refused")
     );
-    let other_key = good.clone().signed_by([0; 32]);
+    let other_key = good.clone().with_key([0; 32]);
     assert_eq!(status_of(&client, other_key.encode().unwrap()).await, refusal(409, "key_renewed"));
     let long = client.post(&url, &[b' '; 1025]);
     assert_eq!(status_of(&client, long.encode().unwrap()).await, refusal(413, "request_too_large"));
@@ -73,10 +73,10 @@ async fn other_routes_and_methods_are_refused_and_the_configuration_is_shown() {
         (Request::post(WELL_KNOWN_PATH), 405),
         (Request::delete("/v1/key"), 405),
     ] {
-        assert_eq!(send_and_read(&client.http, request, no_body()).await.0.as_u16(), status);
+        assert_eq!(send_and_read(&client.http, request, empty_body()).await.0.as_u16(), status);
     }
     let (status, bytes) =
-        send_and_read(&client.http, Request::get(WELL_KNOWN_PATH), no_body()).await;
+        send_and_read(&client.http, Request::get(WELL_KNOWN_PATH), empty_body()).await;
     assert_eq!(status, StatusCode::OK);
     let shown: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(shown["simulated"], true);
@@ -100,7 +100,7 @@ async fn a_client_that_goes_away_ends_the_exchange_with_the_server() {
         }
     })
     .await;
-    let site = notary(&ca, port, Limits::default()).await;
+    let site = notary(&ca, port, NotaryLimits::default()).await;
     let client = site.client().await;
     let request = client.get(&format!("https://localhost:{port}/"));
     let post = Request::post(FETCH_PATH).body(whole_body(request.encode().unwrap())).unwrap();
@@ -123,7 +123,7 @@ async fn exchanges_beyond_the_limit_wait_and_are_refused() {
         }
     })
     .await;
-    let limits = Limits { exchanges: 1, queue: Duration::from_millis(50), ..small() };
+    let limits = NotaryLimits { exchanges: 1, queue: Duration::from_millis(50), ..small() };
     let site = notary(&ca, port, limits).await;
     let client = Arc::new(site.client().await);
     let request = client.get(&format!("https://localhost:{port}/"));
@@ -181,12 +181,12 @@ async fn a_client_that_does_not_read_gives_its_place_back_when_the_exchange_is_o
         let _ = stream.write_all(&vec![b'x'; length]).await;
     })
     .await;
-    let limits = Limits {
+    let limits = NotaryLimits {
         exchanges: 1,
         exchange: Duration::from_secs(2),
         queue: Duration::from_secs(20),
         response_bytes: 8 << 20,
-        ..Limits::default()
+        ..NotaryLimits::default()
     };
     let mut site = notary(&ca, port, limits).await;
     let reads = site.client().await;

@@ -2,7 +2,7 @@
 
 use std::{io::Write, sync::Arc, time::Duration};
 
-use confide_notary::Limits;
+use confide_notary::NotaryLimits;
 use flate2::{Compression, write::GzEncoder};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -159,7 +159,7 @@ async fn an_exchange_ends_in_its_time_whatever_its_steps_may_take() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let hours = Duration::from_secs(3600);
-    let limits = Limits { tls: hours, response_start: hours, ..short() };
+    let limits = NotaryLimits { tls: hours, response_start: hours, ..short() };
     let site = notary(&ca, port, limits).await;
     let client = site.client().await;
     // Connected, and silent for ever.

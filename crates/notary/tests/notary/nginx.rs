@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use confide_disclosure::{HttpVersion, NotarisedSession, View};
-use confide_notary::{FetchRequest, Limits};
+use confide_disclosure::{BodyView, HttpVersion, NotarisedSession};
+use confide_notary::{FetchRequest, NotaryLimits};
 
 use crate::site::{Ca, Client, notary, value};
 
@@ -105,11 +105,11 @@ async fn nginx_is_notarised_over_both_versions_plain_chunked_and_compressed() {
         [("one", "", HttpVersion::V11), ("two", " http2", HttpVersion::V2)]
     {
         let Some(nginx) = nginx(&ca, name, http2) else { return };
-        let site = notary(&ca, nginx.port, Limits::default()).await;
+        let site = notary(&ca, nginx.port, NotaryLimits::default()).await;
         let client = site.client().await;
         let plain = fetch(&client, nginx.port, "/chat.json", "identity").await;
         assert_eq!(plain.statement.http, version);
-        assert_eq!(plain.statement.response_view, View::Json);
+        assert_eq!(plain.statement.response_view, BodyView::Json);
         assert_eq!(value(&plain, "response./usage/total_tokens"), "7");
         assert!(plain.received.ends_with(CHAT.as_bytes()));
         let coded = fetch(&client, nginx.port, "/long.json", "gzip").await;

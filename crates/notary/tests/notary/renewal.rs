@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use confide_notary::Limits;
+use confide_notary::NotaryLimits;
 use tokio::{
     io::AsyncWriteExt,
     sync::{mpsc, watch},
@@ -43,7 +43,7 @@ async fn rig(clock: fn() -> u64) -> Rig {
     let policy = format!(
         "hosts = [\"localhost:{port}\"]\nroots = \"-\"\nprivate_addresses = [\"127.0.0.1\"]"
     );
-    let site = notary_at(&policy, &ca, Limits::default(), clock).await;
+    let site = notary_at(&policy, &ca, NotaryLimits::default(), clock).await;
     Rig { site, url: format!("https://localhost:{port}/"), requested: seen, go }
 }
 

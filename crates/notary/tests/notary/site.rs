@@ -4,13 +4,13 @@ use std::{future::Future, net::SocketAddr, ops::RangeInclusive, sync::Arc, time:
 
 use confide_channel::Binding;
 use confide_client::{
-    Connector, Endpoint, HttpClient, PolicyAppraiser, RequestBody, no_body, whole_body,
+    Connector, Endpoint, HttpClient, PolicyAppraiser, RequestBody, empty_body, whole_body,
 };
 use confide_disclosure::NotarisedSession;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions as Simulated, Mode, Tee};
 use confide_notary::{
-    Admission, AdmissionLimits, AnswerReader, FETCH_PATH, FetchRequest, HolderError, KEY_PATH,
-    KeyEvidence, Limits, Notary, NotaryPolicy, Options, Refusal, Roots,
+    Admission, AdmissionLimits, AnswerReader, FETCH_PATH, FetchRequest, KEY_PATH, KeyEvidence,
+    Notary, NotaryLimits, NotaryOptions, NotaryPolicy, Refusal, ServerRoots, StatementCheckError,
 };
 use confide_verifier::{Evidence, Policy};
 use http::{Request, StatusCode};
@@ -39,14 +39,14 @@ pub(crate) fn now() -> u64 {
 }
 
 /// Little room, and the deadlines that a notary has.
-pub(crate) fn small() -> Limits {
-    Limits { response_bytes: 64 * 1024, request_bytes: 1024, ..Limits::default() }
+pub(crate) fn small() -> NotaryLimits {
+    NotaryLimits { response_bytes: 64 * 1024, request_bytes: 1024, ..NotaryLimits::default() }
 }
 
 /// Short enough for a test that waits for one of them, and wants nothing done in time.
-pub(crate) fn short() -> Limits {
+pub(crate) fn short() -> NotaryLimits {
     let short = Duration::from_millis(300);
-    Limits {
+    NotaryLimits {
         tls: short,
         response_start: short,
         response_pause: short,
@@ -161,7 +161,7 @@ pub(crate) struct Site {
     _stop: oneshot::Sender<()>,
 }
 
-pub(crate) async fn notary(ca: &Ca, port: u16, limits: Limits) -> Site {
+pub(crate) async fn notary(ca: &Ca, port: u16, limits: NotaryLimits) -> Site {
     let text = format!(
         "hosts = [\"localhost:{port}\", \"127.0.0.1:{port}\"]\nroots = \"-\"\n\
          private_addresses = [\"127.0.0.1\"]"
@@ -169,12 +169,17 @@ pub(crate) async fn notary(ca: &Ca, port: u16, limits: Limits) -> Site {
     notary_of(&text, ca, limits).await
 }
 
-pub(crate) async fn notary_of(policy: &str, ca: &Ca, limits: Limits) -> Site {
+pub(crate) async fn notary_of(policy: &str, ca: &Ca, limits: NotaryLimits) -> Site {
     notary_at(policy, ca, limits, now).await
 }
 
 /// A notary with a clock of its own, which its clients share.
-pub(crate) async fn notary_at(policy: &str, ca: &Ca, limits: Limits, clock: fn() -> u64) -> Site {
+pub(crate) async fn notary_at(
+    policy: &str,
+    ca: &Ca,
+    limits: NotaryLimits,
+    clock: fn() -> u64,
+) -> Site {
     notary_with(policy, ca, limits, clock, AdmissionLimits::default()).await
 }
 
@@ -182,7 +187,7 @@ pub(crate) async fn notary_at(policy: &str, ca: &Ca, limits: Limits, clock: fn()
 pub(crate) async fn notary_with(
     policy: &str,
     ca: &Ca,
-    limits: Limits,
+    limits: NotaryLimits,
     clock: fn() -> u64,
     admission: AdmissionLimits,
 ) -> Site {
@@ -191,12 +196,12 @@ pub(crate) async fn notary_with(
         let simulated = Simulated { seed, tee: Tee::Tdx, debug: false, issued_at, mode: Mode::Raw };
         FakeAttester::new(simulated).unwrap()
     };
-    let options = Options {
+    let options = NotaryOptions {
         binding: Binding::Key,
         key_validity: Duration::from_secs(3600),
         names: vec!["localhost".into()],
         policy: NotaryPolicy::from_toml(policy).unwrap().with_limits(limits),
-        roots: Roots::from_pem(ca.pem.as_bytes()).unwrap(),
+        roots: ServerRoots::from_pem(ca.pem.as_bytes()).unwrap(),
     };
     let notary = Notary::new(options, Arc::new(attester()), clock).unwrap();
     let notary = notary.with_admission(Admission::new(admission));
@@ -221,7 +226,7 @@ pub(crate) enum Failure {
     /// The notary said so.
     Refused(String),
     /// The holder found out.
-    Holder(HolderError),
+    Holder(StatementCheckError),
 }
 
 impl Site {
@@ -234,7 +239,7 @@ impl Site {
             Connector::with_appraiser(endpoint, None, Binding::Key, appraiser.clone(), limits)
                 .unwrap();
         let http = HttpClient::new(connector, limits, self.clock);
-        let (status, bytes) = send_and_read(&http, Request::get(KEY_PATH), no_body()).await;
+        let (status, bytes) = send_and_read(&http, Request::get(KEY_PATH), empty_body()).await;
         assert_eq!(status, StatusCode::OK);
         let key = KeyEvidence::decode(&bytes).unwrap();
         let evidence = Evidence {
@@ -274,7 +279,7 @@ impl Client {
         let mut reader = AnswerReader::default();
         let received = reader.push(&bytes).map(drop).and_then(|()| reader.finish());
         match received {
-            Err(HolderError::Refused(refusal)) => Err(Failure::Refused(refusal.code)),
+            Err(StatementCheckError::Refused(refusal)) => Err(Failure::Refused(refusal.code)),
             Err(error) => Err(Failure::Holder(error)),
             Ok(received) => {
                 received.check(request, self.key.clone(), &self.validity).map_err(Failure::Holder)

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::postgres::Postgres;
 use super::{Database, DatabaseError, sqlite::Sqlite};
 
-/// Opens what `url` names: `postgres://…` or `postgresql://…`, otherwise the path of a SQLite file,
-/// which is made where it is missing. Brings the schema up to date.
+/// Opens the database at `url`: `postgres://…` or `postgresql://…`, otherwise the path of a SQLite
+/// file, which is created if it is missing. Brings the schema up to date.
 ///
 /// # Errors
 /// A [`DatabaseError`] if the database cannot be opened, or is of a newer version.
-pub async fn open(url: &str) -> Result<Arc<dyn Database>, DatabaseError> {
+pub async fn open_database(url: &str) -> Result<Arc<dyn Database>, DatabaseError> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         #[cfg(feature = "postgres")]
         return Ok(Arc::new(Postgres::open(url).await?));

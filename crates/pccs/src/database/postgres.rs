@@ -1,5 +1,5 @@
-//! PostgreSQL, for several instances that share one set of documents. A lost connection is dialled
-//! again. It is not encrypted: use a local socket, or a network of its own.
+//! PostgreSQL, for several instances that share one set of documents. A lost connection is opened
+//! again. The connection is not encrypted: use a local socket, or a private network.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,19 +8,21 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::{
     Database, DatabaseError, DatabaseFuture, WriteOutcome,
-    row::{Row, clamp_to_i64, clamp_to_u64, dates, missing, write_statement},
+    row::{
+        Row, clamp_to_i64, clamp_to_u64, dates_from_columns, missing_migrations, write_statement,
+    },
     schema,
 };
-use crate::{document::Document, kind::Kind};
+use crate::{document::Document, kind::DocumentKind};
 
 /// The longest time of one call, a new connection included.
 const CALL_WAIT: Duration = Duration::from_secs(10);
 
-/// The longest time of a dial.
+/// The longest time of opening a connection.
 const DIAL_WAIT: Duration = Duration::from_secs(5);
 
-/// Holds the lock under which one instance at a time changes the schema; any number will do that
-/// nobody else uses.
+/// Takes the lock under which one instance at a time changes the schema. The number is arbitrary,
+/// but no other application may use it.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7108241690)";
 
 /// Documents in a PostgreSQL database.
@@ -66,7 +68,7 @@ impl Postgres {
         transaction.batch_execute(MIGRATION_LOCK).await?;
         transaction.batch_execute(schema::VERSION_TABLE).await?;
         let version: Option<i64> = transaction.query_one(schema::VERSION, &[]).await?.get(0);
-        for (step, (_, statements)) in missing(version)? {
+        for (step, (_, statements)) in missing_migrations(version)? {
             transaction.batch_execute(statements).await?;
             transaction.execute(schema::SET_VERSION, &[&step]).await?;
         }
@@ -82,12 +84,12 @@ impl Database for Postgres {
         "postgresql"
     }
 
-    fn read(&self, kind: Kind, key: &str) -> DatabaseFuture<'_, Option<Document>> {
+    fn read(&self, kind: DocumentKind, key: &str) -> DatabaseFuture<'_, Option<Document>> {
         let key = key.to_owned();
         Box::pin(with_deadline(async move {
             let client = self.client().await?;
             let row = client.query_opt(schema::READ, &[&kind.name(), &key]).await?;
-            row.map(|row| read_row(&row)?.document()).transpose()
+            row.map(|row| read_row(&row)?.into_document()).transpose()
         }))
     }
 
@@ -103,12 +105,16 @@ impl Database for Postgres {
                 return Ok(WriteOutcome::Stored);
             }
             let row = client.query_one(schema::DATES, &[kind, key]).await?;
-            let kept = dates(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            let kept = dates_from_columns(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             Ok(WriteOutcome::Older { kept })
         }))
     }
 
-    fn due(&self, fetched_before: u64, limit: usize) -> DatabaseFuture<'_, Vec<(Kind, String)>> {
+    fn list_due(
+        &self,
+        fetched_before: u64,
+        limit: usize,
+    ) -> DatabaseFuture<'_, Vec<(DocumentKind, String)>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         Box::pin(with_deadline(async move {
             let client = self.client().await?;
@@ -116,7 +122,7 @@ impl Database for Postgres {
             let mut due = Vec::new();
             for row in rows {
                 let (kind, key): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-                due.extend(Kind::from_name(&kind).map(|kind| (kind, key)));
+                due.extend(DocumentKind::from_name(&kind).map(|kind| (kind, key)));
             }
             Ok(due)
         }))
@@ -134,7 +140,7 @@ impl Database for Postgres {
 async fn with_deadline<T>(
     work: impl Future<Output = Result<T, DatabaseError>>,
 ) -> Result<T, DatabaseError> {
-    let late = DatabaseError::Late { database: "PostgreSQL", limit_s: CALL_WAIT.as_secs() };
+    let late = DatabaseError::Deadline { database: "PostgreSQL", limit_s: CALL_WAIT.as_secs() };
     tokio::time::timeout(CALL_WAIT, work).await.unwrap_or(Err(late))
 }
 

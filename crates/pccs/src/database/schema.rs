@@ -1,7 +1,7 @@
 //! The tables, and the statements that both databases understand.
 
-/// Each version's statements: those of SQLite, then those of PostgreSQL. A version that has been
-/// released is never edited; what changes is a version more.
+/// Each version's statements: those of SQLite, then those of PostgreSQL. A released version is
+/// never edited; a change adds a version.
 pub(super) const MIGRATIONS: &[(&str, &str)] = &[(
     "CREATE TABLE documents (
         kind TEXT NOT NULL, key TEXT NOT NULL,
@@ -32,8 +32,7 @@ pub(super) const SET_VERSION: &str = "INSERT INTO confide_pccs_schema (version) 
 pub(super) const READ: &str = "SELECT kind, key, number, issued, until, headers, body, fetched_at \
      FROM documents WHERE kind = $1 AND key = $2";
 
-/// Writes a revocation list, and changes nothing where a later edition is kept: neither number nor
-/// date may fall back.
+/// Writes a revocation list, unless the stored one has a higher number or a later date.
 pub(super) const WRITE_LIST: &str = "INSERT INTO documents \
      (kind, key, number, issued, until, headers, body, fetched_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
@@ -42,7 +41,8 @@ pub(super) const WRITE_LIST: &str = "INSERT INTO documents \
      fetched_at = excluded.fetched_at \
      WHERE documents.number <= excluded.number AND documents.issued <= excluded.issued";
 
-/// Writes any other document: the number decides, and the date within it.
+/// Writes any other document, unless the stored one has a higher number, or the same number and a
+/// later date.
 pub(super) const WRITE: &str = "INSERT INTO documents \
      (kind, key, number, issued, until, headers, body, fetched_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \

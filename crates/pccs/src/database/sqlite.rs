@@ -11,19 +11,19 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::{
     Database, DatabaseError, DatabaseFuture, WriteOutcome,
-    row::{Row, clamp_to_i64, dates, missing, write_statement},
+    row::{Row, clamp_to_i64, dates_from_columns, missing_migrations, write_statement},
     schema,
 };
-use crate::{document::Document, kind::Kind};
+use crate::{document::Document, kind::DocumentKind};
 
-/// The longest time for which another process may hold the file.
+/// The longest wait for another process that has locked the file.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Documents in a SQLite file.
 pub struct Sqlite(Arc<Mutex<Connection>>);
 
 impl Sqlite {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     ///
     /// # Errors
     /// A [`DatabaseError`] if the file cannot be opened, or is of a newer version.
@@ -41,7 +41,7 @@ impl Sqlite {
         let connection = Arc::clone(&self.0);
         Box::pin(async move {
             let working = tokio::task::spawn_blocking(move || {
-                // A transaction that a panic cut is rolled back when it is dropped.
+                // A transaction that a panic interrupted is rolled back when it is dropped.
                 work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner))
             });
             working.await.map_err(|_| DatabaseError::Closed)?
@@ -54,12 +54,12 @@ impl Database for Sqlite {
         "sqlite"
     }
 
-    fn read(&self, kind: Kind, key: &str) -> DatabaseFuture<'_, Option<Document>> {
+    fn read(&self, kind: DocumentKind, key: &str) -> DatabaseFuture<'_, Option<Document>> {
         let key = key.to_owned();
         self.run_blocking(move |connection| {
             let mut statement = connection.prepare_cached(schema::READ)?;
             let row = statement.query_row(params![kind.name(), key], read_row).optional()?;
-            row.map(Row::document).transpose()
+            row.map(Row::into_document).transpose()
         })
     }
 
@@ -75,7 +75,7 @@ impl Database for Sqlite {
                 .execute(params![kind, key, number, issued, until, headers, body, fetched_at])?;
             let written = if changed == 0 {
                 let kept = transaction.query_row(schema::DATES, params![kind, key], |row| {
-                    Ok(dates(row.get(0)?, row.get(1)?, row.get(2)?))
+                    Ok(dates_from_columns(row.get(0)?, row.get(1)?, row.get(2)?))
                 })?;
                 WriteOutcome::Older { kept }
             } else {
@@ -86,7 +86,11 @@ impl Database for Sqlite {
         })
     }
 
-    fn due(&self, fetched_before: u64, limit: usize) -> DatabaseFuture<'_, Vec<(Kind, String)>> {
+    fn list_due(
+        &self,
+        fetched_before: u64,
+        limit: usize,
+    ) -> DatabaseFuture<'_, Vec<(DocumentKind, String)>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.run_blocking(move |connection| {
             let mut statement = connection.prepare_cached(schema::DUE)?;
@@ -97,7 +101,7 @@ impl Database for Sqlite {
             let mut due = Vec::new();
             for row in rows {
                 let (kind, key) = row?;
-                due.extend(Kind::from_name(&kind).map(|kind| (kind, key)));
+                due.extend(DocumentKind::from_name(&kind).map(|kind| (kind, key)));
             }
             Ok(due)
         })
@@ -113,8 +117,7 @@ impl Database for Sqlite {
 fn connect(path: &Path) -> Result<Connection, DatabaseError> {
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_WAIT)?;
-    // In this mode readers do not wait for the writer, and a crash at any byte leaves the last
-    // whole commit.
+    // In this mode readers do not wait for the writer, and a crash leaves the last complete commit.
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     migrate(&mut connection)?;
@@ -125,7 +128,7 @@ fn migrate(connection: &mut Connection) -> Result<(), DatabaseError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute(schema::VERSION_TABLE_SQLITE, [])?;
     let version: Option<i64> = transaction.query_row(schema::VERSION, [], |row| row.get(0))?;
-    for (step, (statements, _)) in missing(version)? {
+    for (step, (statements, _)) in missing_migrations(version)? {
         transaction.execute_batch(statements)?;
         transaction.execute(schema::SET_VERSION, params![step])?;
     }

@@ -1,4 +1,4 @@
-//! The answers of a *simulated* service: documents under a fake root, and faults on purpose.
+//! The answers of a *simulated* service: documents under a fake root, and deliberate faults.
 
 use std::sync::Arc;
 
@@ -6,44 +6,44 @@ use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 
-use super::{DocumentSource, Service, internal_error_answer, no_data};
+use super::{DocumentSource, Service, internal_error_answer, no_data_answer};
 use crate::{
     answer::Answer,
     document_store::Freshness,
-    faults::{Fate, Faults},
-    request::{DocumentRequest, Refusal},
+    faults::{Faults, SimulatedOutcome},
+    request::{DocumentRequest, DocumentRequestError},
     simulation::Simulation,
 };
 
 impl Service {
-    /// What the faults make of a request for a document: its answer and whether the body is to end
-    /// in the middle, or nothing at all.
+    /// The answer to a request for a document, and whether its body breaks off in the middle;
+    /// `None` if the faults let the request hang.
     pub(super) async fn simulated_answer(
         &self,
         simulation: &Arc<Simulation>,
         wanted: &DocumentRequest,
         held: Option<&HeaderValue>,
     ) -> Option<(Answer, bool)> {
-        let (latency, fate) = simulation.next();
-        if fate != Fate::Answer {
+        let (latency, outcome) = simulation.next_outcome();
+        if outcome != SimulatedOutcome::Answer {
             self.metrics.faults.inc();
         }
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
         }
-        match fate {
-            Fate::Hang => None,
-            Fate::Fail => {
+        match outcome {
+            SimulatedOutcome::Hang => None,
+            SimulatedOutcome::Fail => {
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 Some((Answer::text(status, "simulated failure"), false))
             }
-            Fate::TooMany { retry_after_s } => {
+            SimulatedOutcome::TooMany { retry_after_s } => {
                 let answer = Answer::text(StatusCode::TOO_MANY_REQUESTS, "simulated limit");
-                Some((answer.retry_after(retry_after_s), false))
+                Some((answer.with_retry_after(retry_after_s), false))
             }
-            Fate::Answer | Fate::Truncate => {
+            SimulatedOutcome::Answer | SimulatedOutcome::Truncate => {
                 let answer = self.simulated_document(simulation, wanted, held).await;
-                Some((answer, fate == Fate::Truncate))
+                Some((answer, outcome == SimulatedOutcome::Truncate))
             }
         }
     }
@@ -55,22 +55,22 @@ impl Service {
         held: Option<&HeaderValue>,
     ) -> Answer {
         let (simulation, asked, now) = (Arc::clone(simulation), wanted.clone(), (self.clock)());
-        // A set that is issued again is signed first.
+        // This may sign a document, which blocks.
         let finding = tokio::task::spawn_blocking(move || simulation.find(&asked, now));
         match finding.await {
             Ok(Ok(Some(document))) => {
-                Answer::document(&document, wanted.encoding(), Freshness::Fresh, held)
+                Answer::from_document(&document, wanted.encoding(), Freshness::Fresh, held)
             }
-            Ok(Ok(None)) => no_data(),
+            Ok(Ok(None)) => no_data_answer(),
             Ok(Err(error)) => internal_error_answer(&error),
             Err(error) => internal_error_answer(&error.to_string()),
         }
     }
 
-    /// The route `/simulate`: shows the faults, and sets those of a POST.
-    pub(super) async fn simulate(&self, request: Request<Incoming>) -> Answer {
+    /// Answers on the route `/simulate`: a POST sets the faults, and the answer lists them.
+    pub(super) async fn answer_simulate_route(&self, request: Request<Incoming>) -> Answer {
         let DocumentSource::Simulated(simulation) = &self.source else {
-            return Refusal::NotFound.into();
+            return DocumentRequestError::NotFound.into();
         };
         match *request.method() {
             Method::GET | Method::HEAD => {}
@@ -79,7 +79,7 @@ impl Service {
                 let Ok(Ok(body)) = tokio::time::timeout(self.limits.head_wait, reading).await
                 else {
                     let limit = self.limits.body_bytes;
-                    let text = format!("body: wanted at most {limit} bytes, all of them in time");
+                    let text = format!("body: wanted at most {limit} bytes before the deadline");
                     return Answer::text(StatusCode::BAD_REQUEST, text);
                 };
                 match Faults::from_json(&body.to_bytes()) {
@@ -89,7 +89,7 @@ impl Service {
             }
             _ => {
                 let answer = Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST");
-                return answer.allow("GET, HEAD, POST");
+                return answer.with_allow("GET, HEAD, POST");
             }
         }
         match serde_json::to_vec(&simulation.faults()) {

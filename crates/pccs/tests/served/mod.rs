@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode, Tee};
-use confide_pccs::{Document, DocumentSource, PccsLimits, Service, import};
+use confide_pccs::{Document, DocumentSource, PccsLimits, Service, split_endorsements};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
@@ -33,7 +33,7 @@ pub(crate) fn collateral(fault: Option<Fault>) -> Vec<u8> {
 }
 
 pub(crate) fn documents(fault: Option<Fault>) -> Vec<Document> {
-    import(&collateral(fault), clock()).unwrap()
+    split_endorsements(&collateral(fault), clock()).unwrap()
 }
 
 /// The simulated platform family.

@@ -92,7 +92,7 @@ impl SecretKey {
             return Err(CkksError::OtherParameters { what: "message" });
         }
         noisy.iter_mut().zip(&message.coefficients).for_each(|(e, m)| *e += m);
-        let seed = rng.seed();
+        let seed = rng.next_seed();
         let mut public = Rng::from_seed(seed);
         for (q, limb) in into.c1.limbs_mut() {
             public.fill_uniform(q, limb);

@@ -48,7 +48,7 @@ impl SecretKey {
             let a = NttPoly::uniform(ring, &mut rng.fork());
             self.subtract_product(&a, &mut b);
             if let Some((q, b)) = b.limbs_mut().nth(index) {
-                let factor = q.shoup(q.reduce(special));
+                let factor = q.shoup_factor(q.reduce(special));
                 for (x, &s) in b.iter_mut().zip(rotated.limb(index)) {
                     *x = q.add(*x, q.mul_shoup(s, factor));
                 }

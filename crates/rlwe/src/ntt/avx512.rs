@@ -1,37 +1,38 @@
-//! Eight butterflies at a time. Two ways to multiply, one shape: `ifma` for primes below 2^50,
-//! whose lazy values below 4q fit the 52 bits of `vpmadd52`, and `wide` for primes below 2^61.
+//! Transforms with eight butterflies at a time, in two modules that differ only in how they
+//! multiply: `ifma` for primes below 2^50, whose lazy values below 4q fit the 52 bits of `vpmadd52`,
+//! and `wide` for primes below 2^61.
 //!
-//! Stages go in pairs, so that a value is loaded and stored once for two of them. The three stages
-//! whose halves are shorter than a register work on sixteen values in two registers: each ends in
-//! the shuffle that puts the next stage's pairs side by side.
+//! Stages are computed in pairs, so that a value is loaded and stored once for two of them. The
+//! three stages whose halves are shorter than a register work on sixteen values in two registers:
+//! each ends with the shuffle that aligns the pairs of the next stage.
 
-#![allow(unsafe_code)] // Intrinsics; each block says why it is sound.
+#![allow(unsafe_code)] // Intrinsics; each block states why it is sound.
 
 use std::{arch::x86_64::*, mem};
 
 use super::{
-    path::Path,
-    stages::{Roots, Stages},
+    path::NttPath,
+    stages::{RootPowers, StageConstants},
 };
 use crate::modulus::Modulus;
 
 type Vector = __m512i;
 
-pub(super) fn forward(table: &Stages, values: &mut [u64]) {
-    assert!(table.path.is_here(), "a table of a path that this machine does not have");
+pub(super) fn forward(table: &StageConstants, values: &mut [u64]) {
+    assert!(table.path.is_supported(), "this machine does not support the path of the table");
     match table.path {
-        // SAFETY: the assertion above saw the features.
-        Path::Ifma => unsafe { ifma::forward(table, values) },
+        // SAFETY: the assertion above checked for the features.
+        NttPath::Ifma => unsafe { ifma::forward(table, values) },
         // SAFETY: as above.
         _ => unsafe { wide::forward(table, values) },
     }
 }
 
-pub(super) fn inverse(table: &Stages, values: &mut [u64]) {
-    assert!(table.path.is_here(), "a table of a path that this machine does not have");
+pub(super) fn inverse(table: &StageConstants, values: &mut [u64]) {
+    assert!(table.path.is_supported(), "this machine does not support the path of the table");
     match table.path {
-        // SAFETY: the assertion above saw the features.
-        Path::Ifma => unsafe { ifma::inverse(table, values) },
+        // SAFETY: the assertion above checked for the features.
+        NttPath::Ifma => unsafe { ifma::inverse(table, values) },
         // SAFETY: as above.
         _ => unsafe { wide::inverse(table, values) },
     }
@@ -39,7 +40,7 @@ pub(super) fn inverse(table: &Stages, values: &mut [u64]) {
 
 /// The constants of the modulus that every butterfly needs.
 #[derive(Clone, Copy)]
-struct Constants {
+struct ModulusConstants {
     q: Vector,
     two_q: Vector,
     /// 2^52 − q and 2^52 − 1, for `ifma`.
@@ -49,17 +50,17 @@ struct Constants {
 
 /// A root in every lane, or a root for each lane.
 #[derive(Clone, Copy)]
-struct Turn {
+struct RootVector {
     value: Vector,
     quotient: Vector,
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn constants(q: Modulus) -> Constants {
+fn modulus_constants(q: Modulus) -> ModulusConstants {
     let splat = |x: u64| _mm512_set1_epi64(x as i64);
     let q = q.value();
-    Constants {
+    ModulusConstants {
         q: splat(q),
         two_q: splat(2 * q),
         minus_q: splat((1u64 << 52).wrapping_sub(q)),
@@ -81,7 +82,7 @@ fn store(to: &mut [u64; 8], value: Vector) {
     *to = unsafe { mem::transmute::<Vector, [u64; 8]>(value) };
 }
 
-/// x − q where x >= q.
+/// x − q if x >= q, else x.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn subtract_once(x: Vector, q: Vector) -> Vector {
@@ -91,8 +92,8 @@ fn subtract_once(x: Vector, q: Vector) -> Vector {
 /// The root at `index` in every lane.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn splat(roots: &Roots, index: usize) -> Turn {
-    Turn {
+fn broadcast_root(roots: &RootPowers, index: usize) -> RootVector {
+    RootVector {
         value: _mm512_set1_epi64(roots.values[index] as i64),
         quotient: _mm512_set1_epi64(roots.quotients[index] as i64),
     }
@@ -101,53 +102,53 @@ fn splat(roots: &Roots, index: usize) -> Turn {
 /// Two roots, each in four neighbouring lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn two(roots: &Roots, first: usize, lanes: Vector) -> Turn {
+fn two_roots(roots: &RootPowers, first: usize, lanes: Vector) -> RootVector {
     let spread = |all: &[u64]| {
         let pair: [u64; 2] = all.as_chunks().0[first / 2];
         // SAFETY: as in `load`, of 16 bytes.
         let pair = unsafe { mem::transmute::<[u64; 2], __m128i>(pair) };
         _mm512_permutexvar_epi64(lanes, _mm512_castsi128_si512(pair))
     };
-    Turn { value: spread(&roots.values), quotient: spread(&roots.quotients) }
+    RootVector { value: spread(&roots.values), quotient: spread(&roots.quotients) }
 }
 
 /// Four roots, each in two neighbouring lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn four(roots: &Roots, first: usize, lanes: Vector) -> Turn {
+fn four_roots(roots: &RootPowers, first: usize, lanes: Vector) -> RootVector {
     let spread = |all: &[u64]| {
         let quad: [u64; 4] = all.as_chunks().0[first / 4];
         // SAFETY: as in `load`, of 32 bytes.
         let quad = unsafe { mem::transmute::<[u64; 4], __m256i>(quad) };
         _mm512_permutexvar_epi64(lanes, _mm512_castsi256_si512(quad))
     };
-    Turn { value: spread(&roots.values), quotient: spread(&roots.quotients) }
+    RootVector { value: spread(&roots.values), quotient: spread(&roots.quotients) }
 }
 
 /// Eight roots, one in each lane.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn eight(roots: &Roots, first: usize) -> Turn {
+fn eight_roots(roots: &RootPowers, first: usize) -> RootVector {
     let at = |all: &[u64]| load(&all.as_chunks().0[first / 8]);
-    Turn { value: at(&roots.values), quotient: at(&roots.quotients) }
+    RootVector { value: at(&roots.values), quotient: at(&roots.quotients) }
 }
 
-/// x·turn mod q in [0, 2q) for x below 2^52: Shoup's product with halves of 52 bits.
+/// x·turn mod q in [0, 2q) for x below 2^52: ShoupFactor's product with halves of 52 bits.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn multiply_ifma(x: Vector, turn: Turn, c: &Constants) -> Vector {
+fn multiply_ifma(x: Vector, turn: RootVector, c: &ModulusConstants) -> Vector {
     let zero = _mm512_setzero_si512();
     let quotient = _mm512_madd52hi_epu64(zero, x, turn.quotient);
     let product = _mm512_madd52lo_epu64(zero, x, turn.value);
     _mm512_and_si512(_mm512_madd52lo_epu64(product, quotient, c.minus_q), c.low)
 }
 
-/// x·turn mod q in [0, 2q) for x below 2^63: Shoup's product, with the upper half of 64 by 64 bits
-/// put together from 32-bit products. Three carries are left out, each worth less than one: the
-/// quotient is at most two too small, the rest below 1.5q + 2q.
+/// x·turn mod q in [0, 2q) for x below 2^63: ShoupFactor's product, with the upper half of 64 by 64 bits
+/// computed from 32-bit products. Three carries of less than one each are omitted, so the quotient
+/// is at most two too small and the remainder is below 1.5q + 2q.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn multiply_wide(x: Vector, turn: Turn, c: &Constants) -> Vector {
+fn multiply_wide(x: Vector, turn: RootVector, c: &ModulusConstants) -> Vector {
     let (x_high, turn_high) = (_mm512_srli_epi64::<32>(x), _mm512_srli_epi64::<32>(turn.quotient));
     let low_high = _mm512_srli_epi64::<32>(_mm512_mul_epu32(x, turn_high));
     let high_low = _mm512_srli_epi64::<32>(_mm512_mul_epu32(x_high, turn.quotient));
@@ -157,9 +158,9 @@ fn multiply_wide(x: Vector, turn: Turn, c: &Constants) -> Vector {
     subtract_once(_mm512_sub_epi64(product, _mm512_mullo_epi64(quotient, c.q)), c.two_q)
 }
 
-/// Indices of lanes in two registers side by side: the places of the pairs of halves of 4, 2 and 1.
-/// The second register's lanes are 8 to 15.
-struct Lanes {
+/// Indices of lanes in two registers, for the butterfly pairs of the stages with halves of 4, 2
+/// and 1. The first register has lanes 0 to 7, the second 8 to 15.
+struct LaneIndices {
     first_quads: Vector,
     second_quads: Vector,
     first_pairs: Vector,
@@ -174,8 +175,8 @@ struct Lanes {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn lanes() -> Lanes {
-    Lanes {
+fn lane_indices() -> LaneIndices {
+    LaneIndices {
         first_quads: _mm512_setr_epi64(0, 1, 2, 3, 8, 9, 10, 11),
         second_quads: _mm512_setr_epi64(4, 5, 6, 7, 12, 13, 14, 15),
         first_pairs: _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13),
@@ -195,14 +196,14 @@ macro_rules! transforms {
             use super::*;
 
             #[target_feature(enable = $features)]
-            pub(super) fn forward(table: &Stages, values: &mut [u64]) {
-                let (roots, c) = (&table.forward, constants(table.modulus));
+            pub(super) fn forward(table: &StageConstants, values: &mut [u64]) {
+                let (roots, c) = (&table.forward, modulus_constants(table.modulus));
                 let (vectors, _) = values.as_chunks_mut::<8>();
                 // The stages whose halves are whole registers: halves of n/2 down to 8 values.
                 let (mut half, mut groups) = (vectors.len() / 2, 1);
                 if half.trailing_zeros().is_multiple_of(2) {
                     for (group, block) in vectors.chunks_exact_mut(2 * half).enumerate() {
-                        let turn = splat(roots, groups + group);
+                        let turn = broadcast_root(roots, groups + group);
                         let (left, right) = block.split_at_mut(half);
                         for (x, y) in left.iter_mut().zip(right) {
                             let (a, b) = butterfly(load(x), load(y), turn, &c);
@@ -221,13 +222,19 @@ macro_rules! transforms {
                 forward_short(roots, vectors, &c);
             }
 
-            /// Computes two stages of the group `at` of the first stage.
+            /// Computes two stages for group `at` of the first of them.
             #[inline]
             #[target_feature(enable = $features)]
-            fn forward_pair(roots: &Roots, at: usize, block: &mut [[u64; 8]], c: &Constants) {
-                let first = splat(roots, at);
-                let (second, third) = (splat(roots, 2 * at), splat(roots, 2 * at + 1));
-                for (x, y, z, w) in quarters(block) {
+            fn forward_pair(
+                roots: &RootPowers,
+                at: usize,
+                block: &mut [[u64; 8]],
+                c: &ModulusConstants,
+            ) {
+                let first = broadcast_root(roots, at);
+                let (second, third) =
+                    (broadcast_root(roots, 2 * at), broadcast_root(roots, 2 * at + 1));
+                for (x, y, z, w) in zip_quarters(block) {
                     let (a, d) = butterfly(load(x), load(z), first, c);
                     let (b, e) = butterfly(load(y), load(w), first, c);
                     let (a, b) = butterfly(a, b, second, c);
@@ -242,21 +249,21 @@ macro_rules! transforms {
             /// Computes the stages of halves 4, 2 and 1, and the last reduction.
             #[inline]
             #[target_feature(enable = $features)]
-            fn forward_short(roots: &Roots, vectors: &mut [[u64; 8]], c: &Constants) {
-                let (count, l) = (vectors.len(), lanes());
+            fn forward_short(roots: &RootPowers, vectors: &mut [[u64; 8]], c: &ModulusConstants) {
+                let (count, l) = (vectors.len(), lane_indices());
                 for (index, pair) in vectors.as_chunks_mut::<2>().0.iter_mut().enumerate() {
                     let [low, high] = pair;
                     let (a, b) = (load(low), load(high));
                     let x = _mm512_permutex2var_epi64(a, l.first_quads, b);
                     let y = _mm512_permutex2var_epi64(a, l.second_quads, b);
-                    let turn = two(roots, count + 2 * index, l.by_four);
+                    let turn = two_roots(roots, count + 2 * index, l.by_four);
                     let (a, b) = butterfly(x, y, turn, c);
                     let x = _mm512_permutex2var_epi64(a, l.first_pairs, b);
                     let y = _mm512_permutex2var_epi64(a, l.second_pairs, b);
-                    let turn = four(roots, 2 * count + 4 * index, l.by_two);
+                    let turn = four_roots(roots, 2 * count + 4 * index, l.by_two);
                     let (a, b) = butterfly(x, y, turn, c);
                     let (x, y) = (_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-                    let turn = eight(roots, 4 * count + 8 * index);
+                    let turn = eight_roots(roots, 4 * count + 8 * index);
                     let (a, b) = butterfly(x, y, turn, c);
                     let (a, b) = (
                         subtract_once(subtract_once(a, c.two_q), c.q),
@@ -268,15 +275,15 @@ macro_rules! transforms {
             }
 
             #[target_feature(enable = $features)]
-            pub(super) fn inverse(table: &Stages, values: &mut [u64]) {
-                let (roots, c) = (&table.inverse, constants(table.modulus));
+            pub(super) fn inverse(table: &StageConstants, values: &mut [u64]) {
+                let (roots, c) = (&table.inverse, modulus_constants(table.modulus));
                 let (vectors, _) = values.as_chunks_mut::<8>();
                 inverse_short(roots, vectors, &c);
                 let (mut half, mut groups) = (1, vectors.len() / 2);
-                // All stages but the last, whose one group multiplies by n^−1 as well.
+                // All stages but the last, which also multiplies by n^−1.
                 if groups.trailing_zeros() % 2 == 1 {
                     for (group, block) in vectors.chunks_exact_mut(2 * half).enumerate() {
-                        let turn = splat(roots, groups + group);
+                        let turn = broadcast_root(roots, groups + group);
                         let (left, right) = block.split_at_mut(half);
                         for (x, y) in left.iter_mut().zip(right) {
                             let (a, b) = inverse_butterfly(load(x), load(y), turn, &c);
@@ -295,13 +302,19 @@ macro_rules! transforms {
                 inverse_last(table, vectors, &c);
             }
 
-            /// Computes two stages of the group `at` of the second stage.
+            /// Computes two stages for group `at` of the second of them.
             #[inline]
             #[target_feature(enable = $features)]
-            fn inverse_pair(roots: &Roots, at: usize, block: &mut [[u64; 8]], c: &Constants) {
-                let last = splat(roots, at);
-                let (first, second) = (splat(roots, 2 * at), splat(roots, 2 * at + 1));
-                for (x, y, z, w) in quarters(block) {
+            fn inverse_pair(
+                roots: &RootPowers,
+                at: usize,
+                block: &mut [[u64; 8]],
+                c: &ModulusConstants,
+            ) {
+                let last = broadcast_root(roots, at);
+                let (first, second) =
+                    (broadcast_root(roots, 2 * at), broadcast_root(roots, 2 * at + 1));
+                for (x, y, z, w) in zip_quarters(block) {
                     let (a, b) = inverse_butterfly(load(x), load(y), first, c);
                     let (d, e) = inverse_butterfly(load(z), load(w), second, c);
                     let (a, d) = inverse_butterfly(a, d, last, c);
@@ -316,21 +329,21 @@ macro_rules! transforms {
             /// Computes the stages of halves 1, 2 and 4.
             #[inline]
             #[target_feature(enable = $features)]
-            fn inverse_short(roots: &Roots, vectors: &mut [[u64; 8]], c: &Constants) {
-                let (count, l) = (vectors.len(), lanes());
+            fn inverse_short(roots: &RootPowers, vectors: &mut [[u64; 8]], c: &ModulusConstants) {
+                let (count, l) = (vectors.len(), lane_indices());
                 for (index, pair) in vectors.as_chunks_mut::<2>().0.iter_mut().enumerate() {
                     let [low, high] = pair;
                     let (a, b) = (load(low), load(high));
                     let x = _mm512_permutex2var_epi64(a, l.even, b);
                     let y = _mm512_permutex2var_epi64(a, l.odd, b);
-                    let turn = eight(roots, 4 * count + 8 * index);
+                    let turn = eight_roots(roots, 4 * count + 8 * index);
                     let (a, b) = inverse_butterfly(x, y, turn, c);
                     let (x, y) = (_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-                    let turn = four(roots, 2 * count + 4 * index, l.by_two);
+                    let turn = four_roots(roots, 2 * count + 4 * index, l.by_two);
                     let (a, b) = inverse_butterfly(x, y, turn, c);
                     let x = _mm512_permutex2var_epi64(a, l.first_pairs, b);
                     let y = _mm512_permutex2var_epi64(a, l.second_pairs, b);
-                    let turn = two(roots, count + 2 * index, l.by_four);
+                    let turn = two_roots(roots, count + 2 * index, l.by_four);
                     let (a, b) = inverse_butterfly(x, y, turn, c);
                     store(low, _mm512_permutex2var_epi64(a, l.first_quads, b));
                     store(high, _mm512_permutex2var_epi64(a, l.second_quads, b));
@@ -339,8 +352,12 @@ macro_rules! transforms {
 
             #[inline]
             #[target_feature(enable = $features)]
-            fn inverse_last(table: &Stages, vectors: &mut [[u64; 8]], c: &Constants) {
-                let factor = |index: usize| Turn {
+            fn inverse_last(
+                table: &StageConstants,
+                vectors: &mut [[u64; 8]],
+                c: &ModulusConstants,
+            ) {
+                let factor = |index: usize| RootVector {
                     value: _mm512_set1_epi64(table.scale[index].value as i64),
                     quotient: _mm512_set1_epi64(table.scale[index].quotient as i64),
                 };
@@ -358,7 +375,12 @@ macro_rules! transforms {
             /// (x + turn·y, x − turn·y): values below 4q to values below 4q.
             #[inline]
             #[target_feature(enable = $features)]
-            fn butterfly(x: Vector, y: Vector, turn: Turn, c: &Constants) -> (Vector, Vector) {
+            fn butterfly(
+                x: Vector,
+                y: Vector,
+                turn: RootVector,
+                c: &ModulusConstants,
+            ) -> (Vector, Vector) {
                 let (base, turned) = (subtract_once(x, c.two_q), $multiply(y, turn, c));
                 let other = _mm512_sub_epi64(_mm512_add_epi64(base, c.two_q), turned);
                 (_mm512_add_epi64(base, turned), other)
@@ -370,8 +392,8 @@ macro_rules! transforms {
             fn inverse_butterfly(
                 x: Vector,
                 y: Vector,
-                turn: Turn,
-                c: &Constants,
+                turn: RootVector,
+                c: &ModulusConstants,
             ) -> (Vector, Vector) {
                 let difference = _mm512_sub_epi64(_mm512_add_epi64(x, c.two_q), y);
                 (subtract_once(_mm512_add_epi64(x, y), c.two_q), $multiply(difference, turn, c))
@@ -383,13 +405,14 @@ macro_rules! transforms {
 transforms!(ifma, "avx512f,avx512dq,avx512ifma", multiply_ifma);
 transforms!(wide, "avx512f,avx512dq", multiply_wide);
 
-type Registers = [u64; 8];
+type RegisterWords = [u64; 8];
 
-/// The registers that stand at the same place of a block's four quarters.
+/// Iterates over the four quarters of a block together: the registers with the same index in each.
 #[inline(always)]
-fn quarters(
-    block: &mut [Registers],
-) -> impl Iterator<Item = (&mut Registers, &mut Registers, &mut Registers, &mut Registers)> {
+fn zip_quarters(
+    block: &mut [RegisterWords],
+) -> impl Iterator<Item = (&mut RegisterWords, &mut RegisterWords, &mut RegisterWords, &mut RegisterWords)>
+{
     let (left, right) = block.split_at_mut(block.len() / 2);
     let (x, y) = left.split_at_mut(left.len() / 2);
     let (z, w) = right.split_at_mut(right.len() / 2);

@@ -1,12 +1,12 @@
-//! The code that runs a transform, by what the machine has.
+//! The implementations of a transform, chosen by the machine's instructions.
 
 use std::fmt;
 
 use crate::modulus::Modulus;
 
-/// The code that runs the transforms. All paths give the same values.
+/// An implementation of the transforms. All of them compute the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Path {
+pub enum NttPath {
     /// 64-bit integers, on every machine.
     Portable,
     /// AVX-512 with products of 64 bits: any modulus.
@@ -15,62 +15,62 @@ pub enum Path {
     Ifma,
 }
 
-impl Path {
-    /// The paths that this machine has for a modulus, fastest last.
-    pub fn available(modulus: Modulus) -> Vec<Path> {
-        let mut paths = vec![Path::Portable, Path::Avx512, Path::Ifma];
-        paths.retain(|path| path.takes(modulus) && path.is_here());
+impl NttPath {
+    /// The paths that this machine supports for a modulus, fastest last.
+    pub fn available(modulus: Modulus) -> Vec<NttPath> {
+        let mut paths = vec![NttPath::Portable, NttPath::Avx512, NttPath::Ifma];
+        paths.retain(|path| path.supports_modulus(modulus) && path.is_supported());
         paths
     }
 
     /// The name of the path.
     pub fn name(self) -> &'static str {
         match self {
-            Path::Portable => "portable",
-            Path::Avx512 => "avx512",
-            Path::Ifma => "avx512-ifma",
+            NttPath::Portable => "portable",
+            NttPath::Avx512 => "avx512",
+            NttPath::Ifma => "avx512-ifma",
         }
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for NttPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.name())
     }
 }
 
-impl Path {
-    /// Returns whether values below 4q fit the words of this path.
-    fn takes(self, modulus: Modulus) -> bool {
+impl NttPath {
+    /// Returns whether values below 4q fit this path's words.
+    fn supports_modulus(self, modulus: Modulus) -> bool {
         match self {
-            Path::Portable | Path::Avx512 => true,
-            Path::Ifma => modulus.bits() <= 50,
+            NttPath::Portable | NttPath::Avx512 => true,
+            NttPath::Ifma => modulus.bits() <= 50,
         }
     }
 
     /// Returns whether this machine has the instructions of this path.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn is_here(self) -> bool {
+    pub(super) fn is_supported(self) -> bool {
         let both = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq");
         match self {
-            Path::Portable => true,
-            Path::Avx512 => both,
-            Path::Ifma => both && is_x86_feature_detected!("avx512ifma"),
+            NttPath::Portable => true,
+            NttPath::Avx512 => both,
+            NttPath::Ifma => both && is_x86_feature_detected!("avx512ifma"),
         }
     }
 
     /// Returns whether this machine has the instructions of this path.
     #[cfg(not(target_arch = "x86_64"))]
-    pub(super) fn is_here(self) -> bool {
-        self == Path::Portable
+    pub(super) fn is_supported(self) -> bool {
+        self == NttPath::Portable
     }
 
-    /// The quotient that this path multiplies with, from floor(w·2^64 / q): `vpmadd52` gives the
-    /// upper of 52-bit halves, so that path needs floor(w·2^52 / q).
-    pub(super) fn quotient(self, quotient: u64) -> u64 {
+    /// Converts floor(w·2^64 / q) to the quotient that this path multiplies with. `vpmadd52` works
+    /// on halves of 52 bits, so its path needs floor(w·2^52 / q).
+    pub(super) fn convert_quotient(self, quotient: u64) -> u64 {
         match self {
-            Path::Portable | Path::Avx512 => quotient,
-            Path::Ifma => quotient >> 12,
+            NttPath::Portable | NttPath::Avx512 => quotient,
+            NttPath::Ifma => quotient >> 12,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The transforms in 64-bit integers, for every machine and modulus.
 
-use super::stages::Stages;
-use crate::modulus::{Modulus, Shoup, subtract_once};
+use super::stages::StageConstants;
+use crate::modulus::{Modulus, ShoupFactor, subtract_once};
 
-/// Cooley-Tukey butterflies, natural order to bit-reversed; values stay below 4q until the end.
-pub(super) fn forward(table: &Stages, values: &mut [u64]) {
+/// Runs Cooley-Tukey butterflies from natural to bit-reversed order; values stay below 4q until the end.
+pub(super) fn forward(table: &StageConstants, values: &mut [u64]) {
     let (q, roots) = (table.modulus, &table.forward);
     let two_q = 2 * q.value();
     let mut half = values.len() / 2;
@@ -28,9 +28,9 @@ pub(super) fn forward(table: &Stages, values: &mut [u64]) {
     }
 }
 
-/// Gentleman-Sande butterflies, bit-reversed order to natural; values stay below 2q until the end.
-/// The last stage multiplies by n^−1 as well.
-pub(super) fn inverse(table: &Stages, values: &mut [u64]) {
+/// Runs Gentleman-Sande butterflies from bit-reversed to natural order; values stay below 2q until
+/// the end. The last stage also multiplies by n^−1.
+pub(super) fn inverse(table: &StageConstants, values: &mut [u64]) {
     let (q, roots) = (table.modulus, &table.inverse);
     let two_q = 2 * q.value();
     let mut half = 1;
@@ -48,12 +48,12 @@ pub(super) fn inverse(table: &Stages, values: &mut [u64]) {
         groups /= 2;
         half *= 2;
     }
-    last(q, table, values);
+    run_last_inverse_stage(q, table, values);
 }
 
-fn last(q: Modulus, table: &Stages, values: &mut [u64]) {
+fn run_last_inverse_stage(q: Modulus, table: &StageConstants, values: &mut [u64]) {
     let two_q = 2 * q.value();
-    let [scale, turn] = table.scale.map(|f| Shoup { value: f.value, quotient: f.quotient });
+    let [scale, turn] = table.scale.map(|f| ShoupFactor { value: f.value, quotient: f.quotient });
     let (left, right) = values.split_at_mut(table.n / 2);
     for (x, y) in left.iter_mut().zip(right) {
         let (sum, difference) = (*x + *y, *x + two_q - *y);

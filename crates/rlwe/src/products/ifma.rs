@@ -1,20 +1,21 @@
-//! Scalar products with `vpmadd52`: four rows by sixteen coefficients at a time, the lower and the
-//! upper 52 bits of all products summed apart, one reduction for the block.
+//! Scalar products with `vpmadd52`: four rows by sixteen coefficients at a time, with separate
+//! sums of the lower and the upper 52 bits of the products, and one reduction for the block.
 
-#![allow(unsafe_code)] // Intrinsics; each block says why it is sound.
+#![allow(unsafe_code)] // Intrinsics; each block states why it is sound.
 
 use std::arch::x86_64::*;
 
 use super::{
-    groups::{ROWS, group_weights},
+    row_groups::{ROWS, group_weights},
     tile::{BLOCK, TILE},
 };
 use crate::{
     modulus::Modulus,
-    simd::avx512::{Factor, Wide, load, store},
+    simd::avx512::{FactorVector, ModulusVector, load, store},
 };
 
-/// Does what [`super::portable`] does. The caller has checked for the path [`crate::Path::Ifma`].
+/// Computes what [`super::multiply_portable`] does. The caller has checked that the machine supports
+/// [`crate::NttPath::Ifma`].
 pub(super) fn multiply(
     q: Modulus,
     block: &[u64],
@@ -23,19 +24,19 @@ pub(super) fn multiply(
     sums: &mut [&mut [u64]],
 ) {
     let lifted = group_weights(weights, sums.len(), count, |w| q.reduce_signed(w.into()));
-    // SAFETY: a table of the path is made only where the machine has its features.
-    unsafe { tiles(q, block, &lifted, count, sums) };
+    // SAFETY: a table has this path only if the machine has the path's features.
+    unsafe { multiply_tiles(q, block, &lifted, count, sums) };
 }
 
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn tiles(
+fn multiply_tiles(
     q: Modulus,
     block: &[u64],
     weights: &[[u64; ROWS]],
     count: usize,
     sums: &mut [&mut [u64]],
 ) {
-    let fold = Fold::new(q);
+    let fold = SumReduction::new(q);
     for (tile, terms) in block.chunks_exact(BLOCK * TILE).enumerate() {
         let terms = &terms.as_chunks::<TILE>().0[..count];
         for (group, weights) in weights.chunks_exact(count).enumerate() {
@@ -72,23 +73,23 @@ fn group_sums(terms: &[[u64; TILE]], weights: &[[u64; ROWS]]) -> [[[__m512i; 2];
 
 /// Adds the two sums of up to 128 products to a reduced value. Lower sums are below 2^59, upper
 /// ones below 2^55.
-struct Fold {
-    q: Wide,
-    /// 2^52 mod q and 1.
-    shift: Factor,
-    one: Factor,
+struct SumReduction {
+    q: ModulusVector,
+    /// `shift` is 2^52 mod q and `one` is 1.
+    shift: FactorVector,
+    one: FactorVector,
     low: __m512i,
 }
 
-impl Fold {
+impl SumReduction {
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn new(q: Modulus) -> Fold {
+    fn new(q: Modulus) -> SumReduction {
         let low = (1u64 << 52) - 1;
-        Fold {
-            q: Wide::new(q),
-            shift: Factor::new(q.shoup(q.reduce(1 << 52))),
-            one: Factor::new(q.shoup(1)),
+        SumReduction {
+            q: ModulusVector::new(q),
+            shift: FactorVector::new(q.shoup_factor(q.reduce(1 << 52))),
+            one: FactorVector::new(q.shoup_factor(1)),
             low: _mm512_set1_epi64(low as i64),
         }
     }

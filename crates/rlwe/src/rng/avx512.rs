@@ -1,7 +1,7 @@
 //! ChaCha20, sixteen blocks at a time: register i holds word i of all of them, so that the rounds
 //! are the RFC's with registers for words; a transposition at the end puts each block together.
 
-#![allow(unsafe_code)] // Intrinsics; each block says why it is sound.
+#![allow(unsafe_code)] // Intrinsics; each block states why it is sound.
 
 use std::{arch::x86_64::*, mem};
 
@@ -11,18 +11,18 @@ use super::keystream::{STREAM_WORDS, Seed};
 
 /// "expand 32-byte k" (RFC 8439, section 2.3).
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
-/// The number of blocks made at a time, of eight 64-bit words each.
+/// The number of blocks that are computed at a time; each has eight 64-bit words.
 const LANES: u32 = 16;
 
 /// The state of a keystream: key, nonce and the number of the next block.
-pub(super) struct Blocks {
+pub(super) struct KeystreamBlocks {
     state: [u32; 16],
     spent: bool,
 }
 
-impl Blocks {
-    /// Begins a keystream; `None` on machines without AVX-512.
-    pub(super) fn new(seed: &Seed, nonce: &[u8; 12]) -> Option<Blocks> {
+impl KeystreamBlocks {
+    /// Starts a keystream; `None` on machines without AVX-512.
+    pub(super) fn new(seed: &Seed, nonce: &[u8; 12]) -> Option<KeystreamBlocks> {
         if !is_x86_feature_detected!("avx512f") {
             return None;
         }
@@ -31,7 +31,7 @@ impl Blocks {
         state[..4].copy_from_slice(&CONSTANTS);
         state[4..12].iter_mut().zip(seed.as_chunks().0).for_each(|(x, bytes)| *x = word(bytes));
         state[13..].iter_mut().zip(nonce.as_chunks().0).for_each(|(x, bytes)| *x = word(bytes));
-        Some(Blocks { state, spent: false })
+        Some(KeystreamBlocks { state, spent: false })
     }
 
     /// Writes the next 64 blocks.
@@ -39,25 +39,25 @@ impl Blocks {
     /// # Panics
     /// After 2^32 blocks, 256 GiB.
     pub(super) fn fill(&mut self, words: &mut [u64; STREAM_WORDS]) {
-        assert!(!self.spent, "a generator gives 256 GiB at most");
+        assert!(!self.spent, "a generator yields 256 GiB at most");
         for part in words.as_chunks_mut().0 {
-            // SAFETY: `new`, which alone makes this type, saw the feature.
-            unsafe { blocks(&self.state, part) };
+            // SAFETY: `new`, the only constructor, checked for the feature.
+            unsafe { compute_blocks(&self.state, part) };
             self.state[12] = self.state[12].wrapping_add(LANES);
         }
         self.spent = self.state[12] == 0;
     }
 }
 
-impl Drop for Blocks {
+impl Drop for KeystreamBlocks {
     fn drop(&mut self) {
         self.state.zeroize();
     }
 }
 
-/// Computes the sixteen blocks from the one of the state on.
+/// Computes sixteen blocks, of which the first is that of the state.
 #[target_feature(enable = "avx512f")]
-fn blocks(state: &[u32; 16], out: &mut [u64; 128]) {
+fn compute_blocks(state: &[u32; 16], out: &mut [u64; 128]) {
     let mut start = [_mm512_setzero_si512(); 16];
     for (register, &word) in start.iter_mut().zip(state) {
         *register = _mm512_set1_epi32(word as i32);
@@ -97,7 +97,7 @@ fn quarter_round(x: &mut [__m512i; 16], a: usize, b: usize, c: usize, d: usize) 
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transpose(x: &[__m512i; 16], out: &mut [u64; 128]) {
-    // Of four words: in 128-bit lane l of register j, those words of block 4l + j.
+    // For each four words, register j has in its 128-bit lane l those words of block 4l + j.
     let mut quads = [[_mm512_setzero_si512(); 4]; 4];
     for (quad, words) in quads.iter_mut().zip(x.as_chunks::<4>().0) {
         let low = _mm512_unpacklo_epi32(words[0], words[1]);
@@ -116,16 +116,16 @@ fn transpose(x: &[__m512i; 16], out: &mut [u64; 128]) {
         let even_next = _mm512_shuffle_i32x4::<0x88>(third[j], fourth[j]);
         let odd = _mm512_shuffle_i32x4::<0xdd>(first[j], second[j]);
         let odd_next = _mm512_shuffle_i32x4::<0xdd>(third[j], fourth[j]);
-        out[j] = words(_mm512_shuffle_i32x4::<0x88>(even, even_next));
-        out[4 + j] = words(_mm512_shuffle_i32x4::<0x88>(odd, odd_next));
-        out[8 + j] = words(_mm512_shuffle_i32x4::<0xdd>(even, even_next));
-        out[12 + j] = words(_mm512_shuffle_i32x4::<0xdd>(odd, odd_next));
+        out[j] = to_words(_mm512_shuffle_i32x4::<0x88>(even, even_next));
+        out[4 + j] = to_words(_mm512_shuffle_i32x4::<0x88>(odd, odd_next));
+        out[8 + j] = to_words(_mm512_shuffle_i32x4::<0xdd>(even, even_next));
+        out[12 + j] = to_words(_mm512_shuffle_i32x4::<0xdd>(odd, odd_next));
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn words(register: __m512i) -> [u64; 8] {
+fn to_words(register: __m512i) -> [u64; 8] {
     // SAFETY: both are 64 bytes of integers, and every pattern of bits is a value of either.
     unsafe { mem::transmute::<__m512i, [u64; 8]>(register) }
 }

@@ -1,4 +1,4 @@
-//! A keystream by the fastest code of this machine.
+//! A keystream, computed by the fastest code for this machine.
 
 use chacha20::{
     ChaCha20,
@@ -7,27 +7,27 @@ use chacha20::{
 
 use super::keystream::{STREAM_WORDS, Seed};
 
-/// The keystream of a key and a nonce from block 0 on, as little-endian words. Both kinds give the
-/// same.
+/// The keystream of a key and a nonce from block 0 on, as little-endian words. Both variants
+/// compute the same words.
 pub(super) enum Stream {
     /// The implementation of the crate `chacha20`, on every machine.
     Portable(Box<ChaCha20>),
     /// The implementation with AVX-512: sixteen blocks at a time.
     #[cfg(target_arch = "x86_64")]
-    Avx512(super::avx512::Blocks),
+    Avx512(super::avx512::KeystreamBlocks),
 }
 
 impl Stream {
-    /// Makes a stream with the fastest implementation of this machine.
+    /// Starts a keystream with the fastest implementation for this machine.
     pub(super) fn new(seed: &Seed, nonce: &[u8; 12]) -> Stream {
         #[cfg(target_arch = "x86_64")]
-        if let Some(blocks) = super::avx512::Blocks::new(seed, nonce) {
+        if let Some(blocks) = super::avx512::KeystreamBlocks::new(seed, nonce) {
             return Stream::Avx512(blocks);
         }
-        Stream::portable(seed, nonce)
+        Stream::new_portable(seed, nonce)
     }
 
-    pub(super) fn portable(seed: &Seed, nonce: &[u8; 12]) -> Stream {
+    pub(super) fn new_portable(seed: &Seed, nonce: &[u8; 12]) -> Stream {
         Stream::Portable(Box::new(ChaCha20::new(seed.into(), nonce.into())))
     }
 

@@ -2,15 +2,15 @@
 
 use std::{arch::x86_64::*, mem};
 
-use super::encoding::Encoding;
-use crate::modulus::{Modulus, Shoup};
+use super::encoding::EncodingConstants;
+use crate::modulus::{Modulus, ShoupFactor};
 
 type Vector = __m512i;
 
 /// A modulus in every lane, with the constants of Barrett's reduction of a product of 52-bit
 /// halves.
 #[derive(Clone, Copy)]
-pub(crate) struct Wide {
+pub(crate) struct ModulusVector {
     pub(crate) q: Vector,
     two_q: Vector,
     minus_q: Vector,
@@ -22,13 +22,13 @@ pub(crate) struct Wide {
     up: __m128i,
 }
 
-impl Wide {
+impl ModulusVector {
     #[inline]
     #[target_feature(enable = "avx512f")]
-    pub(crate) fn new(q: Modulus) -> Wide {
+    pub(crate) fn new(q: Modulus) -> ModulusVector {
         let splat = |x: u64| _mm512_set1_epi64(x as i64);
         let count = |x: u32| _mm_set_epi64x(0, i64::from(x));
-        Wide {
+        ModulusVector {
             q: splat(q.value()),
             two_q: splat(2 * q.value()),
             minus_q: splat((1 << 52) - q.value()),
@@ -39,8 +39,8 @@ impl Wide {
         }
     }
 
-    /// high·2^52 + low mod q, for a value below 2^(51 + bits) with low below 2^52: as
-    /// [`Modulus::reduce_wide`], with 52 for 64.
+    /// high·2^52 + low mod q, for a value below 2^(51 + bits) with low below 2^52. The
+    /// reduction is that of [`Modulus::reduce_wide`] with 52 in place of 64.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(crate) fn reduce(&self, high: Vector, low: Vector) -> Vector {
@@ -61,7 +61,7 @@ impl Wide {
     /// x·factor mod q for x below 2^52.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    pub(crate) fn multiply_shoup(&self, x: Vector, factor: Factor) -> Vector {
+    pub(crate) fn multiply_shoup(&self, x: Vector, factor: FactorVector) -> Vector {
         let zero = _mm512_setzero_si512();
         let quotient = _mm512_madd52hi_epu64(zero, x, factor.quotient);
         let product = _mm512_madd52lo_epu64(zero, x, factor.value);
@@ -97,17 +97,17 @@ impl Wide {
 
 /// A factor in every lane, with its quotient of 52 bits.
 #[derive(Clone, Copy)]
-pub(crate) struct Factor {
+pub(crate) struct FactorVector {
     value: Vector,
     quotient: Vector,
 }
 
-impl Factor {
+impl FactorVector {
     #[inline]
     #[target_feature(enable = "avx512f")]
-    pub(crate) fn new(factor: Shoup) -> Factor {
+    pub(crate) fn new(factor: ShoupFactor) -> FactorVector {
         let splat = |x: u64| _mm512_set1_epi64(x as i64);
-        Factor { value: splat(factor.value), quotient: splat(factor.quotient >> 12) }
+        FactorVector { value: splat(factor.value), quotient: splat(factor.quotient >> 12) }
     }
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn store(to: &mut [u64; 8], value: Vector) {
 
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn multiply(q: Modulus, x: &mut [u64], y: &[u64]) {
-    let q = Wide::new(q);
+    let q = ModulusVector::new(q);
     for (x, y) in x.as_chunks_mut().0.iter_mut().zip(y.as_chunks().0) {
         store(x, q.multiply(load(x), load(y)));
     }
@@ -135,7 +135,7 @@ pub(super) fn multiply(q: Modulus, x: &mut [u64], y: &[u64]) {
 
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn add_product(q: Modulus, x: &mut [u64], a: &[u64], b: &[u64]) {
-    let q = Wide::new(q);
+    let q = ModulusVector::new(q);
     let pairs = a.as_chunks().0.iter().zip(b.as_chunks().0);
     for (x, (a, b)) in x.as_chunks_mut().0.iter_mut().zip(pairs) {
         store(x, q.add(load(x), q.multiply(load(a), load(b))));
@@ -144,7 +144,7 @@ pub(super) fn add_product(q: Modulus, x: &mut [u64], a: &[u64], b: &[u64]) {
 
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn sub_product(q: Modulus, x: &mut [u64], a: &[u64], b: &[u64]) {
-    let q = Wide::new(q);
+    let q = ModulusVector::new(q);
     let pairs = a.as_chunks().0.iter().zip(b.as_chunks().0);
     for (x, (a, b)) in x.as_chunks_mut().0.iter_mut().zip(pairs) {
         store(x, q.sub(load(x), q.multiply(load(a), load(b))));
@@ -152,17 +152,17 @@ pub(super) fn sub_product(q: Modulus, x: &mut [u64], a: &[u64], b: &[u64]) {
 }
 
 #[target_feature(enable = "avx512f,avx512ifma")]
-pub(super) fn scale(q: Modulus, x: &mut [u64], factor: Shoup) {
-    let (q, factor) = (Wide::new(q), Factor::new(factor));
+pub(super) fn scale(q: Modulus, x: &mut [u64], factor: ShoupFactor) {
+    let (q, factor) = (ModulusVector::new(q), FactorVector::new(factor));
     for x in x.as_chunks_mut().0 {
         store(x, q.multiply_shoup(load(x), factor));
     }
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
-pub(super) fn add_encoded(p: Modulus, x: &mut [u64], messages: &[u64], e: &Encoding) {
+pub(super) fn add_encoded(p: Modulus, x: &mut [u64], messages: &[u64], e: &EncodingConstants) {
     let splat = |x: u64| _mm512_set1_epi64(x as i64);
-    let (q, inverse) = (Wide::new(p), Factor::new(e.inverse));
+    let (q, inverse) = (ModulusVector::new(p), FactorVector::new(e.inverse));
     let (q_mod_t, half, mask) = (splat(e.q_mod_t), splat(e.half), splat(e.mask));
     let top = _mm512_add_epi64(q.q, half);
     for (x, messages) in x.as_chunks_mut().0.iter_mut().zip(messages.as_chunks().0) {

@@ -1,10 +1,10 @@
-//! The constants with which messages are encoded.
+//! The constants of the encoding of messages.
 
-use crate::modulus::Shoup;
+use crate::modulus::ShoupFactor;
 
-/// The constants with which a message is encoded: see [`crate::Context`].
+/// The constants of the encoding modulo one prime: see [`crate::Context`].
 #[derive(Clone, Copy)]
-pub(crate) struct Encoding {
+pub(crate) struct EncodingConstants {
     /// q mod t.
     pub(crate) q_mod_t: u64,
     /// t / 2.
@@ -12,5 +12,5 @@ pub(crate) struct Encoding {
     /// t − 1.
     pub(crate) mask: u64,
     /// t^−1 modulo the prime.
-    pub(crate) inverse: Shoup,
+    pub(crate) inverse: ShoupFactor,
 }

@@ -15,7 +15,7 @@ use confide_engine::{
 };
 use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Input, Projection, Report, Site, Width};
 use confide_serve::{
-    AdapterSource, Adapters, AskedBy, BaseCheck, Drained, Opened, Options, SourceError, serve,
+    AdapterSource, Adapters, AskedBy, BaseCheck, DrainOutcome, Opened, Options, SourceError, serve,
 };
 use serde_json::Value;
 use tokio::{
@@ -313,7 +313,7 @@ pub(crate) struct Server {
     pub address: SocketAddr,
     pub engine: Double,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Drained>,
+    task: JoinHandle<DrainOutcome>,
 }
 
 impl Server {
@@ -343,7 +343,7 @@ impl Server {
     }
 
     /// Asks it to stop, and waits until it has.
-    pub(crate) async fn end(self) -> Drained {
+    pub(crate) async fn end(self) -> DrainOutcome {
         let _ = self.stop.send(());
         self.task.await.expect("the server ends")
     }

@@ -1,4 +1,4 @@
-//! Keys in DER and PEM, in and out.
+//! Decodes and encodes keys in DER and PEM.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use der::{
@@ -7,7 +7,7 @@ use der::{
 };
 use x509_cert::Certificate;
 
-use super::kind::{KEY_FILE_LENGTH_MAX, Kind};
+use super::kind::{KEY_FILE_LENGTH_MAX, KeyKind};
 use crate::{ecdsa::read_two_integers, error::SigmaError, rsa::EXPONENT};
 
 const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
@@ -16,29 +16,29 @@ const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
 
-pub(super) fn from_certificate(bytes: &[u8]) -> Result<Kind, SigmaError> {
+pub(super) fn from_certificate(bytes: &[u8]) -> Result<KeyKind, SigmaError> {
     let malformed = || SigmaError::Malformed { what: "certificate" };
-    let bytes = der_of(bytes, "certificate", "CERTIFICATE")?;
+    let bytes = decode_der_or_pem(bytes, "certificate", "CERTIFICATE")?;
     let certificate = Certificate::from_der(&bytes).map_err(|_| malformed())?;
     let spki = certificate.tbs_certificate().subject_public_key_info();
     let spki = der::Encode::to_der(spki).map_err(|_| malformed())?;
     from_spki(&spki)
 }
 
-pub(super) fn from_spki(bytes: &[u8]) -> Result<Kind, SigmaError> {
-    let bytes = der_of(bytes, "public key", "PUBLIC KEY")?;
+pub(super) fn from_spki(bytes: &[u8]) -> Result<KeyKind, SigmaError> {
+    let bytes = decode_der_or_pem(bytes, "public key", "PUBLIC KEY")?;
     let (algorithm, parameters, key) =
         read_spki(&bytes).map_err(|_| SigmaError::Malformed { what: "public key" })?;
     match (algorithm, parameters) {
-        (RSA, None) => rsa(key),
-        (RSA, Some(parameters)) if parameters.is_null() => rsa(key),
-        (RSA_PSS, None) => rsa(key),
+        (RSA, None) => parse_rsa_key(key),
+        (RSA, Some(parameters)) if parameters.is_null() => parse_rsa_key(key),
+        (RSA_PSS, None) => parse_rsa_key(key),
         (RSA_PSS, Some(_)) => {
-            Err(SigmaError::not_supported("RSA-PSS key", "parameters of its own"))
+            Err(SigmaError::not_supported("RSA-PSS key", "a key with parameters"))
         }
         (EC, Some(parameters)) => match parameters.decode_as::<ObjectIdentifier>() {
-            Ok(P256) => Kind::on_p256(key),
-            Ok(P384) => Kind::on_p384(key),
+            Ok(P256) => KeyKind::on_p256(key),
+            Ok(P384) => KeyKind::on_p384(key),
             Ok(other) => Err(SigmaError::not_supported("curve", &other.to_string())),
             Err(_) => Err(SigmaError::not_supported("curve", "explicit parameters")),
         },
@@ -46,9 +46,9 @@ pub(super) fn from_spki(bytes: &[u8]) -> Result<Kind, SigmaError> {
     }
 }
 
-type KeyParts<'a> = (ObjectIdentifier, Option<AnyRef<'a>>, &'a [u8]);
+type SpkiParts<'a> = (ObjectIdentifier, Option<AnyRef<'a>>, &'a [u8]);
 
-fn read_spki(bytes: &[u8]) -> Result<KeyParts<'_>, der::Error> {
+fn read_spki(bytes: &[u8]) -> Result<SpkiParts<'_>, der::Error> {
     let mut reader = SliceReader::new(bytes)?;
     let parts = reader.sequence(|reader| {
         let (algorithm, parameters) = reader.sequence(|reader| {
@@ -62,14 +62,14 @@ fn read_spki(bytes: &[u8]) -> Result<KeyParts<'_>, der::Error> {
     Ok(parts)
 }
 
-fn rsa(key: &[u8]) -> Result<Kind, SigmaError> {
+fn parse_rsa_key(key: &[u8]) -> Result<KeyKind, SigmaError> {
     let numbers = read_two_integers(key);
     let (modulus, exponent) = numbers.ok_or(SigmaError::Malformed { what: "RSA key" })?;
-    Kind::rsa(modulus, exponent)
+    KeyKind::rsa(modulus, exponent)
 }
 
-/// The DER bytes of a file that is DER, or PEM with this label.
-fn der_of(bytes: &[u8], what: &'static str, label: &str) -> Result<Vec<u8>, SigmaError> {
+/// Decodes a file that is DER, or PEM with this label, to DER.
+fn decode_der_or_pem(bytes: &[u8], what: &'static str, label: &str) -> Result<Vec<u8>, SigmaError> {
     if bytes.len() > KEY_FILE_LENGTH_MAX {
         let max = KEY_FILE_LENGTH_MAX;
         return Err(SigmaError::TooLong { what, max, got: bytes.len() });
@@ -87,8 +87,8 @@ fn der_of(bytes: &[u8], what: &'static str, label: &str) -> Result<Vec<u8>, Sigm
     read().ok_or(SigmaError::Malformed { what })
 }
 
-/// The DER `SubjectPublicKeyInfo` of a key, whose hash is the key's id.
-pub(super) fn spki(kind: &Kind) -> Vec<u8> {
+/// Encodes the DER `SubjectPublicKeyInfo` of a key, whose hash is the key's id.
+pub(super) fn encode_spki(kind: &KeyKind) -> Vec<u8> {
     const RSA_ALGORITHM: [u8; 15] =
         [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
     const P256_ALGORITHM: [u8; 21] = [
@@ -100,29 +100,29 @@ pub(super) fn spki(kind: &Kind) -> Vec<u8> {
         0x04, 0x00, 0x22,
     ];
     let (algorithm, key): (&[u8], Vec<u8>) = match kind {
-        Kind::Rsa(key) => {
-            let modulus = der_integer(&key.modulus());
-            let numbers = [modulus, der_integer(&EXPONENT.to_be_bytes())].concat();
-            (&RSA_ALGORITHM, der_element(0x30, &numbers))
+        KeyKind::Rsa(key) => {
+            let modulus = encode_der_integer(&key.modulus());
+            let numbers = [modulus, encode_der_integer(&EXPONENT.to_be_bytes())].concat();
+            (&RSA_ALGORITHM, encode_der_element(0x30, &numbers))
         }
-        Kind::P256(_) => (&P256_ALGORITHM, kind.point()),
-        Kind::P384(_) => (&P384_ALGORITHM, kind.point()),
+        KeyKind::P256(_) => (&P256_ALGORITHM, kind.encode_point()),
+        KeyKind::P384(_) => (&P384_ALGORITHM, kind.encode_point()),
     };
-    let bits = der_element(0x03, &[&[0], key.as_slice()].concat());
-    der_element(0x30, &[algorithm, &bits].concat())
+    let bits = encode_der_element(0x03, &[&[0], key.as_slice()].concat());
+    encode_der_element(0x30, &[algorithm, &bits].concat())
 }
 
-/// A DER INTEGER that is not negative.
-fn der_integer(bytes: &[u8]) -> Vec<u8> {
+/// Encodes a non-negative DER INTEGER.
+fn encode_der_integer(bytes: &[u8]) -> Vec<u8> {
     let start = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
     let digits = &bytes[start..];
     match digits.first() {
-        Some(first) if *first < 0x80 => der_element(0x02, digits),
-        _ => der_element(0x02, &[&[0], digits].concat()),
+        Some(first) if *first < 0x80 => encode_der_element(0x02, digits),
+        _ => encode_der_element(0x02, &[&[0], digits].concat()),
     }
 }
 
-fn der_element(tag: u8, content: &[u8]) -> Vec<u8> {
+fn encode_der_element(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut out = vec![tag];
     let length = content.len().to_be_bytes();
     let start = length.iter().position(|byte| *byte != 0).unwrap_or(length.len() - 1);

@@ -3,10 +3,10 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 
-use super::kind::{KEY_FILE_LENGTH_MAX, Kind};
+use super::kind::{KEY_FILE_LENGTH_MAX, KeyKind};
 use crate::error::SigmaError;
 
-/// The members that make a key; the caller judges others (`alg`, `kid`, `use`).
+/// The members of the key itself; the caller checks others (`alg`, `kid`, `use`).
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -18,7 +18,7 @@ struct Jwk {
     d: Option<serde::de::IgnoredAny>,
 }
 
-pub(super) fn from_jwk(bytes: &[u8]) -> Result<Kind, SigmaError> {
+pub(super) fn from_jwk(bytes: &[u8]) -> Result<KeyKind, SigmaError> {
     if bytes.len() > KEY_FILE_LENGTH_MAX {
         let max = KEY_FILE_LENGTH_MAX;
         return Err(SigmaError::TooLong { what: "JWK", max, got: bytes.len() });
@@ -26,7 +26,7 @@ pub(super) fn from_jwk(bytes: &[u8]) -> Result<Kind, SigmaError> {
     let malformed = || SigmaError::Malformed { what: "JWK" };
     let jwk: Jwk = serde_json::from_slice(bytes).map_err(|_| malformed())?;
     if jwk.d.is_some() {
-        return Err(SigmaError::not_supported("JWK", "a private key: give the public one"));
+        return Err(SigmaError::not_supported("JWK", "a private key; pass the public one"));
     }
     let field = |value: &Option<String>| {
         let text = value.as_ref().ok_or_else(malformed)?;
@@ -40,9 +40,9 @@ pub(super) fn from_jwk(bytes: &[u8]) -> Result<Kind, SigmaError> {
         }
     };
     match (jwk.kty.as_str(), jwk.crv.as_deref()) {
-        ("RSA", _) => Kind::rsa(&field(&jwk.n)?, &field(&jwk.e)?),
-        ("EC", Some("P-256")) => Kind::on_p256(&point(32)?),
-        ("EC", Some("P-384")) => Kind::on_p384(&point(48)?),
+        ("RSA", _) => KeyKind::rsa(&field(&jwk.n)?, &field(&jwk.e)?),
+        ("EC", Some("P-256")) => KeyKind::on_p256(&point(32)?),
+        ("EC", Some("P-384")) => KeyKind::on_p384(&point(48)?),
         ("EC", Some(curve)) => Err(SigmaError::not_supported("curve", curve)),
         ("EC", None) => Err(malformed()),
         (kind, _) => Err(SigmaError::not_supported("key type", kind)),

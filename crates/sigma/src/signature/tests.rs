@@ -75,11 +75,11 @@ fn proofs_of_every_length_but_their_own_are_refused() {
 fn two_proofs_of_one_signature_differ_and_both_hold() {
     for name in ["rsa-2048-pkcs1-sha256", "ecdsa-p256-sha256"] {
         let case = case(name);
-        let digest = Hash::Sha256.digest(&case.message);
+        let digest = HashFunction::Sha256.digest(&case.message);
         let make = || match name.starts_with("rsa") {
-            true => SignatureProof::pkcs1,
-            false => SignatureProof::ecdsa,
-        }(&case.key, Hash::Sha256, &digest, &case.signature, &case.context);
+            true => SignatureProof::prove_pkcs1,
+            false => SignatureProof::prove_ecdsa,
+        }(&case.key, HashFunction::Sha256, &digest, &case.signature, &case.context);
         let (one, other) = (make().unwrap(), make().unwrap());
         assert_ne!(one.body, other.body);
         assert_eq!(one.verify(&case.key, &case.message, &case.context), Ok(()));
@@ -90,17 +90,19 @@ fn two_proofs_of_one_signature_differ_and_both_hold() {
 #[test]
 fn what_is_no_signature_is_not_proved() {
     let case = case("rsa-2048-pkcs1-sha256");
-    let digest = Hash::Sha256.digest(&case.message);
+    let digest = HashFunction::Sha256.digest(&case.message);
     let prove = |digest: &[u8], signature: &[u8]| {
-        SignatureProof::pkcs1(&case.key, Hash::Sha256, digest, signature, b"").map(|_| ())
+        SignatureProof::prove_pkcs1(&case.key, HashFunction::Sha256, digest, signature, b"")
+            .map(|_| ())
     };
     let invalid = Err(SigmaError::SignatureInvalid);
     assert_eq!(prove(&digest, &case.signature), Ok(()));
-    assert_eq!(prove(&Hash::Sha256.digest(b"another"), &case.signature), invalid);
+    assert_eq!(prove(&HashFunction::Sha256.digest(b"another"), &case.signature), invalid);
     for signature in [vec![], vec![0; 256], vec![0xff; 256], case.signature[1..].to_vec()] {
         assert_eq!(prove(&digest, &signature), invalid);
     }
-    let pss = SignatureProof::pss(&case.key, Hash::Sha256, &digest, &case.signature, b"");
+    let pss =
+        SignatureProof::prove_pss(&case.key, HashFunction::Sha256, &digest, &case.signature, b"");
     assert_eq!(pss.map(|_| ()), invalid, "a PKCS#1 v1.5 signature is no PSS signature");
 }
 
@@ -108,8 +110,9 @@ fn what_is_no_signature_is_not_proved() {
 fn an_ecdsa_signature_of_another_message_or_shape_is_not_proved() {
     let case = case("ecdsa-p256-sha256");
     let prove = |message: &[u8], signature: &[u8]| {
-        let digest = Hash::Sha256.digest(message);
-        SignatureProof::ecdsa(&case.key, Hash::Sha256, &digest, signature, b"").map(|_| ())
+        let digest = HashFunction::Sha256.digest(message);
+        SignatureProof::prove_ecdsa(&case.key, HashFunction::Sha256, &digest, signature, b"")
+            .map(|_| ())
     };
     assert_eq!(prove(&case.message, &case.signature), Ok(()));
     let invalid = Err(SigmaError::SignatureInvalid);
@@ -122,12 +125,14 @@ fn an_ecdsa_signature_of_another_message_or_shape_is_not_proved() {
 #[test]
 fn schemes_and_keys_that_do_not_fit_are_refused_by_name() {
     let (rsa, ec) = (case("rsa-2048-pkcs1-sha256"), case("ecdsa-p256-sha256"));
-    let digest = Hash::Sha256.digest(&rsa.message);
-    let with_ec = SignatureProof::pkcs1(&ec.key, Hash::Sha256, &digest, &rsa.signature, b"");
+    let digest = HashFunction::Sha256.digest(&rsa.message);
+    let with_ec =
+        SignatureProof::prove_pkcs1(&ec.key, HashFunction::Sha256, &digest, &rsa.signature, b"");
     assert!(matches!(with_ec, Err(SigmaError::Unsupported { .. })));
-    let with_rsa = SignatureProof::ecdsa(&rsa.key, Hash::Sha256, &digest, &ec.signature, b"");
+    let with_rsa =
+        SignatureProof::prove_ecdsa(&rsa.key, HashFunction::Sha256, &digest, &ec.signature, b"");
     assert!(matches!(with_rsa, Err(SigmaError::Unsupported { .. })));
-    let pss = SignatureProof::pss(&ec.key, Hash::Sha256, &digest, &ec.signature, b"");
+    let pss = SignatureProof::prove_pss(&ec.key, HashFunction::Sha256, &digest, &ec.signature, b"");
     assert!(matches!(pss, Err(SigmaError::Unsupported { .. })));
 }
 
@@ -137,7 +142,7 @@ fn keys_outside_what_is_proved_are_refused_by_name() {
         let mut modulus = vec![0xa5; bits.div_ceil(8)];
         modulus[0] = 0xff >> (8 * modulus.len() - bits);
         *modulus.last_mut().unwrap() = last;
-        PublicKey::rsa(&modulus, exponent).map(|_| ())
+        PublicKey::from_rsa_numbers(&modulus, exponent).map(|_| ())
     };
     assert_eq!(rsa(2048, 1, &[1, 0, 1]), Ok(()));
     assert_eq!(rsa(4096, 1, &[0, 1, 0, 1]), Ok(()));
@@ -155,9 +160,9 @@ fn a_salt_is_part_of_the_statement() {
     let case = case("rsa-2048-pss-sha256");
     let proof = SignatureProof::from_bytes(&case.proof).unwrap();
     let mut other = proof.clone();
-    other.scheme = Scheme::Pss { salt: vec![0; 32] };
+    other.scheme = SignatureScheme::Pss { salt: vec![0; 32] };
     assert_eq!(case.judge(&other.to_bytes()), Err(SigmaError::Refused));
-    other.scheme = Scheme::Pkcs1;
+    other.scheme = SignatureScheme::Pkcs1;
     assert_eq!(case.judge(&other.to_bytes()), Err(SigmaError::Refused));
 }
 

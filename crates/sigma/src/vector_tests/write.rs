@@ -7,10 +7,10 @@ use zeroize::Zeroizing;
 
 use super::{bytes, folder, hex, judge, make, outcome};
 use crate::{
-    hash::Hash,
+    hash::HashFunction,
     key::PublicKey,
     pedersen::{Blinding, Commitment},
-    signature::{Scheme, SignatureProof},
+    signature::{SignatureProof, SignatureScheme},
 };
 
 const CONTEXT: &[u8] = b"confide test vector";
@@ -27,16 +27,16 @@ pub(super) fn all() {
 }
 
 /// The file name, the kind of key, the hash, and whether the padding is PSS.
-const SIGNATURES: &[(&str, &str, Hash, bool)] = &[
-    ("rsa-2048-pkcs1-sha256", "rsa_keygen_bits:2048", Hash::Sha256, false),
-    ("rsa-2048-pss-sha256", "rsa_keygen_bits:2048", Hash::Sha256, true),
-    ("rsa-2049-pss-sha384", "rsa_keygen_bits:2049", Hash::Sha384, true),
-    ("rsa-3072-pkcs1-sha384", "rsa_keygen_bits:3072", Hash::Sha384, false),
-    ("rsa-4096-pss-sha512", "rsa_keygen_bits:4096", Hash::Sha512, true),
-    ("ecdsa-p256-sha256", "ec_paramgen_curve:P-256", Hash::Sha256, false),
-    ("ecdsa-p256-sha512", "ec_paramgen_curve:P-256", Hash::Sha512, false),
-    ("ecdsa-p384-sha256", "ec_paramgen_curve:P-384", Hash::Sha256, false),
-    ("ecdsa-p384-sha384", "ec_paramgen_curve:P-384", Hash::Sha384, false),
+const SIGNATURES: &[(&str, &str, HashFunction, bool)] = &[
+    ("rsa-2048-pkcs1-sha256", "rsa_keygen_bits:2048", HashFunction::Sha256, false),
+    ("rsa-2048-pss-sha256", "rsa_keygen_bits:2048", HashFunction::Sha256, true),
+    ("rsa-2049-pss-sha384", "rsa_keygen_bits:2049", HashFunction::Sha384, true),
+    ("rsa-3072-pkcs1-sha384", "rsa_keygen_bits:3072", HashFunction::Sha384, false),
+    ("rsa-4096-pss-sha512", "rsa_keygen_bits:4096", HashFunction::Sha512, true),
+    ("ecdsa-p256-sha256", "ec_paramgen_curve:P-256", HashFunction::Sha256, false),
+    ("ecdsa-p256-sha512", "ec_paramgen_curve:P-256", HashFunction::Sha512, false),
+    ("ecdsa-p384-sha256", "ec_paramgen_curve:P-384", HashFunction::Sha256, false),
+    ("ecdsa-p384-sha384", "ec_paramgen_curve:P-384", HashFunction::Sha384, false),
 ];
 
 fn signatures(place: &Path) {
@@ -45,9 +45,9 @@ fn signatures(place: &Path) {
         let (key, signature) = sign_with_openssl(place, parameter, *hash, *pss, message);
         let public = PublicKey::from_spki(&key).unwrap();
         let scheme = match (public.name().starts_with("RSA"), pss) {
-            (false, _) => Scheme::Ecdsa,
-            (true, false) => Scheme::Pkcs1,
-            (true, true) => Scheme::Pss {
+            (false, _) => SignatureScheme::Ecdsa,
+            (true, false) => SignatureScheme::Pkcs1,
+            (true, true) => SignatureScheme::Pss {
                 salt: crate::signature::pss_salt(&public, *hash, &signature).unwrap(),
             },
         };
@@ -313,7 +313,7 @@ fn negate(modulus: &[u8], number: &[u8]) -> Vec<u8> {
 fn sign_with_openssl(
     place: &Path,
     parameter: &str,
-    hash: Hash,
+    hash: HashFunction,
     pss: bool,
     message: &[u8],
 ) -> (Vec<u8>, Vec<u8>) {

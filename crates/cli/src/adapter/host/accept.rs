@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use confide_http::{Admission, Occupancy, Peer, PeerStream, TurnWatch, accept_until};
+use confide_http::{Admission, ConnectionPlace, Peer, PeerStream, TurnTakingStream, accept_until};
 use confide_lora::host::{AdapterHost, PeerPrefix};
 use tokio::net::TcpListener;
 
@@ -51,14 +51,14 @@ pub(super) async fn serve(
 /// Serves one connection. A key holder has one for each generation that runs, and one for preparations.
 async fn serve_connection(
     stream: PeerStream,
-    place: Occupancy,
+    place: ConnectionPlace,
     entrance: Arc<Entrance>,
     host: Arc<AdapterHost>,
 ) {
     let Some((stream, peer)) = entrance.admit(stream, Some(peer_prefix(place.peer()))).await else {
         return;
     };
-    let stream = TurnWatch::new(stream, place);
+    let stream = TurnTakingStream::new(stream, place);
     if let Err(error) = host.serve(stream, peer).await {
         tracing::debug!(%error, "a key holder's connection ended early");
     }

@@ -1,7 +1,7 @@
 //! What admits a connection before the blind protocol begins: an attested channel, or nothing.
 
 use confide_channel::{Binding, Server, ServerOptions};
-use confide_client::{PolicyAppraiser, with_causes};
+use confide_client::{PolicyAppraiser, error_chain};
 use confide_http::PeerStream;
 use confide_lora::{
     holder::Stream,
@@ -52,7 +52,7 @@ impl Entrance {
             None => Server::without_evidence(options, process::unix_now),
             Some(attester) => Server::new(options, Some(attester), process::unix_now),
         };
-        let server = server.map_err(|error| CliError::new(with_causes(&error)))?;
+        let server = server.map_err(|error| CliError::new(error_chain(&error)))?;
         if let Some(path) = &args.certificate_out {
             write_file(path, server.certificate_der())?;
         }
@@ -87,7 +87,7 @@ impl Entrance {
         };
         admitted
             .inspect_err(|error| {
-                tracing::info!(error = %with_causes(error), "a key holder was not admitted");
+                tracing::info!(error = %error_chain(error), "a key holder was not admitted");
             })
             .ok()
     }

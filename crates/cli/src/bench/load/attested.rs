@@ -2,8 +2,8 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use confide_channel::{Binding, Client, ClientOptions, Timings, tunnel};
-use confide_client::{PolicyAppraiser, SharedAppraisal, with_causes};
+use confide_channel::{Binding, ChannelTimings, Client, ClientOptions, tunnel};
+use confide_client::{PolicyAppraiser, SharedAppraisal, error_chain};
 use confide_load::{Attestation, Clock, Opened, Opening, Stages, Target, Tcp, Transport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -39,14 +39,14 @@ impl Attested {
     ) -> Result<Self, CliError> {
         let policy = file::read(policy)?;
         let appraiser = PolicyAppraiser::new(policy, None, process::unix_now)
-            .map_err(|error| CliError::new(with_causes(&error)))?;
+            .map_err(|error| CliError::new(error_chain(&error)))?;
         let (binding, word) = match binding {
             BindingName::Key => (Binding::Key, "key"),
             BindingName::Session => (Binding::Session, "session"),
         };
         let options = ClientOptions { binding, deadline: DEADLINE };
         let client = Client::new(options, Arc::new(appraiser))
-            .map_err(|error| CliError::new(with_causes(&error)))?;
+            .map_err(|error| CliError::new(error_chain(&error)))?;
         let through = if via.is_some() { ", through a tunnel" } else { "" };
         Ok(Self {
             tcp: Tcp::new(&target.host, target.port),
@@ -65,7 +65,7 @@ impl Attested {
         let started_s = clock.now_s();
         let attested = self.client.connect(&self.host, io).await;
         let (wire, appraised, timings) =
-            attested.map_err(|error| with_causes(&error))?.into_parts();
+            attested.map_err(|error| error_chain(&error))?.into_parts();
         stages.handshake_s = Some(started_s + timings.handshake.as_secs_f64());
         stages.attested_s = Some(clock.now_s());
         stages.attestation = Some(parts(&timings, &appraised));
@@ -81,7 +81,7 @@ impl Transport for Attested {
                 return self.secure(stream, stages, clock).await;
             };
             let stream = tunnel::dial(via, &self.authority, DEADLINE).await;
-            let stream = stream.map_err(|error| with_causes(&error))?;
+            let stream = stream.map_err(|error| error_chain(&error))?;
             let stages = Stages { connected_s: Some(clock.now_s()), ..Stages::default() };
             self.secure(stream, stages, clock).await
         })
@@ -92,7 +92,7 @@ impl Transport for Attested {
     }
 }
 
-fn parts(timings: &Timings, appraised: &SharedAppraisal) -> Attestation {
+fn parts(timings: &ChannelTimings, appraised: &SharedAppraisal) -> Attestation {
     let collateral = appraised.collateral_time();
     Attestation {
         quote_s: timings.quote.as_secs_f64(),

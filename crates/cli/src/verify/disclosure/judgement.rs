@@ -231,12 +231,12 @@ fn content_name(error: &VerifyError) -> &'static str {
         VerifyError::Signature(_) => "signature",
         VerifyError::Opening(_) => "opening",
         VerifyError::SameSession { .. } => "same_session",
-        VerifyError::OtherUnused => "other_unused",
+        VerifyError::UnusedOtherSession => "other_unused",
         VerifyError::SameField { .. } => "same_field",
         VerifyError::Empty => "empty",
         VerifyError::NoCircuits { .. } => NO_CIRCUITS,
         VerifyError::OtherSession(error) => content_name(error),
-        VerifyError::Subject { .. } | VerifyError::Proof { .. } => "proof",
+        VerifyError::InvalidField { .. } | VerifyError::Proof { .. } => "proof",
     }
 }
 

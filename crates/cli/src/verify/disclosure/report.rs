@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use confide_disclosure::{FieldKind, ProvenClaim, Security, ShownField, TlsSession};
+use confide_disclosure::{FieldKind, ProofSecurity, ProvenClaim, ShownField, TlsSession};
 use confide_evidence::UnixSeconds;
 use serde_json::{Value, json};
 
@@ -267,8 +267,8 @@ fn names(mut value: &[u8]) -> Vec<String> {
     names
 }
 
-fn describe_proof(security: &Security) -> String {
-    let Security { back_end, proven_bits, conjectured_bits, zero_knowledge, .. } = security;
+fn describe_proof(security: &ProofSecurity) -> String {
+    let ProofSecurity { back_end, proven_bits, conjectured_bits, zero_knowledge, .. } = security;
     let hides = if *zero_knowledge { "yes" } else { "no" };
     let proven = proven_bits.map_or("none".into(), |bits| format!("{bits} bits"));
     format!(
@@ -279,7 +279,7 @@ fn describe_proof(security: &Security) -> String {
 
 fn proven_json(claim: &ProvenClaim) -> Value {
     let (name, predicate) = describe_claim(claim);
-    let Security { back_end, proven_bits, conjectured_bits, basis, zero_knowledge } =
+    let ProofSecurity { back_end, proven_bits, conjectured_bits, basis, zero_knowledge } =
         claim.security;
     json!({
         "name": name,

@@ -1,23 +1,25 @@
 //! Names, claims and foreign texts, as they may be printed on a terminal.
 
-use confide_disclosure::{Direction, Fact, ProvenClaim, ShownBytes};
+use confide_disclosure::{Direction, ProvenClaim, ProvenFact, ShownBytes};
 
 /// The path that a claim is about, and its predicate.
 pub(crate) fn describe_claim(claim: &ProvenClaim) -> (String, String) {
     let contains = |text: &str| format!("\"{}\"", printable(text));
     match &claim.fact {
-        Fact::Compare { path, kind, comparison } => (path.clone(), comparison.describe(*kind)),
-        Fact::BytesContain { direction, text } => {
+        ProvenFact::Compare { path, kind, comparison } => {
+            (path.clone(), comparison.describe(*kind))
+        }
+        ProvenFact::BytesContain { direction, text } => {
             let path = format!("{}.bytes", direction.as_str());
             (path, format!("contains {}", contains(text)))
         }
-        Fact::FieldContains { path, text } => {
+        ProvenFact::FieldContains { path, text } => {
             (path.clone(), format!("contains {}", contains(text)))
         }
-        Fact::FieldSha256 { path, sha256 } => {
+        ProvenFact::FieldSha256 { path, sha256 } => {
             (format!("sha256({path})"), format!("== {}", hex::encode(sha256)))
         }
-        Fact::Equal { path, other, in_other_session } => {
+        ProvenFact::Equal { path, other, in_other_session } => {
             let whose = if *in_other_session { "other." } else { "" };
             (path.clone(), format!("== {whose}{}", format_name(other)))
         }

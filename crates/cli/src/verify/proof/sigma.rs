@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, time::Instant};
 
 use confide_prover::{Check, Outcome};
-use confide_sigma::{PublicKey, Scheme, SigmaError, SignatureProof};
+use confide_sigma::{PublicKey, SigmaError, SignatureProof, SignatureScheme};
 use serde_json::{Value, json};
 
 use super::{
@@ -86,7 +86,7 @@ fn checks(key: &PublicKey, proof: &SignatureProof, outcome: &Result<(), SigmaErr
         hex::encode(proof.context())
     };
     let salt = match proof.scheme() {
-        Scheme::Pss { salt } => format!(", a salt of {} bytes", salt.len()),
+        SignatureScheme::Pss { salt } => format!(", a salt of {} bytes", salt.len()),
         _ => String::new(),
     };
     let (scheme, hash) = (proof.scheme().name(), proof.hash().name());

@@ -1,34 +1,34 @@
-//! Content coding undone, piece by piece, with a bound on what comes out.
+//! Decodes content codings piece by piece, with a limit on the decoded length.
 
 use std::io::{self, Write};
 
 use flate2::write::MultiGzDecoder;
 
-/// Undoes the content coding of an answer.
-pub(crate) enum Decoder {
+/// The decoder of an answer's content coding.
+pub(crate) enum ContentDecoder {
     /// The body is not coded.
-    Identity(Sink),
+    Identity(BoundedSink),
     /// gzip (RFC 1952), any number of members.
-    Gzip(Box<MultiGzDecoder<Sink>>),
+    Gzip(Box<MultiGzDecoder<BoundedSink>>),
 }
 
-/// Why a body cannot be decoded.
+/// The reason for which a body cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeError {
-    /// The decoded body is longer than its bound.
+    /// The decoded body is longer than its limit.
     TooLong,
-    /// The body is not gzip, or ends early.
+    /// The body is not gzip, or is truncated.
     Malformed,
 }
 
-/// Takes what is decoded and refuses more than its bound, before it is kept.
-pub(crate) struct Sink {
+/// A buffer of decoded bytes that refuses more bytes than its limit.
+pub(crate) struct BoundedSink {
     bytes: Vec<u8>,
     left: usize,
     is_full: bool,
 }
 
-impl Write for Sink {
+impl Write for BoundedSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.left.checked_sub(bytes.len()) {
             None => {
@@ -48,11 +48,11 @@ impl Write for Sink {
     }
 }
 
-impl Decoder {
-    /// Makes the decoder of the content coding named in an answer; `None` if the coding is not
-    /// supported. It never gives more than `bytes_max` bytes.
+impl ContentDecoder {
+    /// The decoder of the content coding that an answer names; `None` if it is not supported. In
+    /// all it returns at most `bytes_max` bytes.
     pub(crate) fn for_coding(coding: Option<&[u8]>, bytes_max: usize) -> Option<Self> {
-        let sink = Sink { bytes: Vec::new(), left: bytes_max, is_full: false };
+        let sink = BoundedSink { bytes: Vec::new(), left: bytes_max, is_full: false };
         let Some(coding) = coding else { return Some(Self::Identity(sink)) };
         match coding.to_ascii_lowercase().as_slice() {
             b"identity" => Some(Self::Identity(sink)),
@@ -61,7 +61,7 @@ impl Decoder {
         }
     }
 
-    /// Takes a piece as it came, gives what it decodes to so far.
+    /// Decodes a piece, and returns the bytes decoded so far.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let written = match self {
             Self::Identity(sink) => sink.write_all(piece),
@@ -70,7 +70,7 @@ impl Decoder {
         self.take_decoded(written)
     }
 
-    /// The end of the body: gives what is left, and refuses a coding that has not ended.
+    /// Ends the body: returns the last decoded bytes, and refuses a truncated coding.
     pub(crate) fn finish(mut self, was_empty: bool) -> Result<Vec<u8>, DecodeError> {
         let ended = match &mut self {
             Self::Gzip(gzip) if !was_empty => gzip.try_finish(),
@@ -79,7 +79,7 @@ impl Decoder {
         self.take_decoded(ended)
     }
 
-    /// Takes what was decoded until now, or explains why the last step failed.
+    /// Returns the bytes decoded so far, or the reason for which the last step failed.
     fn take_decoded(&mut self, outcome: io::Result<()>) -> Result<Vec<u8>, DecodeError> {
         let sink = match self {
             Self::Identity(sink) => sink,
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn decode(bytes: &[u8], piece: usize, max: usize) -> Result<Vec<u8>, DecodeError> {
-        let mut decoder = Decoder::for_coding(Some(b"gzip"), max).unwrap();
+        let mut decoder = ContentDecoder::for_coding(Some(b"gzip"), max).unwrap();
         let mut out = Vec::new();
         for piece in bytes.chunks(piece) {
             out.extend(decoder.push(piece)?);
@@ -153,11 +153,11 @@ mod tests {
     #[test]
     fn other_codings_are_known_as_such() {
         assert!(
-            Decoder::for_coding(None, 1).is_some()
-                && Decoder::for_coding(Some(b"Identity"), 1).is_some()
+            ContentDecoder::for_coding(None, 1).is_some()
+                && ContentDecoder::for_coding(Some(b"Identity"), 1).is_some()
         );
         for other in ["br", "deflate", "zstd", "gzip, gzip", ""] {
-            assert!(Decoder::for_coding(Some(other.as_bytes()), 1).is_none(), "{other}");
+            assert!(ContentDecoder::for_coding(Some(other.as_bytes()), 1).is_none(), "{other}");
         }
     }
 }

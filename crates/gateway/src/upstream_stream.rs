@@ -1,5 +1,5 @@
-//! The TCP stream below a connection to the upstream, with two facts that hyper does not tell:
-//! whether it is still open at this instant, and how many bytes were received.
+//! The TCP stream below a connection to the upstream. It adds two facts that hyper does not expose:
+//! whether the stream is open at this instant, and how many bytes were received.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use confide_http::{Watch, WatchedStream};
+use confide_http::{ObservedStream, StreamObserver};
 use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, ReadBuf},
@@ -20,24 +20,24 @@ use tokio::{
 };
 
 /// A stream to the upstream.
-pub(crate) type Wire = WatchedStream<TcpStream, WireWatch>;
+pub(crate) type UpstreamStream = ObservedStream<TcpStream, UpstreamStreamObserver>;
 
-/// Counts the bytes of a [`Wire`], and tests on request whether it is still open.
-pub(crate) struct WireWatch(Arc<WireState>);
+/// Counts the bytes of an [`UpstreamStream`], and tests on request whether it is still open.
+pub(crate) struct UpstreamStreamObserver(Arc<UpstreamStreamState>);
 
-/// The state of a [`Wire`] for those who do not own it.
+/// The state of an [`UpstreamStream`], shared with its connection.
 #[derive(Debug, Default)]
-pub(crate) struct WireState {
+pub(crate) struct UpstreamStreamState {
     test_is_due: AtomicBool,
     received: AtomicU64,
 }
 
-impl WireState {
+impl UpstreamStreamState {
     /// Makes the stream test whether it is open before its next use.
     ///
-    /// The runtime learns of a closed connection when it next asks the kernel, which may be after
-    /// a request was written. hyper reads before it writes, and so meets the end that the test
-    /// reports while the request is still in its queue, from where it comes back unsent.
+    /// The runtime notices a closed connection when it next asks the kernel, which may be after a
+    /// request was written. hyper reads before it writes, so it sees the end that the test reports
+    /// while the request is still queued, and returns the request unsent.
     pub(crate) fn test_before_use(&self) {
         self.test_is_due.store(true, Ordering::Release);
     }
@@ -48,14 +48,16 @@ impl WireState {
     }
 }
 
-/// Watches a stream to the upstream from now on.
-pub(crate) fn watch_wire(stream: TcpStream) -> (Wire, Arc<WireState>) {
-    let state = Arc::new(WireState::default());
-    (Wire::with_watch(stream, WireWatch(state.clone())), state)
+/// Wraps a stream to the upstream in an observer.
+pub(crate) fn observe_upstream_stream(
+    stream: TcpStream,
+) -> (UpstreamStream, Arc<UpstreamStreamState>) {
+    let state = Arc::new(UpstreamStreamState::default());
+    (UpstreamStream::with_observer(stream, UpstreamStreamObserver(state.clone())), state)
 }
 
-/// Asks the kernel whether the stream has ended or holds bytes that nobody asked for. Such bytes
-/// are no better than an end: they would be taken for the beginning of the next answer.
+/// Asks the kernel whether the stream has ended or holds unexpected bytes, which would be taken for
+/// the beginning of the next answer.
 fn is_unusable(stream: &TcpStream) -> bool {
     let mut byte = [MaybeUninit::uninit()];
     match SockRef::from(stream).peek(&mut byte) {
@@ -66,7 +68,7 @@ fn is_unusable(stream: &TcpStream) -> bool {
     }
 }
 
-impl Watch<TcpStream> for WireWatch {
+impl StreamObserver<TcpStream> for UpstreamStreamObserver {
     fn poll_read(
         &mut self,
         stream: Pin<&mut TcpStream>,

@@ -1,4 +1,4 @@
-//! The service's own evidence: that its signing key lives in an attested machine.
+//! The service's own evidence that its signing key is inside an attested machine.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use crate::{error::ServiceError, jws::SigningKey};
 
-/// Seconds for which claims about the signing key hold; they are renewed at half of it.
+/// The validity of the claims about the signing key, in seconds; they are renewed after half of it.
 const VALIDITY_S: u64 = 60 * 60;
-/// Seconds by which the claims begin before now, for relying parties whose clock is late.
+/// The claims begin this many seconds in the past, for relying parties whose clock is behind.
 const CLOCK_SKEW_S: u64 = 60;
 
-/// Seconds for which a device that failed is not asked again: requests for the keys must not keep it busy.
+/// A device that failed is not asked again for this many seconds, to limit the load on it.
 const FAILED_REST_S: u64 = 5;
 
-/// Evidence over the signing key, by key binding: report data is the SHA-256 of claims that hold
-/// the SHA-256 of the key's SPKI.
+/// The evidence over the signing key, with key binding: the report data is SHA-256 of claims that
+/// contain SHA-256 of the key's SubjectPublicKeyInfo.
 pub struct OwnEvidence {
     attester: Arc<dyn Attest>,
     config_digest: [u8; 32],
@@ -31,20 +31,24 @@ struct CachedEvidence {
 }
 
 impl OwnEvidence {
-    /// `config_digest` and `guarantee` go into the claims, as with a channel.
+    /// `config_digest` and `guarantee` are part of the claims, as for a channel.
     pub fn new(attester: Arc<dyn Attest>, config_digest: [u8; 32], guarantee: String) -> Self {
         Self { attester, config_digest, guarantee, last: Mutex::new(None) }
     }
 
-    /// Whether the attester is simulated, so that the evidence protects nobody.
+    /// Whether the attester is simulated, so that the evidence proves nothing.
     pub fn is_simulated(&self) -> bool {
         self.attester.is_simulated()
     }
 
-    /// The evidence for `key`, made again when the last is older than half its life.
+    /// The evidence for `key`, which is renewed after half of its validity.
     ///
-    /// It may block for tens of milliseconds, and one caller makes it for all.
-    pub(crate) fn for_key(&self, key: &SigningKey, now: u64) -> Result<Value, ServiceError> {
+    /// This may block for tens of milliseconds; simultaneous callers wait for the same evidence.
+    pub(crate) fn evidence_for_key(
+        &self,
+        key: &SigningKey,
+        now: u64,
+    ) -> Result<Value, ServiceError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = |made: &&CachedEvidence| {
             let lasts = if made.outcome.is_ok() { VALIDITY_S / 2 } else { FAILED_REST_S };
@@ -53,7 +57,7 @@ impl OwnEvidence {
         let outcome = match last.as_ref().filter(fresh) {
             Some(made) => made.outcome.clone(),
             None => {
-                let outcome = self.make(key, now).map_err(|error| error.to_string());
+                let outcome = self.make_evidence(key, now).map_err(|error| error.to_string());
                 *last = Some(CachedEvidence { at: now, outcome: outcome.clone() });
                 outcome
             }
@@ -61,7 +65,7 @@ impl OwnEvidence {
         outcome.map_err(ServiceError::OwnEvidence)
     }
 
-    fn make(&self, key: &SigningKey, now: u64) -> Result<Value, ServiceError> {
+    fn make_evidence(&self, key: &SigningKey, now: u64) -> Result<Value, ServiceError> {
         let not_before = now.saturating_sub(CLOCK_SKEW_S);
         let claims = Claims {
             config_digest: self.config_digest,
@@ -78,7 +82,7 @@ impl OwnEvidence {
             .attest(&key_report_data(&claims))
             .map_err(|error| ServiceError::OwnEvidence(error.to_string()))?;
         if quote.is_empty() {
-            return Err(ServiceError::OwnEvidence("the device gave an empty quote".into()));
+            return Err(ServiceError::OwnEvidence("the device returned an empty quote".into()));
         }
         let collateral = self.attester.collateral();
         let endorsements = collateral.and_then(|json| serde_json::from_slice::<Value>(&json).ok());
@@ -124,13 +128,13 @@ mod tests {
         let own = OwnEvidence::new(device.clone(), [0; 32], String::new());
         let key = SigningKey::generate().unwrap();
         for now in [100, 100, 104] {
-            assert!(own.for_key(&key, now).is_err());
+            assert!(own.evidence_for_key(&key, now).is_err());
         }
         assert_eq!(device.0.load(SeqCst), 1);
-        assert!(own.for_key(&key, 105).is_err());
+        assert!(own.evidence_for_key(&key, 105).is_err());
         assert_eq!(device.0.load(SeqCst), 2);
         // A clock that goes back makes nothing rest for long.
-        assert!(own.for_key(&key, 50).is_err());
+        assert!(own.evidence_for_key(&key, 50).is_err());
         assert_eq!(device.0.load(SeqCst), 3);
     }
 }

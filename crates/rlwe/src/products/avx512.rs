@@ -1,12 +1,13 @@
-//! Scalar products on AVX-512 without `vpmadd52`: each value is cut into 31 bits and up to 30, whose
-//! products with a 16-bit weight have at most 46 bits, so that a block of them fits a word.
+//! Scalar products on AVX-512 without `vpmadd52`. Each value is split into its lower 31 bits and an
+//! upper part of up to 30. Products of a part with a 16-bit weight have at most 46 bits, so the sum
+//! of a block of them fits a word.
 
-#![allow(unsafe_code)] // Intrinsics; each block says why it is sound.
+#![allow(unsafe_code)] // Intrinsics; each block states why it is sound.
 
 use std::arch::x86_64::*;
 
 use super::{
-    groups::{ROWS, group_weights},
+    row_groups::{ROWS, group_weights},
     tile::{BLOCK, TILE},
 };
 use crate::{
@@ -17,7 +18,8 @@ use crate::{
 /// The number of bits of the lower part.
 const CUT: u32 = 31;
 
-/// Does what [`super::portable`] does. The caller has checked for the path [`crate::Path::Avx512`].
+/// Computes what [`super::multiply_portable`] does. The caller has checked that the machine supports
+/// [`crate::NttPath::Avx512`].
 pub(super) fn multiply(
     q: Modulus,
     block: &[u64],
@@ -31,7 +33,7 @@ pub(super) fn multiply(
     for (tile, terms) in block.chunks_exact(BLOCK * TILE).enumerate() {
         let terms = &terms.as_chunks::<TILE>().0[..count];
         for (group, weights) in grouped.chunks_exact(count).enumerate() {
-            // SAFETY: a table of the path is made only where the machine has its features.
+            // SAFETY: a table has this path only if the machine has the path's features.
             let wide = unsafe { group_sums(terms, weights) };
             let first = group * ROWS;
             for (row, [low, high]) in sums[first..].iter_mut().zip(&wide) {

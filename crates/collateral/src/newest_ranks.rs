@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     document::{Document, DocumentKey, Rank},
-    limits::MEMORY_ENTRIES_MAX,
+    limits::NEWEST_RANKS_MAX,
 };
 
-/// Number and issue date by document and root: another root is another issuer, whose numbers mean
-/// nothing here.
+/// The newest number and issue date seen of each document under each root. Another root is another
+/// issuer, whose numbers are not comparable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct NewestRanks(BTreeMap<String, (u64, u64)>);
@@ -21,9 +21,9 @@ impl NewestRanks {
         Some(Rank { number, issued })
     }
 
-    pub(crate) fn raise(&mut self, document: &Document, root: &[u8; 32]) {
+    pub(crate) fn record(&mut self, document: &Document, root: &[u8; 32]) {
         if document.key.is_ranked() {
-            self.raise_to(document.key.clone(), subject(&document.key, root), document.rank());
+            self.record_rank(document.key.clone(), subject(&document.key, root), document.rank());
         }
     }
 
@@ -33,7 +33,7 @@ impl NewestRanks {
             let Some(key) = subject.split(' ').next().and_then(|key| key.parse().ok()) else {
                 continue;
             };
-            self.raise_to(key, subject.clone(), rank);
+            self.record_rank(key, subject.clone(), rank);
         }
     }
 
@@ -41,12 +41,15 @@ impl NewestRanks {
         other.0.iter().all(|(subject, rank)| self.0.get(subject) == Some(rank))
     }
 
-    fn raise_to(&mut self, key: DocumentKey, subject: String, rank: Rank) {
+    fn record_rank(&mut self, key: DocumentKey, subject: String, rank: Rank) {
         let known =
             self.0.get(&subject).map(|(number, issued)| Rank { number: *number, issued: *issued });
         match known {
-            None if self.0.len() >= MEMORY_ENTRIES_MAX => {
-                tracing::warn!(subject, "the memory of documents is full: a new one is left out");
+            None if self.0.len() >= NEWEST_RANKS_MAX => {
+                tracing::warn!(
+                    subject,
+                    "the list of newest documents is full: a new one is not recorded"
+                );
             }
             Some(known) if key.is_older(rank, known) => {}
             _ => {

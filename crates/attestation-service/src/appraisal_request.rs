@@ -1,4 +1,4 @@
-//! The JSON of an appraisal request, read into bytes and bounded.
+//! Parses the JSON of an appraisal request and checks its limits.
 
 use base64::{
     Engine,
@@ -11,34 +11,34 @@ use serde_json::{Map, Value};
 
 use crate::error::RequestError;
 
-/// Characters of a nonce (RFC 9711 section 4.1: 8 to 88 in JSON).
+/// The length of a nonce in characters (RFC 9711 section 4.1: 8 to 88 in JSON).
 const NONCE_LENGTH: std::ops::RangeInclusive<usize> = 8..=88;
-/// Bytes of CPU or GPU evidence; DCAP quotes and SNP reports are below 32 KiB.
+/// The largest CPU or GPU evidence in bytes; DCAP quotes and SNP reports are below 32 KiB.
 const EVIDENCE_BYTES_MAX: usize = 64 * 1024;
-/// The longest name of a policy.
+/// The longest name of a policy, in bytes.
 pub(crate) const POLICY_ID_BYTES_MAX: usize = 64;
 
-/// The evidence of one request, and the policy to judge it by.
+/// The evidence of one request, and the policy for its appraisal.
 pub(crate) struct AppraisalRequest {
     pub(crate) evidence: Vec<u8>,
     pub(crate) claims: Option<Vec<u8>>,
     pub(crate) report_data: Option<ReportData>,
-    pub(crate) gpu: Option<Gpu>,
-    /// The JSON object, as text; its signed parts are text inside it.
+    pub(crate) gpu: Option<GpuEvidence>,
+    /// The JSON object as text; its signed parts are strings in it, so their bytes are unchanged.
     pub(crate) endorsements: Option<Vec<u8>>,
     pub(crate) policy_id: String,
     pub(crate) nonce: String,
 }
 
-/// A GPU's evidence and the nonce that it has to hold.
-pub(crate) struct Gpu {
+/// A GPU's evidence and the nonce that it has to contain.
+pub(crate) struct GpuEvidence {
     pub(crate) evidence: Vec<u8>,
     pub(crate) nonce: [u8; 32],
 }
 
 impl AppraisalRequest {
     pub(crate) fn parse(body: &[u8]) -> Result<Self, RequestError> {
-        let wire: Wire =
+        let wire: RequestJson =
             serde_json::from_slice(body).map_err(|error| RequestError::Json(error.to_string()))?;
         let is_printable = wire.nonce.bytes().all(|byte| byte.is_ascii_graphic());
         if !NONCE_LENGTH.contains(&wire.nonce.len()) || !is_printable {
@@ -49,18 +49,18 @@ impl AppraisalRequest {
             let wanted = "1 to 64 bytes";
             return Err(RequestError::Field { field: "policy_id", wanted });
         }
-        let claims = wire.claims.map(|text| decode("claims", &text)).transpose()?;
-        let report_data = wire.report_data.map(|text| report_data(&text)).transpose()?;
+        let claims = wire.claims.map(|text| decode_base64url("claims", &text)).transpose()?;
+        let report_data = wire.report_data.map(|text| decode_report_data(&text)).transpose()?;
         if claims.is_some() && report_data.is_some() {
-            // Claims next to a report data of one's own would be taken for signed.
+            // The evidence would not cover claims if the caller chose the report data.
             let wanted = "claims or report_data, not both";
             return Err(RequestError::Field { field: "report_data", wanted });
         }
         Ok(Self {
-            evidence: decode("evidence", &wire.evidence)?,
+            evidence: decode_base64url("evidence", &wire.evidence)?,
             claims,
             report_data,
-            gpu: wire.gpu.map(Gpu::read).transpose()?,
+            gpu: wire.gpu.map(GpuEvidence::parse).transpose()?,
             endorsements: wire.endorsements.map(|object| Value::Object(object).to_string().into()),
             policy_id: wire.policy_id,
             nonce: wire.nonce,
@@ -68,28 +68,28 @@ impl AppraisalRequest {
     }
 }
 
-/// Whether bytes are a request that the service would judge.
-pub fn is_request(body: &[u8]) -> bool {
+/// Whether bytes are a valid appraisal request; for fuzzing.
+pub fn is_appraisal_request(body: &[u8]) -> bool {
     AppraisalRequest::parse(body).is_ok()
 }
 
-impl Gpu {
-    fn read(wire: WireGpu) -> Result<Self, RequestError> {
+impl GpuEvidence {
+    fn parse(wire: GpuJson) -> Result<Self, RequestError> {
         let mut nonce = [0; 32];
         let wanted = "64 hexadecimal digits";
         hex::decode_to_slice(wire.nonce, &mut nonce)
             .map_err(|_| RequestError::Field { field: "gpu.nonce", wanted })?;
-        Ok(Self { evidence: decode("gpu.evidence", &wire.evidence)?, nonce })
+        Ok(Self { evidence: decode_base64url("gpu.evidence", &wire.evidence)?, nonce })
     }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wire {
+struct RequestJson {
     evidence: String,
     claims: Option<String>,
     report_data: Option<String>,
-    gpu: Option<WireGpu>,
+    gpu: Option<GpuJson>,
     endorsements: Option<Map<String, Value>>,
     policy_id: String,
     nonce: String,
@@ -97,7 +97,7 @@ struct Wire {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireGpu {
+struct GpuJson {
     evidence: String,
     nonce: String,
 }
@@ -108,7 +108,7 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-fn decode(field: &'static str, text: &str) -> Result<Vec<u8>, RequestError> {
+fn decode_base64url(field: &'static str, text: &str) -> Result<Vec<u8>, RequestError> {
     let wanted = "base64url of 1 to 65536 bytes";
     let bytes = BASE64URL.decode(text).map_err(|_| RequestError::Field { field, wanted })?;
     if bytes.is_empty() || bytes.len() > EVIDENCE_BYTES_MAX {
@@ -117,7 +117,7 @@ fn decode(field: &'static str, text: &str) -> Result<Vec<u8>, RequestError> {
     Ok(bytes)
 }
 
-fn report_data(text: &str) -> Result<ReportData, RequestError> {
+fn decode_report_data(text: &str) -> Result<ReportData, RequestError> {
     let mut bytes = [0; 64];
     let wanted = "128 hexadecimal digits";
     hex::decode_to_slice(text, &mut bytes)

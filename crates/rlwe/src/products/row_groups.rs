@@ -1,10 +1,11 @@
-//! Weights in the order in which the kernels with vectors read them.
+//! Weights in the order in which the vector kernels read them.
 
-/// The number of rows taken at a time: sixteen sums fill half of the registers.
+/// The number of rows that a kernel computes at a time: their sixteen sums fill half of the
+/// registers.
 pub(super) const ROWS: usize = 4;
 
-/// Puts the weights of [`ROWS`] rows side by side: `count` columns of the first rows, then those of
-/// the next. Missing rows have weight 0.
+/// Reorders the weights so that those of [`ROWS`] rows are contiguous: `count` columns of the first
+/// rows, then those of the next rows. Missing rows have weight 0.
 pub(super) fn group_weights<T: Copy + Default>(
     weights: &[i16],
     rows: usize,

@@ -1,4 +1,4 @@
-//! A stream whose reads and writes are watched; the guards of this crate are watches.
+//! A stream whose reads and writes pass through an observer.
 
 use std::{
     io,
@@ -8,8 +8,8 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Changes the reads and writes of a [`WatchedStream`]; by default they pass unchanged.
-pub trait Watch<S>: Unpin {
+/// Changes the reads and writes of a [`ObservedStream`]; by default they pass unchanged.
+pub trait StreamObserver<S>: Unpin {
     /// Reads from `inner`, or fails instead.
     fn poll_read(
         &mut self,
@@ -42,21 +42,21 @@ pub trait Watch<S>: Unpin {
     }
 }
 
-/// A stream together with its watch.
+/// A stream together with its observer.
 #[derive(Debug)]
-pub struct WatchedStream<S, W> {
+pub struct ObservedStream<S, W> {
     pub(crate) inner: S,
     pub(crate) watch: W,
 }
 
-impl<S, W> WatchedStream<S, W> {
-    /// Watches `inner` from now on.
-    pub fn with_watch(inner: S, watch: W) -> Self {
+impl<S, W> ObservedStream<S, W> {
+    /// Wraps `inner`.
+    pub fn with_observer(inner: S, watch: W) -> Self {
         Self { inner, watch }
     }
 }
 
-impl<S: AsyncRead + Unpin, W: Watch<S>> AsyncRead for WatchedStream<S, W> {
+impl<S: AsyncRead + Unpin, W: StreamObserver<S>> AsyncRead for ObservedStream<S, W> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -67,7 +67,7 @@ impl<S: AsyncRead + Unpin, W: Watch<S>> AsyncRead for WatchedStream<S, W> {
     }
 }
 
-impl<S: AsyncWrite + Unpin, W: Watch<S>> AsyncWrite for WatchedStream<S, W> {
+impl<S: AsyncWrite + Unpin, W: StreamObserver<S>> AsyncWrite for ObservedStream<S, W> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
