@@ -72,10 +72,13 @@ def version() -> tuple[int, int]:
 
 
 def options(source: Source, arch: str) -> list[str]:
-    """Lists NVRTC's options but for the folders of includes, whose content is in the source's digest.
+    """Lists NVRTC's options. `--fmad` stays on: exact steps use the _rn intrinsics."""
+    folders = dict.fromkeys((source.path.parent, FOLDER))
+    return _fixed_options(source, arch) + [f"--include-path={folder}" for folder in folders]
 
-    `--fmad` stays on: exact steps use the _rn intrinsics.
-    """
+
+def _fixed_options(source: Source, arch: str) -> list[str]:
+    """Those that are the same wherever the sources lie; what is included is in the source's digest."""
     fixed = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
     return fixed + [f"--define-macro={name}={value}" for name, value in source.defines]
 
@@ -84,9 +87,7 @@ def compile_cubin(source: Source, arch: str) -> tuple[bytes, str]:
     """Compiles `source` for `arch` (such as "sm_90"); gives the cubin and the log of NVRTC and ptxas."""
     nvrtc = library()
     program = ctypes.c_void_p()
-    folders = dict.fromkeys((source.path.parent, FOLDER))
-    includes = [f"--include-path={folder}" for folder in folders]
-    told = [option.encode() for option in (*options(source, arch), *includes)]
+    told = [option.encode() for option in options(source, arch)]
     array = (ctypes.c_char_p * len(told))(*told)
     name, text = source.path.name.encode(), source.text.encode()
     _check(
@@ -126,7 +127,7 @@ def bring_along(source: Source, arch: str, folder: Path) -> None:
 
 def cubin_name(source: Source, arch: str, compiler: str = "") -> str:
     """The name of a cubin's file: the same for the same sources, options and compiler, wherever the sources lie."""
-    parts = [source.digest, compiler, *options(source, arch)]
+    parts = [source.digest, compiler, *_fixed_options(source, arch)]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return f"{source.path.stem}-{arch}-{key[:32]}.cubin"
 
