@@ -107,16 +107,20 @@ class Pool:
 
 
 def encrypted_masks(
-    context: ring.Context, secret: ring.SecretKey, terms: Terms, key: bytes
+    context: ring.Context, secret: ring.SecretKey, terms: Terms, key: bytes, tiles: int = 1
 ) -> Generator[tuple[int, int, ring.Seeded], None, None]:
-    """Yields (first column, count, `ring.Seeded`) of one batch's masks, a tile of 32 columns at a time."""
+    """Yields (first column, count, `ring.Seeded`) of one batch's masks, `tiles` tiles of 32 columns at a time.
+
+    A block of the protocol is one tile. More at once take fewer launches, and `limbs` times 2 · 256 KiB · tiles at
+    n = 4096 while they are multiplied.
+    """
     device = context.device
     stream, encryptor = ring.MaskStream(key, device), ring.Encryptor(secret)
     try:
-        for tile in range(-(-terms.columns // TILE)):
+        for tile in range(0, -(-terms.columns // TILE), tiles):
             first = tile * TILE
-            count = min(TILE, terms.columns - first)
-            columns = stream.columns(tile, 0, context.n, terms.bits)
+            count = min(TILE * tiles, terms.columns - first)
+            columns = stream.columns(tile, 0, context.n, terms.bits, tiles=-(-count // TILE))
             seeded = encryptor.encrypt(columns[:count])
             arrays.wipe(columns)
             yield first, count, seeded

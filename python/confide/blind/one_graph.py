@@ -21,6 +21,7 @@ import numpy
 
 from .. import peft
 from ..cuda import arrays, online, parameters, ring
+from ..cuda.mask_stream import TILE
 from ..sites import READERS, source_number
 from . import guarantee, masks
 from .batches import encrypted_masks
@@ -368,7 +369,10 @@ class OneGraphAdapter:
     def _prepare_products(self, state: InputState, mask_key: bytes, share_key: bytes) -> Any:
         """Computes A·r − s of one batch, [tokens, rows]: encrypted, multiplied, made fresh and decrypted."""
         products = ring.ScalarProducts(self.context, state.matrix)
-        for first, _, seeded in encrypted_masks(self.context, self.secret, state.terms, mask_key):
+        # Nothing is sent: all columns in one launch of each kernel.
+        tiles = -(-state.terms.columns // TILE)
+        blocks = encrypted_masks(self.context, self.secret, state.terms, mask_key, tiles)
+        for first, _, seeded in blocks:
             products.add_seeded(first, seeded)
         answers = answer_products(products, self.public_key, share_key, state.terms)
         return arrays.transpose_and_wipe(self.secret.decrypt(answers))

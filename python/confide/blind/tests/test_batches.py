@@ -42,6 +42,30 @@ class Batches(unittest.TestCase):
         self.assertTrue(arrays.as_words(batches[1].prepared).all())
 
     @on_each_device
+    def test_the_same_masks_are_encrypted_however_many_tiles_go_at_once(
+        self, device: Device
+    ) -> None:
+        context = ring.Context.dangerous_named("toy-256-q100-flood40", device.name)
+        secret, encrypt = ring.SecretKey.random(context), ring.Encryptor.encrypt
+        terms = Terms(0, 0, 100, 33, 1, 0.0, 1, ())
+        found = []
+        for tiles in (1, 3, 4):
+            messages: list[numpy.ndarray] = []
+
+            def record(one: ring.Encryptor, given: Any) -> ring.Seeded:
+                messages.append(numpy.array(arrays.as_words(given)))
+                return encrypt(one, given)
+
+            with mock.patch.object(ring.Encryptor, "encrypt", record):
+                blocks = list(encrypted_masks(context, secret, terms, bytes(range(32)), tiles))
+            places = [(first, count) for first, count, _ in blocks]
+            self.assertEqual(sum(count for _, count in places), 100)
+            self.assertEqual(len(blocks), -(-4 // tiles))
+            found.append(numpy.concatenate(messages))
+        for other in found[1:]:
+            numpy.testing.assert_array_equal(other, found[0])
+
+    @on_each_device
     def test_masks_and_generators_are_wiped_also_where_the_caller_stops(
         self, device: Device
     ) -> None:
