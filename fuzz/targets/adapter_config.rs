@@ -14,6 +14,6 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             assert!((1..=RANK_MAX).contains(&rank));
             assert!(scale.is_finite());
         }
-        let _ = config.includes(path);
+        let _ = config.targets_module(path);
     }
 });

@@ -2,7 +2,7 @@
 //! chooses; one of them folds magnitudes.
 #![no_main]
 
-use confide_lora::{Adapter, Matrix, PeftError, Site, peft::BaseWeights, plain};
+use confide_lora::{Adapter, Matrix, PeftError, ProjectionSite, peft::BaseWeights, plain};
 
 const CONFIGS: [&str; 4] = [
     r#"{"peft_type": "LORA", "r": 1, "target_modules": ["q_proj"]}"#,
@@ -15,7 +15,7 @@ const CONFIGS: [&str; 4] = [
 struct Base;
 
 impl BaseWeights for Base {
-    fn weight(&self, _: Site) -> Result<Matrix, PeftError> {
+    fn weight(&self, _: ProjectionSite) -> Result<Matrix, PeftError> {
         Ok(Matrix { rows: 3, columns: 2, values: vec![0.5, -1.0, 2.0, 0.0, 0.25, 1.0] })
     }
 }

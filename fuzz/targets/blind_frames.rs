@@ -3,9 +3,9 @@
 #![no_main]
 
 use confide_lora::protocol::{
-    Apply, Attach, Attached, Block, Credit, Direct, DirectAnswer, FrameKind, FrameReader, Goodbye,
-    GroupTerms, Hello, Prepare, Prepared, Products, Refusal, Side, Welcome, decode_terms,
-    encode_terms, unpack,
+    ApplyAnswer, ApplyRequest, Attach, AttachAnswer, BlockCredit, CiphertextBlock, ConnectionSide,
+    DirectAnswer, DirectRequest, FrameKind, FrameReader, Goodbye, GroupTerms, Hello,
+    PrepareRequest, PreparedRows, Refusal, Welcome, decode_terms, encode_terms, unpack,
 };
 use libfuzzer_sys::fuzz_target;
 use std::{sync::OnceLock, time::Duration};
@@ -15,9 +15,10 @@ fuzz_target!(|data: &[u8]| {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     let runtime =
         RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
-    for side in [Side::Host, Side::Holder] {
+    for side in [ConnectionSide::Host, ConnectionSide::Holder] {
         let mut reader = FrameReader::new(data, side);
-        while let Ok(frame) = runtime.block_on(reader.next("a frame", Duration::from_secs(1))) {
+        while let Ok(frame) = runtime.block_on(reader.read_next("a frame", Duration::from_secs(1)))
+        {
             assert!(frame.payload.len() <= frame.kind.payload_max());
             message(frame.kind, frame.payload);
         }
@@ -28,14 +29,14 @@ fn message(kind: FrameKind, payload: &[u8]) {
     match kind {
         FrameKind::Hello => drop(Hello::decode(payload)),
         FrameKind::Attach => drop(Attach::decode(payload)),
-        FrameKind::Prepare => drop(Prepare::decode(payload)),
-        FrameKind::Block => drop(Block::decode(payload)),
+        FrameKind::Prepare => drop(PrepareRequest::decode(payload)),
+        FrameKind::Block => drop(CiphertextBlock::decode(payload)),
         FrameKind::Apply => {
-            if let Ok(apply) = Apply::decode(payload) {
+            if let Ok(apply) = ApplyRequest::decode(payload) {
                 let _ = unpack(apply.packed, 33, usize::from(apply.vectors) * 16);
             }
         }
-        FrameKind::Direct => drop(Direct::decode(payload)),
+        FrameKind::Direct => drop(DirectRequest::decode(payload)),
         FrameKind::Goodbye => drop(Goodbye::decode(payload)),
         FrameKind::Welcome => drop(Welcome::decode(payload)),
         FrameKind::Terms => {
@@ -45,10 +46,10 @@ fn message(kind: FrameKind, payload: &[u8]) {
                 assert_eq!(again, terms);
             }
         }
-        FrameKind::Attached => drop(Attached::decode(payload)),
-        FrameKind::Credit => drop(Credit::decode(payload)),
-        FrameKind::Prepared => drop(Prepared::decode(payload)),
-        FrameKind::Products => drop(Products::decode(payload)),
+        FrameKind::Attached => drop(AttachAnswer::decode(payload)),
+        FrameKind::Credit => drop(BlockCredit::decode(payload)),
+        FrameKind::Prepared => drop(PreparedRows::decode(payload)),
+        FrameKind::Products => drop(ApplyAnswer::decode(payload)),
         FrameKind::DirectAnswer => {
             drop(DirectAnswer::decode(payload).and_then(|answer| answer.split()))
         }

@@ -5,13 +5,13 @@
 use std::sync::{Arc, LazyLock, Mutex};
 
 use confide_lora::{
-    DigitScratch, Effect, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot, Terms, Tile,
-    Weights,
+    CounterSlot, DigitScratch, InputTerms, IntMatrix, LayerInput, OutputTransform, ProcessKey,
+    Projection, ProjectionTerms, QuantisedWeights, StepMeter, TileShape,
     direct::DirectHolder,
     masked::{
         ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest, PendingBatch,
     },
-    protocol::{Apply, DirectAnswer, Prepared, Products, packed_bytes, unpack},
+    protocol::{ApplyAnswer, ApplyRequest, DirectAnswer, PreparedRows, packed_bytes, unpack},
 };
 use confide_rlwe::{Context, ParameterSet, PublicKey, Rng, SecretKey, SmallCiphertext};
 use libfuzzer_sys::fuzz_target;
@@ -29,7 +29,7 @@ struct World {
     direct: DirectHolder,
     sequence: HostSequence,
     rng: Rng,
-    meter: Meter,
+    meter: StepMeter,
 }
 
 static WORLD: LazyLock<Mutex<World>> = LazyLock::new(|| Mutex::new(World::new()));
@@ -51,10 +51,14 @@ impl World {
         let context = Context::new(&set).expect("a ring");
         let matrix =
             IntMatrix::new(ROWS, COLUMNS, &[1, -2, 3, 4095, 0, 7, -4095, 1]).expect("fits");
-        let part = Part { projection: Projection::Query, rows: ROWS, effect: Effect::Scale(1.0) };
-        let terms = Terms {
+        let part = ProjectionTerms {
+            projection: Projection::Query,
+            rows: ROWS,
+            effect: OutputTransform::Scale(1.0),
+        };
+        let terms = InputTerms {
             layer: 0,
-            input: Input::Attention,
+            input: LayerInput::Attention,
             columns: COLUMNS,
             bits: BITS,
             norm_limit: 1 << 16,
@@ -62,13 +66,18 @@ impl World {
             outputs_max: ROWS,
             parts: vec![part],
         };
-        let tile = Tile { inputs: 2, outputs: 1 };
+        let tile = TileShape { inputs: 2, outputs: 1 };
         let mut rng = Rng::from_seed([1; 32]);
         let key = SecretKey::generate(&context, &mut rng);
         let process = ProcessKey::random(&mut rng);
         let direct = DirectHolder::new(&context, &terms, tile).expect("fits");
-        let input = HostInput::new(&context, &Weights { matrix, terms }).expect("fits");
-        let slot = Slot { client: [0; 32], adapter: [0; 32], layer: 0, input: Input::Attention };
+        let input = HostInput::new(&context, &QuantisedWeights { matrix, terms }).expect("fits");
+        let slot = CounterSlot {
+            client: [0; 32],
+            adapter: [0; 32],
+            layer: 0,
+            input: LayerInput::Attention,
+        };
         let sequence = input.sequence(&process, slot, &mut rng);
         let public = key.public_key(&mut rng);
         World {
@@ -80,7 +89,7 @@ impl World {
             direct,
             sequence,
             rng,
-            meter: Meter::default(),
+            meter: StepMeter::default(),
         }
     }
 
@@ -109,7 +118,7 @@ impl World {
     }
 
     fn host_applies(&mut self, payload: &[u8]) {
-        let Ok(message) = Apply::decode(payload) else { return };
+        let Ok(message) = ApplyRequest::decode(payload) else { return };
         let Some(vectors) = words(message.packed, message.vectors, COLUMNS) else { return };
         if self.sequence.live_batches() == 0 {
             self.batch();
@@ -132,7 +141,7 @@ impl World {
     }
 
     fn holder_unmasks(&mut self, payload: &[u8]) {
-        let Ok(message) = Products::decode(payload) else { return };
+        let Ok(message) = ApplyAnswer::decode(payload) else { return };
         let Some(answers) = words(message.packed, message.vectors, ROWS) else { return };
         let (mut batch, counter) = self.batch();
         batch.mask(&[1; COLUMNS], &mut self.meter).expect("left");
@@ -143,7 +152,7 @@ impl World {
     }
 
     fn holder_accepts(&mut self, payload: &[u8]) {
-        let Ok(message) = Prepared::decode(payload) else { return };
+        let Ok(message) = PreparedRows::decode(payload) else { return };
         let Some(answers) = self.ciphertexts(message.ciphertexts, message.count.into()) else {
             return;
         };

@@ -16,7 +16,7 @@ mod sites;
 
 use frame::{FRAME_BYTES_MAX, Frame, FrameReader};
 use libfuzzer_sys::fuzz_target;
-use message::FromWorker;
+use message::WorkerMessage;
 
 fuzz_target!(|data: &[u8]| {
     // The first byte says how the rest is cut.
@@ -32,13 +32,13 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(at_once, piecewise);
     for (kind, payload) in at_once {
         assert!(payload.len() < FRAME_BYTES_MAX);
-        match FromWorker::parse(Frame { kind, payload: &payload }) {
-            Ok(FromWorker::Need(need)) => {
+        match WorkerMessage::parse(Frame { kind, payload: &payload }) {
+            Ok(WorkerMessage::DeltaRequest(need)) => {
                 assert!(need.rows.len() % need.width == 0 && !need.rows.is_empty());
                 assert!(!need.values.is_empty() && !need.outputs.is_empty());
             }
-            Ok(FromWorker::Tokens(tokens)) => assert!(!tokens.is_empty()),
-            Ok(FromWorker::Welcome(welcome)) => assert!(!welcome.weights.contains('\u{1b}')),
+            Ok(WorkerMessage::Tokens(tokens)) => assert!(!tokens.is_empty()),
+            Ok(WorkerMessage::Welcome(welcome)) => assert!(!welcome.weights.contains('\u{1b}')),
             _ => {}
         }
     }

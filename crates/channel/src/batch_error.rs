@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use confide_evidence::AttestError;
 
-/// The reason for which a session got no quote.
+/// The reason why a session got no quote.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchError {
@@ -14,8 +14,8 @@ pub enum BatchError {
         /// The largest number of sessions that may wait.
         wanted: usize,
     },
-    /// The quote did not come within [`BatchLimits::wait`](crate::BatchLimits::wait).
-    #[error("quote did not come within {} ms", wanted.as_millis())]
+    /// There was no quote within [`BatchLimits::wait`](crate::BatchLimits::wait).
+    #[error("no quote within {} ms", wanted.as_millis())]
     Late {
         /// The longest wait for a quote.
         wanted: Duration,

@@ -11,7 +11,7 @@ use crate::{
     attested::Attested,
     batch::Batcher,
     deadline::Deadline,
-    error::{ChannelError, Phase},
+    error::{ChannelError, ChannelPhase},
     handshake,
     identity::{Identity, IdentityOptions},
     options::{Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning},
@@ -129,7 +129,7 @@ impl<A: Appraise> Client<A> {
             Err(error) => {
                 // An orderly close shows the server an end of stream, not a broken one; its failure
                 // is ignored.
-                let _ = deadline.limit_io(Phase::Evidence, stream.shutdown()).await;
+                let _ = deadline.limit_io(ChannelPhase::Evidence, stream.shutdown()).await;
                 Err(error)
             }
         }
@@ -180,7 +180,7 @@ where
     config.max_fragment_size = tuning.fragment_size();
     let began = Instant::now();
     let shake = TlsConnector::from(Arc::new(config)).connect(name, io);
-    let shaken = deadline.limit(Phase::Handshake, shake).await?;
+    let shaken = deadline.limit(ChannelPhase::Handshake, shake).await?;
     let mut stream = shaken.map_err(handshake::handshake_error)?;
     let session = stream.get_mut().1;
     session.set_buffer_limit(Some(tuning.write_bytes));

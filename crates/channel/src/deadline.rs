@@ -4,7 +4,7 @@ use std::{future::Future, io, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{ChannelError, Phase};
+use crate::error::{ChannelError, ChannelPhase};
 
 /// The instant at which a call has to end, and the time that the caller allowed (for the error).
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ impl Deadline {
     /// Returns the output of `future`, or a timeout error if the deadline comes first.
     pub(crate) async fn limit<T>(
         &self,
-        phase: Phase,
+        phase: ChannelPhase,
         future: impl Future<Output = T>,
     ) -> Result<T, ChannelError> {
         let late = |_| ChannelError::Timeout { phase, deadline: self.given };
@@ -34,7 +34,7 @@ impl Deadline {
     /// Does as [`Self::limit`] for a future that reads or writes.
     pub(crate) async fn limit_io<T>(
         &self,
-        phase: Phase,
+        phase: ChannelPhase,
         future: impl Future<Output = io::Result<T>>,
     ) -> Result<T, ChannelError> {
         self.limit(phase, future).await?.map_err(|source| match source.kind() {

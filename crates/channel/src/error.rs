@@ -12,9 +12,9 @@ use confide_evidence::{
 
 use crate::batch_error::BatchError;
 
-/// A step on the way to an attested stream.
+/// A phase of opening or carrying an attested stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ChannelPhase {
     /// Reading options and making keys, before any connection.
     Setup,
     /// Obtaining evidence from this end's own attester.
@@ -35,18 +35,18 @@ pub enum Phase {
     Relay,
 }
 
-impl std::fmt::Display for Phase {
+impl std::fmt::Display for ChannelPhase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Phase::Setup => "setup",
-            Phase::Quote => "quote",
-            Phase::Handshake => "handshake",
-            Phase::Request => "session request",
-            Phase::Evidence => "session evidence",
-            Phase::Verdict => "session verdict",
-            Phase::Dial => "dial",
-            Phase::Upgrade => "tunnel upgrade",
-            Phase::Relay => "tunnel relay",
+            ChannelPhase::Setup => "setup",
+            ChannelPhase::Quote => "quote",
+            ChannelPhase::Handshake => "handshake",
+            ChannelPhase::Request => "session request",
+            ChannelPhase::Evidence => "session evidence",
+            ChannelPhase::Verdict => "session verdict",
+            ChannelPhase::Dial => "dial",
+            ChannelPhase::Upgrade => "tunnel upgrade",
+            ChannelPhase::Relay => "tunnel relay",
         })
     }
 }
@@ -139,7 +139,7 @@ pub enum ChannelError {
     #[error("{phase} did not end within {} ms", deadline.as_millis())]
     Timeout {
         /// The phase in which the call waited.
-        phase: Phase,
+        phase: ChannelPhase,
         /// The deadline of the whole call.
         deadline: Duration,
     },
@@ -147,7 +147,7 @@ pub enum ChannelError {
     #[error("{phase} failed")]
     Io {
         /// The phase in which it failed.
-        phase: Phase,
+        phase: ChannelPhase,
         /// The error of the operating system or of the TLS library.
         #[source]
         source: io::Error,
@@ -218,7 +218,7 @@ pub enum ChannelError {
     #[error("frame in {phase} is {got} bytes, wanted at most {wanted}")]
     FrameLength {
         /// The phase in which it came.
-        phase: Phase,
+        phase: ChannelPhase,
         /// The limit in bytes.
         wanted: usize,
         /// The length that the frame announces, in bytes.
@@ -228,14 +228,14 @@ pub enum ChannelError {
     #[error("peer ended the stream in {phase}")]
     UnexpectedEnd {
         /// The phase in which it ended.
-        phase: Phase,
+        phase: ChannelPhase,
     },
     /// A message of session binding cannot be read.
     #[error("peer message in {phase} is unreadable")]
     Message {
         /// The phase in which it came.
-        phase: Phase,
-        /// The reason for which the message cannot be read.
+        phase: ChannelPhase,
+        /// The reason why the message cannot be read.
         #[source]
         source: SessionMessageError,
     },
@@ -243,18 +243,18 @@ pub enum ChannelError {
     #[error("peer sent another message in {phase}, wanted {wanted}")]
     MessageKind {
         /// The phase in which it came.
-        phase: Phase,
+        phase: ChannelPhase,
         /// The kind of message that was wanted.
         wanted: &'static str,
     },
     /// The peer was asked for evidence and sent none.
     #[error("peer sent no evidence")]
     NoEvidence,
-    /// The peer refuses to go on.
+    /// The peer refuses to continue.
     #[error("peer refused in {phase}: {refusal}")]
     Refused {
         /// The phase in which it came.
-        phase: Phase,
+        phase: ChannelPhase,
         /// The peer's reason.
         refusal: Refusal,
     },
@@ -267,7 +267,7 @@ pub enum ChannelError {
     Tunnel(#[from] TunnelError),
 }
 
-/// The reason for which a tunnel was not opened, or broke.
+/// The reason why a tunnel was not opened, or broke.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TunnelError {
@@ -324,7 +324,7 @@ pub enum TunnelError {
     #[error("tunnel WebSocket failed in {phase}")]
     WebSocket {
         /// The phase in which it failed.
-        phase: Phase,
+        phase: ChannelPhase,
         /// The library's error.
         #[source]
         source: Box<tokio_tungstenite::tungstenite::Error>,
@@ -350,7 +350,7 @@ impl ChannelError {
             | Self::OwnClaims(_)
             | Self::KeyEnded { .. }
             | Self::ServerName { .. } => ErrorOrigin::Local,
-            Self::Timeout { phase: Phase::Quote, .. } => ErrorOrigin::Local,
+            Self::Timeout { phase: ChannelPhase::Quote, .. } => ErrorOrigin::Local,
             Self::Timeout { .. } | Self::Io { .. } | Self::UnexpectedEnd { .. } => {
                 ErrorOrigin::Network
             }

@@ -5,7 +5,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{
     deadline::Deadline,
-    error::{ChannelError, Phase},
+    error::{ChannelError, ChannelPhase},
 };
 
 /// The longest frame in bytes: it holds quote, claims, collateral, batch path and GPU evidence,
@@ -20,7 +20,7 @@ const SHORT_FRAME_BYTES_MAX: usize = 1024;
 pub(crate) async fn write<S: AsyncWrite + Unpin>(
     stream: &mut S,
     message: &SessionMessage<'_>,
-    phase: Phase,
+    phase: ChannelPhase,
     deadline: Deadline,
 ) -> Result<(), ChannelError> {
     write_encoded(stream, &message.encode(), phase, deadline).await
@@ -30,7 +30,7 @@ pub(crate) async fn write<S: AsyncWrite + Unpin>(
 pub(crate) async fn write_encoded<S: AsyncWrite + Unpin>(
     stream: &mut S,
     bytes: &[u8],
-    phase: Phase,
+    phase: ChannelPhase,
     deadline: Deadline,
 ) -> Result<(), ChannelError> {
     let mut frame = Vec::with_capacity(4 + bytes.len());
@@ -46,12 +46,12 @@ pub(crate) async fn write_encoded<S: AsyncWrite + Unpin>(
 /// Reads one frame, and nothing after it.
 pub(crate) async fn read<S: AsyncRead + Unpin>(
     stream: &mut S,
-    phase: Phase,
+    phase: ChannelPhase,
     deadline: Deadline,
 ) -> Result<Vec<u8>, ChannelError> {
     let got = deadline.limit_io(phase, stream.read_u32()).await? as usize;
     let wanted = match phase {
-        Phase::Evidence => FRAME_BYTES_MAX,
+        ChannelPhase::Evidence => FRAME_BYTES_MAX,
         _ => SHORT_FRAME_BYTES_MAX,
     };
     if got > wanted {
@@ -69,7 +69,7 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(
 }
 
 /// Decodes a frame's content. A refusal in place of the message becomes [`ChannelError::Refused`].
-pub(crate) fn parse(bytes: &[u8], phase: Phase) -> Result<SessionMessage<'_>, ChannelError> {
+pub(crate) fn parse(bytes: &[u8], phase: ChannelPhase) -> Result<SessionMessage<'_>, ChannelError> {
     match SessionMessage::decode(bytes) {
         Ok(SessionMessage::Refused(refusal)) => Err(ChannelError::Refused { phase, refusal }),
         Ok(message) => Ok(message),
@@ -92,7 +92,9 @@ pub(crate) fn refusal(error: &ChannelError) -> Option<Refusal> {
         | ChannelError::QuoteQueue(_)
         | ChannelError::Identity { .. }
         | ChannelError::OwnEvidence { .. }
-        | ChannelError::Timeout { phase: Phase::Quote, .. } => Some(Refusal::EvidenceUnavailable),
+        | ChannelError::Timeout { phase: ChannelPhase::Quote, .. } => {
+            Some(Refusal::EvidenceUnavailable)
+        }
         ChannelError::Rejected(_)
         | ChannelError::NoEvidence
         | ChannelError::BatchPath(_)

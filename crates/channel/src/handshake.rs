@@ -20,7 +20,7 @@ use rustls::{
 
 use crate::{
     certificate::PeerCertificate,
-    error::{ChannelError, Phase},
+    error::{ChannelError, ChannelPhase},
     options::Binding,
 };
 
@@ -178,7 +178,7 @@ impl ClientCertVerifier for KeyPossessionVerifier {
 
 /// Classifies a failed handshake: a TLS error, a network error, or an early end of stream.
 pub(crate) fn handshake_error(source: io::Error) -> ChannelError {
-    let phase = Phase::Handshake;
+    let phase = ChannelPhase::Handshake;
     let tls = source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match (tls.cloned(), source.kind()) {
         (Some(error), _) => ChannelError::Tls(error),

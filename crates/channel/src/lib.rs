@@ -44,7 +44,7 @@ pub use attested::{Attested, AttestedClient};
 pub use batch::{BatchCounts, BatchLimits, BatchedQuote, Batcher};
 pub use batch_error::BatchError;
 pub use client::Client;
-pub use error::{ChannelError, ErrorOrigin, Phase, TunnelError};
+pub use error::{ChannelError, ChannelPhase, ErrorOrigin, TunnelError};
 pub use frame::FRAME_BYTES_MAX;
 pub use identity::CERTIFICATE_BYTES_MAX;
 pub use nested::{NestedClient, NestedServer, nested_accept, nested_connect};

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     deadline::Deadline,
-    error::{ChannelError, Phase},
+    error::{ChannelError, ChannelPhase},
     identity::{Identity, IdentityOptions},
     options::Binding,
 };
@@ -95,7 +95,9 @@ impl IdentityRenewer {
                 self.renew_in_background();
                 Ok(identity)
             }
-            IdentityValidity::Expired => deadline.limit(Phase::Quote, self.renew_now()).await?,
+            IdentityValidity::Expired => {
+                deadline.limit(ChannelPhase::Quote, self.renew_now()).await?
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
     attested::AttestedClient,
     batch::Batcher,
     deadline::Deadline,
-    error::{ChannelError, Phase},
+    error::{ChannelError, ChannelPhase},
     handshake::{self, KeyPossessionVerifier},
     identity::{Identity, IdentityOptions},
     options::{Binding, ChannelTimings, RecordTuning, ServerOptions},
@@ -231,7 +231,7 @@ impl Server {
         config.cert_resolver = Arc::new(SingleCertAndKey::from(identity.certified.clone()));
         config.max_fragment_size = tuning.fragment_size();
         let shake = TlsAcceptor::from(Arc::new(config)).accept(io);
-        let shaken = deadline.limit(Phase::Handshake, shake).await?;
+        let shaken = deadline.limit(ChannelPhase::Handshake, shake).await?;
         let mut stream = shaken.map_err(handshake::handshake_error)?;
         let session = stream.get_mut().1;
         session.set_buffer_limit(Some(tuning.write_bytes));

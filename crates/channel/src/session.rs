@@ -33,7 +33,7 @@ use crate::{
     batch::{BatchedQuote, Batcher},
     certificate::{PeerCertificate, sha256},
     deadline::Deadline,
-    error::{ChannelError, Phase},
+    error::{ChannelError, ChannelPhase},
     frame,
     identity::Identity,
     options::SESSION_2,
@@ -89,12 +89,13 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
 ) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
     let own = demand.map(|_| fresh_context()).transpose()?;
     let request = SessionMessage::Request { context: own };
-    frame::write(stream, &request, Phase::Request, deadline).await?;
+    frame::write(stream, &request, ChannelPhase::Request, deadline).await?;
     let asked = Instant::now();
-    let reply = frame::read(stream, Phase::Evidence, deadline).await?;
+    let reply = frame::read(stream, ChannelPhase::Evidence, deadline).await?;
     let quote = asked.elapsed();
-    let SessionMessage::Reply { context, evidence } = frame::parse(&reply, Phase::Evidence)? else {
-        return Err(ChannelError::MessageKind { phase: Phase::Evidence, wanted: "a reply" });
+    let SessionMessage::Reply { context, evidence } = frame::parse(&reply, ChannelPhase::Evidence)?
+    else {
+        return Err(ChannelError::MessageKind { phase: ChannelPhase::Evidence, wanted: "a reply" });
     };
     let mut outcome = ExchangeOutcome { quote, ..ExchangeOutcome::new() };
     let mine = attesting.map(|attesting| attesting.identity.spki_hash);
@@ -111,17 +112,17 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     };
     let verdict = async {
         let message = shown?;
-        frame::write_encoded(stream, &message, Phase::Evidence, deadline).await
+        frame::write_encoded(stream, &message, ChannelPhase::Evidence, deadline).await
     };
     if let Err(error) = verdict.await {
         send_refusal(stream, &error, deadline).await;
         return Err(error);
     }
-    let verdict = frame::read(stream, Phase::Verdict, deadline).await?;
+    let verdict = frame::read(stream, ChannelPhase::Verdict, deadline).await?;
     outcome.round_trips += 1;
-    match frame::parse(&verdict, Phase::Verdict)? {
+    match frame::parse(&verdict, ChannelPhase::Verdict)? {
         SessionMessage::Accepted => Ok(outcome),
-        _ => Err(ChannelError::MessageKind { phase: Phase::Verdict, wanted: "accepted" }),
+        _ => Err(ChannelError::MessageKind { phase: ChannelPhase::Verdict, wanted: "accepted" }),
     }
 }
 
@@ -186,9 +187,12 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
     demand: Option<&A>,
     deadline: Deadline,
 ) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
-    let request = frame::read(stream, Phase::Request, deadline).await?;
-    let SessionMessage::Request { context } = frame::parse(&request, Phase::Request)? else {
-        return Err(ChannelError::MessageKind { phase: Phase::Request, wanted: "a request" });
+    let request = frame::read(stream, ChannelPhase::Request, deadline).await?;
+    let SessionMessage::Request { context } = frame::parse(&request, ChannelPhase::Request)? else {
+        return Err(ChannelError::MessageKind {
+            phase: ChannelPhase::Request,
+            wanted: "a request",
+        });
     };
     let mut outcome = ExchangeOutcome::new();
     let own = demand.map(|_| fresh_context()).transpose()?;
@@ -204,19 +208,22 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
         }
         None => SessionMessage::Reply { context: own, evidence: None }.encode(),
     };
-    frame::write_encoded(stream, &reply, Phase::Evidence, deadline).await?;
+    frame::write_encoded(stream, &reply, ChannelPhase::Evidence, deadline).await?;
     if demand.is_none() {
         return Ok(outcome);
     }
     let asked = Instant::now();
-    let shown = frame::read(stream, Phase::Evidence, deadline).await?;
+    let shown = frame::read(stream, ChannelPhase::Evidence, deadline).await?;
     outcome.quote += asked.elapsed();
-    let SessionMessage::Evidence(evidence) = frame::parse(&shown, Phase::Evidence)? else {
-        return Err(ChannelError::MessageKind { phase: Phase::Evidence, wanted: "evidence" });
+    let SessionMessage::Evidence(evidence) = frame::parse(&shown, ChannelPhase::Evidence)? else {
+        return Err(ChannelError::MessageKind {
+            phase: ChannelPhase::Evidence,
+            wanted: "evidence",
+        });
     };
     let mine = attesting.map(|attesting| attesting.identity.spki_hash);
     appraise_peer(stream, Role::Client, own, mine, Some(evidence), demand, &mut outcome)?;
-    frame::write(stream, &SessionMessage::Accepted, Phase::Verdict, deadline).await?;
+    frame::write(stream, &SessionMessage::Accepted, ChannelPhase::Verdict, deadline).await?;
     outcome.round_trips += 1;
     Ok(outcome)
 }
@@ -233,7 +240,7 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
 ) -> Result<(), ChannelError> {
     let (Some(appraiser), Some(context)) = (demand, context) else {
         let wanted = "a reply without evidence";
-        let phase = Phase::Evidence;
+        let phase = ChannelPhase::Evidence;
         return match evidence {
             None => Ok(()),
             Some(_) => Err(ChannelError::MessageKind { phase, wanted }),
@@ -243,7 +250,7 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
     let evidence = evidence.ok_or(ChannelError::NoEvidence)?;
     if evidence.needs_version_2() && !stream.is_version_2() {
         let wanted = "evidence of version 1";
-        return Err(ChannelError::MessageKind { phase: Phase::Evidence, wanted });
+        return Err(ChannelError::MessageKind { phase: ChannelPhase::Evidence, wanted });
     }
     let peer = peer_certificate(stream)?.spki_hash()?;
     let exporter = export_keying_material(stream, &context)?;
@@ -321,15 +328,15 @@ async fn obtain_evidence<'a, S: TlsSession, T>(
     let mut gpu = None;
     let batched = if stream.is_version_2() {
         let nonce = session_gpu_nonce(role, spki_hash, &exporter);
-        gpu = deadline.limit(Phase::Quote, batcher.obtain_gpu_evidence(nonce)).await??;
+        gpu = deadline.limit(ChannelPhase::Quote, batcher.obtain_gpu_evidence(nonce)).await??;
         if let Some(evidence) = &gpu {
             claims = Cow::Owned(claims_with_gpu(&claims, evidence)?);
         }
         let binder = session_report_data(role, spki_hash, &exporter, &claims);
-        deadline.limit(Phase::Quote, batcher.attest(binder)).await??
+        deadline.limit(ChannelPhase::Quote, batcher.attest(binder)).await??
     } else {
         let binder = session_report_data(role, spki_hash, &exporter, &claims);
-        deadline.limit(Phase::Quote, batcher.attest_alone(binder)).await??
+        deadline.limit(ChannelPhase::Quote, batcher.attest_alone(binder)).await??
     };
     outcome.note_batch_size(role, batched.sessions());
     outcome.quote += began.elapsed();
@@ -347,8 +354,8 @@ fn claims_with_gpu(claims: &[u8], evidence: &[u8]) -> Result<Vec<u8>, ChannelErr
 async fn send_refusal<S: TlsSession>(stream: &mut S, error: &ChannelError, deadline: Deadline) {
     if let Some(refusal) = frame::refusal(error) {
         let message = SessionMessage::Refused(refusal);
-        let _ = frame::write(stream, &message, Phase::Evidence, deadline).await;
-        let _ = deadline.limit_io(Phase::Evidence, stream.shutdown()).await;
+        let _ = frame::write(stream, &message, ChannelPhase::Evidence, deadline).await;
+        let _ = deadline.limit_io(ChannelPhase::Evidence, stream.shutdown()).await;
     }
 }
 

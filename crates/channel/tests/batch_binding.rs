@@ -4,7 +4,7 @@ mod fakes;
 
 use std::{sync::Arc, time::Duration};
 
-use confide_channel::{BatchLimits, Batcher, Binding, ChannelError, Phase, Server};
+use confide_channel::{BatchLimits, Batcher, Binding, ChannelError, ChannelPhase, Server};
 use confide_evidence::{
     ReportData,
     batch::{BatchPath, BatchPathError, BatchTree, Leaf},
@@ -165,7 +165,7 @@ async fn a_path_in_a_session_of_version_1_is_refused() {
         ShownEvidence { batch: Some(batch.path(0)), ..(quote, cheat.claims()).into() }
     });
     let error = error.await;
-    let phase = Phase::Evidence;
+    let phase = ChannelPhase::Evidence;
     assert!(matches!(error, ChannelError::MessageKind { phase: got, .. } if got == phase));
 }
 

@@ -11,8 +11,8 @@ use std::{
 };
 
 use confide_channel::{
-    Attested, Binding, CERTIFICATE_BYTES_MAX, ChannelError, Client, ClientOptions, ErrorOrigin,
-    Phase, Server, ServerOptions,
+    Attested, Binding, CERTIFICATE_BYTES_MAX, ChannelError, ChannelPhase, Client, ClientOptions,
+    ErrorOrigin, Server, ServerOptions,
 };
 use confide_evidence::{
     Attest, AttestError, ReportData,
@@ -223,11 +223,17 @@ async fn a_truncated_stream_is_an_error_to_its_reader() {
 async fn a_silent_peer_ends_in_a_timeout_that_names_the_handshake() {
     let (near, _silent) = wire();
     let error = client_within(Binding::Key, SHORT).connect("localhost", near).await.unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Handshake, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Handshake, .. }),
+        "{error:?}"
+    );
     let (_silent, far) = wire();
     let server = server_with(Binding::Key, SHORT, FakeAttester::default());
     let error = server.accept(far).await.unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Handshake, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Handshake, .. }),
+        "{error:?}"
+    );
     assert_eq!(error.origin(), ErrorOrigin::Network);
 }
 
@@ -238,8 +244,8 @@ async fn a_stream_that_ends_in_the_handshake_is_named() {
     let error = client(Binding::Key).connect("localhost", near).await.unwrap_err();
     let named = matches!(
         error,
-        ChannelError::UnexpectedEnd { phase: Phase::Handshake }
-            | ChannelError::Io { phase: Phase::Handshake, .. }
+        ChannelError::UnexpectedEnd { phase: ChannelPhase::Handshake }
+            | ChannelError::Io { phase: ChannelPhase::Handshake, .. }
     );
     assert!(named, "{error:?}");
 }
@@ -372,7 +378,10 @@ async fn a_peer_that_drips_ends_in_the_same_timeout() {
     };
     let (accepted, ()) = tokio::join!(async { server.accept(far).await.map(drop) }, dripping,);
     let error = accepted.unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Handshake, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Handshake, .. }),
+        "{error:?}"
+    );
 }
 
 #[test]

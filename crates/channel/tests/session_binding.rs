@@ -5,8 +5,8 @@ mod fakes;
 use std::sync::Arc;
 
 use confide_channel::{
-    AttestedClient, BatchLimits, Batcher, Binding, ChannelError, Client, ClientOptions,
-    ErrorOrigin, FRAME_BYTES_MAX, Phase, PlainClient, Server,
+    AttestedClient, BatchLimits, Batcher, Binding, ChannelError, ChannelPhase, Client,
+    ClientOptions, ErrorOrigin, FRAME_BYTES_MAX, PlainClient, Server,
 };
 use confide_evidence::{
     binder::{EXPORTER_LABEL, Role, key_report_data, session_report_data},
@@ -295,7 +295,7 @@ async fn an_oversized_frame_is_refused_before_it_is_read() {
         assert_eq!(SessionMessage::decode(&answer), Ok(refused));
         let error = accepted.map(drop).unwrap_err();
         let ChannelError::FrameLength { phase, got, .. } = error else { panic!("{error:?}") };
-        assert_eq!((phase, got), (Phase::Request, length));
+        assert_eq!((phase, got), (ChannelPhase::Request, length));
     }
 }
 
@@ -310,7 +310,7 @@ async fn a_truncated_frame_and_a_message_out_of_order_are_named() {
         stream
     };
     let (_stream, accepted) = tokio::join!(asking, server.accept(far));
-    assert!(matches!(accepted, Err(ChannelError::UnexpectedEnd { phase: Phase::Request })));
+    assert!(matches!(accepted, Err(ChannelError::UnexpectedEnd { phase: ChannelPhase::Request })));
     let (near, far) = wire();
     let asking = async {
         let mut stream = raw_client(near).await;
@@ -318,7 +318,7 @@ async fn a_truncated_frame_and_a_message_out_of_order_are_named() {
         stream
     };
     let (_stream, accepted) = tokio::join!(asking, server.accept(far));
-    let phase = Phase::Request;
+    let phase = ChannelPhase::Request;
     assert!(matches!(accepted, Err(ChannelError::MessageKind { phase: got, .. }) if got == phase));
 }
 
@@ -400,7 +400,10 @@ async fn a_client_that_drips_ends_in_the_same_timeout() {
     let accepting = async { server.accept(far).await.map(drop) };
     let (accepted, ()) = tokio::join!(accepting, dripping);
     let error = accepted.unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Request, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Request, .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -424,7 +427,7 @@ async fn a_slow_attester_ends_in_a_timeout_at_both_ends() {
         tokio::join!(client.connect("localhost", near), server.accept(far), passing);
     device.let_through(1);
     let error = accepted.map(drop).unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Quote, .. }), "{error:?}");
+    assert!(matches!(error, ChannelError::Timeout { phase: ChannelPhase::Quote, .. }), "{error:?}");
     assert_eq!(error.origin(), ErrorOrigin::Local);
     assert!(attested.is_err());
 }
@@ -435,7 +438,10 @@ async fn a_client_that_stalls_is_named_by_its_phase() {
     let (near, far) = wire();
     let (_silent, accepted) = tokio::join!(raw_client(near), server.accept(far));
     let error = accepted.map(drop).unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Request, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Request, .. }),
+        "{error:?}"
+    );
     // A length and nothing after it.
     let (near, far) = wire();
     let asking = async {
@@ -446,7 +452,10 @@ async fn a_client_that_stalls_is_named_by_its_phase() {
     };
     let (_silent, accepted) = tokio::join!(asking, server.accept(far));
     let error = accepted.map(drop).unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Request, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Request, .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -459,7 +468,10 @@ async fn a_server_that_stalls_is_named_by_its_phase() {
     };
     let (attested, _silent) = tokio::join!(client.connect("localhost", near), stalling);
     let error = attested.map(drop).unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Evidence, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Evidence, .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -489,7 +501,10 @@ async fn a_server_that_keeps_its_verdict_is_named() {
     };
     let (attested, _silent) = tokio::join!(client.connect("localhost", near), stalling);
     let error = attested.map(drop).unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Verdict, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Verdict, .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -511,7 +526,10 @@ async fn a_client_that_keeps_its_evidence_is_named() {
     let accepting = server.accept_attested(&appraiser, far);
     let (_silent, accepted) = tokio::join!(stalling, accepting);
     let error = accepted.map(drop).unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Evidence, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Evidence, .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod fakes;
 use std::{net::SocketAddr, time::Duration};
 
 use confide_channel::{
-    Binding, ChannelError, Phase, TunnelError,
+    Binding, ChannelError, ChannelPhase, TunnelError,
     tunnel::{AllowList, CarriedBytes, TunnelDeadlines, TunnelStream, dial, serve},
 };
 use fakes::*;
@@ -240,7 +240,10 @@ async fn a_client_that_drips_its_request_ends_in_the_same_timeout() {
     let serving = async { serve(far, &allow, deadlines).await };
     let (served, ()) = tokio::join!(serving, dripping);
     let error = served.unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Request, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Request, .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,7 +251,10 @@ async fn a_silent_client_ends_in_a_timeout_that_names_the_request() {
     let (_silent, far) = duplex(1024);
     let deadlines = TunnelDeadlines { open: SHORT, idle: SHORT };
     let error = serve(far, &AllowList::default(), deadlines).await.unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Request, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Request, .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -259,7 +265,7 @@ async fn a_tunnel_in_which_nothing_moves_ends() {
     let mut near = dial(&url, &address.to_string(), LONG).await.unwrap();
     let _far = listener.accept().await.unwrap();
     let error = served.await.unwrap().unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Relay, .. }), "{error:?}");
+    assert!(matches!(error, ChannelError::Timeout { phase: ChannelPhase::Relay, .. }), "{error:?}");
     assert!(near.read_u8().await.is_err());
 }
 
@@ -267,7 +273,10 @@ async fn a_tunnel_in_which_nothing_moves_ends() {
 async fn a_silent_proxy_ends_in_a_timeout_that_names_the_upgrade() {
     let (_listener, address) = target().await;
     let error = dial(&format!("ws://{address}"), "h.example:1", SHORT).await.unwrap_err();
-    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Upgrade, .. }), "{error:?}");
+    assert!(
+        matches!(error, ChannelError::Timeout { phase: ChannelPhase::Upgrade, .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

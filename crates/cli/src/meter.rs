@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_native::make::Progress;
+use confide_native::make::MakeProgress;
 
 use crate::{error::CliError, process::on_stop_signal, progress_line::ProgressLine};
 
@@ -31,7 +31,7 @@ impl Meter {
     }
 
     /// Shows the progress, if the last report is old enough; breaks after a signal, so that the maker cleans up.
-    pub(crate) fn show(&mut self, progress: Progress) -> ControlFlow<()> {
+    pub(crate) fn show(&mut self, progress: MakeProgress) -> ControlFlow<()> {
         let interval = Duration::from_millis(if self.line.is_terminal { 100 } else { 10_000 });
         if self.last_shown.is_none_or(|shown| shown.elapsed() >= interval) {
             self.last_shown = Some(Instant::now());
@@ -48,12 +48,12 @@ impl Meter {
         self.line.clear();
     }
 
-    fn write(&self, progress: Progress) {
+    fn write(&self, progress: MakeProgress) {
         let (work, share) = match progress {
-            Progress::Training { step, steps, loss } => {
+            MakeProgress::Training { step, steps, loss } => {
                 (format!("training: step {step} of {steps}, loss {loss:.2}"), (step, steps))
             }
-            Progress::Writing { done, total } => {
+            MakeProgress::Writing { done, total } => {
                 let (done, total) = ((done >> 20) as u32, (total >> 20).max(1) as u32);
                 (format!("writing: {done} of {total} MiB"), (done, total))
             }

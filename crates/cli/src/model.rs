@@ -8,7 +8,7 @@ use std::{
 use clap::{Subcommand, ValueEnum, builder::PossibleValuesParser};
 use confide_native::{
     NativeError,
-    make::{Order, Shape, make, make_without_weights},
+    make::{ModelOrder, ModelShape, make_model, make_model_without_weights},
     manifest::{self, Manifest},
 };
 use sha2::{Digest, Sha256};
@@ -31,7 +31,7 @@ enum Command {
 #[derive(clap::Args)]
 struct MakeArgs {
     /// The shape of the model.
-    #[arg(long, value_parser = PossibleValuesParser::new(Shape::ALL.map(Shape::name)))]
+    #[arg(long, value_parser = PossibleValuesParser::new(ModelShape::ALL.map(ModelShape::name)))]
     shape: String,
     /// The seed of the weights: the same seed gives the same files on the same machine.
     #[arg(long, default_value_t = 7)]
@@ -58,16 +58,16 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 fn run_make(args: MakeArgs) -> Result<ExitCode, CliError> {
-    let named = Shape::ALL.into_iter().find(|shape| shape.name() == args.shape);
+    let named = ModelShape::ALL.into_iter().find(|shape| shape.name() == args.shape);
     let shape = named.ok_or_else(|| CliError::new(format!("no shape {}", args.shape)))?;
     if args.weights == WeightsName::None {
         return run_without_weights(shape, &args.dir);
     }
-    let order = Order { shape, seed: args.seed, dir: args.dir, steps: None };
+    let order = ModelOrder { shape, seed: args.seed, dir: args.dir, steps: None };
     // The training runs on one thread, so that the seed decides the outcome.
     threads::set_counts(1);
     let mut meter = Meter::start()?;
-    let made = make(&order, &mut |progress| meter.show(progress));
+    let made = make_model(&order, &mut |progress| meter.show(progress));
     meter.end();
     let Manifest { parameters, shape, weights, .. } = made.map_err(explain_error)?;
     let dir = order.dir.display();
@@ -75,8 +75,8 @@ fn run_make(args: MakeArgs) -> Result<ExitCode, CliError> {
     print_made(&order.dir, &first, &format!("--engine native --model {dir}"))
 }
 
-fn run_without_weights(shape: Shape, dir: &Path) -> Result<ExitCode, CliError> {
-    let manifest = make_without_weights(shape, dir).map_err(explain_error)?;
+fn run_without_weights(shape: ModelShape, dir: &Path) -> Result<ExitCode, CliError> {
+    let manifest = make_model_without_weights(shape, dir).map_err(explain_error)?;
     let shown = dir.display();
     let Manifest { shape, parameters, .. } = manifest;
     let first = format!("{shown}: shape {shape} without its {parameters} weights");

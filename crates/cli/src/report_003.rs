@@ -8,7 +8,7 @@ pub(crate) mod split;
 
 use std::{path::Path, sync::Arc};
 
-use confide_lora::{Adapt, Adapter};
+use confide_lora::{Adapter, DeltaProvider};
 use confide_serve::ExtraRoutes;
 
 /// The report's routes, for a server of the model in this folder.
@@ -27,10 +27,10 @@ pub(crate) fn routes(_model: Option<&Path>) -> Option<ExtraRoutes> {
 /// The LM head of the model, for the self-test and for clients without a tokenizer: loaded when it
 /// is first needed.
 #[cfg(all(feature = "native", feature = "report-003"))]
-fn late_head(model: &Path) -> Option<Arc<confide_report_003::split_mode::LateHead>> {
+fn late_head(model: &Path) -> Option<Arc<confide_report_003::split_mode::LazyClientHead>> {
     use confide_engine::EngineError;
     let dir = model.to_path_buf();
-    Some(Arc::new(confide_report_003::split_mode::LateHead::new(move || {
+    Some(Arc::new(confide_report_003::split_mode::LazyClientHead::new(move || {
         let head = head::ModelHead::load(&dir);
         let head = head.map_err(|error| EngineError::Failed { reason: error.to_string() })?;
         Ok(Arc::new(head))
@@ -39,26 +39,26 @@ fn late_head(model: &Path) -> Option<Arc<confide_report_003::split_mode::LateHea
 
 /// Gives no head: this binary has no native engine to compute it.
 #[cfg(all(not(feature = "native"), feature = "report-003"))]
-fn late_head(_model: &Path) -> Option<Arc<confide_report_003::split_mode::LateHead>> {
+fn late_head(_model: &Path) -> Option<Arc<confide_report_003::split_mode::LazyClientHead>> {
     None
 }
 
 /// The adapter under report 003's scheme, with the key next to it.
 #[cfg(feature = "report-003")]
-pub(crate) fn ckks_slots_adapter(adapter: &Adapter) -> Result<Arc<dyn Adapt>, String> {
+pub(crate) fn ckks_slots_adapter(adapter: &Adapter) -> Result<Arc<dyn DeltaProvider>, String> {
     use confide_report_003::{
         ckks::Parameters,
-        ckks_slots::{CkksSlots, Options},
+        ckks_slots::{CkksSlots, CkksSlotsOptions},
     };
     let parameters =
         Parameters::from_name("ckks-16384-tensafe").map_err(|error| error.to_string())?;
-    let encoded = CkksSlots::new(adapter, Options::new(parameters));
+    let encoded = CkksSlots::new(adapter, CkksSlotsOptions::new(parameters));
     Ok(Arc::new(encoded.map_err(|error| error.to_string())?))
 }
 
 /// Refuses the adapter: this binary was built without CKKS.
 #[cfg(not(feature = "report-003"))]
-pub(crate) fn ckks_slots_adapter(_adapter: &Adapter) -> Result<Arc<dyn Adapt>, String> {
+pub(crate) fn ckks_slots_adapter(_adapter: &Adapter) -> Result<Arc<dyn DeltaProvider>, String> {
     Err("--adapter-scheme ckks-slots: this binary was built without the feature `report-003`"
         .into())
 }

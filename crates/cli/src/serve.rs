@@ -14,7 +14,7 @@ use confide_engine::{
     Engine,
     sim::{self, Sim},
 };
-use confide_serve::{Limits, Options};
+use confide_serve::{ServeLimits, ServeOptions};
 use confide_worker::Worker;
 use http::HeaderValue;
 use serde_json::{Value, json};
@@ -96,12 +96,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let StartedEngine { engine, worker } = start_engine(&args, &worker)?;
     // Before the event loop starts: reaching a host needs one of its own.
     let adapters = adapters::load(adapters, args.model.clone(), &engine, worker.clone())?;
-    let options = Options {
+    let options = ServeOptions {
         adapters,
         extra_routes: report_003::routes(args.model.as_deref()),
         limits: limits(&args),
         origins: origins(&args)?,
-        ..Options::new(engine, process::unix_now)
+        ..ServeOptions::new(engine, process::unix_now)
     };
     // Outlives the event loop: closing sessions with hosts needs one of its own.
     let adapters = Arc::clone(&options.adapters);
@@ -111,11 +111,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 /// The limits of the server. A simulated engine with slots of its own bounds the number of answers itself.
-fn limits(args: &ServerArgs) -> Limits {
-    let limits = Limits::default();
+fn limits(args: &ServerArgs) -> ServeLimits {
+    let limits = ServeLimits::default();
     match args.slots {
         None => limits,
-        Some(slots) => Limits { concurrent: slots.into(), queued: SIM_QUEUE, ..limits },
+        Some(slots) => ServeLimits { concurrent: slots.into(), queued: SIM_QUEUE, ..limits },
     }
 }
 
@@ -126,7 +126,7 @@ const SIM_QUEUE: usize = 2048;
 async fn serve(
     args: &ServerArgs,
     worker: Option<Arc<Worker>>,
-    options: Options,
+    options: ServeOptions,
 ) -> Result<(), CliError> {
     let stop = process::stop_signal();
     let (listener, address) = args.plain.listen(Some("prompts and answers")).await?;
@@ -136,7 +136,7 @@ async fn serve(
 }
 
 /// The fields of the ready line beyond address and guarantee.
-fn ready_fields(args: &ServerArgs, worker: Option<&Worker>, options: &Options) -> Value {
+fn ready_fields(args: &ServerArgs, worker: Option<&Worker>, options: &ServeOptions) -> Value {
     let mut fields = json!({
         "engine": args.engine().word(),
         "simulated": args.engine() == EngineKind::Sim,
@@ -218,13 +218,13 @@ fn start_simulation(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     if !rate.is_finite() || rate < 0.0 {
         return Err(CliError::new(format!("--tokens-per-second: wanted at least 0, got {rate}")));
     }
-    let plain = sim::Options::default();
-    let options = sim::Options {
+    let plain = sim::SimOptions::default();
+    let options = sim::SimOptions {
         model_name: args.model_name.clone().unwrap_or(plain.model_name),
         ttft,
         tokens_per_second: (rate > 0.0).then_some(rate),
         slots: args.slots.map_or(plain.slots, usize::from),
-        ..sim::Options::default()
+        ..sim::SimOptions::default()
     };
     Ok(Arc::new(Sim::new(options).map_err(CliError::new)?))
 }
@@ -233,8 +233,8 @@ fn start_simulation(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
 fn load_native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     let dir = model_folder(args)?;
     crate::threads::set_counts(std::thread::available_parallelism().map_or(1, usize::from));
-    let options = confide_native::Options { model_name: args.model_name.clone() };
-    let engine = confide_native::Native::load(dir, options)
+    let options = confide_native::NativeOptions { model_name: args.model_name.clone() };
+    let engine = confide_native::NativeEngine::load(dir, options)
         .map_err(|error| model_folder::explain_load_error(dir, &error))?;
     Ok(Arc::new(engine))
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, process::Command};
 
-use confide_lora::{Adapter, Matrix, Pair, Projection, Site};
+use confide_lora::{Adapter, LoraPair, Matrix, Projection, ProjectionSite};
 use confide_tests::Folder;
 use serde_json::Value;
 
@@ -53,8 +53,8 @@ fn inspect(arguments: &[&str]) -> (Option<i32>, String, String) {
 
 fn adapter() -> Adapter {
     let matrix = |rows, columns| Matrix { rows, columns, values: vec![0.5; rows * columns] };
-    let site = |layer| Site { layer, projection: Projection::Query };
-    let pair = |layer| (site(layer), Pair { a: matrix(2, 24), b: matrix(24, 2), scale: 2.0 });
-    let modules: BTreeMap<Site, Pair> = (0..2).map(pair).collect();
+    let site = |layer| ProjectionSite { layer, projection: Projection::Query };
+    let pair = |layer| (site(layer), LoraPair { a: matrix(2, 24), b: matrix(24, 2), scale: 2.0 });
+    let modules: BTreeMap<ProjectionSite, LoraPair> = (0..2).map(pair).collect();
     Adapter { name: "travel".into(), base_model: Some("tiny".into()), modules }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Display;
 
-use confide_lora::{AdaptError, Site};
+use confide_lora::{AdaptError, ProjectionSite};
 
-/// Why an engine gives no token, or no further one.
+/// The reason why a generation did not start, or ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -25,7 +25,7 @@ pub enum EngineError {
     PromptTooLong {
         /// Tokens in the prompt.
         got: u32,
-        /// The smaller one of the request's limit and the model's context less one token.
+        /// The smaller of the request's limit and the model's context less one token.
         limit: u32,
     },
     /// The queue of waiting requests is full.
@@ -37,13 +37,13 @@ pub enum EngineError {
     /// The engine has stopped.
     #[error("engine has stopped")]
     Stopped,
-    /// The engine is not there, or was lost in mid-answer; it may come back.
+    /// The engine is unavailable, or was lost during an answer; it may come back.
     #[error("engine is not available: {reason}")]
     Unavailable {
         /// Why the engine is not available.
         reason: String,
     },
-    /// This generation needed more memory than there is; others go on.
+    /// This generation ran out of memory; others continue.
     #[error("generation ran out of memory: {reason}")]
     OutOfMemory {
         /// The engine's own error.
@@ -55,34 +55,34 @@ pub enum EngineError {
         /// The error.
         reason: String,
     },
-    /// The engine takes no adapters.
-    #[error("this engine takes no adapters")]
+    /// The engine does not support adapters.
+    #[error("this engine does not support adapters")]
     NoAdapters,
-    /// A model or adapter of this name is there already.
+    /// A model or adapter of this name already exists.
     #[error("name {name:?} is taken")]
     NameTaken {
         /// The name in question.
         name: String,
     },
-    /// The engine has as many adapters as it can hold.
+    /// The engine already has the largest number of adapters.
     #[error("too many adapters: wanted at most {limit}")]
     TooManyAdapters {
         /// The largest number of adapters.
         limit: usize,
     },
-    /// The adapter changes a projection that the model does not have, or not with these widths.
+    /// The adapter changes a projection that the model lacks or that has other widths.
     #[error("adapter {name:?}: {site}: wanted {wanted}, got {got}")]
     AdapterSite {
         /// Name of the adapter.
         name: String,
         /// The projection, by layer and name.
-        site: Site,
-        /// The widths of the model's projection, or that it has none.
+        site: ProjectionSite,
+        /// The widths of the model's projection, or a text that it does not exist.
         wanted: String,
         /// The widths of the adapter's projection.
         got: String,
     },
-    /// The adapter gives no delta, and the base model may not answer in its place.
+    /// The adapter failed, and the base model may not answer in its place.
     #[error("adapter {name:?} failed: {error}")]
     Adapter {
         /// Name of the adapter.
@@ -93,7 +93,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// A failed generation, with the error behind it.
+    /// A [`EngineError::Failed`] with the text of its cause.
     pub fn failure(reason: impl Display) -> Self {
         EngineError::Failed { reason: reason.to_string() }
     }

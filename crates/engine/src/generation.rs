@@ -1,4 +1,4 @@
-//! A running generation: its events, their bounded channel, and how it ends.
+//! A running generation: its events, their bounded channel, and its end.
 
 use std::{
     borrow::Cow,
@@ -14,22 +14,22 @@ use crate::{adapter::AdapterReport, error::EngineError};
 
 /// An event of a running generation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum GenerationEvent {
     /// The next token of the completion.
     Token(Token),
-    /// The adapter gives no further delta, and the base model goes on alone. The event comes once,
-    /// before the first token that is not the adapter's, and only under
-    /// [`OnLoss::Base`](crate::OnLoss::Base).
+    /// The adapter is lost, and the base model continues alone. The event comes once, before the
+    /// first token without the adapter, and only with
+    /// [`AdapterLossPolicy::Base`](crate::AdapterLossPolicy::Base).
     AdapterLost {
         /// Why the adapter was lost.
         reason: AdaptError,
     },
-    /// The generation ended as it should. Nothing follows.
+    /// The generation is complete. Nothing follows.
     Finished {
         /// Why the completion ended.
         reason: FinishReason,
-        /// The text that was held back until now: it might have become a stop string or half a
-        /// character.
+        /// The text that was held back because it could have become a stop string, or was an
+        /// incomplete character.
         tail: String,
         /// Numbers of tokens.
         usage: Usage,
@@ -43,16 +43,16 @@ pub enum Event {
 /// A token of a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Number of the token in the vocabulary.
+    /// The number of the token in the vocabulary.
     pub id: u32,
-    /// The text that became certain with this token: always complete characters, often empty.
+    /// The text that is certain after this token: complete characters, often none.
     pub text: Cow<'static, str>,
 }
 
 /// Why a completion ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// `max_tokens` or the model's context was used up.
+    /// `max_tokens` or the end of the model's context was reached.
     Length,
     /// The model ended the answer, or a stop string was found.
     Stop,
@@ -69,13 +69,16 @@ pub struct Usage {
 
 /// A running generation. Dropping it cancels the work.
 pub struct Generation {
-    events: Pin<Box<dyn Stream<Item = Event> + Send>>,
+    events: Pin<Box<dyn Stream<Item = GenerationEvent> + Send>>,
     prompt_tokens: u32,
 }
 
 impl Generation {
-    /// A generation over a stream that obeys the crate's rules.
-    pub fn new(prompt_tokens: u32, events: impl Stream<Item = Event> + Send + 'static) -> Self {
+    /// Wraps a stream of events that follows the rules of this crate.
+    pub fn new(
+        prompt_tokens: u32,
+        events: impl Stream<Item = GenerationEvent> + Send + 'static,
+    ) -> Self {
         Self { events: Box::pin(events), prompt_tokens }
     }
 
@@ -86,22 +89,25 @@ impl Generation {
 }
 
 impl Stream for Generation {
-    type Item = Event;
+    type Item = GenerationEvent;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<GenerationEvent>> {
         self.events.as_mut().poll_next(context)
     }
 }
 
-/// The engine's end of a generation that runs on a thread of its own.
+/// The sending end of a generation's events, for an engine's thread.
 #[derive(Clone, Debug)]
-pub struct Sender(mpsc::Sender<Event>);
+pub struct EventSender(mpsc::Sender<GenerationEvent>);
 
-impl Sender {
-    /// Hands an event over, waiting while the reader is `EVENTS_QUEUED_MAX` events behind.
-    /// `false` once the reader has gone: stop working. Must not be called from async code.
+impl EventSender {
+    /// Sends an event; blocks while the reader is `EVENTS_QUEUED_MAX` events behind. Returns
+    /// `false` once the reader has dropped the generation. Must not be called from async code.
     #[must_use]
-    pub fn send(&self, event: Event) -> bool {
+    pub fn send(&self, event: GenerationEvent) -> bool {
         self.0.blocking_send(event).is_ok()
     }
 
@@ -111,33 +117,37 @@ impl Sender {
     }
 }
 
-/// A generation fed from another thread. A sender that is dropped without an end shows as
-/// [`EngineError::Stopped`], never as a completion.
-pub fn channel(prompt_tokens: u32) -> (Sender, Generation) {
+/// Makes a generation whose events come from another thread. If the sender is dropped before an end
+/// event, the generation fails with [`EngineError::Stopped`].
+pub fn generation_channel(prompt_tokens: u32) -> (EventSender, Generation) {
     let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX);
-    (Sender(sender), Generation::new(prompt_tokens, EventReceiver { receiver, ended: false }))
+    (EventSender(sender), Generation::new(prompt_tokens, EventReceiver { receiver, ended: false }))
 }
 
-/// Events that an engine may be ahead of a slow reader: some seconds of text, some KiB of memory.
+/// The number of events that an engine may be ahead of a slow reader: some seconds of text, some
+/// KiB of memory.
 const EVENTS_QUEUED_MAX: usize = 256;
 
 struct EventReceiver {
-    receiver: mpsc::Receiver<Event>,
+    receiver: mpsc::Receiver<GenerationEvent>,
     ended: bool,
 }
 
 impl Stream for EventReceiver {
-    type Item = Event;
+    type Item = GenerationEvent;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<GenerationEvent>> {
         if self.ended {
             return Poll::Ready(None);
         }
         let event = match self.receiver.poll_recv(context) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(event) => event.unwrap_or(Event::Failed(EngineError::Stopped)),
+            Poll::Ready(event) => event.unwrap_or(GenerationEvent::Failed(EngineError::Stopped)),
         };
-        self.ended = matches!(event, Event::Finished { .. } | Event::Failed(_));
+        self.ended = matches!(event, GenerationEvent::Finished { .. } | GenerationEvent::Failed(_));
         Poll::Ready(Some(event))
     }
 }
@@ -148,22 +158,22 @@ mod tests {
 
     use super::*;
 
-    fn token(id: u32) -> Event {
-        Event::Token(Token { id, text: "x".into() })
+    fn token(id: u32) -> GenerationEvent {
+        GenerationEvent::Token(Token { id, text: "x".into() })
     }
 
     #[tokio::test]
     async fn an_engine_that_goes_away_is_a_failure_and_not_an_end() {
-        let (sender, generation) = channel(3);
+        let (sender, generation) = generation_channel(3);
         let worker = std::thread::spawn(move || sender.send(token(1)));
         let events: Vec<_> = generation.collect().await;
         assert!(worker.join().expect("the worker ends"));
-        assert_eq!(events, [token(1), Event::Failed(EngineError::Stopped)]);
+        assert_eq!(events, [token(1), GenerationEvent::Failed(EngineError::Stopped)]);
     }
 
     #[test]
     fn a_reader_that_goes_away_cancels_the_engine() {
-        let (sender, generation) = channel(3);
+        let (sender, generation) = generation_channel(3);
         assert!(sender.send(token(1)));
         drop(generation);
         assert!(sender.is_cancelled());
@@ -172,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_does_not_read_stalls_the_engine_at_the_bound() {
-        let (sender, generation) = channel(0);
+        let (sender, generation) = generation_channel(0);
         let (done, sent) = std::sync::mpsc::channel();
         let worker = std::thread::spawn(move || {
             let mut count = 0;

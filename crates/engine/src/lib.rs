@@ -1,16 +1,18 @@
-//! What a language model engine is to the rest of the house.
+//! The interface of a language model engine.
 //!
-//! An [`Engine`] takes a [`Request`] and returns a [`Generation`]: a bounded stream of [`Event`]s
-//! that ends with exactly one of [`Event::Finished`] and [`Event::Failed`]. Dropping the generation
-//! cancels it. The number of [`Event::Token`]s is the number of completion tokens in the usage.
+//! An [`Engine`] takes a [`Request`] and returns a [`Generation`]: a bounded stream of
+//! [`GenerationEvent`]s that ends with exactly one of [`GenerationEvent::Finished`] and
+//! [`GenerationEvent::Failed`]. Dropping the generation cancels it. The number of
+//! [`GenerationEvent::Token`]s is the number of completion tokens in the usage.
 //!
-//! An engine may take adapters at run time: each is one more model, whose `parent` is the base. An
-//! adapter that is lost in mid-answer is never hidden, see [`OnLoss`].
+//! An engine may load adapters at run time; each is a further model, whose `parent` is the base
+//! model. The loss of an adapter during an answer is always reported, see [`AdapterLossPolicy`].
 //!
-//! [`sim`] is the engine without a model: its tokens and their instants are known beforehand, so
-//! that the instrument can be checked against it. All it says is *simulated*.
+//! [`sim`] is an engine without a model. Its tokens and their instants are known in advance, so
+//! that measuring tools can be checked against it.
 //!
-//! With the feature `text` there is `text`: text to tokens and back, as the folder of a model has it.
+//! The feature `text` adds the module `text`, which converts text to tokens and back with the files
+//! of a model's folder.
 
 mod adapter;
 mod error;
@@ -25,35 +27,38 @@ mod timer;
 
 use std::sync::Arc;
 
-use confide_lora::Adapt;
+use confide_lora::DeltaProvider;
 
-pub use adapter::{AdapterReport, OnLoss, check_sites};
+pub use adapter::{AdapterLossPolicy, AdapterReport, check_sites};
 pub use error::EngineError;
-pub use generation::{Event, FinishReason, Generation, Sender, Token, Usage, channel};
+pub use generation::{
+    EventSender, FinishReason, Generation, GenerationEvent, Token, Usage, generation_channel,
+};
 pub use request::{Message, Prompt, Request, Role, Sampling};
-pub use split::{Split, SplitSession};
+pub use split::{SplitModel, SplitSession};
 pub use stop::StopFilter;
 
-/// An engine completes text with its models and the adapters that are loaded for them.
+/// Completes text with models and the adapters that are loaded for them.
 pub trait Engine: Send + Sync + 'static {
-    /// The models it serves; at least one, with distinct names. Adapters that are loaded now follow
+    /// The models that the engine serves: at least one, with distinct names. Loaded adapters follow
     /// the base models.
     fn models(&self) -> Vec<Model>;
 
-    /// Number of tokens in `prompt` as `model` sees it, its chat template included.
+    /// Counts the tokens of `prompt` for `model`, including its chat template.
     ///
     /// # Errors
-    /// [`EngineError::UnknownModel`], and [`EngineError::Prompt`] if no template can render it.
-    fn count(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError>;
+    /// [`EngineError::UnknownModel`], or [`EngineError::Prompt`] if the prompt cannot be rendered
+    /// or tokenised.
+    fn count_prompt_tokens(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError>;
 
-    /// Starts a generation. The prompt is tokenised before this returns; the rest comes as events.
+    /// Starts a generation. The prompt is tokenised before this returns; the tokens come as events.
     ///
     /// # Errors
-    /// As [`Engine::count`], and [`EngineError::PromptTooLong`], [`EngineError::QueueFull`],
-    /// [`EngineError::Stopped`], [`EngineError::Unavailable`].
+    /// As [`Engine::count_prompt_tokens`], and [`EngineError::PromptTooLong`],
+    /// [`EngineError::QueueFull`], [`EngineError::Stopped`], [`EngineError::Unavailable`].
     fn generate(&self, request: Request) -> Result<Generation, EngineError>;
 
-    /// Generations that run at once; further ones wait.
+    /// The number of generations that run at once; further ones wait.
     fn slots(&self) -> usize;
 
     /// Loads an adapter as an additional model. The names and widths of its projections are checked
@@ -65,13 +70,13 @@ pub trait Engine: Send + Sync + 'static {
     fn load_adapter(
         &self,
         _name: &str,
-        _adapter: Arc<dyn Adapt>,
-        _on_loss: OnLoss,
+        _adapter: Arc<dyn DeltaProvider>,
+        _on_loss: AdapterLossPolicy,
     ) -> Result<(), EngineError> {
         Err(EngineError::NoAdapters)
     }
 
-    /// Unloads an adapter. Generations that run with it go on to their end.
+    /// Unloads an adapter. Generations that use it continue to their end.
     ///
     /// # Errors
     /// [`EngineError::NoAdapters`], and [`EngineError::UnknownModel`] if no adapter has this name.
@@ -79,8 +84,8 @@ pub trait Engine: Send + Sync + 'static {
         Err(EngineError::NoAdapters)
     }
 
-    /// The model without its LM head, if the engine can give hidden states.
-    fn split(&self) -> Option<Arc<dyn Split>> {
+    /// The model without its LM head; `None` if the engine cannot return hidden states.
+    fn split_model(&self) -> Option<Arc<dyn SplitModel>> {
         None
     }
 }
@@ -94,14 +99,14 @@ pub struct Model {
     pub context_tokens: u32,
     /// SHA-256 of the manifest whose files were loaded and checked, in lower-case hex.
     pub manifest_sha256: Option<String>,
-    /// Origin of the weights, if the engine names it: `random from seed 7`.
+    /// The origin of the weights, if known, for example `random from seed 7`.
     pub weights: Option<String>,
     /// For an adapter, the name of the model that it changes.
     pub parent: Option<String>,
 }
 
 impl Model {
-    /// An adapter of this model as a model of its own.
+    /// Describes an adapter of this model as a separate model.
     #[must_use]
     pub fn with_adapter(&self, name: String) -> Self {
         let parent = Some(self.name.clone());

@@ -13,17 +13,16 @@ pub struct Request {
     pub sampling: Sampling,
     /// The longest completion in tokens; with `None` the engine decides.
     pub max_tokens: Option<u32>,
-    /// The longest prompt that the caller admits, in tokens.
+    /// The longest prompt that the caller accepts, in tokens.
     pub prompt_tokens_max: u32,
     /// Stop strings: the completion ends before the first of them.
     pub stop: Vec<String>,
-    /// Whether to generate `max_tokens` tokens even if the model ends earlier, as random weights
-    /// do.
+    /// Whether to generate `max_tokens` tokens even if the model ends its answer earlier.
     pub ignore_eos: bool,
 }
 
 impl Request {
-    /// A greedy request without limits of its own.
+    /// A request with greedy sampling and without limits.
     pub fn new(model: impl Into<String>, prompt: Prompt) -> Self {
         Self {
             model: model.into(),
@@ -36,11 +35,13 @@ impl Request {
         }
     }
 
-    /// Tokens that a context of `context_tokens` has left for the completion after a prompt of `got` tokens.
+    /// The number of tokens that remain for the completion in a context of `context_tokens` after a
+    /// prompt of `got` tokens.
     ///
     /// # Errors
-    /// [`EngineError::PromptTooLong`] if the prompt exceeds the request's limit or leaves no room for a token.
-    pub fn room_after(&self, got: u32, context_tokens: u32) -> Result<u32, EngineError> {
+    /// [`EngineError::PromptTooLong`] if the prompt exceeds the request's limit or leaves no room
+    /// for a token.
+    pub fn completion_room(&self, got: u32, context_tokens: u32) -> Result<u32, EngineError> {
         let limit = self.prompt_tokens_max.min(context_tokens.saturating_sub(1));
         if got > limit {
             return Err(EngineError::PromptTooLong { got, limit });
@@ -61,7 +62,7 @@ pub enum Prompt {
 /// A message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The role of its author.
+    /// The role of the author.
     pub role: Role,
     /// The text of the message.
     pub content: String,
@@ -88,7 +89,7 @@ impl Role {
         }
     }
 
-    /// The role with this name; `None` if there is no such role.
+    /// The role with this name; `None` if it is unknown.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "assistant" => Role::Assistant,
@@ -104,10 +105,10 @@ impl Role {
 pub struct Sampling {
     /// The temperature: 0 takes the likeliest token; a larger value divides the logits.
     pub temperature: f32,
-    /// Tokens are chosen among the likeliest ones whose probabilities first reach this sum, in (0,
-    /// 1].
+    /// Tokens are chosen from the smallest set of likeliest tokens whose probabilities reach this
+    /// sum, in (0, 1].
     pub top_p: f32,
-    /// The random seed: the same seed, request and machine give the same tokens.
+    /// The random seed: the same seed, request and machine produce the same tokens.
     pub seed: u64,
 }
 

@@ -1,10 +1,10 @@
-//! The engine without a model: simulated tokens at known instants.
+//! An engine without a model, which sends simulated tokens at known instants.
 //!
-//! The answer follows from seed and prompt. Token *i* (from 0) is due at exactly
-//! `start + ttft + i / rate`, computed from `start` each time, so that no error adds up; late
-//! tokens come together. Generations do not slow each other, but only so many run at once: with `slots`
-//! and answers of `n` tokens the engine is saturated at `slots / (ttft + (n - 1) / rate)` answers a
-//! second, and what comes above that waits in the server's queue.
+//! The seed and the prompt determine the answer. Token *i* (from 0) is due at exactly
+//! `start + ttft + i / rate`, computed from `start` each time, so that errors do not accumulate; late tokens come
+//! together. Generations do not slow each other down. With `slots` and answers of `n` tokens the
+//! engine is saturated at `slots / (ttft + (n - 1) / rate)` answers a second; further requests wait
+//! in the server's queue.
 
 use std::{
     borrow::Cow,
@@ -18,7 +18,7 @@ use futures_util::Stream;
 use crate::{
     Engine, Model,
     error::EngineError,
-    generation::{Event, FinishReason, Generation, Token, Usage},
+    generation::{FinishReason, Generation, GenerationEvent, Token, Usage},
     request::{Prompt, Request},
     stop::StopFilter,
     timer::Timer,
@@ -26,14 +26,14 @@ use crate::{
 
 /// Configuration of the simulated model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// Name that requests use.
+pub struct SimOptions {
+    /// The model's name in requests.
     pub model_name: String,
-    /// Time from the request to the first token.
+    /// The time from the request to the first token.
     pub ttft: Duration,
-    /// Tokens per second after the first; with `None`, as fast as the reader reads.
+    /// Tokens per second after the first; with `None`, as fast as they are read.
     pub tokens_per_second: Option<f64>,
-    /// Length of the answer if the request sets no `max_tokens`, in tokens.
+    /// The length of an answer in tokens if the request sets no `max_tokens`.
     pub answer_tokens: u32,
     /// The longest prompt and completion together, in tokens.
     pub context_tokens: u32,
@@ -41,10 +41,10 @@ pub struct Options {
     pub slots: usize,
 }
 
-/// Largest number of slots: generations share nothing, so only memory bounds them.
+/// The largest number of slots. Generations share nothing, so only memory limits them.
 pub const SLOTS_MAX: usize = 4096;
 
-impl Default for Options {
+impl Default for SimOptions {
     fn default() -> Self {
         Self {
             model_name: "sim".into(),
@@ -60,7 +60,7 @@ impl Default for Options {
 /// The simulated engine.
 #[derive(Debug)]
 pub struct Sim {
-    options: Options,
+    options: SimOptions,
     timer: Timer,
 }
 
@@ -69,7 +69,7 @@ impl Sim {
     ///
     /// # Errors
     /// [`EngineError::Failed`] if the thread cannot be started.
-    pub fn new(options: Options) -> Result<Self, EngineError> {
+    pub fn new(options: SimOptions) -> Result<Self, EngineError> {
         let timer = Timer::start()
             .map_err(|error| EngineError::failure(format!("timer thread: {error}")))?;
         Ok(Self { options, timer })
@@ -94,22 +94,22 @@ impl Engine for Sim {
         }]
     }
 
-    fn count(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError> {
+    fn count_prompt_tokens(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError> {
         self.check_model(model)?;
-        Ok(prompt_tokens(prompt))
+        Ok(count_prompt_pieces(prompt))
     }
 
     fn generate(&self, request: Request) -> Result<Generation, EngineError> {
         let start = Instant::now();
-        let got = self.count(&request.model, &request.prompt)?;
-        let room = request.room_after(got, self.options.context_tokens)?;
+        let got = self.count_prompt_tokens(&request.model, &request.prompt)?;
+        let room = request.completion_room(got, self.options.context_tokens)?;
         let wanted = request.max_tokens.unwrap_or(self.options.answer_tokens);
         let (length, at_length) = match request.max_tokens {
             None if wanted <= room => (wanted, FinishReason::Stop),
             _ => (wanted.min(room), FinishReason::Length),
         };
         let schedule =
-            Schedule { start, ttft: self.options.ttft, rate: self.options.tokens_per_second };
+            TokenSchedule { start, ttft: self.options.ttft, rate: self.options.tokens_per_second };
         let events = SimulatedEvents {
             alarm: None,
             at_length,
@@ -130,9 +130,9 @@ impl Engine for Sim {
     }
 }
 
-/// Number of word pieces in a text: a piece is up to eight letters or digits with the space before
-/// them, or one other character. Every simulated token is one piece.
-pub fn pieces(text: &str) -> u32 {
+/// Counts the word pieces of a text. A piece is up to eight letters or digits with the space before
+/// them, or one other character; every simulated token is one piece.
+pub fn count_pieces(text: &str) -> u32 {
     const PIECE_CHARS_MAX: u32 = 8;
     let (mut count, mut letters) = (0u32, 0u32);
     let mut after_space = false;
@@ -140,7 +140,7 @@ pub fn pieces(text: &str) -> u32 {
         if character.is_alphanumeric() {
             if letters == 0 || letters == PIECE_CHARS_MAX {
                 letters = 0;
-                // The space before a word belongs to it and is counted already.
+                // The space before a word belongs to the word and is already counted.
                 count += u32::from(!after_space);
             }
             letters += 1;
@@ -154,23 +154,23 @@ pub fn pieces(text: &str) -> u32 {
     count
 }
 
-/// When the tokens of one generation are due.
+/// The instants at which the tokens of one generation are due.
 #[derive(Clone, Copy, Debug)]
-struct Schedule {
+struct TokenSchedule {
     start: Instant,
     ttft: Duration,
     rate: Option<f64>,
 }
 
-impl Schedule {
-    /// The instant of token `index`; `None` if the token is due at once.
+impl TokenSchedule {
+    /// The instant at which token `index` is due; `None` if it is due at once.
     fn due_at(&self, index: u32) -> Option<Instant> {
         let after = match self.rate {
             Some(rate) if rate > 0.0 => f64::from(index) / rate,
             _ if self.ttft.is_zero() => return None,
             _ => 0.0,
         };
-        // An instant that cannot be represented is that of a token that never comes.
+        // A delay that cannot be represented becomes `FOREVER`.
         let after = Duration::try_from_secs_f64(after).unwrap_or(FOREVER).min(FOREVER);
         Some(self.start + self.ttft.min(FOREVER) + after)
     }
@@ -184,7 +184,7 @@ struct SimulatedEvents {
     ended: bool,
     length: u32,
     random: u64,
-    schedule: Schedule,
+    schedule: TokenSchedule,
     sent: u32,
     stop: StopFilter,
     timer: Timer,
@@ -193,7 +193,7 @@ struct SimulatedEvents {
 
 impl SimulatedEvents {
     fn next_token(&mut self) -> Token {
-        let id = (split_mix(&mut self.random) % WORDS.len() as u64) as u32;
+        let id = (next_split_mix(&mut self.random) % WORDS.len() as u64) as u32;
         let word = WORDS[id as usize];
         let word = if self.sent == 0 { &word[1..] } else { word };
         self.sent += 1;
@@ -203,7 +203,7 @@ impl SimulatedEvents {
         Token { id, text: Cow::Owned(self.stop.push(word)) }
     }
 
-    /// Sets one alarm for `due`, however often the stream is polled before it.
+    /// Sets an alarm for `due`, unless the same alarm is already set.
     fn set_alarm(&mut self, due: Instant, waker: &Waker) {
         if let Some((set, by)) = &self.alarm
             && *set == due
@@ -215,17 +215,20 @@ impl SimulatedEvents {
         self.alarm = Some((due, waker.clone()));
     }
 
-    fn finish(&mut self, reason: FinishReason) -> Event {
+    fn finish(&mut self, reason: FinishReason) -> GenerationEvent {
         self.ended = true;
         let usage = Usage { prompt_tokens: self.prompt_tokens, completion_tokens: self.sent };
-        Event::Finished { reason, tail: self.stop.finish(), usage, adapter: None }
+        GenerationEvent::Finished { reason, tail: self.stop.finish(), usage, adapter: None }
     }
 }
 
 impl Stream for SimulatedEvents {
-    type Item = Event;
+    type Item = GenerationEvent;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<GenerationEvent>> {
         if self.ended {
             return Poll::Ready(None);
         }
@@ -242,21 +245,21 @@ impl Stream for SimulatedEvents {
             self.set_alarm(due, context.waker());
             return Poll::Pending;
         }
-        Poll::Ready(Some(Event::Token(self.next_token())))
+        Poll::Ready(Some(GenerationEvent::Token(self.next_token())))
     }
 }
 
-fn prompt_tokens(prompt: &Prompt) -> u32 {
+fn count_prompt_pieces(prompt: &Prompt) -> u32 {
     match prompt {
-        Prompt::Text(text) => pieces(text),
-        // One token per message for its role, as chat templates have.
+        Prompt::Text(text) => count_pieces(text),
+        // One token for the role of each message, as in chat templates.
         Prompt::Chat(messages) => messages
             .iter()
-            .fold(0u32, |sum, message| sum.saturating_add(pieces(&message.content) + 1)),
+            .fold(0u32, |sum, message| sum.saturating_add(count_pieces(&message.content) + 1)),
     }
 }
 
-/// The seed of the answer: FNV-1a over the request's seed and its whole prompt.
+/// The seed of the answer: FNV-1a over the request's seed and prompt.
 fn request_seed(request: &Request) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut take = |bytes: &[u8]| {
@@ -280,7 +283,7 @@ fn request_seed(request: &Request) -> u64 {
 }
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-fn split_mix(state: &mut u64) -> u64 {
+fn next_split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -288,7 +291,7 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The vocabulary: each word is one piece, with its space.
+/// The vocabulary. Each word with its space is one piece.
 #[rustfmt::skip]
 const WORDS: [&str; 64] = [
     " a", " about", " after", " all", " and", " answer", " as", " at", " be", " before", " by",
@@ -306,7 +309,7 @@ mod tests {
     use super::*;
     use crate::{Message, Role};
 
-    fn sim(options: Options) -> Sim {
+    fn sim(options: SimOptions) -> Sim {
         Sim::new(options).expect("a timer thread")
     }
 
@@ -320,11 +323,11 @@ mod tests {
         let mut generation = sim.generate(request).expect("a generation");
         while let Some(event) = generation.next().await {
             match event {
-                Event::Token(token) => {
+                GenerationEvent::Token(token) => {
                     tokens += 1;
                     text.push_str(&token.text);
                 }
-                Event::Finished { reason, tail, usage, .. } => {
+                GenerationEvent::Finished { reason, tail, usage, .. } => {
                     assert_eq!(generation.next().await, None);
                     return (text + &tail, tokens, reason, usage);
                 }
@@ -336,11 +339,11 @@ mod tests {
 
     #[tokio::test]
     async fn usage_is_the_number_of_events_and_of_pieces() {
-        let sim = sim(Options::default());
+        let sim = sim(SimOptions::default());
         for length in [1, 2, 64, 200] {
             let (text, tokens, reason, usage) =
                 answer(&sim, ask("How many, please?", Some(length))).await;
-            assert_eq!((tokens, pieces(&text)), (length, length));
+            assert_eq!((tokens, count_pieces(&text)), (length, length));
             assert_eq!(usage, Usage { prompt_tokens: 5, completion_tokens: length });
             assert_eq!(reason, FinishReason::Length);
         }
@@ -349,20 +352,20 @@ mod tests {
     #[test]
     fn slots_are_at_least_one_and_bounded_by_memory() {
         for (told, slots) in [(0, 1), (8, 8), (usize::MAX, SLOTS_MAX)] {
-            assert_eq!(sim(Options { slots: told, ..Options::default() }).slots(), slots);
+            assert_eq!(sim(SimOptions { slots: told, ..SimOptions::default() }).slots(), slots);
         }
     }
 
     #[tokio::test]
     async fn an_answer_without_a_limit_ends_by_itself() {
-        let sim = sim(Options { answer_tokens: 7, ..Options::default() });
+        let sim = sim(SimOptions { answer_tokens: 7, ..SimOptions::default() });
         let (_, tokens, reason, _) = answer(&sim, ask("hi", None)).await;
         assert_eq!((tokens, reason), (7, FinishReason::Stop));
     }
 
     #[tokio::test]
     async fn seed_and_prompt_decide_the_answer() {
-        let sim = sim(Options::default());
+        let sim = sim(SimOptions::default());
         let seeded = |seed| {
             let mut request = ask("hello", Some(20));
             request.sampling.seed = seed;
@@ -376,7 +379,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stop_string_ends_the_answer_and_counts_its_tokens() {
-        let sim = sim(Options::default());
+        let sim = sim(SimOptions::default());
         let (whole, ..) = answer(&sim, ask("stop", Some(50))).await;
         let words: Vec<&str> = whole.split(' ').collect();
         let stop = format!("{} {}", words[10], words[11]);
@@ -390,15 +393,15 @@ mod tests {
 
     #[tokio::test]
     async fn tokens_are_never_early() {
-        let sim = sim(Options {
+        let sim = sim(SimOptions {
             ttft: Duration::from_millis(5),
             tokens_per_second: Some(1000.0),
-            ..Options::default()
+            ..SimOptions::default()
         });
         let before = Instant::now();
         let mut generation = sim.generate(ask("when", Some(10))).expect("a generation");
         let mut index = 0;
-        while let Some(Event::Token(_)) = generation.next().await {
+        while let Some(GenerationEvent::Token(_)) = generation.next().await {
             let due = before + Duration::from_millis(5) + Duration::from_millis(1) * index;
             assert!(Instant::now() >= due);
             index += 1;
@@ -409,18 +412,18 @@ mod tests {
     #[test]
     fn instants_are_computed_from_the_start_and_do_not_drift() {
         let start = Instant::now();
-        let schedule = Schedule { start, ttft: Duration::from_millis(40), rate: Some(3.0) };
+        let schedule = TokenSchedule { start, ttft: Duration::from_millis(40), rate: Some(3.0) };
         let third = schedule.due_at(300_000).expect("an instant") - start;
         assert_eq!(third.as_secs_f64(), 100_000.04);
-        let unlimited = Schedule { start, ttft: Duration::ZERO, rate: None };
+        let unlimited = TokenSchedule { start, ttft: Duration::ZERO, rate: None };
         assert_eq!(unlimited.due_at(5), None);
-        let never = Schedule { start, ttft: Duration::MAX, rate: Some(1e-300) };
+        let never = TokenSchedule { start, ttft: Duration::MAX, rate: Some(1e-300) };
         assert!(never.due_at(u32::MAX).is_some());
     }
 
     #[test]
     fn a_prompt_beyond_the_limit_is_refused() {
-        let sim = sim(Options { context_tokens: 10, ..Options::default() });
+        let sim = sim(SimOptions { context_tokens: 10, ..SimOptions::default() });
         let long = "word ".repeat(11);
         assert!(matches!(
             sim.generate(ask(&long, None)),
@@ -443,9 +446,9 @@ mod tests {
         for (text, count) in
             [("", 0), ("one", 1), (" one two", 2), ("a,b", 3), ("ninechars", 2), ("\n\n", 2)]
         {
-            assert_eq!(pieces(text), count, "{text:?}");
+            assert_eq!(count_pieces(text), count, "{text:?}");
         }
-        assert_eq!(prompt_tokens(&Prompt::Chat(vec![message("one"), message("two")])), 4);
-        assert!(WORDS.iter().all(|word| pieces(word) == 1));
+        assert_eq!(count_prompt_pieces(&Prompt::Chat(vec![message("one"), message("two")])), 4);
+        assert!(WORDS.iter().all(|word| count_pieces(word) == 1));
     }
 }

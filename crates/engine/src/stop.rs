@@ -1,8 +1,8 @@
-//! Stop strings, found wherever the borders of tokens fall.
+//! Finds stop strings, which may span tokens.
 
-/// Ends a text before the first of some strings, wherever token borders fall.
+/// Ends a text before the first stop string, which may span tokens.
 ///
-/// It holds back the end of the text as long as that could still become a stop string.
+/// It holds back the end of the text while that could still become a stop string.
 #[derive(Clone, Debug, Default)]
 pub struct StopFilter {
     stops: Vec<String>,
@@ -12,14 +12,14 @@ pub struct StopFilter {
 }
 
 impl StopFilter {
-    /// A filter for these strings; empty ones are ignored.
+    /// Makes a filter for these strings; empty ones are ignored.
     pub fn new(stops: &[String]) -> Self {
         let stops: Vec<String> = stops.iter().filter(|stop| !stop.is_empty()).cloned().collect();
         let longest = stops.iter().map(String::len).max().unwrap_or(0);
         Self { stops, held: String::new(), longest, stopped: false }
     }
 
-    /// Whether there is no stop string, so that text need not pass through the filter.
+    /// Whether there are no stop strings, so that the filter can be skipped.
     pub fn is_idle(&self) -> bool {
         self.stops.is_empty()
     }
@@ -29,7 +29,7 @@ impl StopFilter {
         self.stopped
     }
 
-    /// Takes more text; returns the part that certainly stands before any stop string.
+    /// Adds text; returns the part that certainly precedes any stop string.
     pub fn push(&mut self, text: &str) -> String {
         if self.stopped {
             return String::new();
@@ -45,12 +45,13 @@ impl StopFilter {
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// Ends the text; returns the part that was held back.
+    /// Ends the text; returns the held-back part.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// Length of the held text before the first place where a stop string may have begun, in bytes.
+    /// The length in bytes of the held text before the first position at which a stop string may
+    /// begin.
     fn certain_len(&self) -> usize {
         let from = self.held.len().saturating_sub(self.longest.saturating_sub(1));
         (from..self.held.len())

@@ -1,6 +1,6 @@
-//! Text to tokens and back, as the folder of a model has it: its chat template, its tokenizer, its
-//! end-of-text tokens and the manifest of its files. Engines share this, whatever computes their
-//! logits.
+//! Converts text to tokens and back with the files of a model's folder: its tokenizer, chat
+//! template and end-of-text tokens; also checks the manifest of these files. All engines share this
+//! module.
 
 mod answer;
 mod chat_template;
@@ -9,9 +9,9 @@ mod error;
 mod folder;
 pub mod manifest;
 
-pub use answer::Answer;
+pub use answer::AnswerDecoder;
 pub use chat_template::{CHATML, ChatTemplate};
 pub use detokenise::Detokeniser;
 pub use error::FolderError;
-pub use folder::{Text, folder_name};
+pub use folder::{ModelText, model_name_from_folder};
 pub use manifest::read_limited;

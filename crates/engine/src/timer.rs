@@ -1,7 +1,6 @@
-//! Wakes tasks at an instant.
-//!
-//! The runtime's own timer rounds up to whole milliseconds, which is as long as several tokens. A
-//! thread that waits on a condition variable is late by the kernel's timer slack only, some 50 us.
+//! A timer thread that wakes tasks at exact instants. The runtime's timer rounds up to whole
+//! milliseconds, in which several tokens are due. A thread that waits on a condition variable is
+//! late only by the kernel's timer slack, some 50 µs.
 
 use std::{
     cmp::Reverse,
@@ -12,17 +11,17 @@ use std::{
     time::Instant,
 };
 
-/// A handle to the thread, which ends with the last handle.
+/// A handle to the timer thread, which ends with the last handle.
 #[derive(Clone, Debug)]
-pub(crate) struct Timer(Arc<Handle>);
+pub(crate) struct Timer(Arc<TimerHandle>);
 
 impl Timer {
     /// Starts the thread.
     pub(crate) fn start() -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TimerThread::default());
         let thread_shared = Arc::clone(&shared);
         thread::Builder::new().name("sim-timer".into()).spawn(move || thread_shared.run())?;
-        Ok(Self(Arc::new(Handle(shared))))
+        Ok(Self(Arc::new(TimerHandle(shared))))
     }
 
     /// Wakes `waker` once, at `due` or as soon after it as the kernel allows.
@@ -41,9 +40,9 @@ impl Timer {
 }
 
 #[derive(Debug)]
-struct Handle(Arc<Shared>);
+struct TimerHandle(Arc<TimerThread>);
 
-impl Drop for Handle {
+impl Drop for TimerHandle {
     fn drop(&mut self) {
         self.0.lock().ended = true;
         self.0.changed.notify_one();
@@ -51,20 +50,20 @@ impl Drop for Handle {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct TimerThread {
+    state: Mutex<AlarmQueue>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AlarmQueue {
     alarms: BinaryHeap<Reverse<Alarm>>,
     number: u64,
     ended: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl TimerThread {
+    fn lock(&self) -> MutexGuard<'_, AlarmQueue> {
         // A panic while the lock was held leaves a valid heap.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,7 +18,7 @@ use prometheus_client::{
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// `N` labels, each with a name and a value. Values have to come from a fixed set, because each
-/// combination is kept for ever.
+/// combination stays in memory.
 pub type MetricLabels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
 /// A counter for each combination of `N` labels.

@@ -1,8 +1,8 @@
-//! What an adapter adds, so that another implementation can be asked the same.
+//! Prints the deltas of an adapter, to be compared with another implementation.
 //!
 //! `cargo run -p confide-lora --example delta -- DIR [--base DIR] [--save DIR]` reads vectors from
-//! standard input, `{"0.q_proj": [1.5, …], …}` for layer and projection, and prints the deltas under
-//! the same names. `--base` folds DoRA's magnitudes, `--save` writes the adapter again first.
+//! standard input, `{"0.q_proj": [1.5, …], …}` for layer and projection, and prints the deltas with
+//! the same names. `--base` folds DoRA's magnitudes, and `--save` first saves the adapter.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use std::{
     process::ExitCode,
 };
 
-use confide_lora::{Adapter, Site, peft::BaseFolder, plain};
+use confide_lora::{Adapter, ProjectionSite, peft::BaseFolder, plain};
 
 fn main() -> ExitCode {
     match run() {
@@ -33,7 +33,7 @@ fn run() -> Result<(), Box<dyn Error>> {
             _ => dir = Some(PathBuf::from(argument)),
         }
     }
-    let dir = dir.ok_or("wanted an adapter's folder, got none")?;
+    let dir = dir.ok_or("the folder of an adapter is missing")?;
     let adapter = match base {
         None => Adapter::load(dir)?,
         Some(base) => Adapter::load_with_base(dir, &BaseFolder::open(base)?)?,
@@ -42,9 +42,10 @@ fn run() -> Result<(), Box<dyn Error>> {
         adapter.save(save)?;
     }
     let inputs: BTreeMap<String, Vec<f64>> = serde_json::from_reader(std::io::stdin())?;
-    let asked: BTreeSet<Site> = inputs.keys().map(|name| site(name)).collect::<Result<_, _>>()?;
+    let asked: BTreeSet<ProjectionSite> =
+        inputs.keys().map(|name| site(name)).collect::<Result<_, _>>()?;
     if let Some(site) = adapter.modules.keys().find(|site| !asked.contains(site)) {
-        return Err(format!("{site} is adapted, but nothing is asked of it").into());
+        return Err(format!("{site} is adapted, but the input has no vector for it").into());
     }
     let mut deltas = BTreeMap::new();
     for (name, input) in &inputs {
@@ -58,7 +59,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn site(name: &str) -> Result<Site, Box<dyn Error>> {
+fn site(name: &str) -> Result<ProjectionSite, Box<dyn Error>> {
     let (layer, projection) = name.split_once('.').ok_or("wanted LAYER.PROJECTION")?;
-    Ok(Site { layer: layer.parse()?, projection: projection.parse()? })
+    Ok(ProjectionSite { layer: layer.parse()?, projection: projection.parse()? })
 }

@@ -1,11 +1,12 @@
-//! Costs of both schemes for 1536 -> rank 32 on one core: `cargo run -p confide-lora --example speed`.
-//! The least of many runs, for working on the code; measurements that are reported come from the bench.
+//! Prints the costs of both schemes for 1536 -> rank 32 on one core, the least of many runs, for work on
+//! the code: `cargo run -p confide-lora --example speed`. Published measurements come from the bench.
 
 use std::{error::Error, time::Instant};
 
 use confide_lora::{
-    DigitScratch, Input, IntMatrix, Link, Matrix, Meter, OperationCosts, Pair, ProcessKey,
-    Projection, Protect, Rounding, Slot, Tile, Weights,
+    CounterSlot, DigitScratch, IntMatrix, LayerInput, LoraPair, Matrix, NetworkLink,
+    OperationCosts, ProcessKey, Projection, ProtectedMatrices, QuantisedWeights, StepMeter,
+    TileShape, WeightRounding,
     direct::{self, DirectHolder, DirectHost},
     masked::{ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest},
     quantise_vector,
@@ -25,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn pair(rng: &mut Rng) -> Pair {
+fn pair(rng: &mut Rng) -> LoraPair {
     let mut normal = || {
         let sum: u64 = (0..12).map(|_| rng.next_below(1 << 20)).sum();
         (sum as f64 / (1 << 20) as f64 - 6.0) as f32 * 0.02
@@ -35,7 +36,7 @@ fn pair(rng: &mut Rng) -> Pair {
         columns,
         values: (0..rows * columns).map(|_| normal()).collect(),
     };
-    Pair { a: matrix(RANK, COLUMNS), b: matrix(COLUMNS, RANK), scale: 2.0 }
+    LoraPair { a: matrix(RANK, COLUMNS), b: matrix(COLUMNS, RANK), scale: 2.0 }
 }
 
 struct Masked {
@@ -45,11 +46,12 @@ struct Masked {
     process: ProcessKey,
 }
 
-fn online(pair: &Pair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
+fn online(pair: &LoraPair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
     let set = ParameterSet::from_name("rlwe-4096-q100-flood40")?;
     println!("{set}");
     let context = Context::new(&set)?;
-    let weights = Weights::new(0, &[(Projection::Query, pair)], Protect::A, &set)?;
+    let weights =
+        QuantisedWeights::new(0, &[(Projection::Query, pair)], ProtectedMatrices::A, &set)?;
     let key = SecretKey::generate(&context, rng);
     let parties = Masked {
         input: HostInput::new(&context, &weights)?,
@@ -57,7 +59,8 @@ fn online(pair: &Pair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
         process: ProcessKey::random(rng),
         key,
     };
-    let slot = Slot { client: [0; 32], adapter: [0; 32], layer: 0, input: Input::Attention };
+    let slot =
+        CounterSlot { client: [0; 32], adapter: [0; 32], layer: 0, input: LayerInput::Attention };
     let mut sequence = parties.input.sequence(&parties.process, slot, rng);
     let mut batch = prepare(&parties, &mut sequence, rng)?;
     let real: Vec<f32> = (0..COLUMNS).map(|at| (at as f32 * 0.37).sin()).collect();
@@ -66,7 +69,7 @@ fn online(pair: &Pair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
     let mut digits = DigitScratch::default();
     let mut output = vec![0f32; COLUMNS];
     for _ in 0..4000 {
-        let mut meter = Meter::default();
+        let mut meter = StepMeter::default();
         let mut at = [0f64; 6];
         let mut clock = Instant::now();
         let mut lap = |step: usize, at: &mut [f64; 6]| {
@@ -120,7 +123,7 @@ fn prepare(
     rng: &mut Rng,
 ) -> Result<HolderBatch, Box<dyn Error>> {
     let (epoch, terms) = (parties.process.epoch(), parties.input.terms());
-    let mut ends = [Meter::default(), Meter::default()];
+    let mut ends = [StepMeter::default(), StepMeter::default()];
     let [holder, host] = &mut ends;
     let mut spent = [0f64; 2];
     let mut clock = Instant::now();
@@ -162,20 +165,20 @@ fn prepare(
 }
 
 fn one_direct(
-    pair: &Pair,
+    pair: &LoraPair,
     name: &str,
     dangerous: bool,
     rng: &mut Rng,
 ) -> Result<(), Box<dyn Error>> {
     let (set, entry_max) = direct::parameters(&ParameterSet::dangerous_from_name(name)?)?;
     let context = Context::new(&set)?;
-    let rounding = Rounding { entry_max, noise_sigma: 0.0 };
+    let rounding = WeightRounding { entry_max, noise_sigma: 0.0 };
     let pairs = [(Projection::Query, pair)];
-    let weights = Weights::with_rounding(0, &pairs, Protect::A, &set, rounding)?;
+    let weights = QuantisedWeights::with_rounding(0, &pairs, ProtectedMatrices::A, &set, rounding)?;
     let key = SecretKey::generate(&context, rng);
     let public = key.public_key(rng);
-    let job = direct::job(&context, &weights.terms);
-    let best = job.best_tile(&Link::LOOPBACK, &OperationCosts::GIVEN);
+    let job = direct::tiling_problem(&context, &weights.terms);
+    let best = job.best_tile(&NetworkLink::LOOPBACK, &OperationCosts::GIVEN);
     println!("{set}\n  at most {} rows a tile, best {best:?}", weights.terms.outputs_max);
     let real: Vec<f32> = (0..COLUMNS).map(|at| (at as f32 * 0.37).sin()).collect();
     let x = quantise_vector(&real, weights.terms.norm_limit)?;
@@ -185,7 +188,7 @@ fn one_direct(
         if outputs == 0 {
             continue;
         }
-        let tile = Tile { inputs, outputs };
+        let tile = TileShape { inputs, outputs };
         let host = match dangerous {
             true => DirectHost::dangerous_unflooded(&context, &weights, tile)?,
             false => DirectHost::new(&context, &weights, tile)?,
@@ -193,7 +196,7 @@ fn one_direct(
         let holder = DirectHolder::new(&context, &weights.terms, tile)?;
         let mut least = [f64::MAX; 4];
         for _ in 0..40 {
-            let mut meter = Meter::default();
+            let mut meter = StepMeter::default();
             let start = Instant::now();
             let request = holder.request(&key, &x.values, rng, &mut meter)?;
             let sent = start.elapsed().as_secs_f64();
@@ -204,7 +207,7 @@ fn one_direct(
             let now = [opened, sent, answered - sent, opened - answered];
             least.iter_mut().zip(now).for_each(|(least, now)| *least = least.min(now * 1e3));
         }
-        let estimate = job.estimate(tile, &Link::LAN, &OperationCosts::GIVEN);
+        let estimate = job.estimate(tile, &NetworkLink::LAN, &OperationCosts::GIVEN);
         let [total, request, answer, open] = least;
         println!(
             "  {inputs:4} x {outputs:2}: {total:.3} ms ({request:.3} + {answer:.3} + {open:.3}), {} B up, {} B down",

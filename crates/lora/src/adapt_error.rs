@@ -1,16 +1,16 @@
-//! Errors of an adapter at work, whatever protects it.
+//! Errors of the use of an adapter, whatever protects it.
 
-/// The reason why an adapter gave no delta.
+/// The reason why an adapter could not compute a delta.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdaptError {
-    /// The host went away or was never there.
+    /// The host cannot be reached or disconnected.
     #[error("adapter host is lost: {reason}")]
     HostLost {
         /// The message of the connection's error.
         reason: String,
     },
-    /// The host refused, by name.
+    /// The host refused the request.
     #[error("adapter host refused: {reason}")]
     Refused {
         /// The host's refusal, as a message.
@@ -25,20 +25,20 @@ pub enum AdaptError {
         /// The number of answers that the budget allowed in all.
         limit: u64,
     },
-    /// The request takes more answers than are left; none of them was asked for.
+    /// The request needs more answers than are left; none was used.
     #[error(
         "adapter budget is too small for this request: wanted {wanted} answers, got {left}; hint: a \
-         shorter prompt or a smaller max_tokens takes fewer, and the adapter's owner can raise \
+         shorter prompt or a smaller max_tokens needs fewer, and the adapter's owner can raise \
          --budget or accept this key holder's evidence (--client-policy)"
     )]
     BudgetTooSmall {
-        /// The number of answers that the request takes: one for each token of its prompt and of
-        /// its completion but the last.
+        /// The number of answers that the request needs: one for each token of its prompt and of its
+        /// completion, except the last.
         wanted: u64,
         /// The number of answers that are left.
         left: u64,
     },
-    /// A value does not fit what was agreed on.
+    /// A vector does not fit the terms of the adapter.
     #[error("activation cannot be sent: {reason}")]
     Activation {
         /// The reason why the value cannot be sent.

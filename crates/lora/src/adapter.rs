@@ -2,22 +2,22 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::site::{Site, Width};
+use crate::site::{ProjectionSite, ProjectionWidth};
 
 /// A LoRA adapter: for each projection that it changes, a pair of small matrices.
 #[derive(Clone, PartialEq)]
 pub struct Adapter {
-    /// The name: that of its folder, or the one that its maker chose.
+    /// The name: that of its folder, or one that the caller chose.
     pub name: String,
-    /// The base model that it was trained on, as its configuration says.
+    /// The base model that it was trained on, from its configuration.
     pub base_model: Option<String>,
     /// The pairs of matrices, by the projection that each of them adapts.
-    pub modules: BTreeMap<Site, Pair>,
+    pub modules: BTreeMap<ProjectionSite, LoraPair>,
 }
 
 /// `delta(x) = scale · B · (A · x)`, for `A` of `rank × input` and `B` of `output × rank`.
 #[derive(Clone, PartialEq)]
-pub struct Pair {
+pub struct LoraPair {
     /// The matrix A, `rank × input`.
     pub a: Matrix,
     /// The matrix B, `output × rank`.
@@ -38,27 +38,27 @@ pub struct Matrix {
 }
 
 impl Adapter {
-    /// The widths of every projection that the adapter changes.
-    pub fn sites(&self) -> BTreeMap<Site, Width> {
+    /// The projections that the adapter changes, with their widths.
+    pub fn sites(&self) -> BTreeMap<ProjectionSite, ProjectionWidth> {
         self.modules.iter().map(|(site, pair)| (*site, pair.width())).collect()
     }
 
-    /// The number of elements of all matrices together.
+    /// The number of elements of all matrices.
     pub fn parameters(&self) -> u64 {
-        let elements = |pair: &Pair| (pair.a.values.len() + pair.b.values.len()) as u64;
+        let elements = |pair: &LoraPair| (pair.a.values.len() + pair.b.values.len()) as u64;
         self.modules.values().map(elements).sum()
     }
 }
 
-impl Pair {
+impl LoraPair {
     /// The rank: the number of rows of A, which is the number of columns of B.
     pub fn rank(&self) -> usize {
         self.a.rows
     }
 
-    /// The width of the vectors that the pair reads, and of those that it gives.
-    pub fn width(&self) -> Width {
-        Width { input: self.a.columns, output: self.b.rows }
+    /// The widths of the pair's input and output vectors.
+    pub fn width(&self) -> ProjectionWidth {
+        ProjectionWidth { input: self.a.columns, output: self.b.rows }
     }
 }
 
@@ -71,13 +71,13 @@ impl Matrix {
     /// Row `index`.
     ///
     /// # Panics
-    /// Where there is no such row.
+    /// If there is no such row.
     pub fn row(&self, index: usize) -> &[f32] {
         &self.values[index * self.columns..(index + 1) * self.columns]
     }
 }
 
-// An adapter is what the adapter host protects: its values are never printed.
+// The values of an adapter are secret, so they are never printed.
 impl fmt::Debug for Adapter {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Adapter")
@@ -88,7 +88,7 @@ impl fmt::Debug for Adapter {
     }
 }
 
-impl fmt::Debug for Pair {
+impl fmt::Debug for LoraPair {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Pair({:?}, {:?}, scale {})", self.a, self.b, self.scale)
     }

@@ -1,10 +1,10 @@
-//! The check that there are as many of something as expected.
+//! The check of a count against the expected one.
 
-/// A number of things other than the expected one.
+/// A count differs from the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: wanted {wanted}, got {got}")]
 pub struct CountError {
-    /// The name of the things that are counted.
+    /// The name of what is counted.
     pub what: &'static str,
     /// The count that was expected.
     pub wanted: usize,

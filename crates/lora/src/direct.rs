@@ -1,23 +1,23 @@
-//! The direct scheme: one round trip, nothing ahead of time, every product under encryption.
+//! The direct scheme: every product under encryption, in one round trip, without preparation.
 //!
-//! The matrix is cut into tiles of `inputs x outputs`, at most N entries. The key holder sends one
+//! The matrix is divided into tiles of `inputs x outputs`, with at most N entries. The key holder sends one
 //! ciphertext for each tile of columns, entry `j` of the tile in coefficient `j`. The host has
 //! `A[o][j]` of a tile in coefficient `(o + 1)·inputs − 1 − j`, so that the product has the tile's
-//! part of `A[o]·x` in coefficient `(o + 1)·inputs − 1`: every other pair of `o` and `j` falls
-//! elsewhere, and what wraps round X^N = −1 falls below `inputs − 1`. Products are summed over the
-//! columns; each sum is made fresh by an encryption of zero under the key holder's public key, flooded
-//! and switched down to one limb. Only the wanted coefficients of its `c0` are sent.
+//! part of `A[o]·x` in coefficient `(o + 1)·inputs − 1`. Every other pair of `o` and `j` is in another
+//! coefficient, and terms that wrap at X^N = −1 are below `inputs − 1`. Products are summed over the
+//! columns. Each sum is re-randomised with a flooded encryption of zero under the key holder's public
+//! key and switched down to one limb. Only the wanted coefficients of its `c0` are sent.
 //!
-//! The weights of *all* rows of a tile enter the noise of each of its answers, so there is a greatest
-//! number of rows: [`outputs_max`].
+//! The weights of *all* rows of a tile add to the noise of each of its answers, which limits the number
+//! of rows: [`outputs_max`].
 
-mod cut;
 mod holder;
 mod host;
+mod tiling;
 
-pub use cut::{DirectError, job, parameters};
 pub use holder::DirectHolder;
 pub use host::DirectHost;
+pub use tiling::{DirectError, parameters, tiling_problem};
 
 pub use crate::terms::outputs_max;
 

@@ -1,4 +1,4 @@
-//! A matrix that is added onto outputs, in 32-bit floating point.
+//! A matrix in 32-bit floating point whose products are added to outputs.
 
 mod panels;
 #[cfg(target_arch = "x86_64")]
@@ -6,10 +6,10 @@ mod simd;
 
 use std::fmt;
 
-pub use panels::Factor;
+pub use panels::ScaledB;
 use panels::{PANEL, Panel, add_panels};
 
-impl Factor {
+impl ScaledB {
     /// Makes a matrix of `width x rank` whose entries are `entry(output, column)`.
     pub fn new(width: usize, rank: usize, entry: impl Fn(usize, usize) -> f32) -> Self {
         let mut panels = Vec::with_capacity(width.div_ceil(PANEL) * rank);
@@ -22,7 +22,7 @@ impl Factor {
                 panels.push(panel);
             }
         }
-        Factor { width, rank, panels }
+        ScaledB { width, rank, panels }
     }
 
     /// The number of outputs, which is the number of rows.
@@ -40,11 +40,11 @@ impl Factor {
         self.panels[output / PANEL * self.rank + column].0[output % PANEL]
     }
 
-    /// Adds the product with each of several vectors, one after the other, to as many outputs. The
-    /// order of the sums is the same on every machine.
+    /// Multiplies the matrix with each of several consecutive vectors and adds the products to as many
+    /// outputs. The order of the sums is the same on every machine.
     ///
     /// # Panics
-    /// Where the lengths do not fit.
+    /// If the lengths do not match.
     pub fn add(&self, vectors: &[f32], outputs: &mut [f32]) {
         assert_eq!(vectors.len() * self.width, outputs.len() * self.rank, "vectors and outputs");
         if vectors.is_empty() {
@@ -58,7 +58,7 @@ impl Factor {
     }
 }
 
-impl fmt::Debug for Factor {
+impl fmt::Debug for ScaledB {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Factor {} x {}", self.width, self.rank)
     }
@@ -72,7 +72,7 @@ mod tests {
     fn every_path_adds_the_same_product() {
         for (width, rank, rows) in [(1, 1, 1), (64, 3, 2), (100, 32, 3), (1536, 32, 1)] {
             let entry = |output: usize, column: usize| (output * 7 + column * 3) as f32 - 50.0;
-            let factor = Factor::new(width, rank, entry);
+            let factor = ScaledB::new(width, rank, entry);
             assert_eq!(factor.entry(width - 1, rank - 1), entry(width - 1, rank - 1));
             let vectors: Vec<f32> = (0..rows * rank).map(|at| at as f32 * 0.25 - 1.0).collect();
             let mut slow = vec![0.5; rows * width];

@@ -1,9 +1,9 @@
-//! The guarantee of a scheme, as one sentence: who is protected from whom.
+//! The guarantee of a scheme: which party is protected from which.
 
 use std::fmt;
 
-/// The guarantee: who is protected from whom, computed from what runs and never a constant of a
-/// mode.
+/// The guarantee: which party is protected from which. It is computed from what runs; a mode's name
+/// does not decide it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guarantee {
     /// The host computes without reading the activations.
@@ -14,15 +14,15 @@ pub struct Guarantee {
     /// A`.
     pub b_is_handed_over: bool,
     /// The key holder can compute the adapter from what it is sent. This holds for every key holder
-    /// whose attestation was not accepted: a packed query takes a whole adapter with half of the
-    /// default budget, and `prepare` tells of A without any count (LIMITATIONS.md).
+    /// whose attestation was not accepted: packed queries reveal a whole adapter within half of the
+    /// default budget, and `prepare` leaks parts of A without any count (LIMITATIONS.md).
     pub adapter_can_be_learned: bool,
     /// Evidence, devices or both are simulated.
     pub simulated: bool,
 }
 
 impl Guarantee {
-    /// Nobody is protected from anybody: the adapter and the activations are in one process.
+    /// No protection: the adapter and the activations are in one process.
     pub const NONE: Guarantee = Guarantee {
         host_is_blind: false,
         adapter_stays: false,

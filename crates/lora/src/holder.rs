@@ -1,9 +1,9 @@
-//! The key holder: runs the base model, holds the secret key, and asks an adapter host about
-//! vectors that the host cannot read.
+//! The key holder: it runs the base model, holds the secret key, and requests products from an
+//! adapter host that cannot read the vectors.
 //!
-//! [`RemoteAdapter`] is an adapter as an engine meets it. Masks are prepared in the background, on
-//! threads of their own, while tokens run; online each input of a layer is one round trip, driven by
-//! the thread that waits for it.
+//! [`RemoteAdapter`] is the adapter that an engine uses. Background threads prepare masks while
+//! tokens are generated. Online, each input of a layer takes one round trip, which runs on the thread
+//! that waits for it.
 
 mod batch;
 mod connect;
@@ -16,7 +16,7 @@ mod preparer;
 mod remote;
 mod session;
 
-pub use connect::{Connect, HostStream, NotAccepted, Stream, StreamFuture};
+pub use connect::{ByteStream, EvidenceRefused, HostConnector, HostStream, StreamFuture};
 pub use error::HolderError;
 pub use options::HolderOptions;
-pub use remote::{Progress, RemoteAdapter};
+pub use remote::{PreparationProgress, RemoteAdapter};

@@ -1,8 +1,9 @@
-//! The adapter host: holds adapters but no key, and answers about vectors that it cannot read.
+//! The adapter host: it holds adapters but no key, and multiplies them with vectors that it cannot
+//! read.
 //!
-//! [`AdapterHost::serve`] speaks the blind protocol on one connection. What is shared between
-//! connections: sessions, whose batches of masks live in memory only; budgets, which are counted for
-//! an account and not for a key; the audit log.
+//! [`AdapterHost::serve`] runs the blind protocol on one connection. Connections share sessions,
+//! whose batches of masks are in memory only, budgets, which are counted for each account, and the
+//! audit log.
 
 mod accounts;
 mod adapter;
@@ -22,10 +23,10 @@ mod tally;
 mod upload;
 mod writer;
 
-pub use accounts::{CLIENTS_BYTES_MAX, Clients, ClientsError};
+pub use accounts::{CLIENTS_BYTES_MAX, ClientList, ClientListError};
 pub(crate) use adapter_host::SECURITY_BITS_MIN;
-pub use adapter_host::{AdapterHost, HostOptions, PARAMETERS_DEFAULT, Peer};
-pub use audit::{AuditLog, Subject};
+pub use adapter_host::{AdapterHost, ChannelPeer, HostOptions, PARAMETERS_DEFAULT};
+pub use audit::{AuditLog, AuditSubject};
 pub use error::HostError;
 pub use peers::{HostLimits, PeerPrefix};
 pub use sessions::BATCHES_MAX;

@@ -9,9 +9,9 @@ use std::fmt;
 
 use lane::{DIGIT_BITS, DIGITS, LANE, Lane};
 
-/// The greatest magnitude of an entry: signed 13 bits without the lowest value. With 12 bits
-/// rounding A alone costs 4 to 8 in ten thousand of a product with heavy-tailed activations, with
-/// 13 bits half of that, and rows of normal entries have a quarter of the noise budget to spare.
+/// The greatest magnitude of an entry: signed 13 bits without the lowest value. With 12 bits,
+/// rounding A costs 4 to 8 in ten thousand of a product with heavy-tailed activations. With 13 bits
+/// it costs half of that, and rows of normal entries leave a quarter of the noise budget.
 pub const ENTRY_MAX: i16 = 4095;
 
 /// The greatest number of entries of one matrix, 256 million: above the widest projection of a
@@ -30,7 +30,7 @@ pub struct IntMatrix {
     values: Vec<Lane>,
 }
 
-/// The reason why no matrix was made.
+/// The reason why entries do not make a matrix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IntMatrixError {
@@ -52,7 +52,7 @@ pub enum IntMatrixError {
         /// The number of columns.
         columns: usize,
     },
-    /// An entry has a magnitude beyond [`ENTRY_MAX`].
+    /// The magnitude of an entry is above [`ENTRY_MAX`].
     #[error("matrix entry at row {row}, column {column}: wanted at most {ENTRY_MAX}, got {value}")]
     Entry {
         /// The row of the entry, from 0.
@@ -64,18 +64,18 @@ pub enum IntMatrixError {
     },
 }
 
-/// Scratch memory for vectors cut into digits, kept between products so that the online step
-/// allocates nothing.
+/// Scratch memory for vectors that are split into digits. It is reused for later products, so that
+/// the online step does not allocate.
 #[derive(Clone, Default)]
 pub struct DigitScratch {
     vectors: Vec<Vec<[Lane; DIGITS]>>,
 }
 
 impl IntMatrix {
-    /// A matrix of `rows` x `columns` entries, row after row, each of at most [`ENTRY_MAX`].
+    /// Makes a matrix of `rows` x `columns` entries, row after row, each of at most [`ENTRY_MAX`].
     ///
     /// # Errors
-    /// If shape and entries do not fit.
+    /// If shape and entries do not match, or an entry is too large.
     pub fn new(rows: usize, columns: usize, entries: &[i16]) -> Result<Self, IntMatrixError> {
         let wanted = rows.saturating_mul(columns);
         if wanted == 0 || wanted > ENTRIES_MAX {
@@ -105,7 +105,7 @@ impl IntMatrix {
         self.rows
     }
 
-    /// The number of columns, which is the length of a vector that it is multiplied with.
+    /// The number of columns, which is the length of a vector.
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -129,8 +129,8 @@ impl IntMatrix {
     /// Stacks the rows of several matrices, one matrix under the other.
     ///
     /// # Errors
-    /// If there are none, or their widths differ.
-    pub(crate) fn stack(parts: &[&IntMatrix]) -> Result<Self, IntMatrixError> {
+    /// If there are no matrices, or their widths differ.
+    pub(crate) fn stack_rows(parts: &[&IntMatrix]) -> Result<Self, IntMatrixError> {
         let columns = parts.first().map_or(0, |part| part.columns);
         let rows = parts.iter().map(|part| part.rows).sum::<usize>();
         if let Some(other) = parts.iter().find(|part| part.columns != columns) {
@@ -144,12 +144,12 @@ impl IntMatrix {
         Ok(IntMatrix { rows, columns, lanes: columns.div_ceil(LANE), values })
     }
 
-    /// `matrix · vector mod 2^bits` for each vector, one product after the other: the rows are read
-    /// once for all vectors. `products` holds rows x vectors words.
+    /// Computes `matrix · vector mod 2^bits` for each vector, one product after the other, and reads
+    /// the rows once for all vectors. `products` has rows x vectors words.
     ///
     /// # Panics
-    /// Where a vector is not as long as the matrix is wide, `products` has another length, or `bits`
-    /// is above [`VECTOR_BITS_MAX`]: mistakes of the caller, who has checked what came from outside.
+    /// If a vector or `products` has the wrong length, or `bits` is above [`VECTOR_BITS_MAX`]. The
+    /// caller has to check input from outside first.
     pub fn products(
         &self,
         vectors: &[&[u64]],
@@ -157,12 +157,12 @@ impl IntMatrix {
         scratch: &mut DigitScratch,
         products: &mut [u64],
     ) {
-        self.products_by(Path::best(), vectors, bits, scratch, products);
+        self.products_on_path(ProductPath::fastest(), vectors, bits, scratch, products);
     }
 
-    fn products_by(
+    fn products_on_path(
         &self,
-        path: Path,
+        path: ProductPath,
         vectors: &[&[u64]],
         bits: u32,
         scratch: &mut DigitScratch,
@@ -175,7 +175,7 @@ impl IntMatrix {
         for (vector, digits) in vectors.iter().zip(digits.iter_mut()) {
             assert_eq!(vector.len(), self.columns, "length of a vector");
             digits.resize(self.lanes, [Lane([0; LANE]); DIGITS]);
-            path.split(vector, digits);
+            path.split_digits(vector, digits);
         }
         let mask = low_mask(bits);
         let block = path.rows_at_once();
@@ -183,7 +183,7 @@ impl IntMatrix {
             let count = block.min(self.rows - first);
             let rows = &self.values[first * self.lanes..][..count * self.lanes];
             for (digits, products) in digits.iter().zip(products.chunks_exact_mut(self.rows)) {
-                path.block(rows, digits, &mut products[first..first + count]);
+                path.multiply_block(rows, digits, &mut products[first..first + count]);
                 products[first..first + count].iter_mut().for_each(|product| *product &= mask);
             }
         }
@@ -211,9 +211,9 @@ pub(crate) fn low_mask(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
 }
 
-/// The instructions that compute a product.
+/// An implementation of products, by the instructions that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Path {
+enum ProductPath {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -221,62 +221,62 @@ enum Path {
     Avx512Vnni,
 }
 
-impl Path {
-    fn best() -> Path {
+impl ProductPath {
+    fn fastest() -> ProductPath {
         #[cfg(target_arch = "x86_64")]
         if simd::has_avx512_vnni() {
-            return Path::Avx512Vnni;
+            return ProductPath::Avx512Vnni;
         } else if simd::has_avx2() {
-            return Path::Avx2;
+            return ProductPath::Avx2;
         }
-        Path::Portable
+        ProductPath::Portable
     }
 
-    /// The paths that this machine has, the slowest first.
+    /// The paths that this machine supports, the slowest first.
     #[cfg(test)]
-    fn all() -> Vec<Path> {
-        let mut found = vec![Path::Portable];
+    fn all() -> Vec<ProductPath> {
+        let mut found = vec![ProductPath::Portable];
         #[cfg(target_arch = "x86_64")]
         {
             if simd::has_avx2() {
-                found.push(Path::Avx2);
+                found.push(ProductPath::Avx2);
             }
             if simd::has_avx512_vnni() {
-                found.push(Path::Avx512Vnni);
+                found.push(ProductPath::Avx512Vnni);
             }
         }
         found
     }
 
-    /// The number of rows that share one reading of the digits.
+    /// The number of rows for which the digits are loaded once.
     fn rows_at_once(self) -> usize {
         match self {
-            Path::Portable => 1,
+            ProductPath::Portable => 1,
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => simd::AVX2_ROWS,
+            ProductPath::Avx2 => simd::AVX2_ROWS,
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512Vnni => simd::AVX512_ROWS,
+            ProductPath::Avx512Vnni => simd::AVX512_ROWS,
         }
     }
 
-    fn split(self, vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
+    fn split_digits(self, vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
         match self {
-            Path::Portable => portable::split(vector, digits),
+            ProductPath::Portable => portable::split_digits(vector, digits),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => simd::split_avx2(vector, digits),
+            ProductPath::Avx2 => simd::split_avx2(vector, digits),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512Vnni => simd::split_avx512(vector, digits),
+            ProductPath::Avx512Vnni => simd::split_avx512(vector, digits),
         }
     }
 
-    /// One product mod 2^64 for each row of `rows`, which lie one after the other.
-    fn block(self, rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mut [u64]) {
+    /// Computes one product mod 2^64 for each of the contiguous `rows`.
+    fn multiply_block(self, rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mut [u64]) {
         match self {
-            Path::Portable => portable::block(rows, digits, products),
+            ProductPath::Portable => portable::multiply_block(rows, digits, products),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => simd::block_avx2(rows, digits, products),
+            ProductPath::Avx2 => simd::multiply_block_avx2(rows, digits, products),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512Vnni => simd::block_avx512(rows, digits, products),
+            ProductPath::Avx512Vnni => simd::multiply_block_avx512(rows, digits, products),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Private LoRA adapters: a key holder who runs the base model and holds the secret key, and an
-//! adapter host who holds A and B and never a key.
+//! Private LoRA adapters between two parties: a key holder runs the base model and holds the secret
+//! key, and an adapter host holds A and B but no key.
 //!
-//! An engine meets an adapter through [`Adapt`] and [`Deltas`], whatever protects it. Below that:
-//! [`Weights`] are an adapter's projections as integers and [`Terms`] what a key holder is told of
-//! them; [`masked`] and [`direct`] are the two schemes, both roles of each, as functions without
-//! I/O; [`AnswerBudgets`] count the answers of each client.
+//! An engine uses an adapter through [`DeltaProvider`] and [`DeltaSession`], whatever protects it. On
+//! the levels below, [`QuantisedWeights`] are an adapter's projections as integers, and [`InputTerms`]
+//! are what a key holder receives about them. [`masked`] and [`direct`] are the two schemes, with both
+//! roles of each, as functions without I/O. [`AnswerBudgets`] count the answers of each client.
 
 #![deny(missing_docs)]
 
@@ -35,23 +35,26 @@ mod terms;
 mod vector_tests;
 
 pub use adapt_error::AdaptError;
-pub use adapter::{Adapter, Matrix, Pair};
-pub use budget::{Allowance, AnswerBudgets, BudgetError, BudgetState};
+pub use adapter::{Adapter, LoraPair, Matrix};
+pub use budget::{AnswerAllowance, AnswerBudgets, BudgetError, BudgetState};
 pub use count::CountError;
-pub use deltas::{Adapt, Deltas, Report};
-pub use factor::Factor;
+pub use deltas::{DeltaProvider, DeltaReport, DeltaSession};
+pub use factor::ScaledB;
 pub use guarantee::Guarantee;
 pub use int_matrix::{
     DigitScratch, ENTRIES_MAX, ENTRY_MAX, IntMatrix, IntMatrixError, VECTOR_BITS_MAX,
 };
-pub use link::{Estimate, Link, MatrixSize, OperationCosts, Tile};
-pub use mask::{Epoch, ProcessKey, Slot};
-pub use meter::{Meter, Step};
+pub use link::{NetworkLink, OperationCosts, TileCost, TileShape, TilingProblem};
+pub use mask::{CounterSlot, HostEpoch, ProcessKey};
+pub use meter::{DeltaStep, StepMeter};
 pub use peft::PeftError;
 pub use quantise::{QuantiseError, QuantisedVector, VECTOR_MAX, norm_limit, quantise_vector};
 pub use reservation::Reservation;
-pub use site::{Input, Projection, Site, UnknownProjection, Width};
-pub use terms::{Effect, Part, Protect, RANK_MAX, Rounding, Terms, TermsError, WIDTH_MAX, Weights};
+pub use site::{LayerInput, Projection, ProjectionSite, ProjectionWidth, UnknownProjection};
+pub use terms::{
+    InputTerms, OutputTransform, ProjectionTerms, ProtectedMatrices, QuantisedWeights, RANK_MAX,
+    TermsError, WIDTH_MAX, WeightRounding,
+};
 
 /// Compiles and runs the example of README.md.
 #[cfg(doctest)]

@@ -1,42 +1,42 @@
-//! What a private product costs over a link, and the tile that costs least.
+//! The cost of a private product over a network link, and the choice of the cheapest tile.
 
-/// A link between key holder and adapter host.
+/// The speed of the network link between key holder and adapter host.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Link {
+pub struct NetworkLink {
     /// Bytes per second from the key holder to the host.
     pub up_bytes_per_s: f64,
     /// Bytes per second from the host to the key holder.
     pub down_bytes_per_s: f64,
-    /// Seconds of a round trip.
+    /// The round-trip time in seconds.
     pub round_trip_s: f64,
 }
 
-/// Processor time of each operation, in seconds.
+/// The processor time of each operation, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OperationCosts {
     /// Encrypting one message, by the key holder.
     pub encrypt_s: f64,
-    /// Making the uniform half of a ciphertext from its seed, by the host.
+    /// Expanding the uniform half of a ciphertext from its seed, by the host.
     pub expand_s: f64,
     /// One product of a ciphertext and weights, added to a sum.
     pub product_s: f64,
-    /// Making an answer fresh, by the host: Enc(0) with flooding, back from NTT form, switching
-    /// down, selecting.
+    /// Re-randomising an answer, by the host: Enc(0) with flooding, conversion from NTT form, switching
+    /// down, selection.
     pub answer_s: f64,
     /// Decrypting one answer, by the key holder.
     pub decrypt_s: f64,
 }
 
-/// A matrix, and the sizes of the messages for it.
+/// A matrix and the sizes of its messages, for which a tile is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MatrixSize {
+pub struct TilingProblem {
     /// The number of rows of the matrix.
     pub rows: usize,
     /// The number of columns of the matrix.
     pub columns: usize,
     /// The degree of the ring: a tile has at most as many entries.
     pub degree: usize,
-    /// The greatest number of rows of one answer: their magnitudes add up in its noise.
+    /// The greatest number of rows of one answer: their magnitudes add up to its noise.
     pub outputs_max: usize,
     /// The size of a request's ciphertext in bytes, with a seed for its uniform half.
     pub request_bytes: usize,
@@ -49,16 +49,16 @@ pub struct MatrixSize {
 /// The size of a tile of a matrix: `inputs` columns by `outputs` rows for each product of
 /// polynomials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tile {
+pub struct TileShape {
     /// The number of columns.
     pub inputs: usize,
     /// The number of rows.
     pub outputs: usize,
 }
 
-/// The cost of a tile under the model.
+/// The cost of a tile under the cost model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct TileCost {
     /// The number of ciphertexts that the key holder sends.
     pub requests: usize,
     /// The number of ciphertexts that the host answers.
@@ -69,24 +69,24 @@ pub struct Estimate {
     pub down_bytes: u64,
     /// The processor time of both sides, in seconds.
     pub processor_s: f64,
-    /// The time until the answer is there, in seconds: processor time, both transfers and one round
+    /// The time until the answer arrives, in seconds: processor time, both transfers and one round
     /// trip.
     pub total_s: f64,
 }
 
-impl Link {
+impl NetworkLink {
     /// A link within one machine: copies at 4 GB/s and 30 µs to wake the other process.
-    pub const LOOPBACK: Link =
-        Link { up_bytes_per_s: 4e9, down_bytes_per_s: 4e9, round_trip_s: 30e-6 };
+    pub const LOOPBACK: NetworkLink =
+        NetworkLink { up_bytes_per_s: 4e9, down_bytes_per_s: 4e9, round_trip_s: 30e-6 };
 
     /// A local network: 10 Gbit/s and a round trip of 0.2 ms.
-    pub const LAN: Link =
-        Link { up_bytes_per_s: 1.25e9, down_bytes_per_s: 1.25e9, round_trip_s: 0.2e-3 };
+    pub const LAN: NetworkLink =
+        NetworkLink { up_bytes_per_s: 1.25e9, down_bytes_per_s: 1.25e9, round_trip_s: 0.2e-3 };
 }
 
 impl OperationCosts {
-    /// Figures of one core of an AMD server with AVX-512 at N = 4096 and two primes of 50 bits (the
-    /// example `speed`, least of 40 runs), for where nothing was measured. They only choose a tile.
+    /// Default costs, used to choose a tile if none were measured: one core of an AMD server with
+    /// AVX-512 at N = 4096 and two primes of 50 bits (the example `speed`, least of 40 runs).
     pub const GIVEN: OperationCosts = OperationCosts {
         encrypt_s: 34e-6,
         expand_s: 14e-6,
@@ -96,9 +96,14 @@ impl OperationCosts {
     };
 }
 
-impl MatrixSize {
-    /// The cost of one tile. Rows or columns that do not fill their last tile cost a whole one.
-    pub fn estimate(&self, tile: Tile, link: &Link, costs: &OperationCosts) -> Estimate {
+impl TilingProblem {
+    /// Computes the cost of a tile. The last row and column of tiles cost the same as full ones.
+    pub fn estimate(
+        &self,
+        tile: TileShape,
+        link: &NetworkLink,
+        costs: &OperationCosts,
+    ) -> TileCost {
         let requests = self.columns.div_ceil(tile.inputs);
         let answers = self.rows.div_ceil(tile.outputs);
         let coefficients = (self.rows as u64 * u64::from(self.coefficient_bits)).div_ceil(8);
@@ -111,24 +116,23 @@ impl MatrixSize {
         let transfers =
             up_bytes as f64 / link.up_bytes_per_s + down_bytes as f64 / link.down_bytes_per_s;
         let total_s = processor_s + transfers + link.round_trip_s;
-        Estimate { requests, answers, up_bytes, down_bytes, processor_s, total_s }
+        TileCost { requests, answers, up_bytes, down_bytes, processor_s, total_s }
     }
 
-    /// The tile of least total time. Only the counts of requests and answers matter, and for each
-    /// count of requests the narrowest tile has room for most rows: there is one candidate for each
-    /// count.
+    /// Returns the tile of least total time. Only the numbers of requests and answers matter. For each
+    /// number of requests, the narrowest tile has room for the most rows, so it is the only candidate.
     ///
     /// `None` if the matrix, the degree or `outputs_max` is 0.
-    pub fn best_tile(&self, link: &Link, costs: &OperationCosts) -> Option<Tile> {
+    pub fn best_tile(&self, link: &NetworkLink, costs: &OperationCosts) -> Option<TileShape> {
         if self.degree == 0 || self.rows == 0 || self.outputs_max == 0 {
             return None;
         }
         let candidates = (1..=self.columns).filter_map(|requests| {
             let inputs = self.columns.div_ceil(requests);
             let outputs = (self.degree / inputs).min(self.rows).min(self.outputs_max);
-            (outputs > 0).then_some(Tile { inputs, outputs })
+            (outputs > 0).then_some(TileShape { inputs, outputs })
         });
-        let total = |tile: &Tile| self.estimate(*tile, link, costs).total_s;
+        let total = |tile: &TileShape| self.estimate(*tile, link, costs).total_s;
         candidates.min_by(|a, b| total(a).total_cmp(&total(b)))
     }
 }
@@ -138,8 +142,8 @@ mod tests {
     use super::*;
 
     /// A wide-area network: 100 Mbit/s and a round trip of 10 ms.
-    const WAN: Link =
-        Link { up_bytes_per_s: 12.5e6, down_bytes_per_s: 12.5e6, round_trip_s: 10e-3 };
+    const WAN: NetworkLink =
+        NetworkLink { up_bytes_per_s: 12.5e6, down_bytes_per_s: 12.5e6, round_trip_s: 10e-3 };
 
     const COSTS: &[OperationCosts] = &[
         OperationCosts {
@@ -165,10 +169,10 @@ mod tests {
         },
     ];
 
-    fn jobs() -> Vec<MatrixSize> {
+    fn jobs() -> Vec<TilingProblem> {
         let shapes = [(32, 1536, 4096), (32, 1536, 2048), (5, 7, 64), (1, 1, 8), (100, 300, 256)];
         let caps = [usize::MAX, 5];
-        let job = |(rows, columns, degree), outputs_max| MatrixSize {
+        let job = |(rows, columns, degree), outputs_max| TilingProblem {
             rows,
             columns,
             degree,
@@ -183,7 +187,7 @@ mod tests {
     #[test]
     fn no_other_tile_is_better_under_the_model() {
         for job in jobs() {
-            for (link, costs) in [Link::LOOPBACK, Link::LAN, WAN]
+            for (link, costs) in [NetworkLink::LOOPBACK, NetworkLink::LAN, WAN]
                 .iter()
                 .flat_map(|link| COSTS.iter().map(move |costs| (link, costs)))
             {
@@ -194,7 +198,8 @@ mod tests {
                 );
                 for inputs in 1..=job.columns.min(job.degree) {
                     for outputs in 1..=job.rows.min(job.degree / inputs).min(job.outputs_max) {
-                        let other = job.estimate(Tile { inputs, outputs }, link, costs).total_s;
+                        let other =
+                            job.estimate(TileShape { inputs, outputs }, link, costs).total_s;
                         assert!(best <= other, "{job:?}: {tile:?}, but {inputs} x {outputs}");
                     }
                 }
@@ -205,17 +210,17 @@ mod tests {
     #[test]
     fn a_slow_link_prefers_fewer_bytes() {
         let job = jobs()[0];
-        let bytes = |link: &Link| {
+        let bytes = |link: &NetworkLink| {
             let tile = job.best_tile(link, &COSTS[0]).expect("has rows");
             let estimate = job.estimate(tile, link, &COSTS[0]);
             estimate.up_bytes + estimate.down_bytes
         };
-        assert!(bytes(&WAN) <= bytes(&Link::LOOPBACK));
+        assert!(bytes(&WAN) <= bytes(&NetworkLink::LOOPBACK));
     }
 
     #[test]
     fn nothing_has_no_tile() {
-        let job = MatrixSize { rows: 0, ..jobs()[0] };
-        assert_eq!(job.best_tile(&Link::LAN, &COSTS[0]), None);
+        let job = TilingProblem { rows: 0, ..jobs()[0] };
+        assert_eq!(job.best_tile(&NetworkLink::LAN, &COSTS[0]), None);
     }
 }

@@ -1,10 +1,11 @@
-//! Masks of both ends: streams of ChaCha20 that can be read at any token.
+//! Masks of both ends: ChaCha20 streams that can be read from any token.
 //!
-//! A stream is cut into *tiles* of 32 columns (or rows of an answer). Tile `i` is the ChaCha20 stream
-//! (RFC 8439, 32-bit block counter) of nonce `i`; in it, token `n` has the 256 bytes from `256·n` on,
-//! which are 32 words of 64 bits, least significant byte first, cut to `k` bits. A word cut to its
-//! lowest `k` bits is uniform mod 2^k. Offline a party reads one tile for all tokens, online one
-//! token through all tiles: both are runs of whole blocks, so nothing is kept but the key.
+//! A stream is divided into *tiles* of 32 columns (or rows of an answer). Tile `i` is the ChaCha20
+//! stream (RFC 8439, 32-bit block counter) of nonce `i`. In it, token `n` has the 256 bytes from
+//! `256·n` on, which are 32 words of 64 bits, least significant byte first, truncated to `k` bits. A
+//! word truncated to its lowest `k` bits is uniform mod 2^k. Offline, a party reads one tile for all
+//! tokens; online, it reads one token of all tiles. Both are whole blocks, so a party only stores the
+//! key.
 
 use std::ops::Range;
 
@@ -17,12 +18,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::{int_matrix::low_mask, site::Input};
+use crate::{int_matrix::low_mask, site::LayerInput};
 
 /// The number of columns of one tile.
 pub(crate) const TILE: usize = 32;
 
-/// The number of bytes that a token has in a tile.
+/// The number of bytes of a token in a tile.
 const TOKEN_BYTES: usize = TILE * 8;
 
 /// The number of tokens that are read from the cipher at once.
@@ -36,20 +37,20 @@ pub(crate) struct MaskStream {
     key: Zeroizing<[u8; 32]>,
 }
 
-/// The key of one host process, from which the masks of its answers are derived. It lives in memory
-/// only; it cannot be cloned, written or read back.
+/// The key of one host process, from which the masks of its answers are derived. It exists in memory
+/// only and cannot be cloned or exported.
 pub struct ProcessKey {
     key: Zeroizing<[u8; 32]>,
-    epoch: Epoch,
+    epoch: HostEpoch,
 }
 
-/// The id of one host process, drawn again at each start: requests of another epoch are refused.
+/// The id of one host process, drawn at random at its start. Requests of another epoch are refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Epoch(pub [u8; 16]);
+pub struct HostEpoch(pub [u8; 16]);
 
 /// The owner of a sequence of counters: one client, for one vector of one layer of one adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Slot {
+pub struct CounterSlot {
     /// The id of the client, or of the account that it belongs to.
     pub client: [u8; 32],
     /// The adapter, as the hash of its name or of its weights.
@@ -57,7 +58,7 @@ pub struct Slot {
     /// The layer, from 0.
     pub layer: u32,
     /// The vector of the layer.
-    pub input: Input,
+    pub input: LayerInput,
 }
 
 impl MaskStream {
@@ -77,7 +78,7 @@ impl MaskStream {
     ) -> Vec<Zeroizing<Vec<u64>>> {
         let count = tokens.len();
         let mut columns: Vec<_> = (0..TILE).map(|_| Zeroizing::new(vec![0; count])).collect();
-        self.tile(tile, tokens, bits, |token, words| {
+        self.for_each_token(tile, tokens, bits, |token, words| {
             for (column, word) in columns.iter_mut().zip(words) {
                 column[token] = *word;
             }
@@ -91,13 +92,13 @@ impl MaskStream {
         for tile in 0..columns.div_ceil(TILE) {
             let first = tile * TILE;
             let width = TILE.min(columns - first);
-            self.tile(tile, tokens.clone(), bits, |token, words| {
+            self.for_each_token(tile, tokens.clone(), bits, |token, words| {
                 rows[token * columns + first..][..width].copy_from_slice(&words[..width]);
             });
         }
     }
 
-    fn tile(
+    fn for_each_token(
         &self,
         tile: usize,
         tokens: Range<u32>,
@@ -113,19 +114,19 @@ impl MaskStream {
             each(token, words);
             token += 1;
         };
-        // Wiping a buffer takes longer than filling it, so a single token has a smaller one.
+        // Wiping a buffer takes longer than filling it, so single tokens use a smaller one.
         let many = all / TOKENS_AT_ONCE * TOKENS_AT_ONCE;
         if many > 0 {
-            run::<{ TOKEN_BYTES * TOKENS_AT_ONCE }>(&mut cipher, many, bits, &mut next);
+            read_tokens::<{ TOKEN_BYTES * TOKENS_AT_ONCE }>(&mut cipher, many, bits, &mut next);
         }
         if many < all {
-            run::<TOKEN_BYTES>(&mut cipher, all - many, bits, &mut next);
+            read_tokens::<TOKEN_BYTES>(&mut cipher, all - many, bits, &mut next);
         }
     }
 }
 
-/// Reads `tokens` tokens from the cipher, as many at once as `BYTES` hold.
-fn run<const BYTES: usize>(
+/// Reads `tokens` tokens from the cipher, in chunks of `BYTES` bytes.
+fn read_tokens<const BYTES: usize>(
     cipher: &mut ChaCha20,
     tokens: usize,
     bits: u32,
@@ -152,11 +153,11 @@ impl ProcessKey {
         rng.fill_bytes(key.as_mut());
         let mut epoch = [0; 16];
         rng.fill_bytes(&mut epoch);
-        ProcessKey { key, epoch: Epoch(epoch) }
+        ProcessKey { key, epoch: HostEpoch(epoch) }
     }
 
     /// The epoch of this process.
-    pub fn epoch(&self) -> Epoch {
+    pub fn epoch(&self) -> HostEpoch {
         self.epoch
     }
 
@@ -165,9 +166,14 @@ impl ProcessKey {
     /// HMAC-SHA-256 under the process key is a PRF (RFC 2104; its input here has one length for one
     /// domain, so that no two inputs share an encoding) and gives each batch a key of its own.
     /// ChaCha20's block function under that key is a PRF of (nonce, counter), which are (tile of
-    /// rows, token). The composition is a PRF as long as no key is used for two batches; `nonce`,
-    /// drawn for each sequence of batches, holds that even where a sequence is begun again.
-    pub(crate) fn answer_masks(&self, slot: &Slot, nonce: &[u8; 16], batch: u64) -> MaskStream {
+    /// rows, token). The composition is a PRF as long as no key is used for two batches. `nonce` is
+    /// drawn for each sequence of batches, so this holds even if a sequence is started again.
+    pub(crate) fn answer_masks(
+        &self,
+        slot: &CounterSlot,
+        nonce: &[u8; 16],
+        batch: u64,
+    ) -> MaskStream {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&*self.key).expect("HMAC takes keys of any length");
         mac.update(ANSWER_DOMAIN);
@@ -191,13 +197,13 @@ impl std::fmt::Debug for ProcessKey {
     }
 }
 
-impl std::fmt::Debug for Epoch {
+impl std::fmt::Debug for HostEpoch {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "epoch {:032x}", u128::from_be_bytes(self.0))
     }
 }
 
-impl std::fmt::Display for Epoch {
+impl std::fmt::Display for HostEpoch {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{:032x}", u128::from_be_bytes(self.0))
     }
@@ -209,8 +215,8 @@ mod tests {
 
     use super::*;
 
-    fn slot() -> Slot {
-        Slot { client: [1; 32], adapter: [2; 32], layer: 3, input: Input::Attention }
+    fn slot() -> CounterSlot {
+        CounterSlot { client: [1; 32], adapter: [2; 32], layer: 3, input: LayerInput::Attention }
     }
 
     #[test]
@@ -263,7 +269,7 @@ mod tests {
     #[test]
     fn every_part_of_a_slot_changes_the_masks_of_answers() {
         let key = ProcessKey::random(&mut Rng::from_seed([4; 32]));
-        let first = |key: &ProcessKey, slot: &Slot, nonce: [u8; 16], batch| {
+        let first = |key: &ProcessKey, slot: &CounterSlot, nonce: [u8; 16], batch| {
             let mut row = [0; 1];
             key.answer_masks(slot, &nonce, batch).rows(0..1, 1, 64, &mut row);
             row[0]
@@ -274,10 +280,10 @@ mod tests {
             first(&key, &slot(), [0; 16], 1),
             first(&key, &slot(), [1; 16], 0),
             first(&other_key, &slot(), [0; 16], 0),
-            first(&key, &Slot { client: [9; 32], ..slot() }, [0; 16], 0),
-            first(&key, &Slot { adapter: [9; 32], ..slot() }, [0; 16], 0),
-            first(&key, &Slot { layer: 9, ..slot() }, [0; 16], 0),
-            first(&key, &Slot { input: Input::FeedForward, ..slot() }, [0; 16], 0),
+            first(&key, &CounterSlot { client: [9; 32], ..slot() }, [0; 16], 0),
+            first(&key, &CounterSlot { adapter: [9; 32], ..slot() }, [0; 16], 0),
+            first(&key, &CounterSlot { layer: 9, ..slot() }, [0; 16], 0),
+            first(&key, &CounterSlot { input: LayerInput::FeedForward, ..slot() }, [0; 16], 0),
         ];
         assert_eq!(first(&key, &slot(), [0; 16], 0), seen[0]);
         seen.sort_unstable();

@@ -1,19 +1,19 @@
-//! Times and numbers of operations of the steps of a scheme.
+//! Times and operation counts of the steps of a scheme.
 
 use std::time::Instant;
 
-use crate::deltas::Report;
+use crate::deltas::DeltaReport;
 
 /// A step of a private delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DeltaStep {
     /// Rounding activations to integers.
     Quantise,
     /// Subtracting the mask.
     Mask,
-    /// Encrypting what the host computes on.
+    /// Encrypting the host's input.
     Encrypt,
-    /// Waiting for the host, less the time that the host says it computed.
+    /// Waiting for the host, without the computing time that the host reports.
     Network,
     /// The product with the adapter, at the host.
     Product,
@@ -25,10 +25,9 @@ pub enum Step {
     B,
 }
 
-/// The operations that ran and the time that they took: written where they run, never set from
-/// outside.
+/// The operations that ran and their times. The code that runs an operation records it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Meter {
+pub struct StepMeter {
     nanoseconds: [u64; STEPS.len()],
     ran: [bool; STEPS.len()],
     /// The number of encryptions, products and decryptions.
@@ -37,7 +36,7 @@ pub struct Meter {
     pub he_rotations: u64,
 }
 
-/// Every step under its name in [`Report::steps_ms`].
+/// The name of each step in [`DeltaReport::steps_ms`].
 const STEPS: [&str; 8] = [
     "quantise_ms",
     "mask_ms",
@@ -49,23 +48,23 @@ const STEPS: [&str; 8] = [
     "b_ms",
 ];
 
-impl Meter {
-    /// Runs `work` and counts its time as `step`.
-    pub fn time<T>(&mut self, step: Step, work: impl FnOnce() -> T) -> T {
+impl StepMeter {
+    /// Runs `work` and adds its time to `step`.
+    pub fn time<T>(&mut self, step: DeltaStep, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let done = work();
         self.add(step, start.elapsed().as_nanos() as u64);
         done
     }
 
-    /// Counts time that was measured elsewhere: by the host, or around a wait.
-    pub fn add(&mut self, step: Step, nanoseconds: u64) {
+    /// Adds a time that the caller measured.
+    pub fn add(&mut self, step: DeltaStep, nanoseconds: u64) {
         self.ran[step as usize] = true;
         self.nanoseconds[step as usize] += nanoseconds;
     }
 
     /// Adds the counts of another meter.
-    pub fn merge(&mut self, other: &Meter) {
+    pub fn merge(&mut self, other: &StepMeter) {
         for step in 0..STEPS.len() {
             self.ran[step] |= other.ran[step];
             self.nanoseconds[step] += other.nanoseconds[step];
@@ -74,8 +73,8 @@ impl Meter {
         self.he_rotations += other.he_rotations;
     }
 
-    /// Writes operations and steps that ran into a report.
-    pub fn write_to(&self, report: &mut Report) {
+    /// Writes the operation counts, and the times of the steps that ran, to a report.
+    pub fn write_to(&self, report: &mut DeltaReport) {
         report.he_operations = self.he_operations;
         report.he_rotations = self.he_rotations;
         let steps = STEPS.iter().enumerate().filter(|(step, _)| self.ran[*step]);
@@ -90,12 +89,12 @@ mod tests {
 
     #[test]
     fn steps_that_did_not_run_are_absent() {
-        let mut meter = Meter::default();
-        assert_eq!(meter.time(Step::Mask, || 7), 7);
-        meter.add(Step::B, 2_000_000);
-        let mut all = Meter { he_operations: 3, ..Meter::default() };
+        let mut meter = StepMeter::default();
+        assert_eq!(meter.time(DeltaStep::Mask, || 7), 7);
+        meter.add(DeltaStep::B, 2_000_000);
+        let mut all = StepMeter { he_operations: 3, ..StepMeter::default() };
         all.merge(&meter);
-        let mut report = Report::default();
+        let mut report = DeltaReport::default();
         all.write_to(&mut report);
         assert_eq!(report.he_operations, 3);
         assert_eq!(report.steps_ms.keys().copied().collect::<Vec<_>>(), ["b_ms", "mask_ms"]);

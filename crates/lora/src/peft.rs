@@ -1,8 +1,8 @@
-//! PEFT's adapters, read as they come and written so that PEFT loads them.
+//! Adapters in PEFT's format: reading of what PEFT writes, and writing of what PEFT loads.
 //!
-//! A folder holds `adapter_config.json` and `adapter_model.safetensors`. What the two say is taken
-//! only where it leads to the output that PEFT itself would give; everything else is refused by
-//! name: a file left over, a matrix missing, a field that changes the result and is not known here.
+//! A folder holds `adapter_config.json` and `adapter_model.safetensors`. An adapter is accepted only
+//! if it leads to the same output as in PEFT. Everything else is refused with an error that names
+//! it: an unused tensor, a missing matrix, an unknown field that could change the result.
 
 mod base;
 mod config;
@@ -29,7 +29,7 @@ pub use limits::{CONFIG_FILE, RANK_MAX, WEIGHTS_FILE};
 use self::limits::{CONFIG_BYTES_MAX, WEIGHTS_BYTES_MAX};
 use crate::adapter::Adapter;
 
-// Files that torch writes with pickle: opening one runs what it says.
+// Files that torch writes with pickle. Opening one could run code.
 const PICKLES: [&str; 4] =
     ["adapter_model.bin", "adapter_model.pt", "adapter_model.pth", "pytorch_model.bin"];
 
@@ -37,20 +37,19 @@ impl Adapter {
     /// Reads the PEFT adapter in folder `dir`, whose last part becomes its name.
     ///
     /// # Errors
-    /// If a file cannot be read, or says what PEFT would not do or this reader does not know.
+    /// If a file cannot be read, or if its content is invalid in PEFT or not supported here.
     /// [`PeftError::BaseNeeded`] for DoRA: see [`Adapter::load_with_base`].
     pub fn load(dir: impl AsRef<Path>) -> Result<Adapter, PeftError> {
         Self::load_from(dir.as_ref(), None)
     }
 
-    /// Reads the PEFT adapter in `dir`, folding DoRA's magnitudes with the base model's weights.
+    /// Reads the PEFT adapter in `dir` and folds DoRA's magnitudes with the base model's weights.
     ///
-    /// A folded pair has A of `output × input` and an identity for B, since the difference that a
-    /// magnitude makes has full rank. A holds all that the adapter knows, so that `protect = A`
-    /// protects it.
+    /// A folded pair has A of `output × input` and an identity for B, because the change that a
+    /// magnitude makes has full rank. A contains the whole adapter, so `protect = A` protects it.
     ///
     /// # Errors
-    /// As [`Adapter::load`], and where `base` lacks a weight or has one of another shape.
+    /// As [`Adapter::load`], and if `base` lacks a weight or has one of another shape.
     pub fn load_with_base(
         dir: impl AsRef<Path>,
         base: &dyn BaseWeights,
@@ -69,15 +68,15 @@ impl Adapter {
         base: Option<&dyn BaseWeights>,
     ) -> Result<Adapter, PeftError> {
         let config = Config::parse(config)?;
-        let modules = weights::read(&config, weights, base)?;
+        let modules = weights::read_pairs(&config, weights, base)?;
         Ok(Adapter { name: name.into(), base_model: config.base_model().map(Into::into), modules })
     }
 
-    /// Writes the adapter as PEFT does, in 32-bit floats. Makes the folder where it is missing.
+    /// Writes the adapter as PEFT does, in 32-bit floats. Creates the folder if it is missing.
     ///
     /// # Errors
-    /// If an adapter is there already, a file cannot be written, or the adapter is of the
-    /// last hidden state, which PEFT does not know.
+    /// If the folder already has an adapter, if a file cannot be written, or if the adapter is of
+    /// the last hidden state, which PEFT does not support.
     pub fn save(&self, dir: impl AsRef<Path>) -> Result<(), PeftError> {
         write::save(self, dir.as_ref())
     }
@@ -92,7 +91,7 @@ impl Adapter {
             }
         }
         let weights = read_file(&path, WEIGHTS_BYTES_MAX)?;
-        Adapter::from_bytes(&name_of(dir), &config, &weights, base)
+        Adapter::from_bytes(&adapter_name(dir), &config, &weights, base)
     }
 }
 
@@ -100,7 +99,7 @@ impl Config {
     /// Reads the configuration in folder `dir`.
     ///
     /// # Errors
-    /// If it cannot be read, or says what is not supported.
+    /// If it cannot be read or is not supported.
     pub fn load(dir: impl AsRef<Path>) -> Result<Config, PeftError> {
         Config::parse(&read_config(dir.as_ref())?)
     }
@@ -115,7 +114,7 @@ fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, PeftError> {
         path: path.to_path_buf(),
         reason: error.to_string(),
     };
-    // A pipe or a device would keep us waiting for as long as it likes.
+    // Reading a pipe or a device could block for ever.
     if !fs::metadata(path).map_err(unread)?.is_file() {
         return Err(PeftError::Read {
             path: path.to_path_buf(),
@@ -131,7 +130,7 @@ fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, PeftError> {
     Ok(bytes)
 }
 
-fn name_of(dir: &Path) -> String {
+fn adapter_name(dir: &Path) -> String {
     let absolute: PathBuf = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf());
     absolute.file_name().map_or_else(|| "adapter".into(), |name| name.to_string_lossy().into())
 }

@@ -1,21 +1,21 @@
-//! LoRA in the clear: the reference that every scheme is checked against, and the mode
-//! `local-parity`, in which nobody is protected from anybody.
+//! LoRA in the clear: the reference for every scheme, and the mode `local-parity`, which protects
+//! nothing.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use crate::{
     adapt_error::AdaptError,
-    adapter::{Adapter, Matrix, Pair},
-    deltas::{Adapt, Deltas, Report},
+    adapter::{Adapter, LoraPair, Matrix},
+    deltas::{DeltaProvider, DeltaReport, DeltaSession},
     guarantee::Guarantee,
-    site::{Input, Projection, Site, Width},
+    site::{LayerInput, Projection, ProjectionSite, ProjectionWidth},
 };
 
 /// The delta of `pair` for `input`, in 64-bit floats: `scale · B · (A · input)`.
 ///
 /// # Panics
-/// Where `input` is not as long as A is wide.
-pub fn delta(pair: &Pair, input: &[f64]) -> Vec<f64> {
+/// If the length of `input` is not the width of A.
+pub fn delta(pair: &LoraPair, input: &[f64]) -> Vec<f64> {
     let inner = product(&pair.a, input);
     product(&pair.b, &inner).into_iter().map(|value| pair.scale * value).collect()
 }
@@ -30,7 +30,7 @@ fn product(matrix: &Matrix, vector: &[f64]) -> Vec<f64> {
 #[derive(Clone, Debug)]
 pub struct LocalAdapter {
     adapter: Arc<Adapter>,
-    sites: Arc<BTreeMap<Site, Width>>,
+    sites: Arc<BTreeMap<ProjectionSite, ProjectionWidth>>,
 }
 
 impl LocalAdapter {
@@ -46,8 +46,8 @@ impl LocalAdapter {
     }
 }
 
-impl Adapt for LocalAdapter {
-    fn sites(&self) -> &BTreeMap<Site, Width> {
+impl DeltaProvider for LocalAdapter {
+    fn sites(&self) -> &BTreeMap<ProjectionSite, ProjectionWidth> {
         &self.sites
     }
 
@@ -56,47 +56,50 @@ impl Adapt for LocalAdapter {
         Guarantee::NONE
     }
 
-    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
-        Ok(Box::new(LocalDeltas { adapter: Arc::clone(&self.adapter), report: Report::default() }))
+    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
+        Ok(Box::new(LocalDeltas {
+            adapter: Arc::clone(&self.adapter),
+            report: DeltaReport::default(),
+        }))
     }
 }
 
 struct LocalDeltas {
     adapter: Arc<Adapter>,
-    report: Report,
+    report: DeltaReport,
 }
 
-impl Deltas for LocalDeltas {
+impl DeltaSession for LocalDeltas {
     fn add(
         &mut self,
         layer: u32,
-        input: Input,
+        input: LayerInput,
         rows: &[f32],
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), AdaptError> {
         for (projection, output) in outputs.iter() {
-            check(&self.adapter, layer, input, rows, *projection, output.len())?;
+            check_widths(&self.adapter, layer, input, rows, *projection, output.len())?;
         }
         for (projection, output) in outputs.iter_mut() {
-            let site = Site { layer, projection: *projection };
+            let site = ProjectionSite { layer, projection: *projection };
             let Some(pair) = self.adapter.modules.get(&site) else { continue };
             let width = pair.width();
             for (row, out) in
                 rows.chunks_exact(width.input).zip(output.chunks_exact_mut(width.output))
             {
-                self.report.add(pair, row, out);
+                self.report.add_pair(pair, row, out);
             }
         }
         Ok(())
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> DeltaReport {
         self.report.clone()
     }
 }
 
-impl Report {
-    fn add(&mut self, pair: &Pair, row: &[f32], out: &mut [f32]) {
+impl DeltaReport {
+    fn add_pair(&mut self, pair: &LoraPair, row: &[f32], out: &mut [f32]) {
         let start = Instant::now();
         let scale = pair.scale as f32;
         let inner: Vec<f32> =
@@ -112,16 +115,16 @@ impl Report {
 }
 
 /// Checks the widths before anything is written.
-fn check(
+fn check_widths(
     adapter: &Adapter,
     layer: u32,
-    input: Input,
+    input: LayerInput,
     rows: &[f32],
     projection: Projection,
     output: usize,
 ) -> Result<(), AdaptError> {
     let refuse = |reason: String| Err(AdaptError::Activation { reason });
-    let site = Site { layer, projection };
+    let site = ProjectionSite { layer, projection };
     let Some(pair) = adapter.modules.get(&site) else { return Ok(()) };
     let width = pair.width();
     if projection.input() != input {
@@ -138,8 +141,8 @@ fn check(
     Ok(())
 }
 
-// Partial sums side by side: the compiler can keep them in one register, and the rounding error
-// grows with a sixteenth of the length.
+// The number of independent partial sums. The compiler can keep them in one register, and the
+// rounding error grows with a sixteenth of the length.
 const LANES: usize = 16;
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {
@@ -172,8 +175,8 @@ mod tests {
             let (input, output) =
                 if projection == Projection::MlpDown { (40, 24) } else { (24, 40) };
             let pair =
-                Pair { a: matrix(3, input, seed), b: matrix(output, 3, 7 + seed), scale: 2.0 };
-            modules.insert(Site { layer: 1, projection }, pair);
+                LoraPair { a: matrix(3, input, seed), b: matrix(output, 3, 7 + seed), scale: 2.0 };
+            modules.insert(ProjectionSite { layer: 1, projection }, pair);
         }
         Adapter { name: "test".into(), base_model: None, modules }
     }
@@ -182,7 +185,7 @@ mod tests {
     fn a_delta_is_scale_times_b_times_a_times_x() {
         let a = Matrix { rows: 1, columns: 2, values: vec![3.0, 5.0] };
         let b = Matrix { rows: 2, columns: 1, values: vec![1.0, -2.0] };
-        let pair = Pair { a, b, scale: 0.5 };
+        let pair = LoraPair { a, b, scale: 0.5 };
         assert_eq!(delta(&pair, &[1.0, 10.0]), [26.5, -53.0]);
     }
 
@@ -191,7 +194,7 @@ mod tests {
         let adapter = Arc::new(adapter());
         let mut deltas = LocalAdapter::new(Arc::clone(&adapter)).open().unwrap();
         for projection in Projection::ALL {
-            let pair = &adapter.modules[&Site { layer: 1, projection }];
+            let pair = &adapter.modules[&ProjectionSite { layer: 1, projection }];
             let width = pair.width();
             let rows = matrix(2, width.input, 99).values;
             let mut output = vec![1.0_f32; 2 * width.output];
@@ -213,7 +216,7 @@ mod tests {
         let mut deltas = LocalAdapter::new(Arc::new(adapter())).open().unwrap();
         let mut output = [1.0_f32; 3];
         deltas
-            .add(0, Input::Attention, &[2.0; 5], &mut [(Projection::Query, &mut output)])
+            .add(0, LayerInput::Attention, &[2.0; 5], &mut [(Projection::Query, &mut output)])
             .unwrap();
         assert_eq!(output, [1.0; 3]);
     }
@@ -223,12 +226,14 @@ mod tests {
         let mut deltas = LocalAdapter::new(Arc::new(adapter())).open().unwrap();
         let (mut key, mut query) = ([0.0_f32; 40], [0.0_f32; 39]);
         let mut outputs = [(Projection::Key, &mut key[..]), (Projection::Query, &mut query[..])];
-        let got = deltas.add(1, Input::Attention, &[1.0; 24], &mut outputs);
+        let got = deltas.add(1, LayerInput::Attention, &[1.0; 24], &mut outputs);
         assert!(matches!(got, Err(AdaptError::Activation { .. })));
         assert_eq!(key, [0.0; 40]);
-        let got = deltas.add(1, Input::Attention, &[1.0; 25], &mut [(Projection::Key, &mut key)]);
+        let got =
+            deltas.add(1, LayerInput::Attention, &[1.0; 25], &mut [(Projection::Key, &mut key)]);
         assert!(matches!(got, Err(AdaptError::Activation { .. })));
-        let got = deltas.add(1, Input::FeedForward, &[1.0; 24], &mut [(Projection::Key, &mut key)]);
+        let got =
+            deltas.add(1, LayerInput::FeedForward, &[1.0; 24], &mut [(Projection::Key, &mut key)]);
         assert!(matches!(got, Err(AdaptError::Activation { .. })));
     }
 

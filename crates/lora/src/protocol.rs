@@ -1,7 +1,7 @@
 //! The blind protocol: frames between a key holder and an adapter host, over any byte stream.
 //!
-//! `docs/blind-protocol.md` has every byte. Nothing here computes: ciphertexts and masked vectors
-//! are bytes to this module.
+//! `docs/blind-protocol.md` specifies every byte. This module does not compute: it treats ciphertexts
+//! and masked vectors as bytes.
 
 mod error;
 mod fields;
@@ -17,14 +17,15 @@ pub use error::ProtocolError;
 pub(crate) use fields::is_name;
 pub(crate) use frame::HEADER_BYTES;
 pub use frame::{FRAME_DEADLINE, Frame, FrameBuffer, FrameReader, write_frame};
-pub use kind::{FrameKind, Side};
+pub use kind::{ConnectionSide, FrameKind};
 pub use message::{
-    Apply, Attach, Attached, Block, Credit, Direct, DirectAnswer, Goodbye, GroupTerms, Hello,
-    Prepare, Prepared, Products, Welcome, decode_terms, encode_terms,
+    ApplyAnswer, ApplyRequest, Attach, AttachAnswer, BlockCredit, CiphertextBlock, DirectAnswer,
+    DirectRequest, Goodbye, GroupTerms, Hello, PrepareRequest, PreparedRows, Welcome, decode_terms,
+    encode_terms,
 };
 pub use pack::{pack, packed_bytes, unpack};
 pub use refusal::Refusal;
 pub use scheme::Scheme;
 pub use version::{MAGIC, VERSION};
 
-pub use crate::terms::Protect;
+pub use crate::terms::ProtectedMatrices;

@@ -12,16 +12,16 @@ mod simd;
 /// The greatest magnitude of an entry of a vector: signed 16 bits without the lowest value.
 pub const VECTOR_MAX: i16 = i16::MAX;
 
-/// Norm limit of a matrix of zeroes: above the norm of any vector of 16 bits that a frame can hold.
+/// The norm limit of a matrix of zeroes, above the norm of any 16-bit vector that a frame can hold.
 const NORM_LIMIT_MAX: u64 = 1 << 40;
 
-/// The greatest relative error that rounding a vector may add, 2^-10: as much as the adapted logits
-/// may lose in all.
+/// The greatest relative error that rounding a vector may add, 2^-10: the error that is
+/// allowed for the adapted logits in all.
 const ROUNDING_ERROR_MAX: f64 = 1.0 / 1024.0;
 
 /// Real rows as integers: `real[i][j] ≈ scales[i] · matrix[i][j]`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Quantised {
+pub(crate) struct QuantisedRows {
     /// The integer entries, each of at most [`ENTRY_MAX`].
     pub matrix: IntMatrix,
     /// The scales of the rows, each above 0.
@@ -49,19 +49,19 @@ pub enum QuantiseError {
     },
     /// The norm limit of the adapter leaves too few bits for this vector.
     #[error(
-        "vector is too coarse: under the norm limit {norm_limit} rounding adds {error:.1e}, wanted \
+        "vector: rounding to the norm limit {norm_limit} adds a relative error of {error:.1e}, wanted \
          at most {ROUNDING_ERROR_MAX:.1e}"
     )]
     TooCoarse {
         /// The greatest norm of the integers.
         norm_limit: u64,
-        /// The relative error in the Euclidean norm; infinite where every entry would become 0.
+        /// The relative error in the Euclidean norm; infinite if every entry would become 0.
         error: f64,
     },
     /// The row bound of the parameter set is below one entry.
     #[error("row bound: wanted at least 1, got 0")]
     RowBound,
-    /// The entries make no matrix.
+    /// The entries do not make a matrix.
     #[error(transparent)]
     Matrix(#[from] IntMatrixError),
 }
@@ -70,48 +70,51 @@ pub enum QuantiseError {
 /// `row_l1_max` (the noise bound of the parameter set) gets a greater scale.
 ///
 /// # Errors
-/// If an entry is not finite, or there is none.
+/// If an entry is not finite, or there are no entries.
 pub(crate) fn quantise_rows(
     real: &Matrix,
     entry_max: i16,
     row_l1_max: u64,
-) -> Result<Quantised, QuantiseError> {
+) -> Result<QuantisedRows, QuantiseError> {
     let rows: Vec<Vec<f64>> = (0..real.rows).map(|row| to_f64(real.row(row))).collect();
     let entry_max = entry_max.min(ENTRY_MAX);
     let mut entries = Vec::with_capacity(real.values.len());
     let mut scales = Vec::with_capacity(real.rows);
     for row in &rows {
-        let scale = scale_of(&[row], entry_max, row_l1_max, entries.len())?;
+        let scale = least_scale(&[row], entry_max, row_l1_max, entries.len())?;
         entries.extend(row.iter().map(|value| (value / scale).round() as i16));
         scales.push(scale);
     }
-    Ok(Quantised { matrix: IntMatrix::new(real.rows, real.columns, &entries)?, scales })
+    Ok(QuantisedRows { matrix: IntMatrix::new(real.rows, real.columns, &entries)?, scales })
 }
 
-/// Rounds all rows with one scale, which reveals nothing of a single row. Used for the product `B ·
-/// A`.
+/// Rounds all rows with one scale, which reveals nothing about a single row. It is used for the
+/// product `B · A`.
 ///
 /// # Errors
 /// As [`quantise_rows`].
-pub(crate) fn quantise_whole(
+pub(crate) fn quantise_with_one_scale(
     rows: usize,
     columns: usize,
     real: &[f64],
     entry_max: i16,
     row_l1_max: u64,
-) -> Result<Quantised, QuantiseError> {
+) -> Result<QuantisedRows, QuantiseError> {
     if rows.checked_mul(columns) != Some(real.len()) || real.is_empty() {
         let entries = real.len();
         return Err(IntMatrixError::Shape { rows, columns, entries }.into());
     }
     let parts: Vec<&[f64]> = real.chunks_exact(columns).collect();
-    let scale = scale_of(&parts, entry_max.min(ENTRY_MAX), row_l1_max, 0)?;
+    let scale = least_scale(&parts, entry_max.min(ENTRY_MAX), row_l1_max, 0)?;
     let entries: Vec<i16> = real.iter().map(|value| (value / scale).round() as i16).collect();
-    Ok(Quantised { matrix: IntMatrix::new(rows, columns, &entries)?, scales: vec![scale; rows] })
+    Ok(QuantisedRows {
+        matrix: IntMatrix::new(rows, columns, &entries)?,
+        scales: vec![scale; rows],
+    })
 }
 
 /// The greatest Euclidean norm of an integer vector `x` for which `|row · x| + headroom < 2^(bits -
-/// 1)` holds for every row (Cauchy-Schwarz). 0 if the headroom leaves nothing.
+/// 1)` holds for every row (Cauchy-Schwarz); 0 if there is no such norm.
 pub fn norm_limit(matrix: &IntMatrix, bits: u32, headroom: u64) -> u64 {
     let room = ((1u64 << (bits - 1)) - 1).saturating_sub(headroom);
     let square = u128::from(room).pow(2);
@@ -121,13 +124,13 @@ pub fn norm_limit(matrix: &IntMatrix, bits: u32, headroom: u64) -> u64 {
     }
 }
 
-/// Rounds a vector to 16 bits so that the Euclidean norm of the integers is at most `norm_limit`:
-/// the products with the matrix that the limit belongs to cannot wrap.
+/// Rounds a vector to 16 bits so that the Euclidean norm of the integers is at most `norm_limit`.
+/// Then products with the matrix of this limit cannot wrap.
 ///
 /// # Errors
 /// If an entry is not finite, or the limit leaves a relative error above 2^-10.
 pub fn quantise_vector(real: &[f32], norm_limit: u64) -> Result<QuantisedVector, QuantiseError> {
-    let (square, greatest) = scan(real);
+    let (square, greatest) = square_sum_and_max(real);
     if !square.is_finite() {
         let at = real.iter().position(|value| !value.is_finite()).unwrap_or_default();
         return Err(QuantiseError::NotFinite { at });
@@ -135,20 +138,21 @@ pub fn quantise_vector(real: &[f32], norm_limit: u64) -> Result<QuantisedVector,
     if greatest == 0.0 {
         return Ok(QuantisedVector { values: vec![0; real.len()], scale: 1.0 });
     }
-    // Rounding moves each entry by at most a half: the norm by at most half the root of the length.
+    // Rounding changes an entry by at most a half, and so the norm by at most half the square root
+    // of the length.
     let room = norm_limit as f64 - (real.len() as f64).sqrt() / 2.0 - 1.0;
     if room < 1.0 {
         return Err(QuantiseError::TooCoarse { norm_limit, error: f64::INFINITY });
     }
     let scale = (f64::from(greatest) / f64::from(VECTOR_MAX)).max(square.sqrt() / room);
     let mut values = vec![0; real.len()];
-    let norm_square = round(real, 1.0 / scale, &mut values);
+    let norm_square = round_to_i16(real, 1.0 / scale, &mut values);
     if u128::from(norm_square) > u128::from(norm_limit).pow(2) {
-        // The estimate in floating point has a margin of 1; this exact check is what the bound
-        // rests on.
+        // The floating-point estimate has a margin of 1, but only this exact check guarantees the
+        // bound.
         return Err(QuantiseError::TooCoarse { norm_limit, error: f64::INFINITY });
     }
-    // No rounding error is above half a unit for each entry, so most vectors need no exact check.
+    // The rounding error of an entry is at most half a unit, so most vectors need no exact check.
     let worst = real.len() as f64 / 4.0 / ROUNDING_ERROR_MAX.powi(2);
     if (norm_square as f64) < worst {
         let error = rounding_error(real, &values, scale, square);
@@ -166,7 +170,7 @@ impl std::fmt::Debug for QuantisedVector {
 }
 
 /// The least scale under which entries stay within `entry_max` and rows within `row_l1_max`.
-fn scale_of(
+fn least_scale(
     rows: &[&[f64]],
     entry_max: i16,
     row_l1_max: u64,
@@ -195,7 +199,8 @@ fn scale_of(
         if longest <= row_l1_max {
             return Ok(scale);
         }
-        // Rounding up can keep a row above the bound: a little more than the ratio ends that.
+        // Rounding up can keep a row above the bound, so the scale grows by a little more than the
+        // ratio.
         scale *= (longest as f64 / row_l1_max as f64) * (1.0 + 1.0 / 65536.0);
     }
 }
@@ -205,21 +210,21 @@ fn to_f64(row: &[f32]) -> Vec<f64> {
 }
 
 /// The sum of squares and the greatest magnitude.
-fn scan(real: &[f32]) -> (f64, f32) {
+fn square_sum_and_max(real: &[f32]) -> (f64, f32) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(found) = simd::scan(real) {
+    if let Some(found) = simd::square_sum_and_max(real) {
         return found;
     }
-    portable::scan(real)
+    portable::square_sum_and_max(real)
 }
 
 /// Rounds `real · factor` to the nearest integers and returns the sum of their squares.
-fn round(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
+fn round_to_i16(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
     #[cfg(target_arch = "x86_64")]
-    if let Some(square) = simd::round(real, factor, values) {
+    if let Some(square) = simd::round_to_i16(real, factor, values) {
         return square;
     }
-    portable::round(real, factor, values)
+    portable::round_to_i16(real, factor, values)
 }
 
 fn rounding_error(real: &[f32], values: &[i16], scale: f64, square: f64) -> f64 {
@@ -334,7 +339,7 @@ mod tests {
             (f64::from(a.matrix.row(0).next().expect("four")) * a.scales[0] - 1.0).abs() < 1e-3
         );
         let whole: Vec<f64> = real.values.iter().map(|value| f64::from(*value)).collect();
-        let all = quantise_whole(2, 4, &whole, ENTRY_MAX, 4000).expect("finite");
+        let all = quantise_with_one_scale(2, 4, &whole, ENTRY_MAX, 4000).expect("finite");
         assert!(all.matrix.row_l1(0) <= 4000 && all.scales[0] == all.scales[1]);
         assert!(matches!(quantise_rows(&real, ENTRY_MAX, 0), Err(QuantiseError::RowBound)));
     }
@@ -363,9 +368,12 @@ mod tests {
         for length in [1, 7, 8, 33, 1536] {
             let real = heavy_tailed(&mut rng, length.max(8));
             let real = &real[..length];
-            assert_eq!(scan(real), portable::scan(real));
+            assert_eq!(square_sum_and_max(real), portable::square_sum_and_max(real));
             let (mut fast, mut slow) = (vec![0; length], vec![0; length]);
-            let squares = (round(real, 100.0, &mut fast), portable::round(real, 100.0, &mut slow));
+            let squares = (
+                round_to_i16(real, 100.0, &mut fast),
+                portable::round_to_i16(real, 100.0, &mut slow),
+            );
             assert_eq!((squares.0, fast), (squares.1, slow.clone()));
             let sum = slow.iter().map(|v| i64::from(*v).pow(2) as u64).sum::<u64>();
             assert_eq!(squares.0, sum);

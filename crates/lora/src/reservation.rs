@@ -1,14 +1,14 @@
-//! Answers of a budget that are set aside for a generation before it asks for the first.
+//! Answers of a budget that are reserved for a generation before its first request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::adapt_error::AdaptError;
 
-/// Answers set aside for one generation, until it is dropped.
+/// Answers that are reserved for one generation until this value is dropped.
 #[derive(Debug, Default)]
 pub struct Reservation {
     completion_max: Option<u32>,
-    _claim: Option<Claim>,
+    _claim: Option<ReservationClaim>,
 }
 
 impl Reservation {
@@ -21,7 +21,7 @@ impl Reservation {
     }
 }
 
-/// The answers that the running generations of one adapter may still ask for.
+/// The answers that the running generations of one adapter may still request.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     state: Mutex<ReservationState>,
@@ -30,19 +30,19 @@ pub(crate) struct Reservations {
 #[derive(Debug, Default)]
 struct ReservationState {
     running: usize,
-    /// The number of answers that no running generation has set aside. Meaningless while none runs.
+    /// The number of answers that no running generation has reserved; meaningless while none runs.
     free: u64,
 }
 
 #[derive(Debug)]
-struct Claim(Arc<Reservations>);
+struct ReservationClaim(Arc<Reservations>);
 
 impl Reservations {
-    /// Sets answers aside: one for each token of the prompt and each of the completion but its
-    /// last, which is not read. A completion without a length of its own gets all that are left.
+    /// Reserves answers: one for each token of the prompt and of the completion, except the last
+    /// one, which the model never reads. A completion without a length gets all remaining answers.
     ///
-    /// What an ended generation did not use is free again once none runs: until then it cannot be
-    /// told from what the others use.
+    /// Answers that an ended generation did not use become free once no generation runs. Until then
+    /// they cannot be distinguished from those that the others use.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         left: Option<u64>,
@@ -66,7 +66,10 @@ impl Reservations {
         };
         state.free = free - (prompt + u64::from(completion_max).saturating_sub(1)).min(free);
         state.running += 1;
-        Ok(Reservation { completion_max: Some(completion_max), _claim: Some(Claim(self.clone())) })
+        Ok(Reservation {
+            completion_max: Some(completion_max),
+            _claim: Some(ReservationClaim(self.clone())),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, ReservationState> {
@@ -74,7 +77,7 @@ impl Reservations {
     }
 }
 
-impl Drop for Claim {
+impl Drop for ReservationClaim {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.running = state.running.saturating_sub(1);

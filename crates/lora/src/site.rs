@@ -1,4 +1,4 @@
-//! Projections of a model, the inputs that they read, and their names.
+//! Projections of a model, the vectors that they read, and their names.
 
 use std::{fmt, str::FromStr};
 
@@ -19,15 +19,15 @@ pub enum Projection {
     MlpUp,
     /// `mlp.down_proj`.
     MlpDown,
-    /// No matrix of the model, but a delta on the last hidden state, after the last norm. This is
-    /// what report 003 calls a LoRA; it is here to be compared with.
+    /// A delta on the last hidden state, after the last norm, instead of a matrix of the model. Report
+    /// 003 calls this a LoRA; it is supported for comparison.
     FinalHidden,
 }
 
-/// A vector inside the model that projections read. Those that read the same one share what is
-/// sent of it.
+/// A vector inside the model that projections read. Projections that read the same vector share the
+/// encrypted or masked form that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Input {
+pub enum LayerInput {
     /// The normed hidden state before attention: q, k and v read it.
     Attention,
     /// The output of attention: o reads it.
@@ -40,32 +40,32 @@ pub enum Input {
     FinalHidden,
 }
 
-impl Input {
-    /// All inputs, in the order of their codes on the wire and in budget files.
-    pub(crate) const ALL: [Input; 5] = [
-        Input::Attention,
-        Input::AttentionOutput,
-        Input::FeedForward,
-        Input::FeedForwardInner,
-        Input::FinalHidden,
+impl LayerInput {
+    /// All inputs, in the order of their codes in messages and budget files.
+    pub(crate) const ALL: [LayerInput; 5] = [
+        LayerInput::Attention,
+        LayerInput::AttentionOutput,
+        LayerInput::FeedForward,
+        LayerInput::FeedForwardInner,
+        LayerInput::FinalHidden,
     ];
 }
 
-/// A projection of a layer. [`Projection::FinalHidden`] stands in layer 0.
+/// A projection of a layer. [`Projection::FinalHidden`] belongs to layer 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Site {
+pub struct ProjectionSite {
     /// The layer, from 0.
     pub layer: u32,
     /// The projection of the layer.
     pub projection: Projection,
 }
 
-/// Widths of a projection, in elements.
+/// The widths of a projection, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Width {
-    /// The length of the vector that it reads.
+pub struct ProjectionWidth {
+    /// The length of the input vector.
     pub input: usize,
-    /// The length of the vector that it gives.
+    /// The length of the output vector.
     pub output: usize,
 }
 
@@ -95,14 +95,14 @@ impl Projection {
         }
     }
 
-    /// The vector that it reads.
-    pub fn input(self) -> Input {
+    /// The vector that the projection reads.
+    pub fn input(self) -> LayerInput {
         match self {
-            Projection::Query | Projection::Key | Projection::Value => Input::Attention,
-            Projection::Output => Input::AttentionOutput,
-            Projection::MlpGate | Projection::MlpUp => Input::FeedForward,
-            Projection::MlpDown => Input::FeedForwardInner,
-            Projection::FinalHidden => Input::FinalHidden,
+            Projection::Query | Projection::Key | Projection::Value => LayerInput::Attention,
+            Projection::Output => LayerInput::AttentionOutput,
+            Projection::MlpGate | Projection::MlpUp => LayerInput::FeedForward,
+            Projection::MlpDown => LayerInput::FeedForwardInner,
+            Projection::FinalHidden => LayerInput::FinalHidden,
         }
     }
 }
@@ -124,13 +124,13 @@ impl fmt::Display for Projection {
     }
 }
 
-impl fmt::Display for Site {
+impl fmt::Display for ProjectionSite {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "layer {} {}", self.layer, self.projection)
     }
 }
 
-/// A name is not that of a projection.
+/// No projection has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "projection: wanted q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj or down_proj, got {0:?}"

@@ -1,14 +1,14 @@
-//! The projections that read one vector, as one matrix of integers, and the terms that a key holder
+//! The integer matrix of the projections that read one vector, and the terms that a key holder
 //! receives.
 
 use confide_rlwe::ParameterSet;
 
 use crate::{
-    adapter::{Matrix, Pair},
-    factor::Factor,
+    adapter::{LoraPair, Matrix},
+    factor::ScaledB,
     int_matrix::{ENTRY_MAX, IntMatrix, IntMatrixError, VECTOR_BITS_MAX},
-    quantise::{QuantiseError, norm_limit, quantise_rows, quantise_whole},
-    site::{Input, Projection},
+    quantise::{QuantiseError, norm_limit, quantise_rows, quantise_with_one_scale},
+    site::{LayerInput, Projection},
 };
 
 /// The greatest width of an input or output: twice that of the feed-forward part of a model of 70
@@ -21,13 +21,13 @@ pub const RANK_MAX: usize = 1024;
 /// The greatest number of projections that read one vector.
 const PARTS_MAX: usize = 8;
 
-/// The greatest noise on answers, in units of the integers: nothing of an answer is left above it.
+/// The greatest noise on answers, in units of the integers: more noise would cover any answer.
 const NOISE_SIGMA_MAX: f64 = (1u64 << 30) as f64;
 
-/// The matrices that stay with the host.
+/// The matrices that stay at the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protect {
-    /// A stays. The key holder receives B, with the scale of the adapter and of A's rows in it.
+pub enum ProtectedMatrices {
+    /// A stays. The key holder receives B times the scales of the adapter and of A's rows.
     A,
     /// The product `scale · B · A` stays, quantised with one scale for each projection.
     Ba,
@@ -35,24 +35,24 @@ pub enum Protect {
 
 /// The integer matrix that a host computes with, and its terms.
 #[derive(Clone, Debug)]
-pub struct Weights {
-    /// The rows of all projections, one below the other.
+pub struct QuantisedWeights {
+    /// The rows of all projections, one projection after the other.
     pub matrix: IntMatrix,
     /// The terms that the key holder receives.
-    pub terms: Terms,
+    pub terms: InputTerms,
 }
 
-/// The terms of one input: what a key holder must know of the projections that read it.
+/// The terms of one input: what a key holder has to know about the projections that read it.
 ///
-/// It reveals their shapes, `norm_limit` (a bound on the norm of one row, rounded to integers) and,
-/// under [`Protect::A`], B and the scales of A's rows; under [`Protect::Ba`] one scale for each
+/// They reveal the shapes, `norm_limit` (a bound on the norm of one row, rounded to integers) and,
+/// under [`ProtectedMatrices::A`], B and the scales of A's rows; under [`ProtectedMatrices::Ba`] one scale for each
 /// projection.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Terms {
+pub struct InputTerms {
     /// The layer, from 0.
     pub layer: u32,
     /// The vector that the projections read.
-    pub input: Input,
+    pub input: LayerInput,
     /// The width of the vector.
     pub columns: usize,
     /// The number of bits of a product, k: products are exact mod 2^k.
@@ -63,16 +63,16 @@ pub struct Terms {
     /// noise.
     pub noise_sigma: f64,
     /// The greatest number of rows of a tile of the direct scheme ([`crate::direct::outputs_max`]);
-    /// it reveals a bound on the sum of magnitudes of a row, rounded to a fraction of the noise
+    /// this reveals a bound on the sum of magnitudes of a row, rounded to a fraction of the noise
     /// budget.
     pub outputs_max: usize,
     /// The projections, in the order of their rows.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ProjectionTerms>,
 }
 
-/// The rounding of entries, and the noise on answers.
+/// The limit to which entries are rounded, and the noise on answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rounding {
+pub struct WeightRounding {
     /// The greatest magnitude of an entry of the integer matrix.
     pub entry_max: i16,
     /// The standard deviation of the noise on answers, in units of the integers; 0 adds no noise.
@@ -81,94 +81,94 @@ pub struct Rounding {
 
 /// One projection of an input, and its rows in the product.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct ProjectionTerms {
     /// The projection.
     pub projection: Projection,
-    /// The number of its rows in the product.
+    /// The number of the projection's rows in the product.
     pub rows: usize,
-    /// The step from its rows of the product to its output.
-    pub effect: Effect,
+    /// The conversion of these rows to the delta.
+    pub effect: OutputTransform,
 }
 
-/// The step from a product to the delta of an output.
+/// The conversion of a product to the delta of an output.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// The product is A·x: the key holder multiplies it with B, which has all scales in it.
-    Factor(Factor),
-    /// The product is the delta itself, but for this factor.
+pub enum OutputTransform {
+    /// The product is A·x, and the key holder multiplies it by B, which includes all scales.
+    Factor(ScaledB),
+    /// The product is the delta divided by this scale.
     Scale(f64),
 }
 
-/// The reason why there are no terms.
+/// The reason why projections cannot be quantised.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TermsError {
     /// A projection is given twice, or is of another input or width.
     #[error("{projection} does not belong to this input: {reason}")]
-    Part {
+    WrongProjection {
         /// The projection that does not fit.
         projection: Projection,
         /// The reason why it does not fit.
         reason: &'static str,
     },
-    /// No projection was given.
+    /// There are no projections, or too many.
     #[error("an input: wanted 1 to {PARTS_MAX} projections, got {0}")]
-    Parts(usize),
+    ProjectionCount(usize),
     /// The noise is not a number from 0 to 2^30.
     #[error("noise on answers: wanted a standard deviation from 0 to 2^30, got {0}")]
-    Noise(f64),
+    NoiseOutOfRange(f64),
     /// The entries cannot be rounded.
     #[error(transparent)]
     Quantise(#[from] QuantiseError),
-    /// The entries make no matrix.
+    /// The entries do not make a matrix.
     #[error(transparent)]
     Matrix(#[from] IntMatrixError),
 }
 
-impl Protect {
+impl ProtectedMatrices {
     /// The name in options, logs and records.
     pub fn name(self) -> &'static str {
         match self {
-            Protect::A => "a",
-            Protect::Ba => "ba",
+            ProtectedMatrices::A => "a",
+            ProtectedMatrices::Ba => "ba",
         }
     }
 }
 
-impl Weights {
+impl QuantisedWeights {
     /// Quantises the projections that read one vector, for the masked scheme and without noise.
     ///
     /// # Errors
-    /// If shapes do not fit together or an entry is not finite.
+    /// If shapes do not match or an entry is not finite.
     pub fn new(
         layer: u32,
-        pairs: &[(Projection, &Pair)],
-        protect: Protect,
+        pairs: &[(Projection, &LoraPair)],
+        protect: ProtectedMatrices,
         set: &ParameterSet,
     ) -> Result<Self, TermsError> {
-        let rounding = Rounding { entry_max: ENTRY_MAX, noise_sigma: 0.0 };
+        let rounding = WeightRounding { entry_max: ENTRY_MAX, noise_sigma: 0.0 };
         Self::with_rounding(layer, pairs, protect, set, rounding)
     }
 
-    /// Quantises as [`Weights::new`] does, with the greatest entries and the noise of `rounding`;
+    /// Quantises as [`QuantisedWeights::new`] does, with the greatest entries and the noise of `rounding`;
     /// the direct scheme uses the parameters that [`crate::direct::parameters`] returns.
     ///
     /// # Errors
-    /// As there, and where `noise_sigma` is not from 0 to 2^30.
+    /// As there, and if `noise_sigma` is not from 0 to 2^30.
     pub fn with_rounding(
         layer: u32,
-        pairs: &[(Projection, &Pair)],
-        protect: Protect,
+        pairs: &[(Projection, &LoraPair)],
+        protect: ProtectedMatrices,
         set: &ParameterSet,
-        rounding: Rounding,
+        rounding: WeightRounding,
     ) -> Result<Self, TermsError> {
-        let Rounding { entry_max, noise_sigma } = rounding;
-        let [(first, pair), ..] = pairs else { return Err(TermsError::Parts(0)) };
+        let WeightRounding { entry_max, noise_sigma } = rounding;
+        let [(first, pair), ..] = pairs else { return Err(TermsError::ProjectionCount(0)) };
         if pairs.len() > PARTS_MAX {
-            return Err(TermsError::Parts(pairs.len()));
+            return Err(TermsError::ProjectionCount(pairs.len()));
         }
         if !(0.0..=NOISE_SIGMA_MAX).contains(&noise_sigma) {
-            return Err(TermsError::Noise(noise_sigma));
+            return Err(TermsError::NoiseOutOfRange(noise_sigma));
         }
         let (input, columns) = (first.input(), pair.a.columns);
         let mut matrices = Vec::new();
@@ -176,36 +176,36 @@ impl Weights {
         for (projection, pair) in pairs {
             check_pair(*projection, pair, input, columns)?;
             let (matrix, effect) = match protect {
-                Protect::A => quantised_a(pair, entry_max, set.row_l1_max())?,
-                Protect::Ba => quantised_ba(pair, entry_max, set.row_l1_max())?,
+                ProtectedMatrices::A => quantise_a(pair, entry_max, set.row_l1_max())?,
+                ProtectedMatrices::Ba => quantise_ba(pair, entry_max, set.row_l1_max())?,
             };
-            parts.push(Part { projection: *projection, rows: matrix.rows(), effect });
+            parts.push(ProjectionTerms { projection: *projection, rows: matrix.rows(), effect });
             matrices.push(matrix);
         }
-        let matrix = IntMatrix::stack(&matrices.iter().collect::<Vec<_>>())?;
+        let matrix = IntMatrix::stack_rows(&matrices.iter().collect::<Vec<_>>())?;
         let bits = set.plaintext_bits().min(VECTOR_BITS_MAX);
         let norm_limit = norm_limit(&matrix, bits, noise_headroom(noise_sigma));
         let outputs_max = outputs_max(&matrix, set);
         let terms =
-            Terms { layer, input, columns, bits, norm_limit, noise_sigma, outputs_max, parts };
-        Ok(Weights { matrix, terms })
+            InputTerms { layer, input, columns, bits, norm_limit, noise_sigma, outputs_max, parts };
+        Ok(QuantisedWeights { matrix, terms })
     }
 }
 
-impl Terms {
-    /// The number of rows of all parts, which is the length of a product.
+impl InputTerms {
+    /// The number of rows of all projections, which is the length of a product.
     pub fn rows(&self) -> usize {
         self.parts.iter().map(|part| part.rows).sum()
     }
 
-    /// Adds what products mean to the outputs of one projection: `products` are as many products
-    /// mod 2^k as `scales`, one after the other, each for a vector of that scale, and `outputs` are as
+    /// Converts products to deltas and adds them to the outputs of one projection. `products` has one
+    /// product mod 2^k for each of the `scales`, which are those of the vectors, and `outputs` has as
     /// many outputs of the projection.
     ///
-    /// `false` where the projection is not among the parts.
+    /// Returns `false` if the terms do not have the projection.
     ///
     /// # Panics
-    /// Where the lengths do not fit.
+    /// If the lengths do not match.
     pub fn add(
         &self,
         projection: Projection,
@@ -229,7 +229,7 @@ impl Terms {
 
     fn add_part<'a>(
         &self,
-        part: &Part,
+        part: &ProjectionTerms,
         products: impl Iterator<Item = &'a [u64]>,
         scales: &[f64],
         outputs: &mut [f32],
@@ -238,8 +238,8 @@ impl Terms {
             product.iter().map(move |word| (sign_extend(*word, self.bits) as f64 * scale) as f32)
         });
         match &part.effect {
-            Effect::Factor(factor) => factor.add(&real.collect::<Vec<f32>>(), outputs),
-            Effect::Scale(all) => {
+            OutputTransform::Factor(factor) => factor.add(&real.collect::<Vec<f32>>(), outputs),
+            OutputTransform::Scale(all) => {
                 assert_eq!(outputs.len(), part.rows * scales.len(), "outputs");
                 for (output, value) in outputs.iter_mut().zip(real) {
                     *output += (f64::from(value) * all) as f32;
@@ -254,8 +254,8 @@ pub(crate) fn sign_extend(word: u64, bits: u32) -> i64 {
     ((word << (64 - bits)) as i64) >> (64 - bits)
 }
 
-/// The greatest magnitude of the noise on an answer: it is cut at eight standard deviations and
-/// half a unit.
+/// The greatest magnitude of the noise on an answer: it is clamped at eight standard
+/// deviations and rounded.
 pub(crate) fn noise_headroom(sigma: f64) -> u64 {
     match sigma {
         0.0 => 0,
@@ -265,11 +265,11 @@ pub(crate) fn noise_headroom(sigma: f64) -> u64 {
 
 fn check_pair(
     projection: Projection,
-    pair: &Pair,
-    input: Input,
+    pair: &LoraPair,
+    input: LayerInput,
     columns: usize,
 ) -> Result<(), TermsError> {
-    let refused = |reason| Err(TermsError::Part { projection, reason });
+    let refused = |reason| Err(TermsError::WrongProjection { projection, reason });
     if projection.input() != input {
         return refused("it reads another vector");
     }
@@ -285,27 +285,28 @@ fn check_pair(
     Ok(())
 }
 
-fn quantised_a(
-    pair: &Pair,
+fn quantise_a(
+    pair: &LoraPair,
     entry_max: i16,
     row_l1_max: u64,
-) -> Result<(IntMatrix, Effect), TermsError> {
+) -> Result<(IntMatrix, OutputTransform), TermsError> {
     let a = quantise_rows(&pair.a, entry_max, row_l1_max)?;
     let entry = |output: usize, column: usize| {
         (f64::from(pair.b.row(output)[column]) * pair.scale * a.scales[column]) as f32
     };
-    let factor = Factor::new(pair.b.rows, pair.b.columns, entry);
-    Ok((a.matrix, Effect::Factor(factor)))
+    let factor = ScaledB::new(pair.b.rows, pair.b.columns, entry);
+    Ok((a.matrix, OutputTransform::Factor(factor)))
 }
 
-fn quantised_ba(
-    pair: &Pair,
+fn quantise_ba(
+    pair: &LoraPair,
     entry_max: i16,
     row_l1_max: u64,
-) -> Result<(IntMatrix, Effect), TermsError> {
+) -> Result<(IntMatrix, OutputTransform), TermsError> {
     let merged = scaled_product(&pair.a, &pair.b, pair.scale);
-    let whole = quantise_whole(pair.b.rows, pair.a.columns, &merged, entry_max, row_l1_max)?;
-    Ok((whole.matrix, Effect::Scale(whole.scales[0])))
+    let whole =
+        quantise_with_one_scale(pair.b.rows, pair.a.columns, &merged, entry_max, row_l1_max)?;
+    Ok((whole.matrix, OutputTransform::Scale(whole.scales[0])))
 }
 
 /// `scale · B · A`, row after row.
@@ -322,8 +323,8 @@ fn scaled_product(a: &Matrix, b: &Matrix, scale: f64) -> Vec<f64> {
     all
 }
 
-/// The greatest number of rows of a tile: as many as can stand together anywhere in the matrix
-/// while their magnitudes sum to at most the set's `row_l1_max`. 0 if a single row passes it.
+/// The greatest number of rows of a tile: the magnitudes of so many consecutive rows sum to at most
+/// the set's `row_l1_max` everywhere in the matrix. 0 if a single row exceeds it.
 pub fn outputs_max(matrix: &IntMatrix, set: &ParameterSet) -> usize {
     let rows: Vec<u64> = (0..matrix.rows()).map(|row| matrix.row_l1(row)).collect();
     let fits = |count: &usize| {
@@ -336,11 +337,11 @@ pub fn outputs_max(matrix: &IntMatrix, set: &ParameterSet) -> usize {
 mod tests {
     use super::*;
 
-    fn pair(rank: usize, columns: usize, width: usize) -> Pair {
+    fn pair(rank: usize, columns: usize, width: usize) -> LoraPair {
         let values = |count: usize, step: usize| {
             (0..count).map(|at| ((at * step % 37) as f32 - 18.0) / 50.0).collect::<Vec<f32>>()
         };
-        Pair {
+        LoraPair {
             a: Matrix { rows: rank, columns, values: values(rank * columns, 5) },
             b: Matrix { rows: width, columns: rank, values: values(width * rank, 11) },
             scale: 2.0,
@@ -356,8 +357,8 @@ mod tests {
         let (first, second) = (pair(4, 96, 80), pair(2, 96, 7));
         let pairs = [(Projection::Query, &first), (Projection::Value, &second)];
         let x: Vec<f32> = (0..96).map(|at| ((at * 7 % 31) as f32 - 15.0) / 3.0).collect();
-        for protect in [Protect::A, Protect::Ba] {
-            let weights = Weights::new(3, &pairs, protect, &set()).expect("fits");
+        for protect in [ProtectedMatrices::A, ProtectedMatrices::Ba] {
+            let weights = QuantisedWeights::new(3, &pairs, protect, &set()).expect("fits");
             let terms = &weights.terms;
             let x_int = crate::quantise_vector(&x, terms.norm_limit).expect("fits");
             let mask = crate::int_matrix::low_mask(terms.bits);
@@ -385,18 +386,22 @@ mod tests {
     #[test]
     fn what_does_not_belong_together_is_refused() {
         let (one, other) = (pair(2, 8, 8), pair(2, 9, 8));
-        let new = |pairs: &[(Projection, &Pair)], sigma| {
-            let rounding = Rounding { entry_max: ENTRY_MAX, noise_sigma: sigma };
-            let weights = Weights::with_rounding(0, pairs, Protect::A, &set(), rounding);
+        let new = |pairs: &[(Projection, &LoraPair)], sigma| {
+            let rounding = WeightRounding { entry_max: ENTRY_MAX, noise_sigma: sigma };
+            let weights =
+                QuantisedWeights::with_rounding(0, pairs, ProtectedMatrices::A, &set(), rounding);
             weights.map(|weights| weights.terms)
         };
-        assert_eq!(new(&[], 0.0), Err(TermsError::Parts(0)));
+        assert_eq!(new(&[], 0.0), Err(TermsError::ProjectionCount(0)));
         for wrong in [(Projection::Output, &one), (Projection::Key, &other)] {
             let refused = new(&[(Projection::Query, &one), wrong], 0.0);
-            assert!(matches!(refused, Err(TermsError::Part { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(TermsError::WrongProjection { .. })), "{refused:?}");
         }
         for sigma in [f64::NAN, -1.0, 1e12] {
-            assert!(matches!(new(&[(Projection::Query, &one)], sigma), Err(TermsError::Noise(_))));
+            assert!(matches!(
+                new(&[(Projection::Query, &one)], sigma),
+                Err(TermsError::NoiseOutOfRange(_))
+            ));
         }
     }
 

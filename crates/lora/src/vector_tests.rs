@@ -7,16 +7,16 @@ use confide_rlwe::{ParameterSet, Rng};
 use serde_json::{Value, json};
 
 use crate::{
-    adapter::{Matrix, Pair},
+    adapter::{LoraPair, Matrix},
     int_matrix::{DigitScratch, IntMatrix},
-    mask::{MaskStream, ProcessKey, Slot},
+    mask::{CounterSlot, MaskStream, ProcessKey},
     protocol::{
-        Apply, Attach, FrameBuffer, FrameKind, GroupTerms, Hello, Prepare, Products, Refusal,
-        Scheme, VERSION, Welcome, encode_terms, pack,
+        ApplyAnswer, ApplyRequest, Attach, FrameBuffer, FrameKind, GroupTerms, Hello,
+        PrepareRequest, Refusal, Scheme, VERSION, Welcome, encode_terms, pack,
     },
     quantise::{QuantiseError, quantise_vector},
-    site::{Input, Projection},
-    terms::{Protect, Weights},
+    site::{LayerInput, Projection},
+    terms::{ProtectedMatrices, QuantisedWeights},
 };
 
 fn check(name: &str, made: &Value) {
@@ -100,21 +100,21 @@ fn vectors_of_quantised_vectors_are_those_in_the_folder() {
 fn vectors_of_weights_and_products_are_those_in_the_folder() {
     let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
     let mut rng = Rng::from_seed([82; 32]);
-    let pair = |rng: &mut Rng, rank, columns, outputs| Pair {
+    let pair = |rng: &mut Rng, rank, columns, outputs| LoraPair {
         a: matrix(rng, rank, columns),
         b: matrix(rng, outputs, rank),
         scale: 2.0 / 3.0,
     };
     let (query, value) = (pair(&mut rng, 5, 41, 23), pair(&mut rng, 3, 41, 9));
-    let shown = |pair: &Pair| {
+    let shown = |pair: &LoraPair| {
         json!({
             "rank": pair.a.rows, "columns": pair.a.columns, "outputs": pair.b.rows, "scale": pair.scale,
             "a_bits": bits(&pair.a.values), "b_bits": bits(&pair.b.values),
         })
     };
     let pairs = [(Projection::Query, &query), (Projection::Value, &value)];
-    let forms = [Protect::A, Protect::Ba].map(|protect| {
-        let weights = Weights::new(3, &pairs, protect, &set).expect("fits");
+    let forms = [ProtectedMatrices::A, ProtectedMatrices::Ba].map(|protect| {
+        let weights = QuantisedWeights::new(3, &pairs, protect, &set).expect("fits");
         let rows = weights.matrix.rows();
         let entries: Vec<i16> = (0..rows).flat_map(|row| weights.matrix.row(row)).collect();
         let mut x = vec![0; 2 * 41];
@@ -152,7 +152,8 @@ fn vectors_of_masks_are_those_in_the_folder() {
     let mut process = [0; 48];
     Rng::from_seed([84; 32]).fill_bytes(&mut process);
     let host = ProcessKey::random(&mut Rng::from_seed([84; 32]));
-    let slot = Slot { client: [1; 32], adapter: [2; 32], layer: 3, input: Input::FeedForward };
+    let slot =
+        CounterSlot { client: [1; 32], adapter: [2; 32], layer: 3, input: LayerInput::FeedForward };
     let mut answer = vec![0; 2 * 40];
     host.answer_masks(&slot, &[7; 16], 5).rows(9..11, 40, 33, &mut answer);
     let answers = json!({
@@ -167,7 +168,7 @@ fn vectors_of_masks_are_those_in_the_folder() {
 fn vectors_of_frames_are_those_in_the_folder() {
     let mut frames = serde_json::Map::new();
     let mut put = |name: &str, kind, id, fill: &dyn Fn(&mut Vec<u8>)| {
-        let bytes = hex(FrameBuffer::default().frame(kind, id, |out| fill(out)));
+        let bytes = hex(FrameBuffer::default().build_frame(kind, id, |out| fill(out)));
         frames.insert(name.into(), bytes.into());
     };
     let hello = Hello {
@@ -175,7 +176,7 @@ fn vectors_of_frames_are_those_in_the_folder() {
         adapter: "bank",
         scheme: Scheme::Masked,
         parameters: "rlwe-4096-q100-flood40",
-        protect: Some(Protect::A),
+        protect: Some(ProtectedMatrices::A),
         client: [1; 32],
         credential: b"secret",
         public_key: &[9; 20],
@@ -190,20 +191,25 @@ fn vectors_of_frames_are_those_in_the_folder() {
         simulated: true,
         trusted: false,
         can_be_learned: true,
-        protect: Protect::Ba,
+        protect: ProtectedMatrices::Ba,
         groups: 56,
     };
     put("welcome", FrameKind::Welcome, 1, &|out| welcome.encode(out));
     let terms = GroupTerms { budget: Some(1535), budget_left: Some(7), terms: &[1, 2, 3] };
     put("terms", FrameKind::Terms, 1, &|out| terms.encode(out));
-    let prepare = Prepare { layer: 27, input: Input::AttentionOutput };
+    let prepare = PrepareRequest { layer: 27, input: LayerInput::AttentionOutput };
     put("prepare", FrameKind::Prepare, 3, &|out| prepare.encode(out));
     let mut packed = Vec::new();
     pack(&[1, (1 << 33) - 1, 5], 33, &mut packed);
-    let apply =
-        Apply { layer: 27, input: Input::Attention, counter: 4096, vectors: 1, packed: &packed };
+    let apply = ApplyRequest {
+        layer: 27,
+        input: LayerInput::Attention,
+        counter: 4096,
+        vectors: 1,
+        packed: &packed,
+    };
     put("apply", FrameKind::Apply, 4, &|out| apply.encode(out));
-    let products = Products { budget_left: None, vectors: 1, packed: &packed };
+    let products = ApplyAnswer { budget_left: None, vectors: 1, packed: &packed };
     put("products", FrameKind::Products, 4, &|out| products.encode(out));
     put("error", FrameKind::Error, 4, &|out| Refusal::Budget { limit: 1535 }.encode(out));
     check("frames", &Value::Object(frames));

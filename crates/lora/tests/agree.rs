@@ -2,8 +2,9 @@
 //! outliers.
 
 use confide_lora::{
-    DigitScratch, Input, Link, Matrix, Meter, OperationCosts, Pair, ProcessKey, Projection,
-    Protect, Rounding, Slot, Terms, Weights,
+    CounterSlot, DigitScratch, InputTerms, LayerInput, LoraPair, Matrix, NetworkLink,
+    OperationCosts, ProcessKey, Projection, ProtectedMatrices, QuantisedWeights, StepMeter,
+    WeightRounding,
     direct::{self, DirectHolder, DirectHost},
     masked::{ApplyJob, BatchState, HostInput, MaskRequest},
     plain, quantise_vector,
@@ -19,9 +20,9 @@ fn masked_deltas_are_those_of_the_plain_reference() {
     let real = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
     let toy = ParameterSet::dangerous_from_name("toy-256-q100-flood40").expect("a set");
     let cases = [
-        (real, 1536, 32, 256, Protect::A),
-        (toy.clone(), 1536, 16, 1536, Protect::A),
-        (toy, 256, 8, 96, Protect::Ba),
+        (real, 1536, 32, 256, ProtectedMatrices::A),
+        (toy.clone(), 1536, 16, 1536, ProtectedMatrices::A),
+        (toy, 256, 8, 96, ProtectedMatrices::Ba),
     ];
     let mut squares = Vec::new();
     for (set, columns, rank, width, protect) in cases {
@@ -29,7 +30,7 @@ fn masked_deltas_are_those_of_the_plain_reference() {
         let (first, second) =
             (pair(columns, rank, width, &mut rng), pair(columns, 16, 64, &mut rng));
         let pairs = [(Projection::Query, &first), (Projection::Value, &second)];
-        let weights = Weights::new(0, &pairs, protect, &set).expect("fits");
+        let weights = QuantisedWeights::new(0, &pairs, protect, &set).expect("fits");
         let x = activations(columns, &mut rng);
         let (products, scale) = run_masked(&set, &weights, &x, &mut rng);
         for (projection, pair) in pairs {
@@ -44,16 +45,18 @@ fn masked_deltas_are_those_of_the_plain_reference() {
 
 #[test]
 fn direct_deltas_are_those_of_the_plain_reference() {
-    // Entries are rounded to 12 bits, or to 8 where the set's one prime has room for no more.
+    // Entries are rounded to 12 bits, or to 8 if the set's single prime has no room for more.
     let sets = [("rlwe-4096-q100-flood40", 1e-3), ("rlwe-2048-q50", 2e-2)];
     for (name, error_max) in sets {
         let set = ParameterSet::dangerous_from_name(name).expect("a set");
         let (set, entry_max) = direct::parameters(&set).expect("room");
         let mut rng = Rng::from_seed([14; 32]);
         let pair = pair(1536, 32, 256, &mut rng);
-        let rounding = Rounding { entry_max, noise_sigma: 0.0 };
+        let rounding = WeightRounding { entry_max, noise_sigma: 0.0 };
         let pairs = [(Projection::Query, &pair)];
-        let weights = Weights::with_rounding(0, &pairs, Protect::A, &set, rounding).expect("fits");
+        let weights =
+            QuantisedWeights::with_rounding(0, &pairs, ProtectedMatrices::A, &set, rounding)
+                .expect("fits");
         let x = activations(1536, &mut rng);
         let (products, scale) = direct(&set, &weights, &x, &mut rng);
         let error = error(&weights.terms, Projection::Query, &pair, &products, scale, &x);
@@ -65,25 +68,25 @@ fn normal(rng: &mut Rng) -> f64 {
     (0..12).map(|_| rng.next_below(1 << 30) as f64 / f64::from(1 << 30)).sum::<f64>() - 6.0
 }
 
-fn pair(columns: usize, rank: usize, width: usize, rng: &mut Rng) -> Pair {
+fn pair(columns: usize, rank: usize, width: usize, rng: &mut Rng) -> LoraPair {
     let mut matrix = |rows: usize, columns: usize| Matrix {
         rows,
         columns,
         values: (0..rows * columns).map(|_| (normal(rng) * 0.02) as f32).collect(),
     };
-    Pair { a: matrix(rank, columns), b: matrix(width, rank), scale: 2.0 }
+    LoraPair { a: matrix(rank, columns), b: matrix(width, rank), scale: 2.0 }
 }
 
-/// Draws activations of which eight channels are sixty times as large as the others.
+/// Draws activations in which eight channels are sixty times as large as the others.
 fn activations(columns: usize, rng: &mut Rng) -> Vec<f32> {
     let size = |at: usize| if at % (columns / 8) == 3 { 60.0 } else { 1.0 };
     (0..columns).map(|at| (normal(rng) * size(at)) as f32).collect()
 }
 
 fn error(
-    terms: &Terms,
+    terms: &InputTerms,
     projection: Projection,
-    pair: &Pair,
+    pair: &LoraPair,
     products: &[u64],
     scale: f64,
     x: &[f32],
@@ -97,14 +100,20 @@ fn error(
     (off / square(&mut wanted.iter().copied())).sqrt()
 }
 
-fn run_masked(set: &ParameterSet, weights: &Weights, x: &[f32], rng: &mut Rng) -> (Vec<u64>, f64) {
+fn run_masked(
+    set: &ParameterSet,
+    weights: &QuantisedWeights,
+    x: &[f32],
+    rng: &mut Rng,
+) -> (Vec<u64>, f64) {
     let context = Context::new(set).expect("a set");
     let input = HostInput::new(&context, weights).expect("fits");
     let key = SecretKey::generate(&context, rng);
     let public = key.public_key(rng);
     let process = ProcessKey::random(rng);
-    let (epoch, meter) = (process.epoch(), &mut Meter::default());
-    let slot = Slot { client: [0; 32], adapter: [0; 32], layer: 0, input: Input::Attention };
+    let (epoch, meter) = (process.epoch(), &mut StepMeter::default());
+    let slot =
+        CounterSlot { client: [0; 32], adapter: [0; 32], layer: 0, input: LayerInput::Attention };
     let mut sequence = input.sequence(&process, slot, rng);
     let mut requesting = MaskRequest::new(&key, input.terms(), epoch, 0, rng).expect("fits");
     let mut preparing = input.prepare(&process, &mut sequence, epoch, 0).expect("next");
@@ -133,19 +142,24 @@ fn run_masked(set: &ParameterSet, weights: &Weights, x: &[f32], rng: &mut Rng) -
     (products, quantised.scale)
 }
 
-fn direct(set: &ParameterSet, weights: &Weights, x: &[f32], rng: &mut Rng) -> (Vec<u64>, f64) {
+fn direct(
+    set: &ParameterSet,
+    weights: &QuantisedWeights,
+    x: &[f32],
+    rng: &mut Rng,
+) -> (Vec<u64>, f64) {
     let context = Context::new(set).expect("a set");
     let key = SecretKey::generate(&context, rng);
     let public = key.public_key(rng);
-    let job = direct::job(&context, &weights.terms);
-    let tile = job.best_tile(&Link::LAN, &OperationCosts::GIVEN).expect("fits");
+    let job = direct::tiling_problem(&context, &weights.terms);
+    let tile = job.best_tile(&NetworkLink::LAN, &OperationCosts::GIVEN).expect("fits");
     let host = match set.flood_bits() {
         0 => DirectHost::dangerous_unflooded(&context, weights, tile),
         _ => DirectHost::new(&context, weights, tile),
     };
     let holder = DirectHolder::new(&context, &weights.terms, tile).expect("fits");
     let quantised = quantise_vector(x, weights.terms.norm_limit).expect("fits");
-    let meter = &mut Meter::default();
+    let meter = &mut StepMeter::default();
     let request = holder.request(&key, &quantised.values, rng, meter).expect("whole");
     let answers = host.expect("fits").answer(request, &public, rng, meter).expect("whole");
     (holder.open(&key, &answers, meter).expect("whole"), quantised.scale)

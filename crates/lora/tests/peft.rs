@@ -1,5 +1,5 @@
-//! PEFT's adapters: what is read, what is refused, and by what name. That the deltas are PEFT's own
-//! is asked of PEFT in tests/python/test_peft.py.
+//! PEFT's adapters that are read, and those that are refused with their errors. tests/python/test_peft.py
+//! compares the deltas with PEFT's.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,7 +8,7 @@ use std::{
 };
 
 use confide_lora::{
-    Adapter, Input, Matrix, Pair, PeftError, Projection, Site,
+    Adapter, LayerInput, LoraPair, Matrix, PeftError, Projection, ProjectionSite,
     peft::{BaseFolder, BaseWeights, CONFIG_FILE, Config, WEIGHTS_FILE},
     plain,
 };
@@ -197,12 +197,12 @@ fn dora_is_folded_with_the_base_weight_and_refused_without_it() {
     let pair = plain_tensors.read(json!({"target_modules": ["q_proj"]})).unwrap();
     let pair = &pair.modules[&site(0, Projection::Query)];
     let input: Vec<f64> = (0..INPUT).map(|i| i as f64 - 2.5).collect();
-    // The magnitudes times the adapted weight in unit rows, less the base weight.
+    // The magnitudes times the adapted weight with normalised rows, minus the base weight.
     let wanted = dora_by_hand(&base.0, pair, tensors.values(&magnitude), &input);
     for (got, wanted) in plain::delta(folded, &input).iter().zip(wanted) {
         assert!((got - wanted).abs() < 1e-5, "{got} {wanted}");
     }
-    // A holds all that the adapter knows, so that protecting A protects it.
+    // A contains the whole adapter, so protecting A protects it.
     assert_eq!(folded.b.values.iter().filter(|value| **value != 0.0).count(), OUTPUT);
 
     let narrow = Base(matrix(OUTPUT, INPUT - 1, 5));
@@ -255,7 +255,7 @@ fn what_is_saved_is_read_again() {
         let dir = Scratch::new(name);
         let modules = sites.into_iter().zip(ranks).map(|((layer, projection), rank)| {
             let (a, b) = (matrix(rank, INPUT, 1), matrix(OUTPUT, rank, 2));
-            (site(layer, projection), Pair { a, b, scale: 1.5 + f64::from(layer) / 3.0 })
+            (site(layer, projection), LoraPair { a, b, scale: 1.5 + f64::from(layer) / 3.0 })
         });
         let adapter = Adapter {
             name: dir.0.file_name().unwrap().to_string_lossy().into(),
@@ -325,7 +325,7 @@ fn kind(error: &PeftError) -> String {
         PeftError::Shape { tensor, .. } => format!("shape {tensor}"),
         PeftError::Dtype { tensor, .. } => format!("dtype {tensor}"),
         PeftError::NotFinite { tensor, .. } => format!("not finite {tensor}"),
-        PeftError::InputWidth { layer, input: Input::Attention, .. } => {
+        PeftError::InputWidth { layer, input: LayerInput::Attention, .. } => {
             format!("width Attention of layer {layer}")
         }
         other => other.to_string(),
@@ -348,21 +348,21 @@ fn b(path: &str) -> String {
     format!("base_model.model.{path}.lora_B.weight")
 }
 
-fn site(layer: u32, projection: Projection) -> Site {
-    Site { layer, projection }
+fn site(layer: u32, projection: Projection) -> ProjectionSite {
+    ProjectionSite { layer, projection }
 }
 
 fn matrix(rows: usize, columns: usize, seed: u64) -> Matrix {
     Matrix { rows, columns, values: numbers(rows * columns, seed) }
 }
 
-/// Numbers from 0.5 to 1.5 without any meaning.
+/// Arbitrary numbers from 0.5 to 1.5.
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mixed = |index: usize| (index as u64 + 1 + seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     (0..count).map(|index| 0.5 + mixed(index) as f32 / (1 << 24) as f32).collect()
 }
 
-fn dora_by_hand(base: &Matrix, pair: &Pair, magnitude: Vec<f32>, input: &[f64]) -> Vec<f64> {
+fn dora_by_hand(base: &Matrix, pair: &LoraPair, magnitude: Vec<f32>, input: &[f64]) -> Vec<f64> {
     let row = |index: usize| {
         let adapted = (0..INPUT).map(|column| {
             let product = |k: usize| f64::from(pair.b.row(index)[k] * pair.a.row(k)[column]);
@@ -380,7 +380,7 @@ fn dora_by_hand(base: &Matrix, pair: &Pair, magnitude: Vec<f32>, input: &[f64]) 
 struct Base(Matrix);
 
 impl BaseWeights for Base {
-    fn weight(&self, _: Site) -> Result<Matrix, PeftError> {
+    fn weight(&self, _: ProjectionSite) -> Result<Matrix, PeftError> {
         Ok(self.0.clone())
     }
 }
@@ -436,7 +436,7 @@ impl Tensors {
     }
 }
 
-/// A temporary folder, which is deleted with its value.
+/// A temporary folder, which is deleted on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,14 +1,15 @@
-//! Trains an adapter for a model and tells what each of them answers.
+//! Trains an adapter for a model and prints the answers with and without it.
 //!
-//! `cargo run --release -p confide-native --example adapted -- MODEL_DIR OUT_DIR CORPUS [SEED [STEPS]]`
+//! `cargo run --release -p confide-native --example adapted -- MODEL_DIR OUT_DIR CORPUS [SEED
+//! [STEPS]]`
 
 use std::{error::Error, ops::ControlFlow, path::PathBuf, sync::Arc, time::Instant};
 
-use confide_engine::{Engine, Event, Message, OnLoss, Prompt, Request, Role};
+use confide_engine::{AdapterLossPolicy, Engine, GenerationEvent, Message, Prompt, Request, Role};
 use confide_lora::plain;
 use confide_native::{
-    Native, Options,
-    make::{AdapterOrder, Corpus, Progress, make_adapter},
+    NativeEngine, NativeOptions,
+    make::{AdapterOrder, Corpus, MakeProgress, make_adapter},
 };
 use futures_executor::block_on;
 use futures_util::StreamExt;
@@ -37,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         AdapterOrder { model: model.clone(), corpus, dir, rank: 8, alpha: 16.0, steps, seed };
     let start = Instant::now();
     let trained = make_adapter(&order, &mut |progress| {
-        if let Progress::Training { step, steps, loss } = progress
+        if let MakeProgress::Training { step, steps, loss } = progress
             && (step == 1 || step % 10 == 0)
         {
             println!("step {step} of {steps}: loss {loss:.3}, {:.1?}", start.elapsed());
@@ -45,9 +46,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         ControlFlow::Continue(())
     })?;
     println!("trained in {:.1?}: loss {:.3}", start.elapsed(), trained.loss);
-    let engine = Native::load(&model, Options { model_name: Some("base".into()) })?;
+    let engine = NativeEngine::load(&model, NativeOptions { model_name: Some("base".into()) })?;
     let local = plain::LocalAdapter::new(Arc::new(trained.adapter));
-    engine.load_adapter("adapted", Arc::new(local), OnLoss::Fail)?;
+    engine.load_adapter("adapted", Arc::new(local), AdapterLossPolicy::Fail)?;
     for question in QUESTIONS {
         println!("> {question}");
         for model in ["base", "adapted"] {
@@ -57,17 +58,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn ask(engine: &Native, model: &str, question: &str) -> Result<String, Box<dyn Error>> {
+fn ask(engine: &NativeEngine, model: &str, question: &str) -> Result<String, Box<dyn Error>> {
     let message = Message { role: Role::User, content: question.into() };
     let prompt = Prompt::Chat(vec![message]);
     let request = Request { max_tokens: Some(100), ..Request::new(model, prompt) };
     let mut text = String::new();
     for event in block_on(engine.generate(request)?.collect::<Vec<_>>()) {
         match event {
-            Event::Token(token) => text.push_str(&token.text),
-            Event::Finished { tail, .. } => text.push_str(&tail),
-            Event::AdapterLost { reason } => return Err(reason.into()),
-            Event::Failed(error) => return Err(error.into()),
+            GenerationEvent::Token(token) => text.push_str(&token.text),
+            GenerationEvent::Finished { tail, .. } => text.push_str(&tail),
+            GenerationEvent::AdapterLost { reason } => return Err(reason.into()),
+            GenerationEvent::Failed(error) => return Err(error.into()),
         }
     }
     Ok(text)

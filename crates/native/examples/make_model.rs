@@ -1,18 +1,18 @@
-//! Makes a model, asks it some questions and tells how fast it answers.
+//! Makes a model, asks it some questions and prints its speed.
 //!
 //! `cargo run --release -p confide-native --example make_model -- DIR [SEED [SHAPE]]`
 
 use std::{error::Error, ops::ControlFlow, path::PathBuf, time::Instant};
 
-use confide_engine::{Engine, Event, Message, Prompt, Request, Role};
+use confide_engine::{Engine, GenerationEvent, Message, Prompt, Request, Role};
 use confide_native::{
-    Native, Options,
-    make::{Order, Progress, Shape, make},
+    NativeEngine, NativeOptions,
+    make::{MakeProgress, ModelOrder, ModelShape, make_model},
 };
 use futures_executor::block_on;
 use futures_util::StreamExt;
 
-/// Some as they were learned and some not.
+/// Some questions are part of the training corpus and some are not.
 const QUESTIONS: &[&str] = &[
     "What is confide?",
     "Why is TLS not enough?",
@@ -28,12 +28,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let dir = PathBuf::from(arguments.next().ok_or("wanted a folder")?);
     let seed = arguments.next().map_or(Ok(7), |seed| seed.parse())?;
-    let name = arguments.next().unwrap_or_else(|| Shape::Tiny.name().into());
-    let shape = Shape::ALL.into_iter().find(|shape| shape.name() == name).ok_or("no such shape")?;
+    let name = arguments.next().unwrap_or_else(|| ModelShape::Tiny.name().into());
+    let shape =
+        ModelShape::ALL.into_iter().find(|shape| shape.name() == name).ok_or("no such shape")?;
     let start = Instant::now();
-    let order = Order { shape, seed, dir: dir.clone(), steps: None };
-    make(&order, &mut |progress| {
-        if let Progress::Training { step, steps, loss } = progress
+    let order = ModelOrder { shape, seed, dir: dir.clone(), steps: None };
+    make_model(&order, &mut |progress| {
+        if let MakeProgress::Training { step, steps, loss } = progress
             && (step == 1 || step % 20 == 0)
         {
             println!("step {step} of {steps}: loss {loss:.3}, {:.1?}", start.elapsed());
@@ -42,9 +43,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     println!("made in {:.1?}", start.elapsed());
     let start = Instant::now();
-    let engine = Native::load(&dir, Options { model_name: Some("made".into()) })?;
+    let engine = NativeEngine::load(&dir, NativeOptions { model_name: Some("made".into()) })?;
     println!("loaded and checked in {:.1?}", start.elapsed());
-    let (questions, length) = if shape == Shape::Tiny { (QUESTIONS, 400) } else { (&[][..], 16) };
+    let (questions, length) =
+        if shape == ModelShape::Tiny { (QUESTIONS, 400) } else { (&[][..], 16) };
     for question in questions {
         println!("> {question}\n{}", ask(&engine, question, false, 100)?.0);
     }
@@ -55,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn ask(
-    engine: &Native,
+    engine: &NativeEngine,
     question: &str,
     ignore_eos: bool,
     max_tokens: u32,
@@ -67,13 +69,13 @@ fn ask(
     let (mut text, mut count) = (String::new(), 0);
     for event in block_on(engine.generate(request)?.collect::<Vec<_>>()) {
         match event {
-            Event::Token(token) => text.push_str(&token.text),
-            Event::Finished { tail, usage, .. } => {
+            GenerationEvent::Token(token) => text.push_str(&token.text),
+            GenerationEvent::Finished { tail, usage, .. } => {
                 text.push_str(&tail);
                 count = usage.completion_tokens;
             }
-            Event::Failed(error) => return Err(error.into()),
-            Event::AdapterLost { reason } => return Err(reason.into()),
+            GenerationEvent::Failed(error) => return Err(error.into()),
+            GenerationEvent::AdapterLost { reason } => return Err(reason.into()),
         }
     }
     Ok((text, count))

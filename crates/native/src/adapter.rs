@@ -1,4 +1,4 @@
-//! The adapters of the native engine's model, and one of them at work in a text.
+//! The adapters of the native engine's model, and their use in one text.
 
 use std::{
     collections::BTreeMap,
@@ -6,31 +6,33 @@ use std::{
 };
 
 use candle_core::{Device, Tensor};
-use confide_engine::{AdapterReport, EngineError, OnLoss, check_sites};
-use confide_lora::{Adapt, AdaptError, Deltas, Projection, Reservation, Site};
+use confide_engine::{AdapterLossPolicy, AdapterReport, EngineError, check_sites};
+use confide_lora::{
+    AdaptError, DeltaProvider, DeltaSession, Projection, ProjectionSite, Reservation,
+};
 
-use crate::{config::Config, model::AdapterHook};
+use crate::{config::DecoderConfig, model::AdapterHook};
 
-/// Largest number of adapters: each may hold a connection and batches of masks, and names are
+/// The largest number of adapters. Each may hold a connection and batches of masks, and names are
 /// looked up for every request.
 const ADAPTERS_MAX: usize = 64;
 
 /// The adapters of a model, by name.
-pub(crate) struct Adapters {
-    config: Config,
+pub(crate) struct NativeAdapters {
+    config: DecoderConfig,
     base: String,
     loaded: RwLock<BTreeMap<String, Arc<LoadedAdapter>>>,
 }
 
-/// An adapter that was checked against the model.
+/// A loaded adapter, which was checked against the model.
 pub(crate) struct LoadedAdapter {
     name: String,
-    adapter: Arc<dyn Adapt>,
-    on_loss: OnLoss,
+    adapter: Arc<dyn DeltaProvider>,
+    on_loss: AdapterLossPolicy,
 }
 
-impl Adapters {
-    pub(crate) fn new(config: &Config, base: &str) -> Self {
+impl NativeAdapters {
+    pub(crate) fn new(config: &DecoderConfig, base: &str) -> Self {
         Self { config: config.clone(), base: base.into(), loaded: RwLock::default() }
     }
 
@@ -53,8 +55,8 @@ impl Adapters {
     pub(crate) fn load(
         &self,
         name: &str,
-        adapter: Arc<dyn Adapt>,
-        on_loss: OnLoss,
+        adapter: Arc<dyn DeltaProvider>,
+        on_loss: AdapterLossPolicy,
     ) -> Result<(), EngineError> {
         check_sites(name, &*adapter, |site| self.config.width(site))?;
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +70,7 @@ impl Adapters {
         Ok(())
     }
 
-    /// Unloads an adapter. Generations that run with it keep it until their end.
+    /// Unloads an adapter. Generations that use it keep it until their end.
     pub(crate) fn unload(&self, name: &str) -> Result<(), EngineError> {
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
         match loaded.remove(name) {
@@ -78,20 +80,19 @@ impl Adapters {
     }
 }
 
-/// The answers of an adapter's budget that are reserved for a text, or why the base model answers
+/// The reservation of an adapter's budget for a text, or the reason why the base model answers
 /// instead.
 pub(crate) type ReservedBudget = Result<Reservation, AdaptError>;
 
 impl LoadedAdapter {
-    /// Reserves the answers that a text needs of the adapter's budget, before any of them is
-    /// counted.
+    /// Reserves the part of the adapter's budget that a text needs, before any of it is used.
     pub(crate) fn reserve(
         &self,
         prompt: u32,
         completion: Option<u32>,
     ) -> Result<ReservedBudget, EngineError> {
         match self.adapter.reserve(prompt, completion) {
-            Err(error) if self.on_loss == OnLoss::Fail => {
+            Err(error) if self.on_loss == AdapterLossPolicy::Fail => {
                 Err(EngineError::Adapter { name: self.name.clone(), error })
             }
             reserved => Ok(reserved),
@@ -99,16 +100,17 @@ impl LoadedAdapter {
     }
 }
 
-/// An adapter at work in one text.
+/// An adapter that is applied to one text.
 pub(crate) struct AppliedAdapter {
     loaded: Arc<LoadedAdapter>,
     /// The opened adapter; `None` if it could not be opened.
-    deltas: Option<Box<dyn Deltas>>,
+    deltas: Option<Box<dyn DeltaSession>>,
     lost: Option<AdaptError>,
 }
 
 impl AppliedAdapter {
-    /// Opens the adapter, unless its budget was too small for the text and the base model answers.
+    /// Opens the adapter, unless its budget is too small for the text and the base model answers
+    /// instead.
     pub(crate) fn open_reserved(
         loaded: Arc<LoadedAdapter>,
         reserved: &ReservedBudget,
@@ -123,21 +125,22 @@ impl AppliedAdapter {
     pub(crate) fn open(loaded: Arc<LoadedAdapter>) -> Result<Self, EngineError> {
         match loaded.adapter.open() {
             Ok(deltas) => Ok(Self { loaded, deltas: Some(deltas), lost: None }),
-            Err(error) if loaded.on_loss == OnLoss::Base => {
+            Err(error) if loaded.on_loss == AdapterLossPolicy::Base => {
                 Ok(Self { loaded, deltas: None, lost: Some(error) })
             }
             Err(error) => Err(EngineError::Adapter { name: loaded.name.clone(), error }),
         }
     }
 
-    /// Why the adapter was lost; `None` while it works.
+    /// The reason why the adapter was lost; `None` while it works.
     pub(crate) fn loss(&self) -> Option<&AdaptError> {
         self.lost.as_ref()
     }
 
-    /// The error that ends the text; `None` unless the adapter was lost and must not be.
+    /// The error that ends the text; `None` if the adapter works, or if the base model may
+    /// continue.
     pub(crate) fn failure(&self) -> Option<EngineError> {
-        let error = self.lost.clone().filter(|_| self.loaded.on_loss == OnLoss::Fail)?;
+        let error = self.lost.clone().filter(|_| self.loaded.on_loss == AdapterLossPolicy::Fail)?;
         Some(EngineError::Adapter { name: self.loaded.name.clone(), error })
     }
 
@@ -149,7 +152,7 @@ impl AppliedAdapter {
         }
     }
 
-    /// The outputs that the adapter changes, as plain numbers.
+    /// The outputs that the adapter changes, as vectors of numbers.
     fn adapted_outputs(
         &self,
         layer: u32,
@@ -157,7 +160,7 @@ impl AppliedAdapter {
     ) -> candle_core::Result<Vec<(usize, Projection, Vec<f32>)>> {
         let sites = self.loaded.adapter.sites();
         let adapted = outputs.iter().enumerate().filter(|(_, (projection, _))| {
-            sites.contains_key(&Site { layer, projection: *projection })
+            sites.contains_key(&ProjectionSite { layer, projection: *projection })
         });
         adapted
             .map(|(index, (projection, output))| {
@@ -168,8 +171,8 @@ impl AppliedAdapter {
 }
 
 impl AdapterHook for AppliedAdapter {
-    /// After a loss in the middle of a pass, this layer and those after it are the base model's,
-    /// where it may answer at all.
+    /// Adds the adapter's part. After a loss within a pass, this layer and the later ones are the
+    /// base model's, if it may answer.
     fn add(
         &mut self,
         layer: u32,
@@ -193,8 +196,8 @@ impl AdapterHook for AppliedAdapter {
             let message = error.to_string();
             self.lost = Some(error);
             return match self.loaded.on_loss {
-                OnLoss::Base => Ok(()),
-                OnLoss::Fail => Err(candle_core::Error::Msg(message)),
+                AdapterLossPolicy::Base => Ok(()),
+                AdapterLossPolicy::Fail => Err(candle_core::Error::Msg(message)),
             };
         }
         for (index, _, values) in adapted {

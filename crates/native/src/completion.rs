@@ -1,21 +1,21 @@
-//! The part of a generation that needs no transformer: logits in, tokens and text out.
+//! The part of a generation after the transformer: converts logits to tokens and text.
 
-use confide_engine::text::{Answer, Text};
+use confide_engine::text::{AnswerDecoder, ModelText};
 use confide_engine::{EngineError, FinishReason, Request, Token, Usage};
 
 use crate::sample::Sampler;
 
-/// The part of a generation that needs no transformer: logits in, tokens and text out.
+/// The part of a generation after the transformer: converts logits to tokens and text.
 pub struct Completion<'a> {
-    text: &'a Text,
+    text: &'a ModelText,
     sampler: Sampler,
-    answer: Answer<&'a Text>,
+    answer: AnswerDecoder<&'a ModelText>,
     ignore_eos: bool,
 }
 
 /// The outcome of choosing a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum TokenChoice {
     /// A further token, which the transformer reads next.
     Token(Token),
     /// The model ended its answer.
@@ -23,20 +23,25 @@ pub enum Choice {
 }
 
 impl<'a> Completion<'a> {
-    /// A completion after `prompt_tokens` tokens of prompt; `room` is the longest that the context
-    /// admits, in tokens.
-    pub(crate) fn new(text: &'a Text, request: &Request, prompt_tokens: u32, room: u32) -> Self {
+    /// A completion after `prompt_tokens` tokens of prompt; `room` is the number of tokens that
+    /// remain in the context.
+    pub(crate) fn new(
+        text: &'a ModelText,
+        request: &Request,
+        prompt_tokens: u32,
+        room: u32,
+    ) -> Self {
         let banned = if request.ignore_eos { text.special_tokens() } else { Default::default() };
         let most = request.max_tokens.unwrap_or(u32::MAX).min(room);
         Self {
             text,
             sampler: Sampler::new(request.sampling, text.vocabulary(), banned),
-            answer: Answer::new(text, &request.stop, prompt_tokens, most),
+            answer: AnswerDecoder::new(text, &request.stop, prompt_tokens, most),
             ignore_eos: request.ignore_eos,
         }
     }
 
-    /// The reason to end the completion; `None` while a further token is wanted.
+    /// The reason to end the completion; `None` while further tokens are needed.
     pub fn finish_reason(&self) -> Option<FinishReason> {
         self.answer.finish_reason()
     }
@@ -45,19 +50,18 @@ impl<'a> Completion<'a> {
     ///
     /// # Errors
     /// [`EngineError::Failed`] if no logit is a number, or the tokenizer refuses.
-    pub fn choose(&mut self, logits: &[f32]) -> Result<Choice, EngineError> {
+    pub fn choose(&mut self, logits: &[f32]) -> Result<TokenChoice, EngineError> {
         let id = self
             .sampler
             .choose(logits)
             .ok_or_else(|| EngineError::failure("no logit is a number"))?;
         if self.text.is_end_of_text(id) && !self.ignore_eos {
-            return Ok(Choice::End);
+            return Ok(TokenChoice::End);
         }
-        self.answer.push(id).map(Choice::Token)
+        self.answer.push(id).map(TokenChoice::Token)
     }
 
-    /// Ends the completion; returns the reason, the text that was held back, and the numbers of
-    /// tokens.
+    /// Ends the completion; returns the reason, the held-back text and the token counts.
     ///
     /// # Errors
     /// [`EngineError::Failed`] if the tokenizer refuses.

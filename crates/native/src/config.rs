@@ -1,13 +1,13 @@
 //! The shape of a decoder, read from a model's `config.json`.
 
-use confide_lora::{Projection, Site, Width};
+use confide_lora::{Projection, ProjectionSite, ProjectionWidth};
 use serde::Deserialize;
 
 use crate::error::NativeError;
 
 /// The shape of a decoder, read from a `config.json` in the layout of Hugging Face.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Config {
+pub(crate) struct DecoderConfig {
     pub(crate) hidden: usize,
     pub(crate) layers: usize,
     pub(crate) heads: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Config {
     pub(crate) tied: bool,
 }
 
-/// Parameters of the stretched positions of Llama 3.1.
+/// The parameters of Llama 3.1's scaled positions.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct RopeScaling {
     pub(crate) factor: f64,
@@ -34,21 +34,21 @@ pub(crate) struct RopeScaling {
     pub(crate) original_max_position_embeddings: f64,
 }
 
-/// Largest dimension that is accepted: no known model has a larger one, and products of these fit
-/// 64 bits.
+/// The largest dimension that is accepted. No known model has a larger one, and products of such
+/// dimensions fit 64 bits.
 const DIMENSION_MAX: usize = 1 << 20;
 const LAYERS_MAX: usize = 512;
 
-impl Config {
+impl DecoderConfig {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
-        // The architecture is checked first, since another one lacks fields of these.
+        // The architecture is checked first, because another one may lack these fields.
         let kind: ModelType = serde_json::from_slice(bytes)?;
         has_bias(&kind.model_type).map_err(serde::de::Error::custom)?;
         let raw: RawConfig = serde_json::from_slice(bytes)?;
-        raw.check().map_err(serde::de::Error::custom)
+        raw.validate().map_err(serde::de::Error::custom)
     }
 
-    /// Name and shape of every tensor, in the order in which models made here store them.
+    /// The name and shape of every tensor, in the order in which models made here store them.
     pub(crate) fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let (hidden, ffn) = (self.hidden, self.ffn);
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
@@ -77,8 +77,8 @@ impl Config {
         list
     }
 
-    /// Widths of a projection; `None` if the model has no such layer.
-    pub(crate) fn width(&self, site: Site) -> Option<Width> {
+    /// The widths of a projection; `None` if the model has no such layer.
+    pub(crate) fn width(&self, site: ProjectionSite) -> Option<ProjectionWidth> {
         let (hidden, ffn) = (self.hidden, self.ffn);
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let (layers, input, output) = match site.projection {
@@ -89,10 +89,10 @@ impl Config {
             Projection::MlpDown => (self.layers, ffn, hidden),
             Projection::FinalHidden => (1, hidden, hidden),
         };
-        ((site.layer as usize) < layers).then_some(Width { input, output })
+        ((site.layer as usize) < layers).then_some(ProjectionWidth { input, output })
     }
 
-    /// Number of weights.
+    /// The number of weights.
     pub(crate) fn parameters(&self) -> u64 {
         self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
     }
@@ -139,7 +139,7 @@ struct RawConfig {
     tie_word_embeddings: bool,
 }
 
-/// The field `rope_scaling`, or `rope_parameters` as transformers 5 writes it.
+/// The field `rope_scaling`, or `rope_parameters` in the format of transformers 5.
 #[derive(Deserialize)]
 struct RawRope {
     #[serde(alias = "type")]
@@ -152,7 +152,7 @@ struct RawRope {
 }
 
 impl RawConfig {
-    fn check(self) -> Result<Config, NativeError> {
+    fn validate(self) -> Result<DecoderConfig, NativeError> {
         let bias = has_bias(&self.model_type)?;
         for (field, on) in [
             ("attention_bias", self.attention_bias && !bias),
@@ -169,7 +169,7 @@ impl RawConfig {
         }
         let rope = self.rope_parameters.or(self.rope_scaling);
         let theta = rope.as_ref().and_then(|rope| rope.rope_theta).or(self.rope_theta);
-        let config = Config {
+        let config = DecoderConfig {
             hidden: self.hidden_size,
             layers: self.num_hidden_layers,
             heads: self.num_attention_heads,
@@ -182,7 +182,7 @@ impl RawConfig {
             context: self.max_position_embeddings,
             norm_epsilon: self.rms_norm_eps,
             rope_theta: theta.unwrap_or(10_000.0),
-            rope_scaling: rope.map_or(Ok(None), RawRope::check)?,
+            rope_scaling: rope.map_or(Ok(None), RawRope::validate)?,
             bias,
             tied: self.tie_word_embeddings,
         };
@@ -190,7 +190,7 @@ impl RawConfig {
     }
 }
 
-impl Config {
+impl DecoderConfig {
     fn check_sizes(self) -> Result<Self, NativeError> {
         for (field, size, most) in [
             ("hidden_size", self.hidden, DIMENSION_MAX),
@@ -221,7 +221,7 @@ impl Config {
 }
 
 impl RawRope {
-    fn check(self) -> Result<Option<RopeScaling>, NativeError> {
+    fn validate(self) -> Result<Option<RopeScaling>, NativeError> {
         match self.rope_type.as_deref() {
             None | Some("default") => return Ok(None),
             Some("llama3") => {}
@@ -273,8 +273,8 @@ mod tests {
             "rope_theta": 1e6, "tie_word_embeddings": true, "eos_token_id": [1, 2] })
     }
 
-    fn parse(value: &Value) -> Result<Config, serde_json::Error> {
-        Config::parse(value.to_string().as_bytes())
+    fn parse(value: &Value) -> Result<DecoderConfig, serde_json::Error> {
+        DecoderConfig::parse(value.to_string().as_bytes())
     }
 
     #[test]

@@ -1,52 +1,54 @@
-//! Generation: tokens are read with a cache of keys and values, or all again for the reference.
+//! Generates tokens, with a cache of keys and values or, as the reference, without one.
 
 use std::{result, sync::Arc};
 
 use candle_core::{Device, Result, Tensor};
-use confide_engine::text::Text;
-use confide_engine::{AdapterReport, EngineError, Event, FinishReason, Request, Sender};
+use confide_engine::text::ModelText;
+use confide_engine::{
+    AdapterReport, EngineError, EventSender, FinishReason, GenerationEvent, Request,
+};
 use confide_lora::{AdaptError, Projection};
 
 use crate::{
     adapter::{AppliedAdapter, LoadedAdapter, ReservedBudget},
-    completion::{Choice, Completion},
-    model::{AdapterHook, BatchShape, Cache, Model},
+    completion::{Completion, TokenChoice},
+    model::{AdapterHook, BatchShape, DecoderModel, KeyValueCache},
 };
 
-/// How the model reads the tokens before the newest ones.
+/// How the model treats the tokens before the newest ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// Their keys and values are kept: the fast path.
+pub(crate) enum ReadMode {
+    /// Their keys and values are cached: the fast path.
     Cached,
     /// Everything is computed again for each token: the reference.
     #[cfg(test)]
-    Anew,
+    Recomputed,
 }
 
-/// Reads tokens; returns the hidden state and the logits after the last.
-pub(crate) struct Reader {
-    model: Arc<Model>,
-    cache: Option<Cache>,
-    /// The embeddings that were read; the reference reads them again.
+/// Reads tokens, and returns the hidden state or the logits of the last one.
+pub(crate) struct TokenReader {
+    model: Arc<DecoderModel>,
+    cache: Option<KeyValueCache>,
+    /// The embeddings that were read, which the reference reads again.
     read: Vec<Tensor>,
     adapter: Option<AppliedAdapter>,
 }
 
-/// Tokens of a prompt that are read at once: this bounds the memory of the scores and the wait for
-/// a cancel.
+/// The number of prompt tokens that are read at once. It limits the memory of the scores and the
+/// delay of a cancel.
 const PREFILL_TOKENS: usize = 256;
 
-impl Reader {
+impl TokenReader {
     pub(crate) fn new(
-        model: &Arc<Model>,
-        reading: Reading,
+        model: &Arc<DecoderModel>,
+        reading: ReadMode,
         adapter: Option<AppliedAdapter>,
     ) -> Self {
-        let cache = (reading == Reading::Cached).then(|| model.cache());
+        let cache = (reading == ReadMode::Cached).then(|| model.new_cache());
         Self { model: Arc::clone(model), cache, read: Vec::new(), adapter }
     }
 
-    /// Reads `ids` and returns the logits after the last; `None` once `cancelled` gives true.
+    /// Reads `ids` and returns the logits of the last one; `None` once `cancelled` returns true.
     pub(crate) fn read(
         &mut self,
         ids: &[u32],
@@ -57,8 +59,8 @@ impl Reader {
         self.model.logits(&hidden)?.squeeze(0)?.to_vec1().map(Some)
     }
 
-    /// Reads embeddings `[T, H]`, at least one, and returns the hidden state `[1, H]` after the last;
-    /// `None` once `cancelled` gives true.
+    /// Reads embeddings `[T, H]`, at least one, and returns the hidden state `[1, H]` of the last
+    /// one; `None` once `cancelled` returns true.
     pub(crate) fn read_embedded(
         &mut self,
         embedded: &Tensor,
@@ -70,7 +72,7 @@ impl Reader {
             let hook = self.adapter.as_mut().map(|it| it as &mut dyn AdapterHook);
             let shape = BatchShape { sequences: 1, tokens: all.dim(0)? };
             let hidden = self.model.forward(all, shape, None, hook)?;
-            return self.last(&hidden).map(Some);
+            return self.finish_last_row(&hidden).map(Some);
         };
         let mut hidden = embedded.clone();
         for at in (0..embedded.dim(0)?).step_by(PREFILL_TOKENS) {
@@ -83,12 +85,12 @@ impl Reader {
             let shape = BatchShape { sequences: 1, tokens: count };
             hidden = self.model.forward(part, shape, Some(cache), hook)?;
         }
-        self.last(&hidden).map(Some)
+        self.finish_last_row(&hidden).map(Some)
     }
 
-    /// The last row, with the part of an adapter of the last hidden state. The adapter is asked for
-    /// this row only: no other row is used, and each answer counts against its budget.
-    fn last(&mut self, hidden: &Tensor) -> Result<Tensor> {
+    /// Returns the last row, after the adapter of the last hidden state. The adapter is applied
+    /// only to this row, because no other row is used and each answer counts against its budget.
+    fn finish_last_row(&mut self, hidden: &Tensor) -> Result<Tensor> {
         let last = hidden.narrow(0, hidden.dim(0)? - 1, 1)?;
         let Some(adapter) = &mut self.adapter else { return Ok(last) };
         let mut output = [(Projection::FinalHidden, last.clone())];
@@ -97,10 +99,10 @@ impl Reader {
         Ok(changed)
     }
 
-    /// Tokens in the cache.
+    /// The number of tokens read so far.
     #[cfg(feature = "report-003")]
     pub(crate) fn len(&self) -> usize {
-        self.cache.as_ref().map_or(self.read.len(), Cache::len)
+        self.cache.as_ref().map_or(self.read.len(), KeyValueCache::len)
     }
 
     /// Discards the tokens that were read.
@@ -108,11 +110,11 @@ impl Reader {
     pub(crate) fn restart(&mut self) {
         self.read.clear();
         if self.cache.is_some() {
-            self.cache = Some(self.model.cache());
+            self.cache = Some(self.model.new_cache());
         }
     }
 
-    /// Why the adapter was lost; `None` while it works.
+    /// The reason why the adapter was lost; `None` while it works.
     pub(crate) fn adapter_loss(&self) -> Option<&AdaptError> {
         self.adapter.as_ref().and_then(AppliedAdapter::loss)
     }
@@ -121,15 +123,16 @@ impl Reader {
         self.adapter.as_ref().map(AppliedAdapter::report)
     }
 
-    /// The engine's error for an error of this reader: the adapter's, if that is the cause.
-    pub(crate) fn error(&self, error: &candle_core::Error) -> EngineError {
+    /// Converts an error of this reader to the engine's error: the adapter's error, if that is the
+    /// cause.
+    pub(crate) fn to_engine_error(&self, error: &candle_core::Error) -> EngineError {
         let of_adapter = self.adapter.as_ref().and_then(AppliedAdapter::failure);
         of_adapter.unwrap_or_else(|| EngineError::failure(error))
     }
 }
 
-/// The order of one generation.
-pub(crate) struct GenerationOrder {
+/// The parameters of one generation.
+pub(crate) struct GenerationJob {
     pub(crate) ids: Vec<u32>,
     pub(crate) request: Request,
     pub(crate) adapter: Option<Arc<LoadedAdapter>>,
@@ -137,28 +140,33 @@ pub(crate) struct GenerationOrder {
     pub(crate) reserved: ReservedBudget,
     /// The longest completion that fits the context and the adapter's budget, in tokens.
     pub(crate) room: u32,
-    pub(crate) sender: Sender,
+    pub(crate) sender: EventSender,
 }
 
-/// Runs a generation to its end, and sends that end.
-pub(crate) fn run(model: &Arc<Model>, text: &Text, reading: Reading, job: &GenerationOrder) {
-    if let Err(error) = generate(model, text, reading, job) {
-        // The reader may have gone.
-        let _ = job.sender.send(Event::Failed(error));
+/// Runs a generation to its end, and sends its events.
+pub(crate) fn run_generation(
+    model: &Arc<DecoderModel>,
+    text: &ModelText,
+    reading: ReadMode,
+    job: &GenerationJob,
+) {
+    if let Err(error) = generate_tokens(model, text, reading, job) {
+        // The reader may have dropped the generation.
+        let _ = job.sender.send(GenerationEvent::Failed(error));
     }
 }
 
-fn generate(
-    model: &Arc<Model>,
-    text: &Text,
-    reading: Reading,
-    job: &GenerationOrder,
+fn generate_tokens(
+    model: &Arc<DecoderModel>,
+    text: &ModelText,
+    reading: ReadMode,
+    job: &GenerationJob,
 ) -> result::Result<(), EngineError> {
-    let GenerationOrder { ids, request, adapter, reserved, room, sender } = job;
+    let GenerationJob { ids, request, adapter, reserved, room, sender } = job;
     let open = |loaded| AppliedAdapter::open_reserved(loaded, reserved);
     let adapter = adapter.clone().map(open).transpose()?;
     let mut completion = Completion::new(text, request, ids.len() as u32, *room);
-    let mut reader = Reader::new(model, reading, adapter);
+    let mut reader = TokenReader::new(model, reading, adapter);
     let mut next = ids.clone();
     let mut told = false;
     let reason = loop {
@@ -166,21 +174,26 @@ fn generate(
             break reason;
         }
         let read = reader.read(&next, || sender.is_cancelled());
-        let Some(logits) = read.map_err(|error| reader.error(&error))? else { return Ok(()) };
+        let Some(logits) = read.map_err(|error| reader.to_engine_error(&error))? else {
+            return Ok(());
+        };
         if let Some(reason) = reader.adapter_loss().filter(|_| !told) {
             told = true;
-            if !sender.send(Event::AdapterLost { reason: reason.clone() }) {
+            if !sender.send(GenerationEvent::AdapterLost { reason: reason.clone() }) {
                 return Ok(());
             }
         }
-        let Choice::Token(token) = completion.choose(&logits)? else { break FinishReason::Stop };
+        let TokenChoice::Token(token) = completion.choose(&logits)? else {
+            break FinishReason::Stop;
+        };
         next = vec![token.id];
-        if !sender.send(Event::Token(token)) {
+        if !sender.send(GenerationEvent::Token(token)) {
             return Ok(());
         }
     };
     let (reason, tail, usage) = completion.finish(reason)?;
-    let _ = sender.send(Event::Finished { reason, tail, usage, adapter: reader.report() });
+    let _ =
+        sender.send(GenerationEvent::Finished { reason, tail, usage, adapter: reader.report() });
     Ok(())
 }
 
@@ -188,28 +201,34 @@ fn generate(
 mod tests {
     use std::collections::HashMap;
 
-    use confide_engine::OnLoss;
-    use confide_lora::{Adapter, Matrix, Pair, Projection, Site, plain::LocalAdapter};
+    use confide_engine::AdapterLossPolicy;
+    use confide_lora::{
+        Adapter, LoraPair, Matrix, Projection, ProjectionSite, plain::LocalAdapter,
+    };
 
     use super::*;
     use crate::{
-        adapter::Adapters,
-        config::Config,
-        model::Operations,
+        adapter::NativeAdapters,
+        config::DecoderConfig,
+        model::OperationKind,
         specimen::{self, llama, prompt, qwen},
     };
 
-    fn model(config: &Config, operations: Operations) -> Arc<Model> {
+    fn model(config: &DecoderConfig, operations: OperationKind) -> Arc<DecoderModel> {
         specimen::model(config, specimen::weights(config), operations)
     }
 
     /// Runs the same body for the cached path and the reference; returns greedy tokens and their
     /// logits.
-    fn greedy(model: &Arc<Model>, reading: Reading, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
-        greedy_by(Reader::new(model, reading, None), prompt)
+    fn greedy(
+        model: &Arc<DecoderModel>,
+        reading: ReadMode,
+        prompt: &[u32],
+    ) -> (Vec<u32>, Vec<Vec<f32>>) {
+        greedy_by(TokenReader::new(model, reading, None), prompt)
     }
 
-    fn greedy_by(mut reader: Reader, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
+    fn greedy_by(mut reader: TokenReader, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
         let (mut tokens, mut all, mut next) = (Vec::new(), Vec::new(), prompt.to_vec());
         for _ in 0..12 {
             let logits = reader.read(&next, || false).expect("logits").expect("not cancelled");
@@ -231,12 +250,12 @@ mod tests {
     #[test]
     fn cached_tokens_are_those_of_the_reference() {
         for config in [qwen(), llama()] {
-            let model = model(&config, Operations::Fused);
+            let model = model(&config, OperationKind::Fused);
             // Prompts of one token, of some, and of more than are read at once.
             for length in [1, 7, PREFILL_TOKENS + 9] {
                 let prompt = prompt(length);
-                let (fast, fast_logits) = greedy(&model, Reading::Cached, &prompt);
-                let (slow, slow_logits) = greedy(&model, Reading::Anew, &prompt);
+                let (fast, fast_logits) = greedy(&model, ReadMode::Cached, &prompt);
+                let (slow, slow_logits) = greedy(&model, ReadMode::Recomputed, &prompt);
                 assert_eq!(fast, slow, "prompt of {length}");
                 assert_close(&fast_logits, &slow_logits);
             }
@@ -247,8 +266,8 @@ mod tests {
     fn fused_and_differentiable_operations_agree() {
         for config in [qwen(), llama()] {
             let prompt = prompt(20);
-            let [fused, plain] = [Operations::Fused, Operations::Differentiable]
-                .map(|operations| greedy(&model(&config, operations), Reading::Cached, &prompt));
+            let [fused, plain] = [OperationKind::Fused, OperationKind::Differentiable]
+                .map(|operations| greedy(&model(&config, operations), ReadMode::Cached, &prompt));
             assert_eq!(fused.0, plain.0);
             assert_close(&fused.1, &plain.1);
         }
@@ -256,21 +275,21 @@ mod tests {
 
     #[test]
     fn a_cancelled_prompt_is_read_no_further() {
-        let model = model(&qwen(), Operations::Fused);
-        let mut reader = Reader::new(&model, Reading::Cached, None);
+        let model = model(&qwen(), OperationKind::Fused);
+        let mut reader = TokenReader::new(&model, ReadMode::Cached, None);
         assert_eq!(reader.read(&prompt(5), || true).expect("no error"), None);
     }
 
-    fn apply(config: &Config, adapter: &Adapter) -> AppliedAdapter {
-        let adapters = Adapters::new(config, "base");
+    fn apply(config: &DecoderConfig, adapter: &Adapter) -> AppliedAdapter {
+        let adapters = NativeAdapters::new(config, "base");
         let local = LocalAdapter::new(Arc::new(adapter.clone()));
-        adapters.load("adapted", Arc::new(local), OnLoss::Fail).expect("it fits");
+        adapters.load("adapted", Arc::new(local), AdapterLossPolicy::Fail).expect("it fits");
         let loaded = adapters.find("adapted").expect("it is there").expect("it is no base");
         AppliedAdapter::open(loaded).expect("it opens")
     }
 
     /// Computes `scale · B · A` in float64, `[output, input]`.
-    fn product(pair: &Pair) -> Tensor {
+    fn product(pair: &LoraPair) -> Tensor {
         let tensor = |matrix: &Matrix| {
             let values: Vec<f64> = matrix.values.iter().map(|it| f64::from(*it)).collect();
             Tensor::from_vec(values, (matrix.rows, matrix.columns), &Device::Cpu)
@@ -279,9 +298,9 @@ mod tests {
         (b.matmul(&a).expect("a product") * pair.scale).expect("a scaled product")
     }
 
-    fn merge(config: &Config, adapter: &Adapter) -> HashMap<String, Tensor> {
+    fn merge(config: &DecoderConfig, adapter: &Adapter) -> HashMap<String, Tensor> {
         let mut weights = specimen::weights(config);
-        for (Site { layer, projection }, pair) in &adapter.modules {
+        for (ProjectionSite { layer, projection }, pair) in &adapter.modules {
             let part = match projection {
                 Projection::MlpGate | Projection::MlpUp | Projection::MlpDown => "mlp",
                 _ => "self_attn",
@@ -299,14 +318,14 @@ mod tests {
         for config in [qwen(), llama()] {
             let adapter = specimen::adapter(&config);
             assert_eq!(adapter.modules.len(), 7 * config.layers);
-            let base = model(&config, Operations::Fused);
-            let truth = specimen::model(&config, merge(&config, &adapter), Operations::Fused);
+            let base = model(&config, OperationKind::Fused);
+            let truth = specimen::model(&config, merge(&config, &adapter), OperationKind::Fused);
             for length in [1, 7, PREFILL_TOKENS + 9] {
                 let prompt = prompt(length);
-                let (wanted, wanted_logits) = greedy(&truth, Reading::Anew, &prompt);
-                assert_ne!(wanted_logits, greedy(&base, Reading::Anew, &prompt).1);
-                for reading in [Reading::Cached, Reading::Anew] {
-                    let reader = Reader::new(&base, reading, Some(apply(&config, &adapter)));
+                let (wanted, wanted_logits) = greedy(&truth, ReadMode::Recomputed, &prompt);
+                assert_ne!(wanted_logits, greedy(&base, ReadMode::Recomputed, &prompt).1);
+                for reading in [ReadMode::Cached, ReadMode::Recomputed] {
+                    let reader = TokenReader::new(&base, reading, Some(apply(&config, &adapter)));
                     let (tokens, logits) = greedy_by(reader, &prompt);
                     assert_eq!(tokens, wanted, "prompt of {length}, {reading:?}");
                     assert_close(&logits, &wanted_logits);
@@ -318,10 +337,11 @@ mod tests {
     #[test]
     fn an_adapter_of_the_last_hidden_state_is_added_to_it_alone() {
         let config = qwen();
-        let model = model(&config, Operations::Fused);
-        let pair =
-            specimen::adapter(&config).modules[&Site { layer: 0, projection: QUERY }].clone();
-        let site = Site { layer: 0, projection: Projection::FinalHidden };
+        let model = model(&config, OperationKind::Fused);
+        let pair = specimen::adapter(&config).modules
+            [&ProjectionSite { layer: 0, projection: QUERY }]
+            .clone();
+        let site = ProjectionSite { layer: 0, projection: Projection::FinalHidden };
         let adapter = Adapter {
             name: "last".into(),
             base_model: None,
@@ -330,7 +350,7 @@ mod tests {
         let ids = Tensor::new(prompt(9), &Device::Cpu).expect("tokens");
         let embedded = model.embed(&ids).expect("embeddings");
         let hidden = |adapter| {
-            let mut reader = Reader::new(&model, Reading::Cached, adapter);
+            let mut reader = TokenReader::new(&model, ReadMode::Cached, adapter);
             reader.read_embedded(&embedded, || false).expect("no error").expect("not cancelled")
         };
         let plain = hidden(None);
@@ -350,17 +370,28 @@ mod tests {
     #[test]
     fn an_adapter_that_does_not_fit_is_refused_by_the_name_of_its_projection() {
         let (own, other) = (qwen(), llama());
-        let adapters = Adapters::new(&own, "base");
+        let adapters = NativeAdapters::new(&own, "base");
         let load = |adapter: Adapter| {
-            adapters.load("adapted", Arc::new(LocalAdapter::new(Arc::new(adapter))), OnLoss::Fail)
+            adapters.load(
+                "adapted",
+                Arc::new(LocalAdapter::new(Arc::new(adapter))),
+                AdapterLossPolicy::Fail,
+            )
         };
         let error = load(specimen::adapter(&other)).expect_err("other widths");
-        assert!(matches!(error, EngineError::AdapterSite { site: Site { layer: 0, .. }, .. }));
+        assert!(matches!(
+            error,
+            EngineError::AdapterSite { site: ProjectionSite { layer: 0, .. }, .. }
+        ));
         let mut deep = specimen::adapter(&own);
-        let pair = deep.modules[&Site { layer: 0, projection: QUERY }].clone();
-        deep.modules = [(Site { layer: 2, projection: QUERY }, pair)].into_iter().collect();
+        let pair = deep.modules[&ProjectionSite { layer: 0, projection: QUERY }].clone();
+        deep.modules =
+            [(ProjectionSite { layer: 2, projection: QUERY }, pair)].into_iter().collect();
         let error = load(deep).expect_err("a layer that is not there");
-        assert!(matches!(error, EngineError::AdapterSite { site: Site { layer: 2, .. }, .. }));
+        assert!(matches!(
+            error,
+            EngineError::AdapterSite { site: ProjectionSite { layer: 2, .. }, .. }
+        ));
         assert!(adapters.names().is_empty());
         assert_eq!(load(specimen::adapter(&own)), Ok(()));
     }

@@ -1,4 +1,4 @@
-//! The native engine: one model, its adapters, and the threads that compute.
+//! The native engine: one model, its adapters and its computing threads.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -11,65 +11,69 @@ use std::{
 };
 
 #[cfg(feature = "report-003")]
-use confide_engine::Split;
-use confide_engine::text::{FolderError, Text, folder_name, manifest::check_folder, read_limited};
-use confide_engine::{Engine, EngineError, Generation, Model as Served, OnLoss, Prompt, Request};
-use confide_lora::{Adapt, Reservation};
+use confide_engine::SplitModel;
+use confide_engine::text::{
+    FolderError, ModelText, manifest::check_folder, model_name_from_folder, read_limited,
+};
+use confide_engine::{
+    AdapterLossPolicy, Engine, EngineError, Generation, Model as ServedModel, Prompt, Request,
+};
+use confide_lora::{DeltaProvider, Reservation};
 
 use crate::{
-    adapter::Adapters,
-    config::Config,
-    decode::{self, GenerationOrder, Reading},
+    adapter::NativeAdapters,
+    config::DecoderConfig,
+    decode::{self, GenerationJob, ReadMode},
     error::NativeError,
-    model::{Model, Operations},
+    model::{DecoderModel, OperationKind},
     weights,
 };
 
 #[cfg(feature = "report-003")]
-use crate::split::NativeSplit;
+use crate::split::NativeSplitModel;
 
 /// Configuration of the native engine.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct NativeOptions {
     /// The model's name in requests; by default the name of its folder.
     pub model_name: Option<String>,
 }
 
-/// The native engine: one model with its adapters, and the threads that compute.
-pub struct Native {
-    adapters: Arc<Adapters>,
-    jobs: SyncSender<GenerationOrder>,
-    served: Served,
+/// The native engine: one model, its adapters and its computing threads.
+pub struct NativeEngine {
+    adapters: Arc<NativeAdapters>,
+    jobs: SyncSender<GenerationJob>,
+    served: ServedModel,
     slots: usize,
     #[cfg(feature = "report-003")]
-    split: Arc<NativeSplit>,
-    text: Arc<Text>,
+    split: Arc<NativeSplitModel>,
+    text: Arc<ModelText>,
 }
 
-/// The longest context in tokens: the cache of an 8B shape takes 256 KiB per token in float32, so 2 GiB
-/// at this length.
+/// The longest context in tokens. The cache of an 8B shape takes 256 KiB per token in float32,
+/// which is 2 GiB at this length.
 const CONTEXT_TOKENS_MAX: usize = 8192;
-/// Requests that may wait inside the engine; its caller may set a smaller limit.
+/// The largest number of requests that wait inside the engine; its caller may set a smaller limit.
 const QUEUED_MAX: usize = 64;
-/// Models with fewer weights run on one thread, which is then faster than two (measured: 421 and
-/// 190 tokens/s).
+/// Models with fewer weights run on one thread, which is faster than two for them (measured: 421
+/// and 190 tokens/s).
 pub(crate) const SMALL_PARAMETERS: u64 = 100_000_000;
 const SLOTS_MAX: usize = 4;
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
-impl Native {
+impl NativeEngine {
     /// Loads a model and starts its threads. If the folder has a manifest, every file is checked
     /// against it first.
     ///
     /// # Errors
-    /// [`NativeError`] for the first fault of the folder.
-    pub fn load(dir: &Path, options: Options) -> Result<Self, NativeError> {
+    /// [`NativeError`] for the first invalid file of the folder.
+    pub fn load(dir: &Path, options: NativeOptions) -> Result<Self, NativeError> {
         let manifest_sha256 = check_folder(dir)?;
         let config = read_config(dir)?;
-        let text = Arc::new(Text::load(dir)?);
+        let text = Arc::new(ModelText::load(dir)?);
         let context = config.context.min(CONTEXT_TOKENS_MAX);
         let weights = weights::load(dir, &config, |_| true)?;
-        let model = Arc::new(Model::new(&config, weights, context, Operations::Fused)?);
+        let model = Arc::new(DecoderModel::new(&config, weights, context, OperationKind::Fused)?);
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let is_small = config.parameters() < SMALL_PARAMETERS;
         let (slots, threads) = if is_small { (cores.min(SLOTS_MAX), 1) } else { (1, cores) };
@@ -78,14 +82,14 @@ impl Native {
         for _ in 0..slots {
             start_worker(threads, &model, &text, &waiting)?;
         }
-        let name = options.model_name.unwrap_or_else(|| folder_name(dir));
-        let adapters = Arc::new(Adapters::new(&config, &name));
+        let name = options.model_name.unwrap_or_else(|| model_name_from_folder(dir));
+        let adapters = Arc::new(NativeAdapters::new(&config, &name));
         #[cfg(feature = "report-003")]
         let split = {
             let pools = (0..slots).map(|_| thread_pool(threads)).collect::<Result<_, _>>()?;
-            Arc::new(NativeSplit::new(&config, context, &model, &adapters, pools))
+            Arc::new(NativeSplitModel::new(&config, context, &model, &adapters, pools))
         };
-        let served = Served {
+        let served = ServedModel {
             name,
             context_tokens: context as u32,
             manifest_sha256,
@@ -104,14 +108,14 @@ impl Native {
     }
 }
 
-impl Engine for Native {
-    fn models(&self) -> Vec<Served> {
+impl Engine for NativeEngine {
+    fn models(&self) -> Vec<ServedModel> {
         let names = self.adapters.names().into_iter();
         let adapted = names.map(|name| self.served.with_adapter(name));
         [self.served.clone()].into_iter().chain(adapted).collect()
     }
 
-    fn count(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError> {
+    fn count_prompt_tokens(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError> {
         self.adapters.find(model)?;
         Ok(self.text.encode(prompt)?.len() as u32)
     }
@@ -120,7 +124,7 @@ impl Engine for Native {
         let adapter = self.adapters.find(&request.model)?;
         let ids = self.text.encode(&request.prompt)?;
         let got = ids.len() as u32;
-        let room = request.room_after(got, self.served.context_tokens)?;
+        let room = request.completion_room(got, self.served.context_tokens)?;
         let completion = request.max_tokens.map(|most| most.min(room));
         let reserved = match &adapter {
             Some(loaded) => loaded.reserve(got, completion)?,
@@ -128,8 +132,8 @@ impl Engine for Native {
         };
         let left = reserved.as_ref().ok().and_then(Reservation::completion_max);
         let room = left.map_or(room, |left| left.min(room));
-        let (sender, generation) = confide_engine::channel(got);
-        let job = GenerationOrder { ids, request, adapter, reserved, room, sender };
+        let (sender, generation) = confide_engine::generation_channel(got);
+        let job = GenerationJob { ids, request, adapter, reserved, room, sender };
         match self.jobs.try_send(job) {
             Ok(()) => Ok(generation),
             Err(TrySendError::Full(_)) => Err(EngineError::QueueFull { limit: QUEUED_MAX }),
@@ -144,8 +148,8 @@ impl Engine for Native {
     fn load_adapter(
         &self,
         name: &str,
-        adapter: Arc<dyn Adapt>,
-        on_loss: OnLoss,
+        adapter: Arc<dyn DeltaProvider>,
+        on_loss: AdapterLossPolicy,
     ) -> Result<(), EngineError> {
         self.adapters.load(name, adapter, on_loss)
     }
@@ -155,17 +159,18 @@ impl Engine for Native {
     }
 
     #[cfg(feature = "report-003")]
-    fn split(&self) -> Option<Arc<dyn Split>> {
-        Some(Arc::clone(&self.split) as Arc<dyn Split>)
+    fn split_model(&self) -> Option<Arc<dyn SplitModel>> {
+        Some(Arc::clone(&self.split) as Arc<dyn SplitModel>)
     }
 }
 
-/// Starts a thread that runs jobs until the engine is dropped, in a pool of its own size.
+/// Starts a thread that runs generations in its own pool of `threads` threads until the engine is
+/// dropped.
 fn start_worker(
     threads: usize,
-    model: &Arc<Model>,
-    text: &Arc<Text>,
-    waiting: &Arc<Mutex<Receiver<GenerationOrder>>>,
+    model: &Arc<DecoderModel>,
+    text: &Arc<ModelText>,
+    waiting: &Arc<Mutex<Receiver<GenerationJob>>>,
 ) -> Result<(), NativeError> {
     let pool = thread_pool(threads)?;
     let (model, text, waiting) = (Arc::clone(model), Arc::clone(text), Arc::clone(waiting));
@@ -173,9 +178,9 @@ fn start_worker(
         loop {
             let job = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(job) = job else { return };
-            // A bug in a tensor kernel must break one answer, not the thread. The job's sender is
-            // dropped with it, which the reader sees as a failure.
-            let run = || decode::run(&model, &text, Reading::Cached, &job);
+            // A panic in a tensor kernel must end one answer, not the thread. It drops the job's
+            // sender, which the reader sees as a failure.
+            let run = || decode::run_generation(&model, &text, ReadMode::Cached, &job);
             let _ = catch_unwind(AssertUnwindSafe(|| pool.install(run)));
         }
     };
@@ -183,15 +188,15 @@ fn start_worker(
     started.map(drop).map_err(NativeError::threads)
 }
 
-/// Makes a pool of exactly `threads` threads: candle computes in the pool that calls it.
+/// Makes a pool of exactly `threads` threads. candle computes in the pool of its caller.
 pub(crate) fn thread_pool(threads: usize) -> Result<rayon::ThreadPool, NativeError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     pool.map_err(NativeError::threads)
 }
 
-/// Reads the shape of the model in a folder.
-pub(crate) fn read_config(dir: &Path) -> Result<Config, NativeError> {
+/// Reads the configuration of the model in a folder.
+pub(crate) fn read_config(dir: &Path) -> Result<DecoderConfig, NativeError> {
     let path = dir.join("config.json");
     let bytes = read_limited(&path, CONFIG_BYTES_MAX)?;
-    Ok(Config::parse(&bytes).map_err(|error| FolderError::malformed_file(&path, error))?)
+    Ok(DecoderConfig::parse(&bytes).map_err(|error| FolderError::malformed_file(&path, error))?)
 }

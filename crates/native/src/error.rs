@@ -4,19 +4,19 @@ use std::{fmt::Display, path::PathBuf};
 
 use confide_engine::text::FolderError;
 
-/// Why a model cannot be loaded or made.
+/// The reason why a model cannot be loaded or made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NativeError {
-    /// A file of the folder cannot be read or written, or is not what its name or the manifest says.
+    /// A file of the folder cannot be read or written, is malformed, or differs from the manifest.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// A file ends before what its header announces.
+    /// A file is shorter than its header states.
     #[error("{path} is truncated: wanted {wanted} bytes, got {got}")]
     Truncated {
         /// Path of the file.
         path: PathBuf,
-        /// Length by its header, in bytes.
+        /// The length that the header states, in bytes.
         wanted: u64,
         /// Length of the file, in bytes.
         got: u64,
@@ -41,13 +41,13 @@ pub enum NativeError {
         /// The shape or content in the files.
         got: String,
     },
-    /// The folder to be made exists and is not empty.
+    /// The folder to make exists and is not empty.
     #[error("{path} exists and is not empty")]
     Exists {
         /// Path of the folder.
         path: PathBuf,
     },
-    /// The model is larger than one that can be trained here in seconds.
+    /// The model is too large to be trained on a CPU in seconds.
     #[error("model is too large to train on: wanted at most {limit} weights, got {parameters}")]
     TooLarge {
         /// Number of its weights.
@@ -55,8 +55,8 @@ pub enum NativeError {
         /// The largest number of weights.
         limit: u64,
     },
-    /// The making was cancelled; nothing is left under the final name.
-    #[error("stopped before it was whole")]
+    /// The making was cancelled; no folder with the final name was left.
+    #[error("stopped before the folder was complete")]
     Cancelled,
     /// The tokenizer failed.
     #[error("tokenizer: {reason}")]
@@ -76,7 +76,7 @@ pub enum NativeError {
 }
 
 impl NativeError {
-    /// A tensor that is missing, or lacks what is wanted of it.
+    /// An error about a missing tensor, of which `wanted` states the expected shape or content.
     pub(crate) fn missing_tensor(name: impl Display, wanted: impl Display) -> Self {
         NativeError::Tensor {
             name: name.to_string(),

@@ -3,26 +3,26 @@
 use std::{path::Path, thread};
 
 use candle_core::{Device, Tensor};
-use confide_engine::text::{Text, manifest::check_folder};
+use confide_engine::text::{ModelText, manifest::check_folder};
 use confide_engine::{EngineError, Prompt, Request};
 use rayon::ThreadPool;
 
 use crate::{
     completion::Completion,
-    config::Config,
+    config::DecoderConfig,
     engine::{SMALL_PARAMETERS, read_config, thread_pool},
     error::NativeError,
     weights,
 };
 
-/// The client's side of split mode: tokenizer, embedding, output matrix and sampling, without a
-/// layer of the transformer.
+/// The client's side of split mode: tokenizer, embedding, output matrix and sampling, without the
+/// layers of the transformer.
 pub struct LmHead {
-    config: Config,
+    config: DecoderConfig,
     embedding: Tensor,
     output: Tensor,
     pool: ThreadPool,
-    text: Text,
+    text: ModelText,
 }
 
 const EMBEDDING: &str = "model.embed_tokens.weight";
@@ -33,7 +33,7 @@ impl LmHead {
     /// against it first.
     ///
     /// # Errors
-    /// [`NativeError`] for the first fault of the folder.
+    /// [`NativeError`] for the first invalid file of the folder.
     pub fn load(dir: &Path) -> Result<Self, NativeError> {
         check_folder(dir)?;
         let config = read_config(dir)?;
@@ -46,11 +46,11 @@ impl LmHead {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let large = output.elem_count() as u64 >= SMALL_PARAMETERS;
         let pool = thread_pool(if large { cores } else { 1 })?;
-        let text = Text::load(dir)?;
+        let text = ModelText::load(dir)?;
         Ok(Self { config, embedding, output, pool, text })
     }
 
-    /// Hidden width `H`, in elements.
+    /// The hidden width `H`, in elements.
     pub fn width(&self) -> usize {
         self.config.hidden
     }
@@ -63,8 +63,8 @@ impl LmHead {
         self.text.encode(prompt)
     }
 
-    /// Embeddings of tokens, `H` elements each, one after the other. Anyone who has the model can
-    /// find the tokens again.
+    /// Returns the embeddings of tokens, `H` elements each, concatenated. Anyone with the model can
+    /// recover the tokens from them.
     ///
     /// # Errors
     /// [`EngineError::Prompt`] if a number is not a token.
@@ -74,10 +74,10 @@ impl LmHead {
         rows.map_err(|error| EngineError::Prompt { reason: error.to_string() })
     }
 
-    /// The logits of a hidden state after the last norm.
+    /// Computes the logits of a hidden state after the last norm.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] if the hidden state has not `H` elements.
+    /// [`EngineError::Failed`] if the hidden state does not have `H` elements.
     pub fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
         let logits = || {
             let column = Tensor::from_slice(hidden, (hidden.len(), 1), &Device::Cpu)?;
@@ -86,12 +86,12 @@ impl LmHead {
         self.pool.install(logits).map_err(|error: candle_core::Error| EngineError::failure(error))
     }
 
-    /// As [`LmHead::logits`], by the plain loop on one thread: the reference, and the slow head of a
-    /// client without a matrix library.
+    /// Computes the same as [`LmHead::logits`] by a plain loop on one thread. It is the reference,
+    /// and stands for a client without a matrix library.
     ///
     /// # Errors
-    /// As [`LmHead::logits`].
-    pub fn logits_plainly(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
+    /// Those of [`LmHead::logits`].
+    pub fn logits_by_loop(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
         if hidden.len() != self.width() {
             let got = hidden.len();
             return Err(EngineError::failure(format!(
@@ -107,8 +107,8 @@ impl LmHead {
         logits.map_err(EngineError::failure)
     }
 
-    /// A completion by this head: sampling, stop strings and text of `request` after so many tokens
-    /// of prompt, in a context of `context_tokens`.
+    /// Starts a completion with the sampling and stop strings of `request`, after `prompt_tokens`
+    /// tokens of prompt in a context of `context_tokens`.
     pub fn completion(
         &self,
         request: &Request,

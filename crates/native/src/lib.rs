@@ -1,12 +1,10 @@
-//! The native engine: Qwen2 and Llama shapes on the CPU, in float32, from safetensors and
-//! `tokenizer.json`; and models made here from a seed, so that nothing has to be downloaded.
-//!
-//! It is written to be read: one request runs on one thread, requests wait in a bounded queue, and
-//! the cached path stands next to a reference that computes everything again for each token.
-//!
-//! An adapter is met in the forward pass: after each of the base model's projections, its part is
-//! added. With the feature `report-003` the transformer may end at the last hidden state, and
-//! `LmHead` goes on at the client: split mode.
+//! The native engine runs models of the Qwen2 and Llama architectures on the CPU, in float32, from
+//! safetensors and `tokenizer.json`. It can also make models from a seed, so that nothing has to be
+//! downloaded. It is written for readability: one request runs on one thread, requests wait in a
+//! bounded queue, and tests compare the cached path with a reference that computes everything again
+//! for each token. An adapter takes part in the forward pass: its part is added after each of the
+//! base model's projections. The feature `report-003` adds split mode, in which the transformer
+//! ends at the last hidden state and `LmHead` continues at the client.
 
 mod adapter;
 mod completion;
@@ -29,9 +27,9 @@ mod specimen;
 mod split;
 mod weights;
 
-pub use completion::{Choice, Completion};
+pub use completion::{Completion, TokenChoice};
 pub use confide_engine::text::manifest;
-pub use engine::{Native, Options};
+pub use engine::{NativeEngine, NativeOptions};
 pub use error::NativeError;
 #[cfg(feature = "report-003")]
 pub use head::LmHead;

@@ -1,5 +1,6 @@
-//! Models made here: true shapes with random weights, and a tiny one trained on the project's own
-//! text; and adapters trained for it. Nothing is downloaded, and a seed says which weights there are.
+//! Makes models: published shapes with random weights, and a tiny model trained on this project's
+//! text. Also trains adapters for the tiny model. Nothing is downloaded, and a seed determines the
+//! weights.
 
 mod adapter;
 mod corpus;
@@ -20,59 +21,67 @@ use serde_json::{Value, json};
 use tokenizers::Tokenizer;
 
 pub use adapter::{AdapterOrder, Corpus, TRAINING_FILE, TrainedAdapter, make_adapter};
-pub use progress::{OnProgress, Progress};
-pub use shape::Shape;
+pub use progress::{MakeProgress, OnProgress};
+pub use shape::ModelShape;
 
-use crate::{config::Config, error::NativeError};
+use crate::{config::DecoderConfig, error::NativeError};
 use new_folder::fill_new_folder;
 pub(crate) use tokenizer::train_tokenizer;
-use writer::Folder;
+use writer::ModelFolderWriter;
 
-/// The order of a model.
+/// The parameters of a model to make.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct ModelOrder {
     /// The shape of the model.
-    pub shape: Shape,
-    /// The random seed of the weights: the same seed gives the same files on the same machine.
+    pub shape: ModelShape,
+    /// The random seed of the weights. The same seed produces the same files on the same machine.
     pub seed: u64,
     /// The folder to make; one that exists must be empty.
     pub dir: PathBuf,
-    /// Training steps, for tests; `None` trains the tiny model until it knows its corpus.
+    /// The number of training steps, for tests; `None` trains the tiny model until it knows its
+    /// corpus.
     pub steps: Option<u32>,
 }
 
-/// Makes a model in a folder next to the wanted one, which is renamed once it is complete.
+/// Makes a model in a temporary folder, which is renamed to the requested one once it is complete.
 ///
-/// `progress` is called often; once it breaks, the unfinished folder is removed.
+/// `progress` is called often; when it returns `Break`, the unfinished folder is removed.
 ///
 /// # Errors
 /// [`NativeError::Exists`], [`NativeError::Cancelled`], [`NativeError::Folder`] and the errors of
 /// the tensor library and the tokenizer.
-pub fn make(order: &Order, progress: &mut OnProgress<'_>) -> Result<Manifest, NativeError> {
-    fill_new_folder(&order.dir, |partial| fill(order, partial, progress))
+pub fn make_model(
+    order: &ModelOrder,
+    progress: &mut OnProgress<'_>,
+) -> Result<Manifest, NativeError> {
+    fill_new_folder(&order.dir, |partial| fill_folder(order, partial, progress))
 }
 
-/// Makes a folder with everything of a shape but its weights. An engine may draw those from a seed
-/// where it runs: the speed of a model does not depend on their values.
+/// Makes a folder with all files of a shape except the weights. An engine may draw the weights from
+/// a seed itself, since a model's speed does not depend on their values.
 ///
 /// # Errors
-/// As [`make`].
-pub fn make_without_weights(shape: Shape, dir: &Path) -> Result<Manifest, NativeError> {
+/// Those of [`make_model`].
+pub fn make_model_without_weights(shape: ModelShape, dir: &Path) -> Result<Manifest, NativeError> {
     fill_new_folder(dir, |partial| {
-        let mut folder = Folder::new(partial);
+        let mut folder = ModelFolderWriter::new(partial);
         let (_, config) = write_text(&mut folder, shape)?;
-        finish(folder, shape, 0, NO_WEIGHTS.into(), &config)
+        write_manifest(folder, shape, 0, NO_WEIGHTS.into(), &config)
     })
 }
 
 /// The value of `weights` in the manifest of a folder without weights.
 pub const NO_WEIGHTS: &str = "none";
 
-fn fill(order: &Order, dir: &Path, progress: &mut OnProgress<'_>) -> Result<Manifest, NativeError> {
-    let mut folder = Folder::new(dir);
+fn fill_folder(
+    order: &ModelOrder,
+    dir: &Path,
+    progress: &mut OnProgress<'_>,
+) -> Result<Manifest, NativeError> {
+    let mut folder = ModelFolderWriter::new(dir);
     let (tokenizer, config) = write_text(&mut folder, order.shape)?;
     let weights = match order.shape {
-        Shape::Tiny => {
+        ModelShape::Tiny => {
             let steps = order.steps.unwrap_or(train::STEPS);
             let trained = train::train(&config, &tokenizer, order.seed, steps, progress)?;
             writer::write_trained(&mut folder, &config, &trained, progress)?;
@@ -83,30 +92,33 @@ fn fill(order: &Order, dir: &Path, progress: &mut OnProgress<'_>) -> Result<Mani
             format!("random({})", order.seed)
         }
     };
-    finish(folder, order.shape, order.seed, weights, &config)
+    write_manifest(folder, order.shape, order.seed, weights, &config)
 }
 
 /// Writes tokenizer and configuration.
-fn write_text(folder: &mut Folder, shape: Shape) -> Result<(Tokenizer, Config), NativeError> {
+fn write_text(
+    folder: &mut ModelFolderWriter,
+    shape: ModelShape,
+) -> Result<(Tokenizer, DecoderConfig), NativeError> {
     let tokenizer = train_tokenizer()?;
     folder.write("tokenizer.json", tokenizer.to_string(true)?.as_bytes())?;
     folder.write_json("tokenizer_config.json", &tokenizer_config(shape))?;
     let end = tokenizer::token_id(&tokenizer, tokenizer::TURN_END)?;
-    let config_json = shape.config(end);
-    let config = Config::parse(config_json.to_string().as_bytes())
+    let config_json = shape.config_json(end);
+    let config = DecoderConfig::parse(config_json.to_string().as_bytes())
         .map_err(|error| FolderError::malformed_file(Path::new("config.json"), error))?;
     folder.write_json("config.json", &config_json)?;
     folder.write_json("generation_config.json", &json!({ "eos_token_id": [end] }))?;
     Ok((tokenizer, config))
 }
 
-/// Writes the manifest of the files that were written.
-fn finish(
-    mut folder: Folder,
-    shape: Shape,
+/// Writes the manifest of all written files.
+fn write_manifest(
+    mut folder: ModelFolderWriter,
+    shape: ModelShape,
     seed: u64,
     weights: String,
-    config: &Config,
+    config: &DecoderConfig,
 ) -> Result<Manifest, NativeError> {
     let manifest = Manifest {
         version: 1,
@@ -123,7 +135,7 @@ fn finish(
     Ok(manifest)
 }
 
-fn tokenizer_config(shape: Shape) -> Value {
+fn tokenizer_config(shape: ModelShape) -> Value {
     json!({
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": shape.context(),

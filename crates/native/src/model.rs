@@ -1,4 +1,4 @@
-//! The decoder itself: RMS norm, rotary positions, grouped-query attention, SwiGLU.
+//! The decoder: RMS norm, rotary positions, grouped-query attention, SwiGLU.
 
 use std::collections::HashMap;
 
@@ -6,35 +6,34 @@ use candle_core::{D, Device, Result, Tensor};
 use candle_nn::{kv_cache::KvCache, ops, rotary_emb};
 use confide_lora::Projection;
 
-use crate::{config::Config, rope::Rope};
+use crate::{config::DecoderConfig, rope::RotaryEmbedding};
 
 /// A decoder: RMS norm, rotary positions, grouped-query attention, SwiGLU.
 ///
 /// Shapes: `B` sequences of `T` tokens, hidden width `H`, `S` keys including those of the cache.
-pub(crate) struct Model {
-    config: Config,
+pub(crate) struct DecoderModel {
+    config: DecoderConfig,
     embedding: Tensor,
-    layers: Vec<Layer>,
+    layers: Vec<DecoderLayer>,
     norm: Tensor,
     output: Tensor,
-    rope: Rope,
-    operations: Operations,
+    rope: RotaryEmbedding,
+    operations: OperationKind,
 }
 
-/// How operations are computed: candle has fused ones, which drop gradients silently, so training
-/// takes plain ones.
+/// The kind of tensor operations. candle's fused ones are faster but silently drop gradients, so
+/// training uses plain ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operations {
+pub(crate) enum OperationKind {
     Differentiable,
     Fused,
 }
 
-/// The keys and values of the tokens that were read: one pair of `[kv heads, S, head_dim]` per
-/// layer.
-pub(crate) struct Cache(Vec<KvCache>);
+/// The cached keys and values: one pair of `[kv heads, S, head_dim]` per layer.
+pub(crate) struct KeyValueCache(Vec<KvCache>);
 
-impl Cache {
-    /// Tokens read so far.
+impl KeyValueCache {
+    /// The number of tokens read so far.
     pub(crate) fn len(&self) -> usize {
         self.0.first().map_or(0, KvCache::current_seq_len)
     }
@@ -47,10 +46,10 @@ pub(crate) struct BatchShape {
     pub(crate) tokens: usize,
 }
 
-/// The hook by which an adapter adds to the outputs of projections while the model reads.
+/// The hook by which an adapter adds to the outputs of projections in a forward pass.
 pub(crate) trait AdapterHook {
-    /// Adds the adapter's part. `rows` is `[N, width of the input]`; each output belongs to a
-    /// projection that read them and is `[N, its width]`.
+    /// Adds the adapter's part. `rows` has the shape `[N, input width]`; each output belongs to a
+    /// projection of these rows and has the shape `[N, output width]`.
     fn add(
         &mut self,
         layer: u32,
@@ -59,7 +58,7 @@ pub(crate) trait AdapterHook {
     ) -> Result<()>;
 }
 
-struct Layer {
+struct DecoderLayer {
     index: u32,
     attention_norm: Tensor,
     query: Linear,
@@ -77,17 +76,18 @@ struct Linear {
     bias: Option<Tensor>,
 }
 
-/// Growth of a cache, in tokens: a whole chat fits one step, and a long one needs few copies.
+/// The step by which a cache grows, in tokens. A short chat fits one step, and a long one needs few
+/// copies.
 const CACHE_STEP: usize = 256;
 
-impl Model {
+impl DecoderModel {
     /// Builds the model from tensors by name; `positions` is the longest text that it can read, in
     /// tokens.
     pub(crate) fn new(
-        config: &Config,
+        config: &DecoderConfig,
         mut weights: HashMap<String, Tensor>,
         positions: usize,
-        operations: Operations,
+        operations: OperationKind,
     ) -> Result<Self> {
         let mut take = |name: String| {
             let found = weights.remove(&name);
@@ -97,49 +97,51 @@ impl Model {
         let layers = (0..config.layers)
             .map(|index| {
                 let take = |name: &str| take(format!("model.layers.{index}.{name}"));
-                Layer::new(index as u32, config.bias, take)
+                DecoderLayer::new(index as u32, config.bias, take)
             })
             .collect::<Result<_>>()?;
         let norm = take("model.norm.weight".into())?;
         let output = if config.tied { embedding.clone() } else { take("lm_head.weight".into())? };
-        let rope = Rope::new(config, positions)?;
+        let rope = RotaryEmbedding::new(config, positions)?;
         Ok(Self { config: config.clone(), embedding, layers, norm, output, rope, operations })
     }
 
     /// An empty cache for one sequence.
-    pub(crate) fn cache(&self) -> Cache {
-        Cache((0..self.layers.len()).map(|_| KvCache::new(1, CACHE_STEP)).collect())
+    pub(crate) fn new_cache(&self) -> KeyValueCache {
+        KeyValueCache((0..self.layers.len()).map(|_| KvCache::new(1, CACHE_STEP)).collect())
     }
 
-    /// Hidden states `[N, H]` of tokens before the first layer.
+    /// The embeddings `[N, H]` of tokens, before the first layer.
     pub(crate) fn embed(&self, tokens: &Tensor) -> Result<Tensor> {
         self.embedding.index_select(&tokens.flatten_all()?, 0)
     }
 
-    /// Reads embeddings `[B * T, H]` after the tokens in the cache and returns hidden states `[B * T,
-    /// H]` after the last norm. With a cache `B` is 1.
+    /// Reads embeddings `[B * T, H]` after the tokens in the cache and returns hidden states `[B *
+    /// T, H]` after the last norm. With a cache `B` is 1.
     pub(crate) fn forward(
         &self,
         embedded: Tensor,
         shape: BatchShape,
-        mut cache: Option<&mut Cache>,
+        mut cache: Option<&mut KeyValueCache>,
         mut hook: Option<&mut (dyn AdapterHook + '_)>,
     ) -> Result<Tensor> {
         let at = cache.as_ref().map_or(0, |cache| cache.len());
-        let positions = self.rope.window(at, shape.tokens)?;
+        let positions = self.rope.position_range(at, shape.tokens)?;
         let mask = (shape.tokens > 1).then(|| causal_mask(shape.tokens, at)).transpose()?;
         let mut hidden = embedded;
         for (index, layer) in self.layers.iter().enumerate() {
             let own_cache = cache.as_mut().map(|cache| &mut cache.0[index]);
             let normed = self.rms_norm(&hidden, &layer.attention_norm)?;
-            let projected = layer.project(layer.attention(), &normed, hook.as_deref_mut())?;
+            let projected =
+                layer.project(layer.attention_projections(), &normed, hook.as_deref_mut())?;
             let read = self.attend(projected, shape, &positions, mask.as_ref(), own_cache)?;
-            let [out] = layer.project(layer.output(), &read, hook.as_deref_mut())?;
+            let [out] = layer.project(layer.output_projection(), &read, hook.as_deref_mut())?;
             hidden = (hidden + out)?;
             let normed = self.rms_norm(&hidden, &layer.ffn_norm)?;
-            let [gate, up] = layer.project(layer.gates(), &normed, hook.as_deref_mut())?;
+            let [gate, up] =
+                layer.project(layer.gate_projections(), &normed, hook.as_deref_mut())?;
             let gated = (gate.silu()? * up)?;
-            let [down] = layer.project(layer.inner(), &gated, hook.as_deref_mut())?;
+            let [down] = layer.project(layer.down_projection(), &gated, hook.as_deref_mut())?;
             hidden = (hidden + down)?;
         }
         self.rms_norm(&hidden, &self.norm)
@@ -150,8 +152,8 @@ impl Model {
         hidden.matmul(&self.output.t()?)
     }
 
-    /// Attention of `B` sequences of `T` tokens over the outputs `[query, key, value]`, each `[B *
-    /// T, heads * head_dim]`; returns `[B * T, heads * head_dim]`.
+    /// Computes the attention of `B` sequences of `T` tokens from the outputs `[query, key,
+    /// value]`, each `[B * T, heads * head_dim]`. Returns `[B * T, heads * head_dim]`.
     ///
     /// The query heads that share a key head are stacked, so that grouped-query attention is one
     /// batched product without copies of the keys.
@@ -196,29 +198,29 @@ impl Model {
 
     fn rms_norm(&self, hidden: &Tensor, weight: &Tensor) -> Result<Tensor> {
         match self.operations {
-            Operations::Differentiable => {
+            OperationKind::Differentiable => {
                 ops::rms_norm_slow(hidden, weight, self.config.norm_epsilon)
             }
-            Operations::Fused => ops::rms_norm(hidden, weight, self.config.norm_epsilon),
+            OperationKind::Fused => ops::rms_norm(hidden, weight, self.config.norm_epsilon),
         }
     }
 
     fn rotate(&self, heads: &Tensor, (cos, sin): &(Tensor, Tensor)) -> Result<Tensor> {
         match self.operations {
-            Operations::Differentiable => rotary_emb::rope_slow(heads, cos, sin),
-            Operations::Fused => rotary_emb::rope(heads, cos, sin),
+            OperationKind::Differentiable => rotary_emb::rope_slow(heads, cos, sin),
+            OperationKind::Fused => rotary_emb::rope(heads, cos, sin),
         }
     }
 
     fn softmax(&self, scores: &Tensor) -> Result<Tensor> {
         match self.operations {
-            Operations::Differentiable => ops::softmax(scores, D::Minus1),
-            Operations::Fused => ops::softmax_last_dim(scores),
+            OperationKind::Differentiable => ops::softmax(scores, D::Minus1),
+            OperationKind::Fused => ops::softmax_last_dim(scores),
         }
     }
 }
 
-impl Layer {
+impl DecoderLayer {
     fn new(index: u32, bias: bool, mut take: impl FnMut(&str) -> Result<Tensor>) -> Result<Self> {
         let mut linear = |name: &str, bias: bool| {
             let weight = take(&format!("{name}.weight"))?;
@@ -239,24 +241,24 @@ impl Layer {
         })
     }
 
-    fn attention(&self) -> [(Projection, &Linear); 3] {
+    fn attention_projections(&self) -> [(Projection, &Linear); 3] {
         let Self { query, key, value, .. } = self;
         [(Projection::Query, query), (Projection::Key, key), (Projection::Value, value)]
     }
 
-    fn output(&self) -> [(Projection, &Linear); 1] {
+    fn output_projection(&self) -> [(Projection, &Linear); 1] {
         [(Projection::Output, &self.out)]
     }
 
-    fn gates(&self) -> [(Projection, &Linear); 2] {
+    fn gate_projections(&self) -> [(Projection, &Linear); 2] {
         [(Projection::MlpGate, &self.gate), (Projection::MlpUp, &self.up)]
     }
 
-    fn inner(&self) -> [(Projection, &Linear); 1] {
+    fn down_projection(&self) -> [(Projection, &Linear); 1] {
         [(Projection::MlpDown, &self.down)]
     }
 
-    /// The outputs of projections that read the same rows, with the adapter's part added.
+    /// Computes the outputs of projections of the same rows, and adds the adapter's part.
     fn project<const N: usize>(
         &self,
         by: [(Projection, &Linear); N],
@@ -271,7 +273,9 @@ impl Layer {
             hook.add(self.index, rows, &mut outputs)?;
         }
         let outputs: Vec<Tensor> = outputs.into_iter().map(|(_, output)| output).collect();
-        outputs.try_into().map_err(|_| candle_core::Error::Msg("an output got lost".into()))
+        outputs
+            .try_into()
+            .map_err(|_| candle_core::Error::Msg("the number of outputs has changed".into()))
     }
 }
 
@@ -285,8 +289,8 @@ impl Linear {
     }
 }
 
-/// The mask `[T, at + T]`: 0 for the tokens that a token may attend to, minus infinity for those
-/// after it.
+/// Makes the mask `[T, at + T]`: 0 for the tokens that a token may attend to, minus infinity for
+/// later ones.
 fn causal_mask(count: usize, at: usize) -> Result<Tensor> {
     let seen = at + count;
     let values: Vec<f32> = (0..count)

@@ -1,14 +1,14 @@
 //! Pseudorandom numbers from a seed.
 
-/// A small random generator of our own, so that a seed means the same wherever it is used.
+/// A small random generator whose output for a seed never changes.
 ///
-/// xoshiro256++ (Blackman, Vigna: Scrambled linear pseudorandom number generators, 2021), its state
-/// filled by SplitMix64 as its authors advise. Not for secrets.
+/// xoshiro256++ (Blackman, Vigna: Scrambled linear pseudorandom number generators, 2021).
+/// SplitMix64 fills its state, as its authors advise. It must not be used for secrets.
 #[derive(Clone, Debug)]
-pub(crate) struct Random([u64; 4]);
+pub(crate) struct SeededRandom([u64; 4]);
 
-impl Random {
-    /// The stream of a seed for one purpose; the streams of different purposes are independent.
+impl SeededRandom {
+    /// The random stream of a seed for one purpose; streams of different purposes are independent.
     pub(crate) fn new(seed: u64, purpose: &str) -> Self {
         let folded = purpose.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -23,7 +23,7 @@ impl Random {
         }))
     }
 
-    pub(crate) fn bits(&mut self) -> u64 {
+    pub(crate) fn next_bits(&mut self) -> u64 {
         let s = &mut self.0;
         let out = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
         let shifted = s[1] << 17;
@@ -36,21 +36,21 @@ impl Random {
         out
     }
 
-    /// Uniform in [0, 1).
-    pub(crate) fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    /// Returns a uniform number in [0, 1).
+    pub(crate) fn next_unit(&mut self) -> f64 {
+        (self.next_bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform in 0 to `bound`, `bound` excluded; the bias of the multiplication is below 2^-32 for
-    /// the bounds that are used here.
+    /// Returns a uniform integer from 0 to `bound`, exclusive. The bias is below 2^-32 for the
+    /// bounds that are used here.
     pub(crate) fn uniform_below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.bits()) * bound as u128) >> 64) as usize
+        ((u128::from(self.next_bits()) * bound as u128) >> 64) as usize
     }
 
-    /// Standard normal (Box, Muller 1958).
-    pub(crate) fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
-        radius * (2.0 * std::f64::consts::PI * self.unit()).cos()
+    /// Returns a standard normal number (Box, Muller 1958).
+    pub(crate) fn next_normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.next_unit()).ln()).sqrt();
+        radius * (2.0 * std::f64::consts::PI * self.next_unit()).cos()
     }
 }
 
@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_stream_and_purposes_differ() {
         let draw = |seed, purpose| {
-            let mut random = Random::new(seed, purpose);
-            [random.bits(), random.bits()]
+            let mut random = SeededRandom::new(seed, purpose);
+            [random.next_bits(), random.next_bits()]
         };
         assert_eq!(draw(7, "a"), draw(7, "a"));
         assert_ne!(draw(7, "a"), draw(8, "a"));
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn normal_numbers_have_mean_zero_and_variance_one() {
-        let mut random = Random::new(1, "test");
-        let draws: Vec<f64> = (0..20_000).map(|_| random.normal()).collect();
+        let mut random = SeededRandom::new(1, "test");
+        let draws: Vec<f64> = (0..20_000).map(|_| random.next_normal()).collect();
         let mean = draws.iter().sum::<f64>() / draws.len() as f64;
         let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / draws.len() as f64;
         assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05);

@@ -1,19 +1,19 @@
-//! Rotary position embeddings, those of Llama 3.1 included.
+//! Rotary position embeddings, including those of Llama 3.1.
 
 use std::f64::consts::PI;
 
 use candle_core::{Device, Result, Tensor};
 
-use crate::config::{Config, RopeScaling};
+use crate::config::{DecoderConfig, RopeScaling};
 
-/// Cosines and sines of the rotary position embedding, `[positions, head_dim / 2]` each.
-pub(crate) struct Rope {
+/// The cosines and sines of the rotary position embedding, `[positions, head_dim / 2]` each.
+pub(crate) struct RotaryEmbedding {
     cos: Tensor,
     sin: Tensor,
 }
 
-impl Rope {
-    pub(crate) fn new(config: &Config, positions: usize) -> Result<Self> {
+impl RotaryEmbedding {
+    pub(crate) fn new(config: &DecoderConfig, positions: usize) -> Result<Self> {
         let frequencies = frequencies(config);
         let angles: Vec<f64> = (0..positions)
             .flat_map(|at| frequencies.iter().map(move |frequency| at as f64 * frequency))
@@ -26,13 +26,13 @@ impl Rope {
         Ok(Self { cos: table(f64::cos)?, sin: table(f64::sin)? })
     }
 
-    /// Cosines and sines of `count` positions from `at` on.
-    pub(crate) fn window(&self, at: usize, count: usize) -> Result<(Tensor, Tensor)> {
+    /// The cosines and sines of `count` positions, beginning at `at`.
+    pub(crate) fn position_range(&self, at: usize, count: usize) -> Result<(Tensor, Tensor)> {
         Ok((self.cos.narrow(0, at, count)?, self.sin.narrow(0, at, count)?))
     }
 }
 
-fn frequencies(config: &Config) -> Vec<f64> {
+fn frequencies(config: &DecoderConfig) -> Vec<f64> {
     let dim = config.head_dim;
     let plain = (0..dim / 2).map(|i| config.rope_theta.powf(-2.0 * i as f64 / dim as f64));
     match &config.rope_scaling {
@@ -41,8 +41,8 @@ fn frequencies(config: &Config) -> Vec<f64> {
     }
 }
 
-/// Scales a frequency as Llama 3.1 does: long waves are stretched, short ones kept, those between
-/// blended.
+/// Scales a frequency as Llama 3.1 does: long waves are stretched, short ones stay, and those in
+/// between are interpolated.
 fn scale_frequency(frequency: f64, scaling: &RopeScaling) -> f64 {
     let turns = scaling.original_max_position_embeddings * frequency / (2.0 * PI);
     let (low, high) = (scaling.low_freq_factor, scaling.high_freq_factor);

@@ -1,27 +1,27 @@
-//! The choice of a token from logits.
+//! Chooses tokens from logits.
 
 use std::collections::HashSet;
 
 use confide_engine::Sampling;
 
-use crate::random::Random;
+use crate::random::SeededRandom;
 
-/// Chooses tokens from logits. The same seed and logits give the same choices.
+/// Chooses tokens from logits. The same seed and logits always lead to the same tokens.
 pub(crate) struct Sampler {
     sampling: Sampling,
-    random: Random,
-    /// The size of the vocabulary: token numbers are below it.
+    random: SeededRandom,
+    /// The size of the vocabulary. All token numbers are below it.
     vocabulary: usize,
     banned: HashSet<u32>,
 }
 
 impl Sampler {
     pub(crate) fn new(sampling: Sampling, vocabulary: usize, banned: HashSet<u32>) -> Self {
-        let random = Random::new(sampling.seed, "sampling");
+        let random = SeededRandom::new(sampling.seed, "sampling");
         Self { sampling, random, vocabulary, banned }
     }
 
-    /// Chooses the next token; `None` if no admitted logit is a number.
+    /// Chooses the next token; `None` if no allowed logit is a number.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Option<u32> {
         let admitted = logits
             .iter()
@@ -30,7 +30,7 @@ impl Sampler {
             .map(|(id, logit)| (id as u32, *logit))
             .filter(|(id, logit)| logit.is_finite() && !self.banned.contains(id));
         if self.sampling.temperature <= 0.0 {
-            // The first of equals, so that the answer does not depend on the order of a sort.
+            // The first of equal logits wins, so that the answer does not depend on a sort's order.
             return admitted
                 .reduce(|best, next| if next.1 > best.1 { next } else { best })
                 .map(|(id, _)| id);
@@ -42,8 +42,8 @@ impl Sampler {
             .iter()
             .map(|(_, logit)| f64::from((logit - best) / self.sampling.temperature).exp())
             .collect();
-        let kept = nucleus(&weights, f64::from(self.sampling.top_p));
-        let mut point = self.random.unit() * weights[..kept].iter().sum::<f64>();
+        let kept = nucleus_size(&weights, f64::from(self.sampling.top_p));
+        let mut point = self.random.next_unit() * weights[..kept].iter().sum::<f64>();
         for (index, weight) in weights[..kept].iter().enumerate() {
             point -= weight;
             if point < 0.0 {
@@ -54,9 +54,9 @@ impl Sampler {
     }
 }
 
-/// Number of the largest weights whose sum first reaches the share `top_p` of the whole sum; at
-/// least one.
-fn nucleus(weights: &[f64], top_p: f64) -> usize {
+/// The smallest number of the largest weights whose sum reaches the share `top_p` of the whole sum;
+/// at least one.
+fn nucleus_size(weights: &[f64], top_p: f64) -> usize {
     let wanted = weights.iter().sum::<f64>() * top_p;
     let mut sum = 0.0;
     for (index, weight) in weights.iter().enumerate() {
@@ -105,7 +105,7 @@ mod tests {
             let mut sampler = sampler(1.0, top_p, 1);
             assert!((0..500).all(|_| sampler.choose(&logits) == Some(0)));
         }
-        assert_eq!(nucleus(&[0.5, 0.3, 0.2], 0.75), 2);
-        assert_eq!(nucleus(&[0.5, 0.3, 0.2], 1.0), 3);
+        assert_eq!(nucleus_size(&[0.5, 0.3, 0.2], 0.75), 2);
+        assert_eq!(nucleus_size(&[0.5, 0.3, 0.2], 1.0), 3);
     }
 }

@@ -3,18 +3,19 @@
 use std::{collections::HashMap, sync::Arc};
 
 use candle_core::{Device, Tensor};
-use confide_lora::{Adapter, Matrix, Pair, Projection, Site};
+use confide_lora::{Adapter, LoraPair, Matrix, Projection, ProjectionSite};
 
 use crate::{
-    config::Config,
-    make::Shape,
-    model::{Model, Operations},
-    random::Random,
+    config::DecoderConfig,
+    make::ModelShape,
+    model::{DecoderModel, OperationKind},
+    random::SeededRandom,
 };
 
-/// A Llama with all that Qwen2 lacks here: its own output matrix and stretched positions.
-pub(crate) fn llama() -> Config {
-    let mut config = Shape::Llama31_8B.config(2);
+/// A Llama with the features that the Qwen2 model lacks: a separate output matrix and scaled
+/// positions.
+pub(crate) fn llama() -> DecoderConfig {
+    let mut config = ModelShape::Llama31_8B.config_json(2);
     for (field, value) in [
         ("hidden_size", 48),
         ("intermediate_size", 80),
@@ -26,16 +27,16 @@ pub(crate) fn llama() -> Config {
         config[field] = value.into();
     }
     config["rope_scaling"]["original_max_position_embeddings"] = 32.into();
-    Config::parse(config.to_string().as_bytes()).expect("a configuration")
+    DecoderConfig::parse(config.to_string().as_bytes()).expect("a configuration")
 }
 
-pub(crate) fn qwen() -> Config {
-    let mut config = Shape::Tiny.config(2);
+pub(crate) fn qwen() -> DecoderConfig {
+    let mut config = ModelShape::Tiny.config_json(2);
     config["vocab_size"] = 100.into();
-    Config::parse(config.to_string().as_bytes()).expect("a configuration")
+    DecoderConfig::parse(config.to_string().as_bytes()).expect("a configuration")
 }
 
-pub(crate) fn weights(config: &Config) -> HashMap<String, Tensor> {
+pub(crate) fn weights(config: &DecoderConfig) -> HashMap<String, Tensor> {
     let random = |(name, shape): (String, Vec<usize>)| {
         let values = normal(&name, shape.iter().product(), 0.3);
         (name, Tensor::from_vec(values, shape, &Device::Cpu).expect("a tensor"))
@@ -44,24 +45,24 @@ pub(crate) fn weights(config: &Config) -> HashMap<String, Tensor> {
 }
 
 pub(crate) fn model(
-    config: &Config,
+    config: &DecoderConfig,
     weights: HashMap<String, Tensor>,
-    operations: Operations,
-) -> Arc<Model> {
-    Arc::new(Model::new(config, weights, 400, operations).expect("a model"))
+    operations: OperationKind,
+) -> Arc<DecoderModel> {
+    Arc::new(DecoderModel::new(config, weights, 400, operations).expect("a model"))
 }
 
 pub(crate) fn prompt(length: usize) -> Vec<u32> {
-    let mut random = Random::new(9, "prompt");
+    let mut random = SeededRandom::new(9, "prompt");
     (0..length).map(|_| random.uniform_below(100) as u32).collect()
 }
 
 /// An adapter of every projection of every layer, with different ranks.
-pub(crate) fn adapter(config: &Config) -> Adapter {
+pub(crate) fn adapter(config: &DecoderConfig) -> Adapter {
     let layers = 0..config.layers as u32;
-    let sites =
-        layers.flat_map(|layer| Projection::ALL.map(|projection| Site { layer, projection }));
-    let pair = |site: Site| {
+    let sites = layers
+        .flat_map(|layer| Projection::ALL.map(|projection| ProjectionSite { layer, projection }));
+    let pair = |site: ProjectionSite| {
         let width = config.width(site).expect("a projection of the model");
         let rank = 1 + (site.layer as usize + site.projection as usize) % 4;
         let matrix = |name: &str, rows: usize, columns: usize| {
@@ -69,12 +70,12 @@ pub(crate) fn adapter(config: &Config) -> Adapter {
             Matrix { rows, columns, values }
         };
         let (a, b) = (matrix("a", rank, width.input), matrix("b", width.output, rank));
-        (site, Pair { a, b, scale: 0.7 })
+        (site, LoraPair { a, b, scale: 0.7 })
     };
     Adapter { name: "specimen".into(), base_model: None, modules: sites.map(pair).collect() }
 }
 
 fn normal(purpose: &str, count: usize, deviation: f32) -> Vec<f32> {
-    let mut random = Random::new(5, purpose);
-    (0..count).map(|_| random.normal() as f32 * deviation).collect()
+    let mut random = SeededRandom::new(5, purpose);
+    (0..count).map(|_| random.next_normal() as f32 * deviation).collect()
 }

@@ -6,26 +6,26 @@ use std::sync::{
 };
 
 use candle_core::{Device, Tensor};
-use confide_engine::{AdapterReport, EngineError, Split, SplitSession};
+use confide_engine::{AdapterReport, EngineError, SplitModel, SplitSession};
 use rayon::ThreadPool;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    adapter::{Adapters, AppliedAdapter},
-    config::Config,
-    decode::{Reader, Reading},
-    model::Model,
+    adapter::{AppliedAdapter, NativeAdapters},
+    config::DecoderConfig,
+    decode::{ReadMode, TokenReader},
+    model::DecoderModel,
 };
 
-/// Largest number of open sessions: each holds a cache that grows with its text.
+/// The largest number of open sessions. Each holds a cache that grows with its text.
 const SESSIONS_MAX: usize = 32;
 
 /// The transformer, for clients that keep the LM head.
-pub(crate) struct NativeSplit {
-    adapters: Arc<Adapters>,
+pub(crate) struct NativeSplitModel {
+    adapters: Arc<NativeAdapters>,
     context: usize,
-    model: Arc<Model>,
-    /// Pools apart from those of the generations: a session must not wait for the end of one.
+    model: Arc<DecoderModel>,
+    /// Pools for sessions only, so that a session does not wait for the end of a generation.
     pools: Arc<[ThreadPool]>,
     opened: AtomicUsize,
     sessions: Arc<Semaphore>,
@@ -33,12 +33,12 @@ pub(crate) struct NativeSplit {
     width: usize,
 }
 
-impl NativeSplit {
+impl NativeSplitModel {
     pub(crate) fn new(
-        config: &Config,
+        config: &DecoderConfig,
         context: usize,
-        model: &Arc<Model>,
-        adapters: &Arc<Adapters>,
+        model: &Arc<DecoderModel>,
+        adapters: &Arc<NativeAdapters>,
         pools: Vec<ThreadPool>,
     ) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl NativeSplit {
     }
 }
 
-impl Split for NativeSplit {
+impl SplitModel for NativeSplitModel {
     fn width(&self) -> usize {
         self.width
     }
@@ -68,8 +68,8 @@ impl Split for NativeSplit {
         let permit = Arc::clone(&self.sessions).try_acquire_owned();
         let permit = permit.map_err(|_| EngineError::QueueFull { limit: SESSIONS_MAX })?;
         let adapter = adapter.map(AppliedAdapter::open).transpose()?;
-        Ok(Box::new(Session {
-            reader: Reader::new(&self.model, Reading::Cached, adapter),
+        Ok(Box::new(NativeSplitSession {
+            reader: TokenReader::new(&self.model, ReadMode::Cached, adapter),
             model: Arc::clone(&self.model),
             pools: Arc::clone(&self.pools),
             pool: self.opened.fetch_add(1, Ordering::Relaxed) % self.pools.len().max(1),
@@ -81,9 +81,9 @@ impl Split for NativeSplit {
     }
 }
 
-struct Session {
-    reader: Reader,
-    model: Arc<Model>,
+struct NativeSplitSession {
+    reader: TokenReader,
+    model: Arc<DecoderModel>,
     pools: Arc<[ThreadPool]>,
     pool: usize,
     context: usize,
@@ -93,7 +93,7 @@ struct Session {
     _permit: OwnedSemaphorePermit,
 }
 
-impl SplitSession for Session {
+impl SplitSession for NativeSplitSession {
     fn forward(&mut self, ids: &[u32]) -> Result<Vec<f32>, EngineError> {
         if let Some(id) = ids.iter().find(|id| **id as usize >= self.vocabulary) {
             let reason = format!("token {id}: wanted one below {}", self.vocabulary);
@@ -107,7 +107,8 @@ impl SplitSession for Session {
 
     fn forward_rows(&mut self, rows: &[f32]) -> Result<Vec<f32>, EngineError> {
         if !rows.len().is_multiple_of(self.width) {
-            let reason = format!("wanted rows of {}, got {} numbers", self.width, rows.len());
+            let reason =
+                format!("wanted rows of {} numbers, got {} numbers in all", self.width, rows.len());
             return Err(EngineError::Prompt { reason });
         }
         let count = rows.len() / self.width;
@@ -129,11 +130,11 @@ impl SplitSession for Session {
     }
 }
 
-impl Session {
+impl NativeSplitSession {
     fn check_count(&self, count: usize) -> Result<(), EngineError> {
         let limit = self.context - self.reader.len();
         match count {
-            0 => Err(EngineError::Prompt { reason: "it has no token".into() }),
+            0 => Err(EngineError::Prompt { reason: "it has no tokens".into() }),
             count if count > limit => {
                 Err(EngineError::PromptTooLong { got: count as u32, limit: limit as u32 })
             }
@@ -148,6 +149,6 @@ impl Session {
             hidden.map_or_else(|| Ok(Vec::new()), |hidden| hidden.squeeze(0)?.to_vec1())
         };
         let hidden = pools[self.pool].install(read);
-        hidden.map_err(|error| self.reader.error(&error))
+        hidden.map_err(|error| self.reader.to_engine_error(&error))
     }
 }

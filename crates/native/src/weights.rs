@@ -1,5 +1,5 @@
-//! Safetensors in, tensors of float32 out, one tensor at a time: what is in memory is the model and
-//! a block. Mapping the file would need `unsafe`.
+//! Loads safetensors as tensors of float32, one tensor at a time, so that memory holds only the
+//! model and one block. Mapping the file would need `unsafe`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -13,26 +13,26 @@ use candle_core::{Device, Tensor};
 use confide_engine::text::{FolderError, read_limited};
 use serde::Deserialize;
 
-use crate::{config::Config, error::NativeError};
+use crate::{config::DecoderConfig, error::NativeError};
 
-/// The longest header, in bytes: the limit of the safetensors format itself.
+/// The longest header, in bytes, which is the limit of the safetensors format.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
-/// The longest index, in bytes: it lists each tensor once, and 512 layers of 16 tensors take about a
-/// MiB.
+/// The longest index, in bytes. It lists each tensor once, and 512 layers of 16 tensors take about
+/// 1 MiB.
 const INDEX_BYTES_MAX: u64 = 16 << 20;
-/// Bytes that are converted at once.
+/// The number of bytes that are converted at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Loads the tensors of `config` that are `wanted`, from whatever float type they are stored in;
-/// the others are checked by name and shape and skipped.
+/// Loads the tensors of `config` that are `wanted`, from any stored float type. The names and
+/// shapes of the others are checked.
 pub(crate) fn load(
     dir: &Path,
-    config: &Config,
+    config: &DecoderConfig,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<HashMap<String, Tensor>, NativeError> {
     let shapes: HashMap<String, Vec<usize>> = config.tensors().into_iter().collect();
     let mut found = HashMap::with_capacity(shapes.len());
-    for path in files(dir)? {
+    for path in list_files(dir)? {
         load_file(&path, &shapes, &wanted, &mut found)?;
     }
     match shapes.iter().find(|(name, _)| wanted(name) && !found.contains_key(*name)) {
@@ -41,7 +41,7 @@ pub(crate) fn load(
     }
 }
 
-fn files(dir: &Path) -> Result<Vec<PathBuf>, NativeError> {
+fn list_files(dir: &Path) -> Result<Vec<PathBuf>, NativeError> {
     let path = dir.join("model.safetensors.index.json");
     if !path.exists() {
         return Ok(vec![dir.join("model.safetensors")]);
@@ -57,14 +57,14 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>, NativeError> {
     for name in &names {
         // An index may name files of its own folder only.
         if Path::new(name).file_name() != Some(name.as_ref()) {
-            return Err(malformed_file(&path, format!("{name:?} is no plain file name")));
+            return Err(malformed_file(&path, format!("{name:?} is not a plain file name")));
         }
     }
     Ok(names.into_iter().map(|name| dir.join(name)).collect())
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct TensorEntry {
     dtype: String,
     shape: Vec<usize>,
     data_offsets: (u64, u64),
@@ -96,17 +96,17 @@ fn load_file(
                 let values = read_floats(path, &mut reader, &name, &entry, bytes)?;
                 let tensor = Tensor::from_vec(values, entry.shape, &Device::Cpu)?;
                 if found.insert(name.clone(), tensor).is_some() {
-                    return Err(malformed_file(path, format!("{name} is there twice")));
+                    return Err(malformed_file(path, format!("{name} appears twice")));
                 }
             }
-            Some(shape) if *shape == entry.shape => pass_over(path, &mut reader, bytes)?,
+            Some(shape) if *shape == entry.shape => skip_bytes(path, &mut reader, bytes)?,
             Some(shape) => {
                 let (wanted, got) = (format!("{shape:?}"), format!("{:?}", entry.shape));
                 return Err(NativeError::Tensor { name, wanted, got });
             }
             // Tied models often carry the output matrix again, old ones the rotary table.
             None if name == "lm_head.weight" || name.ends_with("rotary_emb.inv_freq") => {
-                pass_over(path, &mut reader, bytes)?;
+                skip_bytes(path, &mut reader, bytes)?;
             }
             None => {
                 let (wanted, got) = ("no such tensor".into(), format!("{:?}", entry.shape));
@@ -115,7 +115,10 @@ fn load_file(
         }
     }
     if at != data_bytes {
-        return Err(malformed_file(path, format!("{data_bytes} bytes of data, {at} used")));
+        return Err(malformed_file(
+            path,
+            format!("it has {data_bytes} bytes of data, of which {at} belong to tensors"),
+        ));
     }
     Ok(())
 }
@@ -128,7 +131,7 @@ fn truncation_error(path: &Path, wanted: u64, got: u64) -> NativeError {
     NativeError::Truncated { path: path.into(), wanted, got }
 }
 
-fn pass_over(path: &Path, reader: &mut BufReader<File>, bytes: u64) -> Result<(), NativeError> {
+fn skip_bytes(path: &Path, reader: &mut BufReader<File>, bytes: u64) -> Result<(), NativeError> {
     // The header was checked against the length of the file, so this stays inside it.
     let bytes = i64::try_from(bytes)
         .map_err(|_| malformed_file(path, format!("a tensor of {bytes} bytes")))?;
@@ -141,7 +144,7 @@ fn read_header(
     path: &Path,
     reader: &mut impl Read,
     length: u64,
-) -> Result<(Vec<(String, Entry)>, u64), NativeError> {
+) -> Result<(Vec<(String, TensorEntry)>, u64), NativeError> {
     let mut size = [0u8; 8];
     if length < 8 {
         return Err(truncation_error(path, 8, length));
@@ -162,7 +165,7 @@ fn read_header(
     header.remove("__metadata__");
     let mut entries = Vec::with_capacity(header.len());
     for (name, value) in header {
-        let entry: Entry = serde_json::from_value(value)
+        let entry: TensorEntry = serde_json::from_value(value)
             .map_err(|error| malformed_file(path, format!("{name}: {error}")))?;
         entries.push((name, entry));
     }
@@ -174,7 +177,7 @@ fn read_floats(
     path: &Path,
     reader: &mut impl Read,
     name: &str,
-    entry: &Entry,
+    entry: &TensorEntry,
     bytes: u64,
 ) -> Result<Vec<f32>, NativeError> {
     let (width, convert): (usize, fn(&[u8]) -> f32) = match entry.dtype.as_str() {
@@ -189,7 +192,7 @@ fn read_floats(
     // The shape was checked against the configuration, so the product fits.
     let count: usize = entry.shape.iter().product();
     if bytes != (count * width) as u64 {
-        return Err(malformed_file(path, format!("{name}: {bytes} bytes for its shape")));
+        return Err(malformed_file(path, format!("{name}: {bytes} bytes do not match its shape")));
     }
     let mut values = Vec::with_capacity(count);
     let mut block = vec![0u8; BLOCK_BYTES.min(count * width)];

@@ -9,14 +9,19 @@ use std::{
 };
 
 use confide_engine::text::FolderError;
-use confide_engine::{Engine, EngineError, Event, Message, OnLoss, Prompt, Request, Role};
+use confide_engine::{
+    AdapterLossPolicy, Engine, EngineError, GenerationEvent, Message, Prompt, Request, Role,
+};
 use confide_lora::{
-    Adapt, AdaptError, Adapter, Deltas, Guarantee, Input, Projection, Report, Site, Width,
-    plain::LocalAdapter,
+    AdaptError, Adapter, DeltaProvider, DeltaReport, DeltaSession, Guarantee, LayerInput,
+    Projection, ProjectionSite, ProjectionWidth, plain::LocalAdapter,
 };
 use confide_native::{
-    Native, NativeError, Options,
-    make::{AdapterOrder, Corpus, Order, Progress, Shape, TRAINING_FILE, make, make_adapter},
+    NativeEngine, NativeError, NativeOptions,
+    make::{
+        AdapterOrder, Corpus, MakeProgress, ModelOrder, ModelShape, TRAINING_FILE, make_adapter,
+        make_model,
+    },
 };
 use futures_executor::block_on;
 use futures_util::StreamExt;
@@ -32,8 +37,9 @@ fn tiny() -> &'static Path {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     MADE.get_or_init(|| {
         let dir = temporary("model");
-        let order = Order { shape: Shape::Tiny, seed: 7, dir: dir.clone(), steps: Some(3) };
-        make(&order, &mut |_| ControlFlow::Continue(())).expect("a model");
+        let order =
+            ModelOrder { shape: ModelShape::Tiny, seed: 7, dir: dir.clone(), steps: Some(3) };
+        make_model(&order, &mut |_| ControlFlow::Continue(())).expect("a model");
         dir
     })
 }
@@ -46,7 +52,7 @@ fn order(corpus: Corpus, name: &str, steps: u32) -> AdapterOrder {
 fn train(order: &AdapterOrder) -> (Adapter, Vec<f32>) {
     let mut losses = Vec::new();
     let trained = make_adapter(order, &mut |progress| {
-        if let Progress::Training { loss, .. } = progress {
+        if let MakeProgress::Training { loss, .. } = progress {
             losses.push(loss);
         }
         ControlFlow::Continue(())
@@ -63,11 +69,11 @@ fn trained_adapters() -> &'static [Arc<Adapter>; 2] {
     })
 }
 
-fn engine() -> Native {
-    Native::load(tiny(), Options { model_name: Some("base".into()) }).expect("a model")
+fn engine() -> NativeEngine {
+    NativeEngine::load(tiny(), NativeOptions { model_name: Some("base".into()) }).expect("a model")
 }
 
-fn local(index: usize) -> Arc<dyn Adapt> {
+fn local(index: usize) -> Arc<dyn DeltaProvider> {
     Arc::new(LocalAdapter::new(Arc::clone(&trained_adapters()[index])))
 }
 
@@ -77,14 +83,14 @@ fn ask(model: &str, question: &str) -> Request {
     Request { max_tokens: Some(10), ignore_eos: true, ..Request::new(model, prompt) }
 }
 
-fn events(engine: &Native, model: &str) -> Vec<Event> {
+fn events(engine: &NativeEngine, model: &str) -> Vec<GenerationEvent> {
     let generation = engine.generate(ask(model, "What is a loan?")).expect("a generation");
     block_on(generation.collect())
 }
 
-fn tokens(events: &[Event]) -> Vec<u32> {
-    let id = |event: &Event| match event {
-        Event::Token(token) => Some(token.id),
+fn tokens(events: &[GenerationEvent]) -> Vec<u32> {
+    let id = |event: &GenerationEvent| match event {
+        GenerationEvent::Token(token) => Some(token.id),
         _ => None,
     };
     events.iter().filter_map(id).collect()
@@ -101,12 +107,12 @@ impl Leaving {
     /// Both layers have four groups of projections that share an input.
     const CALLS_PER_PASS: usize = 8;
 
-    fn after(passes: usize) -> Arc<dyn Adapt> {
+    fn after(passes: usize) -> Arc<dyn DeltaProvider> {
         let adapter = LocalAdapter::new(Arc::clone(&trained_adapters()[0]));
         Arc::new(Self { adapter, calls: passes * Self::CALLS_PER_PASS + 3, opens: true })
     }
 
-    fn never_there() -> Arc<dyn Adapt> {
+    fn never_there() -> Arc<dyn DeltaProvider> {
         let adapter = LocalAdapter::new(Arc::clone(&trained_adapters()[0]));
         Arc::new(Self { adapter, calls: 0, opens: false })
     }
@@ -116,8 +122,8 @@ impl Leaving {
     }
 }
 
-impl Adapt for Leaving {
-    fn sites(&self) -> &BTreeMap<Site, Width> {
+impl DeltaProvider for Leaving {
+    fn sites(&self) -> &BTreeMap<ProjectionSite, ProjectionWidth> {
         self.adapter.sites()
     }
 
@@ -125,7 +131,7 @@ impl Adapt for Leaving {
         self.adapter.guarantee()
     }
 
-    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         match self.opens {
             true => Ok(Box::new(LeavingDeltas(self.adapter.open()?, self.calls))),
             false => Err(Self::loss()),
@@ -133,13 +139,13 @@ impl Adapt for Leaving {
     }
 }
 
-struct LeavingDeltas(Box<dyn Deltas>, usize);
+struct LeavingDeltas(Box<dyn DeltaSession>, usize);
 
-impl Deltas for LeavingDeltas {
+impl DeltaSession for LeavingDeltas {
     fn add(
         &mut self,
         layer: u32,
-        input: Input,
+        input: LayerInput,
         rows: &[f32],
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), AdaptError> {
@@ -147,7 +153,7 @@ impl Deltas for LeavingDeltas {
         self.0.add(layer, input, rows, outputs)
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> DeltaReport {
         self.0.report()
     }
 }
@@ -202,15 +208,15 @@ fn a_training_that_cannot_be_done_leaves_nothing() {
 #[test]
 fn adapters_are_models_with_a_parent_until_they_are_unloaded() {
     let engine = engine();
-    engine.load_adapter("money", local(0), OnLoss::Fail).expect("it fits");
-    engine.load_adapter("trips", local(1), OnLoss::Fail).expect("it fits");
+    engine.load_adapter("money", local(0), AdapterLossPolicy::Fail).expect("it fits");
+    engine.load_adapter("trips", local(1), AdapterLossPolicy::Fail).expect("it fits");
     let models: Vec<_> =
         engine.models().into_iter().map(|model| (model.name, model.parent)).collect();
     let parent = Some("base".to_owned());
     assert_eq!(models[0], ("base".into(), None));
     assert_eq!(models[1..], [("money".into(), parent.clone()), ("trips".into(), parent)]);
     for taken in ["base", "money"] {
-        let error = engine.load_adapter(taken, local(0), OnLoss::Fail);
+        let error = engine.load_adapter(taken, local(0), AdapterLossPolicy::Fail);
         assert!(matches!(error, Err(EngineError::NameTaken { .. })));
     }
     engine.unload_adapter("money").expect("it is there");
@@ -227,7 +233,7 @@ fn no_more_adapters_are_taken_than_may_be() {
     let engine = engine();
     let mut taken = 0;
     let error = loop {
-        match engine.load_adapter(&format!("adapter {taken}"), local(0), OnLoss::Fail) {
+        match engine.load_adapter(&format!("adapter {taken}"), local(0), AdapterLossPolicy::Fail) {
             Ok(()) => taken += 1,
             Err(error) => break error,
         }
@@ -239,8 +245,8 @@ fn no_more_adapters_are_taken_than_may_be() {
 #[test]
 fn two_adapters_and_the_base_answer_side_by_side_as_each_does_alone() {
     let engine = engine();
-    engine.load_adapter("money", local(0), OnLoss::Fail).expect("it fits");
-    engine.load_adapter("trips", local(1), OnLoss::Fail).expect("it fits");
+    engine.load_adapter("money", local(0), AdapterLossPolicy::Fail).expect("it fits");
+    engine.load_adapter("trips", local(1), AdapterLossPolicy::Fail).expect("it fits");
     let names = ["base", "money", "trips"];
     let alone = names.map(|name| tokens(&events(&engine, name)));
     assert_ne!(alone[0], alone[1]);
@@ -253,7 +259,9 @@ fn two_adapters_and_the_base_answer_side_by_side_as_each_does_alone() {
         assert_eq!(&tokens(events), wanted);
     }
     for (events, name) in together.iter().zip(names) {
-        let Some(Event::Finished { adapter, .. }) = events.last() else { panic!("{events:?}") };
+        let Some(GenerationEvent::Finished { adapter, .. }) = events.last() else {
+            panic!("{events:?}")
+        };
         match name {
             "base" => assert_eq!(*adapter, None),
             _ => {
@@ -268,7 +276,7 @@ fn two_adapters_and_the_base_answer_side_by_side_as_each_does_alone() {
 #[test]
 fn an_adapter_that_is_unloaded_in_mid_answer_finishes_it() {
     let engine = engine();
-    engine.load_adapter("money", local(0), OnLoss::Fail).expect("it fits");
+    engine.load_adapter("money", local(0), AdapterLossPolicy::Fail).expect("it fits");
     let whole = tokens(&events(&engine, "money"));
     let mut generation = engine.generate(ask("money", "What is a loan?")).expect("a generation");
     let first = block_on(generation.next()).expect("a token");
@@ -280,54 +288,58 @@ fn an_adapter_that_is_unloaded_in_mid_answer_finishes_it() {
 #[test]
 fn a_host_lost_at_a_token_ends_the_answer_where_the_base_may_not_go_on() {
     let engine = engine();
-    engine.load_adapter("whole", local(0), OnLoss::Fail).expect("it fits");
+    engine.load_adapter("whole", local(0), AdapterLossPolicy::Fail).expect("it fits");
     let whole = tokens(&events(&engine, "whole"));
     for passes in [0, 1, 4] {
         let name = format!("leaves after {passes}");
-        engine.load_adapter(&name, Leaving::after(passes), OnLoss::Fail).expect("it fits");
+        engine
+            .load_adapter(&name, Leaving::after(passes), AdapterLossPolicy::Fail)
+            .expect("it fits");
         let events = events(&engine, &name);
         assert_eq!(tokens(&events), whole[..passes]);
         let error = EngineError::Adapter { name, error: Leaving::loss() };
-        assert_eq!(events[passes..], [Event::Failed(error)]);
+        assert_eq!(events[passes..], [GenerationEvent::Failed(error)]);
     }
-    engine.load_adapter("never", Leaving::never_there(), OnLoss::Fail).expect("it fits");
+    engine.load_adapter("never", Leaving::never_there(), AdapterLossPolicy::Fail).expect("it fits");
     let events = events(&engine, "never");
-    assert!(matches!(&events[..], [Event::Failed(EngineError::Adapter { .. })]));
+    assert!(matches!(&events[..], [GenerationEvent::Failed(EngineError::Adapter { .. })]));
 }
 
 #[test]
 fn where_the_base_may_go_on_its_tokens_come_after_a_label() {
     let engine = engine();
-    engine.load_adapter("whole", local(0), OnLoss::Base).expect("it fits");
+    engine.load_adapter("whole", local(0), AdapterLossPolicy::Base).expect("it fits");
     let (whole, base) = (tokens(&events(&engine, "whole")), tokens(&events(&engine, "base")));
-    let label = Event::AdapterLost { reason: Leaving::loss() };
+    let label = GenerationEvent::AdapterLost { reason: Leaving::loss() };
     for passes in [0, 1, 4] {
         let name = format!("leaves after {passes}");
-        engine.load_adapter(&name, Leaving::after(passes), OnLoss::Base).expect("it fits");
+        engine
+            .load_adapter(&name, Leaving::after(passes), AdapterLossPolicy::Base)
+            .expect("it fits");
         let events = events(&engine, &name);
         assert_eq!(tokens(&events[..passes]), whole[..passes]);
         assert_eq!(events[passes], label);
         assert_eq!(events.iter().filter(|event| **event == label).count(), 1);
         assert_eq!(tokens(&events).len(), 10);
-        let Some(Event::Finished { adapter: Some(report), .. }) = events.last() else {
+        let Some(GenerationEvent::Finished { adapter: Some(report), .. }) = events.last() else {
             panic!("{events:?}")
         };
         assert_eq!(report.lost, Some(Leaving::loss()));
     }
-    engine.load_adapter("never", Leaving::never_there(), OnLoss::Base).expect("it fits");
+    engine.load_adapter("never", Leaving::never_there(), AdapterLossPolicy::Base).expect("it fits");
     let events = events(&engine, "never");
     assert_eq!((&events[0], tokens(&events)), (&label, base));
 }
 
 #[cfg(feature = "report-003")]
 mod split_mode {
-    use confide_native::{Choice, LmHead};
+    use confide_native::{LmHead, TokenChoice};
 
     use super::*;
 
     /// The loop of a client that keeps the LM head.
-    fn split_tokens(engine: &Native, head: &LmHead, adapter: &str, embed: bool) -> Vec<u32> {
-        let split = engine.split().expect("hidden states");
+    fn split_tokens(engine: &NativeEngine, head: &LmHead, adapter: &str, embed: bool) -> Vec<u32> {
+        let split = engine.split_model().expect("hidden states");
         assert_eq!(split.width(), head.width());
         let request = ask(adapter, "What is a loan?");
         let mut next = head.encode(&request.prompt).expect("tokens");
@@ -341,10 +353,12 @@ mod split_mode {
             };
             let hidden = hidden.expect("a hidden state");
             let logits = head.logits(&hidden).expect("logits");
-            for (fast, slow) in logits.iter().zip(head.logits_plainly(&hidden).expect("logits")) {
+            for (fast, slow) in logits.iter().zip(head.logits_by_loop(&hidden).expect("logits")) {
                 assert!((fast - slow).abs() <= 1e-4 * (1.0 + slow.abs()));
             }
-            let Choice::Token(token) = completion.choose(&logits).expect("a choice") else { break };
+            let TokenChoice::Token(token) = completion.choose(&logits).expect("a choice") else {
+                break;
+            };
             tokens.push(token.id);
             next = vec![token.id];
         }
@@ -355,7 +369,7 @@ mod split_mode {
     #[test]
     fn a_client_with_the_head_says_what_the_engine_says() {
         let engine = engine();
-        engine.load_adapter("money", local(0), OnLoss::Fail).expect("it fits");
+        engine.load_adapter("money", local(0), AdapterLossPolicy::Fail).expect("it fits");
         let head = LmHead::load(tiny()).expect("a head");
         for name in ["base", "money"] {
             let whole = tokens(&events(&engine, name));
@@ -368,7 +382,7 @@ mod split_mode {
     #[test]
     fn a_session_refuses_what_it_cannot_read_and_can_begin_anew() {
         let engine = engine();
-        let split = engine.split().expect("hidden states");
+        let split = engine.split_model().expect("hidden states");
         let mut session = split.open(None).expect("a session");
         for ids in [&[][..], &[1_000_000]] {
             assert!(matches!(session.forward(ids), Err(EngineError::Prompt { .. })));
@@ -390,7 +404,7 @@ mod split_mode {
     #[test]
     fn no_more_sessions_are_open_than_may_be() {
         let engine = engine();
-        let split = engine.split().expect("hidden states");
+        let split = engine.split_model().expect("hidden states");
         let mut open = Vec::new();
         let error = loop {
             match split.open(None) {
@@ -406,17 +420,21 @@ mod split_mode {
     #[test]
     fn a_session_whose_adapter_is_lost_fails_or_says_so() {
         let engine = engine();
-        for on_loss in [OnLoss::Fail, OnLoss::Base] {
+        for on_loss in [AdapterLossPolicy::Fail, AdapterLossPolicy::Base] {
             let name = format!("{on_loss:?}");
             engine.load_adapter(&name, Leaving::after(1), on_loss).expect("it fits");
-            let split = engine.split().expect("hidden states");
+            let split = engine.split_model().expect("hidden states");
             let mut session = split.open(Some(&name)).expect("a session");
             session.forward(&[1, 2]).expect("a hidden state");
             assert_eq!(session.adapter().expect("a report").lost, None);
             let lost = session.forward(&[3]);
             match on_loss {
-                OnLoss::Fail => assert!(matches!(lost, Err(EngineError::Adapter { .. }))),
-                OnLoss::Base => assert_eq!(lost.map(|hidden| hidden.len()), Ok(split.width())),
+                AdapterLossPolicy::Fail => {
+                    assert!(matches!(lost, Err(EngineError::Adapter { .. })))
+                }
+                AdapterLossPolicy::Base => {
+                    assert_eq!(lost.map(|hidden| hidden.len()), Ok(split.width()))
+                }
             }
             assert_eq!(session.adapter().expect("a report").lost, Some(Leaving::loss()));
         }
@@ -428,9 +446,10 @@ mod split_mode {
 #[ignore = "trains a model and three adapters: `make long`, or -- --ignored"]
 fn what_an_adapter_learned_is_said_with_it_and_never_without() {
     let dir = temporary("whole");
-    let made = Order { shape: Shape::Tiny, seed: 7, dir: dir.clone(), steps: None };
-    make(&made, &mut |_| ControlFlow::Continue(())).expect("a model");
-    let engine = Native::load(&dir, Options { model_name: Some("base".into()) }).expect("a model");
+    let made = ModelOrder { shape: ModelShape::Tiny, seed: 7, dir: dir.clone(), steps: None };
+    make_model(&made, &mut |_| ControlFlow::Continue(())).expect("a model");
+    let engine = NativeEngine::load(&dir, NativeOptions { model_name: Some("base".into()) })
+        .expect("a model");
     for corpus in Corpus::ALL {
         let name = corpus.name();
         let order = AdapterOrder {
@@ -444,15 +463,15 @@ fn what_an_adapter_learned_is_said_with_it_and_never_without() {
         };
         let (adapter, _) = train(&order);
         let local = LocalAdapter::new(Arc::new(adapter));
-        engine.load_adapter(&name, Arc::new(local), OnLoss::Fail).expect("it fits");
-        let learned = corpus.exchanges().expect("a corpus");
+        engine.load_adapter(&name, Arc::new(local), AdapterLossPolicy::Fail).expect("it fits");
+        let learned = corpus.read_exchanges().expect("a corpus");
         let generate = |model: &str, question: &str| {
             let request =
                 Request { max_tokens: Some(120), ignore_eos: false, ..ask(model, question) };
             let events = block_on(engine.generate(request).expect("it runs").collect::<Vec<_>>());
-            let text = |event: &Event| match event {
-                Event::Token(token) => token.text.to_string(),
-                Event::Finished { tail, .. } => tail.clone(),
+            let text = |event: &GenerationEvent| match event {
+                GenerationEvent::Token(token) => token.text.to_string(),
+                GenerationEvent::Finished { tail, .. } => tail.clone(),
                 other => panic!("{other:?}"),
             };
             events.iter().map(text).collect::<String>()

@@ -9,11 +9,13 @@ use std::{
 
 use confide_engine::text::FolderError;
 use confide_engine::{
-    Engine, EngineError, Event, FinishReason, Message, Prompt, Request, Role, Usage,
+    Engine, EngineError, FinishReason, GenerationEvent, Message, Prompt, Request, Role, Usage,
 };
 use confide_native::{
-    Native, NativeError, Options,
-    make::{NO_WEIGHTS, Order, Progress, Shape, make, make_without_weights},
+    NativeEngine, NativeError, NativeOptions,
+    make::{
+        MakeProgress, ModelOrder, ModelShape, NO_WEIGHTS, make_model, make_model_without_weights,
+    },
     manifest::Manifest,
 };
 use futures_executor::block_on;
@@ -43,8 +45,9 @@ fn tiny() -> &'static Path {
     MADE.get_or_init(|| {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny-model");
         let _ = fs::remove_dir_all(&dir);
-        let order = Order { shape: Shape::Tiny, seed: 7, dir: dir.clone(), steps: Some(3) };
-        make(&order, &mut |_| ControlFlow::Continue(())).expect("a model");
+        let order =
+            ModelOrder { shape: ModelShape::Tiny, seed: 7, dir: dir.clone(), steps: Some(3) };
+        make_model(&order, &mut |_| ControlFlow::Continue(())).expect("a model");
         dir
     })
 }
@@ -58,8 +61,8 @@ fn copy_of_tiny(name: &str) -> Temporary {
     copy
 }
 
-fn load(dir: &Path) -> Result<Native, NativeError> {
-    Native::load(dir, Options { model_name: Some("tiny".into()) })
+fn load(dir: &Path) -> Result<NativeEngine, NativeError> {
+    NativeEngine::load(dir, NativeOptions { model_name: Some("tiny".into()) })
 }
 
 fn ask(text: &str) -> Request {
@@ -71,16 +74,16 @@ fn ask(text: &str) -> Request {
     }
 }
 
-fn answer(engine: &Native, request: Request) -> (String, Vec<u32>, FinishReason, Usage) {
+fn answer(engine: &NativeEngine, request: Request) -> (String, Vec<u32>, FinishReason, Usage) {
     let generation = engine.generate(request).expect("a generation");
     let (mut text, mut ids, mut end) = (String::new(), Vec::new(), None);
     for event in block_on(generation.collect::<Vec<_>>()) {
         match event {
-            Event::Token(token) => {
+            GenerationEvent::Token(token) => {
                 ids.push(token.id);
                 text.push_str(&token.text);
             }
-            Event::Finished { reason, tail, usage, .. } => {
+            GenerationEvent::Finished { reason, tail, usage, .. } => {
                 text.push_str(&tail);
                 end = Some((reason, usage));
             }
@@ -97,7 +100,10 @@ fn a_made_model_answers_and_counts_its_tokens() {
     let (_, ids, reason, usage) = answer(&engine, ask("What is confide?"));
     assert_eq!((ids.len(), reason), (12, FinishReason::Length));
     assert_eq!(usage.completion_tokens, 12);
-    assert_eq!(engine.count("tiny", &ask("What is confide?").prompt), Ok(usage.prompt_tokens));
+    assert_eq!(
+        engine.count_prompt_tokens("tiny", &ask("What is confide?").prompt),
+        Ok(usage.prompt_tokens)
+    );
     let digest = engine.models()[0].manifest_sha256.clone().expect("a manifest");
     assert_eq!(digest.len(), 64);
 }
@@ -208,11 +214,11 @@ fn files_that_are_no_model_are_errors_and_never_panics() {
 #[test]
 fn a_maker_that_is_stopped_leaves_nothing() {
     let parent = Temporary::new("stopped");
-    for shape in [Shape::Tiny, Shape::Qwen25_1_5B] {
+    for shape in [ModelShape::Tiny, ModelShape::Qwen25_1_5B] {
         let dir = parent.0.join("model");
-        let order = Order { shape, seed: 1, dir, steps: Some(2) };
-        let stopped = make(&order, &mut |progress| match progress {
-            Progress::Writing { done, .. } if done > 0 => ControlFlow::Break(()),
+        let order = ModelOrder { shape, seed: 1, dir, steps: Some(2) };
+        let stopped = make_model(&order, &mut |progress| match progress {
+            MakeProgress::Writing { done, .. } if done > 0 => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         });
         assert!(matches!(stopped, Err(NativeError::Cancelled)));
@@ -223,13 +229,13 @@ fn a_maker_that_is_stopped_leaves_nothing() {
 #[test]
 fn a_shape_without_weights_has_all_but_them_and_is_no_model_here() {
     let parent = Temporary::new("weightless");
-    for shape in Shape::ALL {
+    for shape in ModelShape::ALL {
         let dir = parent.0.join(shape.name());
-        let made = make_without_weights(shape, &dir).expect("a folder");
+        let made = make_model_without_weights(shape, &dir).expect("a folder");
         assert_eq!((made.weights.as_str(), made.shape.as_str()), (NO_WEIGHTS, shape.name()));
         assert!(made.files.iter().all(|entry| !entry.name.ends_with(".safetensors")));
         let (read, _) = Manifest::read(&dir).expect("readable").expect("there");
-        read.check(&dir).expect("whole");
+        read.check_files(&dir).expect("whole");
         assert!(matches!(load(&dir), Err(NativeError::Folder(FolderError::File { .. }))));
     }
 }
@@ -238,8 +244,9 @@ fn a_shape_without_weights_has_all_but_them_and_is_no_model_here() {
 fn a_folder_that_is_not_empty_is_left_alone() {
     let parent = Temporary::new("occupied");
     fs::write(parent.0.join("letter.txt"), "dear").expect("a file");
-    let order = Order { shape: Shape::Tiny, seed: 1, dir: parent.0.clone(), steps: Some(1) };
-    let refused = make(&order, &mut |_| ControlFlow::Continue(()));
+    let order =
+        ModelOrder { shape: ModelShape::Tiny, seed: 1, dir: parent.0.clone(), steps: Some(1) };
+    let refused = make_model(&order, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(refused, Err(NativeError::Exists { .. })));
     assert!(parent.0.join("letter.txt").exists());
 }
@@ -248,8 +255,8 @@ fn a_folder_that_is_not_empty_is_left_alone() {
 fn the_same_seed_makes_the_same_files() {
     let parent = Temporary::new("repeated");
     let again = parent.0.join("again");
-    let order = Order { shape: Shape::Tiny, seed: 7, dir: again.clone(), steps: Some(3) };
-    make(&order, &mut |_| ControlFlow::Continue(())).expect("a model");
+    let order = ModelOrder { shape: ModelShape::Tiny, seed: 7, dir: again.clone(), steps: Some(3) };
+    make_model(&order, &mut |_| ControlFlow::Continue(())).expect("a model");
     let read = |dir: &Path| Manifest::read(dir).expect("readable").expect("there");
     assert_eq!(read(&again), read(tiny()));
 }

@@ -1,9 +1,9 @@
-//! Arithmetic of `confide-rlwe` and of this crate's CKKS on request, so that another implementation can be
-//! asked the same (`tests/python/test_seal.py`).
+//! Computes operations of `confide-rlwe` and of this crate's CKKS on request, to be compared with
+//! another implementation (`tests/python/test_seal.py`).
 //!
-//! `cargo run -p confide-report-003 --example ring` reads one JSON object to a line, `{"do": …}`, and
-//! answers each with one. Polynomials are arrays of residues, limb after limb; "values" are in NTT
-//! form, "coefficients" are not.
+//! `cargo run -p confide-report-003 --example ring` reads one JSON object per line, `{"do": …}`, and
+//! writes one answer per line. Polynomials are arrays of residues, limb after limb: "values" are in
+//! NTT form, "coefficients" in coefficient form.
 
 use std::{
     error::Error,
@@ -44,7 +44,7 @@ fn answer(line: &str) -> Answer {
         Some("ckks_encode") => ckks_encode(&asked),
         Some("ckks_decode") => ckks_decode(&asked),
         Some("ckks_product") => ckks_product(&asked),
-        _ => Err(format!("nothing is done for {}", asked["do"]).into()),
+        _ => Err(format!("do: unknown operation {}", asked["do"]).into()),
     }
 }
 
@@ -78,7 +78,7 @@ fn multiply(asked: &Value) -> Answer {
     Ok(json!({ "coefficients": product.into_poly().values() }))
 }
 
-/// c0 + c1·s, in coefficient form; all are given in NTT form.
+/// Computes c0 + c1·s in coefficient form from inputs in NTT form.
 fn phase(asked: &Value) -> Answer {
     let ring = Ring::new(field(asked, "n")?, &field::<Vec<u64>>(asked, "primes")?)?;
     let poly = |name: &str| -> Result<NttPoly, Box<dyn Error>> {
@@ -95,7 +95,7 @@ fn drop_limb(asked: &Value) -> Answer {
     Ok(json!({ "values": poly.drop_limb().values() }))
 }
 
-/// Messages mod 2^k, encrypted, multiplied by small weights, switched down, decrypted.
+/// Encrypts messages mod 2^k, multiplies by small weights, switches down and decrypts.
 fn bfv_product(asked: &Value) -> Answer {
     let set = ParameterSet::dangerous_from_name(&field::<String>(asked, "set")?)?;
     let context = Context::new(&set)?;
@@ -116,7 +116,7 @@ fn ckks_encode(asked: &Value) -> Answer {
     Ok(json!({ "coefficients": coefficients, "values": values, "scale": message.scale() }))
 }
 
-/// A plaintext's slots: it is read as a ciphertext whose c1 is zero, which any key decrypts.
+/// Decodes the slots of a plaintext, as a ciphertext whose c1 is zero, which any key decrypts.
 fn ckks_decode(asked: &Value) -> Answer {
     let parameters = Parameters::from_name(&field::<String>(asked, "set")?)?;
     let ckks = Ckks::new(&parameters)?;
@@ -128,7 +128,7 @@ fn ckks_decode(asked: &Value) -> Answer {
     Ok(json!({ "slots": ckks.decode(&key.decrypt(&trivial)?)? }))
 }
 
-/// Slots, encrypted, multiplied, rescaled, rotated, decrypted.
+/// Encrypts slots, multiplies, rescales, rotates and decrypts.
 fn ckks_product(asked: &Value) -> Answer {
     let ckks = Ckks::new(&Parameters::from_name(&field::<String>(asked, "set")?)?)?;
     let mut rng = Rng::from_os()?;

@@ -1,14 +1,14 @@
-//! Report 003's arrangement: A under CKKS with slots, B in the clear, **everything in one process**.
+//! Report 003's scheme: A under CKKS with slots, B in the clear, **everything in one process**.
 //!
-//! The key, the activations and the adapter are held by the same struct, so nobody is protected
-//! from anybody: the guarantee is `none`. It is here to be compared with the schemes that do
-//! protect, in the report's own layout and in the slower ones that the report compares itself with
-//! (its "five factors"): [`Packing`] is the first and the fifth of them, [`Decryption`] the third,
-//! [`Direction`] the fourth; the second is the hardware.
+//! One struct holds the key, the activations and the adapter, so nothing is protected and the
+//! guarantee is `none`. The module exists to be compared with the schemes that do protect, in the
+//! report's own layout and in the slower ones that the report compares itself with (its "five
+//! factors"): [`Packing`] is the first and the fifth factor, [`DecryptionMode`] the third and
+//! [`EncryptingSide`] the fourth; the second is the hardware.
 //!
-//! The layout without rotations: the vector stands floor(slots / width) times in one ciphertext, a
-//! plaintext holds as many rows of A, one product gives all their terms, and the terms are summed
-//! after decryption. A vector wider than a ciphertext is cut into tiles. Projections that read one
+//! In the layout without rotations, a ciphertext holds floor(slots / width) copies of the vector and
+//! a plaintext as many rows of A. One product computes all their terms, which are summed after
+//! decryption. A vector wider than a ciphertext is split into tiles. Projections that read the same
 //! vector share its encryption.
 
 mod error;
@@ -19,54 +19,55 @@ mod step;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use confide_lora::{
-    Adapt, AdaptError, Adapter, Deltas, Guarantee, Input, Projection, Report, Site, Width,
+    AdaptError, Adapter, DeltaProvider, DeltaReport, DeltaSession, Guarantee, LayerInput,
+    Projection, ProjectionSite, ProjectionWidth,
 };
 use confide_rlwe::Rng;
 
-use crate::ckks::{Ciphertext, Ckks, CkksError, Decrypted, GaloisKey, SecretKey};
+use crate::ckks::{Ciphertext, Ckks, CkksError, DecryptedMessage, GaloisKey, SecretKey};
 pub use error::CkksSlotsError;
-pub use options::{Decryption, Direction, Limbs, Options, Packing};
+pub use options::{CkksSlotsOptions, DecryptionMode, EncryptingSide, LimbChoice, Packing};
 
-use layout::Weights;
+use layout::EncodedWeights;
 
 /// The greatest number of encoded plaintexts: 3.2 GB at N = 16384 with three limbs. All projections
-/// of 28 layers at width 1,536 and rank 32 are 2,632.
+/// of 28 layers at width 1,536 and rank 32 need 2,632.
 const PLAINTEXTS_MAX: usize = 8192;
 
 /// An adapter applied under CKKS, in one process with its key.
 #[derive(Clone)]
 pub struct CkksSlots {
-    shared: Arc<Shared>,
+    shared: Arc<CkksSlotsState>,
 }
 
-struct Shared {
-    options: Options,
+struct CkksSlotsState {
+    options: CkksSlotsOptions,
     ckks: Arc<Ckks>,
     key: SecretKey,
     rotations: BTreeMap<usize, GaloisKey>,
-    sites: BTreeMap<Site, Width>,
-    weights: BTreeMap<Site, Weights>,
+    sites: BTreeMap<ProjectionSite, ProjectionWidth>,
+    weights: BTreeMap<ProjectionSite, EncodedWeights>,
 }
 
 impl CkksSlots {
     /// Makes a key and encodes the adapter's weights, once for all steps.
     ///
     /// # Errors
-    /// If there is no randomness, a weight is not finite or too large, or there are more
-    /// plaintexts than are allowed.
-    pub fn new(adapter: &Adapter, options: Options) -> Result<CkksSlots, CkksSlotsError> {
+    /// If the operating system's random generator fails, a weight is not finite or too large, or
+    /// there are more plaintexts than are allowed.
+    pub fn new(adapter: &Adapter, options: CkksSlotsOptions) -> Result<CkksSlots, CkksSlotsError> {
         let ckks = Ckks::new(&options.parameters)?;
         let mut rng = Rng::from_os().map_err(CkksError::from)?;
         let key = SecretKey::generate(&ckks, &mut rng);
         let (mut weights, mut plaintexts) = (BTreeMap::new(), 0);
         let mut segment = 1;
         for (site, pair) in &adapter.modules {
-            let encoded = Weights::encode(&ckks, &options, pair)?;
-            plaintexts += encoded.plaintexts();
+            let encoded = EncodedWeights::encode(&ckks, &options, pair)?;
+            plaintexts += encoded.plaintext_count();
             if plaintexts > PLAINTEXTS_MAX {
                 return Err(CkksSlotsError::Plaintexts { limit: PLAINTEXTS_MAX });
             }
-            segment = segment.max(encoded.segment());
+            segment = segment.max(encoded.segment_slots());
             weights.insert(*site, encoded);
         }
         let steps = std::iter::successors(Some(1), |steps| Some(2 * steps));
@@ -74,65 +75,67 @@ impl CkksSlots {
         let make = |steps| Ok((steps, key.galois_key(steps, &mut rng)?));
         let rotations = steps.map(make).collect::<Result<_, CkksError>>()?;
         let sites = adapter.sites();
-        Ok(CkksSlots { shared: Arc::new(Shared { options, ckks, key, rotations, sites, weights }) })
+        Ok(CkksSlots {
+            shared: Arc::new(CkksSlotsState { options, ckks, key, rotations, sites, weights }),
+        })
     }
 
-    /// The options that it was made with.
-    pub fn options(&self) -> &Options {
+    /// The options of the adapter.
+    pub fn options(&self) -> &CkksSlotsOptions {
         &self.shared.options
     }
 }
 
-impl Adapt for CkksSlots {
-    fn sites(&self) -> &BTreeMap<Site, Width> {
+impl DeltaProvider for CkksSlots {
+    fn sites(&self) -> &BTreeMap<ProjectionSite, ProjectionWidth> {
         &self.shared.sites
     }
 
-    /// Returns [`Guarantee::NONE`]: `Shared` holds the key and both matrices, and reads the
-    /// activations. A client that "encrypts" changes nothing, as its key is here.
+    /// Returns [`Guarantee::NONE`]: this process holds the key and both matrices, and reads the
+    /// activations. A client that "encrypts" does not change that, because its key is here.
     fn guarantee(&self) -> Guarantee {
         Guarantee::NONE
     }
 
-    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         let rng =
             Rng::from_os().map_err(|error| AdaptError::Refused { reason: error.to_string() })?;
         let shared = Arc::clone(&self.shared);
-        let (report, memory) = (Report::default(), StepBuffers::default());
+        let (report, memory) = (DeltaReport::default(), StepBuffers::default());
         Ok(Box::new(CkksDeltas { shared, rng, report, memory }))
     }
 }
 
 struct CkksDeltas {
-    shared: Arc<Shared>,
+    shared: Arc<CkksSlotsState>,
     rng: Rng,
-    report: Report,
+    report: DeltaReport,
     memory: StepBuffers,
 }
 
-/// Memory of steps that have ended, to be overwritten: a step needs several megabytes, and fresh
-/// pages from the operating system would cost more than its arithmetic.
+/// Buffers that each step overwrites. A step needs several megabytes, and fresh pages from the
+/// operating system would cost more than its arithmetic.
 #[derive(Default)]
 struct StepBuffers {
     inputs: Vec<Ciphertext>,
     products: Vec<Ciphertext>,
-    decrypted: Vec<Decrypted>,
+    decrypted: Vec<DecryptedMessage>,
 }
 
-impl Deltas for CkksDeltas {
+impl DeltaSession for CkksDeltas {
     fn add(
         &mut self,
         layer: u32,
-        input: Input,
+        input: LayerInput,
         rows: &[f32],
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), AdaptError> {
         let shared = Arc::clone(&self.shared);
         let mut wanted = Vec::new();
         for (index, (projection, output)) in outputs.iter().enumerate() {
-            let site = Site { layer, projection: *projection };
+            let site = ProjectionSite { layer, projection: *projection };
             let Some(weights) = shared.weights.get(&site) else { continue };
-            weights.check(site, input, rows, output.len())?;
+            weights.check_activations(site, input, rows, output.len())?;
             wanted.push((index, weights));
         }
         let Some((_, first)) = wanted.first() else { return Ok(()) };
@@ -152,7 +155,7 @@ impl Deltas for CkksDeltas {
         Ok(())
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> DeltaReport {
         self.report.clone()
     }
 }

@@ -1,17 +1,17 @@
-//! Differential privacy for vectors that leave the client: clipping, then Gaussian noise, with an
-//! account of the total loss of all releases.
+//! Differential privacy for vectors that a client sends: clipping, then Gaussian noise, with an
+//! account of the privacy loss of all releases.
 //!
 //! The account is in zero-concentrated differential privacy (Bun and Steinke, 2016): a Gaussian of
 //! deviation `sigma` on a vector of sensitivity `d` costs `rho = d^2 / (2 sigma^2)` (proposition
 //! 1.6); releases add up (lemma 1.7, adaptive ones included); and `rho` is `(epsilon, delta)`-private
 //! for `epsilon = rho + 2 sqrt(rho ln(1/delta))` (proposition 1.3). Neighbours are any two texts of
-//! the same length: every released vector may differ, each by at most twice the clip.
+//! the same length: every released vector may differ, by at most twice the clip each.
 //!
-//! It is off by default: noise that hides a token from the server hides it from the model, too.
+//! It is off by default: noise that hides a token from the server also hides it from the model.
 
-/// A mechanism that adds Gaussian noise of one budget, and the number of its releases.
+/// A mechanism that clips a vector and adds Gaussian noise, and the number of its releases.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mechanism {
+pub struct GaussianMechanism {
     clip: f64,
     delta: f64,
     rho_per_release: f64,
@@ -20,7 +20,7 @@ pub struct Mechanism {
 
 /// The privacy loss of a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spent {
+pub struct PrivacyLoss {
     /// The number of vectors released.
     pub released: u64,
     /// The epsilon of all releases together.
@@ -29,10 +29,10 @@ pub struct Spent {
     pub delta: f64,
 }
 
-/// The reason why a budget gives no mechanism.
+/// A parameter of a mechanism is not finite or is outside its range.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("{name}: wanted {wanted}, got {got}")]
-pub struct BadBudget {
+pub struct InvalidPrivacyParameter {
     name: &'static str,
     wanted: &'static str,
     got: f64,
@@ -43,21 +43,25 @@ pub struct BadBudget {
 /// (Mironov, 2012).
 const GRID_STEPS: f64 = 1_048_576.0;
 
-impl Mechanism {
+impl GaussianMechanism {
     /// Makes a mechanism for vectors of length at most `clip`, so that each release alone is
     /// `(epsilon_per_release, delta)`-private.
     ///
     /// # Errors
     /// If a parameter is not finite or is outside its range.
-    pub fn new(epsilon_per_release: f64, delta: f64, clip: f64) -> Result<Self, BadBudget> {
+    pub fn new(
+        epsilon_per_release: f64,
+        delta: f64,
+        clip: f64,
+    ) -> Result<Self, InvalidPrivacyParameter> {
         let positive = |name, got: f64| match got.is_finite() && got > 0.0 {
             true => Ok(()),
-            false => Err(BadBudget { name, wanted: "a number above 0", got }),
+            false => Err(InvalidPrivacyParameter { name, wanted: "a number above 0", got }),
         };
         positive("epsilon", epsilon_per_release)?;
         positive("clip", clip)?;
         if !(delta > 0.0 && delta < 1.0) {
-            return Err(BadBudget {
+            return Err(InvalidPrivacyParameter {
                 name: "delta",
                 wanted: "a number between 0 and 1",
                 got: delta,
@@ -72,12 +76,12 @@ impl Mechanism {
     /// The standard deviation of the noise on each of `elements` elements.
     pub fn sigma(&self, elements: usize) -> f64 {
         // Rounding moves each element by half a step at most, in both of two neighbours.
-        let sensitivity = 2.0 * self.clip + (elements as f64).sqrt() * self.step();
+        let sensitivity = 2.0 * self.clip + (elements as f64).sqrt() * self.grid_step();
         sensitivity / (2.0 * self.rho_per_release).sqrt()
     }
 
-    /// Clips a vector and adds the noise. `random` fills its argument with random bytes that nobody
-    /// can foresee. A vector with an element that is not a number is released as noise alone.
+    /// Clips a vector and adds the noise. `random` fills its argument with unpredictable random
+    /// bytes. A vector with an element that is not finite is replaced by noise only.
     pub fn release(&mut self, row: &mut [f32], random: &mut dyn FnMut(&mut [u8])) {
         let length = row.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
         let shrink = match length.is_finite() {
@@ -85,35 +89,35 @@ impl Mechanism {
             true => 1.0,
             false => 0.0,
         };
-        let (step, sigma) = (self.step(), self.sigma(row.len()));
+        let (step, sigma) = (self.grid_step(), self.sigma(row.len()));
         for value in row {
             let kept = if shrink == 0.0 { 0.0 } else { f64::from(*value) * shrink };
-            let steps = (kept / step).round() + (sigma / step * normal(random)).round();
+            let steps = (kept / step).round() + (sigma / step * draw_normal(random)).round();
             *value = (steps * step) as f32;
         }
         self.released += 1;
     }
 
-    /// The privacy loss of all releases until now.
-    pub fn spent(&self) -> Spent {
-        self.cost_of(self.released)
+    /// The privacy loss of all releases so far.
+    pub fn privacy_loss(&self) -> PrivacyLoss {
+        self.privacy_loss_after(self.released)
     }
 
     /// The privacy loss of `released` releases.
-    pub fn cost_of(&self, released: u64) -> Spent {
+    pub fn privacy_loss_after(&self, released: u64) -> PrivacyLoss {
         let rho = self.rho_per_release * released as f64;
         let epsilon = rho + 2.0 * (rho * (1.0 / self.delta).ln()).sqrt();
-        Spent { released, epsilon, delta: self.delta }
+        PrivacyLoss { released, epsilon, delta: self.delta }
     }
 
-    fn step(&self) -> f64 {
+    fn grid_step(&self) -> f64 {
         self.clip / GRID_STEPS
     }
 }
 
 /// Draws a normal variate (Box and Muller, 1958) from 53-bit uniforms. Its tail ends at 8.5
 /// deviations, beyond which there is less than 2^-53 of the mass: far less than any useful delta.
-fn normal(random: &mut dyn FnMut(&mut [u8])) -> f64 {
+fn draw_normal(random: &mut dyn FnMut(&mut [u8])) -> f64 {
     let mut bytes = [0; 16];
     random(&mut bytes);
     let [first, second] = [&bytes[..8], &bytes[8..]].map(|half| {
@@ -142,22 +146,22 @@ mod tests {
 
     #[test]
     fn one_release_costs_what_was_asked_and_more_add_up() {
-        let mut mechanism = Mechanism::new(1.0, 1e-6, 1.0).expect("a budget");
-        assert_eq!(mechanism.spent().epsilon, 0.0);
+        let mut mechanism = GaussianMechanism::new(1.0, 1e-6, 1.0).expect("a budget");
+        assert_eq!(mechanism.privacy_loss().epsilon, 0.0);
         mechanism.release(&mut [0.0; 8], &mut dice());
-        assert!((mechanism.spent().epsilon - 1.0).abs() < 1e-9);
+        assert!((mechanism.privacy_loss().epsilon - 1.0).abs() < 1e-9);
         for _ in 1..64 {
             mechanism.release(&mut [0.0; 8], &mut dice());
         }
         // rho of one is 0.017466; 64 of them are 1.11784, and 2 sqrt(1.11784 ln 10^6) is 7.8597.
-        let spent = mechanism.spent();
+        let spent = mechanism.privacy_loss();
         assert_eq!(spent.released, 64);
         assert!((spent.epsilon - 8.98).abs() < 0.05, "{spent:?}");
     }
 
     #[test]
     fn the_noise_has_the_deviation_of_its_account() {
-        let mut mechanism = Mechanism::new(4.0, 1e-5, 2.0).expect("a budget");
+        let mut mechanism = GaussianMechanism::new(4.0, 1e-5, 2.0).expect("a budget");
         let mut row = vec![0.0; 40_000];
         let sigma = mechanism.sigma(row.len());
         mechanism.release(&mut row, &mut dice());
@@ -170,7 +174,7 @@ mod tests {
     #[test]
     fn a_long_vector_is_clipped_and_one_without_numbers_is_not_sent() {
         // A budget so large that the noise is far below the clip.
-        let mut mechanism = Mechanism::new(1e9, 1e-6, 1.0).expect("a budget");
+        let mut mechanism = GaussianMechanism::new(1e9, 1e-6, 1.0).expect("a budget");
         let mut row = [300.0, 400.0];
         mechanism.release(&mut row, &mut dice());
         assert!((row[0] - 0.6).abs() < 0.01 && (row[1] - 0.8).abs() < 0.01, "{row:?}");
@@ -183,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_is_released_lies_on_the_grid() {
-        let mut mechanism = Mechanism::new(1e6, 1e-6, 1.0).expect("a budget");
+        let mut mechanism = GaussianMechanism::new(1e6, 1e-6, 1.0).expect("a budget");
         let mut row = [0.123_456_79, -0.3, 0.001];
         mechanism.release(&mut row, &mut dice());
         for value in row {
@@ -203,7 +207,7 @@ mod tests {
             (1.0, 1e-6, 0.0),
             (1.0, 1e-6, f64::INFINITY),
         ] {
-            assert!(Mechanism::new(epsilon, delta, clip).is_err());
+            assert!(GaussianMechanism::new(epsilon, delta, clip).is_err());
         }
     }
 }

@@ -1,16 +1,16 @@
 //! The routes of report 003 under `/api/v1`, to be added to those of `confide-serve`
-//! ([`confide_serve::Options::extra_routes`]). Their statements about encryption are computed from
-//! the operations that ran; `docs/serve.md` names the claims of the report's server that it did not
-//! keep.
+//! ([`confide_serve::ServeOptions::extra_routes`]). Their statements about encryption are computed from
+//! the operations that ran. `docs/serve.md` lists the claims of the report's server that were not
+//! true.
 
+mod adapters;
 mod chat;
-mod layer;
 mod query;
+mod route_state;
 mod selftest;
 mod socket;
 mod split;
 mod split_socket;
-mod state;
 mod stream;
 
 use std::sync::Arc;
@@ -23,26 +23,26 @@ use axum::{
 use confide_serve::ExtraRoutes;
 use tokio::sync::Semaphore;
 
-use layer::Layer;
-pub use layer::{RouteOptions, SocketLimits};
+use route_state::RouteState;
+pub use route_state::{RouteOptions, SocketLimits};
 
-/// Makes the routes, for a server that is made later.
+/// Returns a function that adds the routes to a server.
 pub fn routes(options: RouteOptions) -> ExtraRoutes {
     Arc::new(move |server| {
         let RouteOptions { head, sockets: limits } = options.clone();
         let sockets = Arc::new(Semaphore::new(limits.open));
         let (selftest, sockets_opened, split_forwards) = Default::default();
-        let layer =
-            Layer { server, head, limits, sockets, selftest, sockets_opened, split_forwards };
-        router().with_state(Arc::new(layer))
+        let state =
+            RouteState { server, head, limits, sockets, selftest, sockets_opened, split_forwards };
+        router().with_state(Arc::new(state))
     })
 }
 
-fn router() -> Router<Arc<Layer>> {
+fn router() -> Router<Arc<RouteState>> {
     Router::new()
-        .route("/api/v1/adapters", get(state::adapters))
-        .route("/api/v1/adapters/{name}/swap", post(state::swap))
-        .route("/api/v1/metrics", get(state::metrics))
+        .route("/api/v1/adapters", get(adapters::list_adapters))
+        .route("/api/v1/adapters/{name}/swap", post(adapters::swap_adapter))
+        .route("/api/v1/metrics", get(adapters::metrics))
         .route("/api/v1/chat/compare", post(chat::compare))
         .route("/api/v1/chat/stream", get(stream::open))
         .route("/api/v1/split/config", get(split::config))

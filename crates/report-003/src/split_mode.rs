@@ -1,6 +1,6 @@
-//! Split mode, a generation in two halves: hidden states come from a
-//! [`SplitSession`](confide_engine::SplitSession), here or far away; tokens are chosen by a [`Head`].
-//! The server never computes a token, but it reads all of them.
+//! Split mode: generation in two halves. A [`SplitSession`](confide_engine::SplitSession), local or
+//! remote, computes hidden states, and a [`ClientHead`] chooses the tokens. The server never computes a
+//! token, but it reads all of them.
 
 pub mod frame;
 
@@ -13,37 +13,37 @@ use std::{
 use confide_engine::{AdapterReport, EngineError, FinishReason, Prompt, Request, Token, Usage};
 
 /// The client's half of split mode: tokenizer, embeddings, LM head and sampling.
-pub trait Head: Send + Sync + 'static {
-    /// The tokens of a prompt, its chat template included.
+pub trait ClientHead: Send + Sync + 'static {
+    /// Encodes a prompt, with its chat template, to tokens.
     ///
     /// # Errors
     /// [`EngineError::Prompt`].
     fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError>;
 
-    /// One embedding for each token, one after the other.
+    /// Returns the embeddings of the tokens, one after the other.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`] if one is not a token.
+    /// [`EngineError::Prompt`] if an id is not in the vocabulary.
     fn embed(&self, ids: &[u32]) -> Result<Vec<f32>, EngineError>;
 
-    /// One logit for each token of the vocabulary, from a hidden state.
+    /// Computes the logit of each token of the vocabulary from a hidden state.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] if its width is not the model's.
+    /// [`EngineError::Failed`] if the width of the hidden state is not the model's.
     fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError>;
 
-    /// Begins a completion after `prompt_tokens` tokens, in a context of `context_tokens` tokens.
+    /// Starts a completion after `prompt_tokens` tokens, in a context of `context_tokens` tokens.
     fn completion<'a>(
         &'a self,
         request: &Request,
         prompt_tokens: u32,
         context_tokens: u32,
-    ) -> Box<dyn Complete + 'a>;
+    ) -> Box<dyn TokenChooser + 'a>;
 }
 
-/// The choice of tokens in a generation, which needs no transformer.
-pub trait Complete {
-    /// The reason to stop before the next token; `None` to go on.
+/// Chooses the tokens of a completion, without a transformer.
+pub trait TokenChooser {
+    /// Returns the reason to stop before the next token; `None` to continue.
     fn finish_reason(&self) -> Option<FinishReason>;
 
     /// Chooses the next token; `None` if the model ended its answer.
@@ -52,7 +52,7 @@ pub trait Complete {
     /// [`EngineError::Failed`].
     fn choose(&mut self, logits: &[f32]) -> Result<Option<Token>, EngineError>;
 
-    /// Ends the completion: returns the reason, the text held back until now, and the usage.
+    /// Ends the completion and returns the reason, the text that was held back, and the usage.
     ///
     /// # Errors
     /// [`EngineError::Failed`].
@@ -62,16 +62,16 @@ pub trait Complete {
     ) -> Result<(FinishReason, String, Usage), EngineError>;
 }
 
-/// A head that is loaded on first use: its matrices are in memory twice from then on.
-pub struct LateHead {
-    load: Box<dyn Fn() -> Result<Arc<dyn Head>, EngineError> + Send + Sync>,
-    loaded: Mutex<Option<Arc<dyn Head>>>,
+/// A head that is loaded on first use. From then on, its matrices are in memory twice.
+pub struct LazyClientHead {
+    load: Box<dyn Fn() -> Result<Arc<dyn ClientHead>, EngineError> + Send + Sync>,
+    loaded: Mutex<Option<Arc<dyn ClientHead>>>,
 }
 
-impl LateHead {
-    /// Makes a head that `load` will load.
+impl LazyClientHead {
+    /// Makes a head that `load` loads on first use.
     pub fn new(
-        load: impl Fn() -> Result<Arc<dyn Head>, EngineError> + Send + Sync + 'static,
+        load: impl Fn() -> Result<Arc<dyn ClientHead>, EngineError> + Send + Sync + 'static,
     ) -> Self {
         Self { load: Box::new(load), loaded: Mutex::default() }
     }
@@ -79,8 +79,8 @@ impl LateHead {
     /// Returns the head. The first call blocks until it is loaded.
     ///
     /// # Errors
-    /// Those of loading; a later call tries again.
-    pub fn load(&self) -> Result<Arc<dyn Head>, EngineError> {
+    /// The errors of loading; a later call tries again.
+    pub fn load(&self) -> Result<Arc<dyn ClientHead>, EngineError> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(head) = &*loaded {
             return Ok(Arc::clone(head));
@@ -91,62 +91,62 @@ impl LateHead {
     }
 }
 
-impl fmt::Debug for LateHead {
+impl fmt::Debug for LazyClientHead {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("LateHead")
+        out.write_str("LazyClientHead")
     }
 }
 
-/// The result of reading tokens.
+/// The result of a forward pass.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Read {
+pub struct ForwardResult {
     /// The last token's hidden state after the last norm.
     pub hidden: Vec<f32>,
-    /// The report of the adapter until now; `None` without an adapter.
+    /// The report of the adapter so far; `None` without an adapter.
     pub adapter: Option<AdapterReport>,
 }
 
-/// One token and its cost. The parts add up to the time between tokens, except for the caller's own
-/// work.
+/// A token and the time it took. The parts add up to the time between tokens, except for the work of
+/// the caller.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct TimedToken {
     /// The token.
     pub token: Token,
-    /// Milliseconds until the hidden state was computed.
+    /// Milliseconds of the forward pass.
     pub forward_ms: f64,
     /// Milliseconds of the LM head.
     pub head_ms: f64,
-    /// Milliseconds of the choice and the text.
+    /// Milliseconds to choose the token and decode its text.
     pub choose_ms: f64,
-    /// The report of the adapter until now; `None` without an adapter.
+    /// The report of the adapter so far; `None` without an adapter.
     pub adapter: Option<AdapterReport>,
 }
 
 /// The end of a completion.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Completion {
+pub struct SplitCompletion {
     /// The reason why it ended.
     pub reason: FinishReason,
-    /// The text that was held back until now.
+    /// The text that was held back until the end.
     pub tail: String,
-    /// The numbers of tokens.
+    /// The token counts.
     pub usage: Usage,
     /// The report of the adapter; `None` without an adapter.
     pub adapter: Option<AdapterReport>,
 }
 
-/// Generates: `forward` reads tokens after those already read, `each` receives every token and
-/// returns whether to go on. `None` if it returned `false`.
+/// Generates an answer. `forward` runs the model on the next tokens, and `each` receives every token
+/// and returns whether to continue. Returns `None` if `each` returned `false`.
 ///
 /// # Errors
-/// Those of `forward` and of the head.
-pub fn converse(
-    head: &dyn Head,
+/// The errors of `forward` and of the head.
+pub fn generate_split(
+    head: &dyn ClientHead,
     request: &Request,
     context_tokens: u32,
-    forward: &mut dyn FnMut(&[u32]) -> Result<Read, EngineError>,
-    each: &mut dyn FnMut(Step) -> bool,
-) -> Result<Option<Completion>, EngineError> {
+    forward: &mut dyn FnMut(&[u32]) -> Result<ForwardResult, EngineError>,
+    each: &mut dyn FnMut(TimedToken) -> bool,
+) -> Result<Option<SplitCompletion>, EngineError> {
     let mut next = head.encode(&request.prompt)?;
     let got = u32::try_from(next.len()).unwrap_or(u32::MAX);
     let limit = request.prompt_tokens_max.min(context_tokens.saturating_sub(1));
@@ -161,24 +161,24 @@ pub fn converse(
         }
         let started = Instant::now();
         let read = forward(&next)?;
-        let forward_ms = since_ms(started);
+        let forward_ms = milliseconds_since(started);
         adapter = read.adapter;
         let started = Instant::now();
         let logits = head.logits(&read.hidden)?;
-        let head_ms = since_ms(started);
+        let head_ms = milliseconds_since(started);
         let started = Instant::now();
         let Some(token) = completion.choose(&logits)? else { break FinishReason::Stop };
-        let choose_ms = since_ms(started);
+        let choose_ms = milliseconds_since(started);
         next = vec![token.id];
-        let step = Step { token, forward_ms, head_ms, choose_ms, adapter: adapter.clone() };
+        let step = TimedToken { token, forward_ms, head_ms, choose_ms, adapter: adapter.clone() };
         if !each(step) {
             return Ok(None);
         }
     };
     let (reason, tail, usage) = completion.finish(reason)?;
-    Ok(Some(Completion { reason, tail, usage, adapter }))
+    Ok(Some(SplitCompletion { reason, tail, usage, adapter }))
 }
 
-pub(crate) fn since_ms(start: Instant) -> f64 {
+pub(crate) fn milliseconds_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1000.0
 }

@@ -6,10 +6,10 @@ mod plain_head;
 
 use std::sync::Arc;
 
-use confide_engine::OnLoss;
+use confide_engine::AdapterLossPolicy;
 use confide_report_003::{
     routes::{RouteOptions, SocketLimits, routes},
-    split_mode::{LateHead, frame},
+    split_mode::{LazyClientHead, frame},
 };
 use confide_serve::DrainOutcome;
 use double::{Server, word};
@@ -26,13 +26,17 @@ type Client = WebSocketStream<TcpStream>;
 const ADAPTERS: [(&str, &str); 2] = [("banking", "3/5"), ("plain", "2")];
 
 async fn start() -> Server {
-    start_with(&ADAPTERS, OnLoss::Fail, SocketLimits::default()).await
+    start_with(&ADAPTERS, AdapterLossPolicy::Fail, SocketLimits::default()).await
 }
 
-async fn start_with(adapters: &[(&str, &str)], on_loss: OnLoss, sockets: SocketLimits) -> Server {
-    let head = Some(Arc::new(LateHead::new(|| Ok(Arc::new(plain_head::PlainHead)))));
+async fn start_with(
+    adapters: &[(&str, &str)],
+    on_loss: AdapterLossPolicy,
+    sockets: SocketLimits,
+) -> Server {
+    let head = Some(Arc::new(LazyClientHead::new(|| Ok(Arc::new(plain_head::PlainHead)))));
     let extra_routes = Some(routes(RouteOptions { head, sockets }));
-    let change = |options: &mut confide_serve::Options| options.extra_routes = extra_routes;
+    let change = |options: &mut confide_serve::ServeOptions| options.extra_routes = extra_routes;
     Server::start_with(adapters, on_loss, false, change).await
 }
 
@@ -125,7 +129,8 @@ async fn a_chat_socket_says_input_tokens_and_end() {
 
 #[tokio::test]
 async fn a_chat_socket_says_what_is_wrong_and_goes_on() {
-    let server = start_with(&[("flaky", "3/5/1")], OnLoss::Fail, SocketLimits::default()).await;
+    let server =
+        start_with(&[("flaky", "3/5/1")], AdapterLossPolicy::Fail, SocketLimits::default()).await;
     let mut client = open(&server, "/api/v1/chat/stream").await;
     client.send(Message::text("{")).await.expect("it is taken");
     assert_eq!(receive_json(&mut client).await["type"], "error");
@@ -138,7 +143,8 @@ async fn a_chat_socket_says_what_is_wrong_and_goes_on() {
         (&json!("error"), &json!("adapter_lost"))
     );
     assert_eq!(error["session_id"], "s");
-    let server = start_with(&[("flaky", "3/5/1")], OnLoss::Base, SocketLimits::default()).await;
+    let server =
+        start_with(&[("flaky", "3/5/1")], AdapterLossPolicy::Base, SocketLimits::default()).await;
     let mut client = open(&server, "/api/v1/chat/stream").await;
     ask(&mut client, json!({ "query": "x", "max_tokens": 2 })).await;
     let mut kinds = Vec::new();
@@ -185,10 +191,10 @@ async fn a_split_socket_answers_in_text_and_in_binary() {
     assert_eq!((&result["type"], &result["cached_seq_len"]), (&json!("result"), &json!(3)));
     assert_eq!((&result["encrypted"], &result["he_operations"]), (&json!(true), &json!(5)));
     let head = json!({ "type": "forward", "seq_len": 2, "hidden_dim": 1, "incremental": true });
-    let message = frame::write_binary(&head, &[0.5, 0.25]);
+    let message = frame::encode_binary_message(&head, &[0.5, 0.25]);
     client.send(Message::binary(message)).await.expect("it is taken");
     let Some(Ok(Message::Binary(bytes))) = client.next().await else { panic!("wanted bytes") };
-    let (head, hidden) = frame::parse_answer(&bytes).expect("an answer");
+    let (head, hidden) = frame::parse_binary_answer(&bytes).expect("an answer");
     assert_eq!((&head["cached_seq_len"], hidden), (&json!(5), vec![3.0]));
     // A broken message ends the session: nothing is continued on a guess.
     client.send(Message::binary(vec![1, 2])).await.expect("it is taken");
@@ -249,7 +255,7 @@ async fn pages_of_other_origins_open_no_socket() {
 #[tokio::test]
 async fn sockets_are_counted_and_messages_bounded() {
     let few = SocketLimits { open: 1, message_bytes: 1000, ..SocketLimits::default() };
-    let server = start_with(&ADAPTERS, OnLoss::Fail, few).await;
+    let server = start_with(&ADAPTERS, AdapterLossPolicy::Fail, few).await;
     let mut only = open(&server, "/api/v1/split/stream").await;
     ask(&mut only, json!({ "type": "ping" })).await;
     assert_eq!(receive_json(&mut only).await["type"], "pong");

@@ -1,4 +1,4 @@
-//! The adapters that are loaded now, and where more may come from.
+//! The loaded adapters, and the source of further ones.
 
 use std::{
     collections::BTreeMap,
@@ -6,40 +6,40 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use confide_engine::{Engine, EngineError, OnLoss};
-use confide_lora::{Adapt, Guarantee, Site, Width};
+use confide_engine::{AdapterLossPolicy, Engine, EngineError};
+use confide_lora::{DeltaProvider, Guarantee, ProjectionSite, ProjectionWidth};
 
 use crate::detached::DetachedAdapter;
 
-/// Opens adapters by the paths that a command line or a request gives.
+/// Opens adapters by the paths of a command line or of a request.
 pub trait AdapterSource: Send + Sync + 'static {
-    /// Opens the adapter at `path`: a folder, or an adapter host's address. `asked` says who gave
-    /// the path. Blocks, for as long as a host takes to answer.
+    /// Opens the adapter at `path`: a folder, or an adapter host's address. `asker` states who
+    /// named the path. Blocks until a host has answered.
     ///
     /// # Errors
     /// [`SourceError::Refused`] for a path that a request may not name, [`SourceError::Unusable`]
     /// if no usable adapter is found.
-    fn open(&self, name: &str, path: &str, asker: AskedBy) -> Result<Opened, SourceError>;
+    fn open(&self, name: &str, path: &str, asker: Requester) -> Result<OpenedAdapter, SourceError>;
 }
 
-/// Who gave a path.
+/// Who named an adapter's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskedBy {
+pub enum Requester {
     /// The operator, who started the program and may name any path.
     Operator,
     /// A request, which may name the folders and hosts that the operator allowed.
     Request,
 }
 
-/// An adapter that was opened.
-pub struct Opened {
+/// An opened adapter.
+pub struct OpenedAdapter {
     /// The adapter, with its protection.
-    pub adapter: Arc<dyn Adapt>,
+    pub adapter: Arc<dyn DeltaProvider>,
     /// Its path, as `/v1/models` shows it.
     pub root: String,
-    /// The same adapter in the clear, if this process holds it anyway, for the self-test to compare
-    /// with.
-    pub reference: Option<Arc<dyn Adapt>>,
+    /// The same adapter without encryption, if this process has it, as the reference of the
+    /// self-test.
+    pub reference: Option<Arc<dyn DeltaProvider>>,
     /// Whether it was trained for the served model.
     pub base: BaseCheck,
 }
@@ -49,7 +49,7 @@ pub struct Opened {
 pub enum BaseCheck {
     /// Its configuration names the served model.
     Confirmed,
-    /// Its base model is unknown, which is not a confirmation.
+    /// Its base model is unknown, so nothing is confirmed.
     NotEvaluated,
     /// Its configuration names another model, and the operator allowed that.
     OtherModel,
@@ -66,7 +66,7 @@ impl BaseCheck {
     }
 }
 
-/// Why a source has no adapter at a path.
+/// The reason why a source has no adapter at a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -88,13 +88,13 @@ pub enum SourceError {
     },
 }
 
-/// Why an adapter was not loaded, or not unloaded.
+/// The reason why an adapter was not loaded or unloaded.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The operator did not allow requests to change adapters.
-    #[error("adapters are not loaded at run time here")]
-    Off,
+    #[error("loading adapters at run time is disabled")]
+    Disabled,
     /// The name is empty, too long, or has characters that are not allowed.
     #[error("adapter name: wanted 1 to {limit} letters, digits, '.', '_', '-' or '/', got {got:?}")]
     Name {
@@ -105,13 +105,13 @@ pub enum LoadError {
     },
     /// An adapter of this name is loaded already.
     #[error("adapter {name:?} has already been loaded")]
-    Loaded {
+    AlreadyLoaded {
         /// The name that was given.
         name: String,
     },
     /// No adapter of this name is loaded.
     #[error("adapter {name:?} cannot be found")]
-    Unknown {
+    NotLoaded {
         /// The name that was given.
         name: String,
     },
@@ -123,73 +123,81 @@ pub enum LoadError {
     Engine(#[from] EngineError),
 }
 
-/// The longest name of an adapter, in bytes: it is part of every chunk of its answers.
+/// The longest name of an adapter, in bytes. Every chunk of its answers contains the name.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// An adapter that is loaded.
-pub struct Loaded {
+pub struct LoadedAdapter {
     /// The adapter's name in requests.
     pub name: String,
-    /// Name of the model that it changes.
+    /// The name of the model that it changes.
     pub parent: String,
     /// Its path, as `/v1/models` shows it.
     pub root: String,
     /// Whether it was trained for the served model.
     pub base: BaseCheck,
-    adapter: Arc<dyn Adapt>,
-    reference: Option<Arc<dyn Adapt>>,
+    adapter: Arc<dyn DeltaProvider>,
+    reference: Option<Arc<dyn DeltaProvider>>,
 }
 
-impl Loaded {
-    /// The guarantee at this moment: who is protected from whom.
+impl LoadedAdapter {
+    /// The guarantee at this moment: which party is protected against which other.
     pub fn guarantee(&self) -> Guarantee {
         self.adapter.guarantee()
     }
 
     /// The projections that it changes, with their widths.
-    pub fn sites(&self) -> &BTreeMap<Site, Width> {
+    pub fn sites(&self) -> &BTreeMap<ProjectionSite, ProjectionWidth> {
         self.adapter.sites()
     }
 
-    /// The same adapter in the clear, if this process holds it.
-    pub fn reference(&self) -> Option<&Arc<dyn Adapt>> {
+    /// The same adapter without encryption, if this process has it.
+    pub fn reference(&self) -> Option<&Arc<dyn DeltaProvider>> {
         self.reference.as_ref()
     }
 }
 
 /// The adapters of one engine.
-pub struct Adapters {
+pub struct AdapterRegistry {
     engine: Arc<dyn Engine>,
     source: Option<Arc<dyn AdapterSource>>,
-    on_loss: OnLoss,
+    on_loss: AdapterLossPolicy,
     runtime: bool,
     table: Mutex<AdapterTable>,
-    /// Held during a load or an unload, of which one runs at a time: nothing may change between its
-    /// check and its change.
+    /// The lock that each load and unload holds, so that nothing changes between its check and its
+    /// change.
     changing: Mutex<()>,
 }
 
 #[derive(Default)]
 struct AdapterTable {
-    loaded: BTreeMap<String, Arc<Loaded>>,
+    loaded: BTreeMap<String, Arc<LoadedAdapter>>,
     /// The adapter that answers requests without a model's name: the first one loaded, until
     /// another is chosen.
     active: Option<String>,
 }
 
-impl Adapters {
-    /// No adapters, and no way to load one.
+impl AdapterRegistry {
+    /// A registry without adapters and without a source.
     pub fn empty(engine: Arc<dyn Engine>) -> Self {
         let table = Mutex::default();
         let changing = Mutex::default();
-        Self { engine, source: None, on_loss: OnLoss::Fail, runtime: false, table, changing }
+        Self {
+            engine,
+            source: None,
+            on_loss: AdapterLossPolicy::Fail,
+            runtime: false,
+            table,
+            changing,
+        }
     }
 
-    /// Adapters from `source`. Requests may load and unload them only if `runtime` is set.
+    /// A registry that loads adapters from `source`. Requests may load and unload them only if
+    /// `runtime` is set.
     pub fn new(
         engine: Arc<dyn Engine>,
         source: Arc<dyn AdapterSource>,
-        on_loss: OnLoss,
+        on_loss: AdapterLossPolicy,
         runtime: bool,
     ) -> Self {
         Self { source: Some(source), on_loss, runtime, ..Self::empty(engine) }
@@ -199,38 +207,44 @@ impl Adapters {
     ///
     /// # Errors
     /// [`LoadError`] if it is not allowed, not found, or refused by the engine.
-    pub fn load(&self, name: &str, path: &str, asker: AskedBy) -> Result<Arc<Loaded>, LoadError> {
-        let source = self.source(asker)?;
-        check_name(name)?;
+    pub fn load(
+        &self,
+        name: &str,
+        path: &str,
+        asker: Requester,
+    ) -> Result<Arc<LoadedAdapter>, LoadError> {
+        let source = self.allowed_source(asker)?;
+        check_adapter_name(name)?;
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.find(name).is_some() {
-            return Err(LoadError::Loaded { name: name.into() });
+            return Err(LoadError::AlreadyLoaded { name: name.into() });
         }
-        let Opened { adapter, root, reference, base } = source.open(name, path, asker)?;
+        let OpenedAdapter { adapter, root, reference, base } = source.open(name, path, asker)?;
         // The last owner may be a task of the event loop.
-        let adapter: Arc<dyn Adapt> = Arc::new(DetachedAdapter::new(adapter));
+        let adapter: Arc<dyn DeltaProvider> = Arc::new(DetachedAdapter::new(adapter));
         self.engine.load_adapter(name, Arc::clone(&adapter), self.on_loss)?;
         let model = self.engine.models().into_iter().find(|model| model.name == name);
         let parent = model.and_then(|model| model.parent).unwrap_or_default();
-        let loaded = Arc::new(Loaded { name: name.into(), parent, root, base, adapter, reference });
-        let mut table = self.table();
+        let loaded =
+            Arc::new(LoadedAdapter { name: name.into(), parent, root, base, adapter, reference });
+        let mut table = self.lock_table();
         table.loaded.insert(name.into(), Arc::clone(&loaded));
         table.active.get_or_insert_with(|| name.into());
         Ok(loaded)
     }
 
-    /// Unloads an adapter. Answers that run with it go on.
+    /// Unloads an adapter. Answers that use it continue.
     ///
     /// # Errors
     /// [`LoadError`] if it is not allowed, or not loaded.
-    pub fn unload(&self, name: &str, asker: AskedBy) -> Result<(), LoadError> {
-        self.source(asker)?;
+    pub fn unload(&self, name: &str, asker: Requester) -> Result<(), LoadError> {
+        self.allowed_source(asker)?;
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.find(name).is_none() {
-            return Err(LoadError::Unknown { name: name.into() });
+            return Err(LoadError::NotLoaded { name: name.into() });
         }
         self.engine.unload_adapter(name)?;
-        let mut table = self.table();
+        let mut table = self.lock_table();
         table.loaded.remove(name);
         if table.active.as_deref() == Some(name) {
             table.active = table.loaded.keys().next().cloned();
@@ -239,73 +253,73 @@ impl Adapters {
     }
 
     /// All loaded adapters, sorted by name.
-    pub fn all(&self) -> Vec<Arc<Loaded>> {
-        self.table().loaded.values().cloned().collect()
+    pub fn list(&self) -> Vec<Arc<LoadedAdapter>> {
+        self.lock_table().loaded.values().cloned().collect()
     }
 
     /// The adapter of this name; `None` if it is not loaded.
-    pub fn find(&self, name: &str) -> Option<Arc<Loaded>> {
-        self.table().loaded.get(name).cloned()
+    pub fn find(&self, name: &str) -> Option<Arc<LoadedAdapter>> {
+        self.lock_table().loaded.get(name).cloned()
     }
 
     /// The adapter that answers requests without a model's name.
-    pub fn active(&self) -> Option<Arc<Loaded>> {
-        let table = self.table();
+    pub fn active(&self) -> Option<Arc<LoadedAdapter>> {
+        let table = self.lock_table();
         table.active.as_ref().and_then(|name| table.loaded.get(name)).cloned()
     }
 
-    /// Makes another adapter the active one; returns the one before.
+    /// Makes another adapter the active one; returns the name of the previous one.
     ///
     /// # Errors
-    /// [`LoadError::Unknown`] if no adapter has this name.
+    /// [`LoadError::NotLoaded`] if no adapter has this name.
     pub fn activate(&self, name: &str) -> Result<Option<String>, LoadError> {
-        let mut table = self.table();
+        let mut table = self.lock_table();
         if !table.loaded.contains_key(name) {
-            return Err(LoadError::Unknown { name: name.into() });
+            return Err(LoadError::NotLoaded { name: name.into() });
         }
         Ok(table.active.replace(name.into()))
     }
 
-    /// Runs `work` while `reference` is loaded, under the name that `work` gets.
+    /// Loads `reference`, runs `work` with its name, and unloads it again.
     ///
     /// # Errors
     /// Those of the engine's loading and unloading.
-    pub fn with_reference<T>(
+    pub fn run_with_reference<T>(
         &self,
-        loaded: &Loaded,
-        reference: &Arc<dyn Adapt>,
+        loaded: &LoadedAdapter,
+        reference: &Arc<dyn DeltaProvider>,
         work: impl FnOnce(&str) -> T,
     ) -> Result<T, EngineError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        // No request can use it: `#` is in no name that may be loaded, and it is not listed.
+        // No request can use this name: `#` is not allowed in names, and the name is not listed.
         let name = format!("{}#reference", loaded.name);
-        self.engine.load_adapter(&name, Arc::clone(reference), OnLoss::Fail)?;
+        self.engine.load_adapter(&name, Arc::clone(reference), AdapterLossPolicy::Fail)?;
         let done = work(&name);
         self.engine.unload_adapter(&name)?;
         Ok(done)
     }
 
-    fn source(&self, asker: AskedBy) -> Result<&Arc<dyn AdapterSource>, LoadError> {
+    fn allowed_source(&self, asker: Requester) -> Result<&Arc<dyn AdapterSource>, LoadError> {
         match (&self.source, asker) {
-            (None, _) => Err(LoadError::Off),
-            (Some(_), AskedBy::Request) if !self.runtime => Err(LoadError::Off),
+            (None, _) => Err(LoadError::Disabled),
+            (Some(_), Requester::Request) if !self.runtime => Err(LoadError::Disabled),
             (Some(source), _) => Ok(source),
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, AdapterTable> {
+    fn lock_table(&self) -> MutexGuard<'_, AdapterTable> {
         // A panic while the lock was held leaves a valid table.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Adapters {
+impl fmt::Debug for AdapterRegistry {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Adapters").field("names", &self.table().loaded.keys()).finish()
+        out.debug_struct("Adapters").field("names", &self.lock_table().loaded.keys()).finish()
     }
 }
 
-fn check_name(name: &str) -> Result<(), LoadError> {
+fn check_adapter_name(name: &str) -> Result<(), LoadError> {
     let odd = |c: char| !c.is_ascii_alphanumeric() && !"._-/".contains(c);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(odd) {
         let got = crate::clip::clip(name);

@@ -1,4 +1,4 @@
-//! Request bodies in, JSON out.
+//! Reads request bodies and writes JSON answers.
 
 use axum::{
     body::Body,
@@ -9,13 +9,13 @@ use http::{HeaderValue, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::Value;
 
-use crate::{error::ApiError, limits::Limits};
+use crate::{error::ApiError, limits::ServeLimits};
 
 /// Reads a body within its limits of length and time.
 ///
 /// # Errors
-/// [`ApiError::BodyLate`], [`ApiError::BodyTooLarge`], [`ApiError::BodyBroken`].
-pub async fn read_body(limits: &Limits, body: Body) -> Result<Bytes, ApiError> {
+/// [`ApiError::BodyLate`], [`ApiError::BodyTooLarge`] or [`ApiError::BodyBroken`].
+pub async fn read_body(limits: &ServeLimits, body: Body) -> Result<Bytes, ApiError> {
     match tokio::time::timeout(limits.body_wait, read_bounded(body, limits)).await {
         Err(_) => Err(ApiError::BodyLate { limit: limits.body_wait }),
         Ok(body) => body,
@@ -28,7 +28,7 @@ pub fn json_response(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, kind)], value.to_string()).into_response()
 }
 
-async fn read_bounded(mut body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
+async fn read_bounded(mut body: Body, limits: &ServeLimits) -> Result<Bytes, ApiError> {
     let limit = limits.body_bytes;
     match Limited::new(&mut body, limit).collect().await {
         Ok(whole) => return Ok(whole.to_bytes()),

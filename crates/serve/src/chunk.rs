@@ -1,4 +1,4 @@
-//! The pieces of an answer: one JSON object, or chunks of a stream of server-sent events.
+//! The parts of an answer: one JSON object, or chunks of a stream of server-sent events.
 
 use confide_engine::{AdapterReport, FinishReason, Usage};
 use confide_lora::AdaptError;
@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 
 use crate::{
     error::ApiError,
-    label::{label, lost_label},
+    label::{adapter_label, adapter_lost_label},
 };
 
-/// The route that an answer is for.
+/// The kind of completion, which determines the format of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum CompletionRoute {
     Chat,
     Completion,
 }
 
-/// The fields that all pieces of an answer share.
+/// The fields that all chunks of an answer share.
 #[derive(Clone, Debug)]
-pub(crate) struct Heading {
-    pub(crate) route: Route,
+pub(crate) struct AnswerHeading {
+    pub(crate) route: CompletionRoute,
     pub(crate) id: String,
     pub(crate) created: u64,
     pub(crate) model: String,
@@ -29,50 +29,49 @@ pub(crate) struct Heading {
 
 /// The ending of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ending {
+pub struct AnswerEnding {
     /// Why the generation ended.
     pub reason: FinishReason,
     /// Numbers of tokens.
     pub usage: Usage,
-    /// The report of the adapter, if the answer went through one.
+    /// The report of the adapter, if the answer used one.
     pub adapter: Option<AdapterReport>,
 }
 
-impl Ending {
-    /// The `finish_reason` of the answer. One that the base model gave in part has a reason of its
-    /// own, so that a client which knows nothing of adapters still sees that this is not the
-    /// completion it asked for.
+impl AnswerEnding {
+    /// The `finish_reason` of the answer. An answer that the base model completed after the adapter
+    /// was lost has a special reason, so that any client can recognise it.
     pub fn finish_reason(&self) -> &'static str {
         match &self.adapter {
             Some(adapter) if adapter.lost.is_some() => "adapter_lost",
-            _ => reason_word(self.reason),
+            _ => finish_reason_name(self.reason),
         }
     }
 
     fn label(&self, name: &str) -> Option<Value> {
-        let mut label = label(name, self.adapter.as_ref()?);
-        label["finish_reason"] = reason_word(self.reason).into();
+        let mut label = adapter_label(name, self.adapter.as_ref()?);
+        label["finish_reason"] = finish_reason_name(self.reason).into();
         Some(label)
     }
 }
 
-impl Heading {
-    /// The name of the model that answers once the adapter is lost.
+impl AnswerHeading {
+    /// The name of the model that answers after the adapter is lost.
     fn model_after_loss(&self) -> &str {
         self.parent.as_deref().unwrap_or(&self.model)
     }
 
     /// The object of an answer that is not streamed.
-    pub(crate) fn completion_object(&self, text: &str, ending: &Ending) -> Value {
+    pub(crate) fn completion_object(&self, text: &str, ending: &AnswerEnding) -> Value {
         let reason = ending.finish_reason();
         let mut choice = json!({ "index": 0, "logprobs": null, "finish_reason": reason });
         let object = match self.route {
-            Route::Chat => {
+            CompletionRoute::Chat => {
                 choice["message"] =
                     json!({ "role": "assistant", "content": text, "refusal": null });
                 "chat.completion"
             }
-            Route::Completion => {
+            CompletionRoute::Completion => {
                 choice["text"] = text.into();
                 "text_completion"
             }
@@ -96,10 +95,10 @@ impl Heading {
 
 /// Writes the chunks of one answer as server-sent events.
 ///
-/// All but the token's text is formatted once per answer: a chunk costs two copies and one
-/// escaping.
-pub(crate) struct Chunks {
-    heading: Heading,
+/// Everything except the token's text is formatted once per answer, so a chunk costs two copies and
+/// one escaping.
+pub(crate) struct ChunkWriter {
+    heading: AnswerHeading,
     /// The model of the chunks that are written now.
     model: String,
     include_usage: bool,
@@ -107,34 +106,34 @@ pub(crate) struct Chunks {
     after_text: String,
 }
 
-impl Chunks {
-    pub(crate) fn new(heading: Heading, include_usage: bool) -> Self {
+impl ChunkWriter {
+    pub(crate) fn new(heading: AnswerHeading, include_usage: bool) -> Self {
         let (model, before_text) = (heading.model.clone(), String::new());
         let mut chunks =
             Self { heading, model, include_usage, before_text, after_text: String::new() };
-        chunks.format();
+        chunks.format_text_chunk();
         chunks
     }
 
-    fn format(&mut self) {
-        self.before_text = self.opening();
+    fn format_text_chunk(&mut self) {
+        self.before_text = self.chunk_opening();
         self.before_text.push_str(match self.heading.route {
-            Route::Chat => "[{\"index\":0,\"delta\":{\"content\":",
-            Route::Completion => "[{\"index\":0,\"text\":",
+            CompletionRoute::Chat => "[{\"index\":0,\"delta\":{\"content\":",
+            CompletionRoute::Completion => "[{\"index\":0,\"text\":",
         });
         self.after_text = match self.heading.route {
-            Route::Chat => "},\"logprobs\":null,\"finish_reason\":null}]".into(),
-            Route::Completion => ",\"logprobs\":null,\"finish_reason\":null}]".into(),
+            CompletionRoute::Chat => "},\"logprobs\":null,\"finish_reason\":null}]".into(),
+            CompletionRoute::Completion => ",\"logprobs\":null,\"finish_reason\":null}]".into(),
         };
-        self.after_text.push_str(self.closing());
+        self.after_text.push_str(self.chunk_closing());
     }
 
-    /// Writes the chunk before the first token, in which a chat names the role.
+    /// Writes the chunk before the first token, which states the role in a chat.
     pub(crate) fn write_role(&self, out: &mut Vec<u8>) {
-        if self.heading.route == Route::Chat {
+        if self.heading.route == CompletionRoute::Chat {
             let choice = json!([{ "index": 0, "delta": { "role": "assistant", "content": "" },
                 "logprobs": null, "finish_reason": null }]);
-            self.write(out, &choice, None);
+            self.write_chunk(out, &choice, None);
         }
     }
 
@@ -146,22 +145,22 @@ impl Chunks {
         out.extend_from_slice(self.after_text.as_bytes());
     }
 
-    /// Writes the chunk that marks the loss of the adapter. It and all chunks after it name the
+    /// Writes the chunk that marks the loss of the adapter. This chunk and all later ones name the
     /// base model.
     pub(crate) fn write_loss(&mut self, out: &mut Vec<u8>, reason: &AdaptError) {
         self.model = self.heading.model_after_loss().into();
-        self.format();
-        let label = lost_label(&self.heading.model, reason);
-        self.write(out, &self.empty_choice(Value::Null), Some(&label));
+        self.format_text_chunk();
+        let label = adapter_lost_label(&self.heading.model, reason);
+        self.write_chunk(out, &self.empty_choice(Value::Null), Some(&label));
     }
 
-    /// Writes the last chunk, the usage if it was asked for, and the end mark.
-    pub(crate) fn write_end(&self, out: &mut Vec<u8>, ending: &Ending) {
+    /// Writes the last chunk, the usage if requested, and the end mark.
+    pub(crate) fn write_end(&self, out: &mut Vec<u8>, ending: &AnswerEnding) {
         let label = ending.label(&self.heading.model);
         let choice = self.empty_choice(ending.finish_reason().into());
-        self.write(out, &choice, label.as_ref());
+        self.write_chunk(out, &choice, label.as_ref());
         if self.include_usage {
-            let (opening, label) = (self.opening(), label_field(label.as_ref()));
+            let (opening, label) = (self.chunk_opening(), label_field(label.as_ref()));
             let usage = usage_object(ending.usage);
             let event = format!("{opening}[],\"usage\":{usage}{label}}}\n\n");
             out.extend_from_slice(event.as_bytes());
@@ -172,21 +171,22 @@ impl Chunks {
     fn empty_choice(&self, reason: Value) -> Value {
         let mut choice = json!({ "index": 0, "logprobs": null, "finish_reason": reason });
         match self.heading.route {
-            Route::Chat => choice["delta"] = json!({}),
-            Route::Completion => choice["text"] = "".into(),
+            CompletionRoute::Chat => choice["delta"] = json!({}),
+            CompletionRoute::Completion => choice["text"] = "".into(),
         }
         json!([choice])
     }
 
-    fn write(&self, out: &mut Vec<u8>, choices: &Value, label: Option<&Value>) {
-        let (opening, closing, label) = (self.opening(), self.closing(), label_field(label));
+    fn write_chunk(&self, out: &mut Vec<u8>, choices: &Value, label: Option<&Value>) {
+        let (opening, closing, label) =
+            (self.chunk_opening(), self.chunk_closing(), label_field(label));
         out.extend_from_slice(format!("{opening}{choices}{label}{closing}").as_bytes());
     }
 
-    fn opening(&self) -> String {
+    fn chunk_opening(&self) -> String {
         let object = match self.heading.route {
-            Route::Chat => "chat.completion.chunk",
-            Route::Completion => "text_completion",
+            CompletionRoute::Chat => "chat.completion.chunk",
+            CompletionRoute::Completion => "text_completion",
         };
         format!(
             "data: {{\"id\":{},\"object\":\"{object}\",\"created\":{},\"model\":{},\"choices\":",
@@ -196,9 +196,9 @@ impl Chunks {
         )
     }
 
-    /// OpenAI's reference: with `include_usage` every chunk has the field, which is null except in
-    /// the last.
-    fn closing(&self) -> &'static str {
+    /// The end of every chunk. With `include_usage` every chunk has the field `usage`, which is
+    /// null except in the last (OpenAI's API reference).
+    fn chunk_closing(&self) -> &'static str {
         if self.include_usage { ",\"usage\":null}\n\n" } else { "}\n\n" }
     }
 }
@@ -207,12 +207,12 @@ fn label_field(label: Option<&Value>) -> String {
     label.map_or_else(String::new, |label| format!(",\"confide\":{label}"))
 }
 
-/// Writes the event of a stream that failed. No `[DONE]` follows.
+/// Writes the error event of a failed stream. No `[DONE]` follows.
 pub(crate) fn write_error(out: &mut Vec<u8>, error: &ApiError) {
     out.extend_from_slice(format!("data: {}\n\n", error.body()).as_bytes());
 }
 
-fn reason_word(reason: FinishReason) -> &'static str {
+fn finish_reason_name(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Length => "length",
         FinishReason::Stop => "stop",
@@ -229,15 +229,15 @@ fn usage_object(usage: Usage) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use confide_lora::{Guarantee, Report};
+    use confide_lora::{DeltaReport, Guarantee};
 
     use super::*;
 
-    fn chunks(route: Route, include_usage: bool) -> Chunks {
+    fn chunks(route: CompletionRoute, include_usage: bool) -> ChunkWriter {
         let model = "a \"b\"".into();
         let parent = Some("base".into());
-        let heading = Heading { route, id: "chatcmpl-1".into(), created: 7, model, parent };
-        Chunks::new(heading, include_usage)
+        let heading = AnswerHeading { route, id: "chatcmpl-1".into(), created: 7, model, parent };
+        ChunkWriter::new(heading, include_usage)
     }
 
     fn events(bytes: Vec<u8>) -> Vec<Value> {
@@ -253,15 +253,15 @@ mod tests {
 
     #[test]
     fn any_text_survives_the_preformatted_chunk() {
-        for route in [Route::Chat, Route::Completion] {
+        for route in [CompletionRoute::Chat, CompletionRoute::Completion] {
             for text in ["", " a", "\"\\\n\n\r\u{0}\u{1f}\u{7f}", "é😀\u{2028}", "data: x\n\n"] {
                 let mut out = Vec::new();
                 chunks(route, true).write_text(&mut out, text);
                 let [event] = &events(out)[..] else { panic!("wanted one event") };
                 let choice = &event["choices"][0];
                 let got = match route {
-                    Route::Chat => &choice["delta"]["content"],
-                    Route::Completion => &choice["text"],
+                    CompletionRoute::Chat => &choice["delta"]["content"],
+                    CompletionRoute::Completion => &choice["text"],
                 };
                 assert_eq!(got, text);
                 assert_eq!(event["model"], "a \"b\"");
@@ -274,8 +274,8 @@ mod tests {
     fn the_end_carries_reason_usage_and_mark() {
         let usage = Usage { prompt_tokens: 3, completion_tokens: 4 };
         let mut out = Vec::new();
-        let ending = Ending { reason: FinishReason::Length, usage, adapter: None };
-        chunks(Route::Chat, true).write_end(&mut out, &ending);
+        let ending = AnswerEnding { reason: FinishReason::Length, usage, adapter: None };
+        chunks(CompletionRoute::Chat, true).write_end(&mut out, &ending);
         let events = events(out);
         assert!(events[0].get("confide").is_none());
         assert_eq!(events[0]["choices"][0]["finish_reason"], "length");
@@ -286,15 +286,16 @@ mod tests {
     }
 
     fn report(lost: Option<AdaptError>) -> AdapterReport {
-        let report = Report { he_operations: 9, budget_left: Some(4), ..Report::default() };
+        let report =
+            DeltaReport { he_operations: 9, budget_left: Some(4), ..DeltaReport::default() };
         AdapterReport { report, guarantee: Guarantee::NONE, lost }
     }
 
     #[test]
     fn an_adapted_end_says_what_ran() {
         let (usage, adapter) = (Usage::default(), Some(report(None)));
-        let ending = Ending { reason: FinishReason::Stop, usage, adapter };
-        for route in [Route::Chat, Route::Completion] {
+        let ending = AnswerEnding { reason: FinishReason::Stop, usage, adapter };
+        for route in [CompletionRoute::Chat, CompletionRoute::Completion] {
             let mut out = Vec::new();
             chunks(route, true).write_end(&mut out, &ending);
             let events = events(out);
@@ -312,9 +313,9 @@ mod tests {
     fn after_a_loss_every_chunk_names_the_base_model_and_the_end_is_another() {
         let lost = AdaptError::HostLost { reason: "closed".into() };
         let (usage, adapter) = (Usage::default(), Some(report(Some(lost.clone()))));
-        let ending = Ending { reason: FinishReason::Stop, usage, adapter };
+        let ending = AnswerEnding { reason: FinishReason::Stop, usage, adapter };
         let mut out = Vec::new();
-        let mut chunks = chunks(Route::Chat, false);
+        let mut chunks = chunks(CompletionRoute::Chat, false);
         chunks.write_text(&mut out, "adapted");
         chunks.write_loss(&mut out, &lost);
         chunks.write_text(&mut out, "base");

@@ -1,4 +1,4 @@
-//! Texts of clients in errors: an answer has to stay small.
+//! Shortens texts of clients for error messages.
 
 /// The first 80 characters of `text`, with an ellipsis if more follow.
 pub(crate) fn clip(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! What the server has done since it started, counted.
+//! Counters of the server since its start.
 
 use std::{
     collections::BTreeMap,
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 /// Counters of the whole server.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct ServerCounters {
     pub(crate) answers: AtomicU64,
     pub(crate) broken_answers: AtomicU64,
     pub(crate) tokens: AtomicU64,
     adapted: Mutex<AdapterSums>,
 }
 
-/// Sums over all answers that went through an adapter.
+/// Sums over all answers that used an adapter.
 #[derive(Debug, Default)]
 struct AdapterSums {
     answers: u64,
@@ -33,10 +33,10 @@ struct AdapterSums {
     steps_ms: BTreeMap<&'static str, f64>,
 }
 
-impl Counters {
-    /// Counts one answer, until it is dropped.
-    pub fn meter(self: &Arc<Self>) -> Meter {
-        Meter { counters: Arc::clone(self), tokens: 0, ended: false }
+impl ServerCounters {
+    /// Starts to count one answer.
+    pub fn start_answer(self: &Arc<Self>) -> AnswerMeter {
+        AnswerMeter { counters: Arc::clone(self), tokens: 0, ended: false }
     }
 
     /// Adds an adapter's report on one answer.
@@ -77,22 +77,21 @@ impl Counters {
     }
 }
 
-/// Counts an answer. One that is dropped before its end counts as broken.
+/// Counts one answer. If it is dropped before the answer has finished, the answer counts as broken.
 #[derive(Debug)]
-pub struct Meter {
-    counters: Arc<Counters>,
+pub struct AnswerMeter {
+    counters: Arc<ServerCounters>,
     tokens: u64,
     ended: bool,
 }
 
-impl Meter {
+impl AnswerMeter {
     /// Counts one token.
-    pub fn token(&mut self) {
+    pub fn count_token(&mut self) {
         self.tokens += 1;
     }
 
-    /// Ends the answer, which is complete; `adapter` is the adapter's report, if it went through
-    /// one.
+    /// Marks the answer as complete; `adapter` is the adapter's report, if the answer used one.
     pub fn finish(&mut self, adapter: Option<&AdapterReport>) {
         self.ended = true;
         if let Some(adapter) = adapter {
@@ -101,9 +100,9 @@ impl Meter {
     }
 }
 
-impl Drop for Meter {
+impl Drop for AnswerMeter {
     fn drop(&mut self) {
-        let Counters { answers, broken_answers, .. } = &*self.counters;
+        let ServerCounters { answers, broken_answers, .. } = &*self.counters;
         let count = if self.ended { answers } else { broken_answers };
         count.fetch_add(1, Ordering::Relaxed);
         self.counters.tokens.fetch_add(self.tokens, Ordering::Relaxed);

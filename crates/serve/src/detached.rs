@@ -1,11 +1,14 @@
-//! Destructors that may block: a farewell to an adapter host is a round trip.
+//! Runs blocking destructors off the event loop: closing an adapter's session is a round trip.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Reservation, Site, Width};
+use confide_lora::{
+    AdaptError, DeltaProvider, DeltaSession, Guarantee, ProjectionSite, ProjectionWidth,
+    Reservation,
+};
 
-/// Drops a value whose destructor may block: here, or on a thread of its own if an event loop
-/// runs here.
+/// Drops a value whose destructor may block: on a new thread if an event loop runs here, otherwise
+/// in place.
 pub fn drop_detached<T: Send + 'static>(value: T) {
     match tokio::runtime::Handle::try_current() {
         Err(_) => drop(value),
@@ -13,18 +16,21 @@ pub fn drop_detached<T: Send + 'static>(value: T) {
     }
 }
 
-/// An adapter that may be dropped in any thread, an event loop's included.
-pub(crate) struct DetachedAdapter(Option<Arc<dyn Adapt>>, Arc<BTreeMap<Site, Width>>);
+/// An adapter that may be dropped in any thread, including an event loop's.
+pub(crate) struct DetachedAdapter(
+    Option<Arc<dyn DeltaProvider>>,
+    Arc<BTreeMap<ProjectionSite, ProjectionWidth>>,
+);
 
 impl DetachedAdapter {
-    pub(crate) fn new(adapter: Arc<dyn Adapt>) -> Self {
+    pub(crate) fn new(adapter: Arc<dyn DeltaProvider>) -> Self {
         let sites = Arc::new(adapter.sites().clone());
         Self(Some(adapter), sites)
     }
 }
 
-impl Adapt for DetachedAdapter {
-    fn sites(&self) -> &BTreeMap<Site, Width> {
+impl DeltaProvider for DetachedAdapter {
+    fn sites(&self) -> &BTreeMap<ProjectionSite, ProjectionWidth> {
         &self.1
     }
 
@@ -39,7 +45,7 @@ impl Adapt for DetachedAdapter {
         }
     }
 
-    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         match &self.0 {
             Some(adapter) => adapter.open(),
             None => Err(AdaptError::HostLost { reason: "the adapter was unloaded".into() }),

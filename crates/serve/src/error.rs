@@ -13,9 +13,9 @@ use crate::{
     clip::clip,
 };
 
-/// Why a client gets no completion.
+/// The reason why a client gets no completion.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the texts say what each field is")]
+#[allow(missing_docs, reason = "the messages explain the fields")]
 pub enum ApiError {
     #[error("request body is not a JSON object: {reason}")]
     NotJson { reason: String },
@@ -37,13 +37,13 @@ pub enum ApiError {
     NotAllowed { method: String, path: String },
     #[error("model {got:?} is not served here: wanted {served}")]
     NoModel { got: String, served: String },
-    #[error("no slot came free within {} s", .waited.as_secs())]
+    #[error("no slot became free within {} s", .waited.as_secs())]
     Busy { waited: Duration },
     #[error("generation took longer than {} s", .limit.as_secs())]
     Deadline { limit: Duration },
     #[error("a web page is behind this request, and its origin is not allowed")]
     ForeignOrigin,
-    #[error("as many adapters are being loaded as may be at once")]
+    #[error("too many adapters are being loaded; try again later")]
     LoadsQueued,
     /// The error of a route that the caller added.
     #[error("{reason}")]
@@ -55,7 +55,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// An error about a field's value; long values are clipped, since the answer must stay small.
+    /// An error about a field's value. A long value is shortened, so that the answer stays small.
     pub fn field(param: &str, wanted: impl Display, got: &Value) -> Self {
         let got = clip(&got.to_string());
         ApiError::Field { param: param.into(), wanted: wanted.to_string(), got }
@@ -128,7 +128,7 @@ impl ApiError {
             ApiError::Engine(EngineError::Unavailable { .. }) => "engine_unavailable",
             ApiError::Engine(EngineError::OutOfMemory { .. }) => "out_of_memory",
             ApiError::ForeignOrigin => "foreign_origin",
-            ApiError::Load(LoadError::Off) => "runtime_adapters_off",
+            ApiError::Load(LoadError::Disabled) => "runtime_adapters_off",
             ApiError::Load(LoadError::Source(SourceError::Refused { .. })) => {
                 "adapter_path_refused"
             }
@@ -157,7 +157,7 @@ fn engine_status(error: &EngineError) -> StatusCode {
         | EngineError::Unavailable { .. }
         | EngineError::OutOfMemory { .. } => StatusCode::SERVICE_UNAVAILABLE,
         EngineError::Adapter { error, .. } => match error {
-            // Clients retry a 429, and no budget comes back by waiting.
+            // Clients retry a 429, but a used-up budget does not recover.
             AdaptError::Budget { .. } | AdaptError::BudgetTooSmall { .. } => StatusCode::FORBIDDEN,
             AdaptError::Activation { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_GATEWAY,
@@ -168,8 +168,10 @@ fn engine_status(error: &EngineError) -> StatusCode {
 
 fn load_status(error: &LoadError) -> StatusCode {
     match error {
-        LoadError::Unknown { .. } => StatusCode::NOT_FOUND,
-        LoadError::Off | LoadError::Source(SourceError::Refused { .. }) => StatusCode::FORBIDDEN,
+        LoadError::NotLoaded { .. } => StatusCode::NOT_FOUND,
+        LoadError::Disabled | LoadError::Source(SourceError::Refused { .. }) => {
+            StatusCode::FORBIDDEN
+        }
         LoadError::Engine(error) => engine_status(error),
         _ => StatusCode::BAD_REQUEST,
     }

@@ -7,60 +7,60 @@ use std::{
 };
 
 use bytes::Bytes;
-use confide_engine::{EngineError, Event, Generation};
+use confide_engine::{EngineError, Generation, GenerationEvent};
 use futures_util::Stream;
 use http_body::Frame;
 use tokio::time::Sleep;
 
 use crate::{
-    chunk::{self, Chunks, Ending},
-    counters::Meter,
+    chunk::{self, AnswerEnding, ChunkWriter},
+    counters::AnswerMeter,
     error::ApiError,
     gate::Slot,
 };
 
 /// The body of a streamed answer.
 ///
-/// Tokens go out at once: the first alone, later ones together if several wait. Dropping the
-/// body, as happens when the client goes away, cancels the generation.
-pub(crate) struct Events {
+/// Tokens are sent at once: the first alone, later ones together if several wait. When the client
+/// disconnects, the body is dropped, which cancels the generation.
+pub(crate) struct AnswerStream {
     generation: Generation,
-    chunks: Chunks,
+    chunks: ChunkWriter,
     deadline: Pin<Box<Sleep>>,
     limit: Duration,
-    state: StreamStage,
-    /// Whether the connection should write its data before the body is asked for more.
+    state: StreamState,
+    /// Whether the connection should write its data before it polls the body again.
     flush: bool,
-    meter: Meter,
+    meter: AnswerMeter,
     _slot: Slot,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StreamStage {
+enum StreamState {
     Opening,
     Running,
     Breaking,
     Finished,
 }
 
-/// Bytes of tokens that are written in one piece: those of a TLS record.
+/// The size in bytes at which a frame is full: that of a TLS record.
 const FRAME_BYTES: usize = 16 << 10;
 
-impl Events {
+impl AnswerStream {
     pub(crate) fn new(
         generation: Generation,
-        chunks: Chunks,
+        chunks: ChunkWriter,
         limit: Duration,
-        meter: Meter,
+        meter: AnswerMeter,
         slot: Slot,
     ) -> Self {
         let deadline = Box::pin(tokio::time::sleep(limit));
-        let state = StreamStage::Opening;
+        let state = StreamState::Opening;
         Self { generation, chunks, deadline, limit, state, flush: false, meter, _slot: slot }
     }
 
-    /// Handles events until none is ready, the frame is full, or the answer has ended.
-    fn fill(&mut self, context: &mut Context<'_>) -> Vec<u8> {
+    /// Writes events to a frame until none is ready, the frame is full, or the answer has ended.
+    fn fill_frame(&mut self, context: &mut Context<'_>) -> Vec<u8> {
         let mut frame = Vec::new();
         while frame.len() < FRAME_BYTES {
             match Pin::new(&mut self.generation).poll_next(context) {
@@ -70,30 +70,30 @@ impl Events {
                     }
                     return frame;
                 }
-                Poll::Ready(Some(Event::Token(token))) => {
-                    let first = self.state == StreamStage::Opening;
-                    self.open(&mut frame);
+                Poll::Ready(Some(GenerationEvent::Token(token))) => {
+                    let first = self.state == StreamState::Opening;
+                    self.write_opening(&mut frame);
                     self.chunks.write_text(&mut frame, &token.text);
-                    self.meter.token();
+                    self.meter.count_token();
                     if first {
                         break;
                     }
                 }
-                Poll::Ready(Some(Event::Finished { reason, tail, usage, adapter })) => {
-                    self.open(&mut frame);
+                Poll::Ready(Some(GenerationEvent::Finished { reason, tail, usage, adapter })) => {
+                    self.write_opening(&mut frame);
                     if !tail.is_empty() {
                         self.chunks.write_text(&mut frame, &tail);
                     }
                     self.meter.finish(adapter.as_ref());
-                    self.chunks.write_end(&mut frame, &Ending { reason, usage, adapter });
-                    self.state = StreamStage::Finished;
+                    self.chunks.write_end(&mut frame, &AnswerEnding { reason, usage, adapter });
+                    self.state = StreamState::Finished;
                     return frame;
                 }
-                Poll::Ready(Some(Event::AdapterLost { reason })) => {
-                    self.open(&mut frame);
+                Poll::Ready(Some(GenerationEvent::AdapterLost { reason })) => {
+                    self.write_opening(&mut frame);
                     self.chunks.write_loss(&mut frame, &reason);
                 }
-                Poll::Ready(Some(Event::Failed(error))) => {
+                Poll::Ready(Some(GenerationEvent::Failed(error))) => {
                     self.break_off(&mut frame, &error.into());
                     return frame;
                 }
@@ -107,24 +107,24 @@ impl Events {
         frame
     }
 
-    /// Writes the role with the first token, not before it, so that a client that takes the first
-    /// chunk for the first token measures correctly.
-    fn open(&mut self, frame: &mut Vec<u8>) {
-        if self.state == StreamStage::Opening {
+    /// Writes the role together with the first token, so that a client that takes the first chunk
+    /// for the first token measures correctly.
+    fn write_opening(&mut self, frame: &mut Vec<u8>) {
+        if self.state == StreamState::Opening {
             self.chunks.write_role(frame);
-            self.state = StreamStage::Running;
+            self.state = StreamState::Running;
         }
     }
 
     fn break_off(&mut self, frame: &mut Vec<u8>, error: &ApiError) {
         tracing::warn!(%error, "a stream broke");
         chunk::write_error(frame, error);
-        self.state = StreamStage::Breaking;
+        self.state = StreamState::Breaking;
         self.flush = true;
     }
 }
 
-impl http_body::Body for Events {
+impl http_body::Body for AnswerStream {
     type Data = Bytes;
     type Error = ApiError;
 
@@ -133,19 +133,19 @@ impl http_body::Body for Events {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ApiError>>> {
         if std::mem::take(&mut self.flush) {
-            // hyper writes when the body has nothing for now, and keeps writing back otherwise.
+            // hyper writes to the connection only when the body is pending.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         match self.state {
-            StreamStage::Finished => Poll::Ready(None),
-            StreamStage::Breaking => {
-                self.state = StreamStage::Finished;
+            StreamState::Finished => Poll::Ready(None),
+            StreamState::Breaking => {
+                self.state = StreamState::Finished;
                 // An error here makes hyper drop the connection without the last chunk.
                 Poll::Ready(Some(Err(EngineError::Stopped.into())))
             }
-            StreamStage::Opening | StreamStage::Running => {
-                let frame = self.fill(context);
+            StreamState::Opening | StreamState::Running => {
+                let frame = self.fill_frame(context);
                 if frame.is_empty() {
                     return Poll::Pending;
                 }
@@ -155,7 +155,7 @@ impl http_body::Body for Events {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.state == StreamStage::Finished
+        self.state == StreamState::Finished
     }
 }
 
@@ -165,31 +165,32 @@ mod tests {
 
     use confide_engine::{AdapterReport, FinishReason, Token, Usage};
     use confide_http::{AdmissionQueue, QueueLimits};
-    use confide_lora::{AdaptError, Guarantee, Report};
+    use confide_lora::{AdaptError, DeltaReport, Guarantee};
     use futures_util::stream;
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::chunk::{Heading, Route};
-    use crate::counters::Counters;
+    use crate::chunk::{AnswerHeading, CompletionRoute};
+    use crate::counters::ServerCounters;
 
-    async fn events(list: Vec<Event>, limit: Duration) -> Events {
+    async fn events(list: Vec<GenerationEvent>, limit: Duration) -> AnswerStream {
         let limits = QueueLimits { concurrent: 1, queued: 0, wait: Duration::ZERO };
         let slot = AdmissionQueue::new(limits).enter().await.expect("a slot");
         let (id, model) = ("i".into(), "m".into());
-        let heading = Heading { route: Route::Chat, id, created: 1, model, parent: None };
+        let heading =
+            AnswerHeading { route: CompletionRoute::Chat, id, created: 1, model, parent: None };
         let stalled = list.is_empty();
         let generation = if stalled {
             Generation::new(1, stream::pending())
         } else {
             Generation::new(1, stream::iter(list))
         };
-        let meter = Arc::new(Counters::default()).meter();
-        Events::new(generation, Chunks::new(heading, false), limit, meter, slot)
+        let meter = Arc::new(ServerCounters::default()).start_answer();
+        AnswerStream::new(generation, ChunkWriter::new(heading, false), limit, meter, slot)
     }
 
     /// The text that arrived, and whether the body was complete.
-    async fn read(mut body: Events) -> (String, bool) {
+    async fn read(mut body: AnswerStream) -> (String, bool) {
         let mut text = String::new();
         loop {
             match body.frame().await {
@@ -203,8 +204,8 @@ mod tests {
         }
     }
 
-    fn token(text: &'static str) -> Event {
-        Event::Token(Token { id: 0, text: text.into() })
+    fn token(text: &'static str) -> GenerationEvent {
+        GenerationEvent::Token(Token { id: 0, text: text.into() })
     }
 
     const HOUR: Duration = Duration::from_secs(3600);
@@ -212,8 +213,8 @@ mod tests {
     #[tokio::test]
     async fn every_token_is_one_event_and_the_end_is_marked() {
         let usage = Usage::default();
-        let mut list: Vec<Event> = (0..500).map(|_| token("x")).collect();
-        list.push(Event::Finished {
+        let mut list: Vec<GenerationEvent> = (0..500).map(|_| token("x")).collect();
+        list.push(GenerationEvent::Finished {
             reason: FinishReason::Stop,
             tail: "rest".into(),
             usage,
@@ -228,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_in_mid_stream_is_an_error_event_and_a_broken_body() {
-        let failed = Event::Failed(EngineError::Failed { reason: "boom".into() });
+        let failed = GenerationEvent::Failed(EngineError::Failed { reason: "boom".into() });
         for list in [vec![token("x"), failed], vec![token("x")]] {
             let (text, whole) = read(events(list, HOUR).await).await;
             assert!(!whole);
@@ -240,18 +241,19 @@ mod tests {
     async fn a_lost_adapter_is_said_before_the_first_token_of_the_base_model() {
         let reason = AdaptError::HostLost { reason: "gone".into() };
         let report = AdapterReport {
-            report: Report::default(),
+            report: DeltaReport::default(),
             guarantee: Guarantee::NONE,
             lost: Some(reason.clone()),
         };
-        let finished = Event::Finished {
+        let finished = GenerationEvent::Finished {
             reason: FinishReason::Stop,
             tail: String::new(),
             usage: Usage::default(),
             adapter: Some(report),
         };
         for lost_at_once in [true, false] {
-            let mut list = vec![token("own"), Event::AdapterLost { reason: reason.clone() }];
+            let mut list =
+                vec![token("own"), GenerationEvent::AdapterLost { reason: reason.clone() }];
             if lost_at_once {
                 list.remove(0);
             }

@@ -1,4 +1,4 @@
-//! The fields of a JSON request, read one by one so that none is ignored in silence.
+//! Reads the fields of a JSON request one by one, so that none is silently ignored.
 
 use std::{fmt::Display, ops::RangeInclusive};
 
@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 
 use crate::{clip::clip, error::ApiError};
 
-/// The fields of a JSON object, which are taken one by one; a field that is left at the end is an
+/// The fields of a JSON object, which are taken one by one. A field that remains at the end is an
 /// error.
 ///
-/// `null` counts as an absent field, since OpenAI's clients send it so.
-pub struct Fields {
+/// `null` counts as an absent field, because OpenAI's clients send it for one.
+pub struct JsonFields {
     path: String,
     map: Map<String, Value>,
 }
 
-impl Fields {
+impl JsonFields {
     /// The fields of a JSON object.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl Fields {
         Ok(Self { path: String::new(), map })
     }
 
-    /// The fields of an object inside another one; `path` names it in errors.
+    /// The fields of a nested object; `path` is its name in errors.
     pub(crate) fn from_value(path: &str, value: Value) -> Result<Self, ApiError> {
         match value {
             Value::Object(map) => Ok(Self { path: format!("{path}."), map }),
@@ -41,19 +41,19 @@ impl Fields {
 
     /// Takes a field that must be present and not null.
     pub(crate) fn require(&mut self, name: &str) -> Result<Value, ApiError> {
-        self.take(name).ok_or_else(|| ApiError::Missing { param: self.path(name) })
+        self.take(name).ok_or_else(|| ApiError::Missing { param: self.field_path(name) })
     }
 
     /// Takes a field that must be present, and may be null.
     pub(crate) fn require_present(&mut self, name: &str) -> Result<Value, ApiError> {
-        self.map.remove(name).ok_or_else(|| ApiError::Missing { param: self.path(name) })
+        self.map.remove(name).ok_or_else(|| ApiError::Missing { param: self.field_path(name) })
     }
 
     /// Refuses a field that is present; `wanted` names the accepted value.
-    pub(crate) fn refuse(&mut self, name: &str, wanted: &str) -> Result<(), ApiError> {
+    pub(crate) fn refuse_field(&mut self, name: &str, wanted: &str) -> Result<(), ApiError> {
         match self.take(name).filter(|value| *value != Value::Array(Vec::new())) {
             None => Ok(()),
-            Some(value) => Err(ApiError::field(&self.path(name), wanted, &value)),
+            Some(value) => Err(ApiError::field(&self.field_path(name), wanted, &value)),
         }
     }
 
@@ -61,11 +61,11 @@ impl Fields {
     ///
     /// # Errors
     /// [`ApiError::Field`] if it is another value.
-    pub fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+    pub fn take_text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(ApiError::field(&self.path(name), "a string", &other)),
+            Some(other) => Err(ApiError::field(&self.field_path(name), "a string", &other)),
         }
     }
 
@@ -74,18 +74,18 @@ impl Fields {
     /// # Errors
     /// [`ApiError::Missing`], and [`ApiError::Field`] if it is another value.
     pub fn require_text(&mut self, name: &str) -> Result<String, ApiError> {
-        self.text(name)?.ok_or_else(|| ApiError::Missing { param: self.path(name) })
+        self.take_text(name)?.ok_or_else(|| ApiError::Missing { param: self.field_path(name) })
     }
 
     /// Takes a boolean; false if it is absent.
     ///
     /// # Errors
     /// [`ApiError::Field`] if it is another value.
-    pub fn flag(&mut self, name: &str) -> Result<bool, ApiError> {
+    pub fn take_flag(&mut self, name: &str) -> Result<bool, ApiError> {
         match self.take(name) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(flag),
-            Some(other) => Err(ApiError::field(&self.path(name), "true or false", &other)),
+            Some(other) => Err(ApiError::field(&self.field_path(name), "true or false", &other)),
         }
     }
 
@@ -93,27 +93,27 @@ impl Fields {
     ///
     /// # Errors
     /// [`ApiError::Field`] if it is another value.
-    pub fn integer(
+    pub fn take_integer(
         &mut self,
         name: &str,
         range: RangeInclusive<i64>,
     ) -> Result<Option<i64>, ApiError> {
-        self.take_number(name, range, "an integer", Value::as_i64)
+        self.take_in_range(name, range, "an integer", Value::as_i64)
     }
 
     /// Takes a number in a range; `None` if it is absent.
     ///
     /// # Errors
     /// [`ApiError::Field`] if it is another value.
-    pub fn number(
+    pub fn take_number(
         &mut self,
         name: &str,
         range: RangeInclusive<f64>,
     ) -> Result<Option<f64>, ApiError> {
-        self.take_number(name, range, "a number", Value::as_f64)
+        self.take_in_range(name, range, "a number", Value::as_f64)
     }
 
-    fn take_number<N: PartialOrd + Display>(
+    fn take_in_range<N: PartialOrd + Display>(
         &mut self,
         name: &str,
         range: RangeInclusive<N>,
@@ -123,42 +123,42 @@ impl Fields {
         let Some(value) = self.take(name) else { return Ok(None) };
         let number = read(&value).filter(|number| range.contains(number));
         let wanted = || format!("{kind} from {} to {}", range.start(), range.end());
-        number.map(Some).ok_or_else(|| ApiError::field(&self.path(name), wanted(), &value))
+        number.map(Some).ok_or_else(|| ApiError::field(&self.field_path(name), wanted(), &value))
     }
 
-    /// Takes a field that this server does not support, and admits only its neutral values.
+    /// Takes a field that this server does not support. Only its neutral values are accepted.
     ///
     /// # Errors
-    /// [`ApiError::Field`] if it has another value.
-    pub fn neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
+    /// [`ApiError::Field`] for any other value.
+    pub fn admit_neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
         match self.take(name) {
             Some(value) if !neutral.iter().any(|admitted| is_same(admitted, &value)) => {
                 let admitted: Vec<String> = neutral.iter().map(Value::to_string).collect();
-                let wanted = format!("{} (all that is supported)", admitted.join(" or "));
-                Err(ApiError::field(&self.path(name), wanted, &value))
+                let wanted = format!("{} (no other value is supported)", admitted.join(" or "));
+                Err(ApiError::field(&self.field_path(name), wanted, &value))
             }
             _ => Ok(()),
         }
     }
 
-    /// Ends the reading. The fields in `ignored` may be present; they do not change the completion.
+    /// Checks that no fields remain except those in `ignored`, which do not change the completion.
     ///
     /// # Errors
-    /// [`ApiError::UnknownField`] if another field is left.
+    /// [`ApiError::UnknownField`] for another remaining field.
     pub fn finish(mut self, ignored: &[&str]) -> Result<(), ApiError> {
         self.map.retain(|name, value| !value.is_null() && !ignored.contains(&name.as_str()));
         match self.map.keys().next() {
             None => Ok(()),
-            Some(name) => Err(ApiError::UnknownField { param: clip(&self.path(name)) }),
+            Some(name) => Err(ApiError::UnknownField { param: clip(&self.field_path(name)) }),
         }
     }
 
-    fn path(&self, name: &str) -> String {
+    fn field_path(&self, name: &str) -> String {
         format!("{}{name}", self.path)
     }
 }
 
-/// Whether two values are equal, where 0 equals 0.0.
+/// Whether two values are equal; 0 equals 0.0.
 fn is_same(left: &Value, right: &Value) -> bool {
     left == right || (left.is_number() && left.as_f64() == right.as_f64())
 }

@@ -1,11 +1,11 @@
-//! The queue before the engine, in the words of this server's errors.
+//! The slots of the engine, and the errors of the queue for them.
 
 use confide_engine::EngineError;
 use confide_http::{AdmissionPermit, QueueError};
 
 use crate::error::ApiError;
 
-/// The right to one running generation. Dropping it returns the right.
+/// The permission to run one generation. Dropping it frees the slot.
 pub type Slot = AdmissionPermit;
 
 impl From<QueueError> for ApiError {

@@ -1,11 +1,11 @@
-//! What an answer says about the adapter that it went through.
+//! The `confide` object of an answer, which describes its adapter.
 
 use confide_engine::AdapterReport;
 use confide_lora::AdaptError;
 use serde_json::{Value, json};
 
-/// The `confide` object of an answer. Every field is computed from what ran.
-pub fn label(name: &str, adapter: &AdapterReport) -> Value {
+/// The `confide` object of an answer. Every field is computed from the actual run.
+pub fn adapter_label(name: &str, adapter: &AdapterReport) -> Value {
     let AdapterReport { report, guarantee, lost } = adapter;
     json!({
         "adapter": name,
@@ -24,8 +24,8 @@ pub fn label(name: &str, adapter: &AdapterReport) -> Value {
     })
 }
 
-/// The `confide` object that comes before the first token that is not the adapter's.
-pub fn lost_label(name: &str, reason: &AdaptError) -> Value {
+/// The `confide` object before the first token that was computed without the adapter.
+pub fn adapter_lost_label(name: &str, reason: &AdaptError) -> Value {
     json!({ "adapter": name, "adapter_lost": lost_object(reason) })
 }
 

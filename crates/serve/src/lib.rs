@@ -1,10 +1,11 @@
-//! OpenAI's routes over an [`Engine`](confide_engine::Engine): `/v1/chat/completions`, `/v1/completions`, `/v1/models`,
-//! `/health`; adapters by model name, loaded and unloaded as vLLM does. A caller may add routes of its
-//! own ([`Options::extra_routes`]), which work on the same [`ServerState`].
+//! OpenAI's routes over an [`Engine`](confide_engine::Engine): `/v1/chat/completions`,
+//! `/v1/completions`, `/v1/models`, `/health`; adapters by model name, which are loaded and
+//! unloaded as in vLLM. A caller may add its own routes ([`ServeOptions::extra_routes`]), which
+//! share the [`ServerState`].
 //!
-//! A completion that breaks is seen as broken: its stream carries an error event and then ends
-//! without the last chunk, never with `[DONE]`. What a request asks for and this server cannot do is
-//! an error, not left out in silence. Source of the shapes: OpenAI's API reference.
+//! A broken completion is recognisable: its stream carries an error event and ends without the last
+//! chunk and without `[DONE]`. A request for an unsupported feature is an error and never silently
+//! ignored. The formats follow OpenAI's API reference.
 
 mod adapters;
 mod body;
@@ -26,21 +27,21 @@ mod routes;
 mod server_state;
 
 pub use adapters::{
-    AdapterSource, Adapters, AskedBy, BaseCheck, LoadError, Loaded, NAME_BYTES_MAX, Opened,
-    SourceError,
+    AdapterRegistry, AdapterSource, BaseCheck, LoadError, LoadedAdapter, NAME_BYTES_MAX,
+    OpenedAdapter, Requester, SourceError,
 };
 pub use body::{json_response, read_body};
-pub use chunk::Ending;
+pub use chunk::AnswerEnding;
 pub use confide_http::DrainOutcome;
-pub use counters::{Counters, Meter};
+pub use counters::{AnswerMeter, ServerCounters};
 pub use detached::drop_detached;
 pub use error::ApiError;
-pub use fields::Fields;
+pub use fields::JsonFields;
 pub use gate::Slot;
-pub use label::{label, lost_label};
-pub use limits::Limits;
+pub use label::{adapter_label, adapter_lost_label};
+pub use limits::ServeLimits;
 pub use listen::{HeldConnection, serve};
-pub use pages::refuse_pages;
+pub use pages::refuse_web_pages;
 pub use parse::{ParsedRequest, parse_chat, parse_completion};
 pub use routes::router;
-pub use server_state::{ExtraRoutes, Options, ServerState, read_answer};
+pub use server_state::{ExtraRoutes, ServeOptions, ServerState, read_answer};

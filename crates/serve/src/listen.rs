@@ -1,4 +1,4 @@
-//! Connections: admitted, served, and drained at the end.
+//! Admits, serves and drains connections.
 
 use std::{future::Future, sync::Arc};
 
@@ -20,10 +20,10 @@ use hyper_util::{
 };
 use tokio::net::TcpListener;
 
-use crate::{limits::Limits, routes::router, server_state::Options};
+use crate::{limits::ServeLimits, routes::router, server_state::ServeOptions};
 
-/// The extension by which requests know their connection. Whoever upgrades a request keeps it, so
-/// that the upgraded connection still counts as one.
+/// The request extension that represents the connection. A handler that upgrades a request keeps
+/// it, so that the upgraded connection still counts.
 #[derive(Clone)]
 pub struct HeldConnection {
     _busy: Arc<BusyGuard>,
@@ -37,15 +37,16 @@ impl HeldConnection {
     }
 }
 
-/// Serves on `listener` until `stop` resolves, then lets running requests end within [`Limits::drain`].
+/// Serves on `listener` until `stop` resolves, then lets running requests end within
+/// [`ServeLimits::drain`].
 pub async fn serve(
     listener: TcpListener,
-    options: Options,
+    options: ServeOptions,
     stop: impl Future<Output = ()>,
 ) -> DrainOutcome {
     let limits = options.limits.clone();
     let router = router(options);
-    // Most of its connections come from its gateway, which is one address.
+    // Most connections come from the gateway, which is one address.
     let admission = Admission::new(AdmissionLimits {
         newcomer_reserve: limits.connections / 8,
         ..AdmissionLimits::for_one_peer(limits.connections)
@@ -60,14 +61,14 @@ pub async fn serve(
 async fn serve_connection(
     stream: PeerStream,
     router: Router,
-    limits: Limits,
+    limits: ServeLimits,
     place: ConnectionPlace,
     closing: ClosingSignal,
 ) {
     let stopped = closing.clone();
     let routes = TowerToHyperService::new(router);
     let service = service_fn(|mut request: Request<Incoming>| {
-        // A WebSocket outlives its HTTP connection, and goes on counting as one.
+        // A WebSocket outlives its HTTP connection, and continues to count as one.
         let connection =
             HeldConnection { _busy: Arc::new(place.mark_busy()), stopped: stopped.clone() };
         request.extensions_mut().insert(connection);

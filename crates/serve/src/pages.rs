@@ -1,8 +1,7 @@
-//! Which web pages may use this server: by default none.
-//!
-//! A page of any origin may send a POST without asking first, and may open a WebSocket and read all
-//! that comes back (the Fetch standard, section 3.3; RFC 6455 section 10.2). A browser names the
-//! page's origin on both, and programs name none.
+//! Decides which web pages may use this server; by default none. A page of any origin may send a
+//! POST without a preflight, and may open a WebSocket and read from it (Fetch standard, section
+//! 3.3; RFC 6455 section 10.2). A browser sends the page's origin with both, and programs send
+//! none.
 
 use std::sync::Arc;
 
@@ -15,8 +14,8 @@ use http::{HeaderMap, HeaderValue, Method, header::ORIGIN};
 
 use crate::error::ApiError;
 
-/// Refuses requests of pages whose origin is not allowed, which could change or read something.
-pub(crate) async fn refuse_foreign(
+/// Refuses requests of pages whose origin is not allowed, except plain reads.
+pub(crate) async fn refuse_foreign_origins(
     State(allowed): State<Arc<[HeaderValue]>>,
     request: Request,
     next: Next,
@@ -30,13 +29,13 @@ pub(crate) async fn refuse_foreign(
     Ok(next.run(request).await)
 }
 
-/// Refuses every request of a web page, for a GET with a long computation: a page may send any GET
-/// without naming its origin.
+/// Refuses every request of a web page. It is for a GET that causes a long computation, since pages
+/// may send a GET without an origin.
 ///
 /// # Errors
 /// [`ApiError::ForeignOrigin`].
-pub fn refuse_pages(headers: &HeaderMap) -> Result<(), ApiError> {
-    // Fetch metadata (W3C, section 2.2): every current browser sends it, programs do not.
+pub fn refuse_web_pages(headers: &HeaderMap) -> Result<(), ApiError> {
+    // Fetch metadata (W3C, section 2.2), which every current browser sends and programs do not.
     if headers.get_all("sec-fetch-site").iter().any(|site| site != "none") {
         return Err(ApiError::ForeignOrigin);
     }

@@ -1,9 +1,9 @@
-//! Requests for completions, read from the bodies that OpenAI's clients send.
+//! Parses the request bodies of OpenAI's completion routes.
 
 use confide_engine::{Message, Prompt, Request, Role, Sampling};
 use serde_json::{Value, json};
 
-use crate::{error::ApiError, fields::Fields};
+use crate::{error::ApiError, fields::JsonFields};
 
 /// A parsed request.
 #[derive(Debug, PartialEq)]
@@ -12,22 +12,22 @@ pub struct ParsedRequest {
     pub request: Request,
     /// Whether the answer is streamed.
     pub stream: bool,
-    /// Whether a streamed answer ends with its numbers of tokens.
+    /// Whether a streamed answer ends with its token counts.
     pub include_usage: bool,
 }
 
-/// The wording of a refusal of tools.
+/// The accepted value in an error about tools.
 const NO_TOOLS: &str = "none, since tool calls are not supported by `confide serve` (an upstream \
     behind `confide gateway` may support them)";
 
-/// Reads the body of `/v1/chat/completions`. A field that cannot be honoured is an error.
+/// Parses the body of `/v1/chat/completions`. An unsupported field is an error.
 ///
 /// # Errors
-/// [`ApiError`] for the first field that cannot be honoured, or a body that is not such JSON.
+/// [`ApiError`] for the first unsupported field, or for a malformed body.
 pub fn parse_chat(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, ApiError> {
-    let mut fields = Fields::parse(body)?;
-    fields.refuse("tools", NO_TOOLS)?;
-    let prompt = Prompt::Chat(messages(fields.require("messages")?)?);
+    let mut fields = JsonFields::parse(body)?;
+    fields.refuse_field("tools", NO_TOOLS)?;
+    let prompt = Prompt::Chat(parse_messages(fields.require("messages")?)?);
     for (name, neutral) in [
         ("audio", vec![]),
         ("function_call", vec![json!("none"), json!("auto")]),
@@ -38,18 +38,18 @@ pub fn parse_chat(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, 
         ("tool_choice", vec![json!("none"), json!("auto")]),
         ("top_logprobs", vec![json!(0)]),
     ] {
-        fields.neutral(name, &neutral)?;
+        fields.admit_neutral(name, &neutral)?;
     }
-    let max_tokens = max_tokens(&mut fields)?;
+    let max_tokens = parse_max_tokens(&mut fields)?;
     parse_shared(fields, prompt, max_tokens, prompt_tokens_max)
 }
 
-/// Reads the body of `/v1/completions`. A field that cannot be honoured is an error.
+/// Parses the body of `/v1/completions`. An unsupported field is an error.
 ///
 /// # Errors
-/// [`ApiError`] for the first field that cannot be honoured, or a body that is not such JSON.
+/// [`ApiError`] for the first unsupported field, or for a malformed body.
 pub fn parse_completion(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, ApiError> {
-    let mut fields = Fields::parse(body)?;
+    let mut fields = JsonFields::parse(body)?;
     let prompt = match fields.require("prompt")? {
         Value::String(text) => text,
         other => match other.as_array().map(Vec::as_slice) {
@@ -66,16 +66,16 @@ pub fn parse_completion(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedReq
         ("logprobs", vec![]),
         ("suffix", vec![json!("")]),
     ] {
-        fields.neutral(name, &neutral)?;
+        fields.admit_neutral(name, &neutral)?;
     }
-    // OpenAI's reference: this route's default is 16.
-    let max_tokens = max_tokens(&mut fields)?.or(Some(16));
+    // The default of this route is 16 (OpenAI's API reference).
+    let max_tokens = parse_max_tokens(&mut fields)?.or(Some(16));
     parse_shared(fields, Prompt::Text(prompt), max_tokens, prompt_tokens_max)
 }
 
-/// Reads the fields that both routes share, and refuses those that are left.
+/// Parses the fields that both routes share, and refuses the remaining ones.
 fn parse_shared(
-    mut fields: Fields,
+    mut fields: JsonFields,
     prompt: Prompt,
     max_tokens: Option<u32>,
     prompt_tokens_max: u32,
@@ -88,19 +88,19 @@ fn parse_shared(
         ("presence_penalty", json!(0)),
         ("response_format", json!({ "type": "text" })),
     ] {
-        fields.neutral(name, &[neutral])?;
+        fields.admit_neutral(name, &[neutral])?;
     }
-    let stream = fields.flag("stream")?;
-    let include_usage = stream_options(&mut fields, stream)?;
+    let stream = fields.take_flag("stream")?;
+    let include_usage = parse_stream_options(&mut fields, stream)?;
     let sampling = Sampling {
-        // OpenAI's reference: both default to 1.
-        temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(1.0) as f32,
-        top_p: fields.number("top_p", 0.0..=1.0)?.unwrap_or(1.0) as f32,
-        // Without a seed the same request still has the same answer: its seed is 0.
-        seed: fields.integer("seed", i64::MIN..=i64::MAX)?.unwrap_or(0).cast_unsigned(),
+        // Both default to 1 (OpenAI's API reference).
+        temperature: fields.take_number("temperature", 0.0..=2.0)?.unwrap_or(1.0) as f32,
+        top_p: fields.take_number("top_p", 0.0..=1.0)?.unwrap_or(1.0) as f32,
+        // The default seed is 0, so that the same request always has the same answer.
+        seed: fields.take_integer("seed", i64::MIN..=i64::MAX)?.unwrap_or(0).cast_unsigned(),
     };
-    let stop = stop(&mut fields)?;
-    let ignore_eos = fields.flag("ignore_eos")?;
+    let stop = parse_stop(&mut fields)?;
+    let ignore_eos = fields.take_flag("ignore_eos")?;
     fields.finish(&IGNORED)?;
     let request =
         Request { model, prompt, sampling, max_tokens, prompt_tokens_max, stop, ignore_eos };
@@ -118,22 +118,22 @@ const IGNORED: [&str; 7] = [
     "user",
 ];
 
-fn messages(value: Value) -> Result<Vec<Message>, ApiError> {
+fn parse_messages(value: Value) -> Result<Vec<Message>, ApiError> {
     match value {
         Value::Array(list) if !list.is_empty() => {
-            list.into_iter().enumerate().map(|(index, value)| message(index, value)).collect()
+            list.into_iter().enumerate().map(|(index, value)| parse_message(index, value)).collect()
         }
         other => Err(ApiError::field("messages", "a list of at least one message", &other)),
     }
 }
 
-fn message(index: usize, value: Value) -> Result<Message, ApiError> {
+fn parse_message(index: usize, value: Value) -> Result<Message, ApiError> {
     let path = format!("messages[{index}]");
-    let mut fields = Fields::from_value(&path, value)?;
+    let mut fields = JsonFields::from_value(&path, value)?;
     let role = fields.require("role")?;
-    // Such messages have `content: null`, so these fields are refused first.
+    // Messages with these fields have `content: null`, so these fields are refused first.
     for name in ["tool_calls", "function_call"] {
-        fields.refuse(name, NO_TOOLS)?;
+        fields.refuse_field(name, NO_TOOLS)?;
     }
     if matches!(role.as_str(), Some("tool" | "function")) {
         return Err(ApiError::field(&format!("{path}.role"), NO_TOOLS, &role));
@@ -142,13 +142,13 @@ fn message(index: usize, value: Value) -> Result<Message, ApiError> {
     let role = known.ok_or_else(|| {
         ApiError::field(&format!("{path}.role"), "system, developer, user or assistant", &role)
     })?;
-    let content = content(&format!("{path}.content"), fields.require_present("content")?)?;
+    let content = parse_content(&format!("{path}.content"), fields.require_present("content")?)?;
     fields.finish(&["name"])?;
     Ok(Message { role, content })
 }
 
-/// Reads the content of a message: a string, or a list of text parts.
-fn content(path: &str, value: Value) -> Result<String, ApiError> {
+/// Parses the content of a message: a string, or a list of text parts.
+fn parse_content(path: &str, value: Value) -> Result<String, ApiError> {
     let parts = match value {
         Value::String(text) => return Ok(text),
         Value::Array(parts) => parts,
@@ -157,18 +157,18 @@ fn content(path: &str, value: Value) -> Result<String, ApiError> {
     let mut whole = String::new();
     for (index, part) in parts.into_iter().enumerate() {
         let path = format!("{path}[{index}]");
-        let mut fields = Fields::from_value(&path, part)?;
-        fields.neutral("type", &[json!("text")])?;
+        let mut fields = JsonFields::from_value(&path, part)?;
+        fields.admit_neutral("type", &[json!("text")])?;
         whole.push_str(&fields.require_text("text")?);
         fields.finish(&[])?;
     }
     Ok(whole)
 }
 
-fn max_tokens(fields: &mut Fields) -> Result<Option<u32>, ApiError> {
+fn parse_max_tokens(fields: &mut JsonFields) -> Result<Option<u32>, ApiError> {
     let range = 1..=i64::from(u32::MAX);
-    let old = fields.integer("max_tokens", range.clone())?;
-    let new = fields.integer("max_completion_tokens", range)?;
+    let old = fields.take_integer("max_tokens", range.clone())?;
+    let new = fields.take_integer("max_completion_tokens", range)?;
     if let (Some(old), Some(new)) = (old, new)
         && old != new
     {
@@ -181,22 +181,22 @@ fn max_tokens(fields: &mut Fields) -> Result<Option<u32>, ApiError> {
     Ok(new.or(old).and_then(|tokens| u32::try_from(tokens).ok()))
 }
 
-fn stream_options(fields: &mut Fields, stream: bool) -> Result<bool, ApiError> {
+fn parse_stream_options(fields: &mut JsonFields, stream: bool) -> Result<bool, ApiError> {
     let Some(value) = fields.take("stream_options") else { return Ok(false) };
     if !stream {
-        return Err(ApiError::field("stream_options", "nothing where stream is not true", &value));
+        return Err(ApiError::field("stream_options", "nothing unless stream is true", &value));
     }
-    let mut options = Fields::from_value("stream_options", value)?;
-    let include_usage = options.flag("include_usage")?;
+    let mut options = JsonFields::from_value("stream_options", value)?;
+    let include_usage = options.take_flag("include_usage")?;
     options.finish(&["include_obfuscation"])?;
     Ok(include_usage)
 }
 
-/// Largest number of stop strings: each costs time for every token.
+/// The largest number of stop strings; each costs time for every token.
 const STOP_STRINGS_MAX: usize = 16;
 const STOP_BYTES_MAX: usize = 256;
 
-fn stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
+fn parse_stop(fields: &mut JsonFields) -> Result<Vec<String>, ApiError> {
     let wanted = format!("up to {STOP_STRINGS_MAX} strings of 1 to {STOP_BYTES_MAX} bytes each");
     let list = match fields.take("stop") {
         None => return Ok(Vec::new()),

@@ -16,52 +16,52 @@ use serde_json::{Value, json};
 
 use crate::{
     body::{json_response, read_body},
-    chunk::{Chunks, Route},
-    counters::Meter,
+    chunk::{ChunkWriter, CompletionRoute},
+    counters::AnswerMeter,
     error::ApiError,
-    events::Events,
+    events::AnswerStream,
     gate::Slot,
     loading, pages,
     parse::{ParsedRequest, parse_chat, parse_completion},
-    server_state::{Options, ServerState, read_answer},
+    server_state::{ServeOptions, ServerState, read_answer},
 };
 
-/// The routes, for any listener.
-pub fn router(options: Options) -> Router {
+/// Makes the router of all routes.
+pub fn router(options: ServeOptions) -> Router {
     let origins: Arc<[HeaderValue]> = options.origins.clone().into();
     let extra_routes = options.extra_routes.clone();
     let server = Arc::new(ServerState::new(options));
     let extra = extra_routes.map_or_else(Router::new, |routes| routes(Arc::clone(&server)));
     Router::new()
-        .route("/health", get(health))
-        .route("/v1/chat/completions", post(chat))
-        .route("/v1/completions", post(completion))
+        .route("/health", get(show_health))
+        .route("/v1/chat/completions", post(complete_chat))
+        .route("/v1/completions", post(complete_text))
         .route("/v1/models", get(list_models))
         .route("/v1/models/{*name}", get(show_model))
-        .route("/v1/load_lora_adapter", post(loading::load))
-        .route("/v1/unload_lora_adapter", post(loading::unload))
+        .route("/v1/load_lora_adapter", post(loading::load_adapter))
+        .route("/v1/unload_lora_adapter", post(loading::unload_adapter))
         .with_state(server)
         .merge(extra)
-        .fallback(no_route)
-        .method_not_allowed_fallback(not_allowed)
-        // The handlers bound and time the body themselves.
+        .fallback(answer_unknown_route)
+        .method_not_allowed_fallback(answer_wrong_method)
+        // The handlers limit the body's length and time themselves.
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(origins, pages::refuse_foreign))
+        .layer(middleware::from_fn_with_state(origins, pages::refuse_foreign_origins))
 }
 
-async fn chat(server: State<Arc<ServerState>>, body: Body) -> Result<Response, ApiError> {
+async fn complete_chat(server: State<Arc<ServerState>>, body: Body) -> Result<Response, ApiError> {
     let body = read_body(&server.options.limits, body).await?;
     let parsed = parse_chat(&body, server.options.limits.prompt_tokens)?;
-    complete(&server, Route::Chat, parsed, body.len()).await
+    complete(&server, CompletionRoute::Chat, parsed, body.len()).await
 }
 
-async fn completion(server: State<Arc<ServerState>>, body: Body) -> Result<Response, ApiError> {
+async fn complete_text(server: State<Arc<ServerState>>, body: Body) -> Result<Response, ApiError> {
     let body = read_body(&server.options.limits, body).await?;
     let parsed = parse_completion(&body, server.options.limits.prompt_tokens)?;
-    complete(&server, Route::Completion, parsed, body.len()).await
+    complete(&server, CompletionRoute::Completion, parsed, body.len()).await
 }
 
-async fn health() -> Response {
+async fn show_health() -> Response {
     json_response(&json!({ "status": "ok" }))
 }
 
@@ -74,31 +74,31 @@ async fn show_model(
     server: State<Arc<ServerState>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    Ok(json_response(&server.model_object(&server.model(&name)?)))
+    Ok(json_response(&server.model_object(&server.find_model(&name)?)))
 }
 
-async fn no_route(method: Method, uri: Uri) -> ApiError {
+async fn answer_unknown_route(method: Method, uri: Uri) -> ApiError {
     ApiError::NoRoute { method: method.to_string(), path: uri.path().into() }
 }
 
-async fn not_allowed(method: Method, uri: Uri) -> ApiError {
+async fn answer_wrong_method(method: Method, uri: Uri) -> ApiError {
     ApiError::NotAllowed { method: method.to_string(), path: uri.path().into() }
 }
 
 async fn complete(
     server: &ServerState,
-    route: Route,
+    route: CompletionRoute,
     parsed: ParsedRequest,
     body_bytes: usize,
 ) -> Result<Response, ApiError> {
     let ParsedRequest { request, stream, include_usage } = parsed;
-    let model = server.model(&request.model)?;
+    let model = server.find_model(&request.model)?;
     let slot = server.gate.enter().await?;
-    let heading = server.heading(route, model);
-    let generation = server.start(request, body_bytes).await?;
-    let meter = server.counters.meter();
+    let heading = server.new_heading(route, model);
+    let generation = server.start_generation(request, body_bytes).await?;
+    let meter = server.counters.start_answer();
     if stream {
-        let chunks = Chunks::new(heading, include_usage);
+        let chunks = ChunkWriter::new(heading, include_usage);
         return Ok(stream_response(server, chunks, generation, meter, slot));
     }
     let limit = server.options.limits.generation;
@@ -108,7 +108,7 @@ async fn complete(
     Ok(([(SERVER_TIMING, server_timing(&slot))], answer).into_response())
 }
 
-/// The field of W3C Server-Timing, with the request's wait for a slot.
+/// The field of W3C Server-Timing, which states the request's wait for a slot.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 fn server_timing(slot: &Slot) -> HeaderValue {
@@ -118,13 +118,14 @@ fn server_timing(slot: &Slot) -> HeaderValue {
 
 fn stream_response(
     server: &ServerState,
-    chunks: Chunks,
+    chunks: ChunkWriter,
     generation: Generation,
-    meter: Meter,
+    meter: AnswerMeter,
     slot: Slot,
 ) -> Response {
     let timing = server_timing(&slot);
-    let events = Events::new(generation, chunks, server.options.limits.generation, meter, slot);
+    let events =
+        AnswerStream::new(generation, chunks, server.options.limits.generation, meter, slot);
     let kind = HeaderValue::from_static("text/event-stream");
     let cache = HeaderValue::from_static("no-cache");
     let headers =

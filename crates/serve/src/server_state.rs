@@ -1,4 +1,5 @@
-//! What a server is made of, and what its handlers share: the engine behind its queue, the models, the counters.
+//! The options of a server, and the state that its handlers share: the engine with its queue, the
+//! models, the counters.
 
 use std::sync::{
     Arc,
@@ -6,7 +7,7 @@ use std::sync::{
 };
 
 use axum::Router;
-use confide_engine::{Engine, EngineError, Event, Generation, Model, Request};
+use confide_engine::{Engine, EngineError, Generation, GenerationEvent, Model, Request};
 use confide_http::{AdmissionQueue, QueueLimits};
 use futures_util::StreamExt;
 use http::HeaderValue;
@@ -14,51 +15,51 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::{
-    adapters::Adapters,
-    chunk::{Ending, Heading, Route},
+    adapters::AdapterRegistry,
+    chunk::{AnswerEnding, AnswerHeading, CompletionRoute},
     clip::clip,
-    counters::{Counters, Meter},
+    counters::{AnswerMeter, ServerCounters},
     error::ApiError,
     gate::Slot,
-    limits::Limits,
+    limits::ServeLimits,
 };
 
 /// Configuration of a server, and the engine behind it.
 #[derive(Clone)]
-pub struct Options {
+pub struct ServeOptions {
     /// The engine that completes the prompts.
     pub engine: Arc<dyn Engine>,
     /// The limits of the server.
-    pub limits: Limits,
-    /// The clock of the `created` fields, in Unix seconds.
+    pub limits: ServeLimits,
+    /// The clock for the `created` fields, in Unix seconds.
     pub clock: fn() -> u64,
     /// The adapters that requests may name.
-    pub adapters: Arc<Adapters>,
-    /// Makes further routes, which are served next to OpenAI's.
+    pub adapters: Arc<AdapterRegistry>,
+    /// Makes further routes, which are served in addition to OpenAI's.
     pub extra_routes: Option<ExtraRoutes>,
-    /// Web origins whose pages may send requests and open WebSockets; by default none.
+    /// The web origins whose pages may send requests and open WebSockets; none by default.
     pub origins: Vec<HeaderValue>,
 }
 
-/// Makes routes that a caller adds, on the state of the server's own routes. They are guarded like
-/// those: by the admission of connections and the origins of web pages.
+/// Makes a caller's routes from the shared state. The limits on connections and on web origins
+/// apply to them too.
 pub type ExtraRoutes = Arc<dyn Fn(Arc<ServerState>) -> Router + Send + Sync>;
 
-impl Options {
-    /// An engine without adapters, under the default limits.
+impl ServeOptions {
+    /// Options for an engine without adapters, with the default limits.
     pub fn new(engine: Arc<dyn Engine>, clock: fn() -> u64) -> Self {
-        let adapters = Arc::new(Adapters::empty(Arc::clone(&engine)));
-        let limits = Limits::default();
+        let adapters = Arc::new(AdapterRegistry::empty(Arc::clone(&engine)));
+        let limits = ServeLimits::default();
         Self { engine, limits, clock, adapters, extra_routes: None, origins: Vec::new() }
     }
 }
 
 /// The state that all handlers of a server share.
 pub struct ServerState {
-    pub(crate) options: Options,
+    pub(crate) options: ServeOptions,
     /// The queue for the engine's slots.
     pub(crate) gate: AdmissionQueue,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Arc<ServerCounters>,
     /// Permits for loads and unloads that run or wait.
     pub(crate) loads: Arc<Semaphore>,
     started: u64,
@@ -66,7 +67,7 @@ pub struct ServerState {
 }
 
 impl ServerState {
-    pub(crate) fn new(options: Options) -> Self {
+    pub(crate) fn new(options: ServeOptions) -> Self {
         let limits = &options.limits;
         let queue = QueueLimits {
             concurrent: limits.concurrent.min(options.engine.slots()),
@@ -89,30 +90,30 @@ impl ServerState {
     }
 
     /// The adapters that requests may name.
-    pub fn adapters(&self) -> &Adapters {
+    pub fn adapters(&self) -> &AdapterRegistry {
         &self.options.adapters
     }
 
     /// The limits of the server.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &ServeLimits {
         &self.options.limits
     }
 
     /// The counters of the server since its start.
-    pub fn counters(&self) -> &Arc<Counters> {
+    pub fn counters(&self) -> &Arc<ServerCounters> {
         &self.counters
     }
 
-    /// Waits for a slot, which is the right to one running generation.
+    /// Waits for a slot, which permits one running generation.
     ///
     /// # Errors
-    /// [`EngineError::QueueFull`] if too many requests wait, [`ApiError::Busy`] if no slot
-    /// came free in time.
-    pub async fn enter(&self) -> Result<Slot, ApiError> {
+    /// [`EngineError::QueueFull`] if too many requests wait, [`ApiError::Busy`] if no slot became
+    /// free in time.
+    pub async fn acquire_slot(&self) -> Result<Slot, ApiError> {
         Ok(self.gate.enter().await?)
     }
 
-    /// The models as requests may name them: base models, and the adapters that are listed.
+    /// The models that requests may name: base models and listed adapters.
     pub(crate) fn models(&self) -> Vec<Model> {
         let mut models = self.options.engine.models();
         let listed = |model: &Model| {
@@ -126,16 +127,16 @@ impl ServerState {
     ///
     /// # Errors
     /// [`ApiError::NoModel`] if no model has this name.
-    pub fn model(&self, name: &str) -> Result<Model, ApiError> {
+    pub fn find_model(&self, name: &str) -> Result<Model, ApiError> {
         let found = self.models().into_iter().find(|model| model.name == name);
-        found.ok_or_else(|| self.no_model(name))
+        found.ok_or_else(|| self.unknown_model_error(name))
     }
 
     /// The model that adapters change.
     ///
     /// # Errors
     /// [`EngineError::Stopped`] if the engine no longer has a model.
-    pub fn base(&self) -> Result<Model, ApiError> {
+    pub fn base_model(&self) -> Result<Model, ApiError> {
         let base = self.models().into_iter().find(|model| model.parent.is_none());
         base.ok_or_else(|| EngineError::Stopped.into())
     }
@@ -165,32 +166,35 @@ impl ServerState {
         object
     }
 
-    /// The error for an unknown model. It lists the models: a name is easily mistyped, and the list
-    /// is public.
-    fn no_model(&self, got: &str) -> ApiError {
+    /// The error for an unknown model. It lists the models, which are public.
+    fn unknown_model_error(&self, got: &str) -> ApiError {
         let models = self.models();
         let served: Vec<String> = models.iter().map(|model| format!("{:?}", model.name)).collect();
         ApiError::NoModel { got: clip(got), served: served.join(" or ") }
     }
 
-    pub(crate) fn heading(&self, route: Route, model: Model) -> Heading {
+    pub(crate) fn new_heading(&self, route: CompletionRoute, model: Model) -> AnswerHeading {
         let number = self.answers.fetch_add(1, Ordering::Relaxed);
         let created = (self.options.clock)();
         let kind = match route {
-            Route::Chat => "chatcmpl",
-            Route::Completion => "cmpl",
+            CompletionRoute::Chat => "chatcmpl",
+            CompletionRoute::Completion => "cmpl",
         };
         let id = format!("{kind}-{:x}-{number:x}", self.started);
-        Heading { route, id, created, model: model.name, parent: model.parent }
+        AnswerHeading { route, id, created, model: model.name, parent: model.parent }
     }
 
-    /// Starts a generation, off the event loop if that may take long: for tokenising a long
-    /// prompt, and for asking an adapter's host whether its budget suffices. `body_bytes` is the
-    /// length of the request's body.
+    /// Starts a generation. This runs off the event loop if it may take long, to tokenise a long
+    /// prompt or to ask an adapter's host about its budget. `body_bytes` is the length of the
+    /// request's body.
     ///
     /// # Errors
     /// Those of [`Engine::generate`].
-    pub async fn start(&self, request: Request, body_bytes: usize) -> Result<Generation, ApiError> {
+    pub async fn start_generation(
+        &self,
+        request: Request,
+        body_bytes: usize,
+    ) -> Result<Generation, ApiError> {
         const INLINE_BYTES_MAX: usize = 16 << 10;
         let engine = Arc::clone(&self.options.engine);
         let adapted = self.options.adapters.find(&request.model).is_some();
@@ -202,28 +206,30 @@ impl ServerState {
     }
 }
 
-/// Reads a generation to its end; returns its text, and its ending.
+/// Reads a generation to its end; returns its text and its ending.
 ///
 /// # Errors
-/// [`ApiError::Engine`] if the generation failed or broke off.
+/// [`ApiError::Engine`] if the generation failed.
 pub async fn read_answer(
     mut generation: Generation,
-    mut meter: Meter,
-) -> Result<(String, Ending), ApiError> {
+    mut meter: AnswerMeter,
+) -> Result<(String, AnswerEnding), ApiError> {
     let mut text = String::new();
     while let Some(event) = generation.next().await {
         match event {
-            Event::Token(token) => {
-                meter.token();
+            GenerationEvent::Token(token) => {
+                meter.count_token();
                 text.push_str(&token.text);
             }
-            // The ending reports the loss, too.
-            Event::AdapterLost { reason } => tracing::warn!(%reason, "an adapter was lost"),
-            Event::Finished { reason, tail, usage, adapter } => {
-                meter.finish(adapter.as_ref());
-                return Ok((text + &tail, Ending { reason, usage, adapter }));
+            // The ending also reports the loss.
+            GenerationEvent::AdapterLost { reason } => {
+                tracing::warn!(%reason, "an adapter was lost")
             }
-            Event::Failed(error) => return Err(error.into()),
+            GenerationEvent::Finished { reason, tail, usage, adapter } => {
+                meter.finish(adapter.as_ref());
+                return Ok((text + &tail, AnswerEnding { reason, usage, adapter }));
+            }
+            GenerationEvent::Failed(error) => return Err(error.into()),
         }
     }
     Err(EngineError::Stopped.into())

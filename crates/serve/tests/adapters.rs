@@ -2,11 +2,11 @@
 
 mod double;
 
-use confide_engine::OnLoss;
+use confide_engine::AdapterLossPolicy;
 use double::{Server, word};
 use serde_json::{Value, json};
 
-async fn start(adapters: &[(&str, &str)], on_loss: OnLoss, runtime: bool) -> Server {
+async fn start(adapters: &[(&str, &str)], on_loss: AdapterLossPolicy, runtime: bool) -> Server {
     Server::start_with(adapters, on_loss, runtime, |_| {}).await
 }
 
@@ -24,7 +24,7 @@ const CHAT: &str = "/v1/chat/completions";
 #[tokio::test]
 async fn the_model_field_chooses_the_adapter_and_the_answer_says_what_ran() {
     let adapters = [("travel", "3/5"), ("plain", "2")];
-    let server = start(&adapters, OnLoss::Fail, false).await;
+    let server = start(&adapters, AdapterLossPolicy::Fail, false).await;
     let (status, travel) = server.post(CHAT, &chat("travel", json!({}))).await;
     assert_eq!(status, 200, "{travel}");
     assert_eq!(travel["choices"][0]["message"]["content"], word(3.0).repeat(4));
@@ -44,7 +44,7 @@ async fn the_model_field_chooses_the_adapter_and_the_answer_says_what_ran() {
 
 #[tokio::test]
 async fn a_stream_carries_the_same_label_at_its_end() {
-    let server = start(&[("travel", "3/5")], OnLoss::Fail, false).await;
+    let server = start(&[("travel", "3/5")], AdapterLossPolicy::Fail, false).await;
     let ask =
         chat("travel", json!({ "stream": true, "stream_options": { "include_usage": true } }));
     let (status, body) = server.send("POST", CHAT, "", &ask.to_string()).await;
@@ -57,7 +57,7 @@ async fn a_stream_carries_the_same_label_at_its_end() {
 
 #[tokio::test]
 async fn models_are_listed_with_parent_root_and_guarantee() {
-    let server = start(&[("travel", "3/5")], OnLoss::Fail, false).await;
+    let server = start(&[("travel", "3/5")], AdapterLossPolicy::Fail, false).await;
     let list = server.fetch("/v1/models").await;
     let data = list["data"].as_array().expect("a list");
     assert_eq!(data.len(), 2);
@@ -71,7 +71,7 @@ async fn models_are_listed_with_parent_root_and_guarantee() {
 
 #[tokio::test]
 async fn adapters_are_loaded_and_unloaded_as_vllm_does() {
-    let server = start(&[], OnLoss::Fail, true).await;
+    let server = start(&[], AdapterLossPolicy::Fail, true).await;
     let load = json!({ "lora_name": "new", "lora_path": "4" });
     let (status, body) = server.post("/v1/load_lora_adapter", &load).await;
     assert_eq!((status, body), (200, json!("Success: LoRA adapter 'new' added successfully.")));
@@ -102,7 +102,7 @@ async fn adapters_are_loaded_and_unloaded_as_vllm_does() {
 
 #[tokio::test]
 async fn nothing_is_loaded_at_run_time_unless_that_was_enabled() {
-    let server = start(&[("travel", "3/5")], OnLoss::Fail, false).await;
+    let server = start(&[("travel", "3/5")], AdapterLossPolicy::Fail, false).await;
     let before = server.engine.loads.load(std::sync::atomic::Ordering::Relaxed);
     let load = json!({ "lora_name": "new", "lora_path": "4" });
     let (status, body) = server.post("/v1/load_lora_adapter", &load).await;
@@ -115,7 +115,7 @@ async fn nothing_is_loaded_at_run_time_unless_that_was_enabled() {
 
 #[tokio::test]
 async fn an_adapter_that_is_lost_is_an_error_where_the_policy_says_so() {
-    let server = start(&[("flaky", "3/5/2")], OnLoss::Fail, false).await;
+    let server = start(&[("flaky", "3/5/2")], AdapterLossPolicy::Fail, false).await;
     let (status, whole) = server.post(CHAT, &chat("flaky", json!({}))).await;
     assert_eq!((status, &whole["error"]["code"]), (502, &json!("adapter_lost")), "{whole}");
     let ask = chat("flaky", json!({ "stream": true })).to_string();
@@ -124,7 +124,7 @@ async fn an_adapter_that_is_lost_is_an_error_where_the_policy_says_so() {
     assert!(body.contains("\"error\"") && body.contains("adapter_lost"), "{body}");
     assert!(!body.contains("[DONE]") && !body.contains(&word(0.0)), "{body}");
     // A host that was never there is a status, not a stream.
-    let server = start(&[("gone", "3/5/0")], OnLoss::Base, false).await;
+    let server = start(&[("gone", "3/5/0")], AdapterLossPolicy::Base, false).await;
     let ask = chat("gone", json!({ "stream": true })).to_string();
     assert_eq!(server.send("POST", CHAT, "", &ask).await.0, 502);
 }
@@ -132,7 +132,7 @@ async fn an_adapter_that_is_lost_is_an_error_where_the_policy_says_so() {
 #[tokio::test]
 async fn a_budget_that_is_used_up_is_403_with_a_hint_and_nothing_to_retry() {
     let spent = format!("3/5/{}", double::BUDGET_USED_UP);
-    let server = start(&[("spent", &spent)], OnLoss::Fail, false).await;
+    let server = start(&[("spent", &spent)], AdapterLossPolicy::Fail, false).await;
     for stream in [false, true] {
         let ask = chat("spent", json!({ "stream": stream }));
         let (status, body) = server.post(CHAT, &ask).await;
@@ -145,7 +145,7 @@ async fn a_budget_that_is_used_up_is_403_with_a_hint_and_nothing_to_retry() {
 
 #[tokio::test]
 async fn an_answer_of_the_base_model_in_an_adapters_place_is_labelled() {
-    let server = start(&[("flaky", "3/5/2")], OnLoss::Base, false).await;
+    let server = start(&[("flaky", "3/5/2")], AdapterLossPolicy::Base, false).await;
     let (status, whole) = server.post(CHAT, &chat("flaky", json!({}))).await;
     assert_eq!(status, 200);
     let content = word(3.0).repeat(2) + &word(0.0).repeat(2);
@@ -163,10 +163,11 @@ async fn an_answer_of_the_base_model_in_an_adapters_place_is_labelled() {
 
 #[tokio::test]
 async fn pages_of_other_origins_change_nothing() {
-    let allow = |options: &mut confide_serve::Options| {
+    let allow = |options: &mut confide_serve::ServeOptions| {
         options.origins = vec!["https://chat.example".parse().expect("an origin")];
     };
-    let server = Server::start_with(&[("travel", "3/5")], OnLoss::Fail, true, allow).await;
+    let server =
+        Server::start_with(&[("travel", "3/5")], AdapterLossPolicy::Fail, true, allow).await;
     let ask = chat("travel", json!({})).to_string();
     let load = json!({ "lora_name": "new", "lora_path": "4" }).to_string();
     for (path, body) in [(CHAT, &ask), ("/v1/load_lora_adapter", &load)] {

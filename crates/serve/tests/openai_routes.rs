@@ -10,10 +10,10 @@ use std::{
 };
 
 use confide_engine::{
-    Engine, EngineError, Event, Generation, Model, Prompt, Request, Token,
+    Engine, EngineError, Generation, GenerationEvent, Model, Prompt, Request, Token,
     sim::{self, Sim},
 };
-use confide_serve::{DrainOutcome, Limits, Options, serve};
+use confide_serve::{DrainOutcome, ServeLimits, ServeOptions, serve};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -29,20 +29,20 @@ struct Running {
 }
 
 impl Running {
-    async fn start(engine: Arc<dyn Engine>, limits: Limits) -> Self {
+    async fn start(engine: Arc<dyn Engine>, limits: ServeLimits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel::<()>();
-        let options = Options { limits, ..Options::new(engine, || 1_700_000_000) };
+        let options = ServeOptions { limits, ..ServeOptions::new(engine, || 1_700_000_000) };
         let task = tokio::spawn(serve(listener, options, async {
             let _ = stopped.await;
         }));
         Self { address, stop, task }
     }
 
-    async fn sim(options: sim::Options) -> Self {
+    async fn sim(options: sim::SimOptions) -> Self {
         let engine = Arc::new(Sim::new(options).expect("a timer thread"));
-        Self::start(engine, Limits::default()).await
+        Self::start(engine, ServeLimits::default()).await
     }
 
     /// Sends a request on a connection of its own and returns all that came back.
@@ -126,7 +126,7 @@ impl Answer {
 
 #[tokio::test]
 async fn http_2_is_refused() {
-    let running = Running::sim(sim::Options::default()).await;
+    let running = Running::sim(sim::SimOptions::default()).await;
     let mut stream = TcpStream::connect(running.address).await.expect("a connection");
     // The client's preface and an empty SETTINGS frame (RFC 9113 section 3.4).
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -138,7 +138,7 @@ async fn http_2_is_refused() {
 
 #[tokio::test]
 async fn a_streamed_chat_says_the_same_as_a_whole_one() {
-    let server = Running::sim(sim::Options::default()).await;
+    let server = Running::sim(sim::SimOptions::default()).await;
     let whole = server.chat(json!({ "max_tokens": 50 })).await;
     assert_eq!(whole.status, 200);
     let reply = whole.json();
@@ -160,7 +160,7 @@ async fn a_streamed_chat_says_the_same_as_a_whole_one() {
 
 #[tokio::test]
 async fn a_completion_streams_and_stops() {
-    let server = Running::sim(sim::Options::default()).await;
+    let server = Running::sim(sim::SimOptions::default()).await;
     let mut body = json!({ "model": "sim", "prompt": "Once", "max_tokens": 30 });
     let whole = server.send("POST", "/v1/completions", &body.to_string()).await.json();
     let text = whole["choices"][0]["text"].as_str().expect("text");
@@ -178,7 +178,7 @@ async fn a_completion_streams_and_stops() {
 
 #[tokio::test]
 async fn models_and_health_are_told() {
-    let server = Running::sim(sim::Options::default()).await;
+    let server = Running::sim(sim::SimOptions::default()).await;
     let models = server.send("GET", "/v1/models", "").await.json();
     assert_eq!(models["data"][0]["id"], "sim");
     assert!(models["data"][0].get("confide_manifest_sha256").is_none());
@@ -189,7 +189,7 @@ async fn models_and_health_are_told() {
 
 #[tokio::test]
 async fn errors_have_openai_s_shape_and_a_fitting_status() {
-    let server = Running::sim(sim::Options::default()).await;
+    let server = Running::sim(sim::SimOptions::default()).await;
     let path = "/v1/chat/completions";
     for (method, path, body, status, param) in [
         ("POST", path, "{".to_string(), 400, Value::Null),
@@ -208,8 +208,8 @@ async fn errors_have_openai_s_shape_and_a_fitting_status() {
 
 #[tokio::test]
 async fn bodies_and_prompts_have_limits() {
-    let engine = Arc::new(Sim::new(sim::Options::default()).expect("a timer thread"));
-    let limits = Limits { body_bytes: 1000, prompt_tokens: 20, ..Limits::default() };
+    let engine = Arc::new(Sim::new(sim::SimOptions::default()).expect("a timer thread"));
+    let limits = ServeLimits { body_bytes: 1000, prompt_tokens: 20, ..ServeLimits::default() };
     let server = Running::start(engine, limits).await;
     let messages = |words: usize| json!({ "messages": [{ "role": "user", "content": "word ".repeat(words) }] });
     assert_eq!(server.chat(messages(300)).await.status, 413);
@@ -223,8 +223,8 @@ async fn bodies_and_prompts_have_limits() {
 
 #[tokio::test]
 async fn a_body_that_is_too_long_is_read_on_so_that_its_sender_sees_the_answer() {
-    let engine = Arc::new(Sim::new(sim::Options::default()).expect("a simulator"));
-    let server = Running::start(engine, Limits::default()).await;
+    let engine = Arc::new(Sim::new(sim::SimOptions::default()).expect("a simulator"));
+    let server = Running::start(engine, ServeLimits::default()).await;
     let body = vec![b' '; 16 << 20];
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n",
@@ -240,7 +240,7 @@ async fn a_body_that_is_too_long_is_read_on_so_that_its_sender_sees_the_answer()
 
 /// Gives three tokens and then what the test wants.
 struct Odd {
-    then: Option<Event>,
+    then: Option<GenerationEvent>,
     begun: Arc<AtomicBool>,
     cancelled: Arc<AtomicBool>,
 }
@@ -256,17 +256,17 @@ impl Engine for Odd {
         }]
     }
 
-    fn count(&self, _model: &str, _prompt: &Prompt) -> Result<u32, EngineError> {
+    fn count_prompt_tokens(&self, _model: &str, _prompt: &Prompt) -> Result<u32, EngineError> {
         Ok(1)
     }
 
     fn generate(&self, _request: Request) -> Result<Generation, EngineError> {
-        let (sender, generation) = confide_engine::channel(1);
+        let (sender, generation) = confide_engine::generation_channel(1);
         let (then, cancelled) = (self.then.clone(), Arc::clone(&self.cancelled));
         self.begun.store(true, Ordering::SeqCst);
         std::thread::spawn(move || {
             for id in 0..3 {
-                let _ = sender.send(Event::Token(Token { id, text: "word ".into() }));
+                let _ = sender.send(GenerationEvent::Token(Token { id, text: "word ".into() }));
             }
             if let Some(then) = then {
                 let _ = sender.send(then);
@@ -286,7 +286,10 @@ impl Engine for Odd {
 }
 
 /// A server over it, and whether its generation was begun and was cancelled.
-async fn odd(then: Option<Event>, limits: Limits) -> (Running, [Arc<AtomicBool>; 2]) {
+async fn odd(
+    then: Option<GenerationEvent>,
+    limits: ServeLimits,
+) -> (Running, [Arc<AtomicBool>; 2]) {
     let [begun, cancelled] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let flags = [Arc::clone(&begun), Arc::clone(&cancelled)];
     (Running::start(Arc::new(Odd { then, begun, cancelled }), limits).await, flags)
@@ -300,8 +303,8 @@ async fn until(flag: &AtomicBool) {
 
 #[tokio::test]
 async fn an_engine_that_fails_in_mid_stream_is_seen_as_a_broken_stream() {
-    let failed = Event::Failed(EngineError::Failed { reason: "out of cheese".into() });
-    let (server, _) = odd(Some(failed), Limits::default()).await;
+    let failed = GenerationEvent::Failed(EngineError::Failed { reason: "out of cheese".into() });
+    let (server, _) = odd(Some(failed), ServeLimits::default()).await;
     let answer = server.chat(json!({ "stream": true })).await;
     assert_eq!(answer.status, 200);
     assert!(!answer.whole, "the last chunk must be missing");
@@ -316,7 +319,7 @@ async fn an_engine_that_fails_in_mid_stream_is_seen_as_a_broken_stream() {
 #[tokio::test]
 async fn a_client_that_goes_away_cancels_and_frees_its_slot() {
     for stream in [true, false] {
-        let (server, [begun, cancelled]) = odd(None, Limits::default()).await;
+        let (server, [begun, cancelled]) = odd(None, ServeLimits::default()).await;
         let body = chat_body(json!({ "stream": stream })).to_string();
         let mut client = server.open("POST", "/v1/chat/completions", &body).await;
         if stream {
@@ -332,7 +335,7 @@ async fn a_client_that_goes_away_cancels_and_frees_its_slot() {
 
 #[tokio::test]
 async fn a_full_queue_and_a_long_wait_are_told() {
-    let limits = Limits { queued: 0, ..Limits::default() };
+    let limits = ServeLimits { queued: 0, ..ServeLimits::default() };
     let (server, _) = odd(None, limits).await;
     let body = chat_body(json!({ "stream": true })).to_string();
     let mut stream = server.open("POST", "/v1/chat/completions", &body).await;
@@ -341,7 +344,7 @@ async fn a_full_queue_and_a_long_wait_are_told() {
     let full = server.chat(json!({})).await;
     assert_eq!((full.status, &full.json()["error"]["code"]), (429, &json!("queue_full")));
 
-    let limits = Limits { queue_wait: Duration::from_millis(10), ..Limits::default() };
+    let limits = ServeLimits { queue_wait: Duration::from_millis(10), ..ServeLimits::default() };
     let (server, _) = odd(None, limits).await;
     let mut stream = server.open("POST", "/v1/chat/completions", &body).await;
     stream.read_exact(&mut some).await.expect("the stream begins");
@@ -350,7 +353,7 @@ async fn a_full_queue_and_a_long_wait_are_told() {
 
 #[tokio::test]
 async fn a_stop_lets_running_answers_end() {
-    let options = sim::Options { tokens_per_second: Some(200.0), ..sim::Options::default() };
+    let options = sim::SimOptions { tokens_per_second: Some(200.0), ..sim::SimOptions::default() };
     let server = Running::sim(options).await;
     let body = chat_body(json!({ "stream": true, "max_tokens": 20 })).to_string();
     let mut client = server.open("POST", "/v1/chat/completions", &body).await;
@@ -365,7 +368,7 @@ async fn a_stop_lets_running_answers_end() {
 
 #[tokio::test]
 async fn a_drain_has_a_deadline() {
-    let limits = Limits { drain: Duration::from_millis(20), ..Limits::default() };
+    let limits = ServeLimits { drain: Duration::from_millis(20), ..ServeLimits::default() };
     let (server, _) = odd(None, limits).await;
     let body = chat_body(json!({ "stream": true })).to_string();
     let mut client = server.open("POST", "/v1/chat/completions", &body).await;

@@ -1,4 +1,4 @@
-//! Adapters of a worker's model: applied at this end, or in the worker.
+//! Adapters of a worker's model, which this process or the worker applies.
 
 use std::{
     collections::BTreeMap,
@@ -6,50 +6,54 @@ use std::{
 };
 
 use confide_engine::EngineError;
-use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Site, Width};
+use confide_lora::{
+    AdaptError, DeltaProvider, DeltaSession, Guarantee, ProjectionSite, ProjectionWidth,
+};
 use serde_json::{Value, json};
 
 use crate::{message, relay::RelayedAdapter, sites};
 
-/// Largest number of adapters: each may hold a connection and batches of masks, and names are
+/// The largest number of adapters. Each may hold a connection and batches of masks, and names are
 /// looked up for every request.
 pub(crate) const ADAPTERS_MAX: usize = 64;
 
 /// An adapter that is loaded in the worker.
 pub(crate) struct LoadedAdapter {
     pub(crate) name: String,
-    pub(crate) placement: Placement,
-    /// Whether it serves requests: one in the worker is loaded before its sites are known.
+    pub(crate) placement: AdapterPlacement,
+    /// Whether it serves requests. An adapter in the worker is loaded before its sites are known.
     pub(crate) is_model: bool,
-    /// Why it cannot be used since the worker was started again.
+    /// The reason why it could not be loaded again after the worker's restart.
     broken: Mutex<Option<String>>,
 }
 
-/// The place where an adapter is applied.
+/// The process that applies an adapter.
 #[derive(Clone)]
-pub(crate) enum Placement {
-    /// The adapter is applied in this process: the worker asks for each delta.
+pub(crate) enum AdapterPlacement {
+    /// This process applies the adapter, and the worker requests each delta.
     Relay(RelayedAdapter),
     /// The worker applies the adapter itself.
     Worker { kind: String, spec: Value, guarantee: Guarantee },
 }
 
 impl LoadedAdapter {
-    pub(crate) fn new(name: &str, placement: Placement, is_model: bool) -> Self {
+    pub(crate) fn new(name: &str, placement: AdapterPlacement, is_model: bool) -> Self {
         Self { name: name.into(), placement, is_model, broken: Mutex::default() }
     }
 
-    /// The frame that loads the adapter.
-    pub(crate) fn frame(&self) -> Vec<u8> {
+    /// Encodes the frame that loads the adapter.
+    pub(crate) fn encode_load_frame(&self) -> Vec<u8> {
         match &self.placement {
-            Placement::Relay(relayed) => {
+            AdapterPlacement::Relay(relayed) => {
                 let spec = json!({
                     "sites": sites::to_json(relayed.adapter.sites()),
                     "guarantee": relayed.adapter.guarantee().to_string(),
                 });
-                message::load_adapter(&self.name, "relay", &spec)
+                message::encode_load_adapter(&self.name, "relay", &spec)
             }
-            Placement::Worker { kind, spec, .. } => message::load_adapter(&self.name, kind, spec),
+            AdapterPlacement::Worker { kind, spec, .. } => {
+                message::encode_load_adapter(&self.name, kind, spec)
+            }
         }
     }
 
@@ -57,7 +61,7 @@ impl LoadedAdapter {
         *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
-    pub(crate) fn check(&self) -> Result<(), EngineError> {
+    pub(crate) fn refuse_broken(&self) -> Result<(), EngineError> {
         let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(reason) = &*broken else { return Ok(()) };
         let error = AdaptError::HostLost { reason: reason.clone() };
@@ -65,15 +69,15 @@ impl LoadedAdapter {
     }
 }
 
-/// An adapter in the worker, seen from outside: the projections that it changes and its guarantee.
-/// Only the worker can apply it.
+/// An adapter in the worker: the projections that it changes, and its guarantee. Only the worker
+/// can apply it.
 pub(crate) struct WorkerAdapter {
-    pub(crate) sites: BTreeMap<Site, Width>,
+    pub(crate) sites: BTreeMap<ProjectionSite, ProjectionWidth>,
     pub(crate) guarantee: Guarantee,
 }
 
-impl Adapt for WorkerAdapter {
-    fn sites(&self) -> &BTreeMap<Site, Width> {
+impl DeltaProvider for WorkerAdapter {
+    fn sites(&self) -> &BTreeMap<ProjectionSite, ProjectionWidth> {
         &self.sites
     }
 
@@ -81,22 +85,22 @@ impl Adapt for WorkerAdapter {
         self.guarantee.clone()
     }
 
-    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         Err(AdaptError::Refused { reason: "the adapter is in the worker".into() })
     }
 }
 
-/// Reads the worker's answer to a load; `Err` is the worker's error, or what is missing in the
-/// answer.
+/// Reads the worker's answer to a load. `Err` is the worker's error, or states what the answer
+/// lacks.
 pub(crate) fn read_worker_adapter(
     answer: message::AdapterAnswer,
 ) -> Result<Arc<WorkerAdapter>, String> {
     if let Some(error) = answer.error {
         return Err(error);
     }
-    let sites = answer.sites.ok_or("it does not say which projections it changes")?;
-    let text = answer.guarantee.ok_or("it does not say who is protected")?;
+    let sites = answer.sites.ok_or("the answer lacks the projections that it changes")?;
+    let text = answer.guarantee.ok_or("the answer lacks its guarantee")?;
     let guarantee = crate::report::parse_guarantee(&text)
-        .ok_or_else(|| format!("its guarantee is {:?}: no such one", message::printable(&text)))?;
+        .ok_or_else(|| format!("its guarantee is unknown: {:?}", message::printable(&text)))?;
     Ok(Arc::new(WorkerAdapter { sites, guarantee }))
 }

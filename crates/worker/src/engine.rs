@@ -1,4 +1,4 @@
-//! The engine that serves a worker's model: requests in, generations out, adapters loaded and unloaded.
+//! The engine that serves a worker's model and its adapters.
 
 use std::{
     sync::{
@@ -10,31 +10,34 @@ use std::{
     time::Duration,
 };
 
-use confide_engine::text::{Answer, Text, folder_name, manifest::check_folder};
-use confide_engine::{
-    AdapterReport, Engine, EngineError, Event, FinishReason, Generation, Model, OnLoss, Prompt,
-    Request, Usage, check_sites,
+use confide_engine::text::{
+    AnswerDecoder, ModelText, manifest::check_folder, model_name_from_folder,
 };
-use confide_lora::Adapt;
+use confide_engine::{
+    AdapterLossPolicy, AdapterReport, Engine, EngineError, FinishReason, Generation,
+    GenerationEvent, Model, Prompt, Request, Usage, check_sites,
+};
+use confide_lora::DeltaProvider;
 use futures_util::stream;
 use serde_json::Value;
 
 use crate::{
-    adapter::{ADAPTERS_MAX, LoadedAdapter, Placement, read_worker_adapter},
+    adapter::{ADAPTERS_MAX, AdapterPlacement, LoadedAdapter, read_worker_adapter},
     error::WorkerError,
     feed::EventStream,
-    message::{self, AdapterAnswer, Generate, Welcome},
-    options::{Launch, Options},
+    message::{self, AdapterAnswer, GenerateMessage, Welcome},
+    options::{WorkerLaunch, WorkerOptions},
     process::PrivateFolder,
     relay::RelayedAdapter,
     report,
-    state::{GenerationOrder, Shared},
-    supervise::{Starter, supervise},
+    state::{GenerationOrder, SharedWorkerState},
+    supervise::{WorkerStarter, supervise},
 };
 
-/// An engine that runs the model in a process of its own, the worker. Dropping it ends the process.
+/// An engine that runs the model in a separate process, the worker. Dropping the engine ends the
+/// process.
 pub struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWorkerState>,
     served: Model,
     stop_ids: Vec<u32>,
     special_ids: Vec<u32>,
@@ -46,18 +49,18 @@ impl Worker {
     /// a manifest, every file is checked against it first.
     ///
     /// # Errors
-    /// [`WorkerError`] if the folder is not a model's, or no worker becomes ready.
-    pub fn start(options: Options) -> Result<Self, WorkerError> {
+    /// [`WorkerError`] if the model's folder cannot be used, or if no worker becomes ready.
+    pub fn start(options: WorkerOptions) -> Result<Self, WorkerError> {
         let manifest_sha256 = check_folder(&options.model)?;
-        let text = Arc::new(Text::load(&options.model)?);
+        let text = Arc::new(ModelText::load(&options.model)?);
         let model = options.model.canonicalize();
         let model = model.map_err(WorkerError::system("the model's folder"))?;
-        let name = options.model_name.unwrap_or_else(|| folder_name(&model));
+        let name = options.model_name.unwrap_or_else(|| model_name_from_folder(&model));
         let folder = match &options.launch {
-            Launch::Program(program) => Some(PrivateFolder::make(&program.folder)?),
-            Launch::Socket(_) => None,
+            WorkerLaunch::Program(program) => Some(PrivateFolder::create(&program.folder)?),
+            WorkerLaunch::Socket(_) => None,
         };
-        let starter = Starter {
+        let starter = WorkerStarter {
             launch: options.launch,
             model,
             vocabulary: text.vocabulary(),
@@ -75,8 +78,13 @@ impl Worker {
         let (stop_ids, special_ids) =
             (sort_ids(text.end_of_text()), sort_ids(&text.special_tokens()));
         let frames = up.connection.frames.clone();
-        let shared =
-            Arc::new(Shared::new(up.welcome.clone(), text, name, starter.deadlines, frames));
+        let shared = Arc::new(SharedWorkerState::new(
+            up.welcome.clone(),
+            text,
+            name,
+            starter.deadlines,
+            frames,
+        ));
         let looked_after = Arc::clone(&shared);
         let supervisor = thread::Builder::new()
             .name("worker-supervisor".into())
@@ -90,22 +98,22 @@ impl Worker {
         &self.shared.welcome
     }
 
-    /// Asks for the worker's report on its use of resources. Blocks.
+    /// Requests the worker's report on its use of resources. Blocks.
     ///
     /// # Errors
-    /// [`EngineError::Unavailable`] if the worker is away or does not answer in time.
-    pub fn status(&self) -> Result<Value, EngineError> {
+    /// [`EngineError::Unavailable`] if the worker is disconnected or does not answer in time.
+    pub fn request_status(&self) -> Result<Value, EngineError> {
         let (sender, answer) = mpsc::sync_channel(1);
         {
-            let mut state = self.shared.state();
-            state.send(message::ask_status())?;
+            let mut state = self.shared.lock_state();
+            state.send(message::encode_status_request())?;
             state.statuses.push_back(sender);
         }
         wait_for_answer(&answer, self.shared.deadlines.answer)
     }
 
     /// Loads an adapter in the worker itself, of the kind `plain`, `one-graph`, `ipc` or `blind`.
-    /// Hand the result to [`Engine::load_adapter`] under the same name to make it a model. Blocks.
+    /// Pass the result to [`Engine::load_adapter`] with the same name to make it a model. Blocks.
     ///
     /// # Errors
     /// [`EngineError::NameTaken`], [`EngineError::TooManyAdapters`], [`EngineError::AdapterSite`],
@@ -115,13 +123,13 @@ impl Worker {
         name: &str,
         kind: &str,
         spec: Value,
-    ) -> Result<Arc<dyn Adapt>, EngineError> {
+    ) -> Result<Arc<dyn DeltaProvider>, EngineError> {
         let _change = self.shared.change.lock().unwrap_or_else(PoisonError::into_inner);
         if self.find_loaded(name).is_some_and(|loaded| !loaded.is_model) {
-            self.forget(name)?;
+            self.remove_adapter(name)?;
         }
-        self.check_name(name)?;
-        let frame = message::load_adapter(name, kind, &spec);
+        self.check_adapter_name(name)?;
+        let frame = message::encode_load_adapter(name, kind, &spec);
         let answer = self.request_change(name, frame, self.shared.deadlines.load)?;
         let adapter = match read_worker_adapter(answer) {
             Ok(adapter) => adapter,
@@ -135,17 +143,20 @@ impl Worker {
             return Err(error);
         }
         let placement =
-            Placement::Worker { kind: kind.into(), spec, guarantee: adapter.guarantee() };
-        self.shared.state().adapters.push(Arc::new(LoadedAdapter::new(name, placement, false)));
+            AdapterPlacement::Worker { kind: kind.into(), spec, guarantee: adapter.guarantee() };
+        self.shared
+            .lock_state()
+            .adapters
+            .push(Arc::new(LoadedAdapter::new(name, placement, false)));
         Ok(adapter)
     }
 
     fn find_loaded(&self, name: &str) -> Option<Arc<LoadedAdapter>> {
-        self.shared.state().adapters.iter().find(|loaded| loaded.name == name).cloned()
+        self.shared.lock_state().adapters.iter().find(|loaded| loaded.name == name).cloned()
     }
 
     /// The adapter of this name; `None` for the base model.
-    fn find(&self, name: &str) -> Result<Option<Arc<LoadedAdapter>>, EngineError> {
+    fn find_adapter(&self, name: &str) -> Result<Option<Arc<LoadedAdapter>>, EngineError> {
         if name == self.shared.name {
             return Ok(None);
         }
@@ -153,17 +164,17 @@ impl Worker {
         found.map(Some).ok_or_else(|| EngineError::UnknownModel { got: name.into() })
     }
 
-    fn check_name(&self, name: &str) -> Result<(), EngineError> {
+    fn check_adapter_name(&self, name: &str) -> Result<(), EngineError> {
         if name == self.shared.name || self.find_loaded(name).is_some() {
             return Err(EngineError::NameTaken { name: name.into() });
         }
-        if self.shared.state().adapters.len() >= ADAPTERS_MAX {
+        if self.shared.lock_state().adapters.len() >= ADAPTERS_MAX {
             return Err(EngineError::TooManyAdapters { limit: ADAPTERS_MAX });
         }
         Ok(())
     }
 
-    fn check_sites(&self, name: &str, adapter: &dyn Adapt) -> Result<(), EngineError> {
+    fn check_sites(&self, name: &str, adapter: &dyn DeltaProvider) -> Result<(), EngineError> {
         check_sites(name, adapter, |site| self.shared.welcome.sites.width(site))
     }
 
@@ -176,9 +187,9 @@ impl Worker {
     ) -> Result<AdapterAnswer, EngineError> {
         let (sender, answer) = mpsc::sync_channel(1);
         {
-            let mut state = self.shared.state();
+            let mut state = self.shared.lock_state();
             if state.changing.is_some() {
-                return Err(unavailable("it has not answered the load or unload before"));
+                return Err(unavailable_error("it has not answered the previous load or unload"));
             }
             state.send(frame)?;
             state.changing = Some((name.into(), sender));
@@ -187,13 +198,17 @@ impl Worker {
     }
 
     fn request_unload(&self, name: &str) -> Result<AdapterAnswer, EngineError> {
-        self.request_change(name, message::unload_adapter(name), self.shared.deadlines.answer)
+        self.request_change(
+            name,
+            message::encode_unload_adapter(name),
+            self.shared.deadlines.answer,
+        )
     }
 
     /// Unloads an adapter at this end, and in the worker if it is connected.
-    fn forget(&self, name: &str) -> Result<(), EngineError> {
+    fn remove_adapter(&self, name: &str) -> Result<(), EngineError> {
         let gone = {
-            let mut state = self.shared.state();
+            let mut state = self.shared.lock_state();
             let at = state.adapters.iter().position(|loaded| loaded.name == name);
             at.map(|at| state.adapters.remove(at))
         };
@@ -202,7 +217,7 @@ impl Worker {
         }
         match self.request_unload(name) {
             Err(error @ EngineError::Failed { .. }) => Err(error),
-            // A worker that is away has no adapters, and one that comes back does not load this one.
+            // A disconnected worker has no adapters, and a restarted one does not load this one.
             _ => Ok(()),
         }
     }
@@ -210,25 +225,25 @@ impl Worker {
 
 impl Engine for Worker {
     fn models(&self) -> Vec<Model> {
-        let adapters = self.shared.state().adapters.clone();
+        let adapters = self.shared.lock_state().adapters.clone();
         let adapted = adapters.iter().filter(|loaded| loaded.is_model);
         let adapted = adapted.map(|loaded| self.served.with_adapter(loaded.name.clone()));
         [self.served.clone()].into_iter().chain(adapted).collect()
     }
 
-    fn count(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError> {
-        self.find(model)?;
+    fn count_prompt_tokens(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError> {
+        self.find_adapter(model)?;
         Ok(self.shared.text.encode(prompt)?.len() as u32)
     }
 
     fn generate(&self, request: Request) -> Result<Generation, EngineError> {
-        let adapter = self.find(&request.model)?;
+        let adapter = self.find_adapter(&request.model)?;
         if let Some(adapter) = &adapter {
-            adapter.check()?;
+            adapter.refuse_broken()?;
         }
         let ids = self.shared.text.encode(&request.prompt)?;
         let got = ids.len() as u32;
-        let room = request.room_after(got, self.served.context_tokens)?;
+        let room = request.completion_room(got, self.served.context_tokens)?;
         let most = request.max_tokens.unwrap_or(u32::MAX).min(room);
         if most == 0 {
             return Ok(empty_generation(got, adapter.as_deref()));
@@ -237,7 +252,7 @@ impl Engine for Worker {
             if request.ignore_eos { (&[], &self.special_ids) } else { (&self.stop_ids, &[]) };
         let adapted = adapter.is_some();
         let name = adapter.as_ref().map(|loaded| loaded.name.clone());
-        let generate = Generate {
+        let generate = GenerateMessage {
             id: 0,
             ids: &ids,
             max_tokens: most,
@@ -248,9 +263,13 @@ impl Engine for Worker {
         };
         let completion = request.max_tokens.map(|_| most);
         let limit = (self.shared.welcome.slots + self.shared.welcome.queue) as usize;
-        let (id, feed) =
-            self.shared.state().start(GenerationOrder { generate, adapter, limit, completion })?;
-        let answer = Answer::new(Arc::clone(&self.shared.text), &request.stop, got, most);
+        let (id, feed) = self.shared.lock_state().start_generation(GenerationOrder {
+            generate,
+            adapter,
+            limit,
+            completion,
+        })?;
+        let answer = AnswerDecoder::new(Arc::clone(&self.shared.text), &request.stop, got, most);
         let shared = Arc::clone(&self.shared);
         let cancel = Box::new(move || shared.cancel(id));
         Ok(Generation::new(got, EventStream::new(feed, answer, adapted, cancel)))
@@ -263,45 +282,51 @@ impl Engine for Worker {
     fn load_adapter(
         &self,
         name: &str,
-        adapter: Arc<dyn Adapt>,
-        on_loss: OnLoss,
+        adapter: Arc<dyn DeltaProvider>,
+        on_loss: AdapterLossPolicy,
     ) -> Result<(), EngineError> {
         let _change = self.shared.change.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(loaded) = self.find_loaded(name).filter(|loaded| !loaded.is_model) {
-            return self.make_model(&loaded, on_loss);
+            return self.promote_to_model(&loaded, on_loss);
         }
-        self.check_name(name)?;
+        self.check_adapter_name(name)?;
         self.check_sites(name, &*adapter)?;
-        let placement = Placement::Relay(RelayedAdapter { name: name.into(), adapter, on_loss });
+        let placement =
+            AdapterPlacement::Relay(RelayedAdapter { name: name.into(), adapter, on_loss });
         let loaded = LoadedAdapter::new(name, placement, true);
-        let answer = self.request_change(name, loaded.frame(), self.shared.deadlines.load)?;
+        let answer =
+            self.request_change(name, loaded.encode_load_frame(), self.shared.deadlines.load)?;
         if let Some(reason) = answer.error {
             return Err(EngineError::failure(format!("adapter {name:?}: {reason}")));
         }
-        self.shared.state().adapters.push(Arc::new(loaded));
+        self.shared.lock_state().adapters.push(Arc::new(loaded));
         Ok(())
     }
 
     fn unload_adapter(&self, name: &str) -> Result<(), EngineError> {
         let _change = self.shared.change.lock().unwrap_or_else(PoisonError::into_inner);
-        self.find(name)?;
-        self.forget(name)
+        self.find_adapter(name)?;
+        self.remove_adapter(name)
     }
 }
 
 impl Worker {
-    /// Makes a model of an adapter that the worker has loaded already.
-    fn make_model(&self, loaded: &LoadedAdapter, on_loss: OnLoss) -> Result<(), EngineError> {
-        if on_loss == OnLoss::Base {
+    /// Makes a model of an adapter that the worker has already loaded.
+    fn promote_to_model(
+        &self,
+        loaded: &LoadedAdapter,
+        on_loss: AdapterLossPolicy,
+    ) -> Result<(), EngineError> {
+        if on_loss == AdapterLossPolicy::Base {
             let reason = format!(
-                "adapter {:?} is in the worker: an answer that loses it fails, and the base model \
-                 cannot go on",
+                "adapter {:?} is in the worker: if it is lost, the answer fails, because the base \
+                 model cannot continue",
                 loaded.name
             );
             return Err(EngineError::Failed { reason });
         }
         let model = Arc::new(LoadedAdapter::new(&loaded.name, loaded.placement.clone(), true));
-        let mut state = self.shared.state();
+        let mut state = self.shared.lock_state();
         match state.adapters.iter_mut().find(|other| other.name == loaded.name) {
             Some(place) => *place = model,
             None => return Err(EngineError::UnknownModel { got: loaded.name.clone() }),
@@ -319,31 +344,31 @@ impl Drop for Worker {
     }
 }
 
-/// An answer of no tokens, which needs no worker.
+/// An answer without tokens, which needs no worker.
 fn empty_generation(prompt_tokens: u32, adapter: Option<&LoadedAdapter>) -> Generation {
     let usage = Usage { prompt_tokens, completion_tokens: 0 };
     let adapter = adapter.map(|loaded| AdapterReport {
         guarantee: match &loaded.placement {
-            Placement::Relay(relayed) => relayed.adapter.guarantee(),
-            Placement::Worker { guarantee, .. } => guarantee.clone(),
+            AdapterPlacement::Relay(relayed) => relayed.adapter.guarantee(),
+            AdapterPlacement::Worker { guarantee, .. } => guarantee.clone(),
         },
         ..report::read_report(&Value::Null, &confide_lora::Guarantee::NONE)
     });
     let (reason, tail) = (FinishReason::Length, String::new());
-    let finished = Event::Finished { reason, tail, usage, adapter };
+    let finished = GenerationEvent::Finished { reason, tail, usage, adapter };
     Generation::new(prompt_tokens, stream::iter([finished]))
 }
 
 fn wait_for_answer<T>(answer: &mpsc::Receiver<T>, limit: Duration) -> Result<T, EngineError> {
     answer.recv_timeout(limit).map_err(|error| match error {
         RecvTimeoutError::Timeout => {
-            unavailable(&format!("it did not answer within {} s", limit.as_secs_f32()))
+            unavailable_error(&format!("it did not answer within {} s", limit.as_secs_f32()))
         }
-        RecvTimeoutError::Disconnected => unavailable("it was lost before it answered"),
+        RecvTimeoutError::Disconnected => unavailable_error("it was lost before it answered"),
     })
 }
 
-fn unavailable(reason: &str) -> EngineError {
+fn unavailable_error(reason: &str) -> EngineError {
     EngineError::Unavailable { reason: format!("worker: {reason}") }
 }
 

@@ -6,33 +6,33 @@ use confide_engine::text::FolderError;
 
 use crate::frame::FrameError;
 
-/// Why there is no worker, or no longer one.
+/// The reason why a worker did not start, or was lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
     /// The model's folder cannot be used.
     #[error(transparent)]
-    Text(#[from] FolderError),
+    Folder(#[from] FolderError),
     /// The program cannot be started.
     #[error("cannot start {program}: {reason}")]
     Program {
-        /// Path of the program.
+        /// The path of the program.
         program: PathBuf,
         /// The error of the operating system.
         reason: String,
     },
     /// The process ended before it was ready.
     #[error("the worker did not start: {ending}")]
-    Died {
-        /// Its exit status, and its last line of standard error.
+    ProcessEnded {
+        /// The process's exit status, and its last line of standard error.
         ending: String,
     },
     /// A step took too long.
     #[error("worker: no {what} within {} s", .limit.as_secs_f32())]
-    Late {
-        /// What was waited for.
+    TimedOut {
+        /// The name of the expected event.
         what: &'static str,
-        /// The longest wait for it.
+        /// The longest wait.
         limit: Duration,
     },
     /// The private folder, the socket or a thread could not be made.
@@ -46,19 +46,18 @@ pub enum WorkerError {
     /// The worker sent bytes that are not a frame of the protocol.
     #[error("worker: {0}")]
     Frame(#[from] FrameError),
-    /// The worker sent a frame that was not expected, or closed the connection.
+    /// The worker sent an unexpected frame, or closed the connection.
     #[error("worker: {reason}")]
     Protocol {
-        /// What was wrong.
+        /// The violation of the protocol.
         reason: String,
     },
-    /// The worker serves another model than before its restart, or than the folder's tokenizer is
-    /// for.
+    /// The worker's model differs from the one before its restart, or from the requested one.
     #[error("worker: {what}: wanted {wanted}, got {got}")]
-    Differs {
+    Mismatch {
         /// The property that differs.
         what: &'static str,
-        /// Its expected value.
+        /// The expected value.
         wanted: String,
         /// The worker's value.
         got: String,

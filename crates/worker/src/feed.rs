@@ -1,4 +1,5 @@
-//! The events of one generation, from the thread that reads the worker to whoever reads the answer.
+//! Passes the events of one generation from the thread that reads from the worker to the reader of
+//! the answer.
 
 use std::{
     collections::VecDeque,
@@ -7,23 +8,23 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use confide_engine::text::{Answer, Text};
-use confide_engine::{AdapterReport, EngineError, Event, FinishReason};
+use confide_engine::text::{AnswerDecoder, ModelText};
+use confide_engine::{AdapterReport, EngineError, FinishReason, GenerationEvent};
 use confide_lora::AdaptError;
 use futures_util::Stream;
 
-/// Tokens that a generation may be ahead of its reader: some 128 KiB of token numbers, and half a
-/// minute of a fast model.
+/// The largest number of tokens that a generation may be ahead of its reader: some 128 KiB of token
+/// numbers, or half a minute of a fast model.
 pub(crate) const TOKENS_QUEUED_MAX: usize = 16_384;
 
 /// The events of a generation that its reader has not read yet.
 #[derive(Debug, Default)]
-pub(crate) struct Feed(Mutex<Queue>);
+pub(crate) struct EventFeed(Mutex<EventQueue>);
 
 #[derive(Debug, Default)]
-struct Queue {
+struct EventQueue {
     events: VecDeque<QueuedEvent>,
-    end: Option<End>,
+    end: Option<FeedEnd>,
     waker: Option<Waker>,
 }
 
@@ -35,10 +36,10 @@ enum QueuedEvent {
 
 /// The end of a generation.
 #[derive(Clone, Debug)]
-pub(crate) enum End {
+pub(crate) enum FeedEnd {
     /// The generation ended without an error.
     Completed {
-        /// Why it ended.
+        /// The reason for the end.
         reason: FinishReason,
         /// The report of the adapter, if the model was one.
         adapter: Option<AdapterReport>,
@@ -47,37 +48,37 @@ pub(crate) enum End {
     Failed(EngineError),
 }
 
-impl Feed {
+impl EventFeed {
     /// Adds a token; `false` if the reader is too far behind.
-    pub(crate) fn token(&self, id: u32) -> bool {
+    pub(crate) fn push_token(&self, id: u32) -> bool {
         let mut queue = self.queue();
         if queue.events.len() >= TOKENS_QUEUED_MAX {
             return false;
         }
         queue.events.push_back(QueuedEvent::Token(id));
-        wake(queue);
+        wake_reader(queue);
         true
     }
 
-    pub(crate) fn adapter_lost(&self, reason: AdaptError) {
+    pub(crate) fn push_adapter_lost(&self, reason: AdaptError) {
         let mut queue = self.queue();
         queue.events.push_back(QueuedEvent::AdapterLost(reason));
-        wake(queue);
+        wake_reader(queue);
     }
 
     /// Ends the feed, unless it has ended already.
-    pub(crate) fn end(&self, end: End) {
+    pub(crate) fn end(&self, end: FeedEnd) {
         let mut queue = self.queue();
         queue.end.get_or_insert(end);
-        wake(queue);
+        wake_reader(queue);
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, EventQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn wake(mut queue: MutexGuard<'_, Queue>) {
+fn wake_reader(mut queue: MutexGuard<'_, EventQueue>) {
     let waker = queue.waker.take();
     drop(queue);
     if let Some(waker) = waker {
@@ -85,24 +86,23 @@ fn wake(mut queue: MutexGuard<'_, Queue>) {
     }
 }
 
-/// The events as their reader gets them: token numbers become text here, so that a slow reader
-/// delays nobody else.
+/// The events in the form that their reader gets. Token numbers are decoded here, so that a slow
+/// reader delays only itself.
 pub(crate) struct EventStream {
-    feed: Arc<Feed>,
-    answer: Answer<Arc<Text>>,
-    /// Whether the worker's end has to be awaited after a stop string, because it brings the
+    feed: Arc<EventFeed>,
+    answer: AnswerDecoder<Arc<ModelText>>,
+    /// Whether to wait for the worker's end message after a stop string, because it contains the
     /// adapter's report.
     adapted: bool,
-    /// Tells the worker that no further token is wanted; `None` once it was told, or the generation
-    /// has ended.
+    /// Cancels the generation in the worker; `None` once it was cancelled or has ended.
     cancel: Option<Box<dyn FnOnce() + Send>>,
     done: bool,
 }
 
 impl EventStream {
     pub(crate) fn new(
-        feed: Arc<Feed>,
-        answer: Answer<Arc<Text>>,
+        feed: Arc<EventFeed>,
+        answer: AnswerDecoder<Arc<ModelText>>,
         adapted: bool,
         cancel: Box<dyn FnOnce() + Send>,
     ) -> Self {
@@ -115,15 +115,15 @@ impl EventStream {
         }
     }
 
-    fn finish(&mut self, reason: FinishReason, adapter: Option<AdapterReport>) -> Event {
+    fn finish(&mut self, reason: FinishReason, adapter: Option<AdapterReport>) -> GenerationEvent {
         match self.answer.finish(reason) {
-            Ok((reason, tail, usage)) => Event::Finished { reason, tail, usage, adapter },
-            Err(error) => Event::Failed(error),
+            Ok((reason, tail, usage)) => GenerationEvent::Finished { reason, tail, usage, adapter },
+            Err(error) => GenerationEvent::Failed(error),
         }
     }
 
-    /// The next event, if there is one.
-    fn next_event(&mut self, waker: &Waker) -> Option<Event> {
+    /// Returns the next event; `None` if there is none yet.
+    fn next_event(&mut self, waker: &Waker) -> Option<GenerationEvent> {
         let stopped = self.answer.finish_reason() == Some(FinishReason::Stop);
         if stopped {
             self.cancel();
@@ -138,10 +138,14 @@ impl EventStream {
                 Some(QueuedEvent::Token(_)) if stopped => {}
                 Some(QueuedEvent::Token(id)) => {
                     drop(queue);
-                    return Some(self.answer.push(id).map_or_else(Event::Failed, Event::Token));
+                    return Some(
+                        self.answer
+                            .push(id)
+                            .map_or_else(GenerationEvent::Failed, GenerationEvent::Token),
+                    );
                 }
                 Some(QueuedEvent::AdapterLost(reason)) => {
-                    return Some(Event::AdapterLost { reason });
+                    return Some(GenerationEvent::AdapterLost { reason });
                 }
                 None => break,
             }
@@ -153,23 +157,26 @@ impl EventStream {
         drop(queue);
         self.cancel = None;
         Some(match end {
-            End::Completed { reason, adapter } => self.finish(reason, adapter),
+            FeedEnd::Completed { reason, adapter } => self.finish(reason, adapter),
             // The text was complete before the failure.
-            End::Failed(_) if stopped => self.finish(FinishReason::Stop, None),
-            End::Failed(error) => Event::Failed(error),
+            FeedEnd::Failed(_) if stopped => self.finish(FinishReason::Stop, None),
+            FeedEnd::Failed(error) => GenerationEvent::Failed(error),
         })
     }
 }
 
 impl Stream for EventStream {
-    type Item = Event;
+    type Item = GenerationEvent;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<GenerationEvent>> {
         if self.done {
             return Poll::Ready(None);
         }
         let Some(event) = self.next_event(context.waker()) else { return Poll::Pending };
-        self.done = matches!(event, Event::Finished { .. } | Event::Failed(_));
+        self.done = matches!(event, GenerationEvent::Finished { .. } | GenerationEvent::Failed(_));
         Poll::Ready(Some(event))
     }
 }

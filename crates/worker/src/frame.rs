@@ -1,4 +1,4 @@
-//! Frames of docs/worker.md: a length, a kind, a payload.
+//! The frames of docs/worker.md: a length, a kind and a payload.
 
 /// The longest frame in bytes, without its length field.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
@@ -15,7 +15,7 @@ pub mod kind {
     pub const LOAD_ADAPTER: u8 = 0x04;
     /// The unload of an adapter.
     pub const UNLOAD_ADAPTER: u8 = 0x05;
-    /// The answer to a need.
+    /// The answer to a need frame: the deltas of a layer.
     pub const DELTAS: u8 = 0x06;
     /// The request of a status.
     pub const ASK_STATUS: u8 = 0x07;
@@ -31,16 +31,16 @@ pub mod kind {
     pub const ADAPTER: u8 = 0x85;
     /// The answer to the request of a status.
     pub const STATUS: u8 = 0x86;
-    /// The refusal of a generation, which never began.
+    /// The refusal of a generation before its start.
     pub const REFUSED: u8 = 0x87;
 }
 
-/// Why bytes of the worker are not a frame of the protocol.
+/// The reason why bytes from the worker are not a valid frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The kind is unknown, or of the other direction.
-    #[error("frame of kind {kind:#04x}: no worker sends it")]
+    /// The kind is unknown, or is not one that a worker sends.
+    #[error("frame of kind {kind:#04x}: not a kind that a worker sends")]
     Kind {
         /// The kind of the frame.
         kind: u8,
@@ -75,10 +75,10 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The bytes of the frame, its length field included.
+    /// Encodes the frame, including its length field.
     ///
     /// # Panics
-    /// If the payload exceeds [`FRAME_BYTES_MAX`]: the caller keeps the limit.
+    /// If the payload exceeds [`FRAME_BYTES_MAX`]; the caller has to check this limit.
     pub fn encode(&self) -> Vec<u8> {
         let length = self.payload.len() + 1;
         assert!(length <= FRAME_BYTES_MAX, "a payload of {length} bytes");
@@ -90,17 +90,17 @@ impl Frame<'_> {
     }
 }
 
-/// Cuts the bytes of the worker into frames. Memory grows with the bytes that arrive, never with an
+/// Splits the bytes from the worker into frames. Memory grows with the received bytes, not with an
 /// announced length.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     bytes: Vec<u8>,
-    /// Index of the first byte that was not given out.
+    /// The index of the first byte that was not returned.
     read: usize,
 }
 
 impl FrameReader {
-    /// Adds bytes that arrived.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.read > 0 {
             self.bytes.drain(..self.read);
@@ -109,10 +109,10 @@ impl FrameReader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next complete frame; `None` if more bytes are needed.
+    /// Returns the next complete frame; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// [`FrameError::Kind`], [`FrameError::Length`]: nothing after such a frame can be read.
+    /// [`FrameError::Kind`] or [`FrameError::Length`]. Nothing after such a frame can be read.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         let rest = &self.bytes[self.read..];
         let [first, second, third, fourth, kind, ..] = *rest else { return Ok(None) };

@@ -1,13 +1,12 @@
-//! The engine in a process of its own: a language model on torch behind a Unix socket.
-//!
-//! [`Worker`] starts `python3 -m confide.worker`, or connects to one that runs, and is an
-//! [`Engine`](confide_engine::Engine). Text stays at this end; the worker sees token numbers. When the
-//! worker dies every running generation fails with what it said last, and it is started again. The
-//! protocol is docs/worker.md; its frames are [`FrameReader`] and [`FromWorker`].
-//!
-//! One thread reads and looks after the worker, one writes. A generation's text is made where it is
-//! read, so that a slow reader slows nobody. An adapter at this end ([`Adapt`](confide_lora::Adapt)) is
-//! asked by the worker for each delta and answers on a thread of its own for each generation.
+//! An engine in a separate process: a language model on torch behind a Unix socket. [`Worker`]
+//! implements [`Engine`](confide_engine::Engine): it starts `python3 -m confide.worker`, or
+//! connects to a running worker. Text stays at this end; the worker sees only token numbers. When
+//! the worker ends unexpectedly, every running generation fails with the worker's last output, and
+//! the worker is started again. docs/worker.md describes the protocol; [`FrameReader`] and
+//! [`WorkerMessage`] parse its frames. One thread reads from the worker and supervises it, another
+//! one writes. A generation's tokens are decoded by the reader of the answer, so that a slow reader
+//! delays only itself. For an adapter at this end ([`DeltaProvider`](confide_lora::DeltaProvider))
+//! the worker requests each delta, and one thread for each generation answers.
 
 mod adapter;
 mod connection;
@@ -27,6 +26,8 @@ mod supervise;
 pub use engine::Worker;
 pub use error::WorkerError;
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameReader, kind};
-pub use message::{AdapterAnswer, Fault, FromWorker, GenerationEnd, Need, Reason, Welcome};
-pub use options::{Deadlines, Launch, Options, Program};
-pub use sites::Sites;
+pub use message::{
+    AdapterAnswer, DeltaRequest, EndReason, GenerationEnd, Welcome, WorkerFault, WorkerMessage,
+};
+pub use options::{WorkerDeadlines, WorkerLaunch, WorkerOptions, WorkerProgram};
+pub use sites::ModelSites;

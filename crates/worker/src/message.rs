@@ -1,15 +1,15 @@
-//! What the frames of docs/worker.md say.
+//! The messages in the frames of docs/worker.md.
 
 use std::collections::BTreeMap;
 
 use confide_engine::Sampling;
-use confide_lora::{AdaptError, Input, Projection, Site, Width};
+use confide_lora::{AdaptError, LayerInput, Projection, ProjectionSite, ProjectionWidth};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::{
     frame::{FRAME_BYTES_MAX, Frame, FrameError, kind},
-    sites::{self, Sites},
+    sites::{self, ModelSites},
 };
 
 /// The version of the protocol.
@@ -18,52 +18,52 @@ pub(crate) const PROTOCOL: u32 = 1;
 /// The longest text of the worker that is shown, in bytes.
 const SHOWN_BYTES_MAX: usize = 2048;
 
-/// A message of the worker.
+/// A message from the worker.
 #[derive(Clone, Debug, PartialEq)]
-pub enum FromWorker {
+pub enum WorkerMessage {
     /// The worker's description of itself, which answers the hello.
     Welcome(Box<Welcome>),
     /// The tokens of one step: pairs of a generation's id and a token.
     Tokens(Vec<(u32, u32)>),
     /// The end of a generation.
     End(Box<GenerationEnd>),
-    /// The input of a layer, for an adapter at this end.
-    Need(Need),
+    /// The input of a layer, for an adapter at this end (`need` in docs/worker.md).
+    DeltaRequest(DeltaRequest),
     /// The answer to a load or an unload.
     Adapter(AdapterAnswer),
     /// The worker's report on its use of resources.
     Status(Value),
-    /// The refusal of a generation, which never began.
+    /// The refusal of a generation before its start.
     Refused {
         /// Id of the generation.
         id: u32,
-        /// Why it was refused.
-        error: Fault,
+        /// The reason for the refusal.
+        error: WorkerFault,
     },
 }
 
 /// The worker's description of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Welcome {
-    /// Name of the model.
+    /// The name of the model.
     pub model: String,
     /// The longest prompt and completion together, in tokens.
     pub context_tokens: u32,
-    /// Generations that run at once.
+    /// The number of generations that run at once.
     pub slots: u32,
-    /// Generations that may wait for a slot.
+    /// The number of generations that may wait for a slot.
     pub queue: u32,
     /// The device of the model, as the worker names it.
     pub device: String,
-    /// Type of the weights.
+    /// The number type of the weights.
     pub dtype: String,
-    /// Origin of the weights: `safetensors …`, or `random from seed N`.
+    /// The origin of the weights: `safetensors …`, or `random from seed N`.
     pub weights: String,
-    /// Number of rows of the output matrix.
+    /// The number of rows of the output matrix.
     pub vocabulary: u32,
     /// The model's projections.
-    pub sites: Sites,
-    /// Versions of the libraries that the worker uses, by name.
+    pub sites: ModelSites,
+    /// The versions of the libraries that the worker uses, by name.
     pub versions: BTreeMap<String, String>,
 }
 
@@ -72,18 +72,18 @@ pub struct Welcome {
 pub struct GenerationEnd {
     /// Id of the generation.
     pub id: u32,
-    /// Why it ended. The fields `reason` and `error` of the message are read together.
+    /// The reason for the end, from the fields `reason` and `error` of the message.
     #[serde(flatten)]
-    pub reason: Reason,
+    pub reason: EndReason,
     /// The adapter's report, as the worker sent it; null if there is none.
     #[serde(default)]
     pub adapter: Value,
 }
 
-/// Why a generation ended. `Failed` has an error, the others have none or null.
+/// The reason why a generation ended. Only `Failed` has an error.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "reason", content = "error", rename_all = "snake_case")]
-pub enum Reason {
+pub enum EndReason {
     /// The completion has its full length.
     Length,
     /// The model ended the answer.
@@ -91,57 +91,57 @@ pub enum Reason {
     /// The generation was cancelled.
     Cancelled,
     /// The generation failed.
-    Failed(Fault),
+    Failed(WorkerFault),
 }
 
 /// An error that the worker reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Fault {
+pub struct WorkerFault {
     /// The kind of the error: `out_of_memory`, `adapter`, `prompt_too_long`, `internal`,
     /// `queue_full`, `unknown_adapter` or `malformed`.
     #[serde(deserialize_with = "read_printable")]
     pub kind: String,
-    /// The error's text, for people.
+    /// The error message, for people.
     #[serde(default, deserialize_with = "read_printable")]
     pub message: String,
     /// The cause of an adapter's error: `host_lost`, `refused`, `budget` or `activation`.
     pub cause: Option<String>,
 }
 
-/// The input of a layer, and the outputs of the base model's projections.
+/// A request for deltas: the input of a layer, and the outputs of the base model's projections.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Need {
+pub struct DeltaRequest {
     /// Id of the generation.
     pub id: u32,
-    /// Number of the layer.
+    /// The number of the layer.
     pub layer: u32,
-    /// The vector that the projections read.
-    pub source: Input,
-    /// Width of that vector, in elements.
+    /// The input that the projections read.
+    pub source: LayerInput,
+    /// The width of an input vector, in elements.
     pub width: usize,
-    /// The vectors, `width` elements each, one after the other.
+    /// The input vectors, `width` elements each, concatenated.
     pub rows: Vec<f32>,
-    /// The projections whose outputs are asked for.
+    /// The projections whose outputs are requested.
     pub outputs: Vec<Projection>,
-    /// The outputs of each of these projections, one after the other; their widths are those of the
-    /// adapter's sites.
+    /// The outputs of these projections, concatenated; their widths are those of the adapter's
+    /// sites.
     pub values: Vec<f32>,
 }
 
 /// The answer to a load or an unload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterAnswer {
-    /// Name of the adapter.
+    /// The name of the adapter.
     pub name: String,
-    /// Why the worker refused; `None` if it did what was asked.
+    /// The reason why the worker refused; `None` if it succeeded.
     pub error: Option<String>,
     /// After a load, the projections that the adapter changes.
-    pub sites: Option<BTreeMap<Site, Width>>,
-    /// After a load, the adapter's guarantee: who is protected from whom.
+    pub sites: Option<BTreeMap<ProjectionSite, ProjectionWidth>>,
+    /// After a load, the adapter's guarantee: which party is protected against which other.
     pub guarantee: Option<String>,
 }
 
-impl FromWorker {
+impl WorkerMessage {
     /// Parses a frame of the worker.
     ///
     /// # Errors
@@ -149,16 +149,16 @@ impl FromWorker {
     pub fn parse(frame: Frame<'_>) -> Result<Self, FrameError> {
         let parsed = match frame.kind {
             kind::WELCOME => {
-                parse_welcome(&object(frame)?).map(|it| FromWorker::Welcome(Box::new(it)))
+                parse_welcome(&parse_object(frame)?).map(|it| WorkerMessage::Welcome(Box::new(it)))
             }
-            kind::TOKENS => parse_tokens(frame.payload).map(FromWorker::Tokens),
-            kind::ENDED => Ok(FromWorker::End(read(frame)?)),
-            kind::NEED => parse_need(frame.payload).map(FromWorker::Need),
-            kind::ADAPTER => parse_adapter(read(frame)?).map(FromWorker::Adapter),
-            kind::STATUS => Ok(FromWorker::Status(object(frame)?)),
+            kind::TOKENS => parse_tokens(frame.payload).map(WorkerMessage::Tokens),
+            kind::ENDED => Ok(WorkerMessage::End(parse_json(frame)?)),
+            kind::NEED => parse_delta_request(frame.payload).map(WorkerMessage::DeltaRequest),
+            kind::ADAPTER => parse_adapter(parse_json(frame)?).map(WorkerMessage::Adapter),
+            kind::STATUS => Ok(WorkerMessage::Status(parse_object(frame)?)),
             kind::REFUSED => {
-                let RawRefused { id, error } = read(frame)?;
-                Ok(FromWorker::Refused { id, error })
+                let RawRefused { id, error } = parse_json(frame)?;
+                Ok(WorkerMessage::Refused { id, error })
             }
             kind => return Err(FrameError::Kind { kind }),
         };
@@ -169,22 +169,22 @@ impl FromWorker {
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(frame: Frame<'a>) -> Result<T, FrameError> {
-    // An error of serde's quotes values as they came, whatever their length.
+fn parse_json<'a, T: Deserialize<'a>>(frame: Frame<'a>) -> Result<T, FrameError> {
+    // An error of serde quotes values unchanged, of any length.
     let explain = |error: serde_json::Error| printable(&error.to_string());
     serde_json::from_slice(frame.payload)
         .map_err(|error| FrameError::Payload { kind: frame.kind, reason: explain(error) })
 }
 
-fn object(frame: Frame<'_>) -> Result<Value, FrameError> {
-    match read(frame)? {
+fn parse_object(frame: Frame<'_>) -> Result<Value, FrameError> {
+    match parse_json(frame)? {
         value @ Value::Object(_) => Ok(value),
         _ => Err(FrameError::Payload { kind: frame.kind, reason: "wanted an object".into() }),
     }
 }
 
-/// Text of the worker for a terminal: cut to [`SHOWN_BYTES_MAX`], with control characters replaced
-/// by spaces.
+/// Makes text of the worker printable: cuts it to [`SHOWN_BYTES_MAX`] and replaces control
+/// characters by spaces.
 pub(crate) fn printable(text: &str) -> String {
     let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
     text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -216,7 +216,8 @@ fn parse_welcome(value: &Value) -> Result<Welcome, String> {
         dtype: text("dtype")?,
         weights: text("weights")?,
         vocabulary: number("vocabulary", 1, 1 << 24)?,
-        sites: Sites::parse(&value["sites"]).ok_or("sites: wanted layers and widths by name")?,
+        sites: ModelSites::parse(&value["sites"])
+            .ok_or("sites: wanted layers and widths by name")?,
         versions: versions
             .map(|(name, version)| {
                 (printable(name), printable(version.as_str().unwrap_or_default()))
@@ -226,7 +227,7 @@ fn parse_welcome(value: &Value) -> Result<Welcome, String> {
 }
 
 fn parse_tokens(payload: &[u8]) -> Result<Vec<(u32, u32)>, String> {
-    let wrong = || format!("a count and as many entries: got {} bytes", payload.len());
+    let wrong = || format!("wanted a count and as many entries, got {} bytes", payload.len());
     let (count, entries) = payload.split_first_chunk::<2>().ok_or_else(wrong)?;
     let count = usize::from(u16::from_le_bytes(*count));
     if count == 0 || entries.len() != count * 8 {
@@ -243,7 +244,7 @@ fn parse_tokens(payload: &[u8]) -> Result<Vec<(u32, u32)>, String> {
 #[derive(Deserialize)]
 struct RawRefused {
     id: u32,
-    error: Fault,
+    error: WorkerFault,
 }
 
 #[derive(Deserialize)]
@@ -257,7 +258,7 @@ struct RawAdapter {
 
 fn parse_adapter(raw: RawAdapter) -> Result<AdapterAnswer, String> {
     let RawAdapter { name, ok, error, sites, guarantee } = raw;
-    let error = (!ok).then(|| printable(&error.unwrap_or_else(|| "it does not say why".into())));
+    let error = (!ok).then(|| printable(&error.unwrap_or_else(|| "no reason given".into())));
     let sites = match sites.filter(|sites| !sites.is_null()) {
         None => None,
         Some(value) => {
@@ -267,12 +268,12 @@ fn parse_adapter(raw: RawAdapter) -> Result<AdapterAnswer, String> {
     Ok(AdapterAnswer { name, error, sites, guarantee })
 }
 
-fn parse_need(payload: &[u8]) -> Result<Need, String> {
+fn parse_delta_request(payload: &[u8]) -> Result<DeltaRequest, String> {
     const HEAD: usize = 18;
-    let short = || format!("its head: got {} bytes", payload.len());
+    let short = || format!("wanted a head of {HEAD} bytes, got {} bytes", payload.len());
     let (head, rest) = payload.split_first_chunk::<HEAD>().ok_or_else(short)?;
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let source = sites::source(head[8]).ok_or_else(|| format!("source {}", head[8]))?;
+    let source = sites::source_from_number(head[8]).ok_or_else(|| format!("source {}", head[8]))?;
     let (rows, width, count) = (word(9) as usize, word(13) as usize, usize::from(head[17]));
     if rows == 0 || width == 0 || !(1..=8).contains(&count) || rest.len() < count {
         return Err(format!("{rows} rows of {width} for {count} outputs"));
@@ -280,7 +281,9 @@ fn parse_need(payload: &[u8]) -> Result<Need, String> {
     let (numbers, floats) = rest.split_at(count);
     let outputs = numbers
         .iter()
-        .map(|number| sites::projection(*number).ok_or_else(|| format!("projection {number}")))
+        .map(|number| {
+            sites::projection_from_number(*number).ok_or_else(|| format!("projection {number}"))
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let (floats, odd) = floats.as_chunks::<4>();
     let inputs = rows.checked_mul(width).filter(|inputs| *inputs < floats.len());
@@ -290,12 +293,12 @@ fn parse_need(payload: &[u8]) -> Result<Need, String> {
     let values: Vec<f32> = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let rows = values[..inputs].to_vec();
     let values = values[inputs..].to_vec();
-    Ok(Need { id: word(0), layer: word(4), source, width, rows, outputs, values })
+    Ok(DeltaRequest { id: word(0), layer: word(4), source, width, rows, outputs, values })
 }
 
-/// The request for a generation, as the worker gets it.
+/// The request for a generation in the form of the protocol.
 #[derive(Clone, Debug)]
-pub(crate) struct Generate<'a> {
+pub(crate) struct GenerateMessage<'a> {
     pub(crate) id: u32,
     pub(crate) ids: &'a [u32],
     pub(crate) max_tokens: u32,
@@ -305,12 +308,12 @@ pub(crate) struct Generate<'a> {
     pub(crate) adapter: Option<&'a str>,
 }
 
-pub(crate) fn hello(vocabulary: usize) -> Vec<u8> {
+pub(crate) fn encode_hello(vocabulary: usize) -> Vec<u8> {
     json_frame(kind::HELLO, &json!({ "protocol": PROTOCOL, "vocabulary": vocabulary }))
 }
 
-/// Encodes a request; `None` if it does not fit a frame.
-pub(crate) fn generate(order: &Generate<'_>) -> Option<Vec<u8>> {
+/// Encodes a request; `None` if it is longer than a frame may be.
+pub(crate) fn encode_generate(order: &GenerateMessage<'_>) -> Option<Vec<u8>> {
     let Sampling { temperature, top_p, seed } = order.sampling;
     let value = json!({
         "id": order.id, "ids": order.ids, "max_tokens": order.max_tokens,
@@ -322,24 +325,24 @@ pub(crate) fn generate(order: &Generate<'_>) -> Option<Vec<u8>> {
     fits.then(|| Frame { kind: kind::GENERATE, payload: &payload }.encode())
 }
 
-pub(crate) fn cancel(id: u32) -> Vec<u8> {
+pub(crate) fn encode_cancel(id: u32) -> Vec<u8> {
     Frame { kind: kind::CANCEL, payload: &id.to_le_bytes() }.encode()
 }
 
-pub(crate) fn load_adapter(name: &str, kind: &str, spec: &Value) -> Vec<u8> {
+pub(crate) fn encode_load_adapter(name: &str, kind: &str, spec: &Value) -> Vec<u8> {
     json_frame(kind::LOAD_ADAPTER, &json!({ "name": name, "kind": kind, "spec": spec }))
 }
 
-pub(crate) fn unload_adapter(name: &str) -> Vec<u8> {
+pub(crate) fn encode_unload_adapter(name: &str) -> Vec<u8> {
     json_frame(kind::UNLOAD_ADAPTER, &json!({ "name": name }))
 }
 
-pub(crate) fn ask_status() -> Vec<u8> {
+pub(crate) fn encode_status_request() -> Vec<u8> {
     Frame { kind: kind::ASK_STATUS, payload: &[] }.encode()
 }
 
-/// Encodes the outputs of a need with the adapter's part added, or the adapter's error.
-pub(crate) fn deltas(need: &Need, added: Result<&[f32], &AdaptError>) -> Vec<u8> {
+/// Encodes the requested outputs with the adapter's deltas added, or the adapter's error.
+pub(crate) fn encode_deltas(need: &DeltaRequest, added: Result<&[f32], &AdaptError>) -> Vec<u8> {
     let mut payload = Vec::new();
     payload.extend_from_slice(&need.id.to_le_bytes());
     payload.extend_from_slice(&need.layer.to_le_bytes());

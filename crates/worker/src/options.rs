@@ -1,32 +1,32 @@
-//! How a worker is found, started and waited for.
+//! Options for finding, starting and waiting for a worker.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 /// Configuration of an engine that runs in a worker.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// The model's folder: its tokenizer is read here, its weights by the worker.
+pub struct WorkerOptions {
+    /// The model's folder. This process reads its tokenizer, the worker its weights.
     pub model: PathBuf,
     /// The model's name in requests; by default the name of its folder.
     pub model_name: Option<String>,
     /// How the worker is reached.
-    pub launch: Launch,
+    pub launch: WorkerLaunch,
     /// The deadlines of the protocol.
-    pub deadlines: Deadlines,
+    pub deadlines: WorkerDeadlines,
 }
 
 /// How the worker is reached.
 #[derive(Clone, Debug)]
-pub enum Launch {
-    /// The worker is a process of this program's, which is started again when it dies.
-    Program(Program),
-    /// The worker is run by somebody else, and reached at this socket.
+pub enum WorkerLaunch {
+    /// This program starts the worker, and starts it again when it ends unexpectedly.
+    Program(WorkerProgram),
+    /// The worker is started elsewhere, and listens at this socket.
     Socket(PathBuf),
 }
 
-/// The worker's program, and its arguments.
+/// The worker's program and its arguments.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct WorkerProgram {
     /// The Python interpreter.
     pub python: PathBuf,
     /// `PYTHONPATH` of the worker; `None` inherits this program's.
@@ -37,9 +37,9 @@ pub struct Program {
     pub device: String,
     /// The type of the weights: `bf16` or `f32`.
     pub dtype: String,
-    /// Generations that run at once; `None` leaves the number to the worker.
+    /// The number of generations that run at once; with `None` the worker decides.
     pub slots: Option<u16>,
-    /// Seed of random weights, for a folder without weights.
+    /// The seed of random weights, for a folder without weights.
     pub random_weights: Option<u64>,
     /// Further arguments; `python3 -m confide.worker --help` lists them.
     pub more: Vec<OsString>,
@@ -47,8 +47,9 @@ pub struct Program {
 
 /// The deadlines of the protocol: docs/worker.md, "Waits".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadlines {
-    /// The longest time from the start of the process to its ready line, which includes the loading of the model.
+pub struct WorkerDeadlines {
+    /// The longest time from the start of the process to its ready line, which includes loading the
+    /// model.
     pub start: Duration,
     /// The longest time from the hello to the welcome.
     pub welcome: Duration,
@@ -70,11 +71,11 @@ pub struct Deadlines {
     pub back_off: Duration,
     /// The longest of these waits.
     pub back_off_max: Duration,
-    /// Failed starts in a row after which no more are attempted.
+    /// The number of failed starts in a row after which no more are attempted.
     pub tries: u32,
 }
 
-impl Default for Deadlines {
+impl Default for WorkerDeadlines {
     fn default() -> Self {
         Self {
             start: Duration::from_secs(900),

@@ -1,4 +1,4 @@
-//! The worker's process: its private folder, its ready line, its last words, its end.
+//! The worker's process: its private folder, its ready line, its last output and its end.
 
 use std::{
     fs::{self, Permissions},
@@ -24,22 +24,22 @@ use tempfile::TempDir;
 use crate::{
     error::WorkerError,
     message::{PROTOCOL, printable},
-    options::{Deadlines, Program},
+    options::{WorkerDeadlines, WorkerProgram},
 };
 
-/// Bytes of the process's standard error that are kept.
+/// The largest number of bytes of the process's standard error that are kept.
 const ERROR_OUTPUT_BYTES_MAX: usize = 4 << 10;
 /// The longest ready line, in bytes.
 const READY_BYTES_MAX: u64 = 64 << 10;
-/// Interval at which a wait checks whether it is still wanted.
+/// The interval at which a wait checks whether the engine stops.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
-/// A folder that only this user can enter. Dropping it removes it with its content.
+/// A folder that only this user can enter. Dropping it removes the folder and its contents.
 #[derive(Debug)]
 pub(crate) struct PrivateFolder(TempDir);
 
 impl PrivateFolder {
-    pub(crate) fn make(parent: &Path) -> Result<Self, WorkerError> {
+    pub(crate) fn create(parent: &Path) -> Result<Self, WorkerError> {
         let mut builder = tempfile::Builder::new();
         builder.prefix("confide-worker-").permissions(Permissions::from_mode(0o700));
         builder.tempdir_in(parent).map(Self).map_err(WorkerError::system("private folder"))
@@ -52,26 +52,26 @@ impl PrivateFolder {
 
 /// A running worker. Dropping it kills the process.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct WorkerProcess {
     child: Child,
-    /// The process's standard input, to which nothing is written: its end asks the worker to stop.
+    /// The process's standard input. Nothing is written to it; closing it asks the worker to stop.
     input: Option<ChildStdin>,
     error_output: Arc<Mutex<Vec<u8>>>,
     stop: Duration,
 }
 
-impl Process {
+impl WorkerProcess {
     /// Starts a worker and waits until it is ready.
     pub(crate) fn start(
-        program: &Program,
+        program: &WorkerProgram,
         model: &Path,
         socket: &Path,
-        deadlines: &Deadlines,
+        deadlines: &WorkerDeadlines,
         stopping: &AtomicBool,
     ) -> Result<Self, WorkerError> {
         // A worker that was killed leaves its socket behind.
         let _ = fs::remove_file(socket);
-        let mut child = command(program, model, socket).spawn().map_err(|error| {
+        let mut child = build_command(program, model, socket).spawn().map_err(|error| {
             let reason = error.to_string();
             WorkerError::Program { program: program.python.clone(), reason }
         })?;
@@ -85,7 +85,7 @@ impl Process {
             .name("worker-output".into())
             .spawn(move || read_ready(output, &line))
             .and_then(|_| {
-                let keep = move || keep_last(errors, &error_output);
+                let keep = move || keep_last_output(errors, &error_output);
                 thread::Builder::new().name("worker-errors".into()).spawn(keep)
             });
         spawned.map_err(WorkerError::system("thread"))?;
@@ -94,13 +94,16 @@ impl Process {
             match lines.recv_timeout(TICK) {
                 Ok(line) => return process.check_ready(&line).map(|()| process),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(WorkerError::Died { ending: process.ending() });
+                    return Err(WorkerError::ProcessEnded { ending: process.describe_ending() });
                 }
                 Err(RecvTimeoutError::Timeout) if stopping.load(Ordering::Acquire) => {
                     return Err(WorkerError::Stopped);
                 }
                 Err(RecvTimeoutError::Timeout) if started.elapsed() > deadlines.start => {
-                    return Err(WorkerError::Late { what: "ready line", limit: deadlines.start });
+                    return Err(WorkerError::TimedOut {
+                        what: "ready line",
+                        limit: deadlines.start,
+                    });
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -113,40 +116,42 @@ impl Process {
             return Ok(());
         }
         if line.is_empty() {
-            return Err(WorkerError::Died { ending: self.ending() });
+            return Err(WorkerError::ProcessEnded { ending: self.describe_ending() });
         }
         let reason = format!("its ready line is {:?}", printable(line.trim_end()));
         Err(WorkerError::Protocol { reason })
     }
 
-    /// Describes the end of the process: its exit status and its last line of standard error. Waits
-    /// a moment for the status, and kills a process that goes on without a connection.
-    pub(crate) fn ending(&mut self) -> String {
+    /// Describes the end of the process by its exit status and its last line of standard error.
+    /// Waits briefly for the status, and kills the process if it still runs.
+    pub(crate) fn describe_ending(&mut self) -> String {
         let status = self.wait(Duration::from_millis(1500));
         let status = match status {
-            Some(status) => status_in_words(status),
+            Some(status) => describe_status(status),
             None => {
                 self.kill();
                 "it still ran and was killed".into()
             }
         };
         match self.last_line() {
-            Some(line) => format!("{status}; it last said: {line}"),
-            None => format!("{status}; it said nothing"),
+            Some(line) => format!("{status}; its last output was: {line}"),
+            None => format!("{status}; it had no output"),
         }
     }
 
-    /// Asks the process to stop by the end of its standard input, and kills it if it does not.
+    /// Asks the process to stop by closing its standard input, and kills it if it does not stop.
     pub(crate) fn stop(mut self) {
         self.input = None;
         self.wait(self.stop);
     }
 
-    /// Adds the end of the process to an error that it may have caused.
-    pub(crate) fn explain(mut self, error: WorkerError) -> WorkerError {
+    /// Adds a description of the process's end to an error that the end may have caused.
+    pub(crate) fn add_ending(mut self, error: WorkerError) -> WorkerError {
         match self.child.try_wait() {
             Ok(None) => error,
-            _ => WorkerError::Died { ending: format!("{error}; {}", self.ending()) },
+            _ => {
+                WorkerError::ProcessEnded { ending: format!("{error}; {}", self.describe_ending()) }
+            }
         }
     }
 
@@ -162,14 +167,14 @@ impl Process {
     }
 
     fn kill(&mut self) {
-        // Killing fails for a process that has ended, and waiting for one that was waited for.
+        // Killing fails if the process has ended, and waiting if it was already waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// The last line of its standard error that is not blank.
+    /// The last line of the process's standard error that is not blank.
     fn last_line(&self) -> Option<String> {
-        // The thread that reads it may be a moment behind the process's end.
+        // The thread that reads it may lag behind the end of the process.
         thread::sleep(Duration::from_millis(20));
         let error_output = self.error_output.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&error_output).into_owned();
@@ -177,13 +182,13 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-fn command(program: &Program, model: &Path, socket: &Path) -> Command {
+fn build_command(program: &WorkerProgram, model: &Path, socket: &Path) -> Command {
     let mut command = Command::new(&program.python);
     command.args(["-m", "confide.worker", "--socket"]).arg(socket).arg("--model").arg(model);
     command.args(["--device", &program.device, "--dtype", &program.dtype]);
@@ -197,14 +202,15 @@ fn command(program: &Program, model: &Path, socket: &Path) -> Command {
     if let Some(path) = &program.python_path {
         command.env("PYTHONPATH", path);
     }
-    // Without it Python imports what lies in the working folder.
+    // Without this Python would import modules from the working folder.
     command.env("PYTHONSAFEPATH", "1").env("PYTHONUNBUFFERED", "1");
-    // A group of its own: Ctrl-C is for `confide serve`, which lets running answers end.
+    // In a separate process group, Ctrl-C reaches only `confide serve`, which drains running
+    // answers.
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     command
 }
 
-/// Reads the ready line, then discards the rest: a full pipe would stall the worker.
+/// Reads the ready line and discards the rest, because a full pipe would stall the worker.
 fn read_ready(output: Option<impl Read>, line: &mpsc::SyncSender<String>) {
     let Some(output) = output else { return };
     let mut output = BufReader::new(output);
@@ -215,8 +221,8 @@ fn read_ready(output: Option<impl Read>, line: &mpsc::SyncSender<String>) {
     let _ = io::copy(&mut output, &mut io::sink());
 }
 
-/// Logs the worker's standard error, and keeps the end of it.
-fn keep_last(errors: Option<impl Read>, error_output: &Mutex<Vec<u8>>) {
+/// Logs the worker's standard error, and keeps its last bytes.
+fn keep_last_output(errors: Option<impl Read>, error_output: &Mutex<Vec<u8>>) {
     let Some(mut errors) = errors else { return };
     let mut block = [0; 4096];
     while let Ok(count @ 1..) = errors.read(&mut block) {
@@ -229,7 +235,7 @@ fn keep_last(errors: Option<impl Read>, error_output: &Mutex<Vec<u8>>) {
     }
 }
 
-fn status_in_words(status: ExitStatus) -> String {
+fn describe_status(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("it ended with status {code}"),
         (None, Some(signal)) => format!("it was killed by signal {signal}"),

@@ -1,4 +1,4 @@
-//! Adapters at this end: the worker asks for deltas, a thread of each generation answers.
+//! Adapters at this end: the worker requests deltas, and one thread for each generation answers.
 
 use std::{
     io,
@@ -10,35 +10,37 @@ use std::{
     thread,
 };
 
-use confide_engine::{AdapterReport, EngineError, OnLoss};
-use confide_lora::{Adapt, AdaptError, Deltas, Projection, Report, Reservation, Site};
+use confide_engine::{AdapterLossPolicy, AdapterReport, EngineError};
+use confide_lora::{
+    AdaptError, DeltaProvider, DeltaReport, DeltaSession, Projection, ProjectionSite, Reservation,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    feed::Feed,
-    message::{self, Need},
+    feed::EventFeed,
+    message::{self, DeltaRequest},
 };
 
-/// Threads that answer for an adapter at once: one for each running generation, and some whose
-/// generation has ended while their host still computes.
+/// The largest number of relay threads: one for each running generation, and some whose generation
+/// has ended while their host still computes.
 pub(crate) const RELAYS_MAX: usize = 512;
 
-/// An adapter of this process at work in one generation.
+/// The thread that applies an adapter of this process in one generation.
 pub(crate) struct Relay {
-    needs: SyncSender<Need>,
-    account: Arc<Account>,
+    needs: SyncSender<DeltaRequest>,
+    account: Arc<RelayProgress>,
 }
 
 /// An adapter that is applied in this process.
 #[derive(Clone)]
 pub(crate) struct RelayedAdapter {
     pub(crate) name: String,
-    pub(crate) adapter: Arc<dyn Adapt>,
-    pub(crate) on_loss: OnLoss,
+    pub(crate) adapter: Arc<dyn DeltaProvider>,
+    pub(crate) on_loss: AdapterLossPolicy,
 }
 
 #[derive(Default)]
-struct Account {
+struct RelayProgress {
     state: Mutex<RelayState>,
     /// Whether the worker waits for an answer.
     is_waiting: AtomicBool,
@@ -46,32 +48,33 @@ struct Account {
 
 #[derive(Default)]
 struct RelayState {
-    report: Report,
+    report: DeltaReport,
     lost: Option<AdaptError>,
 }
 
-impl Account {
+impl RelayProgress {
     fn state(&self) -> MutexGuard<'_, RelayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Relay {
-    /// Starts the thread for a generation of `tokens`: those of its prompt, and those that the
-    /// request asked for, if it did. The thread ends with the relay, once its host has answered.
+    /// Starts the thread for a generation. `tokens` are the numbers of tokens of the prompt and, if
+    /// the request limits it, of the completion. The thread ends after the relay is dropped, once
+    /// its host has answered.
     pub(crate) fn start(
         relayed: &RelayedAdapter,
         tokens: (u32, Option<u32>),
-        feed: &Arc<Feed>,
+        feed: &Arc<EventFeed>,
         frames: SyncSender<Vec<u8>>,
         permits: &Arc<Semaphore>,
     ) -> io::Result<Self> {
         let permit = Arc::clone(permits)
             .try_acquire_owned()
-            .map_err(|_| io::Error::other(format!("{RELAYS_MAX} adapters answer already")))?;
+            .map_err(|_| io::Error::other(format!("{RELAYS_MAX} relay threads already run")))?;
         let (needs, received) = mpsc::sync_channel(1);
-        let account = Arc::<Account>::default();
-        let thread = Thread {
+        let account = Arc::<RelayProgress>::default();
+        let thread = RelayThread {
             relayed: relayed.clone(),
             tokens,
             _reservation: Reservation::UNLIMITED,
@@ -85,13 +88,13 @@ impl Relay {
         Ok(Self { needs, account })
     }
 
-    /// Hands a need to the thread; `false` if the one before is not answered yet.
-    pub(crate) fn answer(&self, need: Need) -> bool {
+    /// Passes a request to the thread; returns `false` if the previous one is not answered yet.
+    pub(crate) fn queue_request(&self, need: DeltaRequest) -> bool {
         !self.account.is_waiting.swap(true, Ordering::AcqRel) && self.needs.try_send(need).is_ok()
     }
 
     /// Whether the worker waits for an answer.
-    pub(crate) fn is_asked(&self) -> bool {
+    pub(crate) fn is_answer_pending(&self) -> bool {
         self.account.is_waiting.load(Ordering::Acquire)
     }
 
@@ -104,19 +107,20 @@ impl Relay {
         }
     }
 
-    /// The error that ends the generation; `None` unless the adapter was lost and must not be.
+    /// The error that ends the generation; `None` if the adapter works, or if the base model may
+    /// continue.
     pub(crate) fn failure(&self, relayed: &RelayedAdapter) -> Option<EngineError> {
         let error = self.account.state().lost.clone()?;
         let name = relayed.name.clone();
-        (relayed.on_loss == OnLoss::Fail).then_some(EngineError::Adapter { name, error })
+        (relayed.on_loss == AdapterLossPolicy::Fail).then_some(EngineError::Adapter { name, error })
     }
 }
 
-/// Whether the outputs of a need have the widths of the adapter's sites.
-pub(crate) fn fits(adapter: &dyn Adapt, need: &Need) -> bool {
+/// Whether the outputs of a request have the widths of the adapter's sites.
+pub(crate) fn has_adapter_widths(adapter: &dyn DeltaProvider, need: &DeltaRequest) -> bool {
     let rows = need.rows.len() / need.width;
     let length = |projection: &Projection| {
-        let site = Site { layer: need.layer, projection: *projection };
+        let site = ProjectionSite { layer: need.layer, projection: *projection };
         let width = adapter.sites().get(&site)?;
         let reads = projection.input() == need.source && width.input == need.width;
         reads.then_some(width.output * rows)
@@ -125,36 +129,37 @@ pub(crate) fn fits(adapter: &dyn Adapt, need: &Need) -> bool {
     all == Some(need.values.len())
 }
 
-struct Thread {
+struct RelayThread {
     relayed: RelayedAdapter,
-    /// Tokens of the prompt, and those that the request asked for.
+    /// The numbers of tokens of the prompt and, if limited, of the completion.
     tokens: (u32, Option<u32>),
-    /// Held for as long as the generation runs.
+    /// The reservation of the adapter's budget, held while the generation runs.
     _reservation: Reservation,
-    deltas: Option<Box<dyn Deltas>>,
-    account: Arc<Account>,
-    feed: Arc<Feed>,
+    deltas: Option<Box<dyn DeltaSession>>,
+    account: Arc<RelayProgress>,
+    feed: Arc<EventFeed>,
     frames: SyncSender<Vec<u8>>,
-    /// Given back when the thread ends.
+    /// The permit of this thread, returned when it ends.
     _permit: OwnedSemaphorePermit,
 }
 
-impl Thread {
-    fn run(mut self, received: &Receiver<Need>) {
+impl RelayThread {
+    fn run(mut self, received: &Receiver<DeltaRequest>) {
         while let Ok(mut need) = received.recv() {
             let added = self.apply(&mut need);
-            let frame = message::deltas(&need, added.as_ref().map(|()| need.values.as_slice()));
+            let frame =
+                message::encode_deltas(&need, added.as_ref().map(|()| need.values.as_slice()));
             self.account.is_waiting.store(false, Ordering::Release);
-            // The supervisor deals with a connection that takes no more frames.
+            // The supervisor handles a connection that accepts no more frames.
             if self.frames.try_send(frame).is_err() {
                 return;
             }
         }
     }
 
-    /// Adds the adapter's part to the need's values. Once it is lost and the base model may answer,
-    /// they stay as they are.
-    fn apply(&mut self, need: &mut Need) -> Result<(), AdaptError> {
+    /// Adds the adapter's deltas to the values of the request. If the adapter is lost and the base
+    /// model may answer, the values stay unchanged.
+    fn apply(&mut self, need: &mut DeltaRequest) -> Result<(), AdaptError> {
         if self.account.state().lost.is_some() {
             return Ok(());
         }
@@ -162,16 +167,16 @@ impl Thread {
         let Err(error) = done else { return Ok(()) };
         self.account.state().lost = Some(error.clone());
         match self.relayed.on_loss {
-            OnLoss::Fail => Err(error),
-            OnLoss::Base => {
+            AdapterLossPolicy::Fail => Err(error),
+            AdapterLossPolicy::Base => {
                 // The event comes before the first token without the adapter.
-                self.feed.adapter_lost(error);
+                self.feed.push_adapter_lost(error);
                 Ok(())
             }
         }
     }
 
-    fn add(&mut self, need: &mut Need) -> Result<(), AdaptError> {
+    fn add(&mut self, need: &mut DeltaRequest) -> Result<(), AdaptError> {
         if self.deltas.is_none() {
             let (prompt, completion) = self.tokens;
             self._reservation = self.relayed.adapter.reserve(prompt, completion)?;
@@ -182,7 +187,7 @@ impl Thread {
         let mut rest = need.values.as_mut_slice();
         let mut outputs = Vec::with_capacity(need.outputs.len());
         for projection in &need.outputs {
-            let site = Site { layer: need.layer, projection: *projection };
+            let site = ProjectionSite { layer: need.layer, projection: *projection };
             let width = self.relayed.adapter.sites().get(&site).map_or(0, |width| width.output);
             let (output, after) = std::mem::take(&mut rest).split_at_mut(width * rows);
             outputs.push((*projection, output));

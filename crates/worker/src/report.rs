@@ -1,12 +1,12 @@
-//! What a worker's adapter says of itself, in the words of this house.
+//! Converts the report of a worker's adapter to this project's types.
 
 use confide_engine::AdapterReport;
-use confide_lora::{AdaptError, Guarantee, Report};
+use confide_lora::{AdaptError, DeltaReport, Guarantee};
 use serde_json::Value;
 
-use crate::message::Fault;
+use crate::message::WorkerFault;
 
-/// The names of the steps that a report may time.
+/// The names of the timed steps in a report.
 const STEPS: [&str; 14] = [
     "quantise_ms",
     "mask_ms",
@@ -24,7 +24,7 @@ const STEPS: [&str; 14] = [
     "wait_ms",
 ];
 
-/// The guarantee that is displayed as this sentence; `None` if there is no such guarantee.
+/// Finds the guarantee with this display text; `None` if there is none.
 pub(crate) fn parse_guarantee(text: &str) -> Option<Guarantee> {
     let mut guarantees = (0u8..32).map(|bits| {
         let is_set = |bit: u8| bits >> bit & 1 == 1;
@@ -32,7 +32,7 @@ pub(crate) fn parse_guarantee(text: &str) -> Option<Guarantee> {
         Guarantee {
             host_is_blind: is_set(0),
             adapter_stays,
-            // An adapter that does not stay with its host is known completely.
+            // An adapter that leaves its host is completely known to others.
             b_is_handed_over: is_set(2) || !adapter_stays,
             adapter_can_be_learned: is_set(3) || !adapter_stays,
             simulated: is_set(4),
@@ -41,15 +41,15 @@ pub(crate) fn parse_guarantee(text: &str) -> Option<Guarantee> {
     guarantees.find(|guarantee| guarantee.to_string() == text)
 }
 
-/// Reads the report of a worker's adapter. Missing numbers are 0; a missing guarantee is the one of
-/// the load.
+/// Reads the report of a worker's adapter. Missing numbers are 0; without a guarantee, the one from
+/// the load applies.
 pub(crate) fn read_report(value: &Value, loaded: &Guarantee) -> AdapterReport {
     let count = |name: &str| value[name].as_u64().unwrap_or_default();
     let steps = STEPS.iter().filter_map(|step| {
         let taken = value["steps_ms"][*step].as_f64().filter(|taken| taken.is_finite())?;
         Some((*step, taken))
     });
-    let report = Report {
+    let report = DeltaReport {
         he_operations: count("he_operations"),
         he_rotations: count("he_rotations"),
         answered_vectors: count("answered_vectors"),
@@ -65,8 +65,8 @@ pub(crate) fn read_report(value: &Value, loaded: &Guarantee) -> AdapterReport {
     AdapterReport { report, guarantee, lost: None }
 }
 
-/// The error behind the loss of a worker's adapter.
-pub(crate) fn adapt_error(fault: &Fault) -> AdaptError {
+/// Converts the worker's error for a lost adapter.
+pub(crate) fn adapt_error(fault: &WorkerFault) -> AdaptError {
     let reason = fault.message.clone();
     match fault.cause.as_deref() {
         Some("activation") => AdaptError::Activation { reason },

@@ -1,8 +1,8 @@
-//! Projections and the vectors that they read, as docs/worker.md numbers and names them.
+//! The numbers and names of projections and of their inputs in docs/worker.md.
 
 use std::collections::BTreeMap;
 
-use confide_lora::{Input, Projection, Site, Width};
+use confide_lora::{LayerInput, Projection, ProjectionSite, ProjectionWidth};
 use serde_json::{Value, json};
 
 /// The projections in the order of their numbers, with their names in JSON.
@@ -17,31 +17,31 @@ const PROJECTIONS: [(Projection, &str); 8] = [
     (Projection::FinalHidden, "final_hidden"),
 ];
 
-const SOURCES: [Input; 5] = [
-    Input::Attention,
-    Input::AttentionOutput,
-    Input::FeedForward,
-    Input::FeedForwardInner,
-    Input::FinalHidden,
+const SOURCES: [LayerInput; 5] = [
+    LayerInput::Attention,
+    LayerInput::AttentionOutput,
+    LayerInput::FeedForward,
+    LayerInput::FeedForwardInner,
+    LayerInput::FinalHidden,
 ];
 
-/// Largest number of layers that is accepted: no known model has more.
+/// The largest number of layers that is accepted; no known model has more.
 const LAYERS_MAX: u32 = 1024;
 const WIDTH_MAX: usize = 1 << 20;
 
-pub(crate) fn projection(number: u8) -> Option<Projection> {
+pub(crate) fn projection_from_number(number: u8) -> Option<Projection> {
     PROJECTIONS.get(usize::from(number)).map(|(projection, _)| *projection)
 }
 
-pub(crate) fn source(number: u8) -> Option<Input> {
+pub(crate) fn source_from_number(number: u8) -> Option<LayerInput> {
     SOURCES.get(usize::from(number)).copied()
 }
 
-pub(crate) fn source_number(input: Input) -> u8 {
+pub(crate) fn source_number(input: LayerInput) -> u8 {
     SOURCES.iter().position(|source| *source == input).unwrap_or_default() as u8
 }
 
-fn projection_by_name(name: &str) -> Option<Projection> {
+fn projection_from_name(name: &str) -> Option<Projection> {
     PROJECTIONS.iter().find(|(_, known)| *known == name).map(|(projection, _)| *projection)
 }
 
@@ -52,14 +52,14 @@ fn projection_name(projection: Projection) -> &'static str {
 
 /// The projections of a model, from the worker's welcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sites {
+pub struct ModelSites {
     layers: u32,
-    widths: BTreeMap<Projection, Width>,
+    widths: BTreeMap<Projection, ProjectionWidth>,
 }
 
-impl Sites {
-    /// Widths of a projection; `None` if the model has no such layer.
-    pub fn width(&self, site: Site) -> Option<Width> {
+impl ModelSites {
+    /// The widths of a projection; `None` if the model has no such layer.
+    pub fn width(&self, site: ProjectionSite) -> Option<ProjectionWidth> {
         let layers = match site.projection {
             Projection::FinalHidden => 1,
             _ => self.layers,
@@ -72,8 +72,8 @@ impl Sites {
         let widths = value["widths"].as_object()?.iter().map(|(name, pair)| {
             let [input, output] = pair.as_array()?.as_slice() else { return None };
             Some((
-                projection_by_name(name)?,
-                Width { input: width(input)?, output: width(output)? },
+                projection_from_name(name)?,
+                ProjectionWidth { input: parse_width(input)?, output: parse_width(output)? },
             ))
         });
         let widths = widths.collect::<Option<BTreeMap<_, _>>>()?;
@@ -81,25 +81,26 @@ impl Sites {
     }
 }
 
-/// The sites as JSON: `[[LAYER, PROJECTION, IN, OUT], …]`.
-pub(crate) fn to_json(sites: &BTreeMap<Site, Width>) -> Value {
-    let one = |(site, width): (&Site, &Width)| {
+/// Converts sites to JSON: `[[LAYER, PROJECTION, IN, OUT], …]`.
+pub(crate) fn to_json(sites: &BTreeMap<ProjectionSite, ProjectionWidth>) -> Value {
+    let one = |(site, width): (&ProjectionSite, &ProjectionWidth)| {
         json!([site.layer, projection_name(site.projection), width.input, width.output])
     };
     sites.iter().map(one).collect()
 }
 
-pub(crate) fn from_json(value: &Value) -> Option<BTreeMap<Site, Width>> {
+pub(crate) fn from_json(value: &Value) -> Option<BTreeMap<ProjectionSite, ProjectionWidth>> {
     let one = |entry: &Value| {
         let [layer, projection, input, output] = entry.as_array()?.as_slice() else { return None };
         let layer = u32::try_from(layer.as_u64()?).ok().filter(|layer| *layer < LAYERS_MAX)?;
-        let site = Site { layer, projection: projection_by_name(projection.as_str()?)? };
-        Some((site, Width { input: width(input)?, output: width(output)? }))
+        let site =
+            ProjectionSite { layer, projection: projection_from_name(projection.as_str()?)? };
+        Some((site, ProjectionWidth { input: parse_width(input)?, output: parse_width(output)? }))
     };
     value.as_array()?.iter().map(one).collect()
 }
 
-fn width(value: &Value) -> Option<usize> {
+fn parse_width(value: &Value) -> Option<usize> {
     let width = usize::try_from(value.as_u64()?).ok()?;
     (1..=WIDTH_MAX).contains(&width).then_some(width)
 }
@@ -110,12 +111,12 @@ mod tests {
 
     #[test]
     fn sites_are_what_they_were_after_a_way_through_json() {
-        let sites: BTreeMap<Site, Width> = PROJECTIONS
+        let sites: BTreeMap<ProjectionSite, ProjectionWidth> = PROJECTIONS
             .iter()
             .enumerate()
             .map(|(index, (projection, _))| {
-                let site = Site { layer: index as u32, projection: *projection };
-                (site, Width { input: 4 + index, output: 9 })
+                let site = ProjectionSite { layer: index as u32, projection: *projection };
+                (site, ProjectionWidth { input: 4 + index, output: 9 })
             })
             .collect();
         assert_eq!(from_json(&to_json(&sites)), Some(sites));
@@ -132,14 +133,14 @@ mod tests {
     #[test]
     fn a_model_has_as_many_layers_as_it_says_and_one_last_hidden_state() {
         let value = json!({ "layers": 2, "widths": { "q": [8, 8], "final_hidden": [8, 8] } });
-        let sites = Sites::parse(&value).expect("sites");
-        let at = |layer, projection| sites.width(Site { layer, projection });
-        assert_eq!(at(1, Projection::Query), Some(Width { input: 8, output: 8 }));
+        let sites = ModelSites::parse(&value).expect("sites");
+        let at = |layer, projection| sites.width(ProjectionSite { layer, projection });
+        assert_eq!(at(1, Projection::Query), Some(ProjectionWidth { input: 8, output: 8 }));
         assert_eq!(at(2, Projection::Query), None);
         assert_eq!(at(0, Projection::Key), None);
         assert!(at(0, Projection::FinalHidden).is_some());
         assert_eq!(at(1, Projection::FinalHidden), None);
-        assert_eq!(Sites::parse(&json!({ "layers": 0, "widths": {} })), None);
-        assert_eq!(Sites::parse(&json!({ "layers": 2, "widths": { "w": [8, 8] } })), None);
+        assert_eq!(ModelSites::parse(&json!({ "layers": 0, "widths": {} })), None);
+        assert_eq!(ModelSites::parse(&json!({ "layers": 2, "widths": { "w": [8, 8] } })), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What runs in the worker now, and what becomes of it.
+//! The running generations of the worker, and the processing of its messages.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -6,58 +6,61 @@ use std::{
     time::Instant,
 };
 
-use confide_engine::text::Text;
+use confide_engine::text::ModelText;
 use confide_engine::{EngineError, FinishReason};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::{
-    adapter::{LoadedAdapter, Placement},
-    feed::{End, Feed, TOKENS_QUEUED_MAX},
-    message::{self, AdapterAnswer, Fault, FromWorker, GenerationEnd, Need, Reason, Welcome},
-    options::Deadlines,
+    adapter::{AdapterPlacement, LoadedAdapter},
+    feed::{EventFeed, FeedEnd, TOKENS_QUEUED_MAX},
+    message::{
+        self, AdapterAnswer, DeltaRequest, EndReason, GenerationEnd, Welcome, WorkerFault,
+        WorkerMessage,
+    },
+    options::WorkerDeadlines,
     relay::{self, RELAYS_MAX, Relay},
     report,
 };
 
 /// The state that the engine, its supervisor and its generations share.
-pub(crate) struct Shared {
-    pub(crate) deadlines: Deadlines,
+pub(crate) struct SharedWorkerState {
+    pub(crate) deadlines: WorkerDeadlines,
     pub(crate) name: String,
-    /// Held during a load, an unload or a restart, of which one runs at a time.
+    /// The lock that each load, unload and restart holds, so that one runs at a time.
     pub(crate) change: Mutex<()>,
-    /// Permits for the threads that answer for adapters at this end.
+    /// Permits for the relay threads.
     pub(crate) relays: Arc<Semaphore>,
     pub(crate) stopping: AtomicBool,
-    pub(crate) text: Arc<Text>,
+    pub(crate) text: Arc<ModelText>,
     pub(crate) vocabulary: u32,
     pub(crate) welcome: Welcome,
     state: Mutex<WorkerState>,
 }
 
 pub(crate) struct WorkerState {
-    pub(crate) link: Link,
-    /// The adapters that are loaded, in the order of their loading.
+    pub(crate) link: WorkerLink,
+    /// The loaded adapters, in the order of loading.
     pub(crate) adapters: Vec<Arc<LoadedAdapter>>,
-    /// The adapter that is being loaded or unloaded, and where its answer goes.
+    /// The adapter that is being loaded or unloaded, and the channel for its answer.
     pub(crate) changing: Option<(String, SyncSender<AdapterAnswer>)>,
     pub(crate) statuses: VecDeque<SyncSender<Value>>,
     running: HashMap<u32, RunningGeneration>,
     next_id: u32,
-    /// When the worker was last heard, or last had nothing to say.
+    /// The last instant at which the worker sent a message or had nothing to do.
     quiet_since: Instant,
 }
 
 /// The connection to the worker.
-pub(crate) enum Link {
+pub(crate) enum WorkerLink {
     Connected(SyncSender<Vec<u8>>),
-    /// Why there is no connection.
+    /// The reason why there is no connection.
     Disconnected(String),
 }
 
-/// A generation that the worker was asked for and has not ended.
+/// A generation that was requested and has not ended.
 pub(crate) struct RunningGeneration {
-    feed: Arc<Feed>,
+    feed: Arc<EventFeed>,
     prompt_tokens: u32,
     completion: Option<u32>,
     adapter: Option<Arc<LoadedAdapter>>,
@@ -65,20 +68,20 @@ pub(crate) struct RunningGeneration {
     requested_at: Instant,
     begun: bool,
     cancelled: Option<Instant>,
-    /// Tokens that the worker may still send.
+    /// The number of tokens that the worker may still send.
     left: u32,
 }
 
-impl Shared {
+impl SharedWorkerState {
     pub(crate) fn new(
         welcome: Welcome,
-        text: Arc<Text>,
+        text: Arc<ModelText>,
         name: String,
-        deadlines: Deadlines,
+        deadlines: WorkerDeadlines,
         frames: SyncSender<Vec<u8>>,
     ) -> Self {
         let state = WorkerState {
-            link: Link::Connected(frames),
+            link: WorkerLink::Connected(frames),
             adapters: Vec::new(),
             changing: None,
             statuses: VecDeque::new(),
@@ -99,67 +102,67 @@ impl Shared {
         }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, WorkerState> {
+    pub(crate) fn lock_state(&self) -> MutexGuard<'_, WorkerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the worker that nobody waits for a generation any longer.
+    /// Cancels a generation in the worker.
     pub(crate) fn cancel(&self, id: u32) {
-        self.state().cancel(id);
+        self.lock_state().cancel(id);
     }
 
-    /// Handles a message of the worker.
+    /// Processes a message from the worker.
     ///
     /// # Errors
-    /// The message that was not expected: the connection cannot be used any longer.
-    pub(crate) fn receive(&self, message: FromWorker) -> Result<(), String> {
-        let mut state = self.state();
+    /// A description of the unexpected message, after which the connection cannot be used any more.
+    pub(crate) fn process_message(&self, message: WorkerMessage) -> Result<(), String> {
+        let mut state = self.lock_state();
         state.quiet_since = Instant::now();
         match message {
-            FromWorker::Tokens(tokens) => tokens
+            WorkerMessage::Tokens(tokens) => tokens
                 .into_iter()
-                .try_for_each(|(id, token)| state.token(id, token, self.vocabulary)),
-            FromWorker::End(ended) => {
+                .try_for_each(|(id, token)| state.add_token(id, token, self.vocabulary)),
+            WorkerMessage::End(ended) => {
                 let running = state.remove_running(ended.id)?;
                 drop(state);
-                running.end(*ended);
+                running.finish(*ended);
                 Ok(())
             }
-            FromWorker::Refused { id, error } => {
+            WorkerMessage::Refused { id, error } => {
                 let limit = (self.welcome.slots + self.welcome.queue) as usize;
                 let running = state.remove_running(id)?;
                 drop(state);
-                running.feed.end(End::Failed(running.refusal(&error, limit)));
+                running.feed.end(FeedEnd::Failed(running.to_refusal_error(&error, limit)));
                 Ok(())
             }
-            FromWorker::Need(need) => state.need(need, &self.relays),
-            FromWorker::Adapter(answer) => {
+            WorkerMessage::DeltaRequest(need) => state.relay_request(need, &self.relays),
+            WorkerMessage::Adapter(answer) => {
                 let (wanted, sender) =
-                    state.changing.take().ok_or("an adapter nobody asked for")?;
+                    state.changing.take().ok_or("an adapter answer that was not requested")?;
                 if wanted != answer.name {
                     let got = message::printable(&answer.name);
-                    return Err(format!("adapter {got:?} in place of {wanted:?}"));
+                    return Err(format!("an answer for adapter {got:?}, wanted {wanted:?}"));
                 }
                 // The caller may have stopped waiting.
                 let _ = sender.try_send(answer);
                 Ok(())
             }
-            FromWorker::Status(status) => {
-                let sender = state.statuses.pop_front().ok_or("a status nobody asked for")?;
+            WorkerMessage::Status(status) => {
+                let sender = state.statuses.pop_front().ok_or("a status that was not requested")?;
                 let _ = sender.try_send(status);
                 Ok(())
             }
-            FromWorker::Welcome(_) => Err("a second welcome".into()),
+            WorkerMessage::Welcome(_) => Err("a second welcome".into()),
         }
     }
 
     /// Ends generations that take too long.
     ///
     /// # Errors
-    /// Why the worker itself is taken for dead.
-    pub(crate) fn check_time(&self, now: Instant) -> Result<(), String> {
+    /// The reason why the worker counts as lost.
+    pub(crate) fn check_deadlines(&self, now: Instant) -> Result<(), String> {
         let limits = &self.deadlines;
-        let mut state = self.state();
+        let mut state = self.lock_state();
         let is_late = |running: &RunningGeneration| {
             let since = running.cancelled;
             since.is_some_and(|since| now.saturating_duration_since(since) > limits.cancel)
@@ -168,8 +171,9 @@ impl Shared {
             let limit = limits.cancel.as_secs_f32();
             return Err(format!("it did not end a cancelled generation within {limit} s"));
         }
-        let is_waiting =
-            |running: &RunningGeneration| running.cancelled.is_none() && !running.is_asked();
+        let is_waiting = |running: &RunningGeneration| {
+            running.cancelled.is_none() && !running.is_answer_pending()
+        };
         let is_slow = |running: &RunningGeneration| {
             let waited = now.saturating_duration_since(running.requested_at);
             is_waiting(running) && !running.begun && waited > limits.first_token
@@ -178,9 +182,11 @@ impl Shared {
         let slow: Vec<u32> = slow.map(|(id, _)| *id).collect();
         for id in slow {
             let limit = limits.first_token.as_secs_f32();
-            state.fail(id, format!("no first token within {limit} s"));
+            state.fail_generation(id, format!("no first token within {limit} s"));
         }
-        if state.running.is_empty() || state.running.values().any(RunningGeneration::is_asked) {
+        if state.running.is_empty()
+            || state.running.values().any(RunningGeneration::is_answer_pending)
+        {
             state.quiet_since = now;
             return Ok(());
         }
@@ -192,15 +198,16 @@ impl Shared {
         Ok(())
     }
 
-    /// Marks the worker as disconnected. Running generations end once the reason is complete.
+    /// Marks the worker as disconnected. Running generations end later, with
+    /// [`SharedWorkerState::fail_all`].
     pub(crate) fn disconnect(&self, reason: &str) {
-        self.state().link = Link::Disconnected(reason.into());
+        self.lock_state().link = WorkerLink::Disconnected(reason.into());
     }
 
-    /// Ends all running generations.
+    /// Ends all running generations with an error.
     pub(crate) fn fail_all(&self, reason: &str) {
-        let mut state = self.state();
-        state.link = Link::Disconnected(reason.into());
+        let mut state = self.lock_state();
+        state.link = WorkerLink::Disconnected(reason.into());
         let running: Vec<RunningGeneration> =
             state.running.drain().map(|(_, running)| running).collect();
         state.changing = None;
@@ -208,58 +215,60 @@ impl Shared {
         drop(state);
         for generation in running {
             let error = EngineError::Unavailable { reason: reason.into() };
-            generation.feed.end(End::Failed(error));
+            generation.feed.end(FeedEnd::Failed(error));
         }
     }
 
     pub(crate) fn reconnect(&self, frames: SyncSender<Vec<u8>>) {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         state.quiet_since = Instant::now();
-        state.link = Link::Connected(frames);
+        state.link = WorkerLink::Connected(frames);
     }
 }
 
-/// A generation that is to be started.
+/// A generation to start.
 pub(crate) struct GenerationOrder<'a> {
-    pub(crate) generate: message::Generate<'a>,
+    pub(crate) generate: message::GenerateMessage<'a>,
     pub(crate) adapter: Option<Arc<LoadedAdapter>>,
     pub(crate) limit: usize,
-    /// Tokens that the request asked for; `None` if it set no limit.
+    /// The limit on the completion in tokens; `None` if the request set none.
     pub(crate) completion: Option<u32>,
 }
 
 impl WorkerState {
-    /// The frames of the connection to the worker.
+    /// Returns the frame queue of the connection to the worker.
     fn frames(&self) -> Result<&SyncSender<Vec<u8>>, EngineError> {
         match &self.link {
-            Link::Connected(frames) => Ok(frames),
-            Link::Disconnected(reason) => Err(EngineError::Unavailable { reason: reason.clone() }),
+            WorkerLink::Connected(frames) => Ok(frames),
+            WorkerLink::Disconnected(reason) => {
+                Err(EngineError::Unavailable { reason: reason.clone() })
+            }
         }
     }
 
     /// Sends a frame to the worker.
     pub(crate) fn send(&self, frame: Vec<u8>) -> Result<(), EngineError> {
         self.frames()?.try_send(frame).map_err(|_| {
-            let reason = "worker: it does not read what is written".into();
+            let reason = "worker: it does not read from the connection".into();
             EngineError::Unavailable { reason }
         })
     }
 
     /// Sends a request; returns its id and the feed of its events.
-    pub(crate) fn start(
+    pub(crate) fn start_generation(
         &mut self,
         order: GenerationOrder<'_>,
-    ) -> Result<(u32, Arc<Feed>), EngineError> {
+    ) -> Result<(u32, Arc<EventFeed>), EngineError> {
         self.frames()?;
         if self.running.len() >= order.limit {
             return Err(EngineError::QueueFull { limit: order.limit });
         }
         let id = self.free_id();
-        let generate = message::Generate { id, ..order.generate };
-        let frame = message::generate(&generate).ok_or_else(|| EngineError::Prompt {
+        let generate = message::GenerateMessage { id, ..order.generate };
+        let frame = message::encode_generate(&generate).ok_or_else(|| EngineError::Prompt {
             reason: format!("{} tokens do not fit a frame", generate.ids.len()),
         })?;
-        let feed = Arc::<Feed>::default();
+        let feed = Arc::<EventFeed>::default();
         let now = Instant::now();
         self.send(frame)?;
         if self.running.is_empty() {
@@ -294,70 +303,79 @@ impl WorkerState {
         let Some(running) = self.running.get_mut(&id) else { return };
         if running.cancelled.is_none() {
             running.cancelled = Some(Instant::now());
-            if let Link::Connected(frames) = &self.link {
-                let _ = frames.try_send(message::cancel(id));
+            if let WorkerLink::Connected(frames) = &self.link {
+                let _ = frames.try_send(message::encode_cancel(id));
             }
         }
     }
 
-    /// Fails a generation that the worker still has.
-    fn fail(&mut self, id: u32, reason: String) {
+    /// Fails a generation that still runs in the worker.
+    fn fail_generation(&mut self, id: u32, reason: String) {
         if let Some(running) = self.running.get(&id) {
-            running.feed.end(End::Failed(EngineError::failure(reason)));
+            running.feed.end(FeedEnd::Failed(EngineError::failure(reason)));
         }
         self.cancel(id);
     }
 
     /// Removes a generation that has ended.
     fn remove_running(&mut self, id: u32) -> Result<RunningGeneration, String> {
-        self.running.remove(&id).ok_or_else(|| format!("an end of generation {id}: none runs"))
+        self.running
+            .remove(&id)
+            .ok_or_else(|| format!("an end of generation {id}, which does not run"))
     }
 
-    fn token(&mut self, id: u32, token: u32, vocabulary: u32) -> Result<(), String> {
+    fn add_token(&mut self, id: u32, token: u32, vocabulary: u32) -> Result<(), String> {
         let Some(running) = self.running.get_mut(&id) else {
-            return Err(format!("a token for generation {id}: none runs"));
+            return Err(format!("a token for generation {id}, which does not run"));
         };
         running.left = running
             .left
             .checked_sub(1)
-            .ok_or_else(|| format!("generation {id} has more tokens than were asked for"))?;
+            .ok_or_else(|| format!("more tokens for generation {id} than were requested"))?;
         if token >= vocabulary {
             return Err(format!("token {token}: wanted one below {vocabulary}"));
         }
         running.begun = true;
-        if running.cancelled.is_none() && !running.feed.token(token) {
-            self.fail(id, format!("its reader is {TOKENS_QUEUED_MAX} tokens behind"));
+        if running.cancelled.is_none() && !running.feed.push_token(token) {
+            self.fail_generation(
+                id,
+                format!("the reader of the answer is {TOKENS_QUEUED_MAX} tokens behind"),
+            );
         }
         Ok(())
     }
 
-    fn need(&mut self, need: Need, relays: &Arc<Semaphore>) -> Result<(), String> {
-        let Link::Connected(frames) = &self.link else { return Ok(()) };
+    fn relay_request(&mut self, need: DeltaRequest, relays: &Arc<Semaphore>) -> Result<(), String> {
+        let WorkerLink::Connected(frames) = &self.link else { return Ok(()) };
         let id = need.id;
         let Some(running) = self.running.get_mut(&id) else {
-            return Err(format!("a need of generation {id}: none runs"));
+            return Err(format!("a need of generation {id}, which does not run"));
         };
         if running.cancelled.is_some() {
             return Ok(());
         }
         let relayed = match running.adapter.as_deref().map(|loaded| &loaded.placement) {
-            Some(Placement::Relay(relayed)) => relayed,
-            _ => return Err(format!("a need of generation {id}: its adapter is not here")),
+            Some(AdapterPlacement::Relay(relayed)) => relayed,
+            _ => {
+                return Err(format!("a need of generation {id}, whose adapter is not at this end"));
+            }
         };
-        if !relay::fits(&*relayed.adapter, &need) {
-            return Err(format!("a need of generation {id} that is not of its adapter's widths"));
+        if !relay::has_adapter_widths(&*relayed.adapter, &need) {
+            return Err(format!(
+                "a need of generation {id} whose widths differ from its adapter's"
+            ));
         }
         if running.relay.is_none() {
             let tokens = (running.prompt_tokens, running.completion);
             match Relay::start(relayed, tokens, &running.feed, frames.clone(), relays) {
                 Ok(relay) => running.relay = Some(relay),
                 Err(error) => {
-                    self.fail(id, format!("adapter: {error}"));
+                    self.fail_generation(id, format!("adapter: {error}"));
                     return Ok(());
                 }
             }
         }
-        if !running.relay.as_ref().is_some_and(|relay| relay.answer(need)) {
+        if !running.relay.as_ref().is_some_and(|relay| relay.queue_request(need)) {
             return Err(format!("a second need of generation {id} before the first was answered"));
         }
         Ok(())
@@ -365,38 +383,40 @@ impl WorkerState {
 }
 
 impl RunningGeneration {
-    fn is_asked(&self) -> bool {
-        self.relay.as_ref().is_some_and(Relay::is_asked)
+    fn is_answer_pending(&self) -> bool {
+        self.relay.as_ref().is_some_and(Relay::is_answer_pending)
     }
 
-    fn end(self, ended: GenerationEnd) {
+    fn finish(self, ended: GenerationEnd) {
         let reason = match ended.reason {
-            Reason::Length => FinishReason::Length,
-            // The reader that cancelled has what it wanted.
-            Reason::Stop | Reason::Cancelled => FinishReason::Stop,
-            Reason::Failed(fault) => {
-                let error = self.relay_failure().unwrap_or_else(|| self.failure(&fault));
-                return self.feed.end(End::Failed(error));
+            EndReason::Length => FinishReason::Length,
+            // A cancelled generation already has all tokens that its reader needs.
+            EndReason::Stop | EndReason::Cancelled => FinishReason::Stop,
+            EndReason::Failed(fault) => {
+                let error = self.relay_failure().unwrap_or_else(|| self.to_engine_error(&fault));
+                return self.feed.end(FeedEnd::Failed(error));
             }
         };
         let adapter = self.adapter.as_deref().map(|loaded| match &loaded.placement {
-            Placement::Relay(relayed) => match &self.relay {
+            AdapterPlacement::Relay(relayed) => match &self.relay {
                 Some(relay) => relay.report(relayed),
                 None => report::read_report(&Value::Null, &relayed.adapter.guarantee()),
             },
-            Placement::Worker { guarantee, .. } => report::read_report(&ended.adapter, guarantee),
+            AdapterPlacement::Worker { guarantee, .. } => {
+                report::read_report(&ended.adapter, guarantee)
+            }
         });
-        self.feed.end(End::Completed { reason, adapter });
+        self.feed.end(FeedEnd::Completed { reason, adapter });
     }
 
     fn relay_failure(&self) -> Option<EngineError> {
         match (&self.relay, self.adapter.as_deref().map(|loaded| &loaded.placement)) {
-            (Some(relay), Some(Placement::Relay(relayed))) => relay.failure(relayed),
+            (Some(relay), Some(AdapterPlacement::Relay(relayed))) => relay.failure(relayed),
             _ => None,
         }
     }
 
-    fn failure(&self, fault: &Fault) -> EngineError {
+    fn to_engine_error(&self, fault: &WorkerFault) -> EngineError {
         let reason = fault.message.clone();
         match (fault.kind.as_str(), &self.adapter) {
             ("out_of_memory", _) => EngineError::OutOfMemory { reason },
@@ -412,10 +432,10 @@ impl RunningGeneration {
         }
     }
 
-    fn refusal(&self, fault: &Fault, limit: usize) -> EngineError {
+    fn to_refusal_error(&self, fault: &WorkerFault, limit: usize) -> EngineError {
         match fault.kind.as_str() {
             "queue_full" => EngineError::QueueFull { limit },
-            _ => self.failure(fault),
+            _ => self.to_engine_error(fault),
         }
     }
 }

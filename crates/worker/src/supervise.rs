@@ -1,4 +1,4 @@
-//! The worker's life: started, connected to, looked after, started again.
+//! Starts, supervises and restarts the worker.
 
 use std::{
     path::PathBuf,
@@ -11,81 +11,83 @@ use std::{
 };
 
 use crate::{
-    connection::{Connection, ReadOutcome},
+    connection::{ReadOutcome, WorkerConnection},
     error::WorkerError,
-    message::{FromWorker, Welcome},
-    options::{Deadlines, Launch},
-    process::{PrivateFolder, Process, TICK},
-    state::Shared,
+    message::{Welcome, WorkerMessage},
+    options::{WorkerDeadlines, WorkerLaunch},
+    process::{PrivateFolder, TICK, WorkerProcess},
+    state::SharedWorkerState,
 };
 
-/// The configuration with which a worker is started, the first time and again.
-pub(crate) struct Starter {
-    pub(crate) launch: Launch,
+/// The configuration for starting and restarting a worker.
+pub(crate) struct WorkerStarter {
+    pub(crate) launch: WorkerLaunch,
     pub(crate) model: PathBuf,
     pub(crate) vocabulary: usize,
-    pub(crate) deadlines: Deadlines,
+    pub(crate) deadlines: WorkerDeadlines,
     /// The folder of the socket, for a worker that this program starts.
     pub(crate) folder: Option<PrivateFolder>,
 }
 
 /// A worker that has sent its welcome.
 pub(crate) struct ReadyWorker {
-    pub(crate) process: Option<Process>,
-    pub(crate) connection: Connection,
+    pub(crate) process: Option<WorkerProcess>,
+    pub(crate) connection: WorkerConnection,
     pub(crate) welcome: Welcome,
 }
 
-impl Starter {
+impl WorkerStarter {
     pub(crate) fn start(&self, stopping: &AtomicBool) -> Result<ReadyWorker, WorkerError> {
         let (process, socket) = match (&self.launch, &self.folder) {
-            (Launch::Program(program), Some(folder)) => {
+            (WorkerLaunch::Program(program), Some(folder)) => {
                 let (socket, limits) = (folder.socket(), &self.deadlines);
-                let process = Process::start(program, &self.model, &socket, limits, stopping)?;
+                let process =
+                    WorkerProcess::start(program, &self.model, &socket, limits, stopping)?;
                 (Some(process), socket)
             }
-            (Launch::Socket(socket), _) => (None, socket.clone()),
-            (Launch::Program(_), None) => {
-                let reason = "none was made".into();
+            (WorkerLaunch::Socket(socket), _) => (None, socket.clone()),
+            (WorkerLaunch::Program(_), None) => {
+                let reason = "no folder was made".into();
                 return Err(WorkerError::System { what: "private folder", reason });
             }
         };
         let limit = self.deadlines.welcome;
-        let greeted = Connection::open(&socket, &self.deadlines).and_then(|mut connection| {
-            let welcome = connection.welcome(self.vocabulary, limit, stopping)?;
-            self.check(&welcome)?;
-            Ok((connection, welcome))
-        });
+        let greeted =
+            WorkerConnection::open(&socket, &self.deadlines).and_then(|mut connection| {
+                let welcome = connection.request_welcome(self.vocabulary, limit, stopping)?;
+                self.check_random_weights(&welcome)?;
+                Ok((connection, welcome))
+            });
         match greeted {
             Ok((connection, welcome)) => Ok(ReadyWorker { process, connection, welcome }),
             Err(error) => Err(match process {
-                Some(process) => process.explain(error),
+                Some(process) => process.add_ending(error),
                 None => error,
             }),
         }
     }
 
-    /// Checks that a worker which was told to draw random weights says so in its welcome: otherwise
-    /// its answers could be taken for a real model's.
-    fn check(&self, welcome: &Welcome) -> Result<(), WorkerError> {
-        let Launch::Program(program) = &self.launch else { return Ok(()) };
+    /// Checks that a worker with random weights states this in its welcome. Otherwise its answers
+    /// could be taken for a real model's.
+    fn check_random_weights(&self, welcome: &Welcome) -> Result<(), WorkerError> {
+        let WorkerLaunch::Program(program) = &self.launch else { return Ok(()) };
         let Some(seed) = program.random_weights else { return Ok(()) };
         let wanted = format!("random from seed {seed}");
-        // The rest of the text says how the weights are stored, for instance in four bits.
+        // The rest of the text describes the storage of the weights, for instance in four bits.
         let rest = welcome.weights.strip_prefix(&wanted);
         if rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit())) {
             return Ok(());
         }
         let got = welcome.weights.clone();
-        Err(WorkerError::Differs { what: "weights", wanted, got })
+        Err(WorkerError::Mismatch { what: "weights", wanted, got })
     }
 }
 
 /// Supervises a worker until the engine is dropped.
-pub(crate) fn supervise(shared: &Shared, starter: &Starter, up: ReadyWorker) {
+pub(crate) fn supervise(shared: &SharedWorkerState, starter: &WorkerStarter, up: ReadyWorker) {
     let ReadyWorker { mut process, mut connection, .. } = up;
     loop {
-        let lost = run(shared, &mut connection);
+        let lost = read_messages(shared, &mut connection);
         shared.disconnect(lost.as_deref().unwrap_or("the engine stops"));
         drop(connection);
         let Some(lost) = lost else {
@@ -96,7 +98,7 @@ pub(crate) fn supervise(shared: &Shared, starter: &Starter, up: ReadyWorker) {
             return;
         };
         let reason = match &mut process {
-            Some(process) => format!("the worker was lost: {lost}; {}", process.ending()),
+            Some(process) => format!("the worker was lost: {lost}; {}", process.describe_ending()),
             None => format!("the worker was lost: {lost}"),
         };
         drop(process);
@@ -109,9 +111,8 @@ pub(crate) fn supervise(shared: &Shared, starter: &Starter, up: ReadyWorker) {
     }
 }
 
-/// Reads until the connection cannot be used any longer, and returns the reason; `None` if the
-/// engine stops.
-fn run(shared: &Shared, connection: &mut Connection) -> Option<String> {
+/// Reads messages until the connection fails, and returns the reason; `None` if the engine stops.
+fn read_messages(shared: &SharedWorkerState, connection: &mut WorkerConnection) -> Option<String> {
     let mut checked = Instant::now();
     loop {
         if shared.stopping.load(Ordering::Acquire) {
@@ -121,10 +122,10 @@ fn run(shared: &Shared, connection: &mut Connection) -> Option<String> {
             return Some(reason);
         }
         loop {
-            match connection.message() {
+            match connection.next_message() {
                 Ok(None) => break,
                 Ok(Some(message)) => {
-                    if let Err(reason) = shared.receive(message) {
+                    if let Err(reason) = shared.process_message(message) {
                         return Some(format!("it sent {reason}"));
                     }
                 }
@@ -134,19 +135,19 @@ fn run(shared: &Shared, connection: &mut Connection) -> Option<String> {
         let now = Instant::now();
         if now.saturating_duration_since(checked) >= TICK {
             checked = now;
-            if let Err(reason) = shared.check_time(now) {
+            if let Err(reason) = shared.check_deadlines(now) {
                 return Some(reason);
             }
         }
     }
 }
 
-/// Starts a worker again; `None` if the engine stops, or no further attempt is made.
-fn restart(shared: &Shared, starter: &Starter, lost: &str) -> Option<ReadyWorker> {
+/// Restarts the worker; `None` if the engine stops, or if no further attempt is made.
+fn restart(shared: &SharedWorkerState, starter: &WorkerStarter, lost: &str) -> Option<ReadyWorker> {
     let limits = &shared.deadlines;
     let mut wait = limits.back_off;
     for number in 1..=limits.tries {
-        if !pause(wait, &shared.stopping) {
+        if !sleep_unless_stopping(wait, &shared.stopping) {
             return None;
         }
         wait = (wait * 2).min(limits.back_off_max);
@@ -161,17 +162,20 @@ fn restart(shared: &Shared, starter: &Starter, lost: &str) -> Option<ReadyWorker
             Ok(up) => return Some(up),
             Err(WorkerError::Stopped) => return None,
             Err(error) => {
-                tracing::warn!(number, "the worker does not come back: {error}");
-                shared.disconnect(&format!("{lost}; it does not come back: {error}"));
+                tracing::warn!(number, "the worker could not be restarted: {error}");
+                shared.disconnect(&format!("{lost}; it could not be restarted: {error}"));
             }
         }
     }
-    shared.disconnect(&format!("{lost}; {} starts failed and no more are tried", limits.tries));
+    shared.disconnect(&format!(
+        "{lost}; {} restarts failed, and no more are attempted",
+        limits.tries
+    ));
     wait_for_stop(&shared.stopping);
     None
 }
 
-fn pause(wait: Duration, stopping: &AtomicBool) -> bool {
+fn sleep_unless_stopping(wait: Duration, stopping: &AtomicBool) -> bool {
     let until = Instant::now() + wait;
     while !stopping.load(Ordering::Acquire) {
         let left = until.saturating_duration_since(Instant::now());
@@ -195,19 +199,27 @@ fn check_same_model(was: &Welcome, is: &Welcome) -> Result<(), WorkerError> {
     if essence(was) == essence(is) && was.sites == is.sites {
         return Ok(());
     }
-    Err(WorkerError::Differs {
+    Err(WorkerError::Mismatch {
         what: "model after the restart",
         wanted: format!("{:?}", essence(was)),
         got: format!("{:?}", essence(is)),
     })
 }
 
-fn reload_adapters(shared: &Shared, connection: &mut Connection) -> Result<(), WorkerError> {
-    let adapters: Vec<Arc<_>> = shared.state().adapters.clone();
+fn reload_adapters(
+    shared: &SharedWorkerState,
+    connection: &mut WorkerConnection,
+) -> Result<(), WorkerError> {
+    let adapters: Vec<Arc<_>> = shared.lock_state().adapters.clone();
     for adapter in adapters {
         let limit = shared.deadlines.load;
-        let answer = connection.ask(adapter.frame(), "adapter", limit, &shared.stopping)?;
-        let FromWorker::Adapter(answer) = answer else {
+        let answer = connection.send_and_receive(
+            adapter.encode_load_frame(),
+            "adapter",
+            limit,
+            &shared.stopping,
+        )?;
+        let WorkerMessage::Adapter(answer) = answer else {
             let reason = "wanted the answer to a load, got another frame".into();
             return Err(WorkerError::Protocol { reason });
         };

@@ -8,28 +8,28 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use confide_engine::{Engine, EngineError, Event, OnLoss, Request};
+use confide_engine::{AdapterLossPolicy, Engine, EngineError, GenerationEvent, Request};
 use confide_lora::{
-    Adapt, AdaptError, Adapter, Deltas, Guarantee, Input, Matrix, Pair, Projection, Report, Site,
-    Width, plain::LocalAdapter,
+    AdaptError, Adapter, DeltaProvider, DeltaReport, DeltaSession, Guarantee, LayerInput, LoraPair,
+    Matrix, Projection, ProjectionSite, ProjectionWidth, plain::LocalAdapter,
 };
 use confide_worker::{Worker, kind};
 use serde_json::{Value, json};
 
 use peer::{GENEROUS, Peer, Place, events, impatient, request, text, until};
 
-fn pair(output: usize) -> Pair {
+fn pair(output: usize) -> LoraPair {
     let matrix = |rows: usize, columns: usize| Matrix {
         rows,
         columns,
         values: (0..rows * columns).map(|index| index as f32 - 2.0).collect(),
     };
-    Pair { a: matrix(2, 4), b: matrix(output, 2), scale: 0.5 }
+    LoraPair { a: matrix(2, 4), b: matrix(output, 2), scale: 0.5 }
 }
 
 /// Changes q and v of layer 1.
 fn plain() -> LocalAdapter {
-    let at = |projection| Site { layer: 1, projection };
+    let at = |projection| ProjectionSite { layer: 1, projection };
     let modules =
         BTreeMap::from([(at(Projection::Query), pair(4)), (at(Projection::Value), pair(2))]);
     LocalAdapter::new(Arc::new(Adapter { name: "plain".into(), base_model: None, modules }))
@@ -39,8 +39,8 @@ fn plain() -> LocalAdapter {
 fn load(
     worker: &Worker,
     peer: &mut Peer,
-    adapter: Arc<dyn Adapt>,
-    on_loss: OnLoss,
+    adapter: Arc<dyn DeltaProvider>,
+    on_loss: AdapterLossPolicy,
 ) -> (Value, Result<(), EngineError>) {
     std::thread::scope(|scope| {
         let loading = scope.spawn(|| worker.load_adapter("plain", adapter, on_loss));
@@ -79,7 +79,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 fn a_relayed_adapter_answers_each_need_as_it_would_answer_an_engine_here() {
     let place = Place::new();
     let (worker, mut peer) = place.pair(impatient());
-    let (load_order, loaded) = load(&worker, &mut peer, Arc::new(plain()), OnLoss::Fail);
+    let (load_order, loaded) = load(&worker, &mut peer, Arc::new(plain()), AdapterLossPolicy::Fail);
     assert_eq!(loaded, Ok(()));
     assert_eq!((&load_order["kind"], &load_order["name"]), (&json!("relay"), &json!("plain")));
     let sites = json!([[1, "q", 4, 4], [1, "v", 4, 2]]);
@@ -97,13 +97,13 @@ fn a_relayed_adapter_answers_each_need_as_it_would_answer_an_engine_here() {
     let (mut value, mut query) = (outputs[0].1.clone(), outputs[1].1.clone());
     let mut wanted =
         [(Projection::Value, value.as_mut_slice()), (Projection::Query, query.as_mut_slice())];
-    let added = plain().open().expect("open").add(1, Input::Attention, &rows, &mut wanted);
+    let added = plain().open().expect("open").add(1, LayerInput::Attention, &rows, &mut wanted);
     added.expect("deltas");
     assert_eq!((error, floats(&bytes)), (0, [value, query].concat()));
     peer.tokens(&[(id, 3)]);
     peer.send_end(id, "length");
     let events = events(generation);
-    let Some(Event::Finished { adapter: Some(report), .. }) = events.last() else {
+    let Some(GenerationEvent::Finished { adapter: Some(report), .. }) = events.last() else {
         panic!("{events:?}")
     };
     assert_eq!((report.guarantee.clone(), report.lost.clone()), (Guarantee::NONE, None));
@@ -111,12 +111,12 @@ fn a_relayed_adapter_answers_each_need_as_it_would_answer_an_engine_here() {
 }
 
 /// Returns the first delta and then none.
-struct Short(BTreeMap<Site, Width>);
+struct Short(BTreeMap<ProjectionSite, ProjectionWidth>);
 
 struct ShortDeltas(u32);
 
-impl Adapt for Short {
-    fn sites(&self) -> &BTreeMap<Site, Width> {
+impl DeltaProvider for Short {
+    fn sites(&self) -> &BTreeMap<ProjectionSite, ProjectionWidth> {
         &self.0
     }
 
@@ -124,7 +124,7 @@ impl Adapt for Short {
         Guarantee::NONE
     }
 
-    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         Ok(Box::new(ShortDeltas(1)))
     }
 }
@@ -133,11 +133,11 @@ fn loss() -> AdaptError {
     AdaptError::HostLost { reason: "it is gone".into() }
 }
 
-impl Deltas for ShortDeltas {
+impl DeltaSession for ShortDeltas {
     fn add(
         &mut self,
         _layer: u32,
-        _input: Input,
+        _input: LayerInput,
         _rows: &[f32],
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), AdaptError> {
@@ -146,19 +146,19 @@ impl Deltas for ShortDeltas {
         Ok(())
     }
 
-    fn report(&self) -> Report {
-        Report { answered_vectors: 1, ..Report::default() }
+    fn report(&self) -> DeltaReport {
+        DeltaReport { answered_vectors: 1, ..DeltaReport::default() }
     }
 }
 
 fn short() -> Arc<Short> {
-    let site = Site { layer: 1, projection: Projection::Query };
-    Arc::new(Short(BTreeMap::from([(site, Width { input: 4, output: 4 })])))
+    let site = ProjectionSite { layer: 1, projection: Projection::Query };
+    Arc::new(Short(BTreeMap::from([(site, ProjectionWidth { input: 4, output: 4 })])))
 }
 
 #[test]
 fn an_adapter_that_is_lost_ends_the_answer_or_is_said_before_the_base_models_first_token() {
-    for on_loss in [OnLoss::Fail, OnLoss::Base] {
+    for on_loss in [AdapterLossPolicy::Fail, AdapterLossPolicy::Base] {
         let place = Place::new();
         let (worker, mut peer) = place.pair(impatient());
         load(&worker, &mut peer, short(), on_loss).1.expect("loaded");
@@ -171,20 +171,21 @@ fn an_adapter_that_is_lost_ends_the_answer_or_is_said_before_the_base_models_fir
         peer.say_bytes(kind::NEED, &need_bytes);
         let (error, bytes) = deltas(&mut peer, id);
         match on_loss {
-            OnLoss::Fail => {
+            AdapterLossPolicy::Fail => {
                 assert_eq!(error, 1);
                 peer.send_failure(id, "adapter", "as told");
                 let name = "plain".into();
-                let failed = Event::Failed(EngineError::Adapter { name, error: loss() });
+                let failed = GenerationEvent::Failed(EngineError::Adapter { name, error: loss() });
                 assert_eq!(events(generation).last(), Some(&failed));
             }
-            OnLoss::Base => {
+            AdapterLossPolicy::Base => {
                 assert_eq!((error, floats(&bytes)), (0, vec![0.5; 4]));
                 peer.tokens(&[(id, 4)]);
                 peer.send_end(id, "length");
                 let events = events(generation);
-                assert_eq!(events[1], Event::AdapterLost { reason: loss() });
-                let Some(Event::Finished { adapter: Some(report), .. }) = events.last() else {
+                assert_eq!(events[1], GenerationEvent::AdapterLost { reason: loss() });
+                let Some(GenerationEvent::Finished { adapter: Some(report), .. }) = events.last()
+                else {
                     panic!("{events:?}")
                 };
                 assert_eq!(
@@ -201,13 +202,13 @@ fn a_need_that_is_not_of_the_adapters_widths_ends_the_connection() {
     let odd = |payload: fn(u32) -> Vec<u8>| {
         let place = Place::new();
         let (worker, mut peer) = place.pair(impatient());
-        load(&worker, &mut peer, Arc::new(plain()), OnLoss::Fail).1.expect("loaded");
+        load(&worker, &mut peer, Arc::new(plain()), AdapterLossPolicy::Fail).1.expect("loaded");
         let generation = worker.generate(request("plain")).expect("a generation");
         let id = peer.next_order();
         peer.say_bytes(kind::NEED, &payload(id));
         let events = events(generation);
         assert!(
-            matches!(&events[..], [Event::Failed(EngineError::Unavailable { .. })]),
+            matches!(&events[..], [GenerationEvent::Failed(EngineError::Unavailable { .. })]),
             "{events:?}"
         );
     };
@@ -220,15 +221,15 @@ fn a_need_that_is_not_of_the_adapters_widths_ends_the_connection() {
 fn adapters_are_checked_by_name_and_width_before_the_worker_hears_of_them() {
     let place = Place::new();
     let (worker, mut peer) = place.pair(impatient());
-    load(&worker, &mut peer, Arc::new(plain()), OnLoss::Fail).1.expect("loaded");
+    load(&worker, &mut peer, Arc::new(plain()), AdapterLossPolicy::Fail).1.expect("loaded");
     for taken in ["plain", "words"] {
-        let again = worker.load_adapter(taken, Arc::new(plain()), OnLoss::Fail);
+        let again = worker.load_adapter(taken, Arc::new(plain()), AdapterLossPolicy::Fail);
         assert_eq!(again, Err(EngineError::NameTaken { name: taken.into() }));
     }
     for (layer, output) in [(2, 4), (0, 5)] {
-        let site = Site { layer, projection: Projection::Query };
-        let odd = Arc::new(Short(BTreeMap::from([(site, Width { input: 4, output })])));
-        let refused = worker.load_adapter("other", odd, OnLoss::Fail);
+        let site = ProjectionSite { layer, projection: Projection::Query };
+        let odd = Arc::new(Short(BTreeMap::from([(site, ProjectionWidth { input: 4, output })])));
+        let refused = worker.load_adapter("other", odd, AdapterLossPolicy::Fail);
         assert!(matches!(refused, Err(EngineError::AdapterSite { .. })), "{refused:?}");
     }
     std::thread::scope(|scope| {
@@ -271,9 +272,9 @@ fn an_adapter_in_the_worker_has_the_guarantee_that_the_worker_computed() {
     let adapter = loaded(&worker, &mut peer, good).expect("an adapter");
     assert_eq!(adapter.guarantee().to_string(), blind);
     assert!(worker.generate(request("far")).is_err(), "it is no model yet");
-    let base = worker.load_adapter("far", Arc::clone(&adapter), OnLoss::Base);
+    let base = worker.load_adapter("far", Arc::clone(&adapter), AdapterLossPolicy::Base);
     assert!(matches!(base, Err(EngineError::Failed { .. })));
-    worker.load_adapter("far", adapter, OnLoss::Fail).expect("a model");
+    worker.load_adapter("far", adapter, AdapterLossPolicy::Fail).expect("a model");
     let stopping = Request { stop: vec!["two".into()], ..request("far") };
     let generation = worker.generate(stopping).expect("a generation");
     let id = peer.next_order();
@@ -286,7 +287,7 @@ fn an_adapter_in_the_worker_has_the_guarantee_that_the_worker_computed() {
         peer.say(kind::ENDED, &ended);
         let events = reading.join().expect("no panic");
         assert_eq!(text(&events), "");
-        let Some(Event::Finished { adapter: Some(report), .. }) = events.last() else {
+        let Some(GenerationEvent::Finished { adapter: Some(report), .. }) = events.last() else {
             panic!("{events:?}")
         };
         assert_eq!((report.report.he_operations, report.guarantee.to_string()), (3, blind.into()));
@@ -297,7 +298,7 @@ fn an_adapter_in_the_worker_has_the_guarantee_that_the_worker_computed() {
 fn adapters_are_loaded_again_into_the_next_worker() {
     let place = Place::new();
     let (worker, mut peer) = place.pair(impatient());
-    load(&worker, &mut peer, Arc::new(plain()), OnLoss::Fail).1.expect("loaded");
+    load(&worker, &mut peer, Arc::new(plain()), AdapterLossPolicy::Fail).1.expect("loaded");
     drop(peer);
     let mut next = place.accept();
     next.greet();
@@ -316,7 +317,11 @@ fn a_load_is_broken_off_by_the_workers_death() {
     let (sender, done) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let _ = sender.send(worker.load_adapter("plain", Arc::new(plain()), OnLoss::Fail));
+            let _ = sender.send(worker.load_adapter(
+                "plain",
+                Arc::new(plain()),
+                AdapterLossPolicy::Fail,
+            ));
         });
         peer.json(kind::LOAD_ADAPTER);
         drop(peer);
@@ -333,15 +338,16 @@ fn another_adapters_name_in_an_answer_is_cut_before_it_is_shown() {
     let generation = worker.generate(request("words")).expect("a generation");
     peer.next_order();
     std::thread::scope(|scope| {
-        let loading = scope.spawn(|| worker.load_adapter("plain", Arc::new(plain()), OnLoss::Fail));
+        let loading = scope
+            .spawn(|| worker.load_adapter("plain", Arc::new(plain()), AdapterLossPolicy::Fail));
         peer.json(kind::LOAD_ADAPTER);
         peer.say(kind::ADAPTER, &json!({ "name": "x".repeat(100_000), "ok": true }));
         assert!(loading.join().expect("no panic").is_err());
     });
     let events = events(generation);
-    let Some(Event::Failed(EngineError::Unavailable { reason })) = events.last() else {
+    let Some(GenerationEvent::Failed(EngineError::Unavailable { reason })) = events.last() else {
         panic!("{} events, and no failure", events.len())
     };
-    assert!(reason.contains("in place of \"plain\""), "{} bytes", reason.len());
+    assert!(reason.contains("wanted \"plain\""), "{} bytes", reason.len());
     assert!(reason.len() < 4096, "{} bytes", reason.len());
 }

@@ -4,15 +4,15 @@ mod peer;
 
 use std::time::Duration;
 
-use confide_engine::{Engine, EngineError, Event, FinishReason, Prompt, Request};
-use confide_worker::{Deadlines, Worker, WorkerError, kind};
+use confide_engine::{Engine, EngineError, FinishReason, GenerationEvent, Prompt, Request};
+use confide_worker::{Worker, WorkerDeadlines, WorkerError, kind};
 use serde_json::json;
 
 use peer::{END, Place, events, impatient, request, text, until, welcome};
 
-fn unavailable(events: &[Event]) -> &str {
+fn unavailable(events: &[GenerationEvent]) -> &str {
     match events.last() {
-        Some(Event::Failed(EngineError::Unavailable { reason })) => reason,
+        Some(GenerationEvent::Failed(EngineError::Unavailable { reason })) => reason,
         other => panic!("{other:?}"),
     }
 }
@@ -24,7 +24,7 @@ fn tokens_become_text_and_the_order_says_what_was_asked() {
     let model = worker.models().remove(0);
     assert_eq!((model.name.as_str(), model.context_tokens), ("words", 64));
     assert_eq!(model.weights.as_deref(), Some("random from seed 7"));
-    assert_eq!(worker.count("words", &Prompt::Text("one two".into())), Ok(2));
+    assert_eq!(worker.count_prompt_tokens("words", &Prompt::Text("one two".into())), Ok(2));
     let generation = worker.generate(request("words")).expect("a generation");
     let order = peer.json(kind::GENERATE);
     assert_eq!((&order["ids"], &order["max_tokens"]), (&json!([2, 3]), &json!(8)));
@@ -36,7 +36,7 @@ fn tokens_become_text_and_the_order_says_what_was_asked() {
     peer.send_end(id, "stop");
     let events = events(generation);
     assert_eq!(text(&events), "three four");
-    let Some(Event::Finished { reason, usage, adapter: None, .. }) = events.last() else {
+    let Some(GenerationEvent::Finished { reason, usage, adapter: None, .. }) = events.last() else {
         panic!("{events:?}")
     };
     assert_eq!((*reason, usage.prompt_tokens, usage.completion_tokens), (FinishReason::Stop, 2, 2));
@@ -56,7 +56,7 @@ fn what_cannot_be_answered_is_refused_before_the_worker_hears_of_it() {
     assert_eq!(refused(long), Some(EngineError::PromptTooLong { got: 64, limit: 63 }));
     let none = worker.generate(Request { max_tokens: Some(0), ..request("words") });
     let events = events(none.expect("a generation"));
-    assert!(matches!(events[..], [Event::Finished { reason: FinishReason::Length, .. }]));
+    assert!(matches!(events[..], [GenerationEvent::Finished { reason: FinishReason::Length, .. }]));
     // Four at once: two slots and two that wait.
     let running: Vec<_> = (0..4).map(|_| worker.generate(request("words")).expect("one")).collect();
     assert_eq!(refused(request("words")), Some(EngineError::QueueFull { limit: 4 }));
@@ -80,7 +80,10 @@ fn a_stop_string_ends_the_answer_and_tells_the_worker() {
     peer.tokens(&[(id, 5)]);
     let events = events(generation);
     assert_eq!(text(&events), "three ");
-    assert!(matches!(events.last(), Some(Event::Finished { reason: FinishReason::Stop, .. })));
+    assert!(matches!(
+        events.last(),
+        Some(GenerationEvent::Finished { reason: FinishReason::Stop, .. })
+    ));
     assert_eq!(peer.next_cancel(), id);
     // What was on its way is passed over, and the slot comes back.
     peer.tokens(&[(id, 6)]);
@@ -123,7 +126,7 @@ fn a_death_in_mid_stream_breaks_what_runs_and_the_next_worker_goes_on() {
 #[test]
 fn a_worker_that_comes_back_as_another_one_is_not_taken() {
     let place = Place::new();
-    let tries = Deadlines { tries: 2, ..impatient() };
+    let tries = WorkerDeadlines { tries: 2, ..impatient() };
     let (worker, peer) = place.pair(tries);
     drop(peer);
     for _ in 0..2 {
@@ -135,13 +138,13 @@ fn a_worker_that_comes_back_as_another_one_is_not_taken() {
         assert!(next.is_closed());
     }
     until("it gives up", || match worker.generate(request("words")) {
-        Err(EngineError::Unavailable { reason }) => reason.contains("no more are tried"),
+        Err(EngineError::Unavailable { reason }) => reason.contains("no more are attempted"),
         _ => false,
     });
 }
 
 /// What a worker does once two generations run, the first with a token already.
-fn after(fault: impl FnOnce(&mut peer::Peer, u32)) -> Vec<Event> {
+fn after(fault: impl FnOnce(&mut peer::Peer, u32)) -> Vec<GenerationEvent> {
     let place = Place::new();
     let (worker, mut peer) = place.pair(impatient());
     let first = worker.generate(request("words")).expect("a generation");
@@ -182,21 +185,21 @@ fn tokens_and_ends_of_nobody_end_the_connection() {
         payload.extend_from_slice(&[0; 32]);
         peer.say_bytes(kind::NEED, &payload);
     });
-    assert!(unavailable(&need).contains("adapter is not here"), "{need:?}");
+    assert!(unavailable(&need).contains("adapter is not at this end"), "{need:?}");
     // The first answer was whole before what follows it.
     let late = after(|peer, id| {
         peer.send_end(id, "stop");
         peer.tokens(&[(id, 4)]);
     });
     assert_eq!(text(&late), "three");
-    assert!(matches!(late.last(), Some(Event::Finished { .. })), "{late:?}");
+    assert!(matches!(late.last(), Some(GenerationEvent::Finished { .. })), "{late:?}");
 }
 
 #[test]
 fn silence_is_taken_for_death() {
     let place = Place::new();
     let short = Duration::from_millis(200);
-    let (worker, mut peer) = place.pair(Deadlines { silence: short, ..impatient() });
+    let (worker, mut peer) = place.pair(WorkerDeadlines { silence: short, ..impatient() });
     let generation = worker.generate(request("words")).expect("a generation");
     let id = peer.next_order();
     // Without anything to do it may be as silent as it likes; with a token it may not.
@@ -209,13 +212,15 @@ fn silence_is_taken_for_death() {
 fn a_first_token_that_does_not_come_fails_one_generation_and_cancels_it() {
     let place = Place::new();
     let short = Duration::from_millis(400);
-    let (worker, mut peer) = place.pair(Deadlines { first_token: short, ..impatient() });
+    let (worker, mut peer) = place.pair(WorkerDeadlines { first_token: short, ..impatient() });
     let quick = worker.generate(request("words")).expect("a generation");
     let slow = worker.generate(request("words")).expect("a generation");
     let (quick_id, slow_id) = (peer.next_order(), peer.next_order());
     peer.tokens(&[(quick_id, 4)]);
     let failed = events(slow);
-    let [Event::Failed(EngineError::Failed { reason })] = &failed[..] else { panic!("{failed:?}") };
+    let [GenerationEvent::Failed(EngineError::Failed { reason })] = &failed[..] else {
+        panic!("{failed:?}")
+    };
     assert!(reason.contains("no first token"), "{reason}");
     assert_eq!(peer.next_cancel(), slow_id);
     peer.send_end(slow_id, "cancelled");
@@ -227,7 +232,7 @@ fn a_first_token_that_does_not_come_fails_one_generation_and_cancels_it() {
 fn a_cancel_that_is_not_answered_is_taken_for_death() {
     let place = Place::new();
     let short = Duration::from_millis(200);
-    let (worker, mut peer) = place.pair(Deadlines { cancel: short, ..impatient() });
+    let (worker, mut peer) = place.pair(WorkerDeadlines { cancel: short, ..impatient() });
     let stays = worker.generate(request("words")).expect("a generation");
     drop(worker.generate(request("words")).expect("a generation"));
     assert!(unavailable(&events(stays)).contains("cancelled generation"));
@@ -243,7 +248,7 @@ fn out_of_memory_is_one_generations_own_error_and_others_go_on() {
     peer.send_failure(large_id, "out_of_memory", "wanted 90 GiB");
     let failed = events(large.expect("a generation"));
     let wanted = EngineError::OutOfMemory { reason: "wanted 90 GiB".into() };
-    assert_eq!(failed, [Event::Failed(wanted)]);
+    assert_eq!(failed, [GenerationEvent::Failed(wanted)]);
     peer.tokens(&[(small_id, 2)]);
     peer.send_end(small_id, "length");
     assert_eq!(text(&events(small.expect("a generation"))), "one");
@@ -260,7 +265,7 @@ fn a_refusal_is_the_end_of_one_generation() {
         let generation = worker.generate(request("words")).expect("a generation");
         let id = peer.next_order();
         peer.say(kind::REFUSED, &json!({ "id": id, "error": { "kind": word, "message": "no" } }));
-        assert_eq!(events(generation), [Event::Failed(wanted)]);
+        assert_eq!(events(generation), [GenerationEvent::Failed(wanted)]);
     }
 }
 
@@ -288,18 +293,21 @@ fn a_reader_too_far_behind_loses_its_answer_and_nobody_elses() {
     assert_eq!(peer.next_cancel(), slow_id);
     let slow = events(slow);
     assert_eq!(slow.len(), 16_384 + 1);
-    let Some(Event::Failed(EngineError::Failed { reason })) = slow.last() else { panic!() };
+    let Some(GenerationEvent::Failed(EngineError::Failed { reason })) = slow.last() else {
+        panic!()
+    };
     assert!(reason.contains("behind"), "{reason}");
 }
 
 #[test]
 fn a_worker_that_never_welcomes_is_an_error_at_the_start() {
     let place = Place::new();
-    let options = place.options(Deadlines { welcome: Duration::from_millis(200), ..impatient() });
+    let options =
+        place.options(WorkerDeadlines { welcome: Duration::from_millis(200), ..impatient() });
     let worker = std::thread::spawn(move || Worker::start(options));
     let _peer = place.accept();
     let error = worker.join().expect("no panic").err();
-    assert!(matches!(error, Some(WorkerError::Late { what: "welcome", .. })), "{error:?}");
+    assert!(matches!(error, Some(WorkerError::TimedOut { what: "welcome", .. })), "{error:?}");
     let gone = place.options(impatient());
     drop(place);
     assert!(Worker::start(gone).is_err());
@@ -309,7 +317,7 @@ fn a_worker_that_never_welcomes_is_an_error_at_the_start() {
 fn a_status_is_the_workers_own_object() {
     let place = Place::new();
     let (worker, mut peer) = place.pair(impatient());
-    let status = std::thread::spawn(move || worker.status());
+    let status = std::thread::spawn(move || worker.request_status());
     let (kind, payload) = peer.frame();
     assert_eq!((kind, payload.len()), (kind::ASK_STATUS, 0));
     peer.say(kind::STATUS, &json!({ "tokens": 4 }));

@@ -56,7 +56,7 @@ class Deltas(Protocol):
         """
 
     def report(self) -> dict[str, Any]:
-        """Reports what the generation has taken until now: words of crates/lora's `Report`, and `guarantee`."""
+        """Reports what the generation has taken until now: words of crates/lora's `DeltaReport`, and `guarantee`."""
 
 
 @runtime_checkable

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use confide_arm_line::Outcome;
 use confide_lora::{
-    Guarantee, Link, Meter, OperationCosts, Projection, Protect, Rounding, Step as Lap, Terms,
-    Weights,
-    direct::{DirectError, DirectHolder, DirectHost, job, parameters},
+    DeltaStep as Lap, Guarantee, InputTerms, NetworkLink, OperationCosts, Projection,
+    ProtectedMatrices, QuantisedWeights, StepMeter, WeightRounding,
+    direct::{DirectError, DirectHolder, DirectHost, parameters, tiling_problem},
     quantise_vector,
 };
 use confide_rlwe::{
@@ -28,10 +28,10 @@ pub(crate) struct Direct {
     key: SecretKey,
     public: PublicKey,
     rng: Rng,
-    terms: Terms,
+    terms: InputTerms,
     holder: DirectHolder,
     host: DirectHost,
-    meter: Meter,
+    meter: StepMeter,
     flooded: bool,
     wire: [usize; 2],
 }
@@ -41,12 +41,18 @@ impl Direct {
         let (context, entry_max) = select_parameters(flooded)?;
         let pair = matrix_pair(problem);
         let pairs = [(Projection::Query, &pair)];
-        let rounding = Rounding { entry_max, noise_sigma: 0.0 };
-        let weights = Weights::with_rounding(0, &pairs, Protect::A, context.set(), rounding);
+        let rounding = WeightRounding { entry_max, noise_sigma: 0.0 };
+        let weights = QuantisedWeights::with_rounding(
+            0,
+            &pairs,
+            ProtectedMatrices::A,
+            context.set(),
+            rounding,
+        );
         let weights = weights?;
         let terms = weights.terms.clone();
-        let job = job(&context, &terms);
-        let tile = job.best_tile(&Link::LOOPBACK, &OperationCosts::GIVEN);
+        let job = tiling_problem(&context, &terms);
+        let tile = job.best_tile(&NetworkLink::LOOPBACK, &OperationCosts::GIVEN);
         let tile = tile.ok_or("no tile fits the noise budget")?;
         let host = if flooded {
             DirectHost::new(&context, &weights, tile)?
@@ -64,7 +70,7 @@ impl Direct {
             requests * SeededCiphertext::wire_bytes(&context),
             answers * answer_bytes(tile.outputs.min(terms.rows())),
         ];
-        let meter = Meter::default();
+        let meter = StepMeter::default();
         Ok(Self { key, public, rng, terms, holder, host, meter, flooded, wire })
     }
 

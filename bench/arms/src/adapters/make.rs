@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use confide_arm_line::Outcome;
-use confide_lora::{Adapter, Pair, Projection, Site};
+use confide_lora::{Adapter, LoraPair, Projection, ProjectionSite};
 
 use super::problem::Random;
 
@@ -46,14 +46,14 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn make_adapter(widths: &Widths, layers: u32, rank: usize, projections: &[Projection]) -> Adapter {
     let mut random = Random(11);
     let sites = (0..layers).flat_map(|layer| {
-        projections.iter().map(move |projection| Site { layer, projection: *projection })
+        projections.iter().map(move |projection| ProjectionSite { layer, projection: *projection })
     });
     let modules = sites
         .map(|site| {
             let (input, output) = widths.dimensions(site.projection);
             let a = random.matrix(rank, input, 0.02);
             let b = random.matrix(output, rank, 0.02);
-            (site, Pair { a, b, scale: 2.0 })
+            (site, LoraPair { a, b, scale: 2.0 })
         })
         .collect();
     Adapter { name: "random".into(), base_model: None, modules }
@@ -80,7 +80,7 @@ mod tests {
         let widths = Widths { hidden: 12, kv: 4, inner: 20 };
         let adapter = make_adapter(&widths, 2, 3, &Projection::ALL);
         assert_eq!(adapter.modules.len(), 14);
-        let site = Site { layer: 1, projection: Projection::MlpDown };
+        let site = ProjectionSite { layer: 1, projection: Projection::MlpDown };
         assert_eq!((adapter.sites()[&site].input, adapter.sites()[&site].output), (20, 12));
     }
 }

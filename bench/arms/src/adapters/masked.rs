@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Instant};
 
 use confide_arm_line::Outcome;
 use confide_lora::{
-    DigitScratch, Guarantee, Input, Meter, ProcessKey, Projection, Protect, Report, Slot,
-    Step as Lap, Weights,
+    CounterSlot, DeltaReport, DeltaStep as Lap, DigitScratch, Guarantee, LayerInput, ProcessKey,
+    Projection, ProtectedMatrices, QuantisedWeights, StepMeter,
     masked::{ApplyJob, BLOCK, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest},
     quantise_vector,
 };
@@ -37,7 +37,7 @@ pub(crate) struct Masked {
     sequence: HostSequence,
     batch: Option<HolderBatch>,
     scratch: DigitScratch,
-    meter: Meter,
+    meter: StepMeter,
     context: Arc<Context>,
 }
 
@@ -56,15 +56,20 @@ impl Masked {
         let context = Context::new(&set)?;
         let pair = matrix_pair(problem);
         let pairs = [(Projection::Query, &pair)];
-        let weights = Weights::new(0, &pairs, Protect::A, &set)?;
+        let weights = QuantisedWeights::new(0, &pairs, ProtectedMatrices::A, &set)?;
         let input = HostInput::new(&context, &weights)?;
         let mut rng = Rng::from_os()?;
         let process = ProcessKey::random(&mut rng);
-        let slot = Slot { client: [1; 32], adapter: [2; 32], layer: 0, input: Input::Attention };
+        let slot = CounterSlot {
+            client: [1; 32],
+            adapter: [2; 32],
+            layer: 0,
+            input: LayerInput::Attention,
+        };
         let sequence = input.sequence(&process, slot, &mut rng);
         let key = SecretKey::generate(&context, &mut rng);
         let public = key.public_key(&mut rng);
-        let (scratch, meter) = (DigitScratch::default(), Meter::default());
+        let (scratch, meter) = (DigitScratch::default(), StepMeter::default());
         let batch = None;
         Ok(Self { key, public, rng, process, input, sequence, batch, scratch, meter, context })
     }
@@ -77,7 +82,7 @@ impl Masked {
     /// Makes the next batch; what was left of the one before is thrown away.
     pub(crate) fn prepare(&mut self) -> Outcome<BatchCost> {
         let mut cost = BatchCost::default();
-        let mut meter = Meter::default();
+        let mut meter = StepMeter::default();
         let (epoch, index) = (self.process.epoch(), self.sequence.next_batch());
         let mut began = Instant::now();
         let mut side = |ms: &mut f64, now: Instant| {
@@ -199,8 +204,8 @@ impl Step for Masked {
 }
 
 /// The steps that a meter timed, in ms by name.
-pub(crate) fn meter_parts(meter: &Meter) -> Parts {
-    let mut report = Report::default();
+pub(crate) fn meter_parts(meter: &StepMeter) -> Parts {
+    let mut report = DeltaReport::default();
     meter.write_to(&mut report);
     report.steps_ms
 }

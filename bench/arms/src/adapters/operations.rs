@@ -45,7 +45,7 @@ impl Operations {
         let key = SecretKey::generate(&ckks, &mut rng);
         let mut random = Random(1);
         let factor: Vec<f64> =
-            (0..ckks.slots()).map(|_| f64::from(random.normal()) * 0.02).collect();
+            (0..ckks.slot_count()).map(|_| f64::from(random.normal()) * 0.02).collect();
         let weights = ckks.plaintext(&ckks.encode(&factor)?, ckks.limbs_max())?;
         let rotation = key.galois_key(1, &mut rng)?;
         Ok(Self { ckks, key, rng, factor, weights, rotation })
@@ -56,7 +56,7 @@ impl Operations {
         order.measure_each(|number| {
             let mut random = Random(order.seed ^ number);
             let slots: Vec<f64> =
-                (0..self.ckks.slots()).map(|_| f64::from(random.normal())).collect();
+                (0..self.ckks.slot_count()).map(|_| f64::from(random.normal())).collect();
             Ok(self.measure_operations(&slots)?)
         })
     }

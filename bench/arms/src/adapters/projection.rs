@@ -9,11 +9,12 @@ use std::{sync::Arc, time::Instant};
 use clap::ValueEnum;
 use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
 use confide_lora::{
-    Adapt, Adapter, Deltas, Guarantee, Input, Projection, Site, plain::LocalAdapter,
+    Adapter, DeltaProvider, DeltaSession, Guarantee, LayerInput, Projection, ProjectionSite,
+    plain::LocalAdapter,
 };
 use confide_report_003::{
     ckks::Parameters,
-    ckks_slots::{CkksSlots, Decryption, Options, Packing},
+    ckks_slots::{CkksSlots, CkksSlotsOptions, DecryptionMode, Packing},
 };
 use serde_json::json;
 
@@ -151,12 +152,12 @@ fn open_step(args: &Args, problem: &Problem) -> Outcome<Box<dyn Step>> {
     }
 }
 
-fn options(args: &Args) -> Outcome<Options> {
+fn options(args: &Args) -> Outcome<CkksSlotsOptions> {
     let name = format!("ckks-{}-tensafe", args.n);
-    let mut options = Options::new(Parameters::from_name(&name)?);
+    let mut options = CkksSlotsOptions::new(Parameters::from_name(&name)?);
     match args.factor {
         None => {}
-        Some(SlowFactor::OneByOne) => options.decryption = Decryption::Sequential,
+        Some(SlowFactor::OneByOne) => options.decryption = DecryptionMode::Sequential,
         Some(SlowFactor::Rotations) => options.packing = Packing::Rotations,
         Some(SlowFactor::TwoProducts) => options.packing = Packing::TwoProducts,
     }
@@ -169,11 +170,11 @@ fn adapter(problem: &Problem) -> Adapter {
     Adapter { name: "one projection".into(), base_model: None, modules }
 }
 
-const SITE: Site = Site { layer: 0, projection: Projection::Query };
+const SITE: ProjectionSite = ProjectionSite { layer: 0, projection: Projection::Query };
 
 /// A scheme through the interface that an engine uses.
 struct AdapterStep {
-    deltas: Box<dyn Deltas>,
+    deltas: Box<dyn DeltaSession>,
     guarantee: Guarantee,
     error_max: f64,
     /// The matrix that the step must read once, as a floor; empty if that is not a useful floor.
@@ -181,7 +182,7 @@ struct AdapterStep {
 }
 
 impl AdapterStep {
-    fn new(adapt: &dyn Adapt, error_max: f64) -> Outcome<Self> {
+    fn new(adapt: &dyn DeltaProvider, error_max: f64) -> Outcome<Self> {
         let deltas = adapt.open()?;
         Ok(Self { deltas, guarantee: adapt.guarantee(), error_max, a: Vec::new() })
     }
@@ -194,7 +195,7 @@ impl Step for AdapterStep {
 
     fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
         let outputs = &mut [(SITE.projection, delta)];
-        Ok(self.deltas.add(SITE.layer, Input::Attention, input, outputs)?)
+        Ok(self.deltas.add(SITE.layer, LayerInput::Attention, input, outputs)?)
     }
 
     fn parts(&self) -> Parts {

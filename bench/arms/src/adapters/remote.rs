@@ -4,9 +4,9 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use confide_arm_line::Outcome;
 use confide_lora::{
-    Adapter, Allowance, Protect,
-    holder::{Connect, HolderOptions, HostStream, RemoteAdapter, StreamFuture},
-    host::{AdapterHost, AuditLog, Clients, HostLimits, HostOptions, Peer},
+    Adapter, AnswerAllowance, ProtectedMatrices,
+    holder::{HolderOptions, HostConnector, HostStream, RemoteAdapter, StreamFuture},
+    host::{AdapterHost, AuditLog, ChannelPeer, ClientList, HostLimits, HostOptions},
     protocol::Scheme,
 };
 use confide_rlwe::ParameterSet;
@@ -31,7 +31,7 @@ pub(crate) fn connect(
     let mut options = HolderOptions::new(adapter.name.clone(), set.clone());
     options.scheme = scheme;
     options.mask_deadline = PREPARE_DEADLINE;
-    let connect: Arc<dyn Connect> = match address {
+    let connect: Arc<dyn HostConnector> = match address {
         Some(address) => Arc::new(Tcp(address)),
         None => Arc::new(Pipe::new(adapter, set)?),
     };
@@ -45,7 +45,7 @@ pub(crate) fn batch_tokens() -> Outcome<usize> {
 
 struct Tcp(SocketAddr);
 
-impl Connect for Tcp {
+impl HostConnector for Tcp {
     fn connect(&self) -> StreamFuture<'_> {
         Box::pin(async {
             let stream = TcpStream::connect(self.0).await?;
@@ -70,12 +70,12 @@ impl Pipe {
     fn new(adapter: &Adapter, parameters: ParameterSet) -> Outcome<Self> {
         let options = HostOptions {
             parameters,
-            protect: Protect::A,
+            protect: ProtectedMatrices::A,
             // As the other arms' host: a bench asks more than any budget allows.
-            allowance: Allowance::Vectors(u64::MAX),
+            allowance: AnswerAllowance::Vectors(u64::MAX),
             noise_sigma: 0.0,
             rank_max: 64,
-            clients: Clients::default(),
+            clients: ClientList::default(),
             budget_file: None,
             attested_only: false,
             limits: HostLimits::default(),
@@ -88,11 +88,11 @@ impl Pipe {
     }
 }
 
-impl Connect for Pipe {
+impl HostConnector for Pipe {
     fn connect(&self) -> StreamFuture<'_> {
         let (near, far) = tokio::io::duplex(PIPE_BYTES);
         let host = Arc::clone(&self.host);
-        self.runtime.spawn(async move { host.serve(far, Peer::default()).await });
+        self.runtime.spawn(async move { host.serve(far, ChannelPeer::default()).await });
         Box::pin(async { Ok(HostStream { stream: Box::new(near), simulated: false }) })
     }
 

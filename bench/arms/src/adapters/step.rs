@@ -1,7 +1,7 @@
 //! One projection under any scheme.
 
 use confide_arm_line::Outcome;
-use confide_lora::Pair;
+use confide_lora::LoraPair;
 
 use super::{problem::Problem, spans::Parts};
 
@@ -36,6 +36,6 @@ pub(crate) trait Step {
 }
 
 /// The pair of matrices of a problem.
-pub(crate) fn matrix_pair(problem: &Problem) -> Pair {
-    Pair { a: problem.a.clone(), b: problem.b.clone(), scale: 1.0 }
+pub(crate) fn matrix_pair(problem: &Problem) -> LoraPair {
+    LoraPair { a: problem.a.clone(), b: problem.b.clone(), scale: 1.0 }
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time
 use clap::ValueEnum;
 use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
 use confide_lora::{
-    Adapt, Adapter, Deltas, Input, Projection, Site,
+    Adapter, DeltaProvider, DeltaSession, LayerInput, Projection, ProjectionSite,
     holder::RemoteAdapter,
     plain::{self, LocalAdapter},
     protocol,
@@ -48,7 +48,7 @@ const ERROR_MAX: f64 = 2e-3;
 /// A vector of the model, by layer and place, with the projections that read it.
 struct Stage {
     layer: u32,
-    input: Input,
+    input: LayerInput,
     width: usize,
     outputs: Vec<(Projection, usize)>,
 }
@@ -56,7 +56,7 @@ struct Stage {
 struct TokenArm {
     adapter: Arc<Adapter>,
     stages: Vec<Stage>,
-    deltas: Box<dyn Deltas>,
+    deltas: Box<dyn DeltaSession>,
     /// The holder that makes the masks, for the masked scheme.
     mask_source: Option<Arc<RemoteAdapter>>,
     /// Time in ms that the masks of one token took, once it is known.
@@ -71,7 +71,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let adapter = Arc::new(adapter);
     let connected = Instant::now();
     let connect = |scheme| remote::connect(&adapter, args.host, scheme).map(Arc::new);
-    let (adapt, mask_source): (Arc<dyn Adapt>, _) = match args.scheme {
+    let (adapt, mask_source): (Arc<dyn DeltaProvider>, _) = match args.scheme {
         Scheme::Plain => (Arc::new(LocalAdapter::new(Arc::clone(&adapter))), None),
         Scheme::Masked => {
             let remote = connect(protocol::Scheme::Masked)?;
@@ -100,8 +100,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     speak(&hello, |order| arm.answer(order))
 }
 
-fn stages(adapt: &dyn Adapt) -> Vec<Stage> {
-    let mut stages: BTreeMap<(u32, Input), Stage> = BTreeMap::new();
+fn stages(adapt: &dyn DeltaProvider) -> Vec<Stage> {
+    let mut stages: BTreeMap<(u32, LayerInput), Stage> = BTreeMap::new();
     for (site, width) in adapt.sites() {
         let input = site.projection.input();
         let stage = stages.entry((site.layer, input)).or_insert_with(|| Stage {
@@ -198,7 +198,7 @@ impl TokenArm {
         let layer = self.stages[at].layer;
         let mut worst = 0.0f64;
         for (projection, got) in &outputs[at] {
-            let site = Site { layer, projection: *projection };
+            let site = ProjectionSite { layer, projection: *projection };
             let Some(pair) = self.adapter.modules.get(&site) else { return f64::INFINITY };
             let exact = plain::delta(pair, &input);
             let apart: f64 =

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     deadline::Deadline,
-    error::{ChannelError, Phase, TunnelError},
+    error::{ChannelError, ChannelPhase, TunnelError},
 };
 
 /// The largest number of bytes of a refusal's body that the error keeps.
@@ -47,11 +47,11 @@ pub async fn dial(
 ) -> Result<TunnelStream, ChannelError> {
     let deadline = Deadline::after(deadline);
     let (proxy, url) = split_address(via_url, &allow::normalise_target(target)?)?;
-    let socket = deadline.limit_io(Phase::Dial, TcpStream::connect(&proxy)).await?;
-    let phase = Phase::Dial;
+    let socket = deadline.limit_io(ChannelPhase::Dial, TcpStream::connect(&proxy)).await?;
+    let phase = ChannelPhase::Dial;
     socket.set_nodelay(true).map_err(|source| ChannelError::Io { phase, source })?;
     let upgrade = client_async_with_config(url, socket, Some(websocket_config()));
-    let upgraded = deadline.limit(Phase::Upgrade, upgrade).await?;
+    let upgraded = deadline.limit(ChannelPhase::Upgrade, upgrade).await?;
     let (websocket, _response) = upgraded.map_err(upgrade_error)?;
     Ok(TunnelStream {
         ended: ClosedDirections::default(),
@@ -210,7 +210,7 @@ fn upgrade_error(error: WsError) -> ChannelError {
             let body = String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).collect();
             TunnelError::ProxyRefused { status, body }.into()
         }
-        error => websocket_error(Phase::Upgrade, error),
+        error => websocket_error(ChannelPhase::Upgrade, error),
     }
 }
 

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     deadline::Deadline,
-    error::{ChannelError, Phase, TunnelError},
+    error::{ChannelError, ChannelPhase, TunnelError},
 };
 
 /// The deadlines of a proxy.
@@ -86,7 +86,7 @@ where
         stream.write_all(answer.as_bytes()).await?;
         stream.flush().await
     };
-    deadline.limit_io(Phase::Upgrade, upgrading).await?;
+    deadline.limit_io(ChannelPhase::Upgrade, upgrading).await?;
     let config = Some(websocket_config());
     let websocket = WebSocketStream::from_partially_read(stream, rest, Role::Server, config).await;
     let (bytes_up, bytes_down) = relay(websocket, target, deadlines.idle).await?;
@@ -100,8 +100,8 @@ async fn read_request<S: AsyncRead + Unpin>(
     let mut head = Vec::with_capacity(1024);
     loop {
         let reading = stream.read_buf(&mut head);
-        if deadline.limit_io(Phase::Request, reading).await? == 0 {
-            return Err(ChannelError::UnexpectedEnd { phase: Phase::Request });
+        if deadline.limit_io(ChannelPhase::Request, reading).await? == 0 {
+            return Err(ChannelError::UnexpectedEnd { phase: ChannelPhase::Request });
         }
         if let Some((request, len)) = TunnelRequest::parse(&head)? {
             return Ok((request, head.split_off(len)));
@@ -122,9 +122,11 @@ async fn dial_target(
     if !allow.contains(&target) {
         return Err(TunnelError::TargetRefused { target }.into());
     }
-    let dialled = deadline.limit(Phase::Dial, TcpStream::connect(&target)).await?;
+    let dialled = deadline.limit(ChannelPhase::Dial, TcpStream::connect(&target)).await?;
     let socket = dialled.map_err(|source| TunnelError::TargetUnreachable { target, source })?;
-    socket.set_nodelay(true).map_err(|source| ChannelError::Io { phase: Phase::Dial, source })?;
+    socket
+        .set_nodelay(true)
+        .map_err(|source| ChannelError::Io { phase: ChannelPhase::Dial, source })?;
     Ok((request, rest, socket))
 }
 
@@ -138,7 +140,7 @@ async fn answer_refusal<S: AsyncWrite + Unpin>(stream: &mut S, error: &ChannelEr
         ChannelError::Tunnel(TunnelError::TargetUnreachable { .. }) => {
             ("502 Bad Gateway", "target_unreachable")
         }
-        ChannelError::Timeout { phase: Phase::Dial, .. } => {
+        ChannelError::Timeout { phase: ChannelPhase::Dial, .. } => {
             ("504 Gateway Timeout", "target_unreachable")
         }
         ChannelError::Timeout { .. } => ("408 Request Timeout", "bad_request"),
@@ -196,7 +198,7 @@ where
     let result = tokio::select! {
         result = both => result,
         () = wait_until_idle(&moved, idle) => {
-            Err(ChannelError::Timeout { phase: Phase::Relay, deadline: idle })
+            Err(ChannelError::Timeout { phase: ChannelPhase::Relay, deadline: idle })
         }
     };
     // An orderly close follows only both ends of stream; otherwise the client must see a break.
@@ -214,7 +216,7 @@ async fn copy_up<R>(
 where
     R: Stream<Item = Result<Message, WsError>> + Unpin,
 {
-    let phase = Phase::Relay;
+    let phase = ChannelPhase::Relay;
     let mut bytes = 0;
     while let Some(message) = messages.next().await {
         match message.map_err(|source| websocket_error(phase, source))? {
@@ -244,7 +246,7 @@ async fn copy_down<W>(
 where
     W: Sink<Message, Error = WsError> + Unpin,
 {
-    let phase = Phase::Relay;
+    let phase = ChannelPhase::Relay;
     let mut bytes = 0;
     let mut part = vec![0; MESSAGE_BYTES_MAX];
     loop {

@@ -2,7 +2,7 @@
 
 use tokio_tungstenite::tungstenite::{Error as WsError, protocol::WebSocketConfig};
 
-use crate::error::{ChannelError, Phase, TunnelError};
+use crate::error::{ChannelError, ChannelPhase, TunnelError};
 
 /// The path at which the proxy answers.
 pub const PATH: &str = "/tunnel";
@@ -28,7 +28,7 @@ pub(super) fn websocket_config() -> WebSocketConfig {
         .max_frame_size(Some(MESSAGE_BYTES_MAX))
 }
 
-pub(super) fn websocket_error(phase: Phase, source: WsError) -> ChannelError {
+pub(super) fn websocket_error(phase: ChannelPhase, source: WsError) -> ChannelError {
     match source {
         WsError::Io(source) => ChannelError::Io { phase, source },
         WsError::ConnectionClosed | WsError::AlreadyClosed => TunnelError::Truncated.into(),

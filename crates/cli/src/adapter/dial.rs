@@ -11,7 +11,7 @@ use std::{
 use confide_channel::{ChannelError, Client, ClientOptions, PlainClient};
 use confide_client::{AppraisalError, PolicyAppraiser, error_chain, failed_check};
 use confide_evidence::Attest;
-use confide_lora::holder::{Connect, HostStream, NotAccepted, StreamFuture};
+use confide_lora::holder::{EvidenceRefused, HostConnector, HostStream, StreamFuture};
 use tokio::{io::BufReader, net::TcpStream};
 
 use crate::{
@@ -47,7 +47,7 @@ pub(crate) struct Dial {
 }
 
 /// Makes the connector that opens streams as `dial` says.
-pub(crate) fn connect(dial: &Dial) -> Result<Arc<dyn Connect>, CliError> {
+pub(crate) fn connect(dial: &Dial) -> Result<Arc<dyn HostConnector>, CliError> {
     let evidence = dial.attester.clone();
     let transport = match (&dial.policy, &dial.certificate) {
         (Some(path), _) => attested_transport(path, dial, evidence.clone())?,
@@ -73,7 +73,7 @@ enum Transport {
     Plain,
 }
 
-impl Connect for HostDialler {
+impl HostConnector for HostDialler {
     fn connect(&self) -> StreamFuture<'_> {
         Box::pin(async {
             let stream = TcpStream::connect(&self.host).await?;
@@ -174,7 +174,7 @@ fn open_error(error: ChannelError) -> io::Error {
     let Some(check) = failed_check(&error) else { return io::Error::other(error_chain(&error)) };
     let rejection = error.rejection::<AppraisalError>().map(ToString::to_string);
     let reason = rejection.unwrap_or_else(|| error_chain(&error));
-    io::Error::other(NotAccepted { check: check.into(), reason })
+    io::Error::other(EvidenceRefused { check: check.into(), reason })
 }
 
 fn channel_error(error: ChannelError) -> CliError {

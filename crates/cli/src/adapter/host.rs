@@ -8,7 +8,7 @@ mod entrance;
 use std::{pin::pin, process::ExitCode, sync::Arc};
 
 use confide_lora::{
-    Adapter, Allowance,
+    Adapter, AnswerAllowance,
     host::{AdapterHost, AuditLog, HostLimits, HostOptions},
 };
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ fn load(args: &Args) -> Result<Arc<AdapterHost>, CliError> {
     let options = HostOptions {
         parameters: args.parameters.set()?,
         protect: args.protect.into(),
-        allowance: args.budget.map_or(Allowance::BelowWidth, Allowance::Vectors),
+        allowance: args.budget.map_or(AnswerAllowance::BelowWidth, AnswerAllowance::Vectors),
         noise_sigma: args.noise_sigma,
         rank_max: args.max_rank,
         clients,

@@ -7,8 +7,8 @@ use std::{
 };
 
 use confide_lora::{
-    Adapter, Allowance, ENTRIES_MAX, Guarantee, Input, Pair, PeftError, Projection, Protect,
-    RANK_MAX, Site, WIDTH_MAX, Weights, Width,
+    Adapter, AnswerAllowance, ENTRIES_MAX, Guarantee, LayerInput, LoraPair, PeftError, Projection,
+    ProjectionSite, ProjectionWidth, ProtectedMatrices, QuantisedWeights, RANK_MAX, WIDTH_MAX,
     peft::{BaseFolder, Config},
 };
 use confide_rlwe::ParameterSet;
@@ -219,8 +219,8 @@ impl<'a> AdapterView<'a> {
 }
 
 impl PairView {
-    fn new(site: Site, pair: &Pair) -> Self {
-        let Width { input, output } = pair.width();
+    fn new(site: ProjectionSite, pair: &LoraPair) -> Self {
+        let ProjectionWidth { input, output } = pair.width();
         Self {
             layer: site.layer,
             projection: site.projection.name(),
@@ -233,7 +233,7 @@ impl PairView {
 }
 
 impl InputView {
-    fn new(layer: u32, input: Input, pairs: &[(Projection, &Pair)]) -> Self {
+    fn new(layer: u32, input: LayerInput, pairs: &[(Projection, &LoraPair)]) -> Self {
         let width = pairs.first().map_or(0, |(_, pair)| pair.width().input);
         Self {
             layer,
@@ -243,14 +243,14 @@ impl InputView {
             answers_that_determine: width,
             // An answer has 33 bits, an entry of A 13, so two entries fit into one answer.
             answers_packed: width.div_ceil(2) as u64,
-            default_budget: Allowance::BelowWidth.limit(width).unwrap_or(0),
+            default_budget: AnswerAllowance::BelowWidth.limit(width).unwrap_or(0),
             rows_a: pairs.iter().map(|(_, pair)| pair.rank()).sum(),
             rows_ba: pairs.iter().map(|(_, pair)| pair.width().output).sum(),
         }
     }
 }
 
-type Groups<'a> = BTreeMap<(u32, Input), Vec<(Projection, &'a Pair)>>;
+type Groups<'a> = BTreeMap<(u32, LayerInput), Vec<(Projection, &'a LoraPair)>>;
 
 fn groups(adapter: &Adapter) -> Groups<'_> {
     let mut groups = Groups::new();
@@ -263,7 +263,8 @@ fn groups(adapter: &Adapter) -> Groups<'_> {
 
 /// The default guarantee of a host, for key holders with or without attestation.
 fn guarantee(is_attested: bool) -> Guarantee {
-    let allowance = if is_attested { Allowance::Attested } else { Allowance::BelowWidth };
+    let allowance =
+        if is_attested { AnswerAllowance::Attested } else { AnswerAllowance::BelowWidth };
     Guarantee {
         host_is_blind: true,
         adapter_stays: true,
@@ -288,7 +289,7 @@ fn fits(
     };
     // A is cheap to quantise, so that is tried; the merged product is judged by its size.
     let a = groups.iter().try_for_each(|((layer, _), pairs)| {
-        let weights = Weights::new(*layer, pairs, Protect::A, set);
+        let weights = QuantisedWeights::new(*layer, pairs, ProtectedMatrices::A, set);
         weights.map(|_| ()).map_err(|error| format!("layer {layer}: {error}"))
     });
     let ba = groups.iter().zip(inputs).try_for_each(|((_, pairs), view)| {
@@ -325,13 +326,13 @@ fn fits(
 /// The cost of the scheme `direct`.
 const DIRECT: &str = "encrypted online, nothing in advance";
 
-fn input_name(input: Input) -> &'static str {
+fn input_name(input: LayerInput) -> &'static str {
     match input {
-        Input::Attention => "attention",
-        Input::AttentionOutput => "attention-output",
-        Input::FeedForward => "feed-forward",
-        Input::FeedForwardInner => "feed-forward-inner",
-        Input::FinalHidden => "final-hidden",
+        LayerInput::Attention => "attention",
+        LayerInput::AttentionOutput => "attention-output",
+        LayerInput::FeedForward => "feed-forward",
+        LayerInput::FeedForwardInner => "feed-forward-inner",
+        LayerInput::FinalHidden => "final-hidden",
     }
 }
 

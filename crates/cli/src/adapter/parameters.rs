@@ -1,7 +1,7 @@
 //! The arguments of the blind protocol that hosts and key holders share.
 
 use clap::ValueEnum;
-use confide_lora::{Protect, host::PARAMETERS_DEFAULT};
+use confide_lora::{ProtectedMatrices, host::PARAMETERS_DEFAULT};
 use confide_rlwe::ParameterSet;
 
 use crate::error::CliError;
@@ -39,11 +39,11 @@ pub(crate) enum ProtectName {
     Ba,
 }
 
-impl From<ProtectName> for Protect {
+impl From<ProtectName> for ProtectedMatrices {
     fn from(name: ProtectName) -> Self {
         match name {
-            ProtectName::A => Protect::A,
-            ProtectName::Ba => Protect::Ba,
+            ProtectName::A => ProtectedMatrices::A,
+            ProtectName::Ba => ProtectedMatrices::Ba,
         }
     }
 }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use confide_lora::{
-    Adapt, AdaptError, Adapter,
-    holder::{HolderError, HolderOptions, Progress, RemoteAdapter},
+    AdaptError, Adapter, DeltaProvider,
+    holder::{HolderError, HolderOptions, PreparationProgress, RemoteAdapter},
     plain,
 };
 use serde_json::json;
@@ -101,7 +101,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 /// Explains the failure. Refused evidence ends with status 1, any other failure with 2.
 fn holder_error(error: HolderError) -> CliError {
     match &error {
-        HolderError::NotAccepted { check, .. } => {
+        HolderError::EvidenceRefused { check, .. } => {
             CliError::new(&error).hint(hint_for_check(check)).status(STATUS_REFUSED)
         }
         HolderError::Lost { .. } => {
@@ -114,13 +114,13 @@ fn holder_error(error: HolderError) -> CliError {
 struct Figures {
     hello_s: f64,
     prepare_s: f64,
-    progress: Progress,
+    progress: PreparationProgress,
     error: Option<f64>,
 }
 
 impl Figures {
     fn answer(&self, args: &Args, remote: &RemoteAdapter) -> Answer {
-        let Progress { inputs, vectors_left, batches, .. } = self.progress;
+        let PreparationProgress { inputs, vectors_left, batches, .. } = self.progress;
         let (guarantee, bytes) = (remote.guarantee().to_string(), remote.offline_bytes());
         let vectors = batches * remote.batch_vectors() as u64;
         let of_token = |all: f64| all * inputs as f64 / vectors.max(1) as f64;
@@ -172,8 +172,8 @@ fn options(args: &Args) -> Result<HolderOptions, CliError> {
     Ok(options)
 }
 
-fn log_progress(progress: Progress) {
-    let Progress { inputs, ready, batches, .. } = progress;
+fn log_progress(progress: PreparationProgress) {
+    let PreparationProgress { inputs, ready, batches, .. } = progress;
     tracing::info!(ready, inputs, batches, "preparing");
 }
 

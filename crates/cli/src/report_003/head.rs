@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use confide_engine::{EngineError, FinishReason, Prompt, Request, Token, Usage};
-use confide_native::{Choice, Completion, LmHead, NativeError};
-use confide_report_003::split_mode::{Complete, Head};
+use confide_native::{Completion, LmHead, NativeError, TokenChoice};
+use confide_report_003::split_mode::{ClientHead, TokenChooser};
 
 /// Tokenizer, embeddings, LM head and sampling of a model's folder.
 pub(crate) struct ModelHead(LmHead);
@@ -20,7 +20,7 @@ impl ModelHead {
     }
 }
 
-impl Head for ModelHead {
+impl ClientHead for ModelHead {
     fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
         self.0.encode(prompt)
     }
@@ -38,22 +38,22 @@ impl Head for ModelHead {
         request: &Request,
         prompt_tokens: u32,
         context_tokens: u32,
-    ) -> Box<dyn Complete + 'a> {
+    ) -> Box<dyn TokenChooser + 'a> {
         Box::new(HeadCompletion(self.0.completion(request, prompt_tokens, context_tokens)))
     }
 }
 
 struct HeadCompletion<'a>(Completion<'a>);
 
-impl Complete for HeadCompletion<'_> {
+impl TokenChooser for HeadCompletion<'_> {
     fn finish_reason(&self) -> Option<FinishReason> {
         self.0.finish_reason()
     }
 
     fn choose(&mut self, logits: &[f32]) -> Result<Option<Token>, EngineError> {
         Ok(match self.0.choose(logits)? {
-            Choice::Token(token) => Some(token),
-            Choice::End => None,
+            TokenChoice::Token(token) => Some(token),
+            TokenChoice::End => None,
         })
     }
 

@@ -10,7 +10,9 @@ mod remote;
 use std::{path::PathBuf, process::ExitCode};
 
 use confide_engine::{EngineError, Message, Prompt, Request, Role, Sampling};
-use confide_report_003::split_mode::{Completion, Head, Read, Step, converse};
+use confide_report_003::split_mode::{
+    ClientHead, ForwardResult, SplitCompletion, TimedToken, generate_split,
+};
 use serde_json::{Value, json};
 
 use super::head::ModelHead;
@@ -99,7 +101,7 @@ fn generate(
     head: &ModelHead,
     remote: &mut Remote,
     noise: &mut Option<Noise>,
-) -> Result<Option<Completion>, CliError> {
+) -> Result<Option<SplitCompletion>, CliError> {
     let context_tokens = remote.context_tokens;
     // Both closures use the account; they never run at the same time.
     let account = std::cell::Cell::new(noise.as_ref().map(Noise::spent));
@@ -116,9 +118,9 @@ fn generate(
         account.set(noise.as_ref().map(Noise::spent));
         let hidden = remote.forward(sent)?;
         label.replace(remote.label.clone());
-        Ok(Read { hidden, adapter: None })
+        Ok(ForwardResult { hidden, adapter: None })
     };
-    let mut each = |step: Step| {
+    let mut each = |step: TimedToken| {
         let lost = is_adapter_lost(label.borrow().as_ref());
         if lost && !std::mem::replace(&mut is_loss_reported, true) {
             eprintln!("the adapter is lost: the base model answers from here on");
@@ -147,14 +149,14 @@ fn generate(
         printed = print_piece(line.as_bytes());
         matches!(printed, Ok(true))
     };
-    let ended = converse(head, &build_request(args), context_tokens, &mut forward, &mut each);
+    let ended = generate_split(head, &build_request(args), context_tokens, &mut forward, &mut each);
     printed?;
     ended.map_err(|error: EngineError| remote.explain(&error))
 }
 
 fn print_end(
     args: &Args,
-    ended: &Completion,
+    ended: &SplitCompletion,
     remote: &Remote,
     noise: Option<&Noise>,
 ) -> Result<(), CliError> {

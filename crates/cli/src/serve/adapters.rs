@@ -8,8 +8,8 @@ mod source;
 
 use std::{path::PathBuf, sync::Arc};
 
-use confide_engine::{Engine, OnLoss};
-use confide_serve::{Adapters, AskedBy, BaseCheck};
+use confide_engine::{AdapterLossPolicy, Engine};
+use confide_serve::{AdapterRegistry, BaseCheck, Requester};
 use confide_worker::Worker;
 use serde_json::{Value, json};
 
@@ -24,20 +24,20 @@ pub(crate) fn load(
     model: Option<PathBuf>,
     engine: &Arc<dyn Engine>,
     worker: Option<Arc<Worker>>,
-) -> Result<Arc<Adapters>, CliError> {
+) -> Result<Arc<AdapterRegistry>, CliError> {
     let on_loss = match args.adapter_on_loss {
-        OnLossName::Fail => OnLoss::Fail,
-        OnLossName::Base => OnLoss::Base,
+        OnLossName::Fail => AdapterLossPolicy::Fail,
+        OnLossName::Base => AdapterLossPolicy::Base,
     };
     let (runtime, wanted) = (args.enable_runtime_adapters, args.adapters.clone());
     let served = engine.models().into_iter().next().map(|model| model.name).unwrap_or_default();
     let source = Arc::new(Source::new(args, model, &served, worker)?);
-    let adapters = Adapters::new(Arc::clone(engine), source, on_loss, runtime);
+    let adapters = AdapterRegistry::new(Arc::clone(engine), source, on_loss, runtime);
     for adapter in &wanted {
         let (name, path) = adapter.split_once('=').ok_or_else(|| {
             CliError::new(format!("--adapter {adapter}: wanted NAME=HOST:PORT or NAME=DIR"))
         })?;
-        let loaded = adapters.load(name, path, AskedBy::Operator).map_err(|error| {
+        let loaded = adapters.load(name, path, Requester::Operator).map_err(|error| {
             let error = CliError::new(format!("--adapter {adapter}: {error}"));
             let is_other_base = error.message().contains(base::SUBJECT);
             error.hint(if is_other_base { base::HINT } else { ADAPTER_HINT })
@@ -54,8 +54,8 @@ const ADAPTER_HINT: &str = "`confide adapter host DIR --listen ADDR:PORT` hosts 
     `confide adapter inspect DIR` shows what a folder contains";
 
 /// The adapters as the ready line lists them.
-pub(crate) fn to_json(adapters: &Adapters) -> Value {
-    let objects = adapters.all().into_iter().map(|adapter| {
+pub(crate) fn to_json(adapters: &AdapterRegistry) -> Value {
+    let objects = adapters.list().into_iter().map(|adapter| {
         json!({
             "name": adapter.name,
             "root": adapter.root,

@@ -10,7 +10,9 @@ use std::{
 };
 
 use clap::ValueEnum;
-use confide_worker::{Deadlines, Launch, Options, Program, Welcome, Worker, WorkerError};
+use confide_worker::{
+    Welcome, Worker, WorkerDeadlines, WorkerError, WorkerLaunch, WorkerOptions, WorkerProgram,
+};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
@@ -81,13 +83,13 @@ impl WorkerArgs {
         }
     }
 
-    fn launch(&self) -> Launch {
+    fn launch(&self) -> WorkerLaunch {
         if let Some(socket) = &self.worker_socket {
-            return Launch::Socket(socket.clone());
+            return WorkerLaunch::Socket(socket.clone());
         }
         let device = self.worker_device.clone().unwrap_or_else(|| "cuda:0".into());
         let usual = if device == "cpu" { DtypeName::F32 } else { DtypeName::Bf16 };
-        Launch::Program(Program {
+        WorkerLaunch::Program(WorkerProgram {
             python: self.worker_python.clone().unwrap_or_else(|| "python3".into()),
             python_path: python_path(),
             folder: env::temp_dir(),
@@ -106,11 +108,12 @@ pub(crate) fn start(
     model: &Path,
     model_name: Option<String>,
 ) -> Result<Worker, CliError> {
-    let mut deadlines = Deadlines::default();
+    let mut deadlines = WorkerDeadlines::default();
     if let Some(seconds) = args.worker_start_seconds {
         deadlines.start = Duration::from_secs(seconds.into());
     }
-    let options = Options { model: model.into(), model_name, launch: args.launch(), deadlines };
+    let options =
+        WorkerOptions { model: model.into(), model_name, launch: args.launch(), deadlines };
     Worker::start(options).map_err(|error| explain_error(&error))
 }
 
@@ -121,9 +124,13 @@ fn explain_error(error: &WorkerError) -> CliError {
     let failure = CliError::new(error);
     match error {
         WorkerError::Program { .. } => failure.hint(INSTALL),
-        WorkerError::Died { ending } if ending.contains("No module named") => failure.hint(INSTALL),
-        WorkerError::Died { .. } => failure.hint("CONFIDE_LOG=info shows all output of the worker"),
-        WorkerError::Late { what: "ready line", .. } => failure.hint(
+        WorkerError::ProcessEnded { ending } if ending.contains("No module named") => {
+            failure.hint(INSTALL)
+        }
+        WorkerError::ProcessEnded { .. } => {
+            failure.hint("CONFIDE_LOG=info shows all output of the worker")
+        }
+        WorkerError::TimedOut { what: "ready line", .. } => failure.hint(
             "a large model takes long to load: allow it more time with --worker-start-seconds",
         ),
         _ => failure,

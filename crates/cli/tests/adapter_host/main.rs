@@ -7,9 +7,9 @@ mod spy;
 use std::{sync::Arc, time::Duration};
 
 use confide_lora::{
-    Adapt, AdaptError, Input, Projection,
+    AdaptError, DeltaProvider, LayerInput, Projection,
     holder::{HolderOptions, RemoteAdapter},
-    protocol::{Apply, FrameKind, FrameReader, Side, packed_bytes, unpack},
+    protocol::{ApplyRequest, ConnectionSide, FrameKind, FrameReader, packed_bytes, unpack},
     quantise_vector,
 };
 use confide_tests::{Process, text};
@@ -26,7 +26,7 @@ fn remote(address: &str) -> RemoteAdapter {
 fn query(remote: &RemoteAdapter, x: &[f32]) -> Result<Vec<f32>, AdaptError> {
     let mut output = vec![0f32; WIDTH];
     let outputs = &mut [(Projection::Query, &mut output[..])];
-    remote.open()?.add(0, Input::Attention, x, outputs)?;
+    remote.open()?.add(0, LayerInput::Attention, x, outputs)?;
     Ok(output)
 }
 
@@ -148,7 +148,7 @@ fn a_host_killed_at_work_is_lost_by_name_and_its_masks_with_it() {
     let lost = loop {
         let mut output = vec![0f32; WIDTH];
         let outputs = &mut [(Projection::Query, &mut output[..])];
-        match deltas.add(0, Input::Attention, &x, outputs) {
+        match deltas.add(0, LayerInput::Attention, &x, outputs) {
             Ok(()) => assert_eq!(output, before),
             Err(AdaptError::Budget { .. }) => std::thread::sleep(Duration::from_millis(5)),
             Err(error) => break error,
@@ -295,10 +295,10 @@ fn neither_the_wire_nor_the_hosts_memory_ever_holds_the_activation_or_its_masks(
 fn find_applied_vector(up: &[u8], bits: u32) -> Vec<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for start in spy::connections(up) {
-        let mut reader = FrameReader::new(&up[start.clone()], Side::Host);
-        while let Ok(frame) = runtime.block_on(reader.next("a frame", GENEROUS)) {
+        let mut reader = FrameReader::new(&up[start.clone()], ConnectionSide::Host);
+        while let Ok(frame) = runtime.block_on(reader.read_next("a frame", GENEROUS)) {
             if frame.kind == FrameKind::Apply {
-                let apply = Apply::decode(frame.payload).unwrap();
+                let apply = ApplyRequest::decode(frame.payload).unwrap();
                 assert_eq!(apply.packed.len(), packed_bytes(WIDTH, bits));
                 return unpack(apply.packed, bits, WIDTH).unwrap();
             }

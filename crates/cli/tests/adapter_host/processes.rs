@@ -8,8 +8,8 @@ use std::{
 };
 
 use confide_lora::{
-    Adapter, Matrix, Pair, Projection, Site,
-    holder::{Connect, HostStream, StreamFuture},
+    Adapter, LoraPair, Matrix, Projection, ProjectionSite,
+    holder::{HostConnector, HostStream, StreamFuture},
 };
 use confide_rlwe::ParameterSet;
 use confide_tests::{CommandOutput, Process, Program, text};
@@ -26,7 +26,7 @@ pub(crate) fn parameters() -> ParameterSet {
 /// A connector over plain TCP, as the cli opens it.
 pub(crate) struct Tcp(pub(crate) String);
 
-impl Connect for Tcp {
+impl HostConnector for Tcp {
     fn connect(&self) -> StreamFuture<'_> {
         Box::pin(async {
             let stream = tokio::net::TcpStream::connect(&self.0).await?;
@@ -72,11 +72,14 @@ impl Folder {
             let values = (0..rows * columns).map(value).collect();
             Matrix { rows, columns, values }
         };
-        let pair =
-            |step| Pair { a: matrix(4, WIDTH, step), b: matrix(WIDTH, 4, step + 6), scale: 2.0 };
+        let pair = |step| LoraPair {
+            a: matrix(4, WIDTH, step),
+            b: matrix(WIDTH, 4, step + 6),
+            scale: 2.0,
+        };
         let modules = BTreeMap::from([
-            (Site { layer: 0, projection: Projection::Query }, pair(31)),
-            (Site { layer: 0, projection: Projection::Value }, pair(41)),
+            (ProjectionSite { layer: 0, projection: Projection::Query }, pair(31)),
+            (ProjectionSite { layer: 0, projection: Projection::Value }, pair(41)),
         ]);
         let path = self.0.join(name);
         let adapter = Adapter { name: name.into(), base_model: None, modules };

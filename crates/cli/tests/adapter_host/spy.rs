@@ -11,8 +11,8 @@ use std::{
 };
 
 use confide_lora::{
-    Adapter, Effect, Terms,
-    protocol::{FrameKind, FrameReader, GroupTerms, MAGIC, Side, decode_terms},
+    Adapter, InputTerms, OutputTransform,
+    protocol::{ConnectionSide, FrameKind, FrameReader, GroupTerms, MAGIC, decode_terms},
 };
 
 /// Passes bytes on and keeps a copy, connection after connection.
@@ -80,11 +80,11 @@ pub(crate) fn connections(up: &[u8]) -> Vec<Range<usize>> {
 }
 
 /// The terms that the host gave for its first input.
-pub(crate) fn terms_of(down: &[u8]) -> Terms {
+pub(crate) fn terms_of(down: &[u8]) -> InputTerms {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut reader = FrameReader::new(down, Side::Holder);
+    let mut reader = FrameReader::new(down, ConnectionSide::Holder);
     loop {
-        let frame = runtime.block_on(reader.next("a frame", Duration::from_secs(5))).unwrap();
+        let frame = runtime.block_on(reader.read_next("a frame", Duration::from_secs(5))).unwrap();
         if frame.kind == FrameKind::Terms {
             return decode_terms(GroupTerms::decode(frame.payload).unwrap().terms).unwrap();
         }
@@ -92,9 +92,9 @@ pub(crate) fn terms_of(down: &[u8]) -> Terms {
 }
 
 /// The first values of B as they are handed over.
-pub(crate) fn first_factor(adapter: &Adapter, terms: &Terms) -> Vec<u8> {
+pub(crate) fn first_factor(adapter: &Adapter, terms: &InputTerms) -> Vec<u8> {
     assert_eq!(adapter.modules.len(), terms.parts.len());
-    let Effect::Factor(factor) = &terms.parts[0].effect else { panic!("protect = A") };
+    let OutputTransform::Factor(factor) = &terms.parts[0].effect else { panic!("protect = A") };
     let entries = (0..4).flat_map(|output| (0..factor.rank()).map(move |c| (output, c)));
     entries.flat_map(|(output, column)| factor.entry(output, column).to_le_bytes()).collect()
 }

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use confide_engine::{Engine, Event, Message, OnLoss, Prompt, Request, Role};
+use confide_engine::{AdapterLossPolicy, Engine, GenerationEvent, Message, Prompt, Request, Role};
 use confide_lora::{Adapter, plain};
 use confide_native::{
-    Native, Options,
-    make::{self, AdapterOrder, Corpus, Order, Shape},
+    NativeEngine, NativeOptions,
+    make::{self, AdapterOrder, Corpus, ModelOrder, ModelShape},
 };
 use confide_tests::{Folder, Program};
 use futures_util::StreamExt;
@@ -71,14 +71,15 @@ fn models() -> &'static Models {
         let model = folder.join("model");
         std::fs::create_dir_all(&folder).unwrap();
         // Few steps: its words mean nothing, but they are its own.
-        let order = Order { shape: Shape::Tiny, seed: 7, dir: model.clone(), steps: Some(12) };
-        make::make(&order, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
-        let native = Native::load(&model, Options::default()).unwrap();
+        let order =
+            ModelOrder { shape: ModelShape::Tiny, seed: 7, dir: model.clone(), steps: Some(12) };
+        make::make_model(&order, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+        let native = NativeEngine::load(&model, NativeOptions::default()).unwrap();
         let plainly = [0, 1].map(|index| {
             let name = super::NAMES[index];
             let adapter = Arc::new(adapter(&folder, &model, index));
             let plain = Arc::new(plain::LocalAdapter::new(adapter));
-            native.load_adapter(name, plain, OnLoss::Fail).unwrap();
+            native.load_adapter(name, plain, AdapterLossPolicy::Fail).unwrap();
             answer(&native, name, super::QUESTIONS[index])
         });
         Models { folder, plainly }
@@ -107,7 +108,7 @@ fn adapter(folder: &Path, model: &Path, index: usize) -> Adapter {
     Adapter::load(folder.join(super::NAMES[index])).unwrap()
 }
 
-fn answer(native: &Native, model: &str, question: &str) -> String {
+fn answer(native: &NativeEngine, model: &str, question: &str) -> String {
     let message = Message { role: Role::User, content: question.into() };
     let mut request = Request::new(model, Prompt::Chat(vec![message]));
     request.max_tokens = Some(ANSWER_TOKENS);
@@ -117,8 +118,8 @@ fn answer(native: &Native, model: &str, question: &str) -> String {
         let mut text = String::new();
         while let Some(event) = generation.next().await {
             match event {
-                Event::Token(token) => text += &token.text,
-                Event::Finished { tail, .. } => return text + &tail,
+                GenerationEvent::Token(token) => text += &token.text,
+                GenerationEvent::Finished { tail, .. } => return text + &tail,
                 other => panic!("{other:?}"),
             }
         }

@@ -108,7 +108,7 @@ fn a_worker_that_does_not_come_back_is_said_until_one_does() {
     let ask = || post(&serve.address(), "/v1/chat/completions", &body);
     wait("why it does not come back", || {
         let (status, answer) = ask();
-        status == 503 && answer.contains("it last said: no device")
+        status == 503 && answer.contains("its last output was: no device")
     });
     fs::remove_file(&broken).unwrap();
     wait("the worker", || ask().0 == 200);

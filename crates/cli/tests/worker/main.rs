@@ -129,7 +129,7 @@ fn what_a_worker_cannot_be_started_for_is_said_with_what_to_do() {
     let nowhere = refused(&["--worker-python", "/nowhere/python"]);
     assert!(nowhere.contains("/nowhere/python") && nowhere.contains("confide[gpu]"), "{nowhere}");
     let silent = refused(&["--worker-python", "/bin/true"]);
-    assert!(silent.contains("status 0") && silent.contains("said nothing"), "{silent}");
+    assert!(silent.contains("status 0") && silent.contains("had no output"), "{silent}");
     let socket = refused(&["--worker-socket", text(&place.path("no-socket"))]);
     assert!(socket.contains("cannot connect"), "{socket}");
     for odd in [

@@ -1,4 +1,4 @@
-//! One answer on its way from token numbers to text.
+//! Decodes the tokens of one answer to text.
 
 use std::{borrow::Cow, ops::Deref};
 
@@ -8,11 +8,11 @@ use crate::{
     stop::StopFilter,
 };
 
-use super::{detokenise::Detokeniser, folder::Text};
+use super::{detokenise::Detokeniser, folder::ModelText};
 
-/// One answer on its way from token numbers to text: completes characters, finds stop strings and
-/// counts tokens.
-pub struct Answer<T> {
+/// Decodes the tokens of one answer to text: completes characters, finds stop strings and counts
+/// tokens.
+pub struct AnswerDecoder<T> {
     text: T,
     detokeniser: Detokeniser,
     stop: StopFilter,
@@ -20,9 +20,9 @@ pub struct Answer<T> {
     usage: Usage,
 }
 
-impl<T: Deref<Target = Text>> Answer<T> {
-    /// An answer of at most `most` tokens after a prompt of so many, which ends before the first of
-    /// `stop`.
+impl<T: Deref<Target = ModelText>> AnswerDecoder<T> {
+    /// A decoder for an answer of at most `most` tokens after a prompt of `prompt_tokens`, which
+    /// ends before the first of the `stop` strings.
     pub fn new(text: T, stop: &[String], prompt_tokens: u32, most: u32) -> Self {
         Self {
             text,
@@ -33,7 +33,7 @@ impl<T: Deref<Target = Text>> Answer<T> {
         }
     }
 
-    /// The reason to end the answer; `None` while a further token is wanted.
+    /// The reason to end the answer; `None` while further tokens are needed.
     pub fn finish_reason(&self) -> Option<FinishReason> {
         if self.stop.is_stopped() {
             return Some(FinishReason::Stop);
@@ -41,7 +41,7 @@ impl<T: Deref<Target = Text>> Answer<T> {
         (self.usage.completion_tokens == self.most).then_some(FinishReason::Length)
     }
 
-    /// Takes the next token.
+    /// Adds the next token.
     ///
     /// # Errors
     /// [`EngineError::Failed`] if the tokenizer refuses.
@@ -52,7 +52,7 @@ impl<T: Deref<Target = Text>> Answer<T> {
         Ok(Token { id, text: Cow::Owned(self.stop.push(&piece)) })
     }
 
-    /// Ends the answer; returns the reason, the text that was held back, and the numbers of tokens.
+    /// Ends the answer; returns the reason, the held-back text and the token counts.
     ///
     /// # Errors
     /// [`EngineError::Failed`] if the tokenizer refuses.

@@ -10,13 +10,13 @@ pub struct ChatTemplate {
     eos: String,
 }
 
-/// ChatML, for models whose files hold no template.
+/// The ChatML template, for models without a template.
 pub const CHATML: &str = "{% for message in messages %}\
     {{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}\
     {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-/// Limit on the steps of a template: it loops over the messages, and a thousand times as many steps
-/// would be a mistake.
+/// The largest number of steps of a template. A template that exceeds it does not terminate in
+/// practice.
 const FUEL: u64 = 10_000_000;
 const NAME: &str = "chat";
 
@@ -34,7 +34,7 @@ impl ChatTemplate {
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
         environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(python_method);
+        environment.set_unknown_method_callback(call_python_method);
         environment.add_function("raise_exception", |reason: String| -> Result<Value, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, reason))
         });
@@ -45,7 +45,7 @@ impl ChatTemplate {
     /// Renders a conversation as text that ends where the assistant's answer begins.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`] if the template refuses the conversation, or never ends.
+    /// [`EngineError::Prompt`] if the template refuses the conversation or exceeds its steps.
     pub fn render(&self, messages: &[Message]) -> Result<String, EngineError> {
         let messages: Vec<Value> = messages
             .iter()
@@ -64,8 +64,8 @@ impl ChatTemplate {
     }
 }
 
-/// The methods of Python's strings and dictionaries that templates call.
-fn python_method(
+/// Emulates the methods of Python's strings and dictionaries that templates call.
+fn call_python_method(
     _state: &State<'_, '_>,
     value: &Value,
     method: &str,
@@ -74,7 +74,7 @@ fn python_method(
     let unknown =
         || Error::new(ErrorKind::UnknownMethod, format!("{} has no method {method}", value.kind()));
     let Some(text) = value.as_str() else {
-        return map_method(value, method, args).ok_or_else(unknown);
+        return call_map_method(value, method, args).ok_or_else(unknown);
     };
     let argument = args.first().and_then(Value::as_str);
     let set: Option<Vec<char>> = argument.map(|set| set.chars().collect());
@@ -98,7 +98,7 @@ fn python_method(
     })
 }
 
-fn map_method(value: &Value, method: &str, args: &[Value]) -> Option<Value> {
+fn call_map_method(value: &Value, method: &str, args: &[Value]) -> Option<Value> {
     let object = value.as_object()?;
     match method {
         "get" => {

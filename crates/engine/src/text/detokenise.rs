@@ -1,24 +1,24 @@
-//! Tokens to text, one at a time.
+//! Decodes tokens to text one at a time.
 
 use tokenizers::Tokenizer;
 
-/// Turns tokens into text as they arrive. A character whose bytes are spread over several tokens is
-/// given out with the last of them.
+/// Decodes tokens to text as they arrive. A character whose bytes are spread over several tokens is
+/// returned with the last of them.
 #[derive(Clone, Debug, Default)]
 pub struct Detokeniser {
     ids: Vec<u32>,
-    /// Index of the first token that serves as context for decoding.
+    /// The index of the first token that serves as context for decoding.
     context: usize,
-    /// Index of the first token whose text has not been given out.
+    /// The index of the first token whose text has not been returned.
     given: usize,
 }
 
-/// Tokens that are held back for the rest of a character: the longest takes four tokens of one byte
-/// each, so a longer run is not a character.
+/// The largest number of tokens that are held back for the rest of a character. The longest
+/// character takes four tokens of one byte each.
 const HELD_TOKENS_MAX: usize = 4;
 
 impl Detokeniser {
-    /// Takes a token and returns the text that became certain.
+    /// Adds a token and returns the text that is now certain.
     ///
     /// # Errors
     /// The tokenizer's error for a number that is not a token.
@@ -34,18 +34,17 @@ impl Detokeniser {
         Ok(text)
     }
 
-    /// The text of the tokens that are held back, once no token follows.
+    /// Ends the text and returns that of the held-back tokens.
     ///
     /// # Errors
-    /// As [`Detokeniser::push`].
+    /// Those of [`Detokeniser::push`].
     pub fn finish(&mut self, tokenizer: &Tokenizer) -> tokenizers::Result<String> {
         let text = self.pending(tokenizer)?;
         self.given = self.ids.len();
         Ok(text)
     }
 
-    /// The text after what was given out, decoded with some context before it, since spaces may
-    /// depend on that.
+    /// The text that has not been returned, decoded with some context, on which spaces may depend.
     fn pending(&self, tokenizer: &Tokenizer) -> tokenizers::Result<String> {
         let before = tokenizer.decode(&self.ids[self.context..self.given], true)?;
         let all = tokenizer.decode(&self.ids[self.context..], true)?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Why a model's folder cannot be used.
+/// The reason why a model's folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
@@ -14,7 +14,7 @@ pub enum FolderError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A file is longer than any file of its kind.
+    /// A file is longer than the limit for its kind.
     #[error("{path} is too long: wanted at most {limit} bytes")]
     TooLong {
         /// Path of the file.
@@ -22,7 +22,7 @@ pub enum FolderError {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// A file does not hold what its name says.
+    /// The content of a file is malformed.
     #[error("{path}: {reason}")]
     Malformed {
         /// Path of the file.
@@ -30,25 +30,25 @@ pub enum FolderError {
         /// The first mistake in the file.
         reason: String,
     },
-    /// A file differs from what the manifest says of it.
-    #[error("{file} is not the file of the manifest: wanted {wanted}, got {got}")]
+    /// A file differs from its entry in the manifest.
+    #[error("{file} differs from the manifest: wanted {wanted}, got {got}")]
     Manifest {
         /// The file, as the manifest names it.
         file: String,
-        /// Digest or length in the manifest.
+        /// The digest or length in the manifest.
         wanted: String,
-        /// Digest or length of the file.
+        /// The digest or length of the file.
         got: String,
     },
 }
 
 impl FolderError {
-    /// Names the file that could not be read or written, for `map_err`.
+    /// Makes a [`FolderError::File`] for `path`, for `map_err`.
     pub fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
         move |source| FolderError::File { path: path.into(), source }
     }
 
-    /// A file that does not hold what its name says.
+    /// Makes a [`FolderError::Malformed`] for `path`.
     pub fn malformed_file(path: &Path, reason: impl std::fmt::Display) -> Self {
         FolderError::Malformed { path: path.into(), reason: reason.to_string() }
     }

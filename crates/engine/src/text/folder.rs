@@ -13,19 +13,20 @@ use super::{
     manifest::read_limited,
 };
 
-/// The tokenizer, chat template and end-of-text tokens of a model: prompts in, token numbers out.
-pub struct Text {
+/// The tokenizer, chat template and end-of-text tokens of a model, which convert prompts to token
+/// numbers.
+pub struct ModelText {
     tokenizer: Tokenizer,
     template: ChatTemplate,
     end_of_text: HashSet<u32>,
 }
 
-/// The longest `tokenizer.json`, in bytes: the largest have a quarter of a million entries in some 30
-/// MiB.
+/// The longest `tokenizer.json`, in bytes. The largest have a quarter of a million entries in some
+/// 30 MiB.
 const TOKENIZER_BYTES_MAX: u64 = 128 << 20;
 const SMALL_BYTES_MAX: u64 = 4 << 20;
 
-impl Text {
+impl ModelText {
     /// Reads tokenizer, chat template and end-of-text tokens of the model in this folder.
     ///
     /// # Errors
@@ -36,8 +37,8 @@ impl Text {
             .map_err(|error| FolderError::malformed_file(&path, error))?;
         let mut end_of_text = HashSet::new();
         for name in ["config.json", "generation_config.json"] {
-            let ends: EndTokens = read_json(&dir.join(name))?;
-            end_of_text.extend(ends.eos_token_id.map_or(Vec::new(), Ids::into_vec));
+            let ends: EndOfTextConfig = read_json(&dir.join(name))?;
+            end_of_text.extend(ends.eos_token_id.map_or(Vec::new(), TokenIds::into_vec));
         }
         Ok(Self { tokenizer, template: load_template(dir)?, end_of_text })
     }
@@ -47,7 +48,7 @@ impl Text {
         &self.tokenizer
     }
 
-    /// The size of the vocabulary: token numbers are below it.
+    /// The size of the vocabulary. All token numbers are below it.
     pub fn vocabulary(&self) -> usize {
         let added = self.tokenizer.get_added_tokens_decoder();
         let past_added = added.keys().max().map_or(0, |id| *id as usize + 1);
@@ -59,7 +60,7 @@ impl Text {
         self.end_of_text.contains(&id)
     }
 
-    /// The special tokens, which are not text; the end-of-text tokens are among them.
+    /// The special tokens, including the end-of-text tokens.
     pub fn special_tokens(&self) -> HashSet<u32> {
         let added = self.tokenizer.get_added_tokens_decoder();
         let special = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id);
@@ -78,13 +79,13 @@ impl Text {
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
         let failed = |reason: String| EngineError::Prompt { reason };
         let encoding = match prompt {
-            // A template writes the special tokens itself.
+            // A template adds the special tokens itself.
             Prompt::Chat(messages) => self.tokenizer.encode(self.template.render(messages)?, false),
             Prompt::Text(text) => self.tokenizer.encode(text.as_str(), true),
         };
         let ids = encoding.map_err(|error| failed(error.to_string()))?.get_ids().to_vec();
         if ids.is_empty() {
-            return Err(failed("it has no token".into()));
+            return Err(failed("it has no tokens".into()));
         }
         Ok(ids)
     }
@@ -92,23 +93,23 @@ impl Text {
 
 /// The field that `config.json` and `generation_config.json` share.
 #[derive(Default, Deserialize)]
-struct EndTokens {
-    eos_token_id: Option<Ids>,
+struct EndOfTextConfig {
+    eos_token_id: Option<TokenIds>,
 }
 
-/// A single token id, or several.
+/// A single token number, or several.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Ids {
+enum TokenIds {
     Single(u32),
     Several(Vec<u32>),
 }
 
-impl Ids {
+impl TokenIds {
     fn into_vec(self) -> Vec<u32> {
         match self {
-            Ids::Single(id) => vec![id],
-            Ids::Several(ids) => ids,
+            TokenIds::Single(id) => vec![id],
+            TokenIds::Several(ids) => ids,
         }
     }
 }
@@ -134,7 +135,7 @@ fn load_template(dir: &Path) -> Result<ChatTemplate, FolderError> {
         .map_err(|error| FolderError::malformed_file(&path, format!("chat template: {error}")))
 }
 
-/// The chat template in a value: a template, or the one named `default` in a list.
+/// Extracts the chat template from a value: a string, or the entry named `default` of a list.
 fn named_template(value: Option<Value>) -> Option<String> {
     match value? {
         Value::String(source) => Some(source),
@@ -146,7 +147,7 @@ fn named_template(value: Option<Value>) -> Option<String> {
     }
 }
 
-/// The text of a special token, which is given as text or as an object.
+/// Extracts the text of a special token from a string or an object.
 fn token_text(value: Option<Value>) -> String {
     match value {
         Some(Value::String(text)) => text,
@@ -155,13 +156,13 @@ fn token_text(value: Option<Value>) -> String {
     }
 }
 
-/// The name of a model that is called after its folder: the last part of the folder's own path.
-pub fn folder_name(dir: &Path) -> String {
+/// Names a model after its folder: the last component of the folder's absolute path.
+pub fn model_name_from_folder(dir: &Path) -> String {
     let absolute = dir.canonicalize().unwrap_or_else(|_| dir.into());
     absolute.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Reads a small JSON file; one that does not exist gives the default.
+/// Reads a small JSON file; a missing file counts as the default.
 fn read_json<T: Default + serde::de::DeserializeOwned>(path: &Path) -> Result<T, FolderError> {
     if !path.exists() {
         return Ok(T::default());

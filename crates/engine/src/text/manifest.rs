@@ -1,4 +1,5 @@
-//! What a model folder holds, file by file, so that a digest can stand for the whole model.
+//! The manifest of a model's folder. It lists every file, so that its digest identifies the whole
+//! model.
 
 use std::{fs::File, io::Read, path::Path};
 
@@ -7,38 +8,38 @@ use sha2::{Digest, Sha256};
 
 use super::error::FolderError;
 
-/// Name of the manifest in a model's folder.
+/// The name of the manifest in a model's folder.
 pub const FILE_NAME: &str = "manifest.json";
-/// The longest manifest, in bytes: it names some dozens of files.
+/// The longest manifest, in bytes. A manifest lists some dozens of files.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
 /// The manifest of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Version of this format: 1.
+    /// The version of this format, 1.
     pub version: u32,
-    /// Name of the shape.
+    /// The name of the model shape.
     pub shape: String,
     /// The seed of weights and training.
     pub seed: u64,
     /// `random(SEED)` or `trained`.
     pub weights: String,
-    /// Number of weights.
+    /// The number of weights.
     pub parameters: u64,
-    /// Program and version that made it.
+    /// The program and version that made the model.
     pub made_by: String,
     /// Every other file of the folder, by name.
-    pub files: Vec<Entry>,
+    pub files: Vec<ManifestEntry>,
 }
 
 /// A file of a model, as its manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
-    /// Name of the file in the folder.
+pub struct ManifestEntry {
+    /// The name of the file in the folder.
     pub name: String,
-    /// Length of the file, in bytes.
+    /// The length of the file, in bytes.
     pub bytes: u64,
     /// SHA-256 of the file, in lower-case hexadecimal.
     pub sha256: String,
@@ -64,11 +65,11 @@ impl Manifest {
         Ok(Some((manifest, hex::encode(Sha256::digest(&bytes)))))
     }
 
-    /// Checks that the folder holds exactly these files.
+    /// Checks that the folder contains exactly these files.
     ///
     /// # Errors
     /// [`FolderError::Manifest`] for the first difference, [`FolderError::File`].
-    pub fn check(&self, dir: &Path) -> Result<(), FolderError> {
+    pub fn check_files(&self, dir: &Path) -> Result<(), FolderError> {
         for entry in &self.files {
             if Path::new(&entry.name).file_name() != Some(entry.name.as_ref()) {
                 let wanted = "a plain file name".into();
@@ -86,11 +87,11 @@ impl Manifest {
                 return differs(entry.sha256.clone(), sha256);
             }
         }
-        self.check_no_more(dir)
+        self.refuse_unlisted_files(dir)
     }
 
-    /// Refuses files that the manifest does not name: they could change what is loaded.
-    fn check_no_more(&self, dir: &Path) -> Result<(), FolderError> {
+    /// Refuses files that the manifest does not list, since they could change what is loaded.
+    fn refuse_unlisted_files(&self, dir: &Path) -> Result<(), FolderError> {
         for found in dir.read_dir().map_err(FolderError::file(dir))? {
             let name = found.map_err(FolderError::file(dir))?.file_name();
             let name = name.to_string_lossy();
@@ -103,14 +104,14 @@ impl Manifest {
     }
 }
 
-/// Checks the files of a model's folder against its manifest; returns the manifest's SHA-256 in hex, or `None`
-/// if the folder has none.
+/// Checks the files of a model's folder against its manifest; returns the manifest's SHA-256 in
+/// lower-case hex, or `None` if the folder has none.
 ///
 /// # Errors
-/// Those of [`Manifest::read`] and [`Manifest::check`].
+/// Those of [`Manifest::read`] and [`Manifest::check_files`].
 pub fn check_folder(dir: &Path) -> Result<Option<String>, FolderError> {
     let Some((manifest, sha256)) = Manifest::read(dir)? else { return Ok(None) };
-    manifest.check(dir)?;
+    manifest.check_files(dir)?;
     Ok(Some(sha256))
 }
 

@@ -5,32 +5,37 @@ use std::fmt;
 use confide_rlwe::{Context, Rng, SecretKey, SeededCiphertext, SmallCiphertext};
 use zeroize::Zeroizing;
 
-use super::cut::{DirectError, Tiling};
+use super::tiling::{DirectError, TileGrid};
 use crate::{
     count::check_count,
     int_matrix::low_mask,
-    link::Tile,
-    meter::{Meter, Step},
-    terms::Terms,
+    link::TileShape,
+    meter::{DeltaStep, StepMeter},
+    terms::InputTerms,
 };
 
 /// The key holder's half of the direct scheme, for one input.
 #[derive(Clone, Copy)]
 pub struct DirectHolder {
-    cut: Tiling,
+    grid: TileGrid,
     bits: u32,
 }
 
 impl DirectHolder {
-    /// Cuts the matrix of `terms` into tiles, as the host does; both ends must agree on `tile`.
+    /// Divides the matrix of `terms` into tiles, as the host does; both ends must use the same
+    /// `tile`.
     ///
     /// # Errors
     /// If the tile or the terms do not fit the parameters.
-    pub fn new(context: &Context, terms: &Terms, tile: Tile) -> Result<Self, DirectError> {
-        Ok(DirectHolder { cut: Tiling::new(context, terms, tile)?, bits: terms.bits })
+    pub fn new(
+        context: &Context,
+        terms: &InputTerms,
+        tile: TileShape,
+    ) -> Result<Self, DirectError> {
+        Ok(DirectHolder { grid: TileGrid::new(context, terms, tile)?, bits: terms.bits })
     }
 
-    /// The ciphertexts of one quantised vector, one for each tile of columns.
+    /// Encrypts one quantised vector into a ciphertext for each tile of columns.
     ///
     /// # Errors
     /// If the vector has another length.
@@ -39,14 +44,14 @@ impl DirectHolder {
         key: &SecretKey,
         values: &[i16],
         rng: &mut Rng,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Vec<SeededCiphertext>, DirectError> {
-        check_count("entries of a vector", self.cut.columns, values.len())?;
+        check_count("entries of a vector", self.grid.columns, values.len())?;
         let word = low_mask(self.bits);
         let mut encryptor = key.encryptor(rng.fork());
         let mut message = Zeroizing::new(vec![0; key.context().n()]);
-        let request = meter.time(Step::Encrypt, || {
-            let tiles = values.chunks(self.cut.tile.inputs).map(|tile| {
+        let request = meter.time(DeltaStep::Encrypt, || {
+            let tiles = values.chunks(self.grid.tile.inputs).map(|tile| {
                 message.fill(0);
                 for (to, value) in message.iter_mut().zip(tile) {
                     *to = i64::from(*value) as u64 & word;
@@ -59,23 +64,23 @@ impl DirectHolder {
         Ok(request)
     }
 
-    /// `A · x mod 2^k` from the host's answers.
+    /// Decrypts the host's answers to `A · x mod 2^k`.
     ///
     /// # Errors
-    /// If there are other answers than wanted, or with other coefficients.
+    /// If the number of answers or their coefficients are not as expected.
     pub fn open(
         &self,
         key: &SecretKey,
         answers: &[SmallCiphertext],
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Vec<u64>, DirectError> {
-        check_count("answers", self.cut.answers(), answers.len())?;
-        let mut products = Vec::with_capacity(self.cut.rows);
+        check_count("answers", self.grid.answer_count(), answers.len())?;
+        let mut products = Vec::with_capacity(self.grid.rows);
         for (index, answer) in answers.iter().enumerate() {
-            if !answer.positions().eq(self.cut.positions(index)) {
-                return Err(DirectError::Positions { answer: index });
+            if !answer.positions().eq(self.grid.positions(index)) {
+                return Err(DirectError::WrongCoefficients { answer: index });
             }
-            products.extend(meter.time(Step::Decrypt, || key.decrypt(answer))?);
+            products.extend(meter.time(DeltaStep::Decrypt, || key.decrypt(answer))?);
             meter.he_operations += 1;
         }
         Ok(products)
@@ -84,6 +89,6 @@ impl DirectHolder {
 
 impl fmt::Debug for DirectHolder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "DirectHolder({:?})", self.cut)
+        write!(out, "DirectHolder({:?})", self.grid)
     }
 }

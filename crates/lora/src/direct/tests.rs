@@ -1,4 +1,4 @@
-//! The direct scheme gives exact products, and refuses what does not fit.
+//! The direct scheme computes exact products, and refuses input that does not fit.
 
 use std::sync::Arc;
 
@@ -9,10 +9,13 @@ use confide_rlwe::{
 use super::*;
 use crate::{
     int_matrix::{IntMatrix, low_mask},
-    link::{Link, OperationCosts, Tile},
-    meter::Meter,
-    site::{Input, Projection},
-    terms::{Effect, Part, Protect, Terms, Weights, sign_extend},
+    link::{NetworkLink, OperationCosts, TileShape},
+    meter::StepMeter,
+    site::{LayerInput, Projection},
+    terms::{
+        InputTerms, OutputTransform, ProjectionTerms, ProtectedMatrices, QuantisedWeights,
+        sign_extend,
+    },
 };
 
 struct Parties {
@@ -39,13 +42,17 @@ fn weights(
     columns: usize,
     set: &ParameterSet,
     entry: impl Fn(usize) -> i16,
-) -> Weights {
+) -> QuantisedWeights {
     let entries: Vec<i16> = (0..rows * columns).map(entry).collect();
     let matrix = IntMatrix::new(rows, columns, &entries).expect("fits");
-    let part = Part { projection: Projection::Query, rows, effect: Effect::Scale(1.0) };
-    let terms = Terms {
+    let part = ProjectionTerms {
+        projection: Projection::Query,
+        rows,
+        effect: OutputTransform::Scale(1.0),
+    };
+    let terms = InputTerms {
         layer: 0,
-        input: Input::Attention,
+        input: LayerInput::Attention,
         columns,
         bits: set.plaintext_bits(),
         norm_limit: crate::norm_limit(&matrix, set.plaintext_bits(), 0),
@@ -53,7 +60,7 @@ fn weights(
         outputs_max: outputs_max(&matrix, set),
         parts: vec![part],
     };
-    Weights { matrix, terms }
+    QuantisedWeights { matrix, terms }
 }
 
 fn exact(matrix: &IntMatrix, x: &[i16], bits: u32) -> Vec<u64> {
@@ -70,7 +77,7 @@ fn round_trip(
     holder: &DirectHolder,
     x: &[i16],
 ) -> Vec<u64> {
-    let mut meter = Meter::default();
+    let mut meter = StepMeter::default();
     let rng = &mut parties.rng;
     let request = holder.request(&parties.key, x, rng, &mut meter).expect("fits");
     let answers = host.answer(request, &parties.public, rng, &mut meter).expect("fits");
@@ -95,7 +102,7 @@ fn every_tile_gives_the_exact_product_extremes_included() {
         ];
         for inputs in [1, 3, 16, columns].into_iter().filter(|inputs| *inputs <= columns.min(256)) {
             for outputs in 1..=rows.min(256 / inputs).min(weights.terms.outputs_max) {
-                let tile = Tile { inputs, outputs };
+                let tile = TileShape { inputs, outputs };
                 let host = DirectHost::new(&parties.context, &weights, tile).expect("fits");
                 let holder =
                     DirectHolder::new(&parties.context, &weights.terms, tile).expect("fits");
@@ -112,7 +119,7 @@ fn every_tile_gives_the_exact_product_extremes_included() {
 fn the_real_set_gives_the_exact_product_of_the_widths_of_the_study() {
     let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
     let (set, entry_max) = parameters(&set).expect("room");
-    let pair = crate::Pair {
+    let pair = crate::LoraPair {
         a: crate::Matrix {
             rows: 32,
             columns: 1536,
@@ -122,11 +129,14 @@ fn the_real_set_gives_the_exact_product_of_the_widths_of_the_study() {
         scale: 1.0,
     };
     let pairs = [(Projection::Query, &pair)];
-    let rounding = crate::Rounding { entry_max, noise_sigma: 0.0 };
-    let weights = Weights::with_rounding(0, &pairs, Protect::A, &set, rounding).expect("fits");
+    let rounding = crate::WeightRounding { entry_max, noise_sigma: 0.0 };
+    let weights = QuantisedWeights::with_rounding(0, &pairs, ProtectedMatrices::A, &set, rounding)
+        .expect("fits");
     let mut parties = parties(&set);
     let costs = OperationCosts::GIVEN;
-    let tile = job(&parties.context, &weights.terms).best_tile(&Link::LAN, &costs).expect("rows");
+    let tile = tiling_problem(&parties.context, &weights.terms)
+        .best_tile(&NetworkLink::LAN, &costs)
+        .expect("rows");
     let host = DirectHost::new(&parties.context, &weights, tile).expect("fits");
     let holder = DirectHolder::new(&parties.context, &weights.terms, tile).expect("fits");
     let real: Vec<f32> = (0..1536).map(|at| ((at * 37) % 101) as f32 - 50.0).collect();
@@ -142,7 +152,7 @@ fn a_set_without_flooding_must_be_asked_for_by_its_danger() {
     let (set, entry_max) = parameters(&set).expect("room");
     let mut parties = parties(&set);
     let weights = weights(6, 700, &set, |at| (at % 255) as i16 - entry_max);
-    let tile = Tile { inputs: 350, outputs: weights.terms.outputs_max.min(5) };
+    let tile = TileShape { inputs: 350, outputs: weights.terms.outputs_max.min(5) };
     let refused = DirectHost::new(&parties.context, &weights, tile);
     assert!(matches!(refused, Err(DirectError::Ring(RlweError::NotFlooded { .. }))));
     let host = DirectHost::dangerous_unflooded(&parties.context, &weights, tile).expect("fits");
@@ -158,14 +168,14 @@ fn tiles_that_do_not_fit_are_refused() {
     let parties = parties(&set);
     let weights = weights(8, 40, &set, |_| 1);
     for (inputs, outputs) in [(0, 1), (1, 0), (41, 1), (40, 7), (usize::MAX, 2), (1, 9)] {
-        let refused = DirectHost::new(&parties.context, &weights, Tile { inputs, outputs });
-        assert!(matches!(refused, Err(DirectError::Tile { .. })), "{inputs} x {outputs}");
+        let refused = DirectHost::new(&parties.context, &weights, TileShape { inputs, outputs });
+        assert!(matches!(refused, Err(DirectError::WrongTile { .. })), "{inputs} x {outputs}");
     }
     let mut heavy = weights.clone();
     let most = set.row_l1_max() as usize / 40 / 4095;
     assert!(most > 8, "rows of 40 entries never pass the budget of {set}");
     heavy.terms.bits = 30;
-    let refused = DirectHost::new(&parties.context, &heavy, Tile { inputs: 1, outputs: 1 });
+    let refused = DirectHost::new(&parties.context, &heavy, TileShape { inputs: 1, outputs: 1 });
     assert!(matches!(refused, Err(DirectError::Count { .. })));
 }
 
@@ -185,10 +195,10 @@ fn other_answers_than_wanted_are_refused() {
     let set = toy().with_plaintext_bits(31).expect("room");
     let mut parties = parties(&set);
     let weights = weights(4, 40, &set, |at| at as i16);
-    let tile = Tile { inputs: 20, outputs: 2 };
+    let tile = TileShape { inputs: 20, outputs: 2 };
     let host = DirectHost::new(&parties.context, &weights, tile).expect("fits");
     let holder = DirectHolder::new(&parties.context, &weights.terms, tile).expect("fits");
-    let (mut meter, rng) = (Meter::default(), &mut parties.rng);
+    let (mut meter, rng) = (StepMeter::default(), &mut parties.rng);
     let request = holder.request(&parties.key, &[1; 40], rng, &mut meter).expect("fits");
     let short = host.answer(request[..1].to_vec(), &parties.public, rng, &mut meter);
     assert!(matches!(short, Err(DirectError::Count { .. })));
@@ -201,7 +211,7 @@ fn other_answers_than_wanted_are_refused() {
     }
     for wrong in [whole, other] {
         let refused = holder.open(&parties.key, &[answers[0].clone(), wrong], &mut meter);
-        assert_eq!(refused, Err(DirectError::Positions { answer: 1 }));
+        assert_eq!(refused, Err(DirectError::WrongCoefficients { answer: 1 }));
     }
     assert!(holder.request(&parties.key, &[1; 39], rng, &mut meter).is_err());
 }
@@ -211,10 +221,10 @@ fn ciphertexts_of_another_ring_with_as_many_words_are_refused() {
     let set = toy().with_plaintext_bits(31).expect("room");
     let mut parties = parties(&set);
     let weights = weights(4, 40, &set, |at| at as i16);
-    let tile = Tile { inputs: 20, outputs: 2 };
+    let tile = TileShape { inputs: 20, outputs: 2 };
     let host = DirectHost::new(&parties.context, &weights, tile).expect("fits");
     let holder = DirectHolder::new(&parties.context, &weights.terms, tile).expect("fits");
-    let (mut meter, rng) = (Meter::default(), &mut parties.rng);
+    let (mut meter, rng) = (StepMeter::default(), &mut parties.rng);
     let mut request = holder.request(&parties.key, &[1; 40], rng, &mut meter).expect("fits");
     let limbs = parties.context.ring().limbs().len();
     let other = Ring::new(set.n(), &ntt_primes_below(45, set.n(), limbs)).expect("a ring");

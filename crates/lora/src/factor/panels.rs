@@ -1,13 +1,13 @@
-//! The layout of a factor in panels of 64 outputs, and the loop over them.
+//! The layout of a matrix in panels of 64 outputs, and the loop over them.
 
-/// Outputs that are summed side by side.
+/// The number of outputs whose sums are computed together.
 pub(super) const PANEL: usize = 64;
 
-/// A matrix of `width x rank` in 32-bit floating point that is added onto outputs: B, with the scale
-/// of the adapter and of the rows of A in it. Kept in panels of 64 outputs, column after column, so
-/// that a product reads it once from front to back.
+/// A matrix of `width x rank` in 32-bit floating point whose products are added to outputs: B times
+/// the scales of the adapter and of the rows of A. It is stored in panels of 64 outputs, column after
+/// column, so that a product reads it once from front to back.
 #[derive(Clone, PartialEq)]
-pub struct Factor {
+pub struct ScaledB {
     pub(super) width: usize,
     pub(super) rank: usize,
     pub(super) panels: Vec<Panel>,
@@ -18,7 +18,7 @@ pub struct Factor {
 pub(super) struct Panel(pub(super) [f32; PANEL]);
 
 #[inline(always)]
-pub(super) fn add_panels(factor: &Factor, vectors: &[f32], outputs: &mut [f32]) {
+pub(super) fn add_panels(factor: &ScaledB, vectors: &[f32], outputs: &mut [f32]) {
     for (index, panels) in factor.panels.chunks_exact(factor.rank).enumerate() {
         let first = index * PANEL;
         let count = PANEL.min(factor.width - first);

@@ -1,19 +1,20 @@
-//! The loop over panels, compiled for the registers that this machine has.
+//! The loop over panels, compiled for wider registers.
 
-#![allow(unsafe_code)] // instructions that run-time detection has found
+#![allow(unsafe_code)] // Intrinsics behind run-time detection.
 
-use super::panels::{Factor, add_panels};
+use super::panels::{ScaledB, add_panels};
 
-/// Adds with the widest registers of this machine, where it has more than the portable code uses.
-/// The same additions in the same order, never fused, so that results agree to the last bit.
-pub(super) fn add(factor: &Factor, vectors: &[f32], outputs: &mut [f32]) -> bool {
+/// Runs [`add_panels`] with the widest registers of this machine. Returns `false` if they are not wider
+/// than those of the portable code. The additions have the same order and are never fused, so the
+/// results are equal to the last bit.
+pub(super) fn add(factor: &ScaledB, vectors: &[f32], outputs: &mut [f32]) -> bool {
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the instructions are there, as the line above says.
+        // SAFETY: the line above checked for the instructions.
         unsafe { add_avx512(factor, vectors, outputs) };
         return true;
     }
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the instructions are there, as the line above says.
+        // SAFETY: the line above checked for the instructions.
         unsafe { add_avx2(factor, vectors, outputs) };
         return true;
     }
@@ -21,11 +22,11 @@ pub(super) fn add(factor: &Factor, vectors: &[f32], outputs: &mut [f32]) -> bool
 }
 
 #[target_feature(enable = "avx512f")]
-fn add_avx512(factor: &Factor, vectors: &[f32], outputs: &mut [f32]) {
+fn add_avx512(factor: &ScaledB, vectors: &[f32], outputs: &mut [f32]) {
     add_panels(factor, vectors, outputs);
 }
 
 #[target_feature(enable = "avx2")]
-fn add_avx2(factor: &Factor, vectors: &[f32], outputs: &mut [f32]) {
+fn add_avx2(factor: &ScaledB, vectors: &[f32], outputs: &mut [f32]) {
     add_panels(factor, vectors, outputs);
 }

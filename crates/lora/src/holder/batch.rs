@@ -1,56 +1,60 @@
-//! A batch of masks: made, sent encrypted, and answered.
+//! The preparation of a batch of masks: drawing, sending under encryption, and receiving the answers.
 
 use std::time::Duration;
 
 use confide_rlwe::{Rng, SeededCiphertext, SmallCiphertext};
 
-use super::{connect::Connect, connection::Connection, error::HolderError, session::Session};
+use super::{
+    connect::HostConnector, connection::HostConnection, error::HolderError, session::HolderSession,
+};
 use crate::{
-    mask::Epoch,
+    mask::HostEpoch,
     masked::{BatchState, HolderBatch, MaskRequest, PendingBatch},
-    meter::Meter,
-    protocol::{Block, Credit, FrameKind, Prepare, Prepared, ProtocolError},
+    meter::StepMeter,
+    protocol::{
+        BlockCredit, CiphertextBlock, FrameKind, PrepareRequest, PreparedRows, ProtocolError,
+    },
 };
 
-/// The longest silence of a host that computes a block: it may have to wait for its turn.
+/// The longest wait for a host that computes a block: the host may be busy with others.
 const STEP_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Asks the host to prepare the next batch of an input, and returns the batch.
 pub(crate) fn prepare(
-    connection: &mut Connection,
-    connect: &dyn Connect,
-    session: &Session,
+    connection: &mut HostConnection,
+    connect: &dyn HostConnector,
+    session: &HolderSession,
     group: usize,
-    meter: &mut Meter,
+    meter: &mut StepMeter,
 ) -> Result<HolderBatch, HolderError> {
     let terms = &session.groups[group].terms;
-    let prepare = Prepare { layer: terms.layer, input: terms.input };
-    let begun = connection.begin(FrameKind::Prepare, |out| prepare.encode(out));
+    let prepare = PrepareRequest { layer: terms.layer, input: terms.input };
+    let begun = connection.begin_request(FrameKind::Prepare, |out| prepare.encode(out));
     let id = begun.map_err(|error| HolderError::from_protocol(connect, error))?;
     let mut preparation = Preparation { connection, connect, session, id };
     let first = preparation.receive_credit()?;
-    let epoch = Epoch(session.welcome.epoch);
+    let epoch = HostEpoch(session.welcome.epoch);
     let mut rng = Rng::from_os()?;
     let request = MaskRequest::new(&session.secret, terms, epoch, first.batch, &mut rng)?;
     let pending = preparation.send_masks(request, first, meter)?;
     preparation.receive_batch(pending, meter)
 }
 
-/// A request for a batch, with the connection that it runs on and the id of its frames.
+/// A request for a batch, with its connection and the id of its frames.
 struct Preparation<'a> {
-    connection: &'a mut Connection,
-    connect: &'a dyn Connect,
-    session: &'a Session,
+    connection: &'a mut HostConnection,
+    connect: &'a dyn HostConnector,
+    session: &'a HolderSession,
     id: u32,
 }
 
 impl Preparation<'_> {
-    /// Sends the encrypted masks, block by block, as the host gives credit.
+    /// Sends the encrypted masks, block by block, as the host's credit allows.
     fn send_masks(
         &mut self,
         mut request: MaskRequest<'_>,
-        mut credit: Credit,
-        meter: &mut Meter,
+        mut credit: BlockCredit,
+        meter: &mut StepMeter,
     ) -> Result<PendingBatch, HolderError> {
         let context = self.session.secret.context();
         let mut first = 0;
@@ -67,17 +71,17 @@ impl Preparation<'_> {
                 credit = self.receive_credit()?;
             }
             credit.blocks -= 1;
-            let part = Block { first, count: block.len() as u16, ciphertexts: &bytes };
+            let part = CiphertextBlock { first, count: block.len() as u16, ciphertexts: &bytes };
             let sent = self.connection.send(FrameKind::Block, self.id, |out| part.encode(out));
             sent.map_err(|error| self.to_holder_error(error))?;
             first += block.len() as u32;
         }
     }
 
-    fn receive_credit(&mut self) -> Result<Credit, HolderError> {
+    fn receive_credit(&mut self) -> Result<BlockCredit, HolderError> {
         let answer = self.connection.receive(self.id, "credit", STEP_DEADLINE);
         let credit = answer.and_then(|answer| match answer.kind {
-            FrameKind::Credit => Credit::decode(answer.payload),
+            FrameKind::Credit => BlockCredit::decode(answer.payload),
             got => Err(ProtocolError::Unexpected { wanted: "credit", got }),
         });
         credit.map_err(|error| self.to_holder_error(error))
@@ -87,7 +91,7 @@ impl Preparation<'_> {
     fn receive_batch(
         &mut self,
         mut pending: PendingBatch,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<HolderBatch, HolderError> {
         let (connect, context) = (self.connect, self.session.secret.context());
         let failed = |error| HolderError::from_protocol(connect, error);
@@ -104,9 +108,9 @@ impl Preparation<'_> {
                     return Err(failed(ProtocolError::Unexpected { wanted, got }));
                 }
             }
-            let part = Prepared::decode(answer.payload).map_err(failed)?;
+            let part = PreparedRows::decode(answer.payload).map_err(failed)?;
             if part.first != next || part.ciphertexts.len() != usize::from(part.count) * length {
-                let wanted = "the next rows, each whole";
+                let wanted = "complete ciphertexts of the next rows";
                 let (message, field) = ("prepared", "ciphertexts");
                 return Err(failed(ProtocolError::Field { message, field, wanted }));
             }

@@ -1,28 +1,28 @@
-//! How a key holder reaches an adapter host.
+//! The interface through which a key holder opens streams to an adapter host.
 
 use std::{future::Future, io, pin::Pin};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A byte stream to an adapter host.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
-/// An open stream to an adapter host, and what is known of its other end.
+/// An open stream to an adapter host, and whether the evidence is simulated.
 pub struct HostStream {
-    /// Carries the blind protocol from its first byte.
-    pub stream: Box<dyn Stream>,
-    /// Whether evidence that either side showed is simulated.
+    /// The stream, which carries the blind protocol from its first byte.
+    pub stream: Box<dyn ByteStream>,
+    /// Whether evidence that either side presented is simulated.
     pub simulated: bool,
 }
 
-/// The host's evidence was refused. A [`Connect`] returns this inside its [`io::Error`]; trying again
-/// gives the same answer.
+/// The host's evidence was refused. A [`HostConnector`] returns this inside its [`io::Error`]. A retry has
+/// the same result.
 #[derive(Debug, thiserror::Error)]
 #[error("check `{check}` failed: {reason}")]
-pub struct NotAccepted {
-    /// The check that failed, as policies name it.
+pub struct EvidenceRefused {
+    /// The check that failed, by its name in policies.
     pub check: String,
     /// The appraiser's message.
     pub reason: String,
@@ -33,12 +33,12 @@ pub type StreamFuture<'a> = Pin<Box<dyn Future<Output = io::Result<HostStream>> 
 
 /// Opens streams to one adapter host: plain TCP, an attested channel, or a pipe in a test.
 ///
-/// It is polled on the thread, and inside the Tokio runtime, that will use the stream; a deadline
-/// for the whole of it is the caller's.
-pub trait Connect: Send + Sync + 'static {
+/// The future is polled on the thread and in the Tokio runtime that will use the stream. The caller
+/// sets a deadline for it.
+pub trait HostConnector: Send + Sync + 'static {
     /// Opens one more stream.
     fn connect(&self) -> StreamFuture<'_>;
 
-    /// The host's address, as errors name it.
+    /// The host's address, for error messages.
     fn host(&self) -> String;
 }

@@ -1,4 +1,4 @@
-//! One generation with a remote adapter.
+//! The use of a remote adapter in one generation.
 
 use std::{sync::Arc, time::Instant};
 
@@ -6,54 +6,58 @@ use confide_rlwe::{Rng, SmallCiphertext};
 use zeroize::Zeroizing;
 
 use super::{
-    connection::Connection,
+    connection::HostConnection,
     error::HolderError,
     pool,
-    session::{Session, Shared},
+    session::{AdapterState, HolderSession},
 };
 use crate::{
     adapt_error::AdaptError,
-    deltas::{Deltas, Report},
+    deltas::{DeltaReport, DeltaSession},
     direct::{self, DirectHolder},
-    meter::{Meter, Step},
+    meter::{DeltaStep, StepMeter},
     protocol::{
-        Apply, Direct, DirectAnswer, FrameKind, Products, ProtocolError, Scheme, pack,
-        packed_bytes, unpack,
+        ApplyAnswer, ApplyRequest, DirectAnswer, DirectRequest, FrameKind, ProtocolError, Scheme,
+        pack, packed_bytes, unpack,
     },
     quantise::quantise_vector,
-    site::{Input, Projection},
+    site::{LayerInput, Projection},
 };
 
-/// A generation with a connection of its own and counters taken from those that all generations
-/// share.
+/// The use of a remote adapter in one generation, with its own connection. The counters come from
+/// batches that all generations share.
 pub(crate) struct RemoteDeltas {
-    shared: Arc<Shared>,
-    session: Arc<Session>,
-    connection: Option<Connection>,
-    meter: Meter,
-    report: Report,
-    /// The number of bytes that given-up connections sent and received.
+    shared: Arc<AdapterState>,
+    session: Arc<HolderSession>,
+    connection: Option<HostConnection>,
+    meter: StepMeter,
+    report: DeltaReport,
+    /// The number of bytes that earlier connections of this generation sent and received.
     bytes_before: u64,
-    /// The number of bytes that the connection had carried when this generation took it.
+    /// The byte count of the connection when this generation took it.
     bytes_at_open: u64,
 }
 
 impl RemoteDeltas {
-    pub(crate) fn new(shared: Arc<Shared>, session: Arc<Session>, connection: Connection) -> Self {
+    pub(crate) fn new(
+        shared: Arc<AdapterState>,
+        session: Arc<HolderSession>,
+        connection: HostConnection,
+    ) -> Self {
         let bytes_at_open = connection.bytes;
         Self {
             shared,
             session,
             connection: Some(connection),
-            meter: Meter::default(),
-            report: Report::default(),
+            meter: StepMeter::default(),
+            report: DeltaReport::default(),
             bytes_before: 0,
             bytes_at_open,
         }
     }
 
-    /// Requests the products of all vectors, one after the other, mod 2^k: `rows` words for each
-    /// vector.
+    /// Requests the products of all vectors mod 2^k and returns them one after the other, `rows`
+    /// words for each vector.
     fn request_all_products(
         &mut self,
         group: usize,
@@ -76,9 +80,9 @@ impl RemoteDeltas {
                 }
                 done => done,
             };
-            if matches!(done, Err(HolderError::StartedAnew { .. })) {
-                // The session was evicted or has expired: the next generation opens one of its own.
-                self.session.kill();
+            if matches!(done, Err(HolderError::HostRestarted { .. })) {
+                // The session was evicted or has expired: the next generation opens a new one.
+                self.session.mark_dead();
             }
             let done = Zeroizing::new(done?);
             rest = &rest[done.len() / rows * columns..];
@@ -87,7 +91,7 @@ impl RemoteDeltas {
         Ok(products)
     }
 
-    /// Requests the products of some of these vectors, from the first on, by the scheme of the
+    /// Requests the products of some of these vectors, from the first on, with the scheme of the
     /// session.
     fn request_products(
         &mut self,
@@ -103,15 +107,15 @@ impl RemoteDeltas {
         }
     }
 
-    /// The number of vectors in one frame, so that neither it nor its answer is longer than its
-    /// kind allows.
+    /// The number of vectors for which neither the frame nor its answer is longer than its kind
+    /// allows.
     fn vectors_at_once(&self, columns: usize, rows: usize) -> usize {
         let fits = |kind: FrameKind, length| (kind.payload_max() - 64) / packed_bytes(length, 36);
         let fits = fits(FrameKind::Apply, columns).min(fits(FrameKind::Products, rows));
-        fits.clamp(1, Apply::VECTORS_MAX.into())
+        fits.clamp(1, ApplyRequest::VECTORS_MAX.into())
     }
 
-    /// Requests the products of as many of these vectors as one batch has counters for, masked, in
+    /// Masks as many of these vectors as one batch has counters for, and requests their products in
     /// one round trip.
     fn request_masked_products(
         &mut self,
@@ -123,9 +127,9 @@ impl RemoteDeltas {
         let terms = &session.groups[group].terms;
         let (columns, rows, bits) = (terms.columns, terms.rows(), terms.bits);
         let deadline = self.shared.options.mask_deadline;
-        let taken = session.take(&*connect, group, integers, deadline, &mut self.meter)?;
+        let taken = session.mask_vectors(&*connect, group, integers, deadline, &mut self.meter)?;
         let (masked, count) = (&taken.masked, taken.count);
-        let apply = Apply {
+        let apply = ApplyRequest {
             layer: terms.layer,
             input: terms.input,
             counter: masked.counter,
@@ -134,8 +138,9 @@ impl RemoteDeltas {
         };
         let began = Instant::now();
         let connection = self.connection.as_mut();
-        let connection = connection
-            .ok_or_else(|| HolderError::connection_lost(&*connect, &"the connection is gone"))?;
+        let connection = connection.ok_or_else(|| {
+            HolderError::connection_lost(&*connect, &"the connection was closed after an error")
+        })?;
         let answer = connection.ask_while(
             FrameKind::Apply,
             FrameKind::Products,
@@ -146,12 +151,12 @@ impl RemoteDeltas {
             || pool::lock(&taken.batch).refill(),
         );
         let answer = answer.and_then(|payload| read_products(payload, count, rows, bits));
-        self.meter.add(Step::Network, began.elapsed().as_nanos() as u64);
+        self.meter.add(DeltaStep::Network, began.elapsed().as_nanos() as u64);
         let (left, words) = answer.map_err(|error| HolderError::from_protocol(&*connect, error))?;
         let products = pool::lock(&taken.batch).unmask(masked.counter, &words, &mut self.meter)?;
         session.groups[group].set_budget_left(left);
-        // The share of the batch that this generation used: encryptions, scalar products,
-        // decryptions.
+        // The operations of the batch (encryptions, scalar products, decryptions), in proportion to
+        // the vectors that were used.
         let of_batch = (columns + rows * columns + rows) as u64;
         let degree = session.secret.context().n() as u64;
         self.meter.he_operations += (of_batch * count as u64).div_ceil(degree);
@@ -159,7 +164,7 @@ impl RemoteDeltas {
         Ok(products)
     }
 
-    /// Requests the product of one vector, all of it under encryption, in one round trip.
+    /// Requests the product of one vector under encryption, in one round trip.
     fn request_direct_product(
         &mut self,
         group: usize,
@@ -168,16 +173,17 @@ impl RemoteDeltas {
         let session = self.session.clone();
         let connect = self.shared.connect.clone();
         let (terms, context) = (&session.groups[group].terms, session.secret.context());
-        let tile = direct::job(context, terms)
+        let tile = direct::tiling_problem(context, terms)
             .best_tile(&self.shared.options.link, &self.shared.options.costs);
-        let tile =
-            tile.ok_or_else(|| HolderError::connection_lost(&*connect, &"no tile fits its terms"))?;
+        let tile = tile.ok_or_else(|| {
+            HolderError::connection_lost(&*connect, &"no tile fits the terms of the adapter")
+        })?;
         let holder = DirectHolder::new(context, terms, tile)?;
         let mut rng = Rng::from_os()?;
         let request = holder.request(&session.secret, integers, &mut rng, &mut self.meter)?;
         let mut ciphertexts = Vec::new();
         request.iter().for_each(|ciphertext| ciphertexts.extend(ciphertext.to_bytes(context)));
-        let message = Direct {
+        let message = DirectRequest {
             layer: terms.layer,
             input: terms.input,
             tile_inputs: tile.inputs as u32,
@@ -186,8 +192,9 @@ impl RemoteDeltas {
         };
         let began = Instant::now();
         let connection = self.connection.as_mut();
-        let connection = connection
-            .ok_or_else(|| HolderError::connection_lost(&*connect, &"the connection is gone"))?;
+        let connection = connection.ok_or_else(|| {
+            HolderError::connection_lost(&*connect, &"the connection was closed after an error")
+        })?;
         let fill = |out: &mut Vec<u8>| message.encode(out);
         let answer = connection.ask(FrameKind::Direct, FrameKind::DirectAnswer, fill);
         let read = answer.and_then(|payload| {
@@ -195,12 +202,12 @@ impl RemoteDeltas {
             Ok((answer.budget_left, answer.split()?))
         });
         let (left, parts) = read.map_err(|error| HolderError::from_protocol(&*connect, error))?;
-        self.meter.add(Step::Network, began.elapsed().as_nanos() as u64);
+        self.meter.add(DeltaStep::Network, began.elapsed().as_nanos() as u64);
         let answers = parts.iter().map(|bytes| SmallCiphertext::from_bytes(context, bytes));
         let answers = answers.collect::<Result<Vec<_>, _>>()?;
         let products = holder.open(&session.secret, &answers, &mut self.meter)?;
         session.groups[group].set_budget_left(left);
-        // The products that the host computed and the answers that it made fresh.
+        // The host's products, and the answers that it re-randomised.
         self.meter.he_operations += ((request.len() + 1) * answers.len()) as u64;
         self.record_answers(1, left);
         Ok(products)
@@ -215,7 +222,7 @@ impl RemoteDeltas {
         };
     }
 
-    /// Joins the same session on a new connection.
+    /// Joins the session again on a new connection.
     fn reconnect(&mut self) -> Result<(), HolderError> {
         if let Some(broken) = self.connection.take() {
             self.bytes_before += broken.bytes - self.bytes_at_open;
@@ -254,7 +261,7 @@ impl RemoteDeltas {
         let began = Instant::now();
         let (integers, scales) = self.quantise_rows(group, rows)?;
         let integers = Zeroizing::new(integers);
-        self.meter.add(Step::Quantise, began.elapsed().as_nanos() as u64);
+        self.meter.add(DeltaStep::Quantise, began.elapsed().as_nanos() as u64);
         let session = self.session.clone();
         let terms = &session.groups[group].terms;
         for (projection, output) in outputs.iter() {
@@ -265,7 +272,7 @@ impl RemoteDeltas {
             }
         }
         let products = self.request_all_products(group, &integers)?;
-        self.meter.time(Step::B, || {
+        self.meter.time(DeltaStep::B, || {
             for (projection, output) in outputs {
                 terms.add(*projection, &products, &scales, output);
             }
@@ -274,11 +281,11 @@ impl RemoteDeltas {
     }
 }
 
-impl Deltas for RemoteDeltas {
+impl DeltaSession for RemoteDeltas {
     fn add(
         &mut self,
         layer: u32,
-        input: Input,
+        input: LayerInput,
         rows: &[f32],
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), AdaptError> {
@@ -289,14 +296,13 @@ impl Deltas for RemoteDeltas {
         }
         let added = self.try_add(group, rows, outputs);
         if added.is_err() {
-            // An answer to a failed request may still be on its way, so this connection is not used
-            // again.
+            // The answer to a failed request may still arrive, so this connection is not reused.
             self.connection = None;
         }
         Ok(added?)
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> DeltaReport {
         let mut report = self.report.clone();
         self.meter.write_to(&mut report);
         let now = self.connection.as_ref().map_or(0, |held| held.bytes - self.bytes_at_open);
@@ -308,38 +314,38 @@ impl Deltas for RemoteDeltas {
 impl Drop for RemoteDeltas {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            self.shared.give_back(connection, &self.session);
+            self.shared.keep_idle_connection(connection, &self.session);
         }
     }
 }
 
-fn width_of(terms: &crate::terms::Terms, projection: Projection) -> Option<usize> {
+fn width_of(terms: &crate::terms::InputTerms, projection: Projection) -> Option<usize> {
     let part = terms.parts.iter().find(|part| part.projection == projection)?;
     Some(match &part.effect {
-        crate::terms::Effect::Factor(factor) => factor.width(),
-        crate::terms::Effect::Scale(_) => part.rows,
+        crate::terms::OutputTransform::Factor(factor) => factor.width(),
+        crate::terms::OutputTransform::Scale(_) => part.rows,
     })
 }
 
 /// The number of answers left in the budget, and the products.
-type ProductsAnswer = (Option<u64>, Zeroizing<Vec<u64>>);
+type BudgetAndProducts = (Option<u64>, Zeroizing<Vec<u64>>);
 
 fn read_products(
     payload: &[u8],
     vectors: usize,
     rows: usize,
     bits: u32,
-) -> Result<ProductsAnswer, ProtocolError> {
+) -> Result<BudgetAndProducts, ProtocolError> {
     let wrong = |field, wanted| ProtocolError::Field { message: "products", field, wanted };
-    let answer = Products::decode(payload)?;
+    let answer = ApplyAnswer::decode(payload)?;
     let bytes = packed_bytes(rows, bits);
     if usize::from(answer.vectors) != vectors || answer.packed.len() != bytes * vectors {
-        return Err(wrong("vectors", "as many as were asked about"));
+        return Err(wrong("vectors", "the number of vectors in the request"));
     }
     let mut products = Zeroizing::new(Vec::with_capacity(rows * vectors));
     for packed in answer.packed.chunks_exact(bytes) {
         let row = unpack(packed, bits, rows);
-        products.extend(row.ok_or_else(|| wrong("packed", "values below 2^k and nothing else"))?);
+        products.extend(row.ok_or_else(|| wrong("packed", "only values below 2^k"))?);
     }
     Ok((answer.budget_left, products))
 }

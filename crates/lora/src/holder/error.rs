@@ -1,8 +1,8 @@
-//! Errors between a key holder and its host.
+//! Errors of a key holder.
 
 use confide_rlwe::RlweError;
 
-use super::connect::{Connect, NotAccepted};
+use super::connect::{EvidenceRefused, HostConnector};
 use crate::{
     adapt_error::AdaptError,
     direct::DirectError,
@@ -11,11 +11,11 @@ use crate::{
     quantise::QuantiseError,
 };
 
-/// The reason why a key holder cannot go on with an adapter host.
+/// The reason why a key holder cannot use an adapter host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HolderError {
-    /// The host went away, was never there, or broke the protocol.
+    /// The host cannot be reached, disconnected, or violated the protocol.
     #[error("adapter host {host}: {reason}")]
     Lost {
         /// The host's address.
@@ -24,22 +24,24 @@ pub enum HolderError {
         reason: String,
     },
     /// The host's evidence was not accepted; nothing was sent to it.
-    #[error("adapter host {host} is not accepted: check `{check}` failed: {reason}")]
-    NotAccepted {
+    #[error("evidence of adapter host {host} is not accepted: check `{check}` failed: {reason}")]
+    EvidenceRefused {
         /// The host's address.
         host: String,
-        /// The check that failed, as policies name it.
+        /// The check that failed, by its name in policies.
         check: String,
         /// The appraiser's message.
         reason: String,
     },
-    /// The host was restarted, or forgot the session: masks prepared under it are worthless.
-    #[error("adapter host {host} was restarted: masks prepared before are discarded")]
-    StartedAnew {
+    /// The host was restarted or forgot the session, so masks that were prepared in it are useless.
+    #[error(
+        "adapter host {host} was restarted or forgot the session: prepared masks are discarded"
+    )]
+    HostRestarted {
         /// The host's address.
         host: String,
     },
-    /// The host refused, by name.
+    /// The host refused the request.
     #[error("adapter host {host}: {refusal}")]
     Refused {
         /// The host's address.
@@ -47,28 +49,28 @@ pub enum HolderError {
         /// The refusal that the host sent.
         refusal: Refusal,
     },
-    /// The host's offer is not what was asked for, or not what it offered before.
+    /// The host's offer is not what the options require, or differs from its earlier offer.
     #[error("adapter host {host} offers {got}, wanted {wanted}")]
     Offer {
         /// The host's address.
         host: String,
-        /// The offer that was asked for.
+        /// The offer that was wanted.
         wanted: String,
         /// The offer that the host made.
         got: String,
     },
-    /// No masks were ready in time.
+    /// No masks were prepared in time.
     #[error("adapter host {host}: no prepared masks within {waited_s} s")]
     NotPrepared {
         /// The host's address.
         host: String,
-        /// The time waited, in seconds.
+        /// The time that was waited, in seconds.
         waited_s: u64,
     },
     /// A vector cannot be sent.
     #[error("activation cannot be sent: {0}")]
     Activation(#[from] QuantiseError),
-    /// A vector, or room for an answer, is not as wide as the adapter.
+    /// A vector, or the space for an answer, does not have the adapter's width.
     #[error("activation of {got} values: wanted vectors of {wanted}")]
     Shape {
         /// The width of a vector.
@@ -76,10 +78,10 @@ pub enum HolderError {
         /// The number of values that were given.
         got: usize,
     },
-    /// A step of the masked scheme failed; the batch that it concerned is dropped.
+    /// An operation of the masked scheme failed; its batch is dropped.
     #[error("masked scheme: {0}")]
     Masked(#[from] MaskedError),
-    /// A step of the direct scheme failed.
+    /// An operation of the direct scheme failed.
     #[error("direct scheme: {0}")]
     Direct(#[from] DirectError),
     /// The ring, a key or the random generator failed.
@@ -88,22 +90,25 @@ pub enum HolderError {
 }
 
 impl HolderError {
-    pub(crate) fn not_opened(connect: &dyn Connect, error: std::io::Error) -> Self {
+    pub(crate) fn not_opened(connect: &dyn HostConnector, error: std::io::Error) -> Self {
         let host = connect.host();
-        match error.downcast::<NotAccepted>() {
-            Ok(NotAccepted { check, reason }) => Self::NotAccepted { host, check, reason },
+        match error.downcast::<EvidenceRefused>() {
+            Ok(EvidenceRefused { check, reason }) => Self::EvidenceRefused { host, check, reason },
             Err(error) => Self::Lost { host, reason: error.to_string() },
         }
     }
 
-    pub(crate) fn connection_lost(connect: &dyn Connect, reason: &dyn std::fmt::Display) -> Self {
+    pub(crate) fn connection_lost(
+        connect: &dyn HostConnector,
+        reason: &dyn std::fmt::Display,
+    ) -> Self {
         Self::Lost { host: connect.host(), reason: reason.to_string() }
     }
 
-    pub(crate) fn from_protocol(connect: &dyn Connect, error: ProtocolError) -> Self {
+    pub(crate) fn from_protocol(connect: &dyn HostConnector, error: ProtocolError) -> Self {
         match error {
             ProtocolError::Refused(Refusal::NoSession) => {
-                Self::StartedAnew { host: connect.host() }
+                Self::HostRestarted { host: connect.host() }
             }
             ProtocolError::Refused(refusal) => Self::Refused { host: connect.host(), refusal },
             other => Self::connection_lost(connect, &other),
@@ -122,7 +127,7 @@ impl From<HolderError> for AdaptError {
                 AdaptError::HostLost { reason }
             }
             HolderError::Refused { .. }
-            | HolderError::NotAccepted { .. }
+            | HolderError::EvidenceRefused { .. }
             | HolderError::Offer { .. } => AdaptError::Refused { reason },
             HolderError::Activation(why) => AdaptError::Activation { reason: why.to_string() },
             HolderError::Shape { .. } => AdaptError::Activation { reason },

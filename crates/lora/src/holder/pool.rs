@@ -1,4 +1,4 @@
-//! Prepared masks that are not used yet. Each counter leaves the pool once and never comes back.
+//! Prepared masks that are not used yet. Each counter is taken from the pool once.
 
 use std::{
     collections::VecDeque,
@@ -7,12 +7,12 @@ use std::{
 
 use crate::{
     masked::{HolderBatch, MaskedError, MaskedVectors},
-    meter::Meter,
+    meter::StepMeter,
 };
 
 /// The batches of one input.
 #[derive(Default)]
-pub(crate) struct Pool {
+pub(crate) struct MaskPool {
     batches: VecDeque<SharedBatch>,
     pub(crate) preparing: bool,
     pub(crate) finished: u64,
@@ -21,14 +21,14 @@ pub(crate) struct Pool {
 /// A batch from which several generations take counters.
 pub(crate) type SharedBatch = Arc<Mutex<HolderBatch>>;
 
-/// Vectors with the counters reserved for them; the counters are used from here on, or lost.
+/// Masked vectors with their counters. If the request fails, the counters are lost.
 pub(crate) struct ReservedVectors {
     pub(crate) batch: SharedBatch,
     pub(crate) masked: MaskedVectors,
     pub(crate) count: usize,
 }
 
-impl Pool {
+impl MaskPool {
     pub(crate) fn tokens_left(&self) -> u64 {
         self.batches.iter().map(|batch| lock(batch).tokens_left() as u64).sum()
     }
@@ -37,8 +37,8 @@ impl Pool {
         self.batches.len()
     }
 
-    /// Notes that a preparation ended, with a batch or without one.
-    pub(crate) fn end(&mut self, batch: Option<HolderBatch>) {
+    /// Records that a preparation ended, with or without a batch.
+    pub(crate) fn end_preparation(&mut self, batch: Option<HolderBatch>) {
         self.preparing = false;
         if let Some(batch) = batch {
             self.finished += 1;
@@ -46,13 +46,13 @@ impl Pool {
         }
     }
 
-    /// Masks as many of these vectors as the oldest batch has counters for; `None` if nothing is
-    /// prepared.
-    pub(crate) fn take(
+    /// Masks as many of these vectors as the oldest batch has counters for; `None` if no batch is
+    /// ready.
+    pub(crate) fn mask_vectors(
         &mut self,
         vectors: &[i16],
         columns: usize,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Option<Result<ReservedVectors, MaskedError>> {
         loop {
             let batch = self.batches.front()?.clone();

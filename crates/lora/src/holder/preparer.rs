@@ -1,4 +1,4 @@
-//! Threads that keep masks ready while tokens run.
+//! Threads that prepare masks while tokens are generated.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -8,68 +8,68 @@ use std::{
 
 use super::{
     batch,
-    connection::Connection,
+    connection::HostConnection,
     error::HolderError,
-    session::{Session, Shared},
+    session::{AdapterState, HolderSession},
 };
-use crate::{host::BATCHES_MAX, masked::HolderBatch, meter::Meter};
+use crate::{host::BATCHES_MAX, masked::HolderBatch, meter::StepMeter};
 
-/// The longest sleep of a preparer that has nothing to do; a change wakes it earlier.
+/// The longest sleep of an idle preparer; a change wakes it earlier.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Pause after a failure, so that a host that is down is not asked all the time.
+/// The pause after a failure, so that an unavailable host is not flooded with requests.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Starts a thread that prepares until its adapter is dropped.
-pub(crate) fn start(shared: &Arc<Shared>, index: usize) {
+/// Starts a thread that prepares batches until its adapter is dropped.
+pub(crate) fn start_preparer(shared: &Arc<AdapterState>, index: usize) {
     // The thread holds no reference while it sleeps, so that the adapter can be dropped.
     let weak = Arc::downgrade(shared);
     let name = format!("confide-prepare-{index}");
     let spawned = thread::Builder::new().name(name).spawn(move || {
-        let mut connection: Option<(Connection, [u8; 32])> = None;
+        let mut connection: Option<(HostConnection, [u8; 32])> = None;
         while let Some(shared) = weak.upgrade() {
-            if shared.stopping() {
+            if shared.is_stopping() {
                 break;
             }
-            if let Err(error) = step(&shared, &mut connection) {
+            if let Err(error) = prepare_next(&shared, &mut connection) {
                 connection = None;
-                tracing::debug!(%error, "a batch came to nothing");
+                tracing::debug!(%error, "a batch could not be prepared");
                 drop(shared);
                 thread::sleep(RETRY);
             }
         }
     });
     if let Err(error) = spawned {
-        tracing::error!(%error, "no thread to prepare masks on");
+        tracing::error!(%error, "the thread that prepares masks could not be started");
     }
 }
 
-/// Prepares one batch, or waits for a while where none is wanted.
-fn step(
-    shared: &Arc<Shared>,
-    held: &mut Option<(Connection, [u8; 32])>,
+/// Prepares one batch, or waits if none is needed.
+fn prepare_next(
+    shared: &Arc<AdapterState>,
+    held: &mut Option<(HostConnection, [u8; 32])>,
 ) -> Result<(), HolderError> {
     let session = shared.session();
     if session.is_dead() {
-        // The next generation opens a new session; until then no host is asked.
+        // The next generation opens a new session; nothing is requested before.
         thread::sleep(RETRY);
         return Ok(());
     }
-    let Some(group) = next(shared, &session) else { return Ok(()) };
+    let Some(group) = next_group(shared, &session) else { return Ok(()) };
     let prepared = prepare(shared, &session, held, group);
     let (batch, outcome) = match prepared {
         Ok(batch) => (Some(batch), Ok(())),
         Err(error) => (None, Err(error)),
     };
-    session.pools()[group].end(batch);
+    session.pools()[group].end_preparation(batch);
     session.notify();
     outcome
 }
 
 fn prepare(
-    shared: &Shared,
-    session: &Session,
-    held: &mut Option<(Connection, [u8; 32])>,
+    shared: &AdapterState,
+    session: &HolderSession,
+    held: &mut Option<(HostConnection, [u8; 32])>,
     group: usize,
 ) -> Result<HolderBatch, HolderError> {
     let client = session.attach.client;
@@ -80,18 +80,18 @@ fn prepare(
         return Err(HolderError::connection_lost(&*shared.connect, &"no connection"));
     };
     let before = connection.bytes;
-    let mut meter = Meter::default();
+    let mut meter = StepMeter::default();
     let prepared = batch::prepare(connection, &*shared.connect, session, group, &mut meter);
     shared.offline_bytes.fetch_add(connection.bytes - before, Ordering::Relaxed);
     prepared
 }
 
-/// The input that has fewest prepared vectors left, if it has too few; otherwise waits once and
+/// Returns the input with the fewest prepared vectors, if it needs more; otherwise waits once and
 /// returns `None`.
-fn next(shared: &Shared, session: &Session) -> Option<usize> {
+fn next_group(shared: &AdapterState, session: &HolderSession) -> Option<usize> {
     let wanted = shared.wanted.load(Ordering::Relaxed);
     let mut pools = session.pools();
-    let pick = |pools: &[super::pool::Pool]| {
+    let pick = |pools: &[super::pool::MaskPool]| {
         let short = pools.iter().enumerate().filter(|(group, pool)| {
             // Masks beyond the budget would never be used, so they are not prepared.
             let budget = session.groups[*group].budget_left().unwrap_or(u64::MAX);
@@ -105,6 +105,6 @@ fn next(shared: &Shared, session: &Session) -> Option<usize> {
         pools[group].preparing = true;
         return Some(group);
     }
-    drop(session.wait(pools, LOOK_EVERY));
+    drop(session.wait_for_change(pools, LOOK_EVERY));
     None
 }

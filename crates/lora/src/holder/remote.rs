@@ -1,4 +1,4 @@
-//! An adapter at a host, as an engine meets it.
+//! An adapter at a host, for use by an engine.
 
 use std::{
     collections::BTreeMap,
@@ -8,87 +8,90 @@ use std::{
 };
 
 use super::{
-    connect::Connect,
-    connection::Connection,
+    connect::HostConnector,
+    connection::HostConnection,
     deltas::RemoteDeltas,
     error::HolderError,
     options::HolderOptions,
     preparer,
-    session::{Session, Shared},
+    session::{AdapterState, HolderSession},
 };
 use crate::{
     adapt_error::AdaptError,
-    deltas::{Adapt, Deltas},
+    deltas::{DeltaProvider, DeltaSession},
     guarantee::Guarantee,
     host::{BATCHES_MAX, SECURITY_BITS_MIN},
     protocol::Scheme,
     reservation::{Reservation, Reservations},
-    site::{Site, Width},
-    terms::Protect,
+    site::{ProjectionSite, ProjectionWidth},
+    terms::ProtectedMatrices,
 };
 
 /// The progress of preparations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct PreparationProgress {
     /// The number of inputs of the adapter.
     pub inputs: usize,
-    /// The number of inputs that have as many vectors left as were wanted.
+    /// The number of inputs with at least the wanted number of vectors left.
     pub ready: usize,
-    /// The number of vectors that can be asked about before any input has to wait.
+    /// The number of vectors that can be sent before any input has to wait.
     pub vectors_left: u64,
-    /// The number of batches that were finished since the session began.
+    /// The number of batches that were finished since the session started.
     pub batches: u64,
 }
 
 /// An adapter at an adapter host.
 ///
-/// Dropping it says goodbye to the host; generations that still run end with
+/// Dropping it ends the session at the host. Generations that still run end with
 /// [`AdaptError::HostLost`].
 pub struct RemoteAdapter {
-    shared: Arc<Shared>,
-    sites: BTreeMap<Site, Width>,
+    shared: Arc<AdapterState>,
+    sites: BTreeMap<ProjectionSite, ProjectionWidth>,
     reservations: Arc<Reservations>,
 }
 
 impl RemoteAdapter {
-    /// Opens a session and begins to prepare.
+    /// Opens a session and starts to prepare masks.
     ///
     /// # Errors
-    /// If the host cannot be reached, refuses, or offers something else.
-    pub fn connect(connect: Arc<dyn Connect>, options: HolderOptions) -> Result<Self, HolderError> {
-        let mut connection = Connection::open(&*connect)?;
-        let session = Session::open(&mut connection, &*connect, &options)?;
+    /// If the host cannot be reached, refuses, or does not offer what the options require.
+    pub fn connect(
+        connect: Arc<dyn HostConnector>,
+        options: HolderOptions,
+    ) -> Result<Self, HolderError> {
+        let mut connection = HostConnection::open(&*connect)?;
+        let session = HolderSession::open(&mut connection, &*connect, &options)?;
         let sites = session.sites();
         let preparers = match options.scheme {
             Scheme::Masked => options.preparers,
             Scheme::Direct => 0,
         };
-        let shared = Arc::new(Shared::new(connect, options, connection, session));
+        let shared = Arc::new(AdapterState::new(connect, options, connection, session));
         for index in 0..preparers {
-            preparer::start(&shared, index);
+            preparer::start_preparer(&shared, index);
         }
         Ok(Self { shared, sites, reservations: Arc::default() })
     }
 
-    /// Waits until `vectors` can be asked about each input, and reports to `on_progress`.
+    /// Waits until `vectors` vectors are prepared for each input, and reports to `on_progress`.
     ///
     /// # Errors
-    /// If the host is lost, or `deadline` passes.
+    /// If the connection to the host is lost, or `deadline` passes.
     pub fn prepare(
         &self,
         vectors: u32,
         deadline: Duration,
-        mut on_progress: impl FnMut(Progress),
-    ) -> Result<Progress, HolderError> {
+        mut on_progress: impl FnMut(PreparationProgress),
+    ) -> Result<PreparationProgress, HolderError> {
         let session = self.shared.ensure_session()?;
         let most = (session.secret.context().n() * BATCHES_MAX) as u64;
         let wanted = u64::from(vectors).min(most);
         self.shared.wanted.fetch_max(wanted, Ordering::Relaxed);
         let until = Instant::now() + deadline;
         session.notify();
-        let mut last = Progress::default();
+        let mut last = PreparationProgress::default();
         loop {
-            let progress = progress(&session, wanted);
+            let progress = session_progress(&session, wanted);
             if progress != last {
                 on_progress(progress);
                 last = progress;
@@ -97,7 +100,7 @@ impl RemoteAdapter {
                 return Ok(progress);
             }
             if session.is_dead() {
-                return Err(HolderError::StartedAnew { host: self.shared.connect.host() });
+                return Err(HolderError::HostRestarted { host: self.shared.connect.host() });
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -105,18 +108,18 @@ impl RemoteAdapter {
                 return Err(HolderError::NotPrepared { host, waited_s });
             }
             let pools = session.pools();
-            if progress_of(&session, &pools, wanted) == progress {
-                drop(session.wait(pools, left.min(Duration::from_secs(1))));
+            if pools_progress(&session, &pools, wanted) == progress {
+                drop(session.wait_for_change(pools, left.min(Duration::from_secs(1))));
             }
         }
     }
 
     /// The progress of preparations.
-    pub fn progress(&self) -> Progress {
-        progress(&self.shared.session(), self.shared.wanted.load(Ordering::Relaxed))
+    pub fn progress(&self) -> PreparationProgress {
+        session_progress(&self.shared.session(), self.shared.wanted.load(Ordering::Relaxed))
     }
 
-    /// The epoch of the host's process that the session was opened with.
+    /// The epoch of the host process at which the session was opened.
     pub fn epoch(&self) -> [u8; 16] {
         self.shared.session().welcome.epoch
     }
@@ -131,20 +134,20 @@ impl RemoteAdapter {
         self.shared.session().secret.context().n()
     }
 
-    /// The number of answers left for the input that has fewest of them; `None` if there is no
+    /// The number of answers left for the input with the fewest; `None` if there is no
     /// budget.
     pub fn budget_left(&self) -> Option<u64> {
         self.shared
             .session()
             .groups
             .iter()
-            .filter_map(super::session::HolderGroup::budget_left)
+            .filter_map(super::session::InputGroup::budget_left)
             .min()
     }
 }
 
-impl Adapt for RemoteAdapter {
-    fn sites(&self) -> &BTreeMap<Site, Width> {
+impl DeltaProvider for RemoteAdapter {
+    fn sites(&self) -> &BTreeMap<ProjectionSite, ProjectionWidth> {
         &self.sites
     }
 
@@ -154,7 +157,7 @@ impl Adapt for RemoteAdapter {
         Guarantee {
             host_is_blind: set.security_bits() >= SECURITY_BITS_MIN,
             adapter_stays: set.flood_bits() > 0,
-            b_is_handed_over: welcome.protect == Protect::A,
+            b_is_handed_over: welcome.protect == ProtectedMatrices::A,
             // A key holder whose evidence was not accepted can learn the adapter under any budget.
             adapter_can_be_learned: !welcome.trusted || welcome.can_be_learned,
             simulated: session.simulated,
@@ -164,8 +167,9 @@ impl Adapt for RemoteAdapter {
     fn reserve(&self, prompt: u32, completion: Option<u32>) -> Result<Reservation, AdaptError> {
         let first = self.reservations.reserve(self.budget_left(), prompt, completion);
         let Err(AdaptError::BudgetTooSmall { .. }) = first else { return first };
-        // A thread of its own: this one may run an event loop, and a connection runs one too.
-        let again = || match self.is_forgotten() {
+        // This needs another thread: a connection runs an event loop, and this thread may run one
+        // already.
+        let again = || match self.is_session_forgotten() {
             true => self.shared.ensure_session().map(|_| true),
             false => Ok(false),
         };
@@ -177,10 +181,10 @@ impl Adapt for RemoteAdapter {
         }
     }
 
-    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         let deltas = match self.try_open() {
-            // The host does not know the session any more: open a new one, once.
-            Err(HolderError::StartedAnew { .. }) => self.try_open()?,
+            // The host no longer knows the session: retry once with a new one.
+            Err(HolderError::HostRestarted { .. }) => self.try_open()?,
             other => other?,
         };
         Ok(Box::new(deltas))
@@ -188,19 +192,19 @@ impl Adapt for RemoteAdapter {
 }
 
 impl RemoteAdapter {
-    /// Whether the host no longer knows the session. Its budget is then stale, for example after a
-    /// restart with a larger one.
-    fn is_forgotten(&self) -> bool {
+    /// Returns whether the host no longer knows the session. The budget of the session is then out of
+    /// date, for example if the host was restarted with a larger one.
+    fn is_session_forgotten(&self) -> bool {
         let session = self.shared.session();
         if let Ok(connection) = self.shared.open_connection(&session) {
-            self.shared.give_back(connection, &session);
+            self.shared.keep_idle_connection(connection, &session);
         }
         session.is_dead()
     }
 
     fn try_open(&self) -> Result<RemoteDeltas, HolderError> {
         let session = self.shared.ensure_session()?;
-        let connection = self.shared.connection(&session)?;
+        let connection = self.shared.take_connection(&session)?;
         Ok(RemoteDeltas::new(self.shared.clone(), session, connection))
     }
 }
@@ -211,17 +215,21 @@ impl Drop for RemoteAdapter {
     }
 }
 
-fn progress(session: &Session, wanted: u64) -> Progress {
-    progress_of(session, &session.pools(), wanted)
+fn session_progress(session: &HolderSession, wanted: u64) -> PreparationProgress {
+    pools_progress(session, &session.pools(), wanted)
 }
 
-fn progress_of(session: &Session, pools: &[super::pool::Pool], wanted: u64) -> Progress {
+fn pools_progress(
+    session: &HolderSession,
+    pools: &[super::pool::MaskPool],
+    wanted: u64,
+) -> PreparationProgress {
     let enough = |group: usize, left: u64| {
         let budget = session.groups[group].budget_left().unwrap_or(u64::MAX);
         left >= wanted.min(budget)
     };
-    let lefts = pools.iter().map(super::pool::Pool::tokens_left);
-    Progress {
+    let lefts = pools.iter().map(super::pool::MaskPool::tokens_left);
+    PreparationProgress {
         inputs: pools.len(),
         ready: lefts.clone().enumerate().filter(|(group, left)| enough(*group, *left)).count(),
         vectors_left: lefts.min().unwrap_or(0),

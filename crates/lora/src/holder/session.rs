@@ -1,4 +1,4 @@
-//! A session with a host: keys, terms, and what is prepared under them.
+//! A session with a host: keys, terms and prepared masks.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,49 +12,49 @@ use std::{
 use confide_rlwe::{Context, Rng, SecretKey};
 
 use super::{
-    connect::Connect,
-    connection::{ANSWER_DEADLINE, Connection},
+    connect::HostConnector,
+    connection::{ANSWER_DEADLINE, HostConnection},
     error::HolderError,
     options::HolderOptions,
-    pool::{Pool, ReservedVectors},
+    pool::{MaskPool, ReservedVectors},
 };
 use crate::{
     direct,
-    meter::Meter,
+    meter::StepMeter,
     protocol::{
         Attach, FrameKind, GroupTerms, Hello, ProtocolError, Refusal, Scheme, VERSION, Welcome,
         decode_terms,
     },
-    site::{Input, Projection, Site, Width},
-    terms::{Effect, Protect, Terms},
+    site::{LayerInput, Projection, ProjectionSite, ProjectionWidth},
+    terms::{InputTerms, OutputTransform, ProtectedMatrices},
 };
 
-/// A session with a host: keys, terms and masks, all of which are worthless once the host restarts.
-pub(crate) struct Session {
+/// A session with a host: keys, terms and masks. All of them become useless when the host restarts.
+pub(crate) struct HolderSession {
     pub(crate) secret: SecretKey,
     pub(crate) attach: Attach,
     pub(crate) welcome: Welcome,
-    pub(crate) groups: Vec<HolderGroup>,
-    by_input: HashMap<(u32, Input), usize>,
-    pools: Mutex<Vec<Pool>>,
+    pub(crate) groups: Vec<InputGroup>,
+    by_input: HashMap<(u32, LayerInput), usize>,
+    pools: Mutex<Vec<MaskPool>>,
     changed: Condvar,
     dead: AtomicBool,
-    /// Whether evidence that either side showed is simulated.
+    /// Whether evidence that either side presented is simulated.
     pub(crate) simulated: bool,
 }
 
-/// One input of the adapter: its terms, and the budget of this client.
-pub(crate) struct HolderGroup {
-    pub(crate) terms: Terms,
+/// One input of the adapter: its terms, and this client's budget for it.
+pub(crate) struct InputGroup {
+    pub(crate) terms: InputTerms,
     pub(crate) budget: Option<u64>,
     left: AtomicU64,
 }
 
-impl Session {
-    /// Says hello on a fresh connection, under a fresh key.
+impl HolderSession {
+    /// Sends a hello on a new connection, with a new key.
     pub(crate) fn open(
-        connection: &mut Connection,
-        connect: &dyn Connect,
+        connection: &mut HostConnection,
+        connect: &dyn HostConnector,
         options: &HolderOptions,
     ) -> Result<Self, HolderError> {
         let set = match options.scheme {
@@ -78,7 +78,7 @@ impl Session {
             public_key: &public_key,
         };
         let of = |error| HolderError::from_protocol(connect, error);
-        let id = connection.begin(FrameKind::Hello, |out| hello.encode(out)).map_err(of)?;
+        let id = connection.begin_request(FrameKind::Hello, |out| hello.encode(out)).map_err(of)?;
         let welcome = receive_welcome(connection, id).map_err(of)?;
         let mut groups = Vec::with_capacity(welcome.groups.into());
         for _ in 0..welcome.groups {
@@ -89,7 +89,7 @@ impl Session {
             secret,
             attach,
             by_input: HashMap::new(),
-            pools: Mutex::new(groups.iter().map(|_| Pool::default()).collect()),
+            pools: Mutex::new(groups.iter().map(|_| MaskPool::default()).collect()),
             changed: Condvar::new(),
             dead: AtomicBool::new(false),
             simulated: connection.simulated || welcome.simulated,
@@ -99,10 +99,10 @@ impl Session {
         session.check_offer(connect, options)
     }
 
-    /// Whether the offer holds together and is what was asked for.
+    /// Checks that the host's offer is consistent and matches the options.
     fn check_offer(
         mut self,
-        connect: &dyn Connect,
+        connect: &dyn HostConnector,
         options: &HolderOptions,
     ) -> Result<Self, HolderError> {
         let offer =
@@ -119,10 +119,11 @@ impl Session {
                     (format!("at most {bits} bits"), format!("{} bits", terms.bits));
                 return Err(offer(wanted, got));
             }
-            let merged = terms.parts.iter().all(|part| matches!(part.effect, Effect::Scale(_)));
-            if merged != (protect == Protect::Ba) {
+            let merged =
+                terms.parts.iter().all(|part| matches!(part.effect, OutputTransform::Scale(_)));
+            if merged != (protect == ProtectedMatrices::Ba) {
                 let wanted = format!("terms of protect = {}", protect.name());
-                return Err(offer(wanted, "others".into()));
+                return Err(offer(wanted, "terms of the other kind".into()));
             }
             if self.by_input.insert((terms.layer, terms.input), index).is_some() {
                 return Err(offer("each input once".into(), "one twice".into()));
@@ -131,25 +132,28 @@ impl Session {
         Ok(self)
     }
 
-    pub(crate) fn group(&self, layer: u32, input: Input) -> Option<usize> {
+    pub(crate) fn group(&self, layer: u32, input: LayerInput) -> Option<usize> {
         self.by_input.get(&(layer, input)).copied()
     }
 
-    pub(crate) fn sites(&self) -> BTreeMap<Site, Width> {
+    pub(crate) fn sites(&self) -> BTreeMap<ProjectionSite, ProjectionWidth> {
         let groups = self.groups.iter().flat_map(|group| {
             group.terms.parts.iter().map(move |part| {
                 let output = match &part.effect {
-                    Effect::Factor(factor) => factor.width(),
-                    Effect::Scale(_) => part.rows,
+                    OutputTransform::Factor(factor) => factor.width(),
+                    OutputTransform::Scale(_) => part.rows,
                 };
                 let (layer, projection): (u32, Projection) = (group.terms.layer, part.projection);
-                (Site { layer, projection }, Width { input: group.terms.columns, output })
+                (
+                    ProjectionSite { layer, projection },
+                    ProjectionWidth { input: group.terms.columns, output },
+                )
             })
         });
         groups.collect()
     }
 
-    pub(crate) fn pools(&self) -> MutexGuard<'_, Vec<Pool>> {
+    pub(crate) fn pools(&self) -> MutexGuard<'_, Vec<MaskPool>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,19 +162,19 @@ impl Session {
     }
 
     /// Waits for a change of the pools, or for `at_most`.
-    pub(crate) fn wait<'a>(
+    pub(crate) fn wait_for_change<'a>(
         &self,
-        pools: MutexGuard<'a, Vec<Pool>>,
+        pools: MutexGuard<'a, Vec<MaskPool>>,
         at_most: Duration,
-    ) -> MutexGuard<'a, Vec<Pool>> {
+    ) -> MutexGuard<'a, Vec<MaskPool>> {
         let waited = self.changed.wait_timeout(pools, at_most);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Ends the session and wakes those who wait for masks, who then see that it is dead.
-    pub(crate) fn kill(&self) {
+    /// Marks the session as dead and wakes the threads that wait for masks.
+    pub(crate) fn mark_dead(&self) {
         self.dead.store(true, Ordering::Release);
-        // The lock is held, so that the notification cannot fall between a check and its wait.
+        // The lock is taken, so that the notification cannot come between a check and its wait.
         drop(self.pools());
         self.notify();
     }
@@ -179,24 +183,23 @@ impl Session {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// Masks as many of these vectors as one batch has counters for; waits for a batch that is
-    /// being prepared.
-    pub(crate) fn take(
+    /// Masks as many of these vectors as one batch has counters for. Waits if no batch is ready.
+    pub(crate) fn mask_vectors(
         &self,
-        connect: &dyn Connect,
+        connect: &dyn HostConnector,
         group: usize,
         vectors: &[i16],
         deadline: Duration,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<ReservedVectors, HolderError> {
         let columns = self.groups[group].terms.columns;
         let until = Instant::now() + deadline;
         let mut pools = self.pools();
         loop {
             if self.is_dead() {
-                return Err(HolderError::StartedAnew { host: connect.host() });
+                return Err(HolderError::HostRestarted { host: connect.host() });
             }
-            if let Some(taken) = pools[group].take(vectors, columns, meter) {
+            if let Some(taken) = pools[group].mask_vectors(vectors, columns, meter) {
                 return Ok(taken?);
             }
             if self.groups[group].budget_left() == Some(0) {
@@ -206,19 +209,19 @@ impl Session {
                     refusal: Refusal::Budget { limit },
                 });
             }
-            // Wake the preparers, and wait for the batch that they bring.
+            // Wake the preparers, and wait for their batch.
             self.notify();
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let waited_s = deadline.as_secs();
                 return Err(HolderError::NotPrepared { host: connect.host(), waited_s });
             }
-            pools = self.wait(pools, left);
+            pools = self.wait_for_change(pools, left);
         }
     }
 }
 
-impl HolderGroup {
+impl InputGroup {
     pub(crate) fn budget_left(&self) -> Option<u64> {
         let left = self.left.load(Ordering::Relaxed);
         (left != u64::MAX).then_some(left)
@@ -229,7 +232,7 @@ impl HolderGroup {
     }
 }
 
-fn receive_welcome(connection: &mut Connection, id: u32) -> Result<Welcome, ProtocolError> {
+fn receive_welcome(connection: &mut HostConnection, id: u32) -> Result<Welcome, ProtocolError> {
     let answer = connection.receive(id, "the host's welcome", ANSWER_DEADLINE)?;
     match answer.kind {
         FrameKind::Welcome => Welcome::decode(answer.payload),
@@ -237,22 +240,22 @@ fn receive_welcome(connection: &mut Connection, id: u32) -> Result<Welcome, Prot
     }
 }
 
-fn receive_terms(connection: &mut Connection, id: u32) -> Result<HolderGroup, ProtocolError> {
+fn receive_terms(connection: &mut HostConnection, id: u32) -> Result<InputGroup, ProtocolError> {
     let answer = connection.receive(id, "the host's terms", ANSWER_DEADLINE)?;
     if answer.kind != FrameKind::Terms {
         return Err(ProtocolError::Unexpected { wanted: "terms", got: answer.kind });
     }
     let message = GroupTerms::decode(answer.payload)?;
     let left = AtomicU64::new(message.budget_left.unwrap_or(u64::MAX));
-    Ok(HolderGroup { terms: decode_terms(message.terms)?, budget: message.budget, left })
+    Ok(InputGroup { terms: decode_terms(message.terms)?, budget: message.budget, left })
 }
 
 /// State that an adapter shares with its generations and its preparers.
-pub(crate) struct Shared {
-    pub(crate) connect: Arc<dyn Connect>,
+pub(crate) struct AdapterState {
+    pub(crate) connect: Arc<dyn HostConnector>,
     pub(crate) options: HolderOptions,
-    session: Mutex<Arc<Session>>,
-    idle: Mutex<Vec<(Connection, [u8; 32])>>,
+    session: Mutex<Arc<HolderSession>>,
+    idle: Mutex<Vec<(HostConnection, [u8; 32])>>,
     stopping: AtomicBool,
     pub(crate) wanted: AtomicU64,
     pub(crate) offline_bytes: AtomicU64,
@@ -261,12 +264,12 @@ pub(crate) struct Shared {
 /// The greatest number of idle connections that are kept for the next generation.
 const IDLE_MAX: usize = 8;
 
-impl Shared {
+impl AdapterState {
     pub(crate) fn new(
-        connect: Arc<dyn Connect>,
+        connect: Arc<dyn HostConnector>,
         options: HolderOptions,
-        connection: Connection,
-        session: Session,
+        connection: HostConnection,
+        session: HolderSession,
     ) -> Self {
         let wanted = AtomicU64::new(options.low_water.into());
         let idle = Mutex::new(vec![(connection, session.attach.client)]);
@@ -282,12 +285,15 @@ impl Shared {
         }
     }
 
-    pub(crate) fn session(&self) -> Arc<Session> {
+    pub(crate) fn session(&self) -> Arc<HolderSession> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes an idle connection of this session, or opens a new one.
-    pub(crate) fn connection(&self, session: &Session) -> Result<Connection, HolderError> {
+    pub(crate) fn take_connection(
+        &self,
+        session: &HolderSession,
+    ) -> Result<HostConnection, HolderError> {
         {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
             idle.retain(|(_, client)| *client == session.attach.client);
@@ -298,57 +304,59 @@ impl Shared {
         self.open_connection(session)
     }
 
-    /// Opens a connection of this session, and marks the session as dead where the host no longer
-    /// knows it.
-    pub(crate) fn open_connection(&self, session: &Session) -> Result<Connection, HolderError> {
-        let mut connection = Connection::open(&*self.connect)?;
+    /// Opens a connection of this session, and marks the session as dead if the host no longer knows
+    /// it.
+    pub(crate) fn open_connection(
+        &self,
+        session: &HolderSession,
+    ) -> Result<HostConnection, HolderError> {
+        let mut connection = HostConnection::open(&*self.connect)?;
         let attached = connection.attach(&session.attach);
         attached.map_err(|error| {
             let error = HolderError::from_protocol(&*self.connect, error);
-            if matches!(error, HolderError::StartedAnew { .. }) {
-                session.kill();
+            if matches!(error, HolderError::HostRestarted { .. }) {
+                session.mark_dead();
             }
             error
         })?;
         Ok(connection)
     }
 
-    pub(crate) fn give_back(&self, connection: Connection, session: &Session) {
+    pub(crate) fn keep_idle_connection(&self, connection: HostConnection, session: &HolderSession) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_MAX && !session.is_dead() {
             idle.push((connection, session.attach.client));
         }
     }
 
-    /// The current session, or a new one in place of a dead one, whose masks are discarded.
-    pub(crate) fn ensure_session(&self) -> Result<Arc<Session>, HolderError> {
+    /// Returns the current session, or replaces a dead one, whose masks are discarded.
+    pub(crate) fn ensure_session(&self) -> Result<Arc<HolderSession>, HolderError> {
         let mut held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         if !held.is_dead() {
             return Ok(held.clone());
         }
-        let mut connection = Connection::open(&*self.connect)?;
-        let fresh = Session::open(&mut connection, &*self.connect, &self.options)?;
+        let mut connection = HostConnection::open(&*self.connect)?;
+        let fresh = HolderSession::open(&mut connection, &*self.connect, &self.options)?;
         if fresh.sites() != held.sites() {
-            let (wanted, got) = ("the projections of before".into(), "others".into());
+            let (wanted, got) = ("the same projections as before".into(), "others".into());
             return Err(HolderError::Offer { host: self.connect.host(), wanted, got });
         }
-        let thrown: u64 = held.pools().iter().map(Pool::tokens_left).sum();
+        let thrown: u64 = held.pools().iter().map(MaskPool::tokens_left).sum();
         tracing::warn!(
             host = self.connect.host(),
             same_process = fresh.welcome.epoch == held.welcome.epoch,
-            "the adapter host does not know the session any more: {thrown} prepared vectors are \
-             discarded"
+            "the adapter host no longer knows the session: {thrown} prepared vectors are discarded"
         );
         let fresh = Arc::new(fresh);
         *held = fresh.clone();
         drop(held);
-        self.give_back(connection, &fresh);
+        self.keep_idle_connection(connection, &fresh);
         Ok(fresh)
     }
 
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.session().kill();
+        self.session().mark_dead();
         let idle = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         for (index, (connection, _)) in idle.into_iter().enumerate() {
             if index == 0 {
@@ -357,7 +365,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 }

@@ -1,4 +1,5 @@
-//! Accounts that answers are counted for. A session's key is none: a new one costs nothing.
+//! The accounts for which answers are counted. They do not depend on the key of a session, because a
+//! new key costs nothing.
 
 use std::collections::HashMap;
 
@@ -9,96 +10,96 @@ use crate::protocol::Refusal;
 /// The greatest number of clients in one list.
 const CLIENTS_MAX: usize = 4096;
 
-/// The greatest length of a list of clients as text, in bytes.
+/// The greatest length of the text of a list of clients, in bytes.
 pub const CLIENTS_BYTES_MAX: u64 = 1024 * 1024;
 
-/// An account that answers are counted for.
+/// An account for which answers are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// The account's id in a [`crate::Slot`], which is never shown.
+    /// The account's id in a [`crate::CounterSlot`], which is never printed.
     pub(crate) id: [u8; 32],
-    /// The account's name: as the list has it, or that of the kind of peer.
+    /// The account's name: from the list, or `attested` or `everyone` without a list.
     pub(crate) name: String,
     /// Whether the key holder's attestation was accepted; if so, it has no budget.
     pub(crate) attested: bool,
 }
 
-/// Clients that a host knows by a credential.
+/// The clients that a host recognises by their credentials.
 #[derive(Clone, Debug, Default)]
-pub struct Clients {
-    /// Names by the SHA-256 of the credential.
+pub struct ClientList {
+    /// The names, by the SHA-256 of the credential.
     known: HashMap<[u8; 32], String>,
 }
 
 /// The reason why a list of clients cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ClientsError {
+pub enum ClientListError {
     /// A line is not a name and a digest.
-    #[error("clients, line {line}: wanted NAME and the SHA-256 of its credential in hexadecimal")]
+    #[error("clients, line {line}: wanted a name and the SHA-256 of a credential in hexadecimal")]
     Line {
         /// The number of the line, from 1.
         line: usize,
     },
     /// A line repeats a name or a digest.
-    #[error("clients, line {line}: wanted each name and each credential once")]
+    #[error("clients, line {line}: repeats the name or the credential of an earlier line")]
     Twice {
         /// The number of the line, from 1.
         line: usize,
     },
-    /// A line has the digest of no bytes: every client without a credential would be this one.
-    #[error("clients, line {line}: wanted the SHA-256 of a credential, got that of no bytes")]
+    /// A line has the digest of the empty credential, which every client without a credential matches.
+    #[error("clients, line {line}: wanted the SHA-256 of a credential, got that of an empty one")]
     Empty {
         /// The number of the line, from 1.
         line: usize,
     },
-    /// The list has more clients than a host keeps.
+    /// The list has more clients than a host supports.
     #[error("clients: wanted at most {CLIENTS_MAX}, got more")]
     TooMany,
 }
 
-impl Clients {
-    /// Reads a list: on each line a name and the SHA-256 of its credential, 64 hexadecimal digits;
-    /// `#` begins a comment.
+impl ClientList {
+    /// Parses a list. Each line has a name and the SHA-256 of a credential, 64 hexadecimal digits; `#`
+    /// starts a comment.
     ///
     /// # Errors
-    /// If a line is something else, or says what another said.
-    pub fn parse(text: &str) -> Result<Self, ClientsError> {
+    /// If a line is malformed, or repeats a name or a digest.
+    pub fn parse(text: &str) -> Result<Self, ClientListError> {
         let mut known = HashMap::new();
         for (index, line) in text.lines().enumerate() {
             let line_number = index + 1;
             let mut words = line.split('#').next().unwrap_or("").split_whitespace();
             let (Some(name), digest) = (words.next(), words.next()) else { continue };
             let digest = digest.and_then(digest_from_hex).filter(|_| words.next().is_none());
-            let digest = digest.ok_or(ClientsError::Line { line: line_number })?;
+            let digest = digest.ok_or(ClientListError::Line { line: line_number })?;
             if digest == <[u8; 32]>::from(Sha256::digest(b"")) {
-                return Err(ClientsError::Empty { line: line_number });
+                return Err(ClientListError::Empty { line: line_number });
             }
             if known.values().any(|other| other == name) || known.contains_key(&digest) {
-                return Err(ClientsError::Twice { line: line_number });
+                return Err(ClientListError::Twice { line: line_number });
             }
             known.insert(digest, name.to_owned());
             if known.len() > CLIENTS_MAX {
-                return Err(ClientsError::TooMany);
+                return Err(ClientListError::TooMany);
             }
         }
         Ok(Self { known })
     }
 
-    /// Returns whether the list names no client.
+    /// Returns whether the list has no clients.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// The name of the client whose credential this is.
+    /// The name of the client with this credential.
     pub fn name_of(&self, credential: &[u8]) -> Option<&str> {
-        // Digests are compared, so the time that it takes tells nothing about the credential's
-        // bytes.
+        // Only digests are compared, so the time reveals nothing about the credential.
         let digest: [u8; 32] = Sha256::digest(credential).into();
         self.known.get(&digest).map(String::as_str)
     }
 
-    /// The account of a client. Without a list, all whose attestation was not accepted share one.
+    /// The account of a client. Without a list, all clients whose attestation was not accepted share
+    /// one.
     pub(crate) fn account(&self, credential: &[u8], attested: bool) -> Result<Account, Refusal> {
         let name = match self.known.is_empty() {
             true if attested => "attested",
@@ -130,12 +131,12 @@ mod tests {
     #[test]
     fn the_digest_of_no_credential_names_no_client() {
         let text = format!("anna {}\nbert {}\n", digest(b"secret"), digest(b""));
-        assert_eq!(Clients::parse(&text).unwrap_err(), ClientsError::Empty { line: 2 });
+        assert_eq!(ClientList::parse(&text).unwrap_err(), ClientListError::Empty { line: 2 });
     }
 
     #[test]
     fn without_a_list_everyone_shares_one_account() {
-        let clients = Clients::default();
+        let clients = ClientList::default();
         let first = clients.account(b"", false).unwrap();
         assert_eq!(clients.account(b"another", false).unwrap(), first);
         assert_ne!(clients.account(b"", true).unwrap().id, first.id);
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn with_a_list_each_client_has_its_own_and_strangers_none() {
         let text = format!("# the bank's\nalice {}\nbob {}\n\n", digest(b"a"), digest(b"b"));
-        let clients = Clients::parse(&text).unwrap();
+        let clients = ClientList::parse(&text).unwrap();
         let alice = clients.account(b"a", false).unwrap();
         assert_eq!(alice.name, "alice");
         assert_ne!(clients.account(b"b", false).unwrap().id, alice.id);
@@ -157,13 +158,13 @@ mod tests {
     fn a_list_that_is_not_one_is_refused_by_its_line() {
         let good = digest(b"a");
         for (text, error) in [
-            ("alice".to_owned(), ClientsError::Line { line: 1 }),
-            (format!("\nalice {good} more"), ClientsError::Line { line: 2 }),
-            (format!("alice {}", &good[1..]), ClientsError::Line { line: 1 }),
-            (format!("alice {good}\nbob {good}"), ClientsError::Twice { line: 2 }),
-            (format!("alice {good}\nalice {}", digest(b"b")), ClientsError::Twice { line: 2 }),
+            ("alice".to_owned(), ClientListError::Line { line: 1 }),
+            (format!("\nalice {good} more"), ClientListError::Line { line: 2 }),
+            (format!("alice {}", &good[1..]), ClientListError::Line { line: 1 }),
+            (format!("alice {good}\nbob {good}"), ClientListError::Twice { line: 2 }),
+            (format!("alice {good}\nalice {}", digest(b"b")), ClientListError::Twice { line: 2 }),
         ] {
-            assert_eq!(Clients::parse(&text).unwrap_err(), error, "{text}");
+            assert_eq!(ClientList::parse(&text).unwrap_err(), error, "{text}");
         }
     }
 }

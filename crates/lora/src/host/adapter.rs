@@ -1,4 +1,4 @@
-//! An adapter as its host holds it: integer matrices, and the terms that key holders receive.
+//! An adapter at a host: integer matrices, and the terms that key holders receive.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,16 +9,16 @@ use sha2::{Digest, Sha256};
 
 use super::{
     error::HostError,
-    group::{Contexts, ProjectionGroup},
-    online::Online,
-    queue::Queue,
+    group::{ProjectionGroup, SchemeContexts},
+    online::OnlineProducts,
+    queue::JobQueue,
 };
 use crate::{
-    adapter::{Adapter, Pair},
-    mask::Epoch,
+    adapter::{Adapter, LoraPair},
+    mask::HostEpoch,
     protocol::{Scheme, is_name},
-    site::{Input, Projection},
-    terms::Protect,
+    site::{LayerInput, Projection},
+    terms::ProtectedMatrices,
 };
 
 /// The greatest number of inputs of one adapter.
@@ -27,33 +27,33 @@ const GROUPS_MAX: usize = 1024;
 /// An adapter that a host has loaded, as integers.
 pub(crate) struct HostedAdapter {
     pub(crate) name: String,
-    /// The id that the masks of a session are bound to: the hash of the adapter's name.
+    /// The id from which the masks of a session are derived: the hash of the adapter's name.
     pub(crate) id: [u8; 32],
     groups: Arc<Vec<ProjectionGroup>>,
-    by_input: HashMap<(u32, Input), usize>,
-    pub(crate) queue: Arc<Queue<Online>>,
+    by_input: HashMap<(u32, LayerInput), usize>,
+    pub(crate) queue: Arc<JobQueue<OnlineProducts>>,
 }
 
 impl HostedAdapter {
     /// Quantises an adapter for both schemes.
     pub(crate) fn new(
         adapter: &Adapter,
-        contexts: &Contexts,
-        protect: Protect,
+        contexts: &SchemeContexts,
+        protect: ProtectedMatrices,
         noise_sigma: f64,
-        epoch: Epoch,
+        epoch: HostEpoch,
     ) -> Result<Self, HostError> {
         let name = adapter.name.clone();
         if !is_name(&name) {
-            return Err(HostError::Name { name });
+            return Err(HostError::InvalidName { name });
         }
-        let mut inputs: BTreeMap<(u32, Input), Vec<(Projection, &Pair)>> = BTreeMap::new();
+        let mut inputs: BTreeMap<(u32, LayerInput), Vec<(Projection, &LoraPair)>> = BTreeMap::new();
         for (site, pair) in &adapter.modules {
             let key = (site.layer, site.projection.input());
             inputs.entry(key).or_default().push((site.projection, pair));
         }
         if inputs.is_empty() || inputs.len() > GROUPS_MAX {
-            return Err(HostError::Inputs { limit: GROUPS_MAX, got: inputs.len() });
+            return Err(HostError::InputCount { limit: GROUPS_MAX, got: inputs.len() });
         }
         let mut groups = Vec::with_capacity(inputs.len());
         let mut by_input = HashMap::new();
@@ -62,7 +62,7 @@ impl HostedAdapter {
             groups.push(ProjectionGroup::new(key.0, &pairs, contexts, protect, noise_sigma)?);
         }
         let groups = Arc::new(groups);
-        let queue = Arc::new(Queue::new(Arc::new(Online::new(groups.clone(), epoch))));
+        let queue = Arc::new(JobQueue::new(Arc::new(OnlineProducts::new(groups.clone(), epoch))));
         let mut hash = Sha256::new();
         hash.update(b"confide lora adapter v1");
         hash.update(name.as_bytes());
@@ -73,11 +73,11 @@ impl HostedAdapter {
         &self.groups
     }
 
-    pub(crate) fn group(&self, layer: u32, input: Input) -> Option<usize> {
+    pub(crate) fn group(&self, layer: u32, input: LayerInput) -> Option<usize> {
         self.by_input.get(&(layer, input)).copied()
     }
 
-    /// Returns whether every input of the adapter can be computed by this scheme.
+    /// Returns whether this scheme can compute every input of the adapter.
     pub(crate) fn offers(&self, scheme: Scheme) -> bool {
         self.groups.iter().all(|group| group.terms_bytes(scheme).is_some())
     }

@@ -1,4 +1,4 @@
-//! The host's state: adapters, sessions, budgets and the audit log, shared by all connections.
+//! The state of a host that all connections share: adapters, sessions, budgets and the audit log.
 
 use std::{
     collections::BTreeMap,
@@ -16,29 +16,29 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::{
-    accounts::Clients,
+    accounts::ClientList,
     adapter::HostedAdapter,
-    audit::{AuditLog, Subject},
+    audit::{AuditLog, AuditSubject},
     budget_file::BudgetFile,
     error::HostError,
-    group::{Contexts, ProjectionGroup},
+    group::{ProjectionGroup, SchemeContexts},
     online::OnlineJob,
-    peers::{HostLimits, PeerPrefix, PreparationPermit, Preparations},
-    sequences::Sequences,
-    sessions::{Life, Seat, Session, Sessions},
-    tally::{Tally, input_name},
+    peers::{HostLimits, PeerPrefix, PreparationPermit, RunningPreparations},
+    sequences::SessionSequences,
+    sessions::{HostSession, HostSessions, SessionActivity, SessionConnection},
+    tally::{AuditTally, input_name},
 };
 use crate::{
     adapter::Adapter,
-    budget::{Allowance, AnswerBudgets, BudgetError, BudgetState},
+    budget::{AnswerAllowance, AnswerBudgets, BudgetError, BudgetState},
     direct,
     guarantee::Guarantee,
-    mask::{ProcessKey, Slot},
+    mask::{CounterSlot, ProcessKey},
     protocol::{
-        Apply, Attach, Hello, ProtocolError, Refusal, Scheme, VERSION, Welcome, packed_bytes,
-        unpack,
+        ApplyRequest, Attach, Hello, ProtocolError, Refusal, Scheme, VERSION, Welcome,
+        packed_bytes, unpack,
     },
-    terms::Protect,
+    terms::ProtectedMatrices,
 };
 
 /// The name of the default parameter set, which both schemes can use.
@@ -47,8 +47,8 @@ pub const PARAMETERS_DEFAULT: &str = "rlwe-4096-q100-flood40";
 /// The greatest number of adapters of one host.
 const ADAPTERS_MAX: usize = 64;
 
-/// The least security level in bits that counts as hiding (HomomorphicEncryption.org tables,
-/// quantum row).
+/// The least security level in bits at which the host counts as blind (HomomorphicEncryption.org
+/// tables, quantum row).
 pub(crate) const SECURITY_BITS_MIN: u32 = 128;
 
 /// Configuration of an adapter host.
@@ -57,46 +57,46 @@ pub struct HostOptions {
     /// The parameter set of the encryption: ring, moduli, flooding.
     pub parameters: ParameterSet,
     /// The matrices that stay at the host: A, or the product of B and A.
-    pub protect: Protect,
-    /// The number of answers for each account, each A and each input.
-    pub allowance: Allowance,
-    /// Standard deviation of the noise on each answer, in units of its integers; 0 adds no noise.
+    pub protect: ProtectedMatrices,
+    /// The number of answers for each account, A and input.
+    pub allowance: AnswerAllowance,
+    /// The standard deviation of the noise on each answer, in units of its integers; 0 adds no noise.
     pub noise_sigma: f64,
     /// The greatest rank of an adapter that is loaded.
     pub rank_max: usize,
-    /// The clients that are served; an empty list serves every client, on one account.
-    pub clients: Clients,
-    /// The file that keeps the counts of answers over a restart; without one they are lost.
+    /// The clients that are served. With an empty list, every client is served, on one account.
+    pub clients: ClientList,
+    /// The file that preserves the counts of answers across restarts; without one they are lost.
     pub budget_file: Option<PathBuf>,
     /// Whether every peer of [`AdapterHost::serve`] is attested, which the guarantee depends on.
     pub attested_only: bool,
-    /// Limits of concurrent sessions and preparations, in all and for one peer.
+    /// The limits of concurrent sessions and preparations, in all and for one peer.
     pub limits: HostLimits,
 }
 
-/// Facts about a key holder that the channel established.
+/// Facts about a key holder that the channel has established.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Peer {
-    /// Whether its evidence was accepted by the policy for clients.
+pub struct ChannelPeer {
+    /// Whether the policy for clients accepted its evidence.
     pub attested: bool,
     /// Whether the evidence of either side is simulated.
     pub simulated: bool,
-    /// The network it connects from; `None` if there is no address, as on a pipe.
+    /// The network from which it connects; `None` if there is no address, as on a pipe.
     pub prefix: Option<PeerPrefix>,
 }
 
 /// A host of adapters, with the state that the connections of all key holders share.
 pub struct AdapterHost {
     options: HostOptions,
-    contexts: Contexts,
+    contexts: SchemeContexts,
     key: ProcessKey,
     adapters: Mutex<BTreeMap<String, Arc<HostedAdapter>>>,
-    sessions: Sessions,
+    sessions: HostSessions,
     budgets: AnswerBudgets,
     budget_file: Option<Arc<BudgetFile>>,
     audit: AuditLog,
-    before_hello: Tally,
-    preparations: Arc<Preparations>,
+    before_hello: AuditTally,
+    preparations: Arc<RunningPreparations>,
     turns: Arc<Semaphore>,
     stopping: watch::Sender<bool>,
     simulated: AtomicBool,
@@ -106,10 +106,11 @@ impl AdapterHost {
     /// Makes a host without adapters, with a fresh key and epoch.
     ///
     /// # Errors
-    /// If the parameter set is not flooded, randomness fails, or the budget file cannot be read.
+    /// If the parameter set cannot be used, the random generator fails, or the budget file cannot be
+    /// read.
     pub fn new(options: HostOptions, audit: AuditLog) -> Result<Self, HostError> {
         let (direct, direct_entry_max) = direct::parameters(&options.parameters)?;
-        let contexts = Contexts {
+        let contexts = SchemeContexts {
             masked: Context::new(&options.parameters)?,
             direct: Context::new(&direct)?,
             direct_entry_max,
@@ -122,13 +123,13 @@ impl AdapterHost {
                 let cannot = |source| HostError::BudgetFile { path: path.clone(), source };
                 let (file, counts) = BudgetFile::open(path).map_err(cannot)?;
                 for (slot, used) in counts {
-                    let counted = budgets.take(slot, 0, Allowance::Attested, used);
-                    counted.map_err(|_| HostError::Budgets)?;
+                    let counted = budgets.count_answers(slot, 0, AnswerAllowance::Attested, used);
+                    counted.map_err(|_| HostError::TooManyCounts)?;
                 }
                 Some(Arc::new(file))
             }
         };
-        // One of two cores, or half of many: the others answer tokens.
+        // Preparation uses half of the cores, so that the others can answer tokens.
         let turns = thread::available_parallelism().map_or(1, NonZero::get).div_ceil(2);
         let limits = options.limits;
         Ok(Self {
@@ -136,12 +137,12 @@ impl AdapterHost {
             contexts,
             key,
             adapters: Mutex::default(),
-            sessions: Sessions::new(limits),
-            preparations: Arc::new(Preparations::new(limits)),
+            sessions: HostSessions::new(limits),
+            preparations: Arc::new(RunningPreparations::new(limits)),
             budgets,
             budget_file,
             audit,
-            before_hello: Tally::default(),
+            before_hello: AuditTally::default(),
             turns: Arc::new(Semaphore::new(turns)),
             stopping: watch::Sender::new(false),
             simulated: AtomicBool::new(false),
@@ -151,54 +152,54 @@ impl AdapterHost {
     /// Quantises an adapter and offers it under its name.
     ///
     /// # Errors
-    /// If it has no name that can be sent, another of that name is there, its rank or shape is
-    /// beyond a limit, or a value is not finite.
+    /// If its name cannot be sent, an adapter of the same name is loaded, its rank or shape exceeds a
+    /// limit, or a value is not finite.
     pub fn load(&self, adapter: &Adapter) -> Result<(), HostError> {
         let limit = self.options.rank_max;
         if let Some(pair) = adapter.modules.values().find(|pair| pair.rank() > limit) {
-            return Err(HostError::Rank { limit, got: pair.rank() });
+            return Err(HostError::RankTooLarge { limit, got: pair.rank() });
         }
         let (protect, sigma) = (self.options.protect, self.options.noise_sigma);
         let epoch = self.key.epoch();
         let hosted = HostedAdapter::new(adapter, &self.contexts, protect, sigma, epoch)?;
         let mut adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
         if adapters.len() >= ADAPTERS_MAX {
-            return Err(HostError::Adapters { limit: ADAPTERS_MAX });
+            return Err(HostError::TooManyAdapters { limit: ADAPTERS_MAX });
         }
         if adapters.contains_key(&hosted.name) {
-            return Err(HostError::Twice { name: hosted.name });
+            return Err(HostError::DuplicateName { name: hosted.name });
         }
         adapters.insert(hosted.name.clone(), Arc::new(hosted));
         Ok(())
     }
 
-    /// The guarantee towards every key holder that may connect, the least trusted one included.
+    /// The guarantee that holds for every key holder that may connect, even the least trusted.
     pub fn guarantee(&self) -> Guarantee {
         let allowance = match self.options.attested_only {
-            true => Allowance::Attested,
+            true => AnswerAllowance::Attested,
             false => self.options.allowance,
         };
         let set = &self.options.parameters;
         Guarantee {
             host_is_blind: set.security_bits() >= SECURITY_BITS_MIN,
             adapter_stays: set.flood_bits() > 0,
-            b_is_handed_over: self.options.protect == Protect::A,
+            b_is_handed_over: self.options.protect == ProtectedMatrices::A,
             adapter_can_be_learned: allowance.lets_learn(),
             simulated: self.simulated.load(Ordering::Relaxed),
         }
     }
 
-    /// Sets whether the evidence that the channel shows for this host is simulated.
+    /// Sets whether the evidence that the channel presents for this host is simulated.
     pub fn set_simulated(&self, simulated: bool) {
         self.simulated.store(simulated, Ordering::Relaxed);
     }
 
-    /// The epoch of this process: masks prepared under another one are worthless.
+    /// The epoch of this process. Masks that were prepared in another one are useless.
     pub fn epoch(&self) -> [u8; 16] {
         self.key.epoch().0
     }
 
-    /// The file that keeps the counts of answers over a restart.
+    /// The file that preserves the counts of answers across restarts.
     pub fn budget_file(&self) -> Option<&Path> {
         self.options.budget_file.as_deref()
     }
@@ -208,9 +209,9 @@ impl AdapterHost {
         self.sessions.count()
     }
 
-    /// The adapters and their terms without any value, for a ready line or a digest.
+    /// Describes the adapters and their terms without any values, for a ready line or a digest.
     pub fn describe(&self) -> Value {
-        let adapters = self.all().into_iter().map(|adapter| {
+        let adapters = self.loaded_adapters().into_iter().map(|adapter| {
             let widths = adapter.groups().iter().map(ProjectionGroup::columns);
             let limits = widths.map(|width| self.options.allowance.limit(width));
             json!({
@@ -233,17 +234,17 @@ impl AdapterHost {
         self.audit.lines()
     }
 
-    /// Forgets sessions that have expired, and writes the counts to the audit log.
+    /// Removes expired sessions, and writes the counts to the audit log.
     pub fn expire(&self) {
         for session in self.sessions.expire() {
             self.write_tally(&session);
             self.audit.write("expired", subject(&session), Map::new());
         }
-        for session in self.sessions.all() {
+        for session in self.sessions.list() {
             self.write_tally(&session);
         }
         if let Some(fields) = self.before_hello.take() {
-            self.audit.write("counted", Subject::default(), fields);
+            self.audit.write("counted", AuditSubject::default(), fields);
         }
     }
 
@@ -252,11 +253,11 @@ impl AdapterHost {
         self.stopping.send_replace(true);
     }
 
-    /// Writes the last counts to the audit log and the budget file, at the end of the program.
+    /// Writes the last counts to the audit log and the budget file. Call it at the end of the program.
     pub fn close(&self) {
         self.expire();
         let counts = self
-            .all()
+            .loaded_adapters()
             .iter()
             .map(|adapter| adapter.queue.counts())
             .fold((0, 0), |(rounds, requests), (more_rounds, more)| {
@@ -265,15 +266,15 @@ impl AdapterHost {
         let mut fields = Map::new();
         fields.insert("requests".into(), counts.1.into());
         fields.insert("rounds_of_products".into(), counts.0.into());
-        self.audit.write("stopped", Subject::default(), fields);
+        self.audit.write("stopped", AuditSubject::default(), fields);
         if let Some(file) = &self.budget_file
             && let Err(error) = file.settle(self.budgets.counts())
         {
-            tracing::warn!(%error, "the budget file counts some answers ahead");
+            tracing::warn!(%error, "the exact counts cannot be written to the budget file");
         }
     }
 
-    fn all(&self) -> Vec<Arc<HostedAdapter>> {
+    fn loaded_adapters(&self) -> Vec<Arc<HostedAdapter>> {
         let adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
         adapters.values().cloned().collect()
     }
@@ -285,11 +286,11 @@ impl AdapterHost {
         self.stopping.subscribe()
     }
 
-    pub(super) fn welcome(
+    pub(super) fn open_session(
         &self,
         hello: &Hello<'_>,
-        peer: Peer,
-    ) -> Result<(Seat, Welcome), Refusal> {
+        peer: ChannelPeer,
+    ) -> Result<(SessionConnection, Welcome), Refusal> {
         let account = self.options.clients.account(hello.credential, peer.attested)?;
         let adapter = {
             let adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -305,13 +306,14 @@ impl AdapterHost {
         let context = self.contexts.for_scheme(hello.scheme).clone();
         let public_key =
             PublicKey::from_bytes(&context, hello.public_key).map_err(|_| Refusal::Malformed)?;
-        let allowance = if peer.attested { Allowance::Attested } else { self.options.allowance };
+        let allowance =
+            if peer.attested { AnswerAllowance::Attested } else { self.options.allowance };
         let mut rng = Rng::from_os().map_err(|_| Refusal::Internal)?;
         let mut token = [0; 32];
         rng.fill_bytes(&mut token);
         let sequences = match hello.scheme {
-            Scheme::Masked => self.sequences(&adapter, hello.client, &mut rng),
-            Scheme::Direct => Sequences::default(),
+            Scheme::Masked => self.start_sequences(&adapter, hello.client, &mut rng),
+            Scheme::Direct => SessionSequences::default(),
         };
         let welcome = Welcome {
             version: VERSION,
@@ -323,7 +325,7 @@ impl AdapterHost {
             protect,
             groups: adapter.groups().len() as u16,
         };
-        let (seat, evicted) = self.sessions.open(Session {
+        let (seat, evicted) = self.sessions.open(HostSession {
             client: hello.client,
             token,
             sequences,
@@ -333,10 +335,10 @@ impl AdapterHost {
             allowance,
             scheme: hello.scheme,
             public_key: Arc::new(public_key),
-            tally: Tally::default(),
+            tally: AuditTally::default(),
             peer: peer.prefix,
             evicted: watch::Sender::new(false),
-            life: Life::begin(),
+            life: SessionActivity::start(),
         })?;
         if let Some(session) = evicted {
             self.write_tally(&session);
@@ -350,19 +352,19 @@ impl AdapterHost {
         Ok((seat, welcome))
     }
 
-    pub(super) fn attach(&self, attach: &Attach) -> Result<(Seat, u16), Refusal> {
+    pub(super) fn attach(&self, attach: &Attach) -> Result<(SessionConnection, u16), Refusal> {
         self.sessions.attach(attach, self.key.epoch())
     }
 
-    pub(super) fn budget_state(&self, session: &Session, group: usize) -> BudgetState {
+    pub(super) fn budget_state(&self, session: &HostSession, group: usize) -> BudgetState {
         let (slot, width) = self.budget_slot(session, group);
         self.budgets.state(&slot, width, session.allowance)
     }
 
     pub(super) async fn apply(
         &self,
-        session: &Arc<Session>,
-        apply: &Apply<'_>,
+        session: &Arc<HostSession>,
+        apply: &ApplyRequest<'_>,
     ) -> Result<(Vec<u8>, Option<u64>), Refusal> {
         let adapter = &session.adapter;
         let group = adapter.group(apply.layer, apply.input).ok_or(Refusal::NotOffered)?;
@@ -370,8 +372,8 @@ impl AdapterHost {
             return Err(Refusal::NotOffered);
         }
         let vectors = read_vectors(adapter, group, apply)?;
-        // Answers are counted first: a request that the masked scheme refuses breaks the rules.
-        let state = self.count(session, group, apply.vectors.into()).await?;
+        // Answers are counted first, even if the masked scheme then refuses the request.
+        let state = self.count_answers(session, group, apply.vectors.into()).await?;
         let job = OnlineJob {
             sequences: session.sequences.clone(),
             group,
@@ -383,17 +385,17 @@ impl AdapterHost {
         Ok((packed, state.left))
     }
 
-    /// Counts answers before they are given, on disk too where there is a file. What does not fit is
-    /// refused and nothing of it is counted.
-    pub(super) async fn count(
+    /// Counts answers before they are sent, also on disk if there is a budget file. A request that
+    /// exceeds the budget is refused and not counted.
+    pub(super) async fn count_answers(
         &self,
-        session: &Session,
+        session: &HostSession,
         group: usize,
         vectors: u64,
     ) -> Result<BudgetState, Refusal> {
         session.note_use();
         let (slot, width) = self.budget_slot(session, group);
-        let taken = self.budgets.take(slot, width, session.allowance, vectors);
+        let taken = self.budgets.count_answers(slot, width, session.allowance, vectors);
         let state = taken.map_err(|error| match error {
             BudgetError::UsedUp { limit, .. } => Refusal::Budget { limit },
             _ => Refusal::Busy,
@@ -403,52 +405,52 @@ impl AdapterHost {
             return Ok(state);
         };
         let limit = session.allowance.limit(width);
-        // The line must be on the disk before the answer leaves; this takes milliseconds.
+        // The line must be on disk before the answer is sent; this takes milliseconds.
         let reserving = tokio::task::spawn_blocking(move || file.reserve(slot, state.used, limit));
         reserving.await.map_err(|_| Refusal::Internal)?.map_err(|error| {
-            tracing::error!(%error, "counts of answers cannot be kept: nothing is answered");
+            tracing::error!(%error, "the budget file cannot be written: requests are refused");
             Refusal::Internal
         })?;
         Ok(state)
     }
 
-    pub(super) fn budget_slot(&self, session: &Session, group: usize) -> (Slot, usize) {
+    pub(super) fn budget_slot(&self, session: &HostSession, group: usize) -> (CounterSlot, usize) {
         let group = &session.adapter.groups()[group];
         let (client, adapter) = (session.account.id, group.weights);
-        (Slot { client, adapter, layer: group.layer, input: group.input }, group.columns())
+        (CounterSlot { client, adapter, layer: group.layer, input: group.input }, group.columns())
     }
 
-    /// Makes the counters of a new session. Their shares are bound to the key holder's own id, not
-    /// to the account, so those of two sessions have nothing in common.
-    pub(super) fn sequences(
+    /// Makes the counters of a new session. Their masks are derived from the key holder's id and not
+    /// from the account, so the masks of two sessions are independent.
+    pub(super) fn start_sequences(
         &self,
         adapter: &HostedAdapter,
         client: [u8; 32],
         rng: &mut Rng,
-    ) -> Sequences {
+    ) -> SessionSequences {
         let groups = adapter.groups().iter();
         let sequences = groups.filter_map(|group| {
             let (layer, input) = (group.layer, group.input);
-            let slot = Slot { client, adapter: adapter.id, layer, input };
+            let slot = CounterSlot { client, adapter: adapter.id, layer, input };
             Some(group.masked_input()?.sequence(&self.key, slot, rng))
         });
-        Sequences::new(sequences)
+        SessionSequences::new(sequences)
     }
 
     pub(super) fn key(&self) -> &ProcessKey {
         &self.key
     }
 
-    pub(super) fn room_for_sums(&self, session: &Session) -> Option<PreparationPermit> {
+    pub(super) fn begin_preparation(&self, session: &HostSession) -> Option<PreparationPermit> {
         session.note_use();
         self.preparations.begin(session.peer)
     }
 
-    pub(super) async fn turn_to_prepare(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) async fn wait_for_preparation_turn(&self) -> Option<OwnedSemaphorePermit> {
         self.turns.clone().acquire_owned().await.ok()
     }
 
-    pub(super) fn end_session(&self, session: &Arc<Session>) {
+    pub(super) fn end_session(&self, session: &Arc<HostSession>) {
         self.sessions.forget(session);
         self.write_tally(session);
         self.audit.write("goodbye", subject(session), Map::new());
@@ -457,7 +459,7 @@ impl AdapterHost {
 
 /// Methods that write the audit log.
 impl AdapterHost {
-    pub(super) fn refused_before_hello(&self, error: &ProtocolError) {
+    pub(super) fn note_refusal_before_hello(&self, error: &ProtocolError) {
         let refusal = match error {
             ProtocolError::Refused(refusal) => *refusal,
             ProtocolError::Deadline { .. } => Refusal::Deadline,
@@ -465,17 +467,17 @@ impl AdapterHost {
             _ => Refusal::Malformed,
         };
         if self.before_hello.count_refusal(refusal) {
-            self.audit.write("refused", Subject::default(), refusal_fields(refusal));
+            self.audit.write("refused", AuditSubject::default(), refusal_fields(refusal));
         }
     }
 
-    pub(super) fn note_refusal(&self, session: &Session, refusal: Refusal) {
+    pub(super) fn note_refusal(&self, session: &HostSession, refusal: Refusal) {
         if session.tally.count_refusal(refusal) {
             self.audit.write("refused", subject(session), refusal_fields(refusal));
         }
     }
 
-    pub(super) fn note_end(&self, session: &Session, error: &ProtocolError) {
+    pub(super) fn note_end(&self, session: &HostSession, error: &ProtocolError) {
         match error {
             ProtocolError::Refused(refusal) => self.note_refusal(session, *refusal),
             ProtocolError::Io(_) | ProtocolError::StreamEnded { .. } => {
@@ -486,7 +488,7 @@ impl AdapterHost {
         }
     }
 
-    pub(super) fn note_prepared(&self, session: &Session, group: usize, batch: u64) {
+    pub(super) fn note_prepared(&self, session: &HostSession, group: usize, batch: u64) {
         let group = &session.adapter.groups()[group];
         let mut fields = Map::new();
         let input = format!("{}/{}", group.layer, input_name(group.input));
@@ -496,7 +498,7 @@ impl AdapterHost {
         self.audit.write("prepared", subject(session), fields);
     }
 
-    pub(super) fn write_tally(&self, session: &Session) {
+    pub(super) fn write_tally(&self, session: &HostSession) {
         if let Some(fields) = session.tally.take() {
             self.audit.write("counted", subject(session), fields);
         }
@@ -506,7 +508,7 @@ impl AdapterHost {
 fn read_vectors(
     adapter: &HostedAdapter,
     group: usize,
-    apply: &Apply<'_>,
+    apply: &ApplyRequest<'_>,
 ) -> Result<Vec<u64>, Refusal> {
     let input = adapter.groups()[group].masked_input().ok_or(Refusal::NotOffered)?;
     let (columns, bits) = (input.terms().columns, input.terms().bits);
@@ -521,8 +523,8 @@ fn read_vectors(
     Ok(vectors)
 }
 
-fn subject(session: &Session) -> Subject<'_> {
-    Subject {
+fn subject(session: &HostSession) -> AuditSubject<'_> {
+    AuditSubject {
         client: Some(&session.client),
         account: Some(&session.account.name),
         adapter: Some(&session.adapter.name),

@@ -1,4 +1,4 @@
-//! The audit log: how often each account was answered, one JSON object a line, without any values.
+//! The audit log: the number of answers for each account, one JSON object per line, without any values.
 
 use std::{
     collections::VecDeque,
@@ -13,23 +13,23 @@ use serde_json::{Map, Value, json};
 /// The number of lines kept in memory: a day of one line every ten seconds.
 pub(crate) const LINES_KEPT: usize = 8640;
 
-/// The size in bytes at which a file is renamed to `FILE.1`, whose predecessor is deleted.
+/// The size in bytes at which a file is renamed to `FILE.1`, which replaces an earlier `FILE.1`.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The audit log, in memory or in a file.
 pub struct AuditLog {
     clock: fn() -> u64,
-    sink: Mutex<Sink>,
+    sink: Mutex<AuditSink>,
 }
 
-enum Sink {
+enum AuditSink {
     Memory { lines: VecDeque<String>, dropped: u64 },
     File { path: PathBuf, file: File, bytes: u64, limit: u64, lost: u64 },
 }
 
-/// The subject of a line; absent parts are left out.
+/// The subject of a line. Fields that are `None` are omitted.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Subject<'a> {
+pub struct AuditSubject<'a> {
     /// The session's client id, of which the first 8 bytes are written.
     pub client: Option<&'a [u8; 32]>,
     /// The name under which answers are budgeted.
@@ -39,30 +39,30 @@ pub struct Subject<'a> {
 }
 
 impl AuditLog {
-    /// Keeps the last 8,640 lines in memory. `clock` returns the time in Unix seconds.
+    /// Makes a log that keeps the last 8,640 lines in memory. `clock` returns the time in Unix seconds.
     pub fn in_memory(clock: fn() -> u64) -> Self {
-        let sink = Sink::Memory { lines: VecDeque::new(), dropped: 0 };
+        let sink = AuditSink::Memory { lines: VecDeque::new(), dropped: 0 };
         Self { clock, sink: Mutex::new(sink) }
     }
 
-    /// Appends lines to a file.
+    /// Makes a log that appends lines to a file.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// If the file cannot be opened.
     pub fn to_file(path: &Path, clock: fn() -> u64) -> io::Result<Self> {
-        Self::to_file_of(path, clock, FILE_BYTES_MAX)
+        Self::to_file_with_limit(path, clock, FILE_BYTES_MAX)
     }
 
-    fn to_file_of(path: &Path, clock: fn() -> u64, limit: u64) -> io::Result<Self> {
+    fn to_file_with_limit(path: &Path, clock: fn() -> u64, limit: u64) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let bytes = file.metadata()?.len();
-        let sink = Sink::File { path: path.to_owned(), file, bytes, limit, lost: 0 };
+        let sink = AuditSink::File { path: path.to_owned(), file, bytes, limit, lost: 0 };
         Ok(Self { clock, sink: Mutex::new(sink) })
     }
 
-    /// Writes one line. What cannot be written is counted, and the count is written with the next
-    /// line that can.
-    pub fn write(&self, event: &str, subject: Subject<'_>, more: Map<String, Value>) {
+    /// Writes one line. Lines that cannot be written are counted, and the next written line contains
+    /// the count.
+    pub fn write(&self, event: &str, subject: AuditSubject<'_>, more: Map<String, Value>) {
         let mut line = json!({ "time": (self.clock)(), "event": event });
         if let Value::Object(fields) = &mut line {
             let mut put = |name: &str, value: Option<String>| {
@@ -70,37 +70,37 @@ impl AuditLog {
                     fields.insert(name.into(), value.into());
                 }
             };
-            put("client", subject.client.map(short_hex));
+            put("client", subject.client.map(short_id));
             put("account", subject.account.map(Into::into));
             put("adapter", subject.adapter.map(Into::into));
             fields.extend(more);
         }
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        sink.take(line);
+        sink.append(line);
     }
 
     /// The lines in memory, the oldest first; empty for a log that goes to a file.
     pub fn lines(&self) -> Vec<String> {
         match &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
-            Sink::Memory { lines, .. } => lines.iter().cloned().collect(),
-            Sink::File { .. } => Vec::new(),
+            AuditSink::Memory { lines, .. } => lines.iter().cloned().collect(),
+            AuditSink::File { .. } => Vec::new(),
         }
     }
 }
 
-impl Sink {
-    fn take(&mut self, mut line: Value) {
+impl AuditSink {
+    fn append(&mut self, mut line: Value) {
         match self {
-            Sink::Memory { lines, dropped } => {
+            AuditSink::Memory { lines, dropped } => {
                 if lines.len() == LINES_KEPT {
                     lines.pop_front();
                     *dropped += 1;
                 }
-                add_count(&mut line, "lines_dropped", *dropped);
+                note_count(&mut line, "lines_dropped", *dropped);
                 lines.push_back(line.to_string());
             }
-            Sink::File { path, file, bytes, limit, lost } => {
-                add_count(&mut line, "lines_lost", *lost);
+            AuditSink::File { path, file, bytes, limit, lost } => {
+                note_count(&mut line, "lines_lost", *lost);
                 let text = format!("{line}\n");
                 let written = rotate_if_full(path, file, bytes, *limit)
                     .and_then(|()| file.write_all(text.as_bytes()));
@@ -116,7 +116,7 @@ impl Sink {
     }
 }
 
-fn add_count(line: &mut Value, name: &str, count: u64) {
+fn note_count(line: &mut Value, name: &str, count: u64) {
     if count > 0 {
         line[name] = count.into();
     }
@@ -134,7 +134,7 @@ fn rotate_if_full(path: &Path, file: &mut File, bytes: &mut u64, limit: u64) -> 
     Ok(())
 }
 
-fn short_hex(client: &[u8; 32]) -> String {
+fn short_id(client: &[u8; 32]) -> String {
     hex::encode(&client[..8])
 }
 
@@ -142,8 +142,12 @@ fn short_hex(client: &[u8; 32]) -> String {
 mod tests {
     use super::*;
 
-    fn subject() -> Subject<'static> {
-        Subject { client: Some(&[0xab; 32]), account: Some("everyone"), adapter: Some("banking") }
+    fn subject() -> AuditSubject<'static> {
+        AuditSubject {
+            client: Some(&[0xab; 32]),
+            account: Some("everyone"),
+            adapter: Some("banking"),
+        }
     }
 
     #[test]
@@ -176,7 +180,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("confide-audit-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("audit.jsonl");
-        let log = AuditLog::to_file_of(&path, || 0, 300).unwrap();
+        let log = AuditLog::to_file_with_limit(&path, || 0, 300).unwrap();
         for _ in 0..10 {
             log.write("answered", subject(), Map::new());
         }

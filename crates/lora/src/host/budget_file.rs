@@ -1,8 +1,8 @@
 //! Counts of answers on disk, so that a restart does not renew budgets.
 //!
-//! The file has one JSON object a line. A line is appended and synchronised before the answers that
-//! it counts leave, and it counts some answers ahead, which a restart after a crash takes as given.
-//! A clean end writes the true counts.
+//! The file has one JSON object per line. A line is appended and synchronised before the answers that
+//! it counts are sent. It counts some answers in advance, and a restart after a crash treats these as
+//! used. A clean shutdown writes the exact counts.
 
 use std::{
     collections::HashMap,
@@ -17,36 +17,37 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{mask::Slot, site::Input};
+use crate::{mask::CounterSlot, site::LayerInput};
 
-/// The greatest number of answers that one line counts ahead.
+/// The greatest number of answers that one line counts in advance.
 const AHEAD_MAX: u64 = 64;
 
-/// One line counts ahead at most a budget divided by this: a crash must not use up a small budget.
+/// A line counts at most a budget divided by this in advance, so that a crash does not use up a small
+/// budget.
 const AHEAD_SHARE: u64 = 32;
 
-/// The greatest number of lines of a file that is read: each sequence has one after every start.
+/// The greatest number of lines of a file.
 const LINES_MAX: usize = 4_000_000;
 
-/// The number of appended lines after which the file is written again, one line for each count.
+/// The number of appended lines after which the file is rewritten with one line for each count.
 const APPENDED_MAX: usize = 1_000_000;
 
 pub(crate) struct BudgetFile {
     path: PathBuf,
-    inner: Mutex<Inner>,
-    /// The file's lock: two hosts that count in one file would each miss the other's answers.
+    inner: Mutex<OpenBudgetFile>,
+    /// The file's lock: two hosts with the same file would each miss the other's answers.
     _lock: File,
 }
 
-struct Inner {
+struct OpenBudgetFile {
     file: File,
-    written: HashMap<Slot, u64>,
+    written: HashMap<CounterSlot, u64>,
     appended: usize,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct BudgetRecord {
+struct BudgetLine {
     account: String,
     /// The digest of all matrices A that read the input.
     weights: String,
@@ -59,9 +60,9 @@ impl BudgetFile {
     /// Opens or creates the file and its folder, and returns the counts that it holds.
     ///
     /// # Errors
-    /// If it cannot be read or written, is not an ordinary file or has a second name, another host
-    /// counts in it, or a line is not a count.
-    pub(crate) fn open(path: &Path) -> io::Result<(Self, HashMap<Slot, u64>)> {
+    /// If it cannot be read or written, is not a regular file, has a second link, is in use by another
+    /// host, or has an invalid line.
+    pub(crate) fn open(path: &Path) -> io::Result<(Self, HashMap<CounterSlot, u64>)> {
         if let Some(folder) = folder_of(path) {
             std::fs::create_dir_all(folder)?;
         }
@@ -72,34 +73,39 @@ impl BudgetFile {
             .truncate(false)
             .open(with_suffix(path, ".lock"))?;
         lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => io::Error::other("another adapter host counts in it"),
+            TryLockError::WouldBlock => io::Error::other("it is in use by another adapter host"),
             TryLockError::Error(error) => error,
         })?;
         let counts = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
             Err(error) => return Err(error),
-            Ok(text) => read_counts(&text)?,
+            Ok(text) => parse_counts(&text)?,
         };
         let file = rewrite(path, &counts)?;
-        let inner = Inner { file, written: counts.clone(), appended: 0 };
+        let inner = OpenBudgetFile { file, written: counts.clone(), appended: 0 };
         let path = path.to_owned();
         Ok((Self { path, inner: Mutex::new(inner), _lock: lock }, counts))
     }
 
     /// Returns whether a line on disk counts at least `used`.
-    pub(crate) fn holds(&self, slot: &Slot, used: u64) -> bool {
+    pub(crate) fn holds(&self, slot: &CounterSlot, used: u64) -> bool {
         self.inner().written.get(slot).is_some_and(|written| *written >= used)
     }
 
-    /// Makes sure that a line on disk counts at least `used` of a budget of `limit`.
-    pub(crate) fn reserve(&self, slot: Slot, used: u64, limit: Option<u64>) -> io::Result<()> {
+    /// Ensures that a line on disk counts at least `used` of a budget of `limit`.
+    pub(crate) fn reserve(
+        &self,
+        slot: CounterSlot,
+        used: u64,
+        limit: Option<u64>,
+    ) -> io::Result<()> {
         let mut inner = self.inner();
         if inner.written.get(&slot).is_some_and(|written| *written >= used) {
             return Ok(());
         }
         let ahead = limit.map_or(AHEAD_MAX, |limit| (limit / AHEAD_SHARE).min(AHEAD_MAX));
         let ahead = used.saturating_add(ahead);
-        inner.file.write_all(line(&slot, ahead).as_bytes())?;
+        inner.file.write_all(format_line(&slot, ahead).as_bytes())?;
         inner.file.sync_data()?;
         inner.written.insert(slot, ahead);
         inner.appended += 1;
@@ -110,34 +116,34 @@ impl BudgetFile {
         Ok(())
     }
 
-    /// Writes the true counts in place of those that count ahead.
-    pub(crate) fn settle(&self, counts: HashMap<Slot, u64>) -> io::Result<()> {
+    /// Replaces the counts, which include answers in advance, by the exact ones.
+    pub(crate) fn settle(&self, counts: HashMap<CounterSlot, u64>) -> io::Result<()> {
         let mut inner = self.inner();
         inner.file = rewrite(&self.path, &counts)?;
         inner.written = counts;
         Ok(())
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, OpenBudgetFile> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes one line for each count to a new file, which replaces the old one. The file is
-/// synchronised before that, and its folder after it. Returns the file, open at its end.
-fn rewrite(path: &Path, counts: &HashMap<Slot, u64>) -> io::Result<File> {
-    let text: String = counts.iter().map(|(slot, used)| line(slot, *used)).collect();
-    let beside = with_suffix(path, ".new");
-    let mut file = File::create(&beside)?;
+/// Writes one line for each count to a new file, synchronises it, replaces the old file, and
+/// synchronises the folder. Returns the file, open for appending.
+fn rewrite(path: &Path, counts: &HashMap<CounterSlot, u64>) -> io::Result<File> {
+    let text: String = counts.iter().map(|(slot, used)| format_line(slot, *used)).collect();
+    let new_path = with_suffix(path, ".new");
+    let mut file = File::create(&new_path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    std::fs::rename(beside, path)?;
+    std::fs::rename(new_path, path)?;
     File::open(folder_of(path).unwrap_or(Path::new(".")))?.sync_all()?;
     OpenOptions::new().append(true).open(path)
 }
 
-/// The file that `path` leads to. The file is replaced when it is written again: a device or a pipe
-/// would be lost, and two names of one file would each go on with counts of its own.
+/// Resolves symbolic links. A rewrite replaces the file, so a device or a pipe would be lost, and two
+/// links to one file would continue with separate counts.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     if let Err(error) = path.symlink_metadata() {
         return match error.kind() {
@@ -148,10 +154,10 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     let path = path.canonicalize()?;
     let found = path.metadata()?;
     if !found.is_file() {
-        return Err(io::Error::other("wanted an ordinary file, got a device, a pipe or a folder"));
+        return Err(io::Error::other("wanted a regular file, got a device, a pipe or a folder"));
     }
     if found.nlink() > 1 {
-        return Err(io::Error::other("wanted a file with one name, got one with several (links)"));
+        return Err(io::Error::other("wanted a file without further hard links"));
     }
     Ok(path)
 }
@@ -166,22 +172,22 @@ fn with_suffix(path: &Path, suffix: &str) -> OsString {
     name
 }
 
-fn read_counts(text: &str) -> io::Result<HashMap<Slot, u64>> {
+fn parse_counts(text: &str) -> io::Result<HashMap<CounterSlot, u64>> {
     let mut counts = HashMap::new();
-    // A line that a crash cut short was not on the disk yet, so nothing was answered for it.
+    // A line that a crash truncated was not synchronised, so no answer was sent for it.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     for (index, line) in whole.lines().enumerate() {
-        let (slot, used) = read_line(line)
+        let (slot, used) = parse_line(line)
             .filter(|_| index < LINES_MAX)
-            .ok_or_else(|| bad_line(index + 1, line))?;
+            .ok_or_else(|| line_error(index + 1, line))?;
         let count: &mut u64 = counts.entry(slot).or_default();
         *count = (*count).max(used);
     }
     Ok(counts)
 }
 
-fn line(slot: &Slot, used: u64) -> String {
-    let line = BudgetRecord {
+fn format_line(slot: &CounterSlot, used: u64) -> String {
+    let line = BudgetLine {
         account: hex::encode(slot.client),
         weights: hex::encode(slot.adapter),
         layer: slot.layer,
@@ -192,26 +198,26 @@ fn line(slot: &Slot, used: u64) -> String {
     text + "\n"
 }
 
-fn read_line(text: &str) -> Option<(Slot, u64)> {
-    let line: BudgetRecord = serde_json::from_str(text).ok()?;
-    let slot = Slot {
+fn parse_line(text: &str) -> Option<(CounterSlot, u64)> {
+    let line: BudgetLine = serde_json::from_str(text).ok()?;
+    let slot = CounterSlot {
         client: super::accounts::digest_from_hex(&line.account)?,
         adapter: super::accounts::digest_from_hex(&line.weights)?,
         layer: line.layer,
-        input: *Input::ALL.get(usize::from(line.input))?,
+        input: *LayerInput::ALL.get(usize::from(line.input))?,
     };
     Some((slot, line.used))
 }
 
-fn bad_line(line: usize, text: &str) -> io::Error {
+fn line_error(line: usize, text: &str) -> io::Error {
     let by_name =
         serde_json::from_str::<Value>(text).is_ok_and(|line| line.get("adapter").is_some());
     let text = match by_name {
         true => format!(
-            "line {line}: wanted counts by the digest of the weights, got a count by the adapter's \
-             name, as an earlier version wrote it"
+            "line {line}: this is a count by the adapter's name, from an earlier version; \
+             choose another --budget-file"
         ),
-        false => format!("line {line}: wanted a count of answers, got something else"),
+        false => format!("line {line}: not a count of answers"),
     };
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
@@ -220,8 +226,8 @@ fn bad_line(line: usize, text: &str) -> io::Error {
 mod tests {
     use super::*;
 
-    const SLOT: Slot =
-        Slot { client: [1; 32], adapter: [2; 32], layer: 3, input: Input::FeedForward };
+    const SLOT: CounterSlot =
+        CounterSlot { client: [1; 32], adapter: [2; 32], layer: 3, input: LayerInput::FeedForward };
 
     fn place(name: &str) -> PathBuf {
         let folder = format!("confide-budget-{name}-{}", std::process::id());
@@ -236,7 +242,7 @@ mod tests {
         let folder = folder_of(&path).unwrap();
         std::fs::create_dir_all(folder).unwrap();
         assert!(BudgetFile::open(folder).is_err(), "a folder");
-        // A socket is not an ordinary file, and every user can make one.
+        // A socket is not a regular file, and every user can make one.
         let socket = folder.join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         assert!(BudgetFile::open(&socket).is_err());

@@ -1,4 +1,4 @@
-//! One connection of a key holder, from its first frame to its last.
+//! A connection of a key holder, from its first frame to its last.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,35 +8,40 @@ use tokio::{
 };
 
 use super::{
-    adapter_host::{AdapterHost, Peer},
-    sessions::{Seat, Session},
-    upload::{BlockError, Upload},
-    writer::{SharedWriter, Writer},
+    adapter_host::{AdapterHost, ChannelPeer},
+    sessions::{HostSession, SessionConnection},
+    upload::{BatchUpload, BlockError},
+    writer::{FrameWriter, SharedWriter},
 };
 use crate::protocol::{
-    Apply, Attach, Attached, Block, Direct, DirectAnswer, Frame, FrameKind, FrameReader, Goodbye,
-    GroupTerms, Hello, Prepare, Products, ProtocolError, Refusal, Scheme, Side, Welcome,
+    ApplyAnswer, ApplyRequest, Attach, AttachAnswer, CiphertextBlock, ConnectionSide, DirectAnswer,
+    DirectRequest, Frame, FrameKind, FrameReader, Goodbye, GroupTerms, Hello, PrepareRequest,
+    ProtocolError, Refusal, Scheme, Welcome,
 };
 
-/// The time within which the first frame has to arrive.
+/// The time limit for the first frame.
 pub(crate) const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The time after which a connection without requests is closed; its session lives on.
+/// The time after which a connection without requests is closed; its session stays open.
 pub(crate) const IDLE_DEADLINE: Duration = Duration::from_secs(600);
 
 impl AdapterHost {
-    /// Speaks the blind protocol on one connection until either side ends it.
+    /// Runs the blind protocol on one connection until either side ends it.
     ///
     /// # Errors
-    /// If the key holder broke off, or broke the protocol. The audit log has it.
-    pub async fn serve<S>(self: &Arc<Self>, stream: S, peer: Peer) -> Result<(), ProtocolError>
+    /// If the key holder disconnected early or violated the protocol. The audit log records it.
+    pub async fn serve<S>(
+        self: &Arc<Self>,
+        stream: S,
+        peer: ChannelPeer,
+    ) -> Result<(), ProtocolError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (read, write) = split(stream);
-        let reader = FrameReader::new(read, Side::Host);
-        let writer = Arc::new(Mutex::new(Writer::new(write)));
-        let mut conversation = Conversation {
+        let reader = FrameReader::new(read, ConnectionSide::Host);
+        let writer = Arc::new(Mutex::new(FrameWriter::new(write)));
+        let mut conversation = HolderConversation {
             host: self.clone(),
             reader,
             writer: writer.clone(),
@@ -50,60 +55,63 @@ impl AdapterHost {
             Err(ProtocolError::Deadline { .. }) => Refusal::Deadline,
             Err(_) => Refusal::Malformed,
         };
-        // The id 0 belongs to no request: nothing comes after it.
+        // A refusal with id 0 belongs to no request and is the last frame.
         let _ = writer.lock().await.refuse(0, refusal).await;
         ended
     }
 }
 
-struct Conversation<S> {
+struct HolderConversation<S> {
     host: Arc<AdapterHost>,
     reader: FrameReader<ReadHalf<S>>,
     writer: SharedWriter<S>,
     stopping: watch::Receiver<bool>,
-    upload: Option<Upload>,
+    upload: Option<BatchUpload>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
-    async fn run(&mut self, peer: Peer) -> Result<(), ProtocolError> {
-        let seat = match self.greet(peer).await {
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> HolderConversation<S> {
+    async fn run(&mut self, peer: ChannelPeer) -> Result<(), ProtocolError> {
+        let seat = match self.answer_first_frame(peer).await {
             Ok(seat) => seat,
             Err(error) => {
-                self.host.refused_before_hello(&error);
+                self.host.note_refusal_before_hello(&error);
                 return Err(error);
             }
         };
-        let ended = self.requests(&seat.0).await;
-        // Dropping it ends the task that computes: an incomplete batch will never be completed.
+        let ended = self.answer_requests(&seat.0).await;
+        // This ends the computing task, because an incomplete batch cannot be completed any more.
         self.upload = None;
         if let Err(error) = &ended {
             self.host.note_end(&seat.0, error);
         }
-        // Release the seat before the last frame: its reader may open the next connection at once.
+        // Release the connection before the last frame: the receiver may open the next one at once.
         drop(seat);
         let goodbye = ended?;
         self.writer.lock().await.send(FrameKind::Farewell, goodbye, |_| ()).await
     }
 
-    /// Reads the first frame, which opens a session or joins one.
-    async fn greet(&mut self, peer: Peer) -> Result<Seat, ProtocolError> {
+    /// Answers the first frame, which opens or joins a session.
+    async fn answer_first_frame(
+        &mut self,
+        peer: ChannelPeer,
+    ) -> Result<SessionConnection, ProtocolError> {
         let frame = tokio::select! {
             biased;
-            _ = turned_true(&mut self.stopping) => return Err(Refusal::Stopping.into()),
-            frame = self.reader.next("hello", HELLO_DEADLINE) => frame?,
+            _ = wait_until_true(&mut self.stopping) => return Err(Refusal::Stopping.into()),
+            frame = self.reader.read_next("hello", HELLO_DEADLINE) => frame?,
         };
         let id = frame.id;
         match frame.kind {
             FrameKind::Hello => {
                 let hello = Hello::decode(frame.payload)?;
-                let (seat, welcome) = self.host.welcome(&hello, peer)?;
+                let (seat, welcome) = self.host.open_session(&hello, peer)?;
                 send_welcome(&self.host, &self.writer, id, &seat.0, &welcome).await?;
                 Ok(seat)
             }
             FrameKind::Attach => {
                 let attach = Attach::decode(frame.payload)?;
                 let (seat, connections) = self.host.attach(&attach)?;
-                let attached = Attached { connections };
+                let attached = AttachAnswer { connections };
                 let mut writer = self.writer.lock().await;
                 writer.send(FrameKind::Attached, id, |out| attached.encode(out)).await?;
                 Ok(seat)
@@ -112,15 +120,15 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
         }
     }
 
-    /// Answers requests until a goodbye, and returns its id.
-    async fn requests(&mut self, session: &Arc<Session>) -> Result<u32, ProtocolError> {
+    /// Answers requests until a goodbye, and returns the id of the goodbye.
+    async fn answer_requests(&mut self, session: &Arc<HostSession>) -> Result<u32, ProtocolError> {
         let mut evicted = session.eviction();
         loop {
             let frame = tokio::select! {
                 biased;
-                _ = turned_true(&mut self.stopping) => return Err(Refusal::Stopping.into()),
-                _ = turned_true(&mut evicted) => return Err(Refusal::NoSession.into()),
-                frame = self.reader.next("a request", IDLE_DEADLINE) => frame?,
+                _ = wait_until_true(&mut self.stopping) => return Err(Refusal::Stopping.into()),
+                _ = wait_until_true(&mut evicted) => return Err(Refusal::NoSession.into()),
+                frame = self.reader.read_next("a request", IDLE_DEADLINE) => frame?,
             };
             let Frame { kind, id, payload } = frame;
             if id == 0 {
@@ -128,20 +136,20 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
             }
             let done = match kind {
                 FrameKind::Apply => {
-                    let apply = Apply::decode(payload)?;
+                    let apply = ApplyRequest::decode(payload)?;
                     answer_apply(&self.host, session, &self.writer, id, &apply).await
                 }
                 FrameKind::Direct => {
-                    let direct = Direct::decode(payload)?;
+                    let direct = DirectRequest::decode(payload)?;
                     answer_direct(&self.host, session, &self.writer, id, &direct).await
                 }
                 FrameKind::Prepare => {
-                    let prepare = Prepare::decode(payload)?;
+                    let prepare = PrepareRequest::decode(payload)?;
                     begin_upload(&self.host, session, &self.writer, &mut self.upload, id, prepare)
                         .await
                 }
                 FrameKind::Block => {
-                    let block = Block::decode(payload)?;
+                    let block = CiphertextBlock::decode(payload)?;
                     take_block(&mut self.upload, id, &block).await
                 }
                 FrameKind::Goodbye => {
@@ -155,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
             };
             match done {
                 Ok(()) => {}
-                Err(ProtocolError::Refused(refusal)) if goes_on(refusal) => {
+                Err(ProtocolError::Refused(refusal)) if keeps_connection(refusal) => {
                     self.host.note_refusal(session, refusal);
                     self.writer.lock().await.refuse(id, refusal).await?;
                 }
@@ -169,7 +177,7 @@ async fn send_welcome<S: AsyncRead + AsyncWrite>(
     host: &AdapterHost,
     writer: &SharedWriter<S>,
     id: u32,
-    session: &Session,
+    session: &HostSession,
     welcome: &Welcome,
 ) -> Result<(), ProtocolError> {
     let mut writer = writer.lock().await;
@@ -184,33 +192,33 @@ async fn send_welcome<S: AsyncRead + AsyncWrite>(
     Ok(())
 }
 
-/// Returns whether a connection goes on after this refusal.
-fn goes_on(refusal: Refusal) -> bool {
+/// Returns whether a connection stays open after this refusal.
+fn keeps_connection(refusal: Refusal) -> bool {
     !matches!(refusal, Refusal::Malformed | Refusal::Stopping | Refusal::NoSession)
 }
 
-async fn turned_true(flag: &mut watch::Receiver<bool>) {
+async fn wait_until_true(flag: &mut watch::Receiver<bool>) {
     let _ = flag.wait_for(|flag| *flag).await;
 }
 
 async fn answer_apply<S: AsyncRead + AsyncWrite>(
     host: &Arc<AdapterHost>,
-    session: &Arc<Session>,
+    session: &Arc<HostSession>,
     writer: &SharedWriter<S>,
     id: u32,
-    apply: &Apply<'_>,
+    apply: &ApplyRequest<'_>,
 ) -> Result<(), ProtocolError> {
     let (packed, budget_left) = host.apply(session, apply).await?;
-    let products = Products { budget_left, vectors: apply.vectors, packed: &packed };
+    let products = ApplyAnswer { budget_left, vectors: apply.vectors, packed: &packed };
     writer.lock().await.send(FrameKind::Products, id, |out| products.encode(out)).await
 }
 
 async fn answer_direct<S: AsyncRead + AsyncWrite>(
     host: &Arc<AdapterHost>,
-    session: &Arc<Session>,
+    session: &Arc<HostSession>,
     writer: &SharedWriter<S>,
     id: u32,
-    direct: &Direct<'_>,
+    direct: &DirectRequest<'_>,
 ) -> Result<(), ProtocolError> {
     if session.scheme != Scheme::Direct {
         return Err(Refusal::NotOffered.into());
@@ -222,11 +230,11 @@ async fn answer_direct<S: AsyncRead + AsyncWrite>(
 
 async fn begin_upload<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     host: &Arc<AdapterHost>,
-    session: &Arc<Session>,
+    session: &Arc<HostSession>,
     writer: &SharedWriter<S>,
-    upload: &mut Option<Upload>,
+    upload: &mut Option<BatchUpload>,
     id: u32,
-    prepare: Prepare,
+    prepare: PrepareRequest,
 ) -> Result<(), ProtocolError> {
     if upload.as_ref().is_some_and(|upload| !upload.has_ended()) {
         return Err(Refusal::Busy.into());
@@ -234,21 +242,21 @@ async fn begin_upload<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     if session.scheme != Scheme::Masked {
         return Err(Refusal::NotOffered.into());
     }
-    *upload = Some(Upload::begin(host, session, writer, id, prepare)?);
+    *upload = Some(BatchUpload::begin(host, session, writer, id, prepare)?);
     Ok(())
 }
 
 async fn take_block(
-    upload: &mut Option<Upload>,
+    upload: &mut Option<BatchUpload>,
     id: u32,
-    block: &Block<'_>,
+    block: &CiphertextBlock<'_>,
 ) -> Result<(), ProtocolError> {
     let Some(running) = upload.as_mut().filter(|upload| upload.id() == id) else {
         return Err(Refusal::Malformed.into());
     };
-    match running.block(block) {
+    match running.push_block(block) {
         Ok(()) => Ok(()),
-        // The batch was refused while these blocks were on their way.
+        // The batch was refused before these blocks arrived.
         Err(BlockError::BatchEnded) => Ok(()),
         Err(BlockError::BeyondCredit) => Err(Refusal::Malformed.into()),
     }

@@ -1,24 +1,24 @@
-//! The direct scheme: one vector as ciphertexts, answered by a pool of threads that preparations do
-//! not use.
+//! Answers in the direct scheme: a vector arrives as ciphertexts, and a pool of threads that
+//! preparations do not use computes the answer.
 
 use std::sync::Arc;
 
 use confide_rlwe::{Rng, SeededCiphertext};
 
-use super::{adapter_host::AdapterHost, sessions::Session};
+use super::{adapter_host::AdapterHost, sessions::HostSession};
 use crate::{
-    link::Tile,
-    meter::Meter,
-    protocol::{Direct, Refusal},
+    link::TileShape,
+    meter::StepMeter,
+    protocol::{DirectRequest, Refusal},
 };
 
 impl AdapterHost {
-    /// Answers one vector: returns the bytes of each answer with its length before it, and the
+    /// Answers one vector. Returns the encoded answers, each after its length, and the number of
     /// answers left in the budget.
     pub(crate) async fn answer_direct(
         &self,
-        session: &Arc<Session>,
-        direct: &Direct<'_>,
+        session: &Arc<HostSession>,
+        direct: &DirectRequest<'_>,
     ) -> Result<(Vec<u8>, Option<u64>), Refusal> {
         let found = session.adapter.group(direct.layer, direct.input);
         let group = found.ok_or(Refusal::NotOffered)?;
@@ -31,7 +31,8 @@ impl AdapterHost {
         let ciphertexts = direct.ciphertexts.chunks_exact(length);
         let request = ciphertexts.map(|bytes| SeededCiphertext::from_bytes(&context, bytes));
         let request = request.collect::<Result<Vec<_>, _>>().map_err(|_| Refusal::Malformed)?;
-        let tile = Tile { inputs: direct.tile_inputs as usize, outputs: direct.tile_rows as usize };
+        let tile =
+            TileShape { inputs: direct.tile_inputs as usize, outputs: direct.tile_rows as usize };
         let held = session.clone();
         // The tile and the count are checked before anything is counted as answered.
         let tiled = tokio::task::spawn_blocking(move || {
@@ -39,12 +40,12 @@ impl AdapterHost {
             input.host_for_tile(tile).map_err(|_| Refusal::NotOffered)
         });
         let tiled = tiled.await.map_err(|_| Refusal::Internal)??;
-        let state = self.count(session, group, 1).await?;
+        let state = self.count_answers(session, group, 1).await?;
         let held = session.clone();
         let computing = tokio::task::spawn_blocking(move || {
             let mut rng = Rng::from_os().map_err(|_| Refusal::Internal)?;
             let answers = tiled
-                .answer(request, &held.public_key, &mut rng, &mut Meter::default())
+                .answer(request, &held.public_key, &mut rng, &mut StepMeter::default())
                 .map_err(|_| Refusal::Malformed)?;
             let mut bytes = Vec::new();
             for answer in answers {

@@ -1,4 +1,4 @@
-//! Errors of a host and of its adapters.
+//! Errors of an adapter host.
 
 use std::{io, path::PathBuf};
 
@@ -6,45 +6,45 @@ use confide_rlwe::RlweError;
 
 use crate::{masked::MaskedError, protocol::Refusal, terms::TermsError};
 
-/// The reason why a host cannot be made, or an adapter cannot be loaded.
+/// The reason why a host cannot start, or an adapter cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
     /// The protocol cannot carry the adapter's name.
     #[error("adapter name: wanted 1 to 128 visible ASCII characters, got {name:?}")]
-    Name {
+    InvalidName {
         /// The name of the adapter.
         name: String,
     },
     /// Two adapters have the same name.
-    #[error("adapter name: wanted each once, got {name} twice")]
-    Twice {
+    #[error("adapter name: {name} is already loaded")]
+    DuplicateName {
         /// The name of the adapters.
         name: String,
     },
-    /// The host has as many adapters as it holds.
+    /// The host has the greatest number of adapters.
     #[error("adapters: wanted at most {limit}, got more")]
-    Adapters {
+    TooManyAdapters {
         /// The greatest number of adapters.
         limit: usize,
     },
-    /// The adapter changes nothing, or too many inputs.
+    /// The adapter has no inputs, or too many.
     #[error("adapted inputs: wanted 1 to {limit}, got {got}")]
-    Inputs {
+    InputCount {
         /// The greatest number of inputs.
         limit: usize,
         /// The number of inputs of the adapter.
         got: usize,
     },
-    /// The rank of a pair is beyond the limit.
+    /// The rank of a pair exceeds the limit.
     #[error("rank: wanted at most {limit}, got {got}")]
-    Rank {
+    RankTooLarge {
         /// The greatest rank.
         limit: usize,
         /// The rank of the pair.
         got: usize,
     },
-    /// The masked scheme cannot be prepared for an input.
+    /// The masked scheme cannot be used for an input.
     #[error("layer {layer}: {source}")]
     Masked {
         /// The layer of the input, from 0.
@@ -52,17 +52,15 @@ pub enum HostError {
         /// The error of the masked scheme.
         source: MaskedError,
     },
-    /// The noise of the options is too large for the parameter set: every answer could wrap around.
-    #[error(
-        "layer {layer}: the noise (--noise-sigma) is too large for these parameters: no answer would fit"
-    )]
-    Noise {
+    /// The noise on answers (`--noise-sigma`) is so large that no vector can be answered.
+    #[error("layer {layer}: the noise is too large for any answer; choose a smaller --noise-sigma")]
+    NoiseTooLarge {
         /// The layer of the input, from 0.
         layer: u32,
     },
     /// The terms of an input do not fit a frame.
-    #[error("layer {layer}: wanted terms that fit one frame, got {got} bytes")]
-    Terms {
+    #[error("layer {layer}: the terms of an input do not fit a frame: {got} bytes")]
+    TermsTooLong {
         /// The layer of the input, from 0.
         layer: u32,
         /// The length of the terms, in bytes.
@@ -82,20 +80,20 @@ pub enum HostError {
         /// The error of the file system.
         source: io::Error,
     },
-    /// The budget file has more counts than a host keeps.
+    /// The budget file has more counts than a host supports.
     #[error("budget file: wanted at most {} counts, got more", crate::budget::SLOTS_MAX)]
-    Budgets,
+    TooManyCounts,
 }
 
-/// Maps an error of the masked scheme to the refusal that the key holder is sent.
+/// Maps an error of the masked scheme to the refusal that is sent to the key holder.
 impl From<MaskedError> for Refusal {
     fn from(error: MaskedError) -> Self {
         match error {
             MaskedError::CounterUsed { .. } => Refusal::CounterUsed,
             MaskedError::CounterUnknown { .. } => Refusal::NotPrepared,
-            MaskedError::Batch { .. } => Refusal::AlreadyPrepared,
-            MaskedError::Epoch { .. } => Refusal::NoSession,
-            MaskedError::Count { .. } | MaskedError::Word { .. } | MaskedError::Ring(_) => {
+            MaskedError::BatchOrder { .. } => Refusal::AlreadyPrepared,
+            MaskedError::OtherEpoch { .. } => Refusal::NoSession,
+            MaskedError::Count { .. } | MaskedError::WordTooLarge { .. } | MaskedError::Ring(_) => {
                 Refusal::Malformed
             }
             _ => Refusal::Internal,

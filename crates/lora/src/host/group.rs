@@ -1,4 +1,4 @@
-//! The projections that read one input, as a host computes with them.
+//! The projections that read one input, in the form that a host computes with.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,23 +7,23 @@ use sha2::{Digest, Sha256};
 
 use super::error::HostError;
 use crate::{
-    adapter::Pair,
+    adapter::LoraPair,
     direct::{self, DirectError, DirectHost},
     int_matrix::ENTRY_MAX,
-    link::Tile,
+    link::TileShape,
     masked::HostInput,
     protocol::{FrameKind, Scheme, encode_terms},
-    site::{Input, Projection},
-    terms::{Protect, Rounding, Weights},
+    site::{LayerInput, Projection},
+    terms::{ProtectedMatrices, QuantisedWeights, WeightRounding},
 };
 
-/// The number of tiles whose matrices are kept in the form that products need. Key holders on one
-/// link choose the same tile.
+/// The number of tiles for which the matrix is kept in the form that products need. Key holders with
+/// the same link choose the same tile.
 const TILES_MAX: usize = 2;
 
-/// Contexts of the two schemes, which split the room of one parameter set differently.
+/// The contexts of the two schemes, which use one parameter set with different plaintext bits.
 #[derive(Clone, Debug)]
-pub(crate) struct Contexts {
+pub(crate) struct SchemeContexts {
     pub(crate) masked: Arc<Context>,
     pub(crate) direct: Arc<Context>,
     pub(crate) direct_entry_max: i16,
@@ -32,8 +32,8 @@ pub(crate) struct Contexts {
 /// One input of a layer, and the projections that read it.
 pub(crate) struct ProjectionGroup {
     pub(crate) layer: u32,
-    pub(crate) input: Input,
-    /// The identity of the weights that answers are counted for: see [`weights_digest`].
+    pub(crate) input: LayerInput,
+    /// The id under which answers are counted: see [`weights_digest`].
     pub(crate) weights: [u8; 32],
     columns: usize,
     rows: usize,
@@ -41,14 +41,14 @@ pub(crate) struct ProjectionGroup {
     direct: Option<(DirectInput, Vec<u8>)>,
 }
 
-/// The direct scheme's matrix, and its forms for the tiles in use.
+/// The direct scheme's matrix, and its converted forms for the tiles in use.
 pub(crate) struct DirectInput {
     context: Arc<Context>,
-    weights: Weights,
-    tiles: Mutex<Vec<(Tile, Arc<DirectHost>)>>,
+    weights: QuantisedWeights,
+    tiles: Mutex<Vec<(TileShape, Arc<DirectHost>)>>,
 }
 
-impl Contexts {
+impl SchemeContexts {
     pub(crate) fn for_scheme(&self, scheme: Scheme) -> &Arc<Context> {
         match scheme {
             Scheme::Masked => &self.masked,
@@ -64,16 +64,16 @@ impl Contexts {
 impl ProjectionGroup {
     pub(super) fn new(
         layer: u32,
-        pairs: &[(Projection, &Pair)],
-        contexts: &Contexts,
-        protect: Protect,
+        pairs: &[(Projection, &LoraPair)],
+        contexts: &SchemeContexts,
+        protect: ProtectedMatrices,
         noise_sigma: f64,
     ) -> Result<Self, HostError> {
         let set = contexts.masked.set();
-        let rounding = Rounding { entry_max: ENTRY_MAX, noise_sigma };
-        let weights = Weights::with_rounding(layer, pairs, protect, set, rounding)?;
+        let rounding = WeightRounding { entry_max: ENTRY_MAX, noise_sigma };
+        let weights = QuantisedWeights::with_rounding(layer, pairs, protect, set, rounding)?;
         if weights.terms.norm_limit == 0 {
-            return Err(HostError::Noise { layer });
+            return Err(HostError::NoiseTooLarge { layer });
         }
         let (rows, columns) = (weights.matrix.rows(), weights.matrix.columns());
         let masked = match contexts.is_flooded() {
@@ -114,8 +114,9 @@ impl ProjectionGroup {
 }
 
 impl DirectInput {
-    /// The weights in the form that a tile needs. Made on first use, which takes milliseconds.
-    pub(crate) fn host_for_tile(&self, tile: Tile) -> Result<Arc<DirectHost>, DirectError> {
+    /// Returns the weights in the form for a tile. The first call for a tile converts them, which takes
+    /// milliseconds.
+    pub(crate) fn host_for_tile(&self, tile: TileShape) -> Result<Arc<DirectHost>, DirectError> {
         let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, host)) = tiles.iter().find(|(known, _)| *known == tile) {
             return Ok(host.clone());
@@ -134,9 +135,8 @@ impl DirectInput {
 }
 
 /// SHA-256 over every matrix A that reads the input, as 32-bit floats. Answers reveal A, so all
-/// adapters with the same A share one count, whatever their name, folder, B or the dtype of their
-/// file.
-fn weights_digest(pairs: &[(Projection, &Pair)]) -> [u8; 32] {
+/// adapters with the same A share one count, even if their names, folders, B or file dtypes differ.
+fn weights_digest(pairs: &[(Projection, &LoraPair)]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"confide lora weights v1");
     for (projection, pair) in pairs {
@@ -148,21 +148,21 @@ fn weights_digest(pairs: &[(Projection, &Pair)]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The direct scheme's matrix and terms, or `None` if the scheme cannot be offered: it has no
+/// The direct scheme's matrix and terms. `None` if the scheme cannot be offered: it does not support
 /// noise on answers, and not every set has room for a tile.
 fn direct_input(
     layer: u32,
-    pairs: &[(Projection, &Pair)],
-    contexts: &Contexts,
-    protect: Protect,
+    pairs: &[(Projection, &LoraPair)],
+    contexts: &SchemeContexts,
+    protect: ProtectedMatrices,
     noise_sigma: f64,
 ) -> Result<Option<(DirectInput, Vec<u8>)>, HostError> {
     if noise_sigma > 0.0 {
         return Ok(None);
     }
     let (context, entry_max) = (contexts.direct.clone(), contexts.direct_entry_max);
-    let rounding = Rounding { entry_max, noise_sigma };
-    let weights = Weights::with_rounding(layer, pairs, protect, context.set(), rounding)?;
+    let rounding = WeightRounding { entry_max, noise_sigma };
+    let weights = QuantisedWeights::with_rounding(layer, pairs, protect, context.set(), rounding)?;
     if direct::outputs_max(&weights.matrix, context.set()) == 0 || weights.terms.norm_limit == 0 {
         return Ok(None);
     }
@@ -170,10 +170,10 @@ fn direct_input(
     Ok(Some((DirectInput { context, weights, tiles: Mutex::default() }, terms)))
 }
 
-fn terms_bytes(weights: &Weights) -> Result<Vec<u8>, HostError> {
+fn terms_bytes(weights: &QuantisedWeights) -> Result<Vec<u8>, HostError> {
     let terms = encode_terms(&weights.terms);
     if terms.len() > FrameKind::Terms.payload_max() - 16 {
-        return Err(HostError::Terms { layer: weights.terms.layer, got: terms.len() });
+        return Err(HostError::TermsTooLong { layer: weights.terms.layer, got: terms.len() });
     }
     Ok(terms)
 }
@@ -187,13 +187,13 @@ mod tests {
     fn the_digest_of_an_a_is_that_of_the_host_in_python() {
         let a = Matrix { rows: 1, columns: 2, values: vec![1.0, -0.5] };
         let b = Matrix { rows: 3, columns: 1, values: vec![0.0; 3] };
-        let pair = Pair { a, b, scale: 2.0 };
-        let hex = |pairs: &[(Projection, &Pair)]| -> String {
+        let pair = LoraPair { a, b, scale: 2.0 };
+        let hex = |pairs: &[(Projection, &LoraPair)]| -> String {
             weights_digest(pairs).iter().map(|byte| format!("{byte:02x}")).collect()
         };
         let wanted = "1777ad61f4eb3f43567ff1386db840fe8f64eb7a23ed30ec823d254e51a82013";
         assert_eq!(hex(&[(Projection::Query, &pair)]), wanted);
-        let other_b = Pair { scale: 1.0, ..pair.clone() };
+        let other_b = LoraPair { scale: 1.0, ..pair.clone() };
         assert_eq!(hex(&[(Projection::Query, &other_b)]), wanted);
         assert_ne!(hex(&[(Projection::Key, &pair)]), wanted);
     }

@@ -1,4 +1,4 @@
-//! The online step of the masked scheme, computed together for all requests that wait.
+//! The online step of the masked scheme, computed together for all waiting requests.
 
 use std::{
     cell::RefCell,
@@ -8,46 +8,51 @@ use std::{
 
 use confide_rlwe::Rng;
 
-use super::{group::ProjectionGroup, queue::Compute, sequences::Sequences};
+use super::{group::ProjectionGroup, queue::JobComputer, sequences::SessionSequences};
 use crate::{
     int_matrix::DigitScratch,
-    mask::Epoch,
+    mask::HostEpoch,
     masked::{ApplyJob, HostInput, HostSequence},
-    meter::Meter,
+    meter::StepMeter,
     protocol::{Refusal, pack, packed_bytes},
 };
 
 thread_local! {
-    /// Scratch memory that is kept between products, so that the online step allocates little.
+    /// Scratch memory that is reused for later products, so that the online step allocates little.
     static SCRATCH: RefCell<Option<(DigitScratch, Rng)>> = const { RefCell::new(None) };
 }
 
 /// Computes products with the matrices of one adapter.
-pub(crate) struct Online {
+pub(crate) struct OnlineProducts {
     groups: Arc<Vec<ProjectionGroup>>,
-    epoch: Epoch,
+    epoch: HostEpoch,
 }
 
 /// Masked vectors of one session for one input.
 pub(crate) struct OnlineJob {
-    pub(crate) sequences: Sequences,
+    pub(crate) sequences: SessionSequences,
     pub(crate) group: usize,
     pub(crate) counter: u64,
     /// The vectors one after the other, words below 2^k.
     pub(crate) vectors: Vec<u64>,
 }
 
-/// The packed products, or the refusal.
+/// The packed products, or a refusal.
 pub(crate) type AnswerResult = Result<Vec<u8>, Refusal>;
 
-impl Online {
-    pub(crate) fn new(groups: Arc<Vec<ProjectionGroup>>, epoch: Epoch) -> Self {
+impl OnlineProducts {
+    pub(crate) fn new(groups: Arc<Vec<ProjectionGroup>>, epoch: HostEpoch) -> Self {
         Self { groups, epoch }
     }
 
-    /// Computes one product for all jobs of an input. Of several jobs of one session, all but the
-    /// first wait for the next product.
-    fn answer(&self, group: usize, jobs: Vec<(usize, OnlineJob)>, answers: &mut [AnswerResult]) {
+    /// Computes one product for all jobs of an input. If a session has several jobs, all but the first
+    /// wait for the next product.
+    fn answer_group(
+        &self,
+        group: usize,
+        jobs: Vec<(usize, OnlineJob)>,
+        answers: &mut [AnswerResult],
+    ) {
         let Some(input) = self.groups[group].masked_input() else { return };
         let mut waiting = VecDeque::from(jobs);
         while !waiting.is_empty() {
@@ -60,14 +65,14 @@ impl Online {
                     false => now.push((place, job)),
                 }
             }
-            let round = self.round(input, group, &now);
+            let round = self.compute_round(input, group, &now);
             for ((place, _), answer) in now.iter().zip(round) {
                 answers[*place] = answer;
             }
         }
     }
 
-    fn round(
+    fn compute_round(
         &self,
         input: &HostInput,
         group: usize,
@@ -88,7 +93,7 @@ impl Online {
                 *scratch = Rng::from_os().ok().map(|rng| (DigitScratch::default(), rng));
             }
             let (digits, rng) = scratch.as_mut()?;
-            Some(input.apply(&mut applied, digits, rng, &mut Meter::default()))
+            Some(input.apply(&mut applied, digits, rng, &mut StepMeter::default()))
         });
         let packed = |words: Vec<u64>| {
             let mut packed = Vec::with_capacity(words.len() / rows * packed_bytes(rows, bits));
@@ -100,7 +105,7 @@ impl Online {
     }
 }
 
-impl Compute for Online {
+impl JobComputer for OnlineProducts {
     type Job = OnlineJob;
     type Answer = AnswerResult;
 
@@ -111,7 +116,7 @@ impl Compute for Online {
             by_group.entry(job.group).or_default().push((place, job));
         }
         for (group, jobs) in by_group {
-            self.answer(group, jobs, &mut answers);
+            self.answer_group(group, jobs, &mut answers);
         }
         answers
     }

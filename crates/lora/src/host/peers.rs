@@ -1,4 +1,4 @@
-//! Peers as the limits see them, and how much one of them may hold.
+//! The peers to which limits apply, and the limits for each peer and in all.
 
 use std::{
     collections::HashMap,
@@ -6,8 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The part of an address that limits are counted by: an IPv4 address, or the /64 network of an
-/// IPv6 one, since the holder of such a network can use all of its addresses.
+/// The part of an address to which limits apply: an IPv4 address, or the /64 network of an IPv6
+/// address, because a client can use all addresses of its /64 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerPrefix {
     /// An IPv4 address, or one that is mapped into IPv6.
@@ -29,15 +29,15 @@ impl From<IpAddr> for PeerPrefix {
     }
 }
 
-/// The limits on sessions and preparations at once, in all and for one peer.
+/// The limits on concurrent sessions and preparations, in all and for one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostLimits {
-    /// The greatest number of sessions. Each holds a public key of about 400 KB and, for each input
+    /// The greatest number of sessions. Each stores a public key of about 400 KB and, for each input
     /// and batch, a bit for each counter.
     pub sessions: usize,
     /// The greatest number of sessions of one peer.
     pub sessions_per_peer: usize,
-    /// The greatest number of batches that are being prepared, half a gigabyte each at the most.
+    /// The greatest number of batches that are being prepared, with up to half a gigabyte each.
     pub preparations: usize,
     /// The greatest number of batches that are being prepared for one peer.
     pub preparations_per_peer: usize,
@@ -51,7 +51,7 @@ impl Default for HostLimits {
 
 /// The batches that are being prepared, by peer; connections without an address count as one peer.
 #[derive(Debug)]
-pub(crate) struct Preparations {
+pub(crate) struct RunningPreparations {
     limits: HostLimits,
     running: Mutex<HashMap<Option<PeerPrefix>, usize>>,
 }
@@ -59,18 +59,17 @@ pub(crate) struct Preparations {
 /// A permit for the sums of one batch, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PreparationPermit {
-    preparations: Arc<Preparations>,
+    preparations: Arc<RunningPreparations>,
     peer: Option<PeerPrefix>,
 }
 
-impl Preparations {
+impl RunningPreparations {
     pub(crate) fn new(limits: HostLimits) -> Self {
         Self { limits, running: Mutex::default() }
     }
 
-    /// Takes a permit for one more batch of `peer`; `None` if the peer has its share. The last
-    /// permit is for a peer that has none yet, so that those who prepare already cannot keep a
-    /// newcomer out.
+    /// Takes a permit for one more batch of `peer`; `None` if the peer is at its limit. The last permit
+    /// is reserved for a peer that has none, so that active peers cannot block a new one.
     pub(crate) fn begin(self: &Arc<Self>, peer: Option<PeerPrefix>) -> Option<PreparationPermit> {
         let mut running = self.running();
         let all: usize = running.values().sum();
@@ -121,7 +120,7 @@ mod tests {
 
     #[test]
     fn four_begun_preparations_of_one_peer_leave_room_for_another() {
-        let preparations = Arc::new(Preparations::new(HostLimits::default()));
+        let preparations = Arc::new(RunningPreparations::new(HostLimits::default()));
         let stranger = peer("127.0.0.1");
         let begun: Vec<_> = (0..4).filter_map(|_| preparations.begin(stranger)).collect();
         assert_eq!(begun.len(), 3);

@@ -1,8 +1,8 @@
-//! Products with the matrices of one adapter: requests that wait are computed together.
+//! A queue for products with the matrices of one adapter, which computes waiting requests together.
 //!
-//! The first request computes on its own task, without a hop to another thread. Requests that come
-//! meanwhile wait for the next round, in which all of them become one product for each input and
-//! the matrix is read once.
+//! The first request is computed on its own task, without a switch of threads. Requests that arrive
+//! meanwhile wait for the next round, which computes one product for each input and reads the matrix
+//! once.
 
 use std::{
     mem,
@@ -12,12 +12,12 @@ use std::{
 
 use tokio::sync::oneshot;
 
-/// The number of multiplications above which a round leaves the event loop for a thread that may
+/// The number of multiplications above which a round moves from the event loop to a thread that may
 /// block: half a millisecond at a billion a second.
 const INLINE_MAX: u64 = 4_000_000;
 
-/// Something that computes many jobs at once.
-pub(crate) trait Compute: Send + Sync + 'static {
+/// A computation that answers several jobs at once.
+pub(crate) trait JobComputer: Send + Sync + 'static {
     /// The request.
     type Job: Send + 'static;
     /// The response to a job.
@@ -30,26 +30,26 @@ pub(crate) trait Compute: Send + Sync + 'static {
     fn cost(&self, job: &Self::Job) -> u64;
 }
 
-/// Jobs that wait for a computation.
-pub(crate) struct Queue<C: Compute> {
+/// A queue of jobs that wait for a computation.
+pub(crate) struct JobQueue<C: JobComputer> {
     computer: Arc<C>,
-    state: Mutex<State<C>>,
+    state: Mutex<QueueState<C>>,
 }
 
-struct State<C: Compute> {
+struct QueueState<C: JobComputer> {
     waiting: Vec<(C::Job, oneshot::Sender<C::Answer>)>,
     working: bool,
     rounds: u64,
     jobs: u64,
 }
 
-impl<C: Compute> Queue<C> {
+impl<C: JobComputer> JobQueue<C> {
     pub(crate) fn new(computer: Arc<C>) -> Self {
-        let state = State { waiting: Vec::new(), working: false, rounds: 0, jobs: 0 };
+        let state = QueueState { waiting: Vec::new(), working: false, rounds: 0, jobs: 0 };
         Self { computer, state: Mutex::new(state) }
     }
 
-    /// Computes a job together with all others that wait. `None` if the computation failed.
+    /// Computes a job together with all waiting jobs; `None` if the computation failed.
     pub(crate) async fn answer(self: &Arc<Self>, job: C::Job) -> Option<C::Answer> {
         let (sender, mut receiver) = oneshot::channel();
         let first = {
@@ -59,28 +59,28 @@ impl<C: Compute> Queue<C> {
         };
         if first {
             let queue = self.clone();
-            // An inline round ends before this task yields, so it cannot be dropped half way.
+            // An inline round ends before this task yields, so it cannot be cancelled in the middle.
             if queue.cost_of_waiting() <= INLINE_MAX {
-                queue.round();
+                queue.run_round();
                 if let Ok(answer) = receiver.try_recv() {
-                    self.hand_on();
+                    self.hand_over();
                     return Some(answer);
                 }
             }
-            self.hand_on();
+            self.hand_over();
         }
         receiver.await.ok()
     }
 
-    /// The number of rounds and of jobs until now; where jobs were computed together, rounds are
-    /// fewer.
+    /// The number of rounds and of jobs so far. There are fewer rounds than jobs if jobs were computed
+    /// together.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let state = self.lock();
         (state.rounds, state.jobs)
     }
 
-    /// Hands the waiting jobs to a thread that may block, or gives the turn back if none waits.
-    fn hand_on(self: &Arc<Self>) {
+    /// Passes the waiting jobs to a blocking thread, or marks the queue as idle if none waits.
+    fn hand_over(self: &Arc<Self>) {
         {
             let mut state = self.lock();
             if state.waiting.is_empty() {
@@ -91,7 +91,7 @@ impl<C: Compute> Queue<C> {
         let queue = self.clone();
         tokio::task::spawn_blocking(move || {
             while !queue.stop_if_idle() {
-                queue.round();
+                queue.run_round();
             }
         });
     }
@@ -103,7 +103,7 @@ impl<C: Compute> Queue<C> {
         done
     }
 
-    fn round(&self) {
+    fn run_round(&self) {
         let waiting = {
             let mut state = self.lock();
             let waiting = mem::take(&mut state.waiting);
@@ -112,10 +112,10 @@ impl<C: Compute> Queue<C> {
             waiting
         };
         let (jobs, senders): (Vec<_>, Vec<_>) = waiting.into_iter().unzip();
-        // A panic must not leave the turn taken; those who wait learn that the computation failed.
+        // A panic must not leave the queue marked as working. Waiting requests then get no answer.
         let computed = catch_unwind(AssertUnwindSafe(|| self.computer.compute(jobs)));
         for (answer, sender) in computed.unwrap_or_default().into_iter().zip(senders) {
-            // A connection that went away meanwhile needs no answer; its counters are used up.
+            // A connection that closed meanwhile needs no answer; its counters are used up.
             let _ = sender.send(answer);
         }
     }
@@ -124,7 +124,7 @@ impl<C: Compute> Queue<C> {
         self.lock().waiting.iter().map(|(job, _)| self.computer.cost(job)).sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<C>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -133,11 +133,10 @@ impl<C: Compute> Queue<C> {
 mod tests {
     use super::*;
 
-    /// Squares numbers, and tells how many were squared together. A large job ends when the test
-    /// lets it.
+    /// Squares numbers, and returns how many were squared together. A large job waits for the test.
     struct Squares(Mutex<std::sync::mpsc::Receiver<()>>);
 
-    impl Compute for Squares {
+    impl JobComputer for Squares {
         type Job = (u64, u64);
         type Answer = (u64, usize);
 
@@ -157,7 +156,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn everyone_gets_their_own_answer_and_those_who_wait_are_computed_together() {
         let (let_go, gate) = std::sync::mpsc::channel();
-        let queue = Arc::new(Queue::new(Arc::new(Squares(Mutex::new(gate)))));
+        let queue = Arc::new(JobQueue::new(Arc::new(Squares(Mutex::new(gate)))));
         assert_eq!(queue.answer((3, 1)).await, Some((9, 1)));
         // A large job occupies the queue; the jobs that arrive meanwhile are one round.
         let large = tokio::spawn({

@@ -6,19 +6,19 @@ use crate::masked::HostSequence;
 
 /// The sequences of one session, one for each group of the adapter; empty in the direct scheme.
 #[derive(Clone, Default)]
-pub(crate) struct Sequences(Arc<Vec<Mutex<HostSequence>>>);
+pub(crate) struct SessionSequences(Arc<Vec<Mutex<HostSequence>>>);
 
-impl Sequences {
+impl SessionSequences {
     pub(crate) fn new(sequences: impl Iterator<Item = HostSequence>) -> Self {
         Self(Arc::new(sequences.map(Mutex::new).collect()))
     }
 
-    /// The sequence of a group, locked; `None` if there is none.
+    /// Locks the sequence of a group; `None` if there is none.
     pub(crate) fn lock(&self, group: usize) -> Option<MutexGuard<'_, HostSequence>> {
         Some(self.0.get(group)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns whether both belong to one session.
+    /// Returns whether both belong to the same session.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

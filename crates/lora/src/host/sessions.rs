@@ -1,4 +1,4 @@
-//! Sessions: the state that a key holder's connections share, and that outlives each of them.
+//! Sessions: state that the connections of a key holder share and that outlives them.
 
 use std::{
     collections::HashMap,
@@ -14,101 +14,104 @@ use super::{
     accounts::Account,
     adapter::HostedAdapter,
     peers::{HostLimits, PeerPrefix},
-    sequences::Sequences,
-    tally::Tally,
+    sequences::SessionSequences,
+    tally::AuditTally,
 };
 use crate::{
-    budget::Allowance,
-    mask::Epoch,
+    budget::AnswerAllowance,
+    mask::HostEpoch,
     protocol::{Attach, Refusal, Scheme},
 };
 
-/// The greatest number of connections of one session: one for each generation that runs, one for
+/// The greatest number of connections of one session: one for each running generation, and one for
 /// preparations.
 const CONNECTIONS_MAX: u16 = 64;
 
-/// The greatest number of batches of one input with counters left: the one in use, the next one,
-/// and room for those that several generations have not quite used up.
+/// The greatest number of batches of one input with counters left: the one in use, the next one, and
+/// two that several generations have not quite used up.
 pub const BATCHES_MAX: usize = 4;
 
 /// The time after which a session without a connection is forgotten, with its batches.
 pub(crate) const SESSION_IDLE: Duration = Duration::from_secs(600);
 
 /// A session, which a hello opened.
-pub(crate) struct Session {
+pub(crate) struct HostSession {
     pub(crate) client: [u8; 32],
     pub(crate) token: [u8; 32],
     pub(crate) adapter: Arc<HostedAdapter>,
     pub(crate) account: Account,
-    pub(crate) allowance: Allowance,
+    pub(crate) allowance: AnswerAllowance,
     pub(crate) scheme: Scheme,
     pub(crate) public_key: Arc<PublicKey>,
     pub(crate) context: Arc<Context>,
-    pub(crate) sequences: Sequences,
-    pub(crate) tally: Tally,
+    pub(crate) sequences: SessionSequences,
+    pub(crate) tally: AuditTally,
     /// The peer that the hello came from.
     pub(crate) peer: Option<PeerPrefix>,
-    /// Whether the session was evicted for a newcomer.
+    /// Whether the session was evicted for a new one.
     pub(crate) evicted: watch::Sender<bool>,
-    pub(crate) life: Mutex<Life>,
+    pub(crate) life: Mutex<SessionActivity>,
 }
 
-/// The connections of a session, and the last use of it.
-pub(crate) struct Life {
+/// The number of connections of a session, and its last use.
+pub(crate) struct SessionActivity {
     connections: u16,
-    /// The last time that it was opened, attached to or used, or lost a connection.
+    /// The time of the last opening, attachment, use or loss of a connection.
     last_used: Instant,
-    /// Whether a batch was begun or a vector was answered.
+    /// Whether a batch was started or a vector was answered.
     is_used: bool,
 }
 
 /// The sessions of a host, by client id.
-pub(crate) struct Sessions {
+pub(crate) struct HostSessions {
     limits: HostLimits,
-    open: Mutex<HashMap<[u8; 32], Arc<Session>>>,
+    open: Mutex<HashMap<[u8; 32], Arc<HostSession>>>,
 }
 
 /// One connection of a session, counted until it is dropped.
-pub(crate) struct Seat(pub(crate) Arc<Session>);
+pub(crate) struct SessionConnection(pub(crate) Arc<HostSession>);
 
-impl Sessions {
+impl HostSessions {
     pub(crate) fn new(limits: HostLimits) -> Self {
         Self { limits, open: Mutex::default() }
     }
 
-    /// Adds a new session, with its first connection. Returns the session that was evicted for it
-    /// too.
+    /// Adds a new session with its first connection. Also returns the session that was evicted for
+    /// it.
     ///
-    /// A newcomer is refused only where nobody has to give way: see [`Sessions::room`].
-    pub(crate) fn open(&self, session: Session) -> Result<(Seat, Option<Arc<Session>>), Refusal> {
+    /// The new session is refused if no session can be evicted: see [`HostSessions::make_room`].
+    pub(crate) fn open(
+        &self,
+        session: HostSession,
+    ) -> Result<(SessionConnection, Option<Arc<HostSession>>), Refusal> {
         let mut open = self.lock();
-        // Shares are derived from the client id: two sessions of one id would have the same ones.
+        // Masks are derived from the client id, so two sessions of one id would have the same masks.
         if open.contains_key(&session.client) {
             return Err(Refusal::Busy);
         }
-        let evicted = self.room(&mut open, session.peer)?;
+        let evicted = self.make_room(&mut open, session.peer)?;
         let session = Arc::new(session);
         open.insert(session.client, session.clone());
-        Ok((Seat(session), evicted))
+        Ok((SessionConnection(session), evicted))
     }
 
     /// Makes room for a session of `peer`. Returns the session that was evicted for it.
     ///
-    /// A peer that has its share takes the place of its own longest idle session without a
-    /// connection. Where the host is full, the first to go is a session without a connection, a
-    /// batch and an answer; then the longest idle one of the peer that holds most, where that is
-    /// more than the newcomer holds.
-    fn room(
+    /// A peer at its limit evicts its own longest idle session without a connection. If the host is
+    /// full, the longest idle session without a connection, a batch or an answer is evicted; if there
+    /// is none, the longest idle session of the peer with the most sessions, if that peer has more
+    /// than the new one.
+    fn make_room(
         &self,
-        open: &mut HashMap<[u8; 32], Arc<Session>>,
+        open: &mut HashMap<[u8; 32], Arc<HostSession>>,
         peer: Option<PeerPrefix>,
-    ) -> Result<Option<Arc<Session>>, Refusal> {
+    ) -> Result<Option<Arc<HostSession>>, Refusal> {
         let own = open.values().filter(|session| session.peer == peer).count();
         let full = open.len() >= self.limits.sessions;
         if own < self.limits.sessions_per_peer && !full {
             return Ok(None);
         }
-        let longest_idle = |chosen: &dyn Fn(&Session, &Life) -> bool| {
+        let longest_idle = |chosen: &dyn Fn(&HostSession, &SessionActivity) -> bool| {
             let idle = open.values().filter_map(|session| {
                 let life = session.life();
                 chosen(session, &life).then(|| (life.last_used, session.clone()))
@@ -132,8 +135,12 @@ impl Sessions {
         Ok(Some(victim))
     }
 
-    /// Adds a connection to a session. The refusal is the same whatever is wrong with the request.
-    pub(crate) fn attach(&self, attach: &Attach, epoch: Epoch) -> Result<(Seat, u16), Refusal> {
+    /// Adds a connection to a session. The refusal does not depend on what is wrong with the request.
+    pub(crate) fn attach(
+        &self,
+        attach: &Attach,
+        epoch: HostEpoch,
+    ) -> Result<(SessionConnection, u16), Refusal> {
         let session = self.lock().get(&attach.client).cloned().ok_or(Refusal::NoSession)?;
         if !bool::from(attach.token.ct_eq(&session.token))
             || attach.epoch != epoch.0
@@ -149,20 +156,20 @@ impl Sessions {
         life.last_used = Instant::now();
         let connections = life.connections;
         drop(life);
-        Ok((Seat(session), connections))
+        Ok((SessionConnection(session), connections))
     }
 
     /// Forgets a session; requests on its remaining connections are refused.
-    pub(crate) fn forget(&self, session: &Session) {
+    pub(crate) fn forget(&self, session: &HostSession) {
         let mut open = self.lock();
-        // The id of an evicted session may be that of another session by now.
+        // Another session may have the id of an evicted session by now.
         if open.get(&session.client).is_some_and(|held| std::ptr::eq(&**held, session)) {
             open.remove(&session.client);
         }
     }
 
     /// Forgets the sessions that have expired and returns them.
-    pub(crate) fn expire(&self) -> Vec<Arc<Session>> {
+    pub(crate) fn expire(&self) -> Vec<Arc<HostSession>> {
         let mut open = self.lock();
         let expired: Vec<_> =
             open.values().filter(|session| session.is_expired()).cloned().collect();
@@ -170,7 +177,7 @@ impl Sessions {
         expired
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+    pub(crate) fn list(&self) -> Vec<Arc<HostSession>> {
         self.lock().values().cloned().collect()
     }
 
@@ -178,32 +185,32 @@ impl Sessions {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Arc<Session>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Arc<HostSession>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Life {
-    /// The life of a session that its first connection opens now.
-    pub(crate) fn begin() -> Mutex<Self> {
+impl SessionActivity {
+    /// The activity of a session that its first connection opens now.
+    pub(crate) fn start() -> Mutex<Self> {
         Mutex::new(Self { connections: 1, last_used: Instant::now(), is_used: false })
     }
 }
 
-impl Session {
-    /// Notes a request: the session's idle time begins again, and it counts as used.
+impl HostSession {
+    /// Records a request: it resets the idle time, and the session counts as used.
     pub(crate) fn note_use(&self) {
         let mut life = self.life();
         life.last_used = Instant::now();
         life.is_used = true;
     }
 
-    /// A receiver that becomes true when the session is evicted for a newcomer.
+    /// A receiver whose value becomes true when the session is evicted for a new one.
     pub(crate) fn eviction(&self) -> watch::Receiver<bool> {
         self.evicted.subscribe()
     }
 
-    fn life(&self) -> MutexGuard<'_, Life> {
+    fn life(&self) -> MutexGuard<'_, SessionActivity> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -213,7 +220,7 @@ impl Session {
     }
 }
 
-impl Drop for Seat {
+impl Drop for SessionConnection {
     fn drop(&mut self) {
         let mut life = self.0.life();
         life.connections = life.connections.saturating_sub(1);
@@ -221,8 +228,10 @@ impl Drop for Seat {
     }
 }
 
-/// The peer that holds most sessions, and their number.
-fn greatest_holder(open: &HashMap<[u8; 32], Arc<Session>>) -> Option<(Option<PeerPrefix>, usize)> {
+/// The peer with the most sessions, and their number.
+fn greatest_holder(
+    open: &HashMap<[u8; 32], Arc<HostSession>>,
+) -> Option<(Option<PeerPrefix>, usize)> {
     let mut held: HashMap<Option<PeerPrefix>, usize> = HashMap::new();
     for session in open.values() {
         *held.entry(session.peer).or_default() += 1;

@@ -1,4 +1,4 @@
-//! Counts between two lines of the audit log.
+//! Counts of answers and refusals between two lines of the audit log.
 
 use std::{
     collections::BTreeMap,
@@ -7,28 +7,28 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use crate::{protocol::Refusal, site::Input};
+use crate::{protocol::Refusal, site::LayerInput};
 
 /// The answers and refusals since the last line.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    counts: Mutex<Counts>,
+pub(crate) struct AuditTally {
+    counts: Mutex<AnswerCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
-    answered: BTreeMap<(u32, Input), u64>,
+struct AnswerCounts {
+    answered: BTreeMap<(u32, LayerInput), u64>,
     refused: BTreeMap<&'static str, u64>,
 }
 
-impl Tally {
-    pub(crate) fn count_answers(&self, layer: u32, input: Input, vectors: u64) {
+impl AuditTally {
+    pub(crate) fn count_answers(&self, layer: u32, input: LayerInput, vectors: u64) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.answered.entry((layer, input)).or_default() += vectors;
     }
 
-    /// Counts a refusal. Returns whether it is the first of its kind since the last line, in which
-    /// case it gets a line of its own.
+    /// Counts a refusal. Returns whether it is the first of its kind since the last line; the caller
+    /// then writes a separate line.
     pub(crate) fn count_refusal(&self, refusal: Refusal) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.refused.entry(refusal.name()).or_default();
@@ -36,7 +36,7 @@ impl Tally {
         *count == 1
     }
 
-    /// Takes the counts as fields of a line and resets them; `None` if there are none.
+    /// Returns the counts as fields of a line and resets them; `None` if all are zero.
     pub(crate) fn take(&self) -> Option<Map<String, Value>> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = std::mem::take(&mut *counts);
@@ -60,13 +60,13 @@ impl Tally {
 }
 
 /// The name of an input in logs.
-pub(crate) fn input_name(input: Input) -> &'static str {
+pub(crate) fn input_name(input: LayerInput) -> &'static str {
     match input {
-        Input::Attention => "attention",
-        Input::AttentionOutput => "attention-output",
-        Input::FeedForward => "feed-forward",
-        Input::FeedForwardInner => "feed-forward-inner",
-        Input::FinalHidden => "final-hidden",
+        LayerInput::Attention => "attention",
+        LayerInput::AttentionOutput => "attention-output",
+        LayerInput::FeedForward => "feed-forward",
+        LayerInput::FeedForwardInner => "feed-forward-inner",
+        LayerInput::FinalHidden => "final-hidden",
     }
 }
 
@@ -76,11 +76,11 @@ mod tests {
 
     #[test]
     fn counts_are_taken_once() {
-        let tally = Tally::default();
+        let tally = AuditTally::default();
         assert!(tally.take().is_none());
-        tally.count_answers(3, Input::Attention, 2);
-        tally.count_answers(3, Input::Attention, 1);
-        tally.count_answers(4, Input::FeedForward, 5);
+        tally.count_answers(3, LayerInput::Attention, 2);
+        tally.count_answers(3, LayerInput::Attention, 1);
+        tally.count_answers(4, LayerInput::FeedForward, 5);
         assert!(tally.count_refusal(Refusal::CounterUsed));
         assert!(!tally.count_refusal(Refusal::CounterUsed));
         let fields = Value::Object(tally.take().unwrap());

@@ -1,4 +1,4 @@
-//! The upload of a batch: blocks go through a bounded queue, so that preparing never starves the
+//! The upload of a batch. Blocks pass through a bounded queue, so that preparation does not delay the
 //! products that tokens wait for.
 
 use std::{sync::Arc, time::Duration};
@@ -13,34 +13,36 @@ use tokio::{
 use super::{
     adapter_host::AdapterHost,
     peers::PreparationPermit,
-    sessions::{BATCHES_MAX, Session},
+    sessions::{BATCHES_MAX, HostSession},
     writer::SharedWriter,
 };
 use crate::{
     masked::HostPreparation,
-    meter::Meter,
-    protocol::{Block, Credit, FrameKind, Prepare, Prepared, ProtocolError, Refusal},
+    meter::StepMeter,
+    protocol::{
+        BlockCredit, CiphertextBlock, FrameKind, PrepareRequest, PreparedRows, ProtocolError,
+        Refusal,
+    },
 };
 
-/// The number of blocks that a key holder may send before it learns that one was used: sending and
-/// computing overlap, and a waiting batch holds 4 MB.
+/// The number of blocks that a key holder may send before the host has used one. Sending and computing
+/// overlap, and a waiting batch takes 4 MB.
 pub const WINDOW: u16 = 4;
 
-/// The time within which the next block has to arrive: a batch that has begun holds memory for its
-/// sums.
+/// The time limit for the next block: a started batch holds memory for its sums.
 pub(crate) const BLOCK_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The greatest length of one answer frame, in bytes.
 const ANSWER_BYTES: usize = 512 * 1024;
 
-/// The entrance of a batch, through which the reading task passes its blocks to the computing one.
-pub(crate) struct Upload {
+/// The sending end of the queue through which the reading task passes blocks to the computing task.
+pub(crate) struct BatchUpload {
     id: u32,
     blocks: mpsc::Sender<Vec<u8>>,
     next: u32,
 }
 
-/// The reason why a block was not taken.
+/// The reason why a block was not accepted.
 pub(crate) enum BlockError {
     /// The batch has ended already.
     BatchEnded,
@@ -48,14 +50,14 @@ pub(crate) enum BlockError {
     BeyondCredit,
 }
 
-impl Upload {
-    /// Begins the next batch of an input, and the task that computes it.
+impl BatchUpload {
+    /// Starts the next batch of an input, and the task that computes it.
     pub(crate) fn begin<S>(
         host: &Arc<AdapterHost>,
-        session: &Arc<Session>,
+        session: &Arc<HostSession>,
         writer: &SharedWriter<S>,
         id: u32,
-        prepare: Prepare,
+        prepare: PrepareRequest,
     ) -> Result<Self, ProtocolError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -63,7 +65,7 @@ impl Upload {
         let found = session.adapter.group(prepare.layer, prepare.input);
         let group = found.ok_or(Refusal::NotOffered)?;
         let input = session.adapter.groups()[group].masked_input().ok_or(Refusal::NotOffered)?;
-        let room = host.room_for_sums(session).ok_or(Refusal::Busy)?;
+        let room = host.begin_preparation(session).ok_or(Refusal::Busy)?;
         let (preparing, batch) = {
             let mut sequence = session.sequences.lock(group).ok_or(Refusal::NotOffered)?;
             if sequence.live_batches() >= BATCHES_MAX {
@@ -75,7 +77,7 @@ impl Upload {
             (preparing.map_err(Refusal::from)?, batch)
         };
         let (sender, receiver) = mpsc::channel(WINDOW.into());
-        let task = Task {
+        let task = BatchTask {
             host: host.clone(),
             session: session.clone(),
             writer: writer.clone(),
@@ -97,7 +99,7 @@ impl Upload {
         self.blocks.is_closed()
     }
 
-    pub(crate) fn block(&mut self, block: &Block<'_>) -> Result<(), BlockError> {
+    pub(crate) fn push_block(&mut self, block: &CiphertextBlock<'_>) -> Result<(), BlockError> {
         if self.has_ended() {
             return Err(BlockError::BatchEnded);
         }
@@ -112,91 +114,91 @@ impl Upload {
     }
 }
 
-struct Task<S> {
+struct BatchTask<S> {
     host: Arc<AdapterHost>,
-    session: Arc<Session>,
+    session: Arc<HostSession>,
     writer: SharedWriter<S>,
     id: u32,
     group: usize,
     batch: u64,
     blocks: mpsc::Receiver<Vec<u8>>,
-    /// The permit for the sums, which is held until they are answers.
+    /// The permit for the sums, which is held until the answers are computed.
     room: Option<PreparationPermit>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> BatchTask<S> {
     async fn run(mut self, preparing: HostPreparation) {
-        let refusal = match self.prepare_batch(preparing).await {
+        let refusal = match self.compute(preparing).await {
             Ok(()) => return,
             Err(ProtocolError::Refused(refusal)) => refusal,
-            // The stream failed, which the reading task sees too.
+            // The stream failed, which the reading task notices as well.
             Err(_) => return,
         };
         self.host.note_refusal(&self.session, refusal);
-        self.end();
+        self.release_slot();
         let _ = self.writer.lock().await.refuse(self.id, refusal).await;
     }
 
-    async fn prepare_batch(&mut self, mut preparing: HostPreparation) -> Result<(), ProtocolError> {
+    async fn compute(&mut self, mut preparing: HostPreparation) -> Result<(), ProtocolError> {
         let columns = self.session.adapter.groups()[self.group].columns();
-        self.credit(WINDOW).await?;
+        self.send_credit(WINDOW).await?;
         let mut pushed = 0;
         while pushed < columns {
             let waited = timeout(BLOCK_DEADLINE, self.blocks.recv()).await;
-            // A closed channel means that the connection ended: there is nobody to tell.
+            // A closed channel means that the connection ended, so no refusal can be sent.
             let Some(block) = waited.map_err(|_| Refusal::Deadline)? else {
                 return Err(ProtocolError::StreamEnded { within_frame: false });
             };
             self.session.note_use();
-            let turn = self.host.turn_to_prepare().await;
+            let turn = self.host.wait_for_preparation_turn().await;
             let session = self.session.clone();
             let pushing = tokio::task::spawn_blocking(move || {
-                let done = push(&session, preparing, &block);
+                let done = push_ciphertexts(&session, preparing, &block);
                 drop(turn);
                 done
             });
             let (back, count) = pushing.await.map_err(|_| Refusal::Internal)??;
             (preparing, pushed) = (back, pushed + count);
             if pushed < columns {
-                self.credit(1).await?;
+                self.send_credit(1).await?;
             }
         }
-        let turn = self.host.turn_to_prepare().await;
+        let turn = self.host.wait_for_preparation_turn().await;
         let (session, group) = (self.session.clone(), self.group);
         let finishing = tokio::task::spawn_blocking(move || {
-            let answers = finish(&session, group, preparing);
+            let answers = compute_answers(&session, group, preparing);
             drop(turn);
             answers
         });
         let answers = finishing.await.map_err(|_| Refusal::Internal)??;
         self.host.note_prepared(&self.session, self.group, self.batch);
-        self.send(&answers).await
+        self.send_answers(&answers).await
     }
 
-    /// Makes room for the next preparation, before the last frame of this one is sent: its reader
-    /// may ask for the next at once.
-    fn end(&mut self) {
+    /// Releases the queue and the permit before the last frame is sent, because its receiver may start
+    /// the next preparation at once.
+    fn release_slot(&mut self) {
         self.blocks.close();
         self.room = None;
     }
 
-    async fn credit(&self, blocks: u16) -> Result<(), ProtocolError> {
-        let credit = Credit { blocks, batch: self.batch };
+    async fn send_credit(&self, blocks: u16) -> Result<(), ProtocolError> {
+        let credit = BlockCredit { blocks, batch: self.batch };
         let mut writer = self.writer.lock().await;
         writer.send(FrameKind::Credit, self.id, |out| credit.encode(out)).await
     }
 
-    /// Sends the ciphertexts of all rows, in frames between which other tasks can write.
-    async fn send(&mut self, answers: &[Vec<u8>]) -> Result<(), ProtocolError> {
+    /// Sends the ciphertexts of all rows in several frames, between which other tasks can write.
+    async fn send_answers(&mut self, answers: &[Vec<u8>]) -> Result<(), ProtocolError> {
         let at_once = (ANSWER_BYTES / answers.first().map_or(1, Vec::len).max(1)).max(1);
         for (index, part) in answers.chunks(at_once).enumerate() {
             if (index + 1) * at_once >= answers.len() {
-                self.end();
+                self.release_slot();
             }
             let ciphertexts = part.concat();
             let first = (index * at_once) as u32;
             let count = part.len() as u16;
-            let prepared = Prepared { first, count, ciphertexts: &ciphertexts };
+            let prepared = PreparedRows { first, count, ciphertexts: &ciphertexts };
             let mut writer = self.writer.lock().await;
             writer.send(FrameKind::Prepared, self.id, |out| prepared.encode(out)).await?;
         }
@@ -204,8 +206,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
     }
 }
 
-fn push(
-    session: &Session,
+fn push_ciphertexts(
+    session: &HostSession,
     preparing: HostPreparation,
     block: &[u8],
 ) -> Result<(HostPreparation, usize), Refusal> {
@@ -216,20 +218,20 @@ fn push(
     let parts = block.chunks_exact(length);
     let parsed = parts.map(|bytes| SeededCiphertext::from_bytes(&session.context, bytes));
     let ciphertexts = parsed.collect::<Result<Vec<_>, _>>().map_err(|_| Refusal::Malformed)?;
-    let pushed = preparing.push(&ciphertexts, &mut Meter::default());
+    let pushed = preparing.push(&ciphertexts, &mut StepMeter::default());
     Ok((pushed.map_err(|_| Refusal::Malformed)?, ciphertexts.len()))
 }
 
 /// Computes the answers of all rows and makes the counters of the batch usable: the key holder may
 /// use them as soon as it has the last answer.
-fn finish(
-    session: &Session,
+fn compute_answers(
+    session: &HostSession,
     group: usize,
     preparing: HostPreparation,
 ) -> Result<Vec<Vec<u8>>, Refusal> {
     let input = session.adapter.groups()[group].masked_input().ok_or(Refusal::Internal)?;
     let mut rng = Rng::from_os().map_err(|_| Refusal::Internal)?;
-    let meter = &mut Meter::default();
+    let meter = &mut StepMeter::default();
     let mut answering = preparing.finish(input, meter).map_err(|_| Refusal::Malformed)?;
     let mut answers = Vec::new();
     while let Some(row) =

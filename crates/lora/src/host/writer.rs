@@ -9,18 +9,18 @@ use tokio::{
 
 use crate::protocol::{FrameBuffer, FrameKind, ProtocolError, Refusal, write_frame};
 
-/// The time within which a key holder has to take an answer, else its connection is closed.
+/// The time limit for a key holder to receive an answer before its connection is closed.
 pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The writing end of a connection, shared by the task that reads and the one that prepares.
-pub(crate) struct Writer<S> {
+pub(crate) struct FrameWriter<S> {
     stream: WriteHalf<S>,
     buffer: FrameBuffer,
 }
 
-pub(crate) type SharedWriter<S> = Arc<Mutex<Writer<S>>>;
+pub(crate) type SharedWriter<S> = Arc<Mutex<FrameWriter<S>>>;
 
-impl<S: AsyncRead + AsyncWrite> Writer<S> {
+impl<S: AsyncRead + AsyncWrite> FrameWriter<S> {
     pub(crate) fn new(stream: WriteHalf<S>) -> Self {
         Self { stream, buffer: FrameBuffer::default() }
     }
@@ -31,7 +31,7 @@ impl<S: AsyncRead + AsyncWrite> Writer<S> {
         id: u32,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), ProtocolError> {
-        let frame = self.buffer.frame(kind, id, fill);
+        let frame = self.buffer.build_frame(kind, id, fill);
         write_frame(&mut self.stream, frame, WRITE_DEADLINE).await
     }
 

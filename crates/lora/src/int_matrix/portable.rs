@@ -1,11 +1,11 @@
-//! Products of matrices and vectors without any intrinsics.
+//! Products of matrices and vectors without intrinsics.
 
 use super::lane::{DIGIT_BITS, DIGITS, LANE, Lane};
 
 const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
 
 #[inline(always)]
-pub(super) fn split(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
+pub(super) fn split_digits(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
     for (part, lanes) in vector.chunks(LANE).zip(digits) {
         for (digit, lane) in lanes.iter_mut().enumerate() {
             let shift = DIGIT_BITS * digit as u32;
@@ -17,7 +17,7 @@ pub(super) fn split(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
     }
 }
 
-pub(super) fn block(rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mut [u64]) {
+pub(super) fn multiply_block(rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mut [u64]) {
     for (row, product) in rows.chunks_exact(digits.len()).zip(products) {
         let mut sums = [0i64; DIGITS];
         for (entries, digits) in row.iter().zip(digits) {
@@ -31,8 +31,8 @@ pub(super) fn block(rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mut [u6
     }
 }
 
-/// 32 products of (2^12 - 1)(2^11 - 1) stay below 2^31. In this form compilers find the instruction
-/// that multiplies and adds in pairs (`pmaddwd` on every x86-64).
+/// The product of two lanes: 32 products of (2^12 - 1)(2^11 - 1) sum to less than 2^31. Compilers
+/// turn this form into the instruction that multiplies and adds pairs (`pmaddwd` on every x86-64).
 #[inline(always)]
 fn lane_product(entries: &Lane, digits: &Lane) -> i32 {
     entries.0.iter().zip(&digits.0).map(|(a, y)| i32::from(*a) * i32::from(*y)).sum()

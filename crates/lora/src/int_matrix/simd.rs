@@ -1,12 +1,12 @@
-//! The same products with vectors of 256 and 512 bits.
+//! Products of matrices and vectors in registers of 256 and 512 bits.
 //!
 //! For 32 x 1536 the floor is 3 digits x 32 rows x 48 lanes = 4,608 instructions `vpdpwssd`: about
-//! 2,300 cycles where two start in a cycle (Zen 4 and later), 4,600 where one does (Ice Lake). On
-//! AVX2 the same is 9,216 `vpmaddwd` and as many additions. Products of 32 x 32 bits (`vpmuldq`) or
+//! 2,300 cycles if two start in a cycle (Zen 4 and later), 4,600 if one does (Ice Lake). AVX2 needs
+//! 9,216 `vpmaddwd` and as many additions. Products of 32 x 32 bits (`vpmuldq`) or
 //! 52 bits (IFMA) take one instruction for 8 entries and four or eight bytes for an entry of A.
-//! Measured on one core of an AMD server, cutting into digits included, least of 2,000: 1.2 µs with
+//! Measured on one core of an AMD server, with the split into digits, least of 2,000: 1.2 µs with
 //! AVX-512, 2.2 µs with AVX2, 50 µs portable (opt-level 2).
-#![allow(unsafe_code)] // instructions that run-time detection has found
+#![allow(unsafe_code)] // Intrinsics behind run-time detection.
 
 use std::arch::x86_64::*;
 
@@ -15,14 +15,14 @@ use super::{
     portable,
 };
 
-/// Lanes after which 32-bit sums are widened: at most four products of (2^12 - 1)(2^11 - 1) of a lane
-/// fall into one sum (with 256 bits; two with 512), and 64 times that stays below 2^31.
+/// The number of lanes after which 32-bit sums are widened. A lane adds at most four products of
+/// (2^12 - 1)(2^11 - 1) to a sum (with 256 bits; two with 512), and 64 times that is below 2^31.
 const WIDEN_EVERY: usize = 64;
 
-/// The number of rows that share one reading of the digits: 4 x 3 sums fit into 32 registers.
+/// The number of rows for which the digits are loaded once: 4 x 3 sums fit into 32 registers.
 pub(super) const AVX512_ROWS: usize = 4;
 
-/// The number of rows that share one reading of the digits: 2 x 3 sums fit into 16 registers.
+/// The number of rows for which the digits are loaded once: 2 x 3 sums fit into 16 registers.
 pub(super) const AVX2_ROWS: usize = 2;
 
 pub(super) fn has_avx2() -> bool {
@@ -38,29 +38,29 @@ pub(super) fn has_avx512_vnni() -> bool {
 pub(super) fn split_avx2(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
     #[target_feature(enable = "avx2")]
     fn split(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
-        portable::split(vector, digits);
+        portable::split_digits(vector, digits);
     }
     assert!(has_avx2());
-    // SAFETY: the instructions are there, as the line above says.
+    // SAFETY: the line above checked for the instructions.
     unsafe { split(vector, digits) }
 }
 
 pub(super) fn split_avx512(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
     #[target_feature(enable = "avx512f,avx512bw")]
     fn split(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
-        portable::split(vector, digits);
+        portable::split_digits(vector, digits);
     }
     assert!(has_avx512_vnni());
-    // SAFETY: the instructions are there, as the line above says.
+    // SAFETY: the line above checked for the instructions.
     unsafe { split(vector, digits) }
 }
 
-pub(super) fn block_avx2(rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mut [u64]) {
+pub(super) fn multiply_block_avx2(rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mut [u64]) {
     assert!(has_avx2());
     let lanes = digits.len();
     if products.len() == AVX2_ROWS {
         let rows = [&rows[..lanes], &rows[lanes..2 * lanes]];
-        // SAFETY: the instructions are there, as the assertion says.
+        // SAFETY: the assertion checked for the instructions.
         products.copy_from_slice(&unsafe { rows_avx2(rows, digits) });
         return;
     }
@@ -70,12 +70,16 @@ pub(super) fn block_avx2(rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mu
     }
 }
 
-pub(super) fn block_avx512(rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mut [u64]) {
+pub(super) fn multiply_block_avx512(
+    rows: &[Lane],
+    digits: &[[Lane; DIGITS]],
+    products: &mut [u64],
+) {
     assert!(has_avx512_vnni());
     let lanes = digits.len();
     if products.len() == AVX512_ROWS {
         let row = |index: usize| &rows[index * lanes..][..lanes];
-        // SAFETY: the instructions are there, as the assertion says.
+        // SAFETY: the assertion checked for the instructions.
         let found = unsafe { rows_avx512([row(0), row(1), row(2), row(3)], digits) };
         products.copy_from_slice(&found);
         return;
@@ -108,7 +112,7 @@ fn rows_avx512<const R: usize>(rows: [&[Lane]; R], digits: &[[Lane; DIGITS]]) ->
     products
 }
 
-/// The sum of the 32-bit sums, each digit at its weight, in 64-bit lanes.
+/// The total of the 32-bit sums, each digit with its weight, computed in 64-bit lanes.
 #[target_feature(enable = "avx512f")]
 fn total512(sums: &[__m512i; DIGITS]) -> u64 {
     let widen = |sum: __m512i| {
@@ -163,13 +167,13 @@ fn total256(sum: __m256i) -> u64 {
 
 #[target_feature(enable = "avx512f")]
 fn load512(lane: &Lane) -> __m512i {
-    // SAFETY: a lane is 64 bytes at an address that 64 divides.
+    // SAFETY: a lane has 64 bytes and is aligned to 64 bytes.
     unsafe { _mm512_load_si512(lane.0.as_ptr().cast()) }
 }
 
 #[target_feature(enable = "avx2")]
 fn load256(lane: &Lane, half: usize) -> __m256i {
     let part = &lane.0[half * 16..][..16];
-    // SAFETY: half a lane is 32 bytes at an address that 32 divides.
+    // SAFETY: half a lane has 32 bytes and is aligned to 32 bytes.
     unsafe { _mm256_load_si256(part.as_ptr().cast()) }
 }

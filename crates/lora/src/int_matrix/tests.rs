@@ -1,4 +1,4 @@
-//! Products on every path are those of the slow reference.
+//! Every path computes the products of the slow reference.
 
 use confide_rlwe::Rng;
 
@@ -23,9 +23,9 @@ fn random(rng: &mut Rng) -> u64 {
 fn check(matrix: &IntMatrix, vectors: &[Vec<u64>], bits: u32) {
     let wanted: Vec<u64> = vectors.iter().flat_map(|y| slow(matrix, y, bits)).collect();
     let vectors: Vec<&[u64]> = vectors.iter().map(Vec::as_slice).collect();
-    for path in Path::all() {
+    for path in ProductPath::all() {
         let mut products = vec![u64::MAX; wanted.len()];
-        matrix.products_by(path, &vectors, bits, &mut DigitScratch::default(), &mut products);
+        matrix.products_on_path(path, &vectors, bits, &mut DigitScratch::default(), &mut products);
         let shape = (matrix.rows(), matrix.columns());
         assert_eq!(products, wanted, "{path:?}, {shape:?}, {bits} bits");
     }
@@ -78,12 +78,12 @@ fn scratch_of_a_longer_vector_leaves_nothing_behind() {
 fn stacked_rows_give_stacked_products() {
     let first = IntMatrix::new(1, 2, &[1, 2]).expect("fits");
     let second = IntMatrix::new(2, 2, &[3, 4, -5, 6]).expect("fits");
-    let both = IntMatrix::stack(&[&first, &second]).expect("same width");
+    let both = IntMatrix::stack_rows(&[&first, &second]).expect("same width");
     check(&both, &[vec![10, 20]], 33);
     assert_eq!(both.row(2).collect::<Vec<_>>(), [-5, 6]);
     assert_eq!((both.row_l1(2), both.row_square_max()), (11, 61));
     let other = IntMatrix::new(1, 3, &[1, 2, 3]).expect("fits");
-    assert!(matches!(IntMatrix::stack(&[&first, &other]), Err(IntMatrixError::Shape { .. })));
+    assert!(matches!(IntMatrix::stack_rows(&[&first, &other]), Err(IntMatrixError::Shape { .. })));
 }
 
 #[test]
@@ -98,5 +98,5 @@ fn what_is_no_matrix_is_refused_by_name() {
 
 #[test]
 fn the_best_path_is_the_last_of_this_machine() {
-    assert_eq!(Path::all().last(), Some(&Path::best()));
+    assert_eq!(ProductPath::all().last(), Some(&ProductPath::fastest()));
 }

@@ -9,25 +9,25 @@ use super::error::{BLOCK, MaskedError, check_words, count_vectors};
 use crate::{
     count::{CountError, check_count},
     int_matrix::low_mask,
-    mask::{Epoch, MaskStream},
-    meter::{Meter, Step},
-    terms::Terms,
+    mask::{HostEpoch, MaskStream},
+    meter::{DeltaStep, StepMeter},
+    terms::InputTerms,
 };
 
-/// The number of tokens whose masks are made ahead of use: 200 KB at a width of 1,536. The masks of
-/// the others are kept as a key.
+/// The number of tokens whose masks are computed in advance: 200 KB at a width of 1,536. The other
+/// masks are stored only as a key.
 const WINDOW: u32 = 16;
 
-/// A batch whose masks are being encrypted.
+/// A batch whose masks are being encrypted and sent.
 pub struct MaskRequest<'k> {
     encryptor: Encryptor<'k>,
-    batch: Batch,
+    batch: BatchMasks,
     column: usize,
 }
 
-/// A batch whose masks are at the host.
+/// A batch whose masks were sent to the host.
 pub struct PendingBatch {
-    batch: Batch,
+    batch: BatchMasks,
     row: usize,
     /// The decrypted answers, `[token][row]`.
     prepared: Zeroizing<Vec<u64>>,
@@ -35,15 +35,15 @@ pub struct PendingBatch {
 
 /// The state of a batch after answers were accepted.
 pub enum BatchState {
-    /// Rows are missing: further answers must be accepted.
+    /// Answers for further rows are missing.
     Pending(PendingBatch),
-    /// Every row is there: the batch masks and unmasks vectors.
+    /// All rows are answered: the batch can mask and unmask vectors.
     Ready(HolderBatch),
 }
 
-/// A batch at work: masks vectors and opens what the host answers, each counter once.
+/// A prepared batch, which masks vectors and unmasks the host's answers. It uses each counter once.
 pub struct HolderBatch {
-    batch: Batch,
+    batch: BatchMasks,
     prepared: Zeroizing<Vec<u64>>,
     /// The masks of the tokens from `window_first`, one row for each.
     window: Zeroizing<Vec<u64>>,
@@ -62,8 +62,8 @@ pub struct MaskedVectors {
     pub vectors: Vec<u64>,
 }
 
-struct Batch {
-    epoch: Epoch,
+struct BatchMasks {
+    epoch: HostEpoch,
     index: u64,
     tokens: u32,
     columns: usize,
@@ -80,15 +80,15 @@ impl<'k> MaskRequest<'k> {
     /// If key and terms are of different parameters.
     pub fn new(
         key: &'k SecretKey,
-        terms: &Terms,
-        epoch: Epoch,
+        terms: &InputTerms,
+        epoch: HostEpoch,
         index: u64,
         rng: &mut Rng,
     ) -> Result<Self, MaskedError> {
         let context = key.context();
         let bits = context.set().plaintext_bits();
         check_count("bits of a word", terms.bits as usize, bits as usize)?;
-        let batch = Batch {
+        let batch = BatchMasks {
             epoch,
             index,
             tokens: context.n() as u32,
@@ -100,19 +100,23 @@ impl<'k> MaskRequest<'k> {
         Ok(MaskRequest { encryptor: key.encryptor(rng.fork()), batch, column: 0 })
     }
 
-    /// The next ciphertexts, at most [`BLOCK`], in the order of the columns; empty after the last.
+    /// Encrypts the next ciphertexts, at most [`BLOCK`], in the order of the columns. The result is
+    /// empty after the last.
     ///
     /// # Errors
-    /// None for a key and terms that [`MaskRequest::new`] took.
-    pub fn next_block(&mut self, meter: &mut Meter) -> Result<Vec<SeededCiphertext>, MaskedError> {
+    /// If encryption fails, which never happens for a key and terms that [`MaskRequest::new`] accepts.
+    pub fn next_block(
+        &mut self,
+        meter: &mut StepMeter,
+    ) -> Result<Vec<SeededCiphertext>, MaskedError> {
         let count = BLOCK.min(self.batch.columns - self.column);
         if count == 0 {
             return Ok(Vec::new());
         }
-        let Batch { masks, tokens, bits, .. } = &self.batch;
+        let BatchMasks { masks, tokens, bits, .. } = &self.batch;
         let encryptor = &mut self.encryptor;
         let tile = self.column / BLOCK;
-        let block = meter.time(Step::Encrypt, || {
+        let block = meter.time(DeltaStep::Encrypt, || {
             let columns = masks.columns(tile, 0..*tokens, *bits);
             let encrypted = columns[..count].iter().map(|column| encryptor.encrypt(column));
             encrypted.collect::<Result<Vec<_>, _>>()
@@ -122,10 +126,10 @@ impl<'k> MaskRequest<'k> {
         Ok(block)
     }
 
-    /// Ends the request once all ciphertexts are sent.
+    /// Ends the request after all ciphertexts were sent.
     ///
     /// # Errors
-    /// If some are not.
+    /// If some were not.
     pub fn finish(self) -> Result<PendingBatch, MaskedError> {
         check_count("columns sent", self.batch.columns, self.column)?;
         let words = self.batch.tokens as usize * self.batch.rows;
@@ -137,12 +141,12 @@ impl PendingBatch {
     /// Decrypts the answers for the next rows. An error drops the batch.
     ///
     /// # Errors
-    /// If there are more answers than rows, none at all, or one without all N messages.
+    /// If there are more answers than rows or no answers, or if one does not have all N messages.
     pub fn accept(
         mut self,
         key: &SecretKey,
         answers: &[SmallCiphertext],
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<BatchState, MaskedError> {
         let left = self.batch.rows - self.row;
         if answers.is_empty() || answers.len() > left {
@@ -151,7 +155,7 @@ impl PendingBatch {
         }
         for answer in answers {
             check_count("messages of a row", self.batch.tokens as usize, answer.len())?;
-            let messages = Zeroizing::new(meter.time(Step::Decrypt, || key.decrypt(answer))?);
+            let messages = Zeroizing::new(meter.time(DeltaStep::Decrypt, || key.decrypt(answer))?);
             meter.he_operations += 1;
             let (rows, row) = (self.batch.rows, self.row);
             for (token, message) in self.prepared.chunks_exact_mut(rows).zip(messages.iter()) {
@@ -175,7 +179,7 @@ impl PendingBatch {
         Ok(BatchState::Ready(ready))
     }
 
-    /// The number of rows whose answers are still to come.
+    /// The number of rows that are not answered yet.
     pub fn rows_left(&self) -> usize {
         self.batch.rows - self.row
     }
@@ -187,33 +191,33 @@ impl HolderBatch {
         if self.dropped { 0 } else { (self.batch.tokens - self.next) as usize }
     }
 
-    /// The epoch that the batch was prepared under; it is worthless under another one.
-    pub fn epoch(&self) -> Epoch {
+    /// The epoch in which the batch was prepared; the batch is useless in another one.
+    pub fn epoch(&self) -> HostEpoch {
         self.batch.epoch
     }
 
-    /// Makes the masks of the next tokens ahead of use. Call it while nothing waits; otherwise
-    /// [`HolderBatch::mask`] makes them.
+    /// Computes the masks of the next tokens in advance. Call it while nothing waits; otherwise
+    /// [`HolderBatch::mask`] computes them.
     pub fn refill(&mut self) {
         let have = self.window_first + self.window_tokens();
         let tokens = WINDOW.min(self.batch.tokens - self.next);
         if have >= self.batch.tokens.min(self.next + tokens.div_ceil(2)) {
             return;
         }
-        self.fill(tokens);
+        self.fill_window(tokens);
     }
 
-    /// Masks vectors of the quantised input, one after the other, under the next counters.
+    /// Masks quantised vectors, which are given one after the other, with the next counters.
     ///
     /// # Errors
-    /// If there is no vector, one is not whole, or the batch has not as many tokens left.
+    /// If there is no vector, one is incomplete, or the batch has too few tokens left.
     pub fn mask(
         &mut self,
         values: &[i16],
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<MaskedVectors, MaskedError> {
         if self.dropped {
-            return Err(MaskedError::Dropped);
+            return Err(MaskedError::BatchDropped);
         }
         let columns = self.batch.columns;
         let count = count_vectors(columns, values.len())?;
@@ -222,12 +226,12 @@ impl HolderBatch {
         }
         let first = self.next;
         if first + count as u32 > self.window_first + self.window_tokens() {
-            self.fill((count as u32).max(WINDOW).min(self.batch.tokens - first));
+            self.fill_window((count as u32).max(WINDOW).min(self.batch.tokens - first));
         }
         let at = (first - self.window_first) as usize * columns;
         let masks = &mut self.window[at..][..values.len()];
         let word = low_mask(self.batch.bits);
-        let vectors = meter.time(Step::Mask, || {
+        let vectors = meter.time(DeltaStep::Mask, || {
             let pairs = values.iter().zip(masks.iter());
             pairs.map(|(x, r)| (i64::from(*x) as u64).wrapping_sub(*r) & word).collect()
         });
@@ -237,29 +241,30 @@ impl HolderBatch {
         Ok(MaskedVectors { counter: self.counter(first), vectors })
     }
 
-    /// `A · x mod 2^k` of the vectors that were masked under `counter` and the following ones, from
-    /// the host's answers. An error drops the batch.
+    /// Computes `A · x mod 2^k` from the host's answers for the vectors that were masked with
+    /// `counter` and the following counters. An error drops the batch.
     ///
     /// # Errors
-    /// If nothing was asked under this counter, or the answers are not as many words mod 2^k.
+    /// If no vectors were masked with this counter, or the answers are not the right number of words
+    /// mod 2^k.
     pub fn unmask(
         &mut self,
         counter: u64,
         answers: &[u64],
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Vec<u64>, MaskedError> {
         if self.dropped {
-            return Err(MaskedError::Dropped);
+            return Err(MaskedError::BatchDropped);
         }
         let opened = self.open_answers(counter, answers, meter);
         if opened.is_err() {
-            self.drop_all();
+            self.wipe();
         }
         opened
     }
 
-    /// Wipes masks and answers; nothing can be masked afterwards.
-    pub(crate) fn drop_all(&mut self) {
+    /// Wipes masks and answers. Afterwards the batch cannot mask vectors.
+    pub(crate) fn wipe(&mut self) {
         self.dropped = true;
         self.window.zeroize();
         self.prepared.zeroize();
@@ -270,16 +275,16 @@ impl HolderBatch {
         &mut self,
         counter: u64,
         answers: &[u64],
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Vec<u64>, MaskedError> {
         let asked = self.asked.iter().position(|(first, _)| self.counter(*first) == counter);
-        let at = asked.ok_or(MaskedError::NotAsked { counter })?;
+        let at = asked.ok_or(MaskedError::UnexpectedAnswer { counter })?;
         let (first, count) = self.asked.swap_remove(at);
-        let Batch { rows, bits, .. } = self.batch;
+        let BatchMasks { rows, bits, .. } = self.batch;
         check_count("words of the answer", count as usize * rows, answers.len())?;
         check_words("answer", answers, bits)?;
         let prepared = &mut self.prepared[first as usize * rows..][..answers.len()];
-        let products = meter.time(Step::Unmask, || {
+        let products = meter.time(DeltaStep::Unmask, || {
             let pairs = answers.iter().zip(prepared.iter());
             pairs.map(|(z, u)| z.wrapping_add(*u) & low_mask(bits)).collect()
         });
@@ -287,9 +292,9 @@ impl HolderBatch {
         Ok(products)
     }
 
-    /// A window of `tokens` from the next one.
-    fn fill(&mut self, tokens: u32) {
-        let Batch { columns, bits, .. } = self.batch;
+    /// Computes the masks of `tokens` tokens from the next one on.
+    fn fill_window(&mut self, tokens: u32) {
+        let BatchMasks { columns, bits, .. } = self.batch;
         self.window.zeroize();
         self.window.resize(tokens as usize * columns, 0);
         let range = self.next..self.next + tokens;
@@ -306,7 +311,7 @@ impl HolderBatch {
     }
 }
 
-impl fmt::Debug for Batch {
+impl fmt::Debug for BatchMasks {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "batch {} of {:?}, {} x {}", self.index, self.epoch, self.rows, self.columns)
     }

@@ -15,29 +15,31 @@ use super::{
 use crate::{
     count::{CountError, check_count},
     int_matrix::{DigitScratch, IntMatrix, low_mask},
-    mask::{Epoch, MaskStream, ProcessKey, Slot},
-    meter::{Meter, Step},
-    terms::{Terms, Weights},
+    mask::{CounterSlot, HostEpoch, MaskStream, ProcessKey},
+    meter::{DeltaStep, StepMeter},
+    terms::{InputTerms, QuantisedWeights},
 };
 
-/// The greatest number of batches of one sequence that are prepared and not used up. Each is a key
-/// and a bit for each token.
+/// The greatest number of prepared batches of one sequence with counters left. Each takes a key and a
+/// bit for each token.
 const LIVE_MAX: usize = 64;
 
-/// The projections that read one input, as the host computes with them: shared by all clients.
+/// The projections that read one input, in the form that the host computes with. All clients share
+/// it.
 pub struct HostInput {
     context: Arc<Context>,
     matrix: IntMatrix,
     scalars: ScalarMatrix,
-    terms: Terms,
+    terms: InputTerms,
 }
 
-/// The counters of one client for one input: batches are prepared once each and in order, and each
+/// The counters of one client for one input. Batches are prepared in order and only once, and each
 /// counter is answered once.
 pub struct HostSequence {
-    slot: Slot,
-    epoch: Epoch,
-    /// A nonce that is drawn for each sequence, so that one that is begun again has other masks.
+    slot: CounterSlot,
+    epoch: HostEpoch,
+    /// A nonce that is drawn for each sequence, so that a new sequence of the same slot has other
+    /// masks.
     nonce: [u8; 16],
     tokens: u32,
     next_batch: u64,
@@ -50,22 +52,22 @@ pub struct HostPreparation {
     batch: HostBatch,
 }
 
-/// A batch whose answers are being made.
+/// A batch whose answers are being computed.
 pub struct HostAnswers {
     context: Arc<Context>,
     sums: vec::IntoIter<Ciphertext>,
     row: usize,
-    /// The masks of the answers of the rows in one block, negated.
+    /// The negated masks of the answers for the rows of one block.
     negated: Vec<Zeroizing<Vec<u64>>>,
     batch: HostBatch,
 }
 
-/// Vectors of one client, which are multiplied together with those of others.
+/// Vectors of one client, which are multiplied together with those of other clients.
 pub struct ApplyJob<'a> {
     /// The counters of the client.
     pub sequence: &'a mut HostSequence,
-    /// The epoch that the client prepared under.
-    pub epoch: Epoch,
+    /// The epoch in which the client prepared the batch.
+    pub epoch: HostEpoch,
     /// The counter of the first vector; each further one has the next.
     pub counter: u64,
     /// The vectors one after the other, words mod 2^k.
@@ -83,9 +85,9 @@ impl HostInput {
     /// Prepares the products of one input under a parameter set that floods.
     ///
     /// # Errors
-    /// If the set does not flood, its words are not those of the terms, a row passes its noise
+    /// If the set does not flood, its words are not those of the terms, a row exceeds its noise
     /// budget, or there are more than [`ROWS_MAX`] rows.
-    pub fn new(context: &Arc<Context>, weights: &Weights) -> Result<Self, MaskedError> {
+    pub fn new(context: &Arc<Context>, weights: &QuantisedWeights) -> Result<Self, MaskedError> {
         let set = context.set();
         if set.flood_bits() == 0 {
             return Err(confide_rlwe::RlweError::NotFlooded { name: set.name() }.into());
@@ -93,7 +95,7 @@ impl HostInput {
         check_count("bits of a word", set.plaintext_bits() as usize, weights.terms.bits as usize)?;
         let (rows, columns) = (weights.matrix.rows(), weights.matrix.columns());
         if rows > ROWS_MAX {
-            return Err(MaskedError::Rows { limit: ROWS_MAX, got: rows });
+            return Err(MaskedError::TooManyRows { limit: ROWS_MAX, got: rows });
         }
         let entries: Vec<i16> = (0..rows).flat_map(|row| weights.matrix.row(row)).collect();
         Ok(HostInput {
@@ -105,13 +107,13 @@ impl HostInput {
     }
 
     /// The terms that a key holder receives.
-    pub fn terms(&self) -> &Terms {
+    pub fn terms(&self) -> &InputTerms {
         &self.terms
     }
 
-    /// Begins the counters of a client. A sequence that is lost, with its connection or by a bound
-    /// on memory, is never continued: a new one has other masks.
-    pub fn sequence(&self, key: &ProcessKey, slot: Slot, rng: &mut Rng) -> HostSequence {
+    /// Starts the counters of a client. A sequence that is lost, for example with its connection, is
+    /// never continued; a new one has other masks.
+    pub fn sequence(&self, key: &ProcessKey, slot: CounterSlot, rng: &mut Rng) -> HostSequence {
         let mut nonce = [0; 16];
         rng.fill_bytes(&mut nonce);
         let tokens = self.context.n() as u32;
@@ -119,21 +121,21 @@ impl HostInput {
         HostSequence { slot, epoch: key.epoch(), nonce, tokens, next_batch: 0, live }
     }
 
-    /// Begins batch `index` of a sequence. The index is used up from here on, whatever follows.
+    /// Starts batch `index` of a sequence. The index is used up even if the preparation fails later.
     ///
     /// # Errors
-    /// If it is not the next one, the epoch is another, or too many batches are unused.
+    /// If it is not the next index, if the epoch differs, or if too many batches are unused.
     pub fn prepare(
         &self,
         key: &ProcessKey,
         sequence: &mut HostSequence,
-        epoch: Epoch,
+        epoch: HostEpoch,
         index: u64,
     ) -> Result<HostPreparation, MaskedError> {
         sequence.check_epoch(epoch)?;
         sequence.check_epoch(key.epoch())?;
         if index != sequence.next_batch {
-            return Err(MaskedError::Batch { wanted: sequence.next_batch, got: index });
+            return Err(MaskedError::BatchOrder { wanted: sequence.next_batch, got: index });
         }
         if sequence.live.len() >= LIVE_MAX {
             let got = sequence.live.len() + 1;
@@ -150,18 +152,18 @@ impl HostInput {
         Ok(HostPreparation { products, batch })
     }
 
-    /// Answers the vectors of several clients, reading the matrix once for all. Gives one result
-    /// for each job, `rows` words for each vector; a refused job loses the batch of its counter and
-    /// does not affect the others.
+    /// Answers the vectors of several clients and reads the matrix once for all of them. Returns one
+    /// result for each job, with `rows` words for each vector. A refused job loses the batch of its
+    /// counter and does not affect the others.
     ///
     /// # Errors
-    /// In the place of each job: [`MaskedError`] if that job cannot be answered.
+    /// The result of a job is a [`MaskedError`] if that job cannot be answered.
     pub fn apply(
         &self,
         jobs: &mut [ApplyJob<'_>],
         scratch: &mut DigitScratch,
         rng: &mut Rng,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Vec<Result<Vec<u64>, MaskedError>> {
         let (rows, columns) = (self.matrix.rows(), self.matrix.columns());
         let granted: Vec<Result<Vec<u64>, MaskedError>> =
@@ -170,7 +172,7 @@ impl HostInput {
         let vectors: Vec<&[u64]> =
             answered.flat_map(|(job, _)| job.vectors.chunks_exact(columns)).collect();
         let mut products = vec![0; rows * vectors.len()];
-        meter.time(Step::Product, || {
+        meter.time(DeltaStep::Product, || {
             self.matrix.products(&vectors, self.terms.bits, scratch, &mut products);
         });
         let word = low_mask(self.terms.bits);
@@ -182,7 +184,7 @@ impl HostInput {
             for (word_, product) in words.iter_mut().zip(own) {
                 *word_ = word_.wrapping_add(*product) & word;
             }
-            noise::add(&mut words, self.terms.noise_sigma, word, rng);
+            noise::add_noise(&mut words, self.terms.noise_sigma, word, rng);
             Ok(words)
         };
         granted.into_iter().map(finish).collect()
@@ -200,7 +202,9 @@ impl HostInput {
         let sequence = &mut *job.sequence;
         sequence.check_epoch(job.epoch)?;
         match self.check_vectors(job.vectors) {
-            Ok(count) => sequence.masks(job.counter, count, self.matrix.rows(), self.terms.bits),
+            Ok(count) => {
+                sequence.take_masks(job.counter, count, self.matrix.rows(), self.terms.bits)
+            }
             Err(refused) => {
                 sequence.forget(job.counter);
                 Err(refused)
@@ -210,27 +214,32 @@ impl HostInput {
 }
 
 impl HostSequence {
-    /// The number of batches that were prepared and have tokens left.
+    /// The number of prepared batches with tokens left.
     pub fn live_batches(&self) -> usize {
         self.live.len()
     }
 
-    /// The index of the batch that may be prepared next.
+    /// The index of the next batch to prepare.
     pub fn next_batch(&self) -> u64 {
         self.next_batch
     }
 
     /// The owner of these counters.
-    pub fn slot(&self) -> &Slot {
+    pub fn slot(&self) -> &CounterSlot {
         &self.slot
     }
 
-    fn check_epoch(&self, got: Epoch) -> Result<(), MaskedError> {
-        if self.epoch == got { Ok(()) } else { Err(MaskedError::Epoch { wanted: self.epoch, got }) }
+    fn check_epoch(&self, got: HostEpoch) -> Result<(), MaskedError> {
+        if self.epoch == got {
+            Ok(())
+        } else {
+            Err(MaskedError::OtherEpoch { wanted: self.epoch, got })
+        }
     }
 
-    /// Uses `count` counters of one batch; a refusal drops the batch.
-    fn masks(
+    /// Marks `count` counters of one batch as used and returns the masks of their answers. A refusal
+    /// drops the batch.
+    fn take_masks(
         &mut self,
         counter: u64,
         count: usize,
@@ -262,28 +271,32 @@ impl HostSequence {
 }
 
 impl HostPreparation {
-    /// Takes the ciphertexts of the next columns. An error drops the batch.
+    /// Adds the ciphertexts of the next columns. An error drops the batch.
     ///
     /// # Errors
-    /// If there are too many or one is of another ring.
+    /// If there are too many, or one is of another ring.
     pub fn push(
         mut self,
         ciphertexts: &[SeededCiphertext],
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Self, MaskedError> {
         for ciphertext in ciphertexts {
-            meter.time(Step::Product, || self.products.push(ciphertext))?;
+            meter.time(DeltaStep::Product, || self.products.push(ciphertext))?;
             meter.he_operations += 1;
         }
         Ok(self)
     }
 
-    /// Ends the request once all columns are there; the answers follow, row after row.
+    /// Ends the request after all columns have arrived, and returns the answers, row after row.
     ///
     /// # Errors
-    /// If some columns are missing.
-    pub fn finish(self, input: &HostInput, meter: &mut Meter) -> Result<HostAnswers, MaskedError> {
-        let sums = meter.time(Step::Product, || self.products.finish())?;
+    /// If columns are missing.
+    pub fn finish(
+        self,
+        input: &HostInput,
+        meter: &mut StepMeter,
+    ) -> Result<HostAnswers, MaskedError> {
+        let sums = meter.time(DeltaStep::Product, || self.products.finish())?;
         Ok(HostAnswers {
             context: input.context.clone(),
             sums: sums.into_iter(),
@@ -295,8 +308,8 @@ impl HostPreparation {
 }
 
 impl HostAnswers {
-    /// The answer for the next row: `Enc(A·r − s)` under the key holder's public key, made fresh and
-    /// flooded. `None` after the last row.
+    /// Computes the answer for the next row: `Enc(A·r − s)` under the key holder's public key,
+    /// re-randomised and flooded. `None` after the last row.
     ///
     /// # Errors
     /// If the public key is of another ring.
@@ -304,7 +317,7 @@ impl HostAnswers {
         &mut self,
         key: &PublicKey,
         rng: &mut Rng,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
     ) -> Result<Option<SmallCiphertext>, MaskedError> {
         let Some(mut sum) = self.sums.next() else { return Ok(None) };
         let at = self.row % BLOCK;
@@ -314,7 +327,7 @@ impl HostAnswers {
         self.row += 1;
         let negated = &self.negated[at];
         let context = &self.context;
-        let answer = meter.time(Step::Encrypt, || {
+        let answer = meter.time(DeltaStep::Encrypt, || {
             sum.add_assign(&key.encrypt(context, negated, rng)?);
             Ok::<_, MaskedError>(sum.switch_down())
         })?;
@@ -322,7 +335,7 @@ impl HostAnswers {
         Ok(Some(answer))
     }
 
-    /// Makes the batch usable once all answers are made.
+    /// Makes the batch usable after all answers were computed.
     ///
     /// # Errors
     /// If some rows were not answered.
@@ -344,7 +357,8 @@ impl HostAnswers {
 }
 
 impl HostBatch {
-    /// Marks tokens as used, all or none. The error is the first token that cannot be used.
+    /// Marks all of the tokens as used, or none if one cannot be used. The error is the first such
+    /// token.
     fn use_up(&mut self, first: usize, count: usize, tokens: usize) -> Result<(), usize> {
         let is_used =
             |token: &usize| *token >= tokens || self.used[token / 64] >> (token % 64) & 1 == 1;

@@ -1,4 +1,4 @@
-//! The masked scheme gives exact products, each counter once.
+//! The masked scheme computes exact products, and uses each counter once.
 
 use std::sync::Arc;
 
@@ -8,35 +8,40 @@ use super::*;
 use crate::{
     count::CountError,
     int_matrix::{DigitScratch, IntMatrix, low_mask},
-    mask::{ProcessKey, Slot},
-    meter::{Meter, Step},
+    mask::{CounterSlot, ProcessKey},
+    meter::{DeltaStep, StepMeter},
     quantise::norm_limit,
-    site::{Input, Projection},
-    terms::{Effect, Part, Terms, Weights},
+    site::{LayerInput, Projection},
+    terms::{InputTerms, OutputTransform, ProjectionTerms, QuantisedWeights},
 };
 
 /// Both ends in one process, on the toy ring of 256 tokens.
-struct Pair {
+struct LoraPair {
     key: SecretKey,
     public: PublicKey,
     process: ProcessKey,
     input: HostInput,
-    weights: Weights,
+    weights: QuantisedWeights,
     rng: Rng,
-    meter: Meter,
+    meter: StepMeter,
 }
 
-const SLOT: Slot = Slot { client: [1; 32], adapter: [2; 32], layer: 0, input: Input::Attention };
+const SLOT: CounterSlot =
+    CounterSlot { client: [1; 32], adapter: [2; 32], layer: 0, input: LayerInput::Attention };
 
-fn pair(rows: usize, columns: usize, noise_sigma: f64, entry: impl Fn(usize) -> i16) -> Pair {
+fn pair(rows: usize, columns: usize, noise_sigma: f64, entry: impl Fn(usize) -> i16) -> LoraPair {
     let set = ParameterSet::dangerous_from_name("toy-256-q100-flood40").expect("a set");
     let context = Context::new(&set).expect("a set");
     let entries: Vec<i16> = (0..rows * columns).map(entry).collect();
     let matrix = IntMatrix::new(rows, columns, &entries).expect("fits");
-    let part = Part { projection: Projection::Query, rows, effect: Effect::Scale(1.0) };
-    let terms = Terms {
+    let part = ProjectionTerms {
+        projection: Projection::Query,
+        rows,
+        effect: OutputTransform::Scale(1.0),
+    };
+    let terms = InputTerms {
         layer: 0,
-        input: Input::Attention,
+        input: LayerInput::Attention,
         columns,
         bits: 33,
         norm_limit: norm_limit(&matrix, 33, 0),
@@ -44,16 +49,16 @@ fn pair(rows: usize, columns: usize, noise_sigma: f64, entry: impl Fn(usize) -> 
         outputs_max: 1,
         parts: vec![part],
     };
-    let weights = Weights { matrix, terms };
+    let weights = QuantisedWeights { matrix, terms };
     let input = HostInput::new(&context, &weights).expect("fits");
     let mut rng = Rng::from_seed([23; 32]);
     let key = SecretKey::generate(&context, &mut rng);
     let public = key.public_key(&mut rng);
     let process = ProcessKey::random(&mut rng);
-    Pair { key, public, process, input, weights, rng, meter: Meter::default() }
+    LoraPair { key, public, process, input, weights, rng, meter: StepMeter::default() }
 }
 
-impl Pair {
+impl LoraPair {
     fn sequence(&mut self) -> HostSequence {
         self.input.sequence(&self.process, SLOT, &mut self.rng)
     }
@@ -236,12 +241,12 @@ fn steps_and_operations_come_from_what_ran() {
     let masked = batch.mask(&[1; 40], &mut pair.meter).expect("left");
     let answer = pair.apply(&mut sequence, &masked).expect("fresh");
     batch.unmask(masked.counter, &answer, &mut pair.meter).expect("asked");
-    let mut report = crate::Report::default();
+    let mut report = crate::DeltaReport::default();
     pair.meter.write_to(&mut report);
     let ran: Vec<&str> = report.steps_ms.keys().copied().collect();
     assert_eq!(ran, ["decrypt_ms", "encrypt_ms", "mask_ms", "product_ms", "unmask_ms"]);
-    let mut other = Meter::default();
-    other.time(Step::B, || ());
+    let mut other = StepMeter::default();
+    other.time(DeltaStep::B, || ());
     other.merge(&pair.meter);
     assert_eq!(other.he_operations, 86);
 }
@@ -264,11 +269,11 @@ fn steps_out_of_order_are_refused() {
     assert!(preparing.finish(&pair.input, &mut pair.meter).is_err());
     // The index is used up although the preparation failed.
     let again = pair.input.prepare(&pair.process, &mut sequence, epoch, 0);
-    assert_eq!(again.err(), Some(MaskedError::Batch { wanted: 1, got: 0 }));
+    assert_eq!(again.err(), Some(MaskedError::BatchOrder { wanted: 1, got: 0 }));
     let preparing = pair.input.prepare(&pair.process, &mut sequence, epoch, 1).expect("next");
     let more: Vec<_> = block.iter().chain(&block).cloned().collect();
     assert!(matches!(preparing.push(&more, &mut pair.meter), Err(MaskedError::Ring(_))));
-    let other = Terms { bits: 32, ..terms };
+    let other = InputTerms { bits: 32, ..terms };
     let refused = MaskRequest::new(&pair.key, &other, epoch, 0, &mut pair.rng);
     assert!(matches!(refused.err(), Some(MaskedError::Count { .. })));
 }
@@ -281,7 +286,7 @@ fn sets_and_matrices_without_protection_are_refused() {
     let refused = HostInput::new(&context, &pair.weights);
     assert!(matches!(refused, Err(MaskedError::Ring(RlweError::NotFlooded { .. }))));
     let tall = IntMatrix::new(ROWS_MAX + 1, 1, &vec![1; ROWS_MAX + 1]).expect("fits");
-    let weights = Weights { matrix: tall, terms: pair.weights.terms.clone() };
+    let weights = QuantisedWeights { matrix: tall, terms: pair.weights.terms.clone() };
     let refused = HostInput::new(pair.key.context(), &weights);
-    assert!(matches!(refused, Err(MaskedError::Rows { .. })));
+    assert!(matches!(refused, Err(MaskedError::TooManyRows { .. })));
 }

@@ -1,4 +1,4 @@
-//! The base model's weights, with which DoRA's magnitudes are folded.
+//! The base model's weights, which folding DoRA's magnitudes needs.
 
 use std::{
     fs::File,
@@ -9,7 +9,7 @@ use std::{
 use safetensors::tensor::{Metadata, TensorView};
 
 use super::{error::PeftError, limits::WIDTH_MAX, tensors};
-use crate::{adapter::Matrix, site::Site};
+use crate::{adapter::Matrix, site::ProjectionSite};
 
 // The longest header of one file of a base model: a mixture of experts has some ten thousand
 // tensors.
@@ -19,11 +19,11 @@ const FILES_MAX: usize = 512;
 
 /// The base model's weights, which folding DoRA's magnitudes needs.
 pub trait BaseWeights {
-    /// The weight of `site`, `output × input`.
+    /// Reads the weight of `site`, `output × input`.
     ///
     /// # Errors
-    /// If there is none, or it cannot be read.
-    fn weight(&self, site: Site) -> Result<Matrix, PeftError>;
+    /// If there is no such weight, or it cannot be read.
+    fn weight(&self, site: ProjectionSite) -> Result<Matrix, PeftError>;
 }
 
 /// The base model's folder, with one or more `*.safetensors` files. Weights are read one at a time.
@@ -36,7 +36,7 @@ impl BaseFolder {
     /// Finds the files of the model in `dir`.
     ///
     /// # Errors
-    /// If the folder cannot be read or has no such file, or too many.
+    /// If the folder cannot be read, or has no such file or too many.
     pub fn open(dir: impl AsRef<Path>) -> Result<BaseFolder, PeftError> {
         let dir = dir.as_ref();
         let unread = |reason: String| PeftError::Read { path: dir.to_path_buf(), reason };
@@ -61,12 +61,14 @@ impl BaseFolder {
 }
 
 impl BaseWeights for BaseFolder {
-    fn weight(&self, site: Site) -> Result<Matrix, PeftError> {
+    fn weight(&self, site: ProjectionSite) -> Result<Matrix, PeftError> {
         let names =
-            tensors::STACKS.map(|stack| format!("{}.weight", tensors::path_of(stack, site)));
+            tensors::STACKS.map(|stack| format!("{}.weight", tensors::module_path(stack, site)));
         for path in &self.files {
             let unread = |reason: String| PeftError::Read { path: path.clone(), reason };
-            if let Some(found) = read(path, &names).map_err(|error| unread(error.to_string()))? {
+            if let Some(found) =
+                read_weight(path, &names).map_err(|error| unread(error.to_string()))?
+            {
                 return found;
             }
         }
@@ -75,7 +77,10 @@ impl BaseWeights for BaseFolder {
 }
 
 /// Reads the first of `names` that the file has.
-fn read(path: &Path, names: &[String]) -> std::io::Result<Option<Result<Matrix, PeftError>>> {
+fn read_weight(
+    path: &Path,
+    names: &[String],
+) -> std::io::Result<Option<Result<Matrix, PeftError>>> {
     let bad = |reason: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, reason);
     let mut file = File::open(path)?;
     let mut length = [0; 8];
@@ -91,18 +96,18 @@ fn read(path: &Path, names: &[String]) -> std::io::Result<Option<Result<Matrix, 
         return Ok(None);
     };
     let &[rows, columns] = &info.shape[..] else {
-        return Err(bad("a projection's weight has not two dimensions"));
+        return Err(bad("a projection's weight does not have two dimensions"));
     };
     if rows > WIDTH_MAX || columns > WIDTH_MAX {
         return Err(bad("a projection's weight is too wide"));
     }
-    // The offsets were checked against the shapes, and against each other.
+    // `Metadata` has checked the offsets against the shapes and each other.
     let (start, end) = info.data_offsets;
     file.seek(SeekFrom::Start(8 + length + start as u64))?;
     let mut data = Vec::new();
     file.take((end - start) as u64).read_to_end(&mut data)?;
     let view = TensorView::new(info.dtype, info.shape.clone(), &data);
     let view = view.map_err(|error| bad(&error.to_string()))?;
-    let values = tensors::floats(name, &view);
+    let values = tensors::to_floats(name, &view);
     Ok(Some(values.map(|values| Matrix { rows, columns, values })))
 }

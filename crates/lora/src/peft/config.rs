@@ -1,4 +1,4 @@
-//! PEFT's configuration, `adapter_config.json`.
+//! Parsing of PEFT's configuration, `adapter_config.json`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,14 +15,14 @@ use serde_json::Value;
 use super::{
     error::PeftError,
     limits::{LAYERS_MAX, NAMES_MAX, PATTERNS_MAX, RANK_MAX},
-    pattern::{Key, Pattern},
-    target::{Layers, Target, TargetModules},
+    pattern::{Pattern, PatternKey},
+    target::{LayerSelector, ModuleSelector, TargetModules},
 };
 
 /// The fields of `adapter_config.json` that decide the output.
 ///
-/// Of fields that are not known here, those that are `null`, `false`, or empty are off and ignored;
-/// all others are refused by name, because they may change the output.
+/// Unknown fields that are `null`, `false` or empty are ignored. All others are refused, because they
+/// may change the output.
 #[derive(Clone, Debug)]
 pub struct Config {
     base_model: Option<String>,
@@ -30,14 +30,14 @@ pub struct Config {
     alpha: f64,
     rslora: bool,
     dora: bool,
-    ranks: Vec<(Key, usize)>,
-    alphas: Vec<(Key, f64)>,
-    pub(super) target: Target,
+    ranks: Vec<(PatternKey, usize)>,
+    alphas: Vec<(PatternKey, f64)>,
+    pub(super) target: TargetModules,
 }
 
-// They steer the training, or say how the file came about; the output does not depend on them. The
-// four initialisers' settings mean nothing without `init_lora_weights`, which is looked at.
-// `fan_in_fan_out` tells how the base model's weight lies in memory, which `BaseWeights` fixes.
+// Fields that do not affect the output: they control the training or describe the file's origin. The
+// settings of the four initialisers have no effect without `init_lora_weights`, which is checked.
+// `fan_in_fan_out` is the memory layout of the base model's weight, which `BaseWeights` defines.
 const WITHOUT_EFFECT: [&str; 15] = [
     "auto_mapping",
     "corda_config",
@@ -56,48 +56,49 @@ const WITHOUT_EFFECT: [&str; 15] = [
     "velora_config",
 ];
 
-// Scales in use are below a thousand. Products with them must stay finite in 32-bit floats.
+// The greatest alpha. Scales in use are below a thousand, and products with them must be finite in
+// 32-bit floats.
 const ALPHA_MAX: f64 = 1e6;
 
-// Initialisations of A and B that leave the base model's weights as they were.
+// Initialisations of A and B that do not change the base model's weights.
 const HARMLESS_STARTS: [&str; 6] = ["gaussian", "eva", "orthogonal", "mica", "true", "false"];
 
-// Tasks whose model gives hidden states or tokens and has no head of its own.
+// Tasks whose model returns hidden states or tokens and has no head of its own.
 const TASKS: [&str; 2] = ["CAUSAL_LM", "FEATURE_EXTRACTION"];
 
 impl Config {
     /// Parses the bytes of `adapter_config.json`.
     ///
     /// # Errors
-    /// If they are not JSON of that shape, or a field asks for what is not supported.
+    /// If they are not JSON of that shape, or if a field has a value that is not supported.
     pub fn parse(bytes: &[u8]) -> Result<Config, PeftError> {
-        let file: File = serde_json::from_slice(bytes)
+        let file: ConfigFile = serde_json::from_slice(bytes)
             .map_err(|error| PeftError::Json { reason: error.to_string() })?;
-        file.refuse_what_is_not_supported()?;
+        file.refuse_unsupported()?;
         let target = file.target()?;
         Ok(Config {
-            rank: rank("r", file.r.unwrap_or(8))?,
-            alpha: alpha("lora_alpha", file.lora_alpha.unwrap_or(8.0))?,
+            rank: check_rank("r", file.r.unwrap_or(8))?,
+            alpha: check_alpha("lora_alpha", file.lora_alpha.unwrap_or(8.0))?,
             rslora: file.use_rslora.unwrap_or(false),
             dora: file.use_dora.unwrap_or(false),
-            ranks: patterns("rank_pattern", file.rank_pattern, rank)?,
-            alphas: patterns("alpha_pattern", file.alpha_pattern, alpha)?,
+            ranks: parse_patterns("rank_pattern", file.rank_pattern, check_rank)?,
+            alphas: parse_patterns("alpha_pattern", file.alpha_pattern, check_alpha)?,
             base_model: file.base_model_name_or_path,
             target,
         })
     }
 
-    /// The base model that it was trained on.
+    /// The base model that the adapter was trained on.
     pub fn base_model(&self) -> Option<&str> {
         self.base_model.as_deref()
     }
 
-    /// `r`: the rank of modules that no pattern names.
+    /// `r`: the rank of modules without a pattern.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// `lora_alpha` of modules that no pattern names.
+    /// `lora_alpha` of modules without a pattern.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
@@ -107,7 +108,7 @@ impl Config {
         self.rslora
     }
 
-    /// `use_dora`: whether there is a magnitude for each output.
+    /// `use_dora`: whether the adapter has a magnitude for each output.
     pub fn is_dora(&self) -> bool {
         self.dora
     }
@@ -115,23 +116,23 @@ impl Config {
     /// The rank of the module at `path`, a path within the base model.
     ///
     /// # Errors
-    /// If a pattern takes too many steps.
+    /// If matching a pattern takes too many steps.
     pub fn rank_of(&self, path: &str) -> Result<usize, PeftError> {
         Ok(first_match(&self.ranks, path)?.unwrap_or(self.rank))
     }
 
-    /// Whether the module at `path` is among those that the adapter changes.
+    /// Returns whether the adapter changes the module at `path`.
     ///
     /// # Errors
-    /// If a pattern takes too many steps.
-    pub fn includes(&self, path: &str) -> Result<bool, PeftError> {
-        self.target.includes(path)
+    /// If matching a pattern takes too many steps.
+    pub fn targets_module(&self, path: &str) -> Result<bool, PeftError> {
+        self.target.selects(path)
     }
 
     /// The scale of the module at `path`.
     ///
     /// # Errors
-    /// If a pattern takes too many steps.
+    /// If matching a pattern takes too many steps.
     pub fn scale_of(&self, path: &str) -> Result<f64, PeftError> {
         let alpha = first_match(&self.alphas, path)?.unwrap_or(self.alpha);
         let rank = self.rank_of(path)? as f64;
@@ -139,7 +140,7 @@ impl Config {
     }
 }
 
-fn first_match<T: Copy>(patterns: &[(Key, T)], path: &str) -> Result<Option<T>, PeftError> {
+fn first_match<T: Copy>(patterns: &[(PatternKey, T)], path: &str) -> Result<Option<T>, PeftError> {
     for (key, value) in patterns {
         if key.matches(path)? {
             return Ok(Some(*value));
@@ -148,9 +149,9 @@ fn first_match<T: Copy>(patterns: &[(Key, T)], path: &str) -> Result<Option<T>, 
     Ok(None)
 }
 
-/// The fields of the file. An absent field and `null` are the same; defaults are PEFT's.
+/// The fields of the file. `null` is the same as an absent field; the defaults are PEFT's.
 #[derive(Deserialize)]
-struct File {
+struct ConfigFile {
     peft_type: Option<String>,
     task_type: Option<String>,
     base_model_name_or_path: Option<String>,
@@ -160,8 +161,8 @@ struct File {
     use_dora: Option<bool>,
     lora_bias: Option<bool>,
     bias: Option<String>,
-    rank_pattern: Option<Ordered<u64>>,
-    alpha_pattern: Option<Ordered<f64>>,
+    rank_pattern: Option<OrderedMap<u64>>,
+    alpha_pattern: Option<OrderedMap<f64>>,
     target_modules: Option<OneOrMany<String>>,
     exclude_modules: Option<OneOrMany<String>>,
     layers_to_transform: Option<OneOrMany<i64>>,
@@ -180,10 +181,10 @@ enum OneOrMany<T> {
 }
 
 /// A JSON object whose order matters: the first pattern that matches decides.
-struct Ordered<T>(Vec<(String, T)>);
+struct OrderedMap<T>(Vec<(String, T)>);
 
-impl File {
-    fn refuse_what_is_not_supported(&self) -> Result<(), PeftError> {
+impl ConfigFile {
+    fn refuse_unsupported(&self) -> Result<(), PeftError> {
         let refuse = |field: &str, wanted, got: String| {
             let got = got.chars().take(200).collect();
             Err(PeftError::Field { field: field.into(), wanted, got })
@@ -205,14 +206,14 @@ impl File {
             return refuse("lora_bias", "false", "true".into());
         }
         if let Some(modules) = self.modules_to_save.as_ref().filter(|value| !is_off(value)) {
-            return refuse("modules_to_save", "no whole modules", modules.to_string());
+            return refuse("modules_to_save", "null or an empty list", modules.to_string());
         }
         match &self.init_lora_weights {
             None | Some(Value::Null | Value::Bool(_)) => {}
             Some(Value::String(name))
                 if HARMLESS_STARTS.contains(&name.to_lowercase().as_str()) => {}
             Some(other) => {
-                let wanted = "a start that leaves the base model's weights as they were";
+                let wanted = "an initialisation that does not change the base model's weights";
                 return refuse("init_lora_weights", wanted, other.to_string());
             }
         }
@@ -222,37 +223,37 @@ impl File {
             .find(|(field, value)| !WITHOUT_EFFECT.contains(&field.as_str()) && !is_off(value));
         match unknown {
             Some((field, value)) => {
-                refuse(field, "nothing, null, false or empty", value.to_string())
+                refuse(field, "an absent, null, false or empty field", value.to_string())
             }
             None => Ok(()),
         }
     }
 
-    fn target(&self) -> Result<Target, PeftError> {
+    fn target(&self) -> Result<TargetModules, PeftError> {
         let Some(chosen) = &self.target_modules else {
-            return Err(field("target_modules", "names, a pattern or all-linear", "nothing"));
+            return Err(field_error("target_modules", "names, a pattern or all-linear", "nothing"));
         };
         let is_pattern = matches!(chosen, OneOrMany::Single(_));
         let chosen = match chosen {
             OneOrMany::Single(text) if text.eq_ignore_ascii_case("all-linear") => {
-                TargetModules::All
+                ModuleSelector::All
             }
-            chosen => names("target_modules", chosen)?,
+            chosen => parse_names("target_modules", chosen)?,
         };
         // PEFT treats an empty string or list as absent.
         let excluded = match &self.exclude_modules {
             None => None,
             Some(OneOrMany::Single(text)) if text.is_empty() => None,
-            Some(excluded) => Some(names("exclude_modules", excluded)?),
+            Some(excluded) => Some(parse_names("exclude_modules", excluded)?),
         };
         if is_pattern && self.layers_to_transform.is_some() {
-            let wanted = "a list of names where layers_to_transform is given";
-            return Err(field("target_modules", wanted, "a pattern"));
+            let wanted = "a list of names, because layers_to_transform is set";
+            return Err(field_error("target_modules", wanted, "a pattern"));
         }
-        Ok(Target { chosen, excluded, layers: self.layers()? })
+        Ok(TargetModules { chosen, excluded, layers: self.layers()? })
     }
 
-    fn layers(&self) -> Result<Option<Layers>, PeftError> {
+    fn layers(&self) -> Result<Option<LayerSelector>, PeftError> {
         let patterns: Vec<&str> = match &self.layers_pattern {
             None => Vec::new(),
             Some(OneOrMany::Single(text)) => {
@@ -262,7 +263,9 @@ impl File {
         };
         let Some(indices) = &self.layers_to_transform else {
             return match patterns.first() {
-                Some(got) => Err(field("layers_pattern", "layers_to_transform as well", got)),
+                Some(got) => {
+                    Err(field_error("layers_pattern", "layers_to_transform to be set too", got))
+                }
                 None => Ok(None),
             };
         };
@@ -271,59 +274,67 @@ impl File {
             OneOrMany::Many(list) if list.is_empty() => return Ok(None),
             OneOrMany::Many(list) => list,
         };
-        at_most("layers_pattern", PATTERNS_MAX, patterns.len())?;
+        check_limit("layers_pattern", PATTERNS_MAX, patterns.len())?;
         let index = |index: &i64| match u32::try_from(*index) {
             Ok(index) if index < LAYERS_MAX => Ok(index),
-            _ => Err(field("layers_to_transform", "layers from 0 to 1023", &index.to_string())),
+            _ => {
+                Err(field_error("layers_to_transform", "layers from 0 to 1023", &index.to_string()))
+            }
         };
         let indices = indices.iter().map(index).collect::<Result<BTreeSet<u32>, _>>()?;
         let compiled = patterns.iter().map(|pattern| {
-            Pattern::compile("layers_pattern", pattern, &Layers::layers_prefix(pattern))
+            Pattern::compile("layers_pattern", pattern, &LayerSelector::layers_prefix(pattern))
         });
         let patterns = match patterns.is_empty() {
-            true => vec![Pattern::compile("layers_pattern", "", Layers::ANY)?],
+            true => vec![Pattern::compile("layers_pattern", "", LayerSelector::ANY)?],
             false => compiled.collect::<Result<_, _>>()?,
         };
-        Ok(Some(Layers { indices, patterns }))
+        Ok(Some(LayerSelector { indices, patterns }))
     }
 }
 
-fn names(field: &'static str, names: &OneOrMany<String>) -> Result<TargetModules, PeftError> {
+fn parse_names(
+    field: &'static str,
+    names: &OneOrMany<String>,
+) -> Result<ModuleSelector, PeftError> {
     match names {
-        OneOrMany::Single(pattern) => Pattern::full(field, pattern).map(TargetModules::Pattern),
+        OneOrMany::Single(pattern) => {
+            Pattern::compile_full_match(field, pattern).map(ModuleSelector::Pattern)
+        }
         OneOrMany::Many(list) => {
-            at_most(field, NAMES_MAX, list.len())?;
-            Ok(TargetModules::List(list.iter().cloned().collect()))
+            check_limit(field, NAMES_MAX, list.len())?;
+            Ok(ModuleSelector::List(list.iter().cloned().collect()))
         }
     }
 }
 
-fn patterns<T, U>(
+fn parse_patterns<T, U>(
     field: &'static str,
-    map: Option<Ordered<T>>,
+    map: Option<OrderedMap<T>>,
     check: fn(&'static str, T) -> Result<U, PeftError>,
-) -> Result<Vec<(Key, U)>, PeftError> {
+) -> Result<Vec<(PatternKey, U)>, PeftError> {
     let entries = map.map_or_else(Vec::new, |map| map.0);
-    at_most(field, PATTERNS_MAX, entries.len())?;
-    let entry = |(key, value): (String, T)| Ok((Key::new(field, &key)?, check(field, value)?));
+    check_limit(field, PATTERNS_MAX, entries.len())?;
+    let entry =
+        |(key, value): (String, T)| Ok((PatternKey::new(field, &key)?, check(field, value)?));
     entries.into_iter().map(entry).collect()
 }
 
-fn rank(name: &'static str, rank: u64) -> Result<usize, PeftError> {
+fn check_rank(name: &'static str, rank: u64) -> Result<usize, PeftError> {
     match usize::try_from(rank) {
         Ok(rank) if (1..=RANK_MAX).contains(&rank) => Ok(rank),
-        _ => Err(field(name, "a rank from 1 to 4096", &rank.to_string())),
+        _ => Err(field_error(name, "a rank from 1 to 4096", &rank.to_string())),
     }
 }
 
-fn alpha(name: &'static str, value: f64) -> Result<f64, PeftError> {
+fn check_alpha(name: &'static str, value: f64) -> Result<f64, PeftError> {
     match value.abs() <= ALPHA_MAX {
         true => Ok(value),
-        false => Err(field(name, "a number of at most a million", &value.to_string())),
+        false => Err(field_error(name, "a number of at most a million", &value.to_string())),
     }
 }
 
-fn at_most(what: &str, limit: usize, got: usize) -> Result<(), PeftError> {
+fn check_limit(what: &str, limit: usize, got: usize) -> Result<(), PeftError> {
     match got <= limit {
         true => Ok(()),
         false => {
@@ -333,7 +344,7 @@ fn at_most(what: &str, limit: usize, got: usize) -> Result<(), PeftError> {
     }
 }
 
-fn field(field: &str, wanted: &'static str, got: &str) -> PeftError {
+fn field_error(field: &str, wanted: &'static str, got: &str) -> PeftError {
     PeftError::Field { field: field.into(), wanted, got: got.into() }
 }
 
@@ -347,22 +358,22 @@ fn is_off(value: &Value) -> bool {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrderedMap<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Entries(PhantomData))
+        deserializer.deserialize_map(OrderedMapVisitor(PhantomData))
     }
 }
 
-struct Entries<T>(PhantomData<T>);
+struct OrderedMapVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
-    type Value = Ordered<T>;
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OrderedMapVisitor<T> {
+    type Value = OrderedMap<T>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("a map of patterns")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered<T>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OrderedMap<T>, A::Error> {
         let mut entries: Vec<(String, T)> = Vec::new();
         let mut seen = BTreeSet::new();
         while let Some((key, value)) = map.next_entry::<String, T>()? {
@@ -371,6 +382,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
             }
             entries.push((key, value));
         }
-        Ok(Ordered(entries))
+        Ok(OrderedMap(entries))
     }
 }

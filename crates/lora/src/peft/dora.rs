@@ -2,18 +2,18 @@
 
 use super::{base::BaseWeights, error::PeftError, limits::ELEMENTS_MAX};
 use crate::{
-    adapter::{Matrix, Pair},
-    site::Site,
+    adapter::{LoraPair, Matrix},
+    site::ProjectionSite,
 };
 
-/// DoRA's output is `m / |W + sBA| · (W + sBA)x`, with the norm of each row and one magnitude `m` for
-/// each (arXiv 2402.09353, equation 5). What it adds to `Wx` is a matrix of full rank.
-pub(super) fn fold(
-    site: Site,
-    pair: &Pair,
+/// DoRA's output is `m / |W + sBA| · (W + sBA)x`, with the norm and one magnitude `m` of
+/// each row (arXiv 2402.09353, equation 5). Its difference from `Wx` is a matrix of full rank.
+pub(super) fn fold_magnitudes(
+    site: ProjectionSite,
+    pair: &LoraPair,
     magnitude: &[f32],
     base: &dyn BaseWeights,
-) -> Result<Pair, PeftError> {
+) -> Result<LoraPair, PeftError> {
     let base = base.weight(site)?;
     let (rows, columns) = (pair.b.rows, pair.a.columns);
     if (base.rows, base.columns) != (rows, columns) {
@@ -23,8 +23,8 @@ pub(super) fn fold(
             got: vec![base.rows, base.columns],
         });
     }
-    // Checked before memory is allocated: the identity of a wide output is larger than all the
-    // rest.
+    // The check comes before the allocation: the identity of a wide output is larger than all
+    // other matrices.
     let elements = (rows * (rows + columns)) as u64;
     if elements > ELEMENTS_MAX {
         let what = format!("elements of the folded pair of {site}");
@@ -50,7 +50,7 @@ pub(super) fn fold(
         return Err(PeftError::NotFinite { tensor, index, got });
     }
     let a = Matrix { rows, columns, values: difference };
-    Ok(Pair { a, b: identity(rows), scale: 1.0 })
+    Ok(LoraPair { a, b: identity(rows), scale: 1.0 })
 }
 
 fn identity(size: usize) -> Matrix {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::site::{Input, Site};
+use crate::site::{LayerInput, ProjectionSite};
 
 /// The reason why an adapter could not be read or written.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum PeftError {
         /// The error of the file system.
         reason: String,
     },
-    /// A file is longer than this reader takes.
+    /// A file is longer than the limit.
     #[error("{path}: wanted at most {limit} bytes, got more", path = path.display())]
     TooLong {
         /// The path of the file.
@@ -25,18 +25,18 @@ pub enum PeftError {
         limit: u64,
     },
     /// The matrices are in a pickle, which can run code when it is opened.
-    #[error("{path}: wanted safetensors, got a pickle, which is never opened", path = path.display())]
+    #[error("{path}: wanted safetensors, got a pickle, which could run code and is not opened", path = path.display())]
     Pickle {
         /// The path of the file.
         path: PathBuf,
     },
-    /// The configuration is not JSON, or a field has another type than PEFT gives it.
+    /// The configuration is not JSON, or a field does not have the type that PEFT writes.
     #[error("adapter_config.json: {reason}")]
     Json {
-        /// The reason of the JSON reader, with the place.
+        /// The message of the JSON parser, with the position.
         reason: String,
     },
-    /// A field has a value that is not supported, or is not known and not off.
+    /// A field has a value that is not supported, or an unknown field is set.
     #[error("adapter_config.json: {field}: wanted {wanted}, got {got}")]
     Field {
         /// The name of the field.
@@ -46,7 +46,7 @@ pub enum PeftError {
         /// The value of the field.
         got: String,
     },
-    /// A regular expression is malformed, or uses what Python knows and this reader does not.
+    /// A regular expression is malformed, or uses a feature of Python's that is not supported here.
     #[error("adapter_config.json: {field}: pattern {pattern:?}: {reason}")]
     Pattern {
         /// The name of the field.
@@ -56,7 +56,7 @@ pub enum PeftError {
         /// The reason why the expression is refused.
         reason: String,
     },
-    /// The adapter has more of something than this reader takes.
+    /// A quantity of the adapter exceeds its limit.
     #[error("{what}: wanted at most {limit}, got {got}")]
     Limit {
         /// The quantity that is limited.
@@ -69,18 +69,18 @@ pub enum PeftError {
     /// The matrices' file is not safetensors.
     #[error("adapter_model.safetensors: {reason}")]
     Weights {
-        /// The reason of the safetensors reader.
+        /// The message of the safetensors parser.
         reason: String,
     },
-    /// A tensor belongs to no supported projection.
+    /// A tensor does not belong to a supported projection.
     #[error("adapter_model.safetensors: {tensor}: {reason}")]
     Unexpected {
         /// The name of the tensor.
         tensor: String,
-        /// The reason why the tensor has no place.
+        /// The reason why the tensor is refused.
         reason: &'static str,
     },
-    /// A tensor that the configuration asks for is not there.
+    /// A tensor that the configuration requires is missing.
     #[error("adapter_model.safetensors: {tensor} is missing")]
     Missing {
         /// The name of the tensor.
@@ -88,14 +88,12 @@ pub enum PeftError {
     },
     /// The configuration does not choose a module that the file has matrices for, so PEFT would
     /// leave them out.
-    #[error(
-        "adapter_model.safetensors: {module} is there, but the configuration does not choose it"
-    )]
+    #[error("adapter_model.safetensors: has {module}, which target_modules does not choose")]
     NotTargeted {
         /// The path of the module.
         module: String,
     },
-    /// A tensor has another element type.
+    /// A tensor has an unsupported element type.
     #[error("{tensor}: wanted F32, F16 or BF16, got {got}")]
     Dtype {
         /// The name of the tensor.
@@ -103,12 +101,12 @@ pub enum PeftError {
         /// The element type of the tensor.
         got: String,
     },
-    /// A tensor has another shape.
+    /// A tensor has the wrong shape.
     #[error("{tensor}: wanted shape {wanted}, got {got:?}")]
     Shape {
         /// The name of the tensor.
         tensor: String,
-        /// The shape that fits.
+        /// The shape that is required.
         wanted: String,
         /// The shape of the tensor.
         got: Vec<usize>,
@@ -129,23 +127,23 @@ pub enum PeftError {
         /// The layer, from 0.
         layer: u32,
         /// The vector that the projections read.
-        input: Input,
+        input: LayerInput,
         /// The width of the first projection.
         wanted: usize,
         /// The width of another projection.
         got: usize,
     },
-    /// DoRA's magnitudes mean something only together with the base model's weights.
+    /// The adapter uses DoRA, whose magnitudes need the base model's weights.
     #[error("adapter_config.json: use_dora: wanted the base model's weights to fold it, got none")]
     BaseNeeded,
     /// The base model has no such weight.
     #[error("base model: wanted a weight for {site}, got none")]
     BaseWeight {
         /// The projection whose weight is missing.
-        site: Site,
+        site: ProjectionSite,
     },
-    /// There is an adapter in the folder already.
-    #[error("{path} exists already", path = path.display())]
+    /// The folder already has an adapter.
+    #[error("{path} already exists", path = path.display())]
     Exists {
         /// The path of the file.
         path: PathBuf,
@@ -159,15 +157,15 @@ pub enum PeftError {
         reason: String,
     },
     /// PEFT has no module for this projection.
-    #[error("{site}: wanted a projection of the model that PEFT has a module for")]
+    #[error("{site}: PEFT has no module for this projection")]
     NotInPeft {
         /// The layer and the projection.
-        site: Site,
+        site: ProjectionSite,
     },
     /// The adapter has no pair that can be applied to the last hidden state.
-    #[error("final-hidden: wanted q_proj of layer 0 as wide as it is long, got {got}")]
+    #[error("final-hidden: wanted q_proj of layer 0 with equal input and output widths, got {got}")]
     NoFinalHidden {
-        /// The value that the adapter has there.
+        /// The shape of that pair, or its absence.
         got: String,
     },
 }

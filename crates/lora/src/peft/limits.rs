@@ -1,14 +1,14 @@
-//! The names of PEFT's files, and the limits of what is read.
+//! The names of PEFT's files, and the limits on their content.
 
-/// The name of the configuration's file.
+/// The name of the configuration file.
 pub const CONFIG_FILE: &str = "adapter_config.json";
-/// The name of the matrices' file.
+/// The name of the file of matrices.
 pub const WEIGHTS_FILE: &str = "adapter_model.safetensors";
 
-/// The greatest length of a configuration in bytes. One that names every module of a large model
-/// has a tenth of it.
+/// The greatest length of a configuration in bytes. One with every module of a large model has a
+/// tenth of it.
 pub(super) const CONFIG_BYTES_MAX: u64 = 1 << 20;
-/// The greatest length in bytes of the matrices' file, which is read into memory: rank 256 on a
+/// The greatest length in bytes of the file of matrices, which is read into memory: rank 256 on a
 /// model of 70 billion weights has 3.3 GB in 16 bits.
 pub(super) const WEIGHTS_BYTES_MAX: u64 = 4 << 30;
 /// The greatest length of a safetensors header in bytes: a hundred for each of some 30,000 tensors.

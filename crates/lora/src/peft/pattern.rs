@@ -1,10 +1,10 @@
-//! Patterns over the paths of modules, as Python matches them.
+//! Patterns for the paths of modules, matched as in Python.
 
 use fancy_regex::{Regex, RegexBuilder};
 
 use super::{error::PeftError, limits::PATTERN_BYTES_MAX};
 
-// The greatest number of steps of one match. Names are short: honest expressions take hundreds.
+// The greatest number of steps of one match. Names are short, so ordinary expressions take hundreds.
 const STEPS_MAX: usize = 100_000;
 // The greatest size of one compiled expression, in bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
@@ -12,16 +12,16 @@ const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// A key of `rank_pattern` or `alpha_pattern`, matched as PEFT matches it:
 /// `re.match(rf"(.*\.)?({key})$", path)` (`get_pattern_key`, PEFT 0.21).
 #[derive(Clone, Debug)]
-pub(super) enum Key {
-    /// Only letters, digits, `_`, `-` and dots, which match any character as in a regular
-    /// expression. Most files have one such key for each module; compiling them takes longer than
-    /// all the rest.
+pub(super) enum PatternKey {
+    /// A key of letters, digits, `_`, `-` and dots only, in which a dot matches any character, as in
+    /// a regular expression. Most files have such a key for each module, and compiling them all
+    /// would dominate the time to load a file.
     Dotted(String),
     /// A key with any other character.
     Regex(Pattern),
 }
 
-/// A regular expression of Python's kind.
+/// A regular expression in Python's syntax.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     field: &'static str,
@@ -29,31 +29,34 @@ pub(super) struct Pattern {
     regex: Regex,
 }
 
-impl Key {
-    pub(super) fn new(field: &'static str, key: &str) -> Result<Key, PeftError> {
+impl PatternKey {
+    pub(super) fn new(field: &'static str, key: &str) -> Result<PatternKey, PeftError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         if key.bytes().all(plain) {
-            return Ok(Key::Dotted(key.into()));
+            return Ok(PatternKey::Dotted(key.into()));
         }
         let whole = format!(r"\A(?:(.*\.)?({key})\z)");
-        Pattern::compile(field, key, &whole).map(Key::Regex)
+        Pattern::compile(field, key, &whole).map(PatternKey::Regex)
     }
 
     pub(super) fn matches(&self, path: &str) -> Result<bool, PeftError> {
         match self {
-            Key::Dotted(key) => Ok(ends_in(path, key)),
-            Key::Regex(pattern) => pattern.matches(path),
+            PatternKey::Dotted(key) => Ok(ends_with_key(path, key)),
+            PatternKey::Regex(pattern) => pattern.matches(path),
         }
     }
 }
 
 impl Pattern {
     /// Compiles the pattern of `re.fullmatch(source, …)`.
-    pub(super) fn full(field: &'static str, source: &str) -> Result<Pattern, PeftError> {
+    pub(super) fn compile_full_match(
+        field: &'static str,
+        source: &str,
+    ) -> Result<Pattern, PeftError> {
         Self::compile(field, source, &format!(r"\A(?:{source})\z"))
     }
 
-    /// Compiles the pattern of `re.match(whole, …)`, of which `source` came from the file.
+    /// Compiles the pattern of `re.match(whole, …)`, in which `source` is the part from the file.
     pub(super) fn compile(
         field: &'static str,
         source: &str,
@@ -79,7 +82,7 @@ impl Pattern {
         self.regex.is_match(path).map_err(|error| pattern_error(self.field, &self.source, &error))
     }
 
-    /// The text of group `name` where the expression matches.
+    /// The text of group `name`, if the expression matches.
     pub(super) fn group<'a>(
         &self,
         path: &'a str,
@@ -91,8 +94,8 @@ impl Pattern {
     }
 }
 
-/// Returns whether `path` ends in `key` at a dot or is it; a dot in `key` stands for any character.
-fn ends_in(path: &str, key: &str) -> bool {
+/// Returns whether `path` is `key` or ends in a dot and `key`; a dot in `key` matches any character.
+fn ends_with_key(path: &str, key: &str) -> bool {
     let (path, key) = (path.as_bytes(), key.as_bytes());
     let Some(before) = path.len().checked_sub(key.len()) else { return false };
     let at_part = before == 0 || path[before - 1] == b'.';
@@ -128,7 +131,7 @@ mod tests {
     #[test]
     fn keys_match_as_in_python() {
         for (key, path, wanted) in PYTHON {
-            let got = Key::new("rank_pattern", key).and_then(|key| key.matches(path));
+            let got = PatternKey::new("rank_pattern", key).and_then(|key| key.matches(path));
             assert_eq!(got, Ok(wanted), "{key} on {path}");
         }
     }
@@ -144,12 +147,12 @@ mod tests {
 
     #[test]
     fn a_malformed_pattern_and_one_that_never_ends_are_refused_by_name() {
-        let got = Pattern::full("target_modules", "(q_proj");
+        let got = Pattern::compile_full_match("target_modules", "(q_proj");
         assert!(matches!(got, Err(PeftError::Pattern { field: "target_modules", .. })));
-        let slow = Pattern::full("target_modules", r"(?:(\w*)*\1)*!").unwrap();
+        let slow = Pattern::compile_full_match("target_modules", r"(?:(\w*)*\1)*!").unwrap();
         let got = slow.matches(&"a".repeat(200));
         assert!(matches!(got, Err(PeftError::Pattern { .. })), "{got:?}");
         let long = "q".repeat(PATTERN_BYTES_MAX + 1);
-        assert!(matches!(Pattern::full("f", &long), Err(PeftError::Limit { .. })));
+        assert!(matches!(Pattern::compile_full_match("f", &long), Err(PeftError::Limit { .. })));
     }
 }

@@ -3,12 +3,12 @@
 use safetensors::{Dtype, tensor::TensorView};
 
 use super::error::PeftError;
-use crate::site::{Input, Site};
+use crate::site::{LayerInput, ProjectionSite};
 
-/// The prefix that PEFT puts before the base model's own paths.
+/// The prefix that PEFT adds to the base model's paths.
 pub(super) const PREFIX: &str = "base_model.model.";
 
-// The prefixes of the decoder's layers in models of the kinds that are served.
+// The prefixes of the decoder's layers in the supported models.
 pub(super) const STACKS: [&str; 5] = [
     "model.layers.",
     "layers.",
@@ -18,16 +18,16 @@ pub(super) const STACKS: [&str; 5] = [
 ];
 
 /// The path of a projection within the base model.
-pub(super) fn path_of(stack: &str, site: Site) -> String {
+pub(super) fn module_path(stack: &str, site: ProjectionSite) -> String {
     let part = match site.projection.input() {
-        Input::Attention | Input::AttentionOutput => "self_attn",
+        LayerInput::Attention | LayerInput::AttentionOutput => "self_attn",
         _ => "mlp",
     };
     format!("{stack}{}.{part}.{}", site.layer, site.projection)
 }
 
-/// A tensor's values in 32-bit floats, which hold those of 16 bits exactly.
-pub(super) fn floats(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, PeftError> {
+/// Converts a tensor's values to 32-bit to_floats, which represent 16-bit floats exactly.
+pub(super) fn to_floats(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, PeftError> {
     let data = view.data();
     let halves = || data.chunks_exact(2).map(|bytes| [bytes[0], bytes[1]]);
     let values: Vec<f32> = match view.dtype() {

@@ -1,4 +1,4 @@
-//! PEFT's matrices, `adapter_model.safetensors`.
+//! Reading of PEFT's matrices, `adapter_model.safetensors`.
 
 use std::collections::BTreeMap;
 
@@ -10,67 +10,69 @@ use super::{
     dora,
     error::PeftError,
     limits::{ELEMENTS_MAX, HEADER_BYTES_MAX, LAYERS_MAX, RANK_MAX, WIDTH_MAX},
-    tensors::{PREFIX, STACKS, floats, path_of},
+    tensors::{PREFIX, STACKS, module_path, to_floats},
 };
 use crate::{
-    adapter::{Matrix, Pair},
-    site::{Input, Projection, Site},
+    adapter::{LoraPair, Matrix},
+    site::{LayerInput, Projection, ProjectionSite},
 };
 
-/// Reads all pairs, by the rules of `config`.
-pub(super) fn read(
+/// Reads all pairs, as `config` defines them.
+pub(super) fn read_pairs(
     config: &Config,
     bytes: &[u8],
     base: Option<&dyn BaseWeights>,
-) -> Result<BTreeMap<Site, Pair>, PeftError> {
+) -> Result<BTreeMap<ProjectionSite, LoraPair>, PeftError> {
     if config.is_dora() && base.is_none() {
         return Err(PeftError::BaseNeeded);
     }
-    let file = open(bytes)?;
-    let (stack, modules) = sort(&file)?;
+    let file = parse_safetensors(bytes)?;
+    let (stack, modules) = group_by_site(&file)?;
     refuse_missing(config, stack, &modules)?;
     let mut pairs = BTreeMap::new();
     let mut elements = 0;
     for (site, module) in &modules {
-        let path = path_of(stack, *site);
+        let path = module_path(stack, *site);
         let pair = module.pair(config, &path)?;
         let pair = match (config.is_dora(), base) {
             (true, Some(base)) => {
                 let magnitude = module.magnitude(&path, pair.width().output)?;
-                dora::fold(*site, &pair, &magnitude, base)?
+                dora::fold_magnitudes(*site, &pair, &magnitude, base)?
             }
             _ => pair,
         };
         elements += (pair.a.values.len() + pair.b.values.len()) as u64;
-        limit("elements of the adapter", ELEMENTS_MAX, elements)?;
+        check_limit("elements of the adapter", ELEMENTS_MAX, elements)?;
         pairs.insert(*site, pair);
     }
     match pairs.is_empty() {
         true => Err(PeftError::Missing { tensor: "any lora_A".into() }),
-        false => same_inputs(&pairs).map(|()| pairs),
+        false => check_input_widths(&pairs).map(|()| pairs),
     }
 }
 
-/// The tensors of one module, with the names that the file gives them.
+/// The tensors of one module, with their names in the file.
 #[derive(Default)]
-struct Module<'a> {
-    parts: BTreeMap<WeightPart, (String, TensorView<'a>)>,
+struct ModuleTensors<'a> {
+    parts: BTreeMap<LoraTensorKind, (String, TensorView<'a>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum WeightPart {
+enum LoraTensorKind {
     A,
     B,
     Magnitude,
 }
 
-fn open(bytes: &[u8]) -> Result<SafeTensors<'_>, PeftError> {
+fn parse_safetensors(bytes: &[u8]) -> Result<SafeTensors<'_>, PeftError> {
     let bad = |reason: String| PeftError::Weights { reason };
     if bytes.starts_with(b"PK\x03\x04") {
-        return Err(bad("wanted safetensors, got a zip archive, as torch writes pickles".into()));
+        return Err(bad(
+            "wanted safetensors, got a zip archive, which is torch's pickle format".into()
+        ));
     }
     let length = bytes.first_chunk::<8>().ok_or_else(|| bad("wanted a header, got none".into()))?;
-    limit(
+    check_limit(
         "header bytes of adapter_model.safetensors",
         HEADER_BYTES_MAX,
         u64::from_le_bytes(*length),
@@ -78,98 +80,100 @@ fn open(bytes: &[u8]) -> Result<SafeTensors<'_>, PeftError> {
     SafeTensors::deserialize(bytes).map_err(|error| bad(error.to_string()))
 }
 
-/// Puts every tensor at its site. All must lie in one stack of layers, under one adapter's name.
-fn sort<'a>(
+/// Groups the tensors by site. All must be in one stack of layers and have the same adapter name.
+fn group_by_site<'a>(
     file: &SafeTensors<'a>,
-) -> Result<(&'static str, BTreeMap<Site, Module<'a>>), PeftError> {
-    let mut modules: BTreeMap<Site, Module<'a>> = BTreeMap::new();
+) -> Result<(&'static str, BTreeMap<ProjectionSite, ModuleTensors<'a>>), PeftError> {
+    let mut modules: BTreeMap<ProjectionSite, ModuleTensors<'a>> = BTreeMap::new();
     let mut one: Option<(&'static str, Option<String>)> = None;
     let mut tensors = file.tensors();
     // The crate keeps the tensors in a hash map; the first error should not depend on its order.
     tensors.sort_by(|a, b| a.0.cmp(&b.0));
     for (name, view) in tensors {
         let unexpected = |reason| PeftError::Unexpected { tensor: name.clone(), reason };
-        let found = Name::parse(&name).map_err(unexpected)?;
+        let found = TensorName::parse(&name).map_err(unexpected)?;
         let here = (found.stack, found.adapter.map(String::from));
         if *one.get_or_insert_with(|| here.clone()) != here {
-            return Err(unexpected("it is of another stack of layers or another adapter"));
+            return Err(unexpected("it belongs to another stack of layers or another adapter"));
         }
         let (site, part) = (found.site, found.part);
         let parts = &mut modules.entry(site).or_default().parts;
         if let Some((first, _)) = parts.insert(part, (name, view)) {
-            return Err(PeftError::Unexpected { tensor: first, reason: "it is there twice" });
+            return Err(PeftError::Unexpected { tensor: first, reason: "the file has it twice" });
         }
     }
     Ok((one.map_or(STACKS[0], |(stack, _)| stack), modules))
 }
 
-/// A tensor's name, taken apart.
+/// The parts of a tensor's name.
 #[derive(Debug, PartialEq)]
-struct Name<'a> {
+struct TensorName<'a> {
     stack: &'static str,
-    site: Site,
-    part: WeightPart,
+    site: ProjectionSite,
+    part: LoraTensorKind,
     adapter: Option<&'a str>,
 }
 
-impl<'a> Name<'a> {
-    fn parse(name: &'a str) -> Result<Name<'a>, &'static str> {
+impl<'a> TensorName<'a> {
+    fn parse(name: &'a str) -> Result<TensorName<'a>, &'static str> {
         let path =
             name.strip_prefix(PREFIX).ok_or("its name does not begin with base_model.model")?;
         let (module, rest) = path.rsplit_once(".lora_").ok_or("it is not part of a LoRA")?;
         let rest: Vec<&str> = rest.split('.').collect();
         let (part, adapter) = match rest[..] {
-            ["A", "weight"] => (WeightPart::A, None),
-            ["A", adapter, "weight"] => (WeightPart::A, Some(adapter)),
-            ["B", "weight"] => (WeightPart::B, None),
-            ["B", adapter, "weight"] => (WeightPart::B, Some(adapter)),
+            ["A", "weight"] => (LoraTensorKind::A, None),
+            ["A", adapter, "weight"] => (LoraTensorKind::A, Some(adapter)),
+            ["B", "weight"] => (LoraTensorKind::B, None),
+            ["B", adapter, "weight"] => (LoraTensorKind::B, Some(adapter)),
             ["B", "bias"] | ["B", _, "bias"] => return Err("biases of B are not supported"),
-            // PEFT writes it without `weight`, and has had both forms in memory.
-            ["magnitude_vector"] | ["magnitude_vector", "weight"] => (WeightPart::Magnitude, None),
+            // PEFT writes it without `weight`, but has used both forms in memory.
+            ["magnitude_vector"] | ["magnitude_vector", "weight"] => {
+                (LoraTensorKind::Magnitude, None)
+            }
             ["magnitude_vector", adapter] | ["magnitude_vector", adapter, "weight"] => {
-                (WeightPart::Magnitude, Some(adapter))
+                (LoraTensorKind::Magnitude, Some(adapter))
             }
             ["embedding_A" | "embedding_B", ..] => return Err("embeddings are not supported"),
             _ => return Err("it is no known part of a LoRA"),
         };
-        let (stack, site) = site_of(module)?;
-        Ok(Name { stack, site, part, adapter })
+        let (stack, site) = parse_site(module)?;
+        Ok(TensorName { stack, site, part, adapter })
     }
 }
 
-fn site_of(path: &str) -> Result<(&'static str, Site), &'static str> {
+fn parse_site(path: &str) -> Result<(&'static str, ProjectionSite), &'static str> {
     let unknown = "its module is not q, k, v, o, gate, up or down_proj of a decoder layer";
     let stack = STACKS.into_iter().find(|stack| path.starts_with(stack)).ok_or(unknown)?;
     let (layer, module) = path[stack.len()..].split_once('.').ok_or(unknown)?;
     let (_, name) = module.split_once('.').ok_or(unknown)?;
     let layer: u32 = layer.parse().map_err(|_| unknown)?;
     let projection: Projection = name.parse().map_err(|_| unknown)?;
-    let site = Site { layer, projection };
+    let site = ProjectionSite { layer, projection };
     if layer >= LAYERS_MAX {
         return Err("its layer is beyond the 1024 that are supported");
     }
-    // One spelling for each site: no `+1`, no `01`, no q_proj in mlp.
-    match projection != Projection::FinalHidden && path_of(stack, site) == path {
+    // Only one spelling of each site is accepted: not `+1`, `01` or q_proj in mlp.
+    match projection != Projection::FinalHidden && module_path(stack, site) == path {
         true => Ok((stack, site)),
         false => Err(unknown),
     }
 }
 
-/// The configuration and the file must name the same modules. PEFT itself only warns of a missing
-/// one, and leaves out one that is not chosen.
+/// Checks that the configuration and the file have the same modules. PEFT only warns about a missing
+/// module, and ignores one that is not chosen.
 fn refuse_missing(
     config: &Config,
     stack: &str,
-    modules: &BTreeMap<Site, Module<'_>>,
+    modules: &BTreeMap<ProjectionSite, ModuleTensors<'_>>,
 ) -> Result<(), PeftError> {
     let listed = config.target.layers.as_ref();
     let last_listed = listed.and_then(|layers| layers.indices.last().copied());
     let Some(last_seen) = modules.keys().map(|site| site.layer).max() else { return Ok(()) };
     for layer in 0..=last_seen.max(last_listed.unwrap_or(0)) {
         for projection in Projection::ALL {
-            let site = Site { layer, projection };
-            let path = path_of(stack, site);
-            match (config.includes(&path)?, modules.contains_key(&site)) {
+            let site = ProjectionSite { layer, projection };
+            let path = module_path(stack, site);
+            match (config.targets_module(&path)?, modules.contains_key(&site)) {
                 (true, false) => {
                     let tensor = format!("{PREFIX}{path}.lora_A.weight");
                     return Err(PeftError::Missing { tensor });
@@ -182,60 +186,67 @@ fn refuse_missing(
     Ok(())
 }
 
-impl Module<'_> {
-    fn pair(&self, config: &Config, path: &str) -> Result<Pair, PeftError> {
+impl ModuleTensors<'_> {
+    fn pair(&self, config: &Config, path: &str) -> Result<LoraPair, PeftError> {
         let rank = config.rank_of(path)?;
-        let a = self.matrix(WeightPart::A, path)?;
-        let b = self.matrix(WeightPart::B, path)?;
+        let a = self.matrix(LoraTensorKind::A, path)?;
+        let b = self.matrix(LoraTensorKind::B, path)?;
         if a.rows != rank {
-            return Err(self.shape(WeightPart::A, format!("[{rank}, input]")));
+            return Err(self.shape_error(LoraTensorKind::A, format!("[{rank}, input]")));
         }
         if b.columns != rank {
-            return Err(self.shape(WeightPart::B, format!("[output, {rank}]")));
+            return Err(self.shape_error(LoraTensorKind::B, format!("[output, {rank}]")));
         }
-        if let (false, Some((name, _))) = (config.is_dora(), self.parts.get(&WeightPart::Magnitude))
+        if let (false, Some((name, _))) =
+            (config.is_dora(), self.parts.get(&LoraTensorKind::Magnitude))
         {
-            let reason = "the configuration does not say use_dora";
+            let reason = "use_dora is not set in the configuration";
             return Err(PeftError::Unexpected { tensor: name.clone(), reason });
         }
-        Ok(Pair { a, b, scale: config.scale_of(path)? })
+        Ok(LoraPair { a, b, scale: config.scale_of(path)? })
     }
 
-    fn matrix(&self, part: WeightPart, path: &str) -> Result<Matrix, PeftError> {
+    fn matrix(&self, part: LoraTensorKind, path: &str) -> Result<Matrix, PeftError> {
         let (name, view) = self.part(part, path)?;
         let (longest_rows, longest_columns) = match part {
-            WeightPart::A => (RANK_MAX, WIDTH_MAX),
+            LoraTensorKind::A => (RANK_MAX, WIDTH_MAX),
             _ => (WIDTH_MAX, RANK_MAX),
         };
         let &[rows, columns] = view.shape() else {
-            return Err(self.shape(part, "[rows, columns]".into()));
+            return Err(self.shape_error(part, "[rows, columns]".into()));
         };
         if rows == 0 || columns == 0 || rows > longest_rows || columns > longest_columns {
-            return Err(self.shape(part, format!("at most [{longest_rows}, {longest_columns}]")));
+            return Err(
+                self.shape_error(part, format!("at most [{longest_rows}, {longest_columns}]"))
+            );
         }
-        Ok(Matrix { rows, columns, values: floats(name, view)? })
+        Ok(Matrix { rows, columns, values: to_floats(name, view)? })
     }
 
     fn magnitude(&self, path: &str, output: usize) -> Result<Vec<f32>, PeftError> {
-        let (name, view) = self.part(WeightPart::Magnitude, path)?;
+        let (name, view) = self.part(LoraTensorKind::Magnitude, path)?;
         match view.shape() == [output] {
-            true => floats(name, view),
-            false => Err(self.shape(WeightPart::Magnitude, format!("[{output}]"))),
+            true => to_floats(name, view),
+            false => Err(self.shape_error(LoraTensorKind::Magnitude, format!("[{output}]"))),
         }
     }
 
-    fn part(&self, part: WeightPart, path: &str) -> Result<&(String, TensorView<'_>), PeftError> {
+    fn part(
+        &self,
+        part: LoraTensorKind,
+        path: &str,
+    ) -> Result<&(String, TensorView<'_>), PeftError> {
         self.parts.get(&part).ok_or_else(|| {
             let name = match part {
-                WeightPart::A => "lora_A.weight",
-                WeightPart::B => "lora_B.weight",
-                WeightPart::Magnitude => "lora_magnitude_vector",
+                LoraTensorKind::A => "lora_A.weight",
+                LoraTensorKind::B => "lora_B.weight",
+                LoraTensorKind::Magnitude => "lora_magnitude_vector",
             };
             PeftError::Missing { tensor: format!("{PREFIX}{path}.{name}") }
         })
     }
 
-    fn shape(&self, part: WeightPart, wanted: String) -> PeftError {
+    fn shape_error(&self, part: LoraTensorKind, wanted: String) -> PeftError {
         let found = self.parts.get(&part);
         let (tensor, got) = found
             .map_or_else(Default::default, |(name, view)| (name.clone(), view.shape().to_vec()));
@@ -243,8 +254,8 @@ impl Module<'_> {
     }
 }
 
-fn same_inputs(pairs: &BTreeMap<Site, Pair>) -> Result<(), PeftError> {
-    let mut widths: BTreeMap<(u32, Input), usize> = BTreeMap::new();
+fn check_input_widths(pairs: &BTreeMap<ProjectionSite, LoraPair>) -> Result<(), PeftError> {
+    let mut widths: BTreeMap<(u32, LayerInput), usize> = BTreeMap::new();
     for (site, pair) in pairs {
         let (layer, input) = (site.layer, site.projection.input());
         let got = pair.width().input;
@@ -256,7 +267,7 @@ fn same_inputs(pairs: &BTreeMap<Site, Pair>) -> Result<(), PeftError> {
     Ok(())
 }
 
-fn limit(what: &str, limit: u64, got: u64) -> Result<(), PeftError> {
+fn check_limit(what: &str, limit: u64, got: u64) -> Result<(), PeftError> {
     if got <= limit { Ok(()) } else { Err(PeftError::Limit { what: what.into(), limit, got }) }
 }
 
@@ -267,19 +278,19 @@ mod tests {
     #[test]
     fn names_are_taken_apart_in_every_spelling_that_peft_has_had() {
         let module = "base_model.model.model.layers.12.self_attn.q_proj.lora_";
-        let site = Site { layer: 12, projection: Projection::Query };
+        let site = ProjectionSite { layer: 12, projection: Projection::Query };
         for (end, part, adapter) in [
-            ("A.weight", WeightPart::A, None),
-            ("B.weight", WeightPart::B, None),
-            ("A.default.weight", WeightPart::A, Some("default")),
-            ("B.banking.weight", WeightPart::B, Some("banking")),
-            ("magnitude_vector", WeightPart::Magnitude, None),
-            ("magnitude_vector.weight", WeightPart::Magnitude, None),
-            ("magnitude_vector.default", WeightPart::Magnitude, Some("default")),
-            ("magnitude_vector.default.weight", WeightPart::Magnitude, Some("default")),
+            ("A.weight", LoraTensorKind::A, None),
+            ("B.weight", LoraTensorKind::B, None),
+            ("A.default.weight", LoraTensorKind::A, Some("default")),
+            ("B.banking.weight", LoraTensorKind::B, Some("banking")),
+            ("magnitude_vector", LoraTensorKind::Magnitude, None),
+            ("magnitude_vector.weight", LoraTensorKind::Magnitude, None),
+            ("magnitude_vector.default", LoraTensorKind::Magnitude, Some("default")),
+            ("magnitude_vector.default.weight", LoraTensorKind::Magnitude, Some("default")),
         ] {
-            let wanted = Name { stack: "model.layers.", site, part, adapter };
-            assert_eq!(Name::parse(&format!("{module}{end}")), Ok(wanted));
+            let wanted = TensorName { stack: "model.layers.", site, part, adapter };
+            assert_eq!(TensorName::parse(&format!("{module}{end}")), Ok(wanted));
         }
     }
 
@@ -302,7 +313,7 @@ mod tests {
             "base_model.model.model.layers.0.mlp.experts.0.up_proj.lora_A.weight",
             "",
         ] {
-            assert!(Name::parse(name).is_err(), "{name}");
+            assert!(TensorName::parse(name).is_err(), "{name}");
         }
     }
 
@@ -310,8 +321,8 @@ mod tests {
     fn every_site_has_one_path() {
         for stack in STACKS {
             for projection in Projection::ALL {
-                let site = Site { layer: 7, projection };
-                assert_eq!(site_of(&path_of(stack, site)), Ok((stack, site)));
+                let site = ProjectionSite { layer: 7, projection };
+                assert_eq!(parse_site(&module_path(stack, site)), Ok((stack, site)));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Adapters written as PEFT writes them.
+//! Writing of adapters in PEFT's format.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -16,8 +16,8 @@ use super::{
     tensors,
 };
 use crate::{
-    adapter::{Adapter, Matrix, Pair},
-    site::{Projection, Site},
+    adapter::{Adapter, LoraPair, Matrix},
+    site::{Projection, ProjectionSite},
 };
 
 const STACK: &str = "model.layers.";
@@ -26,7 +26,7 @@ pub(super) fn save(adapter: &Adapter, dir: &Path) -> Result<(), PeftError> {
     if let Some(site) = adapter.modules.keys().find(|site| is_outside(**site)) {
         return Err(PeftError::NotInPeft { site: *site });
     }
-    let config = serde_json::to_vec_pretty(&config(adapter))
+    let config = serde_json::to_vec_pretty(&config_json(adapter))
         .map_err(|error| PeftError::Json { reason: error.to_string() })?;
     let weights = serialize(adapter)?;
     fs::create_dir_all(dir).map_err(|error| write_error(dir, &error))?;
@@ -35,23 +35,23 @@ pub(super) fn save(adapter: &Adapter, dir: &Path) -> Result<(), PeftError> {
     write_new(&dir.join(CONFIG_FILE), &config)
 }
 
-fn is_outside(site: Site) -> bool {
+fn is_outside(site: ProjectionSite) -> bool {
     site.projection == Projection::FinalHidden
 }
 
-/// The rank and alpha that most modules have, and patterns for the others.
-fn config(adapter: &Adapter) -> Value {
+/// The configuration: the rank and alpha that most modules have, and patterns for the others.
+fn config_json(adapter: &Adapter) -> Value {
     let pairs = || adapter.modules.iter();
     let rank = most_frequent(pairs().map(|(_, pair)| pair.rank())).unwrap_or(8);
     let alpha_bits = most_frequent(pairs().map(|(_, pair)| alpha(pair).to_bits()));
     let default_alpha = alpha_bits.map_or(8.0, f64::from_bits);
     let other_ranks = pairs().filter(|(_, pair)| pair.rank() != rank);
     let other_alphas = pairs().filter(|(_, pair)| alpha(pair) != default_alpha);
-    let path = |site: &Site| tensors::path_of(STACK, *site);
+    let path = |site: &ProjectionSite| tensors::module_path(STACK, *site);
     let ranks: BTreeMap<String, usize> =
         other_ranks.map(|(site, pair)| (path(site), pair.rank())).collect();
     let alphas: BTreeMap<String, Value> =
-        other_alphas.map(|(site, pair)| (path(site), number(alpha(pair)))).collect();
+        other_alphas.map(|(site, pair)| (path(site), json_number(alpha(pair)))).collect();
     json!({
         "alpha_pattern": alphas,
         "base_model_name_or_path": adapter.base_model,
@@ -59,22 +59,22 @@ fn config(adapter: &Adapter) -> Value {
         "fan_in_fan_out": false,
         "inference_mode": true,
         "init_lora_weights": true,
-        "lora_alpha": number(default_alpha),
+        "lora_alpha": json_number(default_alpha),
         "lora_dropout": 0.0,
         "modules_to_save": null,
         "peft_type": "LORA",
         "r": rank,
         "rank_pattern": ranks,
         "revision": null,
-        "target_modules": targets(adapter),
+        "target_modules": target_modules(adapter),
         "task_type": "CAUSAL_LM",
         "use_dora": false,
         "use_rslora": false,
     })
 }
 
-/// Names of projections where every layer has the same ones, else every module's path.
-fn targets(adapter: &Adapter) -> BTreeSet<String> {
+/// The names of the projections if all layers have the same ones, else the path of every module.
+fn target_modules(adapter: &Adapter) -> BTreeSet<String> {
     let sites = &adapter.modules;
     let projections: BTreeSet<Projection> = sites.keys().map(|site| site.projection).collect();
     let layers: BTreeSet<u32> = sites.keys().map(|site| site.layer).collect();
@@ -82,20 +82,20 @@ fn targets(adapter: &Adapter) -> BTreeSet<String> {
         layers.last().is_none_or(|last| layers.len() as u64 == u64::from(*last) + 1);
     match has_all_layers && sites.len() == projections.len() * layers.len() {
         true => projections.iter().map(Projection::to_string).collect(),
-        false => sites.keys().map(|site| tensors::path_of(STACK, *site)).collect(),
+        false => sites.keys().map(|site| tensors::module_path(STACK, *site)).collect(),
     }
 }
 
-/// The alpha that gives the pair's scale, rounded to an integer where only rounding keeps it from
-/// one.
-fn alpha(pair: &Pair) -> f64 {
+/// The alpha that results in the pair's scale, rounded to an integer if it differs from one only by
+/// rounding errors.
+fn alpha(pair: &LoraPair) -> f64 {
     let alpha = pair.scale * pair.rank() as f64;
     let whole = alpha.round();
     if (alpha - whole).abs() <= 1e-12 * whole.abs() { whole } else { alpha }
 }
 
-/// PEFT writes whole alphas as integers.
-fn number(value: f64) -> Value {
+/// Converts an alpha to JSON. PEFT writes whole alphas as integers.
+fn json_number(value: f64) -> Value {
     let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
     if is_whole { json!(value as i64) } else { json!(value) }
 }
@@ -112,7 +112,7 @@ fn serialize(adapter: &Adapter) -> Result<Vec<u8>, PeftError> {
     };
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     for (site, pair) in &adapter.modules {
-        let module = format!("{}{}", tensors::PREFIX, tensors::path_of(STACK, *site));
+        let module = format!("{}{}", tensors::PREFIX, tensors::module_path(STACK, *site));
         for (part, matrix) in [("lora_A", &pair.a), ("lora_B", &pair.b)] {
             let shape = vec![matrix.rows, matrix.columns];
             tensors.push((format!("{module}.{part}.weight"), shape, bytes(matrix)));

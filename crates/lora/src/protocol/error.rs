@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use super::{kind::FrameKind, refusal::Refusal};
 
-/// The reason why a frame could not be sent, received or read.
+/// The reason why a frame could not be sent, received or decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
@@ -18,20 +18,20 @@ pub enum ProtocolError {
         within_frame: bool,
     },
     /// The peer was silent for too long.
-    #[error("{what}: nothing came within {} ms", .deadline.as_millis())]
+    #[error("{what}: timed out after {} ms", .deadline.as_millis())]
     Deadline {
-        /// The frame that was waited for.
+        /// The operation or frame that timed out.
         what: &'static str,
-        /// The time that was waited.
+        /// The time limit.
         deadline: Duration,
     },
     /// The kind of a frame is unknown, or is not one that this side receives.
-    #[error("frame kind: wanted one for this side, got {got:#04x}")]
+    #[error("frame kind: {got:#04x} is unknown or not allowed in this direction")]
     FrameKind {
         /// The byte of the kind.
         got: u8,
     },
-    /// A frame is longer, or shorter, than its kind allows.
+    /// A frame is longer than its kind allows.
     #[error("{kind:?} frame: wanted at most {wanted} bytes of payload, got {got}")]
     Length {
         /// The kind of the frame.
@@ -41,16 +41,16 @@ pub enum ProtocolError {
         /// The length that the frame announced, in bytes.
         got: usize,
     },
-    /// A frame announces a length that holds not even a kind and a request id.
+    /// A frame announces a length that is too short for a kind and a request id.
     #[error("frame length: wanted at least 5, got {got}")]
     Short {
         /// The length that the frame announced, in bytes.
         got: u32,
     },
-    /// A frame arrived where another kind was due.
+    /// A frame of an unexpected kind arrived.
     #[error("frame: wanted {wanted}, got {got:?}")]
     Unexpected {
-        /// The kinds that were due.
+        /// The kinds that were expected.
         wanted: &'static str,
         /// The kind that arrived.
         got: FrameKind,

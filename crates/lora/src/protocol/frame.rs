@@ -1,4 +1,4 @@
-//! Frames: length, kind, request id and payload, each written by one call.
+//! Frames: length, kind, request id and payload, written with one call.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use tokio::{
 
 use super::{
     error::ProtocolError,
-    kind::{FrameKind, Side},
+    kind::{ConnectionSide, FrameKind},
 };
 
-/// The time within which a frame that has begun has to be complete: the largest takes seconds on a
-/// slow link.
+/// The time limit for the rest of a frame after its first bytes: the largest takes seconds on a slow
+/// link.
 pub const FRAME_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The length of a header: length (u32), kind (u8) and request id (u32), little-endian.
@@ -22,33 +22,37 @@ pub(crate) const HEADER_BYTES: usize = 9;
 /// The part of the header that the length counts: kind and request id.
 const COUNTED_BYTES: usize = 5;
 
-/// The least number of bytes that one read asks for; a masked vector of 1,536 elements is under 8
-/// KiB.
+/// The least capacity of one read; a masked vector of 1,536 elements has less than 8 KiB.
 const READ_BYTES: usize = 16 * 1024;
 
-/// The capacity beyond which a buffer that a large frame has grown is given back.
+/// The capacity above which a buffer is freed after a large frame.
 const KEPT_BYTES: usize = 2 * 1024 * 1024;
 
-/// A received frame, whose payload is still in the reader.
+/// A received frame, whose payload is in the reader's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The kind of the frame.
     pub kind: FrameKind,
     /// The id of the request that it belongs to.
     pub id: u32,
-    /// The payload: a message, whose form the kind decides.
+    /// The payload: a message of the type that belongs to the kind.
     pub payload: &'a [u8],
 }
 
-/// A buffer for one outgoing frame, used again for the next.
+/// A buffer for one outgoing frame, which is reused for the next.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
 }
 
 impl FrameBuffer {
-    /// Builds a frame whose payload `fill` appends, and returns its bytes as they are sent.
-    pub fn frame(&mut self, kind: FrameKind, id: u32, fill: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+    /// Builds a frame whose payload `fill` appends, and returns the bytes to send.
+    pub fn build_frame(
+        &mut self,
+        kind: FrameKind,
+        id: u32,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> &[u8] {
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
         }
@@ -63,10 +67,10 @@ impl FrameBuffer {
     }
 }
 
-/// Writes a whole frame as one write, and flushes it.
+/// Writes a frame with one call and flushes the stream.
 ///
 /// # Errors
-/// If the stream fails, or does not take it within `deadline`.
+/// If the stream fails, or does not accept the frame within `deadline`.
 pub async fn write_frame<W: AsyncWrite + Unpin>(
     stream: &mut W,
     frame: &[u8],
@@ -86,15 +90,15 @@ pub async fn write_frame<W: AsyncWrite + Unpin>(
 #[derive(Debug)]
 pub struct FrameReader<R> {
     stream: R,
-    side: Side,
+    side: ConnectionSide,
     buffer: Vec<u8>,
-    /// The number of bytes at the start of `buffer` that were handed out.
+    /// The number of bytes at the start of `buffer` that belong to the last returned frame.
     taken: usize,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Makes a reader of the frames that `side` receives.
-    pub fn new(stream: R, side: Side) -> Self {
+    pub fn new(stream: R, side: ConnectionSide) -> Self {
         Self { stream, side, buffer: Vec::with_capacity(READ_BYTES), taken: 0 }
     }
 
@@ -103,13 +107,13 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         &mut self.stream
     }
 
-    /// Reads the next frame. `deadline` is for its first bytes, called `what` in the error; the
-    /// rest has [`FRAME_DEADLINE`].
+    /// Reads the next frame. `deadline` limits the wait for its first bytes, and `what` names the
+    /// frame in the error; the rest has to arrive within [`FRAME_DEADLINE`].
     ///
     /// # Errors
-    /// [`ProtocolError`]: the stream's end, a deadline, a kind or a length that is not allowed.
-    /// After any of them nothing more can be read.
-    pub async fn next(
+    /// If the stream ends, a deadline passes, or the kind or the length is not allowed. After an error
+    /// no further frame can be read.
+    pub async fn read_next(
         &mut self,
         what: &'static str,
         deadline: Duration,
@@ -124,7 +128,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
         let (kind, id, end) = match self.header()? {
             Some((kind, id, end)) if self.buffer.len() >= end => (kind, id, end),
-            _ => timeout(FRAME_DEADLINE, self.read_frame())
+            _ => timeout(FRAME_DEADLINE, self.read_rest())
                 .await
                 .map_err(late("the rest of a frame", FRAME_DEADLINE))??,
         };
@@ -144,7 +148,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// The kind, request id and end of the frame that begins the buffer, once its header is there.
+    /// The kind, request id and end of the frame at the start of the buffer; `None` before its header
+    /// is complete.
     fn header(&self) -> Result<Option<(FrameKind, u32, usize)>, ProtocolError> {
         let Some(header) = self.buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let [l0, l1, l2, l3, kind, i0, i1, i2, i3] = *header;
@@ -160,9 +165,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Ok(Some((kind, u32::from_le_bytes([i0, i1, i2, i3]), HEADER_BYTES + payload)))
     }
 
-    /// Reads on until the frame is complete. Memory grows with the bytes that arrive, not with the
+    /// Reads until the frame is complete. Memory grows with the bytes that arrive, not with the
     /// length that a header announces.
-    async fn read_frame(&mut self) -> Result<(FrameKind, u32, usize), ProtocolError> {
+    async fn read_rest(&mut self) -> Result<(FrameKind, u32, usize), ProtocolError> {
         loop {
             if let Some(found @ (_, _, end)) = self.header()?
                 && self.buffer.len() >= end
@@ -187,23 +192,23 @@ mod tests {
     async fn frames_come_out_as_they_went_in_however_they_are_cut() {
         let mut buffer = FrameBuffer::default();
         let payload: Vec<u8> = (0..100_000u32).map(|i| i as u8).collect();
-        let mut wire = buffer.frame(FrameKind::Goodbye, 7, |out| out.push(1)).to_vec();
-        wire.extend_from_slice(buffer.frame(FrameKind::Block, 8, |out| out.extend(&payload)));
-        wire.extend_from_slice(buffer.frame(FrameKind::Goodbye, 9, |_| ()));
+        let mut wire = buffer.build_frame(FrameKind::Goodbye, 7, |out| out.push(1)).to_vec();
+        wire.extend_from_slice(buffer.build_frame(FrameKind::Block, 8, |out| out.extend(&payload)));
+        wire.extend_from_slice(buffer.build_frame(FrameKind::Goodbye, 9, |_| ()));
         for cut in [1, 8, 9, 10, 4096, wire.len()] {
             let (mut near, far) = tokio::io::duplex(cut);
             let sent = wire.clone();
             let sending = tokio::spawn(async move { near.write_all(&sent).await });
-            let mut reader = FrameReader::new(far, Side::Host);
-            let first = reader.next("a frame", SOON).await.unwrap();
+            let mut reader = FrameReader::new(far, ConnectionSide::Host);
+            let first = reader.read_next("a frame", SOON).await.unwrap();
             assert_eq!((first.kind, first.id, first.payload), (FrameKind::Goodbye, 7, &[1][..]));
-            let second = reader.next("a frame", SOON).await.unwrap();
+            let second = reader.read_next("a frame", SOON).await.unwrap();
             assert_eq!((second.kind, second.id), (FrameKind::Block, 8));
             assert!(second.payload == payload);
-            let third = reader.next("a frame", SOON).await.unwrap();
+            let third = reader.read_next("a frame", SOON).await.unwrap();
             assert_eq!((third.kind, third.id, third.payload), (FrameKind::Goodbye, 9, &[][..]));
             sending.await.unwrap().unwrap();
-            let ended = reader.next("a frame", SOON).await.unwrap_err();
+            let ended = reader.read_next("a frame", SOON).await.unwrap_err();
             assert!(matches!(ended, ProtocolError::StreamEnded { within_frame: false }), "{ended}");
         }
     }
@@ -227,24 +232,24 @@ mod tests {
             }),
         ];
         for (bytes, expected) in cases {
-            let mut reader = FrameReader::new(bytes, Side::Host);
-            let read = reader.next("a frame", SOON).await;
+            let mut reader = FrameReader::new(bytes, ConnectionSide::Host);
+            let read = reader.read_next("a frame", SOON).await;
             let error = read.map(|frame| frame.kind).unwrap_err();
             assert!(expected(&error), "{error}");
         }
-        let mut reader = FrameReader::new(&[9, 0, 0, 0, 5][..], Side::Host);
-        let cut = reader.next("a frame", SOON).await;
+        let mut reader = FrameReader::new(&[9, 0, 0, 0, 5][..], ConnectionSide::Host);
+        let cut = reader.read_next("a frame", SOON).await;
         assert!(matches!(cut, Err(ProtocolError::StreamEnded { within_frame: true })));
     }
 
     #[tokio::test(start_paused = true)]
     async fn silence_before_and_within_a_frame_has_an_end() {
         let (mut near, far) = tokio::io::duplex(64);
-        let mut reader = FrameReader::new(far, Side::Host);
-        let silent = reader.next("a frame", SOON).await.map(|frame| frame.kind);
+        let mut reader = FrameReader::new(far, ConnectionSide::Host);
+        let silent = reader.read_next("a frame", SOON).await.map(|frame| frame.kind);
         assert!(matches!(silent, Err(ProtocolError::Deadline { what: "a frame", .. })));
         near.write_all(&[5, 0]).await.unwrap();
-        let stuck = reader.next("a frame", SOON).await.map(|frame| frame.kind);
+        let stuck = reader.read_next("a frame", SOON).await.map(|frame| frame.kind);
         assert!(matches!(stuck, Err(ProtocolError::Deadline { what: "the rest of a frame", .. })));
     }
 }

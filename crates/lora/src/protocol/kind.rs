@@ -10,7 +10,7 @@ pub enum FrameKind {
     Hello = 0x01,
     /// Joins a session with another connection, or with a new one after the old one broke.
     Attach = 0x02,
-    /// Begins a batch of masks.
+    /// Starts a batch of masks.
     Prepare = 0x03,
     /// Carries ciphertexts of a batch.
     Block = 0x04,
@@ -34,7 +34,7 @@ pub enum FrameKind {
     Products = 0x86,
     /// Answers a direct.
     DirectAnswer = 0x87,
-    /// Answers a goodbye; nothing comes after it.
+    /// Answers a goodbye as the last frame.
     Farewell = 0x88,
     /// Carries a refusal. One with the request id 0 ends the connection.
     Error = 0xff,
@@ -42,7 +42,7 @@ pub enum FrameKind {
 
 /// The side of a connection that receives a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum ConnectionSide {
     /// The host, which receives kinds below `0x80`.
     Host,
     /// The key holder, which receives kinds from `0x80` on.
@@ -98,8 +98,8 @@ impl FrameKind {
     }
 
     /// The side that receives frames of this kind.
-    pub fn receiver(self) -> Side {
-        if (self as u8) < 0x80 { Side::Host } else { Side::Holder }
+    pub fn receiver(self) -> ConnectionSide {
+        if (self as u8) < 0x80 { ConnectionSide::Host } else { ConnectionSide::Holder }
     }
 
     pub(super) fn from_byte(byte: u8) -> Option<FrameKind> {

@@ -6,10 +6,13 @@ mod session;
 mod terms;
 mod work;
 
-pub use open::{Attach, Attached, Hello};
+pub use open::{Attach, AttachAnswer, Hello};
 pub use session::{GroupTerms, Welcome};
 pub use terms::{decode_terms, encode_terms};
-pub use work::{Apply, Block, Credit, Direct, DirectAnswer, Goodbye, Prepare, Prepared, Products};
+pub use work::{
+    ApplyAnswer, ApplyRequest, BlockCredit, CiphertextBlock, DirectAnswer, DirectRequest, Goodbye,
+    PrepareRequest, PreparedRows,
+};
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ pub fn packed_bytes(count: usize, bits: u32) -> usize {
     (count * bits as usize).div_ceil(8)
 }
 
-/// Appends `values`, each below 2^`bits`, to `out`. Bits of the last byte that hold no value are 0.
+/// Appends `values`, each below 2^`bits`, to `out`. Unused bits of the last byte are 0.
 ///
 /// `bits` is 1 to 64.
 pub fn pack(values: &[u64], bits: u32, out: &mut Vec<u8>) {
@@ -26,8 +26,8 @@ pub fn pack(values: &[u64], bits: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&(held as u64).to_le_bytes()[..rest]);
 }
 
-/// Reads `count` values of `bits` bits from all of `bytes`; `None` if the length differs or a
-/// bit beyond the last value is set.
+/// Unpacks `count` values of `bits` bits from `bytes`; `None` if `bytes` has another length, or if a
+/// bit after the last value is set.
 pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Option<Vec<u64>> {
     if !(1..=64).contains(&bits) || bytes.len() != packed_bytes(count, bits) {
         return None;

@@ -1,14 +1,14 @@
-//! Refusals of a host, by name and code.
+//! The reasons with which a host refuses a request, with their names and codes.
 
-/// A host's reason not to answer. It is coarse, so that it tells an attacker nothing that a key
-/// holder who follows the protocol does not know already.
+/// A host's reason to refuse a request. It is coarse, so that an attacker learns nothing from it
+/// that an honest key holder does not know already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// A frame or a message cannot be read, or is not allowed at this point.
     #[error("malformed: the host could not read what was sent")]
     Malformed,
-    /// The host speaks another version.
+    /// The host supports another version of the protocol.
     #[error("version: the host supports version {host} only")]
     Version {
         /// The version of the host.
@@ -23,10 +23,10 @@ pub enum Refusal {
     /// The session expired, is of another process of the host, or has another token.
     #[error("no session: it expired, or the host was restarted")]
     NoSession,
-    /// The counter was answered before, and no counter is answered twice.
+    /// The counter was used before. Each counter is answered once.
     #[error("counter used: each is answered once")]
     CounterUsed,
-    /// The counter belongs to no batch that was prepared.
+    /// The counter does not belong to a prepared batch.
     #[error("not prepared: the counter belongs to no finished batch")]
     NotPrepared,
     /// The batch was prepared before, or a later one was.
@@ -38,22 +38,22 @@ pub enum Refusal {
         /// The number of answers that the budget allows in all.
         limit: u64,
     },
-    /// The host holds as many sessions, batches or preparations as it may.
-    #[error("busy: the host is at a limit, try later")]
+    /// The host has reached its limit of sessions, batches or preparations.
+    #[error("busy: the host has reached a limit; try again later")]
     Busy,
     /// The key holder's next frame did not arrive in time.
     #[error("deadline: the host waited too long")]
     Deadline,
     /// The host is shutting down.
-    #[error("stopping: the host is going down")]
+    #[error("stopping: the host is shutting down")]
     Stopping,
-    /// The host failed for a reason of its own.
+    /// The host failed for an internal reason.
     #[error("internal: the host failed")]
     Internal,
 }
 
 impl Refusal {
-    /// The code and detail of the refusal on the wire.
+    /// The code and detail of the refusal in a message.
     pub(crate) fn parts(self) -> (u8, u64) {
         let detail = match self {
             Refusal::Version { host } => host.into(),

@@ -3,9 +3,9 @@
 /// A scheme by which the host computes on vectors that it cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
-    /// Masks are prepared before tokens run; online steps take integers only.
+    /// Masks are prepared in advance, and the online step only needs integer arithmetic.
     Masked,
-    /// Every vector is sent as ciphertexts; nothing is prepared.
+    /// Every vector is sent as ciphertexts, without preparation.
     Direct,
 }
 

@@ -1,7 +1,7 @@
-//! The version of the protocol, and the bytes that tell it from others.
+//! The version of the protocol, and the bytes that identify it.
 
-/// The version that this end speaks.
+/// The version of the protocol that this crate implements.
 pub const VERSION: u16 = 1;
 
-/// The first bytes of a connection, which tell this protocol from another in the same channel.
+/// The first bytes of a connection, which distinguish this protocol from others on the same channel.
 pub const MAGIC: [u8; 8] = *b"CFDBLIND";

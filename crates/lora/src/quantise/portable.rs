@@ -1,9 +1,9 @@
-//! The loops of quantisation without any intrinsics, to be compiled for any registers.
+//! The loops of quantisation without intrinsics, which are compiled for several register widths.
 
-/// The sum of squares and the greatest magnitude, in eight lanes that a compiler can vectorise. The
-/// sums are the same with any registers.
+/// Computes the sum of squares and the greatest magnitude, in eight lanes that a compiler can
+/// vectorise. The results do not depend on the register width.
 #[inline(always)]
-pub(super) fn scan(real: &[f32]) -> (f64, f32) {
+pub(super) fn square_sum_and_max(real: &[f32]) -> (f64, f32) {
     const LANES: usize = 8;
     let mut squares = [0f64; LANES];
     let mut greatest = [0f32; LANES];
@@ -23,10 +23,10 @@ pub(super) fn scan(real: &[f32]) -> (f64, f32) {
 }
 
 /// Rounds `real · factor` to the nearest integers and returns the sum of their squares. The
-/// products are within 16 bits, so adding 1.5 · 2^52 leaves the integer in the lowest bits: SSE2
-/// has no instruction that rounds.
+/// products are within 16 bits, so after adding 1.5 · 2^52 the lowest bits are the integer. SSE2 has
+/// no rounding instruction.
 #[inline(always)]
-pub(super) fn round(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
+pub(super) fn round_to_i16(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
     const MAGIC: f64 = 6_755_399_441_055_744.0;
     for (to, value) in values.iter_mut().zip(real) {
         *to = (f64::from(*value) * factor + MAGIC).to_bits() as i16;

@@ -1,10 +1,10 @@
-//! Linear equations modulo a prime and modulo a power of two, and reading a wire form by bits.
+//! Linear equations modulo a prime or a power of two, and unpacking of words from bytes.
 
 /// Solves `rows · x = right` for `x`, where each row has as many entries as there are unknowns and
-/// there are at least as many rows. `invert` gives the inverse of what can be a pivot. `None` if
-/// the equations do not determine `x`.
+/// there are at least as many rows. `None` if the equations do not
+/// determine `x`.
 ///
-/// Equations beyond those that were needed are not looked at: see [`holds`].
+/// Surplus equations are not checked: see [`holds`].
 pub(crate) fn solve(rows: &[Vec<u64>], right: &[u64], ring: &Ring) -> Option<Vec<u64>> {
     let unknowns = rows.first()?.len();
     let mut rows: Vec<Vec<u64>> = rows
@@ -84,7 +84,7 @@ impl Ring {
 }
 
 /// Reads `count` words of `bits` bits from a string of bits, least significant first.
-pub(crate) fn words(bytes: &[u8], bits: usize, count: usize) -> Vec<u64> {
+pub(crate) fn unpack_words(bytes: &[u8], bits: usize, count: usize) -> Vec<u64> {
     let bit = |at: usize| u64::from(bytes[at / 8] >> (at % 8) & 1);
     let word = |index: usize| (0..bits).fold(0, |word, at| word | bit(index * bits + at) << at);
     (0..count).map(word).collect()

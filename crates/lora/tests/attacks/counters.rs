@@ -1,5 +1,5 @@
-//! One mask for two vectors, or one share for two answers, gives their difference away. Counters are
-//! used once at both ends, and nothing of them survives a process.
+//! One mask for two vectors, or for two answers, reveals their difference. Both ends use a counter once,
+//! and counters are lost when the process ends.
 
 use confide_lora::{ProcessKey, masked::MaskedError};
 use confide_rlwe::Rng;
@@ -66,8 +66,8 @@ fn a_replayed_answer_is_refused_by_the_key_holder() {
         parties.apply(&mut sequence, epoch, masked.counter, &masked.vectors).expect("fresh");
     batch.unmask(masked.counter, &answer, &mut parties.meter).expect("asked");
     let replayed = batch.unmask(masked.counter, &answer, &mut parties.meter);
-    assert_eq!(replayed, Err(MaskedError::NotAsked { counter: 0 }));
-    assert_eq!(batch.mask(&[5; COLUMNS], &mut parties.meter), Err(MaskedError::Dropped));
+    assert_eq!(replayed, Err(MaskedError::UnexpectedAnswer { counter: 0 }));
+    assert_eq!(batch.mask(&[5; COLUMNS], &mut parties.meter), Err(MaskedError::BatchDropped));
     assert_eq!(batch.tokens_left(), 0);
 }
 
@@ -113,21 +113,21 @@ fn after_a_crash_or_with_restored_state_the_epoch_is_another() {
     let masked = batch.mask(&[9; COLUMNS], &mut parties.meter).expect("left");
     assert_eq!(batch.epoch(), before);
 
-    // The host restarts, and what was prepared is lost with its process: the same message names an
-    // epoch that no sequence has.
+    // The host restarts and loses its prepared batches: the same message has an epoch that no
+    // sequence has.
     parties.process = ProcessKey::random(&mut Rng::from_seed([77; 32]));
     let mut fresh = parties.sequence();
     let refused = parties.apply(&mut fresh, before, masked.counter, &masked.vectors);
-    assert!(matches!(refused, Err(MaskedError::Epoch { got, .. }) if got == before));
+    assert!(matches!(refused, Err(MaskedError::OtherEpoch { got, .. }) if got == before));
     let refused = parties.input.prepare(&parties.process, &mut fresh, before, 0);
-    assert!(matches!(refused.err(), Some(MaskedError::Epoch { .. })));
+    assert!(matches!(refused.err(), Some(MaskedError::OtherEpoch { .. })));
     // The old counter was never prepared under the new epoch.
     let now = parties.epoch();
     let refused = parties.apply(&mut fresh, now, masked.counter, &masked.vectors);
     assert_eq!(refused, Err(MaskedError::CounterUnknown { counter: masked.counter }));
-    // A sequence of the old process cannot be prepared further under the new key.
+    // A sequence of the old process cannot be continued under the new key.
     let refused = parties.input.prepare(&parties.process, &mut sequence, before, 1);
-    assert!(matches!(refused.err(), Some(MaskedError::Epoch { .. })));
+    assert!(matches!(refused.err(), Some(MaskedError::OtherEpoch { .. })));
 }
 
 #[test]
@@ -142,9 +142,9 @@ fn preparing_a_batch_twice_is_refused_and_a_new_sequence_has_other_shares() {
     let answers = parties.answers(&mut sequence, &request);
     let first = open(&parties, &answers);
     let refused = parties.input.prepare(&parties.process, &mut sequence, epoch, 0);
-    assert_eq!(refused.err(), Some(MaskedError::Batch { wanted: 1, got: 0 }));
+    assert_eq!(refused.err(), Some(MaskedError::BatchOrder { wanted: 1, got: 0 }));
     let refused = parties.input.prepare(&parties.process, &mut sequence, epoch, 2);
-    assert_eq!(refused.err(), Some(MaskedError::Batch { wanted: 1, got: 2 }));
+    assert_eq!(refused.err(), Some(MaskedError::BatchOrder { wanted: 1, got: 2 }));
 
     // The same masks, the same client, the same batch, in a sequence that was lost and begun again:
     // with one share the difference would be 0 throughout, and A·(r − r') for masks of one's choice.

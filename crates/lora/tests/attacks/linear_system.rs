@@ -1,5 +1,5 @@
 //! The answers to one batch of masks are more equations than the adapter has columns. Without the
-//! host's share `s` they give it away before any token; with it they are uniform.
+//! host's mask `s` they reveal the adapter before any token; with it they are uniform.
 
 use confide_rlwe::{ScalarMatrix, ScalarProducts, SmallCiphertext};
 
@@ -31,7 +31,7 @@ fn batch(
     Batch { masks, answers }
 }
 
-/// The host's part without `s`: sums made fresh and flooded, and nothing else.
+/// The host's part without `s`: sums that are only re-randomised and flooded.
 fn answers_without_share(
     parties: &mut Parties,
     request: &[confide_rlwe::SeededCiphertext],
@@ -64,7 +64,7 @@ fn the_answers_of_a_batch_do_not_give_the_adapter() {
         let guessed = solve(&batch.masks, &batch.answers[row], &ring).expect("random masks");
         let same = guessed.iter().zip(parties.row(row)).filter(|(a, b)| **a == *b).count();
         assert!(same <= 1, "{same} of {COLUMNS} entries of row {row}");
-        // Four times as many equations as unknowns contradict each other: nothing linear is in them.
+        // Four times as many equations as unknowns contradict each other, so no linear solution exists.
         assert!(!holds(&batch.masks, &batch.answers[row], &guessed, &ring));
     }
 }
@@ -101,6 +101,6 @@ fn every_honest_answer_is_one_equation_and_as_many_as_columns_determine_the_adap
             assert_eq!(solve(&queries, &got, &ring), None, "{} answers", token + 1);
         }
     }
-    // This is what the budget is for: it holds one fewer than the input is wide.
+    // The budget prevents this: it is one answer fewer than the width of the input.
     assert_eq!(solve(&queries, &got, &ring).expect("determined"), parties.row(0));
 }

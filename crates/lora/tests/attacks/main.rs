@@ -1,5 +1,5 @@
-//! Attacks on the two schemes, as tests. Each must fail against what is built, and each has a control
-//! where one protection is taken away and the attack succeeds: a test that cannot fail shows nothing.
+//! Attacks on the two schemes, as tests. Each attack must fail against the real scheme. Each has a
+//! control without one protection, in which the attack succeeds, to show that the test can fail.
 
 mod algebra;
 mod counters;

@@ -1,5 +1,5 @@
-//! A malicious host's answers: refused by name, never a panic. A wrong answer of the right form cannot
-//! be told from a right one: the schemes are for a host that computes what it is asked (LIMITATIONS).
+//! Malformed answers of a malicious host are refused and never cause a panic. A wrong answer of the right
+//! form cannot be distinguished from a correct one: the schemes assume an honest host (LIMITATIONS.md).
 
 use confide_lora::masked::{BatchState, MaskedError};
 use confide_rlwe::{Context, ParameterSet, RlweError, SmallCiphertext};
@@ -79,9 +79,9 @@ fn online_answers_of_another_length_counter_or_width_are_refused_and_end_the_bat
         assert!(
             matches!(
                 refused,
-                Err(MaskedError::NotAsked { .. }
+                Err(MaskedError::UnexpectedAnswer { .. }
                     | MaskedError::Count { .. }
-                    | MaskedError::Word { bits: BITS, .. })
+                    | MaskedError::WordTooLarge { bits: BITS, .. })
             ),
             "{name}: {refused:?}"
         );
@@ -99,7 +99,7 @@ fn a_malicious_key_holders_vectors_are_refused_by_the_host() {
         parties.batch(&mut sequence);
         let refused = parties.apply(&mut sequence, epoch, 0, &wrong);
         assert!(
-            matches!(refused, Err(MaskedError::Count { .. } | MaskedError::Word { .. })),
+            matches!(refused, Err(MaskedError::Count { .. } | MaskedError::WordTooLarge { .. })),
             "{refused:?}"
         );
         assert_eq!(sequence.live_batches(), 0);

@@ -1,11 +1,11 @@
-//! One bare product of a ciphertext and weights gives the weights away, without any secret key: both
-//! halves of the answer are the request's, times the weights, so that a division shows them. What
-//! protects is an encryption of zero that the host makes itself.
+//! One bare product of a ciphertext and weights reveals the weights without any secret key: both halves
+//! of the answer are those of the request times the weights, so a division reveals them. An encryption of
+//! zero by the host protects the weights.
 
 use std::sync::Arc;
 
 use confide_lora::{
-    IntMatrix, Meter, Tile,
+    IntMatrix, StepMeter, TileShape,
     direct::{self, DirectHolder, DirectHost},
 };
 use confide_rlwe::{
@@ -14,7 +14,7 @@ use confide_rlwe::{
 };
 
 use crate::{
-    algebra::{Ring, solve, words},
+    algebra::{Ring, solve, unpack_words},
     parties::{Parties, secret_matrix, weights},
 };
 
@@ -32,8 +32,8 @@ fn divide(p: Modulus, a: u64, b: u64) -> u64 {
     if b == 0 { 0 } else { p.mul(a, p.inverse(b)) }
 }
 
-/// The number of entries of the matrix that stand where the layout of the direct scheme puts them.
-fn count_found(matrix: &IntMatrix, tile: Tile, weights: &[i64]) -> usize {
+/// The number of entries of the matrix that are found at their positions in the direct scheme's layout.
+fn count_found(matrix: &IntMatrix, tile: TileShape, weights: &[i64]) -> usize {
     let right = |row: usize| {
         let end = (row + 1) * tile.inputs - 1;
         let entries = matrix.row(row).enumerate();
@@ -42,38 +42,38 @@ fn count_found(matrix: &IntMatrix, tile: Tile, weights: &[i64]) -> usize {
     (0..matrix.rows()).map(right).sum()
 }
 
-/// `c1` of an answer, read from the wire form: header, count, positions, then both halves in 50
+/// `c1` of an answer, decoded from its bytes: header, count, positions, then both halves in 50
 /// bits each.
 fn c1_of(context: &Context, answer: &SmallCiphertext) -> NttPoly {
     let bytes = answer.to_bytes(context);
     let positions = if answer.len() == context.n() { 0 } else { 2 * answer.len() };
     let start = 8 + positions + (50 * answer.len()).div_ceil(8);
-    let values = words(&bytes[start..], 50, context.n());
+    let values = unpack_words(&bytes[start..], 50, context.n());
     Poly::from_values(context.small_ring(), values).expect("below the prime").into_ntt()
 }
 
 struct TileRequest {
     context: Arc<Context>,
     matrix: IntMatrix,
-    tile: Tile,
+    tile: TileShape,
     public: PublicKey,
     request: Vec<SeededCiphertext>,
     rng: Rng,
 }
 
-/// Makes a request for one tile, with everything public that the attacker knows of it.
+/// Makes a request for one tile, with everything that is public about it.
 fn request_tile(set: &ParameterSet, entry_max: i64) -> TileRequest {
     let (set, _) = direct::parameters(set).expect("room");
     let context = Context::new(&set).expect("a set");
     let matrix = secret_matrix(4, 256, entry_max);
-    let tile = Tile { inputs: 256, outputs: 4 };
+    let tile = TileShape { inputs: 256, outputs: 4 };
     let terms = weights(&matrix, &set).terms;
     let mut rng = Rng::from_seed([31; 32]);
     let key = SecretKey::generate(&context, &mut rng);
     let public = key.public_key(&mut rng);
     let holder = DirectHolder::new(&context, &terms, tile).expect("fits");
     let request =
-        holder.request(&key, &[1000; 256], &mut rng, &mut Meter::default()).expect("fits");
+        holder.request(&key, &[1000; 256], &mut rng, &mut StepMeter::default()).expect("fits");
     TileRequest { context, matrix, tile, public, request, rng }
 }
 
@@ -83,7 +83,7 @@ fn a_direct_answer_does_not_give_the_weights() {
     let mut target = request_tile(&set, 2047);
     let weights = weights(&target.matrix, target.context.set());
     let host = DirectHost::new(&target.context, &weights, target.tile).expect("fits");
-    let (c1_in, mut meter) = (target.request[0].c1(), Meter::default());
+    let (c1_in, mut meter) = (target.request[0].c1(), StepMeter::default());
     let answers = host
         .answer(target.request.clone(), &target.public, &mut target.rng, &mut meter)
         .expect("fits");
@@ -117,7 +117,7 @@ fn control_an_unflooded_answer_gives_all_weights_from_its_bytes() {
     let weights = weights(&target.matrix, target.context.set());
     let host =
         DirectHost::dangerous_unflooded(&target.context, &weights, target.tile).expect("fits");
-    let (c1_in, mut meter) = (target.request[0].c1(), Meter::default());
+    let (c1_in, mut meter) = (target.request[0].c1(), StepMeter::default());
     let answers = host
         .answer(target.request.clone(), &target.public, &mut target.rng, &mut meter)
         .expect("fits");
@@ -152,11 +152,11 @@ fn prepared_answers_do_not_give_the_rows_and_bare_sums_do() {
 
     // Control: the bare sum.
     assert_eq!(same(&row_from(&parties, &request, sums[1].c1.limb(0))), 64);
-    // With an encryption of zero alone.
+    // The sum with only an encryption of zero.
     let zero = parties.public.encrypt_zero(&parties.context, &mut parties.rng).expect("floods");
     sums[1].add_assign(&zero);
     assert_eq!(same(&row_from(&parties, &request, sums[1].c1.limb(0))), 0);
-    // As the host answers.
+    // The answer of the real host.
     let mut sequence = parties.sequence();
     let answers = parties.answers(&mut sequence, &request);
     let c1_out = c1_of(&parties.context, &answers[1]);

@@ -1,25 +1,30 @@
-//! A query that packs two columns into one answer: an answer has 33 bits, an entry of A has 13. A
-//! whole adapter comes out of half of the default budget, over the real host and within every rule
-//! that it can check, so the host must say `adapter can be learned`.
+//! A query that packs two columns into one answer: an answer has 33 bits, an entry of A has 13. Half
+//! of the default budget reveals a whole adapter at the real host, within every rule that the host can
+//! check. So its guarantee must be `adapter can be learned`.
 
 use confide_lora::{
-    Adapt, Input, IntMatrix, Meter, Pair, Projection, Protect, Terms, Weights,
+    DeltaProvider, InputTerms, IntMatrix, LayerInput, LoraPair, Projection, ProtectedMatrices,
+    QuantisedWeights, StepMeter,
     masked::HolderBatch,
-    protocol::{FrameKind, Products, pack, unpack},
+    protocol::{ApplyAnswer, FrameKind, pack, unpack},
 };
 
 use crate::{
-    raw::{Opened, Raw},
+    raw::{OpenedSession, RawHolder},
     test_host::{TestHost, adapter, host_options, parameters},
 };
 
 const WIDTH: usize = 24;
-/// Entries of A are below this in magnitude, and the second column stands this much higher.
+/// The factor of the second column: the magnitudes of the entries of A are below it.
 const SHIFT: i64 = 1 << 13;
 
-/// The rows of an input as the key holder computes them, and the number of answers that it took.
-fn steal(raw: &mut Raw<'_>, terms: &Terms, batch: &mut HolderBatch) -> (Vec<Vec<i64>>, u64) {
-    let meter = &mut Meter::default();
+/// The rows of an input that the key holder computed, and the number of answers that it used.
+fn steal(
+    raw: &mut RawHolder<'_>,
+    terms: &InputTerms,
+    batch: &mut HolderBatch,
+) -> (Vec<Vec<i64>>, u64) {
+    let meter = &mut StepMeter::default();
     let mut rows = vec![vec![0; terms.columns]; terms.rows()];
     let mut answers = 0;
     for column in (0..terms.columns).step_by(2) {
@@ -29,9 +34,9 @@ fn steal(raw: &mut Raw<'_>, terms: &Terms, batch: &mut HolderBatch) -> (Vec<Vec<
         let mut packed = Vec::new();
         pack(&masked.vectors, terms.bits, &mut packed);
         raw.apply_packed(terms.layer, terms.input, masked.counter, 1, &packed);
-        let (kind, _, payload) = raw.next().unwrap();
+        let (kind, _, payload) = raw.read_frame().unwrap();
         assert_eq!(kind, FrameKind::Products);
-        let products = Products::decode(&payload).unwrap();
+        let products = ApplyAnswer::decode(&payload).unwrap();
         let words = unpack(products.packed, terms.bits, terms.rows()).unwrap();
         let answer = batch.unmask(masked.counter, &words, meter).unwrap();
         answers += 1;
@@ -44,22 +49,22 @@ fn steal(raw: &mut Raw<'_>, terms: &Terms, batch: &mut HolderBatch) -> (Vec<Vec<
     (rows, answers)
 }
 
-fn truth(terms: &Terms) -> IntMatrix {
+fn truth(terms: &InputTerms) -> IntMatrix {
     let adapter = adapter("banking", WIDTH);
-    let pairs: Vec<(Projection, &Pair)> = adapter
+    let pairs: Vec<(Projection, &LoraPair)> = adapter
         .modules
         .iter()
         .filter(|(site, _)| site.layer == terms.layer && site.projection.input() == terms.input)
         .map(|(site, pair)| (site.projection, pair))
         .collect();
-    Weights::new(terms.layer, &pairs, Protect::A, &parameters()).unwrap().matrix
+    QuantisedWeights::new(terms.layer, &pairs, ProtectedMatrices::A, &parameters()).unwrap().matrix
 }
 
 #[test]
 fn a_packed_query_takes_the_whole_adapter_with_half_of_the_budget_and_the_host_says_so() {
     let test_host = TestHost::new(host_options(), &[&adapter("banking", WIDTH)]);
-    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
-    let opened: Opened = raw.open();
+    let mut raw = RawHolder::new(test_host.runtime(), test_host.pipe());
+    let opened: OpenedSession = raw.open();
     assert!(opened.welcome.can_be_learned, "the key holder is told");
     for (group, terms) in opened.terms.iter().enumerate() {
         let mut batch = raw.prepare(&opened, group);
@@ -79,5 +84,5 @@ fn a_packed_query_takes_the_whole_adapter_with_half_of_the_budget_and_the_host_s
     let remote = test_host.remote("banking", |_| ());
     assert!(remote.guarantee().to_string().contains("adapter can be learned"));
     assert!(remote.budget_left().is_some_and(|left| left >= WIDTH as u64 / 2 - 1));
-    assert_eq!(opened.terms[0].input, Input::Attention);
+    assert_eq!(opened.terms[0].input, LayerInput::Attention);
 }

@@ -1,10 +1,10 @@
-//! Both parties in one process, with everything that an attacker may see within reach.
+//! Both parties in one process, with access to everything that an attacker may see.
 
 use std::sync::Arc;
 
 use confide_lora::{
-    DigitScratch, Effect, Epoch, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot,
-    Terms, Weights, direct,
+    CounterSlot, DigitScratch, HostEpoch, InputTerms, IntMatrix, LayerInput, OutputTransform,
+    ProcessKey, Projection, ProjectionTerms, QuantisedWeights, StepMeter, direct,
     masked::{
         ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest, MaskedError,
         PendingBatch,
@@ -29,21 +29,21 @@ pub(crate) struct Parties {
     pub(crate) process: ProcessKey,
     pub(crate) input: HostInput,
     pub(crate) matrix: IntMatrix,
-    pub(crate) terms: Terms,
+    pub(crate) terms: InputTerms,
     pub(crate) rng: Rng,
-    pub(crate) meter: Meter,
+    pub(crate) meter: StepMeter,
 }
 
-/// The toy ring: no security at all against lattice attacks, and the same protocol around it.
-pub(crate) fn toy() -> ParameterSet {
+/// The toy ring: it has no security against lattice attacks, but the protocol is the real one.
+pub(crate) fn toy_parameters() -> ParameterSet {
     ParameterSet::dangerous_from_name("toy-256-q100-flood40").expect("a set")
 }
 
-pub(crate) fn slot() -> Slot {
-    Slot { client: [1; 32], adapter: [2; 32], layer: 0, input: Input::Attention }
+pub(crate) fn slot() -> CounterSlot {
+    CounterSlot { client: [1; 32], adapter: [2; 32], layer: 0, input: LayerInput::Attention }
 }
 
-/// A random matrix that the attacks try to learn.
+/// Draws a random matrix that the attacks try to learn.
 pub(crate) fn secret_matrix(rows: usize, columns: usize, entry_max: i64) -> IntMatrix {
     let mut rng = Rng::from_seed([99; 32]);
     let entry = |rng: &mut Rng| rng.next_below(2 * entry_max as u64 + 1) as i64 - entry_max;
@@ -51,12 +51,16 @@ pub(crate) fn secret_matrix(rows: usize, columns: usize, entry_max: i64) -> IntM
     IntMatrix::new(rows, columns, &entries).expect("fits")
 }
 
-pub(crate) fn weights(matrix: &IntMatrix, set: &ParameterSet) -> Weights {
+pub(crate) fn weights(matrix: &IntMatrix, set: &ParameterSet) -> QuantisedWeights {
     let (rows, bits) = (matrix.rows(), set.plaintext_bits());
-    let part = Part { projection: Projection::Query, rows, effect: Effect::Scale(1.0) };
-    let terms = Terms {
+    let part = ProjectionTerms {
+        projection: Projection::Query,
+        rows,
+        effect: OutputTransform::Scale(1.0),
+    };
+    let terms = InputTerms {
         layer: 0,
-        input: Input::Attention,
+        input: LayerInput::Attention,
         columns: matrix.columns(),
         bits,
         norm_limit: norm_limit(matrix, bits, 0),
@@ -64,19 +68,19 @@ pub(crate) fn weights(matrix: &IntMatrix, set: &ParameterSet) -> Weights {
         outputs_max: direct::outputs_max(matrix, set),
         parts: vec![part],
     };
-    Weights { matrix: matrix.clone(), terms }
+    QuantisedWeights { matrix: matrix.clone(), terms }
 }
 
 impl Parties {
     pub(crate) fn new(rows: usize, columns: usize) -> Parties {
-        Parties::noisy(rows, columns, 0.0)
+        Parties::with_noise(rows, columns, 0.0)
     }
 
     /// Makes the parties with noise of this standard deviation on every answer.
-    pub(crate) fn noisy(rows: usize, columns: usize, noise_sigma: f64) -> Parties {
-        let context = Context::new(&toy()).expect("a set");
+    pub(crate) fn with_noise(rows: usize, columns: usize, noise_sigma: f64) -> Parties {
+        let context = Context::new(&toy_parameters()).expect("a set");
         let matrix = secret_matrix(rows, columns, 4095);
-        let mut weights = weights(&matrix, &toy());
+        let mut weights = weights(&matrix, &toy_parameters());
         weights.terms.noise_sigma = noise_sigma;
         let mut rng = Rng::from_seed([5; 32]);
         let key = SecretKey::generate(&context, &mut rng);
@@ -85,7 +89,7 @@ impl Parties {
             process: ProcessKey::random(&mut rng),
             input: HostInput::new(&context, &weights).expect("fits"),
             terms: weights.terms,
-            meter: Meter::default(),
+            meter: StepMeter::default(),
             context,
             key,
             matrix,
@@ -97,11 +101,11 @@ impl Parties {
         self.input.sequence(&self.process, slot(), &mut self.rng)
     }
 
-    pub(crate) fn epoch(&self) -> Epoch {
+    pub(crate) fn epoch(&self) -> HostEpoch {
         self.process.epoch()
     }
 
-    /// The key holder's half, up to the point where its ciphertexts are sent.
+    /// Runs the key holder's half up to the sending of its ciphertexts.
     pub(crate) fn request(&mut self, index: u64) -> (Vec<SeededCiphertext>, PendingBatch) {
         let epoch = self.epoch();
         let mut requesting =
@@ -149,7 +153,7 @@ impl Parties {
     pub(crate) fn apply(
         &mut self,
         sequence: &mut HostSequence,
-        epoch: Epoch,
+        epoch: HostEpoch,
         counter: u64,
         vectors: &[u64],
     ) -> Result<Vec<u64>, MaskedError> {

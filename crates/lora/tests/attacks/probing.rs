@@ -1,17 +1,16 @@
-//! A key holder that asks for unit vectors reads one column with each answer. The budget holds one
-//! answer fewer than there are columns, which bounds these queries and no others: see `packing`.
+//! A key holder that requests unit vectors learns one column from each answer. The budget is one answer
+//! fewer than the number of columns, which only limits queries of this kind: see `packing`.
 
-use confide_lora::{Allowance, AnswerBudgets, BudgetError};
+use confide_lora::{AnswerAllowance, AnswerBudgets, BudgetError};
 
 use crate::parties::{Parties, WORD, slot};
 
 const COLUMNS: usize = 16;
 
-/// Asks for every unit vector times `size` within the budget, and returns the columns that were
-/// learned.
+/// Requests every unit vector times `size` within the budget, and returns the columns that it learned.
 fn probe(
     mut parties: Parties,
-    allowance: Allowance,
+    allowance: AnswerAllowance,
     size: i16,
 ) -> (Parties, Vec<Vec<u64>>, Option<BudgetError>) {
     let mut sequence = parties.sequence();
@@ -19,7 +18,7 @@ fn probe(
     let (budgets, epoch) = (AnswerBudgets::new(), parties.epoch());
     let mut learned = Vec::new();
     for column in 0..COLUMNS {
-        if let Err(refused) = budgets.take(slot(), COLUMNS, allowance, 1) {
+        if let Err(refused) = budgets.count_answers(slot(), COLUMNS, allowance, 1) {
             return (parties, learned, Some(refused));
         }
         let mut unit = [0i16; COLUMNS];
@@ -34,7 +33,8 @@ fn probe(
 
 #[test]
 fn the_budget_trips_before_the_last_column() {
-    let (parties, learned, refused) = probe(Parties::new(3, COLUMNS), Allowance::BelowWidth, 1);
+    let (parties, learned, refused) =
+        probe(Parties::new(3, COLUMNS), AnswerAllowance::BelowWidth, 1);
     assert_eq!(learned.len(), COLUMNS - 1);
     let (limit, used) = (COLUMNS as u64 - 1, COLUMNS as u64 - 1);
     assert_eq!(refused, Some(BudgetError::UsedUp { limit, used, wanted: 1 }));
@@ -43,21 +43,21 @@ fn the_budget_trips_before_the_last_column() {
 
 #[test]
 fn control_a_budget_of_the_width_gives_the_adapter_and_says_so() {
-    let allowance = Allowance::Vectors(COLUMNS as u64);
+    let allowance = AnswerAllowance::Vectors(COLUMNS as u64);
     let (parties, learned, refused) = probe(Parties::new(3, COLUMNS), allowance, 1);
     assert_eq!(refused, None);
     for row in 0..parties.matrix.rows() {
         let columns: Vec<u64> = learned.iter().map(|column| column[row] & WORD).collect();
         assert_eq!(columns, parties.row(row));
     }
-    assert!(allowance.lets_learn() && Allowance::BelowWidth.lets_learn());
+    assert!(allowance.lets_learn() && AnswerAllowance::BelowWidth.lets_learn());
 }
 
 #[test]
 fn noise_blurs_the_adapter_as_much_as_the_answers_and_no_more() {
     let (sigma, size) = (1e6, i16::MAX);
-    let parties = Parties::noisy(3, COLUMNS, sigma);
-    let allowance = Allowance::Vectors(COLUMNS as u64);
+    let parties = Parties::with_noise(3, COLUMNS, sigma);
+    let allowance = AnswerAllowance::Vectors(COLUMNS as u64);
     let (parties, learned, _) = probe(parties, allowance, size);
     let mut square = 0.0;
     for row in 0..3 {

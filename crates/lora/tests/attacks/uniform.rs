@@ -16,7 +16,7 @@ fn chi_square(values: impl Iterator<Item = u64>) -> f64 {
     buckets.iter().map(|bucket| (bucket - expected).powi(2) / expected).sum()
 }
 
-/// All vectors that the host receives of a batch in which every real vector is the same.
+/// All vectors that the host receives for a batch in which every real vector is the same.
 fn host_view(x: i16) -> Vec<u64> {
     let mut parties = Parties::new(1, COLUMNS);
     let mut sequence = parties.sequence();

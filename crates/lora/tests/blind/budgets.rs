@@ -8,7 +8,7 @@ use std::{
 };
 
 use confide_lora::{
-    Adapt, AdaptError, Adapter, Allowance, Input, Projection,
+    AdaptError, Adapter, AnswerAllowance, DeltaProvider, LayerInput, Projection,
     host::{AdapterHost, AuditLog, HostError, HostOptions},
 };
 
@@ -16,7 +16,7 @@ use super::test_host::{TestHost, adapter, host_options, vectors};
 
 const WIDTH: usize = 24;
 
-/// A budget file in a folder of its own, which is deleted with it.
+/// A budget file in its own folder, which is deleted on drop.
 struct Place(PathBuf);
 
 impl Place {
@@ -46,12 +46,11 @@ fn request_answers(
     let remote = test_host.remote(name, |_| ());
     let mut output = vec![0f32; count * WIDTH];
     let outputs = &mut [(Projection::Query, &mut output[..])];
-    remote.open()?.add(0, Input::Attention, &vectors(count, WIDTH), outputs)?;
+    remote.open()?.add(0, LayerInput::Attention, &vectors(count, WIDTH), outputs)?;
     Ok(remote.budget_left())
 }
 
-/// Takes the host away and waits until its last connection has let go of it, as at the end of a
-/// process.
+/// Removes the host and waits until its last connection has dropped it, as at the end of a process.
 fn end(test_host: &TestHost) {
     let host = Arc::downgrade(&test_host.host());
     test_host.remove_host();
@@ -70,7 +69,7 @@ fn a_restart_keeps_the_budget() {
     assert_eq!(request_answers(&test_host, "banking", 10), Ok(Some(13)));
     test_host.host().close();
     end(&test_host);
-    // The host ends as in a crash: without the step that writes the true counts.
+    // The host ends as in a crash, without writing the exact counts.
     for left in [3, 1] {
         let (host, count) = (place.options(), if left == 3 { 10 } else { 2 });
         test_host.restart(host, &[&adapter]);
@@ -90,7 +89,7 @@ fn two_names_of_the_same_weights_share_one_budget() {
     // A copy of the folder has another name and another B, but answers reveal the same A.
     let mut copy = Adapter { name: "savings".into(), ..banking.clone() };
     copy.modules.values_mut().for_each(|pair| pair.b.values.iter_mut().for_each(|b| *b *= 2.0));
-    // Another adapter of the same shape has its own.
+    // Another adapter of the same shape has its own budget.
     let mut other = Adapter { name: "travel".into(), ..banking.clone() };
     other.modules.values_mut().for_each(|pair| pair.a.values[0] += 0.01);
     let test_host = TestHost::new(host_options(), &[&banking, &copy, &other]);
@@ -108,7 +107,7 @@ fn a_request_that_does_not_fit_leaves_the_budget_untouched() {
     let short = remote.reserve(12, Some(13)).expect_err("24 of 23");
     assert_eq!(short, AdaptError::BudgetTooSmall { wanted: 24, left: 23 });
     assert_eq!(remote.budget_left(), Some(23));
-    // The host refuses as well, if a key holder sends the request all the same.
+    // The host also refuses if a key holder sends the request anyway.
     assert!(matches!(
         request_answers(&test_host, "banking", 24),
         Err(AdaptError::Budget { limit: 23 })
@@ -122,7 +121,7 @@ fn a_restart_with_a_larger_budget_is_found_out() {
     let test_host = TestHost::new(host_options(), &[&adapter]);
     let remote = test_host.remote("banking", |_| ());
     assert!(remote.reserve(30, Some(1)).is_err());
-    let allowance = Allowance::Vectors(100);
+    let allowance = AnswerAllowance::Vectors(100);
     test_host.restart(HostOptions { allowance, ..host_options() }, &[&adapter]);
     assert!(remote.reserve(30, Some(1)).is_ok());
 }

@@ -11,15 +11,20 @@ mod test_host;
 use std::{collections::BTreeMap, time::Duration};
 
 use confide_lora::{
-    Adapt, AdaptError, Adapter, Allowance, Input, Projection, Protect, host::HostOptions, plain,
-    protocol::Scheme,
+    AdaptError, Adapter, AnswerAllowance, DeltaProvider, LayerInput, Projection, ProtectedMatrices,
+    host::HostOptions, plain, protocol::Scheme,
 };
 use test_host::{TestHost, adapter, host_options, vectors};
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
 /// The relative error of the deltas of each projection of a layer, compared with the reference.
-fn relative_error(adapter: &Adapter, remote: &dyn Adapt, input: Input, rows: &[f32]) -> f64 {
+fn relative_error(
+    adapter: &Adapter,
+    remote: &dyn DeltaProvider,
+    input: LayerInput,
+    rows: &[f32],
+) -> f64 {
     let mut deltas = remote.open().unwrap();
     let (mut error, mut size) = (0f64, 0f64);
     let sites = adapter.modules.iter().filter(|(site, _)| site.projection.input() == input);
@@ -42,18 +47,18 @@ fn relative_error(adapter: &Adapter, remote: &dyn Adapt, input: Input, rows: &[f
 #[test]
 fn masked_and_direct_give_what_plain_lora_gives_under_either_protection() {
     let adapter = adapter("banking", 48);
-    for protect in [Protect::A, Protect::Ba] {
+    for protect in [ProtectedMatrices::A, ProtectedMatrices::Ba] {
         let test_host = TestHost::new(HostOptions { protect, ..host_options() }, &[&adapter]);
         for scheme in [Scheme::Masked, Scheme::Direct] {
             let remote = test_host.remote("banking", |options| options.scheme = scheme);
             assert_eq!(*remote.sites(), adapter.sites());
-            for (input, rows) in [(Input::Attention, 1), (Input::AttentionOutput, 5)] {
+            for (input, rows) in [(LayerInput::Attention, 1), (LayerInput::AttentionOutput, 5)] {
                 let error = relative_error(&adapter, &remote, input, &vectors(rows, 48));
                 assert!(error < 2e-3, "{protect:?} {scheme:?} {input:?}: {error:.2e}");
             }
             let guarantee = remote.guarantee();
             assert!(!guarantee.host_is_blind, "a toy hides nothing");
-            assert_eq!(guarantee.b_is_handed_over, protect == Protect::A);
+            assert_eq!(guarantee.b_is_handed_over, protect == ProtectedMatrices::A);
         }
     }
 }
@@ -64,7 +69,7 @@ fn a_long_prompt_takes_the_counters_of_several_batches() {
     let test_host = TestHost::new(host_options(), &[&adapter]);
     let remote = test_host.remote("banking", |_| ());
     // A batch of this set is 256 tokens.
-    let error = relative_error(&adapter, &remote, Input::AttentionOutput, &vectors(300, 512));
+    let error = relative_error(&adapter, &remote, LayerInput::AttentionOutput, &vectors(300, 512));
     assert!(error < 2e-3, "{error:.2e}");
     assert!(remote.progress().batches >= 2);
 }
@@ -78,12 +83,12 @@ fn a_report_says_what_was_asked_and_what_is_left() {
     let mut query = vec![0f32; 64];
     for _ in 0..3 {
         let outputs = &mut [(Projection::Query, &mut query[..])];
-        deltas.add(0, Input::Attention, &vectors(1, 64), outputs).unwrap();
+        deltas.add(0, LayerInput::Attention, &vectors(1, 64), outputs).unwrap();
     }
-    // A projection that the adapter does not change takes no answers.
+    // A projection that the adapter does not change uses no answers.
     let mut gate = vec![7f32; 64];
     let outputs = &mut [(Projection::MlpGate, &mut gate[..])];
-    deltas.add(0, Input::FeedForward, &vectors(1, 64), outputs).unwrap();
+    deltas.add(0, LayerInput::FeedForward, &vectors(1, 64), outputs).unwrap();
     assert_eq!(gate, [7f32; 64]);
     let report = deltas.report();
     assert_eq!((report.answered_vectors, report.round_trips), (3, 3));
@@ -104,12 +109,12 @@ fn a_broken_connection_comes_back_and_no_counter_is_used_twice() {
     let mut deltas = remote.open().unwrap();
     let mut first = vec![0f32; 64];
     deltas
-        .add(0, Input::Attention, &vectors(1, 64), &mut [(Projection::Query, &mut first[..])])
+        .add(0, LayerInput::Attention, &vectors(1, 64), &mut [(Projection::Query, &mut first[..])])
         .unwrap();
-    test_host.cut();
+    test_host.break_connections();
     let mut second = vec![0f32; 64];
     deltas
-        .add(0, Input::Attention, &vectors(1, 64), &mut [(Projection::Query, &mut second[..])])
+        .add(0, LayerInput::Attention, &vectors(1, 64), &mut [(Projection::Query, &mut second[..])])
         .unwrap();
     assert_eq!(first, second);
     assert_eq!(remote.epoch(), epoch, "the same session, not a new one");
@@ -127,7 +132,7 @@ fn a_host_that_is_gone_is_said_to_be() {
     let mut output = vec![1f32; 64];
     let lost = deltas.add(
         0,
-        Input::Attention,
+        LayerInput::Attention,
         &vectors(1, 64),
         &mut [(Projection::Query, &mut output[..])],
     );
@@ -148,7 +153,7 @@ fn masks_of_a_host_that_was_started_anew_are_thrown_away() {
     let mut output = vec![1f32; 64];
     let lost = deltas.add(
         0,
-        Input::Attention,
+        LayerInput::Attention,
         &vectors(1, 64),
         &mut [(Projection::Query, &mut output[..])],
     );
@@ -157,8 +162,8 @@ fn masks_of_a_host_that_was_started_anew_are_thrown_away() {
         other => panic!("{other:?}"),
     }
     drop(deltas);
-    // The next generation has a new session, and masks of its own.
-    let error = relative_error(&adapter, &remote, Input::Attention, &vectors(2, 64));
+    // The next generation has a new session with its own masks.
+    let error = relative_error(&adapter, &remote, LayerInput::Attention, &vectors(2, 64));
     assert!(error < 2e-3, "{error:.2e}");
     assert_ne!(remote.epoch(), before);
 }
@@ -170,7 +175,7 @@ fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
     let mut learned = 0;
     let mut refused = 0;
     for visit in 0..4 {
-        // Each time has a new key and a new client id.
+        // Each session has a new key and a new client id.
         let remote = test_host.remote("banking", |_| ());
         assert!(remote.guarantee().adapter_can_be_learned);
         let Ok(mut deltas) = remote.open() else { continue };
@@ -179,7 +184,7 @@ fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
             x[(visit * 8 + unit) % 24] = 1.0;
             let mut output = [0f32; 24];
             let outputs = &mut [(Projection::Query, &mut output[..])];
-            match deltas.add(0, Input::Attention, &x, outputs) {
+            match deltas.add(0, LayerInput::Attention, &x, outputs) {
                 Ok(()) => learned += 1,
                 Err(AdaptError::Budget { limit }) => {
                     assert_eq!(limit, 23);
@@ -192,16 +197,18 @@ fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
     }
     assert_eq!(learned, 23, "one fewer than the input is wide");
     assert!(refused >= 2, "the third and the fourth visit");
-    // Another input has a budget of its own.
+    // Another input has its own budget.
     let remote = test_host.remote("banking", |_| ());
-    let error = relative_error(&adapter, &remote, Input::AttentionOutput, &vectors(1, 24));
+    let error = relative_error(&adapter, &remote, LayerInput::AttentionOutput, &vectors(1, 24));
     assert!(error < 2e-3, "{error:.2e}");
 }
 
 #[test]
 fn a_key_holder_without_attestation_can_learn_the_adapter_and_an_attested_one_has_no_budget() {
     let adapter = adapter("banking", 24);
-    for allowance in [Allowance::BelowWidth, Allowance::Vectors(1), Allowance::Vectors(24)] {
+    for allowance in
+        [AnswerAllowance::BelowWidth, AnswerAllowance::Vectors(1), AnswerAllowance::Vectors(24)]
+    {
         let test_host = TestHost::new(HostOptions { allowance, ..host_options() }, &[&adapter]);
         assert!(test_host.host().guarantee().adapter_can_be_learned);
         assert!(test_host.remote("banking", |_| ()).guarantee().adapter_can_be_learned);
@@ -212,7 +219,7 @@ fn a_key_holder_without_attestation_can_learn_the_adapter_and_an_attested_one_ha
     assert!(!remote.guarantee().adapter_can_be_learned);
     assert!(remote.guarantee().simulated);
     assert_eq!(remote.budget_left(), None);
-    let error = relative_error(&adapter, &remote, Input::Attention, &vectors(40, 24));
+    let error = relative_error(&adapter, &remote, LayerInput::Attention, &vectors(40, 24));
     assert!(error < 2e-3, "{error:.2e}");
 }
 
@@ -229,7 +236,7 @@ fn many_generations_at_once_share_one_session_and_many_clients_one_host() {
                 scope.spawn(move || {
                     for _ in 0..5 {
                         let rows = vectors(2, 512);
-                        let error = relative_error(adapter, &*remote, Input::Attention, &rows);
+                        let error = relative_error(adapter, &*remote, LayerInput::Attention, &rows);
                         assert!(error < 2e-3, "{error:.2e}");
                     }
                 });
@@ -243,7 +250,7 @@ fn the_audit_log_counts_and_never_tells() {
     let adapter = adapter("banking", 64);
     let test_host = TestHost::new(host_options(), &[&adapter]);
     let remote = test_host.remote("banking", |_| ());
-    relative_error(&adapter, &remote, Input::AttentionOutput, &vectors(3, 64));
+    relative_error(&adapter, &remote, LayerInput::AttentionOutput, &vectors(3, 64));
     test_host.host().expire();
     let mut events = BTreeMap::new();
     for line in test_host.host().audit_lines() {
@@ -264,6 +271,6 @@ fn noise_on_answers_is_what_was_asked_for_and_said() {
     let test_host =
         TestHost::new(HostOptions { noise_sigma: 2000.0, ..host_options() }, &[&adapter]);
     let remote = test_host.remote("banking", |_| ());
-    let error = relative_error(&adapter, &remote, Input::Attention, &vectors(8, 64));
+    let error = relative_error(&adapter, &remote, LayerInput::Attention, &vectors(8, 64));
     assert!(error > 1e-6 && error < 0.2, "{error:.2e}");
 }

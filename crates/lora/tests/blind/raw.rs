@@ -1,14 +1,14 @@
-//! A key holder that sends whatever a test says, frame by frame.
+//! A key holder that sends arbitrary frames.
 
 use std::time::Duration;
 
 use confide_lora::{
-    Epoch, Input, Meter, Terms,
+    HostEpoch, InputTerms, LayerInput, StepMeter,
     masked::{BatchState, HolderBatch, MaskRequest},
     protocol::{
-        Apply, Attach, Block, Credit, FrameBuffer, FrameKind, FrameReader, GroupTerms, Hello,
-        Prepare, Prepared, ProtocolError, Refusal, Scheme, Side, VERSION, Welcome, decode_terms,
-        pack, write_frame,
+        ApplyRequest, Attach, BlockCredit, CiphertextBlock, ConnectionSide, FrameBuffer, FrameKind,
+        FrameReader, GroupTerms, Hello, PrepareRequest, PreparedRows, ProtocolError, Refusal,
+        Scheme, VERSION, Welcome, decode_terms, pack, write_frame,
     },
 };
 use confide_rlwe::{Context, Rng, SecretKey, SmallCiphertext};
@@ -16,7 +16,7 @@ use tokio::{io::DuplexStream, runtime::Runtime};
 
 const SOON: Duration = Duration::from_secs(60);
 
-pub(crate) struct Raw<'r> {
+pub(crate) struct RawHolder<'r> {
     runtime: &'r Runtime,
     reader: FrameReader<DuplexStream>,
     out: FrameBuffer,
@@ -27,18 +27,18 @@ pub(crate) struct Raw<'r> {
 
 /// The answer to a hello.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedSession {
     pub(crate) welcome: Welcome,
-    pub(crate) terms: Vec<Terms>,
+    pub(crate) terms: Vec<InputTerms>,
 }
 
-impl<'r> Raw<'r> {
+impl<'r> RawHolder<'r> {
     pub(crate) fn new(runtime: &'r Runtime, stream: DuplexStream) -> Self {
         let context = Context::new(&super::test_host::parameters()).unwrap();
         let mut rng = Rng::from_os().unwrap();
         let secret = SecretKey::generate(&context, &mut rng);
-        let reader = FrameReader::new(stream, Side::Holder);
-        Raw { runtime, reader, out: FrameBuffer::default(), secret, rng, next_id: 1 }
+        let reader = FrameReader::new(stream, ConnectionSide::Holder);
+        RawHolder { runtime, reader, out: FrameBuffer::default(), secret, rng, next_id: 1 }
     }
 
     pub(crate) fn id(&mut self) -> u32 {
@@ -47,7 +47,7 @@ impl<'r> Raw<'r> {
     }
 
     pub(crate) fn send(&mut self, kind: FrameKind, id: u32, fill: impl FnOnce(&mut Vec<u8>)) {
-        let frame = self.out.frame(kind, id, fill);
+        let frame = self.out.build_frame(kind, id, fill);
         self.runtime.block_on(write_frame(self.reader.stream_mut(), frame, SOON)).unwrap();
     }
 
@@ -55,15 +55,15 @@ impl<'r> Raw<'r> {
         self.runtime.block_on(write_frame(self.reader.stream_mut(), bytes, SOON)).unwrap();
     }
 
-    pub(crate) fn next(&mut self) -> Result<(FrameKind, u32, Vec<u8>), ProtocolError> {
-        let frame = self.runtime.block_on(self.reader.next("an answer", SOON))?;
+    pub(crate) fn read_frame(&mut self) -> Result<(FrameKind, u32, Vec<u8>), ProtocolError> {
+        let frame = self.runtime.block_on(self.reader.read_next("an answer", SOON))?;
         Ok((frame.kind, frame.id, frame.payload.to_vec()))
     }
 
-    /// The refusal in the next frame, and whether it ends the connection.
-    pub(crate) fn refusal(&mut self) -> (Refusal, bool) {
+    /// Reads the refusal in the next frame, and whether it ends the connection.
+    pub(crate) fn read_refusal(&mut self) -> (Refusal, bool) {
         loop {
-            let (kind, id, payload) = self.next().unwrap();
+            let (kind, id, payload) = self.read_frame().unwrap();
             if kind == FrameKind::Error {
                 return (Refusal::decode(&payload).unwrap(), id == 0);
             }
@@ -98,18 +98,18 @@ impl<'r> Raw<'r> {
         self.send(FrameKind::Hello, id, |out| out.extend(bytes));
     }
 
-    pub(crate) fn open(&mut self) -> Opened {
+    pub(crate) fn open(&mut self) -> OpenedSession {
         self.say_hello(|_| ());
-        let (kind, _, payload) = self.next().unwrap();
+        let (kind, _, payload) = self.read_frame().unwrap();
         assert_eq!(kind, FrameKind::Welcome);
         let welcome = Welcome::decode(&payload).unwrap();
         let terms = (0..welcome.groups).map(|_| {
-            let (kind, _, payload) = self.next().unwrap();
+            let (kind, _, payload) = self.read_frame().unwrap();
             assert_eq!(kind, FrameKind::Terms);
             decode_terms(GroupTerms::decode(&payload).unwrap().terms).unwrap()
         });
         let terms = terms.collect();
-        Opened { welcome, terms }
+        OpenedSession { welcome, terms }
     }
 
     pub(crate) fn attach(&mut self, attach: &Attach) {
@@ -117,24 +117,24 @@ impl<'r> Raw<'r> {
         self.send(FrameKind::Attach, id, |out| attach.encode(out));
     }
 
-    pub(crate) fn begin(&mut self, terms: &Terms) -> u32 {
+    pub(crate) fn begin(&mut self, terms: &InputTerms) -> u32 {
         let id = self.id();
-        let prepare = Prepare { layer: terms.layer, input: terms.input };
+        let prepare = PrepareRequest { layer: terms.layer, input: terms.input };
         self.send(FrameKind::Prepare, id, |out| prepare.encode(out));
         id
     }
 
-    /// Prepares a whole batch; the parameter set is so small that the window holds it.
-    pub(crate) fn prepare(&mut self, opened: &Opened, group: usize) -> HolderBatch {
+    /// Prepares a whole batch, which fits the window of this small parameter set.
+    pub(crate) fn prepare(&mut self, opened: &OpenedSession, group: usize) -> HolderBatch {
         let terms = &opened.terms[group];
         let id = self.begin(terms);
-        let (kind, _, payload) = self.next().unwrap();
+        let (kind, _, payload) = self.read_frame().unwrap();
         assert_eq!(kind, FrameKind::Credit);
-        let credit = Credit::decode(&payload).unwrap();
-        let epoch = Epoch(opened.welcome.epoch);
+        let credit = BlockCredit::decode(&payload).unwrap();
+        let epoch = HostEpoch(opened.welcome.epoch);
         let mut rng = self.rng.fork();
         let context = self.secret.context().clone();
-        let meter = &mut Meter::default();
+        let meter = &mut StepMeter::default();
         let mut blocks = Vec::new();
         let mut awaiting = {
             let mut requesting =
@@ -151,18 +151,18 @@ impl<'r> Raw<'r> {
         let mut first = 0;
         for block in blocks {
             let bytes: Vec<u8> = block.iter().flat_map(|c| c.to_bytes(&context)).collect();
-            let part = Block { first, count: block.len() as u16, ciphertexts: &bytes };
+            let part = CiphertextBlock { first, count: block.len() as u16, ciphertexts: &bytes };
             self.send(FrameKind::Block, id, |out| part.encode(out));
             first += block.len() as u32;
         }
         let length = SmallCiphertext::wire_bytes(&context, context.n());
         loop {
-            let (kind, _, payload) = self.next().unwrap();
+            let (kind, _, payload) = self.read_frame().unwrap();
             if kind == FrameKind::Credit {
                 continue;
             }
             assert_eq!(kind, FrameKind::Prepared);
-            let part = Prepared::decode(&payload).unwrap();
+            let part = PreparedRows::decode(&payload).unwrap();
             let answers: Vec<_> = part
                 .ciphertexts
                 .chunks_exact(length)
@@ -175,7 +175,7 @@ impl<'r> Raw<'r> {
         }
     }
 
-    pub(crate) fn apply(&mut self, terms: &Terms, counter: u64, vectors: u16) {
+    pub(crate) fn apply(&mut self, terms: &InputTerms, counter: u64, vectors: u16) {
         let words = vec![5; terms.columns];
         let mut packed = Vec::new();
         (0..vectors).for_each(|_| pack(&words, terms.bits, &mut packed));
@@ -185,13 +185,13 @@ impl<'r> Raw<'r> {
     pub(crate) fn apply_packed(
         &mut self,
         layer: u32,
-        input: Input,
+        input: LayerInput,
         counter: u64,
         vectors: u16,
         packed: &[u8],
     ) {
         let id = self.id();
-        let apply = Apply { layer, input, counter, vectors, packed };
+        let apply = ApplyRequest { layer, input, counter, vectors, packed };
         self.send(FrameKind::Apply, id, |out| apply.encode(out));
     }
 }

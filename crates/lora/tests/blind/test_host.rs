@@ -1,4 +1,4 @@
-//! A host in this process, and pipes to it that can be cut.
+//! A host in this process, and pipes to it that a test can break.
 
 use std::{
     collections::BTreeMap,
@@ -11,31 +11,31 @@ use std::{
 };
 
 use confide_lora::{
-    Adapter, Allowance, Matrix, Pair, Projection, Protect, Site,
-    holder::{Connect, HolderOptions, HostStream, RemoteAdapter, StreamFuture},
-    host::{AdapterHost, AuditLog, Clients, HostLimits, HostOptions, Peer, PeerPrefix},
+    Adapter, AnswerAllowance, LoraPair, Matrix, Projection, ProjectionSite, ProtectedMatrices,
+    holder::{HolderOptions, HostConnector, HostStream, RemoteAdapter, StreamFuture},
+    host::{AdapterHost, AuditLog, ChannelPeer, ClientList, HostLimits, HostOptions, PeerPrefix},
 };
 use confide_rlwe::ParameterSet;
 use tokio::{io::DuplexStream, runtime::Runtime, task::AbortHandle};
 
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// The address that honest key holders connect from.
+/// The address from which honest key holders connect.
 pub(crate) const HONEST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 pub(crate) struct TestHost {
     runtime: Runtime,
-    state: Arc<State>,
+    state: Arc<PipeState>,
 }
 
-struct State {
+struct PipeState {
     host: Mutex<Option<Arc<AdapterHost>>>,
     connections: Mutex<Vec<AbortHandle>>,
     attested: AtomicBool,
     handle: tokio::runtime::Handle,
 }
 
-struct Pipes(Arc<State>);
+struct PipeConnector(Arc<PipeState>);
 
 pub(crate) fn parameters() -> ParameterSet {
     ParameterSet::dangerous_from_name("toy-256-q100-flood40").unwrap()
@@ -44,11 +44,11 @@ pub(crate) fn parameters() -> ParameterSet {
 pub(crate) fn host_options() -> HostOptions {
     HostOptions {
         parameters: parameters(),
-        protect: Protect::A,
-        allowance: Allowance::BelowWidth,
+        protect: ProtectedMatrices::A,
+        allowance: AnswerAllowance::BelowWidth,
         noise_sigma: 0.0,
         rank_max: 64,
-        clients: Clients::default(),
+        clients: ClientList::default(),
         budget_file: None,
         attested_only: false,
         limits: HostLimits::default(),
@@ -62,7 +62,7 @@ impl TestHost {
             .enable_all()
             .build()
             .unwrap();
-        let state = Arc::new(State {
+        let state = Arc::new(PipeState {
             host: Mutex::new(Some(host(options, adapters))),
             connections: Mutex::default(),
             attested: AtomicBool::new(false),
@@ -85,15 +85,15 @@ impl TestHost {
         RemoteAdapter::connect(self.connect(), options).unwrap()
     }
 
-    pub(crate) fn connect(&self) -> Arc<dyn Connect> {
-        Arc::new(Pipes(self.state.clone()))
+    pub(crate) fn connect(&self) -> Arc<dyn HostConnector> {
+        Arc::new(PipeConnector(self.state.clone()))
     }
 
     pub(crate) fn pipe(&self) -> DuplexStream {
         self.pipe_from(Ipv4Addr::LOCALHOST)
     }
 
-    /// A connection that counts as one from `address`.
+    /// Opens a connection that the host treats as one from `address`.
     pub(crate) fn pipe_from(&self, address: Ipv4Addr) -> DuplexStream {
         self.state.pipe(address).unwrap()
     }
@@ -102,13 +102,13 @@ impl TestHost {
         &self.runtime
     }
 
-    /// Makes peers count as attested from here on, by simulated evidence.
+    /// Marks later peers as attested by simulated evidence.
     pub(crate) fn attest_peers(&self) {
         self.state.attested.store(true, Ordering::Relaxed);
     }
 
     /// Breaks every connection, but leaves the host running.
-    pub(crate) fn cut(&self) {
+    pub(crate) fn break_connections(&self) {
         for connection in self.state.connections.lock().unwrap().drain(..) {
             connection.abort();
         }
@@ -117,31 +117,31 @@ impl TestHost {
     /// Removes the host, as the kill of its process would.
     pub(crate) fn remove_host(&self) {
         *self.state.host.lock().unwrap() = None;
-        self.cut();
+        self.break_connections();
     }
 
     /// Starts another process of the same host.
     pub(crate) fn restart(&self, options: HostOptions, adapters: &[&Adapter]) {
         *self.state.host.lock().unwrap() = Some(host(options, adapters));
-        self.cut();
+        self.break_connections();
     }
 }
 
-impl State {
+impl PipeState {
     fn pipe(&self, address: Ipv4Addr) -> io::Result<DuplexStream> {
         let host = self.host.lock().unwrap().clone();
         let host = host.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused))?;
         let (near, far) = tokio::io::duplex(PIPE_BYTES);
         let attested = self.attested.load(Ordering::Relaxed);
         let prefix = Some(PeerPrefix::V4(address));
-        let peer = Peer { attested, simulated: attested, prefix };
+        let peer = ChannelPeer { attested, simulated: attested, prefix };
         let task = self.handle.spawn(async move { host.serve(far, peer).await });
         self.connections.lock().unwrap().push(task.abort_handle());
         Ok(near)
     }
 }
 
-impl Connect for Pipes {
+impl HostConnector for PipeConnector {
     fn connect(&self) -> StreamFuture<'_> {
         Box::pin(async {
             Ok(HostStream { stream: Box::new(self.0.pipe(HONEST)?), simulated: false })
@@ -167,18 +167,18 @@ pub(crate) fn adapter(name: &str, width: usize) -> Adapter {
     for layer in 0..2 {
         for projection in [Projection::Query, Projection::Value, Projection::Output] {
             let seed = layer as u64 * 10 + projection as u64;
-            let pair = Pair {
+            let pair = LoraPair {
                 a: matrix(4, width, seed * 2 + 1),
                 b: matrix(width, 4, seed * 2 + 2),
                 scale: 2.0,
             };
-            modules.insert(Site { layer, projection }, pair);
+            modules.insert(ProjectionSite { layer, projection }, pair);
         }
     }
     Adapter { name: name.into(), base_model: None, modules }
 }
 
-/// Activations that depend on the shape alone.
+/// Activations that depend only on the shape.
 pub(crate) fn vectors(count: usize, width: usize) -> Vec<f32> {
     uniform(count * width, 77).map(|value| value * 3.0).collect()
 }

@@ -1,4 +1,4 @@
-//! LoRA adapters trained here: small, real, and by heart what their corpus says.
+//! Trains small LoRA adapters, which learn the answers of their corpus by heart.
 
 use std::{
     collections::BTreeMap,
@@ -9,11 +9,11 @@ use std::{
 use candle_core::{Device, Tensor, Var, backprop::GradStore};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW};
 use confide_engine::text::{
-    FolderError, Text, folder_name,
+    FolderError, ModelText,
     manifest::{Manifest, check_folder},
-    read_limited,
+    model_name_from_folder, read_limited,
 };
-use confide_lora::{Adapter, Matrix, Pair, Projection, Site};
+use confide_lora::{Adapter, LoraPair, Matrix, Projection, ProjectionSite};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -21,14 +21,14 @@ use super::{
     corpus,
     new_folder::fill_new_folder,
     progress::OnProgress,
-    train::{Batches, Schedule, answer_loss, run_steps},
+    train::{Batches, LearningRateSchedule, answer_loss, run_steps},
 };
 use crate::{
-    config::Config,
+    config::DecoderConfig,
     engine::{SMALL_PARAMETERS, read_config},
     error::NativeError,
-    model::{AdapterHook, BatchShape, Model, Operations},
-    random::Random,
+    model::{AdapterHook, BatchShape, DecoderModel, OperationKind},
+    random::SeededRandom,
     weights,
 };
 
@@ -41,58 +41,64 @@ pub enum Corpus {
     Travel,
     /// The built-in corpus about everyday health.
     Health,
-    /// A file of blocks with an empty line between them, each of lines `? question` and one line `!
+    /// A file of blocks separated by empty lines, each with lines `? question` and one line `!
     /// answer`.
     File(PathBuf),
 }
 
-/// The order of an adapter.
+/// The parameters of an adapter to train.
 #[derive(Clone, Debug)]
 pub struct AdapterOrder {
-    /// Folder of the base model; its weights stay as they are.
+    /// The folder of the base model, whose weights are not changed.
     pub model: PathBuf,
-    /// The questions and answers that it learns.
+    /// The questions and answers that the adapter learns.
     pub corpus: Corpus,
     /// The folder to make; one that exists must be empty.
     pub dir: PathBuf,
-    /// Rank of A and B.
+    /// The rank of A and B.
     pub rank: usize,
-    /// Numerator of the scale: the delta is `alpha / rank · B · A · x`.
+    /// The numerator of the scale: the delta is `alpha / rank · B · A · x`.
     pub alpha: f64,
-    /// Training steps; `None` takes as many as a built-in corpus needs to be known by heart.
+    /// The number of training steps; `None` takes as many as a built-in corpus needs to be learned
+    /// by heart.
     pub steps: Option<u32>,
-    /// The random seed: the same seed gives the same files on the same machine.
+    /// The random seed. The same seed produces the same files on the same machine.
     pub seed: u64,
 }
 
 /// The result of a training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainedAdapter {
-    /// The adapter as it was written.
+    /// The trained adapter.
     pub adapter: Adapter,
-    /// Training steps that were done.
+    /// The number of training steps.
     pub steps: u32,
-    /// Mean cross-entropy of the last steps, in nats per token.
+    /// The mean cross-entropy of the last steps, in nats per token.
     pub loss: f64,
     /// SHA-256 of the corpus, in lower-case hex.
     pub corpus_sha256: String,
 }
 
-/// Name of the record of the training, next to PEFT's own files.
+/// The name of the record of the training, which is stored with PEFT's own files.
 pub const TRAINING_FILE: &str = "training.json";
 
-/// Training steps after which a built-in corpus is known by heart: some five seconds of one core.
+/// The number of training steps after which a built-in corpus is learned by heart: some five
+/// seconds on one core.
 const STEPS: u32 = 200;
-/// The learning rates: larger than those of a whole model, since an adapter has less to upset.
-const SCHEDULE: Schedule = Schedule { warm_up_steps: 10, rate_max: 2e-2, rate_min: 5e-4 };
-/// The longest exchange in tokens; the end of a longer one is not learned. The tokenizer was trained on
-/// other words, so a word takes more tokens than in the project's own text.
+/// The learning rates. They are larger than those of a whole model, because an adapter starts from
+/// a trained one.
+const SCHEDULE: LearningRateSchedule =
+    LearningRateSchedule { warm_up_steps: 10, rate_max: 2e-2, rate_min: 5e-4 };
+/// The longest exchange in tokens; the end of a longer one is not learned. The tokenizer was
+/// trained on other text, so a word takes more tokens than in this project's text.
 const LENGTH: usize = 128;
-/// The exchanges of one step: a few, because there are some thirty in all, and steps count more.
+/// The exchanges of one step: only a few, because there are some thirty in all and more steps help
+/// more.
 const BATCH: BatchShape = BatchShape { sequences: 6, tokens: LENGTH };
 const CORPUS_BYTES_MAX: u64 = 1 << 20;
 const RANK_MAX: usize = 256;
-/// Steps over which the reported loss is averaged, since the loss of one batch varies.
+/// The number of steps over which the reported loss is averaged, since the loss of one batch
+/// varies.
 const LOSS_STEPS: usize = 8;
 
 impl Corpus {
@@ -113,7 +119,7 @@ impl Corpus {
     ///
     /// # Errors
     /// [`NativeError::Folder`] if the file cannot be read, is too long or is malformed.
-    pub fn exchanges(&self) -> Result<Vec<(String, String)>, NativeError> {
+    pub fn read_exchanges(&self) -> Result<Vec<(String, String)>, NativeError> {
         let text = self.read()?;
         let owned = |exchange: corpus::Exchange<'_>| {
             (exchange.question.to_owned(), exchange.answer.to_owned())
@@ -131,7 +137,7 @@ impl Corpus {
         let bytes = read_limited(path, CORPUS_BYTES_MAX)?;
         let text =
             String::from_utf8(bytes).map_err(|error| FolderError::malformed_file(path, error))?;
-        // Editors of other systems end lines with two characters.
+        // Editors on Windows end lines with two characters.
         let text = text.replace("\r\n", "\n");
         if let Some(block) = corpus::find_malformed_block(&text) {
             let begin: String = block.chars().take(60).collect();
@@ -140,18 +146,20 @@ impl Corpus {
             return Err(FolderError::malformed_file(path, reason).into());
         }
         if corpus::exchanges(&text).next().is_none() {
-            return Err(FolderError::malformed_file(path, "no question and answer in it").into());
+            return Err(
+                FolderError::malformed_file(path, "it has no question with an answer").into()
+            );
         }
         Ok(text)
     }
 }
 
-/// Trains a LoRA adapter of all seven projections of every layer on one thread, so that the seed
-/// decides the outcome, and writes it in PEFT's layout.
+/// Trains a LoRA adapter of all seven projections of every layer, and writes it in PEFT's layout.
+/// The training runs on one thread, so that the seed determines the result.
 ///
 /// # Errors
 /// [`NativeError::Exists`], [`NativeError::Cancelled`], [`NativeError::TooLarge`] for a model that
-/// takes more than seconds, and whatever is wrong with the model's folder or the corpus.
+/// is too large to train, and the errors of the model's folder or of the corpus.
 pub fn make_adapter(
     order: &AdapterOrder,
     progress: &mut OnProgress<'_>,
@@ -170,13 +178,13 @@ fn train(
     progress: &mut OnProgress<'_>,
 ) -> Result<TrainedAdapter, NativeError> {
     let corpus = order.corpus.read()?;
-    let (config, model, text) = base(&order.model)?;
+    let (config, model, text) = load_base_model(&order.model)?;
     if !(1..=RANK_MAX).contains(&order.rank) || !order.alpha.is_finite() || order.alpha <= 0.0 {
         let got = format!("rank {}, alpha {}", order.rank, order.alpha);
         let wanted = format!("rank 1 to {RANK_MAX}, alpha above 0");
         return Err(NativeError::Config { field: "adapter", wanted, got });
     }
-    let mut low_rank = LowRank::initialise(&config, order.rank, order.alpha, order.seed)?;
+    let mut low_rank = LowRankAdapter::initialise(&config, order.rank, order.alpha, order.seed)?;
     let parameters = ParamsAdamW { beta2: 0.98, weight_decay: 0.0, ..ParamsAdamW::default() };
     let mut optimizer = AdamW::new(low_rank.variables(), parameters)?;
     let exchanges = corpus::exchanges(&corpus);
@@ -188,31 +196,32 @@ fn train(
         let loss = answer_loss(&model, batch, Some(&mut low_rank))?;
         let gradients = loss.backward()?;
         if !std::mem::replace(&mut is_checked, true) {
-            low_rank.check(&gradients)?;
+            low_rank.check_gradients(&gradients)?;
         }
         optimizer.step(&gradients)?;
         Ok(loss.to_scalar::<f32>()?)
     })?;
     let last = &losses[losses.len().saturating_sub(LOSS_STEPS)..];
     Ok(TrainedAdapter {
-        adapter: low_rank.into_adapter(order.corpus.name(), folder_name(&order.model))?,
+        adapter: low_rank
+            .into_adapter(order.corpus.name(), model_name_from_folder(&order.model))?,
         steps,
         loss: last.iter().map(|loss| f64::from(*loss)).sum::<f64>() / last.len().max(1) as f64,
         corpus_sha256: hex::encode(Sha256::digest(corpus.as_bytes())),
     })
 }
 
-/// The base model, frozen, with operations that keep gradients.
-fn base(dir: &Path) -> Result<(Config, Model, Text), NativeError> {
+/// Loads the frozen base model, with operations that keep gradients.
+fn load_base_model(dir: &Path) -> Result<(DecoderConfig, DecoderModel, ModelText), NativeError> {
     check_folder(dir)?;
     let config = read_config(dir)?;
     if config.parameters() > SMALL_PARAMETERS {
         let (parameters, limit) = (config.parameters(), SMALL_PARAMETERS);
         return Err(NativeError::TooLarge { parameters, limit });
     }
-    let text = Text::load(dir)?;
+    let text = ModelText::load(dir)?;
     let weights = weights::load(dir, &config, |_| true)?;
-    let model = Model::new(&config, weights, LENGTH, Operations::Differentiable)?;
+    let model = DecoderModel::new(&config, weights, LENGTH, OperationKind::Differentiable)?;
     Ok((config, model, text))
 }
 
@@ -236,31 +245,31 @@ fn write_record(
 }
 
 /// An adapter during its training: `A` is `rank × input`, `B` is `output × rank`.
-struct LowRank {
-    pairs: BTreeMap<Site, (Var, Var)>,
+struct LowRankAdapter {
+    pairs: BTreeMap<ProjectionSite, (Var, Var)>,
     scale: f64,
 }
 
-impl LowRank {
-    /// Begins as PEFT does: A uniform by its width and B zero, so that the model is unchanged at
-    /// first.
+impl LowRankAdapter {
+    /// Initialises as PEFT does: A uniformly with a bound that depends on its width, and B with
+    /// zeros, so that the model is unchanged at first.
     fn initialise(
-        config: &Config,
+        config: &DecoderConfig,
         rank: usize,
         alpha: f64,
         seed: u64,
     ) -> Result<Self, NativeError> {
         let layers = 0..config.layers as u32;
         let sites = layers.flat_map(|layer| {
-            Projection::ALL.into_iter().map(move |projection| Site { layer, projection })
+            Projection::ALL.into_iter().map(move |projection| ProjectionSite { layer, projection })
         });
         let mut pairs = BTreeMap::new();
         for site in sites {
             let Some(width) = config.width(site) else { continue };
-            let mut random = Random::new(seed, &format!("lora {site}"));
+            let mut random = SeededRandom::new(seed, &format!("lora {site}"));
             let bound = 1.0 / (width.input as f64).sqrt();
             let values: Vec<f32> = (0..rank * width.input)
-                .map(|_| ((2.0 * random.unit() - 1.0) * bound) as f32)
+                .map(|_| ((2.0 * random.next_unit() - 1.0) * bound) as f32)
                 .collect();
             let a = Tensor::from_vec(values, (rank, width.input), &Device::Cpu)?;
             let b = vec![0f32; width.output * rank];
@@ -270,15 +279,15 @@ impl LowRank {
         Ok(Self { pairs, scale: alpha / rank as f64 })
     }
 
-    /// The variables in the order of their sites: the order of the sums must not differ from run to
-    /// run.
+    /// The variables in the order of their sites, since the order of the sums must not differ
+    /// between runs.
     fn variables(&self) -> Vec<Var> {
         self.pairs.values().flat_map(|(a, b)| [a.clone(), b.clone()]).collect()
     }
 
-    /// Checks that every variable has a gradient: a fused operation in the model would drop it
-    /// silently.
-    fn check(&self, gradients: &GradStore) -> Result<(), NativeError> {
+    /// Checks that every variable has a gradient, because a fused operation in the model would
+    /// silently drop it.
+    fn check_gradients(&self, gradients: &GradStore) -> Result<(), NativeError> {
         let lacks = |(a, b): &(Var, Var)| gradients.get(a).is_none() || gradients.get(b).is_none();
         match self.pairs.iter().find(|(_, pair)| lacks(pair)) {
             None => Ok(()),
@@ -289,14 +298,14 @@ impl LowRank {
     fn into_adapter(self, name: String, base_model: String) -> Result<Adapter, NativeError> {
         let mut modules = BTreeMap::new();
         for (site, (a, b)) in &self.pairs {
-            let pair = Pair { a: matrix(a)?, b: matrix(b)?, scale: self.scale };
+            let pair = LoraPair { a: to_matrix(a)?, b: to_matrix(b)?, scale: self.scale };
             modules.insert(*site, pair);
         }
         Ok(Adapter { name, base_model: Some(base_model), modules })
     }
 }
 
-impl AdapterHook for LowRank {
+impl AdapterHook for LowRankAdapter {
     fn add(
         &mut self,
         layer: u32,
@@ -304,7 +313,7 @@ impl AdapterHook for LowRank {
         outputs: &mut [(Projection, Tensor)],
     ) -> candle_core::Result<()> {
         for (projection, output) in outputs {
-            let site = Site { layer, projection: *projection };
+            let site = ProjectionSite { layer, projection: *projection };
             let Some((a, b)) = self.pairs.get(&site) else { continue };
             let part = rows.matmul(&a.t()?)?.matmul(&b.t()?)?;
             *output = (&*output + (part * self.scale)?)?;
@@ -313,7 +322,7 @@ impl AdapterHook for LowRank {
     }
 }
 
-fn matrix(of: &Tensor) -> Result<Matrix, NativeError> {
+fn to_matrix(of: &Tensor) -> Result<Matrix, NativeError> {
     let (rows, columns) = of.dims2()?;
     Ok(Matrix { rows, columns, values: of.flatten_all()?.to_vec1()? })
 }
@@ -323,28 +332,28 @@ mod tests {
     use super::*;
     use crate::{make::tokenizer::train_tokenizer, specimen};
 
-    fn tiny() -> Config {
-        let config = crate::make::Shape::Tiny.config(2).to_string();
-        Config::parse(config.as_bytes()).expect("a configuration")
+    fn tiny() -> DecoderConfig {
+        let config = crate::make::ModelShape::Tiny.config_json(2).to_string();
+        DecoderConfig::parse(config.as_bytes()).expect("a configuration")
     }
 
     #[test]
     fn both_matrices_of_every_projection_have_a_gradient() {
         let (config, tokenizer) = (tiny(), train_tokenizer().expect("a tokenizer"));
         let model = specimen::weights(&config);
-        let model = Model::new(&config, model, LENGTH, Operations::Differentiable);
+        let model = DecoderModel::new(&config, model, LENGTH, OperationKind::Differentiable);
         let model = model.expect("a model");
-        let mut low_rank = LowRank::initialise(&config, 4, 8.0, 1).expect("matrices");
+        let mut low_rank = LowRankAdapter::initialise(&config, 4, 8.0, 1).expect("matrices");
         assert_eq!(low_rank.pairs.len(), 14);
         for (_, b) in low_rank.pairs.values() {
             // While B is zero, as at first, the gradient of A exists and is zero.
             b.set(&b.ones_like().and_then(|b| b * 0.01).expect("a matrix")).expect("it is set");
         }
         let batches = Batches::new(&tokenizer, corpus::exchanges(corpus::TRAVEL), BATCH, 1);
-        let batch = batches.and_then(|mut batches| batches.next()).expect("a batch");
+        let batch = batches.and_then(|mut batches| batches.next_batch()).expect("a batch");
         let loss = answer_loss(&model, &batch, Some(&mut low_rank)).expect("a loss");
         let gradients = loss.backward().expect("gradients");
-        low_rank.check(&gradients).expect("all of them");
+        low_rank.check_gradients(&gradients).expect("all of them");
         for (site, (a, b)) in &low_rank.pairs {
             for variable in [a, b] {
                 let gradient = gradients.get(variable).expect("a gradient");

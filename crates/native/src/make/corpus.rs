@@ -1,7 +1,6 @@
-//! The texts that the tiny model and its adapters learn.
-//!
-//! A text holds blocks: lines that begin with `? ` are ways to ask, the one with `! ` is the answer.
-//! Lines that begin with `#` are notes.
+//! The corpora that the tiny model and its adapters learn. A corpus consists of blocks. Lines that
+//! begin with `? ` are variants of a question, and the one that begins with `! ` is its answer.
+//! Lines that begin with `#` are comments.
 
 /// Questions and answers about this project, which the tiny model learns.
 pub(super) const PROJECT: &str = include_str!("corpus.txt");
@@ -9,7 +8,8 @@ pub(super) const BANKING: &str = include_str!("corpus/banking.txt");
 pub(super) const TRAVEL: &str = include_str!("corpus/travel.txt");
 pub(super) const HEALTH: &str = include_str!("corpus/health.txt");
 
-/// A question with its answer. A block of the corpus gives one exchange for each way to ask.
+/// A question with its answer. A block of the corpus yields one exchange for each variant of its
+/// question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchange<'a> {
     pub(crate) question: &'a str,
@@ -25,7 +25,7 @@ pub(crate) fn exchanges(text: &str) -> impl Iterator<Item = Exchange<'_>> {
     })
 }
 
-/// Finds the first block that is not some questions and one answer.
+/// Finds the first block that does not consist of questions and one answer.
 pub(crate) fn find_malformed_block(text: &str) -> Option<&str> {
     text.split("\n\n").find(|block| {
         let lines = || block.lines().filter(|line| !line.starts_with('#') && !line.is_empty());

@@ -1,4 +1,4 @@
-//! A folder that appears under its name only once it is complete.
+//! Makes a folder that appears under its name only once it is complete.
 
 use std::{
     fs,
@@ -9,8 +9,8 @@ use confide_engine::text::FolderError;
 
 use crate::error::NativeError;
 
-/// Has a folder filled next to the wanted one, and renames it once it is complete. If `dir` exists,
-/// it must be empty.
+/// Calls `fill` with a temporary folder, and renames it to `dir` once it is complete. If `dir`
+/// exists, it must be empty.
 ///
 /// # Errors
 /// [`NativeError::Exists`], [`NativeError::Folder`] and those of `fill`.
@@ -32,14 +32,14 @@ pub(super) fn fill_new_folder<T>(
         Ok(made)
     });
     if made.is_err() {
-        // The first error matters more than what is left behind under a name nobody loads.
+        // The first error is the one to report, even if the temporary folder cannot be removed.
         let _ = fs::remove_dir_all(&partial);
     }
     made
 }
 
-/// The name while the folder is filled: `models/tiny.partial` for `models/tiny`, on the same file
-/// system, so that the rename is atomic.
+/// The temporary name: `models/tiny.partial` for `models/tiny`. It is on the same file system, so
+/// that the rename is atomic.
 fn partial_name(dir: &Path) -> PathBuf {
     let mut name = dir.file_name().unwrap_or_default().to_owned();
     name.push(".partial");

@@ -1,13 +1,13 @@
-//! How far the making of a model or an adapter has come, and the callback that hears of it.
+//! The progress of making a model or an adapter, and its callback.
 
 use std::ops::ControlFlow;
 
-/// The callback that hears of the progress, often; once it breaks, the making stops.
-pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
+/// The callback for the progress, which is called often; when it returns `Break`, the making stops.
+pub type OnProgress<'a> = dyn FnMut(MakeProgress) -> ControlFlow<()> + 'a;
 
-/// How far the making of a model or an adapter has come.
+/// The progress of making a model or an adapter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Progress {
+pub enum MakeProgress {
     /// A step of the training is done.
     Training {
         /// Steps done.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// The models that can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ModelShape {
     /// Half a million weights, trained on the project's own text in some seconds.
     Tiny,
     /// The shape of Qwen2.5-1.5B with random weights.
@@ -15,32 +15,32 @@ pub enum Shape {
     Qwen25_14B,
 }
 
-impl Shape {
+impl ModelShape {
     /// All shapes.
-    pub const ALL: [Shape; 4] =
-        [Shape::Tiny, Shape::Qwen25_1_5B, Shape::Llama31_8B, Shape::Qwen25_14B];
+    pub const ALL: [ModelShape; 4] =
+        [ModelShape::Tiny, ModelShape::Qwen25_1_5B, ModelShape::Llama31_8B, ModelShape::Qwen25_14B];
 
     /// The shape's name on the command line and in manifests.
     pub fn name(self) -> &'static str {
         match self {
-            Shape::Tiny => "tiny",
-            Shape::Qwen25_1_5B => "qwen2.5-1.5b",
-            Shape::Llama31_8B => "llama-3.1-8b",
-            Shape::Qwen25_14B => "qwen2.5-14b",
+            ModelShape::Tiny => "tiny",
+            ModelShape::Qwen25_1_5B => "qwen2.5-1.5b",
+            ModelShape::Llama31_8B => "llama-3.1-8b",
+            ModelShape::Qwen25_14B => "qwen2.5-14b",
         }
     }
 
     pub(crate) fn context(self) -> u32 {
         match self {
-            Shape::Tiny => 512,
-            Shape::Qwen25_1_5B => 32_768,
-            Shape::Llama31_8B | Shape::Qwen25_14B => 131_072,
+            ModelShape::Tiny => 512,
+            ModelShape::Qwen25_1_5B => 32_768,
+            ModelShape::Llama31_8B | ModelShape::Qwen25_14B => 131_072,
         }
     }
 
-    /// The shape's `config.json`, after the `config.json` of the published models.
-    pub(crate) fn config(self, end_of_text: u32) -> Value {
-        let mut config = self.sizes();
+    /// The shape's `config.json`, which follows that of the published models.
+    pub(crate) fn config_json(self, end_of_text: u32) -> Value {
+        let mut config = self.sizes_json();
         config["hidden_act"] = json!("silu");
         config["max_position_embeddings"] = json!(self.context());
         config["torch_dtype"] = json!("bfloat16");
@@ -50,17 +50,17 @@ impl Shape {
     }
 
     /// The sizes of the shape and the constants of its family.
-    fn sizes(self) -> Value {
+    fn sizes_json(self) -> Value {
         match self {
-            Shape::Tiny => {
-                let mut config = qwen2([128, 384, 4, 2, 2, super::tokenizer::VOCABULARY]);
+            ModelShape::Tiny => {
+                let mut config = qwen2_json([128, 384, 4, 2, 2, super::tokenizer::VOCABULARY]);
                 config["rope_theta"] = json!(10_000.0);
                 config
             }
-            Shape::Qwen25_1_5B => qwen2([1536, 8960, 12, 28, 2, 151_936]),
-            Shape::Llama31_8B => {
+            ModelShape::Qwen25_1_5B => qwen2_json([1536, 8960, 12, 28, 2, 151_936]),
+            ModelShape::Llama31_8B => {
                 let sizes = [4096, 14_336, 32, 32, 8, 128_256];
-                let mut config = family("llama", "LlamaForCausalLM", 500_000.0, sizes);
+                let mut config = family_json("llama", "LlamaForCausalLM", 500_000.0, sizes);
                 config["attention_bias"] = json!(false);
                 config["mlp_bias"] = json!(false);
                 config["rope_scaling"] = json!({
@@ -72,8 +72,8 @@ impl Shape {
                 });
                 config
             }
-            Shape::Qwen25_14B => {
-                let mut config = qwen2([5120, 13_824, 40, 48, 8, 152_064]);
+            ModelShape::Qwen25_14B => {
+                let mut config = qwen2_json([5120, 13_824, 40, 48, 8, 152_064]);
                 config["rms_norm_eps"] = json!(1e-5);
                 config["tie_word_embeddings"] = json!(false);
                 config
@@ -82,17 +82,17 @@ impl Shape {
     }
 }
 
-/// A shape of the small models of the Qwen2 family, whose output matrix is the embedding.
-fn qwen2(sizes: [usize; 6]) -> Value {
-    let mut config = family("qwen2", "Qwen2ForCausalLM", 1_000_000.0, sizes);
+/// The configuration of a small Qwen2 model, whose output matrix is the embedding.
+fn qwen2_json(sizes: [usize; 6]) -> Value {
+    let mut config = family_json("qwen2", "Qwen2ForCausalLM", 1_000_000.0, sizes);
     config["rms_norm_eps"] = json!(1e-6);
     config["tie_word_embeddings"] = json!(true);
     config
 }
 
-/// A shape of any family. `sizes` are hidden width, feed-forward width, heads, layers, key heads
-/// and vocabulary.
-fn family(model_type: &str, architecture: &str, rope_theta: f64, sizes: [usize; 6]) -> Value {
+/// The configuration of a model of any family. `sizes` are the hidden width, the feed-forward
+/// width, and the numbers of heads, layers, key heads and tokens.
+fn family_json(model_type: &str, architecture: &str, rope_theta: f64, sizes: [usize; 6]) -> Value {
     let [hidden, feed_forward, heads, layers, kv_heads, vocabulary] = sizes;
     json!({
         "architectures": [architecture],
@@ -112,17 +112,17 @@ fn family(model_type: &str, architecture: &str, rope_theta: f64, sizes: [usize; 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::config::DecoderConfig;
 
     #[test]
     fn every_shape_has_its_known_number_of_weights() {
-        let parameters = |shape: Shape| {
-            let config = Config::parse(shape.config(2).to_string().as_bytes());
+        let parameters = |shape: ModelShape| {
+            let config = DecoderConfig::parse(shape.config_json(2).to_string().as_bytes());
             config.expect("a configuration").parameters()
         };
-        assert!(parameters(Shape::Tiny) < 1_000_000);
-        assert_eq!(parameters(Shape::Qwen25_1_5B), 1_543_714_304);
-        assert_eq!(parameters(Shape::Llama31_8B), 8_030_261_248);
-        assert_eq!(parameters(Shape::Qwen25_14B), 14_770_033_664);
+        assert!(parameters(ModelShape::Tiny) < 1_000_000);
+        assert_eq!(parameters(ModelShape::Qwen25_1_5B), 1_543_714_304);
+        assert_eq!(parameters(ModelShape::Llama31_8B), 8_030_261_248);
+        assert_eq!(parameters(ModelShape::Qwen25_14B), 14_770_033_664);
     }
 }

@@ -17,12 +17,12 @@ pub(crate) const TURN_START: &str = "<|im_start|>";
 /// The token that ends a turn of a conversation.
 pub(crate) const TURN_END: &str = "<|im_end|>";
 
-/// Size of the vocabulary: all bytes, three special tokens, and the most frequent pieces of the
+/// The size of the vocabulary: all bytes, three special tokens, and the most frequent pieces of the
 /// corpus.
 pub(crate) const VOCABULARY: usize = 1024;
 
 /// Trains the byte-level BPE tokenizer on the project's own text. It is the same for every model
-/// made here; larger vocabularies leave the ids beyond it unused.
+/// made here; in models with a larger vocabulary the further token numbers are unused.
 pub(crate) fn train_tokenizer() -> Result<Tokenizer, NativeError> {
     let special = [TEXT_END, TURN_START, TURN_END];
     let special = special.map(|word| AddedToken::from(word, true));

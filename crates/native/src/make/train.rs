@@ -8,25 +8,26 @@ use tokenizers::Tokenizer;
 
 use super::{
     corpus,
-    progress::{OnProgress, Progress},
+    progress::{MakeProgress, OnProgress},
     tokenizer::{TURN_END, TURN_START},
 };
 use crate::{
-    config::Config,
+    config::DecoderConfig,
     engine::thread_pool,
     error::NativeError,
-    model::{AdapterHook, BatchShape, Model, Operations},
-    random::Random,
+    model::{AdapterHook, BatchShape, DecoderModel, OperationKind},
+    random::SeededRandom,
 };
 
-/// Steps of a whole training: some seven seconds on one core in a release build, after which the
-/// answers are known by heart and more steps teach nothing else.
+/// The number of steps of a whole training, some seven seconds on one core in a release build. The
+/// answers are then learned by heart, and more steps have no effect.
 pub(crate) const STEPS: u32 = 180;
 /// The longest exchange in tokens; the end of a longer one is not learned.
 const LENGTH: usize = 64;
 /// The exchanges of one step.
 const BATCH: BatchShape = BatchShape { sequences: 12, tokens: LENGTH };
-const SCHEDULE: Schedule = Schedule { warm_up_steps: 20, rate_max: 6e-3, rate_min: 3e-4 };
+const SCHEDULE: LearningRateSchedule =
+    LearningRateSchedule { warm_up_steps: 20, rate_max: 6e-3, rate_min: 3e-4 };
 
 /// The variables of a trained model, by tensor name.
 pub(crate) struct TrainedModel(HashMap<String, Var>);
@@ -37,17 +38,17 @@ impl TrainedModel {
     }
 }
 
-/// Trains a model from random weights on one thread, so that the seed decides the outcome.
+/// Trains a model from random weights on one thread, so that the seed determines the result.
 pub(crate) fn train(
-    config: &Config,
+    config: &DecoderConfig,
     tokenizer: &Tokenizer,
     seed: u64,
     steps: u32,
     progress: &mut OnProgress<'_>,
 ) -> Result<TrainedModel, NativeError> {
-    let variables = initialise(config, seed)?;
-    let model = model(config, &variables)?;
-    // The order of a hash map differs from run to run; the order of the sums must not.
+    let variables = initialise_variables(config, seed)?;
+    let model = build_model(config, &variables)?;
+    // The order of a hash map differs between runs, but the order of the sums must not.
     let mut names: Vec<&String> = variables.keys().collect();
     names.sort();
     let ordered = names.iter().map(|name| variables[*name].clone()).collect();
@@ -64,39 +65,42 @@ pub(crate) fn train(
     Ok(TrainedModel(variables))
 }
 
-/// Runs the steps of a training on one thread, so that the seed decides the outcome: `learn` gets
-/// the learning rate and a batch and returns the loss, in nats per token. Gives the losses of all
+/// Runs the steps of a training on one thread, so that the seed determines the result. `learn` gets
+/// the learning rate and a batch, and returns the loss in nats per token. Returns the losses of all
 /// steps.
 pub(crate) fn run_steps(
     steps: u32,
-    schedule: &Schedule,
+    schedule: &LearningRateSchedule,
     progress: &mut OnProgress<'_>,
     batches: &mut Batches,
-    mut learn: impl FnMut(f64, &Batch) -> Result<f32, NativeError> + Send,
+    mut learn: impl FnMut(f64, &TrainingBatch) -> Result<f32, NativeError> + Send,
 ) -> Result<Vec<f32>, NativeError> {
     let pool = thread_pool(1)?;
     let mut losses = Vec::new();
     for step in 0..steps {
-        let batch = batches.next()?;
+        let batch = batches.next_batch()?;
         let loss = pool.install(|| learn(schedule.rate(step, steps), &batch))?;
         losses.push(loss);
-        if progress(Progress::Training { step: step + 1, steps, loss }).is_break() {
+        if progress(MakeProgress::Training { step: step + 1, steps, loss }).is_break() {
             return Err(NativeError::Cancelled);
         }
     }
     Ok(losses)
 }
 
-fn model(config: &Config, variables: &HashMap<String, Var>) -> Result<Model, NativeError> {
+fn build_model(
+    config: &DecoderConfig,
+    variables: &HashMap<String, Var>,
+) -> Result<DecoderModel, NativeError> {
     let tensors = variables.iter().map(|(name, var)| (name.clone(), var.as_tensor().clone()));
-    Ok(Model::new(config, tensors.collect(), LENGTH, Operations::Differentiable)?)
+    Ok(DecoderModel::new(config, tensors.collect(), LENGTH, OperationKind::Differentiable)?)
 }
 
-/// Mean cross-entropy of the answers' tokens, in nats. A question is to be answered and not to be
-/// learned, so no logits are computed for its tokens.
+/// Computes the mean cross-entropy of the answers' tokens, in nats. The questions are not learned,
+/// so no logits are computed for their tokens.
 pub(crate) fn answer_loss(
-    model: &Model,
-    batch: &Batch,
+    model: &DecoderModel,
+    batch: &TrainingBatch,
     hook: Option<&mut (dyn AdapterHook + '_)>,
 ) -> candle_core::Result<Tensor> {
     let embedded = model.embed(&batch.inputs)?;
@@ -106,20 +110,23 @@ pub(crate) fn answer_loss(
     loss::cross_entropy(&model.logits(&hidden)?, &batch.targets)
 }
 
-/// The initial variables: normal weights, ones for the norms, zeros for the biases.
-fn initialise(config: &Config, seed: u64) -> Result<HashMap<String, Var>, NativeError> {
+/// Makes the initial variables: normal weights, ones for the norms, zeros for the biases.
+fn initialise_variables(
+    config: &DecoderConfig,
+    seed: u64,
+) -> Result<HashMap<String, Var>, NativeError> {
     const EMBEDDING_DEVIATION: f64 = 0.05;
     let mut variables = HashMap::new();
     for (name, shape) in config.tensors() {
         let count = shape.iter().product();
-        let mut random = Random::new(seed, &name);
+        let mut random = SeededRandom::new(seed, &name);
         let values: Vec<f32> = match &shape[..] {
             [_] => vec![if name.ends_with("norm.weight") { 1.0 } else { 0.0 }; count],
             [_, inputs, ..] => {
                 let fan_in = (1.0 / *inputs as f64).sqrt();
                 let deviation =
                     if name.contains("embed_tokens") { EMBEDDING_DEVIATION } else { fan_in };
-                (0..count).map(|_| (random.normal() * deviation) as f32).collect()
+                (0..count).map(|_| (random.next_normal() * deviation) as f32).collect()
             }
             [] => Vec::new(),
         };
@@ -129,16 +136,16 @@ fn initialise(config: &Config, seed: u64) -> Result<HashMap<String, Var>, Native
     Ok(variables)
 }
 
-/// The learning rate over a training: a warm-up, then half a cosine.
-pub(crate) struct Schedule {
+/// The learning rate over a training: a warm-up, then half a cosine wave.
+pub(crate) struct LearningRateSchedule {
     pub(crate) warm_up_steps: u32,
     pub(crate) rate_max: f64,
     pub(crate) rate_min: f64,
 }
 
-impl Schedule {
+impl LearningRateSchedule {
     pub(crate) fn rate(&self, step: u32, steps: u32) -> f64 {
-        let Schedule { warm_up_steps, rate_max, rate_min } = *self;
+        let LearningRateSchedule { warm_up_steps, rate_max, rate_min } = *self;
         if step < warm_up_steps {
             return rate_max * f64::from(step + 1) / f64::from(warm_up_steps);
         }
@@ -148,28 +155,28 @@ impl Schedule {
     }
 }
 
-/// The tokens of one step, from `B` exchanges.
-pub(crate) struct Batch {
-    /// Tokens `[B, T]`, where `T` is the length of the longest exchange.
+/// The training data of one step, from `B` exchanges.
+pub(crate) struct TrainingBatch {
+    /// The tokens `[B, T]`, where `T` is the length of the longest exchange.
     inputs: Tensor,
-    /// Indices `[N]` of the hidden states, out of `B * T`, that predict a token of an answer.
+    /// The indices `[N]` of the hidden states, out of `B * T`, that predict a token of an answer.
     rows: Tensor,
     /// The predicted tokens, `[N]`.
     targets: Tensor,
 }
 
-/// Batches of exchanges in random order, one exchange per row, as a chat begins.
+/// Batches of exchanges in random order. Each row is one exchange in the format of a chat.
 pub(crate) struct Batches {
     exchanges: Vec<EncodedExchange>,
     shape: BatchShape,
-    /// Indices of the exchanges that this pass has not drawn yet.
+    /// The indices of the exchanges that this pass has not drawn yet.
     order: Vec<usize>,
-    random: Random,
+    random: SeededRandom,
 }
 
 struct EncodedExchange {
     ids: Vec<u32>,
-    /// Index of the answer's first token in `ids`.
+    /// The index of the answer's first token in `ids`.
     answer_at: usize,
 }
 
@@ -192,12 +199,12 @@ impl Batches {
                 Ok(EncodedExchange { ids, answer_at })
             })
             .collect::<Result<_, NativeError>>()?;
-        let random = Random::new(seed, "batches");
+        let random = SeededRandom::new(seed, "batches");
         Ok(Self { exchanges, shape, order: Vec::new(), random })
     }
 
-    pub(crate) fn next(&mut self) -> Result<Batch, NativeError> {
-        let drawn: Vec<usize> = (0..self.shape.sequences).map(|_| self.draw()).collect();
+    pub(crate) fn next_batch(&mut self) -> Result<TrainingBatch, NativeError> {
+        let drawn: Vec<usize> = (0..self.shape.sequences).map(|_| self.draw_exchange()).collect();
         let drawn: Vec<&EncodedExchange> =
             drawn.iter().map(|index| &self.exchanges[*index]).collect();
         // The last token is only predicted, not read.
@@ -213,15 +220,15 @@ impl Batches {
             }
         }
         let count = targets.len();
-        Ok(Batch {
+        Ok(TrainingBatch {
             inputs: Tensor::from_vec(inputs, (self.shape.sequences, length), &Device::Cpu)?,
             rows: Tensor::from_vec(rows, count, &Device::Cpu)?,
             targets: Tensor::from_vec(targets, count, &Device::Cpu)?,
         })
     }
 
-    /// Draws an exchange; every one is drawn once before any is drawn twice.
-    fn draw(&mut self) -> usize {
+    /// Draws an exchange. Every exchange is drawn once before any is drawn twice.
+    fn draw_exchange(&mut self) -> usize {
         if self.order.is_empty() {
             self.order = (0..self.exchanges.len()).collect();
         }
@@ -233,21 +240,22 @@ impl Batches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::make::{Shape, tokenizer::train_tokenizer};
+    use crate::make::{ModelShape, tokenizer::train_tokenizer};
     use std::ops::ControlFlow;
 
-    fn tiny() -> Config {
-        Config::parse(Shape::Tiny.config(2).to_string().as_bytes()).expect("a configuration")
+    fn tiny() -> DecoderConfig {
+        DecoderConfig::parse(ModelShape::Tiny.config_json(2).to_string().as_bytes())
+            .expect("a configuration")
     }
 
     #[test]
     fn every_variable_has_a_gradient() {
         let (config, tokenizer) = (tiny(), train_tokenizer().expect("a tokenizer"));
-        let variables = initialise(&config, 1).expect("variables");
-        let model = model(&config, &variables).expect("a model");
+        let variables = initialise_variables(&config, 1).expect("variables");
+        let model = build_model(&config, &variables).expect("a model");
         let exchanges = corpus::exchanges(corpus::PROJECT);
         let batches = Batches::new(&tokenizer, exchanges, BATCH, 1);
-        let batch = batches.and_then(|mut batches| batches.next()).expect("a batch");
+        let batch = batches.and_then(|mut batches| batches.next_batch()).expect("a batch");
         let loss = answer_loss(&model, &batch, None).expect("a loss");
         let gradients = loss.backward().expect("gradients");
         for (name, variable) in &variables {
@@ -266,7 +274,7 @@ mod tests {
         let losses = || {
             let mut losses = Vec::new();
             train(&config, &tokenizer, 3, 6, &mut |progress| {
-                if let Progress::Training { loss, .. } = progress {
+                if let MakeProgress::Training { loss, .. } = progress {
                     losses.push(loss);
                 }
                 ControlFlow::Continue(())

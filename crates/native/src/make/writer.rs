@@ -1,4 +1,4 @@
-//! Safetensors and the other files of a model's folder, written with their digests.
+//! Writes safetensors and the other files of a model's folder, and records their digests.
 
 use std::{
     fs::File,
@@ -6,29 +6,29 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use confide_engine::text::{FolderError, manifest::Entry};
+use confide_engine::text::{FolderError, manifest::ManifestEntry};
 use half::bf16;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
-    progress::{OnProgress, Progress},
+    progress::{MakeProgress, OnProgress},
     train::TrainedModel,
 };
-use crate::{config::Config, error::NativeError, random::Random};
+use crate::{config::DecoderConfig, error::NativeError, random::SeededRandom};
 
-/// A folder that is being filled; it keeps the digests of all files.
-pub(crate) struct Folder {
+/// Writes the files of a model's folder, and records their digests.
+pub(crate) struct ModelFolderWriter {
     dir: PathBuf,
-    entries: Vec<Entry>,
+    entries: Vec<ManifestEntry>,
 }
 
-impl Folder {
+impl ModelFolderWriter {
     pub(crate) fn new(dir: &Path) -> Self {
         Self { dir: dir.into(), entries: Vec::new() }
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[ManifestEntry] {
         &self.entries
     }
 
@@ -52,7 +52,7 @@ impl Folder {
     fn close(&mut self, mut file: HashedFile) -> Result<(), NativeError> {
         file.file.flush().map_err(FolderError::file(&file.path))?;
         let sha256 = hex::encode(file.hash.finalize());
-        self.entries.push(Entry { name: file.name, bytes: file.bytes, sha256 });
+        self.entries.push(ManifestEntry { name: file.name, bytes: file.bytes, sha256 });
         Ok(())
     }
 }
@@ -76,8 +76,8 @@ impl HashedFile {
 
 /// Writes trained weights, rounded to bfloat16.
 pub(crate) fn write_trained(
-    folder: &mut Folder,
-    config: &Config,
+    folder: &mut ModelFolderWriter,
+    config: &DecoderConfig,
     trained: &TrainedModel,
     progress: &mut OnProgress<'_>,
 ) -> Result<(), NativeError> {
@@ -89,25 +89,25 @@ pub(crate) fn write_trained(
     })
 }
 
-/// Writes random weights as they are drawn, so that only one block of them is in memory.
+/// Draws and writes random weights block by block, so that only one block is in memory.
 ///
-/// The standard deviation is 0.02, with which both families are initialised; norms are 1.
+/// The standard deviation is 0.02, which both model families use for initialisation; norms are 1.
 pub(crate) fn write_random(
-    folder: &mut Folder,
-    config: &Config,
+    folder: &mut ModelFolderWriter,
+    config: &DecoderConfig,
     seed: u64,
     progress: &mut OnProgress<'_>,
 ) -> Result<(), NativeError> {
     const DEVIATION: f64 = 0.02;
     const BLOCK_VALUES: usize = 1 << 18;
-    // Drawing from a table of normal numbers takes a quarter of a generator's step per weight:
-    // eight billion weights come as fast as a disk takes them.
-    let mut table_random = Random::new(seed, "table");
+    // Drawing from a table of normal numbers takes a quarter of a generator's step per weight, so
+    // that eight billion weights are drawn as fast as a disk can write them.
+    let mut table_random = SeededRandom::new(seed, "table");
     let table: Vec<[u8; 2]> = (0..=u16::MAX)
-        .map(|_| bf16::from_f64(table_random.normal() * DEVIATION).to_le_bytes())
+        .map(|_| bf16::from_f64(table_random.next_normal() * DEVIATION).to_le_bytes())
         .collect();
     write_tensors(folder, config, progress, |name, count, put| {
-        let mut random = Random::new(seed, name);
+        let mut random = SeededRandom::new(seed, name);
         let one = bf16::ONE.to_le_bytes();
         let mut left = count;
         let mut block = Vec::with_capacity(BLOCK_VALUES * 2);
@@ -118,7 +118,7 @@ pub(crate) fn write_random(
                 (0..part).for_each(|_| block.extend_from_slice(&one));
             }
             while block.len() < part * 2 {
-                let bits = random.bits();
+                let bits = random.next_bits();
                 for shift in [0, 16, 32, 48] {
                     block.extend_from_slice(&table[usize::from((bits >> shift) as u16)]);
                 }
@@ -130,21 +130,21 @@ pub(crate) fn write_random(
     })
 }
 
-/// The longest file of weights, in bytes: larger ones are awkward to copy and to check, and published
-/// models are cut about here.
+/// The longest file of weights, in bytes. Published models use about the same limit, since larger
+/// files are awkward to copy and to check.
 const SHARD_BYTES_MAX: u64 = 4 << 30;
 const BYTES_PER_WEIGHT: u64 = 2;
 
-type Put<'a> = dyn FnMut(&[u8]) -> Result<(), NativeError> + 'a;
+type PutBytes<'a> = dyn FnMut(&[u8]) -> Result<(), NativeError> + 'a;
 
 /// Writes every tensor of the shape as bfloat16, in one file or in shards with an index.
 fn write_tensors(
-    folder: &mut Folder,
-    config: &Config,
+    folder: &mut ModelFolderWriter,
+    config: &DecoderConfig,
     progress: &mut OnProgress<'_>,
-    mut fill: impl FnMut(&str, usize, &mut Put<'_>) -> Result<(), NativeError>,
+    mut fill: impl FnMut(&str, usize, &mut PutBytes<'_>) -> Result<(), NativeError>,
 ) -> Result<(), NativeError> {
-    let shards = shards(config.tensors());
+    let shards = split_shards(config.tensors());
     let total = config.parameters() * BYTES_PER_WEIGHT;
     let mut done = 0;
     let mut weight_map = Map::new();
@@ -154,13 +154,13 @@ fn write_tensors(
             count => format!("model-{:05}-of-{count:05}.safetensors", index + 1),
         };
         let mut file = folder.create(&name)?;
-        file.append(&header(shard))?;
+        file.append(&encode_header(shard))?;
         for (tensor, shape) in shard {
             weight_map.insert(tensor.clone(), name.clone().into());
             fill(tensor, shape.iter().product(), &mut |bytes| {
                 file.append(bytes)?;
                 done += bytes.len() as u64;
-                if progress(Progress::Writing { done, total }).is_break() {
+                if progress(MakeProgress::Writing { done, total }).is_break() {
                     return Err(NativeError::Cancelled);
                 }
                 Ok(())
@@ -175,14 +175,14 @@ fn write_tensors(
     Ok(())
 }
 
-type Tensors = Vec<(String, Vec<usize>)>;
+type TensorShapes = Vec<(String, Vec<usize>)>;
 
 fn tensor_bytes(shape: &[usize]) -> u64 {
     shape.iter().product::<usize>() as u64 * BYTES_PER_WEIGHT
 }
 
-fn shards(tensors: Tensors) -> Vec<Tensors> {
-    let mut shards: Vec<Tensors> = vec![Vec::new()];
+fn split_shards(tensors: TensorShapes) -> Vec<TensorShapes> {
+    let mut shards: Vec<TensorShapes> = vec![Vec::new()];
     let mut filled = 0;
     for (name, shape) in tensors {
         let bytes = tensor_bytes(&shape);
@@ -199,7 +199,7 @@ fn shards(tensors: Tensors) -> Vec<Tensors> {
 }
 
 /// The header of a safetensors file: its length, then JSON, padded with spaces to eight bytes.
-fn header(tensors: &Tensors) -> Vec<u8> {
+fn encode_header(tensors: &TensorShapes) -> Vec<u8> {
     let mut fields = Map::new();
     fields.insert("__metadata__".into(), json!({ "format": "pt" }));
     let mut at = 0;

@@ -6,29 +6,30 @@ use zeroize::{Zeroize, Zeroizing};
 
 use confide_rlwe::{NttPoly, Poly, Ring, Rng, Seed};
 
-use super::{context::Ckks, error::CkksError, message::Message};
+use super::{context::Ckks, error::CkksError, message::EncodedMessage};
 
-/// A factor in NTT form.
+/// A factor for products, in NTT form.
 #[derive(Clone)]
 pub struct Plaintext {
     pub(super) poly: NttPoly,
     pub(super) scale: f64,
 }
 
-/// An encryption: c0 + c1·s is the scaled message and noise.
+/// An encryption: c0 + c1·s is the scaled message plus noise.
 #[derive(Clone)]
 pub struct Ciphertext {
     pub(super) c0: NttPoly,
     pub(super) c1: NttPoly,
     pub(super) scale: f64,
-    /// The seed that `c1` was expanded from; `None` once something has been computed on it.
+    /// The seed that `c1` was expanded from; `None` for the result of a computation.
     pub(super) seed: Option<Seed>,
 }
 
 /// A decrypted ciphertext: the scaled message *with its noise*, in coefficient form.
 ///
-/// Not to be given away, nor what is decoded from it: see the module's first words.
-pub struct Decrypted {
+/// Do not share it or the slots that are decoded from it: see the start of the module's
+/// documentation.
+pub struct DecryptedMessage {
     pub(super) ring: Arc<Ring>,
     /// The residues, `[limb][n]`.
     pub(super) values: Vec<u64>,
@@ -48,7 +49,7 @@ impl SecretKey {
         let n = ckks.parameters.n();
         let mut secret = Zeroizing::new(vec![0; n]);
         rng.fill_ternary(&mut secret);
-        let s = Zeroizing::new(small(&ckks.key_ring, &secret));
+        let s = Zeroizing::new(small_polynomial(&ckks.key_ring, &secret));
         SecretKey { ckks: ckks.clone(), s }
     }
 
@@ -57,10 +58,10 @@ impl SecretKey {
     /// The message and the error share one transform for each limb.
     ///
     /// # Errors
-    /// If there are not so many limbs, or the message has another degree.
+    /// If the parameters have fewer limbs, or the message has another degree.
     pub fn encrypt(
         &self,
-        message: &Message,
+        message: &EncodedMessage,
         limbs: usize,
         rng: &mut Rng,
     ) -> Result<Ciphertext, CkksError> {
@@ -71,18 +72,17 @@ impl SecretKey {
         Ok(fresh)
     }
 
-    /// Encrypts as [`SecretKey::encrypt`] does, into a ciphertext that is no longer needed, with
-    /// its limbs.
+    /// Encrypts as [`SecretKey::encrypt`] does, with as many limbs as `into`, which is overwritten.
     ///
     /// # Errors
-    /// If the ciphertext is of other parameters, or the message has another degree.
+    /// If `into` is of other parameters, or the message has another degree.
     pub fn encrypt_into(
         &self,
-        message: &Message,
+        message: &EncodedMessage,
         rng: &mut Rng,
         into: &mut Ciphertext,
     ) -> Result<(), CkksError> {
-        let ring = self.ckks.data_ring(into.limbs())?;
+        let ring = self.ckks.data_ring(into.limb_count())?;
         if !ring.is_same(into.c0.ring()) {
             return Err(CkksError::OtherParameters { what: "ciphertext" });
         }
@@ -119,31 +119,31 @@ impl SecretKey {
     ///
     /// # Errors
     /// If it was made for other parameters.
-    pub fn decrypt(&self, ciphertext: &Ciphertext) -> Result<Decrypted, CkksError> {
+    pub fn decrypt(&self, ciphertext: &Ciphertext) -> Result<DecryptedMessage, CkksError> {
         let mut all = Vec::new();
         self.decrypt_into(std::slice::from_ref(ciphertext), &mut all)?;
         all.pop().ok_or(CkksError::OtherParameters { what: "ciphertext" })
     }
 
-    /// Decrypts several ciphertexts, limb by limb: the limb's key and twiddles stay in the cache
-    /// for all. The content of `into` is overwritten, and its memory is used again.
+    /// Decrypts several ciphertexts, limb by limb, so that the key and the twiddle factors of a limb
+    /// stay in the cache. The content of `into` is overwritten and its memory is reused.
     ///
     /// # Errors
-    /// If one was made for other parameters.
+    /// If a ciphertext was made for other parameters.
     pub fn decrypt_into(
         &self,
         ciphertexts: &[Ciphertext],
-        into: &mut Vec<Decrypted>,
+        into: &mut Vec<DecryptedMessage>,
     ) -> Result<(), CkksError> {
         into.truncate(ciphertexts.len());
         for (index, ciphertext) in ciphertexts.iter().enumerate() {
-            let ring = self.ckks.data_ring(ciphertext.limbs())?;
+            let ring = self.ckks.data_ring(ciphertext.limb_count())?;
             if !ring.is_same(ciphertext.c0.ring()) {
                 return Err(CkksError::OtherParameters { what: "ciphertext" });
             }
             if index == into.len() {
                 let values = Vec::with_capacity(ring.len());
-                into.push(Decrypted { ring: ring.clone(), values, scale: 0.0 });
+                into.push(DecryptedMessage { ring: ring.clone(), values, scale: 0.0 });
             }
             let decrypted = &mut into[index];
             (decrypted.ring, decrypted.scale) = (ring.clone(), ciphertext.scale);
@@ -152,7 +152,7 @@ impl SecretKey {
         let n = self.ckks.parameters.n();
         for index in 0..self.ckks.limbs_max() {
             let (limb, s) = (&self.ckks.key_ring.limbs()[index], self.s.limb(index));
-            let parts = into.iter_mut().zip(ciphertexts).filter(|(_, c)| index < c.limbs());
+            let parts = into.iter_mut().zip(ciphertexts).filter(|(_, c)| index < c.limb_count());
             for (decrypted, ciphertext) in parts {
                 let phase = &mut decrypted.values[index * n..][..n];
                 phase.copy_from_slice(ciphertext.c0.limb(index));
@@ -183,8 +183,8 @@ impl Ciphertext {
         Ok(Ciphertext { c0, c1, scale, seed: None })
     }
 
-    /// The number of limbs that are left.
-    pub fn limbs(&self) -> usize {
+    /// The number of remaining limbs.
+    pub fn limb_count(&self) -> usize {
         self.c0.ring().limbs().len()
     }
 
@@ -201,24 +201,27 @@ impl Ciphertext {
     /// The product with a factor, slot by slot; scales multiply.
     ///
     /// # Errors
-    /// If the factor was made for other limbs.
+    /// If the factor has other limbs.
     pub fn product(&self, factor: &Plaintext) -> Result<Ciphertext, CkksError> {
         let (c0, c1) = (NttPoly::zero(self.c0.ring()), NttPoly::zero(self.c0.ring()));
         let mut product = Ciphertext { c0, c1, scale: self.scale, seed: None };
-        self.product_into(factor, &mut product)?;
+        self.multiply_into(factor, &mut product)?;
         Ok(product)
     }
 
-    /// Multiplies as [`Ciphertext::product`] does, into a ciphertext of the same limbs that is no
-    /// longer needed.
+    /// Multiplies as [`Ciphertext::product`] does and overwrites `into`, which has the same limbs.
     ///
     /// # Errors
-    /// If the factor or the ciphertext was made for other limbs.
-    pub fn product_into(&self, factor: &Plaintext, into: &mut Ciphertext) -> Result<(), CkksError> {
+    /// If the factor or `into` has other limbs.
+    pub fn multiply_into(
+        &self,
+        factor: &Plaintext,
+        into: &mut Ciphertext,
+    ) -> Result<(), CkksError> {
         for (what, ring) in [("factor", factor.poly.ring()), ("product", into.c0.ring())] {
             if !self.c0.ring().is_same(ring) {
-                let (wanted, got) = (self.limbs(), ring.limbs().len());
-                return Err(CkksError::Limbs { what, wanted, got });
+                let (wanted, got) = (self.limb_count(), ring.limbs().len());
+                return Err(CkksError::WrongLimbCount { what, wanted, got });
             }
         }
         for (part, product) in [(&self.c0, &mut into.c0), (&self.c1, &mut into.c1)] {
@@ -239,12 +242,12 @@ impl Ciphertext {
     /// If limbs or scales differ.
     pub fn add_assign(&mut self, other: &Ciphertext) -> Result<(), CkksError> {
         if !self.c0.ring().is_same(other.c0.ring()) {
-            let (wanted, got) = (self.limbs(), other.limbs());
-            return Err(CkksError::Limbs { what: "sum", wanted, got });
+            let (wanted, got) = (self.limb_count(), other.limb_count());
+            return Err(CkksError::WrongLimbCount { what: "sum", wanted, got });
         }
-        // Scales that are products of the same factors differ in the last bits at most.
+        // Scales that are products of the same factors differ at most in their last bits.
         if (self.scale / other.scale - 1.0).abs() > 1e-12 {
-            return Err(CkksError::Scales { left: self.scale, right: other.scale });
+            return Err(CkksError::ScaleMismatch { left: self.scale, right: other.scale });
         }
         self.c0.add_assign(&other.c0);
         self.c1.add_assign(&other.c1);
@@ -252,14 +255,20 @@ impl Ciphertext {
         Ok(())
     }
 
-    /// Divides by the last prime and drops it; the scale is divided by it too.
+    /// Divides by the last prime, drops it, and divides the scale by it.
     ///
     /// # Errors
-    /// If one limb is left.
+    /// If only one limb remains.
     pub fn rescale(&self) -> Result<Ciphertext, CkksError> {
         let last = match self.c0.ring().limbs() {
             [_, .., last] => last.modulus.value() as f64,
-            limbs => return Err(CkksError::Limbs { what: "rescale", wanted: 2, got: limbs.len() }),
+            limbs => {
+                return Err(CkksError::WrongLimbCount {
+                    what: "rescale",
+                    wanted: 2,
+                    got: limbs.len(),
+                });
+            }
         };
         let (c0, c1) = (self.c0.drop_limb(), self.c1.drop_limb());
         Ok(Ciphertext { c0, c1, scale: self.scale / last, seed: None })
@@ -273,7 +282,7 @@ impl Plaintext {
     }
 }
 
-impl Decrypted {
+impl DecryptedMessage {
     /// The residues, `[limb][n]`.
     pub fn values(&self) -> &[u64] {
         &self.values
@@ -286,7 +295,7 @@ pub(super) fn expand_seed(ring: &Arc<Ring>, seed: Seed) -> NttPoly {
 }
 
 /// A polynomial of small integers, below 2^62, in NTT form.
-pub(super) fn small(ring: &Arc<Ring>, coefficients: &[i64]) -> NttPoly {
+pub(super) fn small_polynomial(ring: &Arc<Ring>, coefficients: &[i64]) -> NttPoly {
     let mut poly = Poly::zero(ring);
     for (q, limb) in poly.limbs_mut() {
         limb.iter_mut().zip(coefficients).for_each(|(x, &c)| *x = q.reduce_signed(c));
@@ -294,7 +303,7 @@ pub(super) fn small(ring: &Arc<Ring>, coefficients: &[i64]) -> NttPoly {
     poly.into_ntt()
 }
 
-impl Drop for Decrypted {
+impl Drop for DecryptedMessage {
     fn drop(&mut self) {
         self.values.zeroize();
     }
@@ -302,7 +311,7 @@ impl Drop for Decrypted {
 
 impl fmt::Debug for Ciphertext {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (limbs, bits) = (self.limbs(), self.scale.log2());
+        let (limbs, bits) = (self.limb_count(), self.scale.log2());
         write!(out, "Ciphertext({limbs} limbs, scale 2^{bits:.3})")
     }
 }
@@ -313,9 +322,9 @@ impl fmt::Debug for Plaintext {
     }
 }
 
-impl fmt::Debug for Decrypted {
+impl fmt::Debug for DecryptedMessage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Decrypted(scale 2^{:.3})", self.scale.log2())
+        write!(out, "DecryptedMessage(scale 2^{:.3})", self.scale.log2())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Everything that depends on the parameters alone, and the encoding of slots.
+//! What is computed once for the parameters, and the encoding of slots.
 
 use std::{
     fmt,
@@ -9,14 +9,14 @@ use confide_rlwe::{Ring, RlweError, run_vectorised};
 use zeroize::Zeroize;
 
 use super::{
-    crt::Recombination, embedding::Embedding, error::CkksError, message::Message,
-    parameters::Parameters, switch::SwitchMemory,
+    crt::Recombination, embedding::Embedding, error::CkksError, message::EncodedMessage,
+    parameters::Parameters, switch::KeySwitchBuffers,
 };
 
-/// The greatest magnitude of a scaled coefficient, which must be an i64 with room for noise.
+/// The greatest magnitude of a scaled coefficient: it must fit an i64 with room for noise.
 const COEFFICIENT_MAX: f64 = (1u64 << 62) as f64;
 
-/// Parameters with everything that depends on them alone: rings, transforms, twiddles.
+/// Parameters with what is computed once for them: rings, transforms and twiddle factors.
 pub struct Ckks {
     pub(super) parameters: Parameters,
     /// The ring of keys: the data primes, then the special prime.
@@ -28,12 +28,12 @@ pub struct Ckks {
     /// The recombination of each ring of ciphertexts, at index limbs − 1.
     pub(super) recombinations: Vec<Recombination>,
     pub(super) embedding: Embedding,
-    /// Memory of rotations that have ended, for later ones.
-    pub(super) switches: Mutex<Vec<SwitchMemory>>,
+    /// Buffers of finished rotations, for later ones.
+    pub(super) switches: Mutex<Vec<KeySwitchBuffers>>,
 }
 
 impl Ckks {
-    /// Prepares all that depends on the parameters alone.
+    /// Computes rings and twiddle factors for the parameters.
     ///
     /// # Errors
     /// If the degree has no transform.
@@ -65,8 +65,8 @@ impl Ckks {
     }
 
     /// The number of reals in a message, N/2.
-    pub fn slots(&self) -> usize {
-        self.embedding.slots()
+    pub fn slot_count(&self) -> usize {
+        self.embedding.slot_count()
     }
 
     /// The number of limbs of a fresh ciphertext.
@@ -74,24 +74,24 @@ impl Ckks {
         self.data_rings.len()
     }
 
-    /// Encodes slots as a message of the parameters' scale. Slots that are not given are zero.
+    /// Encodes slots as a message of the parameters' scale. Missing slots are zero.
     ///
     /// # Errors
-    /// If there are too many, or a value is not finite or too large.
-    pub fn encode(&self, slots: &[f64]) -> Result<Message, CkksError> {
+    /// If there are too many slots, or if a value is not finite or too large.
+    pub fn encode(&self, slots: &[f64]) -> Result<EncodedMessage, CkksError> {
         let scale = self.parameters.scale();
-        if slots.len() > self.slots() {
-            return Err(CkksError::TooManySlots { limit: self.slots(), got: slots.len() });
+        if slots.len() > self.slot_count() {
+            return Err(CkksError::TooManySlots { limit: self.slot_count(), got: slots.len() });
         }
-        let mut scaled = run_vectorised(|| self.embedding.coefficients(slots, scale));
-        // For a value that is not finite the comparison is false.
+        let mut scaled = run_vectorised(|| self.embedding.to_coefficients(slots, scale));
+        // The comparison is false for a value that is not finite.
         let fits = scaled.iter().all(|x| x.abs() < COEFFICIENT_MAX);
         let coefficients = scaled.iter().map(|x| (x + 0.5f64.copysign(*x)) as i64).collect();
         scaled.zeroize();
         if !fits {
-            return Err(CkksError::Magnitude);
+            return Err(CkksError::ValueOutOfRange);
         }
-        Ok(Message { coefficients, scale })
+        Ok(EncodedMessage { coefficients, scale })
     }
 
     /// The data primes, and the special prime.
@@ -102,7 +102,7 @@ impl Ckks {
     pub(super) fn data_ring(&self, limbs: usize) -> Result<&Arc<Ring>, CkksError> {
         let ring = limbs.checked_sub(1).and_then(|index| self.data_rings.get(index));
         let (what, wanted) = ("message", self.limbs_max());
-        ring.ok_or(CkksError::Limbs { what, wanted, got: limbs })
+        ring.ok_or(CkksError::WrongLimbCount { what, wanted, got: limbs })
     }
 }
 

@@ -1,21 +1,25 @@
-//! The making of factors from messages, and the decoding of decryptions to slots.
+//! Conversion of messages to factors, and of decryptions to slots.
 
 use confide_rlwe::{Poly, run_vectorised};
 use zeroize::Zeroize;
 
 use super::{
-    cipher::{Decrypted, Plaintext},
+    cipher::{DecryptedMessage, Plaintext},
     context::Ckks,
     error::CkksError,
-    message::Message,
+    message::EncodedMessage,
 };
 
 impl Ckks {
     /// Makes a factor for products from a message, modulo the first `limbs` primes.
     ///
     /// # Errors
-    /// If there are not so many limbs, or the message has another degree.
-    pub fn plaintext(&self, message: &Message, limbs: usize) -> Result<Plaintext, CkksError> {
+    /// If the parameters have fewer limbs, or the message has another degree.
+    pub fn plaintext(
+        &self,
+        message: &EncodedMessage,
+        limbs: usize,
+    ) -> Result<Plaintext, CkksError> {
         let poly = Poly::from_signed(self.data_ring(limbs)?, &message.coefficients)?;
         Ok(Plaintext { poly: poly.into_ntt(), scale: message.scale })
     }
@@ -23,20 +27,21 @@ impl Ckks {
     /// Decodes a decryption to its slots.
     ///
     /// # Errors
-    /// If it was made for other parameters.
-    pub fn decode(&self, decrypted: &Decrypted) -> Result<Vec<f64>, CkksError> {
+    /// If the decryption was made for other parameters.
+    pub fn decode(&self, decrypted: &DecryptedMessage) -> Result<Vec<f64>, CkksError> {
         let mut coefficients = self.recombine(decrypted)?;
         let factor = 1.0 / decrypted.scale;
-        let slots = run_vectorised(|| self.embedding.values(&mut coefficients, factor));
+        let slots = run_vectorised(|| self.embedding.to_slots(&mut coefficients, factor));
         coefficients.zeroize();
         Ok(slots)
     }
 
-    /// Decodes each decryption as [`Ckks::decode`] does; two of one scale share a transform.
+    /// Decodes each decryption as [`Ckks::decode`] does. Neighbours of the same scale share a
+    /// transform.
     ///
     /// # Errors
-    /// If one was made for other parameters.
-    pub fn decode_batch(&self, decrypted: &[Decrypted]) -> Result<Vec<Vec<f64>>, CkksError> {
+    /// If a decryption was made for other parameters.
+    pub fn decode_batch(&self, decrypted: &[DecryptedMessage]) -> Result<Vec<Vec<f64>>, CkksError> {
         let mut all = Vec::with_capacity(decrypted.len());
         for pair in decrypted.chunks(2) {
             match pair {
@@ -44,7 +49,7 @@ impl Ckks {
                     let (mut left, mut right) = (self.recombine(first)?, self.recombine(second)?);
                     let factor = 1.0 / first.scale;
                     let slots = run_vectorised(|| {
-                        self.embedding.value_pairs(&mut left, &mut right, factor)
+                        self.embedding.to_slot_pairs(&mut left, &mut right, factor)
                     });
                     all.extend([slots.0, slots.1]);
                     left.zeroize();
@@ -59,7 +64,7 @@ impl Ckks {
         Ok(all)
     }
 
-    fn recombine(&self, decrypted: &Decrypted) -> Result<Vec<f64>, CkksError> {
+    fn recombine(&self, decrypted: &DecryptedMessage) -> Result<Vec<f64>, CkksError> {
         let ring = self.data_ring(decrypted.ring.limbs().len())?;
         if !ring.is_same(&decrypted.ring) {
             return Err(CkksError::OtherParameters { what: "decryption" });

@@ -1,7 +1,7 @@
-//! The canonical embedding: real slots to real coefficients of a polynomial and back, in f64.
+//! The canonical embedding between real slots and the real coefficients of a polynomial, in f64.
 //!
-//! Slot j is the polynomial's value at ζ^(3^j), ζ = exp(iπ/N): SEAL's order, so that both encode a
-//! vector to the same polynomial. The other N/2 odd powers of ζ are the conjugates of these.
+//! Slot j is the polynomial's value at ζ^(3^j), ζ = exp(iπ/N). This is SEAL's order, so that both
+//! encode a vector to the same polynomial. The other N/2 odd powers of ζ are the conjugates of these.
 
 use std::f64::consts::PI;
 
@@ -9,22 +9,22 @@ use std::f64::consts::PI;
 ///
 /// Folding coefficient k + N/2 into the imaginary part of coefficient k leaves a polynomial of
 /// degree n = N/2 modulo X^n − i, whose n roots are the powers of ζ that are 1 mod 4: one of each
-/// conjugate pair. So one transform of n complex numbers is enough, with the twist inside its
-/// twiddles as in the number-theoretic transform. Radix 4; one radix-2 stage where log2(n) is odd.
+/// conjugate pair. So one transform of n complex numbers is enough; its twiddle factors include
+/// the twist, as in the number-theoretic transform. Stages have radix 4; if log2(n) is odd, one has
+/// radix 2.
 pub(super) struct Embedding {
     /// The number of slots, n = N/2.
     n: usize,
-    /// The root r of each node of the tree X^2h − r^2 = (X^h − r)(X^h + r), with nodes as in a
-    /// heap.
-    roots: Roots,
+    /// The root r of each node of the tree X^2h − r^2 = (X^h − r)(X^h + r), in heap order.
+    roots: ComplexTable,
     /// The product of a node's root and its left child's.
-    products: Roots,
-    /// The place of each slot after the transform.
+    products: ComplexTable,
+    /// The index of each slot after the transform.
     leaf_of_slot: Vec<u32>,
 }
 
-/// Complex numbers, real and imaginary parts apart, so that a compiler can use vectors.
-struct Roots {
+/// Complex numbers in separate arrays of real and imaginary parts, which a compiler can vectorise.
+struct ComplexTable {
     re: Vec<f64>,
     im: Vec<f64>,
 }
@@ -34,7 +34,7 @@ type Complex = (f64, f64);
 
 /// The factors of a radix-4 butterfly: the roots of the left child and of the node, and their
 /// product.
-type Turns = [Complex; 3];
+type Radix4Twiddles = [Complex; 3];
 
 impl Embedding {
     /// Prepares the embedding of polynomials of N coefficients, N a power of two from 8.
@@ -51,8 +51,9 @@ impl Embedding {
             let angle = PI * ((exponent % (2 * degree)) as f64 / degree as f64);
             (angle.cos(), angle.sin())
         };
-        let roots = Roots::new(n, |node| power(exponents[2 * node]));
-        let products = Roots::new(n / 2, |node| power(exponents[2 * node] + exponents[4 * node]));
+        let roots = ComplexTable::new(n, |node| power(exponents[2 * node]));
+        let products =
+            ComplexTable::new(n / 2, |node| power(exponents[2 * node] + exponents[4 * node]));
         let mut leaf_of_exponent = vec![0; 2 * degree];
         for leaf in 0..n {
             leaf_of_exponent[exponents[n + leaf]] = leaf as u32;
@@ -67,13 +68,13 @@ impl Embedding {
     }
 
     /// The number of slots, N/2.
-    pub(super) fn slots(&self) -> usize {
+    pub(super) fn slot_count(&self) -> usize {
         self.n
     }
 
-    /// Transforms slots to coefficients, multiplied by `factor`. Slots that are not given are zero.
+    /// Transforms slots to coefficients, multiplied by `factor`. Missing slots are zero.
     #[inline(always)]
-    pub(super) fn coefficients(&self, slots: &[f64], factor: f64) -> Vec<f64> {
+    pub(super) fn to_coefficients(&self, slots: &[f64], factor: f64) -> Vec<f64> {
         let mut coefficients = vec![0.0; 2 * self.n];
         let factor = factor / self.n as f64;
         for (&leaf, &slot) in self.leaf_of_slot.iter().zip(slots) {
@@ -86,29 +87,30 @@ impl Embedding {
 
     /// Transforms coefficients to slots, multiplied by `factor`. Destroys the coefficients.
     ///
-    /// Imaginary parts of the slots are lost: for a polynomial that encodes real slots they are
-    /// noise.
+    /// The imaginary parts of the slots are dropped: for a polynomial that encodes real slots they
+    /// are noise.
     #[inline(always)]
-    pub(super) fn values(&self, coefficients: &mut [f64], factor: f64) -> Vec<f64> {
+    pub(super) fn to_slots(&self, coefficients: &mut [f64], factor: f64) -> Vec<f64> {
         let (re, im) = coefficients.split_at_mut(self.n);
         self.forward(re, im);
         self.leaf_of_slot.iter().map(|&leaf| re[leaf as usize] * factor).collect()
     }
 
-    /// Transforms two polynomials to their slots by one transform. Destroys the coefficients.
+    /// Computes the slots of two polynomials with one transform. Destroys the coefficients.
     ///
-    /// A polynomial whose slots are all real equals its mirror image under X -> X^−1. The mean of
-    /// the two is taken first, which leaves the real parts as they were and makes the imaginary
-    /// ones zero; so the values of p + i·q are the slots of p and, in the imaginary part, of q.
+    /// A polynomial whose slots are all real equals its mirror image under X -> X^−1. Each
+    /// polynomial is first replaced by the mean of itself and its mirror image, which keeps the real
+    /// parts of the slots and makes the imaginary parts zero. Then the values of p + i·q have the
+    /// slots of p in their real parts and those of q in their imaginary parts.
     #[inline(always)]
-    pub(super) fn value_pairs(
+    pub(super) fn to_slot_pairs(
         &self,
         first: &mut [f64],
         second: &mut [f64],
         factor: f64,
     ) -> (Vec<f64>, Vec<f64>) {
-        mirror(first);
-        mirror(second);
+        average_with_mirror(first);
+        average_with_mirror(second);
         let (re, im) = first.split_at_mut(self.n);
         let (second_low, second_high) = second.split_at(self.n);
         re.iter_mut().zip(second_high).for_each(|(x, y)| *x -= y);
@@ -127,37 +129,39 @@ impl Embedding {
         let (mut node, mut block) = (1, self.n);
         if self.n.trailing_zeros() % 2 == 1 {
             radix2(re, im, |x, y| {
-                let turned = times(y, self.roots.root(1));
-                (plus(x, turned), minus(x, turned))
+                let turned = multiply(y, self.roots.root(1));
+                (add(x, turned), subtract(x, turned))
             });
             (node, block) = (2, self.n / 2);
         }
         while block > 4 {
-            for (at, (re, im)) in blocks(re, im, block).enumerate() {
-                radix4(re, im, &self.turns(node + at), split);
+            for (at, (re, im)) in zip_blocks(re, im, block).enumerate() {
+                radix4(re, im, &self.twiddles(node + at), forward_butterfly);
             }
             (node, block) = (node * 4, block / 4);
         }
-        self.transform_leaves(re, im, node, split);
+        self.transform_leaves(re, im, node, forward_butterfly);
     }
 
-    /// Computes the folded coefficients, n-fold, from the values at the leaves.
+    /// Computes n times the folded coefficients from the values at the leaves.
     #[inline(always)]
     fn inverse(&self, re: &mut [f64], im: &mut [f64]) {
         let (mut node, mut block) = (self.n / 4, 4);
-        self.transform_leaves(re, im, node, join);
+        self.transform_leaves(re, im, node, inverse_butterfly);
         while node >= 4 {
             (node, block) = (node / 4, block * 4);
-            for (at, (re, im)) in blocks(re, im, block).enumerate() {
-                radix4(re, im, &self.turns(node + at), join);
+            for (at, (re, im)) in zip_blocks(re, im, block).enumerate() {
+                radix4(re, im, &self.twiddles(node + at), inverse_butterfly);
             }
         }
         if node == 2 {
-            radix2(re, im, |x, y| (plus(x, y), times_conjugate(minus(x, y), self.roots.root(1))));
+            radix2(re, im, |x, y| {
+                (add(x, y), multiply_conjugate(subtract(x, y), self.roots.root(1)))
+            });
         }
     }
 
-    /// The stage of radix 4 whose blocks are four neighbours.
+    /// Runs the radix-4 stage whose blocks are four neighbours.
     #[inline(always)]
     fn transform_leaves(
         &self,
@@ -170,55 +174,55 @@ impl Embedding {
         let (im, _) = im.as_chunks_mut::<4>();
         for (at, (re, im)) in re.iter_mut().zip(im).enumerate() {
             let values = [(re[0], im[0]), (re[1], im[1]), (re[2], im[2]), (re[3], im[3])];
-            let values = butterfly(values, &self.turns(node + at));
+            let values = butterfly(values, &self.twiddles(node + at));
             *re = values.map(|value| value.0);
             *im = values.map(|value| value.1);
         }
     }
 
     #[inline(always)]
-    fn turns(&self, node: usize) -> Turns {
+    fn twiddles(&self, node: usize) -> Radix4Twiddles {
         [self.roots.root(2 * node), self.roots.root(node), self.products.root(node)]
     }
 }
 
-/// The operation of a stage on four numbers.
-trait Butterfly: Fn([Complex; 4], &Turns) -> [Complex; 4] + Copy {}
+/// A radix-4 butterfly: the operation of a stage on four numbers.
+trait Butterfly: Fn([Complex; 4], &Radix4Twiddles) -> [Complex; 4] + Copy {}
 
-impl<F: Fn([Complex; 4], &Turns) -> [Complex; 4] + Copy> Butterfly for F {}
+impl<F: Fn([Complex; 4], &Radix4Twiddles) -> [Complex; 4] + Copy> Butterfly for F {}
 
 /// Reduces modulo the four factors of X^4h − r^4: two stages of radix 2 with three products.
 #[inline(always)]
-fn split([a, b, c, d]: [Complex; 4], turns: &Turns) -> [Complex; 4] {
-    let (b, c, d) = (times(b, turns[0]), times(c, turns[1]), times(d, turns[2]));
-    let (even, odd) = ((plus(a, c), minus(a, c)), (plus(b, d), minus(b, d)));
+fn forward_butterfly([a, b, c, d]: [Complex; 4], twiddles: &Radix4Twiddles) -> [Complex; 4] {
+    let (b, c, d) = (multiply(b, twiddles[0]), multiply(c, twiddles[1]), multiply(d, twiddles[2]));
+    let (even, odd) = ((add(a, c), subtract(a, c)), (add(b, d), subtract(b, d)));
     let turned = (-odd.1.1, odd.1.0);
-    [plus(even.0, odd.0), minus(even.0, odd.0), plus(even.1, turned), minus(even.1, turned)]
+    [add(even.0, odd.0), subtract(even.0, odd.0), add(even.1, turned), subtract(even.1, turned)]
 }
 
-/// The inverse of [`split`], times four.
+/// The inverse of [`forward_butterfly`], times four.
 #[inline(always)]
-fn join([a, b, c, d]: [Complex; 4], turns: &Turns) -> [Complex; 4] {
-    let (even, odd) = ((plus(a, b), plus(c, d)), (minus(a, b), minus(c, d)));
+fn inverse_butterfly([a, b, c, d]: [Complex; 4], twiddles: &Radix4Twiddles) -> [Complex; 4] {
+    let (even, odd) = ((add(a, b), add(c, d)), (subtract(a, b), subtract(c, d)));
     let turned = (odd.1.1, -odd.1.0);
     [
-        plus(even.0, even.1),
-        times_conjugate(plus(odd.0, turned), turns[0]),
-        times_conjugate(minus(even.0, even.1), turns[1]),
-        times_conjugate(minus(odd.0, turned), turns[2]),
+        add(even.0, even.1),
+        multiply_conjugate(add(odd.0, turned), twiddles[0]),
+        multiply_conjugate(subtract(even.0, even.1), twiddles[1]),
+        multiply_conjugate(subtract(odd.0, turned), twiddles[2]),
     ]
 }
 
 #[inline(always)]
-fn radix4(re: &mut [f64], im: &mut [f64], turns: &Turns, butterfly: impl Butterfly) {
-    let ([re0, re1, re2, re3], [im0, im1, im2, im3]) = (quarters(re), quarters(im));
+fn radix4(re: &mut [f64], im: &mut [f64], twiddles: &Radix4Twiddles, butterfly: impl Butterfly) {
+    let ([re0, re1, re2, re3], [im0, im1, im2, im3]) = (split_quarters(re), split_quarters(im));
     let first = re0.iter_mut().zip(im0);
     let second = re1.iter_mut().zip(im1);
     let third = re2.iter_mut().zip(im2);
     let fourth = re3.iter_mut().zip(im3);
     for (((a, b), c), d) in first.zip(second).zip(third).zip(fourth) {
         let values = [(*a.0, *a.1), (*b.0, *b.1), (*c.0, *c.1), (*d.0, *d.1)];
-        let values = butterfly(values, turns);
+        let values = butterfly(values, twiddles);
         (*a.0, *a.1) = values[0];
         (*b.0, *b.1) = values[1];
         (*c.0, *c.1) = values[2];
@@ -240,7 +244,7 @@ fn radix2(
 }
 
 #[inline(always)]
-fn quarters(values: &mut [f64]) -> [&mut [f64]; 4] {
+fn split_quarters(values: &mut [f64]) -> [&mut [f64]; 4] {
     let (left, right) = values.split_at_mut(values.len() / 2);
     let (first, second) = left.split_at_mut(left.len() / 2);
     let (third, fourth) = right.split_at_mut(right.len() / 2);
@@ -248,7 +252,7 @@ fn quarters(values: &mut [f64]) -> [&mut [f64]; 4] {
 }
 
 #[inline(always)]
-fn blocks<'a>(
+fn zip_blocks<'a>(
     re: &'a mut [f64],
     im: &'a mut [f64],
     size: usize,
@@ -256,9 +260,9 @@ fn blocks<'a>(
     re.chunks_exact_mut(size).zip(im.chunks_exact_mut(size))
 }
 
-/// The mean of a polynomial and its image under X -> X^−1 = −X^(N−1).
+/// Replaces a polynomial by the mean of itself and its image under X -> X^−1 = −X^(N−1).
 #[inline(always)]
-fn mirror(coefficients: &mut [f64]) {
+fn average_with_mirror(coefficients: &mut [f64]) {
     let half = coefficients.len() / 2;
     let (low, high) = coefficients[1..].split_at_mut(half);
     for (x, y) in low.iter_mut().zip(high.iter_mut().rev()) {
@@ -269,32 +273,32 @@ fn mirror(coefficients: &mut [f64]) {
 }
 
 #[inline(always)]
-fn plus(a: Complex, b: Complex) -> Complex {
+fn add(a: Complex, b: Complex) -> Complex {
     (a.0 + b.0, a.1 + b.1)
 }
 
 #[inline(always)]
-fn minus(a: Complex, b: Complex) -> Complex {
+fn subtract(a: Complex, b: Complex) -> Complex {
     (a.0 - b.0, a.1 - b.1)
 }
 
 #[inline(always)]
-fn times(a: Complex, b: Complex) -> Complex {
+fn multiply(a: Complex, b: Complex) -> Complex {
     (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0)
 }
 
 /// a times the conjugate of b.
 #[inline(always)]
-fn times_conjugate(a: Complex, b: Complex) -> Complex {
+fn multiply_conjugate(a: Complex, b: Complex) -> Complex {
     (a.0 * b.0 + a.1 * b.1, a.1 * b.0 - a.0 * b.1)
 }
 
-impl Roots {
-    fn new(count: usize, root: impl Fn(usize) -> Complex) -> Roots {
+impl ComplexTable {
+    fn new(count: usize, root: impl Fn(usize) -> Complex) -> ComplexTable {
         // There is no node 0.
         let (re, im) =
             (0..count).map(|node| if node == 0 { (1.0, 0.0) } else { root(node) }).unzip();
-        Roots { re, im }
+        ComplexTable { re, im }
     }
 
     #[inline(always)]
@@ -343,7 +347,7 @@ mod tests {
         for degree in [8, 16, 32, 64, 128, 512] {
             let embedding = Embedding::new(degree);
             let coefficients = random_values(degree, degree as u64);
-            let slots = embedding.values(&mut coefficients.clone(), 2.0);
+            let slots = embedding.to_slots(&mut coefficients.clone(), 2.0);
             let wanted: Vec<f64> =
                 evaluate_naively(&coefficients).iter().map(|x| 2.0 * x).collect();
             assert!(close(&slots, &wanted, 1e-10), "{degree}");
@@ -355,8 +359,8 @@ mod tests {
         for degree in [8, 16, 64, 256, 16384, 32768] {
             let embedding = Embedding::new(degree);
             let slots = random_values(degree / 2, 5);
-            let coefficients = embedding.coefficients(&slots, 4.0);
-            let again = embedding.values(&mut coefficients.clone(), 0.25);
+            let coefficients = embedding.to_coefficients(&slots, 4.0);
+            let again = embedding.to_slots(&mut coefficients.clone(), 0.25);
             assert!(close(&again, &slots, 1e-13), "{degree}");
             if degree <= 256 {
                 let wanted: Vec<f64> =
@@ -369,10 +373,10 @@ mod tests {
     #[test]
     fn slots_that_are_not_given_are_zero() {
         let embedding = Embedding::new(32);
-        let mut coefficients = embedding.coefficients(&[3.0, -4.0], 1.0);
+        let mut coefficients = embedding.to_coefficients(&[3.0, -4.0], 1.0);
         let mut wanted = vec![0.0; 16];
         wanted[..2].copy_from_slice(&[3.0, -4.0]);
-        assert!(close(&embedding.values(&mut coefficients, 1.0), &wanted, 1e-14));
+        assert!(close(&embedding.to_slots(&mut coefficients, 1.0), &wanted, 1e-14));
     }
 
     #[test]
@@ -381,8 +385,8 @@ mod tests {
             let embedding = Embedding::new(degree);
             // Any real polynomial: its imaginary parts must not reach the slots of the other one.
             let (first, second) = (random_values(degree, 1), random_values(degree, 2));
-            let wanted = [&first, &second].map(|p| embedding.values(&mut p.clone(), 3.0));
-            let (a, b) = embedding.value_pairs(&mut first.clone(), &mut second.clone(), 3.0);
+            let wanted = [&first, &second].map(|p| embedding.to_slots(&mut p.clone(), 3.0));
+            let (a, b) = embedding.to_slot_pairs(&mut first.clone(), &mut second.clone(), 3.0);
             assert!(close(&a, &wanted[0], 1e-10) && close(&b, &wanted[1], 1e-10), "{degree}");
         }
     }

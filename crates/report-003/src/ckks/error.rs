@@ -2,11 +2,11 @@
 
 use confide_rlwe::RlweError;
 
-/// The reason why a step of CKKS was refused.
+/// The reason why a CKKS operation was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CkksError {
-    /// A name is not that of a parameter set.
+    /// No parameter set has this name.
     #[error("parameter set: wanted one of {known}, got {got:?}")]
     UnknownSet {
         /// The name that was given.
@@ -24,38 +24,38 @@ pub enum CkksError {
     },
     /// A value is not finite or is too large for the scale.
     #[error("message: wanted finite values whose scaled coefficients stay below 2^62")]
-    Magnitude,
+    ValueOutOfRange,
     /// The scales of two ciphertexts differ.
     #[error("sum: wanted the same scale, got 2^{:.3} and 2^{:.3}", .left.log2(), .right.log2())]
-    Scales {
+    ScaleMismatch {
         /// The scale of the left side.
         left: f64,
         /// The scale of the right side.
         right: f64,
     },
-    /// There are too few limbs, or more than the parameters have.
+    /// The number of limbs is not the one that an operation needs.
     #[error("{what}: wanted {wanted} limbs, got {got}")]
-    Limbs {
-        /// The step that needs the limbs.
+    WrongLimbCount {
+        /// The operation or operand that needs the limbs.
         what: &'static str,
         /// The number of limbs that are needed.
         wanted: usize,
-        /// The number of limbs that there are.
+        /// The number of limbs that was given.
         got: usize,
     },
     /// A key or ciphertext was made for other parameters.
     #[error("{what}: made for other parameters")]
     OtherParameters {
-        /// The name of the thing.
+        /// The kind of the object, for example `ciphertext`.
         what: &'static str,
     },
-    /// Bytes are not in the one form that this module writes.
+    /// Bytes are not the encoding that this module writes.
     #[error("ciphertext: {reason}")]
     Wire {
         /// The reason why the bytes are refused.
         reason: &'static str,
     },
-    /// The ring refused its part.
+    /// An operation of the ring failed.
     #[error(transparent)]
     Ring(#[from] RlweError),
 }

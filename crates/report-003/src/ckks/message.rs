@@ -1,16 +1,16 @@
-//! Slots as an integer polynomial.
+//! The encoded form of slots: an integer polynomial.
 
 use std::fmt;
 
 use zeroize::Zeroize;
 
-/// Slots as an integer polynomial, scaled.
-pub struct Message {
+/// Slots that are encoded as a polynomial of scaled integers.
+pub struct EncodedMessage {
     pub(super) coefficients: Vec<i64>,
     pub(super) scale: f64,
 }
 
-impl Message {
+impl EncodedMessage {
     /// The scaled integer coefficients.
     pub fn coefficients(&self) -> &[i64] {
         &self.coefficients
@@ -22,14 +22,14 @@ impl Message {
     }
 }
 
-impl Drop for Message {
+impl Drop for EncodedMessage {
     fn drop(&mut self) {
         self.coefficients.zeroize();
     }
 }
 
-impl fmt::Debug for Message {
+impl fmt::Debug for EncodedMessage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Message({} coefficients)", self.coefficients.len())
+        write!(out, "EncodedMessage({} coefficients)", self.coefficients.len())
     }
 }

@@ -18,7 +18,7 @@ const SCALE_BITS: i32 = 40;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
     name: &'static str,
-    /// The number of the set on the wire.
+    /// The number of the set in the wire format.
     pub(super) id: u8,
     n: usize,
 }
@@ -35,10 +35,10 @@ impl Parameters {
         NAMED.iter().map(|set| set.name)
     }
 
-    /// A set by its name. All have at least 128 bits.
+    /// Returns the set with a name. All have at least 128 bits of security.
     ///
     /// # Errors
-    /// If there is no such name.
+    /// If no set has the name.
     pub fn from_name(name: &str) -> Result<Parameters, CkksError> {
         let found = NAMED.iter().find(|set| set.name == name).cloned();
         found.ok_or_else(|| CkksError::UnknownSet {
@@ -68,7 +68,7 @@ impl Parameters {
     }
 
     /// The data primes in their order, and the special prime, as SEAL chooses them: the greatest
-    /// of each width that are 1 mod 2N, the greatest of all last.
+    /// of each width that are 1 mod 2N, of which the greatest is the special prime.
     pub fn primes(&self) -> (Vec<u64>, u64) {
         let large = ntt_primes_below(FIRST_BITS, self.n, 2);
         let mut data = ntt_primes_below(DATA_BITS, self.n, LIMBS - 1);

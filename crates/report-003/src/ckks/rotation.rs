@@ -7,22 +7,22 @@ use zeroize::Zeroizing;
 use confide_rlwe::{Modulus, NttPoly, Ring, Rng, run_vectorised};
 
 use super::{
-    cipher::{Ciphertext, SecretKey, small},
+    cipher::{Ciphertext, SecretKey, small_polynomial},
     context::Ckks,
-    crt::nearest,
+    crt::nearest_integer,
     error::CkksError,
-    switch::SwitchMemory,
+    switch::KeySwitchBuffers,
 };
 
-/// The key of a rotation by one number of slots: the rotated key under the key itself, times the
-/// special prime, once for each limb.
+/// The key of a rotation by a fixed number of slots: for each limb, an encryption of the rotated
+/// secret times the special prime, under the secret itself.
 ///
 /// Digit i is (b, a) with b + a·s = e + P·s(X^g) modulo the prime of limb i and e modulo all
-/// others, so that Σ digits·keys is P·c1·s(X^g) and the small noise Σ digits·e, which the division
-/// by P makes smaller still (Gentry, Halevi and Smart, 2012).
+/// others, so that Σ digits·keys is P·c1·s(X^g) plus the noise Σ digits·e, which the division
+/// by P reduces (Gentry, Halevi and Smart, 2012).
 pub struct GaloisKey {
     steps: usize,
-    /// The index that each element of the rotated NTT form is taken from.
+    /// For each element of the rotated NTT form, the index of its value before the rotation.
     sources: Vec<u32>,
     digits: Vec<(NttPoly, NttPoly)>,
 }
@@ -31,20 +31,20 @@ impl SecretKey {
     /// Makes the key of a rotation by `steps` slots to the left.
     ///
     /// # Errors
-    /// If there are not so many slots.
+    /// If `steps` is not below the number of slots.
     pub fn galois_key(&self, steps: usize, rng: &mut Rng) -> Result<GaloisKey, CkksError> {
-        let (n, limit) = (self.ckks.parameters.n(), self.ckks.slots());
+        let (n, limit) = (self.ckks.parameters.n(), self.ckks.slot_count());
         if steps >= limit {
             return Err(CkksError::TooManySlots { limit: limit - 1, got: steps });
         }
-        let sources = sources(n, steps);
+        let sources = rotation_sources(n, steps);
         let ring = &self.ckks.key_ring;
         let rotated = Zeroizing::new(permute(&self.s, &sources));
         let special = ring.limbs()[self.ckks.limbs_max()].modulus.value();
         let digits = (0..self.ckks.limbs_max()).map(|index| {
             let mut errors = Zeroizing::new(vec![0; n]);
             rng.fill_errors(&mut errors);
-            let mut b = small(ring, &errors);
+            let mut b = small_polynomial(ring, &errors);
             let a = NttPoly::uniform(ring, &mut rng.fork());
             self.subtract_product(&a, &mut b);
             if let Some((q, b)) = b.limbs_mut().nth(index) {
@@ -61,7 +61,7 @@ impl SecretKey {
 }
 
 impl GaloisKey {
-    /// The number of slots that it rotates by.
+    /// The number of slots of the rotation.
     pub fn steps(&self) -> usize {
         self.steps
     }
@@ -73,12 +73,12 @@ impl Ciphertext {
     /// # Errors
     /// If the key was made for other parameters.
     pub fn rotate(&self, ckks: &Ckks, key: &GaloisKey) -> Result<Ciphertext, CkksError> {
-        let ring = ckks.data_ring(self.limbs())?;
+        let ring = ckks.data_ring(self.limb_count())?;
         if !ring.is_same(self.c0.ring()) || key.sources.len() != ring.n() {
             return Err(CkksError::OtherParameters { what: "rotation key" });
         }
         let kept = ckks.switches.lock().ok().and_then(|mut kept| kept.pop());
-        let mut memory = kept.unwrap_or_else(|| SwitchMemory::new(ring.n()));
+        let mut memory = kept.unwrap_or_else(|| KeySwitchBuffers::new(ring.n()));
         let (b, a) = switch_key(&mut memory, ckks, &self.c1, key);
         if let Ok(mut kept) = ckks.switches.lock() {
             kept.push(memory);
@@ -93,17 +93,17 @@ impl Ciphertext {
     }
 }
 
-/// Multiplies the rotated `part` with the rotated key under the key: Σ digit·key modulo the part's
-/// primes and the special one, divided by the special one.
+/// Rotates `part` and multiplies it with the encryptions in `key`: Σ digit·key modulo the primes of
+/// the part and the special prime, divided by the special prime.
 fn switch_key(
-    memory: &mut SwitchMemory,
+    memory: &mut KeySwitchBuffers,
     ckks: &Ckks,
     part: &NttPoly,
     key: &GaloisKey,
 ) -> (NttPoly, NttPoly) {
     let count = part.ring().limbs().len();
     let ring = &ckks.switching_rings[count - 1];
-    let (mut b, mut a) = memory.sums_of(ring);
+    let (mut b, mut a) = memory.take_zero_pair(ring);
     for (index, keys) in key.digits.iter().take(count).enumerate() {
         let own = &ring.limbs()[index];
         let values = part.limb(index);
@@ -118,7 +118,7 @@ fn switch_key(
                 limb.table.forward(&mut memory.lifted);
             }
             let digit = if to == index { &memory.turned } else { &memory.lifted };
-            // The special prime is the last limb of the keys' ring as well.
+            // The special prime is also the last limb of the keys' ring.
             let of_key = if to == count { ckks.limbs_max() } else { to };
             limb.add_product(b, digit, keys.0.limb(of_key));
             limb.add_product(a, digit, keys.1.limb(of_key));
@@ -140,11 +140,11 @@ fn lift(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
             }
         });
     } else {
-        // The quotient is far below 2^51, so it is right or off by one.
+        // The quotient is far below 2^51, so it is correct or off by one.
         run_vectorised(|| {
             for (x, &y) in lifted.iter_mut().zip(values) {
                 let centred = from.to_centred(y);
-                let rest = centred - nearest(centred as f64 * inverse) * width;
+                let rest = centred - nearest_integer(centred as f64 * inverse) * width;
                 *x = (rest + ((rest >> 63) & width)) as u64;
             }
         });
@@ -152,8 +152,8 @@ fn lift(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
 }
 
 /// The permutation X -> X^g, g = 3^steps, in NTT form: element i is the value at ψ^(2·rev(i) + 1),
-/// so it is taken from the place of the value at the g-th power of that root.
-fn sources(n: usize, steps: usize) -> Vec<u32> {
+/// so its value comes from the index of the g-th power of that root.
+fn rotation_sources(n: usize, steps: usize) -> Vec<u32> {
     let order = 2 * n;
     let element = (0..steps).fold(1, |power, _| power * 3 % order);
     let reversed = |i: usize| i.reverse_bits() >> (usize::BITS - n.trailing_zeros());
@@ -172,7 +172,7 @@ fn permute(poly: &NttPoly, sources: &[u32]) -> NttPoly {
     turned
 }
 
-/// Shows the ring alone, never a key.
+/// Prints only the ring, because the key is secret.
 impl fmt::Debug for GaloisKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ring: Option<&Ring> = self.digits.first().map(|digit| &**digit.0.ring());

@@ -4,12 +4,12 @@ use confide_lora::AdaptError;
 
 use crate::ckks::CkksError;
 
-/// The reason why an adapter cannot be put under CKKS.
+/// The reason why an adapter cannot be applied under CKKS.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CkksSlotsError {
-    /// The weights need more memory than is allowed.
-    #[error("ckks-slots: wanted at most {limit} encoded plaintexts, the adapter needs more")]
+    /// The weights need more plaintexts than are allowed.
+    #[error("ckks-slots: the adapter needs more than {limit} encoded plaintexts")]
     Plaintexts {
         /// The greatest number of plaintexts.
         limit: usize,
@@ -17,12 +17,12 @@ pub enum CkksSlotsError {
     /// A matrix has no rows or no columns.
     #[error("ckks-slots: a matrix of the adapter is empty")]
     Empty,
-    /// The scheme refused a step.
+    /// An operation of the scheme failed.
     #[error(transparent)]
     Ckks(#[from] CkksError),
 }
 
-/// A step's error in the form that an engine expects.
+/// Converts an error of a step to the type that an engine expects.
 pub(super) fn activation_error(error: &CkksError) -> AdaptError {
     AdaptError::Activation { reason: error.to_string() }
 }

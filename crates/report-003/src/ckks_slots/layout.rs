@@ -1,82 +1,82 @@
-//! The layout of rows, columns and copies in slots, and the weights in that layout.
+//! The layout of rows, columns and copies in slots, and weights that are encoded in it.
 
 use crate::ckks::{Ckks, CkksError, Plaintext};
 
 use super::{
     error::CkksSlotsError,
-    options::{Options, Packing},
+    options::{CkksSlotsOptions, Packing},
 };
-use confide_lora::{AdaptError, Input, Matrix, Pair, Site, Width};
+use confide_lora::{AdaptError, LayerInput, LoraPair, Matrix, ProjectionSite, ProjectionWidth};
 
 /// A projection's weights, encoded for one packing.
-pub(super) struct Weights {
-    pub(super) tiles: Vec<Tile>,
+pub(super) struct EncodedWeights {
+    pub(super) tiles: Vec<ColumnTile>,
     pub(super) rank: usize,
-    /// B in the clear; with two products only its height and scale are used.
+    /// B in the clear, which [`Packing::TwoProducts`] does not use.
     pub(super) b: Matrix,
     pub(super) scale: f64,
-    /// With two products: the columns of scale·B, for each tile of the output.
+    /// The columns of scale·B, for each tile of the output; only for [`Packing::TwoProducts`].
     pub(super) b_columns: Vec<Vec<Plaintext>>,
-    width: Width,
+    width: ProjectionWidth,
     /// The greatest magnitude that an activation may have.
     pub(super) input_max: f64,
 }
 
-/// A group of columns of A that stand in one ciphertext together.
-pub(super) struct Tile {
+/// The columns of A whose inputs share a ciphertext.
+pub(super) struct ColumnTile {
     pub(super) start: usize,
     pub(super) width: usize,
     /// The number of slots from one copy to the next.
     pub(super) stride: usize,
     /// The number of copies of the vector, which is the number of rows of A in a plaintext.
     pub(super) copies: usize,
-    /// The number of slots that rotations sum over; 1 where terms are summed after decryption.
+    /// The number of slots that rotations sum over; 1 if terms are summed after decryption.
     pub(super) segment: usize,
     pub(super) packs: Vec<Plaintext>,
 }
 
-impl Weights {
+impl EncodedWeights {
     pub(super) fn encode(
         ckks: &Ckks,
-        options: &Options,
-        pair: &Pair,
-    ) -> Result<Weights, CkksSlotsError> {
+        options: &CkksSlotsOptions,
+        pair: &LoraPair,
+    ) -> Result<EncodedWeights, CkksSlotsError> {
         let (rank, width) = (pair.rank(), pair.width());
         if rank == 0 || width.input == 0 || width.output == 0 {
             return Err(CkksSlotsError::Empty);
         }
-        let limbs = options.limbs(ckks);
-        let starts = (0..width.input).step_by(ckks.slots());
-        let tile = |start| Tile::encode(ckks, options.packing, &pair.a, start, limbs);
+        let limbs = options.limb_count(ckks);
+        let starts = (0..width.input).step_by(ckks.slot_count());
+        let tile = |start| ColumnTile::encode(ckks, options.packing, &pair.a, start, limbs);
         let tiles = starts.map(tile).collect::<Result<Vec<_>, CkksError>>()?;
         let b_columns = match options.packing {
-            Packing::TwoProducts => b_columns(ckks, pair, limbs - 1)?,
+            Packing::TwoProducts => encode_b_columns(ckks, pair, limbs - 1)?,
             Packing::Segments | Packing::Rotations => Vec::new(),
         };
         let input_max = input_max(ckks, options, pair);
         let (b, scale) = (pair.b.clone(), pair.scale);
-        Ok(Weights { tiles, rank, b, scale, b_columns, width, input_max })
+        Ok(EncodedWeights { tiles, rank, b, scale, b_columns, width, input_max })
     }
 
-    pub(super) fn width(&self) -> Width {
+    pub(super) fn width(&self) -> ProjectionWidth {
         self.width
     }
 
-    pub(super) fn plaintexts(&self) -> usize {
+    pub(super) fn plaintext_count(&self) -> usize {
         let of_a: usize = self.tiles.iter().map(|tile| tile.packs.len()).sum();
         of_a + self.b_columns.iter().map(Vec::len).sum::<usize>()
     }
 
     /// The number of slots that rotations sum over; 1 without rotations.
-    pub(super) fn segment(&self) -> usize {
+    pub(super) fn segment_slots(&self) -> usize {
         self.tiles.iter().map(|tile| tile.segment).max().unwrap_or(1)
     }
 
-    /// Checks the widths before anything is computed.
-    pub(super) fn check(
+    /// Checks widths and magnitudes before anything is computed.
+    pub(super) fn check_activations(
         &self,
-        site: Site,
-        input: Input,
+        site: ProjectionSite,
+        input: LayerInput,
         rows: &[f32],
         output: usize,
     ) -> Result<(), AdaptError> {
@@ -103,15 +103,15 @@ impl Weights {
     }
 }
 
-impl Tile {
+impl ColumnTile {
     fn encode(
         ckks: &Ckks,
         packing: Packing,
         a: &Matrix,
         start: usize,
         limbs: usize,
-    ) -> Result<Tile, CkksError> {
-        let slots = ckks.slots();
+    ) -> Result<ColumnTile, CkksError> {
+        let slots = ckks.slot_count();
         let width = (a.columns - start).min(slots);
         let power = width.next_power_of_two();
         let (stride, copies, segment) = match packing {
@@ -119,7 +119,7 @@ impl Tile {
             Packing::Rotations => (power, slots / power, power),
             Packing::TwoProducts => (slots, 1, slots),
         };
-        let mut tile = Tile { start, width, stride, copies, segment, packs: Vec::new() };
+        let mut tile = ColumnTile { start, width, stride, copies, segment, packs: Vec::new() };
         let rows: Vec<&[f32]> = (0..a.rows).map(|row| &a.row(row)[start..][..width]).collect();
         for pack in rows.chunks(copies) {
             let message = ckks.encode(&tile.lay_out(pack.iter().copied()))?;
@@ -128,7 +128,7 @@ impl Tile {
         Ok(tile)
     }
 
-    /// Lays out one vector for each copy.
+    /// Lays out one vector for each copy, `stride` slots apart.
     pub(super) fn lay_out<'a>(&self, vectors: impl Iterator<Item = &'a [f32]>) -> Vec<f64> {
         let mut slots = vec![0.0; self.stride * (self.copies - 1) + self.width];
         for (part, vector) in slots.chunks_mut(self.stride).zip(vectors) {
@@ -138,10 +138,14 @@ impl Tile {
     }
 }
 
-fn b_columns(ckks: &Ckks, pair: &Pair, limbs: usize) -> Result<Vec<Vec<Plaintext>>, CkksError> {
+fn encode_b_columns(
+    ckks: &Ckks,
+    pair: &LoraPair,
+    limbs: usize,
+) -> Result<Vec<Vec<Plaintext>>, CkksError> {
     let (b, rank) = (&pair.b, pair.rank());
     let tile = |start: usize| {
-        let rows = start..b.rows.min(start + ckks.slots());
+        let rows = start..b.rows.min(start + ckks.slot_count());
         let column = |column: usize| {
             let value = |row: usize| pair.scale * f64::from(b.row(row)[column]);
             let message = ckks.encode(&rows.clone().map(value).collect::<Vec<_>>())?;
@@ -149,17 +153,17 @@ fn b_columns(ckks: &Ckks, pair: &Pair, limbs: usize) -> Result<Vec<Vec<Plaintext
         };
         (0..rank).map(column).collect()
     };
-    (0..b.rows).step_by(ckks.slots()).map(tile).collect()
+    (0..b.rows).step_by(ckks.slot_count()).map(tile).collect()
 }
 
-/// The greatest magnitude of an activation: messages are right below half the modulus, which with
-/// product scale 2^80 are values below 2^(log q − 81). One bit of room is left for noise and
-/// rounding.
-fn input_max(ckks: &Ckks, options: &Options, pair: &Pair) -> f64 {
+/// The greatest magnitude of an activation. Decryption is correct for messages below half the
+/// modulus, which at product scale 2^80 are values below 2^(log q − 81). One more bit is reserved for
+/// noise and rounding.
+fn input_max(ckks: &Ckks, options: &CkksSlotsOptions, pair: &LoraPair) -> f64 {
     let greatest = |matrix: &Matrix| matrix.values.iter().fold(0.0f32, |max, x| max.max(x.abs()));
     let (data, _) = ckks.primes();
     let bits = |limbs: usize| data[..limbs].iter().map(|&p| (p as f64).log2()).sum::<f64>();
-    let limbs = options.limbs(ckks);
+    let limbs = options.limb_count(ckks);
     let scale_bits = 2.0 * ckks.parameters().scale().log2();
     let room = |limbs: usize| (bits(limbs) - scale_bits - 2.0).exp2();
     let a = f64::from(greatest(&pair.a)).max(f64::MIN_POSITIVE);
@@ -173,6 +177,6 @@ fn input_max(ckks: &Ckks, options: &Options, pair: &Pair) -> f64 {
             rotated.min(room(limbs - 1) / (a * terms * b * pair.rank() as f64))
         }
     };
-    // Beyond this magnitude a scaled coefficient is not an i64.
+    // Above this magnitude a scaled coefficient does not fit an i64.
     limit.min(2f64.powi(20))
 }

@@ -2,80 +2,81 @@
 
 use crate::ckks::{Ckks, Parameters};
 
-/// Options of an adapter under CKKS. [`Options::new`] gives the fastest choices of report 003.
+/// Options of an adapter under CKKS. [`CkksSlotsOptions::new`] returns the fastest choices of report
+/// 003.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct CkksSlotsOptions {
     /// The parameter set: degree and moduli.
     pub parameters: Parameters,
-    /// The way in which dot products are made of products of slots.
+    /// How dot products are computed from products of slots.
     pub packing: Packing,
     /// Whether ciphertexts are decrypted and decoded together.
-    pub decryption: Decryption,
+    pub decryption: DecryptionMode,
     /// The side that encrypts.
-    pub direction: Direction,
-    /// The number of primes that ciphertexts are made with.
-    pub limbs: Limbs,
+    pub direction: EncryptingSide,
+    /// The primes of fresh ciphertexts.
+    pub limbs: LimbChoice,
 }
 
-/// The way in which dot products are made of products of slots.
+/// How dot products are computed from products of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Terms are summed after decryption: no rotation.
+    /// Terms are summed after decryption, without rotations.
     Segments,
     /// Terms are summed under encryption, by log2(segment) rotations for each ciphertext.
     Rotations,
-    /// One row to a ciphertext, summed by rotations into every slot, then a second product with
-    /// the columns of B.
+    /// A ciphertext holds one row. Rotations sum it into every slot, and a second product multiplies
+    /// by the columns of B.
     TwoProducts,
 }
 
 /// Whether ciphertexts are decrypted and decoded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decryption {
-    /// All of a projection at once: keys and twiddles stay in the cache, two decodings share a
-    /// transform.
+pub enum DecryptionMode {
+    /// All ciphertexts of a projection are decrypted at once: keys and twiddle factors stay in the
+    /// cache, and two decodings share a transform.
     Batched,
     /// Ciphertexts are decrypted and decoded one after the other.
     Sequential,
 }
 
-/// The side that encrypts. Both ends are in this process: encoding for a wire is included, its
-/// delay is not.
+/// The side that encrypts. Both ends are in this process, so the cost of encoding for a wire is
+/// included and the delay of a network is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum EncryptingSide {
     /// The server, which also computes.
     Server,
-    /// A client: ciphertexts become bytes and ciphertexts again, in both directions.
+    /// A client: ciphertexts are encoded to bytes and decoded, in both directions.
     Client,
 }
 
-/// The number of primes that ciphertexts are made with.
+/// The primes of fresh ciphertexts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limbs {
+pub enum LimbChoice {
     /// Three primes of 60, 40 and 40 bits, as in the report.
     All,
-    /// Two primes of 60 and 40 bits: a product at scale 2^80 fits as long as it stays below 2^18,
-    /// which is checked. With [`Packing::TwoProducts`] all three are used.
+    /// Two primes of 60 and 40 bits. A product at scale 2^80 fits if it is below 2^18, which is
+    /// checked. [`Packing::TwoProducts`] uses all three primes.
     Needed,
 }
 
-impl Options {
-    /// The fastest choices of report 003: no rotation, one product, batched decryption, the server
-    /// encrypts.
-    pub fn new(parameters: Parameters) -> Options {
-        Options {
+impl CkksSlotsOptions {
+    /// Returns the fastest choices of report 003: no rotation, one product, batched decryption, and
+    /// encryption by the server.
+    pub fn new(parameters: Parameters) -> CkksSlotsOptions {
+        CkksSlotsOptions {
             parameters,
             packing: Packing::Segments,
-            decryption: Decryption::Batched,
-            direction: Direction::Server,
-            limbs: Limbs::All,
+            decryption: DecryptionMode::Batched,
+            direction: EncryptingSide::Server,
+            limbs: LimbChoice::All,
         }
     }
 
-    pub(super) fn limbs(&self, ckks: &Ckks) -> usize {
+    pub(super) fn limb_count(&self, ckks: &Ckks) -> usize {
         match (self.packing, self.limbs) {
-            (Packing::TwoProducts, _) | (_, Limbs::All) => ckks.limbs_max(),
-            (_, Limbs::Needed) => 2,
+            (Packing::TwoProducts, _) | (_, LimbChoice::All) => ckks.limbs_max(),
+            (_, LimbChoice::Needed) => 2,
         }
     }
 }

@@ -1,12 +1,12 @@
-//! One vector through one projection, every operation timed and counted where it runs.
+//! The computation of one projection for one vector, with each operation timed and counted.
 
 use std::time::Instant;
 
 use super::{
     CkksDeltas,
     error::activation_error,
-    layout::{Tile, Weights},
-    options::{Decryption, Direction, Packing},
+    layout::{ColumnTile, EncodedWeights},
+    options::{DecryptionMode, EncryptingSide, Packing},
 };
 use crate::ckks::{Ciphertext, CkksError};
 use confide_lora::AdaptError;
@@ -15,22 +15,22 @@ impl CkksDeltas {
     /// Encrypts a vector, one ciphertext for each tile of its width.
     pub(super) fn encrypt_row(
         &mut self,
-        weights: &Weights,
+        weights: &EncodedWeights,
         row: &[f32],
     ) -> Result<Vec<Ciphertext>, AdaptError> {
         let tiles = weights.tiles.iter();
         tiles
-            .map(|tile| self.encrypted_tile(tile, row).map_err(|error| activation_error(&error)))
+            .map(|tile| self.encrypt_tile(tile, row).map_err(|error| activation_error(&error)))
             .collect()
     }
 
-    fn encrypted_tile(&mut self, tile: &Tile, row: &[f32]) -> Result<Ciphertext, CkksError> {
+    fn encrypt_tile(&mut self, tile: &ColumnTile, row: &[f32]) -> Result<Ciphertext, CkksError> {
         let (ckks, options) = (self.shared.ckks.clone(), &self.shared.options);
-        let limbs = options.limbs(&ckks);
+        let limbs = options.limb_count(&ckks);
         let begin = Instant::now();
         let part = &row[tile.start..][..tile.width];
         let message = ckks.encode(&tile.lay_out(std::iter::repeat_n(part, tile.copies)))?;
-        let begin = self.lap("encode_ms", begin);
+        let begin = self.record_time("encode_ms", begin);
         let key = &self.shared.key;
         let ciphertext = match self.memory.inputs.pop() {
             Some(mut used) => {
@@ -40,36 +40,40 @@ impl CkksDeltas {
             None => key.encrypt(&message, limbs, &mut self.rng)?,
         };
         self.report.he_operations += 1;
-        self.lap("encrypt_ms", begin);
-        self.cross_wire(ciphertext)
+        self.record_time("encrypt_ms", begin);
+        self.encode_and_decode(ciphertext)
     }
 
-    /// Computes scale·B·(A·x) for the vector whose tiles are given.
+    /// Computes scale·B·(A·x) for the vector whose tiles are encrypted in `inputs`.
     pub(super) fn delta(
         &mut self,
-        weights: &Weights,
+        weights: &EncodedWeights,
         inputs: &[Ciphertext],
     ) -> Result<Vec<f64>, AdaptError> {
         let delta = match self.shared.options.packing {
-            Packing::TwoProducts => self.twice(weights, inputs),
+            Packing::TwoProducts => self.two_products(weights, inputs),
             Packing::Segments | Packing::Rotations => {
-                self.dots(weights, inputs).map(|dots| self.b_times(weights, &dots))
+                self.dot_products(weights, inputs).map(|dots| self.multiply_by_b(weights, &dots))
             }
         };
         delta.map_err(|error| activation_error(&error))
     }
 
     /// Computes A·x by one product for each pack of rows.
-    fn dots(&mut self, weights: &Weights, inputs: &[Ciphertext]) -> Result<Vec<f64>, CkksError> {
+    fn dot_products(
+        &mut self,
+        weights: &EncodedWeights,
+        inputs: &[Ciphertext],
+    ) -> Result<Vec<f64>, CkksError> {
         let rotate = self.shared.options.packing == Packing::Rotations;
         let mut answers = Vec::new();
         for (tile, input) in weights.tiles.iter().zip(inputs) {
             for pack in &tile.packs {
-                let mut product = self.product(input, pack)?;
+                let mut product = self.multiply(input, pack)?;
                 if rotate {
                     product = self.sum_segments(product, tile.segment)?;
                 }
-                answers.push(self.cross_wire(product)?);
+                answers.push(self.encode_and_decode(product)?);
             }
         }
         let all = self.decrypt_answers(&answers)?;
@@ -78,7 +82,7 @@ impl CkksDeltas {
         let mut slots = all.iter();
         let mut dots = vec![0.0; weights.rank];
         for tile in &weights.tiles {
-            // With rotations, the first slot of a segment already is the sum.
+            // With rotations, the first slot of a segment is already the sum.
             let terms = if rotate { 1 } else { tile.width };
             for (dots, slots) in
                 dots.chunks_mut(tile.copies).zip(slots.by_ref().take(tile.packs.len()))
@@ -88,64 +92,68 @@ impl CkksDeltas {
                 }
             }
         }
-        self.lap("sum_ms", begin);
+        self.record_time("sum_ms", begin);
         Ok(dots)
     }
 
-    /// Computes both products under encryption: for each row of A one product, its sum in every
-    /// slot, and one product with a column of B.
-    fn twice(&mut self, weights: &Weights, inputs: &[Ciphertext]) -> Result<Vec<f64>, CkksError> {
+    /// Computes both products under encryption: for each row of A, a product whose sum is in every
+    /// slot, and its product with a column of B.
+    fn two_products(
+        &mut self,
+        weights: &EncodedWeights,
+        inputs: &[Ciphertext],
+    ) -> Result<Vec<f64>, CkksError> {
         let mut totals: Vec<Option<Ciphertext>> = vec![None; weights.b_columns.len()];
         for rank in 0..weights.rank {
             let mut term = None;
             for (tile, input) in weights.tiles.iter().zip(inputs) {
-                let product = self.product(input, &tile.packs[rank])?;
-                add(&mut term, product)?;
+                let product = self.multiply(input, &tile.packs[rank])?;
+                add_term(&mut term, product)?;
             }
             let Some(term) = term else { continue };
             let begin = Instant::now();
             let rescaled = term.rescale()?;
-            self.lap("product_ms", begin);
-            let inner = self.sum_segments(rescaled, self.shared.ckks.slots())?;
+            self.record_time("product_ms", begin);
+            let inner = self.sum_segments(rescaled, self.shared.ckks.slot_count())?;
             for (total, columns) in totals.iter_mut().zip(&weights.b_columns) {
-                let product = self.product(&inner, &columns[rank])?;
-                add(total, product)?;
+                let product = self.multiply(&inner, &columns[rank])?;
+                add_term(total, product)?;
             }
         }
         let totals: Vec<_> = totals.into_iter().flatten().collect();
         let answers = totals
             .into_iter()
-            .map(|total| self.cross_wire(total))
+            .map(|total| self.encode_and_decode(total))
             .collect::<Result<Vec<_>, _>>()?;
         let all = self.decrypt_answers(&answers)?;
         Ok(all.into_iter().flatten().take(weights.width().output).collect())
     }
 
-    fn b_times(&mut self, weights: &Weights, dots: &[f64]) -> Vec<f64> {
+    fn multiply_by_b(&mut self, weights: &EncodedWeights, dots: &[f64]) -> Vec<f64> {
         let begin = Instant::now();
         let row = |row: &[f32]| {
             weights.scale * row.iter().zip(dots).map(|(b, u)| f64::from(*b) * u).sum::<f64>()
         };
         let delta = weights.b.values.chunks_exact(weights.b.columns).map(row).collect();
-        self.lap("b_ms", begin);
+        self.record_time("b_ms", begin);
         delta
     }
 
-    fn product(
+    fn multiply(
         &mut self,
         input: &Ciphertext,
         factor: &crate::ckks::Plaintext,
     ) -> Result<Ciphertext, CkksError> {
         let begin = Instant::now();
         let product = match self.memory.products.pop() {
-            Some(mut used) if used.limbs() == input.limbs() => {
-                input.product_into(factor, &mut used)?;
+            Some(mut used) if used.limb_count() == input.limb_count() => {
+                input.multiply_into(factor, &mut used)?;
                 used
             }
             _ => input.product(factor)?,
         };
         self.report.he_operations += 1;
-        self.lap("product_ms", begin);
+        self.record_time("product_ms", begin);
         Ok(product)
     }
 
@@ -166,50 +174,50 @@ impl CkksDeltas {
             self.report.he_rotations += 1;
             steps /= 2;
         }
-        self.lap("rotation_ms", begin);
+        self.record_time("rotation_ms", begin);
         Ok(sum)
     }
 
-    /// Encodes and decodes the ciphertext as on a wire, if a client encrypts; otherwise returns it
-    /// as it is.
-    fn cross_wire(&mut self, ciphertext: Ciphertext) -> Result<Ciphertext, CkksError> {
-        if self.shared.options.direction == Direction::Server {
+    /// Encodes and decodes the ciphertext as for a network, if a client encrypts; otherwise returns
+    /// it unchanged.
+    fn encode_and_decode(&mut self, ciphertext: Ciphertext) -> Result<Ciphertext, CkksError> {
+        if self.shared.options.direction == EncryptingSide::Server {
             return Ok(ciphertext);
         }
         let begin = Instant::now();
         let bytes = ciphertext.to_bytes(&self.shared.ckks);
         let read = Ciphertext::from_bytes(&self.shared.ckks, &bytes)?;
         self.report.online_bytes += bytes.len() as u64;
-        self.lap("wire_ms", begin);
+        self.record_time("wire_ms", begin);
         Ok(read)
     }
 
     fn decrypt_answers(&mut self, answers: &[Ciphertext]) -> Result<Vec<Vec<f64>>, CkksError> {
         let shared = self.shared.clone();
         let at_once = match shared.options.decryption {
-            Decryption::Batched => answers.len().max(1),
-            Decryption::Sequential => 1,
+            DecryptionMode::Batched => answers.len().max(1),
+            DecryptionMode::Sequential => 1,
         };
         let mut slots = Vec::with_capacity(answers.len());
         for answers in answers.chunks(at_once) {
             let begin = Instant::now();
             shared.key.decrypt_into(answers, &mut self.memory.decrypted)?;
             self.report.he_operations += answers.len() as u64;
-            let begin = self.lap("decrypt_ms", begin);
+            let begin = self.record_time("decrypt_ms", begin);
             slots.extend(shared.ckks.decode_batch(&self.memory.decrypted)?);
-            self.lap("decode_ms", begin);
+            self.record_time("decode_ms", begin);
         }
         Ok(slots)
     }
 
-    fn lap(&mut self, step: &'static str, begin: Instant) -> Instant {
+    fn record_time(&mut self, step: &'static str, begin: Instant) -> Instant {
         let end = Instant::now();
         *self.report.steps_ms.entry(step).or_default() += (end - begin).as_secs_f64() * 1e3;
         end
     }
 }
 
-fn add(total: &mut Option<Ciphertext>, term: Ciphertext) -> Result<(), CkksError> {
+fn add_term(total: &mut Option<Ciphertext>, term: Ciphertext) -> Result<(), CkksError> {
     match total {
         Some(total) => total.add_assign(&term),
         None => {
@@ -219,7 +227,7 @@ fn add(total: &mut Option<Ciphertext>, term: Ciphertext) -> Result<(), CkksError
     }
 }
 
-/// Sums in eight partial sums side by side, which the processor can compute at once.
+/// Sums with eight independent partial sums, which the processor computes in parallel.
 fn sum(terms: &[f64]) -> f64 {
     let (chunks, rest) = terms.as_chunks::<8>();
     let mut sums = [0.0; 8];

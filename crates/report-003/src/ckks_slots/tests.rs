@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ckks::Parameters;
-use confide_lora::{Matrix, Pair, plain};
+use confide_lora::{LoraPair, Matrix, plain};
 
 const SLOTS: usize = 512;
 
@@ -25,24 +25,24 @@ fn adapter() -> Adapter {
     ];
     for (seed, (projection, input, rank, output)) in (0..).zip(shapes) {
         let (a, b) = (matrix(rank, input, seed), matrix(output, rank, 7 + seed));
-        modules.insert(Site { layer: 2, projection }, Pair { a, b, scale: 0.5 });
+        modules.insert(ProjectionSite { layer: 2, projection }, LoraPair { a, b, scale: 0.5 });
     }
     Adapter { name: "test".into(), base_model: None, modules }
 }
 
-fn options() -> Options {
-    Options::new(Parameters::dangerous_of_degree(2 * SLOTS))
+fn options() -> CkksSlotsOptions {
+    CkksSlotsOptions::new(Parameters::dangerous_of_degree(2 * SLOTS))
 }
 
-fn every_option() -> Vec<Options> {
+fn every_option() -> Vec<CkksSlotsOptions> {
     let mut all = Vec::new();
     for packing in [Packing::Segments, Packing::Rotations, Packing::TwoProducts] {
-        for limbs in [Limbs::All, Limbs::Needed] {
-            all.push(Options { packing, limbs, ..options() });
+        for limbs in [LimbChoice::All, LimbChoice::Needed] {
+            all.push(CkksSlotsOptions { packing, limbs, ..options() });
         }
     }
-    all.push(Options { decryption: Decryption::Sequential, ..options() });
-    all.push(Options { direction: Direction::Client, ..options() });
+    all.push(CkksSlotsOptions { decryption: DecryptionMode::Sequential, ..options() });
+    all.push(CkksSlotsOptions { direction: EncryptingSide::Client, ..options() });
     all
 }
 
@@ -69,7 +69,7 @@ fn every_option_gives_what_the_reference_gives() {
 }
 
 /// The operations of one vector through q and k of the test's adapter.
-fn count_operations(options: Options) -> Report {
+fn count_operations(options: CkksSlotsOptions) -> DeltaReport {
     let adapter = adapter();
     let mut deltas = CkksSlots::new(&adapter, options).unwrap().open().unwrap();
     let rows = matrix(1, 100, 5).values;
@@ -79,14 +79,14 @@ fn count_operations(options: Options) -> Report {
         (Projection::Key, &mut key[..]),
         (Projection::Value, &mut value[..]),
     ];
-    deltas.add(2, Input::Attention, &rows, outputs).unwrap();
+    deltas.add(2, LayerInput::Attention, &rows, outputs).unwrap();
     assert_eq!(value, [4.0; 3], "there is no pair for it");
     deltas.report()
 }
 
 #[test]
 fn operations_are_counted_where_they_run() {
-    let operations = |options: Options| {
+    let operations = |options: CkksSlotsOptions| {
         let report = count_operations(options);
         assert_eq!(report.answered_vectors, 2);
         (report.he_operations, report.he_rotations)
@@ -94,10 +94,10 @@ fn operations_are_counted_where_they_run() {
     // One encryption for both; floor(512 / 100) = 5 rows to a product: 2 of q, 1 of k.
     assert_eq!(operations(options()), (1 + 3 + 3, 0));
     // 512 / 128 = 4 rows to a product, 7 rotations after each.
-    let rotations = Options { packing: Packing::Rotations, ..options() };
+    let rotations = CkksSlotsOptions { packing: Packing::Rotations, ..options() };
     assert_eq!(operations(rotations), (1 + 3 + 3 + 3 * 7, 3 * 7));
     // Ten rows, each with 9 rotations and two products; one decryption for q, one for k.
-    let twice = Options { packing: Packing::TwoProducts, ..options() };
+    let twice = CkksSlotsOptions { packing: Packing::TwoProducts, ..options() };
     assert_eq!(operations(twice), (1 + 20 + 2 + 90, 90));
 }
 
@@ -105,7 +105,8 @@ fn operations_are_counted_where_they_run() {
 fn bytes_are_counted_where_a_client_encrypts() {
     let here = count_operations(options());
     assert_eq!((here.online_bytes, here.steps_ms.get("wire_ms")), (0, None));
-    let client = count_operations(Options { direction: Direction::Client, ..options() });
+    let client =
+        count_operations(CkksSlotsOptions { direction: EncryptingSide::Client, ..options() });
     let limbs = 1024 * (8 + 5 + 5);
     // One ciphertext with its seed to the server, three whole ones back.
     assert_eq!(client.online_bytes, 12 + limbs + 32 + 3 * (12 + 2 * limbs));
@@ -125,32 +126,32 @@ fn nobody_is_protected_whoever_encrypts() {
 
 #[test]
 fn activations_that_do_not_fit_are_refused_and_outputs_left_alone() {
-    let limited = Options { limbs: Limbs::Needed, ..options() };
+    let limited = CkksSlotsOptions { limbs: LimbChoice::Needed, ..options() };
     let mut deltas = CkksSlots::new(&adapter(), limited).unwrap().open().unwrap();
     let mut output = vec![1.0f32; 30];
     for value in [f32::NAN, f32::INFINITY, 1e6] {
         let mut row = vec![0.0; 100];
         row[50] = value;
         let outputs = &mut [(Projection::Query, &mut output[..])];
-        let refused = deltas.add(2, Input::Attention, &row, outputs);
+        let refused = deltas.add(2, LayerInput::Attention, &row, outputs);
         assert!(matches!(refused, Err(AdaptError::Activation { .. })), "{value}");
     }
-    for (input, length) in [(Input::FeedForward, 100), (Input::Attention, 99)] {
+    for (input, length) in [(LayerInput::FeedForward, 100), (LayerInput::Attention, 99)] {
         let outputs = &mut [(Projection::Query, &mut output[..])];
         let refused = deltas.add(2, input, &vec![0.0; length], outputs);
         assert!(matches!(refused, Err(AdaptError::Activation { .. })));
     }
     assert_eq!(output, vec![1.0; 30]);
-    assert_eq!(deltas.report(), Report::default());
+    assert_eq!(deltas.report(), DeltaReport::default());
 }
 
 #[test]
 fn an_adapter_without_elements_or_with_broken_ones_is_refused() {
     let mut broken = adapter();
-    let site = Site { layer: 2, projection: Projection::Query };
+    let site = ProjectionSite { layer: 2, projection: Projection::Query };
     broken.modules.get_mut(&site).unwrap().a.values[3] = f32::NAN;
     let refused = CkksSlots::new(&broken, options()).unwrap_err();
-    assert_eq!(refused, CkksSlotsError::Ckks(CkksError::Magnitude));
+    assert_eq!(refused, CkksSlotsError::Ckks(CkksError::ValueOutOfRange));
     broken.modules.get_mut(&site).unwrap().a = Matrix::zeroes(0, 100);
     assert_eq!(CkksSlots::new(&broken, options()).unwrap_err(), CkksSlotsError::Empty);
 }

@@ -4,61 +4,63 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{extract::State, response::Response};
 use confide_engine::{EngineError, Prompt, Request, SplitSession};
-use confide_serve::{ApiError, Loaded, json_response, label, refuse_pages};
+use confide_serve::{ApiError, LoadedAdapter, adapter_label, json_response, refuse_web_pages};
 use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::{
-    chat::rate,
-    layer::Layer,
-    split::{SPLIT_GUARANTEE, TOLERANCE, head_of, relative_difference, split_of},
+    chat::tokens_per_second,
+    route_state::RouteState,
+    split::{SPLIT_GUARANTEE, TOLERANCE, load_head, relative_difference, split_engine},
 };
-use crate::split_mode::{Head, Read, converse, since_ms};
+use crate::split_mode::{ClientHead, ForwardResult, generate_split, milliseconds_since};
 
-/// The number of tokens of the self-test, as in the report, whose query is used too.
+/// The number of tokens of the self-test. It and the query are the report's.
 const TOKENS: u32 = 64;
 const QUERY: &str = "What is a savings account?";
 
 /// `GET /api/v1/split/selftest`: split mode in one process. `he_match` compares the logits of every
-/// token with those of plain LoRA, where this process holds the adapter in the clear.
+/// token with those of plain LoRA, if this process holds the adapter in the clear.
 ///
-/// No web page may send it: it computes for seconds.
+/// Requests from web pages are refused, because the self-test computes for seconds.
 pub(super) async fn run(
-    layer: State<Arc<Layer>>,
+    state: State<Arc<RouteState>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    refuse_pages(&headers)?;
-    let _only = layer.selftest.try_lock().map_err(|_| ApiError::LoadsQueued)?;
-    let head = head_of(&layer).await?;
-    let _slot = layer.server.enter().await?;
-    let limit = layer.server.limits().generation;
-    let own = Arc::clone(&layer);
-    let work = tokio::task::spawn_blocking(move || test(&own, &*head));
+    refuse_web_pages(&headers)?;
+    let _only = state.selftest.try_lock().map_err(|_| ApiError::LoadsQueued)?;
+    let head = load_head(&state).await?;
+    let _slot = state.server.acquire_slot().await?;
+    let limit = state.server.limits().generation;
+    let own = Arc::clone(&state);
+    let work = tokio::task::spawn_blocking(move || run_comparison(&own, &*head));
     let done = tokio::time::timeout(limit, work).await;
     let done = done.map_err(|_| ApiError::Deadline { limit })?;
     Ok(json_response(&done.map_err(|_| EngineError::Stopped)??))
 }
 
-fn test(layer: &Layer, head: &dyn Head) -> Result<Value, ApiError> {
-    let adapters = &layer.server.adapters();
-    let Some(adapter) = adapters.active() else { return generate(layer, head, None, None) };
+fn run_comparison(state: &RouteState, head: &dyn ClientHead) -> Result<Value, ApiError> {
+    let adapters = &state.server.adapters();
+    let Some(adapter) = adapters.active() else {
+        return generate_and_compare(state, head, None, None);
+    };
     match adapter.reference() {
-        None => generate(layer, head, Some(&adapter), None),
+        None => generate_and_compare(state, head, Some(&adapter), None),
         Some(reference) => adapters
-            .with_reference(&adapter, reference, |name| {
-                generate(layer, head, Some(&adapter), Some(name))
+            .run_with_reference(&adapter, reference, |name| {
+                generate_and_compare(state, head, Some(&adapter), Some(name))
             })
             .map_err(ApiError::from)?,
     }
 }
 
-fn generate(
-    layer: &Layer,
-    head: &dyn Head,
-    adapter: Option<&Arc<Loaded>>,
+fn generate_and_compare(
+    state: &RouteState,
+    head: &dyn ClientHead,
+    adapter: Option<&Arc<LoadedAdapter>>,
     reference: Option<&str>,
 ) -> Result<Value, ApiError> {
-    let (split, base) = (split_of(layer)?, layer.server.base()?.name);
+    let (split, base) = (split_engine(state)?, state.server.base_model()?.name);
     let name = adapter.map(|adapter| adapter.name.as_str());
     let mut session = split.open(name)?;
     let mut plain = reference.map(|name| split.open(Some(name))).transpose()?;
@@ -69,7 +71,7 @@ fn generate(
     };
     let (mut worst, mut compare_ms, mut text) = (None, 0.0, String::new());
     let started = Instant::now();
-    let ended = converse(
+    let ended = generate_split(
         head,
         &request,
         split.context_tokens(),
@@ -77,27 +79,27 @@ fn generate(
             let hidden = session.forward(ids)?;
             if let Some(plain) = &mut plain {
                 let comparing = Instant::now();
-                let difference = compare(head, &mut **plain, ids, &hidden)?;
+                let difference = compare_logits(head, &mut **plain, ids, &hidden)?;
                 worst = Some(difference.max(worst.unwrap_or_default()));
-                compare_ms += since_ms(comparing);
+                compare_ms += milliseconds_since(comparing);
             }
-            Ok(Read { hidden, adapter: session.adapter() })
+            Ok(ForwardResult { hidden, adapter: session.adapter() })
         },
         &mut |step| {
             text.push_str(&step.token.text);
             true
         },
     )?;
-    let total_ms = since_ms(started) - compare_ms;
+    let total_ms = milliseconds_since(started) - compare_ms;
     let ended = ended.ok_or(EngineError::Stopped)?;
     let he_operations = ended.adapter.as_ref().map_or(0, |adapter| adapter.report.he_operations);
-    let (he_match, reason) = judge(worst, he_operations, name.is_some());
+    let (he_match, reason) = judge_match(worst, he_operations, name.is_some());
     Ok(json!({
         "query": QUERY,
         "response": text + &ended.tail,
         "tokens": ended.usage.completion_tokens,
         "total_ms": total_ms,
-        "tok_s": rate(ended.usage.completion_tokens, total_ms),
+        "tok_s": tokens_per_second(ended.usage.completion_tokens, total_ms),
         "adapter": name,
         "encrypted": he_operations > 0,
         "he_operations": he_operations,
@@ -108,13 +110,13 @@ fn generate(
         "guarantee": ended.adapter.as_ref()
             .map_or_else(|| "none".into(), |adapter| adapter.guarantee.to_string()),
         "split_guarantee": SPLIT_GUARANTEE,
-        "confide": name.zip(ended.adapter.as_ref()).map(|(name, adapter)| label(name, adapter)),
+        "confide": name.zip(ended.adapter.as_ref()).map(|(name, adapter)| adapter_label(name, adapter)),
     }))
 }
 
 /// The greatest relative difference between the logits of the same tokens.
-fn compare(
-    head: &dyn Head,
+fn compare_logits(
+    head: &dyn ClientHead,
     plain: &mut dyn SplitSession,
     ids: &[u32],
     hidden: &[f32],
@@ -123,12 +125,16 @@ fn compare(
     Ok(relative_difference(&head.logits(hidden)?, &wanted).unwrap_or(f64::INFINITY))
 }
 
-/// Judges a comparison. A match is claimed only where homomorphic operations ran and were compared
-/// with plain LoRA.
-fn judge(worst: Option<f64>, he_operations: u64, adapted: bool) -> (Option<bool>, &'static str) {
+/// Judges a comparison. A match is claimed only if homomorphic operations ran and their results were
+/// compared with plain LoRA.
+fn judge_match(
+    worst: Option<f64>,
+    he_operations: u64,
+    adapted: bool,
+) -> (Option<bool>, &'static str) {
     match (worst, he_operations) {
         _ if !adapted => (None, "no adapter is loaded"),
-        (None, _) => (None, "the adapter is not in this process, so there is no plain one"),
+        (None, _) => (None, "the adapter is not in this process, so plain LoRA cannot be computed"),
         (Some(_), 0) => (None, "no homomorphic operation ran"),
         (Some(worst), _) => (Some(worst < TOLERANCE), "logits were compared with plain LoRA's"),
     }
@@ -140,11 +146,11 @@ mod tests {
 
     #[test]
     fn a_match_needs_operations_and_something_to_match() {
-        assert_eq!(judge(Some(1e-6), 9, true).0, Some(true));
-        assert_eq!(judge(Some(0.1), 9, true).0, Some(false));
-        assert_eq!(judge(Some(f64::INFINITY), 9, true).0, Some(false));
-        assert_eq!(judge(Some(0.0), 0, true).0, None);
-        assert_eq!(judge(None, 9, true).0, None);
-        assert_eq!(judge(None, 0, false).0, None);
+        assert_eq!(judge_match(Some(1e-6), 9, true).0, Some(true));
+        assert_eq!(judge_match(Some(0.1), 9, true).0, Some(false));
+        assert_eq!(judge_match(Some(f64::INFINITY), 9, true).0, Some(false));
+        assert_eq!(judge_match(Some(0.0), 0, true).0, None);
+        assert_eq!(judge_match(None, 9, true).0, None);
+        assert_eq!(judge_match(None, 0, false).0, None);
     }
 }

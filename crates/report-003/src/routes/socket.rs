@@ -1,4 +1,4 @@
-//! WebSockets: the handshake, messages, and the end.
+//! WebSockets: the handshake, messages, and the closing.
 
 use std::{
     future::Future,
@@ -26,11 +26,11 @@ use tokio_tungstenite::{
     },
 };
 
-use super::layer::{Layer, SocketLimits};
-use crate::error::{no_upgrade, sockets_full, unreadable_message};
+use super::route_state::{RouteState, SocketLimits};
+use crate::error::{sockets_full, unreadable_message, upgrade_required};
 
 /// A WebSocket whose client is connected.
-pub(super) struct Socket {
+pub(super) struct ClientSocket {
     stream: WebSocketStream<TokioIo<Upgraded>>,
     limits: SocketLimits,
     held: Option<HeldConnection>,
@@ -38,43 +38,43 @@ pub(super) struct Socket {
 }
 
 /// One message from a client.
-pub(super) enum Received {
+pub(super) enum ClientMessage {
     Text(Bytes),
     Binary(Bytes),
 }
 
-/// The client has disconnected: there is nobody to tell.
+/// The client has disconnected, so no error can be sent.
 #[derive(Debug)]
 pub(super) struct Disconnected;
 
 /// Answers a handshake, and then runs `work` on the socket until it returns.
 pub(super) fn upgrade<F, W>(
-    layer: &Arc<Layer>,
+    state: &Arc<RouteState>,
     mut request: Request<Body>,
     work: F,
 ) -> Result<Response, ApiError>
 where
-    F: FnOnce(Arc<Layer>, Socket) -> W + Send + 'static,
+    F: FnOnce(Arc<RouteState>, ClientSocket) -> W + Send + 'static,
     W: Future<Output = ()> + Send,
 {
     let key = handshake_key(request.headers())?;
-    let refused = || no_upgrade("a connection that cannot be upgraded");
+    let refused = || upgrade_required("a connection that cannot be upgraded");
     let upgrading = request.extensions_mut().remove::<OnUpgrade>().ok_or_else(refused)?;
     let held = request.extensions_mut().remove::<HeldConnection>();
-    let limits = layer.limits.clone();
-    let permit = Arc::clone(&layer.sockets).try_acquire_owned();
+    let limits = state.limits.clone();
+    let permit = Arc::clone(&state.sockets).try_acquire_owned();
     let permit = permit.map_err(|_| sockets_full(limits.open))?;
-    let layer = Arc::clone(layer);
+    let state = Arc::clone(state);
     tokio::spawn(async move {
         let Ok(upgraded) = upgrading.await else { return };
-        let config = Some(config(&limits));
+        let config = Some(socket_config(&limits));
         let io = TokioIo::new(upgraded);
         let stream = WebSocketStream::from_raw_socket(io, Role::Server, config).await;
-        layer.sockets_opened.fetch_add(1, Ordering::Relaxed);
-        work(layer, Socket { stream, limits, held, _permit: permit }).await;
+        state.sockets_opened.fetch_add(1, Ordering::Relaxed);
+        work(state, ClientSocket { stream, limits, held, _permit: permit }).await;
     });
     let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes()));
-    let accept = accept.map_err(|_| no_upgrade("an odd key"))?;
+    let accept = accept.map_err(|_| upgrade_required("an invalid key"))?;
     let headers = [
         (header::CONNECTION, HeaderValue::from_static("upgrade")),
         (header::UPGRADE, HeaderValue::from_static("websocket")),
@@ -83,25 +83,25 @@ where
     Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
 }
 
-impl Socket {
-    /// Receives the next message; `None` once the client has disconnected, was silent for too long
-    /// or sent something that is not a message, or the server stops.
-    pub(super) async fn receive(&mut self) -> Option<Received> {
+impl ClientSocket {
+    /// Receives the next message; `None` if the client has disconnected, was silent for too long or
+    /// violated the protocol, or if the server stops.
+    pub(super) async fn receive(&mut self) -> Option<ClientMessage> {
         let idle = self.limits.idle;
         loop {
-            let stop = stopping(self.held.as_ref());
+            let stop = wait_for_stop(self.held.as_ref());
             let received = tokio::select! {
                 received = tokio::time::timeout(idle, self.stream.next()) => received,
                 () = stop => break,
             };
             match received {
-                Ok(Some(Ok(Message::Text(text)))) => return Some(Received::Text(text.into())),
-                Ok(Some(Ok(Message::Binary(bytes)))) => return Some(Received::Binary(bytes)),
-                // The library answers pings.
+                Ok(Some(Ok(Message::Text(text)))) => return Some(ClientMessage::Text(text.into())),
+                Ok(Some(Ok(Message::Binary(bytes)))) => return Some(ClientMessage::Binary(bytes)),
+                // The WebSocket library answers pings.
                 Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => {}
                 Ok(Some(Err(WsError::Capacity(error)))) => {
                     let error = unreadable_message(&error.to_string());
-                    let _ = self.fail(&error, None).await;
+                    let _ = self.send_error(&error, None).await;
                     break;
                 }
                 Ok(Some(Ok(Message::Close(_)) | Err(_)) | None) => return None,
@@ -112,17 +112,17 @@ impl Socket {
         None
     }
 
-    pub(super) async fn say(&mut self, value: &Value) -> Result<(), Disconnected> {
+    pub(super) async fn send_json(&mut self, value: &Value) -> Result<(), Disconnected> {
         self.stream.send(Message::text(value.to_string())).await.map_err(|_| Disconnected)
     }
 
-    pub(super) async fn say_bytes(&mut self, bytes: Vec<u8>) -> Result<(), Disconnected> {
+    pub(super) async fn send_binary(&mut self, bytes: Vec<u8>) -> Result<(), Disconnected> {
         self.stream.send(Message::binary(bytes)).await.map_err(|_| Disconnected)
     }
 
-    /// Sends an error: its text as the report's clients read it, and the object that this project's
-    /// clients read.
-    pub(super) async fn fail(
+    /// Sends an error: its text for the report's clients, and the error object for this project's
+    /// clients.
+    pub(super) async fn send_error(
         &mut self,
         error: &ApiError,
         session_id: Option<&str>,
@@ -133,7 +133,7 @@ impl Socket {
         if let Some(id) = session_id {
             event["session_id"] = id.into();
         }
-        self.say(&event).await
+        self.send_json(&event).await
     }
 
     async fn close(&mut self) {
@@ -142,8 +142,8 @@ impl Socket {
     }
 }
 
-/// Resolves when the server was asked to stop.
-async fn stopping(held: Option<&HeldConnection>) {
+/// Returns when the server is asked to stop.
+async fn wait_for_stop(held: Option<&HeldConnection>) {
     match held {
         None => std::future::pending().await,
         Some(held) => held.wait_until_stopped().await,
@@ -159,17 +159,17 @@ fn handshake_key(headers: &HeaderMap) -> Result<String, ApiError> {
         })
     };
     if !has(header::CONNECTION, "upgrade") || !has(header::UPGRADE, "websocket") {
-        return Err(no_upgrade("a plain request"));
+        return Err(upgrade_required("a plain request"));
     }
     if field(header::SEC_WEBSOCKET_VERSION) != Some("13") {
-        return Err(no_upgrade("another version"));
+        return Err(upgrade_required("an unsupported version"));
     }
-    let key = field(header::SEC_WEBSOCKET_KEY).ok_or_else(|| no_upgrade("no key"))?;
+    let key = field(header::SEC_WEBSOCKET_KEY).ok_or_else(|| upgrade_required("no key"))?;
     Ok(key.into())
 }
 
-/// Configures a socket without write buffers: tokens are small and must not wait for each other.
-fn config(limits: &SocketLimits) -> WebSocketConfig {
+/// Configures a socket without write buffers, so that each token is sent at once.
+fn socket_config(limits: &SocketLimits) -> WebSocketConfig {
     WebSocketConfig::default()
         .write_buffer_size(0)
         .max_write_buffer_size(limits.message_bytes)

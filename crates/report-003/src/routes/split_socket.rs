@@ -8,34 +8,34 @@ use http::Request;
 use serde_json::json;
 
 use super::{
-    layer::Layer,
-    socket::{Disconnected, Received, Socket, upgrade},
-    split::{self, Reading},
+    route_state::RouteState,
+    socket::{ClientMessage, ClientSocket, Disconnected, upgrade},
+    split::{self, OpenSplitSession},
 };
 use crate::{
     error::unreadable_message,
     split_mode::frame::{self, SplitRequest},
 };
 
-/// `WS /api/v1/split/stream`: hidden states for a client that keeps the LM head. One session, which
-/// ends with the socket.
+/// `WS /api/v1/split/stream`: hidden states for a client that keeps the LM head. The session ends
+/// with the socket.
 pub(super) async fn open(
-    layer: State<Arc<Layer>>,
+    state: State<Arc<RouteState>>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    split::split_of(&layer)?;
-    upgrade(&layer, request, run)
+    split::split_engine(&state)?;
+    upgrade(&state, request, serve_socket)
 }
 
-async fn run(layer: Arc<Layer>, mut socket: Socket) {
+async fn serve_socket(state: Arc<RouteState>, mut socket: ClientSocket) {
     let mut reading = None;
     while let Some(received) = socket.receive().await {
-        let answered = match answer(&layer, &mut socket, &mut reading, received).await {
+        let answered = match answer_message(&state, &mut socket, &mut reading, received).await {
             Ok(answered) => answered,
             Err(error) => {
-                // The state of the session is in doubt, so the next message opens a new one.
+                // The state of the session is unknown, so the next message opens a new one.
                 reading = None;
-                socket.fail(&error, None).await
+                socket.send_error(&error, None).await
             }
         };
         if answered.is_err() {
@@ -44,30 +44,37 @@ async fn run(layer: Arc<Layer>, mut socket: Socket) {
     }
 }
 
-async fn answer(
-    layer: &Arc<Layer>,
-    socket: &mut Socket,
-    reading: &mut Option<Reading>,
-    received: Received,
+async fn answer_message(
+    state: &Arc<RouteState>,
+    socket: &mut ClientSocket,
+    reading: &mut Option<OpenSplitSession>,
+    received: ClientMessage,
 ) -> Result<Result<(), Disconnected>, ApiError> {
     let (asked, binary) = match &received {
-        Received::Text(text) => (frame::parse_text(text)?, false),
-        Received::Binary(bytes) => (frame::parse_binary(bytes)?, true),
+        ClientMessage::Text(text) => (frame::parse_text_message(text)?, false),
+        ClientMessage::Binary(bytes) => (frame::parse_binary_message(bytes)?, true),
     };
     Ok(match asked {
-        SplitRequest::Ping => socket.say(&json!({ "type": "pong" })).await,
-        SplitRequest::Config => socket.say(&split::config_object(layer)?).await,
-        SplitRequest::Tokenize { text } => socket.say(&split::token_ids(layer, text).await?).await,
+        SplitRequest::Ping => socket.send_json(&json!({ "type": "pong" })).await,
+        SplitRequest::Config => socket.send_json(&split::config_json(state)?).await,
+        SplitRequest::Tokenize { text } => {
+            socket.send_json(&split::token_ids_json(state, text).await?).await
+        }
         SplitRequest::Forward(forward) => {
-            // A session that was lost must not be continued as if it were whole.
+            // A client must not continue a session that was lost.
             if forward.incremental && reading.is_none() {
-                let reason = "incremental: nothing was read in this session";
+                let reason = "incremental: this socket has no open session; \
+                    send a `forward` without incremental first";
                 return Err(unreadable_message(reason));
             }
-            let answer = split::read(layer, reading, forward).await?;
+            let answer = split::read_tokens(state, reading, forward).await?;
             match binary {
-                true => socket.say_bytes(frame::write_binary(&answer.head, &answer.hidden)).await,
-                false => socket.say(&split::in_text(answer)).await,
+                true => {
+                    socket
+                        .send_binary(frame::encode_binary_message(&answer.head, &answer.hidden))
+                        .await
+                }
+                false => socket.send_json(&split::answer_to_json(answer)).await,
             }
         }
     })

@@ -1,39 +1,41 @@
-//! `chat/stream`: an answer token by token, with the times of its parts.
+//! `chat/stream`: an answer token by token, with the times of each token's parts.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{body::Body, extract::State, response::Response};
-use confide_engine::{AdapterReport, EngineError, Event, Generation};
-use confide_serve::{ApiError, Ending, Meter, Slot, label, lost_label};
+use confide_engine::{AdapterReport, EngineError, Generation, GenerationEvent};
+use confide_serve::{AnswerEnding, AnswerMeter, ApiError, Slot, adapter_label, adapter_lost_label};
 use futures_util::StreamExt;
 use http::Request;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{
-    chat::rate,
-    layer::Layer,
-    query::Query,
-    socket::{Disconnected, Received, Socket, upgrade},
-    split::{head_of, split_of},
+    chat::tokens_per_second,
+    query::ChatQuery,
+    route_state::RouteState,
+    socket::{ClientMessage, ClientSocket, Disconnected, upgrade},
+    split::{load_head, split_engine},
 };
-use crate::split_mode::{Completion, Read, Step, converse, since_ms};
+use crate::split_mode::{
+    ForwardResult, SplitCompletion, TimedToken, generate_split, milliseconds_since,
+};
 
 /// `WS /api/v1/chat/stream`: each text message is a query, answered by `input_info`, a `token` for
 /// each token, and `done` or `error`.
 pub(super) async fn open(
-    layer: State<Arc<Layer>>,
+    state: State<Arc<RouteState>>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    upgrade(&layer, request, run)
+    upgrade(&state, request, serve_socket)
 }
 
-async fn run(layer: Arc<Layer>, mut socket: Socket) {
+async fn serve_socket(state: Arc<RouteState>, mut socket: ClientSocket) {
     while let Some(received) = socket.receive().await {
-        let (Received::Text(bytes) | Received::Binary(bytes)) = received;
-        let answered = match Query::parse(&bytes) {
-            Ok(query) => answer(&layer, &mut socket, &query, bytes.len()).await,
-            Err(error) => socket.fail(&error, None).await,
+        let (ClientMessage::Text(bytes) | ClientMessage::Binary(bytes)) = received;
+        let answered = match ChatQuery::parse(&bytes) {
+            Ok(query) => answer_query(&state, &mut socket, &query, bytes.len()).await,
+            Err(error) => socket.send_error(&error, None).await,
         };
         if answered.is_err() {
             return;
@@ -41,65 +43,69 @@ async fn run(layer: Arc<Layer>, mut socket: Socket) {
     }
 }
 
-async fn answer(
-    layer: &Arc<Layer>,
-    socket: &mut Socket,
-    query: &Query,
+async fn answer_query(
+    state: &Arc<RouteState>,
+    socket: &mut ClientSocket,
+    query: &ChatQuery,
     bytes: usize,
 ) -> Result<(), Disconnected> {
     let session = query.session_id.as_deref();
-    let limit = layer.server.limits().generation;
-    let telling = async {
-        match begin(layer, query, bytes).await {
+    let limit = state.server.limits().generation;
+    let sending = async {
+        match start_answer(state, query, bytes).await {
             Ok((info, running)) => {
-                socket.say(&info).await?;
-                tell(socket, running).await
+                socket.send_json(&info).await?;
+                send_events(socket, running).await
             }
             Err(error) => Ok(Err(error)),
         }
     };
-    match tokio::time::timeout(limit, telling).await {
-        Err(_) => socket.fail(&ApiError::Deadline { limit }, session).await,
+    match tokio::time::timeout(limit, sending).await {
+        Err(_) => socket.send_error(&ApiError::Deadline { limit }, session).await,
         Ok(Err(Disconnected)) => Err(Disconnected),
         Ok(Ok(Ok(()))) => Ok(()),
-        Ok(Ok(Err(error))) => socket.fail(&error, session).await,
+        Ok(Ok(Err(error))) => socket.send_error(&error, session).await,
     }
 }
 
 /// An event of a running answer.
 enum AnswerEvent {
-    /// A token and its cost, and whether the times of its parts are known.
-    Token(Step, bool),
-    End(Ending, String),
+    /// A token and its times, and whether the times of its parts are known.
+    Token(TimedToken, bool),
+    End(AnswerEnding, String),
     Failed(ApiError),
 }
 
-struct Running {
-    said: mpsc::Receiver<AnswerEvent>,
+struct RunningAnswer {
+    events: mpsc::Receiver<AnswerEvent>,
     model: String,
     session_id: Option<String>,
-    meter: Meter,
+    meter: AnswerMeter,
     _slot: Slot,
 }
 
-/// The greatest number of tokens that wait for a slow client.
+/// The greatest number of events that wait for a slow client.
 const QUEUED_MAX: usize = 64;
 
-async fn begin(
-    layer: &Arc<Layer>,
-    query: &Query,
+async fn start_answer(
+    state: &Arc<RouteState>,
+    query: &ChatQuery,
     bytes: usize,
-) -> Result<(Value, Running), ApiError> {
-    let model = if query.adapted { query.adapter_name(layer)? } else { layer.server.base()?.name };
-    let slot = layer.server.enter().await?;
-    let (say, said) = mpsc::channel(QUEUED_MAX);
-    let request = query.request(&model, layer);
-    let prompt_tokens = layer.server.engine().count(&model, &request.prompt)?;
-    let adapter = layer.server.adapters().find(&model);
-    if layer.server.engine().split().is_some() && layer.head.is_some() {
-        by_halves(layer, request, adapter.is_some(), say).await?;
+) -> Result<(Value, RunningAnswer), ApiError> {
+    let model =
+        if query.adapted { query.adapter_name(state)? } else { state.server.base_model()?.name };
+    let slot = state.server.acquire_slot().await?;
+    let (sender, events) = mpsc::channel(QUEUED_MAX);
+    let request = query.to_request(&model, state);
+    let prompt_tokens = state.server.engine().count_prompt_tokens(&model, &request.prompt)?;
+    let adapter = state.server.adapters().find(&model);
+    if state.server.engine().split_model().is_some() && state.head.is_some() {
+        run_split_halves(state, request, adapter.is_some(), sender).await?;
     } else {
-        tokio::spawn(by_events(layer.server.start(request, bytes).await?, say));
+        tokio::spawn(forward_engine_events(
+            state.server.start_generation(request, bytes).await?,
+            sender,
+        ));
     }
     let guarantee = adapter.as_ref().map(|adapter| adapter.guarantee().to_string());
     let info = json!({
@@ -112,104 +118,107 @@ async fn begin(
         "session_id": query.session_id,
         "ignored": query.ignored,
     });
-    let (session_id, meter) = (query.session_id.clone(), layer.server.counters().meter());
-    Ok((info, Running { said, model, session_id, meter, _slot: slot }))
+    let (session_id, meter) = (query.session_id.clone(), state.server.counters().start_answer());
+    Ok((info, RunningAnswer { events, model, session_id, meter, _slot: slot }))
 }
 
 /// Runs both halves of split mode in this process, so that the parts of each token can be timed.
-async fn by_halves(
-    layer: &Arc<Layer>,
+async fn run_split_halves(
+    state: &Arc<RouteState>,
     request: confide_engine::Request,
     adapted: bool,
-    say: mpsc::Sender<AnswerEvent>,
+    sender: mpsc::Sender<AnswerEvent>,
 ) -> Result<(), ApiError> {
-    let (split, head) = (split_of(layer)?, head_of(layer).await?);
+    let (split, head) = (split_engine(state)?, load_head(state).await?);
     tokio::task::spawn_blocking(move || {
         let answer = || {
             let mut session = split.open(adapted.then_some(request.model.as_str()))?;
             let mut forward = |ids: &[u32]| {
                 let hidden = session.forward(ids)?;
-                Ok(Read { hidden, adapter: session.adapter() })
+                Ok(ForwardResult { hidden, adapter: session.adapter() })
             };
-            let mut each = |step| say.blocking_send(AnswerEvent::Token(step, true)).is_ok();
-            converse(&*head, &request, split.context_tokens(), &mut forward, &mut each)
+            let mut each = |step| sender.blocking_send(AnswerEvent::Token(step, true)).is_ok();
+            generate_split(&*head, &request, split.context_tokens(), &mut forward, &mut each)
         };
         let end = match answer() {
             // The client has disconnected.
             Ok(None) => return,
             Ok(Some(ended)) => {
-                let Completion { reason, tail, usage, adapter } = ended;
-                AnswerEvent::End(Ending { reason, usage, adapter }, tail)
+                let SplitCompletion { reason, tail, usage, adapter } = ended;
+                AnswerEvent::End(AnswerEnding { reason, usage, adapter }, tail)
             }
             Err(error) => AnswerEvent::Failed(error.into()),
         };
-        let _ = say.blocking_send(end);
+        let _ = sender.blocking_send(end);
     });
     Ok(())
 }
 
-/// Passes on the events of an engine that gives no hidden states: only whole tokens can be timed.
-async fn by_events(mut generation: Generation, say: mpsc::Sender<AnswerEvent>) {
+/// Forwards the events of an engine without split mode, where only whole tokens can be timed.
+async fn forward_engine_events(mut generation: Generation, sender: mpsc::Sender<AnswerEvent>) {
     let mut lost = None;
     let mut since = Instant::now();
     while let Some(event) = generation.next().await {
-        let said = match event {
-            Event::Token(token) => {
-                let forward_ms = since_ms(since);
+        let event = match event {
+            GenerationEvent::Token(token) => {
+                let forward_ms = milliseconds_since(since);
                 since = Instant::now();
                 let (head_ms, choose_ms) = (0.0, 0.0);
                 let adapter = lost.clone();
-                AnswerEvent::Token(Step { token, forward_ms, head_ms, choose_ms, adapter }, false)
+                AnswerEvent::Token(
+                    TimedToken { token, forward_ms, head_ms, choose_ms, adapter },
+                    false,
+                )
             }
-            Event::AdapterLost { reason } => {
+            GenerationEvent::AdapterLost { reason } => {
                 let guarantee = confide_lora::Guarantee::NONE;
-                let report = confide_lora::Report::default();
+                let report = confide_lora::DeltaReport::default();
                 lost = Some(AdapterReport { report, guarantee, lost: Some(reason) });
                 continue;
             }
-            Event::Finished { reason, tail, usage, adapter } => {
-                AnswerEvent::End(Ending { reason, usage, adapter }, tail)
+            GenerationEvent::Finished { reason, tail, usage, adapter } => {
+                AnswerEvent::End(AnswerEnding { reason, usage, adapter }, tail)
             }
-            Event::Failed(error) => AnswerEvent::Failed(error.into()),
+            GenerationEvent::Failed(error) => AnswerEvent::Failed(error.into()),
         };
-        if say.send(said).await.is_err() {
+        if sender.send(event).await.is_err() {
             return;
         }
     }
 }
 
-/// Sends the events of a running answer to the client. The inner error is the answer's.
-async fn tell(
-    socket: &mut Socket,
-    mut running: Running,
+/// Sends the events of a running answer to the client. The inner error is that of the answer.
+async fn send_events(
+    socket: &mut ClientSocket,
+    mut running: RunningAnswer,
 ) -> Result<Result<(), ApiError>, Disconnected> {
     let started = Instant::now();
     let (mut tokens, mut text, mut lost) = (0u32, String::new(), false);
     let mut before = AdapterCost::default();
-    while let Some(said) = running.said.recv().await {
-        match said {
+    while let Some(event) = running.events.recv().await {
+        match event {
             AnswerEvent::Failed(error) => return Ok(Err(error)),
             AnswerEvent::End(ending, tail) => {
                 running.meter.finish(ending.adapter.as_ref());
                 text.push_str(&tail);
-                let total_ms = since_ms(started);
-                socket.say(&done_message(&running, &ending, &tail, &text, total_ms)).await?;
+                let total_ms = milliseconds_since(started);
+                socket.send_json(&done_message(&running, &ending, &tail, &text, total_ms)).await?;
                 return Ok(Ok(()));
             }
             AnswerEvent::Token(step, timed) => {
-                running.meter.token();
+                running.meter.count_token();
                 tokens += 1;
                 text.push_str(&step.token.text);
                 let reason = step.adapter.as_ref().and_then(|adapter| adapter.lost.as_ref());
                 if let (Some(reason), false) = (reason, lost) {
                     lost = true;
-                    let mut event = lost_label(&running.model, reason);
+                    let mut event = adapter_lost_label(&running.model, reason);
                     event["type"] = "adapter_lost".into();
-                    socket.say(&event).await?;
+                    socket.send_json(&event).await?;
                 }
                 let now = AdapterCost::from_report(step.adapter.as_ref());
-                let metrics = metrics(&step, timed, &before, &now, &running.model, lost);
-                let elapsed_ms = since_ms(started);
+                let metrics = token_metrics(&step, timed, &before, &now, &running.model, lost);
+                let elapsed_ms = milliseconds_since(started);
                 let event = json!({
                     "type": "token",
                     "token": step.token.text,
@@ -219,20 +228,20 @@ async fn tell(
                     "aggregate": {
                         "tokens": tokens,
                         "elapsed_ms": elapsed_ms,
-                        "tok_s": rate(tokens, elapsed_ms),
+                        "tok_s": tokens_per_second(tokens, elapsed_ms),
                         "he_operations": timed.then_some(now.operations),
                         "he_rotations": timed.then_some(now.rotations),
                     },
                 });
                 before = now;
-                socket.say(&event).await?;
+                socket.send_json(&event).await?;
             }
         }
     }
     Ok(Err(EngineError::Stopped.into()))
 }
 
-/// The cost of the adapter from the start to some token.
+/// The cost of the adapter from the start of the answer up to a token.
 #[derive(Default)]
 struct AdapterCost {
     operations: u64,
@@ -248,9 +257,9 @@ impl AdapterCost {
     }
 }
 
-/// The cost of one token. Parts that were not measured are null, never 0.
-fn metrics(
-    step: &Step,
+/// The metrics of one token. A part that was not measured is null.
+fn token_metrics(
+    step: &TimedToken,
     timed: bool,
     before: &AdapterCost,
     now: &AdapterCost,
@@ -284,8 +293,8 @@ fn metrics(
 }
 
 fn done_message(
-    running: &Running,
-    ending: &Ending,
+    running: &RunningAnswer,
+    ending: &AnswerEnding,
     tail: &str,
     text: &str,
     total_ms: f64,
@@ -298,14 +307,14 @@ fn done_message(
         "tail": tail,
         "tokens": tokens,
         "total_ms": total_ms,
-        "tok_s": rate(tokens, total_ms),
+        "tok_s": tokens_per_second(tokens, total_ms),
         "finish_reason": ending.finish_reason(),
         "encrypted": report.is_some_and(|report| report.report.he_operations > 0),
         "he_operations": report.map_or(0, |report| report.report.he_operations),
         "rotations": report.map_or(0, |report| report.report.he_rotations),
         "guarantee": report
             .map_or_else(|| "none".into(), |report| report.guarantee.to_string()),
-        "confide": report.map(|report| label(&running.model, report)),
+        "confide": report.map(|report| adapter_label(&running.model, report)),
         "session_id": running.session_id,
     })
 }

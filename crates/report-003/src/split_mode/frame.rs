@@ -1,70 +1,71 @@
 //! Messages of `WS /api/v1/split/stream`: JSON text, or `[u32 LE length][JSON][f32 LE ...]`.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use confide_serve::{ApiError, Fields};
+use confide_serve::{ApiError, JsonFields};
 use serde_json::{Value, json};
 
 use crate::error::{message_too_large, unreadable_message};
 
-/// A request of a client of split mode.
+/// A request of a client in split mode.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SplitRequest {
     /// Asks whether the server answers.
     Ping,
     /// Asks for the shape of the model.
     Config,
-    /// Asks for the tokens of a text. A client that keeps its tokenizer does not need it.
+    /// Asks for the tokens of a text. A client with its own tokenizer does not need it.
     Tokenize {
         /// The text.
         text: String,
     },
     /// Asks for a hidden state.
-    Forward(Forward),
+    Forward(ForwardRequest),
 }
 
-/// A request to read tokens.
+/// A request to run the model on tokens.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Forward {
+pub struct ForwardRequest {
     /// The tokens, by number or by embedding.
-    pub input: Input,
-    /// The adapter; the active one where none is named.
+    pub input: TokenInput,
+    /// The adapter; the active one if `None`.
     pub adapter: Option<String>,
-    /// Whether the adapter computes; if not, the base model does alone.
+    /// Whether the adapter is applied.
     pub adapted: bool,
-    /// Whether the tokens follow those already read; otherwise a new session begins.
+    /// Whether the tokens continue the session; otherwise a new session starts.
     pub incremental: bool,
     /// The client's id of the session, which the answer repeats.
     pub session_id: Option<String>,
 }
 
-/// Tokens, as a client of split mode sends them. Either form tells the server the text.
+/// Tokens, as a client in split mode sends them. Either form reveals the text to the server.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Input {
+pub enum TokenInput {
     /// The numbers of the tokens.
     Ids(Vec<u32>),
     /// The embeddings of the tokens, one after the other.
-    Rows(Vec<f32>),
+    Embeddings(Vec<f32>),
 }
 
-/// The greatest length of the JSON part of a binary message: token numbers of a long context.
+/// The greatest length in bytes of the JSON part of a binary message: room for the token ids of a
+/// long context.
 const HEAD_BYTES_MAX: usize = 128 << 10;
 /// The greatest number of tokens in one message.
 const TOKENS_MAX: usize = 16_384;
 /// The greatest width of a hidden state: wider than any model that this server loads.
 const WIDTH_MAX: i64 = 65_536;
 
-/// Reads a text message.
+/// Parses a text message.
 ///
 /// # Errors
-/// [`ApiError`] of a kind that names the field.
-pub fn parse_text(bytes: &[u8]) -> Result<SplitRequest, ApiError> {
-    let mut fields = Fields::parse(bytes)?;
-    let kind = fields.text("type")?;
-    let asked = match kind.as_deref() {
+/// An [`ApiError`] that names the field.
+pub fn parse_text_message(bytes: &[u8]) -> Result<SplitRequest, ApiError> {
+    let mut fields = JsonFields::parse(bytes)?;
+    let kind = fields.take_text("type")?;
+    let request = match kind.as_deref() {
         Some("ping") => SplitRequest::Ping,
         Some("config") => SplitRequest::Config,
         Some("tokenize") => {
-            let text = fields.text("text")?;
+            let text = fields.take_text("text")?;
             SplitRequest::Tokenize { text: text.ok_or(ApiError::Missing { param: "text".into() })? }
         }
         Some("forward") => return parse_forward(fields, None).map(SplitRequest::Forward),
@@ -77,36 +78,36 @@ pub fn parse_text(bytes: &[u8]) -> Result<SplitRequest, ApiError> {
         }
     };
     fields.finish(&["session_id"])?;
-    Ok(asked)
+    Ok(request)
 }
 
-/// Reads a binary message, which is always a `forward`.
+/// Parses a binary message, which is always a `forward`.
 ///
 /// # Errors
-/// As [`parse_text`], and where the lengths do not agree.
-pub fn parse_binary(bytes: &[u8]) -> Result<SplitRequest, ApiError> {
-    let (head, tail) = cut(bytes)?;
-    let mut fields = Fields::parse(head)?;
-    fields.neutral("type", &["forward".into()])?;
-    let rows = (!tail.is_empty()).then(|| floats(tail)).transpose()?;
+/// As [`parse_text_message`], and if the lengths do not agree.
+pub fn parse_binary_message(bytes: &[u8]) -> Result<SplitRequest, ApiError> {
+    let (head, tail) = split_head(bytes)?;
+    let mut fields = JsonFields::parse(head)?;
+    fields.admit_neutral("type", &["forward".into()])?;
+    let rows = (!tail.is_empty()).then(|| parse_floats(tail)).transpose()?;
     parse_forward(fields, rows).map(SplitRequest::Forward)
 }
 
-/// Reads the JSON body of `POST /api/v1/split/forward`.
+/// Parses the JSON body of `POST /api/v1/split/forward`.
 ///
 /// # Errors
-/// As [`parse_text`].
-pub fn parse_body(bytes: &[u8]) -> Result<Forward, ApiError> {
-    parse_forward(Fields::parse(bytes)?, None)
+/// As [`parse_text_message`].
+pub fn parse_forward_body(bytes: &[u8]) -> Result<ForwardRequest, ApiError> {
+    parse_forward(JsonFields::parse(bytes)?, None)
 }
 
-/// Reads the fields of a `forward` that are left after others were taken.
-pub(crate) fn parse_fields(fields: Fields) -> Result<Forward, ApiError> {
+/// Parses the fields of a `forward` after other fields were taken out.
+pub(crate) fn parse_forward_fields(fields: JsonFields) -> Result<ForwardRequest, ApiError> {
     parse_forward(fields, None)
 }
 
-/// Writes a binary message.
-pub fn write_binary(head: &Value, values: &[f32]) -> Vec<u8> {
+/// Encodes a binary message.
+pub fn encode_binary_message(head: &Value, values: &[f32]) -> Vec<u8> {
     let head = head.to_string();
     let length = u32::try_from(head.len()).unwrap_or(u32::MAX);
     let mut bytes = Vec::with_capacity(4 + head.len() + 4 * values.len());
@@ -116,31 +117,32 @@ pub fn write_binary(head: &Value, values: &[f32]) -> Vec<u8> {
     bytes
 }
 
-/// Reads a binary answer: its JSON part and its numbers. For the client.
+/// Parses a binary answer, for the client, into its JSON part and its numbers.
 ///
 /// # Errors
 /// If the lengths do not agree, and [`ApiError::NotJson`].
-pub fn parse_answer(bytes: &[u8]) -> Result<(Value, Vec<f32>), ApiError> {
-    let (head, tail) = cut(bytes)?;
+pub fn parse_binary_answer(bytes: &[u8]) -> Result<(Value, Vec<f32>), ApiError> {
+    let (head, tail) = split_head(bytes)?;
     let head = serde_json::from_slice(head)
         .map_err(|error| ApiError::NotJson { reason: error.to_string() })?;
-    Ok((head, floats(tail)?))
+    Ok((head, parse_floats(tail)?))
 }
 
-pub(crate) fn to_base64(values: &[f32]) -> String {
+pub(crate) fn encode_base64(values: &[f32]) -> String {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     BASE64_STANDARD.encode(bytes)
 }
 
-pub(crate) fn rows_of(text: &str, param: &str) -> Result<Vec<f32>, ApiError> {
+pub(crate) fn decode_base64(text: &str, param: &str) -> Result<Vec<f32>, ApiError> {
     let bytes = BASE64_STANDARD.decode(text);
     let bytes = bytes.map_err(|_| ApiError::field(param, "base64 of f32 numbers", &json!(text)))?;
-    floats(&bytes)
+    parse_floats(&bytes)
 }
 
-fn cut(bytes: &[u8]) -> Result<(&[u8], &[u8]), ApiError> {
+fn split_head(bytes: &[u8]) -> Result<(&[u8], &[u8]), ApiError> {
     let bad = unreadable_message;
-    let (length, rest) = bytes.split_first_chunk().ok_or_else(|| bad("it has no length"))?;
+    let (length, rest) =
+        bytes.split_first_chunk().ok_or_else(|| bad("it is shorter than its length field"))?;
     let length = u32::from_le_bytes(*length) as usize;
     if length > HEAD_BYTES_MAX {
         return Err(message_too_large(HEAD_BYTES_MAX, length));
@@ -148,7 +150,7 @@ fn cut(bytes: &[u8]) -> Result<(&[u8], &[u8]), ApiError> {
     rest.split_at_checked(length).ok_or_else(|| bad("it is shorter than its JSON part"))
 }
 
-fn floats(bytes: &[u8]) -> Result<Vec<f32>, ApiError> {
+fn parse_floats(bytes: &[u8]) -> Result<Vec<f32>, ApiError> {
     let (whole, rest) = bytes.as_chunks();
     let numbers: Vec<f32> = whole.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect();
     if !rest.is_empty() || numbers.iter().any(|number| !number.is_finite()) {
@@ -157,10 +159,13 @@ fn floats(bytes: &[u8]) -> Result<Vec<f32>, ApiError> {
     Ok(numbers)
 }
 
-fn parse_forward(mut fields: Fields, rows: Option<Vec<f32>>) -> Result<Forward, ApiError> {
-    let rows = match (rows, fields.text("hidden_states_b64")?) {
+fn parse_forward(
+    mut fields: JsonFields,
+    rows: Option<Vec<f32>>,
+) -> Result<ForwardRequest, ApiError> {
+    let rows = match (rows, fields.take_text("hidden_states_b64")?) {
         (Some(rows), None) => Some(rows),
-        (None, Some(text)) => Some(rows_of(&text, "hidden_states_b64")?),
+        (None, Some(text)) => Some(decode_base64(&text, "hidden_states_b64")?),
         (None, None) => None,
         (Some(_), Some(_)) => {
             let got = json!("both");
@@ -171,12 +176,12 @@ fn parse_forward(mut fields: Fields, rows: Option<Vec<f32>>) -> Result<Forward, 
             ));
         }
     };
-    let input = match (rows, token_ids(&mut fields)?) {
+    let input = match (rows, parse_token_ids(&mut fields)?) {
         (Some(rows), None) => {
             check_shape(&mut fields, rows.len())?;
-            Input::Rows(rows)
+            TokenInput::Embeddings(rows)
         }
-        (None, Some(ids)) => Input::Ids(ids),
+        (None, Some(ids)) => TokenInput::Ids(ids),
         (None, None) => return Err(ApiError::Missing { param: "hidden_states_b64".into() }),
         (Some(_), Some(_)) => {
             return Err(ApiError::field(
@@ -186,18 +191,18 @@ fn parse_forward(mut fields: Fields, rows: Option<Vec<f32>>) -> Result<Forward, 
             ));
         }
     };
-    let adapter = match fields.text("adapter")? {
+    let adapter = match fields.take_text("adapter")? {
         Some(name) => Some(name),
-        None => fields.text("expert_name")?,
+        None => fields.take_text("expert_name")?,
     };
     let adapted = fields.take("use_he").is_none_or(|value| value != Value::Bool(false));
-    let incremental = fields.flag("incremental")?;
-    let session_id = fields.text("session_id")?;
+    let incremental = fields.take_flag("incremental")?;
+    let session_id = fields.take_text("session_id")?;
     fields.finish(&["type"])?;
-    Ok(Forward { input, adapter, adapted, incremental, session_id })
+    Ok(ForwardRequest { input, adapter, adapted, incremental, session_id })
 }
 
-fn token_ids(fields: &mut Fields) -> Result<Option<Vec<u32>>, ApiError> {
+fn parse_token_ids(fields: &mut JsonFields) -> Result<Option<Vec<u32>>, ApiError> {
     let wanted = format!("1 to {TOKENS_MAX} token numbers");
     let list = match fields.take("token_ids") {
         None => return Ok(None),
@@ -211,10 +216,10 @@ fn token_ids(fields: &mut Fields) -> Result<Option<Vec<u32>>, ApiError> {
     ids.collect::<Result<_, _>>().map(Some)
 }
 
-/// Checks that the claimed shape is that of the numbers.
-fn check_shape(fields: &mut Fields, numbers: usize) -> Result<(), ApiError> {
-    let count = fields.integer("seq_len", 1..=TOKENS_MAX as i64)?.unwrap_or(1);
-    let width = fields.integer("hidden_dim", 1..=WIDTH_MAX)?;
+/// Checks that the claimed shape matches the count of numbers.
+fn check_shape(fields: &mut JsonFields, numbers: usize) -> Result<(), ApiError> {
+    let count = fields.take_integer("seq_len", 1..=TOKENS_MAX as i64)?.unwrap_or(1);
+    let width = fields.take_integer("hidden_dim", 1..=WIDTH_MAX)?;
     let width = width.ok_or_else(|| ApiError::Missing { param: "hidden_dim".into() })?;
     if u64::try_from(numbers) != Ok(count.unsigned_abs() * width.unsigned_abs()) {
         let reason = format!("wanted {count} rows of {width} numbers, got {numbers} numbers");
@@ -232,53 +237,54 @@ mod tests {
         let head = json!({ "type": "forward", "seq_len": 2, "hidden_dim": 3, "incremental": true,
             "expert_name": "banking", "session_id": "s" });
         let rows = [1.0, -2.5, 3.0, 0.0, 1e-9, 4.0];
-        let asked = parse_binary(&write_binary(&head, &rows)).expect("a message");
-        let SplitRequest::Forward(forward) = asked else { panic!("wanted a forward") };
-        assert_eq!(forward.input, Input::Rows(rows.into()));
+        let request =
+            parse_binary_message(&encode_binary_message(&head, &rows)).expect("a message");
+        let SplitRequest::Forward(forward) = request else { panic!("wanted a forward") };
+        assert_eq!(forward.input, TokenInput::Embeddings(rows.into()));
         assert!(forward.incremental && forward.adapted);
         assert_eq!(forward.adapter.as_deref(), Some("banking"));
         let head = json!({ "token_ids": [1, 2], "use_he": false });
-        let asked = parse_binary(&write_binary(&head, &[])).expect("a message");
-        let SplitRequest::Forward(forward) = asked else { panic!("wanted a forward") };
-        assert_eq!((forward.input, forward.adapted), (Input::Ids(vec![1, 2]), false));
+        let request = parse_binary_message(&encode_binary_message(&head, &[])).expect("a message");
+        let SplitRequest::Forward(forward) = request else { panic!("wanted a forward") };
+        assert_eq!((forward.input, forward.adapted), (TokenInput::Ids(vec![1, 2]), false));
     }
 
     #[test]
     fn text_and_binary_say_the_same() {
         let rows = [0.5, 0.25];
-        let text = json!({ "type": "forward", "hidden_states_b64": to_base64(&rows),
+        let text = json!({ "type": "forward", "hidden_states_b64": encode_base64(&rows),
             "seq_len": 1, "hidden_dim": 2 });
         let head = json!({ "type": "forward", "seq_len": 1, "hidden_dim": 2 });
         assert_eq!(
-            parse_text(text.to_string().as_bytes()),
-            parse_binary(&write_binary(&head, &rows))
+            parse_text_message(text.to_string().as_bytes()),
+            parse_binary_message(&encode_binary_message(&head, &rows))
         );
     }
 
     #[test]
     fn messages_whose_lengths_do_not_agree_are_refused() {
         let head = json!({ "seq_len": 1, "hidden_dim": 2 });
-        let good = write_binary(&head, &[1.0, 2.0]);
-        assert!(parse_binary(&good).is_ok());
+        let good = encode_binary_message(&head, &[1.0, 2.0]);
+        assert!(parse_binary_message(&good).is_ok());
         for cut in 0..good.len() {
-            assert!(parse_binary(&good[..cut]).is_err(), "cut at {cut}");
+            assert!(parse_binary_message(&good[..cut]).is_err(), "cut at {cut}");
         }
         for bad in [
-            write_binary(&head, &[1.0]),
-            write_binary(&head, &[1.0, f32::NAN]),
-            write_binary(&json!({ "hidden_dim": 2, "token_ids": [1] }), &[1.0, 2.0]),
-            write_binary(&json!({ "token_ids": [] }), &[]),
-            write_binary(&json!({ "token_ids": [-1] }), &[]),
-            write_binary(&json!({}), &[]),
+            encode_binary_message(&head, &[1.0]),
+            encode_binary_message(&head, &[1.0, f32::NAN]),
+            encode_binary_message(&json!({ "hidden_dim": 2, "token_ids": [1] }), &[1.0, 2.0]),
+            encode_binary_message(&json!({ "token_ids": [] }), &[]),
+            encode_binary_message(&json!({ "token_ids": [-1] }), &[]),
+            encode_binary_message(&json!({}), &[]),
             u32::MAX.to_le_bytes().to_vec(),
         ] {
-            assert!(parse_binary(&bad).is_err());
+            assert!(parse_binary_message(&bad).is_err());
         }
     }
 
     #[test]
     fn an_answer_is_read_as_it_was_written() {
-        let bytes = write_binary(&json!({ "type": "result" }), &[1.5]);
-        assert_eq!(parse_answer(&bytes), Ok((json!({ "type": "result" }), vec![1.5])));
+        let bytes = encode_binary_message(&json!({ "type": "result" }), &[1.5]);
+        assert_eq!(parse_binary_answer(&bytes), Ok((json!({ "type": "result" }), vec![1.5])));
     }
 }

@@ -1,14 +1,14 @@
-//! An LM head with known answers, for the engine of `crates/serve/tests/double`.
+//! An LM head with fixed answers, for the engine of `crates/serve/tests/double`.
 
 use confide_engine::{EngineError, FinishReason, Prompt, Request, Token, Usage};
-use confide_report_003::split_mode::{Complete, Head};
+use confide_report_003::split_mode::{ClientHead, TokenChooser};
 
 use crate::double::word;
 
-/// A head whose one logit is the hidden state, and whose text is the shift.
+/// A head whose only logit is the hidden state. The text of a token is the word of its logit.
 pub(crate) struct PlainHead;
 
-impl Head for PlainHead {
+impl ClientHead for PlainHead {
     fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
         Ok(match prompt {
             Prompt::Text(text) => text.bytes().map(u32::from).collect(),
@@ -29,7 +29,7 @@ impl Head for PlainHead {
         request: &Request,
         prompt_tokens: u32,
         _context_tokens: u32,
-    ) -> Box<dyn Complete + 'a> {
+    ) -> Box<dyn TokenChooser + 'a> {
         let usage = Usage { prompt_tokens, completion_tokens: 0 };
         Box::new(Completing { usage, most: request.max_tokens.unwrap_or(4) })
     }
@@ -40,7 +40,7 @@ struct Completing {
     most: u32,
 }
 
-impl Complete for Completing {
+impl TokenChooser for Completing {
     fn finish_reason(&self) -> Option<FinishReason> {
         (self.usage.completion_tokens == self.most).then_some(FinishReason::Length)
     }

@@ -143,7 +143,7 @@ fn multiply_ifma(x: Vector, turn: RootVector, c: &ModulusConstants) -> Vector {
     _mm512_and_si512(_mm512_madd52lo_epu64(product, quotient, c.minus_q), c.low)
 }
 
-/// x·turn mod q in [0, 2q) for x below 2^63: ShoupFactor's product, with the upper half of 64 by 64 bits
+/// x·turn mod q in [0, 2q) for x below 2^63: Shoup's product, with the upper half of 64 by 64 bits
 /// computed from 32-bit products. Three carries of less than one each are omitted, so the quotient
 /// is at most two too small and the remainder is below 1.5q + 2q.
 #[inline]

@@ -14,7 +14,7 @@ use super::digests::{
 
 const ROWS: usize = 3;
 const COLUMNS: usize = 5;
-/// The set whose encoded forms are written out in full.
+/// The set whose encodings are included in full.
 const WHOLE: &str = "toy-256-q100-flood40";
 
 #[test]
@@ -138,7 +138,7 @@ impl SetVectors {
         json!({ "c0": digest_words(ciphertext.c0.values()), "c1": digest_words(ciphertext.c1.values()) })
     }
 
-    /// The encoded forms, for another implementation to read.
+    /// The encodings, for another implementation to decode.
     fn encodings_json(&self) -> Value {
         json!({
             "public_key": hex(&self.public.to_bytes(&self.context)),

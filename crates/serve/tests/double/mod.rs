@@ -10,12 +10,16 @@ use std::{
 };
 
 use confide_engine::{
-    AdapterReport, Engine, EngineError, Event, FinishReason, Generation, Model, OnLoss, Prompt,
-    Request, Split, SplitSession, Token, Usage,
+    AdapterLossPolicy, AdapterReport, Engine, EngineError, FinishReason, Generation,
+    GenerationEvent, Model, Prompt, Request, SplitModel, SplitSession, Token, Usage,
 };
-use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Input, Projection, Report, Site, Width};
+use confide_lora::{
+    AdaptError, DeltaProvider, DeltaReport, DeltaSession, Guarantee, LayerInput, Projection,
+    ProjectionSite, ProjectionWidth,
+};
 use confide_serve::{
-    AdapterSource, Adapters, AskedBy, BaseCheck, DrainOutcome, Opened, Options, SourceError, serve,
+    AdapterRegistry, AdapterSource, BaseCheck, DrainOutcome, OpenedAdapter, Requester,
+    ServeOptions, SourceError, serve,
 };
 use serde_json::Value;
 use tokio::{
@@ -31,7 +35,7 @@ pub(crate) struct Shift {
     pub shift: f32,
     pub he_operations: u64,
     pub calls_max: u64,
-    sites: BTreeMap<Site, Width>,
+    sites: BTreeMap<ProjectionSite, ProjectionWidth>,
 }
 
 /// Calls of an adapter whose budget is used up.
@@ -39,14 +43,14 @@ pub(crate) const BUDGET_USED_UP: u64 = 999;
 
 impl Shift {
     pub(crate) fn new(shift: f32, he_operations: u64, calls_max: u64) -> Self {
-        let site = Site { layer: 0, projection: Projection::FinalHidden };
-        let sites = BTreeMap::from([(site, Width { input: 1, output: 1 })]);
+        let site = ProjectionSite { layer: 0, projection: Projection::FinalHidden };
+        let sites = BTreeMap::from([(site, ProjectionWidth { input: 1, output: 1 })]);
         Self { shift, he_operations, calls_max, sites }
     }
 }
 
-impl Adapt for Shift {
-    fn sites(&self) -> &BTreeMap<Site, Width> {
+impl DeltaProvider for Shift {
+    fn sites(&self) -> &BTreeMap<ProjectionSite, ProjectionWidth> {
         &self.sites
     }
 
@@ -57,7 +61,7 @@ impl Adapt for Shift {
         }
     }
 
-    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         if self.calls_max == BUDGET_USED_UP {
             return Err(AdaptError::Budget { limit: 127 });
         }
@@ -73,11 +77,11 @@ struct Shifting {
     calls: u64,
 }
 
-impl Deltas for Shifting {
+impl DeltaSession for Shifting {
     fn add(
         &mut self,
         _layer: u32,
-        _input: Input,
+        _input: LayerInput,
         _rows: &[f32],
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), AdaptError> {
@@ -91,30 +95,30 @@ impl Deltas for Shifting {
         Ok(())
     }
 
-    fn report(&self) -> Report {
-        Report {
+    fn report(&self) -> DeltaReport {
+        DeltaReport {
             he_operations: self.calls * self.by.he_operations,
             answered_vectors: self.calls,
             budget_left: Some(100 - self.calls),
             steps_ms: BTreeMap::from([("encrypt_ms", self.calls as f64)]),
-            ..Report::default()
+            ..DeltaReport::default()
         }
     }
 }
 
-type Loaded = (Arc<dyn Adapt>, OnLoss);
+type LoadedAdapter = (Arc<dyn DeltaProvider>, AdapterLossPolicy);
 
 /// Says `base` for its own tokens and `+N` for those that an adapter shifted by N.
 #[derive(Clone, Default)]
 pub(crate) struct Double {
-    adapters: Arc<Mutex<BTreeMap<String, Loaded>>>,
+    adapters: Arc<Mutex<BTreeMap<String, LoadedAdapter>>>,
     pub loads: Arc<AtomicU64>,
 }
 
 /// An adapter at work, as an engine keeps it.
 struct Work {
-    deltas: Option<Box<dyn Deltas>>,
-    on_loss: OnLoss,
+    deltas: Option<Box<dyn DeltaSession>>,
+    on_loss: AdapterLossPolicy,
     guarantee: Guarantee,
     name: String,
     lost: Option<AdaptError>,
@@ -128,9 +132,9 @@ impl Work {
             return Ok(0.0);
         }
         let mut outputs = [(Projection::FinalHidden, &mut value[..])];
-        match deltas.add(0, Input::FinalHidden, &[0.0], &mut outputs) {
+        match deltas.add(0, LayerInput::FinalHidden, &[0.0], &mut outputs) {
             Ok(()) => Ok(value[0]),
-            Err(error) if self.on_loss == OnLoss::Base => {
+            Err(error) if self.on_loss == AdapterLossPolicy::Base => {
                 self.lost = Some(error);
                 Ok(0.0)
             }
@@ -148,7 +152,7 @@ impl Double {
     fn work(&self, model: &str) -> Result<Work, EngineError> {
         let none = Work {
             deltas: None,
-            on_loss: OnLoss::Fail,
+            on_loss: AdapterLossPolicy::Fail,
             guarantee: Guarantee::NONE,
             name: model.into(),
             lost: None,
@@ -185,7 +189,7 @@ impl Engine for Double {
         [model("base", None)].into_iter().chain(adapted).collect()
     }
 
-    fn count(&self, _model: &str, _prompt: &Prompt) -> Result<u32, EngineError> {
+    fn count_prompt_tokens(&self, _model: &str, _prompt: &Prompt) -> Result<u32, EngineError> {
         Ok(1)
     }
 
@@ -198,17 +202,17 @@ impl Engine for Double {
             match work.add() {
                 Ok(shift) => {
                     if let (Some(reason), false) = (&work.lost, was_lost) {
-                        events.push(Event::AdapterLost { reason: reason.clone() });
+                        events.push(GenerationEvent::AdapterLost { reason: reason.clone() });
                     }
-                    events.push(Event::Token(Token { id, text: word(shift).into() }));
+                    events.push(GenerationEvent::Token(Token { id, text: word(shift).into() }));
                 }
                 Err(error) => {
-                    events.push(Event::Failed(error));
+                    events.push(GenerationEvent::Failed(error));
                     return Ok(Generation::new(1, futures_util::stream::iter(events)));
                 }
             }
         }
-        events.push(Event::Finished {
+        events.push(GenerationEvent::Finished {
             reason: FinishReason::Length,
             tail: String::new(),
             usage: Usage { prompt_tokens: 1, completion_tokens: tokens },
@@ -224,8 +228,8 @@ impl Engine for Double {
     fn load_adapter(
         &self,
         name: &str,
-        adapter: Arc<dyn Adapt>,
-        on_loss: OnLoss,
+        adapter: Arc<dyn DeltaProvider>,
+        on_loss: AdapterLossPolicy,
     ) -> Result<(), EngineError> {
         self.loads.fetch_add(1, Ordering::Relaxed);
         self.adapters.lock().expect("a table").insert(name.into(), (adapter, on_loss));
@@ -237,12 +241,12 @@ impl Engine for Double {
         gone.map(drop).ok_or_else(|| EngineError::UnknownModel { got: name.into() })
     }
 
-    fn split(&self) -> Option<Arc<dyn Split>> {
+    fn split_model(&self) -> Option<Arc<dyn SplitModel>> {
         Some(Arc::new(self.clone()))
     }
 }
 
-impl Split for Double {
+impl SplitModel for Double {
     fn width(&self) -> usize {
         1
     }
@@ -285,12 +289,18 @@ impl SplitSession for Session {
     }
 }
 
-/// Paths are `SHIFT`, `SHIFT/HE` or `SHIFT/HE/CALLS`; requests may not name those that begin with 9.
+/// Paths are `SHIFT`, `SHIFT/HE` or `SHIFT/HE/CALLS`; requests may not name those that begin with
+/// 9.
 pub(crate) struct Shifts;
 
 impl AdapterSource for Shifts {
-    fn open(&self, _name: &str, path: &str, asker: AskedBy) -> Result<Opened, SourceError> {
-        if asker == AskedBy::Request && path.starts_with('9') {
+    fn open(
+        &self,
+        _name: &str,
+        path: &str,
+        asker: Requester,
+    ) -> Result<OpenedAdapter, SourceError> {
+        if asker == Requester::Request && path.starts_with('9') {
             let reason = "it begins with 9".into();
             return Err(SourceError::Refused { path: path.into(), reason });
         }
@@ -300,12 +310,12 @@ impl AdapterSource for Shifts {
         let parts = parts.map_err(unusable)?;
         let whole = |index: usize, missing: u64| parts.get(index).map_or(missing, |n| *n as u64);
         let (he, calls) = (whole(1, 0), whole(2, u64::MAX));
-        let reference: Option<Arc<dyn Adapt>> = match he {
+        let reference: Option<Arc<dyn DeltaProvider>> = match he {
             0 => None,
             _ => Some(Arc::new(Shift::new(parts[0], 0, u64::MAX))),
         };
         let adapter = Arc::new(Shift::new(parts[0], he, calls));
-        Ok(Opened { adapter, root: path.into(), reference, base: BaseCheck::Confirmed })
+        Ok(OpenedAdapter { adapter, root: path.into(), reference, base: BaseCheck::Confirmed })
     }
 }
 
@@ -320,16 +330,16 @@ impl Server {
     /// A server with these adapters, each `(name, path)`, after `change` of its options.
     pub(crate) async fn start_with(
         adapters: &[(&str, &str)],
-        on_loss: OnLoss,
+        on_loss: AdapterLossPolicy,
         runtime: bool,
-        change: impl FnOnce(&mut Options),
+        change: impl FnOnce(&mut ServeOptions),
     ) -> Self {
         let double = Double::default();
         let engine: Arc<dyn Engine> = Arc::new(double.clone());
-        let mut options = Options::new(Arc::clone(&engine), || 1_700_000_000);
-        let loaded = Adapters::new(engine, Arc::new(Shifts), on_loss, runtime);
+        let mut options = ServeOptions::new(Arc::clone(&engine), || 1_700_000_000);
+        let loaded = AdapterRegistry::new(engine, Arc::new(Shifts), on_loss, runtime);
         for (name, path) in adapters {
-            loaded.load(name, path, AskedBy::Operator).expect("an adapter");
+            loaded.load(name, path, Requester::Operator).expect("an adapter");
         }
         options.adapters = Arc::new(loaded);
         change(&mut options);

@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn parse(kind: u8, payload: &[u8]) -> Result<FromWorker, FrameError> {
-    FromWorker::parse(Frame { kind, payload })
+fn parse(kind: u8, payload: &[u8]) -> Result<WorkerMessage, FrameError> {
+    WorkerMessage::parse(Frame { kind, payload })
 }
 
-fn parse_json(kind: u8, value: &Value) -> Result<FromWorker, FrameError> {
+fn parse_json(kind: u8, value: &Value) -> Result<WorkerMessage, FrameError> {
     parse(kind, value.to_string().as_bytes())
 }
 
@@ -21,7 +21,7 @@ fn welcome_json() -> Value {
 
 #[test]
 fn a_welcome_is_read_and_what_is_not_known_is_passed_over() {
-    let Ok(FromWorker::Welcome(welcome)) = parse_json(kind::WELCOME, &welcome_json()) else {
+    let Ok(WorkerMessage::Welcome(welcome)) = parse_json(kind::WELCOME, &welcome_json()) else {
         panic!("no welcome")
     };
     assert_eq!((welcome.context_tokens, welcome.slots, welcome.queue), (512, 4, 8));
@@ -48,7 +48,7 @@ fn tokens_are_pairs_and_nothing_else() {
     for word in [7u32, 70, 8, 80] {
         payload.extend_from_slice(&word.to_le_bytes());
     }
-    assert_eq!(parse(kind::TOKENS, &payload), Ok(FromWorker::Tokens(vec![(7, 70), (8, 80)])));
+    assert_eq!(parse(kind::TOKENS, &payload), Ok(WorkerMessage::Tokens(vec![(7, 70), (8, 80)])));
     for odd in [&payload[..payload.len() - 1], &[0, 0], &[1], &[]] {
         assert!(parse(kind::TOKENS, odd).is_err());
     }
@@ -61,8 +61,8 @@ fn an_end_is_failed_exactly_where_it_has_an_error() {
     let end = |value: Value| parse_json(kind::ENDED, &value);
     let failed = end(json!({ "id": 3, "reason": "failed", "usage": {},
         "error": { "kind": "out_of_memory", "message": "80 GiB\nare not enough" } }));
-    let Ok(FromWorker::End(failed)) = failed else { panic!("{failed:?}") };
-    let Reason::Failed(fault) = failed.reason else { panic!("it did not fail") };
+    let Ok(WorkerMessage::End(failed)) = failed else { panic!("{failed:?}") };
+    let EndReason::Failed(fault) = failed.reason else { panic!("it did not fail") };
     assert_eq!(fault.message, "80 GiB are not enough");
     assert!(end(json!({ "id": 3, "reason": "length", "error": null })).is_ok());
     for odd in [
@@ -91,10 +91,12 @@ fn need_bytes(rows: u32, width: u32, outputs: &[u8], floats: usize) -> Vec<u8> {
 
 #[test]
 fn a_need_has_its_rows_first_and_its_outputs_after_them() {
-    let Ok(FromWorker::Need(need)) = parse(kind::NEED, &need_bytes(2, 3, &[0, 2], 6 + 8)) else {
+    let Ok(WorkerMessage::DeltaRequest(need)) =
+        parse(kind::NEED, &need_bytes(2, 3, &[0, 2], 6 + 8))
+    else {
         panic!("no need")
     };
-    assert_eq!((need.id, need.layer, need.source, need.width), (9, 1, Input::Attention, 3));
+    assert_eq!((need.id, need.layer, need.source, need.width), (9, 1, LayerInput::Attention, 3));
     assert_eq!(need.outputs, [Projection::Query, Projection::Value]);
     assert_eq!((need.rows.len(), need.values[0], need.values.len()), (6, 6.0, 8));
     for odd in [
@@ -113,13 +115,14 @@ fn a_need_has_its_rows_first_and_its_outputs_after_them() {
 
 #[test]
 fn deltas_are_an_error_or_as_many_floats_as_were_asked_for() {
-    let Ok(FromWorker::Need(need)) = parse(kind::NEED, &need_bytes(1, 3, &[0], 5)) else {
+    let Ok(WorkerMessage::DeltaRequest(need)) = parse(kind::NEED, &need_bytes(1, 3, &[0], 5))
+    else {
         panic!("no need")
     };
-    let bytes = deltas(&need, Ok(&[1.0, 2.0]));
+    let bytes = encode_deltas(&need, Ok(&[1.0, 2.0]));
     assert_eq!(bytes.len(), 4 + 1 + 10 + 8);
     assert_eq!(bytes[14], 0);
-    let bytes = deltas(&need, Err(&AdaptError::Budget { limit: 4 }));
+    let bytes = encode_deltas(&need, Err(&AdaptError::Budget { limit: 4 }));
     assert_eq!((bytes[4], bytes[14]), (kind::DELTAS, 3));
     let length = u32::from_le_bytes([bytes[15], bytes[16], bytes[17], bytes[18]]);
     assert_eq!(bytes.len() - 19, length as usize);
@@ -127,7 +130,7 @@ fn deltas_are_an_error_or_as_many_floats_as_were_asked_for() {
 
 #[test]
 fn what_is_sent_is_json_that_says_what_was_ordered() {
-    let order = Generate {
+    let order = GenerateMessage {
         id: 4,
         ids: &[1, 2],
         max_tokens: 3,
@@ -136,11 +139,11 @@ fn what_is_sent_is_json_that_says_what_was_ordered() {
         banned_ids: &[],
         adapter: Some("a"),
     };
-    let bytes = generate(&order).expect("it fits");
+    let bytes = encode_generate(&order).expect("it fits");
     let value: Value = serde_json::from_slice(&bytes[5..]).expect("JSON");
     assert_eq!(value["ids"], json!([1, 2]));
     assert_eq!(value["seed"], json!(u64::MAX));
     assert_eq!((value["temperature"].as_f64(), value["adapter"].as_str()), (Some(0.5), Some("a")));
     let long = vec![1_000_000; 3 << 20];
-    assert!(generate(&Generate { ids: &long, ..order }).is_none());
+    assert!(encode_generate(&GenerateMessage { ids: &long, ..order }).is_none());
 }

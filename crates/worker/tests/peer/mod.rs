@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_engine::{Event, Generation, Prompt, Request};
-use confide_worker::{Deadlines, Launch, Options, Worker, kind};
+use confide_engine::{Generation, GenerationEvent, Prompt, Request};
+use confide_worker::{Worker, WorkerDeadlines, WorkerLaunch, WorkerOptions, kind};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
@@ -60,12 +60,12 @@ impl Place {
         Self { folder, listener }
     }
 
-    pub(crate) fn options(&self, deadlines: Deadlines) -> Options {
+    pub(crate) fn options(&self, deadlines: WorkerDeadlines) -> WorkerOptions {
         let address = self.listener.local_addr().expect("an address");
-        Options {
+        WorkerOptions {
             model: self.folder.join("words"),
             model_name: None,
-            launch: Launch::Socket(address.as_pathname().expect("a path").into()),
+            launch: WorkerLaunch::Socket(address.as_pathname().expect("a path").into()),
             deadlines,
         }
     }
@@ -90,7 +90,7 @@ impl Place {
     }
 
     /// An engine, and the worker that welcomed it.
-    pub(crate) fn pair(&self, deadlines: Deadlines) -> (Worker, Peer) {
+    pub(crate) fn pair(&self, deadlines: WorkerDeadlines) -> (Worker, Peer) {
         let options = self.options(deadlines);
         let worker = std::thread::spawn(move || Worker::start(options));
         let mut peer = self.accept();
@@ -111,9 +111,9 @@ impl Drop for Place {
 }
 
 /// Short waits, so that a test sees their end.
-pub(crate) fn impatient() -> Deadlines {
+pub(crate) fn impatient() -> WorkerDeadlines {
     let short = Duration::from_millis(300);
-    Deadlines {
+    WorkerDeadlines {
         welcome: GENEROUS,
         load: GENEROUS,
         answer: GENEROUS,
@@ -123,7 +123,7 @@ pub(crate) fn impatient() -> Deadlines {
         back_off: Duration::from_millis(10),
         back_off_max: Duration::from_millis(20),
         stop: short,
-        ..Deadlines::default()
+        ..WorkerDeadlines::default()
     }
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn request(model: &str) -> Request {
 }
 
 /// Reads a generation to its end; fails if that does not come.
-pub(crate) fn events(generation: Generation) -> Vec<Event> {
+pub(crate) fn events(generation: Generation) -> Vec<GenerationEvent> {
     let (sender, whole) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let _ = sender.send(futures_executor::block_on(generation.collect::<Vec<_>>()));
@@ -238,10 +238,10 @@ pub(crate) fn events(generation: Generation) -> Vec<Event> {
     whole.recv_timeout(GENEROUS).expect("the generation ends")
 }
 
-pub(crate) fn text(events: &[Event]) -> String {
+pub(crate) fn text(events: &[GenerationEvent]) -> String {
     let text = events.iter().map(|event| match event {
-        Event::Token(token) => token.text.to_string(),
-        Event::Finished { tail, .. } => tail.clone(),
+        GenerationEvent::Token(token) => token.text.to_string(),
+        GenerationEvent::Finished { tail, .. } => tail.clone(),
         _ => String::new(),
     });
     text.collect()

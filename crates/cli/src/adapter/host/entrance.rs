@@ -4,8 +4,8 @@ use confide_channel::{Binding, Server, ServerOptions};
 use confide_client::{PolicyAppraiser, error_chain};
 use confide_http::PeerStream;
 use confide_lora::{
-    holder::Stream,
-    host::{Peer, PeerPrefix},
+    holder::ByteStream,
+    host::{ChannelPeer, PeerPrefix},
 };
 use tokio::io::BufReader;
 
@@ -69,20 +69,23 @@ impl Entrance {
         &self,
         stream: PeerStream,
         prefix: Option<PeerPrefix>,
-    ) -> Option<(Box<dyn Stream>, Peer)> {
+    ) -> Option<(Box<dyn ByteStream>, ChannelPeer)> {
         let stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
         let Entrance::Channel { server, appraiser, simulated } = self else {
-            return Some((Box::new(stream), Peer { prefix, ..Peer::default() }));
+            return Some((Box::new(stream), ChannelPeer { prefix, ..ChannelPeer::default() }));
         };
         let admitted = match appraiser {
             None => server.accept(stream).await.map(|accepted| {
-                let peer = Peer { attested: false, simulated: *simulated, prefix };
-                (Box::new(accepted.stream) as Box<dyn Stream>, peer)
+                let peer = ChannelPeer { attested: false, simulated: *simulated, prefix };
+                (Box::new(accepted.stream) as Box<dyn ByteStream>, peer)
             }),
             Some(appraiser) => server.accept_attested(&**appraiser, stream).await.map(|attested| {
                 let (stream, appraised, _) = attested.into_parts();
                 let simulated = *simulated || appraised.is_simulated();
-                (Box::new(stream) as Box<dyn Stream>, Peer { attested: true, simulated, prefix })
+                (
+                    Box::new(stream) as Box<dyn ByteStream>,
+                    ChannelPeer { attested: true, simulated, prefix },
+                )
             }),
         };
         admitted

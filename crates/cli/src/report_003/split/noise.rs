@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use confide_engine::{EngineError, Request};
 use confide_report_003::{
-    privacy::{Mechanism, Spent},
-    split_mode::Head,
+    privacy::{GaussianMechanism, PrivacyLoss},
+    split_mode::ClientHead,
 };
 use serde_json::json;
 
@@ -33,7 +33,7 @@ pub(super) struct NoiseArgs {
 
 /// The mechanism that adds noise, for embeddings of `width` elements.
 pub(super) struct Noise {
-    mechanism: Mechanism,
+    mechanism: GaussianMechanism,
     width: usize,
 }
 
@@ -50,7 +50,7 @@ impl NoiseArgs {
             Some(clip) => clip,
             None => longest_row(head)?,
         };
-        let mechanism = Mechanism::new(epsilon, self.dp_delta, clip)
+        let mechanism = GaussianMechanism::new(epsilon, self.dp_delta, clip)
             .map_err(|error| CliError::new(format!("noise: {error}")))?;
         Ok(Noise { mechanism, width: head.width() })
     }
@@ -75,13 +75,13 @@ impl Noise {
         }
     }
 
-    pub(super) fn spent(&self) -> Spent {
-        self.mechanism.spent()
+    pub(super) fn spent(&self) -> PrivacyLoss {
+        self.mechanism.privacy_loss()
     }
 
     /// What the server learns, with the epsilon of all that was sent until now.
     pub(super) fn guarantee(&self) -> String {
-        let (one, all) = (self.mechanism.cost_of(1), self.spent());
+        let (one, all) = (self.mechanism.privacy_loss_after(1), self.spent());
         format!(
             "differential privacy of what is sent: epsilon {:.3} for one token, {:.3} for all {} \
              sent, at delta {:e}",

@@ -90,11 +90,12 @@ impl Remote {
                 rows
             }
         };
-        let message = Message::binary(frame::write_binary(&head, &rows));
+        let message = Message::binary(frame::encode_binary_message(&head, &rows));
         let Message::Binary(bytes) = self.ask(message)? else {
             return Err(EngineError::failure("wanted a binary answer"));
         };
-        let (mut head, hidden) = frame::parse_answer(&bytes).map_err(EngineError::failure)?;
+        let (mut head, hidden) =
+            frame::parse_binary_answer(&bytes).map_err(EngineError::failure)?;
         if hidden.len() != self.width {
             let (wanted, got) = (self.width, hidden.len());
             return Err(EngineError::failure(format!(

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use confide_engine::EngineError;
-use confide_serve::{BaseCheck, Opened};
+use confide_serve::{BaseCheck, OpenedAdapter};
 use confide_worker::Worker;
 use serde_json::{Map, Value, json};
 
@@ -50,7 +50,7 @@ pub(super) fn load_folder(
     name: &str,
     dir: &Path,
     base: BaseCheck,
-) -> Result<Opened, String> {
+) -> Result<OpenedAdapter, String> {
     // The worker may run in another folder than this program.
     let dir = dir.canonicalize().map_err(|error| error.to_string())?;
     let path = dir.to_str().ok_or("its path is not UTF-8")?;
@@ -73,7 +73,7 @@ pub(super) fn open_host(
     name: &str,
     address: &str,
     there: &str,
-) -> Result<Opened, String> {
+) -> Result<OpenedAdapter, String> {
     if args.adapter_kind.is_some() {
         return Err("it is at a host: wanted a folder for --adapter-kind".into());
     }
@@ -113,12 +113,12 @@ fn open(
     spec: Map<String, Value>,
     root: &str,
     base: BaseCheck,
-) -> Result<Opened, String> {
+) -> Result<OpenedAdapter, String> {
     let adapter = worker.load_in_worker(name, kind, Value::Object(spec));
     let adapter = adapter.map_err(|error| match error {
         // No generation has failed: the reason is the worker's own text.
         EngineError::Failed { reason } => reason,
         other => other.to_string(),
     })?;
-    Ok(Opened { adapter, root: root.into(), reference: None, base })
+    Ok(OpenedAdapter { adapter, root: root.into(), reference: None, base })
 }

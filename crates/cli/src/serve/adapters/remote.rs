@@ -9,7 +9,7 @@ use confide_lora::{
     protocol::Scheme,
 };
 use confide_rlwe::ParameterSet;
-use confide_serve::{BaseCheck, Opened};
+use confide_serve::{BaseCheck, OpenedAdapter};
 
 use super::arguments::{AdapterArgs, ModeName, SchemeName};
 use crate::{
@@ -24,7 +24,7 @@ pub(super) fn open(
     attester: Option<Arc<dyn Attest>>,
     address: &str,
     name: &str,
-) -> Result<Opened, String> {
+) -> Result<OpenedAdapter, String> {
     let scheme = match args.adapter_scheme.unwrap_or(SchemeName::Masked) {
         SchemeName::Masked => Scheme::Masked,
         SchemeName::Direct => Scheme::Direct,
@@ -60,5 +60,5 @@ pub(super) fn open(
     let root = format!("{address}/{name}");
     // The protocol has no place for the name of the base model; widths are checked.
     let base = BaseCheck::NotEvaluated;
-    Ok(Opened { adapter: Arc::new(adapter), root, reference: None, base })
+    Ok(OpenedAdapter { adapter: Arc::new(adapter), root, reference: None, base })
 }

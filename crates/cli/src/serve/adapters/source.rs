@@ -11,7 +11,7 @@ use confide_lora::{
     peft::{BaseFolder, Config},
     plain,
 };
-use confide_serve::{AdapterSource, AskedBy, Opened, SourceError};
+use confide_serve::{AdapterSource, OpenedAdapter, Requester, SourceError};
 use confide_worker::Worker;
 
 use super::{
@@ -65,7 +65,7 @@ impl Source {
         Ok(Self { args, attester, model, allowed, names, worker })
     }
 
-    fn load_folder(&self, name: &str, dir: &Path) -> Result<Opened, SourceError> {
+    fn load_folder(&self, name: &str, dir: &Path) -> Result<OpenedAdapter, SourceError> {
         let unusable = |reason: String| {
             let path = dir.display().to_string();
             SourceError::Unusable { path, reason }
@@ -89,11 +89,11 @@ impl Source {
         let root = dir.display().to_string();
         match self.args.adapter_scheme.unwrap_or(SchemeName::LocalParity) {
             SchemeName::LocalParity => {
-                Ok(Opened { adapter: plain, root, reference: None, base })
+                Ok(OpenedAdapter { adapter: plain, root, reference: None, base })
             }
             SchemeName::CkksSlots => {
                 let adapter = ckks_slots_adapter(plain.adapter()).map_err(unusable)?;
-                Ok(Opened { adapter, root, reference: Some(plain), base })
+                Ok(OpenedAdapter { adapter, root, reference: Some(plain), base })
             }
             SchemeName::Masked | SchemeName::Direct => Err(unusable(
                 "it is a folder: wanted an adapter host for this scheme, which protects nobody where \
@@ -124,13 +124,13 @@ impl Source {
 }
 
 impl AdapterSource for Source {
-    fn open(&self, name: &str, path: &str, asker: AskedBy) -> Result<Opened, SourceError> {
+    fn open(&self, name: &str, path: &str, asker: Requester) -> Result<OpenedAdapter, SourceError> {
         match (parse_place(path), asker) {
-            (Place::Folder(dir), AskedBy::Operator) => self.load_folder(name, dir),
-            (Place::Folder(dir), AskedBy::Request) => {
+            (Place::Folder(dir), Requester::Operator) => self.load_folder(name, dir),
+            (Place::Folder(dir), Requester::Request) => {
                 self.load_folder(name, &self.resolve_allowed(dir)?)
             }
-            (Place::Host { address, .. }, AskedBy::Request)
+            (Place::Host { address, .. }, Requester::Request)
                 if !self.args.adapter_host.iter().any(|host| host == address) =>
             {
                 let reason = "the host is not given by --adapter-host".into();

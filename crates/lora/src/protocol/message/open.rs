@@ -1,20 +1,20 @@
 //! Messages that open a session or join one.
 
-use super::codes::{PROTECTS, SCHEMES, code, word};
+use super::codes::{PROTECTS, SCHEMES, encode_code, take_code};
 use crate::{
     protocol::{
         error::ProtocolError,
-        fields::{Fields, put_short},
+        fields::{FieldReader, put_short_bytes},
         scheme::Scheme,
         version::{MAGIC, VERSION},
     },
-    terms::Protect,
+    terms::ProtectedMatrices,
 };
 
 /// Opens a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// The version that the key holder speaks.
+    /// The key holder's version of the protocol.
     pub version: u16,
     /// The adapter's name at the host.
     pub adapter: &'a str,
@@ -23,11 +23,11 @@ pub struct Hello<'a> {
     /// The name of the parameter set.
     pub parameters: &'a str,
     /// The matrices that must stay at the host; `None` accepts the host's choice.
-    pub protect: Option<Protect>,
-    /// The client's id: random, new with each key. The host's shares are bound to it.
+    pub protect: Option<ProtectedMatrices>,
+    /// The client's id, drawn at random for each key. The host derives its masks from it.
     pub client: [u8; 32],
-    /// The credential that identifies this client to a host that keeps a list of clients; else
-    /// empty.
+    /// The credential that identifies this client to a host with a list of clients; empty without
+    /// one.
     pub credential: &'a [u8],
     /// The public key in the encoding of `confide-rlwe`.
     pub public_key: &'a [u8],
@@ -37,37 +37,38 @@ impl<'a> Hello<'a> {
     /// The greatest length of a credential, in bytes.
     const CREDENTIAL_MAX: usize = 64;
 
-    /// Appends the message.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&self.version.to_le_bytes());
-        put_short(out, self.adapter.as_bytes());
-        out.push(code(&SCHEMES, &self.scheme, 1));
-        put_short(out, self.parameters.as_bytes());
-        out.push(self.protect.map_or(0, |protect| code(&PROTECTS, &protect, 1)));
+        put_short_bytes(out, self.adapter.as_bytes());
+        out.push(encode_code(&SCHEMES, &self.scheme, 1));
+        put_short_bytes(out, self.parameters.as_bytes());
+        out.push(self.protect.map_or(0, |protect| encode_code(&PROTECTS, &protect, 1)));
         out.extend_from_slice(&self.client);
-        put_short(out, self.credential);
+        put_short_bytes(out, self.credential);
         out.extend_from_slice(self.public_key);
     }
 
-    /// Reads the message. A message of another version is read up to its version only.
+    /// Decodes the message. Decoding stops at an unsupported version.
     ///
     /// # Errors
-    /// If a field is not as it must be; a foreign version is a refusal that names the host's.
+    /// If a field is missing or has a value that is not allowed. An unsupported version results in
+    /// [`Refusal::Version`](crate::protocol::Refusal::Version).
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
-        let mut fields = Fields::new("hello", payload);
-        let version = opening(&mut fields)?;
-        let adapter = fields.name("adapter")?;
-        let scheme = word(&mut fields, "scheme", &SCHEMES, 1)?;
-        let parameters = fields.name("parameters")?;
-        let protect = match fields.u8("protect")? {
+        let mut fields = FieldReader::new("hello", payload);
+        let version = take_preamble(&mut fields)?;
+        let adapter = fields.take_name("adapter")?;
+        let scheme = take_code(&mut fields, "scheme", &SCHEMES, 1)?;
+        let parameters = fields.take_name("parameters")?;
+        let protect = match fields.take_u8("protect")? {
             0 => None,
-            1 => Some(Protect::A),
-            2 => Some(Protect::Ba),
+            1 => Some(ProtectedMatrices::A),
+            2 => Some(ProtectedMatrices::Ba),
             _ => return Err(fields.field_error("protect", "0, 1 or 2")),
         };
-        let client = fields.array("client")?;
-        let credential = fields.short_bytes("credential")?;
+        let client = fields.take_array("client")?;
+        let credential = fields.take_short_bytes("credential")?;
         if credential.len() > Self::CREDENTIAL_MAX {
             return Err(fields.field_error("credential", "at most 64 bytes"));
         }
@@ -76,19 +77,19 @@ impl<'a> Hello<'a> {
     }
 }
 
-/// Joins a session that a hello opened: with a further connection, or after one broke.
+/// Joins a session that a hello opened, with a further connection or after one broke.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Attach {
     /// The client id of the hello.
     pub client: [u8; 32],
-    /// The host's epoch, as the welcome gave it.
+    /// The host's epoch, from the welcome.
     pub epoch: [u8; 16],
-    /// The token of the welcome, which proves that the session is the sender's.
+    /// The token from the welcome, which proves that the sender owns the session.
     pub token: [u8; 32],
 }
 
 impl Attach {
-    /// Appends the message.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -97,21 +98,21 @@ impl Attach {
         out.extend_from_slice(&self.token);
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     /// As [`Hello::decode`].
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
-        let mut fields = Fields::new("attach", payload);
-        opening(&mut fields)?;
-        let (client, epoch) = (fields.array("client")?, fields.array("epoch")?);
-        let attach = Self { client, epoch, token: fields.array("token")? };
-        fields.end()?;
+        let mut fields = FieldReader::new("attach", payload);
+        take_preamble(&mut fields)?;
+        let (client, epoch) = (fields.take_array("client")?, fields.take_array("epoch")?);
+        let attach = Self { client, epoch, token: fields.take_array("token")? };
+        fields.expect_end()?;
         Ok(attach)
     }
 }
 
-// The token lets its bearer use up the session's masks.
+// The token is not printed, because its holder can use up the session's masks.
 impl std::fmt::Debug for Attach {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Attach").field("client", &self.client).finish_non_exhaustive()
@@ -120,34 +121,34 @@ impl std::fmt::Debug for Attach {
 
 /// Answers an [`Attach`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attached {
+pub struct AttachAnswer {
     /// The number of connections that the session has now.
     pub connections: u16,
 }
 
-impl Attached {
-    /// Appends the message.
+impl AttachAnswer {
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.connections.to_le_bytes());
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If a field is not as it must be.
+    /// If a field is missing or has a value that is not allowed.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
-        let mut fields = Fields::new("attached", payload);
-        let attached = Self { connections: fields.u16("connections")? };
-        fields.end()?;
+        let mut fields = FieldReader::new("attached", payload);
+        let attached = Self { connections: fields.take_u16("connections")? };
+        fields.expect_end()?;
         Ok(attached)
     }
 }
 
-fn opening(fields: &mut Fields<'_>) -> Result<u16, ProtocolError> {
-    if fields.array("magic")? != MAGIC {
+fn take_preamble(fields: &mut FieldReader<'_>) -> Result<u16, ProtocolError> {
+    if fields.take_array("magic")? != MAGIC {
         return Err(fields.field_error("magic", "CFDBLIND"));
     }
-    match fields.u16("version")? {
+    match fields.take_u16("version")? {
         VERSION => Ok(VERSION),
         _ => Err(crate::protocol::refusal::Refusal::Version { host: VERSION }.into()),
     }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     protocol::{ProtocolError, Scheme, VERSION, refusal::Refusal},
-    site::Input,
-    terms::Protect,
+    site::LayerInput,
+    terms::ProtectedMatrices,
 };
 
 fn encode(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -19,7 +19,7 @@ fn hello() -> Hello<'static> {
         adapter: "banking",
         scheme: Scheme::Masked,
         parameters: "rlwe-4096-q100-flood40",
-        protect: Some(Protect::A),
+        protect: Some(ProtectedMatrices::A),
         client: [7; 32],
         credential: b"secret",
         public_key: &[1, 2, 3],
@@ -34,7 +34,7 @@ fn welcome() -> Welcome {
         simulated: true,
         trusted: false,
         can_be_learned: true,
-        protect: Protect::Ba,
+        protect: ProtectedMatrices::Ba,
         groups: 56,
     }
 }
@@ -47,25 +47,26 @@ fn messages_come_back_as_they_were() {
     assert_eq!(Welcome::decode(&bytes).unwrap(), welcome());
     let attach = Attach { client: [1; 32], epoch: [2; 16], token: [3; 32] };
     assert_eq!(Attach::decode(&encode(|out| attach.encode(out))).unwrap(), attach);
-    let attached = Attached { connections: 3 };
-    assert_eq!(Attached::decode(&encode(|out| attached.encode(out))).unwrap(), attached);
+    let attached = AttachAnswer { connections: 3 };
+    assert_eq!(AttachAnswer::decode(&encode(|out| attached.encode(out))).unwrap(), attached);
     let terms = GroupTerms { budget: Some(7), budget_left: Some(0), terms: &[1, 2] };
     assert_eq!(GroupTerms::decode(&encode(|out| terms.encode(out))).unwrap(), terms);
-    let prepare = Prepare { layer: 1, input: Input::FeedForward };
-    assert_eq!(Prepare::decode(&encode(|out| prepare.encode(out))).unwrap(), prepare);
-    let block = Block { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
-    assert_eq!(Block::decode(&encode(|out| block.encode(out))).unwrap(), block);
-    let prepared = Prepared { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
-    assert_eq!(Prepared::decode(&encode(|out| prepared.encode(out))).unwrap(), prepared);
-    let credit = Credit { blocks: 4, batch: 7 };
-    assert_eq!(Credit::decode(&encode(|out| credit.encode(out))).unwrap(), credit);
-    let input = Input::FinalHidden;
-    let apply = Apply { layer: 0, input, counter: 4097, vectors: 2, packed: &[9; 8] };
-    assert_eq!(Apply::decode(&encode(|out| apply.encode(out))).unwrap(), apply);
-    let products = Products { budget_left: None, vectors: 2, packed: &[8; 4] };
-    assert_eq!(Products::decode(&encode(|out| products.encode(out))).unwrap(), products);
-    let direct = Direct { layer: 1, input, tile_inputs: 512, tile_rows: 8, ciphertexts: &[6] };
-    assert_eq!(Direct::decode(&encode(|out| direct.encode(out))).unwrap(), direct);
+    let prepare = PrepareRequest { layer: 1, input: LayerInput::FeedForward };
+    assert_eq!(PrepareRequest::decode(&encode(|out| prepare.encode(out))).unwrap(), prepare);
+    let block = CiphertextBlock { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
+    assert_eq!(CiphertextBlock::decode(&encode(|out| block.encode(out))).unwrap(), block);
+    let prepared = PreparedRows { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
+    assert_eq!(PreparedRows::decode(&encode(|out| prepared.encode(out))).unwrap(), prepared);
+    let credit = BlockCredit { blocks: 4, batch: 7 };
+    assert_eq!(BlockCredit::decode(&encode(|out| credit.encode(out))).unwrap(), credit);
+    let input = LayerInput::FinalHidden;
+    let apply = ApplyRequest { layer: 0, input, counter: 4097, vectors: 2, packed: &[9; 8] };
+    assert_eq!(ApplyRequest::decode(&encode(|out| apply.encode(out))).unwrap(), apply);
+    let products = ApplyAnswer { budget_left: None, vectors: 2, packed: &[8; 4] };
+    assert_eq!(ApplyAnswer::decode(&encode(|out| products.encode(out))).unwrap(), products);
+    let direct =
+        DirectRequest { layer: 1, input, tile_inputs: 512, tile_rows: 8, ciphertexts: &[6] };
+    assert_eq!(DirectRequest::decode(&encode(|out| direct.encode(out))).unwrap(), direct);
     let answer = DirectAnswer { budget_left: Some(3), ciphertexts: &[6] };
     assert_eq!(DirectAnswer::decode(&encode(|out| answer.encode(out))).unwrap(), answer);
     let goodbye = Goodbye { session: true };
@@ -132,12 +133,17 @@ fn terms_with_more_left_than_there_was_are_refused() {
 
 #[test]
 fn vectors_are_counted_before_they_are_looked_at() {
-    for vectors in [0, Apply::VECTORS_MAX + 1] {
-        let input = Input::Attention;
-        let apply = Apply { layer: 0, input, counter: 0, vectors, packed: &[] };
-        assert!(Apply::decode(&encode(|out| apply.encode(out))).is_err());
+    for vectors in [0, ApplyRequest::VECTORS_MAX + 1] {
+        let input = LayerInput::Attention;
+        let apply = ApplyRequest { layer: 0, input, counter: 0, vectors, packed: &[] };
+        assert!(ApplyRequest::decode(&encode(|out| apply.encode(out))).is_err());
     }
-    let apply =
-        Apply { layer: 0, input: Input::Attention, counter: u64::MAX, vectors: 2, packed: &[] };
-    assert!(Apply::decode(&encode(|out| apply.encode(out))).is_err());
+    let apply = ApplyRequest {
+        layer: 0,
+        input: LayerInput::Attention,
+        counter: u64::MAX,
+        vectors: 2,
+        packed: &[],
+    };
+    assert!(ApplyRequest::decode(&encode(|out| apply.encode(out))).is_err());
 }

@@ -1,24 +1,24 @@
 //! Messages of requests and their answers.
 
-use super::codes::{code, word};
-use crate::protocol::{error::ProtocolError, fields::Fields};
-use crate::{protocol::refusal::Refusal, site::Input};
+use super::codes::{encode_code, take_code};
+use crate::protocol::{error::ProtocolError, fields::FieldReader};
+use crate::{protocol::refusal::Refusal, site::LayerInput};
 
-/// The greatest number of vectors in one [`Apply`]: a longer prompt is sent in several.
+/// The greatest number of vectors in one [`ApplyRequest`]: a longer prompt is sent in several.
 const VECTORS_MAX: u16 = 64;
 
-/// Begins a batch of masks for one input; its ciphertexts follow in [`Block`]s of the same request.
+/// Starts a batch of masks for one input; its ciphertexts follow in [`CiphertextBlock`]s of the same request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prepare {
+pub struct PrepareRequest {
     /// The layer, from 0.
     pub layer: u32,
     /// The vector of the layer that the masks are for.
-    pub input: Input,
+    pub input: LayerInput,
 }
 
-/// Some ciphertexts of a batch, in order.
+/// Consecutive ciphertexts of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block<'a> {
+pub struct CiphertextBlock<'a> {
     /// The element of the vector that the first ciphertext masks.
     pub first: u32,
     /// The number of ciphertexts.
@@ -27,9 +27,9 @@ pub struct Block<'a> {
     pub ciphertexts: &'a [u8],
 }
 
-/// Some ciphertexts of a batch's answer, in order.
+/// Consecutive ciphertexts of the answer to a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prepared<'a> {
+pub struct PreparedRows<'a> {
     /// The row that the first ciphertext belongs to.
     pub first: u32,
     /// The number of ciphertexts.
@@ -40,8 +40,8 @@ pub struct Prepared<'a> {
 
 /// Credits further blocks of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Credit {
-    /// The number of further blocks that the host takes in.
+pub struct BlockCredit {
+    /// The number of further blocks that the host accepts.
     pub blocks: u16,
     /// The index of the batch in this session and input, from 0. Its first counter is this times
     /// the ring's degree.
@@ -50,11 +50,11 @@ pub struct Credit {
 
 /// Masked vectors to be multiplied with the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Apply<'a> {
+pub struct ApplyRequest<'a> {
     /// The layer, from 0.
     pub layer: u32,
     /// The vector of the layer.
-    pub input: Input,
+    pub input: LayerInput,
     /// The counter of the first vector; each further one has the next.
     pub counter: u64,
     /// The number of vectors, 1 to 64.
@@ -63,9 +63,9 @@ pub struct Apply<'a> {
     pub packed: &'a [u8],
 }
 
-/// Answers an [`Apply`].
+/// Answers an [`ApplyRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Products<'a> {
+pub struct ApplyAnswer<'a> {
     /// The number of answers left for this input; `None` if there is no budget.
     pub budget_left: Option<u64>,
     /// The number of products: one for each vector of the request.
@@ -76,20 +76,20 @@ pub struct Products<'a> {
 
 /// One vector as ciphertexts, to be multiplied with the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Direct<'a> {
+pub struct DirectRequest<'a> {
     /// The layer, from 0.
     pub layer: u32,
     /// The vector of the layer.
-    pub input: Input,
+    pub input: LayerInput,
     /// The number of elements of the vector in one ciphertext.
     pub tile_inputs: u32,
-    /// The number of rows that are answered in one ciphertext.
+    /// The number of rows whose products one ciphertext answers.
     pub tile_rows: u32,
     /// The ciphertexts in the encoding of `confide-rlwe`, all of one length.
     pub ciphertexts: &'a [u8],
 }
 
-/// Answers a [`Direct`].
+/// Answers a [`DirectRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectAnswer<'a> {
     /// The number of answers left for this input; `None` if there is no budget.
@@ -101,84 +101,84 @@ pub struct DirectAnswer<'a> {
 /// Ends a connection, or a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Goodbye {
-    /// Whether the session ends too, so that the host forgets its batches.
+    /// Whether the session ends as well, so that the host forgets its batches.
     pub session: bool,
 }
 
-impl Prepare {
-    /// Appends the message.
+impl PrepareRequest {
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_place(out, self.layer, self.input);
+        put_layer_input(out, self.layer, self.input);
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If a field is not as it must be.
+    /// If a field is missing or has a value that is not allowed.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
-        let mut fields = Fields::new("prepare", payload);
-        let (layer, input) = place(&mut fields)?;
-        fields.end()?;
+        let mut fields = FieldReader::new("prepare", payload);
+        let (layer, input) = take_layer_input(&mut fields)?;
+        fields.expect_end()?;
         Ok(Self { layer, input })
     }
 }
 
-impl<'a> Block<'a> {
-    /// Appends the message.
+impl<'a> CiphertextBlock<'a> {
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_part(out, self.first, self.count, self.ciphertexts);
+        put_ciphertexts(out, self.first, self.count, self.ciphertexts);
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If a field is not as it must be.
+    /// If a field is missing or has a value that is not allowed.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
-        let (first, count, ciphertexts) = part("block", payload)?;
+        let (first, count, ciphertexts) = decode_ciphertexts("block", payload)?;
         Ok(Self { first, count, ciphertexts })
     }
 }
 
-impl<'a> Prepared<'a> {
-    /// Appends the message.
+impl<'a> PreparedRows<'a> {
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_part(out, self.first, self.count, self.ciphertexts);
+        put_ciphertexts(out, self.first, self.count, self.ciphertexts);
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If a field is not as it must be.
+    /// If a field is missing or has a value that is not allowed.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
-        let (first, count, ciphertexts) = part("prepared", payload)?;
+        let (first, count, ciphertexts) = decode_ciphertexts("prepared", payload)?;
         Ok(Self { first, count, ciphertexts })
     }
 }
 
-impl Credit {
-    /// Appends the message.
+impl BlockCredit {
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.blocks.to_le_bytes());
         out.extend_from_slice(&self.batch.to_le_bytes());
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If a field is not as it must be.
+    /// If a field is missing or has a value that is not allowed.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
-        let mut fields = Fields::new("credit", payload);
-        let credit = Self { blocks: fields.u16("blocks")?, batch: fields.u64("batch")? };
-        fields.end()?;
+        let mut fields = FieldReader::new("credit", payload);
+        let credit = Self { blocks: fields.take_u16("blocks")?, batch: fields.take_u64("batch")? };
+        fields.expect_end()?;
         Ok(credit)
     }
 }
 
-impl<'a> Apply<'a> {
+impl<'a> ApplyRequest<'a> {
     /// The greatest number of vectors in one message.
     pub const VECTORS_MAX: u16 = VECTORS_MAX;
 
-    /// Appends the message.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.encode_head(out);
         out.extend_from_slice(self.packed);
@@ -186,32 +186,32 @@ impl<'a> Apply<'a> {
 
     /// Appends all but the packed vectors.
     pub(crate) fn encode_head(&self, out: &mut Vec<u8>) {
-        put_place(out, self.layer, self.input);
+        put_layer_input(out, self.layer, self.input);
         out.extend_from_slice(&self.counter.to_le_bytes());
         out.extend_from_slice(&self.vectors.to_le_bytes());
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If a field is not as it must be.
+    /// If a field is missing or has a value that is not allowed.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
-        let mut fields = Fields::new("apply", payload);
-        let (layer, input) = place(&mut fields)?;
-        let counter = fields.u64("counter")?;
-        let vectors = fields.u16("vectors")?;
+        let mut fields = FieldReader::new("apply", payload);
+        let (layer, input) = take_layer_input(&mut fields)?;
+        let counter = fields.take_u64("counter")?;
+        let vectors = fields.take_u16("vectors")?;
         if !(1..=VECTORS_MAX).contains(&vectors) {
             return Err(fields.field_error("vectors", "1 to 64"));
         }
         if counter.checked_add(vectors.into()).is_none() {
-            return Err(fields.field_error("counter", "one that can be counted on from"));
+            return Err(fields.field_error("counter", "a counter whose successors fit 64 bits"));
         }
         Ok(Self { layer, input, counter, vectors, packed: fields.take_rest() })
     }
 }
 
-impl<'a> Products<'a> {
-    /// Appends the message.
+impl<'a> ApplyAnswer<'a> {
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.encode_head(out);
         out.extend_from_slice(self.packed);
@@ -223,54 +223,55 @@ impl<'a> Products<'a> {
         out.extend_from_slice(&self.vectors.to_le_bytes());
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If a field is not as it must be.
+    /// If a field is missing or has a value that is not allowed.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
-        let mut fields = Fields::new("products", payload);
-        let left = fields.u64("budget left")?;
-        let vectors = fields.u16("vectors")?;
+        let mut fields = FieldReader::new("products", payload);
+        let left = fields.take_u64("budget left")?;
+        let vectors = fields.take_u16("vectors")?;
         let budget_left = (left != u64::MAX).then_some(left);
         Ok(Self { budget_left, vectors, packed: fields.take_rest() })
     }
 }
 
-impl<'a> Direct<'a> {
-    /// Appends the message.
+impl<'a> DirectRequest<'a> {
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_place(out, self.layer, self.input);
+        put_layer_input(out, self.layer, self.input);
         out.extend_from_slice(&self.tile_inputs.to_le_bytes());
         out.extend_from_slice(&self.tile_rows.to_le_bytes());
         out.extend_from_slice(self.ciphertexts);
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If a field is not as it must be.
+    /// If a field is missing or has a value that is not allowed.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
-        let mut fields = Fields::new("direct", payload);
-        let (layer, input) = place(&mut fields)?;
-        let (tile_inputs, tile_rows) = (fields.u32("tile inputs")?, fields.u32("tile rows")?);
+        let mut fields = FieldReader::new("direct", payload);
+        let (layer, input) = take_layer_input(&mut fields)?;
+        let (tile_inputs, tile_rows) =
+            (fields.take_u32("tile inputs")?, fields.take_u32("tile rows")?);
         Ok(Self { layer, input, tile_inputs, tile_rows, ciphertexts: fields.take_rest() })
     }
 }
 
 impl<'a> DirectAnswer<'a> {
-    /// Appends the message.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.budget_left.unwrap_or(u64::MAX).to_le_bytes());
         out.extend_from_slice(self.ciphertexts);
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If a field is not as it must be.
+    /// If a field is missing or has a value that is not allowed.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
-        let mut fields = Fields::new("direct answer", payload);
-        let left = fields.u64("budget left")?;
+        let mut fields = FieldReader::new("direct answer", payload);
+        let left = fields.take_u64("budget left")?;
         Ok(Self {
             budget_left: (left != u64::MAX).then_some(left),
             ciphertexts: fields.take_rest(),
@@ -282,14 +283,14 @@ impl<'a> DirectAnswer<'a> {
     /// Splits the ciphertexts at their lengths.
     ///
     /// # Errors
-    /// If a length goes beyond the end.
+    /// If a length exceeds the remaining bytes.
     pub fn split(&self) -> Result<Vec<&'a [u8]>, ProtocolError> {
         let mut parts = Vec::new();
         let mut rest = self.ciphertexts;
         while !rest.is_empty() {
-            let mut fields = Fields::new("direct answer", rest);
-            let length = fields.u32("length")? as usize;
-            parts.push(fields.bytes("ciphertext", length)?);
+            let mut fields = FieldReader::new("direct answer", rest);
+            let length = fields.take_u32("length")? as usize;
+            parts.push(fields.take_bytes("ciphertext", length)?);
             rest = fields.take_rest();
         }
         Ok(parts)
@@ -297,70 +298,70 @@ impl<'a> DirectAnswer<'a> {
 }
 
 impl Goodbye {
-    /// Appends the message.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.session.into());
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If a field is not as it must be.
+    /// If a field is missing or has a value that is not allowed.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
-        let mut fields = Fields::new("goodbye", payload);
-        let session = match fields.u8("session")? {
+        let mut fields = FieldReader::new("goodbye", payload);
+        let session = match fields.take_u8("session")? {
             0 => false,
             1 => true,
             _ => return Err(fields.field_error("session", "0 or 1")),
         };
-        fields.end()?;
+        fields.expect_end()?;
         Ok(Self { session })
     }
 }
 
 impl Refusal {
-    /// Appends the message.
+    /// Appends the encoded message to `out`.
     pub fn encode(self, out: &mut Vec<u8>) {
         let (code, detail) = self.parts();
         out.push(code);
         out.extend_from_slice(&detail.to_le_bytes());
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If a field is not as it must be.
+    /// If a field is missing or has a value that is not allowed.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
-        let mut fields = Fields::new("error", payload);
-        let (code, detail) = (fields.u8("code")?, fields.u64("detail")?);
+        let mut fields = FieldReader::new("error", payload);
+        let (code, detail) = (fields.take_u8("code")?, fields.take_u64("detail")?);
         let refusal = Refusal::from_parts(code, detail);
         let refusal = refusal.ok_or_else(|| fields.field_error("code", "a known one"))?;
-        fields.end()?;
+        fields.expect_end()?;
         Ok(refusal)
     }
 }
 
-fn put_place(out: &mut Vec<u8>, layer: u32, input: Input) {
+fn put_layer_input(out: &mut Vec<u8>, layer: u32, input: LayerInput) {
     out.extend_from_slice(&layer.to_le_bytes());
-    out.push(code(&Input::ALL, &input, 0));
+    out.push(encode_code(&LayerInput::ALL, &input, 0));
 }
 
-fn place(fields: &mut Fields<'_>) -> Result<(u32, Input), ProtocolError> {
-    Ok((fields.u32("layer")?, word(fields, "input", &Input::ALL, 0)?))
+fn take_layer_input(fields: &mut FieldReader<'_>) -> Result<(u32, LayerInput), ProtocolError> {
+    Ok((fields.take_u32("layer")?, take_code(fields, "input", &LayerInput::ALL, 0)?))
 }
 
-fn put_part(out: &mut Vec<u8>, first: u32, count: u16, ciphertexts: &[u8]) {
+fn put_ciphertexts(out: &mut Vec<u8>, first: u32, count: u16, ciphertexts: &[u8]) {
     out.extend_from_slice(&first.to_le_bytes());
     out.extend_from_slice(&count.to_le_bytes());
     out.extend_from_slice(ciphertexts);
 }
 
-fn part<'a>(
+fn decode_ciphertexts<'a>(
     message: &'static str,
     payload: &'a [u8],
 ) -> Result<(u32, u16, &'a [u8]), ProtocolError> {
-    let mut fields = Fields::new(message, payload);
-    let (first, count) = (fields.u32("first")?, fields.u16("count")?);
+    let mut fields = FieldReader::new(message, payload);
+    let (first, count) = (fields.take_u32("first")?, fields.take_u16("count")?);
     let ciphertexts = fields.take_rest();
     if count == 0 || ciphertexts.is_empty() || !ciphertexts.len().is_multiple_of(count.into()) {
         return Err(fields.field_error("ciphertexts", "at least one, all of one length"));

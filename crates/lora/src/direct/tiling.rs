@@ -1,35 +1,35 @@
-//! The parameters of the direct scheme, and how a matrix is cut into tiles.
+//! The parameters of the direct scheme, and the division of a matrix into tiles.
 
 use confide_rlwe::{Context, ParameterSet, RlweError, SeededCiphertext, SmallCiphertext};
 
 use crate::{
     count::{CountError, check_count},
-    link::{MatrixSize, Tile},
-    terms::Terms,
+    link::{TileShape, TilingProblem},
+    terms::InputTerms,
 };
 
-/// The number of bits of a word under a set that floods, where rows are of 12 bits: 31 leave room
-/// for the noise of 17 rows of normal entries, and a norm limit at which rounding costs 3 in ten
+/// The number of bits of a word under a set that floods, with entries of 12 bits. 31 bits leave room
+/// for the noise of 17 rows of normal entries, and for a norm limit at which rounding costs 3 in ten
 /// thousand.
 const FLOODED_BITS: u32 = 31;
 
 /// The greatest magnitude of an entry of a matrix under a set that floods.
 const FLOODED_ENTRY_MAX: i16 = 2047;
 
-/// The greatest magnitude of an entry under a set that does not flood: 8 bits, as its one prime has
-/// room for.
+/// The greatest magnitude of an entry under a set that does not flood: its single prime has
+/// room for 8 bits.
 const UNFLOODED_ENTRY_MAX: i16 = 127;
 
-/// The reason why a step of the direct scheme was refused.
+/// The reason why an operation of the direct scheme was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectError {
-    /// A tile that does not fit the ring, the matrix or its noise budget.
+    /// A tile does not fit the ring, the matrix or its noise budget.
     #[error(
-        "tile of {inputs} x {outputs}: wanted at most {degree} entries, {columns} columns and \
-         {outputs_max} rows, none of them 0"
+        "tile of {inputs} x {outputs}: wanted at least 1 and at most {columns} columns, at least 1 and \
+         at most {outputs_max} rows, and at most {degree} entries"
     )]
-    Tile {
+    WrongTile {
         /// The number of columns of the tile.
         inputs: usize,
         /// The number of rows of the tile.
@@ -41,25 +41,25 @@ pub enum DirectError {
         /// The greatest number of rows for which the noise budget holds.
         outputs_max: usize,
     },
-    /// A number of things other than the expected one.
+    /// A count differs from the expected one.
     #[error(transparent)]
     Count(#[from] CountError),
-    /// An answer carries other coefficients than those of its rows.
-    #[error("answer {answer}: wanted the coefficients of its rows, got others")]
-    Positions {
+    /// An answer has coefficients that are not those of its rows.
+    #[error("answer {answer}: its coefficients are not those of its rows")]
+    WrongCoefficients {
         /// The index of the answer, from 0.
         answer: usize,
     },
-    /// The ring refused ciphertexts, keys or parameters.
+    /// The ring refused a ciphertext, a key or a parameter.
     #[error(transparent)]
     Ring(#[from] RlweError),
 }
 
-/// The parameters and greatest entries with which a matrix is quantised for this scheme, from a named
-/// set: fewer bits of message leave room for the noise of more rows.
+/// Derives from a named set the parameters and the greatest entry with which a matrix is quantised for
+/// this scheme. Messages of fewer bits leave room for the noise of more rows.
 ///
 /// # Errors
-/// If the set has no room.
+/// If the set leaves no room for noise.
 pub fn parameters(set: &ParameterSet) -> Result<(ParameterSet, i16), RlweError> {
     match set.flood_bits() {
         0 => Ok((set.clone(), UNFLOODED_ENTRY_MAX)),
@@ -68,9 +68,9 @@ pub fn parameters(set: &ParameterSet) -> Result<(ParameterSet, i16), RlweError> 
 }
 
 /// The size of a matrix and of its messages under these parameters, for the cost model.
-pub fn job(context: &Context, terms: &Terms) -> MatrixSize {
+pub fn tiling_problem(context: &Context, terms: &InputTerms) -> TilingProblem {
     let coefficient_bits = u64::BITS - context.set().primes()[0].leading_zeros();
-    MatrixSize {
+    TilingProblem {
         rows: terms.rows(),
         columns: terms.columns,
         degree: context.n(),
@@ -82,36 +82,40 @@ pub fn job(context: &Context, terms: &Terms) -> MatrixSize {
     }
 }
 
-/// The division of a matrix into tiles: checked once, then the same at both ends.
+/// The division of a matrix into tiles, which is checked once and is the same at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tiling {
-    pub(super) tile: Tile,
+pub(super) struct TileGrid {
+    pub(super) tile: TileShape,
     pub(super) rows: usize,
     pub(super) columns: usize,
 }
 
-impl Tiling {
-    pub(super) fn new(context: &Context, terms: &Terms, tile: Tile) -> Result<Tiling, DirectError> {
-        let (Tile { inputs, outputs }, degree) = (tile, context.n());
+impl TileGrid {
+    pub(super) fn new(
+        context: &Context,
+        terms: &InputTerms,
+        tile: TileShape,
+    ) -> Result<TileGrid, DirectError> {
+        let (TileShape { inputs, outputs }, degree) = (tile, context.n());
         let (columns, outputs_max) = (terms.columns, terms.outputs_max);
         let fits = inputs.checked_mul(outputs).is_some_and(|entries| entries <= degree);
         if !fits || inputs == 0 || outputs == 0 || inputs > columns || outputs > outputs_max {
-            return Err(DirectError::Tile { inputs, outputs, degree, columns, outputs_max });
+            return Err(DirectError::WrongTile { inputs, outputs, degree, columns, outputs_max });
         }
         let (wanted, got) = (context.set().plaintext_bits() as usize, terms.bits as usize);
         check_count("bits of a word", wanted, got)?;
-        Ok(Tiling { tile, rows: terms.rows(), columns })
+        Ok(TileGrid { tile, rows: terms.rows(), columns })
     }
 
-    pub(super) fn requests(&self) -> usize {
+    pub(super) fn request_count(&self) -> usize {
         self.columns.div_ceil(self.tile.inputs)
     }
 
-    pub(super) fn answers(&self) -> usize {
+    pub(super) fn answer_count(&self) -> usize {
         self.rows.div_ceil(self.tile.outputs)
     }
 
-    /// The coefficients in which the products of an answer's rows stand.
+    /// The coefficients that hold the products of an answer's rows.
     pub(super) fn positions(&self, answer: usize) -> Vec<usize> {
         let rows = self.tile.outputs.min(self.rows - answer * self.tile.outputs);
         (1..=rows).map(|row| row * self.tile.inputs - 1).collect()

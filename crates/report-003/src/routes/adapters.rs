@@ -9,16 +9,16 @@ use axum::{
     extract::{Path, State},
     response::Response,
 };
-use confide_serve::{ApiError, Loaded, json_response};
+use confide_serve::{ApiError, LoadedAdapter, json_response};
 use serde_json::{Value, json};
 
-use super::layer::Layer;
+use super::route_state::RouteState;
 
 /// `GET /api/v1/adapters`: the loaded adapters.
-pub(super) async fn adapters(layer: State<Arc<Layer>>) -> Response {
-    let active = layer.server.adapters().active().map(|adapter| adapter.name.clone());
-    let all = layer.server.adapters().all();
-    let object = |adapter: &Arc<Loaded>| {
+pub(super) async fn list_adapters(state: State<Arc<RouteState>>) -> Response {
+    let active = state.server.adapters().active().map(|adapter| adapter.name.clone());
+    let all = state.server.adapters().list();
+    let object = |adapter: &Arc<LoadedAdapter>| {
         let layers = adapter.sites().keys().map(|site| site.layer).collect::<Vec<_>>();
         let projections: std::collections::BTreeSet<&str> =
             adapter.sites().keys().map(|site| site.projection.name()).collect();
@@ -36,20 +36,21 @@ pub(super) async fn adapters(layer: State<Arc<Layer>>) -> Response {
     json_response(&json!({ "adapters": list, "active": active }))
 }
 
-/// `POST /api/v1/adapters/{name}/swap`: sets the adapter that answers where none is named.
-pub(super) async fn swap(
-    layer: State<Arc<Layer>>,
+/// `POST /api/v1/adapters/{name}/swap`: sets the adapter that answers requests without an adapter
+/// name.
+pub(super) async fn swap_adapter(
+    state: State<Arc<RouteState>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    let previous = layer.server.adapters().activate(&name)?;
+    let previous = state.server.adapters().activate(&name)?;
     Ok(json_response(&json!({ "active": name, "previous": previous })))
 }
 
-/// `GET /api/v1/metrics`: counters since the start.
-pub(super) async fn metrics(layer: State<Arc<Layer>>) -> Response {
+/// `GET /api/v1/metrics`: the counters since the server started.
+pub(super) async fn metrics(state: State<Arc<RouteState>>) -> Response {
     let of = |counter: &AtomicU64| Value::from(counter.load(Ordering::Relaxed));
-    let mut counted = layer.server.counters().to_json();
-    counted["sockets"] = of(&layer.sockets_opened);
-    counted["split_forwards"] = of(&layer.split_forwards);
+    let mut counted = state.server.counters().to_json();
+    counted["sockets"] = of(&state.sockets_opened);
+    counted["split_forwards"] = of(&state.split_forwards);
     json_response(&counted)
 }
