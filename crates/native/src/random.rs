@@ -16,10 +16,7 @@ impl SeededRandom {
         let mut mix = seed ^ folded;
         Self(std::array::from_fn(|_| {
             mix = mix.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = mix;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
+            split_mix(mix)
         }))
     }
 
@@ -52,6 +49,15 @@ impl SeededRandom {
         let radius = (-2.0 * (1.0 - self.next_unit()).ln()).sqrt();
         radius * (2.0 * std::f64::consts::PI * self.next_unit()).cos()
     }
+}
+
+/// The output of SplitMix64 for a state (Steele, Lea, Flood: Fast splittable pseudorandom number
+/// generators, 2014).
+pub(crate) fn split_mix(state: u64) -> u64 {
+    let mut z = state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]

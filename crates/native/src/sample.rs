@@ -1,15 +1,16 @@
-//! Chooses tokens from logits.
+//! Chooses tokens from logits, by the same rule as the worker (`python/confide/worker/sample.py`).
 
 use std::collections::HashSet;
 
 use confide_engine::Sampling;
 
-use crate::random::SeededRandom;
+use crate::random::split_mix;
 
 /// Chooses tokens from logits. The same seed and logits always lead to the same tokens.
 pub(crate) struct Sampler {
     sampling: Sampling,
-    random: SeededRandom,
+    /// How many tokens were chosen: the next one takes this number of the seed's stream.
+    chosen: u64,
     /// The size of the vocabulary. All token numbers are below it.
     vocabulary: usize,
     banned: HashSet<u32>,
@@ -17,41 +18,56 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     pub(crate) fn new(sampling: Sampling, vocabulary: usize, banned: HashSet<u32>) -> Self {
-        let random = SeededRandom::new(sampling.seed, "sampling");
-        Self { sampling, random, vocabulary, banned }
+        Self { sampling, chosen: 0, vocabulary, banned }
     }
 
     /// Chooses the next token; `None` if no allowed logit is a number.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Option<u32> {
+        let draw = uniform(self.sampling.seed, self.chosen);
+        self.chosen += 1;
         let admitted = logits
             .iter()
             .take(self.vocabulary)
             .enumerate()
             .map(|(id, logit)| (id as u32, *logit))
             .filter(|(id, logit)| logit.is_finite() && !self.banned.contains(id));
+        // The first of equal logits wins, so that the answer does not depend on a sort's order.
+        let (best, greatest) =
+            admitted.clone().reduce(|best, next| if next.1 > best.1 { next } else { best })?;
         if self.sampling.temperature <= 0.0 {
-            // The first of equal logits wins, so that the answer does not depend on a sort's order.
-            return admitted
-                .reduce(|best, next| if next.1 > best.1 { next } else { best })
-                .map(|(id, _)| id);
+            return Some(best);
         }
-        let mut candidates: Vec<(u32, f32)> = admitted.collect();
-        candidates.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));
-        let best = candidates.first()?.1;
-        let weights: Vec<f64> = candidates
-            .iter()
-            .map(|(_, logit)| f64::from((logit - best) / self.sampling.temperature).exp())
-            .collect();
-        let kept = nucleus_size(&weights, f64::from(self.sampling.top_p));
-        let mut point = self.random.next_unit() * weights[..kept].iter().sum::<f64>();
-        for (index, weight) in weights[..kept].iter().enumerate() {
-            point -= weight;
-            if point < 0.0 {
-                return Some(candidates[index].0);
-            }
+        let weight = |logit: f32| f64::from((logit - greatest) / self.sampling.temperature).exp();
+        let mut weights: Vec<(u32, f64)> =
+            admitted.map(|(id, logit)| (id, weight(logit))).collect();
+        if self.sampling.top_p < 1.0 {
+            let least = least_of_nucleus(&weights, f64::from(self.sampling.top_p));
+            weights.retain(|(_, weight)| *weight >= least);
         }
-        Some(candidates[kept - 1].0)
+        let target = draw * weights.iter().map(|(_, weight)| weight).sum::<f64>();
+        let mut sum = 0.0;
+        let passes = |(_, weight): &&(u32, f64)| {
+            sum += weight;
+            sum > target
+        };
+        weights.iter().find(passes).or(weights.last()).map(|(id, _)| *id)
     }
+}
+
+/// Number `index` of a seed's stream in [0, 1): SplitMix64's output after `index + 1` steps.
+fn uniform(seed: u64, index: u64) -> f64 {
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    let state = seed.wrapping_add(STEP.wrapping_mul(index.wrapping_add(1)));
+    (split_mix(state) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// The least weight of the nucleus, the smallest set of the largest weights with a share of at
+/// least `top_p`. Weights that equal it belong to the nucleus as well.
+fn least_of_nucleus(weights: &[(u32, f64)], top_p: f64) -> f64 {
+    let mut sorted: Vec<f64> = weights.iter().map(|(_, weight)| *weight).collect();
+    sorted.sort_by(|left, right| right.total_cmp(left));
+    let size = nucleus_size(&sorted, top_p);
+    sorted[size - 1]
 }
 
 /// The smallest number of the largest weights whose sum reaches the share `top_p` of the whole sum;
@@ -96,6 +112,20 @@ mod tests {
         assert_ne!(draws(5), draws(6));
         let twos = draws(5).iter().filter(|id| **id == Some(1)).count();
         assert!((1850..2150).contains(&twos), "half of the weight, got {twos}");
+    }
+
+    #[test]
+    fn the_numbers_of_a_seed_are_those_of_the_worker() {
+        // SplitMix64's published first outputs for the seed 0; the worker's test has the same.
+        let published = [0xe220_a839_7b1d_cdaf_u64, 0x6e78_9e6a_a1b9_65f4];
+        for (index, output) in published.into_iter().enumerate() {
+            let wanted = (output >> 11) as f64 / (1u64 << 53) as f64;
+            assert_eq!(uniform(0, index as u64), wanted);
+        }
+        // By the running sum in the order of the vocabulary: 0.88 falls into the last of three.
+        let mut sampler = sampler(1.0, 1.0, 0);
+        assert_eq!(sampler.choose(&[0.0, 0.0, 0.0]), Some(2));
+        assert_eq!(sampler.choose(&[0.0, 0.0, 0.0]), Some(1), "0.43");
     }
 
     #[test]
