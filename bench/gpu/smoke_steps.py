@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from blocks import Session
-from decode_loop import PROMPT, DecodeLoop, shape_of
+from decode_loop import PROMPT, DecodeLoop
 from device import Device
 from journal import CHECKOUT
 from variants import MODEL
@@ -28,7 +28,7 @@ RUNS, TOKENS, CPU_TOKENS = 3, 160, 12
 # Over so many tokens a step is compared with another form of itself.
 COMPARED, CPU_COMPARED = 200, 12
 DEVICE_TESTS = ("test_runtime", "test_decode", "test_online", "test_ring", "test_ring_ckks")
-SANITIZED = ("test_decode", "test_online", "test_ring")
+SANITIZED = ("test_decode", "test_sample", "test_online", "test_ring")
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck")
 
 
@@ -332,15 +332,16 @@ def collect_times(owner: type, name: str) -> Iterator[list[float]]:
 
 
 def tilings(cpu: bool) -> Found:
-    """The best tiling of each product of a step, with the microseconds of it and of the choice by shape."""
+    """The best tiling of each product and of the attention, with the microseconds of it and of the choice by shape."""
     if cpu:
         return {"note": "a rehearsal has no card to measure tilings on"}
     from confide.cuda import tune
+    from confide.worker.tune import random_step
 
-    layers = shape_of(MODEL, False).layers
-    best = tune.tune(tune.random_step(MODEL, 1, layers, "cuda:0"), 12)
-    return {f"{product.output} {product.out} x {product.columns}": [str(tiles), round(took, 2), round(by_shape, 2)]
-            for product, (tiles, took, by_shape) in best.items()}  # fmt: skip
+    best = tune.tune(random_step(MODEL, 1, None, "cuda:0"), 12)
+    return {
+        one.name: [str(one.chosen), round(one.us, 2), round(one.by_shape_us, 2)] for one in best
+    }
 
 
 def sanitizer(cpu: bool) -> Found:

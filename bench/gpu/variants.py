@@ -37,7 +37,7 @@ CUBIN_ARCHITECTURES = ("sm_90", "sm_100")
 Variant = tuple[str, dict[str, str | int]]
 
 
-def list_variants(tilings: dict[tiling.Product, tiling.Tiling]) -> list[Variant]:
+def list_variants(tilings: tiling.Tilings) -> list[Variant]:
     """Lists every kernel file of a run with its macros, once each: those of the decode steps in the shapes that run,
     with `tilings` where one is known; of the others the variants that their files name.
     """
@@ -52,9 +52,7 @@ def list_variants(tilings: dict[tiling.Product, tiling.Tiling]) -> list[Variant]
     return _unique([*steps, *others])
 
 
-def _step_variants(
-    model: str, batch: int, bits: int, tilings: dict[tiling.Product, tiling.Tiling]
-) -> Iterable[Variant]:
+def _step_variants(model: str, batch: int, bits: int, tilings: tiling.Tilings) -> Iterable[Variant]:
     shape = config.SHAPES[model]
     names = (field.name for field in dataclasses.fields(decode.Shape))
     step = decode.Shape(**{name: getattr(shape, name) for name in names})
@@ -75,7 +73,9 @@ def build_cubins() -> int:
     CUBINS.mkdir(mode=0o700, exist_ok=True)
     began = time.monotonic()
     wanted = [
-        (file, defines, arch) for file, defines in list_variants({}) for arch in CUBIN_ARCHITECTURES
+        (file, defines, arch)
+        for file, defines in list_variants(tiling.Tilings())
+        for arch in CUBIN_ARCHITECTURES
     ]
 
     def build(one: tuple[str, dict[str, str | int], str]) -> None:

@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn every_path_rounds_alike() {
         let mut rng = Rng::from_seed([6; 32]);
-        for length in [1, 7, 8, 33, 1536] {
+        for length in [1, 7, 8, 33, 255, 256, 257, 1536, 8960] {
             let real = heavy_tailed(&mut rng, length.max(8));
             let real = &real[..length];
             assert_eq!(square_sum_and_max(real), portable::square_sum_and_max(real));
@@ -377,6 +377,31 @@ mod tests {
             assert_eq!((squares.0, fast), (squares.1, slow.clone()));
             let sum = slow.iter().map(|v| i64::from(*v).pow(2) as u64).sum::<u64>();
             assert_eq!(squares.0, sum);
+        }
+    }
+
+    #[test]
+    fn squares_are_summed_in_256_lanes_and_a_tree() {
+        let mut rng = Rng::from_seed([7; 32]);
+        for length in [8, 64, 300, 1536, 1700] {
+            let real = heavy_tailed(&mut rng, length);
+            let mut lanes = vec![0f64; 256];
+            for (at, value) in real.iter().enumerate() {
+                lanes[at % 256] += f64::from(*value) * f64::from(*value);
+            }
+            let mut sum = |first: usize, step: usize, count: usize| {
+                let mut distance = count / 2;
+                while distance > 0 {
+                    for lane in 0..distance {
+                        lanes[first + lane * step] += lanes[first + (lane + distance) * step];
+                    }
+                    distance /= 2;
+                }
+            };
+            (0..8).for_each(|group| sum(group * 32, 1, 32));
+            sum(0, 32, 8);
+            let got = square_sum_and_max(&real).0;
+            assert_eq!(got.to_bits(), lanes[0].to_bits(), "{length} entries");
         }
     }
 

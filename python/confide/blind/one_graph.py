@@ -20,7 +20,7 @@ from typing import Any
 import numpy
 
 from .. import peft
-from ..cuda import arrays, online, parameters, ring
+from ..cuda import arrays, online, parameters, ring, runtime
 from ..cuda.mask_stream import TILE
 from ..sites import READERS, source_number
 from . import guarantee, masks
@@ -54,6 +54,8 @@ class OneGraphBank:
         self._rows_max = 0
         self._steps: list[online.Online] = []
         self.status = online.Status(device, slots)
+        # That of the step at whose point `add` is called next, where nothing else adds there.
+        self.order: runtime.LaunchOrder | None = None
         self._returned: list[tuple[online.Status, Any]] = []
         # Rows of a prefill in the order of their counters.
         self.in_order = arrays.upload(numpy.arange(PREFILL_ROWS_MAX, dtype=numpy.int32), device)
@@ -99,7 +101,8 @@ class OneGraphBank:
         self, layer: int, source: str, rows: Any, outputs: dict[str, Any], deltas: list[Any]
     ) -> None:
         """Adds the deltas of a decode batch. `deltas` are not read: the device knows whose each row is."""
-        count = rows.shape[0]
+        count, order = rows.shape[0], self.order
+        self.order = None
         self.launch(
             layer,
             source_number(source),
@@ -108,7 +111,10 @@ class OneGraphBank:
             self.adapter_of[:count],
             self.offset_of[:count],
             self.status,
+            order,
         )
+        if order is not None:
+            order.keep()
 
     def launch(
         self,
@@ -119,13 +125,14 @@ class OneGraphBank:
         adapter_of: Any,
         offset_of: Any,
         status: online.Status,
+        order: runtime.LaunchOrder | None = None,
     ) -> None:
-        """Launches the two kernels of one point."""
+        """Launches the two kernels of one point, in the order of a step where they are its own."""
         table = self.tables.get((layer, source))
         if table is None or table.rows_max == 0:
             return
         chosen = [outputs.get(name) for name in READERS[source]]
-        self._steps[-1].run_fused(table, adapter_of, offset_of, rows, chosen, status)
+        self._steps[-1].run_fused(table, adapter_of, offset_of, rows, chosen, status, order)
 
     def lend(self) -> online.Status:
         """Lends status words for one generation's prefills; returned ones once no kernel writes them any more."""

@@ -17,13 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import runtime, tiling
-from .tiling import Product, Tiling
+from .tiling import AttentionShape, AttentionSplit, Product, Tiling, Tilings
 
 ROWS_MAX = 8
 # Query heads for each key head: what the attention keeps of more is beyond the 48 KiB of a block's shared memory.
 GROUP_MAX = 9
-# Positions that a block of the attention takes at least, and blocks for each row and key head at most.
-ATTENTION_LEAST, ATTENTION_SPLITS = 64, 32
 
 
 @dataclass(frozen=True)
@@ -44,13 +42,15 @@ class Shape:
 class Point(NamedTuple):
     """Where an adapter may add: `rows` float32 [B, width], and the outputs of the projections that read them.
 
-    Where the step adds a projection to the residual itself (o, down), the output is the residual.
+    Where the step adds a projection to the residual itself (o, down), the output is the residual. Whoever adds with
+    nothing but launches that asked `order.next` says `order.keep`.
     """
 
     layer: int
     source: str
     rows: Any
     outputs: dict[str, Any]
+    order: runtime.LaunchOrder
 
 
 class DecodeStep:
@@ -75,7 +75,7 @@ class DecodeStep:
         *,
         limit: int | None = None,
         overlap: bool = False,
-        tilings: dict[Product, Tiling] | None = None,
+        tilings: Tilings | None = None,
     ) -> None:
         if not 1 <= rows <= min(ROWS_MAX, cache.shape[2]):
             raise ValueError(
@@ -94,12 +94,14 @@ class DecodeStep:
         self.config, self.weights, self.cache = config, weights, cache
         self.rows, self.device = rows, device
         self.cosines, self.sines, self.overlap = cosines, sines, overlap
+        self.order = runtime.LaunchOrder(overlap)
         self.limit = cache.shape[4] if limit is None else limit
         self.element = "float" if "float32" in str(weights.embedding.dtype) else "bf16"
-        self._tilings = _load_tilings(device) if tilings is None else tilings
+        self._tilings = tiling.load_on(device) if tilings is None else tilings
         self._products: dict[Product, tuple[runtime.Kernel, Tiling, int]] = {}
-        self._fresh = True
         self._take_buffers()
+        heads = AttentionShape(self.element, config.heads, config.kv_heads, config.head_dim, rows)
+        self.share_attention(self._tilings.of_attention(heads))
         group = config.heads // config.kv_heads
         defines: dict[str, str | int] = {
             "ELEMENT": self.element,
@@ -125,13 +127,13 @@ class DecodeStep:
     ) -> Generator[Point, None, Any]:
         """Runs as `logits` does, but stops at each of `points` (layer, source) for the outputs to be added to."""
         weights, width, vocabulary = self.weights, self.config.hidden, self.config.vocabulary
-        self._fresh = True
+        self.order.interrupt()
         self._launch(
             self._embed, self.rows, 256, weights.embedding, tokens, self.hidden, width, vocabulary
         )
         for index, layer in enumerate(weights.layers):
             yield from self._project(layer, index, (index, "attention") in points)
-            self._attend(index, positions)
+            self.attend(index, positions, self.order.next())
             self._product(layer.o, self.attended, None, self.hidden, "ADD")
             if (index, "attention_output") in points:
                 yield from self._stop(index, "attention_output", self.attended, {"o": self.hidden})
@@ -176,21 +178,31 @@ class DecodeStep:
     def _stop(
         self, layer: int, source: str, rows: Any, outputs: dict[str, Any]
     ) -> Generator[Point, None, None]:
-        yield Point(layer, source, rows, outputs)
-        self._fresh = True
+        yield Point(layer, source, rows, outputs, self.order)
+        self.order.resume()
 
     def _norm(self, weight: Any, target: Any) -> None:
         width, epsilon = self.config.hidden, self.config.norm_epsilon
         self._launch(self._rms_norm, self.rows, 256, self.hidden, weight, target, width, epsilon)
 
-    def _attend(self, index: int, positions: Any) -> None:
+    def attend(self, layer: int, positions: Any, overlap: bool) -> None:
+        """Launches one layer's attention on the buffers of the step; tune.py times it alone."""
         config, cache = self.config, self.cache
-        keys, values = cache[index, 0], cache[index, 1]
-        self._launch(
-            self._attention, (self._splits, config.kv_heads, self.rows), 128, self.qkv, keys, values, positions,
+        keys, values = cache[layer, 0], cache[layer, 1]
+        self._attention(
+            (self._splits, config.kv_heads, self.rows), tiling.ATTENTION_THREADS, self.qkv, keys, values, positions,
             self.cosines, self.sines, self.attended, self._partials, self._counters, cache.shape[4], self.limit,
-            self.cosines.shape[1], config.window or 0, ATTENTION_LEAST, config.head_dim**-0.5,
+            self.cosines.shape[1], config.window or 0, self._split.least, config.head_dim**-0.5, overlap=overlap,
         )  # fmt: skip
+
+    def share_attention(self, split: AttentionSplit) -> None:
+        """Shares contexts out as `split` says from now on."""
+        config = self.config
+        self._split, self._splits = split, split.blocks(self.limit)
+        group = config.heads // config.kv_heads
+        self._partials = self._zeros(
+            (self.rows, config.kv_heads, self._splits, group, config.head_dim + 2)
+        )
 
     def _product(self, matrix: Any, rows: Any, norm: Any, output: Any, kind: str) -> None:
         out, columns = matrix.weight.shape
@@ -202,7 +214,7 @@ class DecodeStep:
 
     def _kernel(self, product: Product) -> tuple[runtime.Kernel, Tiling, int]:
         if product not in self._products:
-            chosen = self._tilings.get(product) or tiling.choose_by_shape(product)
+            chosen = self._tilings.of_product(product)
             module = runtime.Module("gemv.cu", self.device, chosen.defines(product, self.element))
             self._products[product] = (module.kernel("gemv"), chosen, chosen.grid(product))
         return self._products[product]
@@ -210,13 +222,12 @@ class DecodeStep:
     def _launch(
         self, kernel: runtime.Kernel, grid: Any, block: int, *arguments: Any, shared: int = 0
     ) -> None:
-        # What runs ahead of a step's beginning, and after a point, is not this package's: no overlap with it.
-        kernel(grid, block, *arguments, shared=shared, overlap=self.overlap and not self._fresh)
-        self._fresh = False
+        # What runs ahead of a step's beginning is not this package's: no overlap with it.
+        kernel(grid, block, *arguments, shared=shared, overlap=self.order.next())
 
     def _take_buffers(self) -> None:
         config, rows = self.config, self.rows
-        group, heads = config.heads // config.kv_heads, config.heads + 2 * config.kv_heads
+        heads = config.heads + 2 * config.kv_heads
         self.hidden, self.normed, self.changed = (
             self._zeros((rows, config.hidden)) for _ in range(3)
         )
@@ -224,10 +235,6 @@ class DecodeStep:
         self.attended = self._zeros((rows, config.heads * config.head_dim))
         self.inner, self.both = self._zeros((rows, config.ffn)), self._zeros((rows, 2 * config.ffn))
         self.out = self._zeros((rows, config.vocabulary))
-        self._splits = max(1, min(ATTENTION_SPLITS, -(-self.limit // ATTENTION_LEAST)))
-        self._partials = self._zeros(
-            (rows, config.kv_heads, self._splits, group, config.head_dim + 2)
-        )
         self._counters = self._zeros((rows, config.kv_heads), "int32")
 
     def _zeros(self, shape: tuple[int, ...], dtype: str = "float32") -> Any:
@@ -243,7 +250,7 @@ def kernel_variants(
     config: Shape,
     rows: int,
     element: str,
-    tilings: dict[Product, Tiling],
+    tilings: Tilings,
     sources: frozenset[str] = frozenset(),
 ) -> list[tuple[str, dict[str, str | int]]]:
     """Lists the kernel files of a step, each with its macros: what a `DecodeStep` of these sizes compiles.
@@ -252,7 +259,7 @@ def kernel_variants(
     """
     group = config.heads // config.kv_heads
     products = step_products(config, rows, element, sources)
-    chosen = ((tilings.get(one) or tiling.choose_by_shape(one), one) for one in products)
+    chosen = ((tilings.of_product(product), product) for product in products)
     return [
         ("attention.cu", {"ELEMENT": element, "GROUP": group, "HEAD_DIM": config.head_dim}),
         ("embed.cu", {"WEIGHT": element}),
@@ -275,11 +282,3 @@ def step_products(
         Product(element, "ADD", False, hidden, ffn, rows),
         Product(element, "STORE", "final_hidden" not in sources, config.vocabulary, hidden, rows),
     ]
-
-
-def _load_tilings(device: str) -> dict[Product, Tiling]:
-    if device == "cpu":
-        return {}
-    import torch
-
-    return tiling.load_measured(torch.cuda.get_device_name(device))

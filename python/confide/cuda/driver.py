@@ -11,8 +11,9 @@ from typing import Any
 from . import nvrtc
 from .source import Source
 
-# CUfunction_attribute and CUlaunchAttributeID (cuda.h).
-MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+# CUdevice_attribute, CUfunction_attribute and CUlaunchAttributeID (cuda.h).
+MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
+SHARED_SIZE_BYTES, MAX_DYNAMIC_SHARED_SIZE_BYTES = 1, 8
 PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
 
@@ -130,7 +131,32 @@ class DeviceModule:
             )
             if hasattr(library(), "cuFuncLoad"):
                 check(library().cuFuncLoad(function), f"load {name}")
+            _allow_shared_memory(function, self.ordinal, name)
         return DeviceKernel(name, function, self.ordinal)
+
+
+def _allow_shared_memory(function: ctypes.c_void_p, ordinal: int, name: str) -> None:
+    """Allows a kernel all shared memory that a block of the device can have; unasked it may use 48 KiB.
+
+    Once, when it is loaded: two threads that asked for different sizes at a launch could leave the smaller one.
+    """
+    device, block_bytes, static_bytes = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    check(library().cuDeviceGet(ctypes.byref(device), ordinal), "cuDeviceGet")
+    check(
+        library().cuDeviceGetAttribute(
+            ctypes.byref(block_bytes), MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device
+        ),
+        "cuDeviceGetAttribute",
+    )
+    check(
+        library().cuFuncGetAttribute(ctypes.byref(static_bytes), SHARED_SIZE_BYTES, function),
+        f"{name}: cuFuncGetAttribute",
+    )
+    dynamic_bytes = block_bytes.value - static_bytes.value
+    check(
+        library().cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic_bytes),
+        f"{name}: {dynamic_bytes} bytes of shared memory",
+    )
 
 
 class DeviceKernel:
@@ -138,8 +164,6 @@ class DeviceKernel:
 
     def __init__(self, name: str, function: ctypes.c_void_p, ordinal: int) -> None:
         self.name, self._function, self._ordinal = name, function, ordinal
-        # 48 KiB are allowed unasked, but a kernel's static part counts among them.
-        self._shared_allowed = 0
 
     def launch(
         self,
@@ -160,12 +184,6 @@ class DeviceKernel:
             *(ctypes.addressof(value) for value in values)
         )
         with CurrentContext(self._ordinal):
-            if shared > self._shared_allowed:
-                status = library().cuFuncSetAttribute(
-                    self._function, MAX_DYNAMIC_SHARED_SIZE_BYTES, shared
-                )
-                check(status, f"{self.name}: {shared} bytes of shared memory")
-                self._shared_allowed = shared
             attributes = ctypes.pointer(_OVERLAP) if overlap else None
             config = _LaunchConfig(
                 (ctypes.c_uint * 6)(*dims), shared, stream, attributes, int(overlap)

@@ -80,10 +80,9 @@ struct Gemv {
         return column / 4 % QUADS * (columns / QUADS) + column / (4 * QUADS) * 4;
     }
 
-    // Once in each thread, after its first loads of weights: waits for the vectors, and stages them.
+    // Once, by all threads of the block at one place, after their first loads of weights: waits for the vectors, and
+    // stages them.
     __device__ void begin(const Vectors<Element> &vectors, uint32_t columns) {
-        if (begun) return;
-        begun = true;
         previous_done();
         if constexpr (Staged) stage(vectors, columns);
     }
@@ -170,13 +169,11 @@ struct Gemv {
         }
     }
 
-    // Unroll chunks of this warp's part of a row group. WHOLE: all of them are there, so that nothing is asked and all
-    // loads, those of the vectors too, can go ahead of the sums.
+    // Asks for Unroll chunks of this warp's part of a row group. WHOLE: all of them are there, so that nothing is
+    // compared and all loads, those of the vectors too, can go ahead of the sums.
     template <bool WHOLE>
-    __device__ void add_stage(const Matrix<Element> &matrix, const Vectors<Element> &vectors, uint32_t group,
-                              uint32_t first, uint32_t lane, uint32_t packs) {
-        uint32_t chunks = (packs + WARP - 1) / WARP;
-        uint4 words[Unroll][Rows];
+    __device__ void load_chunks(uint4 words[Unroll][Rows], const Matrix<Element> &matrix, uint32_t group,
+                                uint32_t first, uint32_t lane, uint32_t packs) {
 #pragma unroll
         for (int r = 0; r < Rows; r++) {
             size_t row = row_at(group, r, matrix.out);
@@ -188,26 +185,36 @@ struct Gemv {
                 if (WHOLE || chunk * WARP + lane < packs) words[u][r] = load_stream(packed + chunk * WARP);
             }
         }
-        begin(vectors, matrix.columns);
+    }
+
+    template <bool WHOLE>
+    __device__ void add_chunks(const uint4 words[Unroll][Rows], const Vectors<Element> &vectors, uint32_t first,
+                               uint32_t lane, uint32_t columns, uint32_t packs) {
+        uint32_t chunks = (packs + WARP - 1) / WARP;
 #pragma unroll
         for (int u = 0; u < Unroll; u++) {
             uint32_t chunk = first + u * Split;
-            if (WHOLE || chunk < chunks) add_chunk<WHOLE>(words[u], vectors, chunk, lane, matrix.columns);
+            if (WHOLE || chunk < chunks) add_chunk<WHOLE>(words[u], vectors, chunk, lane, columns);
         }
     }
 
-    // This warp's part of a row group.
+    // This warp's part of a row group; past the last group nothing, but its threads still begin with the others.
     __device__ void accumulate(const Matrix<Element> &matrix, const Vectors<Element> &vectors, uint32_t group,
-                               uint32_t part, uint32_t lane) {
-        uint32_t packs = matrix.columns / (QUADS * 4);
-        uint32_t whole = packs / WARP;
-        for (uint32_t first = part; first * WARP < packs; first += Split * Unroll) {
-            if (first + (Unroll - 1) * Split < whole) {
-                add_stage<true>(matrix, vectors, group, first, lane, packs);
-            } else {
-                add_stage<false>(matrix, vectors, group, first, lane, packs);
-            }
-        }
+                               uint32_t groups, uint32_t part, uint32_t lane) {
+        uint32_t packs = group < groups ? matrix.columns / (QUADS * 4) : 0;
+        uint32_t whole = packs / WARP, first = part;
+        do {
+            bool here = first * WARP < packs, all = first + (Unroll - 1) * Split < whole;
+            uint4 words[Unroll][Rows];
+            if (all) load_chunks<true>(words, matrix, group, first, lane, packs);
+            else if (here) load_chunks<false>(words, matrix, group, first, lane, packs);
+            // The first time round, where all threads of the block are: a barrier is in it.
+            if (!begun) begin(vectors, matrix.columns);
+            begun = true;
+            if (all) add_chunks<true>(words, vectors, first, lane, matrix.columns, packs);
+            else if (here) add_chunks<false>(words, vectors, first, lane, matrix.columns, packs);
+            first += Split * Unroll;
+        } while (first * WARP < packs);
     }
 
     // Sums over the lanes, and over the warps that share the rows. Only warps with part 0 hold them afterwards.
@@ -273,8 +280,7 @@ struct Gemv {
         for (uint32_t first = blockIdx.x * GROUPS; first < groups; first += gridDim.x * GROUPS) {
             uint32_t group = first + warp / Split;
             clear();
-            if (group < groups) accumulate(matrix, vectors, group, warp % Split, lane);
-            begin(vectors, matrix.columns);
+            accumulate(matrix, vectors, group, groups, warp % Split, lane);
             reduce(warp, lane);
             if (group < groups && warp % Split == 0) store(matrix, vectors, output, group, lane);
         }

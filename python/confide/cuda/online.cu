@@ -7,11 +7,12 @@
 //
 // Floor of one vector: A is rows x columns x 2 bytes and B outputs x rank x 4 bytes, from L2 once they fit (q, k, v of
 // Qwen2.5-1.5B at rank 32: 295 KB + 262 KB), 3 multiply-adds for each entry of A (442 thousand), ChaCha20 of
-// columns + rows words for each block of 8 rows. Each is below a microsecond; two launches in a graph are the floor.
+// columns + rows words for each block of 8 rows. Each is below a microsecond; two launches in a graph are the floor, and
+// with programmatic launch the masks are made while the kernel ahead still runs.
 //
 // compile with: INPUT=float OUTPUT=float
 // compile with: INPUT=bf16 OUTPUT=bf16
-#include "types.cuh"
+#include "stream.cuh"
 #include "int_matrix.cuh"
 #include "mask.cuh"
 #include "quantise.cuh"
@@ -25,7 +26,7 @@
 
 constexpr uint32_t THREADS = 256;
 constexpr uint32_t ROWS_AT_ONCE = THREADS / WARP;
-constexpr uint32_t LISTENERS = THREADS - WARP;  // warp 0 sums while the others make masks
+constexpr uint32_t LISTENERS = THREADS - WARP;  // the threads that make masks
 static_assert(TILE_COLUMNS == LISTENERS * 8, "one chunk of columns for each thread but those of warp 0");
 
 // A table of 64-bit words says what an adapter is at this input; online.py writes it.
@@ -41,36 +42,36 @@ constexpr uint32_t POOL_HEAD = 4, SLOT_WORDS = 12;
 enum PoolWord { NEXT, SLOTS };
 enum SlotWord { BATCH_AND_ONE, PREPARED, MASK_KEY, SHARE_KEY = 6 };
 
-struct Scan {
-    double square, scale, error[ROWS_AT_ONCE];
+static_assert(THREADS == QUANTISE_LANES && ROWS_AT_ONCE == 8, "the order of the sum of squares");
+
+// What a block learns of its vector, in shared memory; a value of each warp.
+struct VectorScan {
+    double scale, square[ROWS_AT_ONCE], error[ROWS_AT_ONCE];
     uint64_t norm[ROWS_AT_ONCE];
     float greatest[ROWS_AT_ONCE];
     uint32_t status;
 };
 
-// Warp 0 sums in the order that the result depends on; the others look for the greatest magnitude.
+// Each warp's sum of squares and greatest magnitude; finish_scan puts them together after a barrier.
 template <class Element>
-__device__ inline void begin_scan(Scan &scan, const Element *x, uint32_t columns) {
+__device__ inline void begin_scan(VectorScan &scan, const Element *x, uint32_t columns) {
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    if (warp == 0) {
-        double square = lane_sum(x, columns, lane);
-        if (lane == 0) scan.square = square;
-    } else {
-        float greatest = warp_greatest(x, columns, threadIdx.x - WARP, LISTENERS);
-        if (lane == 0) scan.greatest[warp] = greatest;
-    }
+    double square = lane_sum(x, columns);
+    float greatest = warp_greatest(x, columns, threadIdx.x, THREADS);
+    if (lane == 0) scan.square[warp] = square, scan.greatest[warp] = greatest;
 }
 
 // The whole block, after begin_scan: the vector's status; its scale is in `scan`.
 template <class Element>
-__device__ inline uint32_t finish_scan(Scan &scan, const Element *x, uint32_t columns, uint64_t norm_limit) {
+__device__ inline uint32_t finish_scan(VectorScan &scan, const Element *x, uint32_t columns, uint64_t norm_limit) {
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     __syncthreads();
     if (threadIdx.x == 0) {
         float greatest = 0.0f;
-        for (uint32_t i = 1; i < ROWS_AT_ONCE; i++) greatest = max(greatest, scan.greatest[i]);
+        for (uint32_t i = 0; i < ROWS_AT_ONCE; i++) greatest = max(greatest, scan.greatest[i]);
         scan.status = 0;
-        scan.scale = vector_scale(scan.square, greatest, columns, norm_limit, &scan.status);
+        scan.square[0] = tree_of_warps(scan.square);
+        scan.scale = vector_scale(scan.square[0], greatest, columns, norm_limit, &scan.status);
     }
     __syncthreads();
     double scale = scan.scale, factor = 1.0 / scale, error = 0.0;
@@ -88,7 +89,7 @@ __device__ inline uint32_t finish_scan(Scan &scan, const Element *x, uint32_t co
     __syncthreads();
     if (threadIdx.x == 0 && scan.status == 0) {
         for (uint32_t i = 1; i < ROWS_AT_ONCE; i++) scan.norm[0] += scan.norm[i], scan.error[0] += scan.error[i];
-        scan.status = rounded_status(scan.norm[0], scan.error[0], scan.square, columns, norm_limit);
+        scan.status = rounded_status(scan.norm[0], scan.error[0], scan.square[0], columns, norm_limit);
     }
     __syncthreads();
     return scan.status;
@@ -126,36 +127,43 @@ __device__ inline void refuse(uint64_t status, uint32_t vector, uint32_t reason)
 extern "C" __global__ void __launch_bounds__(THREADS)
     masked_products(const uint64_t *inputs, const int32_t *adapter_of, const uint32_t *offset_of, uint64_t x,
                     uint32_t x_stride, float *real, uint32_t real_stride, uint32_t *used, uint64_t status) {
-    __shared__ Scan scan;
+    __shared__ VectorScan scan;
     __shared__ Digits digits;
     __shared__ uint64_t shares[MASK_WORDS];
     uint32_t vector = blockIdx.y, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    next_may_start();
+    // Until `previous_done` only what no kernel of the same step writes is read, and nothing is written: the adapter's
+    // line, the counter, its keys. So the masks are made while the kernel that makes x still runs.
     int32_t adapter = adapter_of[vector];
     const uint64_t *input = inputs + size_t(adapter < 0 ? 0 : adapter) * INPUT_WORDS;
-    if (adapter < 0 || input[ROWS] == 0) {
-        if (blockIdx.x == 0 && threadIdx.x == 0) used[vector] = 0;
-        return;
-    }
-    uint32_t rows = uint32_t(input[ROWS]), columns = uint32_t(input[COLUMNS]), bits = uint32_t(input[BITS]);
-    if (blockIdx.x * ROWS_AT_ONCE >= rows) return;
-    uint32_t tokens = uint32_t(input[TOKENS]);
+    uint32_t rows = adapter < 0 ? 0 : uint32_t(input[ROWS]), columns = uint32_t(input[COLUMNS]);
+    uint32_t bits = uint32_t(input[BITS]), tokens = uint32_t(input[TOKENS]), chunks = (columns + 7) / 8;
     uint64_t *pool = reinterpret_cast<uint64_t *>(input[POOL]);
-    uint64_t counter = pool[NEXT] + offset_of[vector];
-    const uint64_t *slot = slot_of(pool, counter, tokens);
+    uint64_t counter = rows == 0 ? 0 : pool[NEXT] + offset_of[vector];
+    uint32_t token = rows == 0 ? 0 : uint32_t(counter % tokens);
+    const uint64_t *slot = rows == 0 ? nullptr : slot_of(pool, counter, tokens);
+    const uint32_t *mask_key = nullptr;
+    uint32_t listener = threadIdx.x - WARP;
+    // The masks of the first tile, in registers, and the host's shares of these 8 rows.
+    uint64_t masks[MASK_WORDS], words[MASK_WORDS];
+    if (slot != nullptr && blockIdx.x * ROWS_AT_ONCE < rows) {
+        mask_key = reinterpret_cast<const uint32_t *>(slot + MASK_KEY);
+        if (warp > 0 && listener < chunks) mask_chunk(mask_key, token, listener, bits, masks);
+        const uint32_t *share_key = reinterpret_cast<const uint32_t *>(slot + SHARE_KEY);
+        if (threadIdx.x == THREADS - WARP) mask_chunk(share_key, token, blockIdx.x, bits, shares);
+    }
+    // No block ends without this: a later kernel that waits for this one has waited for those before it.
+    previous_done();
     if (slot == nullptr) {
-        if (blockIdx.x == 0 && threadIdx.x == 0) used[vector] = 0, refuse(status, vector, NO_MASK);
+        if (blockIdx.x == 0 && threadIdx.x == 0) {
+            used[vector] = 0;
+            if (rows != 0) refuse(status, vector, NO_MASK);
+        }
         return;
     }
-    const uint32_t *mask_key = reinterpret_cast<const uint32_t *>(slot + MASK_KEY);
-    const uint32_t *share_key = reinterpret_cast<const uint32_t *>(slot + SHARE_KEY);
-    uint32_t token = uint32_t(counter % tokens), chunks = (columns + 7) / 8;
+    if (blockIdx.x * ROWS_AT_ONCE >= rows) return;
     const INPUT *row_of_x = reinterpret_cast<const INPUT *>(x) + size_t(vector) * x_stride;
     begin_scan(scan, row_of_x, columns);
-    // Meanwhile: the masks of the first tile, in registers, and the host's shares of these 8 rows.
-    uint32_t listener = threadIdx.x - WARP;
-    uint64_t masks[MASK_WORDS], words[MASK_WORDS];
-    if (warp > 0 && listener < chunks) mask_chunk(mask_key, token, listener, bits, masks);
-    if (threadIdx.x == THREADS - WARP) mask_chunk(share_key, token, blockIdx.x, bits, shares);
     uint32_t refused = finish_scan(scan, row_of_x, columns, input[NORM_LIMIT]);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         // A counter is spent even where its vector is refused.
@@ -223,7 +231,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 uint32_t second_width, uint32_t second_stride, uint64_t third, uint32_t third_width,
                 uint32_t third_stride, uint32_t advance) {
     uint32_t vector = blockIdx.y;
+    next_may_start();
     int32_t adapter = adapter_of[vector];
+    previous_done();
     if (adapter < 0 || used[vector] == 0) return;
     const uint64_t *input = inputs + size_t(adapter) * INPUT_WORDS;
     if (advance && blockIdx.x == 0 && threadIdx.x == 0) {
@@ -265,7 +275,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     mask_vectors(const uint64_t *tokens, uint64_t x, uint32_t x_stride, uint32_t columns, uint32_t bits,
                  uint64_t norm_limit, uint64_t *masked, uint64_t packed, uint32_t packed_stride, double *scales,
                  uint64_t status) {
-    __shared__ Scan scan;
+    __shared__ VectorScan scan;
     uint32_t vector = blockIdx.x, chunks = (columns + 7) / 8;
     const uint32_t *key = reinterpret_cast<const uint32_t *>(tokens + size_t(vector) * 5);
     uint32_t token = uint32_t(tokens[size_t(vector) * 5 + 4]);

@@ -6,7 +6,7 @@ device memory, so that a CUDA graph that recorded `run_fused` finds the batches 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ _NO_PART, _FACTOR_PART, _SCALE_PART = 0, 1, 2
 # Address, width, stride and type of an output; nothing where there is none.
 Place = tuple[int, int, int, str | None]
 _TYPES = {"float32": "float", "bfloat16": "bf16"}
+# Prepared launches that an `Online` keeps: one for each input, kind of call and number of rows.
+_LAUNCHES_MAX = 1024
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,12 @@ class HostBuffer:
             self._held = torch.zeros(shape, dtype=getattr(torch, dtype), pin_memory=True)
             self.array, self.address = self._held.numpy(), self._held.data_ptr()
 
+    def to_tensor(self) -> Any:
+        """Gives the same memory as a torch tensor of the host."""
+        import torch
+
+        return torch.from_numpy(self.array)
+
 
 class Status(HostBuffer):
     """A word for each row: 0 is not a refusal. Only a refusal is ever written, so it costs a step nothing."""
@@ -199,6 +207,7 @@ class Online:
         self.device, self.vectors_max, self.rows_max = device, vectors_max, rows_max
         self.real = arrays.zeros((vectors_max, rows_max), "float32", device)
         self.used = arrays.zeros(vectors_max, "int32", device)
+        self._launches: dict[tuple[Any, ...], runtime.Launch] = {}
 
     def run_fused(
         self,
@@ -208,23 +217,27 @@ class Online:
         rows: Array,
         outputs: Sequence[Array | None],
         status: Status,
+        order: runtime.LaunchOrder | None = None,
     ) -> None:
         """Runs rows [T, width] through both roles in two launches and adds to `outputs` [T, width of each].
 
-        adapter_of int32 [T] (-1: none) and offset_of int32 [T] are on the device; counters move on there.
+        adapter_of int32 [T] (-1: none) and offset_of int32 [T] are on the device; counters move on there. order: that
+        of the step at whose point this is launched.
         """
-        vectors, x, stride, kind = _matrix(rows)
-        self._check(vectors, table.rows_max)
-        places = _places(outputs, vectors)
-        output_kind = next((place[3] for place in places if place[3]), kind)
-        if any(place[3] not in (None, output_kind) for place in places):
-            raise TypeError("outputs: wanted one dtype, got several")
-        module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": output_kind})
-        tiles = -(-table.rows_max // ROWS_AT_ONCE)
-        given = (table.words, adapter_of, offset_of, x, stride)
-        left = (self.real, self.rows_max, self.used, status.address)
-        module.kernel("masked_products")((tiles, vectors), THREADS, *given, *left)
-        self._add(module, table, adapter_of, vectors, places, advance=True)
+        self._check(rows.shape[0], table.rows_max)
+        launch_fused(
+            self.device,
+            table.words,
+            table.rows_max,
+            adapter_of,
+            offset_of,
+            rows,
+            outputs,
+            status.address,
+            self.real,
+            self.used,
+            order,
+        )
 
     def mask(
         self,
@@ -240,12 +253,20 @@ class Online:
 
         packed: a buffer of uint8 [T, bytes] or None; status: one of int32 [T]. Both are read after the stream ended.
         """
-        vectors, x, stride, kind = _matrix(rows)
-        module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": kind})
         there, packed_stride = (0, 0) if packed is None else (packed.address, packed.array.shape[1])
-        given = (tokens, x, stride, line.columns, line.bits, line.norm_limit)
-        left = (masked, there, packed_stride, scales, status.address)
-        module.kernel("mask_vectors")(vectors, THREADS, *given, *left)
+        limits = (line.columns, line.bits, line.norm_limit)
+        places = (_place_key(rows), _place_key(masked), there, _place_key(scales), status.address)
+
+        def prepare() -> runtime.Launch:
+            vectors, x, stride, kind = _matrix(rows)
+            left = (masked, there, packed_stride, scales, status.address)
+            return self._kernel("mask_vectors", kind).prepare(
+                vectors, THREADS, tokens, x, stride, *limits, *left
+            )
+
+        launch = self._prepare(("mask", limits, packed_stride, places), prepare)
+        launch.replace(0, tokens)
+        launch()
 
     def answer(
         self, table: Table, jobs: Array, words: Array, packed: Array, answers: Array
@@ -277,33 +298,45 @@ class Online:
         there, stride = (
             (0, words.shape[1]) if packed is None else (packed.address, packed.array.shape[1])
         )
-        module = runtime.Module("online.cu", self.device, {"INPUT": "float", "OUTPUT": "float"})
-        given = (prepared, words, there, stride, line.rows, line.bits, scales)
-        left = (self.real[first:], self.rows_max, self.used[first:])
-        module.kernel("unmask_products")(count, 128, *given, *left)
+        places = (None if words is None else _place_key(words), there, _place_key(scales))
+
+        def prepare() -> runtime.Launch:
+            given = (prepared, words, there, stride, line.rows, line.bits, scales)
+            left = (self.real[first:], self.rows_max, self.used[first:])
+            return self._kernel("unmask_products", "float").prepare(count, 128, *given, *left)
+
+        sizes = (count, first, stride, line.rows, line.bits)
+        launch = self._prepare(("unmask", sizes, places), prepare)
+        launch.replace(0, prepared)
+        launch()
 
     def add(self, table: Table, adapter_of: Array, outputs: Sequence[Array | None]) -> None:
         """Adds B times what `unmask` left to `outputs`."""
-        vectors = next(output.shape[0] for output in outputs if output is not None)
-        places = _places(outputs, vectors)
-        kind = next(place[3] for place in places if place[3])
-        module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": kind})
-        self._add(module, table, adapter_of, vectors, places, advance=False)
 
-    def _add(
-        self,
-        module: runtime.Module,
-        table: Table,
-        adapter_of: Array,
-        vectors: int,
-        places: list[Place],
-        advance: bool,
-    ) -> None:
-        width = sum(place[1] for place in places)
-        flat = [value for place in places for value in place[:3]]
-        grid = (-(-width // THREADS), vectors)
-        given = (table.words, adapter_of, self.real, self.rows_max, self.used)
-        module.kernel("add_outputs")(grid, THREADS, *given, *flat, int(advance))
+        def prepare() -> runtime.Launch:
+            vectors = next(output.shape[0] for output in outputs if output is not None)
+            places = _places(outputs, vectors)
+            kernel = self._kernel("add_outputs", next(place[3] for place in places if place[3]))
+            sums = (adapter_of, self.real, self.used)
+            return _prepare_add(kernel, table.words, *sums, vectors, places, advance=False)
+
+        keys = (None if output is None else _place_key(output) for output in outputs)
+        self._prepare(("add", _place_key(table.words), _place_key(adapter_of), *keys), prepare)()
+
+    def _kernel(self, name: str, kind: str | None) -> runtime.Kernel:
+        defines = {"INPUT": kind or "float", "OUTPUT": kind or "float"}
+        return runtime.Module("online.cu", self.device, defines).kernel(name)
+
+    def _prepare(
+        self, key: tuple[Any, ...], prepare: Callable[[], runtime.Launch]
+    ) -> runtime.Launch:
+        """Gives the launch prepared under this key, which names the places and sizes of all arguments but one."""
+        launch = self._launches.get(key)
+        if launch is None:
+            if len(self._launches) >= _LAUNCHES_MAX:
+                self._launches.clear()
+            launch = self._launches[key] = prepare()
+        return launch
 
     def _check(self, vectors: int, rows: int) -> None:
         if vectors > self.vectors_max or rows > self.rows_max:
@@ -311,6 +344,65 @@ class Online:
                 f"online step: wanted at most {self.vectors_max} vectors of {self.rows_max} products, "
                 f"got {vectors} of {rows}"
             )
+
+
+def launch_fused(
+    device: str,
+    table: Array,
+    rows_max: int,
+    adapter_of: Array,
+    offset_of: Array,
+    rows: Array,
+    outputs: Sequence[Array | None],
+    status_address: int,
+    real: Array,
+    used: Array,
+    order: runtime.LaunchOrder | None = None,
+) -> None:
+    """Launches `Online.run_fused` with a table's words; buffers real float32 [>= T, >= rows_max], used int32 [>= T]."""
+    vectors, x, stride, kind = _matrix(rows)
+    places = _places(outputs, vectors)
+    output_kind = next((place[3] for place in places if place[3]), kind)
+    if any(place[3] not in (None, output_kind) for place in places):
+        raise TypeError("outputs: wanted one dtype, got several")
+    module = runtime.Module("online.cu", device, {"INPUT": kind, "OUTPUT": output_kind})
+    grid = (-(-rows_max // ROWS_AT_ONCE), vectors)
+    order = order or runtime.LaunchOrder(False)
+    module.kernel("masked_products")(
+        grid, THREADS, table, adapter_of, offset_of, x, stride, real, real.shape[1], used, status_address,
+        overlap=order.next(),
+    )  # fmt: skip
+    kernel = module.kernel("add_outputs")
+    _prepare_add(
+        kernel, table, adapter_of, real, used, vectors, places, advance=True, overlap=order.next()
+    )()
+
+
+def _prepare_add(
+    kernel: runtime.Kernel,
+    table: Array,
+    adapter_of: Array,
+    real: Array,
+    used: Array,
+    vectors: int,
+    places: list[Place],
+    advance: bool,
+    overlap: bool = False,
+) -> runtime.Launch:
+    width = sum(place[1] for place in places)
+    flat = [value for place in places for value in place[:3]]
+    grid = (-(-width // THREADS), vectors)
+    return kernel.prepare(
+        grid, THREADS, table, adapter_of, real, real.shape[1], used, *flat, int(advance), overlap=overlap
+    )  # fmt: skip
+
+
+def _place_key(array: Array) -> tuple[Any, ...]:
+    """Gives where an array lies and how: two live arrays with the same key are one to a kernel."""
+    if isinstance(array, numpy.ndarray):
+        where = array.__array_interface__["data"][0]
+        return where, array.shape, array.strides, array.dtype.char
+    return array.data_ptr(), array.shape, array.stride(), array.dtype
 
 
 def _matrix(rows: Array) -> tuple[int, int, int, str]:

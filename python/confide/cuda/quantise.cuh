@@ -6,7 +6,7 @@
 constexpr uint32_t NOT_FINITE = 1;   // an entry is infinite or no number
 constexpr uint32_t TOO_COARSE = 2;   // the norm limit leaves a relative error above 2^-10
 constexpr uint32_t NO_MASK = 4;      // no prepared counter is left
-constexpr uint32_t QUANTISE_LANES = 8;
+constexpr uint32_t QUANTISE_LANES = 256;  // partial sums, one for each thread of the block
 constexpr double QUANTISE_MAGIC = 6755399441055744.0;  // 1.5 · 2^52: the integer is in the lowest bits
 constexpr double ROUNDING_ERROR_MAX = 1.0 / 1024.0;
 
@@ -15,25 +15,28 @@ __device__ inline int16_t quantise(float x, double factor) {
     return int16_t(__double_as_longlong(__dadd_rn(__dmul_rn(double(x), factor), QUANTISE_MAGIC)));
 }
 
-// Sum of squares in eight lanes, each in its order, then the lanes in theirs. For one warp; lane 0 has the result.
+// The squares of a vector summed over one warp's lanes, for a block of QUANTISE_LANES threads: entry i belongs to thread
+// i % QUANTISE_LANES, and lanes are added at distance 16, 8, 4, 2 and 1. `tree_of_warps` adds what the warps have.
 template <class Element>
-__device__ inline double lane_sum(const Element *x, uint32_t columns, uint32_t lane) {
+__device__ inline double lane_sum(const Element *x, uint32_t columns) {
     double sum = 0.0;
-    if (lane < QUANTISE_LANES) {
-        uint32_t whole = columns & ~(QUANTISE_LANES - 1);
-        // A square of a float is exact in a double, so that its multiply and add round once either way.
-        for (uint32_t i = lane; i < whole; i += QUANTISE_LANES) {
-            double value = to_float(x[i]);
-            sum = __dadd_rn(sum, __dmul_rn(value, value));
-        }
-        if (whole + lane < columns) {
-            double value = to_float(x[whole + lane]);
-            sum = __dadd_rn(sum, __dmul_rn(value, value));
-        }
+    // A square of a float is exact in a double, so that its multiply and add round once either way.
+    for (uint32_t i = threadIdx.x; i < columns; i += QUANTISE_LANES) {
+        double value = to_float(x[i]);
+        sum = __dadd_rn(sum, __dmul_rn(value, value));
     }
-    double total = 0.0;
-    for (uint32_t i = 0; i < QUANTISE_LANES; i++) total = __dadd_rn(total, __shfl_sync(ALL_LANES, sum, int(i)));
-    return total;
+    for (int lanes = WARP / 2; lanes > 0; lanes >>= 1) {
+        sum = __dadd_rn(sum, __shfl_xor_sync(ALL_LANES, sum, lanes));
+    }
+    return sum;
+}
+
+// The sums of the block's eight warps, added at distance 4, 2 and 1.
+__device__ inline double tree_of_warps(const double *of_warps) {
+    double four[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) four[i] = __dadd_rn(of_warps[i], of_warps[i + 4]);
+    return __dadd_rn(__dadd_rn(four[0], four[2]), __dadd_rn(four[1], four[3]));
 }
 
 // Greatest magnitude within one warp's share of the vector: columns from `first`, `step` apart.

@@ -166,6 +166,17 @@ class Kernel:
         overlap: bool = False,
     ) -> None:
         """Launches the kernel on `grid` blocks (at most three sizes) of `block` threads; waits for no device."""
+        self.prepare(grid, block, *arguments, shared=shared, overlap=overlap)()
+
+    def prepare(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        *arguments: Any,
+        shared: int = 0,
+        overlap: bool = False,
+    ) -> Launch:
+        """Checks and packs what a launch takes, for a call site that launches it again and again."""
         dims = _to_three_sizes(grid) + _to_three_sizes(block)
         if not all(1 <= value <= most for value, most in zip(dims[:3], _GRID_MAX)):
             raise ValueError(f"{self.name}: grid {grid}, wanted 1 to {_GRID_MAX}")
@@ -181,7 +192,7 @@ class Kernel:
         values = [
             self._pack(parameter, value) for parameter, value in zip(self.parameters, arguments)
         ]
-        self._launch(dims, int(shared), values, overlap)
+        return Launch(self, dims, int(shared), values, overlap)
 
     def _pack(self, parameter: Parameter, value: Any) -> ctypes._SimpleCData[Any]:
         if parameter.pointer:
@@ -227,6 +238,62 @@ class Kernel:
 
     def _refusal(self, parameter: Parameter, wanted: str, got: str) -> TypeError:
         return TypeError(f"{self.name}: argument {parameter.name}: wanted {wanted}, got {got}")
+
+
+class LaunchOrder:
+    """Whether the kernel ahead in the stream is one that the next launch may overlap (stream.cuh).
+
+    One for a step. What is not this package's (a copy, torch's kernels) needs a whole end before and after it.
+    """
+
+    def __init__(self, overlap: bool) -> None:
+        self.overlap = overlap
+        self._may_overlap = self._was_kept = False
+
+    def interrupt(self) -> None:
+        """Notes that what runs next follows something else than these kernels."""
+        self._may_overlap = self._was_kept = False
+
+    def next(self) -> bool:
+        """Says whether the launch that follows this call may overlap the kernel ahead."""
+        may_overlap, self._may_overlap = self._may_overlap, self.overlap
+        return may_overlap
+
+    def keep(self) -> None:
+        """Notes that only launches that asked `next` were made since the step stopped at a point."""
+        self._was_kept = True
+
+    def resume(self) -> None:
+        """Goes on after a point."""
+        if not self._was_kept:
+            self._may_overlap = False
+        self._was_kept = False
+
+
+class Launch:
+    """A launch of a kernel with its arguments packed; call it as often as wanted.
+
+    Its arrays have to live that long: it keeps their addresses, not them.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        dims: tuple[int, ...],
+        shared: int,
+        values: list[ctypes._SimpleCData[Any]],
+        overlap: bool,
+    ) -> None:
+        self.kernel, self.values = kernel, values
+        self._dims, self._shared, self._overlap = dims, shared, overlap
+
+    def __call__(self) -> None:
+        """Launches; waits for no device."""
+        self.kernel._launch(self._dims, self._shared, self.values, self._overlap)
+
+    def replace(self, place: int, array: Any) -> None:
+        """Replaces the array of parameter `place`, under the checks of any argument."""
+        self.values[place] = self.kernel._pack(self.kernel.parameters[place], array)
 
 
 def _to_three_sizes(value: int | Sequence[int]) -> tuple[int, int, int]:

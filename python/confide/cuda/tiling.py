@@ -1,10 +1,10 @@
-"""How a matrix is shared out among warps (gemv.cu): a choice by shape, or one measured on the device (tune.py)."""
+"""How matrices (gemv.cu) and contexts (attention.cu) are shared out: by shape, or as tune.py measured it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from . import cache, source
@@ -12,6 +12,8 @@ from . import cache, source
 # Columns that a warp takes at a time: 32 lanes of 16 bytes.
 CHUNK_COLUMNS = {"float": 128, "bf16": 256}
 SPLIT_MAX, RESULTS_MAX = 8, 32
+# Threads of a block of the attention; positions of a context are shared by at most so many blocks.
+ATTENTION_THREADS, ATTENTION_BLOCKS_MAX = 128, 64
 # Tilings that were measured on a card and came back with a record.
 SHIPPED = Path(__file__).resolve().parent / "tilings"
 # Staged vectors larger than the first bound leave room for too few blocks; than the second, for none.
@@ -74,6 +76,53 @@ class Tiling:
         }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class AttentionShape:
+    """One layer's attention for `rows` tokens: the cache's kind of element, heads, sizes in elements."""
+
+    element: str
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rows: int
+
+    @property
+    def positions_at_once(self) -> int:
+        """The positions that a block has under way at a time: its teams of lanes times their depth (attention.cuh)."""
+        lanes = 1
+        while lanes * 8 < self.head_dim:
+            lanes *= 2
+        return ATTENTION_THREADS // lanes * (2 if self.heads // self.kv_heads > 4 else 4)
+
+
+@dataclass(frozen=True)
+class AttentionSplit:
+    """How a context is shared out: the least positions of a block, and the most blocks for a row and key head."""
+
+    least: int
+    blocks_max: int
+
+    def blocks(self, limit: int) -> int:
+        """Gives the blocks to launch for a row and key head where positions are below `limit`."""
+        return max(1, min(self.blocks_max, -(-limit // self.least)))
+
+
+@dataclass(frozen=True)
+class Tilings:
+    """What was measured on a device; whatever was not is chosen by shape."""
+
+    products: dict[Product, Tiling] = field(default_factory=dict)
+    attention: dict[AttentionShape, AttentionSplit] = field(default_factory=dict)
+
+    def of_product(self, product: Product) -> Tiling:
+        """Gives the tiling of a product."""
+        return self.products.get(product) or choose_by_shape(product)
+
+    def of_attention(self, shape: AttentionShape) -> AttentionSplit:
+        """Gives the split of an attention."""
+        return self.attention.get(shape) or choose_split(shape)
+
+
 def staged_bytes(product: Product) -> int:
     """Bytes that the vectors of a product take in shared memory."""
     return product.batch * product.columns * 4
@@ -126,31 +175,74 @@ def candidates(product: Product) -> Iterator[Tiling]:
                                 yield made
 
 
+def choose_split(shape: AttentionShape) -> AttentionSplit:
+    """Chooses the split in which a block makes one round trip to memory: a short context's time is their latency."""
+    return AttentionSplit(shape.positions_at_once, ATTENTION_BLOCKS_MAX)
+
+
+def split_candidates(shape: AttentionShape) -> Iterator[AttentionSplit]:
+    """Lists splits worth measuring, the choice by shape first."""
+    first = choose_split(shape)
+    yield first
+    for times in (1, 2, 4, 8):
+        for blocks in (16, 32, 64):
+            made = AttentionSplit(shape.positions_at_once * times, blocks)
+            if made != first:
+                yield made
+
+
 def path(device_name: str) -> Path:
-    """Gives the file of tilings that were measured on a device of this name with gemv.cu as it is."""
+    """Gives the file of what was measured on a device of this name with gemv.cu and attention.cu as they are."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in device_name)
-    return cache.folder() / f"tilings-{plain}-{source.read('gemv.cu').digest[:16]}.json"
+    digests = "-".join(source.read(file).digest[:8] for file in ("gemv.cu", "attention.cu"))
+    return cache.folder() / f"tilings-{plain}-{digests}.json"
 
 
-def load_measured(device_name: str) -> dict[Product, Tiling]:
-    """Loads the tilings that tune.py chose on a device of this name, here or before the package was made; none where it
-    never ran with gemv.cu as it is.
+def load_on(device: str) -> Tilings:
+    """Loads what was measured on this machine's device ("cuda:N"; nothing for "cpu")."""
+    if device == "cpu":
+        return Tilings()
+    import torch
+
+    return load_measured(torch.cuda.get_device_name(device))
+
+
+def load_measured(device_name: str) -> Tilings:
+    """Loads what tune.py chose on a device of this name, here or before the package was made; nothing where it never
+    ran with the kernels as they are.
     """
     own = path(device_name)
-    return {**_read(SHIPPED / own.name), **_read(own)}
+    return _merge(_read(SHIPPED / own.name), _read(own))
 
 
-def _read(file: Path) -> dict[Product, Tiling]:
-    if not file.is_file():
-        return {}
-    rows = json.loads(file.read_text())
-    return {Product(**row["product"]): Tiling(**row["tiling"]) for row in rows}
-
-
-def save_measured(device_name: str, chosen: dict[Product, Tiling]) -> None:
+def save_measured(device_name: str, chosen: Tilings) -> None:
     """Adds tilings to those that `load_measured` gives."""
-    whole = {**load_measured(device_name), **chosen}
-    rows = [
-        {"product": asdict(product), "tiling": asdict(tiling)} for product, tiling in whole.items()
-    ]
-    cache.put(path(device_name), json.dumps(rows, indent=1).encode())
+    whole = _merge(load_measured(device_name), chosen)
+    kept = {
+        "products": [
+            {"product": asdict(product), "tiling": asdict(tiles)}
+            for product, tiles in whole.products.items()
+        ],
+        "attention": [
+            {"shape": asdict(shape), "split": asdict(split)}
+            for shape, split in whole.attention.items()
+        ],
+    }
+    cache.put(path(device_name), json.dumps(kept, indent=1).encode())
+
+
+def _merge(first: Tilings, second: Tilings) -> Tilings:
+    return Tilings({**first.products, **second.products}, {**first.attention, **second.attention})
+
+
+def _read(file: Path) -> Tilings:
+    if not file.is_file():
+        return Tilings()
+    kept = json.loads(file.read_text())
+    return Tilings(
+        {Product(**row["product"]): Tiling(**row["tiling"]) for row in kept["products"]},
+        {
+            AttentionShape(**row["shape"]): AttentionSplit(**row["split"])
+            for row in kept["attention"]
+        },
+    )

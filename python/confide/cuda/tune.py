@@ -1,111 +1,89 @@
-"""`python -m confide.cuda.tune SHAPE [--rows N]`: measures tilings of a step's products and keeps the fastest.
+"""Measures tilings of a step's products and splits of its attention on the device, and keeps the fastest.
 
-Each candidate runs over all layers' own weights, so that they come from memory and not from L2, inside one CUDA graph.
-What was chosen serves every later DecodeStep on a device of this name (tiling.load_measured).
+Each candidate runs over all layers' own weights or caches, in the order and with the overlap of a step, so that they
+come from memory and not from L2, inside one CUDA graph. What was chosen serves every later step on a device of this
+name (tiling.load_measured). `python -m confide.worker.tune SHAPE` runs it.
 """
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import math
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from . import runtime, tiling
 from .decode import DecodeStep
-from .tiling import Product, Tiling
+from .tiling import AttentionShape, AttentionSplit, Product, Tiling, Tilings
 
 REPEATS = 5
+Chosen = TypeVar("Chosen", Tiling, AttentionSplit)
 
 
-def tune(step: DecodeStep, most: int = 24) -> dict[Product, tuple[Tiling, float, float]]:
-    """For each product of the step: the best tiling, its microseconds a launch, and those of the choice by shape.
-
-    At most `most` candidates each. Buffers of the step are overwritten. Results are kept on disk.
+@dataclass(frozen=True)
+class Measured:
+    """What was chosen for one kernel of the step: microseconds of a launch, also those of the choice by shape (NaN
+    where that did not run), and the bytes that a launch reads.
     """
-    found = {}
+
+    name: str
+    chosen: Tiling | AttentionSplit
+    us: float
+    by_shape_us: float
+    size: int
+
+
+def tune(step: DecodeStep, most: int = 24) -> list[Measured]:
+    """Measures at most `most` candidates of each product of the step, and of its attention; keeps the fastest on disk.
+
+    Buffers and the cache of the step are overwritten.
+    """
+    import torch
+
+    best, found = Tilings(), []
     for product, matrices, arguments in _products(step):
-        timed: dict[Tiling, float] = {}
-        candidates = _select_candidates(tiling.candidates(product), most)
+        candidates = _select_candidates(list(tiling.candidates(product)), most)
         with ThreadPoolExecutor() as pool:
             defines = [candidate.defines(product, step.element) for candidate in candidates]
             list(pool.map(lambda one: runtime.compile_ahead("gemv.cu", step.device, one), defines))
-        for candidate in candidates:
-            took = _microseconds(step, product, candidate, matrices, arguments)
-            if took is not None:
-                timed[candidate] = took
-        if not timed:
-            raise RuntimeError(
-                f"{product}: wanted one tiling of {len(candidates)} that runs here, found none"
-            )
-        best = min(timed, key=timed.__getitem__)
-        found[product] = (best, timed[best], timed.get(tiling.choose_by_shape(product), math.nan))
-    import torch
-
-    tiling.save_measured(
-        torch.cuda.get_device_name(step.device),
-        {product: best for product, (best, _, _) in found.items()},
+        timed = {one: _time_product(step, product, one, matrices, arguments) for one in candidates}
+        tiles = best.products[product] = _fastest(str(product), timed)
+        name = f"{product.weight} {product.output} {product.out} x {product.columns}, {product.batch} rows"
+        size = product.out * product.columns * {"float": 4, "bf16": 2}[product.weight]
+        found.append(_measured(name, tiles, timed, tiling.choose_by_shape(product), size))
+    shape = AttentionShape(
+        step.element, step.config.heads, step.config.kv_heads, step.config.head_dim, step.rows
     )
+    splits = {one: _time_attention(step, one) for one in tiling.split_candidates(shape)}
+    split = best.attention[shape] = _fastest(str(shape), splits)
+    position = step.limit - 1
+    name = f"{shape.element} attention, {shape.rows} rows at position {position:,}"
+    size = (
+        2
+        * step.rows
+        * shape.kv_heads
+        * shape.head_dim
+        * position
+        * {"float": 4, "bf16": 2}[step.element]
+    )
+    found.append(_measured(name, split, splits, tiling.choose_split(shape), size))
+    tiling.save_measured(torch.cuda.get_device_name(step.device), best)
     return found
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Tunes for one of the worker's shapes with random weights, and prints what was measured."""
-    parser = argparse.ArgumentParser(prog="python -m confide.cuda.tune", description=__doc__)
-    parser.add_argument(
-        "shape", help="a name of confide.worker.config.SHAPES, such as qwen2.5-1.5b"
-    )
-    parser.add_argument("--rows", type=int, default=1, help="rows of the step, 1 to 8")
-    parser.add_argument(
-        "--layers", type=int, default=8, help="layers to take turns over; more than L2 holds"
-    )
-    parser.add_argument(
-        "--candidates", type=int, default=24, help="tilings tried for each product, at most"
-    )
-    parser.add_argument("--device", default="cuda:0")
-    given = parser.parse_args(arguments)
-    step = random_step(given.shape, given.rows, given.layers, given.device)
-    print(f"{'product':48} {'by shape':>20} {'best':>20}  tiling")
-    for product, (tiles, best, by_shape) in tune(step, given.candidates).items():
-        size = product.out * product.columns * {"float": 4, "bf16": 2}[product.weight]
-        name = f"{product.weight} {product.output} {product.out} x {product.columns}, {product.batch} rows"
-        cells = " ".join(
-            f"{took:8.2f} us {size / took / 1e3:4.0f} GB/s" for took in (by_shape, best)
-        )
-        print(f"{name:48} {cells}  {tiles}")
-    return 0
+def _fastest(name: str, timed: dict[Chosen, float | None]) -> Chosen:
+    ran = {one: us for one, us in timed.items() if us is not None}
+    if not ran:
+        raise RuntimeError(f"{name}: wanted one tiling of {len(timed)} that runs here, found none")
+    return min(ran, key=ran.__getitem__)
 
 
-def random_step(
-    shape: str, rows: int, layers: int, device: str, dtype: str = "bfloat16"
-) -> DecodeStep:
-    """Makes a step of the worker's shape with random weights and an empty cache of 256 tokens."""
-    import torch
-
-    from confide.worker import config as shapes
-    from confide.worker import rotary, weights
-    from confide.worker.cache import Cache, Size
-    from confide.worker.kernels import shape_of
-
-    config = dataclasses.replace(shapes.SHAPES[shape], layers=layers)
-    target, kind = torch.device(device), getattr(torch, dtype)
-    cache = Cache(config, Size(rows, 256), target, kind)
-    cosines, sines = (table.to(target) for table in rotary.angles(config.rope, cache.length))
-    made = weights.random(config, 0, target, kind)
-    return DecodeStep(
-        shape_of(config),
-        made,
-        cache.values,
-        cosines,
-        sines,
-        rows,
-        device,
-        limit=cache.idle_position,
-        tilings={},
-    )
+def _measured(
+    name: str, chosen: Chosen, timed: dict[Chosen, float | None], by_shape: Chosen, size: int
+) -> Measured:
+    us, before = timed[chosen], timed.get(by_shape)
+    return Measured(name, chosen, us or math.nan, math.nan if before is None else before, size)
 
 
 def _products(step: DecodeStep) -> Iterator[tuple[Product, list[Any], tuple[Any, Any, Any]]]:
@@ -128,13 +106,12 @@ def _product(step: DecodeStep, matrix: Any, output: str, norm: Any) -> Product:
     return Product(step.element, output, norm is not None, int(out), int(columns), step.rows)
 
 
-def _select_candidates(candidates: Iterator[Tiling], most: int) -> list[Tiling]:
+def _select_candidates(whole: list[Tiling], most: int) -> list[Tiling]:
     """The choice by shape and an even selection of the others."""
-    whole = list(candidates)
     return whole[:1] + whole[1 :: max(1, len(whole) // most)]
 
 
-def _microseconds(
+def _time_product(
     step: DecodeStep,
     product: Product,
     tiles: Tiling,
@@ -142,8 +119,6 @@ def _microseconds(
     arguments: tuple[Any, Any, Any],
 ) -> float | None:
     """Measures the microseconds of one launch; None if the device cannot run this tiling."""
-    import torch
-
     try:
         module = runtime.Module("gemv.cu", step.device, tiles.defines(product, step.element))
         kernel = module.kernel("gemv")
@@ -151,20 +126,52 @@ def _microseconds(
         return None
     rows, norm, target = arguments
 
-    def launch() -> None:
-        for matrix in matrices:
-            kernel(tiles.grid(product), tiles.warps * 32, matrix.weight, matrix.bias, rows, norm, target, product.out,
-                   product.columns, step.config.norm_epsilon, shared=tiles.shared_bytes(product))  # fmt: skip
+    def launch(matrix: Any, overlap: bool) -> None:
+        kernel(
+            tiles.grid(product), tiles.warps * 32, matrix.weight, matrix.bias, rows, norm, target, product.out,
+            product.columns, step.config.norm_epsilon, shared=tiles.shared_bytes(product), overlap=overlap,
+        )  # fmt: skip
+
+    took = _time_launches(step, launch, matrices)
+    # A sum that grew at each launch must not become infinite: later steps start from what is left here.
+    target.zero_()
+    return took
+
+
+def _time_attention(step: DecodeStep, split: AttentionSplit) -> float | None:
+    """Measures the microseconds of one layer's attention at the last position, over all layers' caches."""
+    import torch
+
+    positions = torch.full((step.rows,), step.limit - 1, dtype=torch.int64, device=step.device)
+
+    def launch(layer: int, overlap: bool) -> None:
+        step.attend(layer, positions, overlap)
+
+    step.share_attention(split)
+    return _time_launches(step, launch, range(step.config.layers))
+
+
+def _time_launches(
+    step: DecodeStep, launch: Callable[[Any, bool], None], over: Iterable[Any]
+) -> float | None:
+    """Measures the microseconds of one launch of those over all of `over`; None if the device cannot run them."""
+    import torch
+
+    every = list(over)
+
+    def launch_all() -> None:
+        for index, one in enumerate(every):
+            launch(one, step.overlap and index > 0)
 
     with torch.cuda.device(step.device):
         try:
-            launch()
+            launch_all()
             torch.cuda.synchronize()
         except RuntimeError:
             return None
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            launch()
+            launch_all()
         graph.replay()
         times = []
         for _ in range(REPEATS):
@@ -174,10 +181,4 @@ def _microseconds(
             end.record()
             end.synchronize()
             times.append(begin.elapsed_time(end))
-        # A sum that grew at each launch must not become infinite: later steps start from what is left here.
-        target.zero_()
-    return min(times) * 1000 / len(matrices)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return min(times) * 1000 / len(every)

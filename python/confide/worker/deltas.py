@@ -89,6 +89,15 @@ class DeltasGroup(Protocol):
         """Adds as `Deltas.add` does for a decode batch: row i belongs to `deltas[i]`; rows of None stay as they are."""
 
 
+@runtime_checkable
+class OrderedGroup(Protocol):
+    """A group whose kernels keep the order of a step (confide.cuda.runtime.LaunchOrder): set before one call of `add`,
+    which takes it.
+    """
+
+    order: Any
+
+
 @dataclass
 class Point:
     """Where the model waits for deltas. `rows` [T, width] and `outputs` [T, width of each] stay alive meanwhile."""
@@ -132,6 +141,15 @@ def add_each(point: Point, deltas: Sequence[Deltas | None], on_failure: OnFailur
     for grouped in groups.values():
         members = [one if getattr(one, "grouped", None) is grouped else None for one in deltas]
         rows = [row for row, one in enumerate(members) if one is not None]
+        # A group that is alone at a point of the kernels' step may launch in that step's order.
+        order = getattr(point, "order", None)
+        alone = (
+            order is not None
+            and len(groups) == 1
+            and len(rows) == sum(one is not None for one in deltas)
+        )
+        if alone and isinstance(grouped, OrderedGroup):
+            grouped.order = order
         try:
             grouped.add(point.layer, point.source, point.rows, point.outputs, members)
         except Exception as fault:

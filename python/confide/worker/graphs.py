@@ -22,7 +22,8 @@ from torch import Tensor
 from .cache import ROUND, Cache
 from .deltas import NO_POINTS, Point, Points
 from .model import ATTENTION_FORMS, Model
-from .rows import FAST, SLOW, Rows
+from .rows import FAST, SLOW, ChooseGreedy, Rows
+from .sample import greedy
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXTS = (256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
@@ -121,9 +122,14 @@ class Stepper:
         self.is_recording = False
         self.ring = [self.make_pinned() for _ in range(RING)]
         self.kernels = None
+        self.choose_greedy: ChooseGreedy = greedy
         if decoder == "kernels":
+            from confide.cuda.sample import GreedyChoice
+
             from .kernels import Attention, Kernels
 
+            device = str(self.device)
+            self.choose_greedy = GreedyChoice(device, cache.size.slots, rows.vocabulary)
             self.kernels = Kernels(model, cache, overlap)
             model.kernel_attention = Attention(model, cache)
         if self.graphs:
@@ -216,7 +222,7 @@ class Stepper:
                 tokens, positions, self.cache, shape.context, shape.points, form
             )
         self.logits = logits
-        rows.advance(batch, shape.group, logits, shape.kind)
+        rows.advance(batch, shape.group, logits, shape.kind, self.choose_greedy)
 
     def replay(self, shape: Shape, recorded: RecordedStep, add: Add) -> None:
         """Replays the recorded graphs of a step, with what `add` does between them."""

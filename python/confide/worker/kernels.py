@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from confide.cuda import decode
+from confide.cuda import decode, tiling
 
 from .config import Config
 from .deltas import Point
@@ -96,36 +96,48 @@ class Attention:
             "HEAD_DIM": config.head_dim,
         }
         self.kernel = runtime.Module("attention.cu", str(model.device), defines).kernel("attention")
-        parts = -(-cache.idle_position // decode.ATTENTION_LEAST)
-        self.splits = max(1, min(decode.ATTENTION_SPLITS, parts))
+        self.tilings = tiling.load_on(str(model.device))
+        self.element = element
         self.buffers: dict[int, tuple[Tensor, ...]] = {}
 
     def decode_attention(self, positions: Tensor, cache: Cache) -> Callable[[int, Tensor], Tensor]:
         """Attends as `Model.decode_attention` does, for the cache of this object; all contexts are one shape here."""
         config, scale = self.model.config, self.model.config.head_dim**-0.5
-        fused, attended, partials, counters = self.buffers_for(positions.shape[0])
+        rows = positions.shape[0]
+        split = self.split_for(rows)
+        grid = (split.blocks(cache.idle_position), config.kv_heads, rows)
+        fused, attended, partials, counters = self.buffers_for(rows)
 
         def attend(layer: int, qkv: Tensor) -> Tensor:
             # The kernel's activations are float32.
             fused.copy_(qkv)
             self.kernel(
-                (self.splits, config.kv_heads, positions.shape[0]), 128, fused, cache.values[layer, 0],
-                cache.values[layer, 1], positions, self.cosines, self.sines, attended, partials, counters, cache.length,
-                cache.idle_position, self.cosines.shape[1], config.window or 0, decode.ATTENTION_LEAST, scale,
+                grid, tiling.ATTENTION_THREADS, fused, cache.values[layer, 0], cache.values[layer, 1], positions,
+                self.cosines, self.sines, attended, partials, counters, cache.length, cache.idle_position,
+                self.cosines.shape[1], config.window or 0, split.least, scale,
             )  # fmt: skip
             # A copy in float32 too: between two graphs of a slow step a fast one uses the same buffer.
             return attended.to(qkv.dtype, copy=True)
 
         return attend
 
+    def split_for(self, rows: int) -> tiling.AttentionSplit:
+        """Gives how the contexts of so many rows are shared out among blocks."""
+        config = self.model.config
+        shape = tiling.AttentionShape(
+            self.element, config.heads, config.kv_heads, config.head_dim, rows
+        )
+        return self.tilings.of_attention(shape)
+
     def buffers_for(self, rows: int) -> tuple[Tensor, ...]:
         """Gives buffers for so many rows. Nothing but the counters' zeros is kept in them between calls."""
         if rows not in self.buffers:
             config, model = self.model.config, self.model
+            splits = self.split_for(rows).blocks(self.cache.idle_position)
             shapes = (
                 (rows, config.query_width + 2 * config.key_width),
                 (rows, config.query_width),
-                (rows, config.kv_heads, self.splits, model.groups, config.head_dim + 2),
+                (rows, config.kv_heads, splits, model.groups, config.head_dim + 2),
             )
             floats = [torch.zeros(shape, device=model.device) for shape in shapes]
             counters = torch.zeros(rows, config.kv_heads, dtype=torch.int32, device=model.device)

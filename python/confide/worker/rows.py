@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,8 @@ from .sample import NOT_FOUND, choose, greedy, uniforms
 
 # Generations whose adapters can be recorded step together; those whose adapters have to be waited for step apart.
 FAST, SLOW = 0, 1
+# As `sample.greedy`: logits, forbidden, best, token.
+ChooseGreedy = Callable[[Tensor, Tensor, Tensor, Tensor], None]
 
 
 class Rows:
@@ -40,21 +44,38 @@ class Rows:
         """Gives the bytes taken."""
         return sum(value.nbytes for value in vars(self).values() if isinstance(value, Tensor))
 
-    def advance(self, batch: int, group: int, logits: Tensor, kind: str) -> None:
-        """Chooses a token for each row and makes it the next one's input; only rows of the group move on."""
+    def advance(
+        self,
+        batch: int,
+        group: int,
+        logits: Tensor,
+        kind: str,
+        choose_greedy: ChooseGreedy = greedy,
+    ) -> None:
+        """Chooses a token for each row and makes it the next one's input; only rows of the group move on.
+
+        choose_greedy: what chooses in the kind `greedy`, a kernel where the step is in kernels.
+        """
         active = self.active[group, :batch]
-        self.pick(slice(0, batch), group, logits, kind)
+        self.pick(slice(0, batch), group, logits, kind, choose_greedy)
         self.position[group, :batch].add_(active)
         if kind != "greedy":
             # A greedy step uses no draws, and a greedy generation stays greedy to its end.
             self.count[:batch].add_(active)
 
-    def pick(self, slots: slice, group: int, logits: Tensor, kind: str) -> None:
+    def pick(
+        self,
+        slots: slice,
+        group: int,
+        logits: Tensor,
+        kind: str,
+        choose_greedy: ChooseGreedy = greedy,
+    ) -> None:
         """Makes the choice for these slots: the next input, and what the host is told."""
         token, best = self.token[group, slots], self.best[group, slots]
         chosen = self.chosen[group, slots]
         if kind == "greedy":
-            greedy(logits, self.forbidden[slots], best, token)
+            choose_greedy(logits, self.forbidden[slots], best, token)
         else:
             count = self.count[slots].clamp(max=self.draws.shape[1] - 1)
             draw = self.draws[slots].gather(1, count[:, None])[:, 0]

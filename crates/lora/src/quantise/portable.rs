@@ -1,25 +1,52 @@
 //! The loops of quantisation without intrinsics, which are compiled for several register widths.
 
-/// Computes the sum of squares and the greatest magnitude, in eight lanes that a compiler can
-/// vectorise. The results do not depend on the register width.
+/// The partial sums of a sum of squares: as many as a thread block of the GPU kernel has threads.
+pub(super) const LANES: usize = 256;
+/// The partial sums that stay in registers at a time: as many as a warp has threads.
+const GROUP: usize = 32;
+
+/// Computes the sum of squares and the greatest magnitude.
+///
+/// Entry `i` is added to partial sum `i % LANES`, in order of `i`. The partial sums are then added
+/// in a fixed tree: within each group of 32 those at distance 16, 8, 4, 2 and 1, then the totals of
+/// the groups at distance 4, 2 and 1. The result depends neither on the register width nor on the
+/// device (`lane_sum` of the CUDA kernels).
 #[inline(always)]
 pub(super) fn square_sum_and_max(real: &[f32]) -> (f64, f32) {
-    const LANES: usize = 8;
-    let mut squares = [0f64; LANES];
-    let mut greatest = [0f32; LANES];
-    let (chunks, rest) = real.as_chunks::<LANES>();
-    for chunk in chunks {
-        for lane in 0..LANES {
-            let value = chunk[lane].abs();
-            squares[lane] += f64::from(value) * f64::from(value);
-            greatest[lane] = if value > greatest[lane] { value } else { greatest[lane] };
+    let mut totals = [0f64; LANES / GROUP];
+    let mut greatest = [0f32; GROUP];
+    let (blocks, rest) = real.as_chunks::<LANES>();
+    for (group, total) in totals.iter_mut().enumerate() {
+        let mut squares = [0f64; GROUP];
+        let whole = blocks.iter().map(|block| &block.as_chunks::<GROUP>().0[group]);
+        for chunk in whole {
+            for lane in 0..GROUP {
+                let value = chunk[lane].abs();
+                squares[lane] += f64::from(value) * f64::from(value);
+                greatest[lane] = if value > greatest[lane] { value } else { greatest[lane] };
+            }
         }
+        let rest = rest.get(group * GROUP..).unwrap_or_default();
+        for (lane, value) in rest.iter().take(GROUP).enumerate() {
+            squares[lane] += f64::from(*value) * f64::from(*value);
+            greatest[lane] = greatest[lane].max(value.abs());
+        }
+        *total = tree_sum(&mut squares);
     }
-    for (lane, value) in rest.iter().enumerate() {
-        squares[lane] += f64::from(*value) * f64::from(*value);
-        greatest[lane] = greatest[lane].max(value.abs());
+    (tree_sum(&mut totals), greatest.iter().fold(0.0, |all, lane| all.max(*lane)))
+}
+
+/// Adds the upper half of the values to the lower half until one is left.
+#[inline(always)]
+fn tree_sum<const COUNT: usize>(values: &mut [f64; COUNT]) -> f64 {
+    let mut distance = COUNT / 2;
+    while distance > 0 {
+        for lane in 0..distance {
+            values[lane] += values[lane + distance];
+        }
+        distance /= 2;
     }
-    (squares.iter().sum(), greatest.iter().fold(0.0, |all, lane| all.max(*lane)))
+    values[0]
 }
 
 /// Rounds `real · factor` to the nearest integers and returns the sum of their squares. The

@@ -18,7 +18,7 @@ from confide.cuda.mask_stream import TILE
 VECTOR_MAX = 32767
 ROUNDING_ERROR_MAX = 1.0 / 1024.0
 _CONSTANTS = struct.unpack("<4I", b"expand 32-byte k")
-_LANES = 8
+_LANES, _GROUP = 256, 32
 _MAGIC = 6_755_399_441_055_744.0
 
 
@@ -92,14 +92,18 @@ def _too_coarse(limit: int, error: float) -> ActivationRefused:
 
 
 def _lane_sum(wide: numpy.ndarray) -> float:
-    """Sum of squares in eight lanes, each in its order, then the lanes in theirs."""
-    whole = len(wide) // _LANES * _LANES
-    squares = wide * wide
-    lanes = numpy.zeros(_LANES)
-    if whole:
-        lanes = numpy.cumsum(squares[:whole].reshape(-1, _LANES), axis=0)[-1].copy()
-    lanes[: len(wide) - whole] += squares[whole:]
-    return float(numpy.cumsum(lanes)[-1])
+    """Sums the squares in 256 lanes, each in its order; then groups of 32 lanes and their totals in trees."""
+    padded = numpy.zeros(-(-len(wide) // _LANES) * _LANES)
+    padded[: len(wide)] = wide * wide
+    lanes = numpy.cumsum(padded.reshape(-1, _LANES), axis=0)[-1]
+    return float(_tree_sum(_tree_sum(lanes.reshape(-1, _GROUP).T)))
+
+
+def _tree_sum(values: numpy.ndarray) -> numpy.ndarray:
+    """Adds the upper half of the first axis to the lower half until one is left."""
+    while len(values) > 1:
+        values = values[: len(values) // 2] + values[len(values) // 2 :]
+    return values[0]
 
 
 def add_products(

@@ -39,6 +39,8 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
     return module == reinterpret_cast<void *>(0x7fff00000020) && !std::strcmp(name, "sum") ? 0 : 500;
 }
 int cuFuncLoad(void *) { return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int) { return *value = 232448, attribute == 97 ? 0 : 1; }
+int cuFuncGetAttribute(int *value, int attribute, void *) { return *value = 448, attribute == 1 ? 0 : 1; }
 int cuFuncSetAttribute(void *, int attribute, int value) { return shared_asked = value, attribute == 8 ? 0 : 1; }
 int cuStreamSynchronize(void *) { return synchronized++, fail_with; }
 int cuLaunchKernelEx(const Config *config, void *function, void **parameters, void **extra) {

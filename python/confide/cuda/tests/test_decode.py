@@ -18,9 +18,19 @@ from confide.cuda import runtime, source, tiling, tune
 from confide.cuda.decode import DecodeStep, kernel_variants
 from confide.cuda.tests import Device, on_each_device
 from confide.cuda.tests.reference import TINY, Reference, random_weights, rotary
-from confide.cuda.tiling import Product, Tiling, candidates, choose_by_shape
+from confide.cuda.tiling import (
+    AttentionShape,
+    AttentionSplit,
+    Product,
+    Tiling,
+    Tilings,
+    candidates,
+    choose_by_shape,
+    split_candidates,
+)
 
 CONTEXT = 160
+SPLIT_SHAPE = AttentionShape("bf16", 12, 2, 128, 1)
 
 
 def on_device(device: Device, weights: Any) -> Any:
@@ -160,15 +170,15 @@ class Steps(unittest.TestCase):
         qkv = rng.standard_normal((2, heads + 2 * kv_heads, head_dim)).astype(np.float32)
         step = step_on(device, config, random_weights(config, 7), 2)
         step.cache = device.array(keys[None])
-        step.limit, step._splits = length, 7
-        step._partials = device.zeros((2, kv_heads, 7, 3, head_dim + 2), np.float32)
+        step.limit = length
+        step.share_attention(AttentionSplit(64, 7))
         step.cosines, step.sines = (
             device.array(np.ones((length, 8), np.float32)),
             device.zeros((length, 8), np.float32),
         )
         step.qkv = device.array(qkv.reshape(2, -1))
         for positions in ([999, 63], [64, 500], [0, 130]):
-            step._attend(0, device.array(positions, np.int64))
+            step.attend(0, device.array(positions, np.int64), False)
             for row, position in enumerate(positions):
                 seen = keys[:, row, :, : position + 1].astype(np.float64)
                 seen[0, :, position], seen[1, :, position] = (
@@ -185,6 +195,41 @@ class Steps(unittest.TestCase):
                 )
                 keys[:, row, :, position] = seen[:, :, position]
         self.assertEqual(device.numpy(step._counters).sum(), 0)
+
+
+class Orders(unittest.TestCase):
+    """Which launches of a step may overlap the kernel ahead."""
+
+    def overlaps(self, overlap: bool, keep: bool) -> list[bool]:
+        """Whether each launch of a step of one layer does, with a launch of an adapter's own at its first point."""
+        seen: list[bool] = []
+
+        def module(*_: Any) -> Any:
+            def launch(*_: Any, overlap: bool, **__: Any) -> None:
+                seen.append(overlap)
+
+            return SimpleNamespace(kernel=lambda _name: launch)
+
+        config = replace(TINY, layers=1)
+        with mock.patch.object(runtime, "Module", module):
+            step = step_on(Device("cpu"), config, random_weights(config, 9), 1, overlap=overlap)
+            zeros = np.zeros(1, np.int64)
+            for point in step.run(zeros, zeros, frozenset({(0, "attention")})):
+                if keep:
+                    seen.append(point.order.next())
+                    point.order.keep()
+        return seen
+
+    def test_all_but_the_first_where_an_adapter_keeps_the_order(self) -> None:
+        self.assertEqual(self.overlaps(True, keep=True), [False] + [True] * 8)
+
+    def test_the_launch_after_something_else_waits_for_its_end(self) -> None:
+        # embed, norm, qkv | attention, o, gate and up, down, head
+        wanted = [False, True, True, False, True, True, True, True]
+        self.assertEqual(self.overlaps(True, keep=False), wanted)
+
+    def test_none_where_the_device_cannot(self) -> None:
+        self.assertEqual(self.overlaps(False, keep=True), [False] * 9)
 
 
 class Products(unittest.TestCase):
@@ -253,7 +298,7 @@ class Products(unittest.TestCase):
                 return SimpleNamespace(kernel=lambda _name: lambda *_, **__: None)
 
             points = frozenset((index, name) for name in sources for index in range(TINY.layers))
-            chosen = {Product("float", "ADD", False, 64, 64, rows): Tiling(1, 1, 1, 4)}
+            chosen = Tilings({Product("float", "ADD", False, 64, 64, rows): Tiling(1, 1, 1, 4)})
             with mock.patch.object(runtime, "Module", module):
                 step = step_on(Device("cpu"), TINY, random_weights(TINY, 9), rows, tilings=chosen)
                 zeros = np.zeros(rows, np.int64)
@@ -265,32 +310,52 @@ class Products(unittest.TestCase):
 
     def test_measured_tilings_come_from_the_package_where_none_were_measured_here(self) -> None:
         product = Product("bf16", "STORE", True, 64, 64, 1)
-        shipped, own = Tiling(2, 1, 1, 4), Tiling(1, 1, 1, 4)
+        shipped = Tilings({product: Tiling(2, 1, 1, 4)}, {SPLIT_SHAPE: AttentionSplit(32, 16)})
+        own = Tilings({product: Tiling(1, 1, 1, 4)})
         with (
             tempfile.TemporaryDirectory() as folder,
             mock.patch.dict(os.environ, {"CONFIDE_CACHE": f"{folder}/cache"}),
             mock.patch.object(tiling, "SHIPPED", Path(folder)),
         ):
-            tiling.save_measured("NVIDIA H100", {product: shipped})
+            tiling.save_measured("NVIDIA H100", shipped)
             shutil.copy(tiling.path("NVIDIA H100"), folder)
             shutil.rmtree(f"{folder}/cache")
-            self.assertEqual(tiling.load_measured("NVIDIA H100"), {product: shipped})
-            tiling.save_measured("NVIDIA H100", {product: own})
-            self.assertEqual(tiling.load_measured("NVIDIA H100"), {product: own})
+            self.assertEqual(tiling.load_measured("NVIDIA H100"), shipped)
+            tiling.save_measured("NVIDIA H100", own)
+            merged = Tilings(own.products, shipped.attention)
+            self.assertEqual(tiling.load_measured("NVIDIA H100"), merged)
 
-    def test_measured_tilings_serve_the_same_device_and_kernel_alone(self) -> None:
+    def test_measured_tilings_serve_the_same_device_and_kernels_alone(self) -> None:
         product = Product("bf16", "STORE", True, 64, 64, 1)
         with (
             tempfile.TemporaryDirectory() as folder,
             mock.patch.dict(os.environ, {"CONFIDE_CACHE": folder}),
         ):
-            chosen = {product: Tiling(2, 1, 1, 4, staged=True)}
+            chosen = Tilings(
+                {product: Tiling(2, 1, 1, 4, staged=True)}, {SPLIT_SHAPE: AttentionSplit(32, 16)}
+            )
             tiling.save_measured("NVIDIA H100", chosen)
             self.assertEqual(tiling.load_measured("NVIDIA H100"), chosen)
-            self.assertEqual(tiling.load_measured("NVIDIA A100"), {})
+            self.assertEqual(tiling.load_measured("NVIDIA A100"), Tilings())
             changed = SimpleNamespace(digest="f" * 64)
             with mock.patch.object(source, "read", return_value=changed):
-                self.assertEqual(tiling.load_measured("NVIDIA H100"), {})
+                self.assertEqual(tiling.load_measured("NVIDIA H100"), Tilings())
+
+    def test_a_measured_split_is_what_a_step_launches(self) -> None:
+        shape = AttentionShape("float", TINY.heads, TINY.kv_heads, TINY.head_dim, 1)
+        chosen = Tilings(attention={shape: AttentionSplit(8, 3)})
+        step = step_on(Device("cpu"), TINY, random_weights(TINY, 9), 1, tilings=chosen)
+        grids: list[Any] = []
+        step._attention = lambda grid, *_, **__: grids.append(grid)  # type: ignore[assignment]
+        step.logits(np.zeros(1, np.int64), np.zeros(1, np.int64))
+        self.assertEqual(set(grids), {(3, TINY.kv_heads, 1)})
+
+    def test_a_short_context_is_one_round_trip_for_each_block(self) -> None:
+        shape = AttentionShape("bf16", 12, 2, 128, 1)
+        first, *others = split_candidates(shape)
+        self.assertEqual((first.least, first.blocks(232), first.blocks(1)), (16, 15, 1))
+        self.assertEqual(first.blocks(100_000), tiling.ATTENTION_BLOCKS_MAX)
+        self.assertNotIn(first, others)
 
     def test_the_choice_by_shape_keeps_to_the_kernel_s_limits(self) -> None:
         for weight in ("float", "bf16"):
