@@ -221,7 +221,7 @@ impl Report {
 ///
 /// # Errors
 /// When standard input or output fails.
-pub fn speak(hello: &Hello, mut work: impl FnMut(&Run) -> Outcome<Report>) -> Outcome {
+pub fn serve_runs(hello: &Hello, mut work: impl FnMut(&Run) -> Outcome<Report>) -> Outcome {
     let mut out = BufWriter::new(io::stdout().lock());
     write_line(&mut out, "hello", serde_json::to_value(hello)?, |line| {
         line.insert("protocol".into(), PROTOCOL.into());

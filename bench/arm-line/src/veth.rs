@@ -65,9 +65,9 @@ impl Veth {
     fn create_link(&self, id: &str) -> Outcome {
         let (device, peer) = (self.device.as_str(), format!("{}p", self.device));
         wait_for_namespace(id)?;
-        ip(&["link", "add", device, "type", "veth", "peer", "name", &peer, "netns", id])?;
-        ip(&["address", "add", &format!("{}/30", self.near), "dev", device])?;
-        ip(&["link", "set", device, "up"])
+        run_ip(&["link", "add", device, "type", "veth", "peer", "name", &peer, "netns", id])?;
+        run_ip(&["address", "add", &format!("{}/30", self.near), "dev", device])?;
+        run_ip(&["link", "set", device, "up"])
     }
 }
 
@@ -85,9 +85,9 @@ pub fn take_address(address: &str) -> Outcome {
             None => thread::sleep(POLL_INTERVAL),
         }
     };
-    ip(&["link", "set", "lo", "up"])?;
-    ip(&["address", "add", &format!("{address}/30"), "dev", &device])?;
-    ip(&["link", "set", &device, "up"])
+    run_ip(&["link", "set", "lo", "up"])?;
+    run_ip(&["address", "add", &format!("{address}/30"), "dev", &device])?;
+    run_ip(&["link", "set", &device, "up"])
 }
 
 /// Refuses where a program for namespaces is missing.
@@ -129,7 +129,7 @@ fn find_device() -> Outcome<Option<String>> {
     Ok(names.find(|name| name.starts_with(DEVICE_PREFIX)).map(str::to_owned))
 }
 
-fn ip(arguments: &[&str]) -> Outcome {
+fn run_ip(arguments: &[&str]) -> Outcome {
     let output = Command::new("ip").args(arguments).output();
     let output = output.map_err(|error| format!("ip: {error}"))?;
     if !output.status.success() {

@@ -12,7 +12,7 @@ use std::{
 
 use crate::clock::unix_now;
 use crate::version::VERSION;
-use confide_arm_line::{ArmError, Hello, Outcome, Report, Run, Sample, speak};
+use confide_arm_line::{ArmError, Hello, Outcome, Report, Run, Sample, serve_runs};
 use confide_channel::{
     BatchLimits, BatchedQuote, Batcher, Binding, Client, ClientOptions, Server, ServerOptions,
 };
@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         note: Some("simulated: 39 ms a quote is the published figure of one device".into()),
         ..Hello::new(format!("{unit}, {}", args.mode), VERSION)
     };
-    speak(&hello, |order| arm.answer(order))
+    serve_runs(&hello, |order| arm.answer(order))
 }
 
 struct BatchArm {

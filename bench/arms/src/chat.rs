@@ -11,7 +11,7 @@ use std::{
 };
 
 use confide_arm_line::{
-    ArmError, Hello, Outcome, Report, Run, Sample, Stopwatch, read_file, speak,
+    ArmError, Hello, Outcome, Report, Run, Sample, Stopwatch, read_file, serve_runs,
 };
 use confide_channel::Binding;
 use confide_client::{ClientLimits, Connector, Endpoint, error_chain};
@@ -51,7 +51,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     drop(first);
     let warm = Cell::new(false);
-    speak(&hello, |order| chat(&runtime, &dialler, &args.model, &warm, order))
+    serve_runs(&hello, |order| chat(&runtime, &dialler, &args.model, &warm, order))
 }
 
 /// How connections are opened.

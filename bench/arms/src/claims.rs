@@ -16,7 +16,7 @@ use std::time::Instant;
 use self::method::ClaimMethod;
 use crate::version::VERSION;
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, serve_runs};
 use serde_json::json;
 
 /// The statement that is claimed.
@@ -38,7 +38,7 @@ enum Statement {
 
 /// The means by which it is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Means {
+enum ProofMethod {
     /// The claimed value is shown and checked directly.
     Native,
     /// A sigma protocol.
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     statement: Statement,
     /// The means by which it is claimed.
     #[arg(long, value_enum)]
-    by: Means,
+    by: ProofMethod,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -70,30 +70,32 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
         Err(error) => hello.cannot = Some(error.to_string()),
     }
-    speak(&hello, |order| match &mut method {
+    serve_runs(&hello, |order| match &mut method {
         Ok(method) => measure(order, method.as_mut()),
         Err(error) => Err(error.to_string().into()),
     })
 }
 
-fn open_method(statement: Statement, by: Means) -> Outcome<Box<dyn ClaimMethod>> {
+fn open_method(statement: Statement, by: ProofMethod) -> Outcome<Box<dyn ClaimMethod>> {
     Ok(match (statement, by) {
-        (Statement::Signature, Means::Native) => Box::new(signature::Native::rsa()?),
-        (Statement::Signature, Means::Sigma) => Box::new(signature::Sigma::rsa()?),
-        (Statement::EcdsaSignature, Means::Native) => Box::new(signature::Native::ecdsa()?),
-        (Statement::EcdsaSignature, Means::Sigma) => Box::new(signature::Sigma::ecdsa()?),
-        (Statement::Excerpt, Means::Native) => Box::new(bytes::ShownText::transcript()),
-        (Statement::Excerpt, Means::Opening) => Box::new(bytes::Opening::excerpt()?),
-        (Statement::AtMost, Means::Native) => Box::new(number::ShownNumber::new()?),
-        (Statement::AtMost, Means::Sigma) => Box::new(number::RangeProof::new()?),
-        (Statement::Preimage, Means::Native) => Box::new(bytes::ShownText::message()),
-        (Statement::Contains, Means::Opening) => Box::new(bytes::Opening::leaf()?),
+        (Statement::Signature, ProofMethod::Native) => Box::new(signature::NativeSignature::rsa()?),
+        (Statement::Signature, ProofMethod::Sigma) => Box::new(signature::Sigma::rsa()?),
+        (Statement::EcdsaSignature, ProofMethod::Native) => {
+            Box::new(signature::NativeSignature::ecdsa()?)
+        }
+        (Statement::EcdsaSignature, ProofMethod::Sigma) => Box::new(signature::Sigma::ecdsa()?),
+        (Statement::Excerpt, ProofMethod::Native) => Box::new(bytes::ShownText::transcript()),
+        (Statement::Excerpt, ProofMethod::Opening) => Box::new(bytes::Opening::excerpt()?),
+        (Statement::AtMost, ProofMethod::Native) => Box::new(number::ShownNumber::new()?),
+        (Statement::AtMost, ProofMethod::Sigma) => Box::new(number::RangeProof::new()?),
+        (Statement::Preimage, ProofMethod::Native) => Box::new(bytes::ShownText::message()),
+        (Statement::Contains, ProofMethod::Opening) => Box::new(bytes::Opening::leaf()?),
         #[cfg(feature = "circuits")]
-        (Statement::Preimage, Means::Circuit) => Box::new(circuit::Preimage::new()?),
+        (Statement::Preimage, ProofMethod::Circuit) => Box::new(circuit::Preimage::new()?),
         #[cfg(feature = "circuits")]
-        (Statement::Contains, Means::Circuit) => Box::new(circuit::Contains::new()?),
+        (Statement::Contains, ProofMethod::Circuit) => Box::new(circuit::Contains::new()?),
         #[cfg(not(feature = "circuits"))]
-        (Statement::Preimage | Statement::Contains, Means::Circuit) => {
+        (Statement::Preimage | Statement::Contains, ProofMethod::Circuit) => {
             return Err("confide-arm was built without its feature circuits".into());
         }
         _ => return Err(format!("{statement:?} is not claimed by {by:?}").into()),

@@ -17,7 +17,7 @@ use std::{
 use crate::clock::unix_now;
 use crate::version::VERSION;
 use confide_appraiser::{AppraisalError, PolicyAppraiser};
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, serve_runs};
 use confide_collateral::{
     BaseUrl, Client, CollateralCounts, CollateralError, Document, Platform, Services, Source,
     SourceOptions, TcbEvaluation,
@@ -53,7 +53,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         note: Some(format!("simulated evidence; {note}")),
         ..Hello::new(format!("confide collateral, {}", args.mode), VERSION)
     };
-    speak(&hello, |order| arm.answer(order))
+    serve_runs(&hello, |order| arm.answer(order))
 }
 
 struct CollateralArm {

@@ -14,7 +14,7 @@ mod plain;
 use std::{path::PathBuf, time::Instant};
 
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, ServerSide, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, ServerSide, serve_runs};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Builder;
@@ -79,7 +79,9 @@ pub(crate) fn run(args: Args) -> Outcome {
             VERSION_WITH_TLS,
         )
     };
-    speak(&hello, |order| measure(order, &server, |path| runtime.block_on(fetcher.fetch(path))))
+    serve_runs(&hello, |order| {
+        measure(order, &server, |path| runtime.block_on(fetcher.fetch(path)))
+    })
 }
 
 async fn open(args: &Args) -> Outcome<Fetcher> {

@@ -9,7 +9,9 @@ mod load;
 mod route;
 mod wire;
 
-use confide_arm_line::{Hello, Outcome, Report, Run, ServerSide, Stopwatch, nearest_rank, speak};
+use confide_arm_line::{
+    Hello, Outcome, Report, Run, ServerSide, Stopwatch, nearest_rank, serve_runs,
+};
 use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -43,7 +45,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         )
     };
     let arm = GatewayArm { runtime, server, route, tls: args.route.has_tls() };
-    speak(&hello, |order| arm.measure(order))
+    serve_runs(&hello, |order| arm.measure(order))
 }
 
 struct GatewayArm {

@@ -21,7 +21,7 @@ use std::{
 
 use crate::clock::unix_now;
 use crate::version::VERSION;
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, serve_runs};
 use confide_attester::{Tsm, TsmOptions};
 use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, MountedTsm, Tee, TsmTree};
@@ -62,7 +62,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         note: Some("simulated: 39 ms a quote is the published figure of one device".into()),
         ..Hello::new(format!("simulated quoting enclave, {} mode", args.mode), VERSION)
     };
-    speak(&hello, |order| generate(&source, order))
+    serve_runs(&hello, |order| generate(&source, order))
 }
 
 /// The source of quotes.

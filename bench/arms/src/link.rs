@@ -61,13 +61,13 @@ pub(crate) fn run(args: Args) -> Outcome {
             (service, format!("loopback, no namespace: {reason}"))
         }
     };
-    let outcome = carry(&mut service, &args, &between);
+    let outcome = relay_to_service(&mut service, &args, &between);
     let _ = service.kill();
     outcome
 }
 
 /// Prints the ready line and relays until the service ends.
-fn carry(service: &mut Child, args: &Args, between: &str) -> Outcome {
+fn relay_to_service(service: &mut Child, args: &Args, between: &str) -> Outcome {
     let stdout = service.stdout.take().ok_or("the service has no standard output")?;
     let mut lines = BufReader::new(stdout);
     let mut line = String::new();
@@ -118,7 +118,7 @@ fn round_trip(delay: Duration) -> Outcome<Duration> {
     });
     thread::spawn(move || {
         if let Ok((client, _)) = relay_listener.accept() {
-            relay::carry(client, to, Instant::now(), delay);
+            relay::relay_connection(client, to, Instant::now(), delay);
         }
     });
     let mut client = TcpStream::connect(at)?;

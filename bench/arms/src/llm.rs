@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, serve_runs};
 use confide_load::{
     Bound, LogHead, Options, Outcome as LoadOutcome, Plan, RequestRecord, Summary, Target,
     Transport, Writer,
@@ -61,7 +61,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let transport: Arc<dyn Transport> = Arc::new(route);
     let cold = Cell::new(true);
-    speak(&hello, |run| load(&args, &transport, run, cold.replace(false)))
+    serve_runs(&hello, |run| load(&args, &transport, run, cold.replace(false)))
 }
 
 /// Measures one run. The harness throws the first of a process away; it leaves no event log.

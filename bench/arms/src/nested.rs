@@ -19,7 +19,7 @@ use crate::{
     stream::{ReadWrite, Stream},
     version::VERSION_WITH_TLS,
 };
-use confide_arm_line::{Hello, Outcome, Report, Run, Stopwatch, nearest_rank, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Stopwatch, nearest_rank, serve_runs};
 use confide_channel::{
     Binding, ClientOptions, PlainClient, RecordTuning, Server, ServerOptions, nested_accept,
 };
@@ -48,7 +48,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             VERSION_WITH_TLS,
         )
     };
-    speak(&hello, |order| runtime.block_on(transfer(&ends, order)))
+    serve_runs(&hello, |order| runtime.block_on(transfer(&ends, order)))
 }
 
 /// Client and server of each TLS layer.
@@ -89,7 +89,7 @@ impl Endpoints {
 
 /// The transfers of one run.
 #[derive(Clone, Copy)]
-struct Load {
+struct TransferLoad {
     payload_bytes: u64,
     chunk_bytes: usize,
     connections: u64,
@@ -101,7 +101,7 @@ const CHUNK_BYTES_MAX: u64 = 64 << 20;
 async fn transfer(ends: &Arc<Endpoints>, order: &Run) -> Outcome<Report> {
     order.refuse_unknown_params(&["chunk_bytes", "concurrency", "payload_bytes"])?;
     let concurrency = order.number("concurrency", 1)?.clamp(1, CONCURRENCY_MAX);
-    let load = Load {
+    let load = TransferLoad {
         payload_bytes: order.number("payload_bytes", 1 << 20)?,
         chunk_bytes: order.number("chunk_bytes", 16 << 10)?.clamp(1, CHUNK_BYTES_MAX) as usize,
         connections: order.requests,
@@ -139,7 +139,7 @@ async fn transfer(ends: &Arc<Endpoints>, order: &Run) -> Outcome<Report> {
 async fn send_many(
     ends: Arc<Endpoints>,
     address: std::net::SocketAddr,
-    load: Load,
+    load: TransferLoad,
     wire: Arc<AtomicU64>,
 ) -> Outcome<Vec<(f64, f64)>> {
     let chunk = vec![0x5a; load.chunk_bytes];

@@ -53,24 +53,29 @@ pub(crate) fn run(args: Args) -> Outcome {
 pub(crate) fn serve(listener: &TcpListener, to: SocketAddr, round_trip: Duration) {
     for client in listener.incoming().flatten() {
         let accepted = Instant::now();
-        thread::spawn(move || carry(client, to, accepted, round_trip));
+        thread::spawn(move || relay_connection(client, to, accepted, round_trip));
     }
 }
 
 /// Carries one connection.
-pub(crate) fn carry(client: TcpStream, to: SocketAddr, accepted: Instant, round_trip: Duration) {
+pub(crate) fn relay_connection(
+    client: TcpStream,
+    to: SocketAddr,
+    accepted: Instant,
+    round_trip: Duration,
+) {
     let Ok(server) = TcpStream::connect(to) else { return };
     let (_, _) = (client.set_nodelay(true), server.set_nodelay(true));
     let (Ok(client_reader), Ok(server_reader)) = (client.try_clone(), server.try_clone()) else {
         return;
     };
     let one_way = round_trip / 2;
-    carry_direction(client_reader, server, accepted + round_trip, one_way);
-    carry_direction(server_reader, client, accepted, one_way);
+    relay_direction(client_reader, server, accepted + round_trip, one_way);
+    relay_direction(server_reader, client, accepted, one_way);
 }
 
 /// Carries bytes from `from` to `to`, none before `open` and each `delay` after it came.
-fn carry_direction(from: TcpStream, to: TcpStream, open: Instant, delay: Duration) {
+fn relay_direction(from: TcpStream, to: TcpStream, open: Instant, delay: Duration) {
     let (send, receive) = sync_channel(CHUNKS_MAX);
     thread::spawn(move || read_chunks(from, &send, open, delay));
     thread::spawn(move || write_chunks(to, &receive));
@@ -124,7 +129,7 @@ mod tests {
         let at = relay.local_addr().expect("an address");
         thread::spawn(move || {
             let (client, _) = relay.accept().expect("a connection");
-            carry(client, to, Instant::now(), Duration::from_millis(4));
+            relay_connection(client, to, Instant::now(), Duration::from_millis(4));
         });
         let mut client = TcpStream::connect(at).expect("the relay accepts");
         client.write_all(b"there and back").expect("bytes leave");

@@ -15,7 +15,7 @@ use std::{
 use crate::{signed::SignedMessage, trust::read_policy, version::VERSION};
 use aws_lc_rs::signature::ECDSA_P256_SHA256_FIXED_SIGNING;
 use confide_appraiser::Platforms;
-use confide_arm_line::{Hello, Outcome, Report, Run, read_file, repeat_in_threads, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, read_file, repeat_in_threads, serve_runs};
 use confide_verifier::{
     Appraised, AwsLc, Crypto, Endorsements, Evidence, NoMemory, Policy, RecallPlatform, RootKind,
     UnixTime, appraise,
@@ -74,7 +74,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         let (evidence, policy) = (input.evidence(), &input.policy);
         prepared.appraise(&evidence, policy, input.at, &AwsLc, memory)
     };
-    speak(&hello, |order| match args.keep.as_str() {
+    serve_runs(&hello, |order| match args.keep.as_str() {
         "nothing" => measure(order, SIGNATURES, || input.appraise_bytes()),
         "parsed" => measure(order, SIGNATURES, || {
             Ok(appraise(&input.evidence(), &endorsements, &input.policy, input.at, &AwsLc)?)

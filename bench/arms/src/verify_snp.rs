@@ -11,7 +11,7 @@ use std::{
 
 use crate::{signed::SignedMessage, trust::read_policy, version::VERSION};
 use aws_lc_rs::signature::ECDSA_P384_SHA384_FIXED_SIGNING;
-use confide_arm_line::{Hello, Outcome, Report, Run, read_file, repeat_in_threads, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, read_file, repeat_in_threads, serve_runs};
 use confide_evidence::snp::SIGNED_LENGTH;
 use confide_verifier::{Appraised, AwsLc, Crypto, Evidence, RootKind, UnixTime, snp};
 use serde_json::json;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let key = parsed.prepare(&policy.roots, at, &AwsLc)?;
     let signed = sign_message()?;
     let floor = || signed.verify();
-    speak(&hello, |order| match args.keep.as_str() {
+    serve_runs(&hello, |order| match args.keep.as_str() {
         "nothing" => measure(order, &signed, from_bytes),
         "key" => measure(order, &signed, || Ok(key.appraise(&evidence, &policy, at, &AwsLc)?)),
         "signature" => measure(order, &signed, floor),

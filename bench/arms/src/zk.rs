@@ -8,16 +8,16 @@ mod work;
 
 use std::{env, fs, path::PathBuf};
 
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, serve_runs};
 use confide_prover::{
-    External, Plan, Prover, ProverError, StageUsage, StopHandle,
+    ExternalProver, Plan, Prover, ProverError, StageUsage, StopHandle,
     line::{Description, Mode, Progress, Stage, StageResult},
 };
 use serde_json::{Map, Value, json};
 
 use self::{
     proof_cache::{Execution, ProofCache},
-    work::{DcapFiles, Work},
+    work::{DcapFiles, GuestWork},
 };
 
 /// Name of the program, and the command that builds it.
@@ -62,15 +62,20 @@ pub(crate) fn run(args: Args) -> Outcome {
         .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     let program = program_path(args.prover, &name)?;
     let quiet = |_: Stage, _: Progress| ();
-    let back = External::new(&program, &folder, StopHandle::default(), &quiet);
+    let back = ExternalProver::new(&program, &folder, StopHandle::default(), &quiet);
     let described = back.describe().map_err(|error| match error {
         ProverError::Missing { .. } => format!("{name} is not built: {builder} builds it"),
         other => other.to_string(),
     });
     let hello = make_hello(&name, stage, &described);
-    let arm =
-        Arm { stage, back, proofs: ProofCache::new(proofs), dcap: args.dcap, price: read_price()? };
-    speak(&hello, |run| arm.measure(run))
+    let arm = ZkArm {
+        stage,
+        back,
+        proofs: ProofCache::new(proofs),
+        dcap: args.dcap,
+        price: read_price()?,
+    };
+    serve_runs(&hello, |run| arm.measure(run))
 }
 
 fn program_path(given: Option<PathBuf>, name: &str) -> Outcome<PathBuf> {
@@ -117,18 +122,18 @@ fn make_hello(name: &str, stage: Stage, described: &Result<Description, String>)
     }
 }
 
-struct Arm<'a> {
+struct ZkArm<'a> {
     stage: Stage,
-    back: External<'a>,
+    back: ExternalProver<'a>,
     proofs: ProofCache,
     dcap: DcapFiles,
     price: Option<f64>,
 }
 
-impl Arm<'_> {
+impl ZkArm<'_> {
     fn measure(&self, run: &Run) -> Outcome<Report> {
         run.refuse_unknown_params(&["work", "mode", "memory_mib", "machines"])?;
-        let work = Work::from_name(&run.text("work", "")?, &self.dcap)?;
+        let work = GuestWork::from_name(&run.text("work", "")?, &self.dcap)?;
         let mode: Mode = run.text("mode", "app")?.parse()?;
         let memory_bytes = match run.number("memory_mib", 0)? {
             0 => None,
@@ -165,7 +170,7 @@ impl Arm<'_> {
     }
 
     /// Runs the executor, and for the check makes a proof: neither is measured.
-    fn execute(&self, work: &Work, plan: Plan) -> Outcome<Execution> {
+    fn execute(&self, work: &GuestWork, plan: Plan) -> Outcome<Execution> {
         let emulated = self.back.emulate(work.guest, &work.input, plan)?.done;
         let execution = Execution {
             public_values: emulated.public_values,
@@ -178,7 +183,7 @@ impl Arm<'_> {
         Ok(execution)
     }
 
-    fn prove(&self, work: &Work, plan: Plan) -> Outcome<(StageResult, StageUsage, usize)> {
+    fn prove(&self, work: &GuestWork, plan: Plan) -> Outcome<(StageResult, StageUsage, usize)> {
         let ran = self.back.prove(work.guest, &work.input, plan)?;
         self.proofs.write(work, plan, &ran.output)?;
         Ok((ran.done, ran.used, ran.output.len()))
@@ -187,7 +192,7 @@ impl Arm<'_> {
     /// The measured stage, with the proof's length where there is one.
     fn measure_stage(
         &self,
-        work: &Work,
+        work: &GuestWork,
         plan: Plan,
     ) -> Outcome<(StageResult, StageUsage, Option<usize>)> {
         match self.stage {

@@ -78,7 +78,7 @@ impl<'a> Clusters<'a> {
     /// # Errors
     /// When a value is not finite or not above zero.
     pub fn ratio(&self) -> Result<ClusterEstimate, EstimateError> {
-        let (reference, arm) = (logs(self.reference)?, logs(self.arm)?);
+        let (reference, arm) = (take_logs(self.reference)?, take_logs(self.arm)?);
         let of_logs = self.estimate(&reference, &arm)?;
         Ok(ClusterEstimate {
             value: of_logs.value.exp(),
@@ -100,7 +100,7 @@ impl<'a> Clusters<'a> {
         reference: &[Vec<f64>],
         arm: &[Vec<f64>],
     ) -> Result<ClusterEstimate, EstimateError> {
-        let (x, y) = (means(reference), means(arm));
+        let (x, y) = (cluster_means(reference), cluster_means(arm));
         let bca = Bca::of_difference(&x, &y, RESAMPLES, self.seed)?;
         let clusters = [x.len(), y.len()];
         let enough = clusters.iter().all(|count| *count >= CLUSTERS_BOOTSTRAP_MIN);
@@ -129,14 +129,14 @@ pub fn few_clusters([reference, arm]: [usize; 2]) -> bool {
     2.0 / orders > 0.05
 }
 
-fn logs(clusters: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, EstimateError> {
+fn take_logs(clusters: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, EstimateError> {
     let of = |(index, value): (usize, &f64)| {
         if *value > 0.0 { Ok(value.ln()) } else { Err(EstimateError::NotPositive { index }) }
     };
     clusters.iter().map(|blocks| blocks.iter().enumerate().map(of).collect()).collect()
 }
 
-fn means(clusters: &[Vec<f64>]) -> Vec<f64> {
+fn cluster_means(clusters: &[Vec<f64>]) -> Vec<f64> {
     clusters.iter().map(|blocks| mean_of(blocks)).collect()
 }
 

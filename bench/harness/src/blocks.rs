@@ -76,13 +76,13 @@ fn request_count(bench: &Bench, case: &Case) -> u32 {
 /// Marks runs whose answers differ from `expect` or, where wanted, from those of the reference arm
 /// (the first).
 pub(crate) fn check_answers(bench: &Bench, params: &Params, ran: &mut [Option<ArmRun>]) {
-    let reference = ran.first().and_then(Option::as_ref).map(answers);
+    let reference = ran.first().and_then(Option::as_ref).map(collect_answers);
     for (index, run) in ran.iter_mut().enumerate() {
         let Some(run) = run else { continue };
         if run.slice.void.is_some() {
             continue;
         }
-        let mine = answers(run);
+        let mine = collect_answers(run);
         let failed = run.samples.iter().find_map(|sample| sample.error.clone());
         let differs = || {
             let other = reference.as_ref()?;
@@ -101,7 +101,7 @@ pub(crate) fn check_answers(bench: &Bench, params: &Params, ran: &mut [Option<Ar
     }
 }
 
-fn answers(run: &ArmRun) -> Vec<Value> {
+fn collect_answers(run: &ArmRun) -> Vec<Value> {
     let samples = run.samples.iter().filter_map(|sample| sample.answer.clone());
     samples.chain(run.slice.answer.clone()).collect()
 }

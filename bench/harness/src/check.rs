@@ -134,7 +134,7 @@ impl CheckReport {
 ///
 /// # Errors
 /// When the record's suite cannot be read by this version.
-pub fn check(loaded: &Loaded, options: &CheckOptions) -> Result<CheckReport, BenchError> {
+pub fn check_record(loaded: &Loaded, options: &CheckOptions) -> Result<CheckReport, BenchError> {
     let record = &loaded.record;
     let suite = record.parse_suite()?;
     let judged = loaded.judge(&suite);

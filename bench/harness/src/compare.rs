@@ -26,7 +26,7 @@ use crate::{
     suite::bench::{Bench, Better, Metric},
 };
 
-use figures::{ComparedFigure, Figures};
+use figures::{ComparedFigure, SideFigures};
 use scope::{CompareOptions, ComparedCase, Place};
 
 /// The words of the verdict where there is nothing to resample.
@@ -106,8 +106,8 @@ pub(crate) struct FloorRatio {
 pub fn compare(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Comparison {
     let refused = refusal::refuse_records(a, b, options);
     let mut comparison = Comparison {
-        a: a.iter().map(figures::place).collect(),
-        b: b.iter().map(figures::place).collect(),
+        a: a.iter().map(figures::record_place).collect(),
+        b: b.iter().map(figures::record_place).collect(),
         refused,
         differs: figures::machine_differences(a, b),
         rows: Vec::new(),
@@ -125,7 +125,7 @@ pub fn compare(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Comparis
         return comparison;
     }
     let across = refusal::refuse_hardware(a, b);
-    let sides = [Figures::new(&suite, a), Figures::new(&suite, b)];
+    let sides = [SideFigures::new(&suite, a), SideFigures::new(&suite, b)];
     for bench in &suite.benches {
         let wanted = options.bench.as_ref().is_none_or(|name| *name == bench.name);
         for case in all_cases(bench).iter().filter(|_| wanted) {
@@ -191,7 +191,7 @@ impl ComparedCase<'_> {
     /// Compares one figure of both sides; `None` if neither side measured it.
     fn compare(
         &self,
-        [a, b]: &[Figures<'_>; 2],
+        [a, b]: &[SideFigures<'_>; 2],
         across: Option<&Refusal>,
         options: &CompareOptions,
     ) -> Option<ComparedRow> {
@@ -254,7 +254,11 @@ impl ComparedCase<'_> {
         Outcome::Clustered { ratio: ratio.ok().map(Spread::from), difference: difference.into() }
     }
 
-    fn to_floor(&self, a: &figures::Gathered, b: &figures::Gathered) -> Option<FloorRatio> {
+    fn to_floor(
+        &self,
+        a: &figures::GatheredFigures,
+        b: &figures::GatheredFigures,
+    ) -> Option<FloorRatio> {
         let (name, of_a) = a.floor.clone()?;
         let (other, of_b) = b.floor.clone()?;
         let ratio = match self.metric.better {
@@ -282,7 +286,7 @@ impl From<ClusterEstimate> for Spread {
 }
 
 /// Collects the remarks of both sides, each once.
-fn describe_differences(a: &figures::Gathered, b: &figures::Gathered) -> Vec<String> {
+fn describe_differences(a: &figures::GatheredFigures, b: &figures::GatheredFigures) -> Vec<String> {
     let mut says: Vec<String> = Vec::new();
     for (side, gathered) in [("A", a), ("B", b)] {
         let notes = gathered.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));

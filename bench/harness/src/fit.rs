@@ -36,7 +36,7 @@ pub(crate) struct Fitted {
 }
 
 /// Computes every fit that the record's suite asks for, in its order.
-pub(crate) fn fits(record: &Record) -> Vec<Fitted> {
+pub(crate) fn fit_record(record: &Record) -> Vec<Fitted> {
     let Ok(suite) = record.parse_suite() else {
         return Vec::new();
     };
@@ -79,7 +79,7 @@ fn fit_arm(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) -
         return None;
     }
     let simulated = costs.iter().any(|figure| figure.simulated);
-    let text = match line(&points) {
+    let text = match fit_line(&points) {
         None => format!("no line: wanted two sizes or more, got {}", points.len()),
         Some(line) => describe_line(&line, fit, points.len()),
     };
@@ -103,7 +103,7 @@ struct FittedLine {
     worst: f64,
 }
 
-fn line(points: &[(f64, f64)]) -> Option<FittedLine> {
+fn fit_line(points: &[(f64, f64)]) -> Option<FittedLine> {
     let sum =
         |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(x, y)| of(x, y) / (y * y)).sum::<f64>();
     let (w, wx, wy) = (sum(&|_, _| 1.0), sum(&|x, _| x), sum(&|_, y| y));
@@ -131,7 +131,7 @@ mod tests {
     fn points_on_a_line_give_it_back() {
         let points: Vec<(f64, f64)> =
             [308.0, 50_000.0, 423_373.0, 3e6].map(|x| (x, 3.9 + 35e-6 * x)).into();
-        let line = line(&points).unwrap();
+        let line = fit_line(&points).unwrap();
         assert!((line.fixed - 3.9).abs() < 1e-6 && (line.each - 35e-6).abs() < 1e-12, "{line:?}");
         assert!(line.worst < 1e-9);
     }
@@ -139,14 +139,14 @@ mod tests {
     #[test]
     fn the_smallest_size_counts_as_much_as_the_largest() {
         // 1 % off at the large end must not move the fixed part by more than a little.
-        let line = line(&[(0.0, 4.0), (1e5, 7.5), (1e7, 354.0 * 1.01)]).unwrap();
+        let line = fit_line(&[(0.0, 4.0), (1e5, 7.5), (1e7, 354.0 * 1.01)]).unwrap();
         assert!((line.fixed - 4.0).abs() < 0.1, "{line:?}");
     }
 
     #[test]
     fn one_size_has_no_line() {
-        assert!(line(&[(5.0, 1.0)]).is_none());
-        assert!(line(&[(5.0, 1.0), (5.0, 2.0)]).is_none());
+        assert!(fit_line(&[(5.0, 1.0)]).is_none());
+        assert!(fit_line(&[(5.0, 1.0), (5.0, 2.0)]).is_none());
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod suites;
 mod utc;
 mod validity;
 
-pub use check::{CheckOptions, CheckReport, Checked, check, check_against};
+pub use check::{CheckOptions, CheckReport, Checked, check_against, check_record};
 pub use compare::refusal::{Reason, Refusal};
 pub use compare::scope::CompareOptions;
 pub use compare::{Comparison, compare};

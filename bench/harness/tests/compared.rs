@@ -7,7 +7,7 @@ use std::{
 
 use confide_bench::{
     CheckOptions, Checked, CompareOptions, Effort, Loaded, Options, Part, Programs, Reason,
-    SuiteText, check, check_against, compare, run,
+    SuiteText, check_against, check_record, compare, run,
 };
 
 /// Answers every run with one sample; `VALUE` is a shell expression, `ANSWER` what it says.
@@ -55,7 +55,7 @@ fn a_check_ends_by_the_verdict() {
     let same = measure("check-same", noisy, 200, 12);
     let of = |loaded: &Loaded, margin| {
         let options = CheckOptions { margin, ..CheckOptions::default() };
-        check(loaded, &options).unwrap().checked
+        check_record(loaded, &options).unwrap().checked
     };
     assert_eq!(of(&same, None), Checked::Within);
     let slow = measure_two("check-slow", noisy, "$((1050 + (block * 7) % 5))", 200, 12);
@@ -64,7 +64,7 @@ fn a_check_ends_by_the_verdict() {
     let few = measure("check-few", noisy, 200, 8);
     assert_eq!(of(&few, None), Checked::Undecided);
     let options = CheckOptions { metric: Some("other_ms".into()), ..CheckOptions::default() };
-    assert_eq!(check(&same, &options).unwrap().checked, Checked::Undecided);
+    assert_eq!(check_record(&same, &options).unwrap().checked, Checked::Undecided);
 
     let options = CheckOptions::default();
     assert_eq!(check_against(&slow, &same, &options).unwrap().checked, Checked::Outside);
@@ -85,7 +85,7 @@ fn an_invalid_run_checks_as_invalid() {
         m = mark.display()
     );
     let invalid = measure_two(name, &value, "1000", 200, 12);
-    let checked = check(&invalid, &CheckOptions::default()).unwrap();
+    let checked = check_record(&invalid, &CheckOptions::default()).unwrap();
     assert_eq!(checked.checked, Checked::Invalid, "{}", checked.text());
 }
 

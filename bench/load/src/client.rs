@@ -328,12 +328,12 @@ fn start_dispatcher(
         // shows it.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
         let before = thread_cpu();
-        keep_schedule(&shared, &senders, &ended);
+        dispatch_on_schedule(&shared, &senders, &ended);
         thread_cpu().saturating_sub(before).as_secs_f64()
     })
 }
 
-fn keep_schedule(
+fn dispatch_on_schedule(
     shared: &RunContext,
     senders: &[mpsc::UnboundedSender<DispatcherMessage>],
     ended: &AtomicBool,

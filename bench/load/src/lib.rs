@@ -33,7 +33,7 @@ pub use definitions::{CUT, Limits, Spread, Summary};
 pub use event::{Attestation, EventError, REQUESTS_MAX, RequestRecord};
 pub use figure::{Definition, Figure, Quantiles, Quantity, Tool, View};
 pub use http1::{Answer, HttpError};
-pub use log::{LogHead, Logged, Writer, read};
+pub use log::{LogHead, Logged, Writer, read_log};
 pub use options::{Options, Sessions};
 pub use plan::{Arrivals, Lengths, Plan, PlanError, PlannedRequest, Workload};
 pub use sse::{EventTooLong, Events};

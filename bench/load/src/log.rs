@@ -110,7 +110,7 @@ pub struct Logged {
 ///
 /// # Errors
 /// [`EventError`] if a line other than a cut last one cannot be read.
-pub fn read(mut input: impl BufRead) -> Result<Logged, EventError> {
+pub fn read_log(mut input: impl BufRead) -> Result<Logged, EventError> {
     let mut logged = Logged::default();
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_log_is_read_as_it_was_written_and_gives_the_same_figures() {
         let events = events_of_known_truth(30, 11);
-        let logged = read(&write_log(&events)[..]).unwrap();
+        let logged = read_log(&write_log(&events)[..]).unwrap();
         assert_eq!(logged.head, Some(head()));
         assert_eq!(logged.client.as_ref().map(|client| client.threads), Some(2));
         assert!(!logged.is_cut);
@@ -233,7 +233,7 @@ mod tests {
     fn a_log_that_was_cut_anywhere_is_read_up_to_there() {
         let whole = write_log(&events_of_known_truth(3, 2));
         for length in 0..whole.len() {
-            let logged = read(&whole[..length]).unwrap();
+            let logged = read_log(&whole[..length]).unwrap();
             let lines = whole[..length].iter().filter(|byte| **byte == b'\n').count();
             assert!(logged.events.len() + 1 >= lines.min(4), "{length}");
         }
@@ -243,8 +243,8 @@ mod tests {
     fn a_line_in_the_middle_that_is_no_event_is_named() {
         let mut bytes = write_log(&events_of_known_truth(1, 1));
         bytes.extend(b"{\"index\":\"x\"}\n");
-        assert!(matches!(read(&bytes[..]), Err(EventError::Line { line: 4, .. })));
+        assert!(matches!(read_log(&bytes[..]), Err(EventError::Line { line: 4, .. })));
         let version = b"{\"head\":{\"events\":2}}\n";
-        assert!(matches!(read(&version[..]), Err(EventError::Line { line: 1, .. })));
+        assert!(matches!(read_log(&version[..]), Err(EventError::Line { line: 1, .. })));
     }
 }

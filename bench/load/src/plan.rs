@@ -136,7 +136,7 @@ impl Plan {
     /// # Errors
     /// [`PlanError`] if a figure is out of its range or nothing would be sent.
     pub fn new(workload: &Workload) -> Result<Self, PlanError> {
-        check(workload)?;
+        check_workload(workload)?;
         let mut plan = Self {
             requests: Vec::new(),
             users: None,
@@ -144,8 +144,8 @@ impl Plan {
             seed: workload.seed,
         };
         // A stream of numbers of its own for each purpose: a longer prompt moves no arrival.
-        let mut lengths = Random::new(derive_seed(workload.seed, Purpose::Lengths));
-        let mut instants = Instants::new(workload);
+        let mut lengths = Random::new(derive_seed(workload.seed, SeedPurpose::Lengths));
+        let mut instants = ArrivalInstants::new(workload);
         while plan.requests.len() < workload.requests {
             let Some(scheduled_s) = instants.next() else { break };
             if workload.duration_s.is_some_and(|end| scheduled_s.is_some_and(|at| at >= end)) {
@@ -169,7 +169,7 @@ impl Plan {
     pub fn prompt(&self, index: usize) -> String {
         let tokens = self.requests.get(index).map_or(0, |planned| planned.prompt_tokens);
         let place = (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut random = Random::new(derive_seed(self.seed, Purpose::Prompts) ^ place);
+        let mut random = Random::new(derive_seed(self.seed, SeedPurpose::Prompts) ^ place);
         let mut text = String::with_capacity(tokens as usize * 5);
         for number in 0..tokens {
             if number > 0 {
@@ -212,7 +212,7 @@ pub enum PlanError {
     Empty,
 }
 
-fn check(workload: &Workload) -> Result<(), PlanError> {
+fn check_workload(workload: &Workload) -> Result<(), PlanError> {
     let range = |name, wanted, got: String, ok: bool| {
         if ok { Ok(()) } else { Err(PlanError::Range { name, wanted, got }) }
     };
@@ -251,21 +251,21 @@ fn check(workload: &Workload) -> Result<(), PlanError> {
 }
 
 /// The instants of arrivals, one after the other.
-struct Instants<'a> {
+struct ArrivalInstants<'a> {
     arrivals: &'a Arrivals,
     random: Random,
     index: usize,
     last_s: f64,
 }
 
-impl<'a> Instants<'a> {
+impl<'a> ArrivalInstants<'a> {
     fn new(workload: &'a Workload) -> Self {
-        let random = Random::new(derive_seed(workload.seed, Purpose::Arrivals));
+        let random = Random::new(derive_seed(workload.seed, SeedPurpose::Arrivals));
         Self { arrivals: &workload.arrivals, random, index: 0, last_s: 0.0 }
     }
 }
 
-impl Iterator for Instants<'_> {
+impl Iterator for ArrivalInstants<'_> {
     /// Within a closed loop all but each user's first request have no instant of their own.
     type Item = Option<f64>;
 
@@ -301,13 +301,13 @@ fn with_trace_lengths(arrivals: &Arrivals, index: usize, drawn: PlannedRequest) 
 }
 
 #[derive(Clone, Copy)]
-enum Purpose {
+enum SeedPurpose {
     Arrivals = 1,
     Lengths = 2,
     Prompts = 3,
 }
 
-fn derive_seed(seed: u64, purpose: Purpose) -> u64 {
+fn derive_seed(seed: u64, purpose: SeedPurpose) -> u64 {
     Random::new(seed ^ (purpose as u64).wrapping_mul(0xd6e8_feb8_6659_fd93)).next_u64()
 }
 

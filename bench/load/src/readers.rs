@@ -69,7 +69,7 @@ pub fn read_results(bytes: &[u8]) -> Result<Vec<View>, ReadError> {
     }
     let file: ResultFile = serde_json::from_slice(bytes)
         .map_err(|error| ReadError::Json { message: error.to_string() })?;
-    let top = Object(file.fields);
+    let top = JsonObject(file.fields);
     let is_of = |format: &&FileFormat| match &file.benchmarks {
         Some(_) => format.name == Tool::GuideLlm,
         None => format.marks.iter().any(|fields| fields.iter().all(|field| top.has(field))),
@@ -90,7 +90,7 @@ pub fn read_results(bytes: &[u8]) -> Result<Vec<View>, ReadError> {
 
 impl FileFormat {
     /// The view of one run; an error names the field that has another type.
-    fn view(&self, run: &Object, version: Option<String>) -> Result<View, String> {
+    fn view(&self, run: &JsonObject, version: Option<String>) -> Result<View, String> {
         let (completed, failed) = (run.count(&self.completed)?, run.count(&self.failed)?);
         let mut view = View { tool: self.name, version, completed, failed, figures: Vec::new() };
         if completed == Some(0) {
@@ -105,7 +105,7 @@ impl FileFormat {
 
     fn figure(
         &self,
-        run: &Object,
+        run: &JsonObject,
         definition: &Definition,
         completed: Option<u64>,
     ) -> Result<Option<Figure>, String> {
@@ -176,40 +176,40 @@ fn scale_of_unit(unit: Option<&str>) -> Option<f64> {
 /// The content of a result file. Only GuideLLM's has `benchmarks`, which are its runs.
 #[derive(Deserialize)]
 struct ResultFile {
-    benchmarks: Option<Vec<Object>>,
+    benchmarks: Option<Vec<JsonObject>>,
     #[serde(flatten)]
-    fields: BTreeMap<String, Field>,
+    fields: BTreeMap<String, JsonField>,
 }
 
 /// The fields of a JSON object by their names.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Object(BTreeMap<String, Field>);
+struct JsonObject(BTreeMap<String, JsonField>);
 
 /// A JSON value as far as figures need it; lists, which may be long, are passed over.
-enum Field {
+enum JsonField {
     Null,
     Number(f64),
     Text(String),
-    Object(Object),
+    JsonObject(JsonObject),
     Skipped,
 }
 
-impl Object {
+impl JsonObject {
     fn has(&self, name: &str) -> bool {
-        self.0.get(name).is_some_and(|field| !matches!(field, Field::Null))
+        self.0.get(name).is_some_and(|field| !matches!(field, JsonField::Null))
     }
 
     /// The field at a path of names; `None` if it or an object around it is absent.
-    fn find(&self, path: &str) -> Result<Option<&Field>, String> {
+    fn find(&self, path: &str) -> Result<Option<&JsonField>, String> {
         let (name, rest) = match path.split_once('/') {
             Some((name, rest)) => (name, Some(rest)),
             None => (path, None),
         };
         match (self.0.get(name), rest) {
-            (None | Some(Field::Null), _) => Ok(None),
+            (None | Some(JsonField::Null), _) => Ok(None),
             (found, None) => Ok(found),
-            (Some(Field::Object(inner)), Some(rest)) => inner.find(rest),
+            (Some(JsonField::JsonObject(inner)), Some(rest)) => inner.find(rest),
             (Some(other), Some(_)) => {
                 Err(format!("{name}: wanted an object, got {}", other.kind()))
             }
@@ -219,7 +219,7 @@ impl Object {
     fn number(&self, path: &str) -> Result<Option<f64>, String> {
         match self.find(path)? {
             None => Ok(None),
-            Some(Field::Number(number)) => Ok(Some(*number)),
+            Some(JsonField::Number(number)) => Ok(Some(*number)),
             Some(other) => Err(format!("{path}: wanted a number, got {}", other.kind())),
         }
     }
@@ -237,26 +237,26 @@ impl Object {
     fn text(&self, path: &str) -> Result<Option<String>, String> {
         match self.find(path)? {
             None => Ok(None),
-            Some(Field::Text(text)) => Ok(Some(text.clone())),
+            Some(JsonField::Text(text)) => Ok(Some(text.clone())),
             Some(other) => Err(format!("{path}: wanted a string, got {}", other.kind())),
         }
     }
 }
 
-impl Field {
+impl JsonField {
     /// The JSON type of the value, for messages.
     fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Number(_) => "a number",
             Self::Text(_) => "a string",
-            Self::Object(_) => "an object",
+            Self::JsonObject(_) => "an object",
             Self::Skipped => "an array or a boolean",
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Field {
+impl<'de> Deserialize<'de> for JsonField {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(FieldVisitor)
     }
@@ -265,43 +265,43 @@ impl<'de> Deserialize<'de> for Field {
 struct FieldVisitor;
 
 impl<'de> Visitor<'de> for FieldVisitor {
-    type Value = Field;
+    type Value = JsonField;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("a JSON value")
     }
 
-    fn visit_unit<E>(self) -> Result<Field, E> {
-        Ok(Field::Null)
+    fn visit_unit<E>(self) -> Result<JsonField, E> {
+        Ok(JsonField::Null)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Field, E> {
-        Ok(Field::Skipped)
+    fn visit_bool<E>(self, _: bool) -> Result<JsonField, E> {
+        Ok(JsonField::Skipped)
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<Field, E> {
-        Ok(Field::Number(number as f64))
+    fn visit_i64<E>(self, number: i64) -> Result<JsonField, E> {
+        Ok(JsonField::Number(number as f64))
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<Field, E> {
-        Ok(Field::Number(number as f64))
+    fn visit_u64<E>(self, number: u64) -> Result<JsonField, E> {
+        Ok(JsonField::Number(number as f64))
     }
 
-    fn visit_f64<E>(self, number: f64) -> Result<Field, E> {
-        Ok(Field::Number(number))
+    fn visit_f64<E>(self, number: f64) -> Result<JsonField, E> {
+        Ok(JsonField::Number(number))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Field, E> {
-        Ok(Field::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<JsonField, E> {
+        Ok(JsonField::Text(text.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Field, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<JsonField, A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Field::Skipped)
+        Ok(JsonField::Skipped)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Field, A::Error> {
-        Object::deserialize(MapAccessDeserializer::new(map)).map(Field::Object)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<JsonField, A::Error> {
+        JsonObject::deserialize(MapAccessDeserializer::new(map)).map(JsonField::JsonObject)
     }
 }
 

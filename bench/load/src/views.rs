@@ -38,7 +38,8 @@ impl View {
         if tool == Tool::Confide {
             return Self::from_summary(&Summary::from_events(events, Limits::default()));
         }
-        let run = Run { tool, events, answers: events.iter().filter_map(Answer::new).collect() };
+        let run =
+            Run { tool, events, answers: events.iter().filter_map(CompleteAnswer::new).collect() };
         let completed = run.answers.len() as u64;
         let mut figures = Vec::new();
         if completed > 0 {
@@ -70,7 +71,7 @@ impl View {
 }
 
 /// A request that all tools count: no error, content, and an end.
-struct Answer<'a> {
+struct CompleteAnswer<'a> {
     event: &'a RequestRecord,
     first_s: f64,
     last_chunk_s: f64,
@@ -78,7 +79,7 @@ struct Answer<'a> {
     tokens: u64,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> CompleteAnswer<'a> {
     fn new(event: &'a RequestRecord) -> Option<Self> {
         if event.error.is_some() {
             return None;
@@ -124,7 +125,7 @@ type Weighted = (f64, f64);
 struct Run<'a> {
     tool: Tool,
     events: &'a [RequestRecord],
-    answers: Vec<Answer<'a>>,
+    answers: Vec<CompleteAnswer<'a>>,
 }
 
 impl Run<'_> {
@@ -139,8 +140,8 @@ impl Run<'_> {
 
     /// The values of a quantity, in its unit, each with its weight.
     fn values(&self, quantity: Quantity) -> Vec<Weighted> {
-        let start_s = |answer: &Answer<'_>| self.start_s(answer.event);
-        let is_streamed = |answer: &Answer<'_>| answer.tokens > 1;
+        let start_s = |answer: &CompleteAnswer<'_>| self.start_s(answer.event);
+        let is_streamed = |answer: &CompleteAnswer<'_>| answer.tokens > 1;
         let is_inference_perf = self.tool == Tool::InferencePerf;
         match quantity {
             Quantity::TimeToFirst => self.answer_values(|answer| {
@@ -148,7 +149,7 @@ impl Run<'_> {
                 counts.then(|| (to_ms(start_s(answer), answer.first_s), 1.0))
             }),
             Quantity::ChunkGap if is_inference_perf => {
-                let gaps = self.answers.iter().flat_map(Answer::token_gaps_ms);
+                let gaps = self.answers.iter().flat_map(CompleteAnswer::token_gaps_ms);
                 gaps.map(|gap| (gap, 1.0)).collect()
             }
             Quantity::ChunkGap => {
@@ -188,7 +189,10 @@ impl Run<'_> {
         }
     }
 
-    fn answer_values(&self, value: impl Fn(&Answer<'_>) -> Option<Weighted>) -> Vec<Weighted> {
+    fn answer_values(
+        &self,
+        value: impl Fn(&CompleteAnswer<'_>) -> Option<Weighted>,
+    ) -> Vec<Weighted> {
         self.answers.iter().filter_map(value).collect()
     }
 
@@ -203,7 +207,7 @@ impl Run<'_> {
     }
 
     /// The instant at which the tool's clock for a request stops, in seconds.
-    fn end_s(&self, answer: &Answer<'_>) -> f64 {
+    fn end_s(&self, answer: &CompleteAnswer<'_>) -> f64 {
         match self.tool {
             Tool::Vllm | Tool::AiPerf => answer.last_chunk_s,
             Tool::Confide | Tool::GuideLlm | Tool::InferencePerf => answer.last_s,

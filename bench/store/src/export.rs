@@ -47,7 +47,7 @@ pub fn export(
     match format {
         Format::Json => out.write_all(loaded.document()?.as_bytes())?,
         Format::Csv => out.write_all(make_table().csv().as_bytes())?,
-        Format::Parquet => return parquet::write(&make_table(), out),
+        Format::Parquet => return parquet::write_parquet(&make_table(), out),
         Format::Bencher => {
             serde_json::to_writer_pretty(&mut out, &bencher_metrics(&facts))?;
             out.write_all(b"\n")?;

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Writes a table as a whole Parquet file.
-pub(crate) fn write(table: &Table, out: impl Write + Send) -> Result<(), StoreError> {
+pub(crate) fn write_parquet(table: &Table, out: impl Write + Send) -> Result<(), StoreError> {
     let fields = table.columns.iter().map(field).collect::<Result<Vec<_>, StoreError>>()?;
     let schema = Type::group_type_builder("confide").with_fields(fields).build()?;
     let properties = WriterProperties::builder()
@@ -30,18 +30,18 @@ pub(crate) fn write(table: &Table, out: impl Write + Send) -> Result<(), StoreEr
     for (_, column) in &table.columns {
         match column {
             Column::Text(values) => {
-                let (present, levels) = split(values, |text| ByteArray::from(text.as_str()));
-                put::<_, ByteArrayType>(&mut group, &present, Some(&levels))?;
+                let (present, levels) = split_levels(values, |text| ByteArray::from(text.as_str()));
+                write_column::<_, ByteArrayType>(&mut group, &present, Some(&levels))?;
             }
             Column::Float(values) => {
-                let (present, levels) = split(values, |value| *value);
-                put::<_, DoubleType>(&mut group, &present, Some(&levels))?;
+                let (present, levels) = split_levels(values, |value| *value);
+                write_column::<_, DoubleType>(&mut group, &present, Some(&levels))?;
             }
             Column::Integer(values) => {
-                let (present, levels) = split(values, |value| *value);
-                put::<_, Int64Type>(&mut group, &present, Some(&levels))?;
+                let (present, levels) = split_levels(values, |value| *value);
+                write_column::<_, Int64Type>(&mut group, &present, Some(&levels))?;
             }
-            Column::Flag(values) => put::<_, BoolType>(&mut group, values, None)?,
+            Column::Flag(values) => write_column::<_, BoolType>(&mut group, values, None)?,
         }
     }
     group.close()?;
@@ -61,12 +61,12 @@ fn field((name, column): &(&'static str, Column)) -> Result<TypePtr, StoreError>
 }
 
 /// The values that are present, and for each line a 1 where it has one and a 0 if it has none.
-fn split<T, U>(values: &[Option<T>], of: impl Fn(&T) -> U) -> (Vec<U>, Vec<i16>) {
+fn split_levels<T, U>(values: &[Option<T>], of: impl Fn(&T) -> U) -> (Vec<U>, Vec<i16>) {
     let present = values.iter().flatten().map(of).collect();
     (present, values.iter().map(|value| i16::from(value.is_some())).collect())
 }
 
-fn put<W: Write + Send, T: DataType>(
+fn write_column<W: Write + Send, T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: &[T::T],
     levels: Option<&[i16]>,

@@ -53,11 +53,11 @@ impl Table {
                 Column::Integer(rows.iter().map(|row| i64::try_from(row.blocks).ok()).collect()),
             ),
             ("ratio", float(|row| value(row.ratio))),
-            ("ratio_low", float(|row| end(row.ratio, 0))),
-            ("ratio_high", float(|row| end(row.ratio, 1))),
+            ("ratio_low", float(|row| interval_end(row.ratio, 0))),
+            ("ratio_high", float(|row| interval_end(row.ratio, 1))),
             ("difference", float(|row| value(row.difference))),
-            ("difference_low", float(|row| end(row.difference, 0))),
-            ("difference_high", float(|row| end(row.difference, 1))),
+            ("difference_low", float(|row| interval_end(row.difference, 0))),
+            ("difference_high", float(|row| interval_end(row.difference, 1))),
             ("verdict", text(|row| &row.verdict)),
             ("simulated", flag(|row| row.simulated)),
             ("client_bound", flag(|row| row.client_bound)),
@@ -140,7 +140,7 @@ fn value(estimate: Option<Estimated>) -> Option<f64> {
     estimate.map(|estimate| estimate.value)
 }
 
-fn end(estimate: Option<Estimated>, which: usize) -> Option<f64> {
+fn interval_end(estimate: Option<Estimated>, which: usize) -> Option<f64> {
     estimate?.interval.map(|ends| ends[which])
 }
 

@@ -70,19 +70,19 @@ fn run(arm: Arm) -> Outcome {
         Arm::Cyclictest(args) => cyclictest::run(&args),
         Arm::Fio(args) => fio::run(&args),
         Arm::Iperf3(args) => iperf3::run(&args),
-        Arm::Openssl { processes } => ToolArm::new("openssl", processes.count())?.speak(),
+        Arm::Openssl { processes } => ToolArm::new("openssl", processes.count())?.serve_runs(),
         Arm::SevenZip { threads, copies: false } => {
             let count = threads.count();
             let arm = ToolArm::new("seven-zip", count)?.with_setting("threads", count);
-            arm.with_setting("unit", "threads").speak()
+            arm.with_setting("unit", "threads").serve_runs()
         }
         Arm::SevenZip { threads, copies: true } => {
             let copies = threads.count();
             let arm = ToolArm::new("seven-zip", copies)?.with_setting("threads", 1);
-            arm.with_setting("unit", "copies of one thread").with_copies(copies).speak()
+            arm.with_setting("unit", "copies of one thread").with_copies(copies).serve_runs()
         }
         Arm::StressNg { workers, folder } => {
-            ToolArm::new("stress-ng", workers.count())?.with_folder(folder).speak()
+            ToolArm::new("stress-ng", workers.count())?.with_folder(folder).serve_runs()
         }
         Arm::Triad(args) => triad::run(&args),
     }

@@ -13,12 +13,12 @@ use confide_verifier::{AwsLc, DangerousScope, Evidence, Policy, RootKind, Scope,
 
 use crate::{
     accepted::{PeerAppraisal, SharedAppraisal},
-    chips::Chips,
+    chips::VerifiedChips,
     error::AppraisalError,
     limits::FETCH_DEADLINE,
     newest::NewestLists,
     platforms::Platforms,
-    sets::{Ready, Set, Sets},
+    sets::{CollateralSet, CollateralSets, PreparedSet},
 };
 
 /// Appraises evidence by one policy, from any number of threads.
@@ -31,9 +31,9 @@ pub struct PolicyAppraiser {
     policy: Policy,
     origin: Origin,
     clock: fn() -> u64,
-    sets: Sets,
+    sets: CollateralSets,
     platforms: Platforms,
-    chips: Chips,
+    chips: VerifiedChips,
     newest: NewestLists,
 }
 
@@ -42,7 +42,7 @@ enum Origin {
     /// The peer staples them.
     Peer,
     /// They come from a file; what peers staple is ignored.
-    File(ArcSwap<Set>),
+    File(ArcSwap<CollateralSet>),
     /// They are fetched from a service; what peers staple is ignored.
     Service(Arc<Source>),
 }
@@ -60,8 +60,8 @@ impl PolicyAppraiser {
         let origin = match collateral {
             None => Origin::Peer,
             Some(bytes) => {
-                Set::check(bytes)?;
-                Origin::File(ArcSwap::new(Set::new(bytes.into())))
+                CollateralSet::check(bytes)?;
+                Origin::File(ArcSwap::new(CollateralSet::new(bytes.into())))
             }
         };
         Ok(Self::with_origin(policy, origin, clock))
@@ -81,9 +81,9 @@ impl PolicyAppraiser {
     /// # Errors
     /// If `collateral` is not a set of endorsements; the old ones then stay.
     pub fn replace_collateral(&self, collateral: &[u8]) -> Result<(), AppraisalError> {
-        Set::check(collateral)?;
+        CollateralSet::check(collateral)?;
         if let Origin::File(own) = &self.origin {
-            own.store(Set::new(collateral.into()));
+            own.store(CollateralSet::new(collateral.into()));
         }
         Ok(())
     }
@@ -104,7 +104,8 @@ impl PolicyAppraiser {
     }
 
     fn with_origin(policy: Policy, origin: Origin, clock: fn() -> u64) -> Self {
-        let (sets, platforms, chips) = (Sets::default(), Platforms::default(), Chips::default());
+        let (sets, platforms, chips) =
+            (CollateralSets::default(), Platforms::default(), VerifiedChips::default());
         Self { policy, origin, clock, sets, platforms, chips, newest: NewestLists::default() }
     }
 
@@ -158,7 +159,7 @@ impl PolicyAppraiser {
             // Bytes of an unknown kind are treated as a quote, whose parser says what is wrong.
             None | Some(Kind::SgxQuote | Kind::TdxQuote) => {
                 let set = self.set(evidence.quote, stapled)?;
-                let ready = set.ready(&self.policy, now)?;
+                let ready = set.prepare_once(&self.policy, now)?;
                 let collateral = started.elapsed();
                 accepted(self.dcap(evidence, &set, ready, now)?, collateral)
             }
@@ -168,20 +169,24 @@ impl PolicyAppraiser {
     fn dcap(
         &self,
         evidence: &Evidence<'_>,
-        set: &Arc<Set>,
-        ready: &Ready,
+        set: &Arc<CollateralSet>,
+        ready: &PreparedSet,
         now: UnixTime,
     ) -> Result<(confide_verifier::Appraised, bool), AppraisalError> {
         let policy = set.policy(&self.policy, ready, &self.newest);
         let (verdict, learned) =
             ready.prepared.appraise(evidence, &policy.1, now, &AwsLc, &self.platforms)?;
-        self.keep_ready(set, ready);
+        self.keep_prepared(set, ready);
         self.platforms.keep(learned, ready.prepared.generation());
         let simulated = verdict.root().kind == RootKind::Custom && ready.is_simulated;
         Ok((verdict, simulated))
     }
 
-    fn set(&self, quote: &[u8], stapled: Option<&[u8]>) -> Result<Arc<Set>, AppraisalError> {
+    fn set(
+        &self,
+        quote: &[u8],
+        stapled: Option<&[u8]>,
+    ) -> Result<Arc<CollateralSet>, AppraisalError> {
         match &self.origin {
             Origin::File(own) => Ok(own.load_full()),
             _ => Ok(self.sets.find_or_create(&self.endorsements(quote, stapled)?)),
@@ -208,7 +213,7 @@ impl PolicyAppraiser {
     }
 
     /// Keeps a set that evidence was accepted with: older revocation lists are refused from now on.
-    fn keep_ready(&self, set: &Arc<Set>, ready: &Ready) {
+    fn keep_prepared(&self, set: &Arc<CollateralSet>, ready: &PreparedSet) {
         let is_newer = self.newest.remember(&ready.prepared);
         if is_newer || !self.sets.has(set) {
             for generation in self.sets.keep_set(set, &self.newest.snapshot()) {

@@ -21,21 +21,21 @@ use crate::{
 
 /// The memory of chip keys, and of the newest revocation list of each root.
 #[derive(Default)]
-pub(crate) struct Chips {
+pub(crate) struct VerifiedChips {
     /// The chip keys by the endorsements' bytes, which are compared as a whole.
-    held: RwLock<HashMap<Arc<[u8]>, Arc<Chip>>>,
+    held: RwLock<HashMap<Arc<[u8]>, Arc<VerifiedChip>>>,
     /// The newest revocation list accepted of each root, by the root's SHA-256.
     newest: Mutex<BTreeMap<[u8; 32], CrlMinimum>>,
 }
 
-struct Chip {
+struct VerifiedChip {
     prepared: snp::Prepared,
     is_simulated: bool,
     /// Unix seconds at which the key was verified.
     learnt_at: u64,
 }
 
-impl Chips {
+impl VerifiedChips {
     /// One P-384 verification where the chip key is known; four signatures where it is not.
     pub(crate) fn appraise(
         &self,
@@ -47,7 +47,7 @@ impl Chips {
         let known = self.find(endorsements, policy, now);
         let chip = match &known {
             Some(chip) => chip.clone(),
-            None => Arc::new(Chip::verify(endorsements, policy, now)?),
+            None => Arc::new(VerifiedChip::verify(endorsements, policy, now)?),
         };
         let root = chip.prepared.root().sha256;
         let raised = self.raise_minimum(policy, &root);
@@ -65,7 +65,12 @@ impl Chips {
         self.held.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    fn find(&self, endorsements: &[u8], policy: &Policy, now: UnixTime) -> Option<Arc<Chip>> {
+    fn find(
+        &self,
+        endorsements: &[u8],
+        policy: &Policy,
+        now: UnixTime,
+    ) -> Option<Arc<VerifiedChip>> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         let chip = held.get(endorsements)?;
         // A clock that went back learns again.
@@ -73,7 +78,7 @@ impl Chips {
         (age <= policy.cache_lifetime_s).then(|| chip.clone())
     }
 
-    fn keep(&self, endorsements: &[u8], chip: Arc<Chip>) {
+    fn keep(&self, endorsements: &[u8], chip: Arc<VerifiedChip>) {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         if held.len() >= CHIPS_MAX && !held.contains_key(endorsements) {
             let oldest = held.iter().min_by_key(|(_, chip)| chip.learnt_at);
@@ -103,7 +108,7 @@ impl Chips {
     }
 }
 
-impl Chip {
+impl VerifiedChip {
     fn verify(endorsements: &[u8], policy: &Policy, now: UnixTime) -> Result<Self, AppraisalError> {
         let parts = SnpEndorsements::parse(endorsements)?;
         let chain = pem::decode_chain("AMD certificate chain", parts.chain.as_bytes())?;

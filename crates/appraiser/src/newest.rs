@@ -34,7 +34,7 @@ impl NewestLists {
         let is_new = |seen: &ListSnapshot| {
             lists.iter().any(|(issuer, list)| {
                 seen.get(*issuer)
-                    .is_none_or(|held| stricter_minimum(*held, minimum(*list)) != *held)
+                    .is_none_or(|held| stricter_minimum(*held, minimum_of(*list)) != *held)
             })
         };
         if !is_new(&self.snapshot()) {
@@ -44,7 +44,7 @@ impl NewestLists {
         let mut seen = BTreeMap::clone(&self.snapshot());
         for (issuer, list) in lists {
             let held = seen.entry(issuer.to_vec()).or_default();
-            *held = stricter_minimum(*held, minimum(list));
+            *held = stricter_minimum(*held, minimum_of(list));
         }
         self.seen.store(Arc::new(seen));
         true
@@ -66,12 +66,12 @@ pub(crate) fn raise_minima(policy: &Policy, prepared: &Prepared, seen: &ListSnap
 /// Whether a set has only lists that are as new as the newest seen.
 pub(crate) fn is_current(prepared: &Prepared, seen: &ListSnapshot) -> bool {
     prepared.revocation_lists().iter().all(|(issuer, list)| {
-        let list = minimum(*list);
+        let list = minimum_of(*list);
         seen.get(*issuer).is_none_or(|held| stricter_minimum(list, *held) == list)
     })
 }
 
-fn minimum(list: CrlVersion) -> CrlMinimum {
+fn minimum_of(list: CrlVersion) -> CrlMinimum {
     CrlMinimum { number_min: list.number, issued_min: list.issued }
 }
 

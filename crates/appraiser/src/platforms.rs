@@ -83,17 +83,17 @@ impl RecallPlatform for Platforms {
 const SHARDS: usize = 64;
 
 struct ShardedTable<V> {
-    shards: Vec<RwLock<Shard<V>>>,
+    shards: Vec<RwLock<TableShard<V>>>,
     shard_max: usize,
 }
 
-struct Shard<V> {
-    entries: HashMap<Tag, Entry<V>, BuildHasherDefault<TagHasher>>,
+struct TableShard<V> {
+    entries: HashMap<Tag, PlatformEntry<V>, BuildHasherDefault<TagHasher>>,
     /// The tags of the entries, oldest first.
     order: VecDeque<Tag>,
 }
 
-struct Entry<V> {
+struct PlatformEntry<V> {
     value: Arc<V>,
     generation: u64,
     used: AtomicBool,
@@ -103,13 +103,13 @@ impl<V> ShardedTable<V> {
     fn new(entries_max: usize) -> Self {
         let shard = || {
             let (entries, order) = (HashMap::default(), VecDeque::new());
-            RwLock::new(Shard { entries, order })
+            RwLock::new(TableShard { entries, order })
         };
         let shard_max = entries_max.div_ceil(SHARDS).max(1);
         Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_max }
     }
 
-    fn shard(&self, tag: Tag) -> &RwLock<Shard<V>> {
+    fn shard(&self, tag: Tag) -> &RwLock<TableShard<V>> {
         // The high bits, because the map inside a shard uses the low ones.
         &self.shards[(tag.number() >> 120) as usize % SHARDS]
     }
@@ -125,7 +125,7 @@ impl<V> ShardedTable<V> {
     }
 
     fn insert(&self, tag: Tag, value: Arc<V>, generation: EndorsementsId) {
-        let entry = Entry {
+        let entry = PlatformEntry {
             value,
             generation: generation_prefix(generation),
             used: AtomicBool::new(false),
@@ -144,21 +144,21 @@ impl<V> ShardedTable<V> {
         let gone = generation_prefix(generation);
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
-            let Shard { entries, order } = &mut *shard;
+            let TableShard { entries, order } = &mut *shard;
             entries.retain(|_, entry| entry.generation != gone);
             order.retain(|tag| entries.contains_key(tag));
         }
     }
 
     fn entry_count(&self) -> usize {
-        let held = |shard: &RwLock<Shard<V>>| {
+        let held = |shard: &RwLock<TableShard<V>>| {
             shard.read().unwrap_or_else(PoisonError::into_inner).entries.len()
         };
         self.shards.iter().map(held).sum()
     }
 }
 
-impl<V> Shard<V> {
+impl<V> TableShard<V> {
     /// Drops the oldest entry that was not used since it was last looked at.
     fn evict(&mut self) {
         // Two rounds, because the first may do no more than clear every mark.

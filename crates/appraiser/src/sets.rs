@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// A set of endorsements: its bytes, and what was prepared from them.
-pub(crate) struct Set {
+pub(crate) struct CollateralSet {
     bytes: Arc<[u8]>,
-    prepared: OnceLock<Ready>,
+    prepared: OnceLock<PreparedSet>,
     /// Held by the thread that prepares the set; the others wait for it.
     flight: Mutex<()>,
     /// The policy as it stands against this set, remade when a newer revocation list was seen.
@@ -30,7 +30,7 @@ pub(crate) struct Set {
 }
 
 /// A set whose signatures hold.
-pub(crate) struct Ready {
+pub(crate) struct PreparedSet {
     pub(crate) prepared: Prepared,
     /// Whether its root's certificate names itself as simulated.
     pub(crate) is_simulated: bool,
@@ -42,7 +42,7 @@ pub(crate) fn names_simulation(root_der: &[u8]) -> bool {
     root_der.windows(SIMULATED.len()).any(|part| part == SIMULATED)
 }
 
-impl Set {
+impl CollateralSet {
     pub(crate) fn new(bytes: Arc<[u8]>) -> Arc<Self> {
         Arc::new(Self {
             bytes,
@@ -66,7 +66,11 @@ impl Set {
     }
 
     /// The prepared set. A failure is not kept: what does not hold yet may hold later.
-    pub(crate) fn ready(&self, policy: &Policy, now: UnixTime) -> Result<&Ready, AppraisalError> {
+    pub(crate) fn prepare_once(
+        &self,
+        policy: &Policy,
+        now: UnixTime,
+    ) -> Result<&PreparedSet, AppraisalError> {
         self.used.store(now.as_secs(), Relaxed);
         if let Some(ready) = self.prepared.get() {
             return Ok(ready);
@@ -80,14 +84,14 @@ impl Set {
             endorsements.prepare(&policy.roots, now, &AwsLc);
         let prepared = prepared?;
         let is_simulated = names_simulation(prepared.root_der());
-        Ok(self.prepared.get_or_init(|| Ready { prepared, is_simulated }))
+        Ok(self.prepared.get_or_init(|| PreparedSet { prepared, is_simulated }))
     }
 
     /// The policy with its minima raised to the newest lists seen.
     pub(crate) fn policy(
         &self,
         policy: &Policy,
-        ready: &Ready,
+        ready: &PreparedSet,
         newest: &NewestLists,
     ) -> Arc<(ListSnapshot, Policy)> {
         if let Some(held) = self.policy.load_full().filter(|held| newest.is_latest(&held.0)) {
@@ -110,15 +114,15 @@ impl Set {
 
 /// The sets that evidence was accepted with. They are read without a lock.
 #[derive(Default)]
-pub(crate) struct Sets {
-    held: ArcSwap<Vec<Arc<Set>>>,
+pub(crate) struct CollateralSets {
+    held: ArcSwap<Vec<Arc<CollateralSet>>>,
     /// Sets that were not accepted yet, kept so that a crowd with the same new set prepares it once.
-    flights: Mutex<Vec<Weak<Set>>>,
+    flights: Mutex<Vec<Weak<CollateralSet>>>,
 }
 
-impl Sets {
+impl CollateralSets {
     /// Returns the set with these bytes, whether it is held or new.
-    pub(crate) fn find_or_create(&self, bytes: &[u8]) -> Arc<Set> {
+    pub(crate) fn find_or_create(&self, bytes: &[u8]) -> Arc<CollateralSet> {
         if let Some(set) = self.held.load().iter().find(|set| set.has(bytes)) {
             return set.clone();
         }
@@ -128,7 +132,7 @@ impl Sets {
         if let Some(set) = same {
             return set;
         }
-        let set = Set::new(bytes.into());
+        let set = CollateralSet::new(bytes.into());
         if flights.len() < FLIGHTS_MAX {
             flights.push(Arc::downgrade(&set));
         }
@@ -136,17 +140,21 @@ impl Sets {
     }
 
     /// Whether a set is held.
-    pub(crate) fn has(&self, set: &Arc<Set>) -> bool {
+    pub(crate) fn has(&self, set: &Arc<CollateralSet>) -> bool {
         self.held.load().iter().any(|held| Arc::ptr_eq(held, set))
     }
 
     /// Holds a set that evidence was accepted with. Gives the generations that had to go: those
     /// whose lists are older than what was seen, and the one not used for longest when full.
-    pub(crate) fn keep_set(&self, set: &Arc<Set>, seen: &ListSnapshot) -> Vec<EndorsementsId> {
+    pub(crate) fn keep_set(
+        &self,
+        set: &Arc<CollateralSet>,
+        seen: &ListSnapshot,
+    ) -> Vec<EndorsementsId> {
         let mut gone = Vec::new();
         self.held.rcu(|held| {
             gone.clear();
-            let mut kept: Vec<Arc<Set>> = Vec::with_capacity(held.len() + 1);
+            let mut kept: Vec<Arc<CollateralSet>> = Vec::with_capacity(held.len() + 1);
             for each in held.iter().filter(|each| !Arc::ptr_eq(each, set)) {
                 let ready = each.prepared.get();
                 match ready.is_some_and(|ready| newest::is_current(&ready.prepared, seen)) {

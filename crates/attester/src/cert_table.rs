@@ -15,11 +15,11 @@ const ENTRIES_MAX: usize = 32;
 const CERTIFICATE_LENGTH_MAX: usize = 8 * 1024;
 const ENTRY_LENGTH: usize = 24;
 
-const VCEK: [u8; 16] = guid("63da758de6644564adc5f4b93be8accd");
-const VLEK: [u8; 16] = guid("a8074bc2a25a483eaae639c045a0b8a1");
+const VCEK: [u8; 16] = parse_guid("63da758de6644564adc5f4b93be8accd");
+const VLEK: [u8; 16] = parse_guid("a8074bc2a25a483eaae639c045a0b8a1");
 /// The GUID of the ASK, or of the ASVK where the endorsement key is a VLEK.
-const ASK: [u8; 16] = guid("4ab7b379bbac4fe4a02f05aef327c782");
-const ARK: [u8; 16] = guid("c0b406a4a803495297433fb6014cd0ae");
+const ASK: [u8; 16] = parse_guid("4ab7b379bbac4fe4a02f05aef327c782");
+const ARK: [u8; 16] = parse_guid("c0b406a4a803495297433fb6014cd0ae");
 
 /// The certificates of a table that belong to a chain, as DER; unverified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl<'a> CertTable<'a> {
     /// `vlek` tells which key signed the report. A table has no revocation list.
     pub fn endorsements(&self, vlek: bool) -> Option<Vec<u8>> {
         let key = if vlek { self.vlek } else { self.vcek }?;
-        let chain = format!("{}{}", pem(self.ask?), pem(self.ark?));
+        let chain = format!("{}{}", encode_pem(self.ask?), encode_pem(self.ark?));
         let json = json!({ "endorsement_key": hex::encode(key), "chain": chain });
         Some(json.to_string().into_bytes())
     }
@@ -94,7 +94,7 @@ fn certificate<'a>(table: &'a [u8], entry: &[u8]) -> Result<&'a [u8], AttesterEr
         .ok_or(AttesterError::CertTable("wanted certificates inside it, got one beyond its end"))
 }
 
-fn pem(der: &[u8]) -> String {
+fn encode_pem(der: &[u8]) -> String {
     let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
     let digits = base64::engine::general_purpose::STANDARD.encode(der);
     for line in digits.as_bytes().chunks(64) {
@@ -105,14 +105,14 @@ fn pem(der: &[u8]) -> String {
 }
 
 /// The bytes of a GUID, from its digits without the hyphens.
-const fn guid(digits: &str) -> [u8; 16] {
-    const fn digit(byte: u8) -> u8 {
+const fn parse_guid(digits: &str) -> [u8; 16] {
+    const fn parse_digit(byte: u8) -> u8 {
         if byte.is_ascii_digit() { byte - b'0' } else { byte - b'a' + 10 }
     }
     let (digits, mut bytes, mut at) = (digits.as_bytes(), [0; 16], 0);
     assert!(digits.len() == 32);
     while at < 16 {
-        bytes[at] = digit(digits[2 * at]) << 4 | digit(digits[2 * at + 1]);
+        bytes[at] = parse_digit(digits[2 * at]) << 4 | parse_digit(digits[2 * at + 1]);
         at += 1;
     }
     bytes

@@ -75,7 +75,7 @@ pub fn detect_with_tsm(root: &Path, tsm: &Path) -> Vec<DetectedDevice> {
 
 fn configfs_tsm(root: &Path, tree: &Path) -> DetectedDevice {
     let reports = tree.join("report");
-    let mut because = vec![presence(&reports)];
+    let mut because = vec![describe_presence(&reports)];
     let present = if reports.is_dir() {
         because.push(match tsm::is_configfs(&reports) {
             Ok(true) => "its file system is configfs".into(),
@@ -86,7 +86,7 @@ fn configfs_tsm(root: &Path, tree: &Path) -> DetectedDevice {
             }
             Err(error) => format!("its file system could not be asked: {error}"),
         });
-        match tsm::provider(tree, PROBE_DEADLINE) {
+        match tsm::read_provider(tree, PROBE_DEADLINE) {
             Ok(provider) => {
                 because.push(format!("provider is {}", provider.name()));
                 true
@@ -100,7 +100,7 @@ fn configfs_tsm(root: &Path, tree: &Path) -> DetectedDevice {
         because.push(configfs_mount(root));
         false
     };
-    because.extend(guest_flags(root));
+    because.extend(describe_guest_flags(root));
     DetectedDevice { device: Device::ConfigfsTsm, present, because }
 }
 
@@ -118,22 +118,22 @@ fn configfs_mount(root: &Path) -> String {
 
 fn tdx_guest(root: &Path) -> DetectedDevice {
     let path = path_below(root, TDX_GUEST);
-    let mut because = vec![presence(&path)];
+    let mut because = vec![describe_presence(&path)];
     if path.exists() {
         because.push("quotes come from the host's service, which is asked only when used".into());
     }
-    because.extend(flag(root, "tdx_guest"));
+    because.extend(describe_flag(root, "tdx_guest"));
     DetectedDevice { device: Device::TdxGuest, present: path.exists(), because }
 }
 
 fn sev_guest(root: &Path) -> DetectedDevice {
     let path = path_below(root, "/dev/sev-guest");
-    let mut because = vec![presence(&path)];
+    let mut because = vec![describe_presence(&path)];
     if path.exists() {
         because.push("its reports are taken through configfs-tsm, not through this device".into());
     }
-    because.extend(flag(root, "sev_snp"));
-    because.extend(platform(root));
+    because.extend(describe_flag(root, "sev_snp"));
+    because.extend(describe_platform(root));
     DetectedDevice { device: Device::SevGuest, present: path.exists(), because }
 }
 
@@ -148,13 +148,13 @@ const NVML: &[&str] = &[
 
 fn nvidia_gpu(root: &Path) -> DetectedDevice {
     let control = path_below(root, "/dev/nvidiactl");
-    let mut because = vec![presence(&control)];
+    let mut because = vec![describe_presence(&control)];
     let library = NVML.iter().map(|path| path_below(root, path)).find(|path| path.exists());
     because.push(match &library {
         Some(path) => format!("{} exists", path.display()),
         None => "libnvidia-ml.so.1 was not found in its usual folders".into(),
     });
-    if let Some(version) = first_line(&path_below(root, "/proc/driver/nvidia/version")) {
+    if let Some(version) = read_first_line(&path_below(root, "/proc/driver/nvidia/version")) {
         because.push(format!("/proc/driver/nvidia/version: {version}"));
     }
     DetectedDevice {
@@ -164,38 +164,38 @@ fn nvidia_gpu(root: &Path) -> DetectedDevice {
     }
 }
 
-fn guest_flags(root: &Path) -> Vec<String> {
-    ["tdx_guest", "sev_snp"].iter().filter_map(|name| flag(root, name)).collect()
+fn describe_guest_flags(root: &Path) -> Vec<String> {
+    ["tdx_guest", "sev_snp"].iter().filter_map(|name| describe_flag(root, name)).collect()
 }
 
 /// Whether the kernel lists `name` among the processor's flags, as a line for people.
-fn flag(root: &Path, name: &str) -> Option<String> {
-    let text = start(&path_below(root, "/proc/cpuinfo"), CPUINFO_READ_MAX)?;
+fn describe_flag(root: &Path, name: &str) -> Option<String> {
+    let text = read_start(&path_below(root, "/proc/cpuinfo"), CPUINFO_READ_MAX)?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
     let has = flags.split_whitespace().any(|flag| flag == name);
     Some(format!("/proc/cpuinfo: flag {name} is {}", if has { "set" } else { "not set" }))
 }
 
-fn platform(root: &Path) -> Option<String> {
-    let field = |name: &str| first_line(&path_below(root, "/sys/class/dmi/id").join(name));
+fn describe_platform(root: &Path) -> Option<String> {
+    let field = |name: &str| read_first_line(&path_below(root, "/sys/class/dmi/id").join(name));
     let (vendor, product) = (field("sys_vendor"), field("product_name"));
     let known: Vec<String> = [vendor, product].into_iter().flatten().collect();
     (!known.is_empty()).then(|| format!("/sys/class/dmi/id: {}", known.join(", ")))
 }
 
-fn presence(path: &Path) -> String {
+fn describe_presence(path: &Path) -> String {
     match fs::metadata(path) {
         Ok(_) => format!("{} exists", path.display()),
         Err(error) => format!("{}: {error}", path.display()),
     }
 }
 
-fn first_line(path: &Path) -> Option<String> {
-    let text = start(path, DMI_READ_MAX)?;
+fn read_first_line(path: &Path) -> Option<String> {
+    let text = read_start(path, DMI_READ_MAX)?;
     text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-fn start(path: &Path, limit: u64) -> Option<String> {
+fn read_start(path: &Path, limit: u64) -> Option<String> {
     let mut bytes = Vec::new();
     fs::File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())

@@ -30,7 +30,10 @@ struct TdxReportRequest {
 const GET_REPORT_0: Opcode = opcode::read_write::<TdxReportRequest>(b'T', 1);
 
 /// Gets a TD report over `report_data` from the device at `path`.
-pub(crate) fn td_report(path: &Path, report_data: &[u8; 64]) -> io::Result<[u8; TD_REPORT_LENGTH]> {
+pub(crate) fn read_td_report(
+    path: &Path,
+    report_data: &[u8; 64],
+) -> io::Result<[u8; TD_REPORT_LENGTH]> {
     let device = OpenOptions::new().read(true).write(true).open(path)?;
     let mut request = TdxReportRequest { report_data: *report_data, report: [0; TD_REPORT_LENGTH] };
     // SAFETY: the opcode is made from the size of this very struct, whose layout is that of the
@@ -65,7 +68,7 @@ unsafe impl SocketAddrArg for VmAddress {
 
 /// Opens a stream to `port` of the virtual machine or host `context`; none of its steps takes
 /// longer than `timeout`.
-pub(crate) fn vm_stream(context: u32, port: u32, timeout: Duration) -> io::Result<File> {
+pub(crate) fn connect_vm(context: u32, port: u32, timeout: Duration) -> io::Result<File> {
     let (family, kind) = (AddressFamily::VSOCK, SocketType::STREAM);
     let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_device_of_another_driver_is_refused() {
-        let refused = td_report(Path::new("/dev/null"), &[0; 64]).unwrap_err();
+        let refused = read_td_report(Path::new("/dev/null"), &[0; 64]).unwrap_err();
         assert_eq!(rustix::io::Errno::from_io_error(&refused), Some(rustix::io::Errno::NOTTY));
     }
 }

@@ -29,7 +29,7 @@ const MINOR_VERSION: u16 = 0;
 const ANSWER_LENGTH_MAX: usize = QUOTE_LENGTH_MAX + PRELUDE_LENGTH + 256;
 
 /// The request for a quote over `report`, with its length in front.
-pub fn request(report: &[u8; TD_REPORT_LENGTH]) -> Vec<u8> {
+pub fn encode_request(report: &[u8; TD_REPORT_LENGTH]) -> Vec<u8> {
     let size = PRELUDE_LENGTH + report.len();
     let mut message = Vec::with_capacity(4 + size);
     message.extend((size as u32).to_be_bytes());
@@ -46,10 +46,10 @@ pub fn request(report: &[u8; TD_REPORT_LENGTH]) -> Vec<u8> {
 ///
 /// # Errors
 /// [`AttesterError::Service`] if a field of the answer has another value than a quote's.
-pub fn quote(answer: &[u8]) -> Result<&[u8], AttesterError> {
+pub fn decode_quote(answer: &[u8]) -> Result<&[u8], AttesterError> {
     let length = answer.len();
     if length < PRELUDE_LENGTH {
-        return Err(refuse("length", PRELUDE_LENGTH as u64, length as u64));
+        return Err(field_error("length", PRELUDE_LENGTH as u64, length as u64));
     }
     let number = |at: usize| {
         let mut four = [0; 4];
@@ -58,11 +58,11 @@ pub fn quote(answer: &[u8]) -> Result<&[u8], AttesterError> {
     };
     let (error, selected, quote) = (number(12), number(16), number(20));
     // The minor version is the service's: its answer to this request has the same parts.
-    expect("major version", MAJOR_VERSION.into(), number(0) & 0xffff)?;
-    expect("message type", GET_QUOTE_RESPONSE.into(), number(4))?;
-    expect("error code", 0, error)?;
-    expect("message size", length as u64, number(8))?;
-    expect("sizes of the parts", (length - PRELUDE_LENGTH) as u64, selected + quote)?;
+    check_field("major version", MAJOR_VERSION.into(), number(0) & 0xffff)?;
+    check_field("message type", GET_QUOTE_RESPONSE.into(), number(4))?;
+    check_field("error code", 0, error)?;
+    check_field("message size", length as u64, number(8))?;
+    check_field("sizes of the parts", (length - PRELUDE_LENGTH) as u64, selected + quote)?;
     Ok(&answer[length - quote as usize..])
 }
 
@@ -71,26 +71,28 @@ pub fn quote(answer: &[u8]) -> Result<&[u8], AttesterError> {
 ///
 /// # Errors
 /// If the stream fails, time is up, or the service answers something other than a quote.
-pub fn ask(
+pub fn request_quote(
     stream: &mut (impl Read + Write),
     report: &[u8; TD_REPORT_LENGTH],
     until: Instant,
 ) -> Result<Vec<u8>, AttesterError> {
-    stream.write_all(&request(report)).map_err(|source| device_error("write to", source))?;
+    stream.write_all(&encode_request(report)).map_err(|source| device_error("write to", source))?;
     let mut length = [0; 4];
-    read_whole(stream, &mut length, until).map_err(|source| device_error("read from", source))?;
+    read_exact_until(stream, &mut length, until)
+        .map_err(|source| device_error("read from", source))?;
     let length = u32::from_be_bytes(length) as usize;
     if length > ANSWER_LENGTH_MAX {
-        return Err(refuse("length", ANSWER_LENGTH_MAX as u64, length as u64));
+        return Err(field_error("length", ANSWER_LENGTH_MAX as u64, length as u64));
     }
     let mut answer = vec![0; length];
-    read_whole(stream, &mut answer, until).map_err(|source| device_error("read from", source))?;
-    Ok(quote(&answer)?.to_vec())
+    read_exact_until(stream, &mut answer, until)
+        .map_err(|source| device_error("read from", source))?;
+    Ok(decode_quote(&answer)?.to_vec())
 }
 
 /// Reads until `room` is full. A host that sends a byte at a time must not hold the device's thread
 /// for as long as it likes.
-fn read_whole(stream: &mut impl Read, mut room: &mut [u8], until: Instant) -> io::Result<()> {
+fn read_exact_until(stream: &mut impl Read, mut room: &mut [u8], until: Instant) -> io::Result<()> {
     while !room.is_empty() {
         if Instant::now() >= until {
             return Err(ErrorKind::TimedOut.into());
@@ -109,11 +111,11 @@ fn device_error(action: &'static str, source: io::Error) -> AttesterError {
     AttesterError::Io { action, path: "the quote generation service".into(), source }
 }
 
-fn expect(subject: &'static str, wanted: u64, got: u64) -> Result<(), AttesterError> {
-    if wanted == got { Ok(()) } else { Err(refuse(subject, wanted, got)) }
+fn check_field(subject: &'static str, wanted: u64, got: u64) -> Result<(), AttesterError> {
+    if wanted == got { Ok(()) } else { Err(field_error(subject, wanted, got)) }
 }
 
-fn refuse(subject: &'static str, wanted: u64, got: u64) -> AttesterError {
+fn field_error(subject: &'static str, wanted: u64, got: u64) -> AttesterError {
     AttesterError::Service { subject, wanted, got }
 }
 
@@ -148,14 +150,14 @@ mod tests {
             there.write_all(&(answer.len() as u32).to_be_bytes()).unwrap();
             there.write_all(&answer).unwrap();
         });
-        assert_eq!(ask(&mut here, &[7; TD_REPORT_LENGTH], later()).unwrap(), b"a quote");
+        assert_eq!(request_quote(&mut here, &[7; TD_REPORT_LENGTH], later()).unwrap(), b"a quote");
         service.join().unwrap();
     }
 
     #[test]
     fn each_field_of_an_answer_that_is_wrong_is_named() {
         let good = answer(&[], b"a quote");
-        assert_eq!(quote(&good).unwrap(), b"a quote");
+        assert_eq!(decode_quote(&good).unwrap(), b"a quote");
         for (at, wanted) in [
             (0, "major version"),
             (4, "message type"),
@@ -167,13 +169,13 @@ mod tests {
         ] {
             let mut bad = good.clone();
             bad[at] ^= 0x40;
-            let Err(AttesterError::Service { subject, .. }) = quote(&bad) else {
+            let Err(AttesterError::Service { subject, .. }) = decode_quote(&bad) else {
                 panic!("byte {at} was not noticed");
             };
             assert_eq!(subject, wanted);
         }
-        assert!(quote(&good[..PRELUDE_LENGTH - 1]).is_err());
-        assert!(quote(&[]).is_err());
+        assert!(decode_quote(&good[..PRELUDE_LENGTH - 1]).is_err());
+        assert!(decode_quote(&[]).is_err());
     }
 
     #[test]
@@ -181,7 +183,7 @@ mod tests {
         let (mut here, mut there) = UnixStream::pair().unwrap();
         there.write_all(&u32::MAX.to_be_bytes()).unwrap();
         assert!(matches!(
-            ask(&mut here, &[0; TD_REPORT_LENGTH], later()),
+            request_quote(&mut here, &[0; TD_REPORT_LENGTH], later()),
             Err(AttesterError::Service { subject: "length", .. })
         ));
     }
@@ -212,7 +214,7 @@ mod tests {
         }
 
         let until = Instant::now();
-        let gave_up = ask(&mut Dripping(0), &[0; TD_REPORT_LENGTH], until);
+        let gave_up = request_quote(&mut Dripping(0), &[0; TD_REPORT_LENGTH], until);
         let Err(AttesterError::Io { source, .. }) = gave_up else { panic!("{gave_up:?}") };
         assert_eq!(source.kind(), ErrorKind::TimedOut);
     }

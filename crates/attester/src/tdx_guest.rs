@@ -96,11 +96,11 @@ fn quote(
     let report = td_report(options.device, wanted)?;
     let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let (context, port) = (options.context, options.port);
-    let mut service = device_calls::vm_stream(context, port, left).map_err(|source| {
+    let mut service = device_calls::connect_vm(context, port, left).map_err(|source| {
         let path = format!("vsock:{context}:{port}").into();
         AttesterError::Io { action: "connect to", path, source }
     })?;
-    let quote = qgs::ask(&mut service, &report, until)?;
+    let quote = qgs::request_quote(&mut service, &report, until)?;
     let got = quote_report_data(&quote)?;
     if got != *wanted {
         let (wanted, got) = (wanted.to_string(), got.to_string());
@@ -113,7 +113,7 @@ fn td_report(
     path: PathBuf,
     wanted: &ReportData,
 ) -> Result<[u8; qgs::TD_REPORT_LENGTH], AttesterError> {
-    device_calls::td_report(&path, &wanted.0).map_err(|source| match source.kind() {
+    device_calls::read_td_report(&path, &wanted.0).map_err(|source| match source.kind() {
         ErrorKind::NotFound => AttesterError::Absent { path, source },
         _ => AttesterError::Io { action: "get a TD report from", path, source },
     })

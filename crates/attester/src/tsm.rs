@@ -119,7 +119,7 @@ impl Tsm {
     pub fn report(&self, report_data: &ReportData) -> Result<Report, AttesterError> {
         let (options, provider, wanted) = (self.options.clone(), self.provider, *report_data);
         let report = device_thread::CPU.run_on_device(options.deadline, move |until| {
-            report(&options, provider, &wanted, until)
+            read_report(&options, provider, &wanted, until)
         })?;
         self.keep_endorsements(&report)?;
         Ok(report)
@@ -153,7 +153,7 @@ impl Attest for Tsm {
     }
 }
 
-fn report(
+fn read_report(
     options: &TsmOptions,
     provider: Provider,
     wanted: &ReportData,
@@ -162,7 +162,7 @@ fn report(
     for _ in 0..RACE_TRIES {
         let entry = Entry::make(&options.root.join("report"))?;
         if let Some(report) = try_once(&entry, options, provider, wanted, until)? {
-            check(provider, &report.evidence, wanted)?;
+            check_report_data(provider, &report.evidence, wanted)?;
             return Ok(report);
         }
     }
@@ -237,7 +237,11 @@ fn is_busy(error: &AttesterError) -> bool {
 }
 
 /// Checks that the evidence is of the provider's kind and signs the report data that was asked for.
-fn check(provider: Provider, evidence: &[u8], wanted: &ReportData) -> Result<(), AttesterError> {
+fn check_report_data(
+    provider: Provider,
+    evidence: &[u8],
+    wanted: &ReportData,
+) -> Result<(), AttesterError> {
     let got = match provider {
         Provider::TdxGuest => quote_report_data(evidence)?,
         Provider::SevGuest => snp_report_data(evidence)?,
@@ -274,7 +278,7 @@ pub(crate) fn is_configfs(path: &Path) -> io::Result<bool> {
 }
 
 /// The provider of the tree under `root`, read from an entry that is made for this.
-pub(crate) fn provider(root: &Path, deadline: Duration) -> Result<Provider, AttesterError> {
+pub(crate) fn read_provider(root: &Path, deadline: Duration) -> Result<Provider, AttesterError> {
     let reports = root.join("report");
     device_thread::CPU.run_on_device(deadline, move |_| Entry::make(&reports)?.provider())
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use crate::{error::CliError, process::print_whole};
+use crate::{error::CliError, process::print_text};
 
 /// The same answer in both forms, with the exit status that belongs to it.
 pub(crate) struct Answer {
@@ -25,6 +25,6 @@ impl Answer {
     /// Prints the form that was asked for, and gives the exit status.
     pub(crate) fn print(self, as_json: bool) -> Result<ExitCode, CliError> {
         let text = if as_json { format!("{}\n", self.json) } else { self.text };
-        print_whole(&text).map(|()| self.status.into())
+        print_text(&text).map(|()| self.status.into())
     }
 }

@@ -21,7 +21,7 @@ use crate::features::SimulationArgs;
 use crate::{
     error::CliError,
     files::{make_folder, refuse_occupied_folder, shell_word, write_file},
-    process::print_whole,
+    process::print_text,
 };
 use device::{DeviceArgs, OpenedDevice};
 #[cfg(feature = "simulate")]
@@ -78,7 +78,7 @@ fn ask_device(args: &Args, out: &Path) -> Result<(), CliError> {
     if collateral.is_some() {
         text += &file("collateral.json", "the endorsements that the host supplied");
     }
-    print_whole(&text)
+    print_text(&text)
 }
 
 fn parse_report_data(text: &str) -> Result<ReportData, String> {

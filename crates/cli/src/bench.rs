@@ -109,6 +109,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 /// Prints the JSON Schema of `record.json`.
 fn print_schema() -> Result<ExitCode, CliError> {
     let text = serde_json::to_string_pretty(&confide_bench::record_schema());
-    process::print_whole(&(text.map_err(CliError::new)? + "\n"))?;
+    process::print_text(&(text.map_err(CliError::new)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -128,7 +128,7 @@ async fn serve(
     let fields = ready_fields(args, binding, address, &appraised, timings);
     process::print_ready(address, appraised.guarantee(), fields);
     let drained = confide_client::serve(listener, Arc::new(client), origins, limits, stop).await;
-    process::warn_if_cut(drained);
+    process::warn_of_cut_connections(drained);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -17,7 +17,7 @@ use crate::{
     error::CliError,
     files::read_file,
     new_file::NewFile,
-    process::print_whole,
+    process::print_text,
     verify::disclosure::{
         text_proofs,
         words::{describe_claim, format_name, piece_name},
@@ -53,7 +53,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let Some(out_path) = args.out.as_deref() else {
-        print_whole(&list(&read_session(&args.file)?)?)?;
+        print_text(&list_fields(&read_session(&args.file)?)?)?;
         return Ok(ExitCode::SUCCESS);
     };
     if args.show.is_empty() && args.prove.is_empty() {
@@ -78,7 +78,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let disclosure = session.disclose(&args.show, &args.prove, means).map_err(explain_error)?;
     let bytes = disclosure.encode();
     out.save(&bytes)?;
-    print_whole(&summary(&disclosure, session.fields.len(), bytes.len(), out_path)?)?;
+    print_text(&describe_disclosure(&disclosure, session.fields.len(), bytes.len(), out_path)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,7 +123,7 @@ fn explain_error(error: DiscloseError) -> CliError {
 }
 
 /// A line for each field. Values are left out: others may see a terminal, and logs keep it.
-pub(crate) fn list(session: &NotarisedSession) -> Result<String, CliError> {
+pub(crate) fn list_fields(session: &NotarisedSession) -> Result<String, CliError> {
     let committed = CommittedFields::new(&session.seed, &session.fields).map_err(CliError::new)?;
     let mut text = format!("{:<9}{:>8}  {:<20}name\n", "kind", "bytes", "provable");
     for (index, field) in session.fields.iter().enumerate() {
@@ -145,7 +145,7 @@ pub(crate) fn list(session: &NotarisedSession) -> Result<String, CliError> {
 }
 
 /// What the file shows, read from the file itself, as its reader will see it.
-fn summary(
+fn describe_disclosure(
     disclosure: &Disclosure,
     fields: usize,
     bytes: usize,

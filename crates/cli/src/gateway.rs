@@ -84,19 +84,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 
 async fn serve(args: Args) -> Result<ExitCode, CliError> {
     let mut stop = pin!(process::stop_signal());
-    let mut configuration = configuration(&args)?;
+    let mut configuration = build_configuration(&args)?;
     if args.server.print_config_digest {
-        configuration.model_manifest_sha256 = ask_model_manifest(&args, &configuration).await;
+        configuration.model_manifest_sha256 = fetch_model_manifest(&args, &configuration).await;
         return print_digest(configuration.digest());
     }
     // Whatever can fail at once fails before the wait.
-    let attester = attester(&args)?;
+    let attester = open_attester(&args)?;
     let admission = args.server.connections.admission()?;
     let (listener, address) = process::listen(args.listen).await?;
     configuration.model_manifest_sha256 = tokio::select! {
         biased;
         () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
-        manifest = ask_model_manifest(&args, &configuration) => manifest,
+        manifest = fetch_model_manifest(&args, &configuration) => manifest,
     };
     let log = args.access_log.as_deref().map(open_access_log).transpose()?;
     let options = GatewayOptions {
@@ -125,7 +125,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         gateway.configuration().guarantee()
     };
     process::print_ready(address, guarantee, ready_fields(&gateway));
-    process::warn_if_cut(gateway.serve(listener, stop).await);
+    process::warn_of_cut_connections(gateway.serve(listener, stop).await);
     if let Some(end) = log_end {
         end.finish();
     }
@@ -133,7 +133,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
 }
 
 /// The configuration by the arguments; the model is asked for later.
-fn configuration(args: &Args) -> Result<GatewayConfiguration, CliError> {
+fn build_configuration(args: &Args) -> Result<GatewayConfiguration, CliError> {
     let upstream = Upstream::parse(&args.upstream).map_err(|error| {
         let hint = match &error {
             GatewayError::UpstreamApiPath { without, .. } => format!("give --upstream {without}"),
@@ -161,7 +161,10 @@ fn configuration(args: &Args) -> Result<GatewayConfiguration, CliError> {
 }
 
 /// Asks the upstream which model it serves, again and again while it may still be starting.
-async fn ask_model_manifest(args: &Args, configuration: &GatewayConfiguration) -> Option<[u8; 32]> {
+async fn fetch_model_manifest(
+    args: &Args,
+    configuration: &GatewayConfiguration,
+) -> Option<[u8; 32]> {
     let upstream = configuration.upstreams.first()?;
     let until = Instant::now() + Duration::from_secs(args.upstream_wait_s);
     let mut is_logged = false;
@@ -187,7 +190,7 @@ async fn ask_model_manifest(args: &Args, configuration: &GatewayConfiguration) -
     }
 }
 
-fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
+fn open_attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
     let evidence = &args.server.evidence;
     if evidence.attester.gpu_index.is_some() && args.binding != BindingName::Session {
         let text = "evidence of a GPU is shown with session binding only";

@@ -11,7 +11,7 @@ use std::{
 
 use confide_native::make::MakeProgress;
 
-use crate::{error::CliError, process::on_stop_signal, progress_line::ProgressLine};
+use crate::{error::CliError, process::run_on_stop_signal, progress_line::ProgressLine};
 
 /// Shows the progress ten times a second on a terminal, every ten seconds elsewhere.
 pub(crate) struct Meter {
@@ -26,7 +26,7 @@ impl Meter {
     pub(crate) fn start() -> Result<Self, CliError> {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_stopped);
-        on_stop_signal(move || flag.store(true, Ordering::Relaxed))?;
+        run_on_stop_signal(move || flag.store(true, Ordering::Relaxed))?;
         Ok(Self { start: Instant::now(), last_shown: None, is_stopped, line: ProgressLine::new() })
     }
 

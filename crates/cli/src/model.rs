@@ -13,7 +13,7 @@ use confide_native::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::{error::CliError, files::read_file, meter::Meter, process::print_whole, threads};
+use crate::{error::CliError, files::read_file, meter::Meter, process::print_text, threads};
 
 /// Makes models locally, from a seed.
 #[derive(clap::Args)]
@@ -65,7 +65,7 @@ fn run_make(args: MakeArgs) -> Result<ExitCode, CliError> {
     }
     let order = ModelOrder { shape, seed: args.seed, dir: args.dir, steps: None };
     // The training runs on one thread, so that the seed decides the outcome.
-    threads::set_counts(1);
+    threads::set_thread_counts(1);
     let mut meter = Meter::start()?;
     let made = make_model(&order, &mut |progress| meter.show(progress));
     meter.end();
@@ -89,7 +89,7 @@ fn print_made(dir: &Path, first: &str, engine: &str) -> Result<ExitCode, CliErro
     let manifest = read_file(&dir.join(manifest::FILE_NAME), MANIFEST_BYTES_MAX)?;
     let digest = hex::encode(Sha256::digest(manifest));
     let next = format!("serve it: confide serve {engine}");
-    print_whole(&format!("{first}\nmanifest sha256 {digest}\n{next}\n"))?;
+    print_text(&format!("{first}\nmanifest sha256 {digest}\n{next}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -22,7 +22,7 @@ const OTHER_ENGINES: &str = "--engine worker runs more architectures on torch; f
     other start vLLM or llama.cpp's server with it and put `confide gateway --upstream` in front";
 
 /// Refuses whatever is not the folder of a model in Hugging Face's layout, before an engine reads it.
-pub(crate) fn check(dir: &Path) -> Result<(), CliError> {
+pub(crate) fn check_folder(dir: &Path) -> Result<(), CliError> {
     let shown = dir.display();
     let not_a_folder = |got: &str| {
         CliError::new(format!("model {shown}: wanted a folder with {CONFIG_FILE}, got {got}"))
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn refusal(path: &Path) -> (String, String) {
-        let error = check(path).expect_err("it is no model");
+        let error = check_folder(path).expect_err("it is no model");
         (error.message().to_owned(), error.hint_text().unwrap_or_default().to_owned())
     }
 
@@ -135,7 +135,7 @@ mod tests {
         assert!(refusal(&folder).1.contains("model make"));
         assert!(refusal(&folder.join("a/b/missing")).1.contains("model make"));
         std::fs::write(folder.join("config.json"), "{}").unwrap();
-        assert!(check(&folder).is_ok(), "the engine says what is wrong with it");
+        assert!(check_folder(&folder).is_ok(), "the engine says what is wrong with it");
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -33,7 +33,7 @@ impl NewFile {
     /// Makes a secret file that never replaces another: its content cannot be obtained again.
     pub(crate) fn only_copy(finished: &Path) -> Result<Self, CliError> {
         if fs::symlink_metadata(finished).is_ok() {
-            return Err(exists(finished, "nothing was fetched"));
+            return Err(exists_error(finished, "nothing was fetched"));
         }
         let mut file = Self::secret(finished)?;
         file.replaces = false;
@@ -64,7 +64,7 @@ impl NewFile {
     /// Writes the content and gives the file its name: a reader finds the complete file or none.
     pub(crate) fn save(mut self, bytes: &[u8]) -> Result<(), CliError> {
         let written = self.file.write_all(bytes).and_then(|()| self.file.sync_all());
-        match written.and_then(|()| self.give_name()) {
+        match written.and_then(|()| self.link_name()) {
             Ok(()) => {
                 self.is_kept = true;
                 Ok(())
@@ -73,7 +73,7 @@ impl NewFile {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 self.is_kept = true;
                 let kept = format!("its content is in {}", self.unfinished.display());
-                Err(exists(&self.finished, &kept))
+                Err(exists_error(&self.finished, &kept))
             }
             Err(error) => {
                 Err(CliError::new(format!("cannot write {}: {error}", self.finished.display())))
@@ -81,7 +81,7 @@ impl NewFile {
         }
     }
 
-    fn give_name(&self) -> io::Result<()> {
+    fn link_name(&self) -> io::Result<()> {
         if self.replaces {
             return fs::rename(&self.unfinished, &self.finished);
         }
@@ -94,7 +94,7 @@ impl NewFile {
     }
 }
 
-fn exists(finished: &Path, outcome: &str) -> CliError {
+fn exists_error(finished: &Path, outcome: &str) -> CliError {
     CliError::new(format!("{} exists already; {outcome}", finished.display()))
         .hint("choose another file for --out; an existing one is never overwritten")
 }

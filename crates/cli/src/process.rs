@@ -138,23 +138,23 @@ pub(crate) fn merge_objects(mut object: Value, more: Value) -> Value {
 
 /// Logs connections that a server cut at the end of its drain. It was asked to stop and it stopped,
 /// so this is not a failure.
-pub(crate) fn warn_if_cut(drained: DrainOutcome) {
+pub(crate) fn warn_of_cut_connections(drained: DrainOutcome) {
     if let DrainOutcome::Cut(connections) = drained {
         tracing::warn!(connections, "cut after the drain deadline");
     }
 }
 
 /// Prints a command's answer. A reader that closes early, such as `head`, is not a failure.
-pub(crate) fn print_whole(text: &str) -> Result<(), CliError> {
-    print_piece(text.as_bytes()).map(|_| ())
+pub(crate) fn print_text(text: &str) -> Result<(), CliError> {
+    print_bytes(text.as_bytes()).map(|_| ())
 }
 
 /// Prints part of an answer; false if the reader has closed standard output.
-pub(crate) fn print_piece(bytes: &[u8]) -> Result<bool, CliError> {
-    write_piece(std::io::stdout().lock(), bytes)
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<bool, CliError> {
+    write_bytes(std::io::stdout().lock(), bytes)
 }
 
-fn write_piece(mut out: impl Write, bytes: &[u8]) -> Result<bool, CliError> {
+fn write_bytes(mut out: impl Write, bytes: &[u8]) -> Result<bool, CliError> {
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
@@ -180,7 +180,7 @@ pub(crate) fn stop_signal() -> impl Future<Output = ()> {
 
 /// Calls `stop` on a thread of its own at SIGTERM or SIGINT. The signals are caught from now on.
 #[cfg(any(feature = "native", feature = "prove"))]
-pub(crate) fn on_stop_signal(stop: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
+pub(crate) fn run_on_stop_signal(stop: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
     let runtime = local_runtime()?;
     let signal = {
         let _context = runtime.enter();
@@ -223,8 +223,8 @@ mod tests {
 
     #[test]
     fn a_reader_that_closes_early_is_not_a_failure_and_a_full_disk_is() {
-        assert!(write_piece(Vec::new(), b"answer").unwrap());
-        assert!(!write_piece(FailingOutput(ErrorKind::BrokenPipe), b"answer").unwrap());
-        assert!(write_piece(FailingOutput(ErrorKind::StorageFull), b"answer").is_err());
+        assert!(write_bytes(Vec::new(), b"answer").unwrap());
+        assert!(!write_bytes(FailingOutput(ErrorKind::BrokenPipe), b"answer").unwrap());
+        assert!(write_bytes(FailingOutput(ErrorKind::StorageFull), b"answer").is_err());
     }
 }

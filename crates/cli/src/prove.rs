@@ -81,5 +81,5 @@ fn read_guest(
     guest: &'static str,
     args: Guest,
 ) -> Result<(&'static str, Vec<u8>, ProveOptions), CliError> {
-    Ok((guest, input::read(guest, &args.input)?, args.options))
+    Ok((guest, input::read_input(guest, &args.input)?, args.options))
 }

@@ -99,8 +99,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let options = ServeOptions {
         adapters,
         extra_routes: report_003::routes(args.model.as_deref()),
-        limits: limits(&args),
-        origins: origins(&args)?,
+        limits: build_limits(&args),
+        origins: parse_origins(&args)?,
         ..ServeOptions::new(engine, process::unix_now)
     };
     // Outlives the event loop: closing sessions with hosts needs one of its own.
@@ -111,7 +111,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 /// The limits of the server. A simulated engine with slots of its own bounds the number of answers itself.
-fn limits(args: &ServerArgs) -> ServeLimits {
+fn build_limits(args: &ServerArgs) -> ServeLimits {
     let limits = ServeLimits::default();
     match args.slots {
         None => limits,
@@ -131,7 +131,7 @@ async fn serve(
     let stop = process::stop_signal();
     let (listener, address) = args.plain.listen(Some("prompts and answers")).await?;
     process::print_ready(address, "none", ready_fields(args, worker.as_deref(), &options));
-    process::warn_if_cut(confide_serve::serve(listener, options, stop).await);
+    process::warn_of_cut_connections(confide_serve::serve(listener, options, stop).await);
     Ok(())
 }
 
@@ -152,7 +152,7 @@ fn ready_fields(args: &ServerArgs, worker: Option<&Worker>, options: &ServeOptio
 }
 
 /// The allowed origins as a browser sends them; there is no wildcard.
-fn origins(args: &ServerArgs) -> Result<Vec<HeaderValue>, CliError> {
+fn parse_origins(args: &ServerArgs) -> Result<Vec<HeaderValue>, CliError> {
     // The same check as for the loopback proxy.
     confide_client::AllowedOrigins::new(&args.allow_origin)
         .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
@@ -203,7 +203,7 @@ fn model_folder(args: &ServerArgs) -> Result<&Path, CliError> {
         CliError::new(format!("--engine {engine} needs a model: --model DIR is missing"))
             .hint("confide model make --shape tiny --seed 7 DIR makes a small one")
     })?;
-    model_folder::check(dir)?;
+    model_folder::check_folder(dir)?;
     Ok(dir)
 }
 
@@ -232,7 +232,7 @@ fn start_simulation(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
 #[cfg(feature = "native")]
 fn load_native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     let dir = model_folder(args)?;
-    crate::threads::set_counts(std::thread::available_parallelism().map_or(1, usize::from));
+    crate::threads::set_thread_counts(std::thread::available_parallelism().map_or(1, usize::from));
     let options = confide_native::NativeOptions { model_name: args.model_name.clone() };
     let engine = confide_native::NativeEngine::load(dir, options)
         .map_err(|error| model_folder::explain_load_error(dir, &error))?;

@@ -50,6 +50,6 @@ pub(crate) struct AttestedServerArgs {
 
 /// Prints the digest of a server's configuration, which ends the command.
 pub(crate) fn print_digest(digest: [u8; 32]) -> Result<ExitCode, CliError> {
-    process::print_whole(&format!("{}\n", hex::encode(digest)))?;
+    process::print_text(&format!("{}\n", hex::encode(digest)))?;
     Ok(ExitCode::SUCCESS)
 }

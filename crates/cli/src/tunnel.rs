@@ -47,7 +47,7 @@ async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {
     let allow = Arc::new(allow);
     let serve_one = move |stream, place, _| serve_tunnel(stream, place, allow.clone());
     let drained = accept_until(listener, admission, DRAIN_DEADLINE, stop, serve_one).await;
-    process::warn_if_cut(drained);
+    process::warn_of_cut_connections(drained);
     Ok(ExitCode::SUCCESS)
 }
 

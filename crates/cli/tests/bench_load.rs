@@ -276,5 +276,5 @@ fn confide(args: &[&str]) -> Output {
 
 fn read(path: &Path) -> Logged {
     let file = std::fs::File::open(path).unwrap();
-    confide_load::read(BufReader::new(file)).unwrap()
+    confide_load::read_log(BufReader::new(file)).unwrap()
 }

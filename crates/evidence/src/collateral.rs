@@ -50,7 +50,7 @@ impl Collateral {
             let (limit, got) = (COLLATERAL_LENGTH_MAX, document.len());
             return Err(ParseError::TooLong { subject: "collateral", limit, got });
         }
-        let wire: Wire<'_> = json::document("collateral", document)?;
+        let wire: Wire<'_> = json::parse_document("collateral", document)?;
         Ok(Self {
             pck_crl_issuer_chain: text("pck_crl_issuer_chain", wire.pck_crl_issuer_chain)?,
             root_ca_crl: bytes("root_ca_crl", wire.root_ca_crl)?,
@@ -90,17 +90,20 @@ struct Wire<'a> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-fn present<'a>(subject: &'static str, value: Option<Text<'a>>) -> Result<Cow<'a, str>, ParseError> {
+fn require_text<'a>(
+    subject: &'static str,
+    value: Option<Text<'a>>,
+) -> Result<Cow<'a, str>, ParseError> {
     let value = value.filter(|Text(value)| !value.is_empty());
     value.map(|Text(value)| value).ok_or(ParseError::Missing { subject })
 }
 
 fn text(subject: &'static str, value: Option<Text<'_>>) -> Result<String, ParseError> {
-    present(subject, value).map(Cow::into_owned)
+    require_text(subject, value).map(Cow::into_owned)
 }
 
 fn bytes(subject: &'static str, value: Option<Text<'_>>) -> Result<Vec<u8>, ParseError> {
-    let value = present(subject, value)?;
+    let value = require_text(subject, value)?;
     let mut bytes = vec![0; value.len() / 2];
     match hexadecimal::decode(value.as_bytes(), &mut bytes) {
         true => Ok(bytes),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, de};
 use crate::{hexadecimal, parse_error::ParseError};
 
 /// Reads a whole document, with nothing after it.
-pub(crate) fn document<'a, T: Deserialize<'a>>(
+pub(crate) fn parse_document<'a, T: Deserialize<'a>>(
     subject: &'static str,
     text: &'a [u8],
 ) -> Result<T, ParseError> {
@@ -64,8 +64,8 @@ pub(crate) fn with_text<'de, D: Deserializer<'de>, T, X: fmt::Display>(
     deserializer: D,
     read: impl FnOnce(&str) -> Result<T, X>,
 ) -> Result<T, D::Error> {
-    struct Text<F, T, X>(F, PhantomData<(T, X)>);
-    impl<T, X: fmt::Display, F: FnOnce(&str) -> Result<T, X>> de::Visitor<'_> for Text<F, T, X> {
+    struct TextVisitor<F, T, X>(F, PhantomData<(T, X)>);
+    impl<T, X: fmt::Display, F: FnOnce(&str) -> Result<T, X>> de::Visitor<'_> for TextVisitor<F, T, X> {
         type Value = T;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -76,5 +76,5 @@ pub(crate) fn with_text<'de, D: Deserializer<'de>, T, X: fmt::Display>(
             (self.0)(text).map_err(E::custom)
         }
     }
-    deserializer.deserialize_str(Text(read, PhantomData))
+    deserializer.deserialize_str(TextVisitor(read, PhantomData))
 }

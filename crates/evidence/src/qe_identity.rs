@@ -48,7 +48,7 @@ impl QeIdentity {
     /// [`ParseError::Json`] or [`ParseError::Text`] if the document is malformed or its levels
     /// do not fall, [`ParseError::Unsupported`] for another version than 2.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let wire: Wire = json::document("QE identity", text.as_bytes())?;
+        let wire: Wire = json::parse_document("QE identity", text.as_bytes())?;
         if wire.version != 2 {
             return Err(ParseError::Unsupported {
                 subject: "QE identity version",

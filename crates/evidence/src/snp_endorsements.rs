@@ -44,7 +44,7 @@ impl SnpEndorsements {
             let (limit, got) = (SNP_ENDORSEMENTS_LENGTH_MAX, document.len());
             return Err(ParseError::TooLong { subject: SUBJECT, limit, got });
         }
-        let wire: Wire = json::document(SUBJECT, document)?;
+        let wire: Wire = json::parse_document(SUBJECT, document)?;
         let present = |subject, value: Option<String>| {
             value.filter(|value| !value.is_empty()).ok_or(ParseError::Missing { subject })
         };

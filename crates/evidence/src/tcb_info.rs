@@ -149,11 +149,11 @@ impl TcbInfo {
     /// itself, [`ParseError::Unsupported`] for another version than 3, [`ParseError::TooMany`] over
     /// 256 levels.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let wire: Wire = json::document("TCB info", text.as_bytes())?;
+        let wire: Wire = json::parse_document("TCB info", text.as_bytes())?;
         let tee = match (wire.id, wire.tdx_module.is_some()) {
             (WireId::Sgx, false) if wire.tdx_module_identities.is_empty() => Tee::Sgx,
             (WireId::Tdx, true) => Tee::Tdx,
-            _ => return Err(shape("tdxModule in TDX documents and nowhere else")),
+            _ => return Err(shape_error("tdxModule in TDX documents and nowhere else")),
         };
         if wire.version != 3 {
             return Err(ParseError::Unsupported {
@@ -164,7 +164,7 @@ impl TcbInfo {
         }
         let mut tcb_levels = wire.tcb_levels;
         if tcb_levels.iter().any(|level| level.tcb.tdx.is_some() != (tee == Tee::Tdx)) {
-            return Err(shape("tdxtcbcomponents in TDX documents and nowhere else"));
+            return Err(shape_error("tdxtcbcomponents in TDX documents and nowhere else"));
         }
         check_levels(tcb_levels.len())?;
         tcb_levels.sort_by_key(|level| Reverse((level.tcb.sgx, level.tcb.pce_svn, level.tcb.tdx)));
@@ -172,7 +172,7 @@ impl TcbInfo {
         check_levels(tdx_module_identities.len())?;
         tdx_module_identities.sort_by_key(|identity| identity.version);
         if tdx_module_identities.windows(2).any(|pair| pair[0].version == pair[1].version) {
-            return Err(shape("one module identity per version"));
+            return Err(shape_error("one module identity per version"));
         }
         for identity in &tdx_module_identities {
             check_isv_levels("TCB info", &identity.tcb_levels)?;
@@ -336,7 +336,7 @@ pub(crate) fn check_isv_levels(
     Ok(())
 }
 
-fn shape(reason: &str) -> ParseError {
+fn shape_error(reason: &str) -> ParseError {
     ParseError::Json { subject: "TCB info", reason: reason.to_string() }
 }
 

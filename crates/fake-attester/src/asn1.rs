@@ -14,17 +14,17 @@ pub(crate) const SET: u8 = 0x31;
 
 /// A SEQUENCE of elements that are already encoded.
 pub(crate) fn sequence(parts: &[&[u8]]) -> Vec<u8> {
-    element(0x30, parts)
+    encode_element(0x30, parts)
 }
 
 /// A constructed element with the context tag `[number]`.
-pub(crate) fn context(number: u8, parts: &[&[u8]]) -> Vec<u8> {
-    element(0xa0 | number, parts)
+pub(crate) fn context_tagged(number: u8, parts: &[&[u8]]) -> Vec<u8> {
+    encode_element(0xa0 | number, parts)
 }
 
 /// A BIT STRING of whole bytes.
 pub(crate) fn bit_string(bytes: &[u8]) -> Vec<u8> {
-    element(BIT_STRING, &[&[0], bytes])
+    encode_element(BIT_STRING, &[&[0], bytes])
 }
 
 /// An INTEGER that is not negative, from big-endian bytes.
@@ -33,21 +33,21 @@ pub(crate) fn integer(bytes: &[u8]) -> Vec<u8> {
     let value = &bytes[start..];
     // One leading zero where the number would read as negative, or is zero.
     let pad = value.first().is_none_or(|&byte| byte >= 0x80);
-    element(0x02, &[if pad { &[0] } else { &[] }, value])
+    encode_element(0x02, &[if pad { &[0] } else { &[] }, value])
 }
 
 /// An AlgorithmIdentifier with NULL parameters.
-pub(crate) fn algorithm(oid: &str) -> Vec<u8> {
-    sequence(&[&object(oid), &NULL])
+pub(crate) fn algorithm_identifier(oid: &str) -> Vec<u8> {
+    sequence(&[&object_identifier(oid), &NULL])
 }
 
 /// An OBJECT IDENTIFIER. The identifiers here are constants of this crate.
-pub(crate) fn object(oid: &str) -> Vec<u8> {
+pub(crate) fn object_identifier(oid: &str) -> Vec<u8> {
     ObjectIdentifier::new_unwrap(oid).to_der().expect("an identifier has an encoding")
 }
 
 /// An element: tag, length and content.
-pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn encode_element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag];
     match length {
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn lengths_take_as_many_bytes_as_they_need() {
-        assert_eq!(element(4, &[&[0; 127]])[..2], [4, 127]);
-        assert_eq!(element(4, &[&[0; 128]])[..3], [4, 0x81, 128]);
-        assert_eq!(element(4, &[&[0; 300]])[..4], [4, 0x82, 1, 44]);
+        assert_eq!(encode_element(4, &[&[0; 127]])[..2], [4, 127]);
+        assert_eq!(encode_element(4, &[&[0; 128]])[..3], [4, 0x81, 128]);
+        assert_eq!(encode_element(4, &[&[0; 300]])[..4], [4, 0x82, 1, 44]);
     }
 }

@@ -11,9 +11,9 @@ use crate::{
     endorsements::FakeEndorsements,
     error::FakeError,
     gpu::{FakeGpu, GpuOptions},
-    machine::Machine,
+    machine::SimulatedMachine,
     options::{FakeAttesterOptions, Mode, Tee},
-    plan::{Fault, Plan},
+    plan::{Fault, SimulationPlan},
     policy::{self, ConfigurationLines},
     state,
     time::DAY,
@@ -24,7 +24,7 @@ use crate::{
 pub struct FakeAttester {
     options: FakeAttesterOptions,
     variant: Variant,
-    machine: Machine,
+    machine: SimulatedMachine,
     vendors: FakeEndorsements,
     collateral: String,
     snp: Option<SnpFiles>,
@@ -115,7 +115,9 @@ impl FakeAttester {
     pub fn quote(&self, report_data: &ReportData) -> Vec<u8> {
         match self.options.mode {
             Mode::Raw => self.machine.quote(report_data),
-            Mode::Device => device::serve(device::SERVICE_TIME, || self.machine.quote(report_data)),
+            Mode::Device => {
+                device::run_in_queue(device::SERVICE_TIME, || self.machine.quote(report_data))
+            }
         }
     }
 
@@ -156,7 +158,7 @@ impl FakeAttester {
 
     fn policy_with(&self, configuration: ConfigurationLines) -> String {
         let gpu_roots = self.gpu.as_ref().map(FakeGpu::root_ders);
-        policy::toml(&self.options, self.root_der(), gpu_roots, configuration)
+        policy::write_policy(&self.options, self.root_der(), gpu_roots, configuration)
     }
 
     /// The kind of quote that this attester makes.
@@ -211,7 +213,7 @@ impl FakeAttester {
         variant: Variant,
         fault: Option<Fault>,
     ) -> Result<Self, FakeError> {
-        let plan = Plan::new(options.issued_at, fault);
+        let plan = SimulationPlan::new(options.issued_at, fault);
         let vendors = vendors.clone();
         let (machine, collateral, snp) = match options.tee {
             Tee::Snp => {
@@ -232,8 +234,8 @@ fn dcap(
     vendors: &FakeEndorsements,
     options: &FakeAttesterOptions,
     variant: &Variant,
-    mut plan: Plan,
-) -> Result<(Machine, String), FakeError> {
+    mut plan: SimulationPlan,
+) -> Result<(SimulatedMachine, String), FakeError> {
     let pki = vendors.intel_issuer();
     let pck = pki.pck(variant.pck_ca, variant.platform, &plan, 0)?;
     if plan.has(Fault::RevokedPck) {
@@ -250,7 +252,7 @@ fn dcap(
     let intel = vendors.intel_planned(&plan)?;
     let collateral = intel.collateral_with_chain(options.tee, variant.pck_ca, other_chain)?;
     let chain = [pck.pem.as_str(), &issuers].concat();
-    Ok((Machine::dcap(options, variant, &plan, &pck.key, &chain), collateral))
+    Ok((SimulatedMachine::dcap(options, variant, &plan, &pck.key, &chain), collateral))
 }
 
 /// Makes a machine with a secure processor, and its endorsements.
@@ -258,10 +260,10 @@ fn snp(
     vendors: &FakeEndorsements,
     options: &FakeAttesterOptions,
     variant: &Variant,
-    plan: &Plan,
-) -> (Machine, SnpFiles) {
+    plan: &SimulationPlan,
+) -> (SimulatedMachine, SnpFiles) {
     let Variant { product, signer, .. } = *variant;
-    let machine = Machine::snp(vendors, options, variant, plan);
+    let machine = SimulatedMachine::snp(vendors, options, variant, plan);
     let mut edition: Edition = plan.edition.clone();
     if plan.has(Fault::RevokedPck) {
         // Chip keys are all certified under number zero.
@@ -272,7 +274,7 @@ fn snp(
         edition.revoked_amd.push(amd.intermediate_serial(signer));
     }
     let files = SnpFiles {
-        endorsement_key: Machine::endorsement_key(vendors, options, variant, plan),
+        endorsement_key: SimulatedMachine::endorsement_key(vendors, options, variant, plan),
         chain: amd.chain_pem(signer),
         crl: amd.crl(&edition.list(edition.revoked_amd.clone())),
     };
@@ -340,12 +342,12 @@ mod tests {
         .unwrap();
         let free = AtomicBool::new(false);
         thread::scope(|scope| {
-            let caller = device::serve(Duration::ZERO, || {
+            let caller = device::run_in_queue(Duration::ZERO, || {
                 let caller = scope.spawn(|| {
                     attester.quote(&ReportData::ZERO);
                     free.load(Ordering::SeqCst)
                 });
-                while device::waiting() == 0 && !caller.is_finished() {
+                while device::waiting_count() == 0 && !caller.is_finished() {
                     thread::yield_now();
                 }
                 free.store(true, Ordering::SeqCst);

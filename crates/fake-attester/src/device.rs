@@ -14,12 +14,12 @@ use std::{
 /// The time for which one quote occupies the simulated device, signing included.
 pub const SERVICE_TIME: Duration = Duration::from_millis(39);
 
-static DEVICE: Queue = Queue::new();
+static DEVICE: DeviceQueue = DeviceQueue::new();
 
 /// Runs `work` as the only user of the process-wide device, for `service_time` at least.
 ///
 /// Callers are served in the order in which they came.
-pub(crate) fn serve<T>(service_time: Duration, work: impl FnOnce() -> T) -> T {
+pub(crate) fn run_in_queue<T>(service_time: Duration, work: impl FnOnce() -> T) -> T {
     let turn = DEVICE.wait();
     let begun = Instant::now();
     let done = work();
@@ -30,46 +30,46 @@ pub(crate) fn serve<T>(service_time: Duration, work: impl FnOnce() -> T) -> T {
 
 /// The number of callers that wait for the device now.
 #[cfg(test)]
-pub(crate) fn waiting() -> u64 {
+pub(crate) fn waiting_count() -> u64 {
     let tickets = DEVICE.lock();
     (tickets.drawn - tickets.served).saturating_sub(1)
 }
 
 /// A lock that is fair, which `Mutex` is not: an unfair one would starve callers and so make
 /// the tail of the latency longer than the device's.
-struct Queue {
-    tickets: Mutex<Tickets>,
+struct DeviceQueue {
+    tickets: Mutex<QueueTickets>,
     next: Condvar,
 }
 
-struct Tickets {
+struct QueueTickets {
     drawn: u64,
     served: u64,
 }
 
-struct Turn<'a>(&'a Queue);
+struct QueuePermit<'a>(&'a DeviceQueue);
 
-impl Queue {
+impl DeviceQueue {
     const fn new() -> Self {
-        Self { tickets: Mutex::new(Tickets { drawn: 0, served: 0 }), next: Condvar::new() }
+        Self { tickets: Mutex::new(QueueTickets { drawn: 0, served: 0 }), next: Condvar::new() }
     }
 
-    fn wait(&self) -> Turn<'_> {
+    fn wait(&self) -> QueuePermit<'_> {
         let mut tickets = self.lock();
         let mine = tickets.drawn;
         tickets.drawn += 1;
         while tickets.served != mine {
             tickets = self.next.wait(tickets).unwrap_or_else(PoisonError::into_inner);
         }
-        Turn(self)
+        QueuePermit(self)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Tickets> {
+    fn lock(&self) -> MutexGuard<'_, QueueTickets> {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for QueuePermit<'_> {
     fn drop(&mut self) {
         self.0.lock().served += 1;
         self.0.next.notify_all();
@@ -94,7 +94,7 @@ mod tests {
             .map(|_| {
                 let inside = Arc::clone(&inside);
                 thread::spawn(move || {
-                    serve(Duration::ZERO, || {
+                    run_in_queue(Duration::ZERO, || {
                         let before = inside.fetch_add(1, Ordering::SeqCst);
                         thread::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn callers_are_served_in_the_order_in_which_they_came() {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(DeviceQueue::new());
         let order = Arc::new(Mutex::new(Vec::new()));
         let first = queue.wait();
         let mut callers = Vec::new();
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn a_panicking_caller_leaves_the_device_usable() {
-        let fallen = panic::catch_unwind(|| serve(Duration::ZERO, || panic!("expected")));
+        let fallen = panic::catch_unwind(|| run_in_queue(Duration::ZERO, || panic!("expected")));
         assert!(fallen.is_err());
-        assert_eq!(serve(Duration::ZERO, || 7), 7);
+        assert_eq!(run_in_queue(Duration::ZERO, || 7), 7);
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     keys::{Key, SimulatedKey},
     options::Tee,
     pki::Pki,
-    plan::Plan,
+    plan::SimulationPlan,
     snp::{Amd, ChipKey, Product, SnpSigner, SnpTcb},
     tcb,
     time::{FIRST_ISSUE, LAST_ISSUE},
@@ -139,7 +139,7 @@ impl FakeEndorsements {
     /// # Errors
     /// [`FakeError`] if an encoder fails.
     pub fn intel(&self, edition: &Edition) -> Result<IntelEndorsements, FakeError> {
-        let mut plan = Plan::new(self.issuers.certified_at, None);
+        let mut plan = SimulationPlan::new(self.issuers.certified_at, None);
         plan.edition = edition.clone();
         self.intel_planned(&plan)
     }
@@ -159,7 +159,7 @@ impl FakeEndorsements {
     /// # Errors
     /// [`FakeError`] if an encoder fails.
     pub fn pck_certificate(&self, variant: &Variant) -> Result<PckCertificate, FakeError> {
-        let plan = Plan::new(self.issuers.certified_at, None);
+        let plan = SimulationPlan::new(self.issuers.certified_at, None);
         let pki = &self.issuers.intel;
         let pck = pki.pck(variant.pck_ca, variant.platform, &plan, 0)?;
         let svns = [&plan.level.cpu_svn()[..], &plan.level.pce_svn().to_le_bytes()].concat();
@@ -196,7 +196,10 @@ impl FakeEndorsements {
         Key::derive(&self.issuers.seed, key).sign_raw(message)
     }
 
-    pub(crate) fn intel_planned(&self, plan: &Plan) -> Result<IntelEndorsements, FakeError> {
+    pub(crate) fn intel_planned(
+        &self,
+        plan: &SimulationPlan,
+    ) -> Result<IntelEndorsements, FakeError> {
         let (pki, edition) = (&self.issuers.intel, &plan.edition);
         let pck = |ca| {
             Ok::<_, FakeError>(PckEndorsements {

@@ -34,14 +34,15 @@ impl FakeGpu {
     /// [`FakeError`] if a certificate cannot be encoded.
     pub fn new(options: GpuOptions) -> Result<Self, FakeError> {
         let chains = Chains::issue(&options)?;
-        let rims = if options.rims { manifest::manifests(&options, &chains) } else { Vec::new() };
-        let ocsp = if options.ocsp { ocsp::answers(&options, &chains) } else { Vec::new() };
+        let rims =
+            if options.rims { manifest::issue_manifests(&options, &chains) } else { Vec::new() };
+        let ocsp = if options.ocsp { ocsp::issue_responses(&options, &chains) } else { Vec::new() };
         Ok(Self { options, chains, rims, ocsp })
     }
 
     /// The report over `nonce`, as a driver gives it.
     pub fn report(&self, nonce: &[u8; 32]) -> Vec<u8> {
-        report::sign(&self.options, &self.chains, nonce)
+        report::sign_report(&self.options, &self.chains, nonce)
     }
 
     /// The certificates in PEM, attestation key first, as a driver gives them.

@@ -7,43 +7,43 @@ use crate::{
     keys::{Key, numbered_name},
     measurements::chip_id,
     options::FakeAttesterOptions,
-    plan::{Fault, Plan},
+    plan::{Fault, SimulationPlan},
     quote::Quoter,
     snp::{ReportFields, Reporter, SnpTcb},
     variant::Variant,
 };
 
 /// One simulated machine and its key.
-pub(crate) struct Machine {
-    signer: Signer,
+pub(crate) struct SimulatedMachine {
+    signer: MachineSigner,
     empty: bool,
     trailing: bool,
 }
 
-enum Signer {
+enum MachineSigner {
     QuotingEnclave(Box<Quoter>),
     SecureProcessor(Box<Reporter>),
 }
 
-impl Machine {
+impl SimulatedMachine {
     pub(crate) fn dcap(
         options: &FakeAttesterOptions,
         variant: &Variant,
-        plan: &Plan,
+        plan: &SimulationPlan,
         pck: &Key,
         chain: &str,
     ) -> Self {
         let quoter = Quoter::new(options, variant, plan, pck, chain);
-        Self::new(Signer::QuotingEnclave(Box::new(quoter)), plan)
+        Self::new(MachineSigner::QuotingEnclave(Box::new(quoter)), plan)
     }
 
     pub(crate) fn snp(
         vendors: &FakeEndorsements,
         options: &FakeAttesterOptions,
         variant: &Variant,
-        plan: &Plan,
+        plan: &SimulationPlan,
     ) -> Self {
-        let chip = Chip::new(options, variant);
+        let chip = ChipIdentity::new(options, variant);
         let key = vendors.chip_key(variant.product, variant.signer, &chip.id, chip.tcb);
         let fields = ReportFields {
             version: variant.report_version,
@@ -55,7 +55,7 @@ impl Machine {
             low_privilege: plan.has(Fault::LowPrivilege),
             migration_agent: plan.has(Fault::MigrationAgent),
         };
-        Self::new(Signer::SecureProcessor(Box::new(Reporter::new(key, &fields))), plan)
+        Self::new(MachineSigner::SecureProcessor(Box::new(Reporter::new(key, &fields))), plan)
     }
 
     /// The certificate of the key with which [`Self::snp`] signs.
@@ -63,9 +63,9 @@ impl Machine {
         vendors: &FakeEndorsements,
         options: &FakeAttesterOptions,
         variant: &Variant,
-        plan: &Plan,
+        plan: &SimulationPlan,
     ) -> Vec<u8> {
-        let Chip { mut id, mut tcb } = Chip::new(options, variant);
+        let ChipIdentity { mut id, mut tcb } = ChipIdentity::new(options, variant);
         let key = vendors.chip_key(variant.product, variant.signer, &id, tcb);
         if plan.has(Fault::WrongChip) {
             id[0] ^= 1;
@@ -81,8 +81,8 @@ impl Machine {
             return Vec::new();
         }
         let mut evidence = match &self.signer {
-            Signer::QuotingEnclave(quoter) => quoter.quote(report_data),
-            Signer::SecureProcessor(reporter) => reporter.report(report_data),
+            MachineSigner::QuotingEnclave(quoter) => quoter.quote(report_data),
+            MachineSigner::SecureProcessor(reporter) => reporter.report(report_data),
         };
         if self.trailing {
             evidence.push(1);
@@ -90,18 +90,18 @@ impl Machine {
         evidence
     }
 
-    fn new(signer: Signer, plan: &Plan) -> Self {
+    fn new(signer: MachineSigner, plan: &SimulationPlan) -> Self {
         Self { signer, empty: plan.has(Fault::EmptyQuote), trailing: plan.has(Fault::TrailingByte) }
     }
 }
 
 /// The identifier of a chip, and the versions that it runs.
-struct Chip {
+struct ChipIdentity {
     id: [u8; 64],
     tcb: SnpTcb,
 }
 
-impl Chip {
+impl ChipIdentity {
     fn new(options: &FakeAttesterOptions, variant: &Variant) -> Self {
         let mut id = chip_id(&options.seed, &numbered_name("chip", variant.platform));
         id[variant.product.chip_id_length()..].fill(0);

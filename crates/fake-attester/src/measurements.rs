@@ -3,12 +3,12 @@
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
 /// SHA-384 of `SIMULATED ` and a name: MRTD, RTMRs, MRSEAM.
-pub(crate) fn of_trust_domain(name: &str) -> [u8; 48] {
+pub(crate) fn trust_domain_measurement(name: &str) -> [u8; 48] {
     Sha384::digest(format!("SIMULATED {name}")).into()
 }
 
 /// SHA-256 of `SIMULATED ` and a name: MRENCLAVE, MRSIGNER.
-pub(crate) fn of_enclave(name: &str) -> [u8; 32] {
+pub(crate) fn enclave_measurement(name: &str) -> [u8; 32] {
     Sha256::digest(format!("SIMULATED {name}")).into()
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn chip_id(seed: &[u8; 32], name: &str) -> [u8; 64] {
 }
 
 /// The first 16 bytes of SHA-256 of `SIMULATED ` and a name: family and image of a guest.
-pub(crate) fn of_report(name: &str) -> [u8; 16] {
-    let hash = of_enclave(name);
+pub(crate) fn report_identifier(name: &str) -> [u8; 16] {
+    let hash = enclave_measurement(name);
     std::array::from_fn(|i| hash[i])
 }

@@ -20,7 +20,7 @@ use crate::{
     error::FakeError,
     keys::{Key, SimulatedKey},
     pck_extension, pem,
-    plan::Plan,
+    plan::SimulationPlan,
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, date_time},
     variant::PckCa,
 };
@@ -46,17 +46,17 @@ pub(crate) struct Pki {
     root: Authority,
     platform_ca: Authority,
     processor_ca: Authority,
-    pub(crate) tcb_signer: Certified,
+    pub(crate) tcb_signer: IssuedCertificate,
 }
 
 /// The key and the certificate of an issuer.
 struct Authority {
     params: CertificateParams,
-    certified: Certified,
+    certified: IssuedCertificate,
 }
 
 /// A key and its certificate.
-pub(crate) struct Certified {
+pub(crate) struct IssuedCertificate {
     pub(crate) key: Key,
     pub(crate) serial: Vec<u8>,
     pub(crate) der: Vec<u8>,
@@ -75,30 +75,32 @@ impl Pki {
         let root = {
             let key = Key::derive(seed, SimulatedKey::IntelRoot);
             let life = ROOT_NOT_BEFORE..ROOT_NOT_AFTER;
-            let number = serial(&key, 0);
-            let params = authority("Intel SGX Root CA", 1, life, number.clone());
+            let number = derive_serial(&key, 0);
+            let params = issue_authority("Intel SGX Root CA", 1, life, number.clone());
             let certificate = params.self_signed(&key)?;
-            Authority { params, certified: Certified::new(key, number, &certificate) }
+            Authority { params, certified: IssuedCertificate::new(key, number, &certificate) }
         };
         let ca = |name, role| {
             let key = Key::derive(seed, role);
-            let number = serial(&key, certified_at);
-            let params = authority(name, 0, life(certified_at, CA_DAYS), number.clone());
+            let number = derive_serial(&key, certified_at);
+            let params =
+                issue_authority(name, 0, validity_range(certified_at, CA_DAYS), number.clone());
             let certificate = params.signed_by(&key, &root.issuer())?;
             Ok::<_, FakeError>(Authority {
                 params,
-                certified: Certified::new(key, number, &certificate),
+                certified: IssuedCertificate::new(key, number, &certificate),
             })
         };
         let platform_ca = ca("Intel SGX PCK Platform CA", SimulatedKey::PlatformCa)?;
         let processor_ca = ca("Intel SGX PCK Processor CA", SimulatedKey::ProcessorCa)?;
         let tcb_signer = {
             let key = Key::derive(seed, SimulatedKey::TcbSigner);
-            let number = serial(&key, certified_at);
-            let life = life(certified_at, LEAF_DAYS);
-            let params = leaf("Intel SGX TCB Signing", ROOT_CRL_URI, life, number.clone());
+            let number = derive_serial(&key, certified_at);
+            let life = validity_range(certified_at, LEAF_DAYS);
+            let params =
+                leaf_parameters("Intel SGX TCB Signing", ROOT_CRL_URI, life, number.clone());
             let certificate = params.signed_by(&key, &root.issuer())?;
-            Certified::new(key, number, &certificate)
+            IssuedCertificate::new(key, number, &certificate)
         };
         Ok(Self { seed: *seed, certified_at, root, platform_ca, processor_ca, tcb_signer })
     }
@@ -109,18 +111,19 @@ impl Pki {
         &self,
         ca: PckCa,
         platform: u32,
-        plan: &Plan,
+        plan: &SimulationPlan,
         reissue: u64,
-    ) -> Result<Certified, FakeError> {
+    ) -> Result<IssuedCertificate, FakeError> {
         let key = Key::derive(&self.seed, SimulatedKey::Pck(platform));
-        let number = serial(&key, self.certified_at + reissue);
-        let life = life(self.certified_at, LEAF_DAYS);
-        let mut params = leaf("Intel SGX PCK Certificate", PCK_CRL_URI, life, number.clone());
+        let number = derive_serial(&key, self.certified_at + reissue);
+        let life = validity_range(self.certified_at, LEAF_DAYS);
+        let mut params =
+            leaf_parameters("Intel SGX PCK Certificate", PCK_CRL_URI, life, number.clone());
         let extension = pck_extension::encode(&self.seed, ca, platform, plan);
         params.custom_extensions =
             vec![CustomExtension::from_oid_content(&pck_extension::OID, extension)];
         let certificate = params.signed_by(&key, &self.ca(ca).issuer())?;
-        Ok(Certified::new(key, number, &certificate))
+        Ok(IssuedCertificate::new(key, number, &certificate))
     }
 
     pub(crate) fn root_der(&self) -> &[u8] {
@@ -147,12 +150,12 @@ impl Pki {
 
     /// The root's revocation list.
     pub(crate) fn root_crl(&self, list: &RevocationList) -> Result<Vec<u8>, FakeError> {
-        crl(&self.root.issuer(), list, [])
+        issue_crl(&self.root.issuer(), list, [])
     }
 
     /// The revocation list of one CA.
     pub(crate) fn pck_crl(&self, ca: PckCa, list: &RevocationList) -> Result<Vec<u8>, FakeError> {
-        crl(&self.ca(ca).issuer(), list, unrelated_serials())
+        issue_crl(&self.ca(ca).issuer(), list, unrelated_serials())
     }
 
     fn ca(&self, ca: PckCa) -> &Authority {
@@ -169,19 +172,19 @@ impl Authority {
     }
 }
 
-impl Certified {
+impl IssuedCertificate {
     fn new(key: Key, serial: SerialNumber, certificate: &Certificate) -> Self {
         let der = certificate.der().to_vec();
         Self { key, serial: serial.to_bytes(), pem: pem::certificate(&der), der }
     }
 }
 
-fn life(certified_at: u64, days: u64) -> Range<u64> {
+fn validity_range(certified_at: u64, days: u64) -> Range<u64> {
     let from = certified_at - CLOCK_SLACK;
     from..from + days * DAY
 }
 
-fn authority(
+fn issue_authority(
     name: &str,
     path_length: u8,
     life: Range<u64>,
@@ -193,7 +196,12 @@ fn authority(
     params
 }
 
-fn leaf(name: &str, crl_uri: &str, life: Range<u64>, serial: SerialNumber) -> CertificateParams {
+fn leaf_parameters(
+    name: &str,
+    crl_uri: &str,
+    life: Range<u64>,
+    serial: SerialNumber,
+) -> CertificateParams {
     let mut params = certificate(name, crl_uri, life, serial);
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::ContentCommitment];
@@ -222,7 +230,7 @@ fn certificate(
 
 /// A serial number of 20 bytes, positive and of full length: a hash of the key and of the time of
 /// issue.
-fn serial(key: &Key, issued_at: u64) -> SerialNumber {
+fn derive_serial(key: &Key, issued_at: u64) -> SerialNumber {
     let hash = Sha256::new()
         .chain_update(b"confide SIMULATED serial v1\0")
         .chain_update(key.der_bytes())
@@ -239,7 +247,7 @@ fn unrelated_serials() -> [SerialNumber; 8] {
     std::array::from_fn(|n| SerialNumber::from(vec![n as u8 + 1; 20]))
 }
 
-fn crl<const N: usize>(
+fn issue_crl<const N: usize>(
     issuer: &Issuer<'_, &Key>,
     list: &RevocationList,
     bystanders: [SerialNumber; N],

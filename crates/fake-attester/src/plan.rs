@@ -68,13 +68,13 @@ pub enum Fault {
 
 /// The times, levels and lists that the issuers follow, and the fault of the machine.
 #[derive(Clone)]
-pub(crate) struct Plan {
+pub(crate) struct SimulationPlan {
     pub(crate) edition: Edition,
     pub(crate) level: Level,
     fault: Option<Fault>,
 }
 
-impl Plan {
+impl SimulationPlan {
     pub(crate) fn new(issued_at: u64, fault: Option<Fault>) -> Self {
         let level = match fault {
             Some(Fault::SwHardeningNeeded) => Level::SwHardeningNeeded,

@@ -4,26 +4,26 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     edition::EVALUATION_NUMBER,
-    measurements::{of_enclave, of_report, of_trust_domain},
+    measurements::{enclave_measurement, report_identifier, trust_domain_measurement},
     options::{FakeAttesterOptions, Tee},
     quote::{WORKLOAD_PROD_ID, WORKLOAD_SVN},
 };
 
 /// The text of the policy in the format of `docs/policy.md`. It is written by hand, so that whoever
 /// opens the file finds the comments.
-pub(crate) fn toml(
+pub(crate) fn write_policy(
     options: &FakeAttesterOptions,
     root: &[u8],
     gpu_roots: Option<[&[u8]; 2]>,
     configuration: ConfigurationLines,
 ) -> String {
     let root = hex::encode(Sha256::digest(root));
-    let [of_gpus, required] = gpu_roots.map_or_else(Default::default, gpu);
+    let [of_gpus, required] = gpu_roots.map_or_else(Default::default, gpu_lines);
     let debug = if options.debug { DEBUG } else { NO_DEBUG };
     let workload = match options.tee {
-        Tee::Tdx | Tee::TdxV5 => trust_domain(),
-        Tee::Sgx => enclave(),
-        Tee::Snp => guest(),
+        Tee::Tdx | Tee::TdxV5 => trust_domain_lines(),
+        Tee::Sgx => enclave_lines(),
+        Tee::Snp => guest_lines(),
     };
     format!(
         r#"# SIMULATED: accepts evidence that software made under a test root. It protects nothing.
@@ -85,17 +85,17 @@ const DEBUG: &str = "# The simulated attester is in debug mode, where the host r
                      dangerous_accept_debug = true\n";
 
 /// The lines that are added to the roots, and those that are added at the end.
-fn gpu(roots: [&[u8]; 2]) -> [String; 2] {
+fn gpu_lines(roots: [&[u8]; 2]) -> [String; 2] {
     let name = |root: &[u8]| format!(", \"sha256:{}\"", hex::encode(Sha256::digest(root)));
     let required = "\n# The simulated GPU, whose two roots are the last ones above.\n\
                     [gpu]\nrequired = true\n";
     [roots.map(name).concat(), required.into()]
 }
 
-fn trust_domain() -> String {
+fn trust_domain_lines() -> String {
     let [mrtd, rtmr0, rtmr1, rtmr2, rtmr3, mrseam] =
         ["mrtd", "rtmr0", "rtmr1", "rtmr2", "rtmr3", "mrseam"]
-            .map(|name| hex::encode(of_trust_domain(name)));
+            .map(|name| hex::encode(trust_domain_measurement(name)));
     format!(
         r#"# SHA-384 of "SIMULATED mrtd", "SIMULATED rtmr0" and so on: nothing was measured.
 [workload.tdx]
@@ -109,8 +109,9 @@ mrseam = "{mrseam}"
     )
 }
 
-fn enclave() -> String {
-    let [mrenclave, mrsigner] = ["mrenclave", "mrsigner"].map(|name| hex::encode(of_enclave(name)));
+fn enclave_lines() -> String {
+    let [mrenclave, mrsigner] =
+        ["mrenclave", "mrsigner"].map(|name| hex::encode(enclave_measurement(name)));
     format!(
         r#"# SHA-256 of "SIMULATED mrenclave" and "SIMULATED mrsigner": nothing was measured.
 [workload.sgx]
@@ -122,9 +123,10 @@ isv_svn_min = {WORKLOAD_SVN}
     )
 }
 
-fn guest() -> String {
-    let measurement = hex::encode(of_trust_domain("snp measurement"));
-    let [family_id, image_id] = ["family id", "image id"].map(|name| hex::encode(of_report(name)));
+fn guest_lines() -> String {
+    let measurement = hex::encode(trust_domain_measurement("snp measurement"));
+    let [family_id, image_id] =
+        ["family id", "image id"].map(|name| hex::encode(report_identifier(name)));
     format!(
         r#"# The versions that the simulated chips run are made up: there is nothing to compare them with.
 [snp]

@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     keys::{Key, SimulatedKey},
-    measurements::{of_enclave, of_trust_domain},
+    measurements::{enclave_measurement, trust_domain_measurement},
     options::{FakeAttesterOptions, Tee},
-    plan::{Fault, Plan},
+    plan::{Fault, SimulationPlan},
     tcb::{QuotingEnclave, tee_tcb_svn},
     variant::{TdBody, Variant},
 };
@@ -61,7 +61,7 @@ impl Quoter {
     pub(crate) fn new(
         options: &FakeAttesterOptions,
         variant: &Variant,
-        plan: &Plan,
+        plan: &SimulationPlan,
         pck: &Key,
         chain: &str,
     ) -> Self {
@@ -80,7 +80,7 @@ impl Quoter {
                 }
                 let report = trust_domain_report(debug, plan);
                 unsigned.extend(body_type(body).to_le_bytes());
-                unsigned.extend(length(report.len() + after_report_data.len()));
+                unsigned.extend(encode_length(report.len() + after_report_data.len()));
                 unsigned.extend(report);
             }
         }
@@ -94,7 +94,7 @@ impl Quoter {
         let mut quote = self.unsigned.clone();
         quote[self.report_data_at..][..REPORT_DATA_BYTES].copy_from_slice(&report_data.0);
         let signature = self.attestation_key.sign_raw(&quote);
-        quote.extend(length(signature.len() + self.certification.len()));
+        quote.extend(encode_length(signature.len() + self.certification.len()));
         quote.extend(signature);
         quote.extend(&self.certification);
         quote
@@ -102,7 +102,7 @@ impl Quoter {
 }
 
 /// The header, 48 bytes. Version 3 holds the SVNs of QE and PCE where version 4 has reserved zeros.
-fn header(tee: Tee, enclave: &QuotingEnclave, plan: &Plan) -> Vec<u8> {
+fn header(tee: Tee, enclave: &QuotingEnclave, plan: &SimulationPlan) -> Vec<u8> {
     let (version, tee_type, qe_svn, pce_svn) = match tee {
         Tee::Tdx | Tee::Snp => (4_u16, TEE_TDX, 0, 0),
         Tee::TdxV5 => (5, TEE_TDX, 0, 0),
@@ -121,25 +121,25 @@ fn header(tee: Tee, enclave: &QuotingEnclave, plan: &Plan) -> Vec<u8> {
 }
 
 /// The TD report of TDX 1.0, 584 bytes.
-fn trust_domain_report(debug: bool, plan: &Plan) -> Vec<u8> {
+fn trust_domain_report(debug: bool, plan: &SimulationPlan) -> Vec<u8> {
     let sept = if plan.has(Fault::SeptVeEnabled) { 0 } else { TD_SEPT_VE_DISABLE };
     let attributes = if debug { sept | TD_DEBUG } else { sept };
     let zero = [0; 48];
     [
         &tee_tcb_svn(plan)[..],
-        &of_trust_domain("mrseam"),
+        &trust_domain_measurement("mrseam"),
         &zero,   // MRSIGNERSEAM: zero for a module that Intel signed
         &[0; 8], // SEAMATTRIBUTES
         &attributes.to_le_bytes(),
         &TD_XFAM.to_le_bytes(),
-        &of_trust_domain("mrtd"),
+        &trust_domain_measurement("mrtd"),
         &zero, // MRCONFIGID
         &zero, // MROWNER
         &zero, // MROWNERCONFIG
-        &of_trust_domain("rtmr0"),
-        &of_trust_domain("rtmr1"),
-        &of_trust_domain("rtmr2"),
-        &of_trust_domain("rtmr3"),
+        &trust_domain_measurement("rtmr0"),
+        &trust_domain_measurement("rtmr1"),
+        &trust_domain_measurement("rtmr2"),
+        &trust_domain_measurement("rtmr3"),
         &[0; REPORT_DATA_BYTES],
     ]
     .concat()
@@ -153,20 +153,23 @@ fn body_type(body: TdBody) -> u16 {
 }
 
 /// The fields that TDX 1.5 adds behind the report data: TEE_TCB_SVN_2 and MRSERVICETD, 64 bytes.
-fn trust_domain_15_fields(plan: &Plan) -> Vec<u8> {
-    let service =
-        if plan.has(Fault::ServiceTdBound) { of_trust_domain("service td") } else { [0; 48] };
+fn trust_domain_15_fields(plan: &SimulationPlan) -> Vec<u8> {
+    let service = if plan.has(Fault::ServiceTdBound) {
+        trust_domain_measurement("service td")
+    } else {
+        [0; 48]
+    };
     [&tee_tcb_svn(plan)[..], &service].concat()
 }
 
 /// The report of the simulated application enclave.
-fn workload_report(debug: bool, plan: &Plan) -> Vec<u8> {
+fn workload_report(debug: bool, plan: &SimulationPlan) -> Vec<u8> {
     let attributes = SGX_INIT | SGX_MODE64 | if debug { SGX_DEBUG } else { 0 };
     enclave_report(&EnclaveReport {
         cpu_svn: plan.level.cpu_svn(),
         attributes,
-        mr_enclave: of_enclave("mrenclave"),
-        mr_signer: of_enclave("mrsigner"),
+        mr_enclave: enclave_measurement("mrenclave"),
+        mr_signer: enclave_measurement("mrsigner"),
         isv_prod_id: WORKLOAD_PROD_ID,
         isv_svn: WORKLOAD_SVN,
         report_data: [0; REPORT_DATA_BYTES],
@@ -183,7 +186,7 @@ fn certify(
     tee: Tee,
     attestation_key: &Key,
     enclave: &QuotingEnclave,
-    plan: &Plan,
+    plan: &SimulationPlan,
     pck: &Key,
     chain: &str,
 ) -> Vec<u8> {
@@ -194,7 +197,7 @@ fn certify(
     let report = enclave_report(&EnclaveReport {
         cpu_svn: plan.level.cpu_svn(),
         attributes: SGX_INIT | SGX_MODE64 | SGX_PROVISION_KEY,
-        mr_enclave: of_enclave("quoting enclave mrenclave"),
+        mr_enclave: enclave_measurement("quoting enclave mrenclave"),
         mr_signer: enclave.mr_signer(),
         isv_prod_id: enclave.isv_prod_id,
         isv_svn: enclave.isv_svn,
@@ -205,10 +208,10 @@ fn certify(
     let qe_certification = [
         &report[..],
         &pck.sign_raw(&report),
-        &short_length(QE_AUTHENTICATION_DATA.len()),
+        &encode_short_length(QE_AUTHENTICATION_DATA.len()),
         QE_AUTHENTICATION_DATA,
         &CERTIFICATION_PCK_CHAIN.to_le_bytes(),
-        &length(chain.len()),
+        &encode_length(chain.len()),
         chain.as_bytes(),
     ]
     .concat();
@@ -217,7 +220,7 @@ fn certify(
         Tee::Tdx | Tee::TdxV5 | Tee::Snp => [
             attestation_key.point(),
             &CERTIFICATION_QE_REPORT.to_le_bytes(),
-            &length(qe_certification.len()),
+            &encode_length(qe_certification.len()),
             &qe_certification,
         ]
         .concat(),
@@ -255,11 +258,11 @@ fn enclave_report(report: &EnclaveReport) -> Vec<u8> {
 }
 
 /// A length in little-endian. All are those of a few certificates, far below 4 GiB.
-fn length(bytes: usize) -> [u8; 4] {
+fn encode_length(bytes: usize) -> [u8; 4] {
     (bytes as u32).to_le_bytes()
 }
 
-fn short_length(bytes: usize) -> [u8; 2] {
+fn encode_short_length(bytes: usize) -> [u8; 2] {
     (bytes as u16).to_le_bytes()
 }
 
@@ -269,7 +272,7 @@ mod tests {
 
     #[test]
     fn every_part_has_the_length_of_its_specification() {
-        let plan = Plan::new(1_780_000_000, None);
+        let plan = SimulationPlan::new(1_780_000_000, None);
         let enclave = QuotingEnclave::for_tee(Tee::Tdx);
         assert_eq!(header(Tee::Tdx, &enclave, &plan).len(), 48);
         assert_eq!(header(Tee::Sgx, &enclave, &plan).len(), 48);

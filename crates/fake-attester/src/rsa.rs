@@ -22,13 +22,13 @@ const HASH_BYTES: usize = 48;
 
 /// A private key in parts, one for each prime.
 pub(crate) struct RsaKey {
-    factors: [Factor; PRIMES],
+    factors: [PrimeFactor; PRIMES],
     salt_seed: [u8; 32],
     modulus: [u8; BYTES],
 }
 
 /// A prime, the private exponent modulo one less, and Garner's coefficient.
-struct Factor {
+struct PrimeFactor {
     prime: Odd<U1024>,
     exponent: U1024,
     /// The inverse of the product of the primes before this one.
@@ -56,11 +56,11 @@ impl RsaKey {
             // Different primes have no common factor.
             let coefficient = inverse.into_option().expect("distinct primes").retrieve();
             product = product.wrapping_mul(&prime.get());
-            Factor { prime, exponent: private_exponent(&prime), coefficient }
+            PrimeFactor { prime, exponent: private_exponent(&prime), coefficient }
         });
         let mut modulus = [0; BYTES];
         modulus.copy_from_slice(product.to_be_bytes().as_ref());
-        Self { factors, salt_seed: *stream(seed, label, 0xff, 0), modulus }
+        Self { factors, salt_seed: *derive_stream(seed, label, 0xff, 0), modulus }
     }
 
     /// The RSAPublicKey: modulus and exponent.
@@ -137,7 +137,7 @@ fn private_exponent(prime: &Odd<U1024>) -> U1024 {
 fn find_prime(seed: &[u8; 32], label: &str, index: u8) -> Odd<U1024> {
     let mut bytes = Zeroizing::new([0; 128]);
     for (block, chunk) in (0..).zip(bytes.chunks_mut(32)) {
-        chunk.copy_from_slice(&*stream(seed, label, index, block));
+        chunk.copy_from_slice(&*derive_stream(seed, label, index, block));
     }
     // Four factors from 7/8 of 2^1024 on have a product of exactly 4,096 bits.
     bytes[0] |= 0xe0;
@@ -184,7 +184,7 @@ fn is_prime(candidate: &U1024) -> bool {
     FixedMontyForm::new(&U1024::from_u32(2), &params).pow_vartime(&order).retrieve() == U1024::ONE
 }
 
-fn stream(seed: &[u8; 32], label: &str, index: u8, block: u8) -> Zeroizing<[u8; 32]> {
+fn derive_stream(seed: &[u8; 32], label: &str, index: u8, block: u8) -> Zeroizing<[u8; 32]> {
     Zeroizing::new(
         Sha256::new()
             .chain_update(b"confide SIMULATED rsa key v1\0")

@@ -10,7 +10,7 @@ use crate::{
     level::Level,
     measurements,
     options::Tee,
-    plan::{Fault, Plan},
+    plan::{Fault, SimulationPlan},
     time::rfc3339,
 };
 
@@ -22,7 +22,7 @@ const FOREIGN_FMSPC: [u8; 6] = *b"SIM\0\0\x01";
 pub(crate) const PCE_ID: [u8; 2] = [0, 0];
 
 /// The TEE_TCB_SVN of the TD report: module SVN, module version, then what the level demands.
-pub(crate) fn tee_tcb_svn(plan: &Plan) -> [u8; 16] {
+pub(crate) fn tee_tcb_svn(plan: &SimulationPlan) -> [u8; 16] {
     let mut svn = plan.level.tdx_svn();
     svn[0] = if plan.has(Fault::OutOfDateModule) { OLD_MODULE_SVN } else { MODULE_SVN };
     svn[1] = MODULE_VERSION;
@@ -50,18 +50,19 @@ impl QuotingEnclave {
             Tee::Sgx => ("QE", 1, 8),
             Tee::Tdx | Tee::TdxV5 | Tee::Snp => ("TD_QE", 2, 4),
         };
-        let mr_signer = measurements::of_enclave("quoting enclave mrsigner");
+        let mr_signer = measurements::enclave_measurement("quoting enclave mrsigner");
         Self { isv_prod_id, isv_svn, id, good_svn: isv_svn, mr_signer }
     }
 
     /// The enclave as it runs under `plan`.
-    pub(crate) fn running(tee: Tee, plan: &Plan) -> Self {
+    pub(crate) fn running(tee: Tee, plan: &SimulationPlan) -> Self {
         let mut enclave = Self::for_tee(tee);
         if plan.has(Fault::OutOfDateModule) && tee == Tee::Sgx {
             enclave.isv_svn -= 1;
         }
         if plan.has(Fault::ForeignQuotingEnclave) {
-            enclave.mr_signer = measurements::of_enclave("foreign quoting enclave mrsigner");
+            enclave.mr_signer =
+                measurements::enclave_measurement("foreign quoting enclave mrsigner");
         }
         enclave
     }
@@ -72,7 +73,7 @@ impl QuotingEnclave {
 }
 
 /// The TCB info, exactly the bytes to sign.
-pub(crate) fn tcb_info(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
+pub(crate) fn tcb_info(tee: Tee, plan: &SimulationPlan) -> Result<String, FakeError> {
     let tdx = tee != Tee::Sgx;
     let info = TcbInfo {
         id: if tdx { "TDX" } else { "SGX" },
@@ -92,7 +93,7 @@ pub(crate) fn tcb_info(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
 }
 
 /// The QE identity, exactly the bytes to sign.
-pub(crate) fn qe_identity(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
+pub(crate) fn qe_identity(tee: Tee, plan: &SimulationPlan) -> Result<String, FakeError> {
     let enclave = QuotingEnclave::for_tee(tee);
     let good = enclave.good_svn;
     let identity = QeIdentity {
@@ -142,7 +143,7 @@ fn enclave_level(isvsvn: u16, level: Level, advisories: &'static [&str]) -> TcbL
     }
 }
 
-fn platform_levels(tdx: bool, plan: &Plan) -> Vec<TcbLevel<PlatformTcb>> {
+fn platform_levels(tdx: bool, plan: &SimulationPlan) -> Vec<TcbLevel<PlatformTcb>> {
     let mut levels: Vec<_> = Level::ALL.iter().map(|&level| platform_level(level, tdx)).collect();
     if plan.has(Fault::UnknownTcbStatus) {
         levels[0].tcb_status = "SimulatedUnknownStatus";

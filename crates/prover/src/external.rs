@@ -19,7 +19,7 @@ use crate::{
     line::{
         Description, Digest, LINE_LENGTH_MAX, Line, Mode, PROTOCOL, Refusal, Stage, StageResult,
     },
-    program::{NotHeld, Program},
+    program::{Program, ProgramError},
     sealed::SealedBytes,
     stages::{OnProgress, Plan, Prover, ProverError, StageRun, StageUsage},
 };
@@ -50,7 +50,7 @@ const PROVE_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
 /// `confide-prover`, found at a path. The file is read once: every stage runs what was hashed.
-pub struct External<'a> {
+pub struct ExternalProver<'a> {
     path: PathBuf,
     program: OnceLock<Program>,
     launcher: Option<Launcher>,
@@ -71,7 +71,7 @@ struct ProverState {
     running: Option<Pid>,
 }
 
-impl<'a> External<'a> {
+impl<'a> ExternalProver<'a> {
     /// Makes a back end of the program at `path`, which is read when it is first asked for. What
     /// the program reads is in sealed memory: an input may be a secret, and stays nowhere. What it
     /// writes passes through files in `work`, a folder that exists and that nobody else can read.
@@ -105,12 +105,12 @@ impl<'a> External<'a> {
         if let Some(program) = self.program.get() {
             return Ok(program);
         }
-        let program = Program::hold(&self.path).map_err(|error| match error {
-            NotHeld::Absent(error) => {
+        let program = Program::open_sealed(&self.path).map_err(|error| match error {
+            ProgramError::Absent(error) => {
                 ProverError::Missing { path: self.path.clone(), reason: error.to_string() }
             }
-            NotHeld::Unreadable(error) => self.not_started(&error),
-            NotHeld::Unsealed(error) => self.not_sealed(&error),
+            ProgramError::Unreadable(error) => self.start_error(&error),
+            ProgramError::Unsealed(error) => self.seal_error(&error),
         })?;
         Ok(self.program.get_or_init(|| program))
     }
@@ -119,11 +119,11 @@ impl<'a> External<'a> {
         Ok(self.program()?.command(self.launcher.as_ref()))
     }
 
-    fn not_started(&self, reason: &dyn ToString) -> ProverError {
+    fn start_error(&self, reason: &dyn ToString) -> ProverError {
         ProverError::NotStarted { path: self.path.clone(), reason: reason.to_string() }
     }
 
-    fn not_sealed(&self, error: &io::Error) -> ProverError {
+    fn seal_error(&self, error: &io::Error) -> ProverError {
         ProverError::NotSealed { path: self.path.clone(), reason: error.to_string() }
     }
 
@@ -166,7 +166,7 @@ impl<'a> External<'a> {
     ) -> Result<(Line, StageUsage), ProverError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let floor_bytes = own_peak_bytes();
-        let started = self.stop.spawn(&mut command).map_err(|error| self.not_started(&error))?;
+        let started = self.stop.spawn(&mut command).map_err(|error| self.start_error(&error))?;
         let Some((mut child, started)) = started else {
             return Err(ProverError::Interrupted { stage: name });
         };
@@ -183,7 +183,7 @@ impl<'a> External<'a> {
         let late = watch.end();
         let stderr = kept.join().unwrap_or_default();
         let protocol = |reason: String| ProverError::Protocol { stage: name, reason };
-        if self.stop.is_asked() {
+        if self.stop.is_stop_requested() {
             return Err(ProverError::Interrupted { stage: name });
         }
         if late {
@@ -194,7 +194,7 @@ impl<'a> External<'a> {
         let line = match line {
             Some(line) if status.code() == Some(status_of(&line)) => line,
             None if self.launcher.is_some() && status.code() == Some(LAUNCH_FAILED.into()) => {
-                return Err(self.not_started(&clean(stderr.trim())));
+                return Err(self.start_error(&clean(stderr.trim())));
             }
             _ => return Err(ProverError::NoAnswer { stage: name, status, stderr: clean(&stderr) }),
         };
@@ -232,7 +232,7 @@ impl<'a> External<'a> {
     }
 
     fn seal_bytes(&self, name: &'static str, bytes: &[u8]) -> Result<SealedBytes, ProverError> {
-        SealedBytes::new(name, bytes).map_err(|error| self.not_sealed(&error))
+        SealedBytes::new(name, bytes).map_err(|error| self.seal_error(&error))
     }
 
     fn read(
@@ -261,7 +261,7 @@ impl<'a> External<'a> {
     }
 }
 
-impl Prover for External<'_> {
+impl Prover for ExternalProver<'_> {
     fn describe(&self) -> Result<Description, ProverError> {
         let mut command = self.command()?;
         command.arg("describe");
@@ -333,7 +333,7 @@ impl StopHandle {
     }
 
     /// Whether [`StopHandle::stop`] was called.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_stop_requested(&self) -> bool {
         self.lock_state().asked
     }
 
@@ -388,7 +388,7 @@ impl Watchdog {
             let deadline = Instant::now() + limit;
             let mut late = false;
             loop {
-                let asked = stop.is_asked();
+                let asked = stop.is_stop_requested();
                 let left = deadline.saturating_duration_since(Instant::now());
                 let wait = if asked || late { STOP_GRACE } else { left.min(STOP_GRACE) };
                 match told.recv_timeout(wait) {

@@ -152,14 +152,14 @@ impl ProofFile {
     /// The first thing that is wrong with it.
     pub fn decode(bytes: &[u8]) -> Result<Self, FileError> {
         let rest = bytes.strip_prefix(MAGIC).ok_or(FileError::Magic)?;
-        let (length, rest) = prefix::<4>("header's length", rest)?;
+        let (length, rest) = take_array::<4>("header's length", rest)?;
         let length = u64::from(u32::from_be_bytes(length));
         check_length("header", HEADER_BYTES_MAX, length)?;
-        let (header, rest) = take("header", rest, length)?;
-        let (length, rest) = prefix::<8>("body's length", rest)?;
+        let (header, rest) = take_bytes("header", rest, length)?;
+        let (length, rest) = take_array::<8>("body's length", rest)?;
         let length = u64::from_be_bytes(length);
         check_length("body", BODY_BYTES_MAX, length)?;
-        let (body, rest) = take("body", rest, length)?;
+        let (body, rest) = take_bytes("body", rest, length)?;
         if !rest.is_empty() {
             return Err(FileError::Trailing { got: rest.len() });
         }
@@ -173,7 +173,7 @@ impl Header {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, FileError> {
-        let header: Self = serde_json::from_slice(bytes).map_err(unread)?;
+        let header: Self = serde_json::from_slice(bytes).map_err(header_error)?;
         for (subject, name) in [
             ("claim", &header.claim),
             ("back end", &header.backend),
@@ -190,7 +190,7 @@ impl Header {
 }
 
 /// Says where and how the JSON is wrong, without quoting its text.
-fn unread(error: serde_json::Error) -> FileError {
+fn header_error(error: serde_json::Error) -> FileError {
     let how = match error.classify() {
         Category::Io => "it cannot be read",
         Category::Syntax => "it is no JSON",
@@ -204,7 +204,7 @@ fn check_length(subject: &'static str, limit: usize, got: u64) -> Result<(), Fil
     if got > limit as u64 { Err(FileError::TooLong { subject, limit, got }) } else { Ok(()) }
 }
 
-fn prefix<'a, const N: usize>(
+fn take_array<'a, const N: usize>(
     subject: &'static str,
     bytes: &'a [u8],
 ) -> Result<([u8; N], &'a [u8]), FileError> {
@@ -216,7 +216,7 @@ fn prefix<'a, const N: usize>(
     Ok((*first, rest))
 }
 
-fn take<'a>(
+fn take_bytes<'a>(
     subject: &'static str,
     bytes: &'a [u8],
     wanted: u64,

@@ -228,7 +228,7 @@ pub fn judge(
     expected: &ExpectedProof<'_>,
 ) -> Result<CheckedProof, Verdict> {
     let mut steps = CheckList::default();
-    let checked = steps.all(file, prover, expected);
+    let checked = steps.check_all(file, prover, expected);
     checked.map_err(|verdict| match verdict {
         Failure::Reason(reason) => {
             Verdict::Rejected(RejectedProof { reason: *reason, checks: steps.checks })
@@ -254,19 +254,19 @@ struct CheckList {
 }
 
 impl CheckList {
-    fn all(
+    fn check_all(
         &mut self,
         file: &ProofFile,
         prover: &impl Prover,
         expected: &ExpectedProof<'_>,
     ) -> Result<CheckedProof, Failure> {
         let header = &file.header;
-        self.prover(expected)?;
+        self.check_prover(expected)?;
         let statement = self.statement(header, expected)?;
         let description = prover.describe()?;
-        self.backend(header, &description)?;
-        self.program(header, &description, expected)?;
-        self.strength(header.mode, description.strength, expected.policy)?;
+        self.check_backend(header, &description)?;
+        self.check_program(header, &description, expected)?;
+        self.check_strength(header.mode, description.strength, expected.policy)?;
         let (done, used) = self.proof(file, prover)?;
         let shown = done.program_digest;
         if shown != header.program_digest {
@@ -285,12 +285,12 @@ impl CheckList {
         Ok(CheckedProof { header, statement, done, used, checks })
     }
 
-    fn prover(&mut self, expected: &ExpectedProof<'_>) -> Result<(), Failure> {
+    fn check_prover(&mut self, expected: &ExpectedProof<'_>) -> Result<(), Failure> {
         let got = expected.prover_sha256;
         match &expected.policy.prover_sha256 {
             Pin::Absent => self.fail("prover", Reason::UnpinnedProver { got }),
             Pin::DangerousAny => {
-                self.note("prover", Outcome::NotEvaluated, format!("not pinned: {got}"));
+                self.push_check("prover", Outcome::NotEvaluated, format!("not pinned: {got}"));
                 Ok(())
             }
             Pin::AnyOf(pins) if pins.contains(&got) => {
@@ -319,7 +319,7 @@ impl CheckList {
         match expected.statement {
             None => {
                 let detail = format!("none was expected: {} {digest}", statement.claim());
-                self.note(NAME, Outcome::NotEvaluated, detail);
+                self.push_check(NAME, Outcome::NotEvaluated, detail);
             }
             Some(wanted) if *wanted == statement => self.pass(NAME, digest),
             Some(wanted) => {
@@ -331,7 +331,7 @@ impl CheckList {
         Ok(statement)
     }
 
-    fn backend(&mut self, header: &Header, description: &Description) -> Result<(), Failure> {
+    fn check_backend(&mut self, header: &Header, description: &Description) -> Result<(), Failure> {
         let wanted = format!("{} {}", description.backend, description.version);
         let got = format!("{} {}", header.backend, header.backend_version);
         if wanted != got {
@@ -343,7 +343,7 @@ impl CheckList {
 
     /// Checks the program against all that name one: the command line, the policy and
     /// `confide-prover`.
-    fn program(
+    fn check_program(
         &mut self,
         header: &Header,
         description: &Description,
@@ -374,7 +374,12 @@ impl CheckList {
         Ok(())
     }
 
-    fn strength(&mut self, mode: Mode, got: Strength, policy: &ProofPolicy) -> Result<(), Failure> {
+    fn check_strength(
+        &mut self,
+        mode: Mode,
+        got: Strength,
+        policy: &ProofPolicy,
+    ) -> Result<(), Failure> {
         if !policy.modes.contains(&mode) {
             return self.fail("mode", Reason::Mode { got: mode });
         }
@@ -463,15 +468,15 @@ impl CheckList {
     }
 
     fn pass(&mut self, name: &'static str, detail: impl fmt::Display) {
-        self.note(name, Outcome::Passed, detail.to_string());
+        self.push_check(name, Outcome::Passed, detail.to_string());
     }
 
     fn fail<T>(&mut self, name: &'static str, reason: Reason) -> Result<T, Failure> {
-        self.note(name, Outcome::Failed, reason.to_string());
+        self.push_check(name, Outcome::Failed, reason.to_string());
         Err(Failure::Reason(Box::new(reason)))
     }
 
-    fn note(&mut self, name: &'static str, outcome: Outcome, detail: String) {
+    fn push_check(&mut self, name: &'static str, outcome: Outcome, detail: String) {
         self.checks.push(Check { name, outcome, detail });
     }
 }

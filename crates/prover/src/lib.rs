@@ -2,7 +2,7 @@
 //!
 //! No zkVM is inside. `confide-prover`, a program of its own, does the work: one process for each
 //! stage, so that time, CPU seconds and peak memory of a stage are its own. [`line`] is what the two
-//! programs say to each other, [`External`] runs it, [`judge()`] alone says yes to a proof.
+//! programs say to each other, [`ExternalProver`] runs it, [`judge()`] alone says yes to a proof.
 
 #![deny(missing_docs)]
 
@@ -18,7 +18,7 @@ mod sealed;
 mod stages;
 
 pub use dcap::DcapParts;
-pub use external::{External, INPUT_BYTES_MAX, StopHandle};
+pub use external::{ExternalProver, INPUT_BYTES_MAX, StopHandle};
 pub use file::{
     APP_SEGMENTS_MAX, BODY_BYTES_MAX, FILE_BYTES_MAX, FileError, HEADER_BYTES_MAX, Header, MAGIC,
     ProofFile, SEGMENT_BYTES_MAX,

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     launch::Launcher,
     line::Digest,
-    sealed::{path_of, runnable, seal},
+    sealed::{create_runnable, path_of, seal},
 };
 
 /// Largest `confide-prover`: a release build has some 30 MB, one for debugging some hundred.
@@ -35,7 +35,7 @@ pub(crate) struct Program {
 
 /// Why a program is not held.
 #[derive(Debug)]
-pub(crate) enum NotHeld {
+pub(crate) enum ProgramError {
     /// There is no program at the path, or no file that may be run.
     Absent(io::Error),
     /// The program cannot be read, or is too long.
@@ -49,24 +49,27 @@ impl Program {
     ///
     /// # Errors
     /// What the system says, or that nobody may run it.
-    pub(crate) fn hold(path: &Path) -> Result<Self, NotHeld> {
+    pub(crate) fn open_sealed(path: &Path) -> Result<Self, ProgramError> {
         let file = File::open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => NotHeld::Absent(error),
-            _ => NotHeld::Unreadable(error),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ProgramError::Absent(error),
+            _ => ProgramError::Unreadable(error),
         })?;
-        let about = file.metadata().map_err(NotHeld::Unreadable)?;
+        let about = file.metadata().map_err(ProgramError::Unreadable)?;
         if !about.is_file() || about.permissions().mode() & RUNNABLE == 0 {
             let reason = "no file that may be run";
-            return Err(NotHeld::Absent(io::Error::new(io::ErrorKind::PermissionDenied, reason)));
+            return Err(ProgramError::Absent(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                reason,
+            )));
         }
         if about.len() > PROGRAM_BYTES_MAX {
-            return Err(NotHeld::Unreadable(io::ErrorKind::FileTooLarge.into()));
+            return Err(ProgramError::Unreadable(io::ErrorKind::FileTooLarge.into()));
         }
-        let mut copy = runnable("confide-prover").map_err(NotHeld::Unsealed)?;
+        let mut copy = create_runnable("confide-prover").map_err(ProgramError::Unsealed)?;
         // It may grow while it is read.
         let sha256 =
-            copy_and_hash(file, &mut copy, PROGRAM_BYTES_MAX).map_err(NotHeld::Unreadable)?;
-        seal(&copy).map_err(NotHeld::Unsealed)?;
+            copy_and_hash(file, &mut copy, PROGRAM_BYTES_MAX).map_err(ProgramError::Unreadable)?;
+        seal(&copy).map_err(ProgramError::Unsealed)?;
         Ok(Self { path: path.to_owned(), copy, sha256 })
     }
 

@@ -23,7 +23,7 @@ const SEAL_ATTEMPTS: u32 = 20;
 const SEAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Memory that looks like a file and can be run.
-pub(crate) fn runnable(name: &str) -> io::Result<File> {
+pub(crate) fn create_runnable(name: &str) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = match memfd_create(name, flags | MemfdFlags::EXEC) {
         // Before Linux 6.3 there is no such flag, and all of it can be run.
@@ -94,7 +94,7 @@ mod tests {
 
     /// Makes memory that another process has mapped for writing, until the process's input ends.
     fn map_memory(name: &str) -> (File, Child) {
-        let mut memory = runnable(name).unwrap();
+        let mut memory = create_runnable(name).unwrap();
         memory.write_all(&[7; 4096]).unwrap();
         memory.set_permissions(Permissions::from_mode(0o700)).unwrap();
         let mut mapper = Command::new("python3")

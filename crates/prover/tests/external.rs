@@ -11,7 +11,7 @@ use std::{
 };
 
 use confide_prover::{
-    APP_SEGMENTS_MAX, BODY_BYTES_MAX, External, Plan, Prover, ProverError, StopHandle,
+    APP_SEGMENTS_MAX, BODY_BYTES_MAX, ExternalProver, Plan, Prover, ProverError, StopHandle,
     line::{
         Digest, Line, Mode, PROTOCOL, Phase, Progress, Refusal, RefusalReason, Stage, StageResult,
         Strength,
@@ -168,11 +168,12 @@ fn only_what_is_not_there_or_may_not_be_run_is_missing() {
     let program = case.write("exit 0");
     fs::write(&program, "#!/no/such/interpreter\n").unwrap();
     let told = |_, _| ();
-    let back = External::new(&program, case.work(), StopHandle::default(), &told);
+    let back = ExternalProver::new(&program, case.work(), StopHandle::default(), &told);
     let error = back.describe().unwrap_err();
     assert!(matches!(error, ProverError::NotStarted { .. }), "{error}");
     assert!(!error.to_string().contains("missing"), "{error}");
-    let beneath = External::new(program.join("prover"), case.work(), StopHandle::default(), &told);
+    let beneath =
+        ExternalProver::new(program.join("prover"), case.work(), StopHandle::default(), &told);
     assert!(matches!(beneath.sha256(), Err(ProverError::Missing { .. })));
 }
 
@@ -180,7 +181,8 @@ fn only_what_is_not_there_or_may_not_be_run_is_missing() {
 fn a_missing_program_is_named() {
     let case = Case::new("missing");
     let told = |_, _| ();
-    let back = External::new(case.dir.join("absent"), case.work(), StopHandle::default(), &told);
+    let back =
+        ExternalProver::new(case.dir.join("absent"), case.work(), StopHandle::default(), &told);
     assert!(matches!(back.sha256(), Err(ProverError::Missing { .. })));
     let error = back.describe().unwrap_err();
     assert!(matches!(&error, ProverError::Missing { path, .. } if path.ends_with("absent")));
@@ -193,7 +195,7 @@ fn every_stage_runs_the_program_that_was_hashed_whatever_becomes_of_its_file() {
     let yes = format!("echo '{}'", text(&Line::Result(stage_result(Stage::Check))));
     let program = case.write(&yes);
     let told = |_, _| ();
-    let back = External::new(&program, case.work(), StopHandle::default(), &told);
+    let back = ExternalProver::new(&program, case.work(), StopHandle::default(), &told);
     let hashed = back.sha256().unwrap();
     back.check("sort", Mode::App, b"").unwrap();
     // Written over in its place, then replaced by another, then gone.
@@ -208,7 +210,7 @@ fn every_stage_runs_the_program_that_was_hashed_whatever_becomes_of_its_file() {
     back.check("sort", Mode::App, b"").unwrap();
     assert_eq!(back.sha256().unwrap(), hashed);
     // Whoever comes later finds what is there later.
-    let later = External::new(&program, case.work(), StopHandle::default(), &told);
+    let later = ExternalProver::new(&program, case.work(), StopHandle::default(), &told);
     assert!(matches!(later.sha256(), Err(ProverError::Missing { .. })));
 }
 
@@ -219,7 +221,7 @@ fn a_file_that_nobody_may_run_is_not_run() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
     let told = |_, _| ();
     for path in [program, case.work()] {
-        let back = External::new(path, case.work(), StopHandle::default(), &told);
+        let back = ExternalProver::new(path, case.work(), StopHandle::default(), &told);
         assert!(matches!(back.describe(), Err(ProverError::Missing { .. })));
     }
 }
@@ -231,7 +233,7 @@ fn stopping_ends_the_process_and_lets_no_other_start() {
     let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let program = case.write("trap '' TERM\nwhile :; do sleep 0.1; done");
     let (stop, told) = (StopHandle::default(), |_, _| ());
-    let back = External::new(&program, case.work(), stop.clone(), &told);
+    let back = ExternalProver::new(&program, case.work(), stop.clone(), &told);
     let started = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -273,7 +275,7 @@ impl Case {
         program
     }
 
-    fn run<T>(&self, script: &str, work: impl Fn(&External<'_>) -> T) -> T {
+    fn run<T>(&self, script: &str, work: impl Fn(&ExternalProver<'_>) -> T) -> T {
         self.with_script(script, &|_, _| (), work)
     }
 
@@ -281,11 +283,11 @@ impl Case {
         &self,
         script: &str,
         told: &(dyn Fn(Stage, Progress) + Sync),
-        work: impl Fn(&External<'_>) -> T,
+        work: impl Fn(&ExternalProver<'_>) -> T,
     ) -> T {
         let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let program = self.write(script);
-        work(&External::new(program, self.work(), StopHandle::default(), told))
+        work(&ExternalProver::new(program, self.work(), StopHandle::default(), told))
     }
 }
 

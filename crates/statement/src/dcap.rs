@@ -186,13 +186,13 @@ impl Dcap {
     }
 
     pub(crate) fn check(&self) -> Result<(), StatementError> {
-        name("tcb_status", &self.tcb_status, TCB_STATUS_BYTES_MAX)?;
+        check_name("tcb_status", &self.tcb_status, TCB_STATUS_BYTES_MAX)?;
         if self.advisories.len() > ADVISORIES_MAX {
             let (limit, got) = (ADVISORIES_MAX, self.advisories.len());
             return Err(StatementError::TooLong { subject: "advisories", limit, got });
         }
         for advisory in &self.advisories {
-            name("advisories", advisory, ADVISORY_BYTES_MAX)?;
+            check_name("advisories", advisory, ADVISORY_BYTES_MAX)?;
         }
         if !self.advisories.is_sorted_by(|a, b| a < b) {
             let wanted = "ascending order, each once";
@@ -284,7 +284,7 @@ fn read_advisories(reader: &mut Reader<'_>) -> Result<Vec<String>, StatementErro
 }
 
 /// Checks a name of one to `limit` printable characters.
-fn name(subject: &'static str, text: &str, limit: usize) -> Result<(), StatementError> {
+fn check_name(subject: &'static str, text: &str, limit: usize) -> Result<(), StatementError> {
     if text.len() > limit {
         return Err(StatementError::TooLong { subject, limit, got: text.len() });
     }

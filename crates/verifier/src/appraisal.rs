@@ -46,7 +46,7 @@ pub(crate) struct Platform {
 
 /// Verifies the signatures from the root to the quote. There are two implementations: [`crate::appraise`] verifies
 /// all of them each time, [`crate::Prepared`] leaves out those that it knows.
-pub(crate) trait Signatures {
+pub(crate) trait VerifySignatures {
     /// Verifies the PCK chain, which says what the platform is.
     fn pck(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<Platform, Reason>;
 

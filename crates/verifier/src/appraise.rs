@@ -4,7 +4,7 @@ use confide_evidence::quote::{Body, Quote};
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    appraisal::{Appraisal, Platform, Signatures},
+    appraisal::{Appraisal, Platform, VerifySignatures},
     attributes,
     checks::{Checks, Step},
     crypto::Crypto,
@@ -54,7 +54,7 @@ impl Appraisal<'_> {
     pub(crate) fn judge(
         &self,
         found: &mut PartialResult,
-        signatures: &mut impl Signatures,
+        signatures: &mut impl VerifySignatures,
     ) -> Result<AcceptedParts, Reason> {
         self.check_root_crl(&mut found.checks)?;
         let platform = signatures.pck(&mut found.checks, self)?;

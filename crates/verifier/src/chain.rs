@@ -19,41 +19,41 @@ use crate::{crypto::Crypto, reason::Reason, validity::Validity};
 
 /// The role of a certificate, which determines its name and key usage.
 #[derive(Clone, Copy)]
-pub(crate) enum Role {
+pub(crate) enum CertificateRole {
     Root,
     PckCa,
     Pck,
     TcbSigner,
 }
 
-impl Role {
+impl CertificateRole {
     pub(crate) fn subject(self) -> &'static str {
         match self {
-            Role::Root => "root certificate",
-            Role::PckCa => "PCK CA certificate",
-            Role::Pck => "PCK certificate",
-            Role::TcbSigner => "TCB signing certificate",
+            CertificateRole::Root => "root certificate",
+            CertificateRole::PckCa => "PCK CA certificate",
+            CertificateRole::Pck => "PCK certificate",
+            CertificateRole::TcbSigner => "TCB signing certificate",
         }
     }
 
     /// Common names of Intel's certificates. A test root may write words of its own before them.
     fn names(self) -> &'static [&'static str] {
         match self {
-            Role::Root => &["Intel SGX Root CA"],
-            Role::PckCa => &["Intel SGX PCK Platform CA", "Intel SGX PCK Processor CA"],
-            Role::Pck => &["Intel SGX PCK Certificate"],
-            Role::TcbSigner => &["Intel SGX TCB Signing"],
+            CertificateRole::Root => &["Intel SGX Root CA"],
+            CertificateRole::PckCa => &["Intel SGX PCK Platform CA", "Intel SGX PCK Processor CA"],
+            CertificateRole::Pck => &["Intel SGX PCK Certificate"],
+            CertificateRole::TcbSigner => &["Intel SGX TCB Signing"],
         }
     }
 
     fn is_ca(self) -> bool {
-        matches!(self, Role::Root | Role::PckCa)
+        matches!(self, CertificateRole::Root | CertificateRole::PckCa)
     }
 }
 
 /// Reads a certificate and checks that it may play its role at `now`.
 pub(crate) fn read_certificate(
-    role: Role,
+    role: CertificateRole,
     der: &[u8],
     now: UnixTime,
 ) -> Result<Certificate<'_>, Reason> {
@@ -154,7 +154,7 @@ pub(crate) fn verify_ca(
     list: (&Crl<'_>, &[u8]),
     crypto: &dyn Crypto,
 ) -> Result<(), Reason> {
-    let chain = Role::Pck.subject();
+    let chain = CertificateRole::Pck.subject();
     let (list, list_der) = list;
     let (ca, root) = (CertificateDer::from(der), CertificateDer::from(root));
     let ca = EndEntityCert::try_from(&ca).map_err(|error| webpki_error(chain, error))?;
@@ -165,7 +165,7 @@ pub(crate) fn verify_ca(
     if list.dates.issuer != fields.subject {
         return Err(webpki_error(chain, Error::UnknownRevocationStatus));
     }
-    let parts = SignedParts::from_der(Role::PckCa.subject(), der)?;
+    let parts = SignedParts::from_der(CertificateRole::PckCa.subject(), der)?;
     verify_signed_parts(&root, parts, crypto).map_err(|error| webpki_error(chain, error))?;
     let parts = SignedParts::from_der(list.subject, list_der)?;
     verify_signed_parts(&ca, parts, crypto).map_err(|error| match error {
@@ -196,8 +196,9 @@ pub(crate) fn verify_leaf(
     now: UnixTime,
     crypto: &dyn Crypto,
 ) -> Result<(), Reason> {
-    let path = Path { chain: Role::Pck.subject(), leaf, intermediates: &[], anchor: ca };
-    path.verify_whole(crypto.certificate_algorithm(), no_purpose(), None, now)
+    let path =
+        ChainPath { chain: CertificateRole::Pck.subject(), leaf, intermediates: &[], anchor: ca };
+    path.verify_whole(crypto.certificate_algorithm(), any_purpose(), None, now)
 }
 
 /// Reads the root as a trust anchor.
@@ -207,7 +208,7 @@ pub(crate) fn read_anchor<'a>(root: &'a CertificateDer<'a>) -> Result<TrustAncho
 
 /// Verifies leaf, intermediates, and the revocation list of the leaf's issuer: one signature each.
 pub(crate) fn verify_chain(
-    role: Role,
+    role: CertificateRole,
     leaf: &[u8],
     intermediates: &[&[u8]],
     anchor: &TrustAnchor<'_>,
@@ -228,12 +229,12 @@ pub(crate) fn verify_chain(
         .with_status_policy(UnknownStatusPolicy::Deny)
         .with_expiration_policy(ExpirationPolicy::Enforce)
         .build();
-    let path = Path { chain, leaf, intermediates, anchor };
-    path.verify_whole(crypto.certificate_algorithm(), no_purpose(), Some(revocation), now)
+    let path = ChainPath { chain, leaf, intermediates, anchor };
+    path.verify_whole(crypto.certificate_algorithm(), any_purpose(), Some(revocation), now)
 }
 
 /// The certificates of one path, from a leaf to its trust anchor.
-pub(crate) struct Path<'a> {
+pub(crate) struct ChainPath<'a> {
     /// The name of the path in a rejection.
     pub(crate) chain: &'static str,
     pub(crate) leaf: &'a [u8],
@@ -241,7 +242,7 @@ pub(crate) struct Path<'a> {
     pub(crate) anchor: &'a TrustAnchor<'a>,
 }
 
-impl Path<'_> {
+impl ChainPath<'_> {
     /// Verifies signatures, dates and `usage`, and that every intermediate is on the path.
     pub(crate) fn verify_whole(
         &self,
@@ -293,7 +294,7 @@ impl Path<'_> {
 /// which nobody assigns (it is the identifier of Intel's SGX extension).
 const NO_EXTENDED_KEY_USAGE: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1];
 
-fn no_purpose() -> KeyUsage {
+fn any_purpose() -> KeyUsage {
     KeyUsage::required_if_present(NO_EXTENDED_KEY_USAGE)
 }
 

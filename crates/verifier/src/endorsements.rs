@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::{
     appraisal::EndorsedValues,
-    chain::{self, Crl, Role},
+    chain::{self, CertificateRole, Crl},
     checks::{Checks, Step},
     crl::CrlVersion,
     crypto::Crypto,
@@ -96,7 +96,7 @@ impl Endorsements {
         let issuer = Issuer { anchor: &anchor_der, root_crl: &root_crl, now, crypto };
         let signer = checks.run(Step::TcbSigner, || {
             let signer = issuer.tcb_signer("TCB info issuer chain", &self.tcb_chain)?;
-            root_crl.check_not_listed(Role::Root.subject(), &root_certificate)?;
+            root_crl.check_not_listed(CertificateRole::Root.subject(), &root_certificate)?;
             Ok((signer, "issued by the root, not revoked".into()))
         })?;
         checks.run(Step::TcbInfo, || {
@@ -148,7 +148,7 @@ impl Endorsements {
         root_crl: &Crl<'_>,
         pck_crl: &Crl<'_>,
     ) -> Vec<Window<Step>> {
-        let certificate = |step, role: Role, it: &Certificate<'_>| Window {
+        let certificate = |step, role: CertificateRole, it: &Certificate<'_>| Window {
             step,
             subject: role.subject(),
             life: Validity::new(it.not_before, it.not_after),
@@ -160,15 +160,15 @@ impl Endorsements {
         };
         let (info, identity) = (&self.tcb_info, &self.qe_identity);
         vec![
-            certificate(Step::Root, Role::Root, root),
+            certificate(Step::Root, CertificateRole::Root, root),
             list(Step::RootCrl, root_crl),
-            certificate(Step::TcbSigner, Role::TcbSigner, signer),
+            certificate(Step::TcbSigner, CertificateRole::TcbSigner, signer),
             Window {
                 step: Step::TcbInfo,
                 subject: "TCB info",
                 life: Validity::new(info.issue_date, info.next_update),
             },
-            certificate(Step::QeIdentity, Role::TcbSigner, qe_signer),
+            certificate(Step::QeIdentity, CertificateRole::TcbSigner, qe_signer),
             Window {
                 step: Step::QeIdentity,
                 subject: "QE identity",
@@ -188,7 +188,7 @@ impl Endorsements {
         let (_, der) = certificate_and_root("TCB info issuer chain", &self.tcb_chain)?;
         let sha256 = crypto.sha256(&[der]);
         let kind = roots.require(Anchor::Intel, &sha256)?;
-        let certificate = chain::read_certificate(Role::Root, der, now)?;
+        let certificate = chain::read_certificate(CertificateRole::Root, der, now)?;
         Ok((TrustedRoot { root: Root { kind, sha256 }, der, certificate }, kind.detail(&sha256)))
     }
 }
@@ -217,10 +217,10 @@ impl Issuer<'_> {
     ) -> Result<Certificate<'e>, Reason> {
         let (der, root) = certificate_and_root(name, list)?;
         check_same_root(name, root, self.anchor)?;
-        let certificate = chain::read_certificate(Role::TcbSigner, der, self.now)?;
+        let certificate = chain::read_certificate(CertificateRole::TcbSigner, der, self.now)?;
         let anchor = chain::read_anchor(self.anchor)?;
         let (crl, now, crypto) = (self.root_crl, self.now, self.crypto);
-        chain::verify_chain(Role::TcbSigner, der, &[], &anchor, crl, now, crypto)?;
+        chain::verify_chain(CertificateRole::TcbSigner, der, &[], &anchor, crl, now, crypto)?;
         Ok(certificate)
     }
 }

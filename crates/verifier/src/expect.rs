@@ -158,11 +158,11 @@ impl<'de, T: ReferenceValue> de::Visitor<'de> for ExpectVisitor<T> {
         if text == DANGEROUS_ANY {
             return Ok(Expect::DangerousAny);
         }
-        value(text).map(Expect::Exactly)
+        parse_value(text).map(Expect::Exactly)
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Expect<T>, E> {
-        value(&number.to_string()).map(Expect::Exactly)
+        parse_value(&number.to_string()).map(Expect::Exactly)
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Expect<T>, A::Error> {
@@ -171,13 +171,13 @@ impl<'de, T: ReferenceValue> de::Visitor<'de> for ExpectVisitor<T> {
             if values.len() == ALTERNATIVES_MAX {
                 return Err(de::Error::custom(format!("more than {ALTERNATIVES_MAX} values")));
             }
-            values.push(value(&text)?);
+            values.push(parse_value(&text)?);
         }
         Ok(Expect::AnyOf(values))
     }
 }
 
-fn value<T: ReferenceValue, E: de::Error>(text: &str) -> Result<T, E> {
+fn parse_value<T: ReferenceValue, E: de::Error>(text: &str) -> Result<T, E> {
     T::from_text(text)
         .ok_or_else(|| E::custom(format!("wanted {}, got `{text}`", T::expected_form())))
 }

@@ -6,9 +6,9 @@ use confide_evidence::{pem, quote::Quote};
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    appraisal::{Appraisal, EndorsedValues, Platform, Signatures},
+    appraisal::{Appraisal, EndorsedValues, Platform, VerifySignatures},
     appraise::read_quote,
-    chain::{self, Role},
+    chain::{self, CertificateRole},
     checks::{Checks, Step},
     crypto::Crypto,
     evidence::Evidence,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// One appraisal under prepared endorsements, asking a memory and noting what it lacked.
-pub(crate) struct Learning<'p> {
+pub(crate) struct RecalledVerification<'p> {
     prepared: &'p Prepared,
     memory: &'p dyn RecallPlatform,
     tags: Option<Tags>,
@@ -41,7 +41,7 @@ pub(crate) struct Learning<'p> {
     learned: NewVerdicts,
 }
 
-impl<'p> Learning<'p> {
+impl<'p> RecalledVerification<'p> {
     pub(crate) fn new(prepared: &'p Prepared, memory: &'p dyn RecallPlatform) -> Self {
         Self {
             prepared,
@@ -55,7 +55,7 @@ impl<'p> Learning<'p> {
     }
 }
 
-impl Signatures for Learning<'_> {
+impl VerifySignatures for RecalledVerification<'_> {
     fn pck(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<Platform, Reason> {
         checks.run(Step::PckChain, || {
             let certification = self.prepared.certification(&appraisal.quote);
@@ -124,7 +124,7 @@ impl Signatures for Learning<'_> {
     }
 }
 
-impl Learning<'_> {
+impl RecalledVerification<'_> {
     /// Asks the memory, and believes it only where the tag is that of these bytes under this
     /// generation and the verdict is not too old for the policy.
     fn recall(&mut self, appraisal: &Appraisal<'_>, certification: Certification<'_>) {
@@ -169,7 +169,7 @@ impl Prepared {
         known: &dyn RecallPlatform,
     ) -> Result<(Appraised, NewVerdicts), Rejection> {
         let mut found = PartialResult::new(self.checks.clone());
-        let mut learning = Learning::new(self, known);
+        let mut learning = RecalledVerification::new(self, known);
         let outcome = self.judge(&mut found, &mut learning, evidence, policy, now, crypto);
         found.close(outcome).map(|appraised| (appraised, learning.learned))
     }
@@ -177,7 +177,7 @@ impl Prepared {
     fn judge(
         &self,
         found: &mut PartialResult,
-        learning: &mut Learning<'_>,
+        learning: &mut RecalledVerification<'_>,
         evidence: &Evidence<'_>,
         policy: &Policy,
         now: UnixTime,
@@ -215,17 +215,17 @@ impl Prepared {
     /// Checks what can change about a known PCK certificate: the time, and (with the generation) whether it is
     /// revoked.
     fn check_known_pck(&self, known: &KnownPck, appraisal: &Appraisal<'_>) -> Result<(), Reason> {
-        known.life.check(Role::Pck.subject(), appraisal.now)?;
+        known.life.check(CertificateRole::Pck.subject(), appraisal.now)?;
         self.check_ca_validity(appraisal)?;
         self.check_not_revoked(&known.serial)
     }
 
     fn check_ca_validity(&self, appraisal: &Appraisal<'_>) -> Result<(), Reason> {
-        self.ca_life.check(Role::PckCa.subject(), appraisal.now)
+        self.ca_life.check(CertificateRole::PckCa.subject(), appraisal.now)
     }
 
     fn check_not_revoked(&self, serial: &[u8]) -> Result<(), Reason> {
-        let subject = Role::Pck.subject();
+        let subject = CertificateRole::Pck.subject();
         if self.revoked.contains(serial) {
             return Err(Reason::CertificateRevoked { subject });
         }
@@ -255,7 +255,7 @@ impl Prepared {
             }
         };
         let leaf_der = list.first().map(Vec::as_slice).unwrap_or_default();
-        let leaf = chain::read_certificate(Role::Pck, leaf_der, appraisal.now)?;
+        let leaf = chain::read_certificate(CertificateRole::Pck, leaf_der, appraisal.now)?;
         self.check_ca_validity(appraisal)?;
         chain::verify_leaf(leaf_der, &self.ca_anchor, appraisal.now, appraisal.crypto)?;
         self.check_not_revoked(leaf.serial)?;

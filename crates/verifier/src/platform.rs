@@ -13,8 +13,8 @@ use confide_evidence::{
 use rustls_pki_types::CertificateDer;
 
 use crate::{
-    appraisal::{Appraisal, Platform, Signatures},
-    chain::{self, Role},
+    appraisal::{Appraisal, Platform, VerifySignatures},
+    chain::{self, CertificateRole},
     checks::{Checks, Step},
     crl::check_revocation_list,
     crypto::Crypto,
@@ -26,11 +26,11 @@ use crate::{
     validity::Validity,
 };
 
-/// Verifies every signature each time: PCK chain (three signatures: leaf, its CA, the CA's revocation list), quoting
+/// Verifies every signature each time: PCK issue_chain (three signatures: leaf, its CA, the CA's revocation list), quoting
 /// enclave, quote.
 pub(crate) struct FullVerification<'a>(pub(crate) &'a VerifiedEndorsements<'a>);
 
-impl Signatures for FullVerification<'_> {
+impl VerifySignatures for FullVerification<'_> {
     fn pck(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<Platform, Reason> {
         let endorsements = self.0;
         checks.run(Step::PckChain, || {
@@ -38,13 +38,13 @@ impl Signatures for FullVerification<'_> {
             let [leaf_der, ca_der, root_der] = split_chain(&list)?;
             let repeated = endorsements.pck_chain();
             check_same_chain(&list, endorsements.root_der, endorsements.pck_ca(), repeated)?;
-            let leaf = chain::read_certificate(Role::Pck, leaf_der, appraisal.now)?;
-            let ca = chain::read_certificate(Role::PckCa, ca_der, appraisal.now)?;
+            let leaf = chain::read_certificate(CertificateRole::Pck, leaf_der, appraisal.now)?;
+            let ca = chain::read_certificate(CertificateRole::PckCa, ca_der, appraisal.now)?;
             let anchor_der = CertificateDer::from(root_der);
             let anchor = chain::read_anchor(&anchor_der)?;
             let crl = &endorsements.pck_crl;
             chain::verify_chain(
-                Role::Pck,
+                CertificateRole::Pck,
                 leaf_der,
                 &[ca_der],
                 &anchor,
@@ -52,7 +52,7 @@ impl Signatures for FullVerification<'_> {
                 appraisal.now,
                 appraisal.crypto,
             )?;
-            endorsements.root_crl.check_not_listed(Role::PckCa.subject(), &ca)?;
+            endorsements.root_crl.check_not_listed(CertificateRole::PckCa.subject(), &ca)?;
             let platform = Platform {
                 pck: sgx_extension(&leaf)?,
                 public_key: *leaf.public_key,
@@ -119,20 +119,20 @@ pub(crate) fn check_same_chain(
 ) -> Result<(), Reason> {
     let [_, list_ca, list_root] = split_chain(list)?;
     if list_root != root {
-        return Err(difference("root of the quote", "the trusted root"));
+        return Err(mismatch_error("root of the quote", "the trusted root"));
     }
     if ca != Some(list_ca) {
-        return Err(difference("PCK CA of the quote", "the issuer of the PCK CRL"));
+        return Err(mismatch_error("PCK CA of the quote", "the issuer of the PCK CRL"));
     }
     if repeated.is_some_and(|repeated| repeated != list) {
-        return Err(difference("PCK chain of the collateral", QUOTE_CHAIN));
+        return Err(mismatch_error("PCK chain of the collateral", QUOTE_CHAIN));
     }
     Ok(())
 }
 
 pub(crate) fn sgx_extension(leaf: &Certificate<'_>) -> Result<PckExtension, Reason> {
     let Some(extension) = leaf.sgx_extension else {
-        let subject = Role::Pck.subject();
+        let subject = CertificateRole::Pck.subject();
         return Err(Reason::CertificateUse { subject, wanted: "Intel's SGX extension" });
     };
     Ok(PckExtension::parse(extension)?)
@@ -295,9 +295,9 @@ fn check_same_bytes(field: &'static str, wanted: &[u8], got: &[u8]) -> Result<()
     if wanted == got {
         return Ok(());
     }
-    Err(tcb::difference(field, wanted, got))
+    Err(tcb::mismatch_error(field, wanted, got))
 }
 
-fn difference(subject: &'static str, other: &'static str) -> Reason {
+fn mismatch_error(subject: &'static str, other: &'static str) -> Reason {
     Reason::Differs { subject, other }
 }

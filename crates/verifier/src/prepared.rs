@@ -7,7 +7,7 @@ use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::BorrowedCertRevocationList;
 
 use crate::{
-    chain::{self, Role},
+    chain::{self, CertificateRole},
     checks::{Checks, Step},
     crl::CrlVersion,
     crypto::Crypto,
@@ -155,10 +155,10 @@ impl VerifiedCa {
         crypto: &dyn Crypto,
     ) -> Result<Self, Reason> {
         let der = verified.pck_ca().unwrap_or_default();
-        let ca = chain::read_certificate(Role::PckCa, der, now)?;
+        let ca = chain::read_certificate(CertificateRole::PckCa, der, now)?;
         let list = (&verified.pck_crl, collateral.pck_crl.as_slice());
         chain::verify_ca(der, &ca, verified.root_der, list, crypto)?;
-        verified.root_crl.check_not_listed(Role::PckCa.subject(), &ca)?;
+        verified.root_crl.check_not_listed(CertificateRole::PckCa.subject(), &ca)?;
         let revoked = BorrowedCertRevocationList::from_der(&collateral.pck_crl)
             .and_then(|list| list.into_iter().map(|it| Ok(it?.serial_number.to_vec())).collect())
             .map_err(|error| chain::webpki_error("PCK CRL", error))?;

@@ -36,7 +36,12 @@ impl Verdict {
     pub(crate) fn of_platform(level: &TcbLevel) -> Self {
         let advisories = level.advisory_ids.as_slice().into();
         let stale_since = is_stale(level.tcb_status).then_some(level.tcb_date);
-        Self { status: level.tcb_status, advisories, stale_since, needs: needs(level.tcb_status) }
+        Self {
+            status: level.tcb_status,
+            advisories,
+            stale_since,
+            needs: status_needs(level.tcb_status),
+        }
     }
 
     /// Takes in a TDX module or quoting enclave: if it is anything but up to date or revoked, it
@@ -53,9 +58,9 @@ impl Verdict {
             (_, platform) => platform,
         };
         if part.tcb_status != UpToDate {
-            self.stale_since = earlier(self.stale_since, Some(part.tcb_date));
+            self.stale_since = earlier_date(self.stale_since, Some(part.tcb_date));
         }
-        self.add_needs(needs(part.tcb_status));
+        self.add_needs(status_needs(part.tcb_status));
         self.add_advisories(&part.advisory_ids);
         self
     }
@@ -66,7 +71,7 @@ impl Verdict {
     pub(crate) fn include_running(mut self, current: &Verdict) -> Self {
         use TcbStatus::*;
         let stale = is_stale;
-        let unconfigured = |status| needs(status)[0];
+        let unconfigured = |status| status_needs(status)[0];
         let configure = unconfigured(self.status) || unconfigured(current.status);
         self.status = match (self.status, current.status) {
             (Revoked, _) | (_, Revoked) => Revoked,
@@ -82,7 +87,7 @@ impl Verdict {
                 if rank(now) > rank(launch) { now } else { launch }
             }
         };
-        self.stale_since = earlier(self.stale_since, current.stale_since);
+        self.stale_since = earlier_date(self.stale_since, current.stale_since);
         self.add_needs(current.needs);
         self.add_advisories(&current.advisories);
         self
@@ -114,7 +119,7 @@ impl Verdict {
 }
 
 /// Whether a status asks for another configuration, and for hardening in software.
-fn needs(status: TcbStatus) -> [bool; 2] {
+fn status_needs(status: TcbStatus) -> [bool; 2] {
     use TcbStatus::*;
     match status {
         SwHardeningNeeded => [false, true],
@@ -128,7 +133,7 @@ fn is_stale(status: TcbStatus) -> bool {
     matches!(status, TcbStatus::OutOfDate | TcbStatus::OutOfDateConfigurationNeeded)
 }
 
-fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+fn earlier_date(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.into_iter().chain(other).min()
 }
 
@@ -140,7 +145,7 @@ pub(crate) fn platform_level<'a>(
     tdx: Option<&[u8; 16]>,
 ) -> Result<&'a TcbLevel, Reason> {
     let reaches = |level: &&TcbLevel| {
-        at_least(&pck.components, &level.tcb.sgx)
+        is_at_least(&pck.components, &level.tcb.sgx)
             && pck.pce_svn >= level.tcb.pce_svn
             && match (tdx, &level.tcb.tdx) {
                 (None, None) => true,
@@ -148,7 +153,7 @@ pub(crate) fn platform_level<'a>(
                 // 0 and 1 (its ISVSVN and version) are left out here.
                 (Some(have), Some(wanted)) => {
                     let first = if have[1] == 0 { 0 } else { 2 };
-                    at_least(&have[first..], &wanted[first..])
+                    is_at_least(&have[first..], &wanted[first..])
                 }
                 _ => false,
             }
@@ -229,10 +234,10 @@ pub(crate) fn qe_level<'a>(
         &identity.attributes_mask,
     )?;
     if report.is_debug() {
-        return Err(difference("QE ATTRIBUTES", &identity.attributes, report.attributes()));
+        return Err(mismatch_error("QE ATTRIBUTES", &identity.attributes, report.attributes()));
     }
     if report.mr_signer() != &identity.mrsigner {
-        return Err(difference("QE MRSIGNER", &identity.mrsigner, report.mr_signer()));
+        return Err(mismatch_error("QE MRSIGNER", &identity.mrsigner, report.mr_signer()));
     }
     if report.isv_prod_id() != identity.isv_prod_id {
         let (wanted, got) = (identity.isv_prod_id.to_string(), report.isv_prod_id().to_string());
@@ -278,17 +283,17 @@ fn check_module(
     mask: &[u8; 8],
 ) -> Result<(), Reason> {
     if report.mr_signer_seam() != mrsigner {
-        return Err(difference("MRSIGNERSEAM", mrsigner, report.mr_signer_seam()));
+        return Err(mismatch_error("MRSIGNERSEAM", mrsigner, report.mr_signer_seam()));
     }
     check_masked("SEAM attributes", report.seam_attributes(), attributes, mask)?;
     let outside = report.seam_attributes().iter().zip(mask).any(|(have, mask)| have & !mask != 0);
     if outside {
-        return Err(difference("SEAM attributes", attributes, report.seam_attributes()));
+        return Err(mismatch_error("SEAM attributes", attributes, report.seam_attributes()));
     }
     Ok(())
 }
 
-fn at_least(have: &[u8], wanted: &[u8]) -> bool {
+fn is_at_least(have: &[u8], wanted: &[u8]) -> bool {
     have.iter().zip(wanted).all(|(have, wanted)| have >= wanted)
 }
 
@@ -300,9 +305,9 @@ fn check_masked<const N: usize>(
     mask: &[u8; N],
 ) -> Result<(), Reason> {
     let same = (0..N).all(|at| have[at] & mask[at] == wanted[at]);
-    if same { Ok(()) } else { Err(difference(field, wanted, have)) }
+    if same { Ok(()) } else { Err(mismatch_error(field, wanted, have)) }
 }
 
-pub(crate) fn difference(field: &'static str, wanted: &[u8], got: &[u8]) -> Reason {
+pub(crate) fn mismatch_error(field: &'static str, wanted: &[u8], got: &[u8]) -> Reason {
     Reason::Value { field, wanted: hex::encode(wanted), got: hex::encode(got) }
 }

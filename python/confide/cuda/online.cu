@@ -7,8 +7,8 @@
 //
 // Floor of one vector: A is rows x columns x 2 bytes and B outputs x rank x 4 bytes, from L2 once they fit (q, k, v of
 // Qwen2.5-1.5B at rank 32: 295 KB + 262 KB), 3 multiply-adds for each entry of A (442 thousand), ChaCha20 of
-// columns + rows words for each block of 8 rows. Each is below a microsecond; two launches in a graph are the floor, and
-// with programmatic launch the masks are made while the kernel ahead still runs.
+// columns + rows words for each block of 8 rows. Each is below a microsecond; two launches in a graph are the floor,
+// and with programmatic launch the masks are made while the kernel ahead still runs.
 //
 // compile with: INPUT=float OUTPUT=float
 // compile with: INPUT=bf16 OUTPUT=bf16
@@ -119,6 +119,13 @@ __device__ inline void refuse(uint64_t status, uint32_t vector, uint32_t reason)
     reinterpret_cast<volatile uint32_t *>(status)[vector] = reason;
 }
 
+// What the host answers, A·y + s, and what the key holder adds, A·r − s, which is used once and then wiped.
+__device__ inline uint64_t unmasked_product(uint64_t answer, uint64_t *prepared, uint32_t bits) {
+    uint64_t product = (answer + *prepared) & low_mask(bits);
+    *prepared = 0;
+    return product;
+}
+
 // x: the address of INPUT [vectors, x_stride], a part of a wider array or a whole one; inputs [adapters, INPUT_WORDS];
 // adapter_of and offset_of [vectors]: which adapter a vector meets, -1 for none, and how many of that adapter's vectors
 // stand before it. real [vectors, real_stride] float32 and used [vectors] are what add_outputs takes. status: the
@@ -187,14 +194,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         __syncthreads();
     }
     sum = warp_sum(sum);
-    if (lane == 0 && row < rows) {
-        // What the host answers, A·y + s, and what the key holder adds, A·r − s: used once, then wiped.
-        uint64_t *prepared = reinterpret_cast<uint64_t *>(slot[PREPARED]) + size_t(token) * rows + row;
-        uint64_t answer = (sum + shares[warp]) & low_mask(bits);
-        uint64_t product = (answer + *prepared) & low_mask(bits);
-        *prepared = 0;
-        real[size_t(vector) * real_stride + row] = float(double(centre(product, bits)) * scan.scale);
-    }
+    if (lane != 0 || row >= rows) return;
+    uint64_t *prepared = reinterpret_cast<uint64_t *>(slot[PREPARED]) + size_t(token) * rows + row;
+    uint64_t product = unmasked_product(sum + shares[warp], prepared, bits);
+    real[size_t(vector) * real_stride + row] = float(double(centre(product, bits)) * scan.scale);
 }
 
 // The value that an adapter's part adds to output `column`; `real` are the products of the part's rows.

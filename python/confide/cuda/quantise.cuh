@@ -15,8 +15,8 @@ __device__ inline int16_t quantise(float x, double factor) {
     return int16_t(__double_as_longlong(__dadd_rn(__dmul_rn(double(x), factor), QUANTISE_MAGIC)));
 }
 
-// The squares of a vector summed over one warp's lanes, for a block of QUANTISE_LANES threads: entry i belongs to thread
-// i % QUANTISE_LANES, and lanes are added at distance 16, 8, 4, 2 and 1. `tree_of_warps` adds what the warps have.
+// The squares of a vector summed over one warp's lanes, for a block of QUANTISE_LANES threads: entry i belongs to
+// thread i % QUANTISE_LANES, and lanes are added at distance 16, 8, 4, 2 and 1. `tree_of_warps` adds what warps have.
 template <class Element>
 __device__ inline double lane_sum(const Element *x, uint32_t columns) {
     double sum = 0.0;

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, serve_runs};
 use serde_json::json;
 
 use super::{
@@ -29,7 +29,7 @@ pub(crate) fn run(_: Args) -> Outcome {
         note: Some(format!("{} tokens to a batch", masked.tokens())),
         ..Hello::new("masked, whole batches", VERSION)
     };
-    speak(&hello, |order| measure(order, &problem, &mut masked))
+    serve_runs(&hello, |order| measure(order, &problem, &mut masked))
 }
 
 fn measure(order: &Run, problem: &Problem, masked: &mut Masked) -> Outcome<Report> {

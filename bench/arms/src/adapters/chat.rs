@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, serve_runs};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -31,7 +31,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         guarantee: Some(guarantee.unwrap_or_else(|| "none".into())),
         ..Hello::new(format!("chat completions, model {}", args.model), VERSION)
     };
-    speak(&hello, |order| runtime.block_on(measure(&args, order)))
+    serve_runs(&hello, |order| runtime.block_on(measure(&args, order)))
 }
 
 /// A whole answer, and the time from request to its end.

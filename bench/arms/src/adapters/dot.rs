@@ -5,7 +5,7 @@ use std::time::Instant;
 /// Sums that run side by side, so that the compiler can use wide registers.
 const LANES: usize = 16;
 
-pub(crate) fn dot(row: &[f32], vector: &[f32]) -> f32 {
+pub(crate) fn dot_product(row: &[f32], vector: &[f32]) -> f32 {
     let mut sums = [0.0; LANES];
     let (rows, vectors) = (row.chunks_exact(LANES), vector.chunks_exact(LANES));
     let rest = rows.remainder().iter().zip(vectors.remainder()).map(|(a, x)| a * x).sum::<f32>();
@@ -18,7 +18,7 @@ pub(crate) fn dot(row: &[f32], vector: &[f32]) -> f32 {
 }
 
 /// The shortest time, in ms, of a copy of these values by this thread.
-pub(crate) fn copy_ms<T: Copy + Default>(values: &[T]) -> f64 {
+pub(crate) fn measure_copy_ms<T: Copy + Default>(values: &[T]) -> f64 {
     const COPIES: usize = 200;
     let mut to = vec![T::default(); values.len()];
     let copy = || {

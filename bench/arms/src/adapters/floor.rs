@@ -20,7 +20,7 @@ pub(crate) fn read_bytes_per_s() -> f64 {
         let began = Instant::now();
         thread::scope(|scope| {
             for part in words.chunks(part) {
-                scope.spawn(|| std::hint::black_box(xor(part)));
+                scope.spawn(|| std::hint::black_box(xor_words(part)));
             }
         });
         READ_BYTES as f64 / began.elapsed().as_secs_f64()
@@ -28,7 +28,7 @@ pub(crate) fn read_bytes_per_s() -> f64 {
     std::iter::repeat_with(pass).take(5).fold(0.0, f64::max)
 }
 
-fn xor(words: &[u64]) -> u64 {
+fn xor_words(words: &[u64]) -> u64 {
     let mut lanes = [0u64; 16];
     for chunk in words.chunks_exact(16) {
         lanes.iter_mut().zip(chunk).for_each(|(lane, word)| *lane ^= word);

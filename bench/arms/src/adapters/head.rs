@@ -4,11 +4,11 @@
 use std::{fs, path::Path, thread, time::Instant};
 
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, read_file, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, read_file, serve_runs};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::json;
 
-use super::{dot::dot, problem::Random};
+use super::{dot::dot_product, problem::Random};
 use crate::version::VERSION;
 
 /// How rows are multiplied.
@@ -48,7 +48,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         threads: thread::available_parallelism().map_or(1, usize::from),
         ..Hello::new(format!("LM head of {VOCABULARY} x {WIDTH}, {:?}", args.speed), VERSION)
     };
-    speak(&hello, |order| measure(order, &head, args.speed))
+    serve_runs(&hello, |order| measure(order, &head, args.speed))
 }
 
 fn measure(order: &Run, head: &LmHead, speed: Speed) -> Outcome<Report> {
@@ -122,7 +122,7 @@ impl LmHead {
                 let part = rows.div_ceil(threads).max(1);
                 let parts: Vec<&[f32]> = self.values.chunks(part * self.width).collect();
                 let search = |part: &[f32]| {
-                    find_greatest(part.chunks_exact(self.width).map(|row| dot(row, hidden)))
+                    find_greatest(part.chunks_exact(self.width).map(|row| dot_product(row, hidden)))
                 };
                 if let [only] = parts[..] {
                     return search(only).0;

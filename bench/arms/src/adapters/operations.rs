@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, serve_runs};
 use confide_report_003::ckks::{Ckks, CkksError, GaloisKey, Parameters, Plaintext, SecretKey};
 use confide_rlwe::Rng;
 use serde_json::json;
@@ -35,7 +35,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         guarantee: Some(confide_lora::Guarantee::NONE.to_string()),
         ..Hello::new(format!("CKKS operations, {}", arm.ckks.parameters()), VERSION)
     };
-    speak(&hello, |order| arm.answer(order))
+    serve_runs(&hello, |order| arm.answer(order))
 }
 
 impl Operations {

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Instant};
 
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, serve_runs};
 use confide_lora::{
     Adapter, DeltaProvider, DeltaSession, Guarantee, LayerInput, Projection, ProjectionSite,
     plain::LocalAdapter,
@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::{
     direct::Direct,
-    dot::copy_ms,
+    dot::measure_copy_ms,
     masked::Masked,
     problem::{Problem, ProjectionShape},
     spans::{Parts, differences},
@@ -79,7 +79,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         guarantee: Some(step.guarantee()),
         ..Hello::new(format!("one projection, {:?}", args.scheme).to_lowercase(), VERSION)
     };
-    speak(&hello, |order| measure(order, &problem, step.as_mut()))
+    serve_runs(&hello, |order| measure(order, &problem, step.as_mut()))
 }
 
 fn measure(order: &Run, problem: &Problem, step: &mut dyn Step) -> Outcome<Report> {
@@ -207,7 +207,7 @@ impl Step for AdapterStep {
     }
 
     fn floor(&self) -> Option<(String, String, f64)> {
-        let floor = || ("a copy of A".into(), "step_ms".into(), copy_ms(&self.a));
+        let floor = || ("a copy of A".into(), "step_ms".into(), measure_copy_ms(&self.a));
         (!self.a.is_empty()).then(floor)
     }
 }

@@ -32,8 +32,8 @@ pub(crate) fn connect(
     options.scheme = scheme;
     options.mask_deadline = PREPARE_DEADLINE;
     let connect: Arc<dyn HostConnector> = match address {
-        Some(address) => Arc::new(Tcp(address)),
-        None => Arc::new(Pipe::new(adapter, set)?),
+        Some(address) => Arc::new(TcpConnector(address)),
+        None => Arc::new(PipeConnector::new(adapter, set)?),
     };
     Ok(RemoteAdapter::connect(connect, options)?)
 }
@@ -43,9 +43,9 @@ pub(crate) fn batch_tokens() -> Outcome<usize> {
     Ok(ParameterSet::from_name(SET)?.n())
 }
 
-struct Tcp(SocketAddr);
+struct TcpConnector(SocketAddr);
 
-impl HostConnector for Tcp {
+impl HostConnector for TcpConnector {
     fn connect(&self) -> StreamFuture<'_> {
         Box::pin(async {
             let stream = TcpStream::connect(self.0).await?;
@@ -61,12 +61,12 @@ impl HostConnector for Tcp {
 }
 
 /// A host in this process: what its work costs without another process to wake.
-struct Pipe {
+struct PipeConnector {
     host: Arc<AdapterHost>,
     runtime: Runtime,
 }
 
-impl Pipe {
+impl PipeConnector {
     fn new(adapter: &Adapter, parameters: ParameterSet) -> Outcome<Self> {
         let options = HostOptions {
             parameters,
@@ -88,7 +88,7 @@ impl Pipe {
     }
 }
 
-impl HostConnector for Pipe {
+impl HostConnector for PipeConnector {
     fn connect(&self) -> StreamFuture<'_> {
         let (near, far) = tokio::io::duplex(PIPE_BYTES);
         let host = Arc::clone(&self.host);

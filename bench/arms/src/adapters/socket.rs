@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, serve_runs};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, runtime::Runtime};
@@ -64,7 +64,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         guarantee: arm.guarantee.clone(),
         ..Hello::new(format!("WebSocket, {:?}", arm.args.route).to_lowercase(), VERSION)
     };
-    speak(&hello, |order| runtime.block_on(arm.measure(order)))
+    serve_runs(&hello, |order| runtime.block_on(arm.measure(order)))
 }
 
 impl SocketArm {

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Instant};
 
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, serve_runs};
 use confide_lora::{
     Adapter, DeltaProvider, DeltaSession, LayerInput, Projection, ProjectionSite,
     holder::RemoteAdapter,
@@ -97,7 +97,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         connected,
         read_bytes_per_s: floor::read_bytes_per_s(),
     };
-    speak(&hello, |order| arm.answer(order))
+    serve_runs(&hello, |order| arm.answer(order))
 }
 
 fn stages(adapt: &dyn DeltaProvider) -> Vec<Stage> {

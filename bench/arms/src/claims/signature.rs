@@ -18,14 +18,14 @@ use super::method::ClaimMethod;
 const TEXT: [u8; 1024] = [0x2a; 1024];
 
 /// A key, as it verifies and as a certificate holds it, and its signature of the text.
-struct Signed {
+struct SignedText {
     key: Vec<u8>,
     spki: Vec<u8>,
     signature: Vec<u8>,
     algorithm: &'static dyn VerificationAlgorithm,
 }
 
-impl Signed {
+impl SignedText {
     fn rsa() -> Outcome<Self> {
         let failed = |_| "aws-lc-rs made no RSA signature".to_string();
         let pair = RsaKeyPair::generate(KeySize::Rsa2048).map_err(failed)?;
@@ -56,19 +56,19 @@ impl Signed {
 }
 
 /// The claim that shows the signature.
-pub(super) struct Native(Signed);
+pub(super) struct NativeSignature(SignedText);
 
-impl Native {
+impl NativeSignature {
     pub(super) fn rsa() -> Outcome<Self> {
-        Signed::rsa().map(Self)
+        SignedText::rsa().map(Self)
     }
 
     pub(super) fn ecdsa() -> Outcome<Self> {
-        Signed::ecdsa().map(Self)
+        SignedText::ecdsa().map(Self)
     }
 }
 
-impl ClaimMethod for Native {
+impl ClaimMethod for NativeSignature {
     fn hidden_part(&self) -> &'static str {
         "nothing: the signature is shown, and can be shown on"
     }
@@ -78,7 +78,7 @@ impl ClaimMethod for Native {
     }
 
     fn check(&mut self) -> Outcome {
-        let Signed { key, signature, algorithm, .. } = &self.0;
+        let SignedText { key, signature, algorithm, .. } = &self.0;
         let key = UnparsedPublicKey::new(*algorithm, key);
         key.verify(&TEXT, signature).map_err(|_| "a signature made here does not verify".into())
     }
@@ -101,14 +101,14 @@ const CONTEXT: &[u8] = b"confide bench";
 
 impl Sigma {
     pub(super) fn rsa() -> Outcome<Self> {
-        Self::new(Signed::rsa()?, true)
+        Self::new(SignedText::rsa()?, true)
     }
 
     pub(super) fn ecdsa() -> Outcome<Self> {
-        Self::new(Signed::ecdsa()?, false)
+        Self::new(SignedText::ecdsa()?, false)
     }
 
-    fn new(signed: Signed, rsa: bool) -> Outcome<Self> {
+    fn new(signed: SignedText, rsa: bool) -> Outcome<Self> {
         let key = PublicKey::from_spki(&signed.spki)?;
         Ok(Self { key, signature: signed.signature, rsa, proof: Vec::new() })
     }

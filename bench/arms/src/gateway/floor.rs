@@ -19,7 +19,7 @@ pub(crate) fn rate_per_s() -> Option<f64> {
     let random = SystemRandom::new();
     let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).ok()?;
     let peer = EphemeralPrivateKey::generate(&X25519, &random).ok()?.compute_public_key().ok()?;
-    let (began, mut rounds) = (thread_ns(), 0_u32);
+    let (began, mut rounds) = (thread_cpu_ns(), 0_u32);
     loop {
         key.sign(&random, b"a hash of a handshake, 32 bytes.").ok()?;
         let own = EphemeralPrivateKey::generate(&X25519, &random).ok()?;
@@ -27,14 +27,14 @@ pub(crate) fn rate_per_s() -> Option<f64> {
         let peer = UnparsedPublicKey::new(&X25519, peer.as_ref());
         agree_ephemeral(own, peer, (), |_secret| Ok(())).ok()?;
         rounds += 1;
-        let spent = thread_ns() - began;
+        let spent = thread_cpu_ns() - began;
         if spent >= LOOK_NS {
             return Some(f64::from(rounds) * 1e9 / spent as f64);
         }
     }
 }
 
-fn thread_ns() -> i64 {
+fn thread_cpu_ns() -> i64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

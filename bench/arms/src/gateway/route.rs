@@ -35,8 +35,8 @@ pub(crate) struct RouteArgs {
     #[command(flatten)]
     channel: ChannelArgs,
     /// The only key exchange group that is offered: each group is another amount of work
-    #[arg(long, value_enum, default_value_t = Group::X25519)]
-    group: Group,
+    #[arg(long, value_enum, default_value_t = KeyExchangeGroup::X25519)]
+    group: KeyExchangeGroup,
     /// Leave Nagle's algorithm on, which is the default of a socket
     #[arg(long)]
     default_sockets: bool,
@@ -53,7 +53,7 @@ enum Mode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Group {
+enum KeyExchangeGroup {
     X25519,
     X25519mlkem768,
 }
@@ -87,9 +87,9 @@ pub(crate) struct Guarantee {
 }
 
 /// Description of a connection, for people.
-pub(crate) struct Facts(Option<String>);
+pub(crate) struct RouteFacts(Option<String>);
 
-impl fmt::Display for Facts {
+impl fmt::Display for RouteFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.as_deref().unwrap_or("HTTP without TLS"))
     }
@@ -98,8 +98,8 @@ impl fmt::Display for Facts {
 impl Route {
     pub(crate) async fn new(args: &RouteArgs) -> Outcome<(Self, Guarantee)> {
         let group = match args.group {
-            Group::X25519 => "X25519",
-            Group::X25519mlkem768 => "X25519MLKEM768",
+            KeyExchangeGroup::X25519 => "X25519",
+            KeyExchangeGroup::X25519mlkem768 => "X25519MLKEM768",
         };
         if args.default_sockets && args.channel.via.is_some() {
             return Err("--default-sockets and --via: the tunnel's client sets its own".into());
@@ -124,11 +124,11 @@ impl Route {
     }
 
     /// Opens a connection and says what it is.
-    pub(crate) async fn probe(&self) -> Outcome<Facts> {
+    pub(crate) async fn probe(&self) -> Outcome<RouteFacts> {
         self.open().await?;
-        let Some((_, pinned)) = &self.tls else { return Ok(Facts(None)) };
+        let Some((_, pinned)) = &self.tls else { return Ok(RouteFacts(None)) };
         let seen = pinned.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Facts(seen.clone().map(|seen| format!("full TLS 1.3 handshakes, {seen}"))))
+        Ok(RouteFacts(seen.clone().map(|seen| format!("full TLS 1.3 handshakes, {seen}"))))
     }
 
     pub(crate) fn server(&self) -> &str {
@@ -234,10 +234,10 @@ struct PinnedCertificate {
 }
 
 impl PinnedCertificate {
-    fn new(certificate: Vec<u8>, group: Group) -> Self {
+    fn new(certificate: Vec<u8>, group: KeyExchangeGroup) -> Self {
         let only = match group {
-            Group::X25519 => aws_lc_rs::kx_group::X25519,
-            Group::X25519mlkem768 => aws_lc_rs::kx_group::X25519MLKEM768,
+            KeyExchangeGroup::X25519 => aws_lc_rs::kx_group::X25519,
+            KeyExchangeGroup::X25519mlkem768 => aws_lc_rs::kx_group::X25519MLKEM768,
         };
         let provider = CryptoProvider { kx_groups: vec![only], ..aws_lc_rs::default_provider() };
         Self {

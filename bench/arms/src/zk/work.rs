@@ -27,13 +27,13 @@ pub(crate) struct DcapFiles {
 }
 
 /// A work: a guest and its input.
-pub(super) struct Work {
+pub(super) struct GuestWork {
     pub(super) name: String,
     pub(super) guest: &'static str,
     pub(super) input: Vec<u8>,
 }
 
-impl Work {
+impl GuestWork {
     /// `fibonacci-1000`, `fibonacci-sort-3000` (both reports' program: numbers of the sequence put
     /// in order), `sort-1000`, `rsa2048-1024`, `sha256-1024`, `transcript-4096`: a guest and the
     /// size of its sample; `dcap`: the quote of the command line.

@@ -22,7 +22,7 @@ const DIFFERENCES_NAMED_MAX: usize = 16;
 const DIFFERENCE_CHARACTERS_MAX: usize = 60;
 
 /// All records of one side, judged again, so that all have the notes of this version.
-pub(super) struct Figures<'a> {
+pub(super) struct SideFigures<'a> {
     records: Vec<JudgedRecord<'a>>,
 }
 
@@ -34,7 +34,7 @@ struct JudgedRecord<'a> {
 
 /// Everything that one side has about one figure.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct GatheredFigures {
     /// The values by cluster, then by block.
     pub(crate) values: Vec<Vec<f64>>,
     pub(crate) client_bound: bool,
@@ -59,7 +59,7 @@ pub(crate) struct ComparedFigure {
     pub(crate) twins: Vec<[f64; 3]>,
 }
 
-impl<'a> Figures<'a> {
+impl<'a> SideFigures<'a> {
     pub(super) fn new(suite: &Suite, side: &'a [Loaded]) -> Self {
         let of = |loaded: &'a Loaded| {
             let runs = Runs::new(&loaded.samples, &loaded.slices);
@@ -68,8 +68,8 @@ impl<'a> Figures<'a> {
         Self { records: side.iter().map(of).collect() }
     }
 
-    pub(super) fn gather(&self, one: &ComparedCase<'_>) -> Gathered {
-        let mut gathered = Gathered::default();
+    pub(super) fn gather(&self, one: &ComparedCase<'_>) -> GatheredFigures {
+        let mut gathered = GatheredFigures::default();
         let mut clusters: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for (number, record) in self.records.iter().enumerate() {
             for run in record.runs.valid_runs(one.bench, one.case, one.arm, false) {
@@ -114,7 +114,7 @@ impl<'a> Figures<'a> {
     }
 }
 
-impl Gathered {
+impl GatheredFigures {
     fn add(&mut self, one: &ComparedCase<'_>, rows: &[Row]) {
         let here = |row: &&Row| {
             row.bench == one.bench.name && row.case == one.case.key && row.metric == one.metric.name
@@ -176,7 +176,7 @@ fn counts_work(name: &str) -> bool {
 }
 
 /// Describes where a record's figures are from.
-pub(super) fn place(loaded: &Loaded) -> Place {
+pub(super) fn record_place(loaded: &Loaded) -> Place {
     let record = &loaded.record;
     let calibrations = loaded.slices.iter().map(|slice| slice.quiet.calibration_us);
     let calibrations: Vec<f64> = calibrations.filter(|us| *us > 0.0).collect();
@@ -232,16 +232,16 @@ fn collect_leaves(path: &str, value: &Value, found: &mut BTreeMap<String, String
             }
         }
         Value::Array(items) => {
-            let shown: Vec<String> = items.iter().map(text).collect();
+            let shown: Vec<String> = items.iter().map(value_text).collect();
             found.insert(path.to_owned(), shown.join(", "));
         }
         Value::Null => {}
         other => {
-            found.insert(path.to_owned(), text(other));
+            found.insert(path.to_owned(), value_text(other));
         }
     }
 }
 
-fn text(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    figures::{Figures, Gathered},
+    figures::{GatheredFigures, SideFigures},
     scope::{CompareOptions, ComparedCase},
 };
 use crate::{
@@ -232,7 +232,7 @@ pub(super) fn refuse_hardware(a: &[Loaded], b: &[Loaded]) -> Option<Refusal> {
 }
 
 /// Returns the reasons for which one row is not compared.
-pub(super) fn refuse_row(one: &ComparedCase<'_>, [a, b]: [&Gathered; 2]) -> Vec<Refusal> {
+pub(super) fn refuse_row(one: &ComparedCase<'_>, [a, b]: [&GatheredFigures; 2]) -> Vec<Refusal> {
     let mut refused = Vec::new();
     for (side, gathered) in [("A", a), ("B", b)] {
         let mut refuse = |reason, detail: String| {
@@ -269,7 +269,10 @@ pub(super) fn refuse_row(one: &ComparedCase<'_>, [a, b]: [&Gathered; 2]) -> Vec<
 }
 
 /// Compares the answers block by block, then the counts of work.
-pub(super) fn refuse_work(one: &ComparedCase<'_>, [a, b]: [&Figures<'_>; 2]) -> Option<Refusal> {
+pub(super) fn refuse_work(
+    one: &ComparedCase<'_>,
+    [a, b]: [&SideFigures<'_>; 2],
+) -> Option<Refusal> {
     let (of_a, of_b) = (a.answers(one), b.answers(one));
     let first = of_a.first()?;
     for other in of_a.iter().skip(1).chain(&of_b) {

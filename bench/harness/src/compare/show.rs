@@ -7,7 +7,7 @@ use crate::{
         text::{self, Terminal},
     },
     format::{digits, value},
-    page::plot::{Axis, Track},
+    page::plot::{Axis, RatioTrack},
     rows::text::ratio,
     validity::Validity,
 };
@@ -239,7 +239,7 @@ fn draw_ratio(row: &ComparedRow, axis: &Axis) -> String {
     let interval = ends.and_then(|([low, _, high], is)| is.then_some([low, high]));
     let mark = if interval.is_some() { "good" } else { "mute" };
     let value = ends.map(|([_, value, _], _)| value);
-    Track { axis, colour: "calm", mark, band: None, hair: None, interval, value }.write()
+    RatioTrack { axis, colour: "calm", mark, band: None, hair: None, interval, value }.write()
 }
 
 #[cfg(test)]

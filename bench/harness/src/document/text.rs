@@ -62,7 +62,7 @@ impl Writer {
                 let from = self.out.len();
                 self.wrap(&format!("{} {}", judgement.strong, judgement.text));
                 // The words are wrapped before they are painted, because paint has no width.
-                let strong = clean(&judgement.strong);
+                let strong = clean_text(&judgement.strong);
                 if let Some(at) = self.out[from..].find(&strong) {
                     let painted = self.paint(paint_of(judgement.class), &strong);
                     self.out.replace_range(from + at..from + at + strong.len(), &painted);
@@ -86,7 +86,7 @@ impl Writer {
                 let known = facts.iter().filter(|(_, text)| !text.is_empty());
                 known.for_each(|(name, text)| self.wrap(&format!("{name}: {text}")));
             }
-            Block::Code(text) => text.lines().for_each(|line| self.write_line(&clean(line))),
+            Block::Code(text) => text.lines().for_each(|line| self.write_line(&clean_text(line))),
             Block::Folded { blocks, .. } => {
                 blocks.iter().for_each(|block| self.write_block(block));
             }
@@ -110,8 +110,11 @@ impl Writer {
         widths[0] = widths[0].min(self.width - numbers);
         let line = |writer: &mut Self, texts: &[String], cells: Option<&[Cell]>| {
             let parts = texts.iter().zip(&widths).enumerate().map(|(at, (text, width))| {
-                let text =
-                    align(&cut(text, *width), *width, table.columns[columns[at]].is_number());
+                let text = align_text(
+                    &cut_text(text, *width),
+                    *width,
+                    table.columns[columns[at]].is_number(),
+                );
                 cells.map_or_else(
                     || text.clone(),
                     |cells| writer.paint_cell(&cells[columns[at]], &text),
@@ -161,7 +164,7 @@ impl Writer {
 
     /// Writes a heading at the margin; what follows is indented.
     fn write_heading(&mut self, text: &str) {
-        let painted = self.paint(BOLD, &clean(text));
+        let painted = self.paint(BOLD, &clean_text(text));
         self.indent = "";
         self.write_line(&painted);
         self.indent = "  ";
@@ -190,7 +193,7 @@ impl Writer {
 
     /// Writes lines of whole words within the width; further lines are indented by two more.
     fn wrap(&mut self, text: &str) {
-        let (text, indent) = (clean(text), self.indent);
+        let (text, indent) = (clean_text(text), self.indent);
         let (mut line, mut length) = (String::new(), indent.len());
         for word in text.split_whitespace() {
             let more = word.chars().count() + usize::from(!line.is_empty());
@@ -221,20 +224,20 @@ fn paint_of(class: Class) -> &'static str {
 }
 
 fn plain_text(cell: &Cell) -> String {
-    clean(&cell.text) + if cell.is_simulated { ", simulated" } else { "" }
+    clean_text(&cell.text) + if cell.is_simulated { ", simulated" } else { "" }
 }
 
-fn align(text: &str, width: usize, is_number: bool) -> String {
+fn align_text(text: &str, width: usize, is_number: bool) -> String {
     if is_number { format!("{text:>width$}") } else { format!("{text:<width$}") }
 }
 
 /// Marks what must not reach the terminal as a command to it, and joins lines.
-fn clean(text: &str) -> String {
+fn clean_text(text: &str) -> String {
     mark_invisible(&text.replace(['\n', '\t'], " "))
 }
 
 /// Cuts a text to at most `room` characters, the last an ellipsis where more were cut.
-fn cut(text: &str, room: usize) -> String {
+fn cut_text(text: &str, room: usize) -> String {
     if text.chars().count() <= room {
         return text.to_owned();
     }
@@ -262,7 +265,7 @@ mod tests {
     #[test]
     fn without_colour_nothing_is_painted() {
         assert_eq!(writer(80).paint(paint_of(Class::Bad), "text"), "text");
-        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(cut_text("abcdef", 4), "abc…");
     }
 
     #[test]

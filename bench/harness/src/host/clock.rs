@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    programs::Ask,
+    programs::RunProgram,
     root::{Root, field},
 };
 
@@ -22,7 +22,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn read(root: &Root, cpuinfo: &str, ask: Ask<'_>) -> Self {
+    pub(crate) fn read(root: &Root, cpuinfo: &str, ask: RunProgram<'_>) -> Self {
         let flags = field(cpuinfo, "flags").unwrap_or_default();
         let of_tsc = ["constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable"];
         let has = |name: &&&str| flags.split_whitespace().any(|flag| flag == **name);

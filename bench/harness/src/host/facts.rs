@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{
     machine::{Machine, UNKNOWN},
-    tee::{signal::Says, summary::Reading},
+    tee::{signal::SignalMeaning, summary::Reading},
 };
 
 /// One line: a name, its value, and what a reader must know to read it (often nothing).
@@ -64,7 +64,7 @@ impl Machine {
 
     fn processor(&self) -> Vec<Fact> {
         let cpu = &self.cpu;
-        let mut lines = Lines::default();
+        let mut lines = FactLines::default();
         lines.add("CPU", &self.cpu_model);
         lines.add("CPUs online", self.cpus_online.to_string());
         lines.add_known("sockets", cpu.sockets);
@@ -95,7 +95,7 @@ impl Machine {
     }
 
     fn kernel_facts(&self) -> Vec<Fact> {
-        let mut lines = Lines::default();
+        let mut lines = FactLines::default();
         lines.add("kernel", &self.kernel);
         lines.add_with_note(
             "command line",
@@ -118,7 +118,7 @@ impl Machine {
     }
 
     fn tee_facts(&self) -> Vec<Fact> {
-        let mut lines = Lines::default();
+        let mut lines = FactLines::default();
         let tee = &self.tee;
         if tee.reading == Reading::NotRead {
             if !self.virtualisation_hints.is_empty() {
@@ -130,12 +130,12 @@ impl Machine {
         for signal in &tee.signals {
             let kinds = signal.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
             let note = match signal.says {
-                Says::Guest => format!("says {kinds}"),
-                Says::Absent => format!("a guest of {kinds} shows it"),
-                Says::Able if kinds.is_empty() => "able, not on by that".into(),
-                Says::Able => format!("able: {kinds}; not on by that"),
-                Says::Unread => "says nothing".into(),
-                Says::Context => String::new(),
+                SignalMeaning::Guest => format!("says {kinds}"),
+                SignalMeaning::Absent => format!("a guest of {kinds} shows it"),
+                SignalMeaning::Able if kinds.is_empty() => "able, not on by that".into(),
+                SignalMeaning::Able => format!("able: {kinds}; not on by that"),
+                SignalMeaning::Unread => "says nothing".into(),
+                SignalMeaning::Context => String::new(),
             };
             lines.add_with_note(&signal.source, &signal.value, &note);
         }
@@ -143,7 +143,7 @@ impl Machine {
     }
 
     fn gpu_facts(&self) -> Vec<Fact> {
-        let mut lines = Lines::default();
+        let mut lines = FactLines::default();
         let gpus = &self.gpus;
         if gpus.source.is_empty() {
             return Vec::new();
@@ -172,7 +172,7 @@ impl Machine {
     }
 
     fn disk_facts(&self) -> Vec<Fact> {
-        let mut lines = Lines::default();
+        let mut lines = FactLines::default();
         if let Some(output) = &self.output {
             let disk = output.disk.as_ref().map(|disk| format!(" on {disk}")).unwrap_or_default();
             let text = format!("{}{disk}, {}", output.kind, output.options.join(" "));
@@ -198,7 +198,7 @@ impl Machine {
     }
 
     fn limit_facts(&self) -> Vec<Fact> {
-        let mut lines = Lines::default();
+        let mut lines = FactLines::default();
         let limits = &self.limits;
         match &limits.version {
             Some(version) => {
@@ -224,7 +224,7 @@ impl Machine {
     }
 
     fn program_facts(&self) -> Vec<Fact> {
-        let mut lines = Lines::default();
+        let mut lines = FactLines::default();
         for (name, program) in &self.programs {
             let text = format!("SHA-256 {}", program.sha256);
             lines.add_with_note(name, text, &format!("{} bytes", program.bytes));
@@ -237,11 +237,11 @@ impl Machine {
 const HINT: &str = "an arm is protected where its evidence was verified, not by this";
 
 #[derive(Default)]
-struct Lines {
+struct FactLines {
     facts: Vec<Fact>,
 }
 
-impl Lines {
+impl FactLines {
     fn add(&mut self, name: &str, value: impl AsRef<str>) {
         self.add_with_note(name, value, "");
     }

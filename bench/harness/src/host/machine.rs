@@ -13,10 +13,10 @@ use super::{
     disk::{Disk, FileSystem, disks, file_system},
     gpu::Gpus,
     kernel_log::KernelLog,
-    programs::{self, Ask, Program},
+    programs::{self, Program, RunProgram},
     root::{Root, field},
     swiotlb::Swiotlb,
-    tee::{signal::Says, summary::Tee},
+    tee::{signal::SignalMeaning, summary::Tee},
 };
 
 /// The text of a fact that could not be read.
@@ -61,7 +61,7 @@ impl Machine {
     /// Reads this machine, and the file system that `output` lies on or would lie on.
     pub fn read(output: &Path) -> Self {
         let leaves = Leaves::read();
-        Self::read_from(&Root::system(), leaves, output, &programs::ask)
+        Self::read_from(&Root::system(), leaves, output, &programs::run_program)
     }
 
     /// Formats the machine as indented JSON, ending in a newline.
@@ -77,7 +77,7 @@ impl Machine {
         root: &Root,
         cpuid: Option<Leaves>,
         output: &Path,
-        ask: Ask<'_>,
+        ask: RunProgram<'_>,
     ) -> Self {
         let cpuinfo = root.text("/proc/cpuinfo").unwrap_or_default();
         let meminfo = root.text("/proc/meminfo").unwrap_or_default();
@@ -89,17 +89,17 @@ impl Machine {
             cpu_model: field(&cpuinfo, "model name").unwrap_or(UNKNOWN).to_owned(),
             cpus_online: cpus_online(root),
             smt_active: line("/sys/devices/system/cpu/smt/active"),
-            memory_bytes: kib(&meminfo, "MemTotal").unwrap_or(0),
-            swap_bytes: kib(&meminfo, "SwapTotal"),
+            memory_bytes: read_kib(&meminfo, "MemTotal").unwrap_or(0),
+            swap_bytes: read_kib(&meminfo, "SwapTotal"),
             kernel: line("/proc/sys/kernel/osrelease"),
             kernel_command_line: speed_parameters(&line("/proc/cmdline")),
             clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             transparent_hugepages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
-            cgroup_cpu_max: limit(limits.version.as_ref(), limits.cpus),
-            cgroup_memory_max: limit(limits.version.as_ref(), limits.memory_bytes),
+            cgroup_cpu_max: format_limit(limits.version.as_ref(), limits.cpus),
+            cgroup_memory_max: format_limit(limits.version.as_ref(), limits.memory_bytes),
             mitigations: mitigations(root),
-            virtualisation_hints: hints(&tee, cpuid.as_ref()),
+            virtualisation_hints: collect_hints(&tee, cpuid.as_ref()),
             cpu: Cpu::read(root, &cpuinfo),
             limits,
             gpus: Gpus::read(root, ask),
@@ -132,12 +132,12 @@ impl Machine {
 
 /// Counts the CPUs that /sys/devices/system/cpu/online lists, else those that this process may use.
 fn cpus_online(root: &Root) -> u64 {
-    let listed = root.value("/sys/devices/system/cpu/online").and_then(|text| count(&text));
+    let listed = root.value("/sys/devices/system/cpu/online").and_then(|text| count_cpus(&text));
     listed.unwrap_or_else(|| std::thread::available_parallelism().map_or(0, |n| n.get() as u64))
 }
 
 /// Counts the CPUs of a list: `0-3,8` is 5.
-fn count(list: &str) -> Option<u64> {
+fn count_cpus(list: &str) -> Option<u64> {
     list.split(',').try_fold(0u64, |sum, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
@@ -145,12 +145,12 @@ fn count(list: &str) -> Option<u64> {
     })
 }
 
-fn kib(meminfo: &str, name: &str) -> Option<u64> {
+fn read_kib(meminfo: &str, name: &str) -> Option<u64> {
     let value = field(meminfo, name)?.split_whitespace().next()?;
     value.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-fn limit(version: Option<&String>, limit: Option<impl ToString>) -> String {
+fn format_limit(version: Option<&String>, limit: Option<impl ToString>) -> String {
     match (version, limit) {
         (None, _) => UNKNOWN.into(),
         (Some(_), None) => "max".into(),
@@ -159,10 +159,10 @@ fn limit(version: Option<&String>, limit: Option<impl ToString>) -> String {
 }
 
 /// Returns the short list of older records: what was found, without judgement.
-fn hints(tee: &Tee, cpuid: Option<&Leaves>) -> Vec<String> {
+fn collect_hints(tee: &Tee, cpuid: Option<&Leaves>) -> Vec<String> {
     let hypervisor = cpuid.and_then(|leaves| leaves.hypervisor);
     let first = hypervisor.map(|name| format!("hypervisor {}", to_text(name)));
-    let guest = tee.signals.iter().filter(|signal| signal.says == Says::Guest);
+    let guest = tee.signals.iter().filter(|signal| signal.says == SignalMeaning::Guest);
     let found = guest.map(|signal| format!("{}: {}", signal.source, signal.value));
     let dmi = tee.signals.iter().filter(|s| s.source == "dmi" && s.value != "none");
     first.into_iter().chain(found).chain(dmi.map(|signal| signal.value.clone())).collect()
@@ -185,7 +185,7 @@ const SPEED_PARAMETERS: &str = "amd_iommu amd_pstate clocksource cpuidle default
 
 /// Runs the parsers of this file over any text, for the fuzzer.
 pub(super) fn fuzz(text: &str) {
-    let _ = (count(text), kib(text, "MemTotal"), speed_parameters(text));
+    let _ = (count_cpus(text), read_kib(text, "MemTotal"), speed_parameters(text));
 }
 
 #[cfg(test)]

@@ -24,10 +24,10 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 
 /// A function that asks a program: its standard output where it ended well, else `None`.
-pub(crate) type Ask<'a> = &'a dyn Fn(&str, &[&str]) -> Option<String>;
+pub(crate) type RunProgram<'a> = &'a dyn Fn(&str, &[&str]) -> Option<String>;
 
 /// Runs the program itself, without input and in the C locale.
-pub(crate) fn ask(program: &str, args: &[&str]) -> Option<String> {
+pub(crate) fn run_program(program: &str, args: &[&str]) -> Option<String> {
     let mut child = Command::new(program)
         .args(args)
         .env("LC_ALL", "C")
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn a_program_is_asked_and_a_missing_or_failing_one_says_nothing() {
-        assert_eq!(ask("echo", &["one", "two"]).as_deref(), Some("one two\n"));
-        assert_eq!(ask("false", &[]), None);
-        assert_eq!(ask("no-such-program-anywhere", &[]), None);
+        assert_eq!(run_program("echo", &["one", "two"]).as_deref(), Some("one two\n"));
+        assert_eq!(run_program("false", &[]), None);
+        assert_eq!(run_program("no-such-program-anywhere", &[]), None);
     }
 
     #[test]

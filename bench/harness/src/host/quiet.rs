@@ -95,7 +95,7 @@ pub(crate) fn budget(last_slice: Option<Duration>) -> Duration {
 pub(crate) struct SliceWatch {
     root: Root,
     budget: Duration,
-    before: Loop,
+    before: CalibrationLoop,
     counters: Counters,
     frequencies: (Vec<f64>, FrequencySource),
     started: Instant,
@@ -291,13 +291,13 @@ const TURNS_MIN: usize = 3;
 
 /// The times of one calibration loop.
 #[derive(Clone, Debug)]
-struct Loop {
+struct CalibrationLoop {
     turns: usize,
     total_us: f64,
     median_us: f64,
 }
 
-impl Loop {
+impl CalibrationLoop {
     /// Computes the share of both loops' time that lies beyond turns of their median length.
     fn lost_with(&self, other: &Self) -> f64 {
         let ideal = |one: &Self| one.median_us * one.turns as f64;
@@ -306,7 +306,7 @@ impl Loop {
     }
 }
 
-fn calibrate(budget: Duration) -> Loop {
+fn calibrate(budget: Duration) -> CalibrationLoop {
     let started = Instant::now();
     let mut turns = Vec::new();
     while turns.len() < TURNS_MIN || started.elapsed() < budget {
@@ -316,7 +316,7 @@ fn calibrate(budget: Duration) -> Loop {
     }
     let total_us = turns.iter().sum();
     turns.sort_by(f64::total_cmp);
-    Loop { turns: turns.len(), total_us, median_us: turns[turns.len() / 2] }
+    CalibrationLoop { turns: turns.len(), total_us, median_us: turns[turns.len() / 2] }
 }
 
 /// Does arithmetic that nothing can shorten, since each step needs the last.

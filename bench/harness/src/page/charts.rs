@@ -6,8 +6,8 @@ use confide_estimate::{mean, supported_quantile};
 
 use super::{
     plot::{
-        Axis, CaseCharts, DrawnArm, Ink, LEFT, RIGHT, TOP, WIDTH, bench_attributes, draw_axis_y,
-        draw_grid_x, draw_grid_y, drawn_arms, legend, open_figure,
+        Axis, CaseCharts, DrawnArm, LEFT, LineStyle, RIGHT, TOP, WIDTH, bench_attributes,
+        draw_axis_y, draw_grid_x, draw_grid_y, drawn_arms, legend, open_figure,
     },
     tables::number_cell,
     view::RecordView,
@@ -35,7 +35,7 @@ const TALL: f64 = PLOT + 50.0;
 
 /// The values and runs of one arm at one case.
 struct Curve {
-    ink: Ink,
+    ink: LineStyle,
     /// The values of all valid samples.
     values: Vec<f64>,
     /// The time in seconds and the value of each run, and whether it is void.

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{
     plot::{
-        Axis, CaseCharts, DrawnArm, Ink, LEFT, RIGHT, TOP, WIDTH, bench_attributes, draw_axis_y,
-        draw_grid_x, drawn_arms, legend, open_figure, write_numbers,
+        Axis, CaseCharts, DrawnArm, LEFT, LineStyle, RIGHT, TOP, WIDTH, bench_attributes,
+        draw_axis_y, draw_grid_x, drawn_arms, legend, open_figure, write_numbers,
     },
     tables::figure_cells,
     view::RecordView,
@@ -35,7 +35,7 @@ const PLOT: f64 = 190.0;
 
 /// The points of one arm over the parameter.
 struct Series<'a> {
-    ink: Ink,
+    ink: LineStyle,
     points: Vec<CurvePoint<'a>>,
 }
 

@@ -1,7 +1,7 @@
 //! Ratios with their intervals about the line of no difference.
 
 use super::{
-    plot::{Axis, Track},
+    plot::{Axis, RatioTrack},
     tables::{cost_size, row_attributes},
     view::RecordView,
 };
@@ -85,7 +85,8 @@ fn ratio_row(axis: &Axis, view: &RecordView<'_>, row: &Row, ends: &Ends) -> Tabl
         (None, None, format!("{}, no interval: {}", short_ratio(ends.value), row.blocks))
     };
     let band = Some([1.0 / (1.0 + row.margin), 1.0 + row.margin]);
-    let track = Track { axis, colour: mark, mark, band, hair, interval, value: Some(ends.value) };
+    let track =
+        RatioTrack { axis, colour: mark, mark, band, hair, interval, value: Some(ends.value) };
     // A limit on a difference is named in full: the mark follows it, not the ratio next to it.
     let judgement = match row.adds_at_most {
         Some(_) => verdict(row),

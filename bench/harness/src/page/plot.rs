@@ -26,13 +26,13 @@ pub(super) const TOP: f64 = 10.0;
 
 /// The way in which one arm is drawn everywhere within a case.
 #[derive(Clone, Debug)]
-pub(super) struct Ink {
+pub(super) struct LineStyle {
     pub(super) label: String,
     pub(super) twin: bool,
     index: usize,
 }
 
-impl Ink {
+impl LineStyle {
     pub(super) fn new(index: usize, label: &str, twin: bool) -> Self {
         let label = if twin { format!("{label} (A/A)") } else { label.to_owned() };
         Self { label, twin, index: index % COLOURS }
@@ -82,7 +82,7 @@ impl Ink {
 }
 
 /// Lists the arms with line and mark as they are drawn below.
-pub(super) fn legend<'a>(inks: impl Iterator<Item = &'a Ink>) -> String {
+pub(super) fn legend<'a>(inks: impl Iterator<Item = &'a LineStyle>) -> String {
     let mut out = String::from("<ul class=\"legend\">");
     for ink in inks {
         let _ = write!(
@@ -102,7 +102,7 @@ pub(super) fn legend<'a>(inks: impl Iterator<Item = &'a Ink>) -> String {
 pub(super) struct DrawnArm<'a> {
     pub(super) name: &'a str,
     pub(super) is_twin: bool,
-    pub(super) ink: Ink,
+    pub(super) ink: LineStyle,
 }
 
 /// Lists every arm of a bench, the A/A arm last.
@@ -112,7 +112,7 @@ pub(super) fn drawn_arms<'a>(view: &RecordView<'_>, bench: &'a Bench) -> Vec<Dra
     let drawn = arms.enumerate().map(|(index, (name, is_twin))| DrawnArm {
         name,
         is_twin,
-        ink: Ink::new(index, view.arm_label(name), is_twin),
+        ink: LineStyle::new(index, view.arm_label(name), is_twin),
     });
     drawn.collect()
 }
@@ -303,7 +303,7 @@ impl Axis {
 
 /// A ratio on a line across a row: the line of no difference, bars for its intervals, a mark for its value.
 /// All of it is placed in percent of the width.
-pub(crate) struct Track<'a> {
+pub(crate) struct RatioTrack<'a> {
     pub(crate) axis: &'a Axis,
     /// The class of the colour, without `c-`.
     pub(crate) colour: &'a str,
@@ -317,7 +317,7 @@ pub(crate) struct Track<'a> {
     pub(crate) value: Option<f64>,
 }
 
-impl Track<'_> {
+impl RatioTrack<'_> {
     /// Writes the line as markup; screen readers are given the text next to it.
     pub(crate) fn write(&self) -> String {
         let place = |ratio: f64| self.axis.place(ratio, 0.0, 100.0);
@@ -368,7 +368,8 @@ mod tests {
 
     #[test]
     fn arms_differ_by_shape_and_dash_not_by_colour_alone() {
-        let inks: Vec<Ink> = (0..COLOURS).map(|index| Ink::new(index, "arm", false)).collect();
+        let inks: Vec<LineStyle> =
+            (0..COLOURS).map(|index| LineStyle::new(index, "arm", false)).collect();
         for (index, ink) in inks.iter().enumerate() {
             for other in &inks[..index] {
                 assert_ne!(ink.mark(10.0, 10.0), other.mark(10.0, 10.0));

@@ -3,7 +3,7 @@
 use super::{published::protection, view::RecordView, words::tally};
 use crate::{
     document::{Attributes, Block, Cell, Column, Content, Section, Table, TableBody, TableRow},
-    fit::fits,
+    fit::fit_record,
     format::{digits, metric, value},
     published::has_params,
     record::{ArmRecord, Record},
@@ -228,7 +228,7 @@ pub(super) fn growth(record: &Record) -> Section {
     let columns =
         vec![Column::label("of what"), Column::text("fixed, and for each unit").with_name("cost")];
     let mut table = Table::new("How cost grows with work", columns);
-    for fitted in fits(record) {
+    for fitted in fit_record(record) {
         table.push(vec![
             Cell::from(fitted.name).with_simulated(fitted.simulated),
             fitted.text.into(),

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     options::{Options, Outcome},
-    steps::{DoneBlocks, Share, Step, planned_blocks, slices, steps},
+    steps::{DoneBlocks, Step, TimeShare, planned_blocks, slices, steps},
 };
 use crate::{
     arm::{ArmFailure, ArmProcess, ArmRun},
@@ -149,7 +149,7 @@ impl SuiteRun<'_> {
             });
             let after: f64 = benches[index..].iter().map(|bench| self.weight(bench)).sum();
             let end = self.done + self.slices_left(bench);
-            let share = Share::new(budget, self.weight(bench) / after, self.cost(bench));
+            let share = TimeShare::new(budget, self.weight(bench) / after, self.cost(bench));
             if let Err(error) = self.run_bench(bench, share, services, names.clone()) {
                 let not_run = NotRun { bench: bench.name.clone(), reason: error.to_string() };
                 self.note([Line::NotRun(not_run)])?;
@@ -179,7 +179,7 @@ impl SuiteRun<'_> {
     fn run_bench(
         &mut self,
         bench: &Bench,
-        share: Share,
+        share: TimeShare,
         services: &mut Services<'_>,
         mut names: Variables,
     ) -> Result<(), BenchError> {
@@ -214,7 +214,7 @@ impl SuiteRun<'_> {
         &mut self,
         bench: &Bench,
         arms: &mut [ArmProcess],
-        mut share: Share,
+        mut share: TimeShare,
         services: &mut Services<'_>,
         names: &Variables,
     ) -> Result<(), BenchError> {
@@ -230,7 +230,7 @@ impl SuiteRun<'_> {
                 return Ok(());
             }
             if at == 0 || bench.restart_every > 0 && block % bench.restart_every == 0 {
-                match self.start_anew(bench, arms, services, names.clone()) {
+                match self.restart_arms(bench, arms, services, names.clone()) {
                     Err(_) if self.cancel.load(Ordering::Relaxed) => {
                         self.stopped = true;
                         return Ok(());
@@ -299,7 +299,7 @@ impl SuiteRun<'_> {
     }
 
     /// Ends arms and services and starts the services again; arms start at their next run.
-    fn start_anew(
+    fn restart_arms(
         &self,
         bench: &Bench,
         arms: &mut [ArmProcess],

@@ -72,7 +72,7 @@ pub(crate) fn slices(bench: &Bench, steps: &[Step]) -> u64 {
 }
 
 /// The share of a bench in the budget of time.
-pub(crate) struct Share {
+pub(crate) struct TimeShare {
     started: Instant,
     limit: Option<Duration>,
     first: Duration,
@@ -82,7 +82,7 @@ pub(crate) struct Share {
 /// The number of blocks below which there is no estimate at all.
 const BLOCKS_MIN: u32 = 2;
 
-impl Share {
+impl TimeShare {
     /// Takes this part of what is `left` of the budget. `first` is what the bench's first block
     /// will take, with its warm-up, where that is known.
     pub(crate) fn new(left: Option<Duration>, part: f64, first: Option<Duration>) -> Self {
@@ -155,20 +155,20 @@ mod tests {
 
     #[test]
     fn a_used_up_share_still_gives_two_blocks() {
-        let share = Share::new(Some(Duration::ZERO), 0.5, None);
+        let share = TimeShare::new(Some(Duration::ZERO), 0.5, None);
         assert!(!share.used_up(1));
         assert!(share.used_up(2));
-        assert!(!Share::new(None, 0.5, None).used_up(2));
+        assert!(!TimeShare::new(None, 0.5, None).used_up(2));
     }
 
     #[test]
     fn a_bench_does_not_go_on_where_its_next_block_would_not_fit() {
         let [hour, day] = [3600, 86_400].map(Duration::from_secs);
-        assert!(!Share::new(Some(day), 0.5, Some(hour)).used_up(2));
-        assert!(Share::new(Some(hour), 0.5, Some(hour)).used_up(2));
+        assert!(!TimeShare::new(Some(day), 0.5, Some(hour)).used_up(2));
+        assert!(TimeShare::new(Some(hour), 0.5, Some(hour)).used_up(2));
         // The first two blocks run whatever they take.
-        assert!(!Share::new(Some(hour), 0.5, Some(day)).used_up(1));
+        assert!(!TimeShare::new(Some(hour), 0.5, Some(day)).used_up(1));
         // The weights of nothing give 0 / 0, which leaves the whole budget.
-        assert!(!Share::new(Some(day), f64::NAN, Some(hour)).used_up(2));
+        assert!(!TimeShare::new(Some(day), f64::NAN, Some(hour)).used_up(2));
     }
 }

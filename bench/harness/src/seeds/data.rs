@@ -116,7 +116,7 @@ pub(super) struct Check {
     pub(super) table: String,
     /// The printed claim, in words.
     pub(super) claim: String,
-    pub(super) printed: Printed,
+    pub(super) printed: PrintedNumber,
     /// True where the number is not printed, but needed for what the report says.
     #[serde(default)]
     pub(super) implied: bool,
@@ -136,7 +136,7 @@ pub(super) struct Check {
 /// A printed number, or the two ends of a printed range.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Printed {
+pub(super) enum PrintedNumber {
     Number(f64),
     Ends([f64; 2]),
 }
@@ -156,7 +156,7 @@ pub(super) enum Kind {
     TooFew,
 }
 
-impl Printed {
+impl PrintedNumber {
     pub(super) fn ends(&self) -> [f64; 2] {
         match self {
             Self::Number(number) => [*number; 2],

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use confide_arm_line::{
-    Hello, Outcome, Report, Run, exit_code, read_file, repeat_in_threads, speak,
+    Hello, Outcome, Report, Run, exit_code, read_file, repeat_in_threads, serve_runs,
 };
 use dcap_qvl::{QuoteCollateralV3, verify::QuoteVerifier};
 use serde_json::json;
@@ -29,7 +29,7 @@ fn run() -> Outcome {
         note: Some("collateral parsed once, outside the measured part".into()),
         ..Hello::new("dcap-qvl verify (ring)", "dcap-qvl 0.7.1")
     };
-    speak(&hello, |run| verify(&input, run))
+    serve_runs(&hello, |run| verify(&input, run))
 }
 
 fn read_input() -> Outcome<Input> {

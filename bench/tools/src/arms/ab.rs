@@ -4,7 +4,7 @@
 //! (Little's law), whatever the server does, so it says nothing about a service time. The arm
 //! therefore gives that ratio next to the figures, and the server's CPU time next to the rate.
 
-use confide_arm_line::{Hello, Outcome, Report, Run, ServerSide, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, ServerSide, serve_runs};
 use confide_tools::ToolOutput;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     );
     let hello = arm.hello()?;
     let hello = Hello { version: short_version(&hello.version), note: Some(note), ..hello };
-    speak(&hello, |run| measure(&arm, &server, run))
+    serve_runs(&hello, |run| measure(&arm, &server, run))
 }
 
 /// `ab 2.3`, from the line that `ab -V` prints first.

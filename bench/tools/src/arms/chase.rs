@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use confide_arm_line::{Hello, Outcome, Report, Sample, speak};
+use confide_arm_line::{Hello, Outcome, Report, Sample, serve_runs};
 use serde_json::json;
 
 use super::{
@@ -47,7 +47,7 @@ pub(crate) fn run(_: &Args) -> Outcome {
         note: Some(note),
         ..Hello::new("chase", env!("CARGO_PKG_VERSION"))
     };
-    speak(&hello, |run| {
+    serve_runs(&hello, |run| {
         run.refuse_unknown_params(&["place"])?;
         let place = run.text("place", "memory")?;
         let bytes = match place.as_str() {

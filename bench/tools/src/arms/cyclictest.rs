@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use confide_arm_line::{Hello, Outcome, Report, Run, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, serve_runs};
 use confide_tools::{QUANTILES, ToolOutput, cyclictest};
 
 use super::{process::Threads, tool::ToolArm};
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         .with_setting("priority", priority);
     let arm = arm.with_folder(args.folder.clone());
     let note = format!("{threads} threads, {class}; beside them {load}; the system as it is");
-    speak(&Hello { note: Some(note), ..arm.hello()? }, |run| {
+    serve_runs(&Hello { note: Some(note), ..arm.hello()? }, |run| {
         if args.load { run_under_load(threads, || measure(&arm, run)) } else { measure(&arm, run) }
     })
 }

@@ -26,12 +26,12 @@ const SPINDLE_MIB_PER_S_MAX: f64 = 600.0;
 
 /// A file of random bytes that has no name: the kernel frees it with the last process that has it
 /// open, however that ends, so that an interrupted run leaves nothing behind.
-pub(crate) struct Scratch {
+pub(crate) struct ScratchFile {
     file: File,
     pub(crate) bytes: u64,
 }
 
-impl Scratch {
+impl ScratchFile {
     /// Writes `bytes` bytes that do not compress, and puts them on the disk.
     pub(crate) fn make(folder: &Path, bytes: u64, seed: u64) -> Outcome<Self> {
         let free = free_bytes(folder)?;
@@ -46,7 +46,7 @@ impl Scratch {
         }
         let mut file = open_nameless(folder, 0)?;
         let text = |error: std::io::Error| format!("{}: {error}", folder.display());
-        let mut noise = Noise(seed);
+        let mut noise = NoiseGenerator(seed);
         let mut chunk = vec![0_u8; CHUNK_BYTES];
         let mut left = bytes;
         while left > 0 {
@@ -177,9 +177,9 @@ fn read_line(path: &Path) -> Option<String> {
 }
 
 /// Bytes that do not compress (splitmix64, Steele, Lea and Flood 2014).
-struct Noise(u64);
+struct NoiseGenerator(u64);
 
-impl Noise {
+impl NoiseGenerator {
     fn fill(&mut self, bytes: &mut [u8]) {
         for word in bytes.chunks_mut(8) {
             self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_scratch_file_is_read_by_its_path_and_has_no_name() {
         let folder = folder("scratch");
-        let scratch = Scratch::make(&folder, (1 << 20) + 5, 7).expect("a megabyte");
+        let scratch = ScratchFile::make(&folder, (1 << 20) + 5, 7).expect("a megabyte");
         let seen = fs::read(scratch.path()).expect("by its descriptor");
         assert_eq!(seen.len() as u64, scratch.bytes);
         assert!(seen.iter().any(|byte| *byte != seen[0]));
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn more_than_is_free_is_refused() {
-        let refused = Scratch::make(&std::env::temp_dir(), 1 << 60, 7);
+        let refused = ScratchFile::make(&std::env::temp_dir(), 1 << 60, 7);
         assert!(refused.is_err_and(|error| error.to_string().contains("--var scratch=")));
     }
 

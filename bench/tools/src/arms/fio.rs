@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use confide_arm_line::{Hello, Outcome, Report, speak};
+use confide_arm_line::{Hello, Outcome, Report, serve_runs};
 use confide_tools::ToolOutput;
 use serde_json::Value;
 
 use super::{
-    disk::{Disk, Scratch, direct_refusal, is_virtual_machine, memory_bytes},
+    disk::{Disk, ScratchFile, direct_refusal, is_virtual_machine, memory_bytes},
     tool::{ToolArm, ToolRun},
 };
 
@@ -38,14 +38,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let failure = failure.map(|error| format!("{}: {error}", args.folder.display()));
     let refusal = || if args.buffered { None } else { direct_refusal(&args.folder) };
     hello.cannot = hello.cannot.or(failure).or_else(refusal);
-    let mut scratch: Option<Scratch> = None;
-    speak(&hello, |run| {
+    let mut scratch: Option<ScratchFile> = None;
+    serve_runs(&hello, |run| {
         let job = arm.job(run)?;
         let bytes = job.number("size_mib")? << 20;
         // Laid out once: what is measured is the disk, not how a file grows.
         if scratch.as_ref().is_none_or(|scratch| scratch.bytes != bytes) {
             drop(scratch.take());
-            scratch = Some(Scratch::make(&args.folder, bytes, run.seed)?);
+            scratch = Some(ScratchFile::make(&args.folder, bytes, run.seed)?);
         }
         let scratch = scratch.as_ref().ok_or("no scratch file")?;
         measure(args.buffered, &arm, job, scratch, &disk)
@@ -56,7 +56,7 @@ fn measure(
     buffered: bool,
     arm: &ToolArm,
     mut job: ToolRun,
-    scratch: &Scratch,
+    scratch: &ScratchFile,
     disk: &Disk,
 ) -> Outcome<Report> {
     // Report 003's threads start 500M of 2G apart: 125 of 512 parts, whatever the size. fio would let
@@ -98,7 +98,7 @@ fn marks(
     buffered: bool,
     job: &str,
     reading: &ToolOutput,
-    scratch: &Scratch,
+    scratch: &ScratchFile,
     disk: &Disk,
 ) -> Vec<String> {
     let mut marks = Vec::new();
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_read_that_no_device_saw_and_one_that_no_disk_can_do_are_marked() {
-        let scratch = Scratch::make(&std::env::temp_dir(), 1 << 20, 7).expect("a megabyte");
+        let scratch = ScratchFile::make(&std::env::temp_dir(), 1 << 20, 7).expect("a megabyte");
         let disk = Disk { name: "vda".into(), cache: None, mib_per_s_max: 100.0 };
         let mut unseen = reading();
         unseen.document["disk_util"] = json!([{ "read_ios": 0 }]);

@@ -8,11 +8,11 @@ use std::{
 };
 
 use confide_arm_line::{
-    Outcome, spawn, speak,
+    Outcome, serve_runs, spawn,
     veth::{Veth, take_address},
 };
 
-use super::{network::enter, tool::ToolArm};
+use super::{network::namespace_command, tool::ToolArm};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let started = if hello.cannot.is_some() {
         Err("left out".into())
     } else if args.over == NetworkPath::Veth && !args.inside {
-        Err(enter(&["iperf3", "--over", "veth", "--inside"]).into())
+        Err(namespace_command(&["iperf3", "--over", "veth", "--inside"]).into())
     } else {
         Server::start(args.over)
     };
@@ -67,11 +67,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
             hello.note = Some(note.to_owned());
             let arm =
                 arm.with_setting("address", &server.address).with_setting("port", server.port);
-            speak(&hello, |run| Ok(arm.measure(&arm.job(run)?)?.0))
+            serve_runs(&hello, |run| Ok(arm.measure(&arm.job(run)?)?.0))
         }
         Err(reason) => {
             hello.cannot = hello.cannot.or(Some(reason.to_string()));
-            speak(&hello, |_| Err("left out".into()))
+            serve_runs(&hello, |_| Err("left out".into()))
         }
     }
 }

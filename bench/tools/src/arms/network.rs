@@ -12,7 +12,7 @@ use confide_arm_line::veth::check_programs;
 
 /// Replaces this process by this program with `args` in a new network namespace; returns only where
 /// that fails, with the reason.
-pub(crate) fn enter(args: &[&str]) -> String {
+pub(crate) fn namespace_command(args: &[&str]) -> String {
     if let Err(error) = check_programs() {
         return error.to_string();
     }

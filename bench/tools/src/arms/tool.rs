@@ -8,7 +8,7 @@ use std::{
     sync::LazyLock,
 };
 
-use confide_arm_line::{Hello, Outcome, Report, Run, find_in_path, spawn, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, find_in_path, serve_runs, spawn};
 use confide_tools::{Shape, Tool, ToolOutput, expand, read, tools};
 use serde_json::{Map, Value};
 
@@ -90,8 +90,8 @@ impl ToolArm {
     }
 
     /// Speaks the protocol until the harness ends it.
-    pub(crate) fn speak(&self) -> Outcome {
-        speak(&self.hello()?, |run| Ok(self.measure(&self.job(run)?)?.0))
+    pub(crate) fn serve_runs(&self) -> Outcome {
+        serve_runs(&self.hello()?, |run| Ok(self.measure(&self.job(run)?)?.0))
     }
 
     /// Reads the params of a run.

@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, sync::Barrier, thread, time::Instant};
 
-use confide_arm_line::{Hello, Outcome, Report, Sample, speak};
+use confide_arm_line::{Hello, Outcome, Report, Sample, serve_runs};
 use serde_json::json;
 
 use super::{
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         note: Some(note),
         ..Hello::new(format!("triad, {threads} threads"), env!("CARGO_PKG_VERSION"))
     };
-    speak(&hello, |run| {
+    serve_runs(&hello, |run| {
         run.refuse_unknown_params(&[])?;
         // Each thread touches its own part first, so that it lies near it.
         if parts.is_empty() {

@@ -31,7 +31,7 @@ const HOLDER_CLAIM: &str = "key holder of private adapters";
 
 /// How an adapter host is reached, and what its evidence must satisfy.
 #[derive(Clone, Default)]
-pub(crate) struct Dial {
+pub(crate) struct DialArgs {
     /// Address of the host, `HOST:PORT`.
     pub(crate) host: String,
     /// The policy for the host's evidence; without one, none is demanded.
@@ -47,7 +47,7 @@ pub(crate) struct Dial {
 }
 
 /// Makes the connector that opens streams as `dial` says.
-pub(crate) fn connect(dial: &Dial) -> Result<Arc<dyn HostConnector>, CliError> {
+pub(crate) fn connect(dial: &DialArgs) -> Result<Arc<dyn HostConnector>, CliError> {
     let evidence = dial.attester.clone();
     let transport = match (&dial.policy, &dial.certificate) {
         (Some(path), _) => attested_transport(path, dial, evidence.clone())?,
@@ -108,7 +108,7 @@ impl HostConnector for HostDialler {
 
 fn attested_transport(
     policy: &Path,
-    dial: &Dial,
+    dial: &DialArgs,
     evidence: Option<Arc<dyn Attest>>,
 ) -> Result<Transport, CliError> {
     let appraiser = policy::file::read_appraiser(policy)?;
@@ -146,7 +146,7 @@ fn certified_transport(
     Ok(Transport::Certified(client))
 }
 
-fn plain_transport(dial: &Dial) -> Result<Transport, CliError> {
+fn plain_transport(dial: &DialArgs) -> Result<Transport, CliError> {
     if dial.attester.is_some() {
         return Err(CliError::new("evidence of this end is sent over an attested channel only")
             .hint("demand the host's evidence by a policy"));
@@ -185,8 +185,8 @@ fn channel_error(error: ChannelError) -> CliError {
 mod tests {
     use super::*;
 
-    fn dial(host: &str) -> Dial {
-        Dial { host: host.into(), ..Dial::default() }
+    fn dial(host: &str) -> DialArgs {
+        DialArgs { host: host.into(), ..DialArgs::default() }
     }
 
     #[test]
@@ -196,13 +196,13 @@ mod tests {
         }
         for host in ["adapters.example:7", "10.0.0.1:7", "localhost.example:7"] {
             assert!(connect(&dial(host)).is_err(), "{host}");
-            assert!(connect(&Dial { dangerous_plain: true, ..dial(host) }).is_ok(), "{host}");
+            assert!(connect(&DialArgs { dangerous_plain: true, ..dial(host) }).is_ok(), "{host}");
         }
     }
 
     #[test]
     fn a_policy_without_evidence_is_a_contradiction() {
-        let none = Dial {
+        let none = DialArgs {
             policy: Some("policy.toml".into()),
             binding: Some(BindingName::None),
             ..dial("127.0.0.1:7")

@@ -49,7 +49,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 async fn serve(args: Args) -> Result<ExitCode, CliError> {
     let stop = pin!(process::stop_signal());
     let admission = args.connections.admission()?;
-    let host = load(&args)?;
+    let host = load_adapters(&args)?;
     let config_digest = config_digest(&args, &host);
     if args.print_config_digest {
         return print_digest(config_digest);
@@ -64,7 +64,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn load(args: &Args) -> Result<Arc<AdapterHost>, CliError> {
+fn load_adapters(args: &Args) -> Result<Arc<AdapterHost>, CliError> {
     let clients = args.clients.as_deref().map(read_clients).transpose()?.unwrap_or_default();
     let audit = match &args.audit_log {
         None => AuditLog::in_memory(process::unix_now),

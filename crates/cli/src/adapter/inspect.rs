@@ -15,7 +15,7 @@ use confide_rlwe::ParameterSet;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{error::CliError, process::print_whole};
+use crate::{error::CliError, process::print_text};
 
 /// The parameter set whose capacity decides what fits.
 const SET: &str = "rlwe-4096-q100-flood40";
@@ -47,7 +47,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let adapter = adapter.map_err(explain_error)?;
     let view = AdapterView::new(&config, &adapter)?;
     let text = if args.json { format!("{:#}\n", view.to_json()) } else { view.to_text() };
-    print_whole(&text).map(|()| ExitCode::SUCCESS)
+    print_text(&text).map(|()| ExitCode::SUCCESS)
 }
 
 /// Explains why an adapter cannot be read, and what to try.
@@ -77,7 +77,7 @@ struct AdapterView<'a> {
     adapter: &'a Adapter,
     pairs: Vec<PairView>,
     inputs: Vec<InputView>,
-    fits: Vec<Fit>,
+    fits: Vec<ParameterFit>,
 }
 
 /// A pair of matrices, A of `rank × input_width` and B of `output_width × rank` numbers.
@@ -107,14 +107,14 @@ struct InputView {
 
 /// Whether a scheme can run the adapter, with its cost or the reason why it cannot.
 #[derive(Serialize)]
-struct Fit {
+struct ParameterFit {
     scheme: &'static str,
     protect: Option<&'static str>,
     fits: bool,
     why: String,
 }
 
-impl Fit {
+impl ParameterFit {
     fn new(
         scheme: &'static str,
         protect: Option<&'static str>,
@@ -128,7 +128,7 @@ impl Fit {
 impl<'a> AdapterView<'a> {
     fn new(config: &'a Config, adapter: &'a Adapter) -> Result<Self, CliError> {
         let set = ParameterSet::from_name(SET).map_err(CliError::new)?;
-        let groups = groups(adapter);
+        let groups = group_by_input(adapter);
         let inputs: Vec<InputView> = groups
             .iter()
             .map(|((layer, input), pairs)| InputView::new(*layer, *input, pairs))
@@ -161,12 +161,18 @@ impl<'a> AdapterView<'a> {
             self.pairs.len(),
             self.layers(),
             adapter.parameters(),
-            bytes(adapter.parameters() * 4),
-            table(&["projection", "layers", "input", "output", "rank", "scale"], self.pair_rows()),
-            table(&["input", "read by", "layers", "width", "answers", "budget"], self.input_rows()),
+            format_bytes(adapter.parameters() * 4),
+            format_table(
+                &["projection", "layers", "input", "output", "rank", "scale"],
+                self.pair_rows()
+            ),
+            format_table(
+                &["input", "read by", "layers", "width", "answers", "budget"],
+                self.input_rows()
+            ),
             guarantee(false),
             guarantee(true),
-            table(&["scheme", "protect", "fits", "what it takes"], self.fit_rows()),
+            format_table(&["scheme", "protect", "fits", "what it takes"], self.fit_rows()),
         )
     }
 
@@ -175,7 +181,7 @@ impl<'a> AdapterView<'a> {
             self.pairs.iter().map(|pair| (pair.layer, PairView { layer: 0, ..pair.clone() }));
         let row = |(layers, pair): (Vec<u32>, PairView)| {
             let PairView { projection, input_width, output_width, rank, scale, .. } = pair;
-            let mut row = vec![projection.to_owned(), ranges(&layers)];
+            let mut row = vec![projection.to_owned(), format_ranges(&layers)];
             row.extend([input_width, output_width, rank].map(|number| number.to_string()));
             row.push(format!("{scale:.4}").trim_end_matches('0').trim_end_matches('.').into());
             row
@@ -190,7 +196,8 @@ impl<'a> AdapterView<'a> {
         });
         let row = |(layers, view): (Vec<u32>, InputView)| {
             let numbers = [view.width as u64, view.answers_packed, view.default_budget];
-            let mut row = vec![view.input.into(), view.projections.join(" "), ranges(&layers)];
+            let mut row =
+                vec![view.input.into(), view.projections.join(" "), format_ranges(&layers)];
             row.extend(numbers.map(|number| number.to_string()));
             row
         };
@@ -198,7 +205,7 @@ impl<'a> AdapterView<'a> {
     }
 
     fn fit_rows(&self) -> Vec<Vec<String>> {
-        let row = |fit: &Fit| {
+        let row = |fit: &ParameterFit| {
             let fits = if fit.fits { "yes" } else { "no" };
             vec![fit.scheme.into(), fit.protect.unwrap_or("-").into(), fits.into(), fit.why.clone()]
         };
@@ -250,10 +257,10 @@ impl InputView {
     }
 }
 
-type Groups<'a> = BTreeMap<(u32, LayerInput), Vec<(Projection, &'a LoraPair)>>;
+type PairsByInput<'a> = BTreeMap<(u32, LayerInput), Vec<(Projection, &'a LoraPair)>>;
 
-fn groups(adapter: &Adapter) -> Groups<'_> {
-    let mut groups = Groups::new();
+fn group_by_input(adapter: &Adapter) -> PairsByInput<'_> {
+    let mut groups = PairsByInput::new();
     for (site, pair) in &adapter.modules {
         let group = groups.entry((site.layer, site.projection.input())).or_default();
         group.push((site.projection, pair));
@@ -276,15 +283,15 @@ fn guarantee(is_attested: bool) -> Guarantee {
 
 fn fits(
     adapter: &Adapter,
-    groups: &Groups<'_>,
+    groups: &PairsByInput<'_>,
     inputs: &[InputView],
     set: &ParameterSet,
-) -> Vec<Fit> {
+) -> Vec<ParameterFit> {
     let bits = set.plaintext_bits() as usize;
     let wire = |rows: fn(&InputView) -> usize| {
         let up: usize = inputs.iter().map(|view| (view.width * bits).div_ceil(8)).sum();
         let down: usize = inputs.iter().map(|view| (rows(view) * bits).div_ceil(8)).sum();
-        let (up, down, trips) = (bytes(up as u64), bytes(down as u64), inputs.len());
+        let (up, down, trips) = (format_bytes(up as u64), format_bytes(down as u64), inputs.len());
         format!("{up} up and {down} down in {trips} round trips for each token, online")
     };
     // A is cheap to quantise, so that is tried; the merged product is judged by its size.
@@ -313,13 +320,13 @@ fn fits(
     let direct = |fits: Result<(), String>| fits.map(|()| DIRECT.to_owned());
     let local = Ok("plain LoRA in one process; guarantee: none".into());
     vec![
-        Fit::new("masked", Some("A"), a.clone().map(|()| wire(|view| view.rows_a))),
-        Fit::new("masked", Some("BA"), ba.clone().map(|()| wire(|view| view.rows_ba))),
-        Fit::new("direct", Some("A"), direct(a)),
-        Fit::new("direct", Some("BA"), direct(ba)),
-        Fit::new("ckks-slots", None, slots),
-        Fit::new("final-hidden", None, delta.map_err(|error| error.to_string())),
-        Fit::new("local-parity", None, local),
+        ParameterFit::new("masked", Some("A"), a.clone().map(|()| wire(|view| view.rows_a))),
+        ParameterFit::new("masked", Some("BA"), ba.clone().map(|()| wire(|view| view.rows_ba))),
+        ParameterFit::new("direct", Some("A"), direct(a)),
+        ParameterFit::new("direct", Some("BA"), direct(ba)),
+        ParameterFit::new("ckks-slots", None, slots),
+        ParameterFit::new("final-hidden", None, delta.map_err(|error| error.to_string())),
+        ParameterFit::new("local-parity", None, local),
     ]
 }
 
@@ -349,7 +356,7 @@ fn merge_layers<V: PartialEq>(values: impl Iterator<Item = (u32, V)>) -> Vec<(Ve
 }
 
 /// Layers as ranges: `0-3 7`.
-fn ranges(layers: &[u32]) -> String {
+fn format_ranges(layers: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for layer in layers {
         match parts.last_mut() {
@@ -363,7 +370,7 @@ fn ranges(layers: &[u32]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(" ")
 }
 
-fn bytes(count: u64) -> String {
+fn format_bytes(count: u64) -> String {
     match count {
         0..1_000 => format!("{count} B"),
         1_000..1_000_000 => format!("{:.1} KB", count as f64 / 1e3),
@@ -371,7 +378,7 @@ fn bytes(count: u64) -> String {
     }
 }
 
-fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
+fn format_table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     let head = head.iter().map(|word| word.to_string()).collect();
     let all: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     let width = |column: usize| all.iter().map(|row| row[column].len()).max().unwrap_or(0);
@@ -389,8 +396,8 @@ mod tests {
 
     #[test]
     fn layers_are_written_as_ranges() {
-        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2 5 7-8");
-        assert_eq!(ranges(&[3]), "3");
+        assert_eq!(format_ranges(&[0, 1, 2, 5, 7, 8]), "0-2 5 7-8");
+        assert_eq!(format_ranges(&[3]), "3");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use confide_lora::{
 use serde_json::json;
 
 use super::{
-    dial::{self, Dial},
+    dial::{self, DialArgs},
     parameters::ParameterArgs,
 };
 use crate::{
@@ -77,8 +77,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let local = args.compare.as_deref().map(load).transpose()?;
-    let connect = dial::connect(&Dial {
+    let local = args.compare.as_deref().map(load_adapter).transpose()?;
+    let connect = dial::connect(&DialArgs {
         host: args.host.clone(),
         policy: args.policy.clone(),
         binding: args.binding,
@@ -94,7 +94,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let progress = remote.prepare(args.tokens, deadline, log_progress).map_err(holder_error)?;
     let prepare_s = began.elapsed().as_secs_f64();
     let error = local.as_ref().map(|adapter| measure_error(adapter, &remote)).transpose()?;
-    let figures = Figures { hello_s, prepare_s, progress, error };
+    let figures = PreparationFigures { hello_s, prepare_s, progress, error };
     figures.answer(&args, &remote).print(args.json)
 }
 
@@ -111,14 +111,14 @@ fn holder_error(error: HolderError) -> CliError {
     }
 }
 
-struct Figures {
+struct PreparationFigures {
     hello_s: f64,
     prepare_s: f64,
     progress: PreparationProgress,
     error: Option<f64>,
 }
 
-impl Figures {
+impl PreparationFigures {
     fn answer(&self, args: &Args, remote: &RemoteAdapter) -> Answer {
         let PreparationProgress { inputs, vectors_left, batches, .. } = self.progress;
         let (guarantee, bytes) = (remote.guarantee().to_string(), remote.offline_bytes());
@@ -177,7 +177,7 @@ fn log_progress(progress: PreparationProgress) {
     tracing::info!(ready, inputs, batches, "preparing");
 }
 
-fn load(dir: &Path) -> Result<Adapter, CliError> {
+fn load_adapter(dir: &Path) -> Result<Adapter, CliError> {
     Adapter::load(dir).map_err(|error| {
         CliError::new(format!("cannot load the adapter in {}: {error}", dir.display()))
     })

@@ -9,8 +9,7 @@ use confide_native::{
 };
 
 use crate::{
-    error::CliError, meter::Meter, model::explain_error, model_folder, process::print_whole,
-    threads,
+    error::CliError, meter::Meter, model::explain_error, model_folder, process::print_text, threads,
 };
 
 /// Trains a LoRA adapter of all seven projections of every layer; the base model stays as it is.
@@ -41,7 +40,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    model_folder::check(&args.model)?;
+    model_folder::check_folder(&args.model)?;
     let built_in = Corpus::ALL.into_iter().find(|corpus| corpus.name() == args.corpus);
     let order = AdapterOrder {
         model: args.model,
@@ -53,7 +52,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         seed: args.seed,
     };
     // The training runs on one thread, so that the seed decides the outcome.
-    threads::set_counts(1);
+    threads::set_thread_counts(1);
     let mut meter = Meter::start()?;
     let trained = make_adapter(&order, &mut |progress| meter.show(progress));
     meter.end();
@@ -71,7 +70,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (dir, model) = (order.dir.display(), order.model.display());
     let (sites, weights) = (trained.adapter.modules.len(), trained.adapter.parameters());
     let (rank, steps, loss) = (order.rank, trained.steps, trained.loss);
-    print_whole(&format!(
+    print_text(&format!(
         "{dir}: rank {rank}, {sites} projections, {weights} weights\n\
          {steps} steps, loss {loss:.3}; {TRAINING_FILE} records the training\n\
          serve it: confide serve --engine native --model {model} --adapter NAME={dir}\n"

@@ -14,7 +14,7 @@ use super::tree;
 use crate::{
     error::CliError,
     files::{refuse_occupied_folder, shell_word, write_file},
-    process::{print_whole, unix_now},
+    process::{print_text, unix_now},
 };
 
 /// The arguments of `confide attest --simulate`.
@@ -100,7 +100,7 @@ impl SimulationArgs {
         }
         write_file(&out.join("evidence.bin"), &evidence)?;
         match &self.tsm {
-            None => print_whole(&self.summary(report_data, tee, out, &attester, evidence.len())),
+            None => print_text(&self.summary(report_data, tee, out, &attester, evidence.len())),
             Some(mountpoint) => tree::serve(attester, mountpoint),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use confide_bench::{CheckOptions, Checked, Loaded, check, check_against};
+use confide_bench::{CheckOptions, Checked, Loaded, check_against, check_record};
 
 use super::{
     failure::explain_error,
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     };
     let record = Loaded::read(&args.record).map_err(explain_error)?;
     let result = match &args.baseline {
-        None => check(&record, &options),
+        None => check_record(&record, &options),
         Some(path) => {
             let baseline = Loaded::read(path).map_err(explain_error)?;
             check_against(&record, &baseline, &options)
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     }
     .map_err(explain_error)?;
     let text = if args.json { result.json().map_err(CliError::new)? } else { result.text() };
-    process::print_whole(&text)?;
+    process::print_text(&text)?;
     Ok(match result.checked {
         Checked::Within => ExitCode::SUCCESS,
         Checked::Outside => ExitCode::from(FAILED),

@@ -70,8 +70,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
             ));
         }
     };
-    let a = side(first, &args.a)?;
-    let b = side(second, &args.b)?;
+    let a = load_side(first, &args.a)?;
+    let b = load_side(second, &args.b)?;
     let options = CompareOptions {
         metric: args.metric.clone(),
         bench: args.bench.clone(),
@@ -89,11 +89,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         (_, true) => comparison.markdown(),
         _ => comparison.text(),
     };
-    process::print_whole(&text)?;
+    process::print_text(&text)?;
     Ok(if comparison.has_shown() { ExitCode::SUCCESS } else { ExitCode::from(status::UNDECIDED) })
 }
 
-fn side(first: Option<&PathBuf>, more: &[PathBuf]) -> Result<Vec<Loaded>, CliError> {
+fn load_side(first: Option<&PathBuf>, more: &[PathBuf]) -> Result<Vec<Loaded>, CliError> {
     let mut loaded = Vec::new();
     for path in first.into_iter().chain(more) {
         for record in records_under(path)? {

@@ -13,7 +13,7 @@ use crate::error::CliError;
 const STORE: &str = "bench-index.sqlite";
 
 #[derive(clap::Args)]
-pub(crate) struct Store {
+pub(crate) struct StoreArgs {
     /// The index: a SQLite file, or postgres://user@host/database
     #[arg(long, value_name = "PATH|URL", default_value = STORE)]
     store: String,
@@ -25,23 +25,23 @@ pub(crate) struct IndexArgs {
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
     #[command(flatten)]
-    store: Store,
+    store: StoreArgs,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    store: Store,
+    store: StoreArgs,
     #[command(flatten)]
-    selection: Selection,
+    selection: SelectionArgs,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct QueryArgs {
     #[command(flatten)]
-    store: Store,
+    store: StoreArgs,
     #[command(flatten)]
-    selection: Selection,
+    selection: SelectionArgs,
     /// Only rows of this bench
     #[arg(long, value_name = "NAME", default_value = "")]
     bench: String,
@@ -57,7 +57,7 @@ pub(crate) struct QueryArgs {
 }
 
 #[derive(clap::Args)]
-struct Selection {
+struct SelectionArgs {
     /// Only records of this suite
     #[arg(long, value_name = "NAME", default_value = "")]
     suite: String,
@@ -65,11 +65,11 @@ struct Selection {
     #[arg(long, value_name = "TEXT", default_value = "")]
     machine: String,
     /// Only records that were started on or after this day (UTC)
-    #[arg(long, value_name = "YYYY-MM-DD", value_parser = day, default_value = "1970-01-01")]
+    #[arg(long, value_name = "YYYY-MM-DD", value_parser = parse_day, default_value = "1970-01-01")]
     since: u64,
 }
 
-impl Selection {
+impl SelectionArgs {
     fn query(&self) -> Query {
         Query {
             suite: self.suite.clone(),
@@ -105,7 +105,7 @@ pub(super) fn list(args: &ListArgs) -> Result<ExitCode, CliError> {
         let partial = if line.partial.is_some() { ", partial" } else { "" };
         println!(
             "{}  {}  {:<12} {}{partial}, {} rows, {:.0} s, {}; {}; {}",
-            date(line.started_unix_s),
+            format_date(line.started_unix_s),
             &line.sha256[..12.min(line.sha256.len())],
             line.suite,
             line.validity,
@@ -136,7 +136,12 @@ pub(super) fn query(args: &QueryArgs) -> Result<ExitCode, CliError> {
             println!("{head}");
             last = head;
         }
-        println!("  {}  {}  {}", date(row.started_unix_s), &row.sha256[..12], render_figures(&row));
+        println!(
+            "  {}  {}  {}",
+            format_date(row.started_unix_s),
+            &row.sha256[..12],
+            render_figures(&row)
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -168,12 +173,12 @@ fn render_figures(row: &RowLine) -> String {
     format!("{clear:.4} -> {protected:.4}  {cost}  {}{simulated}{record}", row.verdict)
 }
 
-fn open_index(store: &Store) -> Result<Box<dyn Index>, CliError> {
+fn open_index(store: &StoreArgs) -> Result<Box<dyn Index>, CliError> {
     open(&store.store).map_err(explain_store_error)
 }
 
 /// Reads `YYYY-MM-DD` and gives the Unix seconds of the day's beginning, by the Gregorian calendar.
-fn day(text: &str) -> Result<u64, String> {
+fn parse_day(text: &str) -> Result<u64, String> {
     let wrong = || format!("wanted YYYY-MM-DD from 1970 on, got {text}");
     let mut parts = text.splitn(3, '-').map(|part| part.parse::<i64>().ok());
     let mut next = || parts.next().flatten().ok_or_else(wrong);
@@ -181,11 +186,11 @@ fn day(text: &str) -> Result<u64, String> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return Err(wrong());
     }
-    u64::try_from(days(year, month, day) * 86_400).map_err(|_| wrong())
+    u64::try_from(days_since_epoch(year, month, day) * 86_400).map_err(|_| wrong())
 }
 
 /// Days since 1970-01-01: years begin in March, so that the leap day is a year's last.
-fn days(year: i64, month: i64, day: i64) -> i64 {
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let months = (month + 9) % 12;
     let of_year = (153 * months + 2) / 5 + day - 1;
@@ -193,7 +198,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// The day of these seconds, `2026-11-22`.
-fn date(unix_s: i64) -> String {
+fn format_date(unix_s: i64) -> String {
     // Only a forged record starts before 1970: its number is shown as it stands.
     let Ok(seconds) = u64::try_from(unix_s) else { return unix_s.to_string() };
     let time = UnixSeconds(seconds).utc().to_string();
@@ -212,12 +217,12 @@ mod tests {
             ("2000-12-31", 978_220_800),
             ("2026-11-22", 1_795_305_600),
         ] {
-            assert_eq!(day(text), Ok(seconds));
-            assert_eq!(date(seconds as i64), text);
-            assert_eq!(date(seconds as i64 + 86_399), text);
+            assert_eq!(parse_day(text), Ok(seconds));
+            assert_eq!(format_date(seconds as i64), text);
+            assert_eq!(format_date(seconds as i64 + 86_399), text);
         }
         for wrong in ["2026", "2026-13-01", "1969-01-01", "2026-11-x", "today"] {
-            assert!(day(wrong).is_err(), "{wrong}");
+            assert!(parse_day(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::error::CliError;
 ///
 /// Where nothing is missing nothing is started. An error names the command to ask for.
 pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
-    let packages = packages(&missing_programs(suites)?);
+    let packages = list_packages(&missing_programs(suites)?);
     if packages.is_empty() {
         return Ok(());
     }
@@ -37,7 +37,7 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
         Ok(()) => fail(why),
         Err(update) => fail(format!("{why}; {update}")),
     })?;
-    match self::packages(&missing_programs(suites)?) {
+    match self::list_packages(&missing_programs(suites)?) {
         left if left.is_empty() => Ok(()),
         left => Err(CliError::new(format!(
             "{}: installed, but a program of the suite is still not found",
@@ -62,7 +62,7 @@ fn is_root() -> bool {
 }
 
 /// The packages of the missing programs, each once, in the order of their names.
-fn packages(missing: &[MissingProgram]) -> Vec<String> {
+fn list_packages(missing: &[MissingProgram]) -> Vec<String> {
     let names: BTreeSet<&String> = missing.iter().map(|missing| &missing.package).collect();
     names.into_iter().cloned().collect()
 }
@@ -93,6 +93,6 @@ mod tests {
             package: package.to_owned(),
         };
         let all = [missing("b", "two"), missing("a", "one"), missing("c", "two")];
-        assert_eq!(packages(&all), ["one", "two"]);
+        assert_eq!(list_packages(&all), ["one", "two"]);
     }
 }

@@ -22,7 +22,7 @@ use confide_load::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    progress::Bar,
+    progress::ProgressBar,
     status::{FAILED, INTERRUPTED, UNRELIABLE},
 };
 use crate::{error::CliError, files::read_file, process};
@@ -145,14 +145,14 @@ enum SessionsKind {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let plan = Arc::new(plan(&args.work)?);
-    let target = Arc::new(target(args)?);
-    let transport = transport(args, &target)?;
+    let plan = Arc::new(build_plan(&args.work)?);
+    let target = Arc::new(parse_target(args)?);
+    let transport = build_transport(args, &target)?;
     let options = options(&args.connection)?;
-    let head = head(args, &plan, &target, &*transport, &options);
+    let head = build_head(args, &plan, &target, &*transport, &options);
     // Before the log exists: a reader who sees the file may already interrupt the run.
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
-    let mut log = args.events.as_deref().map(|path| Log::create(path, &head)).transpose()?;
+    let mut log = args.events.as_deref().map(|path| EventLog::create(path, &head)).transpose()?;
     let mut progress = LoadProgress::new(plan.requests.len());
     let outcome = confide_load::run(&plan, &target, &transport, &options, &stop, &mut |event| {
         progress.count(event);
@@ -176,11 +176,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         events: written.as_deref(),
     };
     let text = if args.json { report.json()? } else { report.table() };
-    process::print_whole(&text)?;
-    Ok(status(&summary, &bounds, stop.load(Ordering::Relaxed)))
+    process::print_text(&text)?;
+    Ok(exit_status(&summary, &bounds, stop.load(Ordering::Relaxed)))
 }
 
-fn status(summary: &Summary, bounds: &[Bound], stopped: bool) -> ExitCode {
+fn exit_status(summary: &Summary, bounds: &[Bound], stopped: bool) -> ExitCode {
     match (stopped, summary.complete, bounds) {
         (true, ..) => ExitCode::from(INTERRUPTED),
         (_, 0, _) => ExitCode::from(FAILED),
@@ -189,7 +189,7 @@ fn status(summary: &Summary, bounds: &[Bound], stopped: bool) -> ExitCode {
     }
 }
 
-fn plan(args: &WorkArgs) -> Result<Plan, CliError> {
+fn build_plan(args: &WorkArgs) -> Result<Plan, CliError> {
     let arrivals = match args.arrivals {
         Kind::Poisson => Arrivals::Poisson { rate_per_s: args.rate },
         Kind::Constant => Arrivals::Constant { rate_per_s: args.rate },
@@ -220,7 +220,7 @@ fn plan(args: &WorkArgs) -> Result<Plan, CliError> {
     .map_err(CliError::new)
 }
 
-fn target(args: &Args) -> Result<Target, CliError> {
+fn parse_target(args: &Args) -> Result<Target, CliError> {
     let mut target = Target::parse(&args.url, &args.model).map_err(|error| {
         CliError::new(error).hint("for instance http://127.0.0.1:8000, or https://host/v1")
     })?;
@@ -233,14 +233,18 @@ fn target(args: &Args) -> Result<Target, CliError> {
     Ok(target)
 }
 
-fn transport(args: &Args, target: &Target) -> Result<Arc<dyn Transport>, CliError> {
+fn build_transport(args: &Args, target: &Target) -> Result<Arc<dyn Transport>, CliError> {
     let connection = &args.connection;
     if let Some(path) = &connection.policy {
         if !target.secure {
             return Err(CliError::new("--policy: wanted an https address, got http"));
         }
-        let attested =
-            attested::Attested::new(target, path, connection.binding, connection.via.clone())?;
+        let attested = attested::AttestedTransport::new(
+            target,
+            path,
+            connection.binding,
+            connection.via.clone(),
+        )?;
         return Ok(Arc::new(attested));
     }
     if !target.secure {
@@ -265,7 +269,7 @@ fn options(connection: &ConnectionArgs) -> Result<Options, CliError> {
     Ok(Options { threads: connection.threads, sessions, deadline, ..Options::default() })
 }
 
-fn head(
+fn build_head(
     args: &Args,
     plan: &Plan,
     target: &Target,
@@ -307,13 +311,13 @@ fn count_errors(events: &[RequestRecord]) -> BTreeMap<String, u64> {
 }
 
 /// The event log while it is written. A failure to write is reported at the end, because the run continues.
-struct Log {
+struct EventLog {
     path: PathBuf,
     writer: Writer<BufWriter<File>>,
     failed: Option<std::io::Error>,
 }
 
-impl Log {
+impl EventLog {
     fn create(path: &Path, head: &LogHead) -> Result<Self, CliError> {
         let cannot = |error: std::io::Error| {
             CliError::new(format!("cannot write {}: {error}", path.display()))
@@ -340,7 +344,7 @@ impl Log {
 
 /// The requests so far, on standard error at a terminal.
 struct LoadProgress {
-    bar: Bar,
+    bar: ProgressBar,
     started: Instant,
     planned: usize,
     ended: usize,
@@ -349,7 +353,7 @@ struct LoadProgress {
 
 impl LoadProgress {
     fn new(planned: usize) -> Self {
-        let bar = Bar::new(SHOW_EVERY, None);
+        let bar = ProgressBar::new(SHOW_EVERY, None);
         Self { bar, started: Instant::now(), planned, ended: 0, failed: 0 }
     }
 

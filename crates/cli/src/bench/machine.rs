@@ -19,6 +19,6 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let machine = Machine::read(&args.out);
     let text = if args.json { machine.json().map_err(CliError::new)? } else { machine.text() };
-    process::print_whole(&text)?;
+    process::print_text(&text)?;
     Ok(ExitCode::SUCCESS)
 }

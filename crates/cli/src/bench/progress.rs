@@ -6,13 +6,13 @@ use std::{
 };
 
 /// One line that changes at a terminal; without a terminal a line now and then, or none.
-pub(super) struct Bar {
+pub(super) struct ProgressBar {
     is_terminal: bool,
     every: Option<Duration>,
     last: Option<Instant>,
 }
 
-impl Bar {
+impl ProgressBar {
     /// A bar that changes every `terminal`, or writes a line every `plain` where there is no terminal.
     pub(super) fn new(terminal: Duration, plain: Option<Duration>) -> Self {
         let is_terminal = std::io::stderr().is_terminal();

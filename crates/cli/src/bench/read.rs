@@ -27,18 +27,18 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     for path in &args.files {
         columns.extend(read_sources(path)?);
     }
-    process::print_whole(&table(&columns))?;
+    process::print_text(&table(&columns))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Figures of one run by the definitions of one tool.
-struct Source {
+struct ResultSource {
     label: String,
     remark: String,
     view: View,
 }
 
-impl Source {
+impl ResultSource {
     fn new(view: View, label: String, origin: &str) -> Self {
         let word = |count: Option<u64>, what: &str| count.map(|count| format!("{count} {what}, "));
         let completed = word(view.completed, "completed").unwrap_or_default();
@@ -58,17 +58,18 @@ impl Source {
     }
 }
 
-fn read_sources(path: &Path) -> Result<Vec<Source>, CliError> {
+fn read_sources(path: &Path) -> Result<Vec<ResultSource>, CliError> {
     let name = path.display().to_string();
     if path.extension().is_some_and(|extension| extension == "jsonl") {
         let file =
             File::open(path).map_err(|e| CliError::new(format!("cannot read {name}: {e}")))?;
-        let logged = confide_load::read(BufReader::new(file))
+        let logged = confide_load::read_log(BufReader::new(file))
             .map_err(|error| CliError::new(format!("{name}: {error}")))?;
         let view = |tool| View::from_events(tool, &logged.events);
-        let own = Source::new(view(Tool::Confide), Tool::Confide.to_string(), &name);
+        let own = ResultSource::new(view(Tool::Confide), Tool::Confide.to_string(), &name);
         let origin = "its definitions over the same log";
-        let others = Tool::OTHERS.map(|tool| Source::new(view(tool), format!("as {tool}"), origin));
+        let others =
+            Tool::OTHERS.map(|tool| ResultSource::new(view(tool), format!("as {tool}"), origin));
         return Ok([own].into_iter().chain(others).collect());
     }
     let bytes = read_file(path, FILE_BYTES_MAX)?;
@@ -79,13 +80,13 @@ fn read_sources(path: &Path) -> Result<Vec<Source>, CliError> {
     let source = |view: View| {
         let version = view.version.as_ref().map_or(String::new(), |version| format!(" {version}"));
         let label = format!("{}{version}", view.tool);
-        Source::new(view, label, &name)
+        ResultSource::new(view, label, &name)
     };
     Ok(views.into_iter().map(source).collect())
 }
 
 /// Renders the figures by quantity, so that those which tools name differently stand together.
-fn table(sources: &[Source]) -> String {
+fn table(sources: &[ResultSource]) -> String {
     let wide = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
     let labels = wide(&mut sources.iter().map(|source| source.label.chars().count()));
     let definitions = || sources.iter().flat_map(|s| &s.view.figures).map(|(found, _)| found);
@@ -102,7 +103,7 @@ fn table(sources: &[Source]) -> String {
         text += &format!("  {:labels$}  {:ids$}{}\n", "", "", heading(quantity));
         for source in sources {
             if let Some((definition, figure)) = source.view.figure(quantity) {
-                let cells = cells(&figure, source.values(quantity, &figure));
+                let cells = format_cells(&figure, source.values(quantity, &figure));
                 text += &format!("  {:labels$}  {:ids$}{cells}\n", source.label, definition.id);
             }
         }
@@ -119,7 +120,7 @@ fn heading(quantity: Quantity) -> String {
         + &format!("{:>9}", "n")
 }
 
-fn cells(figure: &Figure, values: Option<u64>) -> String {
+fn format_cells(figure: &Figure, values: Option<u64>) -> String {
     let spread = match figure {
         Figure::Rate(rate) => return format!("{rate:>11.2} "),
         Figure::Spread(spread) => spread,

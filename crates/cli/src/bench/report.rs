@@ -9,7 +9,7 @@ use std::{
 use confide_bench::{Report, Terminal};
 
 use super::failure::explain_error;
-use crate::{error::CliError, process::print_whole};
+use crate::{error::CliError, process::print_text};
 
 /// The width in columns of a terminal that does not report its own.
 const WIDTH: usize = 80;
@@ -36,10 +36,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let report = Report::read(&args.paths).map_err(explain_error)?;
     let plain = args.html.is_none() && !args.markdown;
     if args.markdown {
-        print_whole(&report.markdown())?;
+        print_text(&report.markdown())?;
     }
     if args.terminal || plain {
-        print_whole(&report.terminal(read_terminal()))?;
+        print_text(&report.terminal(read_terminal()))?;
     }
     let own_page = match args.paths.as_slice() {
         [folder] if plain && !args.terminal && folder.is_dir() => Some(folder.join(PAGE_FILE)),

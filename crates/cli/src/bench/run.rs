@@ -14,7 +14,7 @@ use confide_bench::{
 
 use super::{
     failure::explain_error,
-    progress::Bar,
+    progress::ProgressBar,
     status::{FAILED, INTERRUPTED, UNRELIABLE},
 };
 use crate::{error::CliError, process};
@@ -26,7 +26,7 @@ const PRINT_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[arg(help = what_runs())]
+    #[arg(help = list_suites())]
     suite: String,
     /// Fewer blocks and a smaller grid (the default)
     #[arg(long, conflicts_with = "full")]
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000))]
     blocks: Option<u32>,
     /// A value for one of the suite's variables, such as scratch=/mnt/disk
-    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = var)]
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
     vars: Vec<(String, String)>,
     /// Install the Debian packages that the suite's arms need, then run (as root; otherwise the command
     /// to ask for is printed)
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     resume: bool,
 }
 
-fn what_runs() -> String {
+fn list_suites() -> String {
     let known = confide_bench::suite_names().collect::<Vec<_>>().join(", ");
     format!(
         "{known}, the path of a TOML file, or `all`: those that fit into twenty minutes, each in a \
@@ -76,11 +76,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         eprintln!("note: {remark}");
     }
     let outcome = run_to_end(&options(args, suite)?, args.resume)?;
-    show(&outcome)?;
+    print_outcome(&outcome)?;
     if outcome.record.partial().is_some() {
         eprintln!("hint: run the same command with --resume to continue");
     }
-    Ok(status(&outcome))
+    Ok(exit_status(&outcome))
 }
 
 /// Runs every suite and prints an overview of them.
@@ -91,7 +91,7 @@ fn run_all_suites(args: &Args) -> Result<ExitCode, CliError> {
     }
     let options = options(args, SuiteText { name: "all".into(), text: String::new() })?;
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
-    let mut bar = Bar::new(SHOW_EVERY, Some(PRINT_EVERY));
+    let mut bar = ProgressBar::new(SHOW_EVERY, Some(PRINT_EVERY));
     let mut worst = WorstOutcome::default();
     let bar = std::cell::RefCell::new(&mut bar);
     let index = confide_bench::run_all(
@@ -110,7 +110,7 @@ fn run_all_suites(args: &Args) -> Result<ExitCode, CliError> {
     let index = index.map_err(explain_error)?;
     overview(&index, &args.out)?;
     super::report::write_page_in(&args.out)?;
-    Ok(worst.status(&index))
+    Ok(worst.exit_status(&index))
 }
 
 fn options(args: &Args, suite: SuiteText) -> Result<Options, CliError> {
@@ -135,7 +135,7 @@ fn options(args: &Args, suite: SuiteText) -> Result<Options, CliError> {
 pub(super) fn run_to_end(options: &Options, resume: bool) -> Result<Outcome, CliError> {
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
     let stop: &AtomicBool = &stop;
-    let mut bar = Bar::new(SHOW_EVERY, Some(PRINT_EVERY));
+    let mut bar = ProgressBar::new(SHOW_EVERY, Some(PRINT_EVERY));
     let measure = if resume { confide_bench::resume } else { confide_bench::run };
     let outcome = measure(options, stop, &mut |progress| bar.show(|| progress.line(79)));
     bar.end();
@@ -169,7 +169,7 @@ fn show_suite(entry: &IndexEntry, outcome: Option<&Outcome>) -> Result<(), CliEr
     let reason = entry.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
     println!("\n== {}{reason}", entry.suite);
     match outcome {
-        Some(outcome) => show(outcome),
+        Some(outcome) => print_outcome(outcome),
         None if entry.state == SuiteState::Completed => {
             println!("already complete, and kept");
             Ok(())
@@ -192,7 +192,7 @@ fn overview(index: &Index, out: &Path) -> Result<(), CliError> {
         text.push_str(&format!("{:<12} {state}{reason}\n", entry.suite));
     }
     text.push_str(&format!("{:.0} s; records in {}\n", index.wall_s, out.display()));
-    process::print_whole(&text)
+    process::print_text(&text)
 }
 
 /// The worst outcome among the suites, which decides the exit status.
@@ -211,7 +211,7 @@ impl WorstOutcome {
         }
     }
 
-    fn status(&self, index: &Index) -> ExitCode {
+    fn exit_status(&self, index: &Index) -> ExitCode {
         let cut =
             |entry: &IndexEntry| matches!(entry.state, SuiteState::Partial | SuiteState::NotRun);
         match self {
@@ -224,19 +224,19 @@ impl WorstOutcome {
 }
 
 /// Prints the table, then the paths of page and record.
-pub(super) fn show(outcome: &Outcome) -> Result<(), CliError> {
+pub(super) fn print_outcome(outcome: &Outcome) -> Result<(), CliError> {
     let (page, record) = (outcome.page_path.display(), outcome.record_path.display());
     let table = confide_bench::table(&outcome.record);
-    process::print_whole(&format!("{table}page    {page}\nrecord  {record}\n"))
+    process::print_text(&format!("{table}page    {page}\nrecord  {record}\n"))
 }
 
 /// Reads `NAME=VALUE`.
-fn var(text: &str) -> Result<(String, String), String> {
+fn parse_variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("wanted NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
-fn status(outcome: &Outcome) -> ExitCode {
+fn exit_status(outcome: &Outcome) -> ExitCode {
     if outcome.record.partial().is_some() {
         return ExitCode::from(INTERRUPTED);
     }

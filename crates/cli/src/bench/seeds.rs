@@ -21,10 +21,10 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let records: Result<Vec<Loaded>, _> =
         args.records.iter().map(|path| Loaded::read(path)).collect();
-    let text = confide_bench::seeds(&records.map_err(explain_error)?, &command(args))
+    let text = confide_bench::seeds(&records.map_err(explain_error)?, &command_line(args))
         .map_err(explain_error)?;
     match &args.out {
-        None => process::print_whole(&text)?,
+        None => process::print_text(&text)?,
         Some(path) => std::fs::write(path, text).map_err(|error| {
             CliError::new(format!("cannot write {}: {error}", path.display()))
                 .hint("give a file in a folder that exists")
@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 }
 
 /// The command that makes the same document again.
-fn command(args: &Args) -> String {
+fn command_line(args: &Args) -> String {
     let mut words = vec!["confide bench seeds".to_owned()];
     words.extend(args.records.iter().map(|path| path.display().to_string()));
     if let Some(out) = &args.out {

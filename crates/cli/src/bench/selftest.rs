@@ -6,7 +6,7 @@ use confide_bench::{Effort, Finding, judge_selftest, selftest_suite, simulate, t
 
 use super::{
     failure::explain_error,
-    run::{measure, show},
+    run::{measure, print_outcome},
     status::{FAILED, INTERRUPTED, UNDECIDED},
 };
 use crate::error::CliError;
@@ -90,7 +90,7 @@ fn spin(args: &Args) -> Result<Option<Vec<Finding>>, CliError> {
     let outcome =
         measure(selftest_suite(), Effort::Quick, blocks, None, Vec::new(), folder.clone())?;
     if args.out.is_some() && !args.json {
-        show(&outcome)?;
+        print_outcome(&outcome)?;
     } else if args.out.is_none() {
         if !args.json {
             print!("{}", confide_bench::table(&outcome.record));

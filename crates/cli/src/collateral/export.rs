@@ -9,7 +9,7 @@ use super::{platform::PlatformArgs, service::open_store};
 use crate::{
     error::CliError,
     files::{make_folder, write_file},
-    process::{print_whole, unix_now},
+    process::{print_text, unix_now},
 };
 
 /// The arguments of `confide collateral export`.
@@ -52,6 +52,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         let [from, until, now] = [from, until, now].map(UnixSeconds);
         eprintln!("note: they are valid from {from} to {until}, now is {now}");
     }
-    print_whole(&format!("{platform}: valid until {}\n", UnixSeconds(until)))?;
+    print_text(&format!("{platform}: valid until {}\n", UnixSeconds(until)))?;
     Ok(ExitCode::SUCCESS)
 }

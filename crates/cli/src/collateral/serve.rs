@@ -68,7 +68,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         (None, Some(url)) => {
             let database = open_database(url).await.map_err(|error| explain_error(&error))?;
             let imported = import_files(&*database, &args.import).await?;
-            let vendors = vendors(&args)?;
+            let vendors = open_vendors(&args)?;
             let fields = json!({
                 "simulated": false,
                 "database": database.name(),
@@ -92,7 +92,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn vendors(args: &Args) -> Result<Option<Arc<dyn Upstream>>, CliError> {
+fn open_vendors(args: &Args) -> Result<Option<Arc<dyn Upstream>>, CliError> {
     let Some(url) = &args.upstream else { return Ok(None) };
     let mut services = service::parse_services(url, args.dangerous_plain_http)?;
     for (base, url) in

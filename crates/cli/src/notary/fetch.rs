@@ -95,14 +95,14 @@ async fn fetch(args: &Args, request: FetchRequest, out: NewFile) -> Result<ExitC
     if args.print {
         eprintln!("{summary}");
     } else {
-        process::print_whole(&format!("{summary}\n"))?;
+        process::print_text(&format!("{summary}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints a piece of the body. Without a reader the exchange goes on: its statement is saved.
 fn print_body(is_wanted: bool, piece: &[u8]) -> Result<(), CliError> {
-    if is_wanted { process::print_piece(piece).map(|_| ()) } else { Ok(()) }
+    if is_wanted { process::print_bytes(piece).map(|_| ()) } else { Ok(()) }
 }
 
 fn build_request(args: &Args) -> Result<FetchRequest, CliError> {

@@ -109,7 +109,7 @@ async fn serve(
         "simulated": notary.is_simulated(),
     });
     process::print_ready(address, guarantee, fields);
-    process::warn_if_cut(notary.serve(listener, stop).await);
+    process::warn_of_cut_connections(notary.serve(listener, stop).await);
     Ok(ExitCode::SUCCESS)
 }
 

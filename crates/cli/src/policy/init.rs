@@ -21,7 +21,7 @@ use confide_evidence::{
 use confide_verifier::Policy;
 
 use super::pin;
-use crate::{error::CliError, files::read_file, process::print_whole};
+use crate::{error::CliError, files::read_file, process::print_text};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     // Whatever the evidence held, the text has to be a valid policy.
     Policy::from_toml(&text).map_err(CliError::new)?;
     match &args.out {
-        None => print_whole(&text)?,
+        None => print_text(&text)?,
         Some(path) => write_new(path, &text)?,
     }
     eprintln!(

@@ -11,13 +11,13 @@ use crate::{error::CliError, files::read_file};
 pub(super) const JSON_BYTES_MAX: u64 = 4 * INPUT_BYTES_MAX as u64;
 
 /// Reads a guest's input.
-pub(crate) fn read(guest: &str, path: &Path) -> Result<Vec<u8>, CliError> {
+pub(crate) fn read_input(guest: &str, path: &Path) -> Result<Vec<u8>, CliError> {
     let json = read_file(path, JSON_BYTES_MAX)?;
-    encode(guest, &json, &path.display().to_string())
+    encode_input(guest, &json, &path.display().to_string())
 }
 
 /// Encodes an input; `from` is its source, for errors.
-pub(super) fn encode(guest: &str, json: &[u8], from: &str) -> Result<Vec<u8>, CliError> {
+pub(super) fn encode_input(guest: &str, json: &[u8], from: &str) -> Result<Vec<u8>, CliError> {
     input_from_json(guest, json).map_err(|error| {
         CliError::new(format!("{from}: {error}"))
             .hint("docs/prove.md shows the input of each guest")

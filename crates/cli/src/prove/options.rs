@@ -16,7 +16,7 @@ pub(super) struct ProveOptions {
     #[arg(long, default_value = "app")]
     pub(super) mode: Mode,
     /// Largest memory for proving: 6GiB, 512MiB, or bytes.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_size)]
     pub(super) memory: Option<u64>,
     /// The back end; by default the confide-prover next to this program.
     #[arg(long, value_name = "PATH")]

@@ -11,11 +11,11 @@ use std::{
 };
 
 use confide_prover::{
-    APP_SEGMENTS_MAX, External, Launcher, OnProgress, ProverError, StopHandle,
+    APP_SEGMENTS_MAX, ExternalProver, Launcher, OnProgress, ProverError, StopHandle,
     line::{Progress, RefusalReason, Stage},
 };
 
-use crate::{error::CliError, process::on_stop_signal, progress_line::ProgressLine};
+use crate::{error::CliError, process::run_on_stop_signal, progress_line::ProgressLine};
 
 /// Name of the program.
 const PROGRAM: &str = "confide-prover";
@@ -24,7 +24,7 @@ const PROGRAM: &str = "confide-prover";
 const STOPPED: u8 = 130;
 
 /// Finds the program: at `given`, by default next to this program.
-pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf, CliError> {
+pub(crate) fn find_prover(given: Option<&Path>) -> Result<PathBuf, CliError> {
     if let Some(path) = given {
         // A bare name would be looked up in PATH, but the caller gave a file.
         return path.canonicalize().map_err(|error| explain_missing(path, &error.to_string()));
@@ -43,13 +43,14 @@ pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf, CliError> {
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// The back end at a path, whose processes end with this one.
-pub(crate) fn back_end<'a>(
+pub(crate) fn open_prover<'a>(
     program: PathBuf,
     work: &WorkFolder,
     stop: StopHandle,
     progress: &'a OnProgress<'a>,
-) -> External<'a> {
-    External::new(program, work.path(), stop, progress).launched_by(Launcher::new(THIS_PROGRAM))
+) -> ExternalProver<'a> {
+    ExternalProver::new(program, work.path(), stop, progress)
+        .launched_by(Launcher::new(THIS_PROGRAM))
 }
 
 /// The beginning of the names of work folders, before random bytes in hexadecimal.
@@ -132,7 +133,7 @@ fn is_work_folder(name: &OsStr) -> bool {
 pub(crate) fn stop_at_signal() -> Result<StopHandle, CliError> {
     let stop = StopHandle::default();
     let handle = stop.clone();
-    on_stop_signal(move || handle.stop())?;
+    run_on_stop_signal(move || handle.stop())?;
     Ok(stop)
 }
 

@@ -39,7 +39,7 @@ impl Args {
     /// The guest's encoded input.
     pub(super) fn input(&self) -> Result<Vec<u8>, CliError> {
         let (key, message, signature) = match (&self.input, &self.key) {
-            (Some(path), _) => return input::read("rsa2048", path),
+            (Some(path), _) => return input::read_input("rsa2048", path),
             (None, Some(key)) => (key, self.message.as_ref(), self.signature.as_ref()),
             (None, None) => return Err(CliError::new("wanted --input or --key")),
         };
@@ -53,7 +53,7 @@ impl Args {
             "modulus": hex::encode(modulus),
             "signature": hex::encode(read(signature)?),
         });
-        input::encode("rsa2048", json.to_string().as_bytes(), &key.display().to_string())
+        input::encode_input("rsa2048", json.to_string().as_bytes(), &key.display().to_string())
     }
 }
 

@@ -4,7 +4,7 @@
 const UNITS: [&str; 5] = ["", "KiB", "MiB", "GiB", "TiB"];
 
 /// Reads `6GiB`, `1.5GiB`, `512MiB` or a number of bytes.
-pub(super) fn parse(text: &str) -> Result<u64, String> {
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let wrong = || format!("wanted a size such as 6GiB, 512MiB or bytes, got {text:?}");
@@ -38,11 +38,11 @@ mod tests {
             ("6 gib", 6 << 30),
             ("1.5KiB", 1536),
         ] {
-            assert_eq!(parse(text), Ok(bytes), "{text}");
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
         // GB and GiB differ by 7 %: the ambiguous one is refused.
         for text in ["", "6GB", "GiB", "-1", "0", "1e9", "0.1", "99999TiB", "1.2.3MiB"] {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(parse_size(text).is_err(), "{text}");
         }
     }
 

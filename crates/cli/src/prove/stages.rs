@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use confide_prover::{
-    BODY_BYTES_MAX, External, Header, Plan, ProofFile, Prover, ProverError, StageRun,
+    BODY_BYTES_MAX, ExternalProver, Header, Plan, ProofFile, Prover, ProverError, StageRun,
     line::{Description, Digest, Stage, StageResult, Strength},
 };
 use confide_statement::Statement;
@@ -16,17 +16,17 @@ use super::{
 use crate::{error::CliError, new_file::NewFile};
 
 pub(super) fn run(guest: &str, input: &[u8], options: &ProveOptions) -> Result<ExitCode, CliError> {
-    let program = prover::find(options.prover.as_deref())?;
+    let program = prover::find_prover(options.prover.as_deref())?;
     let (work, stop) = (WorkFolder::new()?, prover::stop_at_signal()?);
     // A place that cannot be written to fails before minutes of proving.
     let out = NewFile::next_to(&options.out)?;
     let progress = StageProgress::new();
     let on_progress = |stage, step| progress.show(stage, step);
-    let back = prover::back_end(program, &work, stop.clone(), &on_progress);
+    let back = prover::open_prover(program, &work, stop.clone(), &on_progress);
     let proved = prove(&back, guest, input, options, &progress);
     progress.end();
     let proved = proved?;
-    if stop.is_asked() {
+    if stop.is_stop_requested() {
         return Err(prover::explain_error(&ProverError::Interrupted { stage: "prove" }));
     }
     out.save(&proved.file)?;
@@ -34,7 +34,7 @@ pub(super) fn run(guest: &str, input: &[u8], options: &ProveOptions) -> Result<E
 }
 
 fn prove(
-    back: &External<'_>,
+    back: &ExternalProver<'_>,
     guest: &str,
     input: &[u8],
     options: &ProveOptions,
@@ -53,13 +53,13 @@ fn prove(
     progress.start(Stage::Prove);
     let prove = back.prove(guest, input, plan).map_err(explain)?;
     check_same(&statement, &description, &prove.done)?;
-    let header = header(&statement, &description, options, &prove.done, &emulate.done)?;
+    let header = build_header(&statement, &description, options, &prove.done, &emulate.done)?;
     progress.start(Stage::Check);
     // A proof that cannot be checked here is not written.
     let check = back.check(guest, options.mode, &prove.output).map_err(explain)?;
     check_same(&statement, &description, &check.done)?;
     let file = ProofFile { header, body: prove.output };
-    let bytes = file.encode().map_err(|error| CliError::new(error).hint(too_long()))?;
+    let bytes = file.encode().map_err(|error| CliError::new(error).hint(describe_time_limit()))?;
     Ok(ProvedRun {
         statement,
         header: file.header,
@@ -75,20 +75,25 @@ fn prove(
     })
 }
 
-fn too_long() -> String {
+fn describe_time_limit() -> String {
     let limit = BODY_BYTES_MAX >> 20;
     format!("a proof file holds at most {limit} MiB: --mode aggregated makes it small")
 }
 
 fn statement_of(guest: &str, native: &StageRun<Vec<u8>>) -> Result<Statement, CliError> {
     let statement = Statement::decode(&native.output)
-        .map_err(|error| fault(format!("the native stage gave no statement: {error}")))?;
+        .map_err(|error| internal_error(format!("the native stage gave no statement: {error}")))?;
     if statement.claim() != guest {
-        return Err(fault(format!("wanted a statement of {guest}, got {}", statement.claim())));
+        return Err(internal_error(format!(
+            "wanted a statement of {guest}, got {}",
+            statement.claim()
+        )));
     }
     let (wanted, got) = (Digest(statement.digest()), native.done.public_values);
     if wanted != got {
-        return Err(fault(format!("the native stage says {got}, its statement is {wanted}")));
+        return Err(internal_error(format!(
+            "the native stage says {got}, its statement is {wanted}"
+        )));
     }
     Ok(statement)
 }
@@ -103,30 +108,37 @@ fn check_same(
     let wanted = Digest(statement.digest());
     if done.public_values != wanted {
         let got = done.public_values;
-        return Err(fault(format!("{stage} gave {got}, the native stage {wanted}")));
+        return Err(internal_error(format!("{stage} gave {got}, the native stage {wanted}")));
     }
     let mut programs = known.programs.iter().filter(|program| program.claim == claim);
     if !programs.any(|program| program.program_digest == done.program_digest) {
         let digest = done.program_digest;
-        return Err(fault(format!("{stage} ran a program {digest}, which is not a {claim}")));
+        return Err(internal_error(format!(
+            "{stage} ran a program {digest}, which is not a {claim}"
+        )));
     }
     Ok(())
 }
 
-fn header(
+fn build_header(
     statement: &Statement,
     description: &Description,
     options: &ProveOptions,
     done: &StageResult,
     emulated: &StageResult,
 ) -> Result<Header, CliError> {
-    let lacks = |what| fault(format!("the back end does not say {what} of its proof"));
+    let lacks = |what| internal_error(format!("the back end does not say {what} of its proof"));
     let strength: Strength = done.strength.ok_or_else(|| lacks("the bits"))?;
     if done.mode != Some(options.mode) {
-        return Err(fault(format!("wanted a proof of mode {}, got another", options.mode)));
+        return Err(internal_error(format!(
+            "wanted a proof of mode {}, got another",
+            options.mode
+        )));
     }
     if done.cycles.is_some() && done.cycles != emulated.cycles {
-        return Err(fault("the executor counted different cycles while proving".to_string()));
+        return Err(internal_error(
+            "the executor counted different cycles while proving".to_string(),
+        ));
     }
     Ok(Header {
         statement: statement.encode(),
@@ -141,6 +153,6 @@ fn header(
     })
 }
 
-fn fault(message: String) -> CliError {
+fn internal_error(message: String) -> CliError {
     CliError::new(message).hint("a fault of confide-prover: nothing was written")
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::head::ModelHead;
 use crate::{
     error::CliError,
-    process::{print_piece, print_whole},
+    process::{print_bytes, print_text},
 };
 use noise::{Noise, NoiseArgs};
 use remote::{Remote, TokenInput};
@@ -61,8 +61,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    crate::threads::set_counts(std::thread::available_parallelism().map_or(1, usize::from));
-    crate::model_folder::check(&args.model)?;
+    crate::threads::set_thread_counts(std::thread::available_parallelism().map_or(1, usize::from));
+    crate::model_folder::check_folder(&args.model)?;
     let head = ModelHead::load(&args.model).map_err(|error| {
         let dir = args.model.display();
         CliError::new(format!("cannot load the LM head in {dir}: {error}"))
@@ -146,7 +146,7 @@ fn generate(
         if let (Some(spent), false) = (spent, args.json) {
             eprintln!("epsilon {:.3} at delta {:e}", spent.epsilon, spent.delta);
         }
-        printed = print_piece(line.as_bytes());
+        printed = print_bytes(line.as_bytes());
         matches!(printed, Ok(true))
     };
     let ended = generate_split(head, &build_request(args), context_tokens, &mut forward, &mut each);
@@ -172,9 +172,9 @@ fn print_end(
         "confide": remote.label,
     });
     if args.json {
-        return print_whole(&format!("{end}\n"));
+        return print_text(&format!("{end}\n"));
     }
-    print_whole(&format!("{}\n", ended.tail))?;
+    print_text(&format!("{}\n", ended.tail))?;
     eprintln!("{end}");
     Ok(())
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::error::CliError;
 use arguments::{AdapterArgs, OnLossName};
 pub(crate) use in_worker::check;
-use source::Source;
+use source::FolderSource;
 
 /// Loads the adapters of the command line into `engine`. Blocks; must not run inside an event loop.
 pub(crate) fn load(
@@ -31,7 +31,7 @@ pub(crate) fn load(
     };
     let (runtime, wanted) = (args.enable_runtime_adapters, args.adapters.clone());
     let served = engine.models().into_iter().next().map(|model| model.name).unwrap_or_default();
-    let source = Arc::new(Source::new(args, model, &served, worker)?);
+    let source = Arc::new(FolderSource::new(args, model, &served, worker)?);
     let adapters = AdapterRegistry::new(Arc::clone(engine), source, on_loss, runtime);
     for adapter in &wanted {
         let (name, path) = adapter.split_once('=').ok_or_else(|| {

@@ -83,20 +83,20 @@ pub(crate) struct EvidenceArgs {
 pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CliError> {
     let answer = match judge(args) {
         Ok(Ok(accepted)) => accepted.answer(),
-        Ok(Err(rejection)) => refuse(&rejection),
+        Ok(Err(rejection)) => describe_rejection(&rejection),
         Err(error) if args.json => explain_unreadable(&error),
         Err(error) => return Err(error),
     };
     answer.print(args.json)
 }
 
-fn refuse(rejection: &Rejection) -> Answer {
+fn describe_rejection(rejection: &Rejection) -> Answer {
     let (verdict, status) = if rejection.reason().is_unreadable() {
         ("not judged", NOT_JUDGED)
     } else {
         ("no", REJECTED)
     };
-    let text = table(rejection.checks(), verdict, &rejection.reason().to_string());
+    let text = format_checks(rejection.checks(), verdict, &rejection.reason().to_string());
     Answer { text, json: rejection.to_json(), status }
 }
 
@@ -125,17 +125,19 @@ enum AcceptedEvidence {
 impl AcceptedEvidence {
     fn answer(&self) -> Answer {
         match self {
-            Self::Cpu(appraised) => Answer::new(describe(appraised), appraised.to_json()),
+            Self::Cpu(appraised) => {
+                Answer::new(describe_acceptance(appraised), appraised.to_json())
+            }
             Self::Gpu(appraised) => {
                 let reason = "a genuine GPU signed this nonce; where it is was not checked";
-                Answer::new(table(appraised.checks(), "yes", reason), appraised.to_json())
+                Answer::new(format_checks(appraised.checks(), "yes", reason), appraised.to_json())
             }
         }
     }
 }
 
 /// The checks, and what the acceptance covers.
-fn describe(appraised: &Appraised) -> String {
+fn describe_acceptance(appraised: &Appraised) -> String {
     let is_passed = |name| {
         let mut checks = appraised.checks().iter();
         checks.any(|check| check.name == name && check.outcome == Outcome::Passed)
@@ -153,13 +155,13 @@ fn describe(appraised: &Appraised) -> String {
         RootKind::Production => "",
         RootKind::Custom => "; the root is not a vendor's",
     };
-    table(appraised.checks(), verdict, &format!("{reason}{root}"))
+    format_checks(appraised.checks(), verdict, &format!("{reason}{root}"))
 }
 
 /// The verdict where nothing is known of the program.
 const PLATFORM_ONLY: &str = "platform only";
 
-fn table(checks: &[Check], verdict: &str, reason: &str) -> String {
+fn format_checks(checks: &[Check], verdict: &str, reason: &str) -> String {
     let lines = checks
         .iter()
         .map(|Check { name, outcome, detail }| check_line(name, outcome.as_str(), detail));

@@ -125,7 +125,7 @@ fn read_contents(root: Node<'_, '_>, signature: RimSignature) -> Result<Rim, &'s
     let meta = xml::only_child(root, SWID, "Meta").ok_or("one Meta")?;
     let payload = xml::only_child(root, SWID, "Payload").ok_or("one Payload")?;
     let mut measurements: Vec<ReferenceMeasurement> = Vec::new();
-    for resource in xml::elements(payload) {
+    for resource in xml::child_elements(payload) {
         let read = read_measurement(resource)?;
         let is_known = measurements.iter().any(|other| other.index == read.index);
         if is_known || measurements.len() == MEASUREMENTS_MAX {
@@ -180,7 +180,7 @@ fn read_signature(
     let reference = child(info, "Reference")?;
     let transforms = child(reference, "Transforms")?;
     let algorithm = |element: Node<'_, '_>| xml::attribute(element, "Algorithm").map(String::from);
-    let transforms: Vec<_> = xml::elements(transforms).map(algorithm).collect();
+    let transforms: Vec<_> = xml::child_elements(transforms).map(algorithm).collect();
     let is_ours = algorithm(child(info, "CanonicalizationMethod")?).as_deref() == Some(C14N_11)
         && algorithm(child(info, "SignatureMethod")?).as_deref() == Some(ECDSA_SHA384)
         && algorithm(child(reference, "DigestMethod")?).as_deref() == Some(SHA384)
@@ -193,7 +193,7 @@ fn read_signature(
     let value = decode(child(signature, "SignatureValue")?)?;
     let data = child(child(signature, "KeyInfo")?, "X509Data")?;
     let mut certificates = Vec::new();
-    for certificate in xml::elements(data) {
+    for certificate in xml::child_elements(data) {
         let is_certificate = certificate.tag_name().name() == "X509Certificate";
         if !is_certificate || certificates.len() == CERTIFICATES_MAX {
             return Err("at most six certificates");
@@ -201,9 +201,9 @@ fn read_signature(
         certificates.push(decode(certificate)?);
     }
     Ok(RimSignature {
-        document: xml::canonical(root, Some(signature)),
+        document: xml::canonicalise(root, Some(signature)),
         document_digest: digest.try_into().map_err(|_| "a digest of 48 bytes")?,
-        signed_info: xml::canonical(info, None),
+        signed_info: xml::canonicalise(info, None),
         value: value.try_into().map_err(|_| "a signature of 96 bytes")?,
         certificates,
     })

@@ -68,7 +68,7 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, &'static str> {
     }
     let options = ParsingOptions { nodes_limit: NODES_MAX, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).map_err(|_| "well-formed XML")?;
-    check(document.root_element(), DEPTH_MAX)?;
+    check_element(document.root_element(), DEPTH_MAX)?;
     Ok(document)
 }
 
@@ -83,7 +83,7 @@ fn is_character(reference: Option<&str>) -> bool {
 }
 
 /// Refuses what the reader accepts and a manifest does not need.
-fn check(element: Node<'_, '_>, levels: usize) -> Result<(), &'static str> {
+fn check_element(element: Node<'_, '_>, levels: usize) -> Result<(), &'static str> {
     if levels == 0 {
         return Err("fewer levels");
     }
@@ -108,7 +108,7 @@ fn check(element: Node<'_, '_>, levels: usize) -> Result<(), &'static str> {
     if !is_name(element_name(element)) || !element.attributes().all(is_usable) {
         return Err("names in ASCII, none of `xml:`");
     }
-    elements(element).try_for_each(|child| check(child, levels - 1))
+    child_elements(element).try_for_each(|child| check_element(child, levels - 1))
 }
 
 /// The value of the attribute with this name and without a namespace.
@@ -120,7 +120,7 @@ pub(super) fn attribute<'a>(element: Node<'a, '_>, name: &str) -> Option<&'a str
 }
 
 /// The children of an element that are elements.
-pub(super) fn elements<'a, 't>(element: Node<'a, 't>) -> impl Iterator<Item = Node<'a, 't>> {
+pub(super) fn child_elements<'a, 't>(element: Node<'a, 't>) -> impl Iterator<Item = Node<'a, 't>> {
     element.children().filter(Node::is_element)
 }
 
@@ -130,7 +130,8 @@ pub(super) fn only_child<'a, 't>(
     namespace: &str,
     name: &str,
 ) -> Option<Node<'a, 't>> {
-    let mut children = elements(element).filter(|child| child.has_tag_name((namespace, name)));
+    let mut children =
+        child_elements(element).filter(|child| child.has_tag_name((namespace, name)));
     let first = children.next()?;
     children.next().is_none().then_some(first)
 }
@@ -145,14 +146,14 @@ pub(super) fn only_text<'a>(element: Node<'a, '_>) -> Option<&'a str> {
 /// Canonical XML 1.1 without comments (W3C, 2008) of `apex` as the root of a document subset.
 ///
 /// `left_out` is an element that is not part of the subset: the enveloped-signature transform when it is the signature.
-pub(super) fn canonical(apex: Node<'_, '_>, left_out: Option<Node<'_, '_>>) -> String {
+pub(super) fn canonicalise(apex: Node<'_, '_>, left_out: Option<Node<'_, '_>>) -> String {
     let mut out = String::new();
-    write(&mut out, apex, None, left_out);
+    write_element(&mut out, apex, None, left_out);
     out
 }
 
 /// Writes one element; `parent` is the element above it, if that was written.
-fn write(
+fn write_element(
     out: &mut String,
     element: Node<'_, '_>,
     parent: Option<Node<'_, '_>>,
@@ -183,7 +184,7 @@ fn write(
     for child in element.children().filter(|child| Some(*child) != left_out) {
         match child.text() {
             Some(text) if child.is_text() => escape(out, text, false),
-            _ => write(out, child, Some(element), left_out),
+            _ => write_element(out, child, Some(element), left_out),
         }
     }
     out.push_str("</");
@@ -233,7 +234,7 @@ mod tests {
 
     fn canonical_of(text: &str) -> Result<String, &'static str> {
         let text = normalise(text)?;
-        parse(&text).map(|document| canonical(document.root_element(), None))
+        parse(&text).map(|document| canonicalise(document.root_element(), None))
     }
 
     #[test]
@@ -266,7 +267,7 @@ mod tests {
         let document = parse(text).expect("well formed");
         let part = only_child(document.root_element(), "urn:p", "b").expect("there");
         assert_eq!(
-            canonical(part, None),
+            canonicalise(part, None),
             "<p:b xmlns=\"urn:a\" xmlns:p=\"urn:p\" xmlns:q=\"urn:q\"><c></c></p:b>"
         );
     }
@@ -275,7 +276,7 @@ mod tests {
     fn a_child_that_is_left_out_leaves_the_text_around_it() {
         let document = parse("<a>1<b/>2<c/>3</a>").expect("well formed");
         let last = document.root_element().last_element_child();
-        assert_eq!(canonical(document.root_element(), last), "<a>1<b></b>23</a>");
+        assert_eq!(canonicalise(document.root_element(), last), "<a>1<b></b>23</a>");
     }
 
     #[test]

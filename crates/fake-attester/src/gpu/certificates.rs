@@ -12,7 +12,7 @@ use super::{
     options::{GpuFault, GpuOptions},
 };
 use crate::{
-    asn1::{OCTET_STRING, bit_string, element, sequence},
+    asn1::{OCTET_STRING, bit_string, encode_element, sequence},
     error::FakeError,
     pem,
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, date_time},
@@ -53,14 +53,14 @@ impl Chains {
             "SIMULATED GH100 A01 GSP BROM",
             "SIMULATED GH100 A01 GSP FMC LF",
         ];
-        let (mut device, device_responder) = chain(options, &names, Some(3))?;
+        let (mut device, device_responder) = issue_chain(options, &names, Some(3))?;
         let names = [
             "SIMULATED NVIDIA CoRIM signing Root CA",
             "SIMULATED NVIDIA Reference Value GH100 CA",
             "SIMULATED NVIDIA Reference Value L3 GH100 001",
             "SIMULATED HCC RIM L4 Signer",
         ];
-        let (manifest, manifest_responder) = chain(options, &names, None)?;
+        let (manifest, manifest_responder) = issue_chain(options, &names, None)?;
         let root = |chain: &[Issued]| chain.last().map(|root| root.der.clone()).unwrap_or_default();
         let (device_root, manifest_root) = (root(&device), root(&manifest));
         match options.fault {
@@ -85,13 +85,13 @@ impl Chains {
 /// Issues a chain from the root down, and a responder under the first CA; the leaf is first.
 ///
 /// `firmware` is the place of the CA above a leaf that names its firmware.
-fn chain(
+fn issue_chain(
     options: &GpuOptions,
     names: &[&str],
     firmware: Option<usize>,
 ) -> Result<(Vec<Issued>, Issued), FakeError> {
     let root_key = GpuKey::of_gpu(options, names[0]);
-    let mut params = parameters(options, names[0], true);
+    let mut params = certificate_parameters(options, names[0], true);
     params.not_before = date_time(ROOT_NOT_BEFORE);
     let mut chain =
         vec![Issued { der: params.self_signed(&root_key)?.der().to_vec(), key: root_key }];
@@ -100,7 +100,7 @@ fn chain(
     for (at, name) in names.iter().enumerate().skip(1) {
         let is_leaf = at == names.len() - 1;
         let own = GpuKey::of_gpu(options, name);
-        let mut params = parameters(options, name, !is_leaf);
+        let mut params = certificate_parameters(options, name, !is_leaf);
         let issuer_key = &chain[chain.len() - 1].key;
         if is_leaf && firmware.is_some() {
             device_leaf(options, &mut params, issuer_key);
@@ -141,14 +141,14 @@ fn ocsp_responder(
 ) -> Result<Issued, FakeError> {
     let name = format!("{root} OCSP responder");
     let own = GpuKey::of_gpu(options, &name);
-    let mut params = parameters(options, &name, false);
+    let mut params = certificate_parameters(options, &name, false);
     if options.fault != Some(GpuFault::OcspResponder) {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::OcspSigning];
     }
     Ok(Issued { der: params.signed_by(&own, issuer)?.der().to_vec(), key: own })
 }
 
-fn parameters(options: &GpuOptions, name: &str, is_ca: bool) -> CertificateParams {
+fn certificate_parameters(options: &GpuOptions, name: &str, is_ca: bool) -> CertificateParams {
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, name);
     subject.push(DnType::OrganizationName, ORGANISATION);
@@ -185,11 +185,11 @@ fn composite_device_id(device: &[u8; 97], fwid: &[u8; 48]) -> Vec<u8> {
     const SHA_384: &[u8] = &[6, 9, 0x60, 0x86, 0x48, 1, 101, 3, 4, 2, 2];
     let point = bit_string(device);
     let key = sequence(&[&sequence(&[EC, SECP384R1]), &point]);
-    let digest = sequence(&[SHA_384, &element(OCTET_STRING, &[fwid])]);
+    let digest = sequence(&[SHA_384, &encode_element(OCTET_STRING, &[fwid])]);
     sequence(&[&[2, 1, 1], &key, &digest])
 }
 
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(super) fn encode_base64(bytes: &[u8]) -> String {
     use ::base64::{Engine, engine::general_purpose::STANDARD};
     STANDARD.encode(bytes)
 }

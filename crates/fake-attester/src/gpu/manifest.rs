@@ -6,11 +6,11 @@
 use sha2::{Digest, Sha384};
 
 use super::{
-    certificates::{Chains, base64},
+    certificates::{Chains, encode_base64},
     keys::GpuKey,
     measurement::simulated_digest,
     options::{GpuFault, GpuOptions},
-    report::{MEASUREMENTS, value},
+    report::{MEASUREMENTS, measurement_value},
 };
 
 const SWID: &str = "http://standards.iso.org/iso/19770/-2/2015/schema.xsd";
@@ -20,7 +20,7 @@ const C14N: &str = "http://www.w3.org/2006/12/xml-c14n11";
 const MORE: &str = "http://www.w3.org/2001/04/xmldsig-more#";
 
 /// The driver's manifest and the VBIOS's.
-pub(super) fn manifests(options: &GpuOptions, chains: &Chains) -> Vec<Vec<u8>> {
+pub(super) fn issue_manifests(options: &GpuOptions, chains: &Chains) -> Vec<Vec<u8>> {
     let [d, c, b, a, e, ..] = options.vbios;
     let vbios = format!("{a:02X}.{b:02X}.{c:02X}.{d:02X}.{e:02X}");
     let driver = match options.fault {
@@ -28,8 +28,8 @@ pub(super) fn manifests(options: &GpuOptions, chains: &Chains) -> Vec<Vec<u8>> {
         _ => &options.driver,
     };
     let overlap = options.fault == Some(GpuFault::ManifestOverlap);
-    let driver = manifest(options, chains, driver, |index| index % 2 == 0 || overlap);
-    let vbios = manifest(options, chains, &vbios, |index| index % 2 == 1);
+    let driver = issue_manifest(options, chains, driver, |index| index % 2 == 0 || overlap);
+    let vbios = issue_manifest(options, chains, &vbios, |index| index % 2 == 1);
     match options.fault {
         Some(GpuFault::OneManifest) => vec![driver],
         _ => vec![driver, vbios],
@@ -37,7 +37,7 @@ pub(super) fn manifests(options: &GpuOptions, chains: &Chains) -> Vec<Vec<u8>> {
 }
 
 /// `active` takes an index from 0, as manifests count.
-fn manifest(
+fn issue_manifest(
     options: &GpuOptions,
     chains: &Chains,
     version: &str,
@@ -50,10 +50,11 @@ fn manifest(
          </ns0:Meta>\n    \
          <ns0:Payload>\n"
     );
-    let resources: String = (0..MEASUREMENTS).map(|index| resource(index, active(index))).collect();
+    let resources: String =
+        (0..MEASUREMENTS).map(|index| write_resource(index, active(index))).collect();
     let body = format!("{head}{resources}    </ns0:Payload>\n");
     let document = format!("{body}</SoftwareIdentity>");
-    let digest = base64(&Sha384::digest(document.as_bytes()));
+    let digest = encode_base64(&Sha384::digest(document.as_bytes()));
     let info = |namespaces: &str| {
         format!(
             "<ds:SignedInfo{namespaces}>\
@@ -73,11 +74,13 @@ fn manifest(
         Some(GpuFault::ManifestSignature) => &stranger,
         _ => &chains.manifest[0].key,
     };
-    let signature = base64(&signer.sign_raw(info(&inherited).as_bytes()));
+    let signature = encode_base64(&signer.sign_raw(info(&inherited).as_bytes()));
     let certificates: String = chains
         .manifest
         .iter()
-        .map(|issued| format!("<ds:X509Certificate>{}</ds:X509Certificate>", base64(&issued.der)))
+        .map(|issued| {
+            format!("<ds:X509Certificate>{}</ds:X509Certificate>", encode_base64(&issued.der))
+        })
         .collect();
     let body = match options.fault {
         Some(GpuFault::ManifestChanged) => body.replacen("active=\"True\"", "active=\"False\"", 1),
@@ -91,10 +94,10 @@ fn manifest(
     format!("{body}{signature}</SoftwareIdentity>").into_bytes()
 }
 
-fn resource(index: u8, active: bool) -> String {
+fn write_resource(index: u8, active: bool) -> String {
     let active = if active { "True" } else { "False" };
     // A second value that no GPU has: one of the two is enough.
-    let values = [simulated_digest("an older value"), value(index + 1)];
+    let values = [simulated_digest("an older value"), measurement_value(index + 1)];
     let [first, second] = values.map(hex::encode);
     // Canonical order: attributes without a namespace by name, then those with one.
     format!(

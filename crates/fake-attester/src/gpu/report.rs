@@ -11,7 +11,7 @@ use super::{
 pub(super) const MEASUREMENTS: u8 = 64;
 
 /// Signs a report over `nonce`.
-pub(super) fn sign(options: &GpuOptions, chains: &Chains, nonce: &[u8; 32]) -> Vec<u8> {
+pub(super) fn sign_report(options: &GpuOptions, chains: &Chains, nonce: &[u8; 32]) -> Vec<u8> {
     let mut nonce = *nonce;
     if options.fault == Some(GpuFault::Nonce) {
         nonce[0] ^= 1;
@@ -19,12 +19,12 @@ pub(super) fn sign(options: &GpuOptions, chains: &Chains, nonce: &[u8; 32]) -> V
     let mut out = vec![0x11, 0xe0, 1, 0xff];
     out.extend(nonce);
     out.push(0);
-    let record = record(options);
+    let record = measurement_record(options);
     out.extend([0x11, 0x60, 0, 0, MEASUREMENTS]);
     out.extend(&(record.len() as u32).to_le_bytes()[..3]);
     out.extend(record);
     out.extend(&simulated_digest(&hex::encode(nonce))[..32]);
-    let opaque = opaque(options);
+    let opaque = opaque_data(options);
     out.extend((opaque.len() as u16).to_le_bytes());
     out.extend(opaque);
     let stranger = GpuKey::of_gpu(options, "stranger");
@@ -38,17 +38,17 @@ pub(super) fn sign(options: &GpuOptions, chains: &Chains, nonce: &[u8; 32]) -> V
 }
 
 /// The value at `index` (from 1) of a GPU in order; every fourth is zero, as many are on a Hopper.
-pub(super) fn value(index: u8) -> [u8; 48] {
+pub(super) fn measurement_value(index: u8) -> [u8; 48] {
     match index % 4 {
         0 => [0; 48],
         _ => simulated_digest(&format!("measurement {index}")),
     }
 }
 
-fn record(options: &GpuOptions) -> Vec<u8> {
+fn measurement_record(options: &GpuOptions) -> Vec<u8> {
     let mut record = Vec::new();
     for index in 1..=MEASUREMENTS {
-        let mut value = value(index);
+        let mut value = measurement_value(index);
         if index == 10 && options.fault == Some(GpuFault::Measurement) {
             value[0] ^= 1;
         }
@@ -58,7 +58,7 @@ fn record(options: &GpuOptions) -> Vec<u8> {
     record
 }
 
-fn opaque(options: &GpuOptions) -> Vec<u8> {
+fn opaque_data(options: &GpuOptions) -> Vec<u8> {
     let mut out = Vec::new();
     let mut field = |number: u16, content: &[u8]| {
         out.extend(number.to_le_bytes());

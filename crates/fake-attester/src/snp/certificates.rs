@@ -18,7 +18,8 @@ use crate::snp::{
 use crate::{
     asn1::{
         BOOLEAN_TRUE, IA5_STRING, OCTET_STRING, PRINTABLE_STRING, SET, UTC_TIME, UTF8_STRING,
-        algorithm, bit_string, context, element, integer, object, sequence,
+        algorithm_identifier, bit_string, context_tagged, encode_element, integer,
+        object_identifier, sequence,
     },
     edition::RevocationList,
     pem,
@@ -55,7 +56,7 @@ impl Drop for Amd {
 
 impl Amd {
     pub(crate) fn new(seed: &[u8; 32], product: Product) -> Self {
-        let ark = root(seed, product);
+        let ark = issue_root(seed, product);
         Self { product, seed: *seed, ark, ask: OnceLock::new(), asvk: OnceLock::new() }
     }
 
@@ -101,7 +102,7 @@ impl Amd {
             serial: &[0],
             issuer: &issuer.name,
             life: (certified_at - DAY, end),
-            subject: &name(common_name),
+            subject: &encode_name(common_name),
             public_key_info: &key.public_key_info(),
             extensions: &chip_extensions(self.product, signer, chip_id, tcb),
         }
@@ -110,27 +111,27 @@ impl Amd {
 
     /// Issues the root's revocation list.
     pub(crate) fn crl(&self, list: &RevocationList) -> Vec<u8> {
-        let date = |unix| element(UTC_TIME, &[utc_time(unix).as_bytes()]);
+        let date = |unix| encode_element(UTC_TIME, &[utc_time(unix).as_bytes()]);
         let entries: Vec<u8> = list
             .revoked
             .iter()
             .flat_map(|serial| sequence(&[&integer(serial), &date(list.from)]))
             .collect();
         let entries = if entries.is_empty() { entries } else { sequence(&[&entries]) };
-        let number = extension("2.5.29.20", false, &integer(&list.number.to_be_bytes()));
+        let number = encode_extension("2.5.29.20", false, &integer(&list.number.to_be_bytes()));
         // AMD's lists may have no number; zero stands for that here.
         let number = if list.number == 0 { Vec::new() } else { number };
         let extensions = [authority_key_id(&self.ark.key_id), number].concat();
         let signed = sequence(&[
             &integer(&[1]),
-            &pss(true),
+            &pss_parameters(true),
             &self.ark.name,
             &date(list.from),
             &date(list.until),
             &entries,
-            &context(0, &[&sequence(&[&extensions])]),
+            &context_tagged(0, &[&sequence(&[&extensions])]),
         ]);
-        seal(&signed, &self.ark.key, true)
+        append_signature(&signed, &self.ark.key, true)
     }
 
     fn intermediate(&self, signer: SnpSigner) -> &Authority {
@@ -148,12 +149,12 @@ impl Amd {
             let extensions = [
                 subject_key_id(&key_id),
                 authority_key_id(&self.ark.key_id),
-                extension("2.5.29.19", true, &sequence(&[&BOOLEAN_TRUE, &integer(&[0])])),
+                encode_extension("2.5.29.19", true, &sequence(&[&BOOLEAN_TRUE, &integer(&[0])])),
                 // The key usage keyCertSign, and a zero bit that DER would leave out: AMD's bytes.
-                extension("2.5.29.15", true, &[0x03, 0x02, 0x01, 0x04]),
+                encode_extension("2.5.29.15", true, &[0x03, 0x02, 0x01, 0x04]),
                 distribution_point(self.product, signer),
             ];
-            let name = name(&common_name);
+            let name = encode_name(&common_name);
             let certificate = Certificate {
                 serial: &self.intermediate_serial(signer),
                 issuer: &self.ark.name,
@@ -168,16 +169,16 @@ impl Amd {
     }
 }
 
-fn root(seed: &[u8; 32], product: Product) -> Authority {
+fn issue_root(seed: &[u8; 32], product: Product) -> Authority {
     let key = RsaKey::derive(seed, &format!("ark {}", product.name()));
     let key_id = key_id(&key);
     let extensions = [
-        extension("2.5.29.15", true, &[0x03, 0x02, 0x01, 0x06]),
+        encode_extension("2.5.29.15", true, &[0x03, 0x02, 0x01, 0x06]),
         subject_key_id(&key_id),
-        extension("2.5.29.19", true, &sequence(&[&BOOLEAN_TRUE])),
+        encode_extension("2.5.29.19", true, &sequence(&[&BOOLEAN_TRUE])),
         distribution_point(product, SnpSigner::Vcek),
     ];
-    let name = name(&format!("ARK-{}", product.name()));
+    let name = encode_name(&format!("ARK-{}", product.name()));
     let number = match product {
         Product::Milan => 1,
         Product::Genoa => 2,
@@ -206,46 +207,46 @@ struct Certificate<'a> {
 
 impl Certificate<'_> {
     fn sign(&self, key: &RsaKey, trailer: bool) -> Vec<u8> {
-        let date = |unix| element(UTC_TIME, &[utc_time(unix).as_bytes()]);
+        let date = |unix| encode_element(UTC_TIME, &[utc_time(unix).as_bytes()]);
         let (from, until) = self.life;
         let signed = sequence(&[
-            &context(0, &[&integer(&[2])]),
+            &context_tagged(0, &[&integer(&[2])]),
             &integer(self.serial),
-            &pss(trailer),
+            &pss_parameters(trailer),
             self.issuer,
             &sequence(&[&date(from), &date(until)]),
             self.subject,
             self.public_key_info,
-            &context(3, &[&sequence(&[self.extensions])]),
+            &context_tagged(3, &[&sequence(&[self.extensions])]),
         ]);
-        seal(&signed, key, trailer)
+        append_signature(&signed, key, trailer)
     }
 }
 
-fn seal(signed: &[u8], key: &RsaKey, trailer: bool) -> Vec<u8> {
-    sequence(&[signed, &pss(trailer), &bit_string(&key.sign_pss(signed))])
+fn append_signature(signed: &[u8], key: &RsaKey, trailer: bool) -> Vec<u8> {
+    sequence(&[signed, &pss_parameters(trailer), &bit_string(&key.sign_pss(signed))])
 }
 
 /// The identifier of RSASSA-PSS with SHA-384, MGF1 with SHA-384 and 48 bytes of salt (RFC 4055
 /// section 3.1). DER leaves out trailer field 1, which is the default; AMD writes it.
-fn pss(trailer: bool) -> Vec<u8> {
-    let sha384 = algorithm("2.16.840.1.101.3.4.2.2");
-    let mgf1 = sequence(&[&object("1.2.840.113549.1.1.8"), &sha384]);
-    let trailer = if trailer { context(3, &[&integer(&[1])]) } else { Vec::new() };
+fn pss_parameters(trailer: bool) -> Vec<u8> {
+    let sha384 = algorithm_identifier("2.16.840.1.101.3.4.2.2");
+    let mgf1 = sequence(&[&object_identifier("1.2.840.113549.1.1.8"), &sha384]);
+    let trailer = if trailer { context_tagged(3, &[&integer(&[1])]) } else { Vec::new() };
     let parameters = sequence(&[
-        &context(0, &[&sha384]),
-        &context(1, &[&mgf1]),
-        &context(2, &[&integer(&[48])]),
+        &context_tagged(0, &[&sha384]),
+        &context_tagged(1, &[&mgf1]),
+        &context_tagged(2, &[&integer(&[48])]),
         &trailer,
     ]);
-    sequence(&[&object("1.2.840.113549.1.1.10"), &parameters])
+    sequence(&[&object_identifier("1.2.840.113549.1.1.10"), &parameters])
 }
 
 /// A name: AMD's attributes in AMD's order, and the description.
-fn name(common_name: &str) -> Vec<u8> {
+fn encode_name(common_name: &str) -> Vec<u8> {
     let attribute = |oid, tag, value: &str| {
-        let value = element(tag, &[value.as_bytes()]);
-        element(SET, &[&sequence(&[&object(oid), &value])])
+        let value = encode_element(tag, &[value.as_bytes()]);
+        encode_element(SET, &[&sequence(&[&object_identifier(oid), &value])])
     };
     sequence(&[
         &attribute("2.5.4.11", UTF8_STRING, "Engineering"),
@@ -259,7 +260,7 @@ fn name(common_name: &str) -> Vec<u8> {
 }
 
 fn public_key_info(key: &RsaKey) -> Vec<u8> {
-    sequence(&[&algorithm("1.2.840.113549.1.1.1"), &bit_string(&key.public_key())])
+    sequence(&[&algorithm_identifier("1.2.840.113549.1.1.1"), &bit_string(&key.public_key())])
 }
 
 /// The key identifier by RFC 7093 section 2, method 1.
@@ -269,11 +270,11 @@ fn key_id(key: &RsaKey) -> [u8; 20] {
 }
 
 fn subject_key_id(key_id: &[u8; 20]) -> Vec<u8> {
-    extension("2.5.29.14", false, &element(OCTET_STRING, &[key_id]))
+    encode_extension("2.5.29.14", false, &encode_element(OCTET_STRING, &[key_id]))
 }
 
 fn authority_key_id(key_id: &[u8; 20]) -> Vec<u8> {
-    extension("2.5.29.35", false, &sequence(&[&element(0x80, &[key_id])]))
+    encode_extension("2.5.29.35", false, &sequence(&[&encode_element(0x80, &[key_id])]))
 }
 
 /// The distribution point: the path is that of the Key Distribution Service; the host cannot exist
@@ -284,8 +285,9 @@ fn distribution_point(product: Product, signer: SnpSigner) -> Vec<u8> {
         SnpSigner::Vlek => "vlek",
     };
     let uri = format!("https://simulated.invalid/{kind}/v1/{}/crl", product.name());
-    let full_name = context(0, &[&context(0, &[&element(0x86, &[uri.as_bytes()])])]);
-    extension("2.5.29.31", false, &sequence(&[&sequence(&[&full_name])]))
+    let full_name =
+        context_tagged(0, &[&context_tagged(0, &[&encode_element(0x86, &[uri.as_bytes()])])]);
+    encode_extension("2.5.29.31", false, &sequence(&[&sequence(&[&full_name])]))
 }
 
 /// The extensions below 1.3.6.1.4.1.3704.1, in the order of AMD's certificates.
@@ -295,8 +297,9 @@ fn chip_extensions(
     chip_id: &[u8; 64],
     tcb: SnpTcb,
 ) -> Vec<u8> {
-    let amd =
-        |arcs: &str, value: &[u8]| extension(&format!("1.3.6.1.4.1.3704.1.{arcs}"), false, value);
+    let amd = |arcs: &str, value: &[u8]| {
+        encode_extension(&format!("1.3.6.1.4.1.3704.1.{arcs}"), false, value)
+    };
     let stepping = match (product, signer) {
         (_, SnpSigner::Vlek) => "",
         (Product::Milan, SnpSigner::Vcek) => "-B0",
@@ -309,11 +312,11 @@ fn chip_extensions(
     };
     let owner = match signer {
         SnpSigner::Vcek => amd("4", &chip_id[..product.chip_id_length()]),
-        SnpSigner::Vlek => amd("5", &element(IA5_STRING, &[b"CN=simulated.invalid"])),
+        SnpSigner::Vlek => amd("5", &encode_element(IA5_STRING, &[b"CN=simulated.invalid"])),
     };
     [
         amd("1", &integer(&[struct_version])),
-        amd("2", &element(IA5_STRING, &[product_name.as_bytes()])),
+        amd("2", &encode_element(IA5_STRING, &[product_name.as_bytes()])),
         amd("3.1", &integer(&[tcb.bootloader])),
         amd("3.2", &integer(&[tcb.tee])),
         amd("3.4", &integer(&[0])),
@@ -328,7 +331,7 @@ fn chip_extensions(
     .concat()
 }
 
-fn extension(oid: &str, critical: bool, value: &[u8]) -> Vec<u8> {
+fn encode_extension(oid: &str, critical: bool, value: &[u8]) -> Vec<u8> {
     let critical: &[u8] = if critical { &BOOLEAN_TRUE } else { &[] };
-    sequence(&[&object(oid), critical, &element(OCTET_STRING, &[value])])
+    sequence(&[&object_identifier(oid), critical, &encode_element(OCTET_STRING, &[value])])
 }

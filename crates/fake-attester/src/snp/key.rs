@@ -28,8 +28,10 @@ impl ChipKey {
 
     /// The SubjectPublicKeyInfo.
     pub(crate) fn public_key_info(&self) -> Vec<u8> {
-        let algorithm =
-            asn1::sequence(&[&asn1::object("1.2.840.10045.2.1"), &asn1::object("1.3.132.0.34")]);
+        let algorithm = asn1::sequence(&[
+            &asn1::object_identifier("1.2.840.10045.2.1"),
+            &asn1::object_identifier("1.3.132.0.34"),
+        ]);
         let point = self.0.verifying_key().to_sec1_point(false);
         asn1::sequence(&[&algorithm, &asn1::bit_string(point.as_bytes())])
     }

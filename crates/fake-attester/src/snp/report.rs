@@ -9,7 +9,7 @@ use crate::snp::{
     product::{Product, SnpSigner, SnpTcb},
 };
 use crate::{
-    measurements::{of_enclave, of_report, of_trust_domain},
+    measurements::{enclave_measurement, report_identifier, trust_domain_measurement},
     variant::ReportVersion,
 };
 
@@ -80,15 +80,15 @@ fn unsigned_report(fields: &ReportFields<'_>) -> [u8; SIGNED_BYTES] {
     };
     put(0x00, &fields.version.number().to_le_bytes());
     put(0x08, &policy.to_le_bytes());
-    put(0x10, &of_report("family id"));
-    put(0x20, &of_report("image id"));
+    put(0x10, &report_identifier("family id"));
+    put(0x20, &report_identifier("image id"));
     put(0x30, &privilege.to_le_bytes());
     put(0x34, &SIGNATURE_ALGORITHM.to_le_bytes());
     put(0x38, &tcb);
     put(0x40, &PLATFORM_INFO.to_le_bytes());
     put(0x48, &signer.to_le_bytes());
-    put(0x90, &of_trust_domain("snp measurement"));
-    put(0x140, &of_enclave("report id"));
+    put(0x90, &trust_domain_measurement("snp measurement"));
+    put(0x140, &enclave_measurement("report id"));
     put(0x160, &[0xff; 32]); // REPORT_ID_MA: no migration agent
     put(0x180, &tcb);
     if fields.version != ReportVersion::V2 {

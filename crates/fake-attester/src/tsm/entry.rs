@@ -205,7 +205,7 @@ impl Reports {
         match attribute {
             Inblob => entry.inblob = bytes.into(),
             Privlevel => {
-                let level = number(bytes)?;
+                let level = parse_number(bytes)?;
                 if !(PRIVLEVEL_FLOOR..=PRIVLEVEL_MAX).contains(&level) {
                     return Err(Errno::EINVAL);
                 }
@@ -215,7 +215,7 @@ impl Reports {
                 entry.service_provider = bytes.strip_suffix(b"\n").unwrap_or(bytes).into();
             }
             ServiceGuid => check_guid(bytes)?,
-            ServiceManifestVersion => drop(number(bytes)?),
+            ServiceManifestVersion => drop(parse_number(bytes)?),
             _ => return Err(Errno::EACCES),
         }
         entry.writes += 1;
@@ -300,7 +300,7 @@ fn report_data(entry: &Entry, provider: TsmProvider) -> Result<ReportData, Errno
 
 /// Reads a number as `kstrtouint` with base 0: decimal, `0x` or octal, with at most one newline at
 /// the end.
-fn number(bytes: &[u8]) -> Result<u64, Errno> {
+fn parse_number(bytes: &[u8]) -> Result<u64, Errno> {
     let text = std::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
     let text = text.strip_suffix('\n').unwrap_or(text);
     let (digits, base) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {

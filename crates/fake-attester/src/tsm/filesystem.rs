@@ -67,21 +67,21 @@ impl TreeFilesystem {
     }
 
     fn find(&self, parent: INodeNo, name: &OsStr) -> Option<u64> {
-        match node(parent)? {
+        match decode_inode(parent)? {
             Node::Root => (name == "report").then_some(REPORT),
-            Node::Report => self.reports().find(name).map(folder),
+            Node::Report => self.reports().find(name).map(folder_inode),
             Node::Entry(id) => {
                 let reports = self.reports();
                 let mut shown = reports.attributes();
                 let found = shown.find(|attribute| name == attribute.name())?;
-                reports.has(id).then(|| file(id, found))
+                reports.has(id).then(|| file_inode(id, found))
             }
             Node::Attribute(..) => None,
         }
     }
 
     fn attr(&self, inode: INodeNo, request: &Request) -> Option<FileAttr> {
-        let (kind, perm) = match node(inode)? {
+        let (kind, perm) = match decode_inode(inode)? {
             Node::Root | Node::Report => (FileType::Directory, 0o755),
             Node::Entry(id) => self.reports().has(id).then_some((FileType::Directory, 0o755))?,
             Node::Attribute(id, attribute) => {
@@ -120,20 +120,20 @@ impl TreeFilesystem {
     fn listing(&self, inode: INodeNo) -> Option<Vec<(u64, FileType, String)>> {
         let folder_named = |inode, name: &str| (inode, FileType::Directory, name.to_owned());
         let mut list = vec![folder_named(inode.0, "."), folder_named(1, "..")];
-        match node(inode)? {
+        match decode_inode(inode)? {
             Node::Root => list.push(folder_named(REPORT, "report")),
             Node::Report => {
                 let reports = self.reports();
                 list.extend(
                     reports
                         .names()
-                        .map(|(id, name)| folder_named(folder(id), &name.to_string_lossy())),
+                        .map(|(id, name)| folder_named(folder_inode(id), &name.to_string_lossy())),
                 );
             }
             Node::Entry(id) => {
                 let reports = self.reports();
                 list.extend(reports.attributes().map(|attribute| {
-                    (file(id, attribute), FileType::RegularFile, attribute.name().to_owned())
+                    (file_inode(id, attribute), FileType::RegularFile, attribute.name().to_owned())
                 }));
             }
             Node::Attribute(..) => return None,
@@ -142,7 +142,7 @@ impl TreeFilesystem {
     }
 
     fn open_file(&self, inode: INodeNo, flags: OpenFlags) -> Result<u64, Errno> {
-        let Some(Node::Attribute(id, attribute)) = node(inode) else {
+        let Some(Node::Attribute(id, attribute)) = decode_inode(inode) else {
             return Err(Errno::EISDIR);
         };
         if !self.reports().has(id) {
@@ -180,7 +180,7 @@ impl TreeFilesystem {
         Ok(bytes)
     }
 
-    fn keep(&self, file: FileHandle, offset: u64, data: &[u8]) -> Result<(), Errno> {
+    fn buffer_write(&self, file: FileHandle, offset: u64, data: &[u8]) -> Result<(), Errno> {
         let mut files = self.files();
         let open = files.open.get_mut(&file.0).ok_or(Errno::EBADF)?;
         if open.attribute != Attribute::Inblob {
@@ -197,7 +197,7 @@ impl TreeFilesystem {
     }
 
     /// Applies what was written; configfs drops the outcome, so this does too.
-    fn take_over(&self, file: FileHandle) {
+    fn commit_write(&self, file: FileHandle) {
         let written = self.files().open.get_mut(&file.0).and_then(|open| {
             let bytes = open.written.take()?;
             Some((open.id, open.attribute, bytes))
@@ -260,18 +260,18 @@ impl Filesystem for TreeFilesystem {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        let made = match node(parent) {
+        let made = match decode_inode(parent) {
             Some(Node::Report) => self.reports().make(name),
             _ => Err(Errno::EPERM),
         };
         match made {
-            Ok(id) => self.entry(folder(id), request, reply),
+            Ok(id) => self.entry(folder_inode(id), request, reply),
             Err(error) => reply.error(error),
         }
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = match node(parent) {
+        let removed = match decode_inode(parent) {
             Some(Node::Report) => self.reports().remove(name),
             _ => Err(Errno::EPERM),
         };
@@ -321,7 +321,7 @@ impl Filesystem for TreeFilesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.keep(file, offset, data) {
+        match self.buffer_write(file, offset, data) {
             // The kernel does not send more than a page of an attribute.
             Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
             Err(error) => reply.error(error),
@@ -336,7 +336,7 @@ impl Filesystem for TreeFilesystem {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        self.take_over(file);
+        self.commit_write(file);
         reply.ok();
     }
 
@@ -350,7 +350,7 @@ impl Filesystem for TreeFilesystem {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.take_over(file);
+        self.commit_write(file);
         self.files().open.remove(&file.0);
         reply.ok();
     }
@@ -374,15 +374,15 @@ impl Filesystem for TreeFilesystem {
     }
 }
 
-fn folder(id: u64) -> u64 {
+fn folder_inode(id: u64) -> u64 {
     FIRST + NUMBERS * id
 }
 
-fn file(id: u64, attribute: Attribute) -> u64 {
-    folder(id) + 1 + attribute.number()
+fn file_inode(id: u64, attribute: Attribute) -> u64 {
+    folder_inode(id) + 1 + attribute.number()
 }
 
-fn node(inode: INodeNo) -> Option<Node> {
+fn decode_inode(inode: INodeNo) -> Option<Node> {
     match inode.0 {
         1 => Some(Node::Root),
         REPORT => Some(Node::Report),

@@ -7,7 +7,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{KeyUsage, anchor_from_trusted_cert};
 
 use crate::{
-    chain::{Path, webpki_error},
+    chain::{ChainPath, webpki_error},
     crypto::Crypto,
     reason::Reason,
     roots::{Anchor, Root, Roots},
@@ -174,7 +174,7 @@ fn verify_path(
     let root = CertificateDer::from(&root[..]);
     let anchor = &anchor_from_trusted_cert(&root).map_err(|error| webpki_error(chain, error))?;
     let intermediates: Vec<&[u8]> = intermediates.iter().map(Vec::as_slice).collect();
-    let path = Path { chain, leaf, intermediates: &intermediates, anchor };
+    let path = ChainPath { chain, leaf, intermediates: &intermediates, anchor };
     let algorithm = crypto.p384_certificate_algorithm();
     match whole {
         true => path.verify_whole(algorithm, usage, None, now),

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 ALLOWED = {"cuda": set(), "blind": {"cuda"}, "worker": {"blind", "cuda"}}
 
 
-def imported(path: Path) -> Iterator[str]:
+def list_imports(path: Path) -> Iterator[str]:
     """The modules of this project that a file imports, by their full names."""
     package = path.relative_to(ROOT).parts[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
@@ -31,7 +31,7 @@ class Layers(unittest.TestCase):
             for path in sorted((ROOT / "confide" / name).rglob("*.py")):
                 if "tests" in path.relative_to(ROOT).parts:
                     continue
-                for module in imported(path):
+                for module in list_imports(path):
                     parts = module.split(".")
                     if parts[0] != "confide" or len(parts) < 2 or parts[1] not in ALLOWED:
                         continue

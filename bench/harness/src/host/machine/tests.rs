@@ -73,6 +73,6 @@ fn an_empty_tree_is_unknown_everywhere_and_breaks_nothing() {
 
 #[test]
 fn lists_of_cpus_are_counted() {
-    assert_eq!((count("0-3,8"), count("0"), count("")), (Some(5), Some(1), None));
-    assert_eq!((count("3-1"), count("0-18446744073709551615")), (None, None));
+    assert_eq!((count_cpus("0-3,8"), count_cpus("0"), count_cpus("")), (Some(5), Some(1), None));
+    assert_eq!((count_cpus("3-1"), count_cpus("0-18446744073709551615")), (None, None));
 }

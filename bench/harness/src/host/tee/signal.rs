@@ -44,7 +44,7 @@ impl Kind {
 /// The statement of one signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Says {
+pub(crate) enum SignalMeaning {
     /// The signal says that this is a guest of one of `kinds`.
     Guest,
     /// The sign was looked for and not found, though a guest of `kinds` shows it.
@@ -63,7 +63,7 @@ pub(crate) struct Signal {
     pub(crate) source: String,
     /// The raw value, at most 160 characters.
     pub(crate) value: String,
-    pub(crate) says: Says,
+    pub(crate) says: SignalMeaning,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) kinds: Vec<Kind>,
 }

@@ -6,7 +6,7 @@ use super::{
         kernel_log::KernelLog,
         root::{Root, field},
     },
-    signal::{Kind, PARAVISOR, Says, Signal},
+    signal::{Kind, PARAVISOR, Signal, SignalMeaning},
 };
 
 /// The most characters of a raw value.
@@ -20,7 +20,7 @@ const ANNOUNCED: &[Kind] = &[Kind::Tdx, Kind::SevSnp, Kind::SevEs, Kind::Sev];
 const SEV_KINDS: &[Kind] = &[Kind::SevSnp, Kind::SevEs, Kind::Sev];
 
 /// Collects every signal, in a fixed order.
-pub(super) fn all(root: &Root, cpuid: Option<&Leaves>, log: &KernelLog) -> Vec<Signal> {
+pub(super) fn collect_signals(root: &Root, cpuid: Option<&Leaves>, log: &KernelLog) -> Vec<Signal> {
     let mut signals = devices(root);
     signals.extend(leaves(cpuid));
     signals.push(sev_status(root, cpuid));
@@ -33,14 +33,19 @@ pub(super) fn all(root: &Root, cpuid: Option<&Leaves>, log: &KernelLog) -> Vec<S
     signals
 }
 
-fn signal(source: &str, value: impl AsRef<str>, says: Says, kinds: &[Kind]) -> Signal {
+fn signal(source: &str, value: impl AsRef<str>, says: SignalMeaning, kinds: &[Kind]) -> Signal {
     let value = value.as_ref().chars().take(VALUE_CHARACTERS_MAX).collect();
     Signal { source: source.to_owned(), value, says, kinds: kinds.to_vec() }
 }
 
 /// Returns the sign of a guest of this kind: `Guest` where it is there, `Absent` where not.
 fn sign(source: &str, is_there: bool, value: impl AsRef<str>, kind: Kind) -> Signal {
-    signal(source, value, if is_there { Says::Guest } else { Says::Absent }, &[kind])
+    signal(
+        source,
+        value,
+        if is_there { SignalMeaning::Guest } else { SignalMeaning::Absent },
+        &[kind],
+    )
 }
 
 /// Looks for the devices of guests: `Guest` where one is there, `Absent` where not.
@@ -59,12 +64,12 @@ fn devices(root: &Root) -> Vec<Signal> {
         .collect();
     // In a Nitro enclave, and only there, this device exists.
     if root.exists("/dev/nsm") {
-        signals.push(signal("/dev/nsm", "is there", Says::Guest, &[Kind::Nitro]));
+        signals.push(signal("/dev/nsm", "is there", SignalMeaning::Guest, &[Kind::Nitro]));
     }
     // These let a process make an enclave; they say nothing of this system.
     for path in ["/dev/sgx_enclave", "/dev/sgx_provision", "/dev/sgx_vepc"] {
         if root.exists(path) {
-            signals.push(signal(path, "is there", Says::Able, &[Kind::Sgx]));
+            signals.push(signal(path, "is there", SignalMeaning::Able, &[Kind::Sgx]));
         }
     }
     signals
@@ -72,13 +77,13 @@ fn devices(root: &Root) -> Vec<Signal> {
 
 fn leaves(cpuid: Option<&Leaves>) -> Vec<Signal> {
     let Some(leaves) = cpuid else {
-        return vec![signal("cpuid", "no x86-64 processor", Says::Unread, &[])];
+        return vec![signal("cpuid", "no x86-64 processor", SignalMeaning::Unread, &[])];
     };
     let vendor = match leaves.hypervisor {
         Some(name) => format!("hypervisor {:?}", to_text(name)),
         None => "no hypervisor bit".into(),
     };
-    let mut signals = vec![signal("cpuid 0x40000000", vendor, Says::Context, &[])];
+    let mut signals = vec![signal("cpuid 0x40000000", vendor, SignalMeaning::Context, &[])];
     // Intel TDX Module, section "CPUID virtualization": leaf 0x21.
     let name = leaves.tdx.map_or("no such leaf".into(), |name| format!("{:?}", to_text(name)));
     let is_tdx = leaves.tdx.is_some_and(|name| &name == b"IntelTDX    ");
@@ -95,7 +100,7 @@ fn leaves(cpuid: Option<&Leaves>) -> Vec<Signal> {
 fn amd_encryption(leaves: &Leaves) -> Signal {
     const SOURCE: &str = "cpuid 0x8000001f";
     let Some(eax) = leaves.amd_encryption else {
-        return signal(SOURCE, "no such leaf", Says::Absent, SEV_KINDS);
+        return signal(SOURCE, "no such leaf", SignalMeaning::Absent, SEV_KINDS);
     };
     let bits = [(0, "SME"), (1, "SEV"), (3, "SEV-ES"), (4, "SEV-SNP")];
     let names = bits.iter().filter(|(bit, _)| eax & (1 << bit) != 0).map(|(_, name)| *name);
@@ -106,9 +111,14 @@ fn amd_encryption(leaves: &Leaves) -> Signal {
         .map(|(_, kind)| *kind)
         .collect();
     if kinds.is_empty() {
-        return signal(SOURCE, value.trim_end_matches([':', ' ']), Says::Absent, SEV_KINDS);
+        return signal(
+            SOURCE,
+            value.trim_end_matches([':', ' ']),
+            SignalMeaning::Absent,
+            SEV_KINDS,
+        );
     }
-    signal(SOURCE, value, Says::Able, &kinds)
+    signal(SOURCE, value, SignalMeaning::Able, &kinds)
 }
 
 /// Reads which part of SEV is on, from the model-specific register, where the module `msr` lets it
@@ -117,22 +127,22 @@ fn sev_status(root: &Root, cpuid: Option<&Leaves>) -> Signal {
     use std::os::unix::fs::FileExt;
     const SOURCE: &str = "msr SEV_STATUS";
     if cpuid.is_none_or(|leaves| &leaves.vendor != b"AuthenticAMD") {
-        return signal(SOURCE, "no AMD processor", Says::Absent, SEV_KINDS);
+        return signal(SOURCE, "no AMD processor", SignalMeaning::Absent, SEV_KINDS);
     }
     let mut bytes = [0; 8];
     let read = std::fs::File::open(root.path("/dev/cpu/0/msr"))
         .and_then(|file| file.read_exact_at(&mut bytes, SEV_STATUS));
     if read.is_err() {
-        return signal(SOURCE, "not readable", Says::Unread, &[]);
+        return signal(SOURCE, "not readable", SignalMeaning::Unread, &[]);
     }
     let status = u64::from_le_bytes(bytes);
     let kind = match status & 0b111 {
-        0 => return signal(SOURCE, format!("{status:#x}"), Says::Absent, SEV_KINDS),
+        0 => return signal(SOURCE, format!("{status:#x}"), SignalMeaning::Absent, SEV_KINDS),
         bits if bits & 0b100 != 0 => Kind::SevSnp,
         bits if bits & 0b010 != 0 => Kind::SevEs,
         _ => Kind::Sev,
     };
-    signal(SOURCE, format!("{status:#x}"), Says::Guest, &[kind])
+    signal(SOURCE, format!("{status:#x}"), SignalMeaning::Guest, &[kind])
 }
 
 /// Reads the flags that the kernel shows. Those of AMD mean support, and Linux hides them in most
@@ -140,7 +150,7 @@ fn sev_status(root: &Root, cpuid: Option<&Leaves>) -> Signal {
 fn flags(root: &Root, cpuid: Option<&Leaves>) -> Vec<Signal> {
     const TDX: &str = "cpu flag tdx_guest";
     let Some(cpuinfo) = root.text("/proc/cpuinfo") else {
-        return vec![signal(TDX, "/proc/cpuinfo is not readable", Says::Unread, &[])];
+        return vec![signal(TDX, "/proc/cpuinfo is not readable", SignalMeaning::Unread, &[])];
     };
     let flags = field(&cpuinfo, "flags").unwrap_or_default();
     let has = |name: &str| flags.split_whitespace().any(|flag| flag == name);
@@ -154,13 +164,13 @@ fn flags(root: &Root, cpuid: Option<&Leaves>) -> Vec<Signal> {
         ("sgx", &[Kind::Sgx]),
     ] {
         if has(flag) {
-            signals.push(signal(&format!("cpu flag {flag}"), "set", Says::Able, kinds));
+            signals.push(signal(&format!("cpu flag {flag}"), "set", SignalMeaning::Able, kinds));
         }
     }
     let seen = cpuid.is_some_and(|leaves| leaves.hypervisor_present);
     if has("hypervisor") != seen && cpuid.is_some() {
         let value = if seen { "not set, though cpuid sets it" } else { "set, cpuid does not" };
-        signals.push(signal("cpu flag hypervisor", value, Says::Context, &[]));
+        signals.push(signal("cpu flag hypervisor", value, SignalMeaning::Context, &[]));
     }
     signals
 }
@@ -169,17 +179,27 @@ fn flags(root: &Root, cpuid: Option<&Leaves>) -> Vec<Signal> {
 fn kernel(log: &KernelLog) -> Vec<Signal> {
     const SOURCE: &str = "kernel log";
     if !log.readable {
-        return vec![signal(SOURCE, "not readable", Says::Unread, &[])];
+        return vec![signal(SOURCE, "not readable", SignalMeaning::Unread, &[])];
     }
     let mut signals = Vec::new();
     let announced = log.line("Memory Encryption Features active");
     match announced.or_else(|| log.line("tdx: Guest detected")) {
         Some(line) => signals.push(announcement(SOURCE, line)),
         None if log.whole => {
-            signals.push(signal(SOURCE, "announces no encryption", Says::Absent, ANNOUNCED));
+            signals.push(signal(
+                SOURCE,
+                "announces no encryption",
+                SignalMeaning::Absent,
+                ANNOUNCED,
+            ));
         }
         None => {
-            signals.push(signal(SOURCE, "its beginning is overwritten", Says::Unread, &[]));
+            signals.push(signal(
+                SOURCE,
+                "its beginning is overwritten",
+                SignalMeaning::Unread,
+                &[],
+            ));
         }
     }
     if let Some((a, b)) = log.line("Isolation Config:").and_then(isolation_words) {
@@ -202,8 +222,8 @@ fn announcement(source: &str, line: &str) -> Signal {
     let by_word = by_word.into_iter().find(|(word, _)| has(word)).map(|(_, kind)| kind);
     let kind = if line.contains("tdx: Guest") { Some(Kind::Tdx) } else { by_word };
     match kind {
-        Some(kind) => signal(source, line, Says::Guest, &[kind]),
-        None => signal(source, line, Says::Able, &[]),
+        Some(kind) => signal(source, line, SignalMeaning::Guest, &[kind]),
+        None => signal(source, line, SignalMeaning::Able, &[]),
     }
 }
 
@@ -222,10 +242,10 @@ fn isolation(source: &str, a: u32, b: u32) -> Signal {
     let behind = if a & 1 != 0 { format!(", {PARAVISOR}") } else { String::new() };
     let value = format!("group A {a:#x}, group B {b:#x}{behind}");
     match b & 0xf {
-        1 => signal(source, value, Says::Guest, &[Kind::Vbs]),
-        2 => signal(source, value, Says::Guest, &[Kind::SevSnp]),
-        3 => signal(source, value, Says::Guest, &[Kind::Tdx]),
-        _ => signal(source, value, Says::Context, &[]),
+        1 => signal(source, value, SignalMeaning::Guest, &[Kind::Vbs]),
+        2 => signal(source, value, SignalMeaning::Guest, &[Kind::SevSnp]),
+        3 => signal(source, value, SignalMeaning::Guest, &[Kind::Tdx]),
+        _ => signal(source, value, SignalMeaning::Context, &[]),
     }
 }
 
@@ -236,7 +256,7 @@ fn configfs(root: &Root) -> Vec<Signal> {
     const FOLDER: &str = "/sys/kernel/config/tsm/report";
     if !root.exists(FOLDER) {
         let value = "no such folder: Linux before 6.7, not mounted, or no provider";
-        return vec![signal(SOURCE, value, Says::Unread, &[])];
+        return vec![signal(SOURCE, value, SignalMeaning::Unread, &[])];
     }
     let providers: Vec<String> = root
         .names(FOLDER)
@@ -244,7 +264,12 @@ fn configfs(root: &Root) -> Vec<Signal> {
         .filter_map(|name| root.value(&format!("{FOLDER}/{name}/provider")))
         .collect();
     let Some(provider) = providers.first() else {
-        return vec![signal(SOURCE, "the folder is there, without an entry", Says::Able, &[])];
+        return vec![signal(
+            SOURCE,
+            "the folder is there, without an entry",
+            SignalMeaning::Able,
+            &[],
+        )];
     };
     let kind = match provider.replace('-', "_").as_str() {
         "tdx_guest" => Some(Kind::Tdx),
@@ -253,8 +278,8 @@ fn configfs(root: &Root) -> Vec<Signal> {
     };
     let value = format!("provider {provider}");
     vec![match kind {
-        Some(kind) => signal(SOURCE, value, Says::Guest, &[kind]),
-        None => signal(SOURCE, value, Says::Context, &[]),
+        Some(kind) => signal(SOURCE, value, SignalMeaning::Guest, &[kind]),
+        None => signal(SOURCE, value, SignalMeaning::Context, &[]),
     }]
 }
 
@@ -264,11 +289,11 @@ fn event_log(root: &Root) -> Signal {
     const SOURCE: &str = "acpi table CCEL";
     const PATH: &str = "/sys/firmware/acpi/tables/CCEL";
     match root.bytes(PATH).and_then(|table| table.get(36).copied()) {
-        Some(1) => signal(SOURCE, "type 1, SEV", Says::Guest, SEV_KINDS),
-        Some(2) => signal(SOURCE, "type 2, TDX", Says::Guest, &[Kind::Tdx]),
-        Some(other) => signal(SOURCE, format!("type {other}"), Says::Context, &[]),
-        None if root.exists(PATH) => signal(SOURCE, "not readable", Says::Unread, &[]),
-        None => signal(SOURCE, "none", Says::Context, &[]),
+        Some(1) => signal(SOURCE, "type 1, SEV", SignalMeaning::Guest, SEV_KINDS),
+        Some(2) => signal(SOURCE, "type 2, TDX", SignalMeaning::Guest, &[Kind::Tdx]),
+        Some(other) => signal(SOURCE, format!("type {other}"), SignalMeaning::Context, &[]),
+        None if root.exists(PATH) => signal(SOURCE, "not readable", SignalMeaning::Unread, &[]),
+        None => signal(SOURCE, "none", SignalMeaning::Context, &[]),
     }
 }
 
@@ -283,19 +308,24 @@ fn context(root: &Root) -> Vec<Signal> {
         (None, Some(version)) => format!("version {version}, no device file"),
         (None, None) => "none".into(),
     };
-    signals.push(signal("tpm", value, Says::Context, &[]));
+    signals.push(signal("tpm", value, SignalMeaning::Context, &[]));
     let dmi = |name: &str| root.value(&format!("/sys/class/dmi/id/{name}"));
     let names: Vec<String> = ["sys_vendor", "product_name", "bios_vendor", "bios_version"]
         .iter()
         .filter_map(|name| dmi(name))
         .collect();
     let value = if names.is_empty() { "none".into() } else { names.join("; ") };
-    signals.push(signal("dmi", value, Says::Context, &[]));
+    signals.push(signal("dmi", value, SignalMeaning::Context, &[]));
     if dmi("chassis_asset_tag").as_deref() == Some(AZURE_ASSET_TAG) {
-        signals.push(signal("dmi asset tag", "that of every Azure VM", Says::Context, &[]));
+        signals.push(signal(
+            "dmi asset tag",
+            "that of every Azure VM",
+            SignalMeaning::Context,
+            &[],
+        ));
     }
     let efi = if root.exists("/sys/firmware/efi") { "booted by UEFI" } else { "not by UEFI" };
-    signals.push(signal("efi", efi, Says::Context, &[]));
+    signals.push(signal("efi", efi, SignalMeaning::Context, &[]));
     signals
 }
 
@@ -304,7 +334,7 @@ fn host(root: &Root) -> Vec<Signal> {
     let on = |path: &str| root.value(path).filter(|value| matches!(value.as_str(), "Y" | "1"));
     let mut signals = Vec::new();
     if root.exists("/dev/sev") {
-        signals.push(signal("/dev/sev", "is there", Says::Able, SEV_KINDS));
+        signals.push(signal("/dev/sev", "is there", SignalMeaning::Able, SEV_KINDS));
     }
     for (path, kind) in [
         ("/sys/module/kvm_intel/parameters/tdx", Kind::Tdx),
@@ -314,7 +344,7 @@ fn host(root: &Root) -> Vec<Signal> {
     ] {
         if let Some(value) = on(path) {
             let source = path.trim_start_matches("/sys/module/").replace("/parameters/", " ");
-            signals.push(signal(&source, value, Says::Able, &[kind]));
+            signals.push(signal(&source, value, SignalMeaning::Able, &[kind]));
         }
     }
     signals

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    signal::{Kind, PARAVISOR, Says, Signal},
+    signal::{Kind, PARAVISOR, Signal, SignalMeaning},
     signals,
 };
 use crate::host::{cpuid::Leaves, kernel_log::KernelLog, root::Root};
@@ -46,28 +46,30 @@ pub(crate) struct Tee {
 impl Tee {
     /// Looks at every place and judges what was found.
     pub(crate) fn read(root: &Root, cpuid: Option<&Leaves>, log: &KernelLog) -> Self {
-        Self::from_signals(signals::all(root, cpuid, log))
+        Self::from_signals(signals::collect_signals(root, cpuid, log))
     }
 
     /// Judges signals; their order is kept.
     pub(crate) fn from_signals(signals: Vec<Signal>) -> Self {
-        let claims: Vec<&Signal> = signals.iter().filter(|s| s.says == Says::Guest).collect();
+        let claims: Vec<&Signal> =
+            signals.iter().filter(|s| s.says == SignalMeaning::Guest).collect();
         let paravisor = claims.iter().any(|signal| signal.value.contains(PARAVISOR));
         let kind = claims.iter().flat_map(|signal| &signal.kinds).min().copied();
         let names = |chosen: &dyn Fn(&Signal) -> bool| -> Vec<String> {
             signals.iter().filter(|s| chosen(s)).map(|s| s.source.clone()).collect()
         };
         let agree = names(&|signal| {
-            signal.says == Says::Guest && kind.is_some_and(|kind| signal.kinds.contains(&kind))
+            signal.says == SignalMeaning::Guest
+                && kind.is_some_and(|kind| signal.kinds.contains(&kind))
         });
         let disagree = names(&|signal| match (kind, signal.says) {
             // Behind a paravisor Linux announces SEV alone, and the hardware's devices and leaves
             // are not shown (arch/x86/coco: amd_cc_platform_vtom).
-            (Some(kind), Says::Guest) => !signal
+            (Some(kind), SignalMeaning::Guest) => !signal
                 .kinds
                 .iter()
                 .any(|other| kind == *other || paravisor && kind.includes(*other)),
-            (Some(kind), Says::Absent) => signal.kinds.contains(&kind) && !paravisor,
+            (Some(kind), SignalMeaning::Absent) => signal.kinds.contains(&kind) && !paravisor,
             _ => false,
         });
         let reading = match (kind, disagree.is_empty()) {
@@ -75,7 +77,7 @@ impl Tee {
             (Some(_), true) => Reading::Signs,
             (Some(_), false) => Reading::Contradiction,
         };
-        let unread = names(&|signal| signal.says == Says::Unread);
+        let unread = names(&|signal| signal.says == SignalMeaning::Unread);
         Self { reading, kind, paravisor, agree, disagree, unread, signals }
     }
 
@@ -90,7 +92,7 @@ impl Tee {
         match self.reading {
             Reading::NotRead => "not looked at by the version that made this record".into(),
             Reading::NoSign => {
-                let read = self.signals.iter().filter(|s| s.says != Says::Unread).count();
+                let read = self.signals.iter().filter(|s| s.says != SignalMeaning::Unread).count();
                 format!("no sign of a confidential VM in {read} signals{unread}")
             }
             Reading::Signs => format!(

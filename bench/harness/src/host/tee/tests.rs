@@ -2,7 +2,7 @@
 
 use super::{
     super::{cpuid::Leaves, kernel_log::KernelLog, root::FakeTree},
-    signal::{Kind, Says},
+    signal::{Kind, SignalMeaning},
     summary::{Reading, Tee},
 };
 
@@ -143,7 +143,7 @@ fn a_host_that_can_start_such_guests_is_none_itself() {
     let log = log("6,9,9,-;Memory Encryption Features active: AMD SME\n");
     let tee = Tee::read(&tree.root, Some(&metal), &log);
     assert_eq!((tee.reading, tee.kind), (Reading::NoSign, None), "{tee:?}");
-    assert!(tee.signals.iter().any(|signal| signal.says == Says::Able));
+    assert!(tee.signals.iter().any(|signal| signal.says == SignalMeaning::Able));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use confide_lora::host::{AdapterHost, PeerPrefix};
 use tokio::net::TcpListener;
 
 use super::entrance::Entrance;
-use crate::process::warn_if_cut;
+use crate::process::warn_of_cut_connections;
 
 /// How long running requests may continue after the signal to stop. A batch takes seconds.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ pub(super) async fn serve(
             _ = expiry.tick() => host.expire(),
         }
     };
-    warn_if_cut(drained);
+    warn_of_cut_connections(drained);
     host.close();
 }
 

@@ -21,7 +21,7 @@ pub(super) enum BindingName {
 }
 
 /// Attested TLS, in which the evidence of every connection is appraised again.
-pub(super) struct Attested {
+pub(super) struct AttestedTransport {
     tcp: Tcp,
     host: String,
     authority: String,
@@ -30,7 +30,7 @@ pub(super) struct Attested {
     shown: String,
 }
 
-impl Attested {
+impl AttestedTransport {
     pub(super) fn new(
         target: &Target,
         policy: &Path,
@@ -68,12 +68,12 @@ impl Attested {
             attested.map_err(|error| error_chain(&error))?.into_parts();
         stages.handshake_s = Some(started_s + timings.handshake.as_secs_f64());
         stages.attested_s = Some(clock.now_s());
-        stages.attestation = Some(parts(&timings, &appraised));
+        stages.attestation = Some(to_attestation(&timings, &appraised));
         Ok(Opened { wire: Box::new(wire), stages })
     }
 }
 
-impl Transport for Attested {
+impl Transport for AttestedTransport {
     fn open(&self, clock: Clock) -> Opening<'_> {
         Box::pin(async move {
             let Some(via) = &self.via else {
@@ -92,7 +92,7 @@ impl Transport for Attested {
     }
 }
 
-fn parts(timings: &ChannelTimings, appraised: &SharedAppraisal) -> Attestation {
+fn to_attestation(timings: &ChannelTimings, appraised: &SharedAppraisal) -> Attestation {
     let collateral = appraised.collateral_time();
     Attestation {
         quote_s: timings.quote.as_secs_f64(),

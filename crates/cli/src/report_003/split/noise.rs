@@ -10,7 +10,7 @@ use confide_report_003::{
 use serde_json::json;
 
 use super::remote::{Remote, TokenInput};
-use crate::{error::CliError, process::print_whole, report_003::head::ModelHead};
+use crate::{error::CliError, process::print_text, report_003::head::ModelHead};
 
 /// The arguments of the noise on embeddings, which is off by default because it costs quality.
 #[derive(clap::Args)]
@@ -114,7 +114,7 @@ pub(super) fn print_table(
             "epsilon_of_the_text": spent.epsilon,
             "vectors_sent": spent.released,
         });
-        print_whole(&format!("{line}\n"))?;
+        print_text(&format!("{line}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

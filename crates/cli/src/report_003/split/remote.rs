@@ -45,7 +45,8 @@ impl Remote {
     pub(super) fn connect(url: &str, adapter: Option<&str>) -> Result<Self, CliError> {
         let authority = parse_authority(url)?;
         let runtime = local_runtime()?;
-        let opening = async { tokio::time::timeout(CONNECT_DEADLINE, open(&authority)).await };
+        let opening =
+            async { tokio::time::timeout(CONNECT_DEADLINE, open_websocket(&authority)).await };
         let late = || format!("nothing answered within {} s", CONNECT_DEADLINE.as_secs());
         let opened = runtime.block_on(opening).unwrap_or_else(|_| Err(late()));
         let stream = opened.map_err(|reason| {
@@ -91,7 +92,7 @@ impl Remote {
             }
         };
         let message = Message::binary(frame::encode_binary_message(&head, &rows));
-        let Message::Binary(bytes) = self.ask(message)? else {
+        let Message::Binary(bytes) = self.exchange_message(message)? else {
             return Err(EngineError::failure("wanted a binary answer"));
         };
         let (mut head, hidden) =
@@ -119,7 +120,7 @@ impl Remote {
 
     fn configure(&mut self) -> Result<(), EngineError> {
         let question = Message::text(json!({ "type": "config" }).to_string());
-        let Message::Text(text) = self.ask(question)? else {
+        let Message::Text(text) = self.exchange_message(question)? else {
             return Err(EngineError::failure("wanted text"));
         };
         let config: Value = serde_json::from_str(&text).map_err(EngineError::failure)?;
@@ -132,7 +133,7 @@ impl Remote {
     }
 
     /// Sends a message and gives its answer; an `error` event is an error.
-    fn ask(&mut self, message: Message) -> Result<Message, EngineError> {
+    fn exchange_message(&mut self, message: Message) -> Result<Message, EngineError> {
         let stream = &mut self.stream;
         let asking = async {
             stream.send(message).await?;
@@ -165,7 +166,7 @@ impl Remote {
     }
 }
 
-async fn open(authority: &str) -> Result<WebSocketStream<TcpStream>, String> {
+async fn open_websocket(authority: &str) -> Result<WebSocketStream<TcpStream>, String> {
     let stream = TcpStream::connect(authority).await.map_err(|error| error.to_string())?;
     let _ = stream.set_nodelay(true);
     let config = WebSocketConfig::default()

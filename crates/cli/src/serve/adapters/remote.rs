@@ -13,7 +13,7 @@ use confide_serve::{BaseCheck, OpenedAdapter};
 
 use super::arguments::{AdapterArgs, ModeName, SchemeName};
 use crate::{
-    adapter::dial::{self, Dial},
+    adapter::dial::{self, DialArgs},
     error::CliError,
     files::read_credential,
 };
@@ -42,7 +42,7 @@ pub(super) fn open(
         None => Vec::new(),
         Some(path) => read_credential(path).map_err(message)?.to_vec(),
     };
-    let connect = dial::connect(&Dial {
+    let connect = dial::connect(&DialArgs {
         host: address.into(),
         policy: args.adapter_policy.clone(),
         binding: args.adapter_binding,

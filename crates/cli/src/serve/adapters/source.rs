@@ -22,7 +22,7 @@ use super::{
 use crate::{error::CliError, report_003::ckks_slots_adapter};
 
 /// The adapters of the command line and of requests.
-pub(super) struct Source {
+pub(super) struct FolderSource {
     args: AdapterArgs,
     /// This end's evidence, where hosts are to see it.
     attester: Option<Arc<dyn Attest>>,
@@ -38,7 +38,7 @@ pub(super) struct Source {
 
 /// The place that a path names.
 #[derive(Debug, PartialEq, Eq)]
-enum Place<'a> {
+enum AdapterLocation<'a> {
     Folder(&'a Path),
     /// A host, and the adapter's name there where it is another.
     Host {
@@ -47,7 +47,7 @@ enum Place<'a> {
     },
 }
 
-impl Source {
+impl FolderSource {
     pub(super) fn new(
         args: AdapterArgs,
         model: Option<PathBuf>,
@@ -123,20 +123,20 @@ impl Source {
     }
 }
 
-impl AdapterSource for Source {
+impl AdapterSource for FolderSource {
     fn open(&self, name: &str, path: &str, asker: Requester) -> Result<OpenedAdapter, SourceError> {
         match (parse_place(path), asker) {
-            (Place::Folder(dir), Requester::Operator) => self.load_folder(name, dir),
-            (Place::Folder(dir), Requester::Request) => {
+            (AdapterLocation::Folder(dir), Requester::Operator) => self.load_folder(name, dir),
+            (AdapterLocation::Folder(dir), Requester::Request) => {
                 self.load_folder(name, &self.resolve_allowed(dir)?)
             }
-            (Place::Host { address, .. }, Requester::Request)
+            (AdapterLocation::Host { address, .. }, Requester::Request)
                 if !self.args.adapter_host.iter().any(|host| host == address) =>
             {
                 let reason = "the host is not given by --adapter-host".into();
                 Err(SourceError::Refused { path: path.into(), reason })
             }
-            (Place::Host { address, remote }, _) => {
+            (AdapterLocation::Host { address, remote }, _) => {
                 let there = remote.unwrap_or(name);
                 let opened = match &self.worker {
                     Some(worker) => in_worker::open_host(&self.args, worker, name, address, there),
@@ -150,7 +150,7 @@ impl AdapterSource for Source {
 
 /// Reads a place: `HOST:PORT` and `HOST:PORT/NAME` are hosts; an existing folder, or a path without
 /// a port, is a folder.
-fn parse_place(path: &str) -> Place<'_> {
+fn parse_place(path: &str) -> AdapterLocation<'_> {
     let (address, remote) = match path.split_once('/') {
         Some((address, remote)) => (address, Some(remote)),
         None => (path, None),
@@ -159,9 +159,9 @@ fn parse_place(path: &str) -> Place<'_> {
         !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0)
     });
     if !has_port || Path::new(path).is_dir() {
-        return Place::Folder(Path::new(path));
+        return AdapterLocation::Folder(Path::new(path));
     }
-    Place::Host { address, remote: remote.filter(|name| !name.is_empty()) }
+    AdapterLocation::Host { address, remote: remote.filter(|name| !name.is_empty()) }
 }
 
 fn load_with_base(dir: &Path, model: &Path) -> Result<Adapter, PeftError> {
@@ -177,12 +177,12 @@ mod tests {
 
     #[test]
     fn a_path_with_a_port_is_a_host_and_any_other_a_folder() {
-        let host = |address, remote| Place::Host { address, remote };
+        let host = |address, remote| AdapterLocation::Host { address, remote };
         assert_eq!(parse_place("127.0.0.1:7000"), host("127.0.0.1:7000", None));
         assert_eq!(parse_place("[::1]:7000/travel"), host("[::1]:7000", Some("travel")));
         assert_eq!(parse_place("a.example:7/b/c"), host("a.example:7", Some("b/c")));
         for folder in ["adapters/travel", "/a:7/b", "./a:7", "a", "a:b", "a:0", ":7", "a:70000"] {
-            assert_eq!(parse_place(folder), Place::Folder(Path::new(folder)), "{folder}");
+            assert_eq!(parse_place(folder), AdapterLocation::Folder(Path::new(folder)), "{folder}");
         }
     }
 }

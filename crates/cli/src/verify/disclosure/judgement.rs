@@ -34,7 +34,7 @@ pub(super) struct Rules {
 struct StatementRules {
     /// `HOST` (port 443) or `HOST:PORT`, or `dangerous-any`.
     hosts: Hosts,
-    #[serde(default = "age_default")]
+    #[serde(default = "default_age_s")]
     age_s_max: u64,
     #[serde(default)]
     dangerous_any_configuration: bool,
@@ -50,7 +50,7 @@ enum Hosts {
     AnyOf(BTreeSet<String>),
 }
 
-fn age_default() -> u64 {
+fn default_age_s() -> u64 {
     AGE_DEFAULT_S_MAX
 }
 

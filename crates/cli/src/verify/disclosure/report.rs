@@ -26,15 +26,15 @@ const HEAD: [&str; 3] = ["request.method", "request.target", "response.status"];
 pub(super) fn describe_acceptance(accepted: &AcceptedDisclosure) -> Answer {
     let is_simulated = accepted.is_simulated();
     let label = if is_simulated { "; SIMULATED evidence, it protects nothing" } else { "" };
-    let mut text = row("accepted", format_args!("yes{label}"));
+    let mut text = format_row("accepted", format_args!("yes{label}"));
     write_session(&mut text, accepted);
     if let Some(other) = &accepted.other {
-        text += &row("other", "another session that is part of this file");
+        text += &format_row("other", "another session that is part of this file");
         write_session(&mut text, other);
     }
-    text += &row("hidden", HIDDEN);
-    let trust = trust(accepted);
-    text.extend(trust.iter().map(|party| row("you trust", party)));
+    text += &format_row("hidden", HIDDEN);
+    let trust = describe_trust(accepted);
+    text.extend(trust.iter().map(|party| format_row("you trust", party)));
     let session = |accepted: &AcceptedDisclosure| {
         json!({
             "statement": statement_json(accepted),
@@ -57,14 +57,14 @@ pub(super) fn describe_acceptance(accepted: &AcceptedDisclosure) -> Answer {
 /// The description of what a disclosure hides.
 const HIDDEN: &str = "everything else, from anyone who has only this file";
 
-fn row(name: &str, value: impl Display) -> String {
+fn format_row(name: &str, value: impl Display) -> String {
     format!("{name:<11}{value}\n")
 }
 
 /// Writes what is known of one session.
 fn write_session(text: &mut String, accepted: &AcceptedDisclosure) {
     let statement = accepted.verified.statement();
-    let mut row = |name: &str, value: String| *text += &row(name, value);
+    let mut row = |name: &str, value: String| *text += &format_row(name, value);
     let tls = &statement.tls;
     row("host", format!("{}:{}, {}", statement.host, statement.port, tls.version().as_str()));
     row("cipher", format!("{}, {}", tls.suite().as_str(), describe_key_exchange(tls)));
@@ -143,7 +143,8 @@ pub(super) fn describe_rejection(rejected: &RejectedDisclosure) -> Answer {
         ("no", "rejected", REJECTED)
     };
     let reason = rejected.to_string();
-    let mut text = row("accepted", verdict) + &row(rejected.name(), printable(&reason));
+    let mut text =
+        format_row("accepted", verdict) + &format_row(rejected.name(), printable(&reason));
     text.extend(rejected.hint().map(|hint| format!("hint: {hint}\n")));
     let notary = match rejected {
         RejectedDisclosure::Evidence(rejection) => rejection.to_json(),
@@ -166,7 +167,7 @@ fn failed_json(outcome: &str, refused: Option<&str>, reason: &str, notary: Value
 }
 
 /// The parties that a third party trusts when it relies on the disclosure.
-fn trust(accepted: &AcceptedDisclosure) -> Vec<String> {
+fn describe_trust(accepted: &AcceptedDisclosure) -> Vec<String> {
     let mut trust = session_trust(accepted);
     if let Some(other) = &accepted.other {
         let others = session_trust(other).into_iter().filter(|party| !trust.contains(party));
@@ -235,7 +236,7 @@ fn value_json(field: &ShownField) -> Value {
         FieldKind::Null => Value::Null,
         FieldKind::Bool => (field.value == b"true").into(),
         FieldKind::Octets => hex::encode(&field.value).into(),
-        FieldKind::Object => names(&field.value).into(),
+        FieldKind::Object => parse_names(&field.value).into(),
         _ => String::from_utf8_lossy(&field.value).into(),
     }
 }
@@ -249,7 +250,7 @@ fn describe_value(field: &ShownField) -> String {
         FieldKind::Array => format!("an array of {}", printable(&text)),
         FieldKind::Object => {
             let quoted = |name: &String| format!("\"{}\"", printable(name));
-            let names: Vec<String> = names(&field.value).iter().map(quoted).collect();
+            let names: Vec<String> = parse_names(&field.value).iter().map(quoted).collect();
             format!("an object with the members [{}] and no others", names.join(", "))
         }
         FieldKind::Octets => format!("octets {}", hex::encode(&field.value)),
@@ -257,7 +258,7 @@ fn describe_value(field: &ShownField) -> String {
 }
 
 /// The member names of an object's value, each after its length.
-fn names(mut value: &[u8]) -> Vec<String> {
+fn parse_names(mut value: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     while let Some((length, rest)) = value.split_first_chunk() {
         let length = (u32::from_be_bytes(*length) as usize).min(rest.len());

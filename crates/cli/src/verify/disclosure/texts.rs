@@ -21,11 +21,16 @@ impl TextProofs for Circuits {
     ) -> Result<Vec<u8>, String> {
         let proof = match (*statement, *secret) {
             (TextStatement::BytesContain { tree: place, text }, TextWitness::Leaf(secret)) => {
-                prove_contains(&leaf(&secret), &tree(&place), text.as_bytes(), context)
+                prove_contains(
+                    &hidden_leaf(&secret),
+                    &public_tree(&place),
+                    text.as_bytes(),
+                    context,
+                )
             }
             (TextStatement::BytesContain { tree: place, text }, TextWitness::Neighbours(both)) => {
-                let leaves = both.each_ref().map(leaf);
-                prove_contains_across(&leaves, &tree(&place), text.as_bytes(), context)
+                let leaves = both.each_ref().map(hidden_leaf);
+                prove_contains_across(&leaves, &public_tree(&place), text.as_bytes(), context)
             }
             (TextStatement::FieldContains { digest, text }, TextWitness::Field { salt, value }) => {
                 let field = HiddenField { salt, value };
@@ -36,7 +41,7 @@ impl TextProofs for Circuits {
             }
             _ => return Err("hidden part belongs to another statement".into()),
         };
-        proof.map_err(describe)
+        proof.map_err(describe_error)
     }
 
     fn verify(
@@ -47,7 +52,7 @@ impl TextProofs for Circuits {
     ) -> Result<ProofSecurity, String> {
         let checked = match *statement {
             TextStatement::BytesContain { tree: place, text } => {
-                check_bytes(proof, &tree(&place), text.as_bytes(), context)
+                check_bytes(proof, &public_tree(&place), text.as_bytes(), context)
             }
             TextStatement::FieldContains { digest, text } => {
                 check_field_contains(proof, digest, text.as_bytes(), context)
@@ -56,7 +61,7 @@ impl TextProofs for Circuits {
                 check_field_sha256(proof, digest, sha256, context)
             }
         };
-        let security = checked.map_err(describe)?.security;
+        let security = checked.map_err(describe_error)?.security;
         Ok(ProofSecurity {
             back_end: BACK_END,
             proven_bits: None,
@@ -80,16 +85,16 @@ fn check_bytes(
     }
 }
 
-fn tree<'a>(place: &SignedTree<'a>) -> PublicTree<'a> {
+fn public_tree<'a>(place: &SignedTree<'a>) -> PublicTree<'a> {
     let SignedTree { direction, depth, root } = *place;
     PublicTree { root, depth, direction: direction.byte() }
 }
 
-fn leaf<'a>(secret: &LeafWitness<'a>) -> HiddenLeaf<'a> {
+fn hidden_leaf<'a>(secret: &LeafWitness<'a>) -> HiddenLeaf<'a> {
     let LeafWitness { index, salt, chunk, siblings } = *secret;
     HiddenLeaf { index, salt, chunk, siblings }
 }
 
-fn describe(error: CircuitError) -> String {
+fn describe_error(error: CircuitError) -> String {
     error.to_string()
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The lines of the checks.
-pub(super) fn table(checks: &[Check]) -> String {
+pub(super) fn format_checks(checks: &[Check]) -> String {
     let line = |Check { name, outcome, detail }: &Check| check_line(name, outcome.as_str(), detail);
     checks.iter().map(line).collect()
 }
@@ -26,13 +26,18 @@ pub(super) fn checks_json(checks: &[Check]) -> Value {
 }
 
 /// Rejects a proof for the reason with this code; `facts` are those that were proved all the same.
-pub(super) fn reject(checks: &[Check], name: &str, detail: &str, facts: Value) -> Answer {
+pub(super) fn describe_rejection(
+    checks: &[Check],
+    name: &str,
+    detail: &str,
+    facts: Value,
+) -> Answer {
     let json = json!({
         "outcome": "rejected",
         "reason": name,
         "detail": detail,
         "checks": checks_json(checks),
     });
-    let text = table(checks) + &verdict_line("no", format_args!("{name}: {detail}"));
+    let text = format_checks(checks) + &verdict_line("no", format_args!("{name}: {detail}"));
     Answer { text, json: merge_objects(json, facts), status: REJECTED }
 }

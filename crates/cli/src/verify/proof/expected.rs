@@ -75,14 +75,14 @@ impl Expectation {
             let holds = modulus == Some(&wanted[..]);
             let detail = |modulus: &[u8]| format!("modulus of SHA-256 {}", sha256_hex(modulus));
             let (wanted, got) = (detail(wanted), detail(modulus.unwrap_or_default()));
-            push(checks, ["key", "other_key"], holds, &wanted, &got)?;
+            push_check(checks, ["key", "other_key"], holds, &wanted, &got)?;
         }
         if let Some(message) = &self.message {
             let wanted: [u8; 32] = Sha256::digest(message).into();
             let same_length = length.is_none_or(|length| length as usize == message.len());
             let holds = wanted == digest && same_length;
             let (wanted, got) = (hex::encode(wanted), hex::encode(digest));
-            push(checks, ["message", "other_message"], holds, &wanted, &got)?;
+            push_check(checks, ["message", "other_message"], holds, &wanted, &got)?;
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-fn push(
+fn push_check(
     checks: &mut Vec<Check>,
     [name, refusal]: [&'static str; 2],
     holds: bool,
@@ -156,7 +156,7 @@ fn read_statement(path: &Path) -> Result<Statement, Unjudged> {
 
 /// Runs the guest's program over the input, as the native stage does.
 fn statement_of_input(claim: &str, path: &Path) -> Result<Statement, Unjudged> {
-    let input = input::read(claim, path)
+    let input = input::read_input(claim, path)
         .map_err(|error| Unjudged { name: "malformed_input_file", error })?;
     let explain = |reason: String| {
         Unjudged::new("malformed_input_file", format!("{}: {reason}", path.display()))

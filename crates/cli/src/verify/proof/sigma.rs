@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     arguments::Args,
-    checks::{checks_json, reject, table},
+    checks::{checks_json, describe_rejection, format_checks},
     unjudged::Unjudged,
 };
 use crate::{
@@ -33,12 +33,17 @@ pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<Answer, Unjudged>
     let started = Instant::now();
     let outcome = proof.verify(&key, &message, claimed.context());
     let check_ms = started.elapsed().as_secs_f64() * 1e3;
-    let checks = checks(&key, &proof, &outcome);
+    let checks = list_checks(&key, &proof, &outcome);
     if let Err(error) = outcome {
-        return Ok(reject(&checks, rejection_code(&error), &error.to_string(), Value::Null));
+        return Ok(describe_rejection(
+            &checks,
+            rejection_code(&error),
+            &error.to_string(),
+            Value::Null,
+        ));
     }
     let size = bytes.len();
-    let mut text = table(&checks) + &signature::facts(&key, &proof);
+    let mut text = format_checks(&checks) + &signature::facts(&key, &proof);
     text += &fact_line("proof", format_args!("{size} bytes, checked in {check_ms:.2} ms"));
     let reason = "its maker knew such a signature; whose the key is was not judged";
     text += &verdict_line("yes", reason);
@@ -72,7 +77,11 @@ fn refuse_zkvm_options(args: &Args) -> Result<(), Unjudged> {
 }
 
 /// The checks in their order: those after a failed one were not evaluated.
-fn checks(key: &PublicKey, proof: &SignatureProof, outcome: &Result<(), SigmaError>) -> Vec<Check> {
+fn list_checks(
+    key: &PublicKey,
+    proof: &SignatureProof,
+    outcome: &Result<(), SigmaError>,
+) -> Vec<Check> {
     let failed_at = match outcome {
         Ok(()) => usize::MAX,
         Err(SigmaError::OtherKey) => 0,

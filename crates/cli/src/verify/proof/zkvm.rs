@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     arguments::Args,
-    checks::{checks_json, reject, table},
+    checks::{checks_json, describe_rejection, format_checks},
     dcap::EvidenceExpectation,
     expected::Expectation,
     unjudged::Unjudged,
@@ -35,12 +35,12 @@ pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<Answer, Unjudged>
     let wanted = Expectation::read(args, &file.header.claim)?;
     let policy = read_policy(args.policy.as_deref())?;
     let evidence = EvidenceExpectation::read(args)?;
-    let program = prover::find(args.prover.as_deref())
+    let program = prover::find_prover(args.prover.as_deref())
         .map_err(|error| Unjudged { name: "prover_missing", error })?;
     let (work, stop) = (WorkFolder::new()?, prover::stop_at_signal()?);
     let progress = StageProgress::new();
     let on_progress = |stage, step| progress.show(stage, step);
-    let back = prover::back_end(program, &work, stop, &on_progress);
+    let back = prover::open_prover(program, &work, stop, &on_progress);
     let prover_sha256 = back.sha256().map_err(explain_error)?;
     let expected = ExpectedProof {
         prover_sha256,
@@ -54,7 +54,7 @@ pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<Answer, Unjudged>
         Ok(checked) => Ok(compare(&checked, &wanted, &evidence, &file)),
         Err(Verdict::Rejected(rejected)) => {
             let (name, detail) = (rejected.reason.name(), rejected.reason.to_string());
-            Ok(reject(&rejected.checks, name, &detail, Value::Null))
+            Ok(describe_rejection(&rejected.checks, name, &detail, Value::Null))
         }
         Err(Verdict::NotJudged(error)) => Err(explain_error(error)),
     }
@@ -101,7 +101,7 @@ fn compare(
     let proved =
         merge_objects(facts::facts_json(statement, header), json!({ "unproved": unproved }));
     if let Err(refused) = compared.and_then(|()| wanted.compare(statement, &mut checks)) {
-        return reject(&checks, refused.name, &refused.detail, proved);
+        return describe_rejection(&checks, refused.name, &refused.detail, proved);
     }
     let (size, used) = (file.body.len(), checked.usage());
     let (wall_ms, cpu_ms) = (used.wall.as_secs_f64() * 1e3, used.cpu.as_secs_f64() * 1e3);
@@ -111,7 +111,7 @@ fn compare(
         "{size} bytes; the check took {wall_ms:.1} ms, {cpu_ms:.1} ms of CPU, peak memory \
          {least}{peak}"
     );
-    let mut text = table(&checks) + &facts::facts(statement, header, unproved);
+    let mut text = format_checks(&checks) + &facts::facts(statement, header, unproved);
     text += &fact_line("proof", resources);
     text += &verdict_line("yes", describe_acceptance(wanted.is_complete(statement), &checks));
     let more = json!({
