@@ -149,7 +149,7 @@ def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
     """Runs all stages, one process each, into one journal."""
     if args.cpu:
         print(REHEARSAL)
-    # By NVML, not by CUDA: whoever has asked CUDA cannot fork stages that use it.
+    # By NVML, not by CUDA: a process that initialised CUDA cannot fork stages that use it.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     # Imported once: stages are forks, and importing torch takes longer than many of them.
     for module in ("torch", "numpy"):

@@ -14,7 +14,7 @@ pub const SERIAL_LENGTH_MAX: usize = 32;
 /// AMD chip keys that are kept, with the endorsements that they were learnt from: about 12 KB each.
 pub const CHIPS_MAX: usize = 4_096;
 
-/// The longest endorsements of a chip that are kept; real ones have about 12 KB. Whoever staples them
+/// The longest endorsements of a chip that are kept; real ones have about 12 KB. Anyone who staples them
 /// chooses how much white space is in them. Longer ones are judged each time.
 pub const CHIP_ENDORSEMENTS_LENGTH_MAX: usize = 32 * 1024;
 

@@ -17,7 +17,7 @@ use crate::limits::{PLATFORMS_MAX, SERIAL_LENGTH_MAX};
 
 /// The memory of one process.
 ///
-/// Whoever has no accepted evidence cannot put anything in, and so cannot push anything out. When a
+/// Anyone who has no accepted evidence cannot put anything in, and so cannot push anything out. When a
 /// shard is full, the entry that has not been used for longest gives way (second chance).
 pub struct Platforms {
     secret: Secret,

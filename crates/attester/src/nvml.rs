@@ -4,7 +4,7 @@
 //! readiness that the library reports only decide whether the GPU is asked: they are not evidence,
 //! for they are not signed.
 
-#![allow(unsafe_code, reason = "NVML is a C library; each block has its proof beside it")]
+#![allow(unsafe_code, reason = "NVML is a C library; each block has its proof next to it")]
 
 use std::{
     ffi::{c_int, c_uint, c_void},

@@ -213,7 +213,7 @@ mod tests {
             validity: Duration::from_secs(3600),
         };
         let identities = IdentityRenewer::new(options, || 1_800_000_000).unwrap();
-        // Whoever calls this saw the key before; by now it is fresh.
+        // The caller saw the key before; by now it is fresh.
         identities.renew_in_background();
         drop(identities.0.renewing.lock().await);
         assert_eq!(counter.0.load(Ordering::SeqCst), 1);

@@ -57,7 +57,7 @@ pub(crate) fn check_folder(dir: &Path) -> Result<(), CliError> {
 
 fn is_gguf(path: &Path) -> bool {
     let mut magic = [0; 4];
-    // Only a plain file: opening a pipe would wait for whoever writes to it.
+    // Only a plain file: opening a pipe would wait for its writer.
     path.is_file()
         && File::open(path).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok())
         && magic == *GGUF_MAGIC

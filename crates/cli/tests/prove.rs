@@ -446,7 +446,7 @@ fn children_of(parent: u32) -> Vec<u32> {
     processes.filter(|process| state_of(*process).is_some_and(|(_, of)| of == parent)).collect()
 }
 
-/// Whoever has adopted it may not have reaped it yet.
+/// The process that adopted it may not have reaped it yet.
 fn is_running(process: u32) -> bool {
     state_of(process).is_some_and(|(state, _)| state != "Z" && state != "X")
 }

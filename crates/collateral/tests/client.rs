@@ -73,7 +73,7 @@ async fn a_retry_after_beyond_the_deadline_is_an_answer_at_once() {
     let refused = client.fetch_document(&ROOT_CRL, 0).await.unwrap_err();
     assert!(matches!(refused, CollateralError::Busy { .. }), "{refused}");
     assert_eq!(service.count(), 1);
-    // Whoever comes next does not ask either.
+    // Anyone who comes next does not ask either.
     let refused = client
         .fetch_document(&DocumentKey::IntelPckCrl(confide_collateral::PckIssuer::Platform), 0);
     assert!(matches!(refused.await, Err(CollateralError::Busy { .. })));

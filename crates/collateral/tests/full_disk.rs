@@ -94,7 +94,7 @@ fn a_list_seen_while_the_disk_was_full_is_remembered_after_a_restart() {
     give(&service, &new);
     place.clock.set(ISSUED_AT + 6 * DAY);
     eventually("the newer set", || is_served(&source, &new));
-    // Whoever has seen it served may rely on its being remembered.
+    // Anyone who has seen it served may rely on its being remembered.
     drop(source);
     let back = Issuer::new(ISSUED_AT + 6 * DAY, Some(Fault::RolledBackCrl));
     give(&service, &back);

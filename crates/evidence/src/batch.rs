@@ -146,7 +146,7 @@ impl BatchPath {
 
     /// The report data that the quote must hold if `binder` is at this path's position.
     ///
-    /// There is no verdict here: whoever appraises compares it with the quote's.
+    /// The verifier compares it with the report data of the quote.
     pub fn root_report_data(&self, binder: &ReportData) -> ReportData {
         let mut node = leaf_hash(&Leaf { binder: *binder, salt: self.salt });
         let mut siblings = self.siblings.iter();

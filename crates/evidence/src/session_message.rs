@@ -1,7 +1,7 @@
 //! Messages of session binding, exchanged after the TLS handshake and before application bytes.
 //!
 //! Each is a CBOR array whose first member names its kind, in deterministic encoding. Framing and
-//! order are those of `docs/channel.md`; whoever sends the request is the TLS client.
+//! order are those of `docs/channel.md`; the TLS client sends the request.
 
 use alloc::vec::Vec;
 

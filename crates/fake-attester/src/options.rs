@@ -39,7 +39,7 @@ pub enum Mode {
 /// depends on the seed alone, so a policy that names it outlives the 30 days of the collateral.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FakeAttesterOptions {
-    /// The seed of all keys. Whoever knows it can sign such evidence.
+    /// The seed of all keys. Anyone who knows it can sign such evidence.
     pub seed: [u8; 32],
     /// The kind of quote that is made.
     pub tee: Tee,

@@ -9,7 +9,7 @@ use crate::{
     quote::{WORKLOAD_PROD_ID, WORKLOAD_SVN},
 };
 
-/// The text of the policy in the format of `docs/policy.md`. It is written by hand, so that whoever
+/// The text of the policy in the format of `docs/policy.md`. It is written by hand, so that anyone who
 /// opens the file finds the comments.
 pub(crate) fn write_policy(
     options: &FakeAttesterOptions,

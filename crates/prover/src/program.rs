@@ -1,7 +1,7 @@
 //! The program that every stage runs: one copy of its file, which nobody changes afterwards.
 //!
 //! A digest of a path says what stood there once. The file is therefore read once, hashed while it is
-//! read, and kept in sealed memory; the stages run that copy. Whoever puts another file in its place,
+//! read, and kept in sealed memory; the stages run that copy. Anyone who puts another file in its place,
 //! or writes into it, between two stages changes nothing.
 
 use std::{

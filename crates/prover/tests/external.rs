@@ -209,7 +209,7 @@ fn every_stage_runs_the_program_that_was_hashed_whatever_becomes_of_its_file() {
     fs::remove_file(&program).unwrap();
     back.check("sort", Mode::App, b"").unwrap();
     assert_eq!(back.sha256().unwrap(), hashed);
-    // Whoever comes later finds what is there later.
+    // Anyone who comes later finds what is there later.
     let later = ExternalProver::new(&program, case.work(), StopHandle::default(), &told);
     assert!(matches!(later.sha256(), Err(ProverError::Missing { .. })));
 }

@@ -41,7 +41,7 @@ const CACHE_LIFETIME_DEFAULT_S: u64 = 60 * 60;
 pub struct Policy {
     /// Trust anchors.
     pub roots: Roots,
-    /// Those of `roots` that are the operator's own, and as good to whoever wrote the policy as a
+    /// Those of `roots` that are the operator's own, and as good to anyone who wrote the policy as a
     /// vendor's.
     pub operator_roots: Option<Roots>,
     /// Lets a client talk to an end of which only the platform was checked.

@@ -28,7 +28,7 @@ pub(crate) struct ScopeConditions {
     pub(crate) bound: bool,
     /// The configuration digest of the claims was compared, where there are claims.
     pub(crate) configured: bool,
-    /// Debug is off: whoever can write the memory runs there what they like, whatever was measured.
+    /// Debug is off: anyone who can write the memory runs there what they like, whatever was measured.
     pub(crate) closed: bool,
 }
 

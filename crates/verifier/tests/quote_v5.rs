@@ -74,7 +74,7 @@ fn a_report_that_names_no_service_td_is_not_taken_for_one_that_the_policy_names(
         let workload = Policy::from_toml(&text).unwrap().workload;
         ask(&v5(vec![]), |policy| policy.workload = workload)
     };
-    // A body of TDX 1.0 has no such field: whoever demands a service TD gets one that says so.
+    // A body of TDX 1.0 has no such field: a policy that demands a service TD gets a reason that says so.
     let refused = with(&format!("\"{}\"", "07".repeat(48))).unwrap_err();
     assert!(matches!(refused.reason(), Reason::Value { field: "mr_service_td", .. }));
     with(&format!("\"{}\"", "00".repeat(48))).unwrap();

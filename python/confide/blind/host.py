@@ -389,7 +389,7 @@ class AdapterHost:
         return limit, 0 if left is None else left
 
     def prepare(self, session: Session, group: int) -> BatchPreparation:
-        """Begins the next batch of an input. Whoever calls holds a place of `room` until it is answered."""
+        """Begins the next batch of an input. The caller holds a place of `room` until it is answered."""
         session.note_use()
         return BatchPreparation(self, session, group, session.sequences[group].begin())
 

@@ -118,7 +118,7 @@ class IpcAdapter(RemoteAdapter):
                 child.kill()
                 child.wait()
             child.stdout.close()
-        # Whoever asks or prepares has left the words by then: their bells are gone.
+        # Threads that ask or prepare have left the words by then: their bells are gone.
         with self.__dict__.get("_lock", contextlib.nullcontext()), self._offline_turn:
             while self._lanes:
                 self._lanes.pop().free()

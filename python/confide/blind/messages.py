@@ -1,4 +1,4 @@
-"""What frames hold, byte for byte as docs/blind-protocol.md has it. A budget of None is none."""
+"""What frames hold, byte for byte as docs/blind-protocol.md has it. A budget of None means no budget."""
 
 from __future__ import annotations
 

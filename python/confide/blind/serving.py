@@ -313,7 +313,7 @@ class Upload:
         for first in range(0, len(answers), at_once):
             part = answers[first : first + at_once]
             if first + at_once >= len(answers):
-                # Before the last frame: whoever reads it may ask for the next batch at once.
+                # Before the last frame: the key holder that reads it may ask for the next batch at once.
                 self._end()
             self.connection.send(
                 Kind.PREPARED, self.request, encode_part(first, len(part), b"".join(part))

@@ -97,7 +97,7 @@ def upload(values: np.ndarray, device: str) -> Array:
 
 
 def address(values: Array) -> int:
-    """Gives where an array begins, for tables of addresses; whoever stores it keeps the array alive."""
+    """Gives where an array begins, for tables of addresses; the caller keeps the array alive meanwhile."""
     return int(values.ctypes.data) if isinstance(values, np.ndarray) else int(values.data_ptr())
 
 

@@ -35,7 +35,7 @@ def refuse_others(path: Path) -> Path:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Writes a file of the folder whole or not at all, whoever else writes it."""
+    """Writes a file of the folder whole or not at all, even if another process writes it."""
     made = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     made.write_bytes(content)
     os.replace(made, path)

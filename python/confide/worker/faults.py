@@ -25,7 +25,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def to_adapter_error(error: Exception) -> AdapterError:
-    """Gives an exception of an adapter as an `AdapterError`, whoever raised it."""
+    """Gives an exception of an adapter as an `AdapterError`, from any source."""
     return (
         error
         if isinstance(error, AdapterError)

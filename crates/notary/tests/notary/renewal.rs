@@ -70,7 +70,7 @@ async fn an_exchange_ends_with_the_key_with_which_it_began() {
     let client = Arc::new(rig.site.client().await);
     let first = client.key.key;
     let paid = rig.fetch(&client, async |site| {
-        // Two thirds of its time to begin are over: whoever asks has a new one made.
+        // Two thirds of its time to begin are over: the next request has a new one made.
         CLOCK.fetch_add(2400, Ordering::SeqCst);
         let renewed = async {
             while site.client().await.key.key == first {

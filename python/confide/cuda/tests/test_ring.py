@@ -39,7 +39,7 @@ def uniform(rng: ring.Rng, modulus: int, count: int) -> np.ndarray:
 
 
 def open_sums(products: ring.ScalarProducts) -> ring.Small:
-    """The sums themselves, switched down: they give the matrix to whoever holds the secret key."""
+    """The sums themselves, switched down: they give the matrix to anyone who holds the secret key."""
     products.context.transform_in_place("ntt_inverse", products.sums)
     return products._finish()
 
