@@ -7,7 +7,7 @@ use std::{sync::OnceLock, time::Duration};
 use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use confide_verifier::{
-    Appraised, AwsLc, Endorsements, Evidence, LastPlatform, NoMemory, Policy, Prepared,
+    Appraised, AwsLc, Endorsements, Evidence, LastPlatform, NoMemory, Policy, PreparedEndorsements,
     RecallPlatform, Rejection, Secret, UnixTime, appraise,
 };
 use libfuzzer_sys::fuzz_target;
@@ -19,7 +19,7 @@ struct Ground {
     quote: Vec<u8>,
     policy: Policy,
     endorsements: Endorsements,
-    prepared: Prepared,
+    prepared: PreparedEndorsements,
     known: LastPlatform,
 }
 

@@ -5,7 +5,7 @@ use confide_attester::qgs;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    if let Ok(quote) = qgs::quote(data) {
+    if let Ok(quote) = qgs::decode_quote(data) {
         assert!(data.ends_with(quote));
     }
 });

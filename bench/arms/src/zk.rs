@@ -10,13 +10,13 @@ use std::{env, fs, path::PathBuf};
 
 use confide_arm_line::{Hello, Outcome, Report, Run, Sample, serve_runs};
 use confide_prover::{
-    ExternalProver, Plan, Prover, ProverError, StageUsage, StopHandle,
+    ExternalProver, ProofPlan, Prover, ProverError, StageUsage, StopHandle,
     line::{Description, Mode, Progress, Stage, StageResult},
 };
 use serde_json::{Map, Value, json};
 
 use self::{
-    proof_cache::{Execution, ProofCache},
+    proof_cache::{ExecutionResult, ProofCache},
     work::{DcapFiles, GuestWork},
 };
 
@@ -139,7 +139,7 @@ impl ZkArm<'_> {
             0 => None,
             mib => Some(mib.saturating_mul(1 << 20)),
         };
-        let plan = Plan { mode, memory_bytes };
+        let plan = ProofPlan { mode, memory_bytes };
         // Cycles and segments of unlike machines are no measure of each other.
         let alike = match run.text("machines", "alike")?.as_str() {
             "alike" => true,
@@ -170,9 +170,9 @@ impl ZkArm<'_> {
     }
 
     /// Runs the executor, and for the check makes a proof: neither is measured.
-    fn execute(&self, work: &GuestWork, plan: Plan) -> Outcome<Execution> {
+    fn execute(&self, work: &GuestWork, plan: ProofPlan) -> Outcome<ExecutionResult> {
         let emulated = self.back.emulate(work.guest, &work.input, plan)?.done;
-        let execution = Execution {
+        let execution = ExecutionResult {
             public_values: emulated.public_values,
             cycles: emulated.cycles.ok_or("the executor reported no cycles")?,
             segments: emulated.segments,
@@ -183,7 +183,11 @@ impl ZkArm<'_> {
         Ok(execution)
     }
 
-    fn prove(&self, work: &GuestWork, plan: Plan) -> Outcome<(StageResult, StageUsage, usize)> {
+    fn prove(
+        &self,
+        work: &GuestWork,
+        plan: ProofPlan,
+    ) -> Outcome<(StageResult, StageUsage, usize)> {
         let ran = self.back.prove(work.guest, &work.input, plan)?;
         self.proofs.write(work, plan, &ran.output)?;
         Ok((ran.done, ran.used, ran.output.len()))
@@ -193,7 +197,7 @@ impl ZkArm<'_> {
     fn measure_stage(
         &self,
         work: &GuestWork,
-        plan: Plan,
+        plan: ProofPlan,
     ) -> Outcome<(StageResult, StageUsage, Option<usize>)> {
         match self.stage {
             Stage::Native => {
@@ -218,8 +222,8 @@ impl ZkArm<'_> {
 
     fn sample(
         &self,
-        execution: &Execution,
-        plan: Plan,
+        execution: &ExecutionResult,
+        plan: ProofPlan,
         done: &StageResult,
         used: StageUsage,
         proof: Option<usize>,

@@ -10,7 +10,7 @@ use crate::{
     },
     error::BenchError,
     format::{digits, ratio_places},
-    loaded::Loaded,
+    loaded::LoadedRecord,
     rows::{
         BOOTSTRAP_SEED, pairs,
         row::{Aa, Ends, Outcome, Row},
@@ -37,7 +37,7 @@ pub struct CheckOptions {
 /// The result of a check, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Checked {
+pub enum CheckOutcome {
     /// The record, or the A/A row of a checked one, is invalid: nothing can be said.
     Invalid,
     /// At least one row lies outside its margin.
@@ -48,7 +48,7 @@ pub enum Checked {
     Within,
 }
 
-impl Checked {
+impl CheckOutcome {
     fn mark(self) -> &'static str {
         match self {
             Self::Within => "ok",
@@ -63,7 +63,7 @@ impl Checked {
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckReport {
     /// The worst result of all rows.
-    pub checked: Checked,
+    pub checked: CheckOutcome,
     pub(crate) rows: Vec<CheckedRow>,
     /// Remarks on the record as a whole.
     pub(crate) says: Vec<String>,
@@ -73,7 +73,7 @@ pub struct CheckReport {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CheckedRow {
     pub(crate) label: String,
-    pub(crate) checked: Checked,
+    pub(crate) checked: CheckOutcome,
     pub(crate) cost: String,
     pub(crate) verdict: String,
 }
@@ -93,10 +93,10 @@ impl CheckReport {
         text + &format!(
             "checked {} rows: {} within, {} outside, {} undecided, {} invalid\n",
             self.rows.len(),
-            count(Checked::Within),
-            count(Checked::Outside),
-            count(Checked::Undecided),
-            count(Checked::Invalid)
+            count(CheckOutcome::Within),
+            count(CheckOutcome::Outside),
+            count(CheckOutcome::Undecided),
+            count(CheckOutcome::Invalid)
         )
     }
 
@@ -109,18 +109,18 @@ impl CheckReport {
     }
 
     fn from_rows(rows: Vec<CheckedRow>, mut says: Vec<String>, validity: &[&Validity]) -> Self {
-        let mut worst = rows.iter().map(|row| row.checked).min().unwrap_or(Checked::Undecided);
+        let mut worst = rows.iter().map(|row| row.checked).min().unwrap_or(CheckOutcome::Undecided);
         if rows.is_empty() {
             says.push("no row was checked".into());
         }
         for validity in validity {
             match validity {
                 Validity::Invalid { reasons } => {
-                    worst = Checked::Invalid;
+                    worst = CheckOutcome::Invalid;
                     says.push(format!("the record is invalid: {}", reasons.join("; ")));
                 }
                 Validity::NotJudged { reason } => {
-                    worst = worst.min(Checked::Undecided);
+                    worst = worst.min(CheckOutcome::Undecided);
                     says.push(format!("its A/A rows are not judged: {reason}"));
                 }
                 Validity::Valid { .. } => {}
@@ -134,7 +134,10 @@ impl CheckReport {
 ///
 /// # Errors
 /// When the record's suite cannot be read by this version.
-pub fn check_record(loaded: &Loaded, options: &CheckOptions) -> Result<CheckReport, BenchError> {
+pub fn check_record(
+    loaded: &LoadedRecord,
+    options: &CheckOptions,
+) -> Result<CheckReport, BenchError> {
     let record = &loaded.record;
     let suite = record.parse_suite()?;
     let judged = loaded.judge(&suite);
@@ -169,29 +172,29 @@ pub fn check_record(loaded: &Loaded, options: &CheckOptions) -> Result<CheckRepo
 
 fn add_not_run(check: &mut CheckReport, not_run: &[String]) {
     check.says.extend(not_run.iter().map(|what| format!("not run: {what}")));
-    if check.checked == Checked::Within {
-        check.checked = Checked::Undecided;
+    if check.checked == CheckOutcome::Within {
+        check.checked = CheckOutcome::Undecided;
     }
 }
 
-fn judge_row(row: &Row, options: &CheckOptions) -> Checked {
+fn judge_row(row: &Row, options: &CheckOptions) -> CheckOutcome {
     if has_failed_twin(row) {
-        return Checked::Invalid;
+        return CheckOutcome::Invalid;
     }
-    if row.client_bound { Checked::Undecided } else { check_outcome(row.outcome, options) }
+    if row.client_bound { CheckOutcome::Undecided } else { check_outcome(row.outcome, options) }
 }
 
 fn has_failed_twin(row: &Row) -> bool {
     matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))
 }
 
-fn check_outcome(outcome: Outcome, options: &CheckOptions) -> Checked {
+fn check_outcome(outcome: Outcome, options: &CheckOptions) -> CheckOutcome {
     match outcome {
-        Outcome::WithinMargin => Checked::Within,
-        Outcome::AboveMargin => Checked::Outside,
-        Outcome::BelowMargin if options.both_ways => Checked::Outside,
-        Outcome::BelowMargin => Checked::Within,
-        Outcome::Undecided { .. } | Outcome::NotEvaluated => Checked::Undecided,
+        Outcome::WithinMargin => CheckOutcome::Within,
+        Outcome::AboveMargin => CheckOutcome::Outside,
+        Outcome::BelowMargin if options.both_ways => CheckOutcome::Outside,
+        Outcome::BelowMargin => CheckOutcome::Within,
+        Outcome::Undecided { .. } | Outcome::NotEvaluated => CheckOutcome::Undecided,
     }
 }
 
@@ -212,15 +215,15 @@ fn is_wanted(row: &Row, options: &CheckOptions) -> bool {
 /// # Errors
 /// When the suite of either record cannot be read by this version.
 pub fn check_against(
-    loaded: &Loaded,
-    baseline: &Loaded,
+    loaded: &LoadedRecord,
+    baseline: &LoadedRecord,
     options: &CheckOptions,
 ) -> Result<CheckReport, BenchError> {
     let (now, before) = (loaded.record.parse_suite()?, baseline.record.parse_suite()?);
     let mut says: Vec<String> =
         refuse_records(loaded, baseline).iter().map(ToString::to_string).collect();
     if !says.is_empty() {
-        let checked = Checked::Undecided;
+        let checked = CheckOutcome::Undecided;
         return Ok(CheckReport { checked, rows: Vec::new(), says });
     }
     let (judged, earlier) = (loaded.judge(&now), baseline.judge(&before));
@@ -244,7 +247,7 @@ pub fn check_against(
 }
 
 /// Returns the reasons for which costs of two records cannot be compared.
-fn refuse_records(loaded: &Loaded, baseline: &Loaded) -> Vec<Refusal> {
+fn refuse_records(loaded: &LoadedRecord, baseline: &LoadedRecord) -> Vec<Refusal> {
     let (now, before) = (&loaded.record, &baseline.record);
     let mut refused = Vec::new();
     let mut say = |reason, detail: String| refused.push(Refusal { reason, detail });
@@ -277,21 +280,21 @@ fn compare_costs(
         verdict: verdict.to_owned(),
     };
     if has_failed_twin(row) || has_failed_twin(old) {
-        return checked_row(Checked::Invalid, cost(row), "its A/A row failed");
+        return checked_row(CheckOutcome::Invalid, cost(row), "its A/A row failed");
     }
     let [Some(now), Some(before)] = sides.map(|(suite, runs)| log_costs(row, suite, runs)) else {
-        return checked_row(Checked::Undecided, cost(row), "no ratio can be made of it");
+        return checked_row(CheckOutcome::Undecided, cost(row), "no ratio can be made of it");
     };
     let blocks = now.len().min(before.len());
     let Ok(bca) = Bca::of_difference(&before, &now, RESAMPLES, BOOTSTRAP_SEED) else {
-        return checked_row(Checked::Undecided, cost(row), "too few blocks");
+        return checked_row(CheckOutcome::Undecided, cost(row), "too few blocks");
     };
     let interval = bca.expanded_interval(0.95).map(f64::exp);
     let value = bca.estimate().exp();
     let places = ratio_places(interval.low, interval.high);
     if blocks < INTERVAL_BLOCKS_MIN {
         let cost = format!("x{value:.places$} of the baseline's cost");
-        return checked_row(Checked::Undecided, cost, &format!("no interval: {blocks}"));
+        return checked_row(CheckOutcome::Undecided, cost, &format!("no interval: {blocks}"));
     }
     let change = format!(
         "x{value:.places$} [{:.places$}, {:.places$}] of the baseline's cost",

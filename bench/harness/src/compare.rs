@@ -17,7 +17,7 @@ use confide_estimate::{ClusterEstimate, ClusterMethod, Clusters};
 use serde::Serialize;
 
 use crate::{
-    loaded::Loaded,
+    loaded::LoadedRecord,
     plan::{Case, Effort, cases},
     rows::{
         BOOTSTRAP_SEED,
@@ -103,7 +103,7 @@ pub(crate) struct FloorRatio {
 }
 
 /// Compares what `b` measured with what `a` measured.
-pub fn compare(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Comparison {
+pub fn compare(a: &[LoadedRecord], b: &[LoadedRecord], options: &CompareOptions) -> Comparison {
     let refused = refusal::refuse_records(a, b, options);
     let mut comparison = Comparison {
         a: a.iter().map(figures::record_place).collect(),

@@ -10,7 +10,7 @@ pub(crate) mod text;
 
 /// The meaning of a judgement, which each writer shows by colour, and a page by a sign as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum JudgementColour {
     Good,
     Warn,
     Bad,
@@ -19,7 +19,7 @@ pub(crate) enum Class {
     Mute,
 }
 
-impl Class {
+impl JudgementColour {
     /// The name of the class in the style sheet.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ pub(crate) enum Block {
 /// A line that judges a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Judgement {
-    pub(crate) class: Class,
+    pub(crate) class: JudgementColour,
     pub(crate) strong: String,
     pub(crate) text: String,
 }
@@ -109,7 +109,7 @@ pub(crate) struct Judgement {
 /// help. Empty parts are not written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListItem {
-    pub(crate) verdict: Option<(Class, &'static str)>,
+    pub(crate) verdict: Option<(JudgementColour, &'static str)>,
     pub(crate) strong: String,
     pub(crate) text: String,
     pub(crate) detail: String,
@@ -189,7 +189,7 @@ pub(crate) enum Content {
     Strong,
     /// A number, and after it the interval in brackets: `x1.16 [1.14, 1.18]`.
     Figure,
-    Verdict(Class),
+    Verdict(JudgementColour),
     /// Markup of a page; other writers leave the column out.
     Markup,
 }

@@ -27,7 +27,7 @@ impl Fit {
 
 /// A fitted line in words.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Fitted {
+pub(crate) struct FittedArm {
     /// The bench, the arm and the metric that costs.
     pub(crate) name: String,
     /// The line in words, or the reason why there is none.
@@ -36,7 +36,7 @@ pub(crate) struct Fitted {
 }
 
 /// Computes every fit that the record's suite asks for, in its order.
-pub(crate) fn fit_record(record: &Record) -> Vec<Fitted> {
+pub(crate) fn fit_record(record: &Record) -> Vec<FittedArm> {
     let Ok(suite) = record.parse_suite() else {
         return Vec::new();
     };
@@ -55,7 +55,13 @@ pub(crate) fn fit_record(record: &Record) -> Vec<Fitted> {
 }
 
 /// Fits one arm; `None` if it was not measured at any of its points.
-fn fit_arm(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) -> Option<Fitted> {
+fn fit_arm(
+    record: &Record,
+    bench: &Bench,
+    fit: &Fit,
+    arm: &str,
+    name: String,
+) -> Option<FittedArm> {
     let through = fit.case_keys(bench, record.effort);
     let of = |metric: &str| -> Vec<&Figure> {
         let mine = |figure: &&Figure| {
@@ -83,7 +89,7 @@ fn fit_arm(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) -
         None => format!("no line: wanted two sizes or more, got {}", points.len()),
         Some(line) => describe_line(&line, fit, points.len()),
     };
-    Some(Fitted { name, text, simulated })
+    Some(FittedArm { name, text, simulated })
 }
 
 fn describe_line(line: &FittedLine, fit: &Fit, sizes: usize) -> String {

@@ -42,7 +42,7 @@ mod suites;
 mod utc;
 mod validity;
 
-pub use check::{CheckOptions, CheckReport, Checked, check_against, check_record};
+pub use check::{CheckOptions, CheckOutcome, CheckReport, check_against, check_record};
 pub use compare::refusal::{Reason, Refusal};
 pub use compare::scope::CompareOptions;
 pub use compare::{Comparison, compare};
@@ -54,7 +54,7 @@ pub use host::machine::Machine;
 #[doc(hidden)]
 pub use host::read_host_texts;
 pub use loaded::facts::{Estimated, Facts, Number, RowFacts};
-pub use loaded::{Loaded, record_folders};
+pub use loaded::{LoadedRecord, record_folders};
 pub use needs::MissingProgram;
 pub use page::table;
 pub use plan::Effort;

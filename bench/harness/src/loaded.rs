@@ -29,7 +29,7 @@ const RECORD_BYTES_MAX: u64 = 1 << 30;
 /// A run read back with its record, samples and slices. All code that reads records reads them
 /// here.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedRecord {
     pub(crate) record: Record,
     pub(crate) samples: Vec<Sample>,
     pub(crate) slices: Vec<Slice>,
@@ -38,7 +38,7 @@ pub struct Loaded {
     pub(crate) sha256: String,
 }
 
-impl Loaded {
+impl LoadedRecord {
     /// Reads a folder that `bench run` wrote, a `record.json`, or a `record.json.gz`. Of a folder
     /// whose run was killed, or still runs, the journal is read.
     ///
@@ -238,7 +238,7 @@ mod tests {
             if !path.is_dir() {
                 continue;
             }
-            let loaded = Loaded::read(&path).unwrap();
+            let loaded = LoadedRecord::read(&path).unwrap();
             assert!(!loaded.samples.is_empty() || !loaded.slices.is_empty(), "{}", path.display());
             assert!(!loaded.record.rows.is_empty(), "{}", path.display());
         }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_journal_of_the_script_for_a_gpu_reads_as_a_record() {
         let kept = include_bytes!("../../gpu/tests/journal.jsonl");
-        let loaded = Loaded::of_journal(kept).unwrap().unwrap();
+        let loaded = LoadedRecord::of_journal(kept).unwrap().unwrap();
         let record = &loaded.record;
         assert_eq!((record.suite.name.as_str(), record.partial()), ("gpu", None));
         let row = |arm: &str, metric: &str| {
@@ -271,7 +271,10 @@ mod tests {
         let text = std::str::from_utf8(kept).unwrap();
         let rehearsal =
             text.replacen("{\"kind\":\"run\"", "{\"kind\":\"run\",\"rehearsal\":\"x\"", 1);
-        assert!(matches!(Loaded::of_journal(rehearsal.as_bytes()), Err(BenchError::Record { .. })));
+        assert!(matches!(
+            LoadedRecord::of_journal(rehearsal.as_bytes()),
+            Err(BenchError::Record { .. })
+        ));
     }
 
     #[test]
@@ -286,7 +289,7 @@ mod tests {
         packed.finish().unwrap();
         std::fs::copy(from.join("samples.jsonl.gz"), folder.join("samples.jsonl.gz")).unwrap();
         let reads = [from.clone(), from.join(RECORD_FILE), folder.to_owned()]
-            .map(|path| Loaded::read(&path).unwrap());
+            .map(|path| LoadedRecord::read(&path).unwrap());
         for loaded in &reads {
             assert_eq!(loaded.samples, reads[0].samples);
             assert_eq!(loaded.slices, reads[0].slices);
@@ -298,16 +301,16 @@ mod tests {
     fn what_is_no_record_is_a_typed_error() {
         let scratch = Folder::new("no-record");
         let folder = scratch.path();
-        assert!(matches!(Loaded::read(folder), Err(BenchError::Io { .. })));
+        assert!(matches!(LoadedRecord::read(folder), Err(BenchError::Io { .. })));
         std::fs::write(folder.join(RECORD_FILE), "{}").unwrap();
-        assert!(matches!(Loaded::read(folder), Err(BenchError::Record { .. })));
+        assert!(matches!(LoadedRecord::read(folder), Err(BenchError::Record { .. })));
         let text =
             std::fs::read_to_string(record_folder("2026-11-22-batch").join(RECORD_FILE)).unwrap();
         let later = text.replace("\"schema\": 1", "\"schema\": 99");
         std::fs::write(folder.join(RECORD_FILE), later).unwrap();
-        assert!(matches!(Loaded::read(folder), Err(BenchError::Record { .. })));
+        assert!(matches!(LoadedRecord::read(folder), Err(BenchError::Record { .. })));
         std::fs::write(folder.join(RECORD_FILE), &text).unwrap();
         std::fs::write(folder.join(SAMPLES_FILE), "x".repeat(200_000)).unwrap();
-        assert!(matches!(Loaded::read(folder), Err(BenchError::Record { .. })));
+        assert!(matches!(LoadedRecord::read(folder), Err(BenchError::Record { .. })));
     }
 }

@@ -82,7 +82,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) cut: Vec<UnfinishedBench>,
     /// Every slice with its samples. It is in the file only, and empty once that is read (see
-    /// `Loaded`).
+    /// `LoadedRecord`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) slices: Vec<SliceColumns>,
 }

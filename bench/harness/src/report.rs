@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::{
     document::text::Terminal,
     error::BenchError,
-    loaded::Loaded,
+    loaded::LoadedRecord,
     page::{self, layers::MissingSuite, view::RecordView},
     record::{INDEX_FILE, RECORD_FILE, SAMPLES_FILE},
     run::all::{Index, IndexEntry, SuiteState},
@@ -17,7 +17,7 @@ const RECORDS_MAX: usize = 400;
 /// Records with their samples, from which their rows are computed again.
 #[derive(Debug)]
 pub struct Report {
-    loaded: Vec<Loaded>,
+    loaded: Vec<LoadedRecord>,
     absent: Vec<MissingSuite>,
 }
 
@@ -31,7 +31,7 @@ impl Report {
         for path in paths {
             absent.extend(missing_suites(path));
             for path in find_records(path)? {
-                loaded.push(rejudge(Loaded::read(&path)?));
+                loaded.push(rejudge(LoadedRecord::read(&path)?));
                 if loaded.len() > RECORDS_MAX {
                     let message = format!("wanted at most {RECORDS_MAX} records, got more");
                     return Err(BenchError::Record { path, message });
@@ -72,7 +72,7 @@ impl Report {
 
 /// Replaces the rows by what this version makes of the samples, as `run` does it. A record whose
 /// suite this version cannot read keeps the rows it was written with.
-fn rejudge(mut loaded: Loaded) -> Loaded {
+fn rejudge(mut loaded: LoadedRecord) -> LoadedRecord {
     if let Ok(suite) = loaded.record.parse_suite()
         && !loaded.slices.is_empty()
     {

@@ -22,7 +22,7 @@ use self::{
 use crate::{
     error::BenchError,
     host::machine::Machine,
-    loaded::Loaded,
+    loaded::LoadedRecord,
     progress::Progress,
     record::{
         PAGE_FILE, PlanRecord, RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, SuiteRecord, read_commit,
@@ -117,7 +117,7 @@ const EMPTY_JOURNAL_BYTES: u64 = 256;
 /// # Errors
 /// When the record cannot be read, or record or page cannot be written.
 pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
-    let Loaded { mut record, samples, slices, path, .. } = Loaded::read(folder)?;
+    let LoadedRecord { mut record, samples, slices, path, .. } = LoadedRecord::read(folder)?;
     let suite = record.parse_suite()?;
     record.fill(&suite, &samples, &slices);
     let folder = path.parent().unwrap_or(Path::new(""));

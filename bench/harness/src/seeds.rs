@@ -12,7 +12,7 @@ mod document;
 mod suites;
 
 use self::{data::Seeds, suites::NamedSuites};
-use crate::{error::BenchError, loaded::Loaded};
+use crate::{error::BenchError, loaded::LoadedRecord};
 
 /// The data file, as it travels inside the binary.
 const DATA: &str = include_str!("../../seeds.toml");
@@ -21,7 +21,7 @@ const DATA: &str = include_str!("../../seeds.toml");
 ///
 /// # Errors
 /// When the data file contradicts itself.
-pub fn seeds(records: &[Loaded], command: &str) -> Result<String, BenchError> {
+pub fn seeds(records: &[LoadedRecord], command: &str) -> Result<String, BenchError> {
     let seeds = Seeds::parse(DATA)?;
     let suites = NamedSuites::parse(&seeds);
     Ok(document::Document { seeds: &seeds, suites: &suites, records }.write(command))
@@ -31,7 +31,7 @@ pub fn seeds(records: &[Loaded], command: &str) -> Result<String, BenchError> {
 mod tests {
     use std::{collections::BTreeSet, path::Path};
 
-    use super::{data::Kind, *};
+    use super::{data::CheckKind, *};
 
     fn parse_data() -> Seeds {
         Seeds::parse(DATA).unwrap()
@@ -46,14 +46,14 @@ mod tests {
             let [low, high] = check.printed.ends();
             let shown = format!("{}: {} = {computed}", check.claim, check.compute);
             match check.kind {
-                Kind::Contradiction => assert!(!agrees, "{shown} fits {low} to {high}"),
-                Kind::Identity => assert!(agrees, "{shown} is not {low} to {high}"),
-                Kind::TooFew => assert!(computed < low, "{shown} is enough"),
-                Kind::TooFine => {
+                CheckKind::Contradiction => assert!(!agrees, "{shown} fits {low} to {high}"),
+                CheckKind::Identity => assert!(agrees, "{shown} is not {low} to {high}"),
+                CheckKind::TooFew => assert!(computed < low, "{shown} is enough"),
+                CheckKind::TooFine => {
                     assert!(computed + check.round >= high.abs(), "{shown} resolves {high}");
                 }
             }
-            places += usize::from(check.kind == Kind::Contradiction);
+            places += usize::from(check.kind == CheckKind::Contradiction);
         }
         assert!(places >= 30, "{places} places");
         let reports: BTreeSet<&str> = seeds.checks.iter().map(|c| c.report.as_str()).collect();
@@ -153,10 +153,10 @@ mod tests {
         let page = root.join("docs/seeds.md");
         let text = std::fs::read_to_string(&page).unwrap();
         let command = document::find_command(&text).expect("the document names its command");
-        let records: Vec<Loaded> = command
+        let records: Vec<LoadedRecord> = command
             .split_whitespace()
             .filter(|word| word.starts_with("bench/records/"))
-            .map(|path| Loaded::read(&root.join(path)).unwrap())
+            .map(|path| LoadedRecord::read(&root.join(path)).unwrap())
             .collect();
         let made = seeds(&records, command).unwrap();
         if std::env::var_os("CONFIDE_WRITE").is_some() {

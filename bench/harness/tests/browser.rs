@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_bench::{Loaded, Report};
+use confide_bench::{LoadedRecord, Report};
 use confide_tests::Folder;
 use serde_json::{Value, json};
 
@@ -155,7 +155,7 @@ fn the_download_is_the_record(browser: &mut Browser, page: &str, folder: &Path) 
     let again = Report::read(std::slice::from_ref(&file)).unwrap();
     let kept = Report::read(&[known_record()]).unwrap();
     assert_eq!(again.markdown(), kept.markdown());
-    assert!(Loaded::read(&file).is_ok());
+    assert!(LoadedRecord::read(&file).is_ok());
 }
 
 const SHOWN: &str = "document.querySelectorAll('.counted:not(.off)').length";

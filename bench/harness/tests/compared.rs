@@ -6,8 +6,8 @@ use std::{
 };
 
 use confide_bench::{
-    CheckOptions, Checked, CompareOptions, Effort, Loaded, Options, Part, Programs, Reason,
-    SuiteText, check_against, check_record, compare, run,
+    CheckOptions, CheckOutcome, CompareOptions, Effort, LoadedRecord, Options, Part, Programs,
+    Reason, SuiteText, check_against, check_record, compare, run,
 };
 
 /// Answers every run with one sample; `VALUE` is a shell expression, `ANSWER` what it says.
@@ -32,7 +32,7 @@ fn two_real_runs_are_confounded_and_four_are_clusters() {
     let one = compare(std::slice::from_ref(&a), std::slice::from_ref(&b), &options);
     assert!(one.has_shown(), "{}", one.text());
     assert!(one.text().contains("confounded: machine, no interval"), "{}", one.text());
-    let sides = |loaded: Loaded, name: &str, value: &str| vec![loaded, of(name, value)];
+    let sides = |loaded: LoadedRecord, name: &str, value: &str| vec![loaded, of(name, value)];
     let a = sides(a, "fast-2", "$((1001 + block % 3))");
     let b = sides(b, "slow-2", "$((1102 + block % 3))");
     let both = compare(&a, &b, &options);
@@ -53,24 +53,24 @@ fn real_runs_of_unequal_work_are_not_compared() {
 fn a_check_ends_by_the_verdict() {
     let noisy = "$((1000 + (block * 7) % 5))";
     let same = measure("check-same", noisy, 200, 12);
-    let of = |loaded: &Loaded, margin| {
+    let of = |loaded: &LoadedRecord, margin| {
         let options = CheckOptions { margin, ..CheckOptions::default() };
         check_record(loaded, &options).unwrap().checked
     };
-    assert_eq!(of(&same, None), Checked::Within);
+    assert_eq!(of(&same, None), CheckOutcome::Within);
     let slow = measure_two("check-slow", noisy, "$((1050 + (block * 7) % 5))", 200, 12);
-    assert_eq!(of(&slow, None), Checked::Outside);
-    assert_eq!(of(&slow, Some(0.1)), Checked::Within);
+    assert_eq!(of(&slow, None), CheckOutcome::Outside);
+    assert_eq!(of(&slow, Some(0.1)), CheckOutcome::Within);
     let few = measure("check-few", noisy, 200, 8);
-    assert_eq!(of(&few, None), Checked::Undecided);
+    assert_eq!(of(&few, None), CheckOutcome::Undecided);
     let options = CheckOptions { metric: Some("other_ms".into()), ..CheckOptions::default() };
-    assert_eq!(check_record(&same, &options).unwrap().checked, Checked::Undecided);
+    assert_eq!(check_record(&same, &options).unwrap().checked, CheckOutcome::Undecided);
 
     let options = CheckOptions::default();
-    assert_eq!(check_against(&slow, &same, &options).unwrap().checked, Checked::Outside);
-    assert_eq!(check_against(&same, &slow, &options).unwrap().checked, Checked::Within);
+    assert_eq!(check_against(&slow, &same, &options).unwrap().checked, CheckOutcome::Outside);
+    assert_eq!(check_against(&same, &slow, &options).unwrap().checked, CheckOutcome::Within);
     let both_ways = CheckOptions { both_ways: true, ..options };
-    assert_eq!(check_against(&same, &slow, &both_ways).unwrap().checked, Checked::Outside);
+    assert_eq!(check_against(&same, &slow, &both_ways).unwrap().checked, CheckOutcome::Outside);
     let text = check_against(&slow, &same, &both_ways).unwrap().text();
     assert!(text.contains("of the baseline's cost") && text.contains("another boot"), "{text}");
 }
@@ -86,15 +86,15 @@ fn an_invalid_run_checks_as_invalid() {
     );
     let invalid = measure_two(name, &value, "1000", 200, 12);
     let checked = check_record(&invalid, &CheckOptions::default()).unwrap();
-    assert_eq!(checked.checked, Checked::Invalid, "{}", checked.text());
+    assert_eq!(checked.checked, CheckOutcome::Invalid, "{}", checked.text());
 }
 
 /// Measures two arms that are alike.
-fn measure(name: &str, value: &str, tokens: u32, blocks: u32) -> Loaded {
+fn measure(name: &str, value: &str, tokens: u32, blocks: u32) -> LoadedRecord {
     measure_two(name, value, value, tokens, blocks)
 }
 
-fn measure_two(name: &str, a: &str, b: &str, tokens: u32, blocks: u32) -> Loaded {
+fn measure_two(name: &str, a: &str, b: &str, tokens: u32, blocks: u32) -> LoadedRecord {
     let folder = scratch_of(name);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
@@ -122,7 +122,7 @@ fn measure_two(name: &str, a: &str, b: &str, tokens: u32, blocks: u32) -> Loaded
         programs: Programs::new(folder.join("confide")),
     };
     let outcome = run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
-    Loaded::read(outcome.record_path.parent().unwrap()).unwrap()
+    LoadedRecord::read(outcome.record_path.parent().unwrap()).unwrap()
 }
 
 fn suite() -> String {

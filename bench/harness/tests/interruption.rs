@@ -11,8 +11,8 @@ use std::{
 };
 
 use confide_bench::{
-    AllEntry, AllPlan, BenchError, Effort, Index, Loaded, Options, Part, Programs, SuiteState,
-    SuiteText, report, resume, run, run_all, stop_on_interrupt,
+    AllEntry, AllPlan, BenchError, Effort, Index, LoadedRecord, Options, Part, Programs,
+    SuiteState, SuiteText, report, resume, run, run_all, stop_on_interrupt,
 };
 use confide_tests::Folder;
 use nix::{
@@ -88,16 +88,16 @@ fn a_torn_last_line_and_a_block_without_its_end_are_not_counted() {
     let journal = folder.join("out/samples.jsonl");
     interrupt(folder, 20);
     let text = std::fs::read_to_string(&journal).unwrap();
-    let whole = Loaded::read(&folder.join("out")).unwrap().document().unwrap();
+    let whole = LoadedRecord::read(&folder.join("out")).unwrap().document().unwrap();
     let slice = text.lines().find(|line| line.contains("\"kind\":\"slice\"")).unwrap();
     std::fs::write(&journal, format!("{text}{slice}\n{{\"kind\":\"sam")).unwrap();
-    let torn = Loaded::read(&folder.join("out")).unwrap().document().unwrap();
+    let torn = LoadedRecord::read(&folder.join("out")).unwrap().document().unwrap();
     assert_eq!(torn, whole);
     let middle = text.replacen("\"kind\":\"block\"", "\"kind\":\"nothing\"", 1);
     std::fs::write(&journal, middle).unwrap();
-    assert!(matches!(Loaded::read(&folder.join("out")), Err(BenchError::Record { .. })));
+    assert!(matches!(LoadedRecord::read(&folder.join("out")), Err(BenchError::Record { .. })));
     // The record next to it is whole in itself.
-    assert!(Loaded::read(&folder.join("out/record.json")).is_ok());
+    assert!(LoadedRecord::read(&folder.join("out/record.json")).is_ok());
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn goes_on(folder: &Path) {
     }
     let path = folder.join("out/record.json");
     let text = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(Loaded::read(&path).unwrap().document().unwrap(), text);
+    assert_eq!(LoadedRecord::read(&path).unwrap().document().unwrap(), text);
 }
 
 /// Counts the slices of a whole record; 0 if there is none.
@@ -300,7 +300,7 @@ fn slices(folder: &Path) -> usize {
 }
 
 fn document(folder: &Path) -> Value {
-    let text = Loaded::read(&folder.join("out")).unwrap().document().unwrap();
+    let text = LoadedRecord::read(&folder.join("out")).unwrap().document().unwrap();
     serde_json::from_str(&text).unwrap()
 }
 

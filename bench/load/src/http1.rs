@@ -135,7 +135,7 @@ impl Answer {
                     self.count(here)?;
                     body(now);
                     bytes = rest;
-                    self.advance(left - here as u64);
+                    self.set_bytes_left(left - here as u64);
                 }
                 _ => {
                     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
@@ -186,7 +186,7 @@ impl Answer {
         if self.head_bytes > HEAD_BYTES_MAX { Err(HttpError::HeadTooLong) } else { Ok(()) }
     }
 
-    fn advance(&mut self, left: u64) {
+    fn set_bytes_left(&mut self, left: u64) {
         self.state = match (self.state, left) {
             (ParserState::Length(_), 0) => ParserState::Completed,
             (ParserState::Length(_), left) => ParserState::Length(left),

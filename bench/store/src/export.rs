@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use confide_bench::{Estimated, Facts, Loaded, RowFacts};
+use confide_bench::{Estimated, Facts, LoadedRecord, RowFacts};
 use serde_json::{Map, Value, json};
 
 use crate::{error::StoreError, parquet, table::Table};
@@ -34,7 +34,7 @@ pub enum TableName {
 /// # Errors
 /// [`StoreError`] if the output cannot be written.
 pub fn export(
-    loaded: &Loaded,
+    loaded: &LoadedRecord,
     format: Format,
     table: TableName,
     mut out: impl Write + Send,

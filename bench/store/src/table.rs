@@ -1,6 +1,6 @@
 //! The tables of a run: its rows, and every number.
 
-use confide_bench::{Estimated, Facts, Loaded, RowFacts};
+use confide_bench::{Estimated, Facts, LoadedRecord, RowFacts};
 
 /// A table: columns of one length, by their names.
 pub(crate) struct Table {
@@ -66,7 +66,7 @@ impl Table {
     }
 
     /// The table with one line for each number of each sample, and of each run of an arm.
-    pub(crate) fn samples(loaded: &Loaded, sha256: &str) -> Self {
+    pub(crate) fn samples(loaded: &LoadedRecord, sha256: &str) -> Self {
         let numbers = loaded.numbers();
         let text = |of: fn(&confide_bench::Number<'_>) -> Option<String>| {
             Column::Text(numbers.iter().map(of).collect())

@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use confide_bench::{Loaded, record_schema};
+use confide_bench::{LoadedRecord, record_schema};
 use confide_store::{Format, TableName, export};
 use confide_tests::Folder;
 use parquet::{
@@ -63,7 +63,7 @@ fn a_record_of_layout_1_reads_back_the_same_once_it_is_one_document() {
         let folder = scratch.path();
         std::fs::write(folder.join("record.json"), text(&loaded, Format::Json, TableName::Rows))
             .unwrap();
-        let again = Loaded::read(folder).unwrap();
+        let again = LoadedRecord::read(folder).unwrap();
         assert_eq!(again.document().unwrap(), loaded.document().unwrap());
         assert_eq!(again.facts().rows, loaded.facts().rows);
         assert_eq!(again.numbers(), loaded.numbers());
@@ -162,27 +162,27 @@ fn bencher_has_bounds_only_where_there_is_an_interval() {
     assert_eq!(bounded, intervals.count());
 }
 
-fn read_kept_records() -> Vec<Loaded> {
+fn read_kept_records() -> Vec<LoadedRecord> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records");
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let folders = paths.iter().filter(|path| path.is_dir());
-    folders.map(|path| Loaded::read(path).unwrap()).collect()
+    folders.map(|path| LoadedRecord::read(path).unwrap()).collect()
 }
 
-fn batch() -> Loaded {
+fn batch() -> LoadedRecord {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-22-batch");
-    Loaded::read(&folder).unwrap()
+    LoadedRecord::read(&folder).unwrap()
 }
 
-fn text(loaded: &Loaded, format: Format, table: TableName) -> String {
+fn text(loaded: &LoadedRecord, format: Format, table: TableName) -> String {
     let mut bytes = Vec::new();
     export(loaded, format, table, &mut bytes).unwrap();
     String::from_utf8(bytes).unwrap()
 }
 
-fn name(loaded: &Loaded) -> String {
+fn name(loaded: &LoadedRecord) -> String {
     let folder = loaded.path().parent().unwrap();
     folder.file_name().unwrap().to_string_lossy().into_owned()
 }

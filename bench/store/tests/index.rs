@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use confide_bench::{Estimated, Facts, Loaded, RowFacts};
+use confide_bench::{Estimated, Facts, LoadedRecord, RowFacts};
 use confide_store::{Addition, Index, Query, StoreError, open};
 use confide_tests::Folder;
 
@@ -110,7 +110,7 @@ fn takes_no_value_for_a_statement(index: &mut dyn Index) {
 
 fn takes_real_records(index: &mut dyn Index) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-22-batch");
-    let facts = Loaded::read(&folder).unwrap().facts();
+    let facts = LoadedRecord::read(&folder).unwrap().facts();
     assert_eq!(index.add(&facts, "batch").unwrap(), Addition::Added);
     let query = Query { suite: "batch".into(), twins: true, ..Query::default() };
     assert_eq!(index.rows(&query).unwrap().len(), facts.rows.len());

@@ -43,7 +43,7 @@ impl ToolOutput {
 /// is missing, no number or outside its limits.
 pub fn read(tool: &Tool, shape: &Shape, count: usize, text: &str) -> Result<ToolOutput, ReadError> {
     let mut reading = ToolOutput { document: parse(tool, text)?, ..ToolOutput::default() };
-    let source = Source { text, document: &reading.document };
+    let source = OutputSource { text, document: &reading.document };
     if let Some(message) = tool.failure.as_ref().and_then(|place| source.find(place)) {
         return Err(ReadError::Failed { message: excerpt(&message) });
     }
@@ -90,12 +90,12 @@ fn parse(tool: &Tool, text: &str) -> Result<Value, ReadError> {
 }
 
 /// An output as text and as JSON.
-struct Source<'a> {
+struct OutputSource<'a> {
     text: &'a str,
     document: &'a Value,
 }
 
-impl Source<'_> {
+impl OutputSource<'_> {
     /// The text at a place: of a JSON array or object the number of its elements.
     fn find(&self, place: &OutputPlace) -> Option<String> {
         match place {

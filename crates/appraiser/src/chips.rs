@@ -29,7 +29,7 @@ pub(crate) struct VerifiedChips {
 }
 
 struct VerifiedChip {
-    prepared: snp::Prepared,
+    prepared: snp::PreparedEndorsements,
     is_simulated: bool,
     /// Unix seconds at which the key was verified.
     learnt_at: u64,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use confide_verifier::{CrlMinimum, CrlVersion, Policy, Prepared};
+use confide_verifier::{CrlMinimum, CrlVersion, Policy, PreparedEndorsements};
 
 /// The newest version of each issuer's revocation list, by issuer name. It only grows, and is read without a lock.
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl NewestLists {
     }
 
     /// Takes in the lists of an accepted set; `true` where one of them was newer than what was held.
-    pub(crate) fn remember(&self, prepared: &Prepared) -> bool {
+    pub(crate) fn remember(&self, prepared: &PreparedEndorsements) -> bool {
         let lists = prepared.revocation_lists();
         let is_new = |seen: &ListSnapshot| {
             lists.iter().any(|(issuer, list)| {
@@ -52,7 +52,11 @@ impl NewestLists {
 }
 
 /// The policy, with the minima raised to what was seen.
-pub(crate) fn raise_minima(policy: &Policy, prepared: &Prepared, seen: &ListSnapshot) -> Policy {
+pub(crate) fn raise_minima(
+    policy: &Policy,
+    prepared: &PreparedEndorsements,
+    seen: &ListSnapshot,
+) -> Policy {
     let mut policy = policy.clone();
     let [(root, _), (ca, _)] = prepared.revocation_lists();
     for (minimum, issuer) in [(&mut policy.root_crl, root), (&mut policy.pck_crl, ca)] {
@@ -64,7 +68,7 @@ pub(crate) fn raise_minima(policy: &Policy, prepared: &Prepared, seen: &ListSnap
 }
 
 /// Whether a set has only lists that are as new as the newest seen.
-pub(crate) fn is_current(prepared: &Prepared, seen: &ListSnapshot) -> bool {
+pub(crate) fn is_current(prepared: &PreparedEndorsements, seen: &ListSnapshot) -> bool {
     prepared.revocation_lists().iter().all(|(issuer, list)| {
         let list = minimum_of(*list);
         seen.get(*issuer).is_none_or(|held| stricter_minimum(list, *held) == list)

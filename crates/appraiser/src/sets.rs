@@ -8,7 +8,7 @@ use std::sync::{
 use arc_swap::{ArcSwap, ArcSwapOption};
 use confide_evidence::{ParseError, snp_endorsements::SnpEndorsements};
 use confide_verifier::{
-    AwsLc, Endorsements, EndorsementsId, Policy, Prepared, Rejection, UnixTime,
+    AwsLc, Endorsements, EndorsementsId, Policy, PreparedEndorsements, Rejection, UnixTime,
 };
 
 use crate::{
@@ -31,7 +31,7 @@ pub(crate) struct CollateralSet {
 
 /// A set whose signatures hold.
 pub(crate) struct PreparedSet {
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: PreparedEndorsements,
     /// Whether its root's certificate names itself as simulated.
     pub(crate) is_simulated: bool,
 }
@@ -80,7 +80,7 @@ impl CollateralSet {
             return Ok(ready);
         }
         let endorsements = Endorsements::parse(&self.bytes)?;
-        let prepared: Result<Prepared, Rejection> =
+        let prepared: Result<PreparedEndorsements, Rejection> =
             endorsements.prepare(&policy.roots, now, &AwsLc);
         let prepared = prepared?;
         let is_simulated = names_simulation(prepared.root_der());

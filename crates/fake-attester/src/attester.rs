@@ -249,7 +249,7 @@ fn dcap(
         true => Some(pki.pck(variant.pck_ca, variant.platform, &plan, 1)?.pem + &issuers),
         false => None,
     };
-    let intel = vendors.intel_planned(&plan)?;
+    let intel = vendors.issue_intel_with_plan(&plan)?;
     let collateral = intel.collateral_with_chain(options.tee, variant.pck_ca, other_chain)?;
     let chain = [pck.pem.as_str(), &issuers].concat();
     Ok((SimulatedMachine::dcap(options, variant, &plan, &pck.key, &chain), collateral))

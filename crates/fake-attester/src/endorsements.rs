@@ -138,14 +138,14 @@ impl FakeEndorsements {
     ///
     /// # Errors
     /// [`FakeError`] if an encoder fails.
-    pub fn intel(&self, edition: &Edition) -> Result<IntelEndorsements, FakeError> {
+    pub fn issue_intel(&self, edition: &Edition) -> Result<IntelEndorsements, FakeError> {
         let mut plan = SimulationPlan::new(self.issuers.certified_at, None);
         plan.edition = edition.clone();
-        self.intel_planned(&plan)
+        self.issue_intel_with_plan(&plan)
     }
 
     /// Everything that AMD's service gives in this edition but for the chips' certificates.
-    pub fn amd(&self, product: Product, edition: &Edition) -> AmdEndorsements {
+    pub fn issue_amd(&self, product: Product, edition: &Edition) -> AmdEndorsements {
         let amd = self.amd_issuer(product);
         AmdEndorsements {
             vcek_chain: amd.chain_pem(SnpSigner::Vcek),
@@ -196,7 +196,7 @@ impl FakeEndorsements {
         Key::derive(&self.issuers.seed, key).sign_raw(message)
     }
 
-    pub(crate) fn intel_planned(
+    pub(crate) fn issue_intel_with_plan(
         &self,
         plan: &SimulationPlan,
     ) -> Result<IntelEndorsements, FakeError> {

@@ -48,7 +48,7 @@ fn an_edition_is_accepted_beside_the_quote_of_another() {
         let later = NOW + 40 * 86_400;
         let mut edition = Edition::issued_at(later);
         edition.evaluation_number += 1;
-        let intel = attester.endorsements().intel(&edition).unwrap();
+        let intel = attester.endorsements().issue_intel(&edition).unwrap();
         let collateral = intel.collateral_json(tee, PckCa::Platform).unwrap();
         let collateral: QuoteCollateralV3 = serde_json::from_str(&collateral).unwrap();
         let quote = attester.quote(&ReportData::ZERO);
@@ -57,7 +57,7 @@ fn an_edition_is_accepted_beside_the_quote_of_another() {
         assert!(verifier.verify(&quote, &collateral, NOW).is_err(), "{tee:?}");
         let pck = attester.endorsements().pck_certificate(&attester.variant()).unwrap();
         edition.revoked_pck = vec![pck.serial];
-        let intel = attester.endorsements().intel(&edition).unwrap();
+        let intel = attester.endorsements().issue_intel(&edition).unwrap();
         let collateral = intel.collateral_json(tee, PckCa::Platform).unwrap();
         let collateral: QuoteCollateralV3 = serde_json::from_str(&collateral).unwrap();
         assert!(verifier.verify(&quote, &collateral, later).is_err(), "{tee:?}");

@@ -89,10 +89,10 @@ fn the_certificate_that_the_vendor_gives_for_a_chip_is_the_attesters_own() {
 
 #[test]
 fn an_edition_changes_the_revocation_list_and_no_certificate() {
-    let now = VENDORS.amd(Product::Milan, &Edition::issued_at(NOW));
+    let now = VENDORS.issue_amd(Product::Milan, &Edition::issued_at(NOW));
     let mut later = Edition::issued_at(NOW + 86_400);
     later.revoked_amd = vec![VENDORS.amd_intermediate_serial(Product::Milan, SnpSigner::Vcek)];
-    let later = VENDORS.amd(Product::Milan, &later);
+    let later = VENDORS.issue_amd(Product::Milan, &later);
     assert_eq!(now.vcek_chain, later.vcek_chain);
     assert_eq!(now.vlek_chain, later.vlek_chain);
     assert_ne!(now.crl, later.crl);

@@ -72,7 +72,7 @@ impl Simulation {
     }
 
     /// Finds or issues a document; `None` if this root has none. It may sign, so it may block.
-    pub(crate) fn find(
+    pub(crate) fn find_or_issue(
         &self,
         wanted: &DocumentRequest,
         now: u64,

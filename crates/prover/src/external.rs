@@ -21,7 +21,7 @@ use crate::{
     },
     program::{Program, ProgramError},
     sealed::SealedBytes,
-    stages::{OnProgress, Plan, Prover, ProverError, StageRun, StageUsage},
+    stages::{OnProgress, ProofPlan, Prover, ProverError, StageRun, StageUsage},
 };
 
 /// The longest input of a guest: the longest is a quote with its endorsements, some tens of KiB.
@@ -285,10 +285,15 @@ impl Prover for ExternalProver<'_> {
         Ok(StageRun { done, output, used })
     }
 
-    fn emulate(&self, guest: &str, input: &[u8], plan: Plan) -> Result<StageRun<()>, ProverError> {
+    fn emulate(
+        &self,
+        guest: &str,
+        input: &[u8],
+        plan: ProofPlan,
+    ) -> Result<StageRun<()>, ProverError> {
         let input = self.seal_bytes("input", input)?;
         let files = &[("--input", input.path())];
-        let Plan { mode, memory_bytes } = plan;
+        let ProofPlan { mode, memory_bytes } = plan;
         let order = StageOrder { guest, files, mode: Some(mode), memory_bytes };
         let (done, used) = self.run_stage(Stage::Emulate, order)?;
         // Refused here, before hours of proving a proof that no file would hold.
@@ -304,12 +309,12 @@ impl Prover for ExternalProver<'_> {
         &self,
         guest: &str,
         input: &[u8],
-        plan: Plan,
+        plan: ProofPlan,
     ) -> Result<StageRun<Vec<u8>>, ProverError> {
         let input = self.seal_bytes("input", input)?;
         let out = TemporaryFile(self.work.join("proof"));
         let files = &[("--input", input.path()), ("--out", out.0.clone())];
-        let Plan { mode, memory_bytes } = plan;
+        let ProofPlan { mode, memory_bytes } = plan;
         let order = StageOrder { guest, files, mode: Some(mode), memory_bytes };
         let (done, used) = self.run_stage(Stage::Prove, order)?;
         let output = self.read(&out, Stage::Prove, BODY_BYTES_MAX)?;

@@ -7,7 +7,7 @@ use confide_statement::Fibonacci;
 use super::*;
 use crate::{
     line::{PROTOCOL, Program, Stage},
-    stages::{Plan, StageRun},
+    stages::{ProofPlan, StageRun},
 };
 
 #[test]
@@ -280,11 +280,11 @@ impl Prover for Back {
         panic!("a checker runs nothing")
     }
 
-    fn emulate(&self, _: &str, _: &[u8], _: Plan) -> Result<StageRun<()>, ProverError> {
+    fn emulate(&self, _: &str, _: &[u8], _: ProofPlan) -> Result<StageRun<()>, ProverError> {
         panic!("a checker runs nothing")
     }
 
-    fn prove(&self, _: &str, _: &[u8], _: Plan) -> Result<StageRun<Vec<u8>>, ProverError> {
+    fn prove(&self, _: &str, _: &[u8], _: ProofPlan) -> Result<StageRun<Vec<u8>>, ProverError> {
         panic!("a checker proves nothing")
     }
 }

@@ -28,4 +28,4 @@ pub use judge::{
 };
 pub use launch::{LAUNCH_FAILED, LAUNCH_WORD, Launcher, launch};
 pub use policy::{POLICY_BYTES_MAX, PROVEN_BITS_DEFAULT, Pin, PolicyError, ProofPolicy};
-pub use stages::{OnProgress, Plan, Prover, ProverError, StageRun, StageUsage};
+pub use stages::{OnProgress, ProofPlan, Prover, ProverError, StageRun, StageUsage};

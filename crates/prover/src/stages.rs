@@ -24,7 +24,12 @@ pub trait Prover {
     ///
     /// # Errors
     /// As [`Prover::native`].
-    fn emulate(&self, guest: &str, input: &[u8], plan: Plan) -> Result<StageRun<()>, ProverError>;
+    fn emulate(
+        &self,
+        guest: &str,
+        input: &[u8],
+        plan: ProofPlan,
+    ) -> Result<StageRun<()>, ProverError>;
 
     /// Runs the guest and proves it; gives the proof's body.
     ///
@@ -34,7 +39,7 @@ pub trait Prover {
         &self,
         guest: &str,
         input: &[u8],
-        plan: Plan,
+        plan: ProofPlan,
     ) -> Result<StageRun<Vec<u8>>, ProverError>;
 
     /// Checks a proof's body.
@@ -46,7 +51,7 @@ pub trait Prover {
 
 /// The mode and the memory of a proof that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ProofPlan {
     /// The proof's mode.
     pub mode: Mode,
     /// The largest number of memory that proving may take; absent: what the back end takes by itself.

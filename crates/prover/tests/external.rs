@@ -11,14 +11,14 @@ use std::{
 };
 
 use confide_prover::{
-    APP_SEGMENTS_MAX, BODY_BYTES_MAX, ExternalProver, Plan, Prover, ProverError, StopHandle,
+    APP_SEGMENTS_MAX, BODY_BYTES_MAX, ExternalProver, ProofPlan, Prover, ProverError, StopHandle,
     line::{
         Digest, Line, Mode, PROTOCOL, Phase, Progress, Refusal, RefusalReason, Stage, StageResult,
         Strength,
     },
 };
 
-const PLAN: Plan = Plan { mode: Mode::App, memory_bytes: Some(1 << 30) };
+const PLAN: ProofPlan = ProofPlan { mode: Mode::App, memory_bytes: Some(1 << 30) };
 
 #[test]
 fn a_stage_gives_its_result_its_output_and_what_it_used() {
@@ -143,7 +143,7 @@ fn a_run_of_more_segments_than_an_app_proof_holds_is_refused_at_the_first_stage(
     let Err(ProverError::TooManySegments { segments, limit }) = refused else { panic!() };
     assert_eq!((segments, limit), (most + 1, most));
     // One proof of constant size joins as many as there are.
-    let joined = Plan { mode: Mode::Aggregated, ..PLAN };
+    let joined = ProofPlan { mode: Mode::Aggregated, ..PLAN };
     case.run(&emulated(most + 1), |back| back.emulate("sort", b"", joined)).unwrap();
 }
 

@@ -45,13 +45,17 @@ pub(crate) struct Platform {
 }
 
 /// Verifies the signatures from the root to the quote. There are two implementations: [`crate::appraise`] verifies
-/// all of them each time, [`crate::Prepared`] leaves out those that it knows.
+/// all of them each time, [`crate::PreparedEndorsements`] leaves out those that it knows.
 pub(crate) trait VerifySignatures {
     /// Verifies the PCK chain, which says what the platform is.
-    fn pck(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<Platform, Reason>;
+    fn verify_pck(
+        &mut self,
+        checks: &mut Checks,
+        appraisal: &Appraisal<'_>,
+    ) -> Result<Platform, Reason>;
 
     /// Verifies the PCK's signature on the quoting enclave's report, and that it binds the attestation key.
-    fn enclave(
+    fn verify_enclave(
         &mut self,
         checks: &mut Checks,
         appraisal: &Appraisal<'_>,
@@ -59,5 +63,9 @@ pub(crate) trait VerifySignatures {
     ) -> Result<(), Reason>;
 
     /// Verifies the attestation key's signature on the quote.
-    fn quote(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<(), Reason>;
+    fn verify_quote(
+        &mut self,
+        checks: &mut Checks,
+        appraisal: &Appraisal<'_>,
+    ) -> Result<(), Reason>;
 }

@@ -27,7 +27,7 @@ use crate::{
 /// Reads nothing but its arguments. The first check that fails ends it.
 ///
 /// All nine signatures are verified each time: this is the reference that the prepared path
-/// ([`crate::Prepared`]) is held against.
+/// ([`crate::PreparedEndorsements`]) is held against.
 ///
 /// # Errors
 /// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of each
@@ -57,13 +57,13 @@ impl Appraisal<'_> {
         signatures: &mut impl VerifySignatures,
     ) -> Result<AcceptedParts, Reason> {
         self.check_root_crl(&mut found.checks)?;
-        let platform = signatures.pck(&mut found.checks, self)?;
+        let platform = signatures.verify_pck(&mut found.checks, self)?;
         self.check_endorsed(&mut found.checks, &platform)?;
         let (ppids, ppid) = (self.policy.ppids.as_ref(), &platform.pck.ppid);
         found.checks.compare(Step::Chip, "PPID", ppids, ppid, "one that the policy names")?;
         self.check_pck_crl(&mut found.checks)?;
-        signatures.enclave(&mut found.checks, self, &platform)?;
-        signatures.quote(&mut found.checks, self)?;
+        signatures.verify_enclave(&mut found.checks, self, &platform)?;
+        signatures.verify_quote(&mut found.checks, self)?;
         let verdict = self.judge_tcb(&mut found.checks, &platform)?;
         found.tcb_status = Some(verdict.status);
         found.advisories.clone_from(&verdict.advisories);

@@ -17,7 +17,7 @@ use crate::{
     detail::Detail,
     reason::Reason,
     roots::{Anchor, Root, Roots},
-    validity::{Validity, Window},
+    validity::{Validity, ValidityWindow},
 };
 
 /// Endorsements as they came: read as a whole, believed in nothing.
@@ -147,13 +147,13 @@ impl Endorsements {
         qe_signer: &Certificate<'_>,
         root_crl: &Crl<'_>,
         pck_crl: &Crl<'_>,
-    ) -> Vec<Window<Step>> {
-        let certificate = |step, role: CertificateRole, it: &Certificate<'_>| Window {
+    ) -> Vec<ValidityWindow<Step>> {
+        let certificate = |step, role: CertificateRole, it: &Certificate<'_>| ValidityWindow {
             step,
             subject: role.subject(),
             life: Validity::new(it.not_before, it.not_after),
         };
-        let list = |step, it: &Crl<'_>| Window {
+        let list = |step, it: &Crl<'_>| ValidityWindow {
             step,
             subject: it.subject,
             life: Validity::new(it.dates.this_update, it.until),
@@ -163,13 +163,13 @@ impl Endorsements {
             certificate(Step::Root, CertificateRole::Root, root),
             list(Step::RootCrl, root_crl),
             certificate(Step::TcbSigner, CertificateRole::TcbSigner, signer),
-            Window {
+            ValidityWindow {
                 step: Step::TcbInfo,
                 subject: "TCB info",
                 life: Validity::new(info.issue_date, info.next_update),
             },
             certificate(Step::QeIdentity, CertificateRole::TcbSigner, qe_signer),
-            Window {
+            ValidityWindow {
                 step: Step::QeIdentity,
                 subject: "QE identity",
                 life: Validity::new(identity.issue_date, identity.next_update),
@@ -237,7 +237,7 @@ pub(crate) struct VerifiedEndorsements<'e> {
     /// The time during which all documents hold but the PCK CA and those in the quote.
     pub(crate) life: Validity,
     /// The same for each document, in the order in which they are checked.
-    pub(crate) windows: Vec<Window<Step>>,
+    pub(crate) windows: Vec<ValidityWindow<Step>>,
 }
 
 impl<'e> VerifiedEndorsements<'e> {

@@ -21,7 +21,7 @@ use crate::{
         sgx_extension, split_chain, verify_enclave,
     },
     policy::Policy,
-    prepared::Prepared,
+    prepared::PreparedEndorsements,
     reason::Reason,
     result::{AcceptedParts, Appraised, PartialResult, Rejection},
     validity::Validity,
@@ -29,7 +29,7 @@ use crate::{
 
 /// One appraisal under prepared endorsements, asking a memory and noting what it lacked.
 pub(crate) struct RecalledVerification<'p> {
-    prepared: &'p Prepared,
+    prepared: &'p PreparedEndorsements,
     memory: &'p dyn RecallPlatform,
     tags: Option<Tags>,
     pck: Option<Arc<KnownPck>>,
@@ -42,7 +42,7 @@ pub(crate) struct RecalledVerification<'p> {
 }
 
 impl<'p> RecalledVerification<'p> {
-    pub(crate) fn new(prepared: &'p Prepared, memory: &'p dyn RecallPlatform) -> Self {
+    pub(crate) fn new(prepared: &'p PreparedEndorsements, memory: &'p dyn RecallPlatform) -> Self {
         Self {
             prepared,
             memory,
@@ -56,7 +56,11 @@ impl<'p> RecalledVerification<'p> {
 }
 
 impl VerifySignatures for RecalledVerification<'_> {
-    fn pck(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<Platform, Reason> {
+    fn verify_pck(
+        &mut self,
+        checks: &mut Checks,
+        appraisal: &Appraisal<'_>,
+    ) -> Result<Platform, Reason> {
         checks.run(Step::PckChain, || {
             let certification = self.prepared.certification(&appraisal.quote);
             self.recall(appraisal, certification);
@@ -84,7 +88,7 @@ impl VerifySignatures for RecalledVerification<'_> {
         })
     }
 
-    fn enclave(
+    fn verify_enclave(
         &mut self,
         checks: &mut Checks,
         appraisal: &Appraisal<'_>,
@@ -102,7 +106,11 @@ impl VerifySignatures for RecalledVerification<'_> {
         })
     }
 
-    fn quote(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<(), Reason> {
+    fn verify_quote(
+        &mut self,
+        checks: &mut Checks,
+        appraisal: &Appraisal<'_>,
+    ) -> Result<(), Reason> {
         checks.run(Step::QuoteSignature, || {
             let known = self.enclave.as_ref().map(|known| &known.attestation_key);
             let key = known.or(self.attestation_key.as_ref());
@@ -146,7 +154,7 @@ impl RecalledVerification<'_> {
     }
 }
 
-impl Prepared {
+impl PreparedEndorsements {
     /// Decides as [`crate::appraise`] does, with what is prepared here and what `known` recalls.
     ///
     /// Three signatures where nothing is known (PCK certificate, QE report, quote), two where the

@@ -61,7 +61,7 @@ pub use memory::{
     KnownEnclave, KnownPck, LastPlatform, NewVerdicts, NoMemory, RecallPlatform, Secret, Tag,
 };
 pub use policy::{POLICY_LENGTH_MAX, Policy, PolicyError, SgxWorkload, TdxWorkload, Workload};
-pub use prepared::Prepared;
+pub use prepared::PreparedEndorsements;
 pub use reason::Reason;
 pub use result::{
     AmdClaims, Appraised, EnclaveMeasurements, Endorsed, GuestMeasurements, IntelClaims,

@@ -1,8 +1,9 @@
 //! What may be kept of an appraisal for the next: values without time, lock or place of their own.
 //!
 //! A PCK certificate's verdict and a quoting enclave's are the same in every quote of a platform.
-//! A memory implements [`RecallPlatform`]; [`crate::Prepared::appraise`] asks it, and returns what it found again as
-//! [`NewVerdicts`]. Nothing is kept of the quote itself: a verdict on quote bytes would be a replay.
+//! A memory implements [`RecallPlatform`]; [`crate::PreparedEndorsements::appraise`] asks it, and
+//! returns what it found again as [`NewVerdicts`]. Nothing is kept of the quote itself: a verdict
+//! on quote bytes would be a replay.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::hash::Hasher;

@@ -26,12 +26,16 @@ use crate::{
     validity::Validity,
 };
 
-/// Verifies every signature each time: PCK issue_chain (three signatures: leaf, its CA, the CA's revocation list), quoting
-/// enclave, quote.
+/// Verifies every signature each time: the PCK chain (three signatures: leaf, its CA, the CA's
+/// revocation list), the quoting enclave, the quote.
 pub(crate) struct FullVerification<'a>(pub(crate) &'a VerifiedEndorsements<'a>);
 
 impl VerifySignatures for FullVerification<'_> {
-    fn pck(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<Platform, Reason> {
+    fn verify_pck(
+        &mut self,
+        checks: &mut Checks,
+        appraisal: &Appraisal<'_>,
+    ) -> Result<Platform, Reason> {
         let endorsements = self.0;
         checks.run(Step::PckChain, || {
             let list = pem::decode_chain(QUOTE_CHAIN, appraisal.quote.pck_chain)?;
@@ -65,7 +69,7 @@ impl VerifySignatures for FullVerification<'_> {
         })
     }
 
-    fn enclave(
+    fn verify_enclave(
         &mut self,
         checks: &mut Checks,
         appraisal: &Appraisal<'_>,
@@ -80,7 +84,11 @@ impl VerifySignatures for FullVerification<'_> {
         })
     }
 
-    fn quote(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<(), Reason> {
+    fn verify_quote(
+        &mut self,
+        checks: &mut Checks,
+        appraisal: &Appraisal<'_>,
+    ) -> Result<(), Reason> {
         let mut key = [4; 65];
         key[1..].copy_from_slice(appraisal.quote.attestation_key);
         let is_signed =

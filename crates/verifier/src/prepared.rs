@@ -17,16 +17,16 @@ use crate::{
     reason::Reason,
     result::{PartialResult, Rejection},
     roots::{Anchor, Root, Roots},
-    validity::{Validity, Window},
+    validity::{Validity, ValidityWindow},
 };
 
 /// The endorsements of one platform family, verified down from a trusted root: six signatures
 /// that need not be verified again while they hold.
 ///
 /// A value: it owns all it needs, knows no clock, and is shared by any number of threads. The two
-/// or three signatures that depend on the quote are left to [`Prepared::appraise`].
+/// or three signatures that depend on the quote are left to [`PreparedEndorsements::appraise`].
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedEndorsements {
     pub(crate) generation: EndorsementsId,
     pub(crate) root: Root,
     pub(crate) root_der: Vec<u8>,
@@ -42,7 +42,7 @@ pub struct Prepared {
     pub(crate) root_crl: (Vec<u8>, CrlVersion),
     pub(crate) pck_crl: (Vec<u8>, CrlVersion),
     pub(crate) life: Validity,
-    windows: Vec<Window<Step>>,
+    windows: Vec<ValidityWindow<Step>>,
     /// The list of checks as it stands before a quote comes.
     pub(crate) checks: Checks,
 }
@@ -61,7 +61,7 @@ impl Endorsements {
         roots: &Roots,
         now: UnixTime,
         crypto: &dyn Crypto,
-    ) -> Result<Prepared, Rejection> {
+    ) -> Result<PreparedEndorsements, Rejection> {
         let mut found = PartialResult::new(Checks::new::<Step>());
         let held = self.verify_into(&mut found.checks, roots, now, crypto).and_then(|verified| {
             found.root = Some(verified.root);
@@ -75,28 +75,30 @@ impl Endorsements {
             Ok((ca, root, root_der.to_vec(), life, windows.clone(), root_crl, pck_crl))
         });
         match held {
-            Ok((ca, root, root_der, life, windows, root_crl, pck_crl)) => Ok(Prepared {
-                generation: EndorsementsId::derive(&self.collateral, &root, crypto),
-                root,
-                root_der,
-                ca_der: ca.der,
-                ca_life: ca.life,
-                ca_anchor: ca.anchor,
-                ca_and_root_pem: self.collateral.pck_crl_issuer_chain.trim().into(),
-                revoked: ca.revoked,
-                endorsements: self,
-                root_crl,
-                pck_crl,
-                life,
-                windows,
-                checks: found.checks,
-            }),
+            Ok((ca, root, root_der, life, windows, root_crl, pck_crl)) => {
+                Ok(PreparedEndorsements {
+                    generation: EndorsementsId::derive(&self.collateral, &root, crypto),
+                    root,
+                    root_der,
+                    ca_der: ca.der,
+                    ca_life: ca.life,
+                    ca_anchor: ca.anchor,
+                    ca_and_root_pem: self.collateral.pck_crl_issuer_chain.trim().into(),
+                    revoked: ca.revoked,
+                    endorsements: self,
+                    root_crl,
+                    pck_crl,
+                    life,
+                    windows,
+                    checks: found.checks,
+                })
+            }
             Err(reason) => Err(found.reject(reason)),
         }
     }
 }
 
-impl Prepared {
+impl PreparedEndorsements {
     /// The identifier of these endorsements.
     pub fn generation(&self) -> EndorsementsId {
         self.generation
@@ -135,7 +137,7 @@ impl Prepared {
         if self.life.holds(now) {
             return Ok(());
         }
-        Window::check_all(&self.windows, checks, now)
+        ValidityWindow::check_all(&self.windows, checks, now)
     }
 }
 

@@ -16,13 +16,13 @@ pub(crate) struct Validity {
 
 /// The validity of one certificate, list or document, and the check that looks at its dates.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window<S> {
+pub(crate) struct ValidityWindow<S> {
     pub(crate) step: S,
     pub(crate) subject: &'static str,
     pub(crate) life: Validity,
 }
 
-impl<S: StepNames> Window<S> {
+impl<S: StepNames> ValidityWindow<S> {
     /// Names the first window that does not hold now, as the failure of its check.
     pub(crate) fn check_all(
         windows: &[Self],

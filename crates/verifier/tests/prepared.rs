@@ -9,7 +9,8 @@ use std::{cell::Cell, time::Duration};
 use confide_evidence::quote::Quote;
 use confide_verifier::{
     Appraised, AwsLc, Crypto, Endorsements, Evidence, LastPlatform, NewVerdicts, NoMemory, P256Key,
-    Policy, Prepared, Reason, RecallPlatform, Roots, SignatureVerificationAlgorithm, UnixTime,
+    Policy, PreparedEndorsements, Reason, RecallPlatform, Roots, SignatureVerificationAlgorithm,
+    UnixTime,
 };
 use own_pki::{BuiltEvidence, NOW, Recipe};
 use rustls_pki_types::{AlgorithmIdentifier, InvalidSignature};
@@ -55,14 +56,15 @@ fn what_was_learnt_elsewhere_is_learnt_again() {
     let policy = policy(&made);
     let prepared = prepare(&made);
     let learned = learn(&prepared, &made);
-    let cost = |prepared: &Prepared, made: &BuiltEvidence, known: &LastPlatform, now: u64| {
-        let evidence = evidence(made);
-        let policy = self::policy(made);
-        count_signatures(|| {
-            prepared.appraise(&evidence, &policy, unix_time(now), &Counting, known).unwrap()
-        })
-        .1
-    };
+    let cost =
+        |prepared: &PreparedEndorsements, made: &BuiltEvidence, known: &LastPlatform, now: u64| {
+            let evidence = evidence(made);
+            let policy = self::policy(made);
+            count_signatures(|| {
+                prepared.appraise(&evidence, &policy, unix_time(now), &Counting, known).unwrap()
+            })
+            .1
+        };
     assert_eq!(cost(&prepared, &made, &memory(Some(&learned)), NOW), 1);
     // Another platform's bytes, and other endorsements.
     let other = Recipe::default().make();
@@ -182,12 +184,12 @@ fn an_empty_quote_is_refused_by_a_named_check() {
     assert_eq!(no.checks()[0].outcome, confide_verifier::Outcome::Failed);
 }
 
-fn prepare(made: &BuiltEvidence) -> Prepared {
+fn prepare(made: &BuiltEvidence) -> PreparedEndorsements {
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
     endorsements.prepare(&policy(made).roots, unix_time(NOW), &AwsLc).unwrap()
 }
 
-fn learn(prepared: &Prepared, made: &BuiltEvidence) -> NewVerdicts {
+fn learn(prepared: &PreparedEndorsements, made: &BuiltEvidence) -> NewVerdicts {
     let known = memory(None);
     prepared.appraise(&evidence(made), &policy(made), unix_time(NOW), &Counting, &known).unwrap().1
 }

@@ -6,12 +6,12 @@ use std::{
 };
 
 use confide_arm_line::Outcome;
-use confide_prover::{Plan, line::Digest};
+use confide_prover::{ProofPlan, line::Digest};
 
 use super::work::GuestWork;
 
 /// The result of the executor for a work.
-pub(super) struct Execution {
+pub(super) struct ExecutionResult {
     pub(super) public_values: Digest,
     pub(super) cycles: u64,
     pub(super) segments: Option<u32>,
@@ -25,15 +25,15 @@ impl ProofCache {
         Self(folder.into())
     }
 
-    pub(super) fn read(&self, work: &GuestWork, plan: Plan) -> Option<Vec<u8>> {
+    pub(super) fn read(&self, work: &GuestWork, plan: ProofPlan) -> Option<Vec<u8>> {
         fs::read(self.path(work, plan)).ok()
     }
 
-    pub(super) fn write(&self, work: &GuestWork, plan: Plan, proof: &[u8]) -> Outcome {
+    pub(super) fn write(&self, work: &GuestWork, plan: ProofPlan, proof: &[u8]) -> Outcome {
         replace_file(&self.path(work, plan), proof)
     }
 
-    fn path(&self, work: &GuestWork, plan: Plan) -> PathBuf {
+    fn path(&self, work: &GuestWork, plan: ProofPlan) -> PathBuf {
         let memory = plan.memory_bytes.unwrap_or(0);
         self.0.join(file_name(&format!("proof-{}-{}-{memory}", work.name, plan.mode)))
     }

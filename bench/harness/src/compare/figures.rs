@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::scope::{ComparedCase, Place};
 use crate::{
-    loaded::Loaded,
+    loaded::LoadedRecord,
     rows::{
         row::{Aa, Note, Row},
         runs::Runs,
@@ -27,7 +27,7 @@ pub(super) struct SideFigures<'a> {
 }
 
 struct JudgedRecord<'a> {
-    loaded: &'a Loaded,
+    loaded: &'a LoadedRecord,
     runs: Runs<'a>,
     rows: Vec<Row>,
 }
@@ -60,8 +60,8 @@ pub(crate) struct ComparedFigure {
 }
 
 impl<'a> SideFigures<'a> {
-    pub(super) fn new(suite: &Suite, side: &'a [Loaded]) -> Self {
-        let of = |loaded: &'a Loaded| {
+    pub(super) fn new(suite: &Suite, side: &'a [LoadedRecord]) -> Self {
+        let of = |loaded: &'a LoadedRecord| {
             let runs = Runs::new(&loaded.samples, &loaded.slices);
             JudgedRecord { loaded, runs, rows: loaded.judge(suite).rows }
         };
@@ -176,7 +176,7 @@ fn counts_work(name: &str) -> bool {
 }
 
 /// Describes where a record's figures are from.
-pub(super) fn record_place(loaded: &Loaded) -> Place {
+pub(super) fn record_place(loaded: &LoadedRecord) -> Place {
     let record = &loaded.record;
     let calibrations = loaded.slices.iter().map(|slice| slice.quiet.calibration_us);
     let calibrations: Vec<f64> = calibrations.filter(|us| *us > 0.0).collect();
@@ -193,8 +193,8 @@ pub(super) fn record_place(loaded: &Loaded) -> Place {
 }
 
 /// Lists the facts that differ between the machines of the first record of either side.
-pub(super) fn machine_differences(a: &[Loaded], b: &[Loaded]) -> Vec<String> {
-    let facts = |side: &[Loaded]| {
+pub(super) fn machine_differences(a: &[LoadedRecord], b: &[LoadedRecord]) -> Vec<String> {
+    let facts = |side: &[LoadedRecord]| {
         let machine = &side.first()?.record.machine;
         let mut facts = BTreeMap::new();
         collect_leaves("", &serde_json::to_value(machine).ok()?, &mut facts);

@@ -7,7 +7,7 @@ use super::{
     scope::{CompareOptions, ComparedCase},
 };
 use crate::{
-    loaded::Loaded,
+    loaded::LoadedRecord,
     rows::{
         notes::is_cache_served,
         row::{Aa, Note},
@@ -89,14 +89,18 @@ impl std::fmt::Display for Refusal {
 }
 
 /// Returns the reasons for which nothing can be compared.
-pub(super) fn refuse_records(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Vec<Refusal> {
+pub(super) fn refuse_records(
+    a: &[LoadedRecord],
+    b: &[LoadedRecord],
+    options: &CompareOptions,
+) -> Vec<Refusal> {
     let (Some(first), false) = (a.first(), b.is_empty()) else {
         let side = if a.is_empty() { "A" } else { "B" };
         return vec![Refusal::new(Reason::NoRecord, format!("side {side} has none"))];
     };
     let mut refused = Vec::new();
     let sides = a.iter().map(|loaded| ("A", loaded)).chain(b.iter().map(|loaded| ("B", loaded)));
-    let all: Vec<(&str, &Loaded)> = sides.collect();
+    let all: Vec<(&str, &LoadedRecord)> = sides.collect();
     for (index, (side, loaded)) in all.iter().enumerate() {
         let record = &loaded.record;
         if let Validity::Invalid { reasons } = &record.validity {
@@ -106,7 +110,7 @@ pub(super) fn refuse_records(a: &[Loaded], b: &[Loaded], options: &CompareOption
         if let Some(partial) = &record.partial {
             refused.push(Refusal::new(Reason::Partial, format!("a record of {side}: {partial}")));
         }
-        let same = |other: &(&str, &Loaded)| {
+        let same = |other: &(&str, &LoadedRecord)| {
             other.1.record.started_unix_s == record.started_unix_s
                 && other.1.record.suite.sha256 == record.suite.sha256
                 && other.1.slices == loaded.slices
@@ -125,9 +129,9 @@ pub(super) fn refuse_records(a: &[Loaded], b: &[Loaded], options: &CompareOption
 
 /// Compares the settings of one record with those of the first record of A.
 fn refuse_pair(
-    first: &Loaded,
+    first: &LoadedRecord,
     side: &str,
-    other: &Loaded,
+    other: &LoadedRecord,
     options: &CompareOptions,
     refused: &mut Vec<Refusal>,
 ) {
@@ -190,7 +194,7 @@ fn refuse_benches(one: &Bench, two: &Bench, side: &str) -> Vec<Refusal> {
 }
 
 /// Compares the versions of the instrument and of every arm.
-fn refuse_versions(first: &Loaded, side: &str, other: &Loaded) -> Vec<Refusal> {
+fn refuse_versions(first: &LoadedRecord, side: &str, other: &LoadedRecord) -> Vec<Refusal> {
     let (one, two) = (&first.record, &other.record);
     let mut refused = Vec::new();
     let mut say = |what: &str, x: &str, y: &str| {
@@ -211,8 +215,8 @@ fn refuse_versions(first: &Loaded, side: &str, other: &Loaded) -> Vec<Refusal> {
 }
 
 /// Refuses machines whose processors differ in model or number; an unknown model differs from all.
-pub(super) fn refuse_hardware(a: &[Loaded], b: &[Loaded]) -> Option<Refusal> {
-    let told = |loaded: &Loaded| {
+pub(super) fn refuse_hardware(a: &[LoadedRecord], b: &[LoadedRecord]) -> Option<Refusal> {
+    let told = |loaded: &LoadedRecord| {
         let machine = &loaded.record.machine;
         let model = machine.cpu_model.trim();
         let known = !model.is_empty() && model != "unknown";

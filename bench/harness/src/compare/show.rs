@@ -248,11 +248,11 @@ mod tests {
 
     use crate::{
         compare::{compare, scope::CompareOptions},
-        loaded::Loaded,
+        loaded::LoadedRecord,
         selftest::synthetic::{Noise, SyntheticSuite, blocks, make_loaded},
     };
 
-    fn machines(seeds: std::ops::Range<u64>) -> Vec<Loaded> {
+    fn machines(seeds: std::ops::Range<u64>) -> Vec<LoadedRecord> {
         let arms = [("a", false, 0.0), ("a", true, 0.0), ("b", false, 0.1)];
         let machine = |seed: u64| {
             let slices = blocks(&arms, 12, Noise::Quiet, &mut Random::new(seed));

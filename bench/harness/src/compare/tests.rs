@@ -10,22 +10,22 @@ use crate::{
 };
 
 /// A record of 20 blocks whose arm b costs 10 % more, on a machine `slower` than another.
-fn machine(shape: &SyntheticSuite, seed: u64, slower: f64) -> Loaded {
+fn machine(shape: &SyntheticSuite, seed: u64, slower: f64) -> LoadedRecord {
     let mut random = Random::new(seed);
     let arms = [("a", false, slower), ("a", true, slower), ("b", false, 0.1 + slower)];
     let slices = blocks(&arms, 20, Noise::Quiet, &mut random);
     make_loaded(shape, 1_000 + seed, Vec::new(), slices).unwrap()
 }
 
-fn pair() -> [Loaded; 2] {
+fn pair() -> [LoadedRecord; 2] {
     [machine(&SyntheticSuite::default(), 1, 0.0), machine(&SyntheticSuite::default(), 2, 0.0)]
 }
 
-fn compare_two(a: &Loaded, b: &Loaded) -> Comparison {
+fn compare_two(a: &LoadedRecord, b: &LoadedRecord) -> Comparison {
     compare(std::slice::from_ref(a), std::slice::from_ref(b), &CompareOptions::default())
 }
 
-fn record_refusals(a: &Loaded, b: &Loaded) -> Vec<Reason> {
+fn record_refusals(a: &LoadedRecord, b: &LoadedRecord) -> Vec<Reason> {
     let comparison = compare_two(a, b);
     assert!(comparison.rows.is_empty(), "{}", comparison.text());
     comparison.refusals().iter().map(|refusal| refusal.reason).collect()
@@ -51,7 +51,7 @@ fn one_record_a_side_is_confounded_and_has_no_interval() {
 #[test]
 fn several_records_a_side_are_clusters_with_an_interval() {
     let shape = SyntheticSuite::default();
-    let side = |from: u64, slower: f64| -> Vec<Loaded> {
+    let side = |from: u64, slower: f64| -> Vec<LoadedRecord> {
         (from..from + 6).map(|seed| machine(&shape, seed, slower)).collect()
     };
     let (a, b) = (side(10, 0.0), side(20, 0.5));
@@ -71,7 +71,7 @@ fn several_records_a_side_are_clusters_with_an_interval() {
 #[test]
 fn records_of_one_boot_are_one_cluster() {
     let shape = SyntheticSuite::default();
-    let mut a: Vec<Loaded> = (30..32).map(|seed| machine(&shape, seed, 0.0)).collect();
+    let mut a: Vec<LoadedRecord> = (30..32).map(|seed| machine(&shape, seed, 0.0)).collect();
     for loaded in &mut a {
         let started_unix_s = loaded.record.started_unix_s;
         loaded.record.sessions.push(Session {
@@ -282,7 +282,7 @@ fn what_differs_between_machines_is_named() {
 }
 
 /// A record of suite `zk` with one case, whose stages took so many seconds.
-fn stages(started: u64, seconds: [f64; 4], cycles: f64) -> Loaded {
+fn stages(started: u64, seconds: [f64; 4], cycles: f64) -> LoadedRecord {
     const NAMES: [&str; 4] = ["native", "emulate", "prove", "check"];
     let text = crate::suite_named("zk").unwrap().text;
     let mut slices = Vec::new();

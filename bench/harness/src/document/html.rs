@@ -1,7 +1,7 @@
 //! Sections as a page that works offline. Every text is escaped here, and nowhere else.
 
 use super::{
-    Attributes, Block, Cell, Class, Column, Content, Judgement, ListItem, Section, Table,
+    Attributes, Block, Cell, Column, Content, Judgement, JudgementColour, ListItem, Section, Table,
     TableBody, TableRow, is_invisible,
 };
 
@@ -78,7 +78,7 @@ pub(crate) fn write_block(block: &Block) -> String {
 
 fn write_judgement(judgement: &Judgement) -> String {
     let class = judgement.class;
-    let mark = if class == Class::Warn { "!" } else { class.sign() };
+    let mark = if class == JudgementColour::Warn { "!" } else { class.sign() };
     format!(
         "<div class=\"judgement {}\"><span class=\"mark\" aria-hidden=\"true\">{mark}</span>\
          <p><b>{}</b> {}</p></div>\n",
@@ -192,7 +192,7 @@ fn write_class(class: &str) -> String {
 const SIMULATED: &str = " <span class=\"tag\">simulated</span>";
 
 /// Writes a text on the background of its class, after the sign of the class.
-pub(crate) fn write_chip(class: Class, text: &str) -> String {
+pub(crate) fn write_chip(class: JudgementColour, text: &str) -> String {
     format!(
         "<span class=\"chip {}\"><span aria-hidden=\"true\">{}</span> {}</span>",
         class.name(),

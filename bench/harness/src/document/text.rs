@@ -1,6 +1,6 @@
 //! Sections as plain text for a terminal: wrapped at its width, tables in columns where they fit.
 
-use super::{Block, Cell, Class, Content, Section, Table, mark_invisible};
+use super::{Block, Cell, Content, JudgementColour, Section, Table, mark_invisible};
 
 /// The capabilities of a terminal.
 #[derive(Clone, Copy, Debug)]
@@ -213,13 +213,13 @@ impl Writer {
 }
 
 /// Returns the number of the escape sequence that colours a class; empty for no colour.
-fn paint_of(class: Class) -> &'static str {
+fn paint_of(class: JudgementColour) -> &'static str {
     match class {
-        Class::Good => "32",
-        Class::Warn => "33",
-        Class::Bad => "31",
-        Class::Calm => "34",
-        Class::Mute => "",
+        JudgementColour::Good => "32",
+        JudgementColour::Warn => "33",
+        JudgementColour::Bad => "31",
+        JudgementColour::Calm => "34",
+        JudgementColour::Mute => "",
     }
 }
 
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn without_colour_nothing_is_painted() {
-        assert_eq!(writer(80).paint(paint_of(Class::Bad), "text"), "text");
+        assert_eq!(writer(80).paint(paint_of(JudgementColour::Bad), "text"), "text");
         assert_eq!(cut_text("abcdef", 4), "abc…");
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Loaded;
+use super::LoadedRecord;
 use crate::{
     rows::row::{Ends, Row},
     samples::{Slice, columns::samples_by_slice},
@@ -136,7 +136,7 @@ pub struct Number<'a> {
     pub value: f64,
 }
 
-impl Loaded {
+impl LoadedRecord {
     /// Returns the facts of the run and of its rows.
     pub fn facts(&self) -> Facts {
         let record = &self.record;

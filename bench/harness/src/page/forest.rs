@@ -6,7 +6,9 @@ use super::{
     view::RecordView,
 };
 use crate::{
-    document::{Block, Cell, Class, Column, Content, Section, Table, TableBody, TableRow},
+    document::{
+        Block, Cell, Column, Content, JudgementColour, Section, Table, TableBody, TableRow,
+    },
     format::digits,
     rows::{
         row::{Ends, Row},
@@ -77,7 +79,7 @@ fn panel(view: &RecordView<'_>, rows: &[RatioRow<'_>]) -> Table {
 fn ratio_row(axis: &Axis, view: &RecordView<'_>, row: &Row, ends: &Ends) -> TableRow {
     let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
     let class = verdict_class(row);
-    let mark = if row.twin && class != Class::Bad { "twin" } else { class.name() };
+    let mark = if row.twin && class != JudgementColour::Bad { "twin" } else { class.name() };
     let (hair, interval, text) = if row.has_interval() {
         let text = ratio(ends.value, ends.low, ends.high);
         (Some([ends.low_999, ends.high_999]), Some([ends.low, ends.high]), text)

@@ -2,7 +2,9 @@
 
 use super::{download::Attached, layers::describe_left_out, view::RecordView};
 use crate::{
-    document::{Block, Cell, Class, Column, Content, Judgement, Section, Table, TableRow},
+    document::{
+        Block, Cell, Column, Content, Judgement, JudgementColour, Section, Table, TableRow,
+    },
     plan::Effort,
     record::Record,
     utc::utc,
@@ -13,7 +15,7 @@ use crate::{
 pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
     let mut out = vec![validity(record)];
     let mut warn = |strong: String, text: &str| {
-        out.push(Judgement { class: Class::Warn, strong, text: text.to_owned() });
+        out.push(Judgement { class: JudgementColour::Warn, strong, text: text.to_owned() });
     };
     if let Some(reason) = &record.partial {
         warn("Partial.".into(), reason);
@@ -52,26 +54,26 @@ pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
 fn validity(record: &Record) -> Judgement {
     let (class, strong, text) = match &record.validity {
         Validity::Valid { judged, failed } if *failed > 0 => (
-            Class::Warn,
+            JudgementColour::Warn,
             format!("A/A passed, {} of {judged}.", judged - failed),
             "As many failed as chance allows among so many; the rows that they belong to are marked \
              invalid."
                 .to_owned(),
         ),
         Validity::Valid { judged, .. } => (
-            Class::Good,
+            JudgementColour::Good,
             format!("A/A passed, {judged} of {judged}."),
             "Each reference arm ran a second time as if it were another: no difference was found \
              where there is none."
                 .to_owned(),
         ),
         Validity::NotJudged { reason } => (
-            Class::Warn,
+            JudgementColour::Warn,
             "A/A not judged: indicative only.".into(),
             format!("{reason}. Run it with more blocks before you quote it."),
         ),
         Validity::Invalid { reasons } => (
-            Class::Bad,
+            JudgementColour::Bad,
             "A/A failed: this run is invalid.".into(),
             format!(
                 "The same arm against itself came out different ({}). The machine was not steady \

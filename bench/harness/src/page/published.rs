@@ -2,7 +2,7 @@
 
 use super::view::RecordView;
 use crate::{
-    document::{Block, Cell, Class, Column, Content, Section, Table, TableRow},
+    document::{Block, Cell, Column, Content, JudgementColour, Section, Table, TableRow},
     format::value,
     published::{AnswerRow, AnswerTable, FigureKey, Quoted, has_params},
     record::ArmRecord,
@@ -89,7 +89,7 @@ fn our_figures(view: &RecordView<'_>, row: &AnswerRow) -> Cell {
 /// Names the arms of our figures, or says why there is none.
 fn our_arms(view: &RecordView<'_>, row: &AnswerRow) -> Cell {
     if let Some(reason) = &row.absent {
-        return Cell::new(Content::Verdict(Class::Mute), reason.clone());
+        return Cell::new(Content::Verdict(JudgementColour::Mute), reason.clone());
     }
     let mut arms: Vec<&str> = Vec::new();
     for arm in row.ours.iter().filter_map(|ours| find_arm(view, ours)) {

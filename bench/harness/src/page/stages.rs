@@ -56,14 +56,14 @@ const ROW: f64 = BAR + 22.0;
 const SIDE: f64 = 6.0;
 
 /// The mean of every stage, in ms, of one arm at one case.
-struct Bar {
+struct StageBar {
     label: String,
     stages: Vec<f64>,
     n: usize,
     simulated: bool,
 }
 
-impl Bar {
+impl StageBar {
     fn total(&self) -> f64 {
         self.stages.iter().sum()
     }
@@ -75,15 +75,16 @@ pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {
     for bench in view.suite.iter().flat_map(|suite| &suite.benches) {
         for case in cases(bench, view.record.effort) {
             let bars = bars(view, bench, &case.key);
-            let parts = |bar: &Bar| bar.stages.iter().filter(|ms| **ms > 0.0).count();
+            let parts = |bar: &StageBar| bar.stages.iter().filter(|ms| **ms > 0.0).count();
             if bars.iter().all(|bar| parts(bar) < 2) {
                 continue;
             }
             let drawn = blocks.len() + 1;
             let used = used_stages(&bars);
-            let most = bars.iter().map(Bar::total).fold(0.0, f64::max);
-            let all: Vec<&Bar> = bars.iter().collect();
-            let quick: Vec<&Bar> = bars.iter().filter(|bar| bar.total() < most / APART).collect();
+            let most = bars.iter().map(StageBar::total).fold(0.0, f64::max);
+            let all: Vec<&StageBar> = bars.iter().collect();
+            let quick: Vec<&StageBar> =
+                bars.iter().filter(|bar| bar.total() < most / APART).collect();
             let id = format!("r{number}s{drawn}");
             let mut figures = draw_chart(&id, "stages of a request", &used, &all);
             if quick.len() > 1 {
@@ -112,7 +113,7 @@ pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {
     }
 }
 
-fn bars(view: &RecordView<'_>, bench: &Bench, case: &str) -> Vec<Bar> {
+fn bars(view: &RecordView<'_>, bench: &Bench, case: &str) -> Vec<StageBar> {
     let void: Vec<&SamplePlace> =
         view.slices.iter().filter(|s| s.void.is_some()).map(|s| &s.place).collect();
     bench
@@ -138,7 +139,7 @@ fn bars(view: &RecordView<'_>, bench: &Bench, case: &str) -> Vec<Bar> {
             let known = view.record.arms.iter().find(|known| known.name == *arm);
             let simulated = simulated || known.is_some_and(|known| known.simulated);
             let label = view.arm_label(arm).to_owned();
-            Some(Bar { label, stages: stage_means(&means)?, n, simulated })
+            Some(StageBar { label, stages: stage_means(&means)?, n, simulated })
         })
         .collect()
 }
@@ -166,7 +167,7 @@ fn stage_means(means: &BTreeMap<&str, f64>) -> Option<Vec<f64>> {
 }
 
 /// Lists the stages that a case has, in order: their places are the numbers of the segments.
-fn used_stages(bars: &[Bar]) -> Vec<usize> {
+fn used_stages(bars: &[StageBar]) -> Vec<usize> {
     let has = |index: &usize| bars.iter().any(|bar| bar.stages[*index] > 0.0);
     (0..STAGES.len()).filter(has).collect()
 }
@@ -184,7 +185,7 @@ fn legend(used: &[usize]) -> String {
     format!("<ul class=\"legend stages\">{items}</ul>")
 }
 
-fn draw_chart(id: &str, caption: &str, used: &[usize], bars: &[&Bar]) -> String {
+fn draw_chart(id: &str, caption: &str, used: &[usize], bars: &[&StageBar]) -> String {
     let most = bars.iter().map(|bar| bar.total()).fold(0.0, f64::max);
     let Some(axis) = Axis::from_zero(most) else { return String::new() };
     let bottom = 6.0 + ROW * bars.len() as f64;
@@ -214,7 +215,7 @@ fn draw_chart(id: &str, caption: &str, used: &[usize], bars: &[&Bar]) -> String 
 
 /// Draws the name of a bar and its segments, numbered by their places among the stages that are
 /// drawn.
-fn draw_bar(bar: &Bar, used: &[usize], axis: &Axis, y: f64) -> String {
+fn draw_bar(bar: &StageBar, used: &[usize], axis: &Axis, y: f64) -> String {
     let simulated = if bar.simulated { ", simulated" } else { "" };
     let mut out = format!(
         "<text class=\"name\" x=\"{SIDE}\" y=\"{:.1}\">{}: {}{simulated}</text>",
@@ -244,7 +245,7 @@ fn draw_bar(bar: &Bar, used: &[usize], axis: &Axis, y: f64) -> String {
     out
 }
 
-fn numbers(used: &[usize], bars: &[Bar]) -> Table {
+fn numbers(used: &[usize], bars: &[StageBar]) -> Table {
     let mut columns = vec![Column::label("arm"), Column::number("samples")];
     columns.extend(used.iter().map(|index| Column::number(&STAGES[*index].label)));
     columns.push(Column::number("whole"));

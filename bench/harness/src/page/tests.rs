@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{view::RecordView, write_html, write_markdown, write_terminal};
-use crate::{document::text::Terminal, loaded::Loaded, record::Record};
+use crate::{document::text::Terminal, loaded::LoadedRecord, record::Record};
 
 /// Text that would act in HTML, in an attribute, in Markdown or on a terminal.
 const HOSTILE: &str = "\"'><img src=x onerror=alert(1)></script>\u{1b}[2J\u{202e}|`x`\n# [a](b:c)";
@@ -12,10 +12,10 @@ const HOSTILE: &str = "\"'><img src=x onerror=alert(1)></script>\u{1b}[2J\u{202e
 const TYPED: &[&str] =
     &["effort", "outcome", "verdict", "aa", "stat", "better", "show", "ended", "note"];
 
-fn known_record() -> Loaded {
+fn known_record() -> LoadedRecord {
     let path =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-22-verify-known");
-    Loaded::read(&path).unwrap()
+    LoadedRecord::read(&path).unwrap()
 }
 
 /// Appends the hostile text to every text of the record.
@@ -31,7 +31,7 @@ fn poison(value: &mut Value, key: &str) {
     }
 }
 
-fn hostile_record() -> (Record, Loaded) {
+fn hostile_record() -> (Record, LoadedRecord) {
     let loaded = known_record();
     let mut value = serde_json::to_value(&loaded.record).unwrap();
     // The suite's text stays TOML, with hostile labels in it.

@@ -2,7 +2,7 @@
 
 use super::row::{Aa, Ends, Note, Outcome, Row};
 use crate::{
-    document::Class,
+    document::JudgementColour,
     format::{digits, ratio_places, scale_of, value},
     suite::bench::Show,
 };
@@ -15,17 +15,17 @@ pub(crate) fn judgement(row: &Row) -> String {
 }
 
 /// Returns the class of a row's verdict: how it is to be taken.
-pub(crate) fn verdict_class(row: &Row) -> Class {
+pub(crate) fn verdict_class(row: &Row) -> JudgementColour {
     if !row.has_interval() {
-        return Class::Mute;
+        return JudgementColour::Mute;
     }
     match (row.aa, row.outcome) {
-        (Some(Aa::OutsideMargin | Aa::ExcludesOne), _) => Class::Bad,
-        (Some(_), _) if row.twin => Class::Good,
-        (_, Outcome::WithinMargin) => Class::Good,
-        (_, Outcome::AboveMargin) => Class::Warn,
-        (_, Outcome::BelowMargin) => Class::Calm,
-        (_, Outcome::Undecided { .. } | Outcome::NotEvaluated) => Class::Mute,
+        (Some(Aa::OutsideMargin | Aa::ExcludesOne), _) => JudgementColour::Bad,
+        (Some(_), _) if row.twin => JudgementColour::Good,
+        (_, Outcome::WithinMargin) => JudgementColour::Good,
+        (_, Outcome::AboveMargin) => JudgementColour::Warn,
+        (_, Outcome::BelowMargin) => JudgementColour::Calm,
+        (_, Outcome::Undecided { .. } | Outcome::NotEvaluated) => JudgementColour::Mute,
     }
 }
 

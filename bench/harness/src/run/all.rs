@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     error::BenchError,
-    loaded::Loaded,
+    loaded::LoadedRecord,
     plan::Effort,
     progress::Progress,
     record::{INDEX_FILE, Part, RECORD_FILE, SAMPLES_FILE, sha256_hex},
@@ -281,7 +281,7 @@ fn is_whole(options: &Options) -> Result<bool, BenchError> {
     if out.join(SAMPLES_FILE).exists() || !out.join(RECORD_FILE).exists() {
         return Ok(false);
     }
-    let had = Loaded::read(out)?.record;
+    let had = LoadedRecord::read(out)?.record;
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
     refuse_another(&had, &plan_record(options, &suite))?;
     Ok(had.partial.is_none())

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     options::{Options, Outcome},
-    steps::{DoneBlocks, Step, TimeShare, planned_blocks, slices, steps},
+    steps::{BlockStep, DoneBlocks, TimeShare, planned_blocks, slices, steps},
 };
 use crate::{
     arm::{ArmFailure, ArmProcess, ArmRun},
@@ -420,7 +420,7 @@ impl SuiteRun<'_> {
         planned_blocks(bench, *effort, *blocks, part)
     }
 
-    fn steps(&self, bench: &Bench) -> Vec<Step> {
+    fn steps(&self, bench: &Bench) -> Vec<BlockStep> {
         if self.content.record.cut.iter().any(|cut| cut.bench == bench.name) {
             return Vec::new();
         }

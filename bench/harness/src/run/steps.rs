@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A block of a bench: its number, and its cases that are still to be run, in their order.
-pub(crate) type Step = (u32, Vec<usize>);
+pub(crate) type BlockStep = (u32, Vec<usize>);
 
 /// Blocks that are done: bench, case, number.
 pub(crate) type DoneBlocks = BTreeSet<(String, String, u32)>;
@@ -41,32 +41,32 @@ pub(crate) fn steps(
     seed: u64,
     measured: u32,
     done: &DoneBlocks,
-) -> Vec<Step> {
+) -> Vec<BlockStep> {
     if measured == 0 {
         return Vec::new();
     }
     let cases = cases(bench, effort);
-    let of = |block: u32, wanted: &dyn Fn(&str) -> bool| -> Step {
+    let of = |block: u32, wanted: &dyn Fn(&str) -> bool| -> BlockStep {
         let order = order(seed, &[&bench.name, "cases"], block, cases.len());
         (block, order.into_iter().filter(|case| wanted(&cases[*case].key)).collect())
     };
     let open = |block: u32| {
         of(block, &|case| !done.contains(&(bench.name.clone(), case.to_owned(), block)))
     };
-    let left: Vec<Step> = (bench.warmup..bench.warmup + measured)
+    let left: Vec<BlockStep> = (bench.warmup..bench.warmup + measured)
         .map(open)
         .filter(|(_, cases)| !cases.is_empty())
         .collect();
     if left.is_empty() {
         return left;
     }
-    let mut steps: Vec<Step> = (0..bench.warmup).map(|block| of(block, &|_| true)).collect();
+    let mut steps: Vec<BlockStep> = (0..bench.warmup).map(|block| of(block, &|_| true)).collect();
     steps.extend(left);
     steps
 }
 
 /// Counts the slices of these steps.
-pub(crate) fn slices(bench: &Bench, steps: &[Step]) -> u64 {
+pub(crate) fn slices(bench: &Bench, steps: &[BlockStep]) -> u64 {
     let runs: usize = steps.iter().map(|(_, cases)| cases.len()).sum();
     runs as u64 * (bench.arms.len() as u64 + 1)
 }

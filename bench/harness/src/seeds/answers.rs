@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     format::value,
-    loaded::Loaded,
+    loaded::LoadedRecord,
     published::has_params,
     record::Record,
     rows::{
@@ -23,14 +23,14 @@ pub(super) enum SeedAnswer<'a> {
     /// No record holds the row.
     NoRecord,
     /// What the row says, and the record that holds it.
-    Figure(String, &'a Loaded),
+    Figure(String, &'a LoadedRecord),
 }
 
 /// Searches all records: the newest of the valid ones, else the newest.
 pub(super) fn find_answer<'a>(
     answer: &Answer,
     suites: &NamedSuites,
-    records: &'a [Loaded],
+    records: &'a [LoadedRecord],
 ) -> SeedAnswer<'a> {
     let Some(suite) = suites.find(&answer.suite) else {
         return SeedAnswer::NotBuilt;
@@ -38,7 +38,7 @@ pub(super) fn find_answer<'a>(
     let bench = suite.benches.iter().find(|bench| bench.name == answer.bench);
     let first = bench.and_then(|bench| bench.arms.first());
     let Some(reference) = answer.against.as_ref().or(first) else { return SeedAnswer::NoRecord };
-    let mut fitting: Vec<&Loaded> =
+    let mut fitting: Vec<&LoadedRecord> =
         records.iter().filter(|loaded| is_of_suite(&loaded.record, answer, suites)).collect();
     fitting.sort_by_key(|loaded| {
         (is_invalid(&loaded.record), std::cmp::Reverse(loaded.record.started_unix_s))
@@ -53,7 +53,7 @@ pub(super) fn find_answer<'a>(
 }
 
 /// Returns the name of a record: its folder, or its file where it lies alone.
-pub(super) fn record_name(loaded: &Loaded) -> String {
+pub(super) fn record_name(loaded: &LoadedRecord) -> String {
     let path = loaded.path();
     let own = path.file_name().map(|name| name.to_string_lossy().into_owned());
     let folder = path.parent().and_then(|folder| folder.file_name());

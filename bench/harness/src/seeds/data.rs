@@ -128,7 +128,7 @@ pub(super) struct Check {
     #[serde(default)]
     pub(super) round: f64,
     #[serde(default)]
-    pub(super) kind: Kind,
+    pub(super) kind: CheckKind,
     /// The consequence for what the report says.
     pub(super) note: Option<String>,
 }
@@ -144,7 +144,7 @@ pub(super) enum PrintedNumber {
 /// The kind of what a check shows of the printed numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub(super) enum CheckKind {
     /// The printed number is not what the numbers give.
     #[default]
     Contradiction,

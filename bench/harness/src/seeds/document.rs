@@ -2,11 +2,11 @@
 
 use super::{
     answers::{SeedAnswer, find_answer, record_name},
-    data::{Check, Kind, Report, Row, Seeds, SuiteAnswers, Table},
+    data::{Check, CheckKind, Report, Row, Seeds, SuiteAnswers, Table},
     suites::NamedSuites,
 };
 use crate::{
-    document::markdown::write_grid, format::digits, loaded::Loaded, plan::Effort,
+    document::markdown::write_grid, format::digits, loaded::LoadedRecord, plan::Effort,
     validity::Validity,
 };
 
@@ -23,7 +23,7 @@ pub(super) fn find_command(document: &str) -> Option<&str> {
 pub(super) struct Document<'a> {
     pub(super) seeds: &'a Seeds,
     pub(super) suites: &'a NamedSuites,
-    pub(super) records: &'a [Loaded],
+    pub(super) records: &'a [LoadedRecord],
 }
 
 impl Document<'_> {
@@ -103,9 +103,9 @@ fn cells(texts: [&str; 4]) -> Vec<String> {
 }
 
 fn introduction(seeds: &Seeds, command: &str) -> String {
-    let count = |kind: Kind| seeds.checks.iter().filter(|check| check.kind == kind).count();
-    let (wrong, same) = (count(Kind::Contradiction), count(Kind::Identity));
-    let (fine, few) = (count(Kind::TooFine), count(Kind::TooFew));
+    let count = |kind: CheckKind| seeds.checks.iter().filter(|check| check.kind == kind).count();
+    let (wrong, same) = (count(CheckKind::Contradiction), count(CheckKind::Identity));
+    let (fine, few) = (count(CheckKind::TooFine), count(CheckKind::TooFew));
     format!(
         "# The five published reports, table by table\n\n\
          {MADE_BY}{command}`, from records and `bench/seeds.toml`: do not edit it by hand.\n\n\
@@ -159,10 +159,10 @@ fn describe_check(check: &Check) -> String {
     let computed = round_like(computed, low);
     let verb = if check.implied { "wanted" } else { "printed" };
     let joint = match check.kind {
-        Kind::Contradiction => format!("{verb} {printed}{unit}, computed"),
-        Kind::Identity => format!("{verb} {printed}{unit}, from the other figures"),
-        Kind::TooFine => format!("{verb} {printed}{unit}, while the digits resolve"),
-        Kind::TooFew => format!("wanted {printed} samples beyond it, had"),
+        CheckKind::Contradiction => format!("{verb} {printed}{unit}, computed"),
+        CheckKind::Identity => format!("{verb} {printed}{unit}, from the other figures"),
+        CheckKind::TooFine => format!("{verb} {printed}{unit}, while the digits resolve"),
+        CheckKind::TooFew => format!("wanted {printed} samples beyond it, had"),
     };
     let note = check.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
     let (claim, compute) = (&check.claim, &check.compute);
@@ -188,7 +188,7 @@ fn with_minus(text: String) -> String {
 }
 
 /// Lists the records of the document, for its end.
-fn list_records(records: &[Loaded]) -> String {
+fn list_records(records: &[LoadedRecord]) -> String {
     let mut rows: Vec<Vec<String>> = records.iter().map(record_cells).collect();
     if rows.is_empty() {
         rows.push(["none", "–", "–", "–", "–", "–"].map(str::to_owned).into());
@@ -198,7 +198,7 @@ fn list_records(records: &[Loaded]) -> String {
     format!("\n## Records\n\n{}\n", grid.trim_end())
 }
 
-fn record_cells(loaded: &Loaded) -> Vec<String> {
+fn record_cells(loaded: &LoadedRecord) -> Vec<String> {
     let record = &loaded.record;
     let effort = match (record.effort, record.blocks_asked) {
         (_, Some(blocks)) => format!("{blocks} asked for"),

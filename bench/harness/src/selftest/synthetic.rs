@@ -6,7 +6,7 @@ use confide_estimate::Random;
 use serde_json::Value;
 
 use crate::{
-    loaded::Loaded,
+    loaded::LoadedRecord,
     plan::Effort,
     record::{ArmRecord, Record, SuiteRecord, sha256_hex},
     rows::judge,
@@ -154,7 +154,7 @@ pub(crate) fn make_loaded(
     started_unix_s: u64,
     samples: Vec<Sample>,
     slices: Vec<Slice>,
-) -> Result<Loaded, crate::error::BenchError> {
+) -> Result<LoadedRecord, crate::error::BenchError> {
     let suite = shape.suite()?;
     let mut record = Record::from_rows(judge(&suite, Effort::Full, &samples, &slices));
     let text = shape.text();
@@ -172,7 +172,7 @@ pub(crate) fn make_loaded(
     record.machine.cpus_online = 2;
     record.arms = shape.arms.iter().map(|arm| arm_record(arm)).collect();
     let sha256 = sha256_hex(&format!("made-up {started_unix_s}"));
-    Ok(Loaded { record, samples, slices, path: PathBuf::from("made-up"), sha256 })
+    Ok(LoadedRecord { record, samples, slices, path: PathBuf::from("made-up"), sha256 })
 }
 
 fn arm_record(name: &str) -> ArmRecord {

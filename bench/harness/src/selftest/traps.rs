@@ -12,7 +12,7 @@ use crate::{
     blocks::check_answers,
     compare::{Comparison, Outcome as Compared, compare, refusal::Reason, scope::CompareOptions},
     error::BenchError,
-    loaded::Loaded,
+    loaded::LoadedRecord,
     plan::Effort,
     rows::{
         judge,
@@ -50,7 +50,7 @@ fn rows(
     Ok(judge(&shape.suite()?, Effort::Full, samples, slices).rows)
 }
 
-fn of_two(a: &Loaded, b: &Loaded) -> Comparison {
+fn of_two(a: &LoadedRecord, b: &LoadedRecord) -> Comparison {
     compare(std::slice::from_ref(a), std::slice::from_ref(b), &CompareOptions::default())
 }
 
@@ -142,7 +142,7 @@ fn littles_law() -> Result<Finding, BenchError> {
         Ok::<_, BenchError>([record(1)?, record(2)?])
     };
     let ([a, b], [one, two]) = (of("concurrency = 16", 16.0)?, of("concurrency = 1", 1.0)?);
-    let labelled = |loaded: &Loaded| {
+    let labelled = |loaded: &LoadedRecord| {
         has_note(&loaded.record.rows, |note| matches!(note, Note::LittlesLaw { .. }))
     };
     let refused = of_two(&a, &b).row_refusals() == [Reason::LittlesLaw];
@@ -231,7 +231,7 @@ fn make_record(
     shape: &SyntheticSuite,
     started: u64,
     change: impl Fn(&mut Slice),
-) -> Result<Loaded, BenchError> {
+) -> Result<LoadedRecord, BenchError> {
     let mut random = Random::new(started);
     let arms = [("a", false, 0.0), ("a", true, 0.0)];
     let mut slices = blocks(&arms, 20, Noise::Quiet, &mut random);

@@ -33,7 +33,7 @@ pub(crate) struct Bench {
     pub(crate) requests: u32,
     /// A param that `requests` is multiplied by, for work that grows with its callers.
     pub(crate) requests_times: Option<String>,
-    pub(crate) blocks: Blocks,
+    pub(crate) blocks: EffortBlocks,
     /// The number of blocks that run first and are left out of every estimate.
     #[serde(default = "default_one")]
     pub(crate) warmup: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Bench {
 /// The number of blocks for each effort; with 0 in a quick run the bench is left to full ones.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Blocks {
+pub(crate) struct EffortBlocks {
     pub(crate) quick: u32,
     pub(crate) full: u32,
 }

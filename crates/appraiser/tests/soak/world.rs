@@ -141,7 +141,8 @@ impl SimulatedIssuer for Vendor {
             issued.push(issue);
         }
         drop(issued);
-        let given = self.keys.intel(&self.edition(issue)).map_err(|error| error.to_string())?;
+        let given =
+            self.keys.issue_intel(&self.edition(issue)).map_err(|error| error.to_string())?;
         for ca in [PckCa::Platform, PckCa::Processor] {
             let set = given.collateral_json(Tee::Tdx, ca).map_err(|error| error.to_string())?;
             let documents =

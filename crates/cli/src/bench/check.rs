@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use confide_bench::{CheckOptions, Checked, Loaded, check_against, check_record};
+use confide_bench::{CheckOptions, CheckOutcome, LoadedRecord, check_against, check_record};
 
 use super::{
     failure::explain_error,
@@ -55,11 +55,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         bench: args.bench.clone(),
         both_ways: args.both_ways,
     };
-    let record = Loaded::read(&args.record).map_err(explain_error)?;
+    let record = LoadedRecord::read(&args.record).map_err(explain_error)?;
     let result = match &args.baseline {
         None => check_record(&record, &options),
         Some(path) => {
-            let baseline = Loaded::read(path).map_err(explain_error)?;
+            let baseline = LoadedRecord::read(path).map_err(explain_error)?;
             check_against(&record, &baseline, &options)
         }
     }
@@ -67,10 +67,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let text = if args.json { result.json().map_err(CliError::new)? } else { result.text() };
     process::print_text(&text)?;
     Ok(match result.checked {
-        Checked::Within => ExitCode::SUCCESS,
-        Checked::Outside => ExitCode::from(FAILED),
-        Checked::Invalid => ExitCode::from(UNRELIABLE),
-        Checked::Undecided => ExitCode::from(UNDECIDED),
+        CheckOutcome::Within => ExitCode::SUCCESS,
+        CheckOutcome::Outside => ExitCode::from(FAILED),
+        CheckOutcome::Invalid => ExitCode::from(UNRELIABLE),
+        CheckOutcome::Undecided => ExitCode::from(UNDECIDED),
     })
 }
 

@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use confide_bench::{CompareOptions, Loaded, compare};
+use confide_bench::{CompareOptions, LoadedRecord, compare};
 
 use super::{failure::explain_error, status};
 use crate::{error::CliError, process};
@@ -93,11 +93,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     Ok(if comparison.has_shown() { ExitCode::SUCCESS } else { ExitCode::from(status::UNDECIDED) })
 }
 
-fn load_side(first: Option<&PathBuf>, more: &[PathBuf]) -> Result<Vec<Loaded>, CliError> {
+fn load_side(first: Option<&PathBuf>, more: &[PathBuf]) -> Result<Vec<LoadedRecord>, CliError> {
     let mut loaded = Vec::new();
     for path in first.into_iter().chain(more) {
         for record in records_under(path)? {
-            loaded.push(Loaded::read(&record).map_err(explain_error)?);
+            loaded.push(LoadedRecord::read(&record).map_err(explain_error)?);
         }
     }
     Ok(loaded)

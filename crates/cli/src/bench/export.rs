@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use confide_bench::Loaded;
+use confide_bench::LoadedRecord;
 use confide_store::{Format, TableName, export};
 
 use super::failure::{explain_error, explain_store_error};
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let (format, table) = (args.format, args.table);
-    let loaded = Loaded::read(&args.record).map_err(explain_error)?;
+    let loaded = LoadedRecord::read(&args.record).map_err(explain_error)?;
     match &args.out {
         Some(path) => {
             let file = File::create(path).map_err(|error| {

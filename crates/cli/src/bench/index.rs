@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use confide_bench::Loaded;
+use confide_bench::LoadedRecord;
 use confide_evidence::UnixSeconds;
 use confide_store::{Addition, Index, Query, RowLine, open};
 
@@ -85,7 +85,7 @@ pub(super) fn index(args: &IndexArgs) -> Result<ExitCode, CliError> {
     let mut index = open_index(&args.store)?;
     for folder in &args.folders {
         for record in confide_bench::record_folders(folder).map_err(explain_error)? {
-            let loaded = Loaded::read(&record).map_err(explain_error)?;
+            let loaded = LoadedRecord::read(&record).map_err(explain_error)?;
             let facts = loaded.facts();
             let path = loaded.path().display().to_string();
             let added = match index.add(&facts, &path).map_err(explain_store_error)? {

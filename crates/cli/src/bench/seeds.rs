@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use confide_bench::Loaded;
+use confide_bench::LoadedRecord;
 
 use super::failure::explain_error;
 use crate::{error::CliError, process};
@@ -19,8 +19,8 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let records: Result<Vec<Loaded>, _> =
-        args.records.iter().map(|path| Loaded::read(path)).collect();
+    let records: Result<Vec<LoadedRecord>, _> =
+        args.records.iter().map(|path| LoadedRecord::read(path)).collect();
     let text = confide_bench::seeds(&records.map_err(explain_error)?, &command_line(args))
         .map_err(explain_error)?;
     match &args.out {

@@ -50,12 +50,12 @@ impl SimulatedDocuments {
         made
     }
 
-    fn intel(
+    fn intel_body(
         &self,
         wanted: &DocumentRequest,
         edition: &confide_fake_attester::Edition,
     ) -> Result<Option<Body>, String> {
-        let given = self.vendors.intel(edition).map_err(|error| error.to_string())?;
+        let given = self.vendors.issue_intel(edition).map_err(|error| error.to_string())?;
         let kind = wanted.kind();
         let signing_chain = Some(given.tcb_signing_chain);
         let signed = |document: confide_fake_attester::SignedDocument| {
@@ -75,20 +75,20 @@ impl SimulatedDocuments {
         })
     }
 
-    fn amd(
+    fn amd_body(
         &self,
         wanted: &DocumentRequest,
         edition: &confide_fake_attester::Edition,
     ) -> Option<Vec<u8>> {
         Some(match wanted {
             DocumentRequest::AmdChain { key: EndorsementKeyKind::Vcek, product } => {
-                self.vendors.amd(fake_product(*product), edition).vcek_chain.into_bytes()
+                self.vendors.issue_amd(fake_product(*product), edition).vcek_chain.into_bytes()
             }
             DocumentRequest::AmdChain { key: EndorsementKeyKind::Vlek, product } => {
-                self.vendors.amd(fake_product(*product), edition).vlek_chain.into_bytes()
+                self.vendors.issue_amd(fake_product(*product), edition).vlek_chain.into_bytes()
             }
             DocumentRequest::AmdCrl { product, .. } => {
-                self.vendors.amd(fake_product(*product), edition).crl
+                self.vendors.issue_amd(fake_product(*product), edition).crl
             }
             DocumentRequest::Vcek { product, hwid, tcb } => {
                 let mut chip_id = [0; 64];
@@ -150,8 +150,8 @@ impl SimulatedIssuer for SimulatedDocuments {
             | DocumentKind::VcekChain
             | DocumentKind::VcekCrl
             | DocumentKind::VlekChain
-            | DocumentKind::VlekCrl => self.amd(wanted, &made).map(|body| (body, None)),
-            _ => self.intel(wanted, &made)?,
+            | DocumentKind::VlekCrl => self.amd_body(wanted, &made).map(|body| (body, None)),
+            _ => self.intel_body(wanted, &made)?,
         };
         let Some((body, chain)) = given else { return Ok(None) };
         let document = Document::new(wanted, chain.as_deref(), body, now)

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use confide_prover::{
-    BODY_BYTES_MAX, ExternalProver, Header, Plan, ProofFile, Prover, ProverError, StageRun,
+    BODY_BYTES_MAX, ExternalProver, Header, ProofFile, ProofPlan, Prover, ProverError, StageRun,
     line::{Description, Digest, Stage, StageResult, Strength},
 };
 use confide_statement::Statement;
@@ -42,7 +42,7 @@ fn prove(
 ) -> Result<ProvedRun, CliError> {
     let explain = |error: ProverError| prover::explain_error(&error);
     let prover_sha256 = back.sha256().map_err(explain)?;
-    let plan = Plan { mode: options.mode, memory_bytes: options.memory };
+    let plan = ProofPlan { mode: options.mode, memory_bytes: options.memory };
     let description = back.describe().map_err(explain)?;
     progress.start(Stage::Native);
     let native = back.native(guest, input).map_err(explain)?;

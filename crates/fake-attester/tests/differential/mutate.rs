@@ -320,7 +320,7 @@ fn edition(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<St
         }
         _ => {}
     }
-    let intel = vendors.intel(&edition).ok()?;
+    let intel = vendors.issue_intel(&edition).ok()?;
     let json = intel.collateral_json(forger.tee, forger.variant.pck_ca).ok()?;
     subject.collateral = serde_json::from_str(&json).ok()?;
     Some(format!(

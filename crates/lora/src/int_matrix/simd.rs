@@ -61,12 +61,12 @@ pub(super) fn multiply_block_avx2(rows: &[Lane], digits: &[[Lane; DIGITS]], prod
     if products.len() == AVX2_ROWS {
         let rows = [&rows[..lanes], &rows[lanes..2 * lanes]];
         // SAFETY: the assertion checked for the instructions.
-        products.copy_from_slice(&unsafe { rows_avx2(rows, digits) });
+        products.copy_from_slice(&unsafe { row_products_avx2(rows, digits) });
         return;
     }
     for (row, product) in rows.chunks_exact(lanes).zip(products) {
         // SAFETY: as above.
-        [*product] = unsafe { rows_avx2([row], digits) };
+        [*product] = unsafe { row_products_avx2([row], digits) };
     }
 }
 
@@ -80,18 +80,18 @@ pub(super) fn multiply_block_avx512(
     if products.len() == AVX512_ROWS {
         let row = |index: usize| &rows[index * lanes..][..lanes];
         // SAFETY: the assertion checked for the instructions.
-        let found = unsafe { rows_avx512([row(0), row(1), row(2), row(3)], digits) };
+        let found = unsafe { row_products_avx512([row(0), row(1), row(2), row(3)], digits) };
         products.copy_from_slice(&found);
         return;
     }
     for (row, product) in rows.chunks_exact(lanes).zip(products) {
         // SAFETY: as above.
-        [*product] = unsafe { rows_avx512([row], digits) };
+        [*product] = unsafe { row_products_avx512([row], digits) };
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn rows_avx512<const R: usize>(rows: [&[Lane]; R], digits: &[[Lane; DIGITS]]) -> [u64; R] {
+fn row_products_avx512<const R: usize>(rows: [&[Lane]; R], digits: &[[Lane; DIGITS]]) -> [u64; R] {
     let mut products = [0u64; R];
     for (first, digits) in digits.chunks(WIDEN_EVERY).enumerate() {
         let rows = rows.map(|row| &row[first * WIDEN_EVERY..][..digits.len()]);
@@ -129,7 +129,7 @@ fn total512(sums: &[__m512i; DIGITS]) -> u64 {
 }
 
 #[target_feature(enable = "avx2")]
-fn rows_avx2<const R: usize>(rows: [&[Lane]; R], digits: &[[Lane; DIGITS]]) -> [u64; R] {
+fn row_products_avx2<const R: usize>(rows: [&[Lane]; R], digits: &[[Lane; DIGITS]]) -> [u64; R] {
     let mut products = [0u64; R];
     for (first, digits) in digits.chunks(WIDEN_EVERY).enumerate() {
         let rows = rows.map(|row| &row[first * WIDEN_EVERY..][..digits.len()]);

@@ -56,7 +56,7 @@ impl Service {
     ) -> Answer {
         let (simulation, asked, now) = (Arc::clone(simulation), wanted.clone(), (self.clock)());
         // This may sign a document, which blocks.
-        let finding = tokio::task::spawn_blocking(move || simulation.find(&asked, now));
+        let finding = tokio::task::spawn_blocking(move || simulation.find_or_issue(&asked, now));
         match finding.await {
             Ok(Ok(Some(document))) => {
                 Answer::from_document(&document, wanted.encoding(), Freshness::Fresh, held)

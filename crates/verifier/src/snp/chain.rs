@@ -23,7 +23,7 @@ use crate::{
     reason::Reason,
     result::PartialResult,
     roots::{Anchor, Root, Roots},
-    validity::{Validity, Window},
+    validity::{Validity, ValidityWindow},
 };
 
 /// A chip key that was verified down from a trusted root. Owns all it needs.
@@ -39,7 +39,7 @@ pub(super) struct ChipKey {
     pub(super) tcb: [u8; 8],
     pub(super) key: Key,
     pub(super) life: Validity,
-    pub(super) windows: Vec<Window<SnpStep>>,
+    pub(super) windows: Vec<ValidityWindow<SnpStep>>,
     pub(super) crl: Option<CrlVersion>,
 }
 
@@ -116,7 +116,11 @@ pub(super) fn verify_chain(
     })?;
     let mut windows: Vec<_> = links
         .certificates()
-        .map(|(subject, it)| Window { step: SnpStep::Chain, subject, life: validity_of(it) })
+        .map(|(subject, it)| ValidityWindow {
+            step: SnpStep::Chain,
+            subject,
+            life: validity_of(it),
+        })
         .into();
     let mut crl = None;
     match &endorsements.parts.crl {
@@ -125,7 +129,7 @@ pub(super) fn verify_chain(
             let (seen, life) = checks.run(SnpStep::Revocation, || {
                 Ok((links.check_not_revoked(der, now, crypto)?, "".into()))
             })?;
-            windows.push(Window { step: SnpStep::Revocation, subject: CRL, life });
+            windows.push(ValidityWindow { step: SnpStep::Revocation, subject: CRL, life });
             crl = Some(seen);
         }
     }
@@ -293,7 +297,7 @@ impl<'a> AmdChain<'a> {
         self,
         crypto: &dyn Crypto,
         root: Root,
-        windows: Vec<Window<SnpStep>>,
+        windows: Vec<ValidityWindow<SnpStep>>,
         crl: Option<CrlVersion>,
     ) -> Result<ChipKey, Reason> {
         let wanted = "a P-384 key and the security versions of its product";

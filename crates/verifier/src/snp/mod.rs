@@ -27,7 +27,7 @@ use crate::{
     reason::Reason,
     result::{Appraised, PartialResult, Rejection},
     roots::{Anchor, Root, Roots},
-    validity::Window,
+    validity::ValidityWindow,
 };
 
 impl Endorsements {
@@ -41,10 +41,10 @@ impl Endorsements {
         roots: &Roots,
         now: UnixTime,
         crypto: &dyn Crypto,
-    ) -> Result<Prepared, Rejection> {
+    ) -> Result<PreparedEndorsements, Rejection> {
         let mut found = PartialResult::new(Checks::new::<SnpStep>());
         match chain::verify_chain(self, &mut found, roots, now, crypto) {
-            Ok(key) => Ok(Prepared { key, checks: found.checks }),
+            Ok(key) => Ok(PreparedEndorsements { key, checks: found.checks }),
             Err(reason) => Err(found.reject(reason)),
         }
     }
@@ -53,7 +53,7 @@ impl Endorsements {
 /// Decides whether a report is believed, under one policy and at one time.
 ///
 /// Reads nothing but its arguments. The first check that fails ends it. This is the reference that
-/// [`Prepared`] is held against.
+/// [`PreparedEndorsements`] is held against.
 ///
 /// # Errors
 /// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of each
@@ -82,12 +82,12 @@ pub fn unreadable(error: ParseError) -> Rejection {
 ///
 /// A value: it owns all it needs, knows no clock, and is shared by any number of threads.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedEndorsements {
     key: ChipKey,
     checks: Checks,
 }
 
-impl Prepared {
+impl PreparedEndorsements {
     /// Decides as [`appraise`] does. All that is left out are the signatures of certificates and
     /// revocation list; whether the policy trusts the root, and every date, are looked at again.
     ///
@@ -134,7 +134,7 @@ impl Prepared {
         if self.key.life.holds(now) {
             return Ok(());
         }
-        Window::check_all(&self.key.windows, &mut found.checks, now)
+        ValidityWindow::check_all(&self.key.windows, &mut found.checks, now)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use confide_verifier::{
     Appraised, Crypto, Endorsements, Evidence, Expect, LastPlatform, NewVerdicts, NoMemory,
-    Outcome, Policy, Prepared, RecallPlatform, Rejection, Secret, UnixTime,
+    Outcome, Policy, PreparedEndorsements, RecallPlatform, Rejection, Secret, UnixTime,
 };
 use serde_json::Value;
 
@@ -29,14 +29,14 @@ pub(crate) fn appraise(
 
 /// Prepared endorsements with every state of memory that there is for one platform.
 pub(crate) struct Ways {
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: PreparedEndorsements,
     memories: Vec<(&'static str, Box<dyn RecallPlatform>)>,
 }
 
 impl Ways {
     /// What `quote` teaches, where it is genuine at all, whatever a policy says of it.
     pub(crate) fn learn_from(
-        prepared: Prepared,
+        prepared: PreparedEndorsements,
         quote: &[u8],
         now: UnixTime,
         crypto: &dyn Crypto,
@@ -120,7 +120,7 @@ fn found_early(reference: &Result<Appraised, Rejection>, early: &Rejection) {
 }
 
 /// Accepts all that a policy can: what is left is whether the evidence is genuine.
-fn lenient(prepared: &Prepared) -> Policy {
+fn lenient(prepared: &PreparedEndorsements) -> Policy {
     Policy {
         roots: confide_verifier::Roots::from_der(prepared.root_der()),
         tcb_status: Expect::DangerousAny,
