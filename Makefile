@@ -5,8 +5,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-RELEASE := $(TARGET)/release/confide
 DEBUG := $(TARGET)/debug/confide
+# `make walk PROFILE=dev` and `make bench PROFILE=dev` take the binaries that `make unit` has tested.
+PROFILE ?= release
+BINARY := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,release)/confide
 VENV := .venv
 # The zkVM's workspace: where a target folder is given, both use it.
 ZKVM_TARGET := $(abspath $(or $(CARGO_TARGET_DIR),zkvm/target))
@@ -26,10 +28,11 @@ help:  ## list the commands
 
 bench: build  ## the main job: an attested chat on loopback, and what each layer of it costs
 	@# Status 3: all of it ran, but the A/A rows say that this machine was too unsteady just now.
-	$(RELEASE) bench run main $(BENCH_FLAGS) --out $(OUT) || [ $$? -eq 3 ]
+	$(BINARY) bench run main $(BENCH_FLAGS) --out $(OUT) || [ $$? -eq 3 ]
 
 build: tools  ## the release binaries: confide, and the arms of its instrument
-	cargo build --release --locked -p confide-cli -p confide-arms -p confide-tools -p confide-arm-dcap-qvl
+	$(if $(filter dev,$(PROFILE)),$(LINTED)) cargo build --profile $(PROFILE) --locked -p confide-cli -p confide-arms \
+	  -p confide-tools -p confide-arm-dcap-qvl
 
 operator: tools  ## confide-operator, for images and packages: no simulator, no instrument
 	cargo build --release --locked -p confide-cli --no-default-features --features operator --bin confide-operator
@@ -161,10 +164,10 @@ soak: tools  ## store, service and clock fail for SOAK_SECONDS; `make test` does
 	  --nocapture
 
 walk: build prover  ## runs what the README and docs/notary.md say, command by command
-	python3 tests/walk.py $(RELEASE)
-	python3 tests/walk.py $(RELEASE) docs/notary.md
+	python3 tests/walk.py $(BINARY)
+	python3 tests/walk.py $(BINARY) docs/notary.md
 
-long: build prover seal  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
+long: build prover seal walk  ## what CI has no time for: the release build, ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600
 	cargo package --allow-dirty --locked $(LIBRARIES)
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
@@ -180,7 +183,7 @@ long: build prover seal  ## what CI has no time for: ten minutes of fuzzing a pa
 	  -- --ignored
 	for suite in verify generate batch collateral nested chat adapters gateway llm storage cpu memory \
 	  jitter network zk tls-claims; do \
-	  $(RELEASE) bench run $$suite --full --out $(OUT)/$$suite || [ $$? -eq 3 ]; done
+	  $(BINARY) bench run $$suite --full --out $(OUT)/$$suite || [ $$? -eq 3 ]; done
 
 $(VENV)/ready: tests/python/requirements.txt
 	python3 -m venv $(VENV) || { echo "python3 has no venv: ask for the package python3-venv"; exit 1; }
