@@ -31,8 +31,8 @@ bench: build  ## the main job: an attested chat on loopback, and what each layer
 	$(BINARY) bench run main $(BENCH_FLAGS) --out $(OUT) || [ $$? -eq 3 ]
 
 build: tools  ## the release binaries: confide, and the arms of its instrument
-	$(if $(filter dev,$(PROFILE)),$(LINTED)) cargo build --profile $(PROFILE) --locked -p confide-cli -p confide-arms \
-	  -p confide-tools -p confide-arm-dcap-qvl
+	$(if $(filter dev,$(PROFILE)),$(LINTED) cargo build --workspace --all-targets,cargo build --release \
+	  -p confide-cli -p confide-arms -p confide-tools -p confide-arm-dcap-qvl) --locked
 
 operator: tools  ## confide-operator, for images and packages: no simulator, no instrument
 	cargo build --release --locked -p confide-cli --no-default-features --features operator --bin confide-operator
