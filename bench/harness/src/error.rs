@@ -15,6 +15,15 @@ pub enum BenchError {
         /// The error of the operating system.
         error: io::Error,
     },
+    /// Another run writes to the folder.
+    #[error("{folder} is in use by another run", folder = folder.display())]
+    FolderInUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Another run measures on this machine, and each would see the other.
+    #[error("another run measures on this machine")]
+    MachineInUse,
     /// The suite is not valid TOML or has an unknown key.
     #[error("suite {name} does not parse: {message}")]
     SuiteSyntax {

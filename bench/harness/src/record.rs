@@ -234,6 +234,15 @@ impl Record {
         self.not_run.iter().map(|not| format!("{}: {}", not.bench, not.reason)).collect()
     }
 
+    /// Lists the benches of which no arm could be run: their tools are missing, or every arm failed.
+    pub fn benches_without_arms(&self) -> Vec<&str> {
+        let mut runs: BTreeMap<&str, bool> = BTreeMap::new();
+        for arm in self.arms.iter().filter(|arm| !arm.twin) {
+            *runs.entry(&arm.bench).or_default() |= arm.given_up.is_none();
+        }
+        runs.into_iter().filter(|(_, runs)| !runs).map(|(bench, _)| bench).collect()
+    }
+
     /// Creates a record of nothing but these rows, for tests and for what the self-test makes up.
     pub(crate) fn from_rows(judged: Judged) -> Self {
         Self {
@@ -372,4 +381,28 @@ pub(crate) fn read_commit() -> String {
     let clean =
         git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|s| s.is_empty());
     if clean { commit } else { format!("{commit}-dirty") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bench_whose_arms_were_all_left_out_was_not_run() {
+        let arm = |bench: &str, twin, reason: Option<&str>| ArmRecord {
+            bench: bench.into(),
+            twin,
+            given_up: reason.map(str::to_owned),
+            ..ArmRecord::default()
+        };
+        let missing = Some("the program fio is missing");
+        let arms = vec![
+            arm("disk", false, missing),
+            arm("disk", true, None),
+            arm("mixed", false, missing),
+            arm("mixed", false, None),
+        ];
+        let record = Record { arms, ..Record::default() };
+        assert_eq!(record.benches_without_arms(), ["disk"]);
+    }
 }

@@ -28,6 +28,7 @@ use crate::{
         PAGE_FILE, PlanRecord, RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, SuiteRecord, read_commit,
         sha256_hex,
     },
+    run_lock::FolderLock,
     samples::journal::{Journal, JournalContent, Line, read_journal},
     suite::Suite,
 };
@@ -62,12 +63,28 @@ pub fn run(
 ) -> Result<Outcome, BenchError> {
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
     check_options(&suite, options)?;
-    move_earlier_run(&options.out)?;
+    let _lock = lock_folder(options)?;
+    start(options, &suite, cancel, on_progress)
+}
+
+/// Creates the run's folder if need be, and locks it.
+fn lock_folder(options: &Options) -> Result<FolderLock, BenchError> {
     std::fs::create_dir_all(&options.out).map_err(BenchError::io("create", &options.out))?;
-    let record = plan_record(options, &suite);
+    FolderLock::take(&options.out)
+}
+
+/// Starts a run in a folder that is locked.
+fn start(
+    options: &Options,
+    suite: &Suite,
+    cancel: &AtomicBool,
+    on_progress: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, BenchError> {
+    move_earlier_run(&options.out)?;
+    let record = plan_record(options, suite);
     let mut journal = Journal::create(&options.out.join(SAMPLES_FILE))?;
     journal.append(&[Line::Run(Box::new(record.clone()))])?;
-    measure(options, &suite, JournalContent::new(record), journal, cancel, on_progress)
+    measure(options, suite, JournalContent::new(record), journal, cancel, on_progress)
 }
 
 /// Goes on with an interrupted or killed run of the same plan on the same machine; where there is
@@ -82,20 +99,21 @@ pub fn resume(
 ) -> Result<Outcome, BenchError> {
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
     check_options(&suite, options)?;
+    let _lock = lock_folder(options)?;
     let path = options.out.join(SAMPLES_FILE);
     let record = options.out.join(RECORD_FILE);
     if !path.exists() {
         if record.exists() {
             return Err(resume_error("the run", "interrupted", "complete"));
         }
-        return run(options, cancel, on_progress);
+        return start(options, &suite, cancel, on_progress);
     }
     let file = File::open(&path).map_err(BenchError::io("read", &path))?;
     let Some(had) = read_journal(&path, file)? else {
         // A journal that was killed before its first line was written holds nothing.
         let empty = std::fs::metadata(&path).is_ok_and(|data| data.len() < EMPTY_JOURNAL_BYTES);
         if empty && !record.exists() {
-            return run(options, cancel, on_progress);
+            return start(options, &suite, cancel, on_progress);
         }
         return Err(resume_error("the layout of the journal", "another", "2"));
     };

@@ -53,9 +53,23 @@ pub enum AnswerError {
 pub(crate) struct AnswerReader {
     pub(crate) http: Answer,
     sse: Events,
-    text: Sha256,
+    text: AnswerText,
     done: bool,
     refusal: Vec<u8>,
+}
+
+/// The text of an answer as it comes: its hash and its length in bytes.
+#[derive(Debug, Default)]
+struct AnswerText {
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl AnswerText {
+    fn add(&mut self, words: &str) {
+        self.hash.update(words);
+        self.bytes += words.len() as u64;
+    }
 }
 
 impl AnswerReader {
@@ -97,7 +111,8 @@ impl AnswerReader {
         if event.chunks_s.is_empty() {
             return Err(AnswerError::Empty);
         }
-        event.text_sha256 = Some(hex::encode(self.text.finalize()));
+        event.text_bytes = Some(self.text.bytes);
+        event.text_sha256 = Some(hex::encode(self.text.hash.finalize()));
         Ok(())
     }
 }
@@ -107,7 +122,7 @@ impl AnswerReader {
 fn take_event(
     data: &[u8],
     now_s: f64,
-    text: &mut Sha256,
+    text: &mut AnswerText,
     done: &mut bool,
     event: &mut RequestRecord,
 ) -> Result<(), AnswerError> {
@@ -128,11 +143,14 @@ fn take_event(
         // Not every server sends [DONE]: `transformers serve` ends with the reason alone.
         *done |= choice.finish_reason.is_some();
         let delta = choice.delta.unwrap_or_default();
-        // What a model thinks aloud takes its time as well.
-        let texts = [delta.reasoning_content, delta.reasoning, delta.content, choice.text];
+        // What a model thinks aloud takes its time as well, and so does a call of a tool.
+        let texts =
+            [delta.reasoning_content, delta.reasoning, delta.content, delta.refusal, choice.text];
+        let calls = delta.tool_calls.into_iter().flatten().filter_map(|call| call.function);
+        let called = calls.flat_map(|function| [function.name, function.arguments]);
         let mut has_text = false;
-        for words in texts.into_iter().flatten().filter(|words| !words.is_empty()) {
-            text.update(words);
+        for words in texts.into_iter().chain(called).flatten().filter(|words| !words.is_empty()) {
+            text.add(&words);
             has_text = true;
         }
         if has_text {
@@ -174,6 +192,24 @@ struct Delta {
     reasoning_content: Option<String>,
     #[serde(default)]
     reasoning: Option<String>,
+    #[serde(default)]
+    refusal: Option<String>,
+    #[serde(default)]
+    tool_calls: Option<Vec<ToolCall>>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall {
+    #[serde(default)]
+    function: Option<CalledFunction>,
+}
+
+#[derive(Deserialize)]
+struct CalledFunction {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    arguments: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -237,6 +273,19 @@ mod tests {
         assert_eq!((event.output_tokens, event.chunks_s.len()), (Some(2), 2));
         let open = r#"{"choices":[{"delta":{},"index":0,"finish_reason":null}]}"#;
         assert!(matches!(read(&answer(&[WHOLE[2], open]), 9).1, Err(AnswerError::NoDone)));
+    }
+
+    #[test]
+    fn a_call_of_a_tool_and_a_refusal_are_answers() {
+        let call =
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"find"}}]}}]}"#;
+        let arguments =
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}]}"#;
+        let (event, outcome) = read(&answer(&[call, arguments, "[DONE]"]), 9);
+        outcome.unwrap();
+        assert_eq!((event.chunks_s.len(), event.text_bytes), (2, Some(6)));
+        let refused = r#"{"choices":[{"delta":{"refusal":"I cannot"}}]}"#;
+        assert!(read(&answer(&[refused, "[DONE]"]), 9).1.is_ok());
     }
 
     #[test]

@@ -21,14 +21,51 @@ impl RequestRecord {
         Some(self.last_s? - self.scheduled_s)
     }
 
+    /// When it ended, in whichever way: it was in flight until then.
+    pub fn end_s(&self) -> f64 {
+        self.ended_s.or(self.last_s).unwrap_or(self.dispatched_s)
+    }
+
+    /// The latency that this request shows of `figure`: a complete answer's own, or the time until
+    /// its deadline, which the true one exceeds.
+    fn observe(&self, figure: impl Fn(&Self) -> Option<f64>) -> Option<Observation> {
+        if self.is_complete() {
+            return figure(self).map(Observation::exact);
+        }
+        self.timed_out.then(|| Observation::at_least(self.end_s() - self.scheduled_s))
+    }
+
+    /// `llm.ttft` as [`Self::observe`] gives it; an answer that began before its deadline has its own.
+    fn observed_ttft(&self) -> Option<Observation> {
+        match self.ttft_s() {
+            Some(ttft_s) if self.timed_out => Some(Observation::exact(ttft_s)),
+            _ => self.observe(Self::ttft_s),
+        }
+    }
+
     /// `llm.dispatch-delay`: how much later than planned the client took it up, in seconds.
     pub fn dispatch_delay_s(&self) -> f64 {
         self.dispatched_s - self.scheduled_s
     }
 
-    /// Tokens of the answer: as the server counts them, else one for each piece of content.
+    /// Tokens of the answer: as the server counts them where that is plausible, else one for each
+    /// piece of content.
     pub fn tokens(&self) -> u64 {
-        self.output_tokens.map_or(self.chunks_s.len() as u64, u64::from)
+        self.plausible_usage().unwrap_or(self.chunks_s.len() as u64)
+    }
+
+    /// The server's count of tokens, unless it is implausible.
+    fn plausible_usage(&self) -> Option<u64> {
+        self.output_tokens.filter(|_| !self.has_implausible_usage()).map(u64::from)
+    }
+
+    /// Whether the server counts more tokens than the answer can have: more than were asked for, or
+    /// more than its text has bytes.
+    pub fn has_implausible_usage(&self) -> bool {
+        self.output_tokens.is_some_and(|tokens| {
+            let asked = self.wanted_tokens > 0 && tokens > self.wanted_tokens;
+            asked || self.text_bytes.is_some_and(|bytes| u64::from(tokens) > bytes)
+        })
     }
 
     /// `llm.tpot`: time per token after the first, in seconds; absent below two tokens.
@@ -110,7 +147,27 @@ impl Limits {
     }
 }
 
+/// A duration in seconds, or the least that it can be (a censored observation).
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Observation {
+    seconds: f64,
+    is_censored: bool,
+}
+
+impl Observation {
+    fn exact(seconds: f64) -> Self {
+        Self { seconds, is_censored: false }
+    }
+
+    fn at_least(seconds: f64) -> Self {
+        Self { seconds, is_censored: true }
+    }
+}
+
 /// A distribution in milliseconds. A percentile is there only where its tail holds ten samples.
+///
+/// Requests that hit their deadline count with the time until then. Figures from
+/// `at_least_from_ms` on, and the mean, are then lower bounds.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Spread {
     /// The id of the definition in `bench/MODELS.md`.
@@ -129,6 +186,16 @@ pub struct Spread {
     pub p99_ms: Option<f64>,
     /// The longest value, which is not an estimate of a percentile.
     pub max_ms: Option<f64>,
+    /// The number of samples that are only known to be at least their value.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub censored: u64,
+    /// The least of those values: percentiles from here on are lower bounds, and so is the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least_from_ms: Option<f64>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Spread {
@@ -145,7 +212,24 @@ impl Spread {
             p95_ms: at(0.95),
             p99_ms: at(0.99),
             max_ms: values.iter().copied().reduce(f64::max),
+            ..Self::default()
         }
+    }
+
+    /// The distribution of observations, some of which may be lower bounds.
+    fn from_observations(id: &str, observations: &[Observation]) -> Self {
+        let seconds: Vec<f64> = observations.iter().map(|one| one.seconds).collect();
+        let censored = observations.iter().filter(|one| one.is_censored);
+        Self {
+            censored: censored.clone().count() as u64,
+            at_least_from_ms: censored.map(|one| one.seconds * 1e3).reduce(f64::min),
+            ..Self::from_seconds(id, &seconds)
+        }
+    }
+
+    /// Whether a percentile or the longest value of this distribution is only a lower bound.
+    pub fn is_lower_bound(&self, value_ms: f64) -> bool {
+        self.at_least_from_ms.is_some_and(|from_ms| value_ms >= from_ms)
     }
 
     /// The highest of p99, p95 and p90 that its tail supports, with its name; `None` below
@@ -172,7 +256,11 @@ pub struct Summary {
     pub failed: u64,
     /// Requests that were cut by the end of the run: neither complete nor failed.
     pub cut: u64,
-    /// The time from the first scheduled instant to the last byte of the last answer, in seconds.
+    /// Requests that were sent again because the server had closed an idle connection.
+    #[serde(default)]
+    pub repeated: u64,
+    /// The time from the first scheduled instant to the end of the last request, or to the end that was planned, in
+    /// seconds.
     pub duration_s: Option<f64>,
     /// The distribution of `llm.ttft`.
     pub ttft: Spread,
@@ -212,6 +300,12 @@ pub struct Summary {
     pub chunks: u64,
     /// Complete answers that are shorter or longer than what was asked for.
     pub other_length: u64,
+    /// Complete answers whose pieces of content were counted, because the server gave no plausible number of tokens.
+    #[serde(default)]
+    pub counted_by_chunks: u64,
+    /// Complete answers for which the server named more tokens than there can be.
+    #[serde(default)]
+    pub implausible_usage: u64,
 }
 
 /// The error of a request that the end of its run cut off.
@@ -220,6 +314,12 @@ pub const CUT: &str = "cut: the run ended";
 impl Summary {
     /// Computes all figures of these requests.
     pub fn from_events(events: &[RequestRecord], limits: Limits) -> Self {
+        Self::from_run(events, limits, None)
+    }
+
+    /// Computes all figures of a run, whose requests were planned to start within `planned_s`
+    /// seconds of its origin: a server that stops answering does not shorten it.
+    pub fn from_run(events: &[RequestRecord], limits: Limits, planned_s: Option<f64>) -> Self {
         let complete: Vec<&RequestRecord> =
             events.iter().filter(|event| event.is_complete()).collect();
         let cut = events.iter().filter(|event| event.error.as_deref() == Some(CUT)).count();
@@ -227,39 +327,55 @@ impl Summary {
             let seconds: Vec<f64> = complete.iter().filter_map(|event| figure(event)).collect();
             Spread::from_seconds(id, &seconds)
         };
+        let observed = |id, figure: &dyn Fn(&RequestRecord) -> Option<Observation>| {
+            let seen: Vec<Observation> = events.iter().filter_map(figure).collect();
+            Spread::from_observations(id, &seen)
+        };
         let gaps: Vec<f64> = complete.iter().flat_map(|event| event.gaps_s()).collect();
         let delays: Vec<f64> = events.iter().map(RequestRecord::dispatch_delay_s).collect();
         let output_tokens = complete.iter().map(|event| event.tokens()).sum::<u64>();
+        let count = |is_counted: &dyn Fn(&RequestRecord) -> bool| {
+            complete.iter().filter(|event| is_counted(event)).count() as u64
+        };
         let asked = |event: &&&RequestRecord| event.tokens() != u64::from(event.wanted_tokens);
         let mut summary = Self {
             requests: events.len() as u64,
             complete: complete.len() as u64,
             failed: (events.len() - complete.len() - cut) as u64,
             cut: cut as u64,
-            ttft: spread("llm.ttft", &RequestRecord::ttft_s),
+            repeated: events.iter().map(|event| u64::from(event.repeats)).sum(),
+            ttft: observed("llm.ttft", &RequestRecord::observed_ttft),
             itl: Spread::from_seconds("llm.itl", &gaps),
             tpot: spread("llm.tpot", &RequestRecord::tpot_s),
             ntpot: spread("llm.ntpot", &RequestRecord::ntpot_s),
-            e2e: spread("llm.e2e", &RequestRecord::e2e_s),
+            e2e: observed("llm.e2e", &|event| event.observe(RequestRecord::e2e_s)),
             dispatch_delay: Spread::from_seconds("llm.dispatch-delay", &delays),
             connect: spread("llm.connect", &connect_s),
             server_queue: spread("llm.queue", &|event| event.server_queue_s),
             limits,
-            streams_peak: peak_streams(&complete),
+            streams_peak: peak_streams(events),
             output_tokens,
             chunks: complete.iter().map(|event| event.chunks_s.len() as u64).sum(),
             other_length: complete.iter().filter(asked).count() as u64,
+            counted_by_chunks: count(&|event| event.plausible_usage().is_none()),
+            implausible_usage: count(&RequestRecord::has_implausible_usage),
             ..Self::default()
         };
-        summary.add_rates(events, &complete);
+        summary.add_rates(events, &complete, planned_s);
         summary
     }
 
-    fn add_rates(&mut self, events: &[RequestRecord], complete: &[&RequestRecord]) {
+    fn add_rates(
+        &mut self,
+        events: &[RequestRecord],
+        complete: &[&RequestRecord],
+        planned_s: Option<f64>,
+    ) {
         let first = events.iter().map(|event| event.scheduled_s).reduce(f64::min);
-        let last = complete.iter().filter_map(|event| event.last_s).reduce(f64::max);
+        let ends = events.iter().map(RequestRecord::end_s);
+        let last = ends.chain(planned_s).reduce(f64::max);
         let Some(duration_s) = first.zip(last).map(|(first, last)| last - first) else { return };
-        if duration_s <= 0.0 {
+        if duration_s <= 0.0 || complete.is_empty() {
             return;
         }
         self.duration_s = Some(duration_s);
@@ -269,7 +385,7 @@ impl Summary {
         let prompts: Option<u64> =
             complete.iter().map(|event| event.prompt_tokens.map(u64::from)).sum();
         self.tps_in = prompts.and_then(per_s);
-        let in_flight: f64 = complete.iter().filter_map(|event| event.e2e_s()).sum();
+        let in_flight: f64 = events.iter().map(|event| event.end_s() - event.scheduled_s).sum();
         self.streams_mean = Some(in_flight / duration_s);
         if !self.limits.is_empty() {
             let good = complete.iter().filter(|event| self.limits.are_met_by(event)).count() as u64;
@@ -287,11 +403,10 @@ fn connect_s(event: &RequestRecord) -> Option<f64> {
 }
 
 /// The most requests in flight at one instant: one that ends when another starts does not overlap it.
-fn peak_streams(complete: &[&RequestRecord]) -> u64 {
-    let mut steps: Vec<(f64, i64)> = Vec::with_capacity(complete.len() * 2);
-    for event in complete {
-        let Some(last_s) = event.last_s else { continue };
-        steps.extend([(event.scheduled_s, 1), (last_s, -1)]);
+fn peak_streams(events: &[RequestRecord]) -> u64 {
+    let mut steps: Vec<(f64, i64)> = Vec::with_capacity(events.len() * 2);
+    for event in events {
+        steps.extend([(event.scheduled_s, 1), (event.end_s(), -1)]);
     }
     steps.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let (mut now, mut most) = (0, 0);
@@ -398,15 +513,71 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_server_that_stops_answering_does_not_shorten_the_run() {
+        // Answers for three of ten seconds, then refusals at once.
+        let mut events = events_of_known_truth(100, 2);
+        for event in &mut events[30..] {
+            let at = event.dispatched_s + 0.001;
+            (event.chunks_s, event.last_s) = (Vec::new(), None);
+            (event.ended_s, event.status, event.error) = (Some(at), Some(503), Some("busy".into()));
+        }
+        let limits = Limits::parse("ttft=50").unwrap();
+        let summary = Summary::from_events(&events, limits);
+        assert_eq!((summary.complete, summary.failed), (30, 70));
+        assert_near(summary.duration_s, 9.9 + 0.0011);
+        assert_near(summary.qps, 30.0 / 9.9011);
+        assert_near(summary.goodput_per_s, 30.0 / 9.9011);
+        // It was planned for twelve seconds, of which the last two had no arrival.
+        assert_near(Summary::from_run(&events, limits, Some(12.0)).qps, 30.0 / 12.0);
+    }
+
+    #[test]
+    fn a_request_that_hits_its_deadline_is_at_least_as_long() {
+        // Three of ten hang for five seconds; one of these had begun to answer.
+        let mut events = events_of_known_truth(100, 2);
+        for event in events.iter_mut().filter(|event| event.index % 10 < 3) {
+            let began = event.index % 10 == 0;
+            event.chunks_s.truncate(usize::from(began));
+            (event.last_s, event.timed_out) = (None, true);
+            (event.ended_s, event.error) = (Some(event.scheduled_s + 5.0), Some("late".into()));
+        }
+        let summary = Summary::from_events(&events, Limits::default());
+        assert_eq!((summary.complete, summary.failed), (70, 30));
+        assert_eq!((summary.ttft.count, summary.ttft.censored), (100, 20));
+        assert_eq!((summary.e2e.count, summary.e2e.censored), (100, 30));
+        assert_near(summary.ttft.p50_ms, 40.0);
+        assert_near(summary.ttft.p90_ms, 5000.0);
+        assert_near(summary.e2e.mean_ms, 0.7 * 50.0 + 0.3 * 5000.0);
+        let bound = |value: Option<f64>| summary.ttft.is_lower_bound(value.unwrap());
+        assert!(!bound(summary.ttft.p50_ms) && bound(summary.ttft.p90_ms));
+        // Five seconds of arrivals are in flight at the end, 30 % of them and one that is answered.
+        assert_eq!(summary.streams_peak, 16);
+        assert_near(summary.streams_mean, (70.0 * 0.05 + 30.0 * 5.0) / summary.duration_s.unwrap());
+    }
+
+    #[test]
     fn tokens_that_come_together_are_counted_as_the_server_counts() {
         let mut event = events_of_known_truth(1, 4).remove(0);
-        event.output_tokens = Some(7);
+        (event.output_tokens, event.wanted_tokens) = (Some(7), 8);
         assert_eq!(event.tokens(), 7);
         assert_near(event.tpot_s(), 0.030 / 6.0);
         event.chunks_s.truncate(1);
         assert_eq!(event.tpot_s(), None);
         let summary = Summary::from_events(&[event], Limits::default());
         assert_eq!((summary.other_length, summary.chunks, summary.output_tokens), (1, 1, 7));
+    }
+
+    #[test]
+    fn tokens_that_cannot_be_are_not_believed_and_said() {
+        let mut events = events_of_known_truth(4, 4);
+        // Ten times what was asked for, more than the text has bytes, and no count at all.
+        events[0].output_tokens = Some(40);
+        (events[1].output_tokens, events[1].text_bytes) = (Some(4), Some(3));
+        events[2].output_tokens = None;
+        events[3].text_bytes = Some(9);
+        let summary = Summary::from_events(&events, Limits::default());
+        assert_eq!((summary.implausible_usage, summary.counted_by_chunks), (2, 3));
+        assert_eq!(summary.output_tokens, 16);
     }
 
     #[test]

@@ -47,6 +47,15 @@ pub struct RequestRecord {
     /// The instant at which the last byte of the answer came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_s: Option<f64>,
+    /// The instant at which the request ended, in whichever way: answer, failure, deadline or end of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_s: Option<f64>,
+    /// Whether it ended at its deadline. Its latencies are then known to be at least the time until `ended_s`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub timed_out: bool,
+    /// How often it was sent again because the server had closed the idle connection before it could read it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeats: u32,
     /// The instant at which a receipt or the answer was checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_s: Option<f64>,
@@ -58,6 +67,9 @@ pub struct RequestRecord {
     /// Tokens that came, as the server counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u32>,
+    /// The length of the text in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_bytes: Option<u64>,
     /// SHA-256 of the text, in hexadecimal: parity across arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_sha256: Option<String>,
@@ -71,6 +83,14 @@ pub struct RequestRecord {
     /// The reason for which the request failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 /// Parts of the time between handshake and `attested_s`, in seconds.

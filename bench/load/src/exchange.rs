@@ -4,10 +4,14 @@ use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
-use std::time::Duration;
+use std::{
+    pin::Pin,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf},
     sync::watch,
 };
 
@@ -23,6 +27,8 @@ use crate::{
 
 /// Bytes read at once: about fifty tokens, so that one read takes all that has come.
 const READ_BYTES: usize = 16 << 10;
+/// The least and the longest time to wait for a server's sign that it had closed an idle connection.
+const RESET_WAIT_S: [f64; 2] = [0.005, 1.0];
 
 /// The context that all requests of a run share.
 pub(crate) struct RunContext {
@@ -63,9 +69,38 @@ pub(crate) struct Request {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// A connection that waits for a request.
+struct KeptConnection {
+    wire: Box<dyn Wire>,
+    /// How long it took to open, in seconds: at least one round trip.
+    opening_s: f64,
+}
+
+impl KeptConnection {
+    /// Whether the server has neither closed the connection nor sent anything on it.
+    async fn is_open(&mut self) -> bool {
+        // Lets the event loop take in what has come; nothing of it is waited for.
+        tokio::task::yield_now().await;
+        let mut byte = [0];
+        let mut context = Context::from_waker(Waker::noop());
+        Pin::new(&mut self.wire).poll_read(&mut context, &mut ReadBuf::new(&mut byte)).is_pending()
+    }
+
+    /// Whether the server had closed the connection before it could read what was sent on it.
+    ///
+    /// Such a server's machine answers the request with a reset, after which nothing can be
+    /// written. One that has read the request and then closes sends none.
+    async fn was_reset(&mut self) -> bool {
+        let [least_s, longest_s] = RESET_WAIT_S;
+        let wait_s = self.opening_s.clamp(least_s, longest_s);
+        tokio::time::sleep(Duration::from_secs_f64(wait_s)).await;
+        self.wire.write_all(b"\r\n").await.is_err() || self.wire.flush().await.is_err()
+    }
+}
+
 /// Connections of one worker that wait for a request.
 #[derive(Clone, Default)]
-pub(crate) struct Connections(Arc<Mutex<Vec<Box<dyn Wire>>>>);
+pub(crate) struct Connections(Arc<Mutex<Vec<KeptConnection>>>);
 
 impl Connections {
     /// Opens `count` connections, one after the other, each within `deadline`.
@@ -77,18 +112,27 @@ impl Connections {
     ) -> Result<(), String> {
         let clock = Clock::new(std::time::Instant::now());
         for _ in 0..count {
+            let began_s = clock.now_s();
             let opened = tokio::time::timeout(deadline, transport.open(clock)).await;
-            self.put(opened.map_err(|_| deadline_error(deadline))??.wire);
+            let wire = opened.map_err(|_| deadline_error(deadline))??.wire;
+            self.put(KeptConnection { wire, opening_s: clock.now_s() - began_s });
         }
         Ok(())
     }
 
-    fn take(&self) -> Option<Box<dyn Wire>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    /// Takes a connection that is still open; those that the server has closed are dropped.
+    async fn take_open(&self) -> Option<KeptConnection> {
+        loop {
+            let next = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut kept = next?;
+            if kept.is_open().await {
+                return Some(kept);
+            }
+        }
     }
 
-    fn put(&self, wire: Box<dyn Wire>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(wire);
+    fn put(&self, kept: KeptConnection) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
     }
 }
 
@@ -112,17 +156,22 @@ pub(crate) async fn exchange(
     let slot = StreamSlot::enter(&shared.in_flight);
     if slot.number > limit {
         event.error = Some(format!("more than {limit} streams at once"));
+        event.ended_s = Some(event.dispatched_s);
         return event;
     }
     let mut stopped = shared.stopped.clone();
     let deadline = shared.options.deadline;
     let outcome = tokio::select! {
         outcome = tokio::time::timeout(deadline, send(shared, connections, &request, &mut event)) => {
-            outcome.unwrap_or_else(|_| Err(deadline_error(deadline)))
+            outcome.unwrap_or_else(|_| {
+                event.timed_out = true;
+                Err(deadline_error(deadline))
+            })
         }
         _ = stopped.wait_for(|stopped| *stopped) => Err(CUT.into()),
     };
     event.error = outcome.err();
+    event.ended_s = event.last_s.filter(|_| event.error.is_none()).or(Some(shared.clock.now_s()));
     event
 }
 
@@ -132,26 +181,50 @@ async fn send(
     request: &Request,
     event: &mut RequestRecord,
 ) -> Result<(), String> {
-    if let Some(mut wire) = connections.take() {
-        match send_over(shared, &mut wire, request, event).await {
-            Ok(keep) => {
-                if keep {
-                    connections.put(wire);
+    while let Some(mut kept) = connections.take_open().await {
+        match send_over(shared, &mut kept.wire, request, event).await {
+            Ok(is_kept) => {
+                if is_kept {
+                    connections.put(kept);
                 }
                 return Ok(());
             }
-            // The server closed it while nobody used it: a new one is opened, and its time counts.
-            Err(_) if event.first_byte_s.is_none() => event.sent_s = None,
-            Err(error) => return Err(error),
+            Err(SendError::Unread) => {}
+            Err(SendError::Closed) if kept.was_reset().await => {}
+            Err(error) => return Err(error.to_string()),
         }
+        // The server closed it while nobody used it, and has not read the request: it is sent
+        // again, and the time counts.
+        event.sent_s = None;
+        event.repeats += 1;
     }
+    let began_s = shared.clock.now_s();
     let Opened { mut wire, stages } = shared.transport.open(shared.clock).await?;
+    let opening_s = shared.clock.now_s() - began_s;
     stages.write_to(event);
-    let keep = send_over(shared, &mut wire, request, event).await?;
-    if keep && shared.options.sessions != Sessions::New {
-        connections.put(wire);
+    let sent = send_over(shared, &mut wire, request, event).await;
+    let is_kept = sent.map_err(|error| error.to_string())?;
+    if is_kept && shared.options.sessions != Sessions::New {
+        connections.put(KeptConnection { wire, opening_s });
     }
     Ok(())
+}
+
+/// The reason for which a request has no whole answer.
+#[derive(Debug, thiserror::Error)]
+enum SendError {
+    /// The connection broke before all of the request was written.
+    #[error("connection broke before the request was sent")]
+    Unread,
+    /// The server closed the connection before the first byte of an answer.
+    #[error("the server closed the connection before it answered")]
+    Closed,
+    /// The connection broke afterwards.
+    #[error("connection broke: {0}")]
+    Broke(std::io::Error),
+    /// The answer is not one, or not whole.
+    #[error("{0}")]
+    Answer(String),
 }
 
 /// Sends one request over `wire` and reads its answer; gives whether the connection takes another request.
@@ -160,26 +233,31 @@ async fn send_over(
     wire: &mut Box<dyn Wire>,
     request: &Request,
     event: &mut RequestRecord,
-) -> Result<bool, String> {
-    let broke = |error: std::io::Error| format!("connection broke: {error}");
-    wire.write_all(&request.bytes).await.map_err(broke)?;
-    wire.flush().await.map_err(broke)?;
+) -> Result<bool, SendError> {
+    wire.write_all(&request.bytes).await.map_err(|_| SendError::Unread)?;
+    wire.flush().await.map_err(|_| SendError::Unread)?;
     event.sent_s = Some(shared.clock.now_s());
     let mut reading = AnswerReader::default();
     let mut bytes = vec![0; READ_BYTES];
     loop {
-        let count = wire.read(&mut bytes).await.map_err(broke)?;
+        let count = wire.read(&mut bytes).await.map_err(SendError::Broke)?;
         let now_s = shared.clock.now_s();
         let is_whole = if count == 0 {
-            reading.http.end().map_err(|error| error.to_string())?;
+            if event.first_byte_s.is_none() {
+                return Err(SendError::Closed);
+            }
+            reading.http.end().map_err(|error| SendError::Answer(error.to_string()))?;
             true
         } else {
-            reading.take(&bytes[..count], now_s, event).map_err(|error| error.to_string())?
+            let taken = reading.take(&bytes[..count], now_s, event);
+            taken.map_err(|error| SendError::Answer(error.to_string()))?
         };
         if is_whole {
             let keep = reading.http.keeps_alive() && count > 0;
             let finished = reading.finish(now_s, event);
-            return finished.map(|()| keep).map_err(|error: AnswerError| error.to_string());
+            return finished
+                .map(|()| keep)
+                .map_err(|error: AnswerError| SendError::Answer(error.to_string()));
         }
     }
 }

@@ -33,6 +33,9 @@ pub struct LogHead {
     /// The number of users of a closed loop; absent in an open one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<u32>,
+    /// The time within which requests start, in seconds; absent where only their number is planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<f64>,
     /// The address to which requests went, without credentials.
     pub target: String,
     /// How connections are made: plain TCP, TLS, attested.
@@ -188,6 +191,7 @@ fn round_instants(event: &RequestRecord) -> RequestRecord {
         first_byte_s: some(event.first_byte_s),
         chunks_s: event.chunks_s.iter().copied().map(short).collect(),
         last_s: some(event.last_s),
+        ended_s: some(event.ended_s),
         verified_s: some(event.verified_s),
         server_queue_s: some(event.server_queue_s),
         ..event.clone()

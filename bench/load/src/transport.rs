@@ -2,7 +2,14 @@
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Instant};
 
-use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    WantsVerifier,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use sha2::{Digest, Sha256};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -149,6 +156,7 @@ pub struct Tls {
     tcp: Tcp,
     name: ServerName<'static>,
     connector: TlsConnector,
+    description: &'static str,
 }
 
 impl Tls {
@@ -168,17 +176,112 @@ impl Tls {
         for root in roots {
             store.add(root.clone().into()).map_err(|error| format!("root certificate: {error}"))?;
         }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(store)
+        let config = config_builder()?.with_root_certificates(store).with_no_client_auth();
+        Self::with_config(host, port, config, "tls, every handshake full")
+    }
+
+    /// A transport to this host, whose certificate must have this SHA-256, no matter who signed it: a
+    /// self-signed one too.
+    ///
+    /// # Errors
+    /// A text, where the host is not a name.
+    pub fn pinned(host: &str, port: u16, sha256: [u8; 32]) -> Result<Self, String> {
+        let verifier = Arc::new(ChosenCertificate { sha256: Some(sha256), provider: provider() });
+        let config = config_builder()?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
+        Self::with_config(host, port, config, "tls, a pinned certificate, every handshake full")
+    }
+
+    /// A transport to this host that accepts any certificate: nothing tells the server from
+    /// somebody in between.
+    ///
+    /// # Errors
+    /// A text, where the host is not a name.
+    pub fn dangerous_unverified(host: &str, port: u16) -> Result<Self, String> {
+        let verifier = Arc::new(ChosenCertificate { sha256: None, provider: provider() });
+        let config = config_builder()?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth();
+        Self::with_config(host, port, config, "tls, NOT VERIFIED, every handshake full")
+    }
+
+    fn with_config(
+        host: &str,
+        port: u16,
+        mut config: ClientConfig,
+        description: &'static str,
+    ) -> Result<Self, String> {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.resumption = rustls::client::Resumption::disabled();
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
         let connector = TlsConnector::from(Arc::new(config));
-        Ok(Self { tcp: Tcp::new(host, port), name, connector })
+        Ok(Self { tcp: Tcp::new(host, port), name, connector, description })
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+fn config_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, String> {
+    ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())
+}
+
+/// Accepts one certificate by its hash, or any at all; the handshake still proves that the server
+/// has its key.
+#[derive(Debug)]
+struct ChosenCertificate {
+    sha256: Option<[u8; 32]>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for ChosenCertificate {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let got: [u8; 32] = Sha256::digest(end_entity).into();
+        match self.sha256 {
+            Some(wanted) if wanted != got => Err(rustls::Error::General(format!(
+                "certificate: wanted SHA-256 {}, got {}",
+                hex::encode(wanted),
+                hex::encode(got)
+            ))),
+            _ => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -194,6 +297,6 @@ impl Transport for Tls {
     }
 
     fn describe(&self) -> String {
-        "tls, every handshake full".into()
+        self.description.into()
     }
 }

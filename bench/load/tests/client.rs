@@ -3,18 +3,21 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    task::{Context, Poll},
     thread,
     time::Duration,
 };
 
 use confide_load::{
-    Arrivals, CUT, Lengths, Limits, Options, Outcome, Plan, Sessions, Summary, Target, Tcp,
-    Transport, Workload, run,
+    Arrivals, CUT, Clock, Lengths, Limits, Opened, Opening, Options, Outcome, Plan, Sessions,
+    Stages, Summary, Target, Tcp, Transport, Workload, run,
 };
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The behaviour of a test's server.
 #[derive(Clone, Copy)]
@@ -27,6 +30,10 @@ enum Manner {
     Refuses,
     /// It breaks off after the first token.
     Breaks,
+    /// It reads every fourth request and closes the connection without an answer.
+    Drops,
+    /// It closes the connection at every fourth request, before it has read the body.
+    Aborts,
     /// It never answers.
     Sleeps,
 }
@@ -34,6 +41,8 @@ enum Manner {
 struct Server {
     port: u16,
     connections: Arc<AtomicUsize>,
+    /// The requests whose head was read.
+    requests: Arc<AtomicUsize>,
 }
 
 fn server(manner: Manner) -> Server {
@@ -41,16 +50,19 @@ fn server(manner: Manner) -> Server {
     let port = listener.local_addr().unwrap().port();
     let connections = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&connections);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let read = Arc::clone(&requests);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             counted.fetch_add(1, Ordering::SeqCst);
-            thread::spawn(move || serve(stream, manner));
+            let read = Arc::clone(&read);
+            thread::spawn(move || serve(stream, manner, &read));
         }
     });
-    Server { port, connections }
+    Server { port, connections, requests }
 }
 
-fn serve(stream: TcpStream, manner: Manner) -> Option<()> {
+fn serve(stream: TcpStream, manner: Manner, requests: &AtomicUsize) -> Option<()> {
     let mut out = stream.try_clone().ok()?;
     let mut input = BufReader::new(stream);
     loop {
@@ -67,8 +79,17 @@ fn serve(stream: TcpStream, manner: Manner) -> Option<()> {
                 break;
             }
         }
+        let number = requests.fetch_add(1, Ordering::SeqCst) + 1;
+        // An unread byte in the socket is what makes the machine answer with a reset.
+        let fails = number.is_multiple_of(4);
+        if fails && matches!(manner, Manner::Aborts) {
+            return None;
+        }
         let mut body = vec![0; length];
         input.read_exact(&mut body).ok()?;
+        if fails && matches!(manner, Manner::Drops) {
+            return None;
+        }
         match manner {
             Manner::Sleeps => thread::sleep(Duration::from_secs(60)),
             Manner::Refuses => {
@@ -118,6 +139,23 @@ fn load_until(
     stop: &AtomicBool,
     each: &mut dyn FnMut(Option<&confide_load::RequestRecord>),
 ) -> Outcome {
+    let transport: Arc<dyn Transport> = Arc::new(Tcp::new("127.0.0.1", server.port));
+    let (plan, target) = (plan(arrivals, requests), target(server));
+    run(&plan, &target, &transport, options, stop, each).unwrap()
+}
+
+fn load_over(
+    transport: &Arc<dyn Transport>,
+    server: &Server,
+    arrivals: Arrivals,
+    requests: usize,
+    options: &Options,
+) -> Outcome {
+    let (plan, target) = (plan(arrivals, requests), target(server));
+    run(&plan, &target, transport, options, &AtomicBool::new(false), &mut |_| {}).unwrap()
+}
+
+fn plan(arrivals: Arrivals, requests: usize) -> Arc<Plan> {
     let workload = Workload {
         arrivals,
         requests,
@@ -126,11 +164,12 @@ fn load_until(
         output_tokens: Lengths::of_tokens(3),
         seed: 1,
     };
-    let plan = Arc::new(Plan::new(&workload).unwrap());
+    Arc::new(Plan::new(&workload).unwrap())
+}
+
+fn target(server: &Server) -> Arc<Target> {
     let url = format!("http://127.0.0.1:{}", server.port);
-    let target = Arc::new(Target::parse(&url, "m").unwrap());
-    let transport: Arc<dyn Transport> = Arc::new(Tcp::new("127.0.0.1", server.port));
-    run(&plan, &target, &transport, options, stop, each).unwrap()
+    Arc::new(Target::parse(&url, "m").unwrap())
 }
 
 fn constant() -> Arrivals {
@@ -188,9 +227,105 @@ fn a_kept_connection_is_used_again_and_one_that_was_closed_is_opened_anew() {
     assert_eq!(well.connections.load(Ordering::SeqCst), 2);
     assert!(outcome.events.iter().all(|event| event.is_complete() && event.connected_s.is_none()));
     let closes = server(Manner::Closes);
-    let outcome = load(&closes, one, 10, &reusing_options());
+    // Far enough apart that each finds the connection closed. One that was sent as the server closed
+    // would be a failure: nobody can tell it from one that was read and dropped.
+    let apart = Arrivals::Constant { rate_per_s: 20.0 };
+    let outcome = load(&closes, apart, 10, &reusing_options());
     assert!(outcome.events.iter().all(|event| event.is_complete()), "{:?}", outcome.events);
     assert!(closes.connections.load(Ordering::SeqCst) >= 10);
+    // None was read twice.
+    assert_eq!(closes.requests.load(Ordering::SeqCst), 10);
+}
+
+#[test]
+fn a_request_that_the_server_has_read_is_not_sent_again() {
+    let arrivals = [constant(), Arrivals::Closed { users: 2, ramp_s: 0.0 }];
+    for (manner, arrivals) in
+        [Manner::Drops, Manner::Aborts].into_iter().flat_map(|m| arrivals.clone().map(|a| (m, a)))
+    {
+        let server = server(manner);
+        let outcome = load(&server, arrivals, 40, &reusing_options());
+        let summary = Summary::from_events(&outcome.events, Limits::default());
+        assert_eq!(server.requests.load(Ordering::SeqCst), 40, "{:?}", outcome.events);
+        assert_eq!((summary.complete, summary.failed), (30, 10));
+        assert_eq!(summary.repeated, 0);
+    }
+}
+
+/// A connection that the server closes as a request is sent; `resets` if it had not read it.
+struct ClosingWire {
+    resets: bool,
+    writes: usize,
+}
+
+impl AsyncRead for ClosingWire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        if self.writes == 0 { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+}
+
+impl AsyncWrite for ClosingWire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        self.writes += 1;
+        if self.resets && self.writes > 1 {
+            return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
+        }
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Gives a connection that closes first, then those of a server.
+struct ClosingFirst {
+    tcp: Tcp,
+    resets: bool,
+    opened: AtomicUsize,
+}
+
+impl Transport for ClosingFirst {
+    fn open(&self, clock: Clock) -> Opening<'_> {
+        if self.opened.fetch_add(1, Ordering::SeqCst) > 0 {
+            return self.tcp.open(clock);
+        }
+        let wire = Box::new(ClosingWire { resets: self.resets, writes: 0 });
+        Box::pin(async move { Ok(Opened { wire, stages: Stages::default() }) })
+    }
+
+    fn describe(&self) -> String {
+        "closing first".into()
+    }
+}
+
+#[test]
+fn a_request_that_a_reset_shows_unread_is_sent_again_and_counted() {
+    for (resets, wanted) in [(true, (3, 0, 1)), (false, (2, 1, 0))] {
+        let server = server(Manner::Well);
+        let transport: Arc<dyn Transport> = Arc::new(ClosingFirst {
+            tcp: Tcp::new("127.0.0.1", server.port),
+            resets,
+            opened: AtomicUsize::new(0),
+        });
+        let options = Options { sessions: Sessions::Reused { first: 1 }, ..Options::default() };
+        let one = Arrivals::Closed { users: 1, ramp_s: 0.0 };
+        let outcome = load_over(&transport, &server, one, 3, &options);
+        let summary = Summary::from_events(&outcome.events, Limits::default());
+        assert_eq!((summary.complete, summary.failed, summary.repeated), wanted, "{resets}");
+    }
 }
 
 #[test]
@@ -204,9 +339,12 @@ fn failures_are_events_and_name_their_reason() {
         let outcome = load(&server(manner), constant(), 3, &options);
         let summary = Summary::from_events(&outcome.events, Limits::default());
         assert_eq!((summary.failed, summary.complete), (3, 0));
+        let times_out = matches!(manner, Manner::Sleeps);
+        assert!(outcome.events.iter().all(|event| event.timed_out == times_out));
+        assert_eq!(summary.ttft.censored, if times_out { 3 } else { 0 });
         assert!(outcome.events.iter().all(|event| event.status == status && event.error.is_some()));
     }
-    let nobody = Server { port: 1, connections: Arc::default() };
+    let nobody = Server { port: 1, connections: Arc::default(), requests: Arc::default() };
     let outcome = load(&nobody, constant(), 3, &Options::default());
     assert!(outcome.events.iter().all(|event| event.error.is_some() && event.sent_s.is_none()));
 }

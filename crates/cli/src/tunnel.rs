@@ -4,7 +4,7 @@ use std::{net::SocketAddr, pin::pin, process::ExitCode, sync::Arc, time::Duratio
 
 use confide_channel::tunnel::{self, AllowList, TunnelDeadlines};
 use confide_client::error_chain;
-use confide_http::{ConnectionPlace, PeerStream, TurnTakingStream, accept_until};
+use confide_http::{ConnectionPlace, HalfDuplexStream, PeerStream, accept_until};
 use serde_json::json;
 
 use crate::{address::parse_listen_address, connections::ConnectionArgs, error::CliError, process};
@@ -52,7 +52,7 @@ async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {
 }
 
 async fn serve_tunnel(stream: PeerStream, place: ConnectionPlace, allow: Arc<AllowList>) {
-    match tunnel::serve(TurnTakingStream::new(stream, place), &allow, DEADLINES).await {
+    match tunnel::serve(HalfDuplexStream::new(stream, place), &allow, DEADLINES).await {
         Ok(carried) => tracing::debug!(
             target = %carried.target,
             bytes_up = carried.bytes_up,

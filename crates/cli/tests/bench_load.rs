@@ -5,10 +5,14 @@
 //! such run skips by name.
 
 use std::{
-    io::BufReader,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Command, Output, Stdio},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -215,6 +219,35 @@ fn an_attested_server_is_appraised_with_every_new_connection() {
 }
 
 #[test]
+fn a_self_signed_server_is_reached_by_its_pin_or_by_no_check_at_all() {
+    let folder = Folder::new("pinned");
+    let attester = folder.join("attester");
+    let attester = attester.to_str().unwrap();
+    confide(&["attest", "--simulate", "tdx", "--out", attester]);
+    let serve = serve(&[]);
+    let upstream = format!("http://{}", serve.address());
+    let listen = ["gateway", "--listen", "127.0.0.1:0", "--upstream", &upstream];
+    let gateway =
+        CONFIDE.start(&[&listen[..], &["--binding", "key", "--simulate", attester]].concat());
+    let url = format!("https://{}", gateway.address());
+    let run = |more: &[&str]| {
+        let out = load_at(&url, &[&["--requests", "2", "--rate", "50"], more].concat()).output();
+        let out = out.unwrap();
+        let told: Value = serde_json::from_slice(&out.stdout).expect("the figures");
+        (told["summary"]["complete"].as_u64().unwrap(), told)
+    };
+    assert_eq!(run(&[]).0, 0, "nobody that this machine trusts has signed it");
+    let (complete, told) = run(&["--pin-certificate", &"0".repeat(64)]);
+    let errors = told["errors"].to_string();
+    let (_, got) = errors.split_once("got ").expect("the hash that came");
+    assert_eq!(complete, 0, "{errors}");
+    assert_eq!(run(&["--pin-certificate", &got[..64]]).0, 2);
+    let (complete, told) = run(&["--dangerous-skip-tls-verification"]);
+    assert_eq!(complete, 2);
+    assert!(told["run"]["transport"].as_str().unwrap().contains("NOT VERIFIED"), "{told}");
+}
+
+#[test]
 #[ignore = "two thousand streams want a machine that does nothing else"]
 fn one_client_holds_two_thousand_streams() {
     let serve = CONFIDE.start(&[
@@ -237,6 +270,93 @@ fn one_client_holds_two_thousand_streams() {
     println!("{told:#}");
     assert_eq!(told["summary"]["complete"], 2000);
     assert_eq!(told["summary"]["streams_peak"], 2000);
+}
+
+#[test]
+fn a_run_of_which_more_fails_than_is_accepted_ends_with_status_1() {
+    let url = format!("http://{}", every_second_refuses());
+    let run = |more: &[&str]| {
+        let fixed = ["--arrivals", "constant", "--rate", "100", "--requests", "20"];
+        let out = load_at(&url, &[&fixed[..], more].concat()).output().unwrap();
+        let told: Value = serde_json::from_slice(&out.stdout).expect("the figures");
+        assert_eq!(
+            (&told["summary"]["complete"], &told["summary"]["failed"]),
+            (&10.into(), &10.into())
+        );
+        assert_eq!(told["failed_percent"], 50.0);
+        out.status.code()
+    };
+    assert_eq!(run(&[]), Some(1));
+    assert_eq!(run(&["--fail-above", "49.9"]), Some(1));
+    assert!(matches!(run(&["--fail-above", "50"]), Some(0 | 3)));
+    let plain = CONFIDE.run(&["bench", "load", &url, "--model", "m", "--requests", "4"]);
+    assert_eq!(plain.status, Some(1));
+    assert!(plain.stdout.contains("50.00 % of the requests, more than 1 %"), "{}", plain.stdout);
+}
+
+#[test]
+fn options_without_effect_and_keys_in_the_clear_are_refused() {
+    for (args, wanted) in [
+        (&["--trace", "x"][..], "--trace: wanted --arrivals trace, got poisson"),
+        (&["--users", "3"], "--users: wanted --arrivals closed, got poisson"),
+        (&["--arrivals", "closed", "--rate", "3"], "--rate: wanted --arrivals poisson or constant"),
+        (&["--root", "x"], "--root: wanted an https address, got http"),
+        (&["--fail-above", "101"], "wanted 0 to 100"),
+    ] {
+        let out = load_at("http://127.0.0.1:1", args).output().unwrap();
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.code() == Some(2) && text.contains(wanted), "{text}");
+    }
+    // TEST-NET-1 (RFC 5737): nothing is sent there, since the refusal comes first.
+    let mut command = load_at("http://192.0.2.1:1", &["--deadline", "1"]);
+    let out = command.env("OPENAI_API_KEY", "secret").output().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.code() == Some(2) && text.contains("in the clear"), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+}
+
+/// A server that answers every second request with a token and the others with 503.
+fn every_second_refuses() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let count = Arc::clone(&count);
+            thread::spawn(move || answer_requests(&stream, &count));
+        }
+    });
+    address
+}
+
+fn answer_requests(stream: &TcpStream, count: &AtomicUsize) -> Option<()> {
+    let mut input = BufReader::new(stream);
+    let mut out = stream;
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if input.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().ok()?;
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        input.read_exact(&mut vec![0; length]).ok()?;
+        let body = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n";
+        let answer = match count.fetch_add(1, Ordering::SeqCst) % 2 {
+            0 => format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            ),
+            _ => "HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nbusy".to_owned(),
+        };
+        out.write_all(answer.as_bytes()).ok()?;
+    }
 }
 
 /// Starts a `confide serve` with the figures above.

@@ -5,8 +5,9 @@
 
 mod accept;
 mod admission;
-mod causes;
 mod connection;
+mod error_chain;
+mod half_duplex;
 mod hop;
 mod idle;
 mod linger;
@@ -19,17 +20,17 @@ mod proxy_protocol;
 mod queue;
 mod single_flight;
 mod stall;
-mod turns;
 mod url;
 
 pub use accept::{ClosingSignal, DrainOutcome, accept_until};
 pub use admission::{
     Admission, AdmissionLimits, BusyAnswer, BusyBody, BusyGuard, ConnectionPlace, Peer,
 };
-pub use causes::error_chain;
 pub use connection::{
     ConnectionDeadlines, UNBOUNDED, serve_connection, serve_upgradeable, wait_until_closing,
 };
+pub use error_chain::error_chain;
+pub use half_duplex::HalfDuplexStream;
 pub use hop::{
     has_explicit_end, has_supported_transfer_codings, is_websocket_upgrade, remove_hop_by_hop,
 };
@@ -43,5 +44,4 @@ pub use proxy_protocol::{AnnouncedPeer, ProxyHeaderError, parse_proxy_header};
 pub use queue::{AdmissionPermit, AdmissionQueue, QueueError, QueueLimits};
 pub use single_flight::{SharedOutcome, SingleFlight};
 pub use stall::StallGuard;
-pub use turns::TurnTakingStream;
 pub use url::{HttpUrl, Scheme, URL_BYTES_MAX, UrlError, uri_host};

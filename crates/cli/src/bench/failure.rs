@@ -17,6 +17,10 @@ pub(super) fn explain_error(error: BenchError) -> CliError {
         BenchError::SuiteSyntax { .. } | BenchError::SuiteMeaning { .. } => {
             Some("bench/suites holds suites that parse; unknown keys are errors")
         }
+        BenchError::FolderInUse { .. } => Some("wait for it to end, or choose another --out"),
+        BenchError::MachineInUse => {
+            Some("wait for it to end; `bench run --dangerous-beside-another` measures all the same")
+        }
         BenchError::Resume { .. } => {
             Some("without --resume the run starts anew, and what is there is kept under `earlier`")
         }

@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// The limits of a good answer, in milliseconds: ttft=200,tpot=50,itl=50,e2e=5000
     #[arg(long, value_name = "LIMITS", value_parser = parse_limits)]
     limits: Option<Limits>,
+    /// End with status 1 if more than this share of the requests failed, in percent
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "1")]
+    fail_above: f64,
     /// Write the event log to this file, one JSON line per request
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
@@ -62,21 +65,21 @@ struct WorkArgs {
     /// The rule by which requests start
     #[arg(long, value_enum, default_value_t = Kind::Poisson)]
     arrivals: Kind,
-    /// Arrivals per second, for poisson and constant
-    #[arg(long, value_name = "R", default_value_t = 1.0)]
-    rate: f64,
-    /// Users of a closed loop
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    users: u32,
-    /// Seconds over which the users start
-    #[arg(long, value_name = "S", default_value_t = 0.0)]
-    ramp: f64,
+    /// Arrivals per second, for poisson and constant [default: 1]
+    #[arg(long, value_name = "R")]
+    rate: Option<f64>,
+    /// Users of a closed loop [default: 1]
+    #[arg(long, value_name = "N")]
+    users: Option<u32>,
+    /// Seconds over which the users start [default: 0]
+    #[arg(long, value_name = "S")]
+    ramp: Option<f64>,
     /// The trace: lines of {"timestamp": MS, "input_length": N, "output_length": N}
     #[arg(long, value_name = "FILE", required_if_eq("arrivals", "trace"))]
     trace: Option<PathBuf>,
-    /// Play the trace faster by this factor
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    trace_speed: f64,
+    /// Play the trace faster by this factor [default: 1]
+    #[arg(long, value_name = "X")]
+    trace_speed: Option<f64>,
     /// Seconds within which requests start
     #[arg(long, value_name = "S")]
     duration: Option<f64>,
@@ -114,6 +117,12 @@ struct ConnectionArgs {
     /// Trust these certificates (PEM) instead of the machine's
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     root: Option<PathBuf>,
+    /// Trust the certificate with this SHA-256 and no other, a self-signed one too
+    #[arg(long, value_name = "HEX", value_parser = parse_sha256, conflicts_with_all = ["root", "policy"])]
+    pin_certificate: Option<[u8; 32]>,
+    /// Accept any certificate: nothing tells the server from somebody in between
+    #[arg(long, conflicts_with_all = ["root", "policy", "pin_certificate"])]
+    dangerous_skip_tls_verification: bool,
     /// Attested TLS: the server's evidence has to pass this policy
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
@@ -137,6 +146,44 @@ enum Kind {
     Closed,
 }
 
+impl Kind {
+    /// The options that have an effect for this kind alone, or for it and others.
+    fn takes(self, option: &str) -> bool {
+        match option {
+            "--rate" => matches!(self, Self::Poisson | Self::Constant),
+            "--users" | "--ramp" => self == Self::Closed,
+            _ => self == Self::Trace,
+        }
+    }
+}
+
+impl WorkArgs {
+    /// Refuses options that the kind of arrivals leaves without effect.
+    fn check(&self) -> Result<(), CliError> {
+        let given = [
+            ("--rate", self.rate.is_some()),
+            ("--users", self.users.is_some()),
+            ("--ramp", self.ramp.is_some()),
+            ("--trace", self.trace.is_some()),
+            ("--trace-speed", self.trace_speed.is_some()),
+        ];
+        let idle =
+            given.iter().find(|(option, is_given)| *is_given && !self.arrivals.takes(option));
+        let Some((option, _)) = idle else { return Ok(()) };
+        let takers: Vec<String> = Kind::value_variants()
+            .iter()
+            .filter(|kind| kind.takes(option))
+            .filter_map(|kind| Some(kind.to_possible_value()?.get_name().to_owned()))
+            .collect();
+        let got = self.arrivals.to_possible_value();
+        Err(CliError::new(format!(
+            "{option}: wanted --arrivals {}, got {}",
+            takers.join(" or "),
+            got.as_ref().map_or("another", |value| value.get_name()),
+        )))
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SessionsKind {
     New,
@@ -145,6 +192,7 @@ enum SessionsKind {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
+    args.work.check()?;
     let plan = Arc::new(build_plan(&args.work)?);
     let target = Arc::new(parse_target(args)?);
     let transport = build_transport(args, &target)?;
@@ -165,7 +213,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         CliError::new(error).hint("is the server up, and is the address that of the API?")
     })?;
     let written = log.map(|log| log.end(&outcome)).transpose()?;
-    let summary = Summary::from_events(&outcome.events, head.limits);
+    let stopped = stop.load(Ordering::Relaxed);
+    // A run that was interrupted ends there, whatever was planned.
+    let planned_s = head.duration_s.filter(|_| !stopped);
+    let summary = Summary::from_run(&outcome.events, head.limits, planned_s);
     let bounds = Bound::find(&summary, &outcome.client);
     let report = table::LoadReport {
         head: &head,
@@ -173,27 +224,26 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         client: &outcome.client,
         bounds: &bounds,
         errors: count_errors(&outcome.events),
+        fail_above: args.fail_above,
         events: written.as_deref(),
     };
     let text = if args.json { report.json()? } else { report.table() };
     process::print_text(&text)?;
-    Ok(exit_status(&summary, &bounds, stop.load(Ordering::Relaxed)))
-}
-
-fn exit_status(summary: &Summary, bounds: &[Bound], stopped: bool) -> ExitCode {
-    match (stopped, summary.complete, bounds) {
-        (true, ..) => ExitCode::from(INTERRUPTED),
-        (_, 0, _) => ExitCode::from(FAILED),
-        (_, _, []) => ExitCode::SUCCESS,
+    Ok(match bounds[..] {
+        _ if stopped => ExitCode::from(INTERRUPTED),
+        _ if summary.complete == 0 || report.has_too_many_failures() => ExitCode::from(FAILED),
+        [] => ExitCode::SUCCESS,
         _ => ExitCode::from(UNRELIABLE),
-    }
+    })
 }
 
 fn build_plan(args: &WorkArgs) -> Result<Plan, CliError> {
     let arrivals = match args.arrivals {
-        Kind::Poisson => Arrivals::Poisson { rate_per_s: args.rate },
-        Kind::Constant => Arrivals::Constant { rate_per_s: args.rate },
-        Kind::Closed => Arrivals::Closed { users: args.users, ramp_s: args.ramp },
+        Kind::Poisson => Arrivals::Poisson { rate_per_s: args.rate.unwrap_or(1.0) },
+        Kind::Constant => Arrivals::Constant { rate_per_s: args.rate.unwrap_or(1.0) },
+        Kind::Closed => {
+            Arrivals::Closed { users: args.users.unwrap_or(1), ramp_s: args.ramp.unwrap_or(0.0) }
+        }
         Kind::Trace => {
             let path = args.trace.as_deref().unwrap_or(Path::new(""));
             let shown = path.display();
@@ -201,7 +251,7 @@ fn build_plan(args: &WorkArgs) -> Result<Plan, CliError> {
                 .map_err(|error| CliError::new(format!("cannot read {shown}: {error}")))?;
             let rows = read_trace(BufReader::new(file))
                 .map_err(|error| CliError::new(format!("{shown}: {error}")))?;
-            Arrivals::Trace { rows: rows.into(), speed: args.trace_speed }
+            Arrivals::Trace { rows: rows.into(), speed: args.trace_speed.unwrap_or(1.0) }
         }
     };
     let unsaid = if args.duration.is_some() || args.arrivals == Kind::Trace {
@@ -229,6 +279,12 @@ fn parse_target(args: &Args) -> Result<Target, CliError> {
         let name = &args.connection.key_variable;
         return Err(CliError::new(format!("{name}: wanted visible ASCII characters, got others")));
     }
+    if target.key.is_some() && !target.secure && !is_loopback(&target.host) {
+        let name = &args.connection.key_variable;
+        let message = format!("{name}: it would go to {} in the clear", target.to_display());
+        return Err(CliError::new(message)
+            .hint("use https, or name a variable that is not set: --key-variable NO_KEY"));
+    }
     target.more = args.connection.fields.iter().cloned().collect();
     Ok(target)
 }
@@ -248,15 +304,36 @@ fn build_transport(args: &Args, target: &Target) -> Result<Arc<dyn Transport>, C
         return Ok(Arc::new(attested));
     }
     if !target.secure {
+        let given = [
+            ("--root", connection.root.is_some()),
+            ("--pin-certificate", connection.pin_certificate.is_some()),
+            ("--dangerous-skip-tls-verification", connection.dangerous_skip_tls_verification),
+        ];
+        if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
+            return Err(CliError::new(format!("{option}: wanted an https address, got http")));
+        }
         return Ok(Arc::new(Tcp::new(&target.host, target.port)));
+    }
+    let (host, port) = (&target.host, target.port);
+    if connection.dangerous_skip_tls_verification {
+        return Ok(Arc::new(Tls::dangerous_unverified(host, port).map_err(CliError::new)?));
+    }
+    if let Some(sha256) = connection.pin_certificate {
+        return Ok(Arc::new(Tls::pinned(host, port, sha256).map_err(CliError::new)?));
     }
     let roots = match &connection.root {
         None => Vec::new(),
         Some(path) => decode_chain("--root", &read_file(path, ROOT_BYTES_MAX)?)
             .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?,
     };
-    let tls = Tls::new(&target.host, target.port, &roots).map_err(CliError::new)?;
+    let tls = Tls::new(host, port, &roots).map_err(CliError::new)?;
     Ok(Arc::new(tls))
+}
+
+/// Whether a host is this machine by its very name: no name is resolved here.
+fn is_loopback(host: &str) -> bool {
+    let address: Option<std::net::IpAddr> = host.parse().ok();
+    address.map_or(host == "localhost", |address| address.is_loopback())
 }
 
 fn options(connection: &ConnectionArgs) -> Result<Options, CliError> {
@@ -291,6 +368,7 @@ fn build_head(
         seed: args.work.seed,
         requests: plan.requests.len() as u64,
         offered_per_s: plan.offered_per_s(),
+        duration_s: plan.duration_s,
         users: plan.users,
         target: target.to_display(),
         transport: transport.describe(),
@@ -369,6 +447,18 @@ impl LoadProgress {
 
 fn parse_lengths(text: &str) -> Result<Lengths, String> {
     Lengths::parse(text).ok_or_else(|| "wanted N or MIN..MAX, from 1 to 4000000".to_owned())
+}
+
+fn parse_sha256(text: &str) -> Result<[u8; 32], String> {
+    let mut sha256 = [0; 32];
+    let decoded = hex::decode_to_slice(text, &mut sha256);
+    decoded.map(|()| sha256).map_err(|_| "wanted 64 hexadecimal digits".to_owned())
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.parse().ok();
+    let inside = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    inside.ok_or_else(|| "wanted 0 to 100".to_owned())
 }
 
 fn parse_limits(text: &str) -> Result<Limits, String> {

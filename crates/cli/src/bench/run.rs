@@ -8,8 +8,8 @@ use std::{
 };
 
 use confide_bench::{
-    AllPlan, Effort, Index, IndexEntry, Options, Outcome, Part, Programs, Suite, SuiteState,
-    SuiteText, Validity,
+    AllPlan, Effort, Index, IndexEntry, MachineLock, Options, Outcome, Part, Programs, Suite,
+    SuiteState, SuiteText, Validity,
 };
 
 use super::{
@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// The folder for record and page; an earlier record in it is kept
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Measure although another run does so on this machine: each disturbs the other
+    #[arg(long)]
+    dangerous_beside_another: bool,
     /// Continue the interrupted or killed run in that folder: the same plan on the same machine
     #[arg(long)]
     resume: bool,
@@ -64,6 +67,7 @@ fn list_suites() -> String {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
+    let _lock = (!args.dangerous_beside_another).then(lock_machine).transpose()?;
     if args.suite == "all" {
         return run_all_suites(args);
     }
@@ -81,6 +85,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         eprintln!("hint: run the same command with --resume to continue");
     }
     Ok(exit_status(&outcome))
+}
+
+/// Keeps other runs of this machine away while the returned value lives.
+pub(super) fn lock_machine() -> Result<MachineLock, CliError> {
+    MachineLock::take().map_err(explain_error)
 }
 
 /// Runs every suite and prints an overview of them.
@@ -160,6 +169,7 @@ pub(super) fn measure(
         install: false,
         seed,
         out,
+        dangerous_beside_another: false,
         resume: false,
     };
     run_to_end(&options(&args, suite)?, false)
@@ -206,7 +216,7 @@ impl WorstOutcome {
     fn take(&mut self, entry: &IndexEntry, outcome: Option<&Outcome>) {
         self.failed |= entry.state == SuiteState::Failed;
         if let Some(outcome) = outcome {
-            self.failed |= !outcome.record.not_run().is_empty();
+            self.failed |= has_missing_benches(outcome);
             self.invalid |= matches!(outcome.record.validity(), Validity::Invalid { .. });
         }
     }
@@ -236,11 +246,16 @@ fn parse_variable(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+/// Whether a bench failed, or no arm of it could be run.
+fn has_missing_benches(outcome: &Outcome) -> bool {
+    !outcome.record.not_run().is_empty() || !outcome.record.benches_without_arms().is_empty()
+}
+
 fn exit_status(outcome: &Outcome) -> ExitCode {
     if outcome.record.partial().is_some() {
         return ExitCode::from(INTERRUPTED);
     }
-    if !outcome.record.not_run().is_empty() {
+    if has_missing_benches(outcome) {
         return ExitCode::from(FAILED);
     }
     match outcome.record.validity() {

@@ -6,7 +6,7 @@ use confide_bench::{Effort, Finding, judge_selftest, selftest_suite, simulate, t
 
 use super::{
     failure::explain_error,
-    run::{measure, print_outcome},
+    run::{lock_machine, measure, print_outcome},
     status::{FAILED, INTERRUPTED, UNDECIDED},
 };
 use crate::error::CliError;
@@ -46,6 +46,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut findings = try_traps().map_err(explain_error)?;
     findings.extend(simulate(args.runs, args.seed).map_err(explain_error)?);
     if !args.simulated_only {
+        let _lock = lock_machine()?;
         match spin(&args)? {
             Some(found) => findings.extend(found),
             None => return Ok(ExitCode::from(INTERRUPTED)),

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use confide_http::{Admission, ConnectionPlace, Peer, PeerStream, TurnTakingStream, accept_until};
+use confide_http::{Admission, ConnectionPlace, HalfDuplexStream, Peer, PeerStream, accept_until};
 use confide_lora::host::{AdapterHost, PeerPrefix};
 use tokio::net::TcpListener;
 
@@ -58,7 +58,7 @@ async fn serve_connection(
     let Some((stream, peer)) = entrance.admit(stream, Some(peer_prefix(place.peer()))).await else {
         return;
     };
-    let stream = TurnTakingStream::new(stream, place);
+    let stream = HalfDuplexStream::new(stream, place);
     if let Err(error) = host.serve(stream, peer).await {
         tracing::debug!(%error, "a key holder's connection ended early");
     }

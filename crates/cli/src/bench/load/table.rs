@@ -17,10 +17,28 @@ pub(super) struct LoadReport<'a> {
     pub(super) client: &'a ClientFigures,
     pub(super) bounds: &'a [Bound],
     pub(super) errors: BTreeMap<String, u64>,
+    /// The largest share of failed requests that is accepted, in percent.
+    pub(super) fail_above: f64,
     pub(super) events: Option<&'a Path>,
 }
 
 impl LoadReport<'_> {
+    /// The share of requests that failed, in percent; those that the end of the run cut are not counted.
+    fn failed_percent(&self) -> f64 {
+        let counted = self.summary.requests.saturating_sub(self.summary.cut);
+        if counted == 0 { 0.0 } else { self.summary.failed as f64 / counted as f64 * 1e2 }
+    }
+
+    /// What is counted in answers: tokens if the server named a plausible number of them each time.
+    fn unit(&self) -> &'static str {
+        if self.summary.counted_by_chunks > 0 { "chunk" } else { "token" }
+    }
+
+    /// Whether more requests failed than are accepted.
+    pub(super) fn has_too_many_failures(&self) -> bool {
+        self.failed_percent() > self.fail_above
+    }
+
     pub(super) fn json(&self) -> Result<String, CliError> {
         let value = json!({
             "run": self.head,
@@ -29,6 +47,8 @@ impl LoadReport<'_> {
             "client_bound": Bound::reason(self.bounds),
             "bounds": self.bounds,
             "errors": self.errors,
+            "failed_percent": self.failed_percent(),
+            "fail_above_percent": self.fail_above,
             "events": self.events,
         });
         let text = serde_json::to_string_pretty(&value).map_err(CliError::new)?;
@@ -65,7 +85,28 @@ impl LoadReport<'_> {
         if summary.other_length > 0 {
             let _ = write!(requests, "; {} not as long as asked for", summary.other_length);
         }
+        if summary.repeated > 0 {
+            let _ = write!(requests, "; {} sent again after an idle close", summary.repeated);
+        }
         write_line(out, "requests", &requests);
+        if summary.counted_by_chunks > 0 {
+            let text = format!(
+                "counted in {} of {} answers: the server named no plausible number of tokens",
+                summary.counted_by_chunks, summary.complete
+            );
+            write_line(out, "chunks", &text);
+        }
+        if summary.implausible_usage > 0 {
+            let text = format!(
+                "{} answers: more tokens than were asked for, or than the text has bytes",
+                summary.implausible_usage
+            );
+            write_line(out, "usage", &text);
+        }
+        if self.has_too_many_failures() {
+            let (share, most) = (format_figure(self.failed_percent()), self.fail_above);
+            write_line(out, "failed", &format!("{share} % of the requests, more than {most} %"));
+        }
         for (error, count) in self.errors.iter().take(ERRORS_MAX) {
             write_line(out, "", &format!("{count} × {error}"));
         }
@@ -81,12 +122,12 @@ impl LoadReport<'_> {
             "\n{:<26}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  definition",
             "milliseconds", "mean", "p50", "p90", "p95", "p99", "longest", "n"
         );
-        let summary = self.summary;
+        let (summary, unit) = (self.summary, self.unit());
         for (name, spread) in [
             ("time to first token", &summary.ttft),
-            ("gap between tokens", &summary.itl),
-            ("time per output token", &summary.tpot),
-            ("whole time per token", &summary.ntpot),
+            ("gap between chunks", &summary.itl),
+            (&format!("time per output {unit}"), &summary.tpot),
+            (&format!("whole time per {unit}"), &summary.ntpot),
             ("whole answer", &summary.e2e),
             ("connect", &summary.connect),
             ("server's own queue", &summary.server_queue),
@@ -95,14 +136,19 @@ impl LoadReport<'_> {
         ] {
             write_row(out, name, spread);
         }
-        let _ = writeln!(out, "a percentile is printed where its tail holds ten samples\n");
+        let _ = writeln!(out, "a percentile is printed where its tail holds ten samples");
+        let censored = summary.e2e.censored;
+        if censored > 0 {
+            let _ = writeln!(out, "≥ is a lower bound: {censored} requests hit their deadline");
+        }
+        out.push('\n');
     }
 
     fn write_rates(&self, out: &mut String) {
         let summary = self.summary;
         for (name, value, unit, id) in [
             ("answers", summary.qps, "/s", "llm.qps"),
-            ("output tokens", summary.tps, "/s", "llm.tps"),
+            (&*format!("output {}s", self.unit()), summary.tps, "/s", "llm.tps"),
             ("prompt tokens", summary.tps_in, "/s", "llm.tps-in"),
             ("good answers", summary.goodput_per_s, "/s", "llm.goodput"),
             ("good of all", summary.good_ratio.map(|r| r * 1e2), "%", "llm.goodput"),
@@ -144,10 +190,14 @@ fn write_row(out: &mut String, name: &str, spread: &Spread) {
         return;
     }
     let _ = write!(out, "{name:<26}");
-    for value in
-        [spread.mean_ms, spread.p50_ms, spread.p90_ms, spread.p95_ms, spread.p99_ms, spread.max_ms]
+    let percentiles = [spread.p50_ms, spread.p90_ms, spread.p95_ms, spread.p99_ms, spread.max_ms]
+        .map(|value| (value, value.is_some_and(|value| spread.is_lower_bound(value))));
+    for (value, is_bound) in [(spread.mean_ms, spread.censored > 0)].into_iter().chain(percentiles)
     {
-        let _ = write!(out, "{:>10}", value.map_or_else(|| "-".into(), format_figure));
+        let mark = if is_bound { "≥" } else { "" };
+        let shown =
+            value.map_or_else(|| "-".into(), |value| mark.to_owned() + &format_figure(value));
+        let _ = write!(out, "{shown:>10}");
     }
     let _ = writeln!(out, "{:>9}  {}", spread.count, spread.id);
 }

@@ -1,4 +1,4 @@
-//! A stream of a protocol in which the two ends take turns, and the place of its connection.
+//! A half-duplex stream, whose two ends send in turn, with the place of its connection.
 
 use std::{
     io,
@@ -17,23 +17,23 @@ use crate::{
 ///
 /// It is for protocols other than HTTP. The connection is idle after this end has sent; sending
 /// also resets its idle time.
-pub type TurnTakingStream<S> = ObservedStream<S, TurnObserver>;
+pub type HalfDuplexStream<S> = ObservedStream<S, HalfDuplexObserver>;
 
-/// The observer of a [`TurnTakingStream`].
+/// The observer of a [`HalfDuplexStream`].
 #[derive(Debug)]
-pub struct TurnObserver {
+pub struct HalfDuplexObserver {
     place: ConnectionPlace,
     busy: Option<BusyGuard>,
 }
 
-impl<S> TurnTakingStream<S> {
+impl<S> HalfDuplexStream<S> {
     /// Wraps `inner`, which is idle at first.
     pub fn new(inner: S, place: ConnectionPlace) -> Self {
-        Self::with_observer(inner, TurnObserver { place, busy: None })
+        Self::with_observer(inner, HalfDuplexObserver { place, busy: None })
     }
 }
 
-impl<S> StreamObserver<S> for TurnObserver {
+impl<S> StreamObserver<S> for HalfDuplexObserver {
     fn poll_read(
         &mut self,
         inner: Pin<&mut S>,

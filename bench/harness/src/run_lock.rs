@@ -1,0 +1,82 @@
+//! Locks that keep two runs apart: in one folder they would overwrite each other, on one machine
+//! they would measure each other.
+
+use std::{
+    fs::{File, TryLockError},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener},
+    },
+    path::Path,
+};
+
+use crate::error::BenchError;
+
+/// The abstract socket that a run binds while it measures: the kernel frees it however the run ends.
+const MACHINE_SOCKET: &[u8] = b"confide-bench";
+
+/// The lock of a run's folder, which ends with this value.
+#[derive(Debug)]
+pub(crate) struct FolderLock {
+    _folder: File,
+}
+
+impl FolderLock {
+    /// Locks a folder that exists. The lock is on the folder itself, so nothing is left in it.
+    pub(crate) fn take(folder: &Path) -> Result<Self, BenchError> {
+        let file = File::open(folder).map_err(BenchError::io("read", folder))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { _folder: file }),
+            Err(TryLockError::WouldBlock) => {
+                Err(BenchError::FolderInUse { folder: folder.to_owned() })
+            }
+            Err(TryLockError::Error(error)) => Err(BenchError::io("lock", folder)(error)),
+        }
+    }
+}
+
+/// The lock of this machine's measurements, which ends with this value.
+#[derive(Debug)]
+pub struct MachineLock {
+    _socket: UnixListener,
+}
+
+impl MachineLock {
+    /// Takes the lock of the machine, or of the network namespace if it runs in one of its own.
+    ///
+    /// # Errors
+    /// [`BenchError::MachineInUse`] if another run measures now.
+    pub fn take() -> Result<Self, BenchError> {
+        Self::bind(MACHINE_SOCKET)
+    }
+
+    fn bind(name: &[u8]) -> Result<Self, BenchError> {
+        let bound =
+            SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
+        bound.map(|socket| Self { _socket: socket }).map_err(|_| BenchError::MachineInUse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_held_by_one_run_at_a_time() {
+        let folder = confide_tests::Folder::new("folder-lock");
+        let held = FolderLock::take(folder.path()).unwrap();
+        assert!(matches!(FolderLock::take(folder.path()), Err(BenchError::FolderInUse { .. })));
+        drop(held);
+        assert!(FolderLock::take(folder.path()).is_ok());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn a_machine_is_measured_by_one_run_at_a_time() {
+        let name = format!("confide-bench-test-{}", std::process::id());
+        let held = MachineLock::bind(name.as_bytes()).unwrap();
+        assert!(matches!(MachineLock::bind(name.as_bytes()), Err(BenchError::MachineInUse)));
+        drop(held);
+        assert!(MachineLock::bind(name.as_bytes()).is_ok());
+    }
+}
