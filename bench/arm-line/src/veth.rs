@@ -49,7 +49,7 @@ impl Veth {
     ///
     /// # Errors
     /// When a program or the privilege is missing.
-    pub fn spawn_beyond(&self, arguments: &[&str]) -> Outcome<Child> {
+    pub fn spawn_at_far_end(&self, arguments: &[&str]) -> Outcome<Child> {
         check_programs()?;
         let this = std::env::current_exe()?;
         let mut child =

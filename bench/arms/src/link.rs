@@ -137,7 +137,7 @@ fn round_trip(delay: Duration) -> Outcome<Duration> {
 /// Starts the service behind a pair of devices. The text names device and addresses.
 fn start_behind_veth(command: &[String]) -> Outcome<(Child, String)> {
     let veth = Veth::for_this_process();
-    let child = veth.spawn_beyond(&service_arguments(&veth.far, command))?;
+    let child = veth.spawn_at_far_end(&service_arguments(&veth.far, command))?;
     Ok((child, format!("veth {}, {} to {}", veth.device, veth.near, veth.far)))
 }
 

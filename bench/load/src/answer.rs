@@ -246,7 +246,7 @@ mod tests {
         r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
         r#"{"choices":[{"delta":{"reasoning_content":"Hm"}}],"usage":null}"#,
         r#"{"choices":[{"delta":{"content":" a \"b\""}}]}"#,
-        r#"{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":9}}"#,
+        r#"{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":7}}"#,
         "[DONE]",
     ];
 
@@ -256,7 +256,7 @@ mod tests {
         for size in [1, 7, 64, bytes.len()] {
             let (event, outcome) = read(&bytes, size);
             outcome.unwrap();
-            assert_eq!((event.chunks_s.len(), event.tokens()), (2, 9));
+            assert_eq!((event.chunks_s.len(), event.tokens()), (2, 7));
             assert_eq!((event.status, event.prompt_tokens), (Some(200), Some(5)));
             assert!(event.chunks_s[0] <= event.chunks_s[1]);
             assert_eq!(event.first_byte_s, Some(1.0));

@@ -126,10 +126,10 @@ pub enum ChannelError {
         got: usize,
     },
     /// No peer would read this end's claims.
-    #[error("own claims are out of bounds")]
+    #[error("the claims of this end are invalid, so no peer would read them")]
     OwnClaims(#[source] ClaimsError),
     /// This end's key has expired, and no new one could be made.
-    #[error("own key has expired and could not be renewed")]
+    #[error("the key of this end has expired and could not be renewed")]
     KeyEnded {
         /// The error of the last renewal.
         #[source]
@@ -195,7 +195,7 @@ pub enum ChannelError {
     #[error("peer claims are unreadable")]
     Claims(#[from] ClaimsError),
     /// The claims name a key that differs from this connection's.
-    #[error("claims name key {}, wanted the connection's {}", hex(claims), hex(connection))]
+    #[error("evidence is for key {}, wanted the connection's key {}", hex(claims), hex(connection))]
     KeyMismatch {
         /// The hash in the claims.
         claims: [u8; 32],

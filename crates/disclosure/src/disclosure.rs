@@ -246,22 +246,22 @@ impl Claim {
     pub(crate) fn read(reader: &mut Reader<'_>, nested: Nesting) -> Result<Self, FormatError> {
         match reader.u8("claim")? {
             1 => Ok(Claim::Compare {
-                field: read_field(reader)?,
+                field: read_field_index(reader)?,
                 comparison: Comparison::read(reader)?,
                 proof: read_proof(reader)?,
             }),
             2 => Ok(Claim::BytesContain {
                 direction: read_direction(reader)?,
-                text: read_text(reader)?,
+                text: read_claim_text(reader)?,
                 proof: read_proof(reader)?,
             }),
             3 => Ok(Claim::FieldContains {
-                field: read_field(reader)?,
-                text: read_text(reader)?,
+                field: read_field_index(reader)?,
+                text: read_claim_text(reader)?,
                 proof: read_proof(reader)?,
             }),
             4 => Ok(Claim::FieldSha256 {
-                field: read_field(reader)?,
+                field: read_field_index(reader)?,
                 sha256: reader.array("digest of a claim")?,
                 proof: read_proof(reader)?,
             }),
@@ -270,10 +270,10 @@ impl Claim {
                 Ok(Claim::OtherSession(Box::new(Disclosure::decode_within(file)?)))
             }
             6 => Ok(Claim::Equal {
-                field: read_field(reader)?,
+                field: read_field_index(reader)?,
                 other: match reader.present("other session")? {
-                    false => OtherField::ThisSession(read_field(reader)?),
-                    true => OtherField::OtherSession(read_field(reader)?),
+                    false => OtherField::ThisSession(read_field_index(reader)?),
+                    true => OtherField::OtherSession(read_field_index(reader)?),
                 },
                 proof: read_proof(reader)?,
             }),
@@ -288,11 +288,11 @@ impl Claim {
     }
 }
 
-fn read_field(reader: &mut Reader<'_>) -> Result<u32, FormatError> {
+fn read_field_index(reader: &mut Reader<'_>) -> Result<u32, FormatError> {
     reader.u32("field of a claim")
 }
 
-fn read_text(reader: &mut Reader<'_>) -> Result<String, FormatError> {
+fn read_claim_text(reader: &mut Reader<'_>) -> Result<String, FormatError> {
     let subject = "text of a claim";
     match reader.text(TEXT_BYTES_MAX, subject)? {
         "" => Err(FormatError::Text { subject }),

@@ -54,7 +54,7 @@ pub fn make_model(
     order: &ModelOrder,
     progress: &mut OnProgress<'_>,
 ) -> Result<Manifest, NativeError> {
-    fill_new_folder(&order.dir, |partial| fill_folder(order, partial, progress))
+    fill_new_folder(&order.dir, |partial| write_model_folder(order, partial, progress))
 }
 
 /// Makes a folder with all files of a shape except the weights. An engine may draw the weights from
@@ -73,7 +73,7 @@ pub fn make_model_without_weights(shape: ModelShape, dir: &Path) -> Result<Manif
 /// The value of `weights` in the manifest of a folder without weights.
 pub const NO_WEIGHTS: &str = "none";
 
-fn fill_folder(
+fn write_model_folder(
     order: &ModelOrder,
     dir: &Path,
     progress: &mut OnProgress<'_>,

@@ -75,7 +75,7 @@ class Refusal(BlindError):
         if name not in _CODES:
             raise ValueError(f"refusal: wanted one of docs/blind-protocol.md, got {name!r}")
         self.name, self.detail = name, detail
-        limit = f": {detail} answered vectors were allowed" if name == "budget" else ""
+        limit = f": all {detail} answered vectors are used up" if name == "budget" else ""
         super().__init__(f"{name}{limit}")
 
     @property

@@ -17,20 +17,20 @@ const OTHER: &str = "other";
 #[serde(deny_unknown_fields)]
 struct Layers {
     #[serde(rename = "layer")]
-    layers: Vec<LayerText>,
+    layers: Vec<LayerDefinition>,
 }
 
 /// A `[[layer]]` of that file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LayerText {
+struct LayerDefinition {
     id: String,
     title: String,
     question: String,
     suite: Option<String>,
 }
 
-static LAYERS: LazyLock<Vec<LayerText>> =
+static LAYERS: LazyLock<Vec<LayerDefinition>> =
     LazyLock::new(|| toml::from_str::<Layers>(TEXT).map_or_else(|_| Vec::new(), |all| all.layers));
 
 /// A part of the page, as the index of its text in `bench/suites/layers.toml`.
@@ -70,7 +70,7 @@ impl Layer {
         Self::from_id(suite.and_then(|suite| suite.suite.layer.as_deref()))
     }
 
-    fn text(self) -> Option<&'static LayerText> {
+    fn text(self) -> Option<&'static LayerDefinition> {
         LAYERS.get(self.0)
     }
 

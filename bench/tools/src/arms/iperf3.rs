@@ -93,7 +93,7 @@ impl Server {
             NetworkPath::Veth => {
                 let veth = Veth::for_this_process();
                 let arguments = ["iperf3", "--over", "veth", "--become-server", &veth.far];
-                (veth.spawn_beyond(&arguments)?, veth.far, PORT)
+                (veth.spawn_at_far_end(&arguments)?, veth.far, PORT)
             }
         };
         let lines = child.stdout.take().map(BufReader::new).map(BufRead::lines);

@@ -67,14 +67,15 @@ impl Args {
                 let all: Input =
                     serde_json::from_slice(&text).map_err(|error| explain(error.to_string()))?;
                 let quote = hex::decode(&all.quote).map_err(|error| explain(error.to_string()))?;
-                let times = Times { at: all.at, first: all.not_before, last: all.not_after };
+                let times =
+                    AppraisalTimes { at: all.at, first: all.not_before, last: all.not_after };
                 encode(&quote, all.collateral.to_string().as_bytes(), times).map_err(explain)
             }
             (None, Some(quote), Some(collateral)) => {
                 let at = self.at.unwrap_or_else(unix_now);
                 let quote = read_file(quote, QUOTE_LENGTH_MAX as u64)?;
                 let json = read_file(collateral, COLLATERAL_LENGTH_MAX as u64)?;
-                let times = Times { at, first: self.not_before, last: self.not_after };
+                let times = AppraisalTimes { at, first: self.not_before, last: self.not_after };
                 encode(&quote, &json, times).map_err(CliError::in_file(collateral))
             }
             _ => Err(CliError::new("wanted --input, or --quote and --collateral")),
@@ -83,13 +84,13 @@ impl Args {
 }
 
 /// The time to judge at, and the first and last instants that the statement covers, in Unix seconds.
-struct Times {
+struct AppraisalTimes {
     at: u64,
     first: Option<u64>,
     last: Option<u64>,
 }
 
-fn encode(quote: &[u8], collateral: &[u8], times: Times) -> Result<Vec<u8>, String> {
+fn encode(quote: &[u8], collateral: &[u8], times: AppraisalTimes) -> Result<Vec<u8>, String> {
     let it = Collateral::parse(collateral).map_err(|error| error.to_string())?;
     let parts = DcapParts {
         at: times.at,

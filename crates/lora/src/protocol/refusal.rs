@@ -33,7 +33,7 @@ pub enum Refusal {
     #[error("prepared already: each batch is prepared once, in order")]
     AlreadyPrepared,
     /// The client's budget of answers for this input is used up.
-    #[error("budget: {limit} answered vectors were allowed")]
+    #[error("budget: all {limit} answered vectors are used up")]
     Budget {
         /// The number of answers that the budget allows in all.
         limit: u64,
