@@ -185,7 +185,7 @@ impl Tls {
     ///
     /// # Errors
     /// A text, where the host is not a name.
-    pub fn pinned(host: &str, port: u16, sha256: [u8; 32]) -> Result<Self, String> {
+    pub fn with_pin(host: &str, port: u16, sha256: [u8; 32]) -> Result<Self, String> {
         let verifier = Arc::new(ChosenCertificate { sha256: Some(sha256), provider: provider() });
         let config = config_builder()?
             .dangerous()

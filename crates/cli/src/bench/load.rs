@@ -319,7 +319,7 @@ fn build_transport(args: &Args, target: &Target) -> Result<Arc<dyn Transport>, C
         return Ok(Arc::new(Tls::dangerous_unverified(host, port).map_err(CliError::new)?));
     }
     if let Some(sha256) = connection.pin_certificate {
-        return Ok(Arc::new(Tls::pinned(host, port, sha256).map_err(CliError::new)?));
+        return Ok(Arc::new(Tls::with_pin(host, port, sha256).map_err(CliError::new)?));
     }
     let roots = match &connection.root {
         None => Vec::new(),
