@@ -8,17 +8,29 @@ use std::{
         unix::net::{SocketAddr, UnixListener},
     },
     path::Path,
+    time::Duration,
 };
 
 use crate::error::BenchError;
 
 /// The abstract socket that a run binds while it measures: the kernel frees it however the run ends.
 const MACHINE_SOCKET: &[u8] = b"confide-bench";
+/// How often the machine's lock is tried, and the time between two tries.
+const TRIES: u32 = 10;
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// The lock of a run's folder, which ends with this value.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
-    _folder: File,
+    folder: File,
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // A process that another thread is just starting may still have a copy of the descriptor,
+        // and would hold the lock until it has started.
+        let _ = self.folder.unlock();
+    }
 }
 
 impl FolderLock {
@@ -26,7 +38,7 @@ impl FolderLock {
     pub(crate) fn take(folder: &Path) -> Result<Self, BenchError> {
         let file = File::open(folder).map_err(BenchError::io("read", folder))?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { _folder: file }),
+            Ok(()) => Ok(Self { folder: file }),
             Err(TryLockError::WouldBlock) => {
                 Err(BenchError::FolderInUse { folder: folder.to_owned() })
             }
@@ -51,9 +63,16 @@ impl MachineLock {
     }
 
     fn bind(name: &[u8]) -> Result<Self, BenchError> {
-        let bound =
-            SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
-        bound.map(|socket| Self { _socket: socket }).map_err(|_| BenchError::MachineInUse)
+        let bind =
+            || SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
+        // A process that has just ended or is being started may hold the name for an instant more.
+        for _ in 0..TRIES {
+            if let Ok(socket) = bind() {
+                return Ok(Self { _socket: socket });
+            }
+            std::thread::sleep(BETWEEN_TRIES);
+        }
+        Err(BenchError::MachineInUse)
     }
 }
 
