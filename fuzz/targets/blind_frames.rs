@@ -48,7 +48,7 @@ fn message(kind: FrameKind, payload: &[u8]) {
         }
         FrameKind::Attached => drop(AttachAnswer::decode(payload)),
         FrameKind::Credit => drop(BlockCredit::decode(payload)),
-        FrameKind::PreparedEndorsements => drop(PreparedRows::decode(payload)),
+        FrameKind::Prepared => drop(PreparedRows::decode(payload)),
         FrameKind::Products => drop(ApplyAnswer::decode(payload)),
         FrameKind::DirectAnswer => {
             drop(DirectAnswer::decode(payload).and_then(|answer| answer.split()))
