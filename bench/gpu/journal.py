@@ -33,6 +33,8 @@ class Journal:
         # A second run never writes over a first one: choosing the run that pleases is choosing the result.
         self._file = open(self.path, "x", encoding="utf-8")
         self._started = time.monotonic()
+        # SHA-256 over the link before and the bytes of a line; each `block` line names the link before it.
+        self._chain = bytes(32)
         # The reader refuses a record with a field that it does not know, so that no copy of this passes for one.
         refused = {"rehearsal": REHEARSAL} if rehearsal else {}
         self.put({"kind": "run", **head, "sessions": [], **refused})
@@ -45,7 +47,11 @@ class Journal:
 
     def put(self, line: dict[str, Any]) -> None:
         """Writes one line, which is on disk before the next is measured."""
-        self._file.write(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n")
+        if line["kind"] == "block":
+            line = {**line, "chain": self._chain.hex()}
+        text = json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n"
+        self._chain = hashlib.sha256(self._chain + text.encode()).digest()
+        self._file.write(text)
         self._file.flush()
 
     def end(self, partial: str | None) -> None:

@@ -29,6 +29,7 @@ pub use error::EstimateError;
 pub use interval::Interval;
 pub use location::{hodges_lehmann, holm, signed_rank_p};
 pub use moments::mean;
+pub use normal::normal_quantile;
 pub use paired::{Estimate, Paired};
 pub use quantile::{quantile, quantile_interval, supported_quantile};
 pub use random::Random;
@@ -37,6 +38,7 @@ pub use steady::{Steadiness, assess_steadiness, find_changes};
 pub use student::{binomial_cdf, student_quantile, welch_interval};
 pub use verdict::{
     AA_BLOCKS_MIN, AaJudgement, INTERVAL_BLOCKS_MIN, Margin, Verdict, outside_by_chance,
+    smallest_effect,
 };
 
 /// Compiles and runs the example of README.md.

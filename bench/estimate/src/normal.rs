@@ -11,7 +11,7 @@ pub(crate) fn normal_cdf(z: f64) -> f64 {
 }
 
 /// Returns the z with P(Z <= z) = p: infinite at 0 and 1, NaN outside.
-pub(crate) fn normal_quantile(p: f64) -> f64 {
+pub fn normal_quantile(p: f64) -> f64 {
     if (0.0..=1.0).contains(&p) { Normal::standard().inverse_cdf(p) } else { f64::NAN }
 }
 

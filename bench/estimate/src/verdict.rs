@@ -1,6 +1,6 @@
 //! Judgement of an interval by a margin that was set before the run.
 
-use crate::{normal::normal_quantile, paired::Estimate};
+use crate::{normal::normal_quantile, paired::Estimate, student::student_quantile};
 
 /// The number of blocks below which an A/A pair is not judged: with fewer than 11, the signs of
 /// honest twins agree in every block more often than once in a thousand.
@@ -40,6 +40,14 @@ pub enum Verdict {
         /// 10,000.
         blocks_wanted: Option<u64>,
     },
+}
+
+/// Computes the smallest true effect that a run of this many blocks tells from none in four of five repetitions,
+/// from half the width of its 95 % interval and in the same unit: (t(0.975) + t(0.8)) standard errors, with
+/// `blocks` − 1 degrees of freedom. `None` for fewer than two blocks.
+pub fn smallest_effect(half_width: f64, blocks: usize) -> Option<f64> {
+    let freedom = blocks.checked_sub(1).filter(|freedom| *freedom > 0)? as f64;
+    Some(half_width * (1.0 + student_quantile(0.8, freedom) / student_quantile(0.975, freedom)))
 }
 
 impl Verdict {
@@ -132,6 +140,27 @@ fn blocks_wanted(estimate: &Estimate, margin: Margin) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::{Interval, Paired, Random};
+
+    #[test]
+    fn four_of_five_runs_find_the_smallest_effect_and_fewer_find_half_of_it() {
+        let found = |share: f64| {
+            let mut random = Random::new(7);
+            let runs = 400;
+            let hits = (0..runs).filter(|_| {
+                let noise: Vec<f64> = (0..20).map(|_| random.normal()).collect();
+                let mean = noise.iter().sum::<f64>() / 20.0;
+                let sd = (noise.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 19.0).sqrt();
+                let half = student_quantile(0.975, 19.0) * sd / 20f64.sqrt();
+                // The effect is that of a typical run: its standard deviation is 1.
+                let typical = student_quantile(0.975, 19.0) / 20f64.sqrt();
+                mean + share * smallest_effect(typical, 20).unwrap() > half
+            });
+            hits.count() as f64 / f64::from(runs)
+        };
+        assert!((0.74..0.87).contains(&found(1.0)), "{}", found(1.0));
+        assert!(found(0.5) < 0.4);
+        assert_eq!(smallest_effect(1.0, 1), None);
+    }
 
     #[test]
     fn an_interval_inside_the_margin_is_within() {

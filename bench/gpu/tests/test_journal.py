@@ -79,7 +79,7 @@ def without_times(path: Path) -> list[dict[str, Any]]:
     """The lines without the figures that differ from run to run."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     for line in lines:
-        for name in ("started_s", "wall_s", "quiet", "rehearsal"):
+        for name in ("started_s", "wall_s", "quiet", "rehearsal", "chain"):
             line.pop(name, None)
     return lines
 

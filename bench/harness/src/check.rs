@@ -1,6 +1,8 @@
 //! A record judged by margins, for a program that wants a yes or a no.
 
-use confide_estimate::{Bca, Estimate, INTERVAL_BLOCKS_MIN, Interval, Margin, RESAMPLES, Verdict};
+use confide_estimate::{
+    Estimate, INTERVAL_BLOCKS_MIN, Interval, Margin, Verdict, mean, normal_quantile, quantile,
+};
 use serde::Serialize;
 
 use crate::{
@@ -8,18 +10,23 @@ use crate::{
         all_cases,
         refusal::{Reason, Refusal},
     },
+    disturbed::{DISTURBED_MOST, DISTURBED_WARNS},
     error::BenchError,
-    format::{digits, ratio_places},
+    format::{digits, scale_of},
     loaded::LoadedRecord,
+    record::Record,
     rows::{
-        BOOTSTRAP_SEED, pairs,
+        pairs,
         row::{Aa, Ends, Outcome, Row},
         runs::Runs,
-        text::{cost, verdict},
+        text::{cost, ratio, verdict},
     },
-    suite::{Suite, bench::Better},
+    suite::{Gate, Suite, bench::Better},
     validity::Validity,
 };
+
+/// The least digits by which a chain of hashes is named: 64 bits.
+const CHAIN_DIGITS_MIN: usize = 16;
 
 /// Selection of the rows to check, and how strictly.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +39,10 @@ pub struct CheckOptions {
     pub bench: Option<String>,
     /// Fails rows that are cheaper than their margin as well.
     pub both_ways: bool,
+    /// The end of the record's chain of hashes, or its beginning of at least 16 digits, kept apart from the record.
+    pub chain: Option<String>,
+    /// Gives a verdict also where more than half of the runs were disturbed.
+    pub accept_disturbed: bool,
 }
 
 /// The result of a check, worst first.
@@ -108,6 +119,33 @@ impl CheckReport {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
+    /// Compares the end of the record's chain with the one that was kept apart from it.
+    fn judge_chain(&mut self, record: &Record, options: &CheckOptions) {
+        let Some(wanted) = &options.chain else { return };
+        let end = record.chain_end().unwrap_or_default();
+        if wanted.len() < CHAIN_DIGITS_MIN || !end.starts_with(wanted.to_ascii_lowercase().as_str())
+        {
+            self.checked = CheckOutcome::Invalid;
+            self.says
+                .push(format!("chain of hashes: wanted {wanted}, the record's ends with {end}"));
+        }
+    }
+
+    /// Says how many runs were disturbed; too many give no verdict.
+    fn judge_disturbance(&mut self, of: &str, record: &Record, options: &CheckOptions) {
+        let share = record.disturbed_share();
+        if share < DISTURBED_WARNS {
+            return;
+        }
+        let mut text =
+            format!("{of}{:.0} % of the headline rows' runs were disturbed", share * 100.0);
+        if share > DISTURBED_MOST && !options.accept_disturbed {
+            self.checked = self.checked.min(CheckOutcome::Undecided);
+            text += ": too many for a verdict; measure on a quiet machine";
+        }
+        self.says.push(text);
+    }
+
     fn from_rows(rows: Vec<CheckedRow>, mut says: Vec<String>, validity: &[&Validity]) -> Self {
         let mut worst = rows.iter().map(|row| row.checked).min().unwrap_or(CheckOutcome::Undecided);
         if rows.is_empty() {
@@ -141,8 +179,21 @@ pub fn check_record(
     let record = &loaded.record;
     let suite = record.parse_suite()?;
     let judged = loaded.judge(&suite);
-    let mut says = Vec::new();
-    let rows = judged.rows.into_iter().filter(|row| is_wanted(row, options)).map(|mut row| {
+    let mut says = record.remarks.clone();
+    let gates = gates_of(&suite, options);
+    let is_checked = |row: &Row| match gates {
+        [] => is_wanted(row, options),
+        gates => find_gate(gates, row).is_some() && is_of_bench(row, options),
+    };
+    if !gates.is_empty() {
+        says.push(
+            "checked are the gates of the suite; --metric or --margin checks other rows".into(),
+        );
+    }
+    let rows = judged.rows.into_iter().filter(is_checked).map(|mut row| {
+        if let Some(gate) = find_gate(gates, &row) {
+            return check_gate(gate, &row);
+        }
         if let (Some(margin), Some(ends), true) = (options.margin, row.ratio, row.has_interval()) {
             row.margin = margin;
             row.adds_at_most = None;
@@ -164,10 +215,57 @@ pub fn check_record(
         says.push(format!("partial: {partial}"));
     }
     let mut check = CheckReport::from_rows(rows, says, &[&judged.validity]);
+    check.judge_chain(record, options);
+    check.judge_disturbance("", record, options);
     if record.partial.is_some() || !record.not_run.is_empty() {
         add_not_run(&mut check, &record.not_run());
     }
     Ok(check)
+}
+
+/// The gates by which a record is checked: those of its suite, unless the caller asks for other rows or another margin.
+fn gates_of<'a>(suite: &'a Suite, options: &CheckOptions) -> &'a [Gate] {
+    let is_default = options.metric.is_none() && options.margin.is_none();
+    if is_default { &suite.gates } else { &[] }
+}
+
+/// Finds the gate of a row against the bench's first arm.
+fn find_gate<'a>(gates: &'a [Gate], row: &Row) -> Option<&'a Gate> {
+    gates.iter().find(|gate| !row.twin && gate.covers(&row.bench, &row.metric, &row.arm))
+}
+
+/// Judges a row by the limit of its gate: the 95 % interval has to lie below it.
+fn check_gate(gate: &Gate, row: &Row) -> CheckedRow {
+    let (ends, limit, shown) = match (gate.ratio_at_most, gate.adds_at_most) {
+        (Some(limit), _) => (row.ratio, limit, format!("x{limit}")),
+        (None, Some(limit)) => {
+            let (scale, unit) = scale_of(&row.metric, limit.abs());
+            (Some(row.difference), limit, format!("{} {unit}", digits(limit * scale)))
+        }
+        (None, None) => (None, 0.0, String::new()),
+    };
+    let (checked, place) = match ends {
+        _ if has_failed_twin(row) => (CheckOutcome::Invalid, "its A/A row failed, limit"),
+        Some(ends) if row.has_interval() && !row.client_bound && !row.is_without_tail() => {
+            if ends.high <= limit {
+                (CheckOutcome::Within, "at most")
+            } else if ends.low > limit {
+                (CheckOutcome::Outside, "more than")
+            } else {
+                (CheckOutcome::Undecided, "undecided at")
+            }
+        }
+        _ => (CheckOutcome::Undecided, "no interval for"),
+    };
+    let cost = match gate.ratio_at_most.and(row.ratio) {
+        Some(ends) => ratio(ends.value, ends.low, ends.high),
+        None => cost(row),
+    };
+    CheckedRow { label: row.label.clone(), checked, cost, verdict: format!("{place} {shown}") }
+}
+
+fn is_of_bench(row: &Row, options: &CheckOptions) -> bool {
+    options.bench.as_ref().is_none_or(|name| *name == row.bench)
 }
 
 fn add_not_run(check: &mut CheckReport, not_run: &[String]) {
@@ -181,7 +279,13 @@ fn judge_row(row: &Row, options: &CheckOptions) -> CheckOutcome {
     if has_failed_twin(row) {
         return CheckOutcome::Invalid;
     }
-    if row.client_bound { CheckOutcome::Undecided } else { check_outcome(row.outcome, options) }
+    // A cost that is smaller than the noise is no finding, whichever side of a margin it lies on.
+    let is_noise = row.outcome != Outcome::WithinMargin && row.is_indistinguishable();
+    if row.client_bound || is_noise {
+        CheckOutcome::Undecided
+    } else {
+        check_outcome(row.outcome, options)
+    }
 }
 
 fn has_failed_twin(row: &Row) -> bool {
@@ -203,47 +307,77 @@ fn is_wanted(row: &Row, options: &CheckOptions) -> bool {
         Some(name) => *name == row.metric,
         None => row.headline,
     };
-    !row.twin && metric && options.bench.as_ref().is_none_or(|name| *name == row.bench)
+    !row.twin && metric && is_of_bench(row, options)
 }
 
-/// Compares the costs of one record with those of an earlier one.
+/// Compares the costs of one record with those of earlier ones.
 ///
-/// A cost is a ratio within one run, of two arms that met in its blocks, so that the state of the
-/// machine cancels out. What is compared is the ratio of the two ratios, over the blocks of both
-/// runs, each resampled on its own. Another boot is not in its interval, and the lines say so.
+/// A cost is a ratio within one run, of two arms that met in its blocks, so that the state of the machine cancels out.
+/// What is compared is the ratio of costs. Its interval has the blocks of all runs, the variance between runs
+/// ([`between_runs`]), and a level for which the number of rows is corrected (Bonferroni).
 ///
 /// # Errors
-/// When the suite of either record cannot be read by this version.
+/// When the suite of a record cannot be read by this version.
 pub fn check_against(
     loaded: &LoadedRecord,
-    baseline: &LoadedRecord,
+    baselines: &[LoadedRecord],
     options: &CheckOptions,
 ) -> Result<CheckReport, BenchError> {
-    let (now, before) = (loaded.record.parse_suite()?, baseline.record.parse_suite()?);
-    let mut says: Vec<String> =
-        refuse_records(loaded, baseline).iter().map(ToString::to_string).collect();
-    if !says.is_empty() {
-        let checked = CheckOutcome::Undecided;
-        return Ok(CheckReport { checked, rows: Vec::new(), says });
+    let refused = baselines.iter().flat_map(|baseline| refuse_records(loaded, baseline));
+    let refused: Vec<String> = refused.map(|refusal| refusal.to_string()).collect();
+    if !refused.is_empty() {
+        return Ok(CheckReport {
+            checked: CheckOutcome::Undecided,
+            rows: Vec::new(),
+            says: refused,
+        });
     }
-    let (judged, earlier) = (loaded.judge(&now), baseline.judge(&before));
-    let runs = [loaded, baseline].map(|loaded| Runs::new(&loaded.samples, &loaded.slices));
-    let sides = [(&now, &runs[0]), (&before, &runs[1])];
-    let mut rows = Vec::new();
-    for row in judged.rows.iter().filter(|row| is_wanted(row, options)) {
-        let same = |other: &&Row| !other.twin && other.key() == row.key();
-        let Some(old) = earlier.rows.iter().find(same) else {
-            says.push(format!("{}: not in the baseline", row.label));
-            continue;
-        };
-        rows.push(compare_costs(row, old, sides, options));
+    let mut says: Vec<String> = loaded.record.remarks.clone();
+    for baseline in baselines {
+        says.extend(baseline.record.remarks.iter().map(|remark| format!("baseline: {remark}")));
     }
-    says.push(
-        "costs against the baseline's: blocks of both runs are resampled; another boot or machine \
-         is not in these intervals"
-            .into(),
-    );
-    Ok(CheckReport::from_rows(rows, says, &[&judged.validity, &earlier.validity]))
+    let suite = loaded.record.parse_suite()?;
+    let now = RunCosts::new(loaded, &suite);
+    let suites: Vec<Suite> =
+        baselines.iter().map(|one| one.record.parse_suite()).collect::<Result<_, _>>()?;
+    let before: Vec<RunCosts<'_>> =
+        baselines.iter().zip(&suites).map(|(one, suite)| RunCosts::new(one, suite)).collect();
+    let (compared, absent): (Vec<&Row>, Vec<&Row>) = loaded
+        .record
+        .rows
+        .iter()
+        .filter(|row| is_wanted(row, options))
+        .partition(|row| before.iter().all(|run| run.find(row).is_some()));
+    says.extend(absent.iter().map(|row| format!("{}: not in every baseline", row.label)));
+    let rows: Vec<CostHistory<'_>> =
+        compared.iter().map(|row| CostHistory::new(row, &now, &before)).collect();
+    let twins = loaded.record.rows.iter().filter(|row| row.twin);
+    let twins: Vec<CostHistory<'_>> =
+        twins.map(|row| CostHistory::new(row, &now, &before)).collect();
+    let variance = between_runs(&rows, &twins);
+    says.push(format!(
+        "costs compared with {}; their intervals have the variance between runs (SD {} %) and are corrected for {} rows",
+        if baselines.len() == 1 { "the baseline's".to_owned() } else { format!("those of {} baselines", baselines.len()) },
+        digits(variance.sqrt() * 100.0),
+        rows.len()
+    ));
+    if baselines.len() == 1 {
+        says.push(
+            "with one baseline that variance is taken from the A/A rows, and from all rows where they are eight or more: \
+             a change of most rows at once hides in it; more baselines tell"
+                .into(),
+        );
+    }
+    let checked = rows.iter().map(|row| row.check(variance, rows.len(), options)).collect();
+    let validity: Vec<&Validity> =
+        std::iter::once(loaded).chain(baselines).map(|one| &one.record.validity).collect();
+    let mut check = CheckReport::from_rows(checked, says, &validity);
+    check.judge_chain(&loaded.record, options);
+    check.judge_disturbance("", &loaded.record, options);
+    for baseline in baselines {
+        check.judge_disturbance("the baseline: ", &baseline.record, options);
+    }
+    Ok(check)
 }
 
 /// Returns the reasons for which costs of two records cannot be compared.
@@ -254,8 +388,8 @@ fn refuse_records(loaded: &LoadedRecord, baseline: &LoadedRecord) -> Vec<Refusal
     if now.suite.name != before.suite.name {
         say(Reason::DifferentSuite, format!("{} against {}", now.suite.name, before.suite.name));
     }
-    let [a, b] =
-        [now, before].map(|record| (&record.machine.cpu_model, record.machine.cpus_online));
+    let [a, b] = [now, before]
+        .map(|record| (record.machine.describe_processor(), record.machine.cpus_online));
     if a != b {
         say(Reason::DifferentHardware, format!("{} against {}", a.0, b.0));
     }
@@ -265,53 +399,138 @@ fn refuse_records(loaded: &LoadedRecord, baseline: &LoadedRecord) -> Vec<Refusal
     refused
 }
 
-/// Compares one row's cost with that of the same row in the baseline; `sides` are both records'
-/// suites and runs.
-fn compare_costs(
-    row: &Row,
-    old: &Row,
-    sides: [(&Suite, &Runs<'_>); 2],
-    options: &CheckOptions,
-) -> CheckedRow {
-    let checked_row = |checked, cost: String, verdict: &str| CheckedRow {
-        label: row.label.clone(),
-        checked,
-        cost,
-        verdict: verdict.to_owned(),
-    };
-    if has_failed_twin(row) || has_failed_twin(old) {
-        return checked_row(CheckOutcome::Invalid, cost(row), "its A/A row failed");
+/// A record with what its costs are computed from.
+struct RunCosts<'a> {
+    rows: &'a [Row],
+    suite: &'a Suite,
+    runs: Runs<'a>,
+}
+
+impl<'a> RunCosts<'a> {
+    fn new(loaded: &'a LoadedRecord, suite: &'a Suite) -> Self {
+        let runs = Runs::new(&loaded.samples, &loaded.slices);
+        Self { rows: &loaded.record.rows, suite, runs }
     }
-    let [Some(now), Some(before)] = sides.map(|(suite, runs)| log_costs(row, suite, runs)) else {
-        return checked_row(CheckOutcome::Undecided, cost(row), "no ratio can be made of it");
-    };
-    let blocks = now.len().min(before.len());
-    let Ok(bca) = Bca::of_difference(&before, &now, RESAMPLES, BOOTSTRAP_SEED) else {
-        return checked_row(CheckOutcome::Undecided, cost(row), "too few blocks");
-    };
-    let interval = bca.expanded_interval(0.95).map(f64::exp);
-    let value = bca.estimate().exp();
-    let places = ratio_places(interval.low, interval.high);
-    if blocks < INTERVAL_BLOCKS_MIN {
-        let cost = format!("x{value:.places$} of the baseline's cost");
-        return checked_row(CheckOutcome::Undecided, cost, &format!("no interval: {blocks}"));
+
+    fn find(&self, row: &Row) -> Option<&'a Row> {
+        self.rows.iter().find(|other| (other.twin, other.key()) == (row.twin, row.key()))
     }
-    let change = format!(
-        "x{value:.places$} [{:.places$}, {:.places$}] of the baseline's cost",
-        interval.low, interval.high
-    );
-    let estimate = Estimate { value, interval, wide: interval, block_sd: 0.0, blocks };
-    let margin = options.margin.unwrap_or(row.margin);
-    let outcome = Outcome::from(Verdict::from_estimate(&estimate, Margin::Relative(margin)));
-    let place = match outcome {
-        Outcome::WithinMargin => "within",
-        Outcome::AboveMargin => "above",
-        Outcome::BelowMargin => "below",
-        Outcome::Undecided { .. } | Outcome::NotEvaluated => "undecided at",
-    };
-    let cheaper = if outcome == Outcome::BelowMargin { ", cheaper" } else { "" };
-    let verdict = format!("{place} {} %{cheaper}", digits(margin * 100.0));
-    checked_row(check_outcome(outcome, options), change, &verdict)
+
+    /// The mean of the logarithms of a row's cost and the variance of that mean; `None` below ten blocks.
+    fn cost(&self, row: &Row) -> Option<CostEstimate> {
+        let logs = log_costs(row, self.suite, &self.runs)?;
+        let enough = logs.len() >= INTERVAL_BLOCKS_MIN;
+        let count = logs.len() as f64;
+        let mean = logs.iter().sum::<f64>() / count;
+        let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
+        enough.then(|| CostEstimate { mean, variance: squares / (count - 1.0) / count })
+    }
+}
+
+/// The logarithm of a cost in one run.
+#[derive(Clone, Copy)]
+struct CostEstimate {
+    mean: f64,
+    variance: f64,
+}
+
+/// A row with its cost now and in every baseline.
+struct CostHistory<'a> {
+    row: &'a Row,
+    has_failed_twin: bool,
+    now: Option<CostEstimate>,
+    before: Option<Vec<CostEstimate>>,
+}
+
+/// The number of rows from which on the typical change of all of them is one that no change of the code made.
+const ROWS_TYPICAL_MIN: usize = 8;
+/// The median of the square of a standard normal variable: 0.6745².
+const MEDIAN_OF_SQUARES: f64 = 0.454_936;
+
+/// Estimates the variance of a cost between runs that measured the same, beyond that between blocks, as one figure for
+/// all rows. With several baselines it is what they differ by; with one, the typical squared change, by its median: of the
+/// A/A rows, whose cost no change of the code moves, and of all rows where they are many, so that the few that did
+/// change do not count.
+fn between_runs(rows: &[CostHistory<'_>], twins: &[CostHistory<'_>]) -> f64 {
+    let known = || rows.iter().filter_map(|row| Some((row.now?, row.before.as_ref()?)));
+    let several: Vec<f64> = known()
+        .filter(|(_, before)| before.len() > 1)
+        .map(|(_, before)| {
+            let count = before.len() as f64;
+            let mean = before.iter().map(|one| one.mean).sum::<f64>() / count;
+            let squares: f64 = before.iter().map(|one| (one.mean - mean).powi(2)).sum();
+            squares / (count - 1.0) - before.iter().map(|one| one.variance).sum::<f64>() / count
+        })
+        .collect();
+    if let Some(variance) = mean(&several) {
+        return variance.max(0.0);
+    }
+    let rows = if rows.len() < ROWS_TYPICAL_MIN { &[] } else { rows };
+    let single =
+        rows.iter().chain(twins).filter_map(|row| Some((row.now?, *row.before.as_ref()?.first()?)));
+    let excess = single.map(|(now, before)| {
+        // Both runs have the variance between runs, so that the change has it twice.
+        ((now.mean - before.mean).powi(2) / MEDIAN_OF_SQUARES - now.variance - before.variance)
+            / 2.0
+    });
+    quantile(&excess.collect::<Vec<_>>(), 0.5).unwrap_or_default().max(0.0)
+}
+
+impl<'a> CostHistory<'a> {
+    fn new(row: &'a Row, now: &RunCosts<'_>, before: &[RunCosts<'_>]) -> Self {
+        let old = || before.iter().filter_map(|run| run.find(row));
+        Self {
+            row,
+            has_failed_twin: has_failed_twin(row) || old().any(has_failed_twin),
+            now: now.cost(row),
+            before: before.iter().map(|run| run.cost(row)).collect(),
+        }
+    }
+
+    /// Judges the change of the cost; `variance` is that between runs, `rows` the number that are judged together.
+    fn check(&self, variance: f64, rows: usize, options: &CheckOptions) -> CheckedRow {
+        let row = self.row;
+        let checked_row = |checked, cost: String, verdict: &str| CheckedRow {
+            label: row.label.clone(),
+            checked,
+            cost,
+            verdict: verdict.to_owned(),
+        };
+        if self.has_failed_twin {
+            return checked_row(CheckOutcome::Invalid, cost(row), "its A/A row failed");
+        }
+        let (Some(now), Some(before)) = (self.now, &self.before) else {
+            return checked_row(CheckOutcome::Undecided, cost(row), "too few blocks");
+        };
+        let count = before.len() as f64;
+        let mean_before = before.iter().map(|one| one.mean).sum::<f64>() / count;
+        let within =
+            now.variance + before.iter().map(|one| one.variance).sum::<f64>() / count.powi(2);
+        let error = (within + variance * (1.0 + 1.0 / count)).sqrt();
+        let reach = normal_quantile(1.0 - 0.025 / rows.max(1) as f64) * error;
+        let change = now.mean - mean_before;
+        let [value, low, high] = [change, change - reach, change + reach].map(f64::exp);
+        let interval = Interval { low, high, level: 0.95 };
+        let estimate = Estimate {
+            value,
+            interval,
+            wide: interval,
+            block_sd: 0.0,
+            blocks: INTERVAL_BLOCKS_MIN,
+        };
+        let margin = options.margin.unwrap_or(row.margin);
+        let outcome = Outcome::from(Verdict::from_estimate(&estimate, Margin::Relative(margin)));
+        let place = match outcome {
+            Outcome::WithinMargin => "within",
+            Outcome::AboveMargin => "above",
+            Outcome::BelowMargin => "below",
+            Outcome::Undecided { .. } | Outcome::NotEvaluated => "undecided at",
+        };
+        let cheaper = if outcome == Outcome::BelowMargin { ", cheaper" } else { "" };
+        let verdict = format!("{place} {} %{cheaper}", digits(margin * 100.0));
+        let text = format!("{} of the baseline's cost", ratio(value, low, high));
+        checked_row(check_outcome(outcome, options), text, &verdict)
+    }
 }
 
 /// Computes the logarithm of the cost for each block; `None` if a ratio is not defined.
@@ -321,7 +540,7 @@ fn log_costs(row: &Row, suite: &Suite, runs: &Runs<'_>) -> Option<Vec<f64>> {
     let cases = all_cases(bench);
     let case = cases.iter().find(|case| case.key == row.case)?;
     let reference = runs.valid_runs(bench, case, &row.reference, false);
-    let mine = runs.valid_runs(bench, case, &row.arm, false);
+    let mine = runs.valid_runs(bench, case, &row.arm, row.twin);
     let logs: Option<Vec<f64>> = pairs(metric, &reference, &mine)
         .into_iter()
         .map(|(clear, protected)| {
@@ -343,5 +562,102 @@ impl Ends {
             block_sd: self.block_sd,
             blocks,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use confide_estimate::Random;
+
+    use super::*;
+    use crate::selftest::synthetic::{Noise, SyntheticSuite, blocks, make_loaded};
+
+    fn run(shape: &SyntheticSuite, seed: u64, delays: [f64; 2]) -> LoadedRecord {
+        let [aa, b] = delays;
+        let arms = [("a", false, 0.0), ("a", true, aa), ("b", false, b)];
+        let slices = blocks(&arms, 20, Noise::Quiet, &mut Random::new(seed));
+        make_loaded(shape, 1_000 + seed, Vec::new(), slices).unwrap()
+    }
+
+    fn with_gate(limit: &str) -> SyntheticSuite {
+        SyntheticSuite { gate: Some(limit.to_owned()), ..SyntheticSuite::default() }
+    }
+
+    #[test]
+    fn a_suites_gates_decide_and_not_its_margins() {
+        // 30 % dearer: outside the margin of 2 %, within the gate.
+        let checked = |shape: &SyntheticSuite, options: &CheckOptions| {
+            check_record(&run(shape, 1, [0.0, 0.3]), options).unwrap().checked
+        };
+        let options = CheckOptions::default();
+        assert_eq!(checked(&SyntheticSuite::default(), &options), CheckOutcome::Outside);
+        assert_eq!(checked(&with_gate("ratio_at_most = 1.5"), &options), CheckOutcome::Within);
+        assert_eq!(checked(&with_gate("ratio_at_most = 1.1"), &options), CheckOutcome::Outside);
+        assert_eq!(checked(&with_gate("adds_at_most = 100.0"), &options), CheckOutcome::Within);
+        let others = CheckOptions { margin: Some(0.02), ..options };
+        assert_eq!(checked(&with_gate("ratio_at_most = 1.5"), &others), CheckOutcome::Outside);
+        assert!(with_gate("margin = 1.5").suite().is_err() && with_gate("").suite().is_err());
+    }
+
+    #[test]
+    fn runs_that_differ_by_chance_alone_fail_no_more_often_than_one_in_twenty() {
+        // Each run has a cost of its own, 3 % around 10 %: more than its blocks tell.
+        let mut luck = Random::new(5);
+        let of = |seed: u64, luck: &mut Random| {
+            run(
+                &SyntheticSuite::default(),
+                seed,
+                [0.03 * luck.normal(), 0.1 + 0.03 * luck.normal()],
+            )
+        };
+        let options =
+            CheckOptions { both_ways: true, margin: Some(0.02), ..CheckOptions::default() };
+        let mut outside = 0;
+        for trial in 0..40 {
+            let baselines: Vec<LoadedRecord> =
+                (1..5).map(|n| of(trial * 10 + n, &mut luck)).collect();
+            let now = of(trial * 10 + 9, &mut luck);
+            let report = check_against(&now, &baselines, &options).unwrap();
+            outside += u32::from(report.checked == CheckOutcome::Outside);
+        }
+        assert!(outside <= 4, "{outside} of 40");
+    }
+
+    #[test]
+    fn a_run_of_which_most_was_disturbed_gets_no_verdict_unless_that_is_accepted() {
+        let mut loaded = run(&SyntheticSuite::default(), 1, [0.0, 0.3]);
+        for row in &mut loaded.record.rows {
+            let costs =
+                crate::rows::row::RunCosts { slices: 40, disturbed: 30, ..Default::default() };
+            row.beside = Some(Box::new(costs));
+        }
+        let options = CheckOptions { margin: Some(0.9), ..CheckOptions::default() };
+        let report = check_record(&loaded, &options).unwrap();
+        assert_eq!(report.checked, CheckOutcome::Undecided);
+        assert!(
+            report.text().contains("75 % of the headline rows' runs were disturbed"),
+            "{}",
+            report.text()
+        );
+        let accepted = CheckOptions { accept_disturbed: true, ..options };
+        assert_eq!(check_record(&loaded, &accepted).unwrap().checked, CheckOutcome::Within);
+    }
+
+    #[test]
+    fn a_chain_that_was_kept_apart_names_another_record() {
+        let mut loaded = run(&SyntheticSuite::default(), 1, [0.0, 0.0]);
+        loaded.record.seal(&loaded.samples, &loaded.slices);
+        let end = loaded.record.chain_end().unwrap().to_owned();
+        let checked = |chain: &str| {
+            let options = CheckOptions {
+                margin: Some(0.9),
+                chain: Some(chain.to_owned()),
+                ..Default::default()
+            };
+            check_record(&loaded, &options).unwrap().checked
+        };
+        assert_eq!(checked(&end[..16]), CheckOutcome::Within);
+        assert_eq!(checked(&end[..8]), CheckOutcome::Invalid);
+        assert_eq!(checked(&"0".repeat(64)), CheckOutcome::Invalid);
     }
 }

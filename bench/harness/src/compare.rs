@@ -41,6 +41,8 @@ pub struct Comparison {
     pub(crate) b: Vec<Place>,
     /// The reasons for which nothing can be compared; then there are no rows.
     pub(crate) refused: Vec<Refusal>,
+    /// What a reader must know of the two sides: that their commits differ, or their suites' texts.
+    pub(crate) says: Vec<String>,
     /// What differs between the machines besides the treatment, as far as the records tell.
     pub(crate) differs: Vec<String>,
     pub(crate) rows: Vec<ComparedRow>,
@@ -109,6 +111,7 @@ pub fn compare(a: &[LoadedRecord], b: &[LoadedRecord], options: &CompareOptions)
         a: a.iter().map(figures::record_place).collect(),
         b: b.iter().map(figures::record_place).collect(),
         refused,
+        says: refusal::describe_versions(a, b),
         differs: figures::machine_differences(a, b),
         rows: Vec::new(),
     };
@@ -240,11 +243,10 @@ impl ComparedCase<'_> {
             Better::Higher => (b, a),
         };
         let positive = a.iter().chain(b).flatten().all(|value| *value > 0.0);
-        let mean = |clusters: &[Vec<f64>]| figures::mean_of_means(clusters, |value| value);
         let log = |clusters: &[Vec<f64>]| figures::mean_of_means(clusters, f64::ln);
         let confounded = || Outcome::Confounded {
             ratio: positive.then(|| (log(to) - log(from)).exp()),
-            difference: mean(b) - mean(a),
+            difference: figures::centre(b) - figures::centre(a),
         };
         let Ok(difference) = Clusters::new(a, b, BOOTSTRAP_SEED).and_then(|both| both.difference())
         else {

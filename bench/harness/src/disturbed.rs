@@ -52,11 +52,16 @@ impl Disturbance {
     }
 }
 
+/// The share of disturbed runs from which on the figures of a record are indicative only.
+pub(crate) const DISTURBED_WARNS: f64 = 0.2;
+/// The share of disturbed runs beyond which a check gives no verdict.
+pub(crate) const DISTURBED_MOST: f64 = 0.5;
+
 /// The most CPU time that may be stolen, as a share; pairing within a block takes care of less.
 const STEAL_MAX: f64 = 0.01;
 /// The most that the calibration loop may drift: on a machine that is left alone, clock rates and
 /// caches change it by less.
-const DRIFT_MAX: f64 = 0.05;
+pub(crate) const DRIFT_MAX: f64 = 0.05;
 const LOST_MAX: f64 = 0.1;
 /// The most that other processes may use, as a share of all CPUs' time; kernel threads and daemons
 /// of an idle machine use less.

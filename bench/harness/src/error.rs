@@ -96,6 +96,14 @@ pub enum BenchError {
         /// The reason, usually the parser's message.
         message: String,
     },
+    /// A record is not what the run wrote: a part differs from its chain of hashes, or a row from its samples.
+    #[error("{path} was changed after the run: {part}", path = path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// The part that differs.
+        part: String,
+    },
     /// A run cannot be resumed, because it was started with other parameters.
     #[error("cannot resume this run: {what} was {wanted}, now it is {got}")]
     Resume {

@@ -68,7 +68,7 @@ pub use run::all::{AllEntry, AllPlan, Index, IndexEntry, SuiteState, run_all};
 pub use run::options::{Options, Outcome};
 pub use run::{report, resume, run, stop_on_interrupt};
 pub use run_lock::MachineLock;
-pub use seeds::seeds;
+pub use seeds::{SeedsDocument, seeds};
 pub use selftest::coverage::simulate;
 pub use selftest::finding::Finding;
 pub use selftest::traps::try_traps;

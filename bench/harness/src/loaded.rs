@@ -3,16 +3,22 @@
 pub(crate) mod facts;
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
 };
 
 use flate2::read::MultiGzDecoder;
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
     error::BenchError,
-    record::{RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, sha256_hex},
+    record::{
+        CHAINED_SCHEMA, METHOD, RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, chain::RecordChain,
+        recomputed::find_difference, sha256_hex,
+    },
     rows::{Judged, judge},
     samples::{
         Sample, Slice,
@@ -22,9 +28,9 @@ use crate::{
     suite::Suite,
 };
 
-/// The most bytes of a record: a day of benches makes some 100 MiB, ten times as much is a mistake
+/// The most bytes of a record: a day of benches makes some 100 MiB, several times as much is a mistake
 /// or an attack.
-const RECORD_BYTES_MAX: u64 = 1 << 30;
+const RECORD_BYTES_MAX: u64 = 512 << 20;
 
 /// A run read back with its record, samples and slices. All code that reads records reads them
 /// here.
@@ -85,6 +91,12 @@ impl LoadedRecord {
         &self.record
     }
 
+    /// Lists what a reader must know of the record's origin: that it bears no chain of hashes, or that its rows were
+    /// computed by another version.
+    pub fn remarks(&self) -> &[String] {
+        &self.record.remarks
+    }
+
     /// Returns the path of the record, or the path that it would have where there is only a
     /// journal.
     pub fn path(&self) -> &Path {
@@ -122,6 +134,7 @@ impl LoadedRecord {
         let wrong = |message: String| BenchError::Record { path: path.clone(), message };
         let mut record: Record =
             serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let changed = |part: String| BenchError::Changed { path: path.clone(), part };
         if record.schema > SCHEMA || record.schema == 0 {
             return Err(wrong(format!("wanted schema 1 to {SCHEMA}, got {}", record.schema)));
         }
@@ -130,7 +143,11 @@ impl LoadedRecord {
         } else {
             unpack_columns(std::mem::take(&mut record.slices)).map_err(wrong)?
         };
+        if record.schema >= CHAINED_SCHEMA {
+            check_chain(text, record.chain.as_ref()).map_err(changed)?;
+        }
         record.upgrade();
+        recompute(&mut record, &samples, &slices)?.map_err(changed)?;
         Ok(Self { record, samples, slices, path, sha256: sha256_hex(text) })
     }
 
@@ -148,9 +165,54 @@ impl LoadedRecord {
         let JournalContent { mut record, samples, slices, .. } = read;
         let suite = record.parse_suite()?;
         record.fill(&suite, &samples, &slices);
+        record.seal(&samples, &slices);
         let mut loaded = Self { record, samples, slices, path, sha256: String::new() };
         loaded.sha256 = sha256_hex(&loaded.document()?);
         Ok(Some(loaded))
+    }
+}
+
+/// Replaces the rows of a record by what its samples give, whatever the file says of them. The inner error names a row
+/// that differs; where the record does not bear a chain, or has rows of another method, it is a remark.
+fn recompute(
+    record: &mut Record,
+    samples: &[Sample],
+    slices: &[Slice],
+) -> Result<Result<(), String>, BenchError> {
+    let suite = record.parse_suite()?;
+    let judged = judge(&suite, record.effort, samples, slices);
+    let different = find_difference(record, &judged);
+    if record.schema < CHAINED_SCHEMA {
+        let layout = record.schema;
+        record.remarks.push(format!(
+            "a record of layout {layout} has no chain of hashes, so nothing tells whether it was changed after the run"
+        ));
+    }
+    match different {
+        Some(part) if record.method == METHOD => return Ok(Err(part)),
+        Some(part) => record.remarks.push(format!(
+            "its rows were computed by another version and are computed again here; the first difference: {part}"
+        )),
+        None => {}
+    }
+    record.take(judged);
+    Ok(Ok(()))
+}
+
+/// Compares a record's text with the chain of hashes that it bears; the error names what differs.
+fn check_chain(text: &str, chain: Option<&RecordChain>) -> Result<(), String> {
+    #[derive(Deserialize)]
+    struct Document {
+        slices: Vec<Value>,
+        #[serde(flatten)]
+        others: BTreeMap<String, Value>,
+    }
+    let chain = chain.ok_or("its chain of hashes is missing")?;
+    let Document { slices, others } =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    match chain.find_difference(&RecordChain::compute(&others, &slices), &slices) {
+        Some(part) => Err(format!("{part} differs from what the run wrote")),
+        None => Ok(()),
     }
 }
 
@@ -223,9 +285,11 @@ mod tests {
 
     use flate2::{Compression, write::GzEncoder};
 
+    use confide_estimate::Random;
     use confide_tests::Folder;
 
     use super::*;
+    use crate::selftest::synthetic::{Noise, SyntheticSuite, blocks, make_loaded};
 
     fn record_folder(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../records").join(name)
@@ -295,6 +359,88 @@ mod tests {
             assert_eq!(loaded.slices, reads[0].slices);
         }
         assert!(reads[2].path.ends_with("record.json.gz"));
+    }
+
+    /// The text of a record of a made-up run, as `bench run` writes it.
+    fn chained_text() -> String {
+        let shape = SyntheticSuite::default();
+        let arms = [("a", false, 0.0), ("a", true, 0.0), ("b", false, 0.1)];
+        let slices = blocks(&arms, 12, Noise::Quiet, &mut Random::new(3));
+        let mut loaded = make_loaded(&shape, 1_000, Vec::new(), slices).unwrap();
+        loaded.record.sessions.push(crate::record::Session {
+            started_unix_s: 1_000,
+            wall_s: 1.0,
+            boot: "unknown".into(),
+            ended: crate::record::SessionEnd::Completed,
+            command: Vec::new(),
+        });
+        loaded.record.plan.sha256 = "made-up".into();
+        loaded.record.commit = "abc".into();
+        loaded.record.seal(&loaded.samples, &loaded.slices);
+        loaded.document().unwrap()
+    }
+
+    /// Changes the record by its JSON, and returns what the reader says of it.
+    fn forge(change: impl FnOnce(&mut Value)) -> String {
+        let mut value = serde_json::from_str(&chained_text()).unwrap();
+        change(&mut value);
+        match LoadedRecord::of_document(&value.to_string()) {
+            Err(BenchError::Changed { part, .. }) => part,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_chained_record_reads_back_and_is_written_as_it_was() {
+        let text = chained_text();
+        let loaded = LoadedRecord::of_document(&text).unwrap();
+        assert!(loaded.remarks().is_empty() && loaded.record.chain_end().is_some());
+        assert_eq!(loaded.document().unwrap(), text);
+        // Another layout of the same JSON is the same record.
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert!(LoadedRecord::of_document(&value.to_string()).is_ok());
+    }
+
+    #[test]
+    fn a_forged_sample_block_row_machine_or_commit_is_named() {
+        let sample = forge(|record| record["slices"][7]["metrics"]["work_ms"] = 1.0.into());
+        assert!(sample.starts_with("samples of slice 7 (made-up, block 2, arm a)"), "{sample}");
+        let cut = forge(|record| {
+            record["slices"].as_array_mut().unwrap().truncate(33);
+        });
+        assert!(cut.contains("the last 3 slices are missing"), "{cut}");
+        let row = forge(|record| record["rows"][1]["ratio"]["value"] = 0.3.into());
+        assert!(
+            row.starts_with("row made-up, b, work_ms: ratio.value is 0.3, its samples give 1.1"),
+            "{row}"
+        );
+        let verdict = forge(|record| record["rows"][1]["outcome"]["verdict"] = "within".into());
+        assert!(verdict.contains("outcome.verdict is \"within\""), "{verdict}");
+        let machine = forge(|record| record["machine"]["cpu_model"] = "Intel Xeon TDX".into());
+        assert!(machine.starts_with("machine differs"), "{machine}");
+        let commit = forge(|record| record["commit"] = "f".repeat(40).into());
+        assert!(commit.starts_with("commit differs"), "{commit}");
+        let simulated = forge(|record| record["arms"][0]["simulated"] = true.into());
+        assert!(simulated.starts_with("arms differs"), "{simulated}");
+        let chainless = forge(|record| drop(record.as_object_mut().unwrap().remove("chain")));
+        assert!(chainless.contains("its chain of hashes is missing"), "{chainless}");
+        let unjudged = forge(|record| record["method"] = 0.into());
+        assert!(unjudged.starts_with("method differs"), "{unjudged}");
+    }
+
+    #[test]
+    fn a_record_that_gives_its_layout_as_an_older_one_is_marked_as_unchained() {
+        let mut value: Value = serde_json::from_str(&chained_text()).unwrap();
+        value["schema"] = 2.into();
+        value["method"] = 0.into();
+        value["rows"][1]["ratio"]["value"] = 0.3.into();
+        value.as_object_mut().unwrap().remove("chain");
+        let loaded = LoadedRecord::of_document(&value.to_string()).unwrap();
+        assert!(loaded.remarks()[0].contains("has no chain of hashes"), "{:?}", loaded.remarks());
+        assert!(loaded.remarks()[1].contains("ratio.value is 0.3"), "{:?}", loaded.remarks());
+        assert!(loaded.record.rows[1].ratio.unwrap().value > 1.0);
+        // An export does not give it a chain that its run never made.
+        assert!(!loaded.document().unwrap().contains("\"chain\""));
     }
 
     #[test]

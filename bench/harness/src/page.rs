@@ -225,6 +225,7 @@ pub fn table(record: &Record) -> String {
     let view = RecordView::new(record, &[], &[], PathBuf::new());
     let unnamed = |section: Section| Section { heading: String::new(), ..section };
     let sections = [
+        Section::new("", vec![Block::Paragraph(judgement::placement(record).join(", "))]),
         unnamed(tables::headline(&view, 0)),
         Section::new("", remarks::remarks(record)),
         unnamed(tables::growth(record)),

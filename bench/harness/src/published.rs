@@ -3,6 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::suite::bench::{Bench, Params};
 
@@ -113,7 +114,7 @@ impl FigureKey {
     }
 }
 
-/// Finds the bench of this name, which must have the arm, and the params in its grid.
+/// Finds the bench of this name, which must have the arm, and the params in its grid or among its constants.
 ///
 /// # Errors
 /// What is missing, in words.
@@ -129,16 +130,31 @@ pub(crate) fn bench_of<'a>(
     if !bench.arms.iter().any(|known| known == arm) {
         return Err(format!("bench {name} has no arm {arm}"));
     }
-    match params.keys().find(|param| !bench.grid.contains_key(*param)) {
-        Some(param) => Err(format!("the grid of bench {name} has no {param}")),
+    let is_known =
+        |param: &&String| bench.grid.contains_key(*param) || bench.params.contains_key(*param);
+    match params.keys().find(|param| !is_known(param)) {
+        Some(param) => Err(format!("bench {name} has no param {param}")),
         None => Ok(bench),
     }
 }
 
-/// True where a case (`c=200 n=5000`) has all of these params. A value may contain spaces.
-pub(crate) fn has_params(case: &str, params: &Params) -> bool {
-    params.iter().all(|(name, value)| {
+/// True where a case (`c=200 n=5000`) has all of these params, or the bench's constants have them. An array allows each
+/// of its values. A value may contain spaces.
+pub(crate) fn has_params(constants: &Params, case: &str, params: &Params) -> bool {
+    params.iter().all(|(name, wanted)| find_value(constants, case, name, wanted).is_some())
+}
+
+/// Finds which of the allowed values a param has.
+pub(crate) fn find_value<'a>(
+    constants: &Params,
+    case: &str,
+    name: &str,
+    wanted: &'a Value,
+) -> Option<&'a Value> {
+    let allowed = wanted.as_array().map_or(std::slice::from_ref(wanted), Vec::as_slice);
+    allowed.iter().find(|value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        format!(" {case} ").contains(&format!(" {name}={text} "))
+        constants.get(name) == Some(*value)
+            || format!(" {case} ").contains(&format!(" {name}={text} "))
     })
 }

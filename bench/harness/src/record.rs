@@ -1,5 +1,7 @@
 //! `record.json`: one document that holds a whole run, and the source of truth of it.
 
+pub(crate) mod chain;
+pub(crate) mod recomputed;
 pub(crate) mod schema;
 
 use std::{
@@ -23,6 +25,7 @@ use crate::{
     },
     plan::Effort,
     published::{AnswerTable, Quoted},
+    record::chain::RecordChain,
     rows::{
         Judged, judge,
         row::{Figure, Row},
@@ -35,8 +38,12 @@ use crate::{
     validity::{Validity, Void},
 };
 
-/// The layout of this version. In layout 1 the samples are in a file of their own.
-pub(crate) const SCHEMA: u32 = 2;
+/// The layout of this version. In layout 1 the samples are in a file of their own; before layout 3 there is no chain.
+pub(crate) const SCHEMA: u32 = 3;
+/// The first layout with a chain of hashes.
+pub(crate) const CHAINED_SCHEMA: u32 = 3;
+/// The number of the method by which rows are computed. It changes when the same samples give other rows.
+pub(crate) const METHOD: u32 = 1;
 /// Names of the files in an output folder.
 pub(crate) const RECORD_FILE: &str = "record.json";
 pub(crate) const SAMPLES_FILE: &str = "samples.jsonl";
@@ -81,6 +88,15 @@ pub struct Record {
     /// Benches that ended before their plan, by a budget of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) cut: Vec<UnfinishedBench>,
+    /// The method by which the rows were computed; 0 in a record that does not say.
+    #[serde(default)]
+    pub(crate) method: u32,
+    /// The chain of hashes over slices and parts; absent before layout 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) chain: Option<RecordChain>,
+    /// What its reader must know of its origin; found where it is read, and in no file.
+    #[serde(skip)]
+    pub(crate) remarks: Vec<String>,
     /// Every slice with its samples. It is in the file only, and empty once that is read (see
     /// `LoadedRecord`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -255,9 +271,35 @@ impl Record {
         }
     }
 
+    /// Returns the share of the headline rows' runs that were disturbed; 0 where no row says.
+    pub(crate) fn disturbed_share(&self) -> f64 {
+        disturbed_share(self.rows.iter().filter(|row| row.headline))
+    }
+
+    /// Returns the end of the chain of hashes; `None` for a record of a layout without one.
+    pub fn chain_end(&self) -> Option<&str> {
+        self.chain.as_ref().map(|chain| chain.end.as_str())
+    }
+
+    /// Chains the slices and everything else that was not computed from them.
+    pub(crate) fn seal(&mut self, samples: &[Sample], slices: &[Slice]) {
+        (self.schema, self.method, self.chain) = (SCHEMA, METHOD, None);
+        let slices: Vec<Value> = columns(samples, slices)
+            .iter()
+            .filter_map(|one| serde_json::to_value(one).ok())
+            .collect();
+        let record = serde_json::to_value(&*self).and_then(serde_json::from_value);
+        self.chain = record.ok().map(|record| RecordChain::compute(&record, &slices));
+    }
+
     /// Computes everything that follows from the samples.
     pub(crate) fn fill(&mut self, suite: &Suite, samples: &[Sample], slices: &[Slice]) {
-        let Judged { rows, figures, voids, validity } = judge(suite, self.effort, samples, slices);
+        self.take(judge(suite, self.effort, samples, slices));
+    }
+
+    /// Replaces everything that follows from the samples.
+    pub(crate) fn take(&mut self, judged: Judged) {
+        let Judged { rows, figures, voids, validity } = judged;
         (self.rows, self.figures, self.voids, self.validity) = (rows, figures, voids, validity);
     }
 
@@ -324,10 +366,11 @@ impl Record {
         slices: &[Slice],
     ) -> serde_json::Result<String> {
         let mut record = self.clone();
-        record.schema = SCHEMA;
+        // Nothing tells that an older record is as its run left it: it gets no chain here either.
+        record.schema = if record.chain.is_some() { SCHEMA } else { CHAINED_SCHEMA - 1 };
         record.slices = Vec::new();
         let mut text = serde_json::to_string_pretty(&record)?;
-        text.truncate(text.trim_end_matches(['}', '\n']).len());
+        text.truncate(text.strip_suffix("\n}").unwrap_or(&text).len());
         text.push_str(",\n  \"slices\": [");
         for (index, slice) in columns(samples, slices).iter().enumerate() {
             text.push_str(if index == 0 { "\n    " } else { ",\n    " });
@@ -356,6 +399,14 @@ impl Record {
             .and_then(|()| std::fs::rename(&beside, &path))
             .map_err(BenchError::io("write", &path))
     }
+}
+
+/// The share of the rows' runs that were disturbed, by whatever gate; 0 where no row says.
+pub(crate) fn disturbed_share<'a>(rows: impl Iterator<Item = &'a Row>) -> f64 {
+    let costs = rows.filter_map(|row| row.beside.as_deref());
+    let (disturbed, all) =
+        costs.fold((0, 0), |(some, all), costs| (some + costs.disturbed, all + costs.slices));
+    disturbed as f64 / all.max(1) as f64
 }
 
 /// Reads the kernel's id of this boot; `unknown` where it tells none.

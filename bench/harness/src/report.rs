@@ -14,7 +14,7 @@ use crate::{
 /// The most records of a report: more than a year of nights is another tool's work.
 const RECORDS_MAX: usize = 400;
 
-/// Records with their samples, from which their rows are computed again.
+/// Records with their samples.
 #[derive(Debug)]
 pub struct Report {
     loaded: Vec<LoadedRecord>,
@@ -31,7 +31,7 @@ impl Report {
         for path in paths {
             absent.extend(missing_suites(path));
             for path in find_records(path)? {
-                loaded.push(rejudge(LoadedRecord::read(&path)?));
+                loaded.push(LoadedRecord::read(&path)?);
                 if loaded.len() > RECORDS_MAX {
                     let message = format!("wanted at most {RECORDS_MAX} records, got more");
                     return Err(BenchError::Record { path, message });
@@ -68,17 +68,6 @@ impl Report {
             .map(|one| RecordView::new(&one.record, &one.samples, &one.slices, one.path.clone()))
             .collect()
     }
-}
-
-/// Replaces the rows by what this version makes of the samples, as `run` does it. A record whose
-/// suite this version cannot read keeps the rows it was written with.
-fn rejudge(mut loaded: LoadedRecord) -> LoadedRecord {
-    if let Ok(suite) = loaded.record.parse_suite()
-        && !loaded.slices.is_empty()
-    {
-        loaded.record.fill(&suite, &loaded.samples, &loaded.slices);
-    }
-    loaded
 }
 
 /// Lists the suites of a run of many that left no record, by its index. Without an index nothing is

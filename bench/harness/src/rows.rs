@@ -150,9 +150,16 @@ fn rows_of(
             row(&ArmPair { bench, case, metric, reference, arm, twin })
         })
         .collect();
-    let aa = rows.iter().find(|row| row.twin).and_then(|row| row.aa);
+    let twin = rows.iter().find(|row| row.twin);
+    let aa = twin.and_then(|row| row.aa);
+    let noise = twin.and_then(Row::own_smallest_effect);
     for row in &mut rows {
         row.aa = aa;
+        // What the same arm differs from itself by, no other arm's cost can be told from.
+        let own = row.own_smallest_effect();
+        let smallest = own.map(|own| own.max(noise.unwrap_or_default()));
+        let is_ratio = row.shown_ratio().is_some();
+        row.smallest_effect = smallest.map(|log| if is_ratio { log.exp_m1() } else { log });
     }
     if metric.scales {
         mark_risers(&mut rows, first);
@@ -224,6 +231,7 @@ fn row(pair: &ArmPair<'_>) -> Option<Row> {
         client_bound: bench.client == Client::Load
             && (is_client_bound(reference) || is_client_bound(mine)),
         floor: floor(metric, mine),
+        smallest_effect: None,
         round_trips: [round_trips(reference), round_trips(mine)],
     })
 }

@@ -83,7 +83,7 @@ fn start(
     move_earlier_run(&options.out)?;
     let record = plan_record(options, suite);
     let mut journal = Journal::create(&options.out.join(SAMPLES_FILE))?;
-    journal.append(&[Line::Run(Box::new(record.clone()))])?;
+    journal.append(&mut [Line::Run(Box::new(record.clone()))])?;
     measure(options, suite, JournalContent::new(record), journal, cancel, on_progress)
 }
 
@@ -118,7 +118,7 @@ pub fn resume(
         return Err(resume_error("the layout of the journal", "another", "2"));
     };
     refuse_another(&had.record, &plan_record(options, &suite))?;
-    let journal = Journal::reopen(&path, had.length)?;
+    let journal = Journal::reopen(&path, had.length, had.chain.clone())?;
     // The journal holds all that they hold, and is what counts from here on.
     for name in [RECORD_FILE, PAGE_FILE] {
         let _ = std::fs::remove_file(options.out.join(name));
@@ -135,9 +135,7 @@ const EMPTY_JOURNAL_BYTES: u64 = 256;
 /// # Errors
 /// When the record cannot be read, or record or page cannot be written.
 pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
-    let LoadedRecord { mut record, samples, slices, path, .. } = LoadedRecord::read(folder)?;
-    let suite = record.parse_suite()?;
-    record.fill(&suite, &samples, &slices);
+    let LoadedRecord { record, samples, slices, path, .. } = LoadedRecord::read(folder)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     if !path.exists() {
         record.write(folder, &samples, &slices)?;

@@ -17,14 +17,24 @@ use crate::{error::BenchError, loaded::LoadedRecord};
 /// The data file, as it travels inside the binary.
 const DATA: &str = include_str!("../../seeds.toml");
 
+/// The document of the published reports.
+#[derive(Clone, Debug)]
+pub struct SeedsDocument {
+    /// Its text, in Markdown.
+    pub text: String,
+    /// The rows that a record was to answer and none did with exactly the params asked for.
+    pub unanswered: Vec<String>,
+}
+
 /// Writes the document in Markdown. `command` is what makes it again, for its first lines.
 ///
 /// # Errors
 /// When the data file contradicts itself.
-pub fn seeds(records: &[LoadedRecord], command: &str) -> Result<String, BenchError> {
+pub fn seeds(records: &[LoadedRecord], command: &str) -> Result<SeedsDocument, BenchError> {
     let seeds = Seeds::parse(DATA)?;
     let suites = NamedSuites::parse(&seeds);
-    Ok(document::Document { seeds: &seeds, suites: &suites, records }.write(command))
+    let document = document::Document { seeds: &seeds, suites: &suites, records };
+    Ok(SeedsDocument { text: document.write(command), unanswered: document.unanswered() })
 }
 
 #[cfg(test)]
@@ -158,7 +168,8 @@ mod tests {
             .filter(|word| word.starts_with("bench/records/"))
             .map(|path| LoadedRecord::read(&root.join(path)).unwrap())
             .collect();
-        let made = seeds(&records, command).unwrap();
+        let SeedsDocument { text: made, unanswered } = seeds(&records, command).unwrap();
+        assert!(unanswered.is_empty(), "{unanswered:#?}");
         if std::env::var_os("CONFIDE_WRITE").is_some() {
             std::fs::write(&page, &made).unwrap();
         }

@@ -33,6 +33,8 @@ pub struct Suite {
     pub(crate) arms: Vec<Arm>,
     #[serde(default, rename = "subject")]
     pub(crate) subjects: Vec<Subject>,
+    #[serde(default, rename = "gate")]
+    pub(crate) gates: Vec<Gate>,
     #[serde(rename = "bench")]
     pub(crate) benches: Vec<Bench>,
     #[serde(default, rename = "seed_figure")]
@@ -66,6 +68,27 @@ pub(crate) struct Subject {
     pub(crate) words: String,
     pub(crate) benches: Vec<String>,
     pub(crate) arms: Vec<String>,
+}
+
+/// `[[gate]]`: a limit that `check` holds rows to. Where a suite has gates, rows without one are not checked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Gate {
+    pub(crate) benches: Vec<String>,
+    pub(crate) metric: String,
+    pub(crate) arms: Vec<String>,
+    /// The most that the cost may be as a ratio: 1.25 is a quarter dearer.
+    pub(crate) ratio_at_most: Option<f64>,
+    /// The most that the arm may add, in the metric's unit.
+    pub(crate) adds_at_most: Option<f64>,
+}
+
+impl Gate {
+    /// True where the gate is about the row.
+    pub(crate) fn covers(&self, bench: &str, metric: &str, arm: &str) -> bool {
+        let is = |names: &[String], name: &str| names.iter().any(|known| known == name);
+        self.metric == metric && is(&self.benches, bench) && is(&self.arms, arm)
+    }
 }
 
 /// `[[prepare]]` or `[[service]]`: a command under a name.
@@ -205,6 +228,9 @@ impl Suite {
         for subject in &self.subjects {
             self.check_subject(subject).map_err(at(&subject.words))?;
         }
+        for gate in &self.gates {
+            self.check_gate(gate).map_err(at(&format!("gate of {}", gate.metric)))?;
+        }
         for figure in &self.seed_figures {
             self.check_seed_figure(figure).map_err(at("seed_figure"))?;
         }
@@ -219,6 +245,27 @@ impl Suite {
         let bench = known.ok_or_else(|| format!("no bench named {}", figure.bench))?;
         let is_known = bench.metrics.iter().any(|metric| metric.name == figure.metric);
         ensure(is_known, || format!("no metric named {}", figure.metric))
+    }
+
+    fn check_gate(&self, gate: &Gate) -> Result<(), String> {
+        let limits = [gate.ratio_at_most, gate.adds_at_most];
+        let is_one = matches!(limits, [Some(_), None] | [None, Some(_)]);
+        ensure(is_one, || "wanted either ratio_at_most or adds_at_most".into())?;
+        ensure(!gate.benches.is_empty() && !gate.arms.is_empty(), || {
+            "wanted a bench and an arm".into()
+        })?;
+        for name in &gate.benches {
+            let bench = self.bench(name).ok_or_else(|| format!("no bench named {name}"))?;
+            let has_metric =
+                bench.metrics.iter().any(|metric| metric.name == gate.metric && metric.compare);
+            ensure(has_metric, || format!("bench {name} compares no metric {}", gate.metric))?;
+            let is_arm = |arm: &String| bench.arms.iter().skip(1).any(|known| known == arm);
+            let wrong = gate.arms.iter().find(|arm| !is_arm(arm));
+            wrong.map_or(Ok(()), |arm| {
+                Err(format!("{arm} is not compared with the reference of {name}"))
+            })?;
+        }
+        Ok(())
     }
 
     fn check_subject(&self, subject: &Subject) -> Result<(), String> {

@@ -54,7 +54,7 @@ fn a_check_ends_by_the_verdict() {
     let noisy = "$((1000 + (block * 7) % 5))";
     let same = measure("check-same", noisy, 200, 12);
     let of = |loaded: &LoadedRecord, margin| {
-        let options = CheckOptions { margin, ..CheckOptions::default() };
+        let options = CheckOptions { margin, accept_disturbed: true, ..CheckOptions::default() };
         check_record(loaded, &options).unwrap().checked
     };
     assert_eq!(of(&same, None), CheckOutcome::Within);
@@ -66,13 +66,23 @@ fn a_check_ends_by_the_verdict() {
     let options = CheckOptions { metric: Some("other_ms".into()), ..CheckOptions::default() };
     assert_eq!(check_record(&same, &options).unwrap().checked, CheckOutcome::Undecided);
 
-    let options = CheckOptions::default();
-    assert_eq!(check_against(&slow, &same, &options).unwrap().checked, CheckOutcome::Outside);
-    assert_eq!(check_against(&same, &slow, &options).unwrap().checked, CheckOutcome::Within);
+    let options = CheckOptions { accept_disturbed: true, ..CheckOptions::default() };
+    let baseline = std::slice::from_ref(&same);
+    assert_eq!(check_against(&slow, baseline, &options).unwrap().checked, CheckOutcome::Outside);
+    assert_eq!(
+        check_against(&same, std::slice::from_ref(&slow), &options).unwrap().checked,
+        CheckOutcome::Within
+    );
     let both_ways = CheckOptions { both_ways: true, ..options };
-    assert_eq!(check_against(&same, &slow, &both_ways).unwrap().checked, CheckOutcome::Outside);
-    let text = check_against(&slow, &same, &both_ways).unwrap().text();
-    assert!(text.contains("of the baseline's cost") && text.contains("another boot"), "{text}");
+    assert_eq!(
+        check_against(&same, std::slice::from_ref(&slow), &both_ways).unwrap().checked,
+        CheckOutcome::Outside
+    );
+    let text = check_against(&slow, baseline, &both_ways).unwrap().text();
+    assert!(
+        text.contains("of the baseline's cost") && text.contains("corrected for 1 rows"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub(crate) struct GatheredFigures {
 /// The figure of one side of a compared row.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ComparedFigure {
-    /// The mean over clusters of their means; absent if it was not measured.
+    /// The mean over clusters of their means, geometric where all values are positive; absent if it was not measured.
     pub(crate) value: Option<f64>,
     pub(crate) blocks: usize,
     pub(crate) clusters: usize,
@@ -156,7 +156,7 @@ impl GatheredFigures {
 
     pub(super) fn side(&self) -> ComparedFigure {
         let clusters = self.values.len();
-        let value = (clusters > 0).then(|| mean_of_means(&self.values, |value| value));
+        let value = (clusters > 0).then(|| centre(&self.values));
         ComparedFigure { value, blocks: self.blocks(), clusters, twins: self.twins.clone() }
     }
 }
@@ -167,6 +167,15 @@ pub(super) fn mean_of_means(clusters: &[Vec<f64>], of: impl Fn(f64) -> f64) -> f
         blocks.iter().map(|value| of(*value)).sum::<f64>() / blocks.len().max(1) as f64
     });
     means.sum::<f64>() / clusters.len().max(1) as f64
+}
+
+/// Computes the centre of one side: geometric where all values are positive, as ratios are, else arithmetic.
+pub(super) fn centre(clusters: &[Vec<f64>]) -> f64 {
+    if clusters.iter().flatten().all(|value| *value > 0.0) {
+        mean_of_means(clusters, f64::ln).exp()
+    } else {
+        mean_of_means(clusters, |value| value)
+    }
 }
 
 /// True for metrics that say how much was done, not how fast.
@@ -184,10 +193,12 @@ pub(super) fn record_place(loaded: &LoadedRecord) -> Place {
         record: loaded.path.display().to_string(),
         suite: record.suite.name.clone(),
         started_unix_s: record.started_unix_s,
-        cpu_model: record.machine.cpu_model.clone(),
+        processor: record.machine.describe_processor(),
+        commit: record.commit.clone(),
         cpus: record.machine.cpus_online,
         kernel: record.machine.kernel.clone(),
         validity: record.validity.clone(),
+        remarks: record.remarks.clone(),
         calibration_us: quantile(&calibrations, 0.5),
     }
 }

@@ -137,7 +137,6 @@ fn refuse_pair(
 ) {
     let (one, two) = (&first.record, &other.record);
     if one.suite.text != two.suite.text {
-        let before = refused.len();
         if let (Ok(x), Ok(y)) = (one.parse_suite(), two.parse_suite()) {
             for bench in &x.benches {
                 if let Some(same) = y.bench(&bench.name) {
@@ -145,7 +144,8 @@ fn refuse_pair(
                 }
             }
         }
-        if one.suite.name != two.suite.name || refused.len() == before {
+        // A text that differs elsewhere, in a comment or a margin, changes nothing that was measured.
+        if one.suite.name != two.suite.name {
             let detail = format!(
                 "A ran {} ({:.12}), a record of {side} {} ({:.12})",
                 one.suite.name, one.suite.sha256, two.suite.name, two.suite.sha256
@@ -193,7 +193,8 @@ fn refuse_benches(one: &Bench, two: &Bench, side: &str) -> Vec<Refusal> {
     refused
 }
 
-/// Compares the versions of the instrument and of every arm.
+/// Compares the commands of every arm, and the versions of those that name themselves other than the instrument does:
+/// a peer of another version is another arm. Our own code's version is what a comparison is about.
 fn refuse_versions(first: &LoadedRecord, side: &str, other: &LoadedRecord) -> Vec<Refusal> {
     let (one, two) = (&first.record, &other.record);
     let mut refused = Vec::new();
@@ -203,24 +204,48 @@ fn refuse_versions(first: &LoadedRecord, side: &str, other: &LoadedRecord) -> Ve
             refused.push(Refusal::new(Reason::DifferentVersion, detail));
         }
     };
-    say("confide", &one.version, &two.version);
-    say("commit", &one.commit, &two.commit);
+    let suites = one.parse_suite().ok().zip(two.parse_suite().ok());
     for arm in one.arms.iter().filter(|arm| !arm.twin && arm.given_up.is_none()) {
         let same = two.arm(&arm.bench, &arm.name, false);
         if let Some(same) = same.filter(|same| same.given_up.is_none()) {
-            say(&format!("{}, arm {}:", arm.bench, arm.name), &arm.version, &same.version);
+            let what = format!("{}, arm {}:", arm.bench, arm.name);
+            if arm.version != one.version || same.version != two.version {
+                say(&what, &arm.version, &same.version);
+            }
+            let commands =
+                suites.as_ref().and_then(|(x, y)| x.arm(&arm.name).zip(y.arm(&arm.name)));
+            if let Some((x, y)) = commands {
+                say(&what, &x.command.join(" "), &y.command.join(" "));
+            }
         }
     }
     refused
 }
 
-/// Refuses machines whose processors differ in model or number; an unknown model differs from all.
+/// Says in which versions the sides of a comparison differ, where that is no reason to refuse it.
+pub(super) fn describe_versions(a: &[LoadedRecord], b: &[LoadedRecord]) -> Vec<String> {
+    let (Some(one), Some(two)) = (a.first(), b.first()) else { return Vec::new() };
+    let (one, two) = (&one.record, &two.record);
+    let mut says = Vec::new();
+    if (&one.version, &one.commit) != (&two.version, &two.commit) {
+        says.push(format!(
+            "same suite and arms, across commits: confide {} at {} on A, {} at {} on B",
+            one.version, one.commit, two.version, two.commit
+        ));
+    }
+    if one.suite.text != two.suite.text && one.suite.name == two.suite.name {
+        says.push("the suite's text differs, but in nothing that was measured".to_owned());
+    }
+    says
+}
+
+/// Refuses machines whose processors differ in model, instructions or number; an unknown model differs from all.
 pub(super) fn refuse_hardware(a: &[LoadedRecord], b: &[LoadedRecord]) -> Option<Refusal> {
     let told = |loaded: &LoadedRecord| {
         let machine = &loaded.record.machine;
         let model = machine.cpu_model.trim();
         let known = !model.is_empty() && model != "unknown";
-        (known.then(|| model.to_owned()), machine.cpus_online)
+        (known.then(|| machine.describe_processor()), machine.cpus_online)
     };
     let first = told(a.first()?);
     let shown = |(model, cpus): &(Option<String>, u64)| {

@@ -22,7 +22,7 @@ pub struct CompareOptions {
     pub all: bool,
     /// Forms ratios across different hardware; they are not the overhead of anything.
     pub dangerous_across_hardware: bool,
-    /// Forms ratios across different versions of what was measured.
+    /// Forms ratios where the arms' commands or a peer's version differ.
     pub dangerous_across_versions: bool,
 }
 
@@ -32,10 +32,14 @@ pub(crate) struct Place {
     pub(crate) record: String,
     pub(crate) suite: String,
     pub(crate) started_unix_s: u64,
-    pub(crate) cpu_model: String,
+    pub(crate) processor: String,
+    pub(crate) commit: String,
     pub(crate) cpus: u64,
     pub(crate) kernel: String,
     pub(crate) validity: Validity,
+    /// What a reader must know of the record's origin.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) remarks: Vec<String>,
     /// The median over slices of the time of a fixed piece of arithmetic, in microseconds.
     pub(crate) calibration_us: Option<f64>,
 }

@@ -2,6 +2,7 @@
 
 use super::{CONFOUNDED, ComparedFigure, ComparedRow, Comparison, Outcome, Spread, scope::Place};
 use crate::{
+    disturbed::DRIFT_MAX,
     document::{
         Block, Cell, Column, Content, ListItem, Section, Table, html, markdown,
         text::{self, Terminal},
@@ -77,20 +78,21 @@ impl Comparison {
         };
         if let (Some(a), Some(b)) = (calibration(&self.a), calibration(&self.b)) {
             lines.push(format!(
-                "calibration loop: {} us on A, {} us on B, x{:.3}: arithmetic alone, no memory and no \
+                "calibration loop: {} µs on A, {} µs on B, x{:.3}: arithmetic alone, no memory and no \
                  device",
                 digits(a),
                 digits(b),
                 b / a
             ));
+            lines.extend(flag_slower(a, b));
         }
         lines
     }
 
     /// Lists refusals, A/A ratios and floors, one line each.
     fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> =
-            self.refused.iter().map(|refusal| format!("not compared: {refusal}")).collect();
+        let mut notes: Vec<String> = self.says.clone();
+        notes.extend(self.refused.iter().map(|refusal| format!("not compared: {refusal}")));
         notes.extend(self.rows.iter().flat_map(row_notes));
         if self.rows.iter().any(|row| matches!(row.result, Outcome::Confounded { .. })) {
             notes.push(format!(
@@ -106,6 +108,12 @@ impl Comparison {
                     .to_owned(),
             );
         }
+        for (side, place) in self.a.iter().map(|p| ("A", p)).chain(self.b.iter().map(|p| ("B", p)))
+        {
+            notes.extend(
+                place.remarks.iter().map(|remark| format!("{side}, {}: {remark}", place.record)),
+            );
+        }
         if self.refused.is_empty() && !self.differs.is_empty() {
             notes.push(format!(
                 "facts in which the first records differ, the treatment among them: {}",
@@ -114,6 +122,17 @@ impl Comparison {
         }
         notes
     }
+}
+
+/// Flags the side whose processor was slower, or busy, by more than a quiet machine's drift.
+fn flag_slower(a: f64, b: f64) -> Option<String> {
+    let (side, times) = if b > a { ("B", b / a) } else { ("A", a / b) };
+    (times > 1.0 + DRIFT_MAX).then(|| {
+        format!(
+            "WARNING: {side}'s processor was x{times:.2} slower at a fixed piece of arithmetic: it was busy, throttled or is \
+             another model, and every cost below contains that"
+        )
+    })
 }
 
 fn row_notes(row: &ComparedRow) -> Vec<String> {
@@ -153,7 +172,7 @@ fn describe_place(place: &Place) -> String {
     };
     format!(
         "{} ({}), {} with {} CPUs, kernel {}, {aa}",
-        place.record, place.suite, place.cpu_model, place.cpus, place.kernel
+        place.record, place.suite, place.processor, place.cpus, place.kernel
     )
 }
 

@@ -121,10 +121,6 @@ fn other_suites_definitions_params_loads_and_seeds_are_refused_by_name() {
             Reason::DifferentParams,
         ),
         (SyntheticSuite { load: "open", ..SyntheticSuite::default() }, Reason::DifferentLoad),
-        (
-            SyntheticSuite { more: "margin = 0.05", ..SyntheticSuite::default() },
-            Reason::DifferentSuite,
-        ),
     ] {
         assert_eq!(record_refusals(&a, &machine(&shape, 2, 0.0)), [reason]);
     }
@@ -134,14 +130,43 @@ fn other_suites_definitions_params_loads_and_seeds_are_refused_by_name() {
 }
 
 #[test]
-fn other_versions_are_refused_unless_that_is_taken_upon_oneself() {
+fn other_commits_and_margins_of_the_same_suite_and_arms_are_compared_and_named() {
+    let [a, mut b] = pair();
+    b.record.commit = "another".into();
+    let compared = compare_two(&a, &b);
+    assert!(compared.has_shown() && compared.says[0].contains("across commits"), "{compared:?}");
+    let shape = SyntheticSuite { more: "margin = 0.05", ..SyntheticSuite::default() };
+    let compared = compare_two(&a, &machine(&shape, 2, 0.0));
+    assert!(compared.has_shown() && compared.says[0].contains("text differs"), "{compared:?}");
+}
+
+#[test]
+fn another_peer_and_another_command_are_refused_unless_that_is_taken_upon_oneself() {
     let [a, mut b] = pair();
     b.record.arms[1].version = "2".into();
     assert_eq!(record_refusals(&a, &b), [Reason::DifferentVersion]);
-    b.record.commit = "another".into();
-    assert_eq!(record_refusals(&a, &b), [Reason::DifferentVersion; 2]);
+    let [_, mut b] = pair();
+    b.record.suite.text = b.record.suite.text.replacen("command = [\"", "command = [\"other-", 1);
+    assert_eq!(record_refusals(&a, &b), [Reason::DifferentVersion]);
     let options = CompareOptions { dangerous_across_versions: true, ..Default::default() };
     assert!(compare(&[a], &[b], &options).has_shown());
+}
+
+#[test]
+fn table_and_ratio_have_the_same_centre_and_a_slower_side_is_flagged() {
+    let [mut a, mut b] = pair();
+    for (side, us) in [(&mut a, 200.0), (&mut b, 800.0)] {
+        side.slices.iter_mut().for_each(|slice| slice.quiet.calibration_us = us);
+    }
+    let compared = compare_two(&a, &b);
+    let Outcome::Confounded { ratio: Some(ratio), .. } = compared.rows[0].result else { panic!() };
+    let [of_a, of_b] = [&compared.rows[0].a, &compared.rows[0].b].map(|side| side.value.unwrap());
+    assert!((of_b / of_a - ratio).abs() < 1e-9);
+    assert!(
+        compared.text().contains("WARNING: B's processor was x4.00 slower"),
+        "{}",
+        compared.text()
+    );
 }
 
 #[test]

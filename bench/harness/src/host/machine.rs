@@ -64,6 +64,23 @@ impl Machine {
         Self::read_from(&Root::system(), leaves, output, &programs::run_program)
     }
 
+    /// Names the processor and whether it has AVX-512, by which figures differ two- to eightfold.
+    pub(crate) fn describe_processor(&self) -> String {
+        let has = |name: &str| self.cpu.instructions.iter().any(|known| known == name);
+        let vectors = match () {
+            () if has("avx512f") => "with AVX-512",
+            () if has("avx2") => "AVX2 without AVX-512",
+            () if self.cpu.instructions.is_empty() => "vector instructions not recorded",
+            () => "without AVX2",
+        };
+        let family = self.cpu.family_model_stepping.as_deref().unwrap_or_default();
+        let family = match family.split_whitespace().collect::<Vec<_>>()[..] {
+            [family, model, _] => format!(" family {family} model {model}"),
+            _ => String::new(),
+        };
+        format!("{}{family} {vectors}", self.cpu_model).replace("  ", " ")
+    }
+
     /// Formats the machine as indented JSON, ending in a newline.
     ///
     /// # Errors

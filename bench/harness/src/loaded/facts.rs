@@ -149,7 +149,9 @@ impl LoadedRecord {
             plan_sha256: record.plan.sha256.clone(),
             machine: format!(
                 "{}, {} CPUs, {gib:.0} GiB, Linux {}",
-                machine.cpu_model, machine.cpus_online, machine.kernel
+                machine.describe_processor(),
+                machine.cpus_online,
+                machine.kernel
             ),
             version: record.version.clone(),
             commit: record.commit.clone(),

@@ -70,6 +70,10 @@ fn fact_blocks(record: &Record, slices: &[Slice]) -> Vec<Block> {
         ("version", format!("confide {}", record.version)),
         ("commit of the working folder", record.commit.clone()),
         ("suite, SHA-256", format!("{} {}", record.suite.name, record.suite.sha256)),
+        (
+            "end of the chain of hashes",
+            record.chain_end().unwrap_or("none: the record is of an older layout").to_owned(),
+        ),
         ("quiet over the run", describe_quiet(slices)),
     ];
     let run = run.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();

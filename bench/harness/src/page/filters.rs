@@ -12,8 +12,16 @@ use crate::{document::html::escape, rows::text::verdict_name};
 pub(super) const SCRIPT: &str = include_str!("script.js");
 
 /// Verdicts in the words of the filter, in its order.
-const VERDICTS: &[&str] =
-    &["within", "above", "below", "undecided", "not evaluated", "no interval", "invalid"];
+const VERDICTS: &[&str] = &[
+    "within",
+    "above",
+    "below",
+    "not distinguishable",
+    "undecided",
+    "not evaluated",
+    "no interval",
+    "invalid",
+];
 
 /// Returns the source of the one script, for the Content-Security-Policy.
 pub(super) fn script_hash() -> String {

@@ -1,10 +1,14 @@
 //! Judgement of a record: what it is, and whether to believe it, before any figure.
 
+use confide_estimate::smallest_effect;
+
 use super::{download::Attached, layers::describe_left_out, view::RecordView};
 use crate::{
+    disturbed::DISTURBED_WARNS,
     document::{
         Block, Cell, Column, Content, Judgement, JudgementColour, Section, Table, TableRow,
     },
+    format::digits,
     plan::Effort,
     record::Record,
     utc::utc,
@@ -14,9 +18,13 @@ use crate::{
 /// Judges whether the record may be believed, and lists what is missing from it.
 pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
     let mut out = vec![validity(record)];
+    out.extend(disturbance(record));
     let mut warn = |strong: String, text: &str| {
         out.push(Judgement { class: JudgementColour::Warn, strong, text: text.to_owned() });
     };
+    for remark in &record.remarks {
+        warn("Origin:".into(), remark);
+    }
     if let Some(reason) = &record.partial {
         warn("Partial.".into(), reason);
     }
@@ -51,7 +59,41 @@ pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
     out
 }
 
+/// Warns where other work on the machine reached too many runs.
+fn disturbance(record: &Record) -> Option<Judgement> {
+    let share = record.disturbed_share();
+    (share >= DISTURBED_WARNS).then(|| Judgement {
+        class: JudgementColour::Warn,
+        strong: format!("{:.0} % of the runs were disturbed: indicative only.", share * 100.0),
+        text: "Something else on the machine took CPU time, memory or speed while they ran; each row says what and \
+               how often. Run it again on a quiet machine before you quote it."
+            .to_owned(),
+    })
+}
+
+/// Says how small a difference the headline A/A rows could have shown; empty where none has an interval.
+fn describe_power(record: &Record) -> String {
+    let twins = record.rows.iter().filter(|row| row.twin && row.headline && row.has_interval());
+    let effects = twins.filter_map(|row| {
+        let ends = row.ratio?;
+        smallest_effect((ends.high / ends.low).ln() / 2.0, row.blocks).map(f64::exp_m1)
+    });
+    let effects: Vec<f64> = effects.filter(|effect| effect.is_finite()).collect();
+    let bounds =
+        effects.iter().copied().reduce(f64::min).zip(effects.iter().copied().reduce(f64::max));
+    match bounds {
+        Some((least, most)) => format!(
+            " The smallest difference that these rows could have shown is {} to {} %.",
+            digits(least * 100.0),
+            digits(most * 100.0)
+        ),
+        None => String::new(),
+    }
+}
+
 fn validity(record: &Record) -> Judgement {
+    let is_disturbed = record.disturbed_share() >= DISTURBED_WARNS;
+    let passed = if is_disturbed { JudgementColour::Warn } else { JudgementColour::Good };
     let (class, strong, text) = match &record.validity {
         Validity::Valid { judged, failed } if *failed > 0 => (
             JudgementColour::Warn,
@@ -61,11 +103,12 @@ fn validity(record: &Record) -> Judgement {
                 .to_owned(),
         ),
         Validity::Valid { judged, .. } => (
-            JudgementColour::Good,
+            passed,
             format!("A/A passed, {judged} of {judged}."),
             "Each reference arm ran a second time as if it were another: no difference was found \
              where there is none."
-                .to_owned(),
+                .to_owned()
+                + &describe_power(record),
         ),
         Validity::NotJudged { reason } => (
             JudgementColour::Warn,
@@ -118,7 +161,8 @@ pub(crate) fn placement(record: &Record) -> Vec<String> {
         format!("suite {} ({effort})", record.suite.name),
         format!(
             "{}, {} CPUs, {memory:.0} GiB",
-            record.machine.cpu_model, record.machine.cpus_online
+            record.machine.describe_processor(),
+            record.machine.cpus_online
         ),
         format!("confide {} at {}", record.version, short_commit(&record.commit)),
         format!("{:.0} s", record.wall_s),

@@ -7,6 +7,7 @@ use crate::{
     published::{AnswerRow, AnswerTable, FigureKey, Quoted, has_params},
     record::ArmRecord,
     rows::row::Figure,
+    suite::bench::Params,
 };
 
 /// Builds the section of every published table, theirs and ours.
@@ -131,7 +132,7 @@ fn find_figure<'a>(view: &RecordView<'a>, ours: &FigureKey) -> Option<&'a Figure
             && figure.bench == ours.bench
             && figure.arm == ours.arm
             && figure.metric == ours.metric
-            && has_params(&figure.case, &ours.params)
+            && has_params(&Params::new(), &figure.case, &ours.params)
     };
     view.record.figures.iter().find(is)
 }

@@ -11,7 +11,10 @@ use crate::{
         row::{Figure, Row},
         text::{cost, judgement, pairing, sides, verdict_class, verdict_name},
     },
-    suite::{SeedFigure, bench::Show},
+    suite::{
+        SeedFigure,
+        bench::{Params, Show},
+    },
 };
 
 /// Returns the attributes by which the filters of a page find a row.
@@ -183,7 +186,7 @@ fn seed_text(record: &Record, row: &Row, sources: &[&str]) -> String {
 fn is_figure_of(figure: &SeedFigure, row: &Row) -> bool {
     figure.bench == row.bench
         && figure.metric == row.metric
-        && has_params(&row.case, &figure.params)
+        && has_params(&Params::new(), &row.case, &figure.params)
 }
 
 /// Builds the table of rows of every metric, A/A rows among them.

@@ -57,6 +57,13 @@ impl<'a> RecordView<'a> {
         fitting.next().map(|(place, subject)| (place, subject.words.as_str()))
     }
 
+    /// Returns the place of the row's arm among those of its subject; the last where it has none.
+    pub(crate) fn arm_place(&self, row: &Row) -> usize {
+        let subject = self.subject(row).and_then(|(place, _)| self.wording()?.subjects.get(place));
+        let place = subject.and_then(|subject| subject.arms.iter().position(|arm| *arm == row.arm));
+        place.unwrap_or(usize::MAX)
+    }
+
     /// Returns the names of programs that keep their lower case where a sentence begins.
     pub(crate) fn names(&self) -> &[String] {
         self.wording().map_or(&[], |suite| &suite.suite.names)

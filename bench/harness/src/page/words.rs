@@ -21,7 +21,10 @@ fn describe_row(view: &RowView<'_>) -> [String; 2] {
     // A figure without an interval states its number of blocks by itself.
     let blocks = if row.has_interval() { format!("{} blocks", row.blocks) } else { String::new() };
     let (subject, parts) = match view.view.subject(row) {
-        Some((_, words)) => (words.to_owned(), [instead, about, blocks]),
+        Some((_, words)) => (
+            format!("{words} ({})", row.arm_label),
+            [format!("instead of {reference}"), about, blocks],
+        ),
         None => (instead, [about, blocks, String::new()]),
     };
     let text = format!("{subject} {}: {}, {}.", claim(row), cost(row), verdict(row));
@@ -45,6 +48,9 @@ fn claim(row: &Row) -> &'static str {
     if !row.has_interval() {
         return "was measured too few times to judge";
     }
+    if row.is_indistinguishable() {
+        return "has a cost that is not distinguishable from none";
+    }
     let ratio_spans_one = row.ratio.is_some_and(|ends| ends.low <= 1.0 && ends.high >= 1.0);
     let nothing = row.difference.low <= 0.0 && row.difference.high >= 0.0;
     match (row.outcome, row.adds_at_most) {
@@ -62,26 +68,29 @@ fn claim(row: &Row) -> &'static str {
     }
 }
 
-/// Writes the answer of a layer: the row that a buyer asks for first, then the cheapest and the
-/// dearest. With `many` records each sentence names its record.
+/// Writes the answer of a layer: one sentence for each subject that its suite names, in the suite's order, else its
+/// first sound row. Which rows stand for a layer is chosen before the run, never by how they came out. With `many`
+/// records each sentence names its record.
 pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<ListItem> {
-    let first = layer.rows.iter().min_by_key(|view| rank(view));
-    let size = |view: &&RowView<'_>| view.row.ratio.map_or(1.0, |ends| ends.value);
-    let sound = || layer.rows.iter().filter(|view| is_sound(view));
-    let least = sound().min_by(|a, b| size(a).total_cmp(&size(b)));
-    let most = sound().max_by(|a, b| size(a).total_cmp(&size(b)));
-    let mut chosen: Vec<(&'static str, &RowView<'_>)> = Vec::new();
-    for (before, view) in [("", first), ("Costs least:", least), ("Costs most:", most)] {
-        let Some(view) = view else { continue };
-        if chosen.iter().all(|(_, known)| !std::ptr::eq(known.row, view.row)) {
-            chosen.push((before, view));
+    let mut chosen: Vec<&RowView<'_>> = Vec::new();
+    let mut answered: Vec<(usize, usize)> = Vec::new();
+    let mut rows: Vec<&RowView<'_>> =
+        layer.rows.iter().filter(|view| !is_dangerous(view.row)).collect();
+    rows.sort_by_key(|view| rank(view));
+    for view in &rows {
+        let Some((place, _)) = view.view.subject(view.row) else { continue };
+        if !answered.contains(&(view.number, place)) {
+            answered.push((view.number, place));
+            chosen.push(view);
         }
     }
-    let sentence = |(before, view): (&'static str, &RowView<'_>)| {
+    if chosen.is_empty() {
+        chosen.extend(rows.first().copied().or(layer.rows.first()));
+    }
+    let sentence = |view: &RowView<'_>| {
         let [text, detail] = describe_row(view);
         ListItem {
             verdict: Some((verdict_class(view.row), verdict_name(view.row))),
-            strong: before.to_owned(),
             text,
             detail,
             source: many.then(|| (view.view.name(), view.number)),
@@ -91,16 +100,18 @@ pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<ListItem> {
     chosen.into_iter().map(sentence).collect()
 }
 
-/// Ranks a row; the least is asked for first: sound rows, words for buyers, the suite's own order.
-fn rank(view: &RowView<'_>) -> (bool, usize, bool, bool) {
-    let subject = view.view.subject(view.row);
-    let place = subject.map_or(usize::MAX, |(place, _)| place);
-    let decided = matches!(
-        view.row.outcome,
-        Outcome::WithinMargin | Outcome::AboveMargin | Outcome::BelowMargin
-    );
+/// True for an arm that weakens a protection on purpose: it is measured, and answers for nothing.
+fn is_dangerous(row: &Row) -> bool {
+    row.arm.contains("dangerous") || row.arm_label.contains("dangerous")
+}
+
+/// Ranks a row; the least answers first: sound rows, then by the place of its subject in the suite, of its arm within
+/// the subject, and ratios before differences.
+fn rank(view: &RowView<'_>) -> (bool, usize, usize, bool) {
+    let place = view.view.subject(view.row).map_or(usize::MAX, |(place, _)| place);
+    let arm = view.view.arm_place(view.row);
     let absolute = view.row.show == Show::Difference;
-    (!is_sound(view), place, absolute && subject.is_some(), !decided)
+    (!is_sound(view), place, arm, absolute && place != usize::MAX)
 }
 
 /// True where a row may stand for its layer.

@@ -78,7 +78,7 @@ impl Note {
                 "the ratio changed at block {block} of {blocks} and stayed: no steady state"
             ),
             Self::Alike { correlation } => format!(
-                "neighbouring blocks are equal_values_note (r = {correlation:.2}): the interval may be too \
+                "neighbouring blocks resemble each other (r = {correlation:.2}): the interval may be too \
                  narrow"
             ),
             Self::Outliers { hodges_lehmann } => format!(

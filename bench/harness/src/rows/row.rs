@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use confide_estimate::{AaJudgement, Estimate, INTERVAL_BLOCKS_MIN, Verdict};
+use confide_estimate::{AaJudgement, Estimate, INTERVAL_BLOCKS_MIN, Verdict, smallest_effect};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,11 @@ pub(crate) struct Row {
     pub(crate) client_bound: bool,
     pub(crate) floor: Option<FloorRatio>,
     pub(crate) round_trips: [Option<f64>; 2],
+    /// The smallest effect that this row could have seen, in four of five runs: its own, or that of its A/A row where
+    /// that is greater. Relative where a ratio is shown (0.02 is 2 %), else in the metric's unit; absent below ten
+    /// blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) smallest_effect: Option<f64>,
     /// The remarks of the arms that a reader of these figures must know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) marks: Vec<String>,
@@ -84,6 +89,31 @@ impl Row {
     /// True where its interval may be printed.
     pub(crate) fn has_interval(&self) -> bool {
         self.blocks >= INTERVAL_BLOCKS_MIN
+    }
+
+    /// The ratio where the cost is shown as one; `None` where the difference is.
+    pub(crate) fn shown_ratio(&self) -> Option<&Ends> {
+        self.ratio.as_ref().filter(|_| self.show == Show::Ratio)
+    }
+
+    /// The smallest effect that the row's own interval could have seen, in the scale in which intervals are symmetric: the
+    /// logarithm of a shown ratio, else the metric's unit. `None` below ten blocks.
+    pub(crate) fn own_smallest_effect(&self) -> Option<f64> {
+        let half = match self.shown_ratio() {
+            Some(ends) => (ends.high / ends.low).ln() / 2.0,
+            None => (self.difference.high - self.difference.low) / 2.0,
+        };
+        let wanted = self.has_interval() && half.is_finite();
+        wanted.then(|| smallest_effect(half, self.blocks)).flatten()
+    }
+
+    /// True where the cost is smaller than the smallest effect that the row could have seen.
+    pub(crate) fn is_indistinguishable(&self) -> bool {
+        let effect = match self.shown_ratio() {
+            Some(ends) => ends.value.ln().abs().exp_m1(),
+            None => self.difference.value.abs(),
+        };
+        !self.twin && self.smallest_effect.is_some_and(|smallest| effect < smallest)
     }
 
     /// True for a percentile of runs whose tail holds too little: it is not a figure at all.

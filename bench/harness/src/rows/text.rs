@@ -23,6 +23,7 @@ pub(crate) fn verdict_class(row: &Row) -> JudgementColour {
         (Some(Aa::OutsideMargin | Aa::ExcludesOne), _) => JudgementColour::Bad,
         (Some(_), _) if row.twin => JudgementColour::Good,
         (_, Outcome::WithinMargin) => JudgementColour::Good,
+        _ if row.is_indistinguishable() => JudgementColour::Mute,
         (_, Outcome::AboveMargin) => JudgementColour::Warn,
         (_, Outcome::BelowMargin) => JudgementColour::Calm,
         (_, Outcome::Undecided { .. } | Outcome::NotEvaluated) => JudgementColour::Mute,
@@ -39,6 +40,7 @@ pub(crate) fn verdict_name(row: &Row) -> &'static str {
     }
     match row.outcome {
         Outcome::WithinMargin => "within",
+        _ if row.is_indistinguishable() => "not distinguishable",
         Outcome::AboveMargin => "above",
         Outcome::BelowMargin => "below",
         Outcome::Undecided { .. } => "undecided",
@@ -141,6 +143,18 @@ fn outcome(row: &Row) -> String {
         }
         Outcome::NotEvaluated => "not evaluated".to_owned(),
     };
+    text = match (row.outcome, visible_from(row)) {
+        (_, None) => text,
+        (Outcome::Undecided { blocks_wanted }, Some(smallest)) if row.is_indistinguishable() => {
+            let blocks =
+                blocks_wanted.map_or("over 10,000".to_owned(), |blocks| blocks.to_string());
+            format!("not distinguishable below {smallest}, {blocks} blocks would decide {margin}")
+        }
+        (_, Some(smallest)) if row.is_indistinguishable() => {
+            format!("{text}, not distinguishable below {smallest}")
+        }
+        (_, Some(smallest)) => format!("{text} (visible from {smallest})"),
+    };
     if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
         text = format!("invalid, its A/A failed ({text})");
     }
@@ -148,6 +162,16 @@ fn outcome(row: &Row) -> String {
         text.push_str(", client-bound");
     }
     text
+}
+
+/// Formats the smallest effect that the row could have seen: `1.4 %`, `45 µs`; `None` below ten blocks.
+fn visible_from(row: &Row) -> Option<String> {
+    let smallest = row.smallest_effect.filter(|_| !row.is_without_tail())?;
+    if row.shown_ratio().is_some() {
+        return Some(format!("{} %", digits(smallest * 100.0)));
+    }
+    let (scale, unit) = scale_of(&row.metric, smallest);
+    Some(format!("{} {unit}", digits(smallest * scale)))
 }
 
 /// Lists what the arms said of their runs, `, no steady state (3 of 20 runs)`, and what the samples
@@ -193,5 +217,7 @@ fn describe_aa(row: &Row) -> String {
         Some(Aa::TooFewBlocks) => "nothing found; too few blocks to judge",
         None => "not evaluated",
     };
-    format!("{text}{}", marks(row))
+    let visible = visible_from(row)
+        .map_or_else(String::new, |smallest| format!(" (visible from {smallest})"));
+    format!("{text}{visible}{}", marks(row))
 }

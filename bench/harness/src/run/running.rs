@@ -292,7 +292,8 @@ impl SuiteRun<'_> {
             lines.extend(samples.into_iter().map(|sample| Line::Sample(Box::new(sample))));
             lines.push(Line::Slice(Box::new(slice)));
         }
-        lines.push(Line::Block { bench: bench.name.clone(), case: case.key.clone(), block });
+        let (bench_name, case, chain) = (bench.name.clone(), case.key.clone(), String::new());
+        lines.push(Line::Block { bench: bench_name, case, block, chain });
         self.note(lines)?;
         self.record_processes(bench, arms, services)?;
         Ok(true)
@@ -451,8 +452,8 @@ impl SuiteRun<'_> {
 
     /// Appends lines to the journal and applies them to its content.
     fn note(&mut self, lines: impl Into<Vec<Line>>) -> Result<(), BenchError> {
-        let lines = lines.into();
-        self.journal.append(&lines)?;
+        let mut lines = lines.into();
+        self.journal.append(&mut lines)?;
         for line in lines {
             self.content.apply(line);
         }
@@ -478,6 +479,7 @@ impl SuiteRun<'_> {
         let JournalContent { mut record, samples, slices, .. } = content;
         let out = &options.out;
         record.fill(suite, &samples, &slices);
+        record.seal(&samples, &slices);
         record.write(out, &samples, &slices)?;
         let page_path = write_page(out, &record, &samples, &slices)?;
         if record.partial.is_none() {

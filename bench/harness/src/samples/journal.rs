@@ -12,6 +12,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::{Sample, Slice};
 use crate::{
@@ -41,6 +42,8 @@ pub(crate) enum Line {
         bench: String,
         case: String,
         block: u32,
+        /// The chain over all lines before this one ([`LineChain`]); the journal itself fills it in.
+        chain: String,
     },
     /// An arm as it was started; the last line of an arm counts.
     Arm(Box<ArmRecord>),
@@ -65,18 +68,34 @@ pub(crate) enum Line {
 pub(crate) struct Journal {
     file: File,
     path: PathBuf,
+    chain: LineChain,
+}
+
+/// The chain of hashes over the lines of a journal: SHA-256 over the link before and the bytes of the line, its line
+/// feed included; 32 zero bytes before the first line. Each `block` line names the link before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LineChain([u8; 32]);
+
+impl LineChain {
+    fn add(&mut self, line: &[u8]) {
+        self.0 = Sha256::new().chain_update(self.0).chain_update(line).finalize().into();
+    }
+
+    fn to_hex(&self) -> String {
+        hex::encode(self.0)
+    }
 }
 
 impl Journal {
     /// Creates a new file; an existing one is an error.
     pub(crate) fn create(path: &Path) -> Result<Self, BenchError> {
         let file = File::create_new(path).map_err(BenchError::io("create", path))?;
-        Ok(Self { file, path: path.to_owned() })
+        Ok(Self { file, path: path.to_owned(), chain: LineChain::default() })
     }
 
-    /// Opens a journal to go on after `length` bytes; what stands behind them is of a block that
-    /// did not end.
-    pub(crate) fn reopen(path: &Path, length: u64) -> Result<Self, BenchError> {
+    /// Opens a journal to go on after `length` bytes, where its chain is `chain`; what stands behind them is of a
+    /// block that did not end.
+    pub(crate) fn reopen(path: &Path, length: u64, chain: LineChain) -> Result<Self, BenchError> {
         let open = || {
             let mut file = OpenOptions::new().write(true).open(path)?;
             file.set_len(length)?;
@@ -84,16 +103,21 @@ impl Journal {
             Ok(file)
         };
         let file = open().map_err(BenchError::io("write", path))?;
-        Ok(Self { file, path: path.to_owned() })
+        Ok(Self { file, path: path.to_owned(), chain })
     }
 
-    /// Writes these lines in one piece.
-    pub(crate) fn append(&mut self, lines: &[Line]) -> Result<(), BenchError> {
+    /// Writes these lines in one piece, each `block` line with the chain so far.
+    pub(crate) fn append(&mut self, lines: &mut [Line]) -> Result<(), BenchError> {
         let mut bytes = Vec::new();
         for line in lines {
+            if let Line::Block { chain, .. } = line {
+                *chain = self.chain.to_hex();
+            }
+            let start = bytes.len();
             let written = serde_json::to_writer(&mut bytes, line).map_err(io::Error::from);
             written.map_err(BenchError::io("write", &self.path))?;
             bytes.push(b'\n');
+            self.chain.add(&bytes[start..]);
         }
         self.file.write_all(&bytes).map_err(BenchError::io("write", &self.path))
     }
@@ -110,6 +134,8 @@ pub(crate) struct JournalContent {
     pub(crate) blocks: BTreeSet<(String, String, u32)>,
     /// The bytes of the file that count.
     pub(crate) length: u64,
+    /// The chain over those bytes.
+    pub(crate) chain: LineChain,
     /// The samples and slices of a block whose line has not come yet.
     open_samples: Vec<Sample>,
     open_slices: Vec<Slice>,
@@ -128,7 +154,7 @@ impl JournalContent {
         match line {
             Line::Sample(sample) => self.open_samples.push(*sample),
             Line::Slice(slice) => self.open_slices.push(*slice),
-            Line::Block { bench, case, block } => {
+            Line::Block { bench, case, block, .. } => {
                 self.samples.append(&mut self.open_samples);
                 self.slices.append(&mut self.open_slices);
                 self.blocks.insert((bench, case, block));
@@ -180,10 +206,19 @@ pub(crate) fn read_journal(
 ) -> Result<Option<JournalContent>, BenchError> {
     let mut lines = Lines::new(path, reader, true);
     let Some(Line::Run(record)) = lines.next_line()? else { return Ok(None) };
-    let mut read = JournalContent { length: lines.length, ..JournalContent::new(*record) };
-    while let Some(line) = lines.next_line()? {
+    let mut read = JournalContent::new(*record);
+    (read.length, read.chain) = (lines.length, lines.chain.clone());
+    loop {
+        let before = lines.chain.to_hex();
+        let Some(line) = lines.next_line()? else { break };
+        if let Line::Block { bench, block, chain, .. } = &line
+            && *chain != before
+        {
+            let part = format!("a line before the end of block {block} of {bench}");
+            return Err(BenchError::Changed { path: path.to_owned(), part });
+        }
         if read.apply(line) {
-            read.length = lines.length;
+            (read.length, read.chain) = (lines.length, lines.chain.clone());
         }
     }
     read.end_killed();
@@ -217,6 +252,7 @@ struct Lines<'a, R> {
     path: &'a Path,
     reader: io::BufReader<io::Take<R>>,
     length: u64,
+    chain: LineChain,
     bytes: Vec<u8>,
     /// True where a last line without a line feed was being written when the process was killed.
     torn_may_end: bool,
@@ -225,7 +261,14 @@ struct Lines<'a, R> {
 impl<'a, R: Read> Lines<'a, R> {
     fn new(path: &'a Path, reader: R, torn_may_end: bool) -> Self {
         let reader = io::BufReader::new(reader.take(JOURNAL_BYTES_MAX + 1));
-        Self { path, reader, length: 0, bytes: Vec::new(), torn_may_end }
+        Self {
+            path,
+            reader,
+            length: 0,
+            chain: LineChain::default(),
+            bytes: Vec::new(),
+            torn_may_end,
+        }
     }
 
     /// Reads the next line; `None` at the end.
@@ -244,6 +287,7 @@ impl<'a, R: Read> Lines<'a, R> {
         if read == 0 || self.torn_may_end && self.bytes.last() != Some(&b'\n') {
             return Ok(None);
         }
+        self.chain.add(&self.bytes);
         serde_json::from_slice(&self.bytes).map(Some).map_err(|error| BenchError::Record {
             path: self.path.to_owned(),
             message: error.to_string(),

@@ -7,12 +7,13 @@ use super::{
 use crate::{
     format::value,
     loaded::LoadedRecord,
-    published::has_params,
+    published::{find_value, has_params},
     record::Record,
     rows::{
         row::{Figure, Row},
         text::{cost, sides, verdict},
     },
+    suite::bench::Params,
     validity::Validity,
 };
 
@@ -26,7 +27,8 @@ pub(super) enum SeedAnswer<'a> {
     Figure(String, &'a LoadedRecord),
 }
 
-/// Searches all records: the newest of the valid ones, else the newest.
+/// Searches all records for a row with all params that the answer names: the newest of the valid ones, else the
+/// newest.
 pub(super) fn find_answer<'a>(
     answer: &Answer,
     suites: &NamedSuites,
@@ -89,31 +91,56 @@ fn describe_figure(record: &Record, answer: &Answer, reference: &str) -> Option<
 }
 
 fn describe_comparison(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
+    let constants = constants(record, answer);
     let is_answer = |row: &&Row| {
         row.bench == answer.bench
             && row.metric == answer.metric
-            && has_params(&row.case, &answer.params)
+            && has_params(&constants, &row.case, &answer.params)
             && row.reference == reference
     };
     let rows = || record.rows.iter().filter(is_answer);
     if let Some(row) = rows().find(|row| row.arm == answer.arm && !row.twin) {
         let [clear, protected] = sides(row);
         let (cost, verdict, n) = (cost(row), verdict(row), row.blocks);
-        return Some(format!("{}: {clear} to {protected}, {cost}, n {n}, {verdict}", row.label));
+        let chosen = describe_choice(&constants, &row.case, answer);
+        return Some(format!(
+            "{}{chosen}: {clear} to {protected}, {cost}, n {n}, {verdict}",
+            row.label
+        ));
     }
     let row = rows().find(|row| row.reference == answer.arm)?;
     let bare = row.label.split(": ").next().unwrap_or(&row.label);
     let client = if row.client_bound { ", client-bound" } else { "" };
-    Some(format!("{bare}: {}, n {}{client}", sides(row)[0], row.blocks))
+    let chosen = describe_choice(&constants, &row.case, answer);
+    Some(format!("{bare}{chosen}: {}, n {}{client}", sides(row)[0], row.blocks))
+}
+
+/// The params that the record's own suite gives every case of the answer's bench.
+fn constants(record: &Record, answer: &Answer) -> Params {
+    let suite = record.parse_suite().ok();
+    let bench = suite.as_ref().and_then(|suite| suite.bench(&answer.bench));
+    bench.map(|bench| bench.params.clone()).unwrap_or_default()
+}
+
+/// Names the values that were taken where the answer allows several, ` (n = 2000)`: a quick run's or a full one's.
+fn describe_choice(constants: &Params, case: &str, answer: &Answer) -> String {
+    let several = answer.params.iter().filter(|(_, wanted)| wanted.is_array());
+    let chosen: Vec<String> = several
+        .filter_map(|(name, wanted)| {
+            Some(format!("{name} = {}", find_value(constants, case, name, wanted)?))
+        })
+        .collect();
+    if chosen.is_empty() { String::new() } else { format!(" ({})", chosen.join(", ")) }
 }
 
 fn find_figure<'a>(record: &'a Record, answer: &Answer) -> Option<&'a Figure> {
+    let constants = constants(record, answer);
     record.figures.iter().find(|figure| {
         figure.bench == answer.bench
             && figure.metric == answer.metric
             && figure.arm == answer.arm
             && !figure.twin
-            && has_params(&figure.case, &answer.params)
+            && has_params(&constants, &figure.case, &answer.params)
     })
 }
 

@@ -80,6 +80,8 @@ pub(super) struct Row {
     pub(super) absent: Option<String>,
     /// The suite that will answer it.
     pub(super) not_built: Option<String>,
+    /// What has to be run for it, where no record in the repository holds it.
+    pub(super) unmeasured: Option<String>,
     pub(super) note: Option<String>,
 }
 
@@ -238,6 +240,7 @@ impl Row {
             ours: answers.collect(),
             absent: row.absent.clone(),
             not_built: None,
+            unmeasured: None,
             note: row.note.clone(),
         }
     }
@@ -249,6 +252,12 @@ impl Answer {
         let bench = bench_of(&suite.benches, &self.bench, &self.arm, &self.params)?;
         if let Some(against) = self.against.as_ref().filter(|arm| !bench.arms.contains(arm)) {
             return Err(format!("bench {} has no arm {against}", self.bench));
+        }
+        let pinned = |param: &&String| self.params.contains_key(*param);
+        if let Some(open) =
+            bench.grid.keys().chain(bench.params.keys()).find(|param| !pinned(param))
+        {
+            return Err(format!("bench {}: its param {open} is not pinned", self.bench));
         }
         if !bench.metrics.iter().any(|metric| metric.name == self.metric) {
             return Err(format!("bench {} has no metric {}", self.bench, self.metric));

@@ -2,7 +2,7 @@
 
 use super::{
     answers::{SeedAnswer, find_answer, record_name},
-    data::{Check, CheckKind, Report, Row, Seeds, SuiteAnswers, Table},
+    data::{Answer, Check, CheckKind, Report, Row, Seeds, SuiteAnswers, Table},
     suites::NamedSuites,
 };
 use crate::{
@@ -36,6 +36,30 @@ impl Document<'_> {
         text + &list_records(self.records)
     }
 
+    /// Lists the rows that are to be answered by a record, and are not.
+    pub(super) fn unanswered(&self) -> Vec<String> {
+        let mut unanswered = Vec::new();
+        for table in &self.seeds.tables {
+            let held: Vec<Row> =
+                table.answers.iter().flat_map(|answers| self.held_rows(answers)).collect();
+            for row in held.iter().chain(&table.rows).filter(|row| row.unmeasured.is_none()) {
+                for answer in &row.ours {
+                    if !matches!(
+                        find_answer(answer, self.suites, self.records),
+                        SeedAnswer::Figure(..)
+                    ) {
+                        let Answer { suite, bench, arm, metric, .. } = answer;
+                        unanswered.push(format!(
+                            "{}, {}, {}: {suite}, {bench}, {arm}, {metric}",
+                            table.report, table.name, row.what
+                        ));
+                    }
+                }
+            }
+        }
+        unanswered
+    }
+
     fn write_report(&self, report: &Report) -> String {
         let Report { id, title, source, compared } = report;
         let mut text = format!("\n## {id}: {title}\n\n{source}. {compared}\n");
@@ -59,6 +83,7 @@ impl Document<'_> {
         for answer in &row.ours {
             match find_answer(answer, self.suites, self.records) {
                 SeedAnswer::NotBuilt => ours.push(format!("*not built*: suite `{}`", answer.suite)),
+                SeedAnswer::NoRecord if row.unmeasured.is_some() => {}
                 SeedAnswer::NoRecord => {
                     let (suite, bench, arm) = (&answer.suite, &answer.bench, &answer.arm);
                     ours.push(format!("*no record*: `{suite}`, {bench}, {arm}, {}", answer.metric));
@@ -75,6 +100,13 @@ impl Document<'_> {
                 Some(_) => format!("suite `{wanted}` has no row for it yet"),
             });
         }
+        let answered = !names.is_empty();
+        ours.extend(
+            row.unmeasured
+                .iter()
+                .filter(|_| !answered)
+                .map(|run| format!("*not measured yet*: `{run}`")),
+        );
         ours.extend(row.absent.clone());
         ours.extend(row.note.iter().map(|note| format!("({note})")));
         ours.dedup();
@@ -84,14 +116,21 @@ impl Document<'_> {
 
     /// Writes the rows that a suite holds next to its own.
     fn suite_rows(&self, answers: &SuiteAnswers) -> Vec<Vec<String>> {
+        let rows = self.held_rows(answers);
+        if rows.is_empty() {
+            let missing = format!("*not built*: suite `{}`", answers.suite);
+            return vec![cells([&answers.title, "–", &missing, ""])];
+        }
+        rows.iter().map(|row| self.row(row)).collect()
+    }
+
+    /// Lists the rows that a suite holds already; none where the suite is not there.
+    fn held_rows(&self, answers: &SuiteAnswers) -> Vec<Row> {
         let suite = self.suites.find(&answers.suite);
         let table =
             suite.and_then(|suite| suite.answers.iter().find(|table| table.title == answers.title));
-        let Some(table) = table else {
-            let missing = format!("*not built*: suite `{}`", answers.suite);
-            return vec![cells([&answers.title, "–", &missing, ""])];
-        };
-        table.rows.iter().map(|row| self.row(&Row::from_suite(&answers.suite, row))).collect()
+        let rows = table.map(|table| table.rows.as_slice()).unwrap_or_default();
+        rows.iter().map(|row| Row::from_suite(&answers.suite, row)).collect()
     }
 }
 
@@ -211,7 +250,8 @@ fn record_cells(loaded: &LoadedRecord) -> Vec<String> {
         Validity::NotJudged { .. } => "not judged: indicative".to_owned(),
     };
     let machine = &record.machine;
-    let (model, cpus, kernel) = (&machine.cpu_model, machine.cpus_online, &machine.kernel);
+    let (model, cpus, kernel) =
+        (machine.describe_processor(), machine.cpus_online, &machine.kernel);
     let commit: String = record.commit.chars().take(12).collect();
     vec![
         format!("`{}`", record_name(loaded)),

@@ -33,6 +33,8 @@ pub(crate) struct SyntheticSuite {
     pub(crate) params: &'static str,
     /// Further lines of the metric's TOML.
     pub(crate) more: &'static str,
+    /// The limit of a gate on arm `b`.
+    pub(crate) gate: Option<String>,
 }
 
 impl Default for SyntheticSuite {
@@ -47,6 +49,7 @@ impl Default for SyntheticSuite {
             better: "lower",
             params: "",
             more: "",
+            gate: None,
         }
     }
 }
@@ -60,9 +63,15 @@ impl SyntheticSuite {
             )
         };
         let arms: String = self.arms.iter().map(arm).collect();
+        let gate = self.gate.as_ref().map_or_else(String::new, |limit| {
+            format!(
+                "[[gate]]\nbenches = [\"{BENCH}\"]\nmetric = \"{}\"\narms = [\"b\"]\n{limit}\n",
+                self.metric
+            )
+        });
         let Self { load, client, model, metric, stat, better, params, more, .. } = self;
         format!(
-            "[suite]\nname = \"made-up\"\ntitle = \"made up\"\nabout = \"made up\"\nseed = 1\n{arms}\
+            "[suite]\nname = \"made-up\"\ntitle = \"made up\"\nabout = \"made up\"\nseed = 1\n{arms}{gate}\
              [[bench]]\nname = \"{BENCH}\"\nmodel = \"{model}\"\nload = \"{load}\"\n\
              client = \"{client}\"\narms = {:?}\nrequests = 1\n\
              blocks = {{ quick = 20, full = 20 }}\nparams = {{ {params} }}\n\

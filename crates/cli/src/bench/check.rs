@@ -37,12 +37,19 @@ pub(crate) struct Args {
     /// Only this bench
     #[arg(long)]
     bench: Option<String>,
-    /// An earlier record of the same suite and machine
+    /// Compare the costs with those of an earlier record of the same suite and machine; several of them, each with its
+    /// own --baseline, show how much runs differ that measured the same
     #[arg(long, value_name = "RECORD")]
-    baseline: Option<PathBuf>,
+    baseline: Vec<PathBuf>,
     /// Count a row that is cheaper than its margin as outside too
     #[arg(long)]
     both_ways: bool,
+    /// Give a verdict even though more than half of the runs were disturbed
+    #[arg(long)]
+    accept_disturbed: bool,
+    /// The end of the record's chain of hashes, or its first 16 digits or more, as `bench run` printed it
+    #[arg(long, value_name = "HEX")]
+    chain: Option<String>,
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
@@ -54,14 +61,17 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         metric: args.metric.clone(),
         bench: args.bench.clone(),
         both_ways: args.both_ways,
+        chain: args.chain.clone(),
+        accept_disturbed: args.accept_disturbed,
     };
     let record = LoadedRecord::read(&args.record).map_err(explain_error)?;
-    let result = match &args.baseline {
-        None => check_record(&record, &options),
-        Some(path) => {
-            let baseline = LoadedRecord::read(path).map_err(explain_error)?;
-            check_against(&record, &baseline, &options)
-        }
+    let result = if args.baseline.is_empty() {
+        check_record(&record, &options)
+    } else {
+        let read = |path: &PathBuf| LoadedRecord::read(path).map_err(explain_error);
+        let baselines: Vec<LoadedRecord> =
+            args.baseline.iter().map(read).collect::<Result<_, _>>()?;
+        check_against(&record, &baselines, &options)
     }
     .map_err(explain_error)?;
     let text = if args.json { result.json().map_err(CliError::new)? } else { result.text() };

@@ -8,10 +8,9 @@ use std::{
 };
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use confide_bench::LoadedRecord;
 use confide_store::{Format, TableName, export};
 
-use super::failure::{explain_error, explain_store_error};
+use super::failure::{explain_store_error, read_record};
 use crate::error::CliError;
 
 #[derive(clap::Args)]
@@ -34,7 +33,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let (format, table) = (args.format, args.table);
-    let loaded = LoadedRecord::read(&args.record).map_err(explain_error)?;
+    let loaded = read_record(&args.record)?;
     match &args.out {
         Some(path) => {
             let file = File::create(path).map_err(|error| {

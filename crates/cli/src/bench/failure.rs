@@ -1,9 +1,20 @@
 //! Failures of the instrument and of the index, each with a hint on how to fix it.
 
-use confide_bench::BenchError;
+use std::path::Path;
+
+use confide_bench::{BenchError, LoadedRecord};
 use confide_store::StoreError;
 
 use crate::error::CliError;
+
+/// Reads a record, and prints on standard error what a reader must know of its origin.
+pub(super) fn read_record(path: &Path) -> Result<LoadedRecord, CliError> {
+    let loaded = LoadedRecord::read(path).map_err(explain_error)?;
+    for remark in loaded.remarks() {
+        eprintln!("note: {}: {remark}", path.display());
+    }
+    Ok(loaded)
+}
 
 /// Adds a hint to an error of the instrument, where there is one.
 pub(super) fn explain_error(error: BenchError) -> CliError {
@@ -13,6 +24,9 @@ pub(super) fn explain_error(error: BenchError) -> CliError {
         }
         BenchError::Record { .. } => {
             Some("a record is a folder that `confide bench run --out DIR` wrote")
+        }
+        BenchError::Changed { .. } => {
+            Some("measure again, or take the record from where it was first kept")
         }
         BenchError::SuiteSyntax { .. } | BenchError::SuiteMeaning { .. } => {
             Some("bench/suites holds suites that parse; unknown keys are errors")

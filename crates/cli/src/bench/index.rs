@@ -2,11 +2,10 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use confide_bench::LoadedRecord;
 use confide_evidence::UnixSeconds;
 use confide_store::{Addition, Index, Query, RowLine, open};
 
-use super::failure::{explain_error, explain_store_error};
+use super::failure::{explain_error, explain_store_error, read_record};
 use crate::error::CliError;
 
 /// The index that is used without `--store`.
@@ -85,7 +84,7 @@ pub(super) fn index(args: &IndexArgs) -> Result<ExitCode, CliError> {
     let mut index = open_index(&args.store)?;
     for folder in &args.folders {
         for record in confide_bench::record_folders(folder).map_err(explain_error)? {
-            let loaded = LoadedRecord::read(&record).map_err(explain_error)?;
+            let loaded = read_record(&record)?;
             let facts = loaded.facts();
             let path = loaded.path().display().to_string();
             let added = match index.add(&facts, &path).map_err(explain_store_error)? {

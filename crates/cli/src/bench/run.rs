@@ -237,7 +237,8 @@ impl WorstOutcome {
 pub(super) fn print_outcome(outcome: &Outcome) -> Result<(), CliError> {
     let (page, record) = (outcome.page_path.display(), outcome.record_path.display());
     let table = confide_bench::table(&outcome.record);
-    process::print_text(&format!("{table}page    {page}\nrecord  {record}\n"))
+    let chain = outcome.record.chain_end().unwrap_or_default();
+    process::print_text(&format!("{table}page    {page}\nrecord  {record}\nchain   {chain}\n"))
 }
 
 /// Reads `NAME=VALUE`.

@@ -4,9 +4,13 @@ use std::{path::PathBuf, process::ExitCode};
 
 use confide_bench::LoadedRecord;
 
-use super::failure::explain_error;
+use super::{failure::explain_error, status::FAILED};
 use crate::{error::CliError, process};
 
+/// Makes docs/seeds.md from records: each figure of five published reports, and ours beside it.
+///
+/// A row of ours counts only with exactly the params that are asked for. Exit status 1 where a row has no exact answer
+/// and is not marked as unmeasured; standard error names it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Records: folders that `bench run` wrote, or their record files. Where several have a row,
@@ -21,16 +25,19 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let records: Result<Vec<LoadedRecord>, _> =
         args.records.iter().map(|path| LoadedRecord::read(path)).collect();
-    let text = confide_bench::seeds(&records.map_err(explain_error)?, &command_line(args))
+    let document = confide_bench::seeds(&records.map_err(explain_error)?, &command_line(args))
         .map_err(explain_error)?;
     match &args.out {
-        None => process::print_text(&text)?,
-        Some(path) => std::fs::write(path, text).map_err(|error| {
+        None => process::print_text(&document.text)?,
+        Some(path) => std::fs::write(path, &document.text).map_err(|error| {
             CliError::new(format!("cannot write {}: {error}", path.display()))
                 .hint("give a file in a folder that exists")
         })?,
     }
-    Ok(ExitCode::SUCCESS)
+    for row in &document.unanswered {
+        eprintln!("no exact answer: {row}");
+    }
+    Ok(if document.unanswered.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
 /// The command that makes the same document again.
