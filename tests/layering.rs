@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use confide_tests::{checkout, files_under, relative_path};
 use toml::{Table, Value};
 
-/// Each package and the packages that it may import, all of lower layers; attestation, adapters and
-/// proofs never import each other.
+/// Each package and the packages that it may import, of its own layer or a lower one; attestation,
+/// adapters and proofs never import each other.
 const MAY_USE: &[(&str, &[&str])] = &[
     // base
     ("crates/evidence", &[]),
