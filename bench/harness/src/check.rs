@@ -239,8 +239,8 @@ pub fn check_against(
         rows.push(compare_costs(row, old, sides, options));
     }
     says.push(
-        "costs against the baseline's: blocks of both runs are resampled; another boot or machine \
-         is not in these intervals"
+        "costs relative to the baseline's: blocks of both runs are resampled; the intervals do not \
+         cover another boot or machine"
             .into(),
     );
     Ok(CheckReport::from_rows(rows, says, &[&judged.validity, &earlier.validity]))
@@ -260,7 +260,7 @@ fn refuse_records(loaded: &LoadedRecord, baseline: &LoadedRecord) -> Vec<Refusal
         say(Reason::DifferentHardware, format!("{} against {}", a.0, b.0));
     }
     if now.partial.is_some() || before.partial.is_some() {
-        say(Reason::Partial, "a record stopped before its plan was done".into());
+        say(Reason::Partial, "a record ended before its plan was complete".into());
     }
     refused
 }
@@ -283,7 +283,7 @@ fn compare_costs(
         return checked_row(CheckOutcome::Invalid, cost(row), "its A/A row failed");
     }
     let [Some(now), Some(before)] = sides.map(|(suite, runs)| log_costs(row, suite, runs)) else {
-        return checked_row(CheckOutcome::Undecided, cost(row), "no ratio can be made of it");
+        return checked_row(CheckOutcome::Undecided, cost(row), "it has no ratio");
     };
     let blocks = now.len().min(before.len());
     let Ok(bca) = Bca::of_difference(&before, &now, RESAMPLES, BOOTSTRAP_SEED) else {

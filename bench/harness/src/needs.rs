@@ -73,7 +73,7 @@ impl Needs {
                 Some(format!("needs {wanted} GiB of free memory, this machine has {free:.1}"))
             }
             None => Some(format!(
-                "needs {wanted} GiB of free memory, and this machine does not tell how much is free"
+                "needs {wanted} GiB of free memory, but this machine does not report how much is free"
             )),
         }
     }
