@@ -244,9 +244,9 @@ pub(crate) fn facts_json(key: &PublicKey, proof: &SignatureProof) -> Value {
 fn hidden_part(proof: &SignatureProof) -> &'static str {
     match proof.scheme() {
         SignatureScheme::Ecdsa => {
-            "half of the signature (s); its point R, key, digest and context are open"
+            "half of the signature (s); its point R, key, digest and context are public"
         }
-        _ => "the signature; key, digest and context are open",
+        _ => "the signature; key, digest and context are public",
     }
 }
 
