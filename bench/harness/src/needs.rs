@@ -173,7 +173,7 @@ mod tests {
                 .unwrap()
                 .scarce_resources()
                 .concat()
-                .contains("takes 7 GiB")
+                .contains("needs 7 GiB")
         );
         assert_eq!(first_missing(r#"{ path = "/", otherwise = "no root" }"#), None);
         assert_eq!(first_missing(r#"{ path = "/no/such", otherwise = "why" }"#).unwrap(), "why");
