@@ -1,35 +1,36 @@
-//! The plan of the house as a test: who may import whom (ARCHITECTURE.md, "The floors").
+//! Checks the layers: which package may import which (ARCHITECTURE.md, "Layers").
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use confide_tests::{checkout, files_under, relative_path};
 use toml::{Table, Value};
 
-/// Each room and the rooms that it may use: only those below it; wings never import each other.
+/// Each package and the packages that it may import, of its own layer or a lower one; attestation,
+/// adapters and proofs never import each other.
 const MAY_USE: &[(&str, &[&str])] = &[
-    // ground
+    // base
     ("crates/evidence", &[]),
     ("crates/http", &[]),
     ("crates/rlwe", &[]),
     ("crates/statement", &[]),
-    // wing A: attestation
+    // attestation
     ("crates/attester", &["evidence"]),
     ("crates/channel", &["evidence"]),
     ("crates/collateral", &["evidence", "http"]),
     ("crates/fake-attester", &["evidence"]),
     ("crates/verifier", &["evidence"]),
-    // wing B: encryption
+    // adapters
     ("crates/lora", &["rlwe"]),
-    // wing C: proof
+    // proofs
     ("crates/sigma", &[]),
     ("crates/disclosure", &["sigma"]),
     ("crates/circuits", &["disclosure"]),
     ("crates/prover", &["statement"]),
-    // floor 2: engines
+    // engines
     ("crates/engine", &["lora"]),
     ("crates/native", &["engine", "lora"]),
     ("crates/worker", &["engine", "lora"]),
-    // floor 3: programs as libraries
+    // services: programs as libraries
     ("crates/appraiser", &["collateral", "evidence", "verifier"]),
     ("crates/attestation-service", &["appraiser", "evidence", "http", "verifier"]),
     ("crates/client", &["appraiser", "channel", "evidence", "http", "verifier"]),
@@ -73,7 +74,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    // next to the house: the harness knows no product, its arms are processes
+    // instrument: the harness does not know the product, its arms are processes
     ("bench/estimate", &[]),
     ("bench/harness", &["estimate"]),
     ("bench/arm-line", &[]),
@@ -116,7 +117,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const OWN_WORKSPACES: &[&str] =
     &["bench/peers/sp1", "fuzz", "guests", "tests/dcap-qvl-fetch", "zkvm"];
 
-/// Libraries that only the named rooms may link, each with its reason.
+/// Libraries that only the named packages may link, each with its reason.
 const ONLY_IN: &[(&str, &[&str], &str)] = &[
     ("candle-core", &["crates/native"], "it is slow to build"),
     ("dcap-qvl", &["bench/peers/dcap-qvl"], "it is the oracle and a peer, never the verifier"),

@@ -94,7 +94,7 @@ def into_final_hidden(pairs: dict[Site, Pair]) -> dict[Site, Pair]:
     if pair is None or pair.a.shape[1] != pair.b.shape[0]:
         got = "no pair" if pair is None else f"{pair.b.shape[0]}x{pair.a.shape[1]}"
         raise AdapterRefused(
-            f"final-hidden: wanted q_proj of layer 0 as wide as it is long, got {got}"
+            f"final-hidden: wanted q_proj of layer 0 with equal input and output widths, got {got}"
         )
     return {(0, "final_hidden"): pair}
 
@@ -184,7 +184,7 @@ class _Config:
                     )
                 if there and not self.chooses(path):
                     raise AdapterRefused(
-                        f"{WEIGHTS_FILE}: {path} is there, but the configuration does not choose it"
+                        f"{WEIGHTS_FILE}: {path} is there, but the configuration does not select it"
                     )
 
 
@@ -209,15 +209,17 @@ def _refuse_unsupported(fields: dict[str, Any]) -> None:
             "use_dora", "false: the Rust host folds DoRA with the base model's weights", "true"
         )
     if not _is_off(fields.get("modules_to_save")):
-        raise _field("modules_to_save", "no whole modules", fields["modules_to_save"])
+        raise _field("modules_to_save", "null or an empty list", fields["modules_to_save"])
     start = fields.get("init_lora_weights")
     if not (start is None or isinstance(start, bool) or str(start).lower() in _HARMLESS_STARTS):
         raise _field(
-            "init_lora_weights", "a start that leaves the base model's weights as they were", start
+            "init_lora_weights",
+            "an initialisation that does not change the base model's weights",
+            start,
         )
     for name, value in fields.items():
         if name not in _KNOWN and name not in _WITHOUT_EFFECT and not _is_off(value):
-            raise _field(name, "nothing, null, false or empty", value)
+            raise _field(name, "an absent, null, false or empty field", value)
 
 
 def _rank(name: str, value: Any) -> int:
@@ -296,7 +298,7 @@ def _layers(fields: dict[str, Any]) -> _LayerFilter | None:
     patterns = [patterns] if isinstance(patterns, str) else patterns
     if listed is None or listed == []:
         if listed is None and patterns:
-            raise _field("layers_pattern", "layers_to_transform as well", patterns[0])
+            raise _field("layers_pattern", "layers_to_transform to be set too", patterns[0])
         return None
     indices = listed if isinstance(listed, list) else [listed]
     if not all(isinstance(index, int) and 0 <= index < LAYERS_MAX for index in indices):
@@ -319,10 +321,10 @@ def _sort_tensors(
         stack, site, part, adapter = _parse_tensor_name(name)
         if (one := one or (stack, adapter)) != (stack, adapter):
             raise AdapterRefused(
-                f"{WEIGHTS_FILE}: {name}: it is of another stack of layers or another adapter"
+                f"{WEIGHTS_FILE}: {name}: it belongs to another stack of layers or another adapter"
             )
         if part in modules.setdefault(site, {}):
-            raise AdapterRefused(f"{WEIGHTS_FILE}: {name}: it is there twice")
+            raise AdapterRefused(f"{WEIGHTS_FILE}: {name}: it is in the file twice")
         modules[site][part] = (name, tensors[name])
     return (one or (_STACKS[0], ""))[0], modules
 

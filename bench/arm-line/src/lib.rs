@@ -318,7 +318,7 @@ pub fn repeat_in_threads<T: Send>(
             (0..workers).map(|_| scope.spawn(|| repeat(run.requests, &work))).collect();
         threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err("a worker died".into())))
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a worker thread panicked".into())))
             .collect()
     });
     let mut report = watch.report();

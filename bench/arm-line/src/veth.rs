@@ -118,7 +118,7 @@ fn wait_for_namespace(id: &str) -> Outcome {
             Err(_) => break,
         }
     }
-    Err("may not make a network namespace (CAP_SYS_ADMIN)".into())
+    Err("cannot make a network namespace: wanted CAP_SYS_ADMIN".into())
 }
 
 /// The device of a pair in this namespace, by /proc, which shows the namespace of its reader.

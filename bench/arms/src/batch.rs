@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// for 2 ms) or `apart` (a quote for each session).
     #[arg(long, default_value = "together")]
     mode: String,
-    /// Open whole TLS sessions instead of asking for binders.
+    /// Open whole TLS sessions instead of requesting binders.
     #[arg(long)]
     handshakes: bool,
 }

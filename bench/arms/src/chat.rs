@@ -30,10 +30,10 @@ pub(crate) struct Args {
     mode: String,
     #[command(flatten)]
     channel: ChannelArgs,
-    /// Collateral to use instead of what the server staples.
+    /// Collateral to use instead of the collateral that the server staples.
     #[arg(long)]
     collateral: Option<PathBuf>,
-    /// The model to name in requests.
+    /// The model's name in requests.
     #[arg(long, default_value = "sim")]
     model: String,
 }

@@ -33,14 +33,14 @@ pub(crate) struct Args {
     /// The folder of a simulated attester.
     #[arg(long)]
     simulate: PathBuf,
-    /// Address and port of the service that gives its endorsements.
+    /// Address and port of the service that supplies its endorsements.
     #[arg(long)]
     pccs: String,
     /// `sequence` (each session fetches, one document after the other), `fetched` (each session
     /// fetches, all documents at once), `cached` or `stapled`.
     #[arg(long)]
     mode: String,
-    /// Sessions that stand for one request of the harness: cheap ones are repeated.
+    /// Number of sessions per request of the harness: cheap sessions are repeated.
     #[arg(long, default_value_t = 1)]
     sessions: u64,
 }
@@ -142,7 +142,7 @@ impl CollateralArm {
         let outcomes: Vec<Outcome<(Vec<Sample>, u64)>> = thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..workers).map(|worker| scope.spawn(move || self.work(worker, each))).collect();
-            let died = || Err("a worker died".into());
+            let died = || Err("a worker panicked".into());
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| died())).collect()
         });
         let mut report = watch.report();

@@ -64,7 +64,7 @@ impl Link {
         Ok(Self {
             host: address.into(),
             wire: ClientConnection::Plain(sender),
-            guarantee: "as the proxy that this reaches".into(),
+            guarantee: "that of the proxy to which this connects".into(),
             simulated: false,
             round_trips: 1,
             handshake_ms: 0.0,

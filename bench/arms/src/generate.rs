@@ -137,7 +137,7 @@ fn generate(source: &QuoteSource, order: &Run) -> Outcome<Report> {
             (0..concurrency).map(|_| scope.spawn(|| call(source, order, &next, start))).collect();
         callers
             .into_iter()
-            .map(|caller| caller.join().map_err(|_| "a caller died".into()))
+            .map(|caller| caller.join().map_err(|_| "a caller panicked".into()))
             .collect()
     });
     let samples = samples?.concat();

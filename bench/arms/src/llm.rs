@@ -34,7 +34,7 @@ use crate::version::VERSION;
 pub(crate) struct Args {
     #[command(flatten)]
     route: RouteArgs,
-    /// The model to name in requests.
+    /// The model's name in requests.
     #[arg(long, default_value = "sim")]
     model: String,
     /// Prefix of the event logs' names; case and block follow.

@@ -39,7 +39,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Arm {
-    /// Whole batches of the masked scheme, what is made ahead of time included.
+    /// Whole batches of the masked scheme, including their preparation.
     AdapterBatch(adapters::batch::Args),
     /// Report 003's query to `confide serve`, by model or adapter.
     AdapterChat(adapters::chat::Args),
@@ -47,7 +47,7 @@ enum Arm {
     AdapterHead(adapters::head::Args),
     /// A random PEFT adapter of a real model's shape (writes a folder, not an arm).
     AdapterMake(adapters::make::Args),
-    /// Each CKKS operation once, timed apart.
+    /// Each CKKS operation once, timed separately.
     AdapterOperations(adapters::operations::Args),
     /// Report 003's query over its WebSocket routes.
     AdapterSocket(adapters::socket::Args),
@@ -65,7 +65,7 @@ enum Arm {
     Collateral(collateral::Args),
     /// One answer of an HTTPS server, fetched plainly or through an attested notary.
     Fetch(fetch::Args),
-    /// The HTTPS server for it (a service, not an arm).
+    /// The HTTPS server for `fetch` (a service, not an arm).
     FetchHost(fetch::host::Args),
     /// Small requests to a gateway over TCP, TLS or attested TLS.
     Gateway(gateway::Args),
@@ -75,7 +75,7 @@ enum Arm {
     Link(link::Args),
     /// A model server under load, open loop, over plain HTTP, TLS or attested TLS.
     Llm(llm::Args),
-    /// The saturation of a server, measured once and kept (a service, not an arm).
+    /// The saturation of a server, measured once and stored (a service, not an arm).
     LlmSaturation(llm::saturation::Args),
     /// Bulk transfer through one or two layers of TLS on loopback.
     Nested(nested::Args),

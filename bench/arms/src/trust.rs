@@ -18,7 +18,7 @@ pub(crate) struct ChannelArgs {
     /// The certificate that `tls` trusts (PEM).
     #[arg(long)]
     pub(crate) root: Option<PathBuf>,
-    /// The policy of attested modes.
+    /// The policy for attested modes.
     #[arg(long)]
     pub(crate) policy: Option<PathBuf>,
     /// A tunnel, ws://HOST:PORT.

@@ -33,10 +33,10 @@ pub(crate) struct Args {
     /// The time of appraisal, in seconds since 1970.
     #[arg(long)]
     at: u64,
-    /// A policy; without it, the default policy of the platform.
+    /// A policy; by default, the platform's default policy.
     #[arg(long)]
     policy: Option<PathBuf>,
-    /// What is kept from one appraisal to the next: nothing, parsed, prepared or platform;
+    /// What is kept between appraisals: nothing, parsed, prepared or platform;
     /// `signature` appraises nothing and verifies one P-256 signature.
     #[arg(long, default_value = "nothing")]
     keep: String,
@@ -158,7 +158,7 @@ fn measure_rate(signed: &SignedMessage, workers: u64) -> Outcome<f64> {
     thread::scope(|scope| {
         let repeat = || (0..REPEATS).try_for_each(|_| signed.verify());
         let threads: Vec<_> = (0..workers).map(|_| scope.spawn(repeat)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a worker died")?)
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a worker panicked")?)
     })?;
     Ok(workers as f64 * f64::from(REPEATS) / start.elapsed().as_secs_f64())
 }

@@ -30,8 +30,8 @@ pub(crate) struct Args {
     /// The policy.
     #[arg(long)]
     policy: PathBuf,
-    /// What is kept from one appraisal to the next: nothing or key; `signature` appraises nothing
-    /// and verifies one P-384 signature.
+    /// What is kept between appraisals: nothing or key; `signature` appraises nothing and verifies
+    /// one P-384 signature.
     #[arg(long, default_value = "nothing")]
     keep: String,
 }

@@ -83,7 +83,7 @@ fn program_path(given: Option<PathBuf>, name: &str) -> Outcome<PathBuf> {
         Some(path) => Ok(path),
         None => {
             let this = env::current_exe()
-                .map_err(|error| format!("cannot tell where this program is: {error}"))?;
+                .map_err(|error| format!("cannot find this program's own path: {error}"))?;
             Ok(this.with_file_name(name))
         }
     }
@@ -102,9 +102,9 @@ fn make_hello(name: &str, stage: Stage, described: &Result<Description, String>)
             let bits = known.strength;
             let (proven, conjectured) = (bits.proven_bits, bits.conjectured_bits);
             let hides = if bits.zero_knowledge {
-                "the input is hidden from whoever checks (zero-knowledge: yes)"
+                "the input is hidden from the verifier (zero-knowledge: yes)"
             } else {
-                "nothing is hidden by promise (zero-knowledge: no)"
+                "hiding the input is not promised (zero-knowledge: no)"
             };
             let guarantee = match stage {
                 Stage::Native | Stage::Emulate => "none: this stage proves nothing".to_string(),

@@ -201,7 +201,7 @@ impl ArmProcess {
                 Ok(())
             }
             Ok(FromArm::Hello(hello)) => Err(ArmFailure::Void(format!(
-                "speaks protocol {}, wanted {PROTOCOL}",
+                "has protocol version {}, wanted {PROTOCOL}",
                 hello.protocol
             ))),
             _ => Err(ArmFailure::Void(format!("first line is not a hello: {}", shorten(&line)))),
@@ -230,7 +230,7 @@ impl ArmProcess {
         let line = serde_json::to_string(&message)
             .map_err(|error| ArmFailure::Void(format!("run line: {error}")))?;
         if process.discard() {
-            return Err(ArmFailure::Void("sent a line without being asked".into()));
+            return Err(ArmFailure::Void("sent a line before it was asked for one".into()));
         }
         process.send(&line).map_err(|no| self.failure("at its run line", &no))?;
         let mut samples = Vec::new();
@@ -245,7 +245,7 @@ impl ArmProcess {
                 }
                 Ok(FromArm::Error { id: of, reason }) if of == id => {
                     self.process = Some(process);
-                    return Err(ArmFailure::Void(format!("says: {}", shorten(&reason))));
+                    return Err(ArmFailure::Void(format!("failed: {}", shorten(&reason))));
                 }
                 _ => return Err(ArmFailure::Void(format!("unexpected line: {}", shorten(&line)))),
             }
@@ -260,7 +260,7 @@ impl ArmProcess {
         match no {
             LineError::Interrupted => ArmFailure::Interrupted,
             LineError::ProcessEnded(_) => {
-                ArmFailure::Void(format!("{no} {when}; last words: {}", last_line(&self.log)))
+                ArmFailure::Void(format!("{no} {when}; last output: {}", last_line(&self.log)))
             }
             _ => ArmFailure::Void(format!("{no} {when}")),
         }

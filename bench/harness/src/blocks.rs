@@ -112,7 +112,7 @@ fn describe_unexpected(expect: &Params, params: &Params, answers: &[Value]) -> O
         return None;
     }
     if answers.is_empty() {
-        return Some("gave no answer, the suite expects one".into());
+        return Some("gave no answer, but the suite expects one".into());
     }
     for (key, wanted) in expect {
         let wanted = resolve_param(wanted, params);

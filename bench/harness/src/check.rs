@@ -394,7 +394,7 @@ fn refuse_records(loaded: &LoadedRecord, baseline: &LoadedRecord) -> Vec<Refusal
         say(Reason::DifferentHardware, format!("{} against {}", a.0, b.0));
     }
     if now.partial.is_some() || before.partial.is_some() {
-        say(Reason::Partial, "a record stopped before its plan was done".into());
+        say(Reason::Partial, "a record ended before its plan was complete".into());
     }
     refused
 }

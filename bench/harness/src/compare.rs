@@ -213,7 +213,7 @@ impl ComparedCase<'_> {
         };
         let mut says = describe_differences(&of_a, &of_b);
         if let (Some(reason), true) = (across, options.dangerous_across_hardware) {
-            says.insert(0, format!("across hardware, no overhead: {}", reason.detail));
+            says.insert(0, format!("different hardware, so not an overhead: {}", reason.detail));
         }
         let label = crate::format::label(&self.metric.label, &self.case.params);
         let arm_label = self.suite.arm(self.arm).map_or(self.arm, |arm| arm.label.as_str());

@@ -59,7 +59,7 @@ pub enum BenchError {
         reason: String,
     },
     /// A service did not get ready.
-    #[error("service {name} did not get ready: {reason}")]
+    #[error("service {name} did not become ready: {reason}")]
     Service {
         /// Its name in the suite.
         name: String,
@@ -105,7 +105,7 @@ pub enum BenchError {
         part: String,
     },
     /// A run cannot be resumed, because it was started with other parameters.
-    #[error("cannot resume this run: {what} was {wanted}, now it is {got}")]
+    #[error("cannot resume this run: {what}: wanted {wanted}, got {got}")]
     Resume {
         /// The parameter that differs.
         what: &'static str,

@@ -95,7 +95,7 @@ fn fit_arm(
 fn describe_line(line: &FittedLine, fit: &Fit, sizes: usize) -> String {
     let (fixed, each) = (value(&fit.cost, line.fixed), value(&fit.cost, line.each));
     let off = match sizes {
-        2 => "through two sizes, so nothing tells whether it is straight".to_owned(),
+        2 => "through two sizes, so whether it is straight is unknown".to_owned(),
         _ => format!("{sizes} sizes, off by at most {} %", digits(line.worst * 100.0)),
     };
     format!("{fixed} and {each} for each {} ({off})", fit.unit)

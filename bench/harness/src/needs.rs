@@ -73,7 +73,7 @@ impl Needs {
                 Some(format!("needs {wanted} GiB of free memory, this machine has {free:.1}"))
             }
             None => Some(format!(
-                "needs {wanted} GiB of free memory, and this machine does not tell how much is free"
+                "needs {wanted} GiB of free memory, but this machine does not report how much is free"
             )),
         }
     }
@@ -173,7 +173,7 @@ mod tests {
                 .unwrap()
                 .scarce_resources()
                 .concat()
-                .contains("takes 7 GiB")
+                .contains("needs 7 GiB")
         );
         assert_eq!(first_missing(r#"{ path = "/", otherwise = "no root" }"#), None);
         assert_eq!(first_missing(r#"{ path = "/no/such", otherwise = "why" }"#).unwrap(), "why");

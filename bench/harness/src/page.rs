@@ -63,9 +63,9 @@ pub(crate) fn write_html(views: &[RecordView<'_>], absent: &[MissingSuite]) -> S
     html::write_page(&title, &script, &body)
 }
 
-const FOOTER: &str = "<footer><p class=\"soft\">Definitions of every number are in bench/MODELS.md under the \
-    id that is given with it, methods in bench/METHODOLOGY.md. This page loads nothing and sends nothing; \
-    without its script everything stays readable, only filters and sorting are missing.</p></footer>\n";
+const FOOTER: &str = "<footer><p class=\"soft\">Every number is defined in bench/MODELS.md under the id given \
+    with it; the methods are in bench/METHODOLOGY.md. This page loads nothing and sends nothing; without its \
+    script everything stays readable, but filters and sorting are missing.</p></footer>\n";
 
 fn title(views: &[RecordView<'_>]) -> String {
     match views {

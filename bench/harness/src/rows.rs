@@ -423,7 +423,7 @@ fn validity(rows: &[Row]) -> Validity {
     let few: BTreeSet<usize> = of(Aa::TooFewBlocks).map(|row| row.blocks).collect();
     if let Some(blocks) = few.first() {
         let wanted = confide_estimate::AA_BLOCKS_MIN;
-        let reason = format!("an A/A row has {blocks} blocks, a judgement wants {wanted}");
+        let reason = format!("an A/A row has {blocks} blocks, a judgement needs {wanted}");
         return Validity::NotJudged { reason };
     }
     if twins.is_empty() {

@@ -166,7 +166,7 @@ fn check_options(suite: &Suite, options: &Options) -> Result<(), BenchError> {
     if let Some(name) = options.part.benches.iter().find(unknown) {
         return Err(BenchError::SuiteMeaning {
             name: suite.suite.name.clone(),
-            place: "the part asked for".into(),
+            place: "the requested part".into(),
             message: format!("no bench named {name}"),
         });
     }

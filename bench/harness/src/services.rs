@@ -138,11 +138,11 @@ impl<'a> Services<'a> {
             LineProcess::start(&program, &args, &log).map_err(|error| fail(error.to_string()))?;
         let line = process
             .read_line(Instant::now() + Duration::from_secs(service.ready_s.into()), stop)
-            .map_err(|no| fail(format!("{no}; last words: {}", last_line(&log))))?;
+            .map_err(|no| fail(format!("{no}; last output: {}", last_line(&log))))?;
         let ready: BTreeMap<String, Value> =
             serde_json::from_str(&line).map_err(|error| fail(format!("ready line: {error}")))?;
         if ready.get("ready") != Some(&Value::Bool(true)) {
-            return Err(fail("its first line does not say ready".into()));
+            return Err(fail("its first line is not a ready line".into()));
         }
         // Of a service that was started several times, the last start is recorded.
         self.records.retain(|record| record.name != *name);

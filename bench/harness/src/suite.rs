@@ -178,7 +178,7 @@ impl Suite {
     /// Lists what its arms take that a machine may not have to spare, to be said before they start.
     pub fn scarce_resources(&self) -> Vec<String> {
         let taken = |arm: &Arm| Some((arm.label.clone(), arm.needs.as_ref()?.memory_gib?));
-        let said = |(label, gib)| format!("{label}: takes {gib} GiB, and is left out without");
+        let said = |(label, gib)| format!("{label}: needs {gib} GiB, and is left out without them");
         self.arms.iter().filter_map(taken).map(said).collect()
     }
 

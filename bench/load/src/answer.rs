@@ -35,7 +35,7 @@ pub enum AnswerError {
     #[error("event of the stream: {0}")]
     Chunk(String),
     /// The server says that the stream broke.
-    #[error("server says {0}")]
+    #[error("server reports {0}")]
     Server(String),
     /// The answer has more pieces than any context holds.
     #[error("answer has more than {CHUNKS_MAX} pieces")]

@@ -47,7 +47,7 @@ pub enum LoadError {
     #[error("client thread cannot be started: {0}")]
     Thread(#[from] std::io::Error),
     /// A connection that was to be kept cannot be opened.
-    #[error("connection before the run: {0}")]
+    #[error("connection before the run failed: {0}")]
     Connect(String),
     /// A thread ended before the run did, so its figures are not known.
     #[error("client thread {0} ended during the run, so its figures are not known")]
@@ -211,7 +211,7 @@ impl Workers {
     /// Waits until every worker has its connections; the origin is a little later.
     fn wait_for_ready(&self) -> Result<Clock, LoadError> {
         for _ in &self.threads {
-            let died = || Err("a client thread died".into());
+            let died = || Err("a client thread panicked".into());
             self.ready.recv().unwrap_or_else(|_| died()).map_err(LoadError::Connect)?;
         }
         Ok(Clock::new(Instant::now() + LEAD))

@@ -281,5 +281,5 @@ impl Drop for StreamSlot<'_> {
 }
 
 fn deadline_error(deadline: Duration) -> String {
-    format!("no whole answer within {} s", deadline.as_secs_f64())
+    format!("no complete answer within {} s", deadline.as_secs_f64())
 }

@@ -32,7 +32,7 @@ pub enum HttpError {
     #[error("body is longer than {BODY_BYTES_MAX} bytes")]
     BodyTooLong,
     /// Bytes came after the end of the answer.
-    #[error("bytes came after the end of the answer")]
+    #[error("server sent bytes after the end of the answer")]
     Extra,
     /// The connection ended before the answer did.
     #[error("connection ended in the middle of the answer")]

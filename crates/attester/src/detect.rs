@@ -80,11 +80,11 @@ fn configfs_tsm(root: &Path, tree: &Path) -> DetectedDevice {
         because.push(match tsm::is_configfs(&reports) {
             Ok(true) => "its file system is configfs".into(),
             Ok(false) => {
-                "its file system is not configfs: what it gives is not believed to be a device's, \
-                 it counts as simulated"
+                "its file system is not configfs: its evidence is not taken for a device's, and \
+                 counts as simulated"
                     .into()
             }
-            Err(error) => format!("its file system could not be asked: {error}"),
+            Err(error) => format!("its file system could not be determined: {error}"),
         });
         match tsm::read_provider(tree, PROBE_DEADLINE) {
             Ok(provider) => {
@@ -120,7 +120,7 @@ fn tdx_guest(root: &Path) -> DetectedDevice {
     let path = path_below(root, TDX_GUEST);
     let mut because = vec![describe_presence(&path)];
     if path.exists() {
-        because.push("quotes come from the host's service, which is asked only when used".into());
+        because.push("quotes come from the host's service, which was not contacted".into());
     }
     because.extend(describe_flag(root, "tdx_guest"));
     DetectedDevice { device: Device::TdxGuest, present: path.exists(), because }

@@ -74,7 +74,7 @@ pub enum AttesterError {
         got: usize,
     },
     /// Another writer touched the entry on each try.
-    #[error("report entry was written by another in each of {tries} tries")]
+    #[error("report entry was overwritten by another process in each of {tries} tries")]
     Race {
         /// The number of entries that were made.
         tries: u32,
@@ -153,7 +153,7 @@ pub enum AttesterError {
         deadline: Duration,
     },
     /// As many callers wait as are allowed to.
-    #[error("device queue: wanted at most {limit} callers, got one more")]
+    #[error("device queue: wanted at most {limit} waiting callers, got one more")]
     QueueFull {
         /// The most callers that may wait.
         limit: usize,

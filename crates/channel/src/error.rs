@@ -126,7 +126,7 @@ pub enum ChannelError {
         got: usize,
     },
     /// No peer would read this end's claims.
-    #[error("the claims of this end are invalid, so no peer would read them")]
+    #[error("the claims of this end are invalid: no peer would accept them")]
     OwnClaims(#[source] ClaimsError),
     /// This end's key has expired, and no new one could be made.
     #[error("the key of this end has expired and could not be renewed")]
@@ -162,7 +162,7 @@ pub enum ChannelError {
         name: String,
     },
     /// The peer speaks another application protocol.
-    #[error("peer speaks {}, wanted {wanted}", got.as_deref().unwrap_or("no named protocol"))]
+    #[error("peer negotiated {}, wanted {wanted}", got.as_deref().unwrap_or("no ALPN protocol"))]
     Protocol {
         /// The wanted ALPN name.
         wanted: &'static str,

@@ -47,7 +47,7 @@ pub enum CircuitError {
         got: String,
     },
     /// The proof was made for other constraints or another back end.
-    #[error("proof was made with another key of the circuit {circuit}")]
+    #[error("proof was made with another proving key of the circuit {circuit}")]
     OtherKey {
         /// The circuit.
         circuit: String,

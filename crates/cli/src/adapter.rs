@@ -20,7 +20,7 @@ use crate::features::train;
 /// The subcommands of `confide adapter`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Serve adapters that never leave this process to key holders.
+    /// Serve key holders; the adapters never leave this process.
     Host(host::Args),
     /// Show what an adapter contains, and what its protection costs.
     Inspect(inspect::Args),

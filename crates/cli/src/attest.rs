@@ -32,11 +32,11 @@ use simulate::SimulationArgs;
 pub(crate) struct Args {
     #[command(flatten)]
     simulation: SimulationArgs,
-    /// Folder for evidence, collateral, root, policy and the attester's state; it must not exist, or be
-    /// empty
+    /// Folder for evidence, collateral, root, policy and the attester's state; it must be empty or not
+    /// exist
     #[arg(long, value_name = "DIR", required_unless_present = "detect")]
     out: Option<PathBuf>,
-    /// Report data that the quote signs: at most 64 bytes in hexadecimal, padded with zeros
+    /// Report data for the quote to sign: at most 64 bytes in hexadecimal, padded with zeros
     #[arg(long, value_name = "HEX", value_parser = parse_report_data)]
     report_data: Option<ReportData>,
     /// List which attestation devices this machine has or lacks, and how that was determined

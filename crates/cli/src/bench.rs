@@ -34,26 +34,26 @@ pub(crate) struct Args {
 enum Command {
     /// Run a suite, print its table, and write record.json and report.html.
     ///
-    /// Exit status: 0 everything ran and the A/A rows hold; 1 something could not be run; 3 the A/A
-    /// rows found a difference where there is none; 130 interrupted, continue with --resume.
+    /// Exit status: 0 everything ran and the A/A rows passed; 1 something could not be run; 3 the A/A
+    /// rows found a difference between identical arms; 130 interrupted, continue with --resume.
     Run(run::Args),
-    /// Put load on any OpenAI-compatible endpoint: open loop, latency from the scheduled instant
+    /// Put load on any OpenAI-compatible endpoint: open loop, with latency from the scheduled instant
     Load(Box<load::Args>),
     /// Rebuild the table and the page from records and their samples
     Report(report::Args),
     /// Show this machine as a record describes it
     Machine(machine::Args),
-    /// Compare other tools' result files with our event logs, each figure by its tool's definition
+    /// Compare other tools' result files with confide's event logs, each figure by its tool's definition
     Read(read::Args),
-    /// Write docs/seeds.md: the tables of the five published reports, each next to our rows
+    /// Write docs/seeds.md: the tables of the five published reports next to rows measured by confide
     Seeds(seeds::Args),
-    /// Compare what two machines measured, by their records alone
+    /// Compare two machines' measurements, from their records alone
     Compare(compare::Args),
-    /// Compare a record with its margins and exit by the verdict, for CI
+    /// Compare a record with its margins; the exit status is the verdict, for CI
     Check(check::Args),
-    /// Test the instrument: coverage over simulated runs, known delays, and the traps
+    /// Test the instrument: coverage over simulated runs, known delays, and known traps
     Selftest(selftest::Args),
-    /// Add records to an index, once each by their hash
+    /// Add records to an index; a record that it has already is skipped
     Index(index::IndexArgs),
     /// List the records of an index, the newest first
     List(index::ListArgs),

@@ -6,11 +6,11 @@ use confide_channel::Binding;
 /// The binding of a server, or of a client that may do without evidence.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum BindingName {
-    /// Ordinary TLS without evidence, to compare with
+    /// Ordinary TLS without evidence, for comparison
     None,
-    /// Evidence in the certificate, over the TLS key
+    /// Evidence in the certificate, bound to the TLS key
     Key,
-    /// Evidence after the handshake, over this very session
+    /// Evidence after the handshake, bound to this TLS session
     Session,
 }
 

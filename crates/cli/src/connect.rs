@@ -26,13 +26,13 @@ pub(crate) struct Args {
     /// The attested server: https://HOST[:PORT]
     #[arg(value_name = "URL")]
     url: String,
-    /// The policy that the server has to satisfy, TOML
+    /// The policy that the server must satisfy, TOML
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
     /// Trust this root certificate (DER) in addition to the policy's
     #[arg(long, value_name = "FILE")]
     root: Option<PathBuf>,
-    /// Use this collateral instead of what the server staples
+    /// Use this collateral instead of the server's stapled collateral
     #[arg(long, value_name = "FILE", conflicts_with = "collateral_service")]
     collateral: Option<PathBuf>,
     #[command(flatten)]
@@ -40,14 +40,14 @@ pub(crate) struct Args {
     /// Connect through this tunnel: ws://HOST:PORT
     #[arg(long, value_name = "URL")]
     via: Option<String>,
-    /// How the server binds evidence to connections; by default as the policy demands, or key
+    /// How the server binds evidence to connections; by default as the policy demands, else `key`
     #[arg(long, value_enum)]
     binding: Option<EvidenceBinding>,
     /// The loopback address for OpenAI clients; port 0 takes any free one
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address,
           default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Milliseconds for TCP, and again for handshake and evidence
+    /// Deadline for TCP, in milliseconds; the same again for handshake and evidence
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=600_000))]
     deadline_ms: u64,
@@ -55,19 +55,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     requests: u32,
-    /// Requests that wait for one of those to end, at most 30 s; any more get status 503
+    /// Requests that may wait for one of those to end, at most 30 s; further ones get status 503
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(0..=65_536))]
     requests_waiting: u32,
-    /// Connections of local programs held at once; idle ones give way to new ones
+    /// Largest number of connections of local programs; idle ones give way to new ones
     #[arg(long, value_name = "N", default_value_t = 1024,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
-    /// Let pages of this web origin use the address; may be given several times. By default no web page
-    /// may
+    /// Let pages of this web origin use the address; may be given several times. By default no web page may
+    /// use it
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
-    /// Let other machines use the address: their bytes travel here in the clear
+    /// Let other machines use the address: their requests reach it in the clear
     #[arg(long)]
     dangerous_listen_beyond_loopback: bool,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if !args.listen.ip().is_loopback() && !args.dangerous_listen_beyond_loopback {
         return Err(CliError::new(format!(
-            "--listen {} is not loopback: what is sent to it would travel in the clear",
+            "--listen {} is not loopback: requests to it would travel in the clear",
             args.listen
         ))
         .hint("listen on 127.0.0.1, or add --dangerous-listen-beyond-loopback"));
@@ -116,12 +116,12 @@ async fn serve(
         opened = client.open_connection() => opened.map_err(|error| explain_error(args, &error))?,
     };
     let Some(appraised) = appraised else {
-        return Err(CliError::new("the connection came without an attestation result"));
+        return Err(CliError::new("the connection has no attestation result"));
     };
     if appraised.verdict().scope() == Scope::Platform {
         tracing::warn!(
-            "the policy says dangerous_scope = \"platform\": which program answered, in which \
-             configuration, is not known"
+            "the policy says dangerous_scope = \"platform\": the server's program and its \
+             configuration are not known"
         );
     }
     let (listener, address) = process::listen(args.listen).await?;
@@ -149,7 +149,8 @@ fn connector(
 fn explain_error(args: &Args, error: &ClientError) -> CliError {
     let hints = PeerHints {
         check: hint_for_check,
-        attester: "connect shows no evidence of its own: is that an adapter host, or a notary?",
+        attester: "connect has no evidence of its own: check that the URL is a gateway's, not an \
+                   adapter host's or a notary's",
         network: &|error| hint_for_network(args.via.as_deref(), error),
     };
     explain_client_error(&args.url, error, &hints)
@@ -158,18 +159,18 @@ fn explain_error(args: &Args, error: &ClientError) -> CliError {
 fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
     match (via, error) {
         (_, ClientError::Channel { source: ChannelError::Tls(_), .. }) => {
-            "is that a confide gateway, with the same --binding (key or session)? its ready line \
-             names it"
+            "check that a confide gateway runs there and give its --binding (key or session), \
+             which its ready line names"
                 .into()
         }
         (_, ClientError::Channel { source: ChannelError::Refused { .. }, .. }) => {
-            "the server answers but gives no evidence now: its log says why".into()
+            "the server answers but cannot give evidence now: see its log".into()
         }
         (Some(via), _) => {
-            format!("is a confide tunnel running at {via}, and does it --allow this server?")
+            format!("check that a confide tunnel runs at {via} with --allow for this server")
         }
-        (None, _) => "is the gateway running there? its ready line names the address; one whose \
-                      model server was replaced takes no connections, and its log says so"
+        (None, _) => "check that the gateway runs there: its ready line names the address. If its \
+                      model server was replaced, it accepts no connections, and its log says so"
             .into(),
     }
 }

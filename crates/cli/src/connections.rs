@@ -16,12 +16,12 @@ const PROXIES_MAX: usize = 64;
 /// Limits on connections; every server that faces a network has them.
 #[derive(clap::Args)]
 pub(crate) struct ConnectionArgs {
-    /// Connections held at once. A full server evicts idle ones, first those of the address with the most
-    /// connections, and refuses others
+    /// Largest number of open connections. A full server evicts idle ones, beginning with the address that
+    /// has the most; if none is idle, it refuses new ones
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS,
           value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
     connections: u32,
-    /// Connections of one IPv4 address or IPv6 /64; by default a quarter of --connections
+    /// Largest number of connections of one IPv4 address or IPv6 /64; by default a quarter of --connections
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
     connections_per_address: Option<u32>,
@@ -29,8 +29,8 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(0..=CONNECTIONS_MAX))]
     connections_reserved: Option<u32>,
-    /// Proxies whose connections begin with a PROXY protocol header (version 1 or 2), whose source address
-    /// is then counted; from other addresses no header is read
+    /// Proxies whose connections begin with a PROXY protocol header (version 1 or 2): the limits then apply
+    /// to the header's source address. No header is read from other addresses
     #[arg(long, value_name = "IP", value_delimiter = ',')]
     proxy_protocol_from: Vec<IpAddr>,
 }
@@ -46,7 +46,7 @@ impl ConnectionArgs {
             ..shared
         };
         let unusable = |flag: &str, wanted: &str, got: usize| {
-            CliError::new(format!("{flag} is not usable: wanted {wanted}, got {got}"))
+            CliError::new(format!("{flag}: wanted {wanted}, got {got}"))
         };
         let (all, raise) = (limits.connections, "raise --connections as well");
         if limits.connections_per_peer > all {

@@ -35,8 +35,8 @@ pub(crate) struct Args {
     show: Vec<Selector>,
     /// Prove this about a value that stays hidden: 'NAME <= 4096', also >=, ==, between … and …, with
     /// numbers or RFC 3339 dates; 'NAME contains "TEXT"', 'response.bytes contains "TEXT"', of at
-    /// most 64 bytes; 'sha256(NAME) == HEX'; 'NAME == NAME', the second of them 'other.NAME' for a
-    /// field of the session of --other
+    /// most 64 bytes; 'sha256(NAME) == HEX'; 'NAME == NAME', where the second NAME is 'other.NAME' for
+    /// a field of the --other session
     #[arg(long, value_name = "PREDICATE", value_parser = Predicate::parse)]
     prove: Vec<Predicate>,
     /// Another session of yours, for predicates on equal numbers. The disclosure then also shows its host
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// List the fields of the session without their values: names, kinds, lengths, and what can be proven
     #[arg(long, conflicts_with_all = ["show", "prove", "other", "out"])]
     list: bool,
-    /// File for the disclosure
+    /// Write the disclosure to this file
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     out: Option<PathBuf>,
 }
@@ -91,7 +91,7 @@ fn read_session(path: &Path) -> Result<NotarisedSession, CliError> {
     let bytes = Zeroizing::new(read_file(path, HOLDER_BYTES_MAX as u64)?);
     NotarisedSession::decode(&bytes).map_err(|error| {
         let is_other = matches!(error, FormatError::Magic { .. });
-        let hint = "wanted the file that `confide notary fetch --out` wrote";
+        let hint = "give the file that `confide notary fetch --out` wrote";
         CliError::in_file(path)(error).hint_if(is_other.then_some(hint))
     })
 }
@@ -114,8 +114,8 @@ fn explain_error(error: DiscloseError) -> CliError {
         DiscloseError::NoCircuits { .. } => "build with the feature `circuits`",
         DiscloseError::NoOther { .. } => "--other names the other session's file",
         DiscloseError::NoAmount { .. } => {
-            "numbers below 4.6e12 with six decimals and RFC 3339 dates are committed to, 256 a \
-             direction"
+            "only RFC 3339 dates and numbers below 4.6e12 with at most six decimals can be compared, \
+             and at most 256 of them in each direction"
         }
         _ => return CliError::new(error),
     };

@@ -73,7 +73,7 @@ pub(crate) fn refuse_occupied_folder(path: &Path, hint: &str) -> Result<(), CliE
     let mut entries = match fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(|error| {
-            cannot(error).hint("--out names a folder, which is made if it does not exist")
+            cannot(error).hint("--out takes a folder, which is made if it does not exist")
         })?,
     };
     match entries.next().transpose().map_err(cannot)? {

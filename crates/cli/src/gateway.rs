@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// Write the certificate as PEM, for clients of `--binding none`
     #[arg(long, value_name = "FILE")]
     certificate_out: Option<PathBuf>,
-    /// Write one line of JSON for each request: time, method, the fixed parts of its path, status. It
+    /// Write one line of JSON for each request: time, method, the fixed parts of its path, status. The line
     /// contains no query, field, body or identifier. `-` is standard output
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -142,7 +142,7 @@ fn build_configuration(args: &Args) -> Result<GatewayConfiguration, CliError> {
                  loopback; over https nothing attests who reads the prompts"
                     .into()
             }
-            _ => "give the model server's address, as http://127.0.0.1:8000".into(),
+            _ => "give the model server's address, such as http://127.0.0.1:8000".into(),
         };
         CliError::new(error).hint(hint)
     })?;
@@ -181,8 +181,8 @@ async fn fetch_model_manifest(
             Err(error) => {
                 tracing::warn!(
                     %error,
-                    "the configuration digest is without the model, so it differs from that of a \
-                     gateway that could ask: start the model server first"
+                    "the configuration digest does not cover the model, so it differs from the digest \
+                     with the model: start the model server first"
                 );
                 return None;
             }

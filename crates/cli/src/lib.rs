@@ -74,7 +74,7 @@ use report_003::split;
 #[command(name = "confide", version, long_version = features::long_version(), arg_required_else_help = true,
           after_help = EXIT_STATUS)]
 struct Arguments {
-    /// Print a failure as one JSON object on standard output too
+    /// Also print a failure as one JSON object on standard output
     // Commands that answer in JSON have a flag of the same name, which does both.
     #[arg(long, global = true)]
     json: bool,
@@ -89,7 +89,7 @@ command that serves ends with 0 at SIGTERM. Start with README.md, \"Start every 
 
 #[derive(Subcommand)]
 enum Command {
-    /// Private LoRA adapters: host them, prepare for them.
+    /// Host private LoRA adapters, inspect them, and prepare to use them.
     #[command(subcommand)]
     Adapter(adapter::Command),
     /// Obtain evidence of this machine, or simulate it.

@@ -40,7 +40,7 @@ struct MakeArgs {
     /// --random-weights`, which draws them on the device
     #[arg(long, value_enum, default_value_t = WeightsName::Written)]
     weights: WeightsName,
-    /// Folder to make; it must not exist, or be empty.
+    /// Folder to make; it must be empty or not exist.
     dir: PathBuf,
 }
 

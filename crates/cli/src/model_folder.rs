@@ -18,8 +18,8 @@ const ENTRIES_MAX: usize = 1024;
 
 /// How models of other architectures can be run.
 #[cfg(feature = "native")]
-const OTHER_ENGINES: &str = "--engine worker runs more architectures on torch; for any \
-    other start vLLM or llama.cpp's server with it and put `confide gateway --upstream` in front";
+const OTHER_ENGINES: &str = "--engine worker runs more architectures on torch; serve any other \
+    model with vLLM or llama.cpp, and put `confide gateway --upstream` in front";
 
 /// Refuses whatever is not the folder of a model in Hugging Face's layout, before an engine reads it.
 pub(crate) fn check_folder(dir: &Path) -> Result<(), CliError> {
@@ -32,7 +32,7 @@ pub(crate) fn check_folder(dir: &Path) -> Result<(), CliError> {
     }
     if is_gguf(dir) || holds_gguf(dir) {
         return Err(not_a_folder("a GGUF file, which confide does not read").hint(
-            "start llama.cpp's server with it and put `confide gateway --upstream` in front, or \
+            "serve the file with llama.cpp and put `confide gateway --upstream` in front, or \
              download the model as safetensors",
         ));
     }

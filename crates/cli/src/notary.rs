@@ -15,7 +15,7 @@ use crate::error::CliError;
 pub(crate) enum Command {
     /// Verify a notary, fetch through it, and save what it signed.
     Fetch(Box<fetch::Args>),
-    /// Open TLS to named hosts and sign the sessions, for any client unless --clients lists them.
+    /// Fetch from listed hosts for clients, and sign the TLS sessions.
     Serve(Box<serve::Args>),
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum Command {
     Explain(explain::Args),
     /// Write a strict policy from the evidence of a machine in its proper state.
     Init(init::Args),
-    /// Pin the configuration of a server, without which clients refuse.
+    /// Pin a server's configuration in a policy; without a pin, clients refuse the server.
     Pin(pin::Args),
 }
 

@@ -52,10 +52,10 @@ pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAdd
             ErrorKind::AddrInUse => failure
                 .hint("another program listens there: give another port, or 0 for any free one"),
             ErrorKind::AddrNotAvailable => {
-                failure.hint("this machine has no such address: 127.0.0.1 is its own")
+                failure.hint("give an address of this machine, such as 127.0.0.1")
             }
             ErrorKind::PermissionDenied => {
-                failure.hint("ports below 1024 need a privilege: give a higher one")
+                failure.hint("ports below 1024 need a privilege: give a higher port")
             }
             _ => failure,
         }
@@ -140,7 +140,7 @@ pub(crate) fn merge_objects(mut object: Value, more: Value) -> Value {
 /// so this is not a failure.
 pub(crate) fn warn_of_cut_connections(drained: DrainOutcome) {
     if let DrainOutcome::Cut(connections) = drained {
-        tracing::warn!(connections, "cut after the drain deadline");
+        tracing::warn!(connections, "open connections were cut at the drain deadline");
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     command: Command,
 }
 
-/// A guest, which is a program whose run is proved by the zkVM, or a signature. Inputs: docs/prove.md.
+/// What to prove: the run of a guest (a program of the zkVM), or a signature. Inputs: docs/prove.md.
 #[derive(Subcommand)]
 enum Command {
     /// A Fibonacci number.

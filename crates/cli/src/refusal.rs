@@ -36,7 +36,7 @@ pub(crate) fn explain_client_error(
             CliError::new(format!("{url} could not be judged: {text}")).hint((hints.network)(error))
         }
         Blame::Local if is_unattested => {
-            CliError::new(format!("{url} demands evidence of this end, which has none"))
+            CliError::new(format!("{url} demands evidence from this end, which has none"))
                 .hint(hints.attester)
         }
         Blame::Local => CliError::new(text),
@@ -52,25 +52,25 @@ pub(crate) fn refuse_check(url: &str, reason: &str, hint: &str) -> CliError {
 pub(crate) fn hint_for_check(check: &str) -> &'static str {
     match check {
         "root" => {
-            "the evidence was not made under a root of the policy; simulated evidence never is, \
-             unless its own policy.toml or --root is given"
+            "the evidence leads to no root of the policy; simulated evidence needs its own \
+             policy.toml, or its root.der with --root"
         }
         "config_digest" => {
-            "the server is configured differently from what the policy demands: it may send prompts \
+            "the server's configuration is not one that the policy pins: it may send prompts \
              elsewhere"
         }
         "scope" => {
-            "pin what the server has to be: `confide policy pin FILE --digest HEX` with its \
-             config_digest, and [workload] as `confide policy init` writes it; \
+            "pin the server's configuration and program: `confide policy pin FILE --digest HEX` \
+             with its config_digest, and [workload] as `confide policy init` writes it; \
              dangerous_scope = \"platform\" in the policy accepts any program"
         }
         "binding" => {
-            "the policy demands session binding: start the server with --binding session, and \
-             leave --binding out here"
+            "the policy demands session binding: start the server with --binding session, and omit \
+             --binding here"
         }
         "debug" => "the host can read the memory of a TEE in debug mode",
         "collateral" => "give --collateral FILE, or let the gateway staple it",
-        "evidence" => "the server shows no readable evidence: is it an attested one?",
+        "evidence" => "the server shows no readable evidence: check that it is an attested server",
         _ => "nothing was sent to it",
     }
 }

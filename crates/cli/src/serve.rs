@@ -58,7 +58,8 @@ struct ServerArgs {
     /// Tokens per second after the first, for `sim`; 0 is as fast as possible.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     tokens_per_second: f64,
-    /// Answers generated at once, for `sim`; more wait. It saturates at slots / duration of an answer.
+    /// Answers generated at once, for `sim`; more wait. Throughput saturates at slots / duration of an
+    /// answer.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     slots: Option<u16>,
     /// Let pages of this web origin send requests and open WebSockets; may be given several times. By

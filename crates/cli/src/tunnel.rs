@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Address for WebSocket clients; port 0 takes any free one
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     listen: SocketAddr,
-    /// A target that may be reached; may be given several times
+    /// A target that clients may reach; may be given several times
     #[arg(long, value_name = "HOST:PORT", required = true)]
     allow: Vec<String>,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let allow = AllowList::new(&args.allow).map_err(|error| {
-        CliError::new(error).hint("give the attested server's address, as 127.0.0.1:8443")
+        CliError::new(error).hint("give the attested server's address, such as 127.0.0.1:8443")
     })?;
     process::block_on(serve(args, allow))?
 }

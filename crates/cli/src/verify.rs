@@ -19,15 +19,15 @@ use crate::features::proof;
 /// The subcommands of `confide verify`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Check evidence, whose kind its bytes tell, against endorsements and a policy.
+    /// Check evidence against endorsements and a policy; its kind is found from its bytes.
     #[command(visible_alias = "quote")]
     Evidence(Box<evidence::EvidenceArgs>),
     /// Check a proof that `confide prove` wrote.
     #[command(hide = cfg!(not(feature = "prove")))]
     Proof(proof::Args),
-    /// Check what is shown and proved of a notarised session.
+    /// Check a disclosure: the parts that it shows of a notarised session, and its proofs.
     Disclosure(disclosure::DisclosureArgs),
-    /// Appraise over HTTP, and sign the results.
+    /// Appraise evidence over HTTP, and sign the results.
     Serve(serve::Args),
 }
 

@@ -148,7 +148,7 @@ fn a_model_server_swapped_behind_a_running_gateway_is_not_accepted() {
     let first = StandIn::start();
     // No question at intervals: the request itself has to find out.
     let gateway = site.gateway(first.address, &["--upstream-check-s", "3600"]);
-    assert_eq!(gateway.ready["model_manifest_source"], "upstream's own word");
+    assert_eq!(gateway.ready["model_manifest_source"], "claimed by the upstream");
     let pinned = site.pin(&gateway);
     let old = connect(&gateway, &pinned);
     let answer = exchange(&old.address(), "POST", "/v1/completions");

@@ -251,7 +251,7 @@ pub struct AnswerBody {
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// The connection ended before the answer did.
-    #[error("answer broke off: {0}")]
+    #[error("answer ended early: {0}")]
     Broken(#[source] hyper::Error),
     /// No bytes of the answer arrived for too long.
     #[error("answer paused too long: wanted at most {limit:?}")]

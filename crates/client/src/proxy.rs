@@ -105,7 +105,7 @@ impl LocalProxy {
 
     async fn refuse_or_forward(&self, request: Request<LocalRequestBody>) -> Response<LocalBody> {
         if !self.names.include_host(request.headers()) {
-            let message = "host is not this address: a web page may be behind this request";
+            let message = "Host is not this address: the request may come from a web page";
             return error_response(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
         }
         match self.origins.classify_source(request.headers()) {
@@ -119,7 +119,7 @@ impl LocalProxy {
                 answer
             }
             RequestSource::Page => {
-                let message = "a web page is behind this request, and its origin is not allowed";
+                let message = "request comes from a web page whose origin is not allowed";
                 error_response(StatusCode::FORBIDDEN, "foreign_origin", message)
             }
         }
@@ -137,8 +137,7 @@ impl LocalProxy {
             return error_response(StatusCode::NOT_IMPLEMENTED, "upgrade_unsupported", message);
         }
         if !has_supported_transfer_codings(request.headers()) {
-            let message =
-                "request body is not readable: wanted no transfer coding other than chunked";
+            let message = "request body has an unsupported transfer coding: wanted none or chunked";
             return error_response(StatusCode::NOT_IMPLEMENTED, "transfer_coding", message);
         }
         let answer = match self.client.request(upstream_request(request, self.pace)).await {
@@ -147,11 +146,11 @@ impl LocalProxy {
         };
         if !has_explicit_end(&answer, &method) {
             let message = "answer of the attested end has neither Content-Length nor chunks, so \
-                its end cannot be told from a break";
+                a complete answer cannot be told from a truncated one";
             return error_response(StatusCode::BAD_GATEWAY, "attested_end_unframed", message);
         }
         if redirects_elsewhere(&answer) {
-            let message = "attested end redirects to another address, which is not verified";
+            let message = "attested end redirects to another address, which would not be verified";
             return error_response(StatusCode::BAD_GATEWAY, "redirect_elsewhere", message);
         }
         // HTTP/1.0 has no chunks, so a broken stream would look complete.

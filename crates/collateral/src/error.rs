@@ -52,7 +52,7 @@ pub enum CollateralError {
         got: String,
     },
     /// A service did not answer in time.
-    #[error("{subject} did not come from {url} within {within_ms} ms")]
+    #[error("{url} did not send {subject} within {within_ms} ms")]
     Deadline {
         /// The document.
         subject: String,
@@ -123,7 +123,7 @@ pub enum CollateralError {
     },
     /// A document is not valid now.
     #[error(
-        "{subject} is not valid now: it is valid from {} to {}, now is {}",
+        "{subject} is not valid now: it is valid from {} to {}, the time is {}",
         UnixSeconds(*from), UnixSeconds(*until), UnixSeconds(*now)
     )]
     NotValidNow {
@@ -168,7 +168,7 @@ pub enum CollateralError {
         subject: String,
     },
     /// The endorsements are not at hand and the caller does not wait.
-    #[error("endorsements of {subject} are not at hand")]
+    #[error("endorsements of {subject} are not available yet")]
     NotAtHand {
         /// The platform.
         subject: String,
@@ -180,7 +180,7 @@ pub enum CollateralError {
         subject: String,
     },
     /// The store could not be read or written.
-    #[error("store {path} could not be used to {action}: {reason}")]
+    #[error("store {path}: cannot {action}: {reason}")]
     Store {
         /// The action that failed.
         action: &'static str,

@@ -326,7 +326,7 @@ impl Store {
             .map_err(|_| fault("its content is not a document".to_owned()))?;
         // A renamed file would be served as another document.
         if file_name(&document.key) != name {
-            return Err(fault(format!("it has the document {}", document.key)));
+            return Err(fault(format!("it holds another document: {}", document.key)));
         }
         Ok(Some(document))
     }

@@ -45,7 +45,7 @@ pub enum DiscloseError {
         path: String,
     },
     /// A predicate is about a value that is shown.
-    #[error("{path} is shown, so a proof about it adds nothing")]
+    #[error("{path} is shown: a proof about it would add nothing")]
     AlreadyShown {
         /// The path of the field.
         path: String,
@@ -107,7 +107,7 @@ pub enum DiscloseError {
         reason: String,
     },
     /// A predicate needs circuits, which this program does not have.
-    #[error("proof about {subject} needs circuits, which this program was built without")]
+    #[error("proof about {subject} needs circuits, but this program was built without them")]
     NoCircuits {
         /// The field or the bytes that the proof is about.
         subject: String,

@@ -118,7 +118,7 @@ impl BodyView {
     /// A description of the view.
     pub fn as_str(self) -> &'static str {
         match self {
-            BodyView::None => "no fields: no JSON",
+            BodyView::None => "no fields: no JSON body",
             BodyView::Json => "JSON",
             BodyView::Events => "assembled from a finished stream of events",
             BodyView::EventsUnfinished => "assembled from a stream of events that was not finished",

@@ -26,7 +26,7 @@ pub enum VerifyError {
         reason: String,
     },
     /// A proof needs circuits, which this program does not have.
-    #[error("proof of claim {claim} needs circuits, which this program was built without")]
+    #[error("proof of claim {claim} needs circuits, but this program was built without them")]
     NoCircuits {
         /// The index of the claim, from 0.
         claim: usize,

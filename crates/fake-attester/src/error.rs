@@ -7,7 +7,7 @@ use std::{io, path::PathBuf};
 pub enum FakeError {
     /// The issue time is outside of the lifetime of the certificates, 2018 to 2049, like Intel's
     /// root.
-    #[error("issue time must be from {first} to {last} in unix seconds, got {got}")]
+    #[error("issue time: wanted Unix seconds from {first} to {last}, got {got}")]
     IssuedAt {
         /// The first allowed second, in Unix seconds.
         first: u64,
@@ -23,7 +23,7 @@ pub enum FakeError {
     #[error("simulated collateral could not be encoded: {0}")]
     Json(#[from] serde_json::Error),
     /// The operating system gave no random seed.
-    #[error("no random seed from the operating system: {0}")]
+    #[error("the operating system returned no random seed: {0}")]
     Random(getrandom::Error),
     /// A file could not be read or written.
     #[error("cannot {action} {}: {source}", path.display())]

@@ -27,7 +27,7 @@ pub(crate) fn write_policy(
     };
     format!(
         r#"# SIMULATED: accepts evidence that software made under a test root. It protects nothing.
-# Never put this root into a policy beside a real one.
+# Never put this root into a policy together with a real one.
 
 # SHA-256 of the simulated root certificate, root.der.
 roots = ["sha256:{root}"{of_gpus}]
@@ -74,8 +74,8 @@ config_digest = \"dangerous-any\"
 ";
 
 const DANGEROUS_ANY: &str = "\
-# Any configuration passes, a gateway that was pointed at a foreign upstream too, and clients talk to
-# an end of which only the platform is known. `confide policy pin` ends both.
+# Any configuration passes, even that of a gateway with a foreign upstream, and clients talk to an
+# end of which only the platform is known. `confide policy pin` ends both.
 config_digest = \"dangerous-any\"
 dangerous_scope = \"platform\"
 ";
@@ -128,7 +128,7 @@ fn guest_lines() -> String {
     let [family_id, image_id] =
         ["family id", "image id"].map(|name| hex::encode(report_identifier(name)));
     format!(
-        r#"# The versions that the simulated chips run are made up: there is nothing to compare them with.
+        r#"# The versions of the simulated chips are invented: there is nothing to compare them with.
 [snp]
 tcb_min = "dangerous-any"
 

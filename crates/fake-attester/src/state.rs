@@ -21,7 +21,8 @@ pub const STATE_FILE: &str = "simulated-attester.json";
 /// The longest state in bytes: it has some 500, and a longer file is another one.
 const STATE_BYTES_MAX: u64 = 4096;
 
-const NOTE: &str = "SIMULATED: made by software, protects nothing; whoever reads the seed can sign";
+const NOTE: &str =
+    "SIMULATED: made by software, protects nothing; anyone who reads the seed can sign";
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

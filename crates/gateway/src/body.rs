@@ -29,7 +29,7 @@ pub(crate) enum BodyFault {
     TooLong { limit: u64 },
     #[error(transparent)]
     Pace(PaceFault),
-    #[error("body broke off: {0}")]
+    #[error("body ended early: {0}")]
     Broken(#[source] hyper::Error),
 }
 

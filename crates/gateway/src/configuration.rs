@@ -35,7 +35,7 @@ pub const GUARANTEE_NONE: &str = "none";
 const FORM_VERSION: u32 = 2;
 
 /// The source of the manifest digest: the gateway does not measure the model's files.
-const MANIFEST_SOURCE: &str = "upstream's own word";
+const MANIFEST_SOURCE: &str = "claimed by the upstream";
 
 /// The effective configuration.
 #[derive(Clone, Debug)]
@@ -308,7 +308,7 @@ mod tests {
         };
         let shown: serde_json::Value =
             serde_json::from_slice(&known.description_json(false)).unwrap();
-        assert_eq!(shown["model_manifest_source"], "upstream's own word");
+        assert_eq!(shown["model_manifest_source"], "claimed by the upstream");
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub enum GatewayError {
     },
     /// The address of the upstream ends with `/v1`, which request paths already contain.
     #[error(
-        "upstream `{url}` is not usable: wanted the address without `/v1`, which every request's \
-         path begins with"
+        "upstream `{url}` is not usable: wanted the address without `/v1`, with which every \
+         request's path begins"
     )]
     UpstreamApiPath {
         /// The address as it was given.

@@ -100,7 +100,7 @@ impl ManifestWatch {
         let got = match connection.list_models(upstream, deadline).await? {
             ModelList::List(list) => single_model_manifest(&list),
             ModelList::Refused(status) if is_transient(status) => {
-                let reason = format!("status {status} to the request for its list of models");
+                let reason = format!("its list of models was answered with status {status}");
                 return Err(UpstreamFailure::new(UpstreamFault::NotReady, reason));
             }
             ModelList::Refused(_) => None,

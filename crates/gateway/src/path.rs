@@ -16,7 +16,7 @@ pub(crate) enum PathFault {
     EncodedSeparator,
     #[error("path has escapes that are not UTF-8")]
     NotUtf8,
-    #[error("path has a character that has to be encoded")]
+    #[error("path has a character that must be percent-encoded")]
     UnencodedCharacter,
     #[error("path leads above its root")]
     AboveRoot,

@@ -308,7 +308,7 @@ fn repeatable_request(
 }
 
 fn changed_model_refusal() -> RequestRefusal {
-    let reason = "it named another model earlier";
+    let reason = "it has already named another model";
     RequestRefusal::Upstream(UpstreamFailure::new(UpstreamFault::ModelChanged, reason))
 }
 

@@ -56,12 +56,12 @@ impl RequestRefusal {
             Self::Method(_) => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
-                "this method is not proxied, or not for this path",
+                "this method is not proxied for this path",
             ),
             Self::TransferCoding => (
                 StatusCode::NOT_IMPLEMENTED,
                 "transfer_coding",
-                "request body is not readable: wanted no transfer coding other than chunked",
+                "request body has an unsupported transfer coding: wanted none or chunked",
             ),
             Self::WebSocketUpgrade => (
                 StatusCode::NOT_IMPLEMENTED,
@@ -89,11 +89,11 @@ impl RequestRefusal {
                 );
                 (StatusCode::REQUEST_TIMEOUT, "request_timeout", text.as_str())
             }
-            Self::BodyBroken => (bad, "request_broken", "request body broke off"),
+            Self::BodyBroken => (bad, "request_broken", "request body ended early"),
             Self::NoRoute => (
                 StatusCode::NOT_FOUND,
                 "route_not_allowed",
-                "this path is not among the routes that are proxied",
+                "this path is not among the proxied routes",
             ),
             // HTTP/1.0 has no chunks, so a broken stream would look complete.
             Self::StreamOverHttp10 => (

@@ -361,7 +361,7 @@ impl LimitReport {
         let Self { refused, evicted, .. } = *self;
         tracing::warn!(
             %peer, held, refused, evicted, limit = met.option_name(),
-            "a limit on connections is reached: idle ones are evicted, others refused"
+            "a connection limit was reached: idle connections are evicted, new ones refused"
         );
     }
 }

@@ -48,7 +48,7 @@ pub struct BudgetState {
 pub enum BudgetError {
     /// The client's budget is used up.
     #[error(
-        "budget is used up: {limit} answered vectors are allowed, {used} were given, {wanted} more were requested"
+        "budget is used up: {limit} answers are allowed, {used} were given, {wanted} more were requested"
     )]
     UsedUp {
         /// The number of answers that the budget allows in all.

@@ -96,7 +96,7 @@ struct NativeSplitSession {
 impl SplitSession for NativeSplitSession {
     fn forward(&mut self, ids: &[u32]) -> Result<Vec<f32>, EngineError> {
         if let Some(id) = ids.iter().find(|id| **id as usize >= self.vocabulary) {
-            let reason = format!("token {id}: wanted one below {}", self.vocabulary);
+            let reason = format!("token: wanted a number below {}, got {id}", self.vocabulary);
             return Err(EngineError::Prompt { reason });
         }
         self.check_count(ids.len())?;

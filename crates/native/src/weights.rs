@@ -117,7 +117,7 @@ fn load_file(
     if at != data_bytes {
         return Err(malformed_file(
             path,
-            format!("it has {data_bytes} bytes of data, of which {at} belong to tensors"),
+            format!("only {at} of its {data_bytes} bytes of data belong to tensors"),
         ));
     }
     Ok(())
@@ -134,7 +134,7 @@ fn truncation_error(path: &Path, wanted: u64, got: u64) -> NativeError {
 fn skip_bytes(path: &Path, reader: &mut BufReader<File>, bytes: u64) -> Result<(), NativeError> {
     // The header was checked against the length of the file, so this stays inside it.
     let bytes = i64::try_from(bytes)
-        .map_err(|_| malformed_file(path, format!("a tensor of {bytes} bytes")))?;
+        .map_err(|_| malformed_file(path, format!("a tensor of {bytes} bytes is too long")))?;
     Ok(reader.seek_relative(bytes).map_err(FolderError::file(path))?)
 }
 
@@ -153,7 +153,8 @@ fn read_header(
     let size = u64::from_le_bytes(size);
     let rest = length.saturating_sub(8);
     if size > HEADER_BYTES_MAX {
-        return Err(malformed_file(path, format!("a header of {size} bytes")));
+        let reason = format!("header: wanted at most {HEADER_BYTES_MAX} bytes, got {size}");
+        return Err(malformed_file(path, reason));
     }
     if size > rest {
         return Err(truncation_error(path, size + 8, length));

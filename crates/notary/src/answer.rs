@@ -77,7 +77,7 @@ impl<'a> AnswerBody<'a> {
             // The error names the whole limit, not the rest of it.
             let (what, limit) = match left < pause {
                 true => ("end its answer", exchange),
-                false => ("go on with its answer", pause),
+                false => ("continue its answer", pause),
             };
             let frame = timeout(pause.min(left), self.incoming.frame()).await;
             let frame = frame.map_err(|_| timeout_error(self.target, what, limit))?;

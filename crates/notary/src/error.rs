@@ -183,7 +183,7 @@ pub enum ExchangeError {
         deadline: Duration,
     },
     /// The client did not read the answer in time.
-    #[error("answer was not read within {deadline:?}")]
+    #[error("client did not read the answer within {deadline:?}")]
     ClientTimeout {
         /// The deadline.
         deadline: Duration,

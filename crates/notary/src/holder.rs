@@ -51,7 +51,7 @@ pub enum StatementCheckError {
     },
     /// The key was not valid at the statement's time.
     #[error(
-        "statement's time {} is outside of the key's validity, {} to {}",
+        "statement's time {} is outside the key's validity, {} to {}",
         UnixSeconds(*got), UnixSeconds(*not_before), UnixSeconds(*not_after)
     )]
     Time {

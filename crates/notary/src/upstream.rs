@@ -92,7 +92,7 @@ impl Upstream {
         let left = |limit: Duration| limit.min(until.saturating_duration_since(Instant::now()));
         let dialling = self.connect_tcp(target, &limits);
         let exchange = limits.exchange;
-        let stream = within_deadline(target, "take a connection", exchange, dialling).await??;
+        let stream = within_deadline(target, "accept a connection", exchange, dialling).await??;
         let tls = self.handshake(target, stream, left(limits.tls)).await?;
         let session = negotiated_session(&tls).ok_or_else(|| ExchangeError::Tls {
             host: target.host().into(),
@@ -137,7 +137,7 @@ impl Upstream {
                     return Ok(stream);
                 }
                 Ok(Err(source)) => last = Some(ExchangeError::Unreachable { host: host(), source }),
-                Err(_) => last = Some(timeout_error(target, "take a connection", limits.connect)),
+                Err(_) => last = Some(timeout_error(target, "accept a connection", limits.connect)),
             }
         }
         Err(last.unwrap_or_else(|| ExchangeError::AddressRefused { host: host() }))

@@ -64,7 +64,7 @@ pub enum DatabaseError {
     #[error("PostgreSQL: {0}")]
     Postgres(#[from] tokio_postgres::Error),
     /// The database took too long.
-    #[error("{database} did not answer in {limit_s} s")]
+    #[error("{database} did not answer within {limit_s} s")]
     Deadline {
         /// The database: `SQLite` or `PostgreSQL`.
         database: &'static str,

@@ -482,7 +482,7 @@ impl Query {
         let name = "tcbEvaluationDataNumber";
         match (by_name, self.value(name)) {
             (Some(_), Some(_)) => {
-                Err(DocumentRequestError::Parameter { name, wanted: "only one of it and update" })
+                Err(DocumentRequestError::Parameter { name, wanted: "this or update, not both" })
             }
             (None, Some(text)) => {
                 let plain = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());

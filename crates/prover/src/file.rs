@@ -123,7 +123,7 @@ pub enum FileError {
         subject: &'static str,
     },
     /// The header is spelled otherwise than it is written here.
-    #[error("header of a proof file: wanted its one canonical spelling, got another")]
+    #[error("header of a proof file: wanted its canonical spelling, got another")]
     Spelling,
 }
 
@@ -193,8 +193,8 @@ impl Header {
 fn header_error(error: serde_json::Error) -> FileError {
     let how = match error.classify() {
         Category::Io => "it cannot be read",
-        Category::Syntax => "it is no JSON",
-        Category::Data => "a field is missing, unknown or of another kind",
+        Category::Syntax => "it is not JSON",
+        Category::Data => "a field is missing, unknown or of the wrong type",
         Category::Eof => "it ends too early",
     };
     FileError::Header { reason: format!("{how}, at byte {}", error.column()) }

@@ -108,13 +108,13 @@ impl Outcome {
 #[non_exhaustive]
 pub enum Reason {
     /// The policy does not say which `confide-prover` may check.
-    #[error("the policy pins no confide-prover: the one found is {got}")]
+    #[error("policy pins no confide-prover: found {got}")]
     UnpinnedProver {
         /// SHA-256 of the one that was found.
         got: Digest,
     },
     /// The `confide-prover` at hand is not one that the policy names.
-    #[error("confide-prover is not one that the policy names: got {got}")]
+    #[error("confide-prover is not one that the policy pins: got {got}")]
     AnotherProver {
         /// SHA-256 of the one that was found.
         got: Digest,
@@ -149,7 +149,7 @@ pub enum Reason {
         got: String,
     },
     /// The policy does not take this kind of proof.
-    #[error("mode is not one that the policy takes: got {got}")]
+    #[error("mode is not one that the policy accepts: got {got}")]
     Mode {
         /// The proof's mode.
         got: Mode,
@@ -171,7 +171,7 @@ pub enum Reason {
         got: Digest,
     },
     /// The header says something that the proof does not show.
-    #[error("header says another {field} than the proof shows: wanted {shown}, got {said}")]
+    #[error("header and proof differ in {field}: wanted {shown}, got {said}")]
     Header {
         /// The header's field.
         field: &'static str,
@@ -181,7 +181,7 @@ pub enum Reason {
         said: String,
     },
     /// The back end refused the proof.
-    #[error("proof does not hold: {why}: {detail}")]
+    #[error("proof is not valid: {why}: {detail}")]
     Refused {
         /// The reason, from the closed list.
         why: RefusalReason,
@@ -318,7 +318,7 @@ impl CheckList {
         let digest = Digest(statement.digest());
         match expected.statement {
             None => {
-                let detail = format!("none was expected: {} {digest}", statement.claim());
+                let detail = format!("not compared: {} {digest}", statement.claim());
                 self.push_check(NAME, Outcome::NotEvaluated, detail);
             }
             Some(wanted) if *wanted == statement => self.pass(NAME, digest),
@@ -384,7 +384,7 @@ impl CheckList {
             return self.fail("mode", Reason::Mode { got: mode });
         }
         self.pass("mode", mode);
-        let hiding = |yes| if yes { "zero-knowledge" } else { "no zero-knowledge" };
+        let hiding = |yes| if yes { "zero-knowledge" } else { "not zero-knowledge" };
         for (wanted, least, bits) in [
             ("proven bits", policy.proven_bits_min, got.proven_bits),
             ("conjectured bits", policy.conjectured_bits_min, got.conjectured_bits),
@@ -460,8 +460,8 @@ impl CheckList {
             return self.fail("header", Reason::WeakerParameters { wanted, got });
         }
         let unseen = match done.segments {
-            Some(_) => "cycles are the prover's word",
-            None => "cycles and segments are the prover's word",
+            Some(_) => "cycles are as claimed by the prover",
+            None => "cycles and segments are as claimed by the prover",
         };
         self.pass("header", unseen);
         Ok(())

@@ -56,7 +56,7 @@ impl Program {
         })?;
         let about = file.metadata().map_err(ProgramError::Unreadable)?;
         if !about.is_file() || about.permissions().mode() & RUNNABLE == 0 {
-            let reason = "no file that may be run";
+            let reason = "it is not an executable file";
             return Err(ProgramError::Absent(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 reason,

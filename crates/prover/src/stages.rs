@@ -149,7 +149,7 @@ pub enum ProverError {
         detail: String,
     },
     /// The back end broke the protocol.
-    #[error("{stage}: confide-prover does not keep to its protocol: {reason}")]
+    #[error("{stage}: confide-prover broke its protocol: {reason}")]
     Protocol {
         /// The stage.
         stage: &'static str,

@@ -23,13 +23,13 @@ pub enum ApiError {
     BodyTooLarge { limit: usize },
     #[error("request body did not arrive within {} s", .limit.as_secs())]
     BodyLate { limit: Duration },
-    #[error("request body broke off: {reason}")]
+    #[error("request body ended early: {reason}")]
     BodyBroken { reason: String },
     #[error("{param} is missing")]
     Missing { param: String },
     #[error("{param}: wanted {wanted}, got {got}")]
     Field { param: String, wanted: String, got: String },
-    #[error("{param} is not known here")]
+    #[error("{param} is not a known field")]
     UnknownField { param: String },
     #[error("no such route: {method} {path}")]
     NoRoute { method: String, path: String },
@@ -41,7 +41,7 @@ pub enum ApiError {
     Busy { waited: Duration },
     #[error("generation took longer than {} s", .limit.as_secs())]
     Deadline { limit: Duration },
-    #[error("a web page is behind this request, and its origin is not allowed")]
+    #[error("request comes from a web page whose origin is not allowed")]
     ForeignOrigin,
     #[error("too many adapters are being loaded; try again later")]
     LoadsQueued,

@@ -117,7 +117,7 @@ impl AnswerStream {
     }
 
     fn break_off(&mut self, frame: &mut Vec<u8>, error: &ApiError) {
-        tracing::warn!(%error, "a stream broke");
+        tracing::warn!(%error, "a streamed answer failed");
         chunk::write_error(frame, error);
         self.state = StreamState::Breaking;
         self.flush = true;

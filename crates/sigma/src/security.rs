@@ -59,7 +59,7 @@ impl SignatureProof {
             back_end: "confide-sigma",
             proven_bits: None,
             conjectured_bits,
-            basis: "soundness 2^-128 in the random-oracle model, and the key's own strength",
+            basis: "soundness 2^-128 in the random-oracle model, and the strength of the key",
             zero_knowledge: true,
         }
     }

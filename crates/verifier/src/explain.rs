@@ -62,17 +62,17 @@ impl Policy {
         let otherwise = "the report data is whatever the channel or the caller computes";
         let wanted = report_data.as_ref();
         explanation.add_optional("report_data", "the report data", wanted, otherwise);
-        let otherwise = "any configuration of the program: clients refuse, because a yes speaks \
-                         of the platform only";
+        let otherwise = "any configuration of the program: clients refuse, because acceptance \
+                         would cover the platform only";
         let (digest, wanted) = ("the configuration's digest", config_digest.as_ref());
         explanation.add_optional("config_digest", digest, wanted, otherwise);
         explanation.add_ages(*key_validity_s_max, *evidence_age_s_max);
         let lifetime = describe_seconds(*cache_lifetime_s);
-        let text = format!("a verdict on a platform's keys is used {lifetime} at most");
+        let text = format!("a verdict on a platform's keys is used for at most {lifetime}");
         explanation.add_checked("cache_lifetime_s", text);
         explanation.add_gpu(gpu);
         if *dangerous_skip_revocation {
-            let text = "a chip key may be revoked where no revocation list came (SEV-SNP)";
+            let text = "a chip key may be revoked if no revocation list was given (SEV-SNP)";
             explanation.add_dangerous("dangerous_skip_revocation", text);
         }
         snp.explain(&mut explanation);
@@ -125,7 +125,7 @@ impl Explanation {
         const FIELD: &str = "binding";
         match level {
             Some(BindingLevel::Session) => {
-                self.add_checked(FIELD, "the evidence is bound to this very TLS session");
+                self.add_checked(FIELD, "the evidence is bound to the TLS session");
             }
             Some(BindingLevel::Key) => {
                 self.add_checked(FIELD, "the evidence is bound to the TLS key or session");
@@ -139,13 +139,13 @@ impl Explanation {
 
     fn add_ages(&mut self, key_validity_s_max: u64, evidence_age_s_max: Option<u64>) {
         let validity = describe_seconds(key_validity_s_max);
-        self.add_checked("key_validity_s_max", format!("a bound key lives {validity} at most"));
+        self.add_checked("key_validity_s_max", format!("a bound key lives at most {validity}"));
         const AGE: &str = "evidence_age_s_max";
         match evidence_age_s_max {
             Some(most) => {
                 self.add_checked(
                     AGE,
-                    format!("the claims were made {} ago at most", describe_seconds(most)),
+                    format!("the claims are at most {} old", describe_seconds(most)),
                 );
             }
             None => self.add_unchecked(AGE, "claims may be as old as their key"),
@@ -159,7 +159,7 @@ impl Explanation {
             Expect::AnyOf(values) if values.is_empty() => {
                 self.add_checked(FIELD, "no advisory applies");
             }
-            _ => self.add_checked(FIELD, format!("no advisory applies but {wanted}")),
+            _ => self.add_checked(FIELD, format!("no advisory applies except {wanted}")),
         }
     }
 
@@ -175,7 +175,7 @@ impl Explanation {
             dangerous_accept_protected_pcie,
         } = wanted;
         match required {
-            true => self.add_checked("gpu.required", "a GPU attests as well"),
+            true => self.add_checked("gpu.required", "a GPU attests too"),
             false => self.add_unchecked("gpu.required", "a GPU may be present or absent"),
         }
         for (field, subject, version) in [
@@ -192,35 +192,41 @@ impl Explanation {
             (
                 dangerous_accept_rim_not_evaluated,
                 "gpu.dangerous_accept_rim_not_evaluated",
-                "the GPU's measurements need not be compared",
+                ["a GPU's measurements may be unchecked", "a GPU's measurements are checked"],
             ),
             (
                 dangerous_accept_debug,
                 "gpu.dangerous_accept_debug",
-                "the GPU's debug state may be unknown",
+                ["a GPU's debug state may be unknown", "a GPU's debug state is known"],
             ),
             (
                 dangerous_accept_revocation_not_evaluated,
                 "gpu.dangerous_accept_revocation_not_evaluated",
-                "the revocation state of the GPU's certificates may be unknown",
+                [
+                    "the revocation state of a GPU's certificates may be unknown",
+                    "the revocation state of a GPU's certificates is known",
+                ],
             ),
             (
                 dangerous_accept_protected_pcie,
                 "gpu.dangerous_accept_protected_pcie",
-                "traffic between GPUs may be in clear",
+                [
+                    "traffic between GPUs may be in the clear",
+                    "traffic between GPUs is not in the clear",
+                ],
             ),
         ];
-        for (is_lifted, field, text) in lifted {
+        for (is_lifted, field, [accepted, demanded]) in lifted {
             match is_lifted {
-                true => self.add_dangerous(field, text),
-                false => self.add_checked(field, format!("exception not granted: {text}")),
+                true => self.add_dangerous(field, accepted),
+                false => self.add_checked(field, demanded),
             }
         }
     }
 
     fn add_workload(&mut self, workload: Option<&Workload>) {
         let Some(Workload { tdx, sgx, snp }) = workload else {
-            let text = "any program: clients refuse, because a yes speaks of the platform only";
+            let text = "any program: clients refuse, because acceptance covers the platform only";
             self.add_unchecked("workload", text);
             return;
         };
@@ -234,7 +240,7 @@ impl Explanation {
         }
         match snp {
             Some(snp) => snp.explain(self),
-            None => self.add_checked("workload.snp", "evidence of a SEV-SNP guest is refused"),
+            None => self.add_checked("workload.snp", "evidence of an SEV-SNP guest is refused"),
         }
     }
 

@@ -104,7 +104,7 @@ impl Explanation {
     ) {
         let CrlMinimum { number_min, issued_min } = minimum;
         match (number_min, issued_min) {
-            (0, 0) => self.add_unchecked(field, format!("{subject} may be any that holds now")),
+            (0, 0) => self.add_unchecked(field, format!("{subject} may be any that is valid now")),
             _ => self.add_checked(
                 field,
                 format!(

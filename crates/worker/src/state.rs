@@ -321,19 +321,19 @@ impl WorkerState {
     fn remove_running(&mut self, id: u32) -> Result<RunningGeneration, String> {
         self.running
             .remove(&id)
-            .ok_or_else(|| format!("an end of generation {id}, which does not run"))
+            .ok_or_else(|| format!("an end of generation {id}, which is not running"))
     }
 
     fn add_token(&mut self, id: u32, token: u32, vocabulary: u32) -> Result<(), String> {
         let Some(running) = self.running.get_mut(&id) else {
-            return Err(format!("a token for generation {id}, which does not run"));
+            return Err(format!("a token for generation {id}, which is not running"));
         };
         running.left = running
             .left
             .checked_sub(1)
             .ok_or_else(|| format!("more tokens for generation {id} than were requested"))?;
         if token >= vocabulary {
-            return Err(format!("token {token}: wanted one below {vocabulary}"));
+            return Err(format!("token: wanted a number below {vocabulary}, got {token}"));
         }
         running.begun = true;
         if running.cancelled.is_none() && !running.feed.push_token(token) {
@@ -349,7 +349,7 @@ impl WorkerState {
         let WorkerLink::Connected(frames) = &self.link else { return Ok(()) };
         let id = need.id;
         let Some(running) = self.running.get_mut(&id) else {
-            return Err(format!("a need of generation {id}, which does not run"));
+            return Err(format!("a need of generation {id}, which is not running"));
         };
         if running.cancelled.is_some() {
             return Ok(());

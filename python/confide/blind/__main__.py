@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     host = commands.add_parser(
         "host",
-        help="answer key holders about adapters that never leave this process",
+        help="serve key holders; the adapters never leave this process",
         epilog=_EPILOG,
     )
     _add_host_arguments(host)
@@ -50,7 +50,7 @@ def _add_host_arguments(host: argparse.ArgumentParser) -> None:
         "adapters",
         metavar="DIR",
         nargs="+",
-        help="folders as PEFT writes them; called as their folder",
+        help="adapter folders as PEFT writes them; each adapter takes its folder's name",
     )
     add("--listen", metavar="ADDR:PORT", required=True, help="port 0 takes any free one")
     add(
@@ -58,11 +58,9 @@ def _add_host_arguments(host: argparse.ArgumentParser) -> None:
         default="cpu",
         help="cuda:N, or cpu in a checkout of the repository (default: cpu)",
     )
-    add(
-        "--protect", choices=("a", "ba"), default="a", help="what never leaves: A alone, or A and B"
-    )
+    add("--protect", choices=("a", "ba"), default="a", help="matrices that stay: A, or A and B")
     add("--parameters", metavar="NAME", default=parameters.DEFAULT)
-    add("--dangerous-parameters", action="store_true", help="also take a set below 128 bits")
+    add("--dangerous-parameters", action="store_true", help="also allow a set below 128 bits")
     add(
         "--final-hidden",
         action="store_true",
@@ -72,29 +70,29 @@ def _add_host_arguments(host: argparse.ArgumentParser) -> None:
         "--budget",
         type=int,
         metavar="N",
-        help="answers for each client, adapter and input; else one fewer than the input is wide",
+        help="answers for each client, adapter and input; by default the input's width less one",
     )
     _add_budget_file_arguments(host)
     add(
         "--clients",
         type=Path,
         metavar="FILE",
-        help="lines of a name and the SHA-256 of its credential; without it all share one budget",
+        help="one line per client: name and SHA-256 of its credential; by default all share a budget",
     )
     add(
         "--noise-sigma",
         type=float,
         default=0.0,
         metavar="S",
-        help="standard deviation of noise on each answer, in units of its integers",
+        help="standard deviation of the noise on each answer, in the answer's integer units",
     )
     add("--max-rank", type=int, default=256, metavar="N", help="refuse adapters of a greater rank")
-    add("--audit-log", type=Path, metavar="FILE", help="append who was answered how often")
+    add("--audit-log", type=Path, metavar="FILE", help="append the count of answers by client")
     add("--dangerous-plain", action="store_true", help="listen beyond loopback, in the clear")
     add(
         "--dangerous-answer-strangers",
         action="store_true",
-        help="answer key holders beyond loopback that show no credential: any can learn the adapter",
+        help="serve key holders beyond loopback without a credential: any can learn the adapter",
     )
 
 
@@ -106,13 +104,13 @@ def _add_budget_file_arguments(host: argparse.ArgumentParser) -> None:
         "--state",
         type=Path,
         metavar="DIR",
-        help="keep the counts of answers in this folder; else in $XDG_STATE_HOME/confide, or "
+        help="keep the counts of answers in this folder; by default $XDG_STATE_HOME/confide, or "
         "~/.local/state/confide",
     )
     add(
         "--dangerous-forget-budgets",
         action="store_true",
-        help="keep the counts of answers in memory only: every restart makes all budgets new",
+        help="keep the counts of answers in memory only: every restart resets all budgets",
     )
 
 
@@ -122,7 +120,7 @@ def _run_host(given: argparse.Namespace) -> int:
     if not ipaddress.ip_address(address).is_loopback and not given.dangerous_plain:
         raise ValueError(
             f"--listen {given.listen}: wanted loopback, since the channel is plain\n"
-            "hint: take `confide adapter host`, or add --dangerous-plain"
+            "hint: use `confide adapter host`, or add --dangerous-plain"
         )
     if (
         not ipaddress.ip_address(address).is_loopback

@@ -132,9 +132,7 @@ class _BudgetFile:
             self._lock = open(f"{path}.lock", "a")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise AdapterRefused(
-                f"budget file {path}: another adapter host counts in it"
-            ) from error
+            raise AdapterRefused(f"budget file {path}: another adapter host uses it") from error
         except OSError as error:
             raise AdapterRefused(f"budget file {path}: {error}") from error
         text = path.read_text() if path.exists() else ""
@@ -186,7 +184,7 @@ def _resolve(path: Path) -> Path:
     if not stat.S_ISREG(found.st_mode):
         raise OSError("wanted an ordinary file, got a device, a pipe or a folder")
     if found.st_nlink > 1:
-        raise OSError("wanted a file with one name, got one with several (links)")
+        raise OSError("wanted a file without further hard links, got one with some")
     return path
 
 
@@ -207,15 +205,10 @@ def _read_line(path: Path, number: int, line: str) -> tuple[Slot, int]:
         whole = False
     if whole and number <= BUDGET_LINES_MAX:
         return slot, used
-    got = (
-        "a count by the adapter's name, as an earlier version wrote it"
-        if by_name
-        else "something else"
-    )
+    got = "a count by the adapter's name, from an earlier version" if by_name else "something else"
     raise AdapterRefused(
         f"budget file {path}: line {number}: wanted a count by the digest of the weights, got {got}\n"
-        "hint: restore the file, or move it away and start with a --budget that is smaller by what "
-        "was answered"
+        "hint: restore the file, or move it away and reduce --budget by the answers already given"
     )
 
 

@@ -29,7 +29,7 @@ def make_adapter(kind: str, spec: dict[str, Any], context: Any) -> Any:
         raise AdapterRefused(f"adapter kind: wanted {', '.join(_MORE)}, got {kind!r}")
     unknown = sorted(set(spec) - _COMMON - _MORE[kind])
     if unknown:
-        raise AdapterRefused(f"adapter spec: {', '.join(unknown)}: no word for the kind {kind}")
+        raise AdapterRefused(f"adapter spec: {', '.join(unknown)}: not known for the kind {kind}")
     name = str(spec.get("adapter") or spec.get("name") or "adapter")
     device = _device(context)
     set_name = str(spec.get("parameters") or parameters.DEFAULT)
@@ -82,7 +82,7 @@ def _reach(name: str, spec: dict[str, Any], options: HolderOptions) -> RemoteAda
     if not _is_loopback(host) and spec.get("dangerous_plain") is not True:
         raise AdapterRefused(
             f"address {host}: wanted loopback, since the channel is plain; hint: let `confide serve` reach the host "
-            "over its attested channel (kind relay), or say dangerous_plain"
+            "over its attested channel (kind relay), or set dangerous_plain"
         )
     return RemoteAdapter(name, dial_tcp(host, int(port)), f"{host}:{port}", options)
 

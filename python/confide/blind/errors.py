@@ -32,7 +32,7 @@ class Deadline(ProtocolError):
 
     def __init__(self, what: str, seconds: float) -> None:
         self.what, self.seconds = what, seconds
-        super().__init__(f"{what}: nothing came within {seconds * 1000:.0f} ms")
+        super().__init__(f"{what}: timed out after {seconds * 1000:.0f} ms")
 
 
 class FieldError(ProtocolError):
@@ -75,7 +75,7 @@ class Refusal(BlindError):
         if name not in _CODES:
             raise ValueError(f"refusal: wanted one of docs/blind-protocol.md, got {name!r}")
         self.name, self.detail = name, detail
-        limit = f": all {detail} answered vectors are used up" if name == "budget" else ""
+        limit = f": all {detail} answers are used up" if name == "budget" else ""
         super().__init__(f"{name}{limit}")
 
     @property

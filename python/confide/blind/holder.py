@@ -219,14 +219,14 @@ class RemoteAdapter:
         packed = step.mask(taken, done)
         meter.add_ms("mask_ms", began)
         if self._online is None:
-            raise ProtocolError("the connection is gone")
+            raise ProtocolError("the connection was lost")
         began, before = time.perf_counter(), self._online.byte_count
         payload = encode_apply(terms.layer, terms.source, taken.counter, taken.count, packed)
         left, vectors, raw = decode_products(
             self._online.ask(Kind.APPLY, payload, Kind.PRODUCTS, self.idle)
         )
         if vectors != taken.count or len(raw) != taken.count * packed_bytes(terms.rows, terms.bits):
-            raise ProtocolError("products: vectors: wanted as many as were asked about")
+            raise ProtocolError("products: vectors: wanted the number of vectors in the request")
         meter.add_ms("network_ms", began)
         meter.online_bytes += self._online.byte_count - before
         step.unmask(taken, done, raw)
@@ -251,7 +251,7 @@ class RemoteAdapter:
         while True:
             if session.dead or self._stopping:
                 raise HostRestarted(
-                    f"adapter host {self.host} was restarted or is gone: no masks are prepared"
+                    f"adapter host {self.host} was restarted or lost: no masks are prepared"
                 )
             if taken := session.pools[group].take(vectors):
                 with self._changed:

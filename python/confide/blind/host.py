@@ -132,7 +132,7 @@ class HostedAdapter:
                 place[0], inputs[place], options.protect, options.parameters, options.noise_sigma
             )
             if weights.terms.norm_limit == 0:
-                raise AdapterRefused(f"layer {place[0]}: the noise leaves no room for an answer")
+                raise AdapterRefused(f"layer {place[0]}: the noise is too large for any answer")
             if weights.terms.rows > ROWS_MAX:
                 raise AdapterRefused(
                     f"layer {place[0]}: wanted at most {ROWS_MAX} rows, got {weights.terms.rows}"
@@ -282,7 +282,7 @@ class AdapterHost:
         hosted = HostedAdapter(name, pairs, self.options)
         if len(self.adapters) >= ADAPTERS_MAX or name in self.adapters:
             raise AdapterRefused(
-                f"adapters: wanted at most {ADAPTERS_MAX} of different names, got {name} as well"
+                f"adapters: wanted at most {ADAPTERS_MAX} with different names, got {name} too"
             )
         self.adapters[name] = hosted
         return hosted

@@ -192,7 +192,7 @@ class Welcome:
         """Reads the message. Raises `FieldError`."""
         fields = Fields("welcome", payload)
         if fields.number("version", "H") != VERSION:
-            raise fields.field_error("version", "the one that was asked for")
+            raise fields.field_error("version", "the requested one")
         epoch, token = fields.take("epoch", 16), fields.take("token", 32)
         flags = fields.number("flags", "B")
         if flags > 7:
@@ -281,7 +281,7 @@ def decode_apply(payload: bytes) -> tuple[int, int, int, int, bytes]:
     if not 1 <= vectors <= VECTORS_MAX:
         raise fields.field_error("vectors", "1 to 64")
     if counter + vectors >= 1 << 64:
-        raise fields.field_error("counter", "one that can be counted on from")
+        raise fields.field_error("counter", "a counter whose successors fit 64 bits")
     return layer, source, counter, vectors, fields.remainder()
 
 

@@ -312,7 +312,7 @@ class OneGraphAdapter:
             ):
                 raise NotPrepared(
                     f"adapter {self.name}: no prepared masks for {rows} vectors: "
-                    f"{self._fault or 'they did not come in time'}"
+                    f"{self._fault or 'they did not arrive in time'}"
                 )
             self._changed.notify_all()
             self._changed.wait(_LOOK_EVERY_S)
@@ -406,7 +406,7 @@ class OneGraphDeltas:
         """Adds the deltas of a prefill's rows, all of this generation."""
         bank, count, status = self.grouped, rows.shape[0], self.prefill_status
         if status is None:
-            raise NotPrepared(f"adapter {self.adapter.name}: the generation is over")
+            raise NotPrepared(f"adapter {self.adapter.name}: the generation has ended")
         for first in range(0, count, PREFILL_ROWS_MAX):
             here = min(PREFILL_ROWS_MAX, count - first)
             some = {name: output[first : first + here] for name, output in outputs.items()}

@@ -112,7 +112,7 @@ class Small:
         for form in forms:
             rest = wire.read_body(context, wire.SMALL, bytes(form))
             if len(rest) < 4:
-                raise WireError("answer: ends early")
+                raise WireError("answer: the bytes end early")
             count = struct.unpack("<I", rest[:4])[0]
             if count > n:
                 raise WireError("answer: more messages than coefficients")

@@ -54,7 +54,7 @@ def _kernels(
     ]
     wrong = [line for line in log.splitlines() if _WARNING.search(line)]
     wrong += [
-        f"{name}: kernel {kernel} is not among those read"
+        f"{name}: kernel {kernel} was not found in the source"
         for kernel in figures
         if kernel not in read.kernels
     ]

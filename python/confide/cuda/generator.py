@@ -37,7 +37,7 @@ class Rng:
     def key(self) -> Array:
         """The key, for a kernel."""
         if self._key is None:
-            raise RuntimeError("generator: wiped, no draw is possible")
+            raise RuntimeError("generator: wiped, cannot draw")
         return self._key
 
     def take(self, words: int) -> int:
@@ -56,7 +56,7 @@ class Rng:
             )
         first = self._next
         if first + words > _WORDS_MAX:
-            raise RuntimeError("generator: gave its 256 GiB")
+            raise RuntimeError("generator: its 256 GiB are used up")
         self._next += words
         return first
 

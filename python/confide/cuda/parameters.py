@@ -99,6 +99,6 @@ def find_set(name: str, dangerous: bool = False) -> ParameterSet:
         )
     if found.flood_bits == 0:
         raise ValueError(
-            f"{name}: not flooded, its answers give the matrix to the holder of the secret key"
+            f"{name}: its answers are not flooded, so they reveal the matrix to the holder of the secret key"
         )
     return found

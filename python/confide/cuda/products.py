@@ -36,7 +36,7 @@ def hide(
     with generator(context, rng) as drawn:
         first = drawn.take(6 * context.n * rows)
         if first % 2:
-            raise ValueError("generator: wanted one that gave an even count of words")
+            raise ValueError("generator: wanted one that has drawn an even number of words")
         tables = (context.limb_table, context.roots, context.encoding)
         bound = runtime.u64(context.set.product_noise)
         given = (parts, plain, drawn.key, first, key.a, key.b, bound)
@@ -74,7 +74,7 @@ class ScalarProducts:
         greatest = int(np.abs(values.astype(np.int64)).sum(axis=1).max())
         if greatest > context.row_l1_max:
             raise ValueError(
-                f"weights: wanted rows whose magnitudes sum to {context.row_l1_max}, got {greatest}"
+                f"weights: wanted rows whose magnitudes sum to at most {context.row_l1_max}, got {greatest}"
             )
         self.context, self.added = context, 0
         weights = np.ascontiguousarray(values.T)

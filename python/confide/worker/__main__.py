@@ -34,22 +34,27 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "--context",
         type=int,
         default=CONTEXT_TOKENS,
-        help="tokens of each, at most the model's own",
+        help="context length in tokens, at most the model's own",
     )
     add("--queue", type=int, default=64, help="generations that may wait")
     add(
         "--random-weights",
         type=int,
         metavar="SEED",
-        help="serve the shape alone, with random weights",
+        help="serve the model's shape with random weights",
     )
-    add("--layers", type=int, help="only so many layers; everything that is served says so")
+    add("--layers", type=int, help="use only this many layers; every answer says so")
     add("--weight-bits", type=int, choices=[4], help="quantise the layers' matrices on the device")
-    add("--chunk", type=int, default=512, help="tokens of a prompt between two steps of others")
-    add("--cache-bytes", type=int, default=0, help="most that the cache may take")
-    add("--prefill-bytes", type=int, default=0, help="most that a chunk's activations may take")
+    add(
+        "--chunk",
+        type=int,
+        default=512,
+        help="tokens of a prompt that are read between two steps of other generations",
+    )
+    add("--cache-bytes", type=int, default=0, help="largest size of the cache")
+    add("--prefill-bytes", type=int, default=0, help="largest size of a chunk's activations")
     add("--decoder", choices=["auto", "kernels", "torch"], default="auto")
-    add("--no-graphs", action="store_true", help="run steps as they stand")
+    add("--no-graphs", action="store_true", help="run steps without recording them")
     add("--no-warm", action="store_true", help="record steps when they are first needed")
     add("--name", help="the model's name in reports")
     return parser.parse_args(given)

@@ -89,9 +89,7 @@ class Adapters:
             blind = importlib.import_module("confide.blind")
             opened = blind.open_adapter
         except (ImportError, AttributeError) as error:
-            raise AdapterError(
-                f"adapter kind {kind}: confide.blind is not there: {error}"
-            ) from error
+            raise AdapterError(f"adapter kind {kind}: confide.blind is missing: {error}") from error
         return opened(kind, {**spec, "adapter": name}, self.context)
 
     def check(self, name: str, site: Site, got: Width) -> None:

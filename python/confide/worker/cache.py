@@ -59,7 +59,7 @@ def fit(config: Config, dtype: torch.dtype, wanted: Size, room: int) -> None:
     context = max(max(room, 0) // (wanted.slots * each) - SPARE, 0) // 8 * 8
     raise CacheTooLarge(
         f"cache: wanted {need} bytes for {wanted.slots} slots of {wanted.context} tokens, got room for {max(room, 0)}; "
-        f"hint: --slots {slots} or --context {context} would fit"
+        f"hint: give --slots {slots} or --context {context}"
     )
 
 

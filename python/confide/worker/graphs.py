@@ -236,7 +236,7 @@ class Stepper:
         """Records a shape. Nothing runs on the true rows; the one run that libraries need is on idle ones."""
         began, shadow = time.monotonic(), self.shadow
         if shadow is None:
-            raise RuntimeError(f"device {self.device}: steps are not recorded there")
+            raise RuntimeError(f"device {self.device}: steps cannot be recorded")
         if self.kernels is None or not self.kernels.supports(shape):
             self.attention_form(shape.batch, shape.context)
         self.is_recording = not shape.waits

@@ -108,7 +108,9 @@ class RelayAdapter:
         from .adapters import sites_from_wire
 
         if context.line is None:
-            raise AdapterError("adapter kind relay: there is no connection to ask for deltas")
+            raise AdapterError(
+                "adapter kind relay: wanted a connection to request deltas, got none"
+            )
         self.name, self.sites = name, sites_from_wire(spec.get("sites"))
         self.points = points_of(self.sites)
         self.guarantee = str(spec.get("guarantee", "none"))

@@ -58,7 +58,7 @@ class Connection:
                     self.mailbox.put(payload)
                     continue
                 if len(self.inbox) >= INBOX_FRAMES_MAX:
-                    raise Malformed(f"wanted at most {INBOX_FRAMES_MAX} frames that wait, got more")
+                    raise Malformed(f"wanted at most {INBOX_FRAMES_MAX} waiting frames, got more")
                 self.inbox.append((kind, payload))
                 self.wake()
         except (Closed, Malformed, ValueError, OSError) as error:
@@ -74,7 +74,9 @@ class Connection:
             full = self.pending > OUTBOX_BYTES_MAX
             self.changed.notify_all()
         if full:
-            self.lose(f"peer does not read: wanted at most {OUTBOX_BYTES_MAX} bytes that wait")
+            self.lose(
+                f"peer does not read: wanted at most {OUTBOX_BYTES_MAX} waiting bytes, got more"
+            )
 
     def write(self) -> None:
         """Writes each frame at once."""
@@ -113,7 +115,7 @@ def send_within(stream: socket.socket, frame: bytes, seconds: float) -> None:
     view = memoryview(frame)
     while view:
         if not select.select([], [stream], [], seconds)[1]:
-            raise TimeoutError(f"peer took nothing for {seconds:.0f} s")
+            raise TimeoutError(f"peer read nothing for {seconds:.0f} s")
         view = view[stream.send(view, socket.MSG_DONTWAIT) :]
 
 
@@ -319,9 +321,7 @@ class Server:
                         "unknown_adapter", f"no adapter {request.adapter!r} is loaded"
                     )
             if self.scheduler.is_running(request.number):
-                raise Malformed(
-                    f"generate: id {request.number} is that of a generation that has not ended"
-                )
+                raise Malformed(f"generate: id {request.number} belongs to a running generation")
             self.scheduler.submit(request, adapter)
         except RequestRefused as error:
             told = {"kind": error.kind, "message": protocol.shorten(str(error))}

@@ -123,7 +123,7 @@ def device_of(name: str) -> torch.device:
     device = torch.device(name)
     if device.type == "cuda":
         if not torch.cuda.is_available():
-            raise ConfigError(f"device {name}: torch sees no CUDA device; hint: --device cpu")
+            raise ConfigError(f"device {name}: torch finds no CUDA device; hint: use --device cpu")
         device = torch.device("cuda", device.index or 0)
         torch.cuda.set_device(device)
     elif device.type != "cpu":
@@ -147,7 +147,7 @@ def weights_of(
         return weights.random(config, options.random_weights, device, dtype, bits)
     if folder is None:
         raise ConfigError(
-            f"model {options.model}: a built-in shape has no weights; hint: --random-weights SEED"
+            f"model {options.model}: a built-in shape has no weights; hint: give --random-weights SEED"
         )
     return weights.load(config, folder, device, dtype, bits)
 

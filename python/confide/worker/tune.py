@@ -32,11 +32,16 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--rows", type=int, default=1, help="rows of the step, 1 to 8")
     parser.add_argument(
-        "--layers", type=int, help="layers, where not all fit in memory; few of them stay in L2"
+        "--layers",
+        type=int,
+        help="layers, if not all fit in memory; a small number of them stays in L2",
     )
     parser.add_argument("--context", type=int, default=256, help="tokens that the attention reads")
     parser.add_argument(
-        "--candidates", type=int, default=24, help="tilings tried for each product, at most"
+        "--candidates",
+        type=int,
+        default=24,
+        help="largest number of tilings to try for each product",
     )
     parser.add_argument("--device", default="cuda:0")
     given = parser.parse_args(arguments)

@@ -197,7 +197,7 @@ def names_in(folder: Path) -> dict[str, str]:
         return files
     if not single.is_file():
         raise WeightsError(
-            f"{folder}: no safetensors; hint: --random-weights SEED serves the shape alone"
+            f"{folder}: no safetensors; hint: --random-weights SEED serves the shape with random weights"
         )
     try:
         with safe_open(single, framework="pt", device="cpu") as file:
@@ -246,4 +246,4 @@ def refuse_left_over(config: Config, names: dict[str, str], used: set[str]) -> N
             or (config.tied and name == "lm_head.weight")
         ):
             continue
-        raise WeightsError(f"tensor {name} has no place in this shape")
+        raise WeightsError(f"tensor {name} does not belong to this shape")

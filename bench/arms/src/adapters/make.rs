@@ -10,7 +10,7 @@ use super::problem::Random;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The model whose widths are taken: qwen-1.5b (Qwen2.5-1.5B).
+    /// The model whose widths are used: qwen-1.5b (Qwen2.5-1.5B).
     #[arg(long, default_value = "qwen-1.5b")]
     shape: String,
     /// Layers, from the first.

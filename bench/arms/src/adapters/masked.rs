@@ -212,5 +212,5 @@ pub(crate) fn meter_parts(meter: &StepMeter) -> Parts {
 
 /// The guarantee of two processes, said of one that holds both roles.
 pub(crate) fn combined_guarantee(guarantee: Guarantee) -> String {
-    format!("none: both roles in one process (apart: {guarantee})")
+    format!("none: both roles in one process (in separate processes: {guarantee})")
 }

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// The route: `chat` gives tokens, `split` hidden states.
     #[arg(long = "door", value_enum)]
     route: Endpoint,
-    /// The adapter; the base model where none is named.
+    /// The adapter; by default the base model.
     #[arg(long)]
     adapter: Option<String>,
     /// For hidden states: the folder of the model, whose output matrix is used here.

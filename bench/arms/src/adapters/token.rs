@@ -20,8 +20,7 @@ use crate::version::VERSION;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The adapter, in PEFT's format: what is applied where the scheme is plain, and what answers
-    /// are compared with.
+    /// The adapter, in PEFT's format: the plain scheme applies it, and answers are compared with it.
     #[arg(long)]
     adapter: PathBuf,
     /// The scheme that protects the adapter's inputs.
@@ -38,7 +37,7 @@ enum Scheme {
     Plain,
     /// Masks that are prepared ahead of time.
     Masked,
-    /// Each vector is encrypted when it comes.
+    /// Each vector is encrypted when it arrives.
     Direct,
 }
 

@@ -94,7 +94,7 @@ pub(super) fn commit_transcript() -> Outcome<CommittedDirection<'static>> {
 
 impl ClaimMethod for Opening {
     fn hidden_part(&self) -> &'static str {
-        "the leaves that are not opened; place, length and root are open, and openings can be linked"
+        "the leaves that are not opened; place, length and root are public; openings can be linked"
     }
 
     fn prove(&mut self) -> Outcome<Option<usize>> {

@@ -31,7 +31,7 @@ impl Preimage {
 
 impl ClaimMethod for Preimage {
     fn hidden_part(&self) -> &'static str {
-        "the text; its digest and a bound of its length are open (zero-knowledge: yes)"
+        "the text; its digest and a bound on its length are public (zero-knowledge: yes)"
     }
 
     fn prove(&mut self) -> Outcome<Option<usize>> {
@@ -80,7 +80,7 @@ impl Contains {
 
 impl ClaimMethod for Contains {
     fn hidden_part(&self) -> &'static str {
-        "which leaf it is and all else in it; root and the bytes found are open (zero-knowledge: yes)"
+        "which leaf it is and its other bytes; root and found bytes are public (zero-knowledge: yes)"
     }
 
     fn prove(&mut self) -> Outcome<Option<usize>> {

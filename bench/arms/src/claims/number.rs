@@ -34,7 +34,7 @@ impl ShownNumber {
 
 impl ClaimMethod for ShownNumber {
     fn hidden_part(&self) -> &'static str {
-        "nothing of this number: it is shown with what opens it"
+        "nothing of this number: it is shown with its opening"
     }
 
     fn prove(&mut self) -> Outcome<Option<usize>> {
@@ -67,7 +67,7 @@ impl RangeProof {
 
 impl ClaimMethod for RangeProof {
     fn hidden_part(&self) -> &'static str {
-        "the number, but that it is at most 4096 (zero-knowledge: yes)"
+        "the number, except that it is at most 4096 (zero-knowledge: yes)"
     }
 
     fn prove(&mut self) -> Outcome<Option<usize>> {

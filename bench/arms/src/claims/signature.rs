@@ -70,7 +70,7 @@ impl NativeSignature {
 
 impl ClaimMethod for NativeSignature {
     fn hidden_part(&self) -> &'static str {
-        "nothing: the signature is shown, and can be shown on"
+        "nothing: the signature is shown, and can be passed on"
     }
 
     fn prove(&mut self) -> Outcome<Option<usize>> {
@@ -117,9 +117,9 @@ impl Sigma {
 impl ClaimMethod for Sigma {
     fn hidden_part(&self) -> &'static str {
         if self.rsa {
-            "the signature; key and digest are open (zero-knowledge: yes)"
+            "the signature; key and digest are public (zero-knowledge: yes)"
         } else {
-            "half of the signature; key, digest and R are open (zero-knowledge: yes)"
+            "half of the signature; key, digest and R are public (zero-knowledge: yes)"
         }
     }
 

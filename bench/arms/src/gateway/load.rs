@@ -110,7 +110,7 @@ pub(crate) async fn run_open_loop(
         }
     }
     drop(running);
-    clock.join().map_err(|_| "the clock's thread died")?;
+    clock.join().map_err(|_| "the clock's thread panicked")?;
     for mut line in free.into_inner() {
         line.close().await?;
     }

@@ -34,10 +34,10 @@ pub(crate) struct RouteArgs {
     mode: Mode,
     #[command(flatten)]
     channel: ChannelArgs,
-    /// The only key exchange group that is offered: each group is another amount of work
+    /// The only key exchange group offered: groups differ in their amount of work
     #[arg(long, value_enum, default_value_t = KeyExchangeGroup::X25519)]
     group: KeyExchangeGroup,
-    /// Leave Nagle's algorithm on, which is the default of a socket
+    /// Leave Nagle's algorithm on, as sockets do by default
     #[arg(long)]
     default_sockets: bool,
 }

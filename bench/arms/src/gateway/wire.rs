@@ -38,7 +38,7 @@ pub(crate) async fn exchange(
             return Err(format!("wanted an answer of at most {ANSWER_BYTES_MAX} bytes").into());
         }
         if stream.read_buf(buffer).await.map_err(broke)? == 0 {
-            return Err(format!("the answer broke off after {} bytes", buffer.len()).into());
+            return Err(format!("the answer ended early, after {} bytes", buffer.len()).into());
         }
     }
 }
@@ -46,7 +46,7 @@ pub(crate) async fn exchange(
 /// The body of an answer, or `None` while bytes are missing.
 fn complete_body(answer: &[u8]) -> Outcome<Option<&[u8]>> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
-    let head = std::str::from_utf8(&answer[..end]).map_err(|_| "the head is no text")?;
+    let head = std::str::from_utf8(&answer[..end]).map_err(|_| "the head is not text")?;
     let mut lines = head.split("\r\n");
     let status = lines.next().unwrap_or_default();
     if status.split(' ').nth(1) != Some("200") {

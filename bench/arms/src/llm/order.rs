@@ -99,7 +99,7 @@ fn rate(run: &Run, file: Option<&Path>) -> Outcome<f64> {
             let file = file.ok_or("param load_ratio needs --saturation FILE")?;
             Ok(share * saturation::read_rate(file)?)
         }
-        _ => Err("open arrivals want rate_per_s or load_ratio, one of them".into()),
+        _ => Err("open arrivals: wanted either rate_per_s or load_ratio".into()),
     }
 }
 

@@ -21,16 +21,16 @@ use super::route::{Route, RouteArgs};
 pub(crate) struct Args {
     #[command(flatten)]
     route: RouteArgs,
-    /// The model to name in requests.
+    /// The model's name in requests.
     #[arg(long, default_value = "sim")]
     model: String,
-    /// File that holds the rate; if it exists, nothing is measured.
+    /// File for the measured rate; if it exists, nothing is measured.
     #[arg(long)]
     file: PathBuf,
     /// Users of the closed loop: twice the server's slots.
     #[arg(long)]
     users: u32,
-    /// Requests in all.
+    /// Total number of requests.
     #[arg(long)]
     requests: usize,
     /// Tokens of each prompt.

@@ -96,7 +96,7 @@ pub(super) fn refuse_records(
 ) -> Vec<Refusal> {
     let (Some(first), false) = (a.first(), b.is_empty()) else {
         let side = if a.is_empty() { "A" } else { "B" };
-        return vec![Refusal::new(Reason::NoRecord, format!("side {side} has none"))];
+        return vec![Refusal::new(Reason::NoRecord, format!("side {side} has no record"))];
     };
     let mut refused = Vec::new();
     let sides = a.iter().map(|loaded| ("A", loaded)).chain(b.iter().map(|loaded| ("B", loaded)));
@@ -187,7 +187,7 @@ fn refuse_benches(one: &Bench, two: &Bench, side: &str) -> Vec<Refusal> {
         (bench.params.clone(), grids, bench.requests, bench.requests_times.clone())
     };
     if work(one) != work(two) || one.expect != two.expect {
-        let detail = format!("{name}: other params, requests or answers on {side}");
+        let detail = format!("{name}: different params, requests or answers on {side}");
         refused.push(Refusal::new(Reason::DifferentParams, detail));
     }
     refused
@@ -252,7 +252,7 @@ pub(super) fn refuse_hardware(a: &[LoadedRecord], b: &[LoadedRecord]) -> Option<
         format!("{} with {cpus} CPUs", model.as_deref().unwrap_or("an unknown processor"))
     };
     if first.0.is_none() {
-        let detail = "the record does not tell the processor of A".to_owned();
+        let detail = "the record of A does not name its processor".to_owned();
         return Some(Refusal::new(Reason::DifferentHardware, detail));
     }
     let other = a.iter().chain(b).map(told).find(|other| *other != first)?;

@@ -29,9 +29,9 @@ impl Comparison {
     /// Writes a page that works offline. It has no script, because there is nothing to filter.
     pub fn html(&self) -> String {
         let title = "Two machines, by their records";
-        let introduction = "<p>Arms of one run met in the same blocks; these never did. With one record on a \
-                            side nothing tells the treatment from the machine: the figure is \
-                            <i>confounded</i> and has no interval.</p>";
+        let introduction = "<p>Arms of one run share blocks; the arms compared here do not. With one record \
+                            on a side, the effect of the treatment cannot be separated from that of the \
+                            machine: the figure is <i>confounded</i> and has no interval.</p>";
         let sections = html::write(&self.sections());
         let body = format!("<main>\n<h1>{title}</h1>\n{introduction}\n{sections}</main>\n");
         html::write_page(title, "", &body)
@@ -56,12 +56,12 @@ impl Comparison {
         [
             Section::new("The records", vec![Block::Code(self.sides().join("\n"))]),
             Section {
-                about: "Of B over A: right of the line is dearer. A bar is the 95 % interval over boots or \
-                        machines; a square has none."
+                about: "The ratio of B to A: right of the line is dearer. A bar is the 95 % interval over \
+                        boots or machines; a square has no interval."
                     .to_owned(),
                 ..Section::new("Costs", costs)
             },
-            Section::new("What has to be known to read it", vec![Block::List(items)]),
+            Section::new("How to read it", vec![Block::List(items)]),
         ]
     }
 
@@ -96,9 +96,9 @@ impl Comparison {
         notes.extend(self.rows.iter().flat_map(row_notes));
         if self.rows.iter().any(|row| matches!(row.result, Outcome::Confounded { .. })) {
             notes.push(format!(
-                "{CONFOUNDED}: one machine or boot on a side. The difference is theirs, with everything \
-                 that differs between them, not the treatment's; it has no interval. Give several records \
-                 a side (--a, --b), of several boots or machines"
+                "{CONFOUNDED}: one machine or boot on a side. The difference includes everything that \
+                 differs between the two, not only the treatment, and has no interval. Give several \
+                 records for each side (--a, --b), from several boots or machines"
             ));
         }
         if self.rows.iter().any(|row| matches!(row.result, Outcome::Clustered { .. })) {

@@ -29,7 +29,7 @@ impl Clock {
         let answer = ask("chronyc", &["-n", "-c", "tracking"]);
         let offset_s = answer.as_deref().and_then(chrony_offset_s);
         let source = match (&answer, offset_s) {
-            (None, _) => "not known: chronyc is not there or has no daemon",
+            (None, _) => "not known: chronyc is missing or has no daemon",
             (Some(_), None) => "not known: chrony is not synchronised",
             (Some(_), Some(_)) => "chrony",
         };

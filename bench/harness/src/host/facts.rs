@@ -110,7 +110,11 @@ impl Machine {
         let forced = bounce.forced.map(|forced| if forced { "forced" } else { "not forced" });
         let parts = [forced.map(str::to_owned), size];
         let text = join_known(parts);
-        lines.add_with_note("bounce buffers (swiotlb)", text, "device traffic copied where forced");
+        lines.add_with_note(
+            "bounce buffers (swiotlb)",
+            text,
+            "if forced, device traffic is copied",
+        );
         for (name, text) in &self.mitigations {
             lines.add(&format!("mitigation {name}"), text);
         }
@@ -132,9 +136,9 @@ impl Machine {
             let note = match signal.says {
                 SignalMeaning::Guest => format!("says {kinds}"),
                 SignalMeaning::Absent => format!("a guest of {kinds} shows it"),
-                SignalMeaning::Able if kinds.is_empty() => "able, not on by that".into(),
-                SignalMeaning::Able => format!("able: {kinds}; not on by that"),
-                SignalMeaning::Unread => "says nothing".into(),
+                SignalMeaning::Able if kinds.is_empty() => "able, not necessarily on".into(),
+                SignalMeaning::Able => format!("able: {kinds}; not necessarily on"),
+                SignalMeaning::Unread => "no information".into(),
                 SignalMeaning::Context => String::new(),
             };
             lines.add_with_note(&signal.source, &signal.value, &note);
@@ -234,7 +238,7 @@ impl Machine {
 }
 
 /// The note on every summary of signs of protection.
-const HINT: &str = "an arm is protected where its evidence was verified, not by this";
+const HINT: &str = "a hint only: an arm counts as protected if its evidence was verified";
 
 #[derive(Default)]
 struct FactLines {

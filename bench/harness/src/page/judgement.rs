@@ -52,8 +52,8 @@ pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
         warn("Void:".into(), &text);
     }
     if record.rows.iter().any(|row| row.simulated) {
-        let text = "rows so marked rest on simulated evidence, devices or delays. They show the work of \
-                    protocols and checks, not the protection of a machine.";
+        let text = "rows with this mark rest on simulated evidence, devices or delays. They show the work \
+                    of protocols and checks, not the protection of a machine.";
         warn("Simulated:".into(), text);
     }
     out
@@ -105,8 +105,8 @@ fn validity(record: &Record) -> Judgement {
         Validity::Valid { judged, .. } => (
             passed,
             format!("A/A passed, {judged} of {judged}."),
-            "Each reference arm ran a second time as if it were another: no difference was found \
-             where there is none."
+            "Each reference arm ran a second time as if it were another arm, and the two did not \
+             differ."
                 .to_owned()
                 + &describe_power(record),
         ),
@@ -175,7 +175,7 @@ pub(super) fn record_list(views: &[RecordView<'_>], attached: &[Attached]) -> Se
     let columns = vec![
         Column::label("suite"),
         Column::text("machine"),
-        Column::text("may it be believed?").with_name("believed"),
+        Column::text("is it reliable?").with_name("believed"),
         Column::text("data").with_class("data"),
     ];
     let mut table = Table::new("The records of this report", columns);

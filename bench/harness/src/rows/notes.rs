@@ -71,14 +71,14 @@ impl Note {
             ),
             Self::NotOpen { share } => format!(
                 "{:.0} % of its requests were scheduled when the last one ended: a closed loop, \
-                 whose latencies leave out what a stall delays",
+                 whose latencies omit the delay of a stall",
                 share * 100.0
             ),
             Self::Unsteady { block, blocks } => format!(
                 "the ratio changed at block {block} of {blocks} and stayed: no steady state"
             ),
             Self::Alike { correlation } => format!(
-                "neighbouring blocks resemble each other (r = {correlation:.2}): the interval may be too \
+                "neighbouring blocks are alike (r = {correlation:.2}): the interval may be too \
                  narrow"
             ),
             Self::Outliers { hodges_lehmann } => format!(
@@ -86,8 +86,8 @@ impl Note {
                  outliers move it"
             ),
             Self::Superlinear { times } => format!(
-                "x{times:.2} per thread of what the reference does: no scaling gives more, so that \
-                 the reference is another algorithm or state; take the efficiency from the second \
+                "x{times:.2} of the reference's work per thread: scaling cannot give more than x1, so \
+                 the reference runs another algorithm or state; take the efficiency from the second \
                  reference"
             ),
             Self::NonMonotone { param } => {

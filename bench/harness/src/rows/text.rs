@@ -198,7 +198,7 @@ pub(crate) fn pairing(row: &Row) -> Option<String> {
     Some(if paired > unpaired * GAINS_BELOW {
         format!("pairing gained nothing: r = {r:.2} ({widths})")
     } else if r < by_chance {
-        format!("what pairing gained cannot be told from nothing: r = {r:.2} ({widths})")
+        format!("the gain from pairing cannot be told from zero: r = {r:.2} ({widths})")
     } else {
         let gained = (1.0 - paired / unpaired) * 100.0;
         format!("pairing narrowed the interval by {gained:.0} %: r = {r:.2} ({widths})")

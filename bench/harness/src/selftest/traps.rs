@@ -172,7 +172,7 @@ fn percentile_without_a_tail() -> Result<Finding, BenchError> {
     Ok(Finding::new(
         "a percentile without a tail",
         !thin.is_empty() && none && some && p99,
-        "p95 of 40 samples a run is no figure, of 400 it is; p99 of 900 samples is not printed",
+        "p95 of 40 samples a run is not a figure, of 400 it is; p99 of 900 samples is not printed",
     ))
 }
 
@@ -222,7 +222,7 @@ fn unequal_work_within() -> Result<Finding, BenchError> {
     Ok(Finding::new(
         "unequal work in a block",
         passed,
-        format!("180 tokens beside 200: {}", void.map_or("counted".into(), |_| "void".to_owned())),
+        format!("180 tokens next to 200: {}", void.map_or("counted".into(), |_| "void".to_owned())),
     ))
 }
 

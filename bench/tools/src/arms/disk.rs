@@ -38,8 +38,8 @@ impl ScratchFile {
         if free < bytes.saturating_add(LEFT_FREE_BYTES) {
             let (free, wanted) = (free >> 20, bytes >> 20);
             return Err(format!(
-                "{}: wanted {wanted} MiB and 256 MiB to spare, {free} MiB are free; another folder \
-                 is given by --var scratch=DIR",
+                "{}: wanted {wanted} MiB and 256 MiB to spare, {free} MiB are free; give another \
+                 folder with --var scratch=DIR",
                 folder.display()
             )
             .into());

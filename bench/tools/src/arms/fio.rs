@@ -16,10 +16,10 @@ pub(crate) struct Args {
     /// Folder of the scratch file
     #[arg(long)]
     folder: PathBuf,
-    /// How fio asks for I/O
+    /// fio's I/O engine
     #[arg(long, default_value = "libaio")]
     engine: String,
-    /// Through this machine's page cache instead of around it
+    /// Go through this machine's page cache instead of around it
     #[arg(long)]
     buffered: bool,
 }

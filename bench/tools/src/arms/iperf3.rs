@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// The network between the two ends
     #[arg(long, value_enum, default_value = "loopback")]
     over: NetworkPath,
-    /// Set by this program for itself: it is within its namespace already
+    /// Set by this program for itself: it is already in its namespace
     #[arg(long, hide = true)]
     inside: bool,
     /// Set by this program for itself: take the address, then become the server there

@@ -17,10 +17,11 @@ pub(crate) fn namespace_command(args: &[&str]) -> String {
         return error.to_string();
     }
     let Some(arguments) = namespace_arguments() else {
-        return "may not make a network namespace (CAP_SYS_ADMIN, or user namespaces)".to_owned();
+        return "cannot make a network namespace: wanted CAP_SYS_ADMIN or user namespaces"
+            .to_owned();
     };
     let Ok(this) = std::env::current_exe() else {
-        return "cannot tell where this program is".to_owned();
+        return "cannot find this program's own path".to_owned();
     };
     let error = Command::new("unshare").args(arguments).arg("--").arg(this).args(args).exec();
     format!("unshare: {error}")

@@ -73,7 +73,8 @@ impl ArrayPart {
         thread::scope(|scope| {
             let all: Vec<_> =
                 (0..threads).map(|_| scope.spawn(move || Self::new(elements))).collect();
-            let made = all.into_iter().map(|part| part.join().map_err(|_| "a thread died".into()));
+            let made =
+                all.into_iter().map(|part| part.join().map_err(|_| "a thread panicked".into()));
             made.collect()
         })
     }

@@ -116,9 +116,8 @@ fn attested_transport(
         None if evidence.is_some() => BindingName::Session,
         None => BindingName::Key,
         Some(BindingName::None) => {
-            let text =
-                "a policy for the adapter host needs evidence, which binding `none` does not have";
-            return Err(CliError::new(text).hint("remove one of them"));
+            let text = "a policy for the adapter host needs evidence, got binding `none`";
+            return Err(CliError::new(text).hint("remove the policy or choose another binding"));
         }
         Some(binding) => binding,
     };
@@ -134,8 +133,8 @@ fn certified_transport(
     evidence: Option<Arc<dyn Attest>>,
 ) -> Result<Transport, CliError> {
     let Some(attester) = evidence else {
-        return Err(CliError::new("a host without evidence demands evidence of this end")
-            .hint("name the attester of this end, or demand the host's evidence by a policy"));
+        return Err(CliError::new("a host without evidence demands this end's evidence")
+            .hint("name an attester for this end, or give a policy for the host's evidence"));
     };
     let root = read_file(certificate, CERTIFICATE_BYTES_MAX)?;
     let options =
@@ -148,13 +147,13 @@ fn certified_transport(
 
 fn plain_transport(dial: &DialArgs) -> Result<Transport, CliError> {
     if dial.attester.is_some() {
-        return Err(CliError::new("evidence of this end is sent over an attested channel only")
-            .hint("demand the host's evidence by a policy"));
+        return Err(CliError::new("this end's evidence is sent over an attested channel only")
+            .hint("give a policy for the host's evidence"));
     }
     if !is_loopback(&dial.host) && !dial.dangerous_plain {
         let text = format!("{} is not loopback: nothing would authenticate it", dial.host);
         return Err(CliError::new(text)
-            .hint("demand its evidence by a policy, or allow plain TCP with the dangerous flag"));
+            .hint("give a policy for its evidence, or allow plain TCP with the dangerous flag"));
     }
     Ok(Transport::Plain)
 }

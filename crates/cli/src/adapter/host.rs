@@ -39,8 +39,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             args.listen
         );
         return Err(CliError::new(text).hint(
-            "--client-policy FILE demands the key holder's evidence, --clients FILE a credential; \
-             --dangerous-answer-strangers serves anyone",
+            "--client-policy FILE demands the key holder's evidence, and --clients FILE demands a \
+             credential; --dangerous-answer-strangers serves anyone",
         ));
     }
     process::block_on(serve(args))?

@@ -57,10 +57,11 @@ fn explain_error(error: PeftError) -> CliError {
             "write it again with PEFT: model.save_pretrained(DIR, safe_serialization=True)"
         }
         PeftError::BaseNeeded => {
-            "give the base model's folder with --base, which DoRA's magnitudes need"
+            "give the base model's folder with --base: DoRA's magnitudes depend on its weights"
         }
         PeftError::Field { field, .. } if field == "init_lora_weights" => {
-            "it changed the base model: let PEFT convert it (path_initial_model_for_weight_conversion)"
+            "this initialisation changed the base model: let PEFT convert the adapter \
+             (path_initial_model_for_weight_conversion)"
         }
         PeftError::Field { field, .. } if field == "modules_to_save" || field == "bias" => {
             "an adapter host holds LoRA matrices only: train without this option"
@@ -151,9 +152,9 @@ impl<'a> AdapterView<'a> {
         format!(
             "{}\n  base model  {base}\n  rank {}, alpha {}{root}{dora}\n  \
              {} pairs in {} layers, {} parameters, {} in 32-bit floats\n\n{}\n{}\n  \
-             answers: this many packed answers reveal every matrix that reads the input, and honest \
+             answers: this many packed answers reveal every matrix that reads the input; honest \
              use may need fewer.\n  \
-             budget: answers that a client has by default, one for each token.\n  \
+             budget: the default number of answers for a client, one for each token.\n  \
              guarantee: {}; with accepted attestation of the key holder\n  {}.\n\n{}",
             adapter.name,
             config.rank(),

@@ -33,9 +33,9 @@ impl ParameterArgs {
 /// The matrices of an adapter that never leave its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProtectName {
-    /// A stays, B is handed over
+    /// A stays; B is handed over
     A,
-    /// A and B stay
+    /// Both A and B stay
     Ba,
 }
 

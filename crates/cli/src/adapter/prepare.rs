@@ -50,7 +50,7 @@ pub(crate) struct Args {
     binding: Option<BindingName>,
     #[command(flatten)]
     attester: AttesterArgs,
-    /// The certificate (DER) of a host that shows no evidence and demands this end's
+    /// The certificate (DER) of a host that shows no evidence but demands this end's
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     host_certificate: Option<PathBuf>,
     /// File with this client's credential at the host
@@ -143,20 +143,20 @@ impl PreparationFigures {
         let mut text = format!(
             "adapter {}: {guarantee}\n\
              {batches} batches for {inputs} inputs in {:.1} s, {} MB\n\
-             a token costs {ms_token:.3} ms and {:.1} KB ahead of time, over all inputs\n",
+             preparing a token costs {ms_token:.3} ms and {:.1} KB, over all inputs\n",
             args.adapter,
             self.prepare_s,
             bytes / 1_000_000,
             bytes_token / 1e3,
         );
         if let Some(left) = remote.budget_left() {
-            text += &format!("{left} answers are left of the smallest budget\n");
+            text += &format!("the smallest budget has {left} answers left\n");
         }
         if let Some(error) = self.error {
             let verdict = if error > ERROR_MAX { "too large" } else { "as expected" };
             text += &format!("relative error against plain LoRA {error:.1e}: {verdict}\n");
         }
-        text += "masks live in memory only: those prepared here end with this program\n";
+        text += "masks are kept in memory only: those prepared here are discarded now\n";
         let is_wrong = self.error.is_some_and(|error| error > ERROR_MAX);
         Answer { text, json, status: u8::from(is_wrong) }
     }

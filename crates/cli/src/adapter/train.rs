@@ -12,7 +12,7 @@ use crate::{
     error::CliError, meter::Meter, model::explain_error, model_folder, process::print_text, threads,
 };
 
-/// Trains a LoRA adapter of all seven projections of every layer; the base model stays as it is.
+/// Trains a LoRA adapter for all seven projections of every layer; the base model is not changed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Folder of the base model (see `confide model make --shape tiny`).
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// an empty line between the blocks.
     #[arg(long, value_name = "NAME|FILE")]
     corpus: String,
-    /// Folder to make, in PEFT's layout; it must not exist, or be empty.
+    /// Folder to make, in PEFT's layout; it must be empty or not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Rank of the two matrices.

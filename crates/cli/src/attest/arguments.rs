@@ -41,7 +41,7 @@ pub(crate) struct AttesterArgs {
     attester: Option<AttesterName>,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Also show the evidence of the NVIDIA GPU with this index (from 0), which needs session binding
+    /// Also show evidence of the NVIDIA GPU with this index (from 0); this needs session binding
     #[arg(long, value_name = "N", conflicts_with = "simulate")]
     pub(crate) gpu_index: Option<u32>,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub(crate) struct ServerEvidenceArgs {
     /// Staple this collateral instead of the attester's own
     #[arg(long, value_name = "FILE")]
     collateral: Option<PathBuf>,
-    /// Seconds until a key is replaced by a new one
+    /// Seconds after which a new key replaces the current one
     #[arg(long, value_name = "N", default_value_t = 3600,
           value_parser = clap::value_parser!(u64).range(60..=604_800))]
     key_validity_s: u64,

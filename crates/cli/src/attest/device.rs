@@ -13,7 +13,7 @@ use crate::error::CliError;
 /// The arguments that name an attestation device.
 #[derive(clap::Args)]
 pub(crate) struct DeviceArgs {
-    /// The device; by default the first of these that this machine has
+    /// The device; by default the first in this list that this machine has
     #[arg(long, value_enum, value_name = "DEVICE", conflicts_with = "simulate")]
     device: Option<DeviceName>,
     /// A configfs-tsm tree somewhere other than the kernel's; its evidence counts as simulated unless its
@@ -24,7 +24,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "N", conflicts_with = "simulate",
           value_parser = clap::value_parser!(u32).range(0..=3))]
     privlevel: Option<u32>,
-    /// The longest time that the device may take, in seconds
+    /// Deadline of the device, in seconds
     #[arg(long, value_name = "N", default_value_t = DEADLINE_DEFAULT.as_secs(),
           value_parser = clap::value_parser!(u64).range(1..=600))]
     device_deadline_s: u64,
@@ -117,17 +117,17 @@ fn explain_error(error: AttesterError) -> CliError {
         AttesterError::Io { source, .. }
             if source.kind() == std::io::ErrorKind::PermissionDenied =>
         {
-            "the device belongs to root: run as root, or give this user the folder"
+            "the device belongs to root: run as root, or give this user access to the folder"
         }
         AttesterError::Busy { .. } | AttesterError::QueueFull { .. } => {
-            "the host limits its rate of reports: request them less often, or let sessions share a \
+            "the host limits the rate of reports: request them less often, or let sessions share a \
              report"
         }
         AttesterError::Deadline { .. } | AttesterError::Service { .. } => {
             "is the host's quote generation service running? --device-deadline-s N waits longer"
         }
         AttesterError::Empty { .. } => {
-            "the kernel's log says more; a host without a quote generation service often does this"
+            "see the kernel's log; a host without a quote generation service often causes this"
         }
         _ => return CliError::new(error),
     };

@@ -20,23 +20,23 @@ use crate::{
 /// The arguments of `confide attest --simulate`.
 #[derive(clap::Args)]
 pub(super) struct SimulationArgs {
-    /// Make simulated evidence of this kind: no hardware is involved and nothing is protected
+    /// Make simulated evidence of this kind: it involves no hardware and protects nothing
     #[arg(long, value_name = "TEE")]
     simulate: Option<SimulatedTee>,
-    /// Simulate debug mode; the policy that is written allows it
+    /// Simulate debug mode; the policy in --out then allows it
     #[arg(long, requires = "simulate")]
     debug: bool,
-    /// Add a simulated GPU; the policy that is written requires it, so clients need session binding
+    /// Add a simulated GPU; the policy in --out then requires it, so clients need session binding
     #[arg(long, requires = "simulate")]
     gpu: bool,
-    /// Time that a quote takes: as fast as software signs, or one at a time in 39 ms as measured on hardware
+    /// How long a quote takes: as long as software signing, or 39 ms, one at a time, as measured on hardware
     #[arg(long, value_enum, default_value_t = SimulatedMode::Raw, requires = "simulate")]
     mode: SimulatedMode,
-    /// Write a policy that accepts this attester in any configuration; without this, clients refuse until
-    /// `confide policy pin` has named one
+    /// Write a policy that accepts this attester in any configuration. Without this flag, clients refuse
+    /// every server until `confide policy pin` has named its configuration
     #[arg(long, requires = "simulate")]
     dangerous_platform_scope: bool,
-    /// Replace the simulated attester in --out: other keys, another root, a policy without pins
+    /// Replace the simulated attester in --out: new keys, a new root, a policy without pins
     #[arg(long, requires = "simulate")]
     replace: bool,
     /// Seed of the keys, 32 bytes in hexadecimal: the same seed gives the same root
@@ -93,7 +93,7 @@ impl SimulationArgs {
         }
         let evidence = attester.quote(&report_data.unwrap_or(ReportData::ZERO));
         attester.save(out).map_err(|error| {
-            CliError::new(error).hint("--out names a folder, which is made if it does not exist")
+            CliError::new(error).hint("--out takes a folder, which is made if it does not exist")
         })?;
         if self.dangerous_platform_scope {
             write_file(&out.join("policy.toml"), attester.dangerous_policy_toml())?;
@@ -152,7 +152,7 @@ impl SimulationArgs {
         if attester.endorsement_key_der().is_some() {
             files.extend([
                 ("endorsement-key.der", "the simulated endorsement key's certificate".to_owned()),
-                ("chain.pem", "the simulated signing key and the root above it".into()),
+                ("chain.pem", "the certificates of the simulated signing key and root".into()),
                 ("crl.der", "the simulated root's revocation list".into()),
             ]);
         }

@@ -37,7 +37,7 @@ impl StaplingAttester {
         let evidence = attester.attest(&ReportData::ZERO).map_err(CliError::new)?;
         let platform = Platform::from_evidence(&evidence, None).map_err(CliError::new)?;
         if let Err(error) = source.ensure_blocking(&platform, STAPLE_DEADLINE) {
-            tracing::warn!(%error, "no endorsements are stapled until the service supplies them");
+            tracing::warn!(%error, "peers get no endorsements until the service supplies them");
         }
         Ok(Self { attester, endorsements: Endorsements::Fetched { source, platform } })
     }

@@ -14,7 +14,7 @@ pub(crate) fn serve(attester: FakeAttester, mountpoint: &Path) -> Result<(), Cli
         make_folder(mountpoint)?;
         let cannot = |error| {
             CliError::new(error).hint(
-                "a mount needs /dev/fuse, root (`unshare -Urm` suffices) and an empty folder; \
+                "mounting needs /dev/fuse, root (`unshare -Urm` suffices) and an empty folder; \
                  `umount MOUNTPOINT` removes the tree of a killed process",
             )
         };

@@ -10,19 +10,19 @@ use super::{
 };
 use crate::{error::CliError, process};
 
-/// Compares the headline rows of a record with their margins and exits by the verdict, for CI.
+/// Compares the headline rows of a record with their margins; the exit status is the verdict, for CI.
 ///
 /// Exit status:
 ///   0  every checked row is within its margin, or cheaper
-///   1  at least one is outside
+///   1  at least one checked row is outside its margin
 ///   2  the record cannot be read, or an argument is wrong
-///   3  invalid: the A/A rows found a difference where there is none
+///   3  invalid: the A/A rows found a difference between identical arms
 ///   4  undecided: an interval crosses a margin, fewer than ten blocks, or no such row
 ///
-/// The worst one counts: 3, then 1, then 4, then 0.
+/// The worst verdict counts: 3, then 1, then 4, then 0.
 ///
 /// With --baseline the costs (ratios of arms within a run) of both records are compared, over the
-/// blocks of both; the machine's speed cancels out of them, another boot does not.
+/// blocks of both. The machine's speed cancels out of these ratios; the effect of a reboot does not.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

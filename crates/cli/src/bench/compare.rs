@@ -16,12 +16,13 @@ const RECORDS_MAX: usize = 1_000;
 /// Each of A and B is a record, a folder that `bench run` wrote, or a folder of such folders.
 ///
 /// A is the reference, for instance the machine with the TEE off; a cost is B's figure over A's. With
-/// one record on a side the machine cannot be told apart from the treatment: the difference is printed
-/// without an interval, as `confounded: machine`. Give several records for each side (boots or
-/// machines, with --a and --b or as folders of records): the intervals come from resampling them.
+/// one record on a side, the effect of the machine cannot be separated from that of the treatment: the
+/// difference is printed without an interval, as `confounded: machine`. Give several records for each
+/// side (boots or machines, with --a and --b or as folders of records): intervals come from resampling
+/// them.
 ///
-/// Exit status: 0 when at least one row was compared, 4 when none was (the reasons are printed), 2
-/// when a record cannot be read.
+/// Exit status: 0 if at least one row was compared, 4 if none was (the reasons are printed), 2 if a
+/// record cannot be read.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -52,10 +53,10 @@ pub(crate) struct Args {
     /// Also write a page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Compare records of different processors, although such ratios are not an overhead
+    /// Compare records of different processors, although their ratios do not measure an overhead
     #[arg(long)]
     dangerous_across_hardware: bool,
-    /// Compare records of different versions of what was measured
+    /// Compare records of different versions of the measured software
     #[arg(long)]
     dangerous_across_versions: bool,
 }
@@ -66,7 +67,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         [a, b] => (Some(a), Some(b)),
         _ => {
             return Err(CliError::new("wanted two records, A and B, got one").hint(
-                "confide bench compare A B, or --a A --b B, each as often as there are records",
+                "confide bench compare A B, or --a A --b B with each option once for every record",
             ));
         }
     };

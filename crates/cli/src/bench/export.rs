@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
             return Err(CliError::new(
                 "parquet is binary: wanted a file or a pipe, got a terminal",
             )
-            .hint("--out FILE"));
+            .hint("add --out FILE"));
         }
         None => export(&loaded, format, table, std::io::stdout()).map_err(explain_store_error)?,
     }

@@ -20,7 +20,7 @@ pub(super) fn read_record(path: &Path) -> Result<LoadedRecord, CliError> {
 pub(super) fn explain_error(error: BenchError) -> CliError {
     let hint = match &error {
         BenchError::NoSuchProgram { .. } => {
-            Some("`make build` puts the arms beside this program, where they are looked for first")
+            Some("`make build` puts the arms into this program's folder, which is searched first")
         }
         BenchError::Record { .. } => {
             Some("a record is a folder that `confide bench run --out DIR` wrote")
@@ -33,13 +33,13 @@ pub(super) fn explain_error(error: BenchError) -> CliError {
         }
         BenchError::FolderInUse { .. } => Some("wait for it to end, or choose another --out"),
         BenchError::MachineInUse => {
-            Some("wait for it to end; `bench run --dangerous-beside-another` measures all the same")
+            Some("wait for it to end; `bench run --dangerous-beside-another` measures anyway")
         }
         BenchError::Resume { .. } => {
-            Some("without --resume the run starts anew, and what is there is kept under `earlier`")
+            Some("omit --resume to start a new run; the earlier record is kept under `earlier`")
         }
         BenchError::Service { .. } | BenchError::Prepare { .. } => {
-            Some("its standard error is in the folder `log` of the output")
+            Some("see its standard error in the folder `log` of the output folder")
         }
         _ => None,
     };

@@ -63,7 +63,7 @@ struct SelectionArgs {
     /// Only records of machines whose line contains this, such as a processor's name
     #[arg(long, value_name = "TEXT", default_value = "")]
     machine: String,
-    /// Only records that were started on or after this day (UTC)
+    /// Only records whose run started on or after this day (UTC)
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = parse_day, default_value = "1970-01-01")]
     since: u64,
 }

@@ -22,7 +22,7 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
     let ask = format!("apt-get install --yes --no-install-recommends {}", packages.join(" "));
     let fail = |why: String| {
         CliError::new(format!("cannot install {}: {why}", packages.join(", ")))
-            .hint(format!("ask for it: sudo apt-get update && sudo {ask}"))
+            .hint(format!("run as root: apt-get update && {ask}"))
             .status(status::FAILED)
     };
     if !is_root() {
@@ -40,7 +40,7 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
     match self::list_packages(&missing_programs(suites)?) {
         left if left.is_empty() => Ok(()),
         left => Err(CliError::new(format!(
-            "{}: installed, but a program of the suite is still not found",
+            "{}: installed, but a program that the suite needs is still not found",
             left.join(", ")
         ))
         .status(status::FAILED)),

@@ -36,10 +36,10 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The API: http[s]://HOST[:PORT][/PATH]; the path is /v1 where none is given
+    /// The API: http[s]://HOST[:PORT][/PATH]; the default path is /v1
     #[arg(value_name = "URL")]
     url: String,
-    /// The model to name in requests
+    /// The model's name in requests
     #[arg(long, value_name = "NAME")]
     model: String,
     #[command(flatten)]
@@ -77,29 +77,29 @@ struct WorkArgs {
     /// The trace: lines of {"timestamp": MS, "input_length": N, "output_length": N}
     #[arg(long, value_name = "FILE", required_if_eq("arrivals", "trace"))]
     trace: Option<PathBuf>,
-    /// Play the trace faster by this factor [default: 1]
+    /// Replay the trace faster by this factor [default: 1]
     #[arg(long, value_name = "X")]
     trace_speed: Option<f64>,
-    /// Seconds within which requests start
+    /// Start requests for this many seconds
     #[arg(long, value_name = "S")]
     duration: Option<f64>,
-    /// At most this many requests; 100 where no duration is given
+    /// Send at most this many requests; 100 if no duration is given
     #[arg(long, value_name = "N")]
     requests: Option<usize>,
-    /// Tokens of each prompt: 128, or 64..256
+    /// Tokens in each prompt: a number such as 128, or a range such as 64..256
     #[arg(long, value_name = "N", default_value = "128", value_parser = parse_lengths)]
     prompt_tokens: Lengths,
-    /// Tokens asked for in each answer: 128, or 64..256
+    /// Tokens requested for each answer: a number such as 128, or a range such as 64..256
     #[arg(long, value_name = "N", default_value = "128", value_parser = parse_lengths)]
     output_tokens: Lengths,
-    /// Seed of arrivals, prompts and lengths: the same seed is the same work
+    /// Seed of arrivals, prompts and lengths: the same seed gives the same work
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
 #[derive(clap::Args)]
 struct ConnectionArgs {
-    /// A new connection for each request, or kept ones
+    /// Whether each request opens a new connection or reuses an open one
     #[arg(long, value_enum, default_value_t = SessionsKind::Reused)]
     sessions: SessionsKind,
     /// Threads that hold the streams
@@ -111,22 +111,22 @@ struct ConnectionArgs {
     /// The environment variable that holds the key of the API
     #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
     key_variable: String,
-    /// A further field of each request, NAME=JSON; null leaves one of ours out
+    /// A further field of each request, NAME=JSON; null removes a field that confide would send
     #[arg(long = "field", value_name = "NAME=JSON", value_parser = parse_field)]
     fields: Vec<(String, Value)>,
     /// Trust these certificates (PEM) instead of the machine's
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     root: Option<PathBuf>,
-    /// Trust the certificate with this SHA-256 and no other, a self-signed one too
+    /// Trust only the certificate with this SHA-256, even if it is self-signed
     #[arg(long, value_name = "HEX", value_parser = parse_sha256, conflicts_with_all = ["root", "policy"])]
     pin_certificate: Option<[u8; 32]>,
-    /// Accept any certificate: nothing tells the server from somebody in between
+    /// Accept any certificate: an attacker on the path can then impersonate the server
     #[arg(long, conflicts_with_all = ["root", "policy", "pin_certificate"])]
     dangerous_skip_tls_verification: bool,
-    /// Attested TLS: the server's evidence has to pass this policy
+    /// Use attested TLS: the server's evidence must satisfy this policy
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// How the server ties evidence to connections
+    /// How the server binds evidence to connections
     #[arg(long, value_enum, default_value_t = attested::BindingName::Key, requires = "policy")]
     binding: attested::BindingName,
     /// Reach the server through this tunnel: ws://HOST:PORT
@@ -210,7 +210,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     });
     progress.bar.end();
     let outcome = outcome.map_err(|error| {
-        CliError::new(error).hint("is the server up, and is the address that of the API?")
+        CliError::new(error).hint("check that the server is running and that the URL is its API's")
     })?;
     let written = log.map(|log| log.end(&outcome)).transpose()?;
     let stopped = stop.load(Ordering::Relaxed);
@@ -281,9 +281,9 @@ fn parse_target(args: &Args) -> Result<Target, CliError> {
     }
     if target.key.is_some() && !target.secure && !is_loopback(&target.host) {
         let name = &args.connection.key_variable;
-        let message = format!("{name}: it would go to {} in the clear", target.to_display());
+        let message = format!("{name}: the key would go to {} in the clear", target.to_display());
         return Err(CliError::new(message)
-            .hint("use https, or name a variable that is not set: --key-variable NO_KEY"));
+            .hint("use https, or send no key: --key-variable with the name of an unset variable"));
     }
     target.more = args.connection.fields.iter().cloned().collect();
     Ok(target)

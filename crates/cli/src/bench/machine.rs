@@ -11,7 +11,7 @@ pub(crate) struct Args {
     /// Print the record's JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// The folder whose file system is described, as a run's output folder would be
+    /// The folder whose file system is described; in a run, that is the output folder
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 }

@@ -17,7 +17,7 @@ use crate::{error::CliError, files::read_file, process};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Result files of `vllm bench serve`, GuideLLM, AIPerf or inference-perf (.json), and event logs
-    /// of `confide bench load` (.jsonl), which are shown by our definitions and by theirs
+    /// of `confide bench load` (.jsonl), which are shown by confide's definitions and by each tool's
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -108,7 +108,7 @@ fn table(sources: &[ResultSource]) -> String {
             }
         }
     }
-    text += "\n* fewer than ten values lie beyond it\n";
+    text += "\n* fewer than ten values lie beyond this percentile\n";
     text
 }
 

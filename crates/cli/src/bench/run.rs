@@ -40,20 +40,20 @@ pub(crate) struct Args {
     /// A value for one of the suite's variables, such as scratch=/mnt/disk
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
     vars: Vec<(String, String)>,
-    /// Install the Debian packages that the suite's arms need, then run (as root; otherwise the command
-    /// to ask for is printed)
+    /// Install the Debian packages that the suite's arms need, then run. This needs root; without it, the
+    /// command to run as root is printed
     #[arg(long)]
     install: bool,
     /// The seed of the plan, instead of the suite's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The folder for record and page; an earlier record in it is kept
+    /// The folder for the record and the page; an earlier record in it is kept
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Measure although another run does so on this machine: each disturbs the other
+    /// Measure even while another run measures on this machine: the two disturb each other
     #[arg(long)]
     dangerous_beside_another: bool,
-    /// Continue the interrupted or killed run in that folder: the same plan on the same machine
+    /// Continue the interrupted or killed run in the --out folder: the same plan on the same machine
     #[arg(long)]
     resume: bool,
 }
@@ -61,8 +61,8 @@ pub(crate) struct Args {
 fn list_suites() -> String {
     let known = confide_bench::suite_names().collect::<Vec<_>>().join(", ");
     format!(
-        "{known}, the path of a TOML file, or `all`: those that fit into twenty minutes, each in a \
-         folder of its own"
+        "{known}, the path of a TOML file, or `all`: every suite that fits into twenty minutes, \
+         each in a folder of its own"
     )
 }
 
@@ -124,7 +124,7 @@ fn run_all_suites(args: &Args) -> Result<ExitCode, CliError> {
 
 fn options(args: &Args, suite: SuiteText) -> Result<Options, CliError> {
     let this = std::env::current_exe()
-        .map_err(|error| CliError::new(format!("cannot tell where this program is: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot find this program's own path: {error}")))?;
     Ok(Options {
         suite,
         effort: if args.full { Effort::Full } else { Effort::Quick },

@@ -13,8 +13,8 @@ use crate::{error::CliError, process};
 /// and is not marked as unmeasured; standard error names it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Records: folders that `bench run` wrote, or their record files. Where several have a row,
-    /// the newest valid one is used
+    /// Records: folders that `bench run` wrote, or their record files. If several records have a row,
+    /// the newest valid record is used
     #[arg(value_name = "RECORD")]
     records: Vec<PathBuf>,
     /// Write the document to this file instead of to standard output

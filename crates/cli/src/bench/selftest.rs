@@ -11,16 +11,17 @@ use super::{
 };
 use crate::error::CliError;
 
-/// Passes thousands of simulated runs through the code that makes rows (how often an interval covers
-/// the truth, known delays), tries traps that published benchmarks fell into, and measures processes
-/// that spin on this machine, with known delays of 0, 2 and 5 %. Prints what was tried, with figures.
+/// Passes thousands of simulated runs through the code that makes rows, to see how often an interval
+/// covers the truth and whether known delays are found; tries traps that published benchmarks fell
+/// into; and measures spinning processes on this machine, with known delays of 0, 2 and 5 %. Prints
+/// each check with its figures.
 ///
-/// Exit status: 0 everything passed; 1 the instrument failed; 4 it did not fail, but this machine was
-/// too noisy to tell a known delay from none: try more --blocks.
+/// Exit status: 0 everything passed; 1 the instrument failed; 4 nothing failed, but this machine was
+/// too noisy to tell a known delay from none: give more --blocks.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// The number of blocks of the processes that spin
+    /// The number of blocks for the spinning processes
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(12..=10_000))]
     blocks: u32,
     /// The number of simulated runs for each number of blocks and each delay
@@ -76,9 +77,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let names: Vec<&str> = failed.iter().map(|finding| finding.name.as_str()).collect();
     Err(CliError::new(format!("selftest failed: {}", names.join("; ")))
-        .hint(
-            "real processes can fail it on a machine that is busy with other work: try --blocks 60",
-        )
+        .hint("real processes can fail on a machine that is busy with other work: try --blocks 60")
         .status(FAILED))
 }
 

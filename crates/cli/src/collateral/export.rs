@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let now = unix_now();
     if !set.is_valid_at(now) {
         let [from, until, now] = [from, until, now].map(UnixSeconds);
-        eprintln!("note: they are valid from {from} to {until}, now is {now}");
+        eprintln!("note: these endorsements are valid from {from} to {until}, but it is {now} now");
     }
     print_text(&format!("{platform}: valid until {}\n", UnixSeconds(until)))?;
     Ok(ExitCode::SUCCESS)

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// The root (DER) under which signatures must verify, instead of the vendors'; simulated endorsements
-    /// have one of their own
+    /// have their own root
     #[arg(long, value_name = "DER-FILE")]
     root: Option<PathBuf>,
     /// Trust this certificate (DER) for TLS in addition to the system's
@@ -49,8 +49,8 @@ pub(crate) struct Args {
     /// Allow plain HTTP to another machine: anyone on the path can read the requests and withhold answers
     #[arg(long)]
     dangerous_plain_http: bool,
-    /// Store documents without verifying signatures: a service can then corrupt the rollback memory of this
-    /// store
+    /// Store documents without verifying signatures: a service can then corrupt this store's protection
+    /// against rollback
     #[arg(long)]
     dangerous_skip_signatures: bool,
 }
@@ -95,7 +95,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     drop(source);
     if counts.store_failures > 0 {
         return Err(CliError::new("the endorsements were fetched but could not be stored")
-            .hint("the log says why: is the disk full?"));
+            .hint("see the log; the disk may be full"));
     }
     Ok(status)
 }
@@ -106,10 +106,10 @@ fn explain_error(args: &Args, error: CollateralError) -> CliError {
             "simulated endorsements need --root with the root.der of their attester"
         }
         CollateralError::RolledBack { .. } => {
-            "the service supplies an older document than was seen before: use another service"
+            "the service sent an older document than the store has: use another service"
         }
-        CollateralError::NotValidNow { .. } => "is this machine's clock right?",
-        CollateralError::Transport { .. } => "does the service run there?",
+        CollateralError::NotValidNow { .. } => "check this machine's clock",
+        CollateralError::Transport { .. } => "check the address, and that the service is running",
         error if error.is_unknown() => "the service does not know this platform",
         _ => return CliError::new(error),
     };

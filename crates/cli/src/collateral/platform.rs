@@ -24,7 +24,7 @@ pub(crate) struct PlatformArgs {
     /// Intel: sgx or tdx
     #[arg(long, value_name = "TEE", default_value = "tdx")]
     tee: String,
-    /// AMD: milan, genoa or turin; also needed for reports before version 3, which do not name it
+    /// AMD: milan, genoa or turin; also needed for reports before version 3, which do not name the product
     #[arg(long, value_name = "NAME")]
     product: Option<String>,
     /// AMD: the chip's identifier in hexadecimal

@@ -15,7 +15,7 @@ use super::service;
 use super::simulation::{FaultArgs, simulated_source};
 use crate::{error::CliError, files::read_file, process, server_flags::PlainServerArgs};
 
-/// A PCCS: it serves what the vendors signed, unverified, over plain HTTP.
+/// A PCCS: it serves the vendors' signed documents over plain HTTP, without verifying them.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -32,20 +32,20 @@ pub(crate) struct Args {
     /// them; editions older than the stored ones are refused
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "database")]
     import: Vec<PathBuf>,
-    /// Fetch missing or aged documents from this PCCS, those of AMD and NVIDIA too; `vendors` fetches them
-    /// from the vendors themselves
+    /// Fetch missing or aged documents of all vendors from this PCCS; `vendors` fetches them from the
+    /// vendors themselves
     #[arg(long, value_name = "URL|vendors", requires = "database")]
     upstream: Option<String>,
-    /// Another service for AMD's documents
+    /// Fetch AMD's documents from this service instead
     #[arg(long, value_name = "URL", requires = "upstream")]
     upstream_kds: Option<String>,
-    /// Another service for NVIDIA's documents
+    /// Fetch NVIDIA's documents from this service instead
     #[arg(long, value_name = "URL", requires = "upstream")]
     upstream_rim: Option<String>,
     /// Allow plain HTTP to another machine: anyone on the path can withhold revocations
     #[arg(long)]
     dangerous_plain_http: bool,
-    /// Serve the endorsements of the simulated attester in DIR instead; they endorse nothing
+    /// Serve the endorsements of the simulated attester in DIR instead; they endorse no real machine
     #[arg(long, value_name = "DIR", hide = cfg!(not(feature = "simulate")))]
     simulate: Option<PathBuf>,
     #[cfg(feature = "simulate")]
@@ -87,7 +87,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     let service = Service::new(PccsOptions { source, limits, clock: process::unix_now });
     if let Err(error) = confide_pccs::serve(listener, Arc::new(service), stop).await {
         // It was asked to stop and it stopped, so this is not a failure.
-        tracing::warn!(%error, "cut after the drain deadline");
+        tracing::warn!(%error, "open connections were cut at the drain deadline");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -141,12 +141,12 @@ fn explain_error(error: &DatabaseError) -> CliError {
         ),
         DatabaseError::Sqlite(_) => failure.hint("--database names a file in a folder that exists"),
         DatabaseError::NoDriver => failure.hint(
-            "give a file (SQLite), or build with the feature `databases` too; `confide --version` \
-             lists what is in this build",
+            "give a file (SQLite), or build with the feature `databases`; `confide --version` \
+             lists the features of this build",
         ),
         _ => failure.hint(
-            "wanted postgres://user:password@host/database; the connection is not encrypted, so \
-             keep it on this machine or in a network of its own",
+            "give postgres://user:password@host/database; the connection is not encrypted, so keep \
+             it on this machine or in a network of its own",
         ),
     }
 }

@@ -18,8 +18,8 @@ use crate::{error::CliError, files::read_optional_file, process};
 /// The arguments that name a source of endorsements.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ServiceArgs {
-    /// Fetch endorsements from this PCCS, those of AMD and NVIDIA too; `vendors` fetches them from the
-    /// vendors themselves
+    /// Fetch the endorsements of all vendors from this PCCS; `vendors` fetches them from the vendors
+    /// themselves
     #[arg(long, value_name = "URL")]
     pub(crate) collateral_service: Option<String>,
     /// Store fetched endorsements in this folder
@@ -49,7 +49,7 @@ impl ServiceArgs {
         PolicyAppraiser::new(policy, json.as_deref(), process::unix_now).map_err(|error| {
             match collateral {
                 Some(path) => CliError::in_file(path)(error)
-                    .hint("wanted collateral as JSON, such as the attester's collateral.json"),
+                    .hint("give collateral as JSON, such as the attester's collateral.json"),
                 None => CliError::new(error),
             }
         })

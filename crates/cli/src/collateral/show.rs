@@ -15,7 +15,7 @@ pub(crate) struct Args {
     /// The folder of the store
     #[arg(long, value_name = "DIR")]
     store: PathBuf,
-    /// The time to judge at: `now` (the default), an RFC 3339 date or Unix seconds
+    /// The time for which validity is shown: `now` (the default), an RFC 3339 date or Unix seconds
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     at: Option<u64>,
     /// Print one JSON object

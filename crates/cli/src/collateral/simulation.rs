@@ -13,22 +13,22 @@ use crate::error::CliError;
 /// They conflict with `--database`: clap waives a requirement that conflicts with what is given.
 #[derive(clap::Args)]
 pub(super) struct FaultArgs {
-    /// Delay of each answer in milliseconds, or `real`: 225 to 300 ms, as Intel's service
+    /// Delay of each answer in milliseconds, or `real`: 225 to 300 ms, like Intel's service
     #[arg(long, conflicts_with = "database", value_name = "MS|real", value_parser = parse_latency)]
     latency: Option<Latency>,
-    /// Share of requests that are answered with status 500, 0 to 1
+    /// Share of requests answered with status 500, from 0 to 1
     #[arg(long, conflicts_with = "database", value_name = "SHARE")]
     failure_rate: Option<f64>,
-    /// Share of requests whose body ends in the middle, 0 to 1
+    /// Share of requests whose answer is cut in mid-body, from 0 to 1
     #[arg(long, conflicts_with = "database", value_name = "SHARE")]
     truncated_rate: Option<f64>,
-    /// Share of requests that are never answered, 0 to 1
+    /// Share of requests that are never answered, from 0 to 1
     #[arg(long, conflicts_with = "database", value_name = "SHARE")]
     hanging_rate: Option<f64>,
     /// Seed of the random faults: the same seed fails the same requests
     #[arg(long, conflicts_with = "database", value_name = "N")]
     fault_seed: Option<u64>,
-    /// Requests that are answered in a window; the others get status 429
+    /// Number of requests answered in each window; the others get status 429
     #[arg(long, conflicts_with = "database", value_name = "N/SECONDS", value_parser = parse_limit)]
     request_limit: Option<RequestLimit>,
     /// The edition that is served

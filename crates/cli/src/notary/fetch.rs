@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// A field of the request, `name: value`; may be given several times
     #[arg(long, value_name = "FIELD")]
     header: Vec<String>,
-    /// Fields of the request, one per line: this keeps secrets out of the process list
+    /// File with fields of the request, one per line; this keeps secrets out of the process list
     #[arg(long, value_name = "FILE")]
     header_file: Option<PathBuf>,
     /// The body of the request; `-` is standard input
@@ -55,8 +55,8 @@ pub(crate) struct Args {
     /// Write the body of the answer to standard output as it arrives, before it is signed
     #[arg(long)]
     print: bool,
-    /// The holder's file, which must not exist: a statement cannot be obtained again. It contains
-    /// everything, secrets included; `confide disclose` makes from it what others may see
+    /// The holder's file, which must not exist yet: a statement cannot be obtained again. It contains
+    /// everything, secrets included; `confide disclose` takes from it what others may see
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }

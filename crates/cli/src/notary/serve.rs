@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address,
           required_unless_present = "print_config_digest")]
     listen: Option<SocketAddr>,
-    /// The hosts that it fetches from, TOML: hosts, roots, addresses, limits
+    /// The notary's own policy, TOML: the hosts to fetch from, roots, addresses, limits
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
     /// How evidence is bound to connections
@@ -47,9 +47,9 @@ pub(crate) struct Args {
     /// Admit only clients whose own evidence this policy accepts; needs --binding session
     #[arg(long, value_name = "FILE")]
     client_policy: Option<PathBuf>,
-    /// The clients that are served: lines of a name and the SHA-256 of its credential. Without this and
-    /// --client-policy any client that reaches --listen is served: clients verify the notary, not the
-    /// reverse
+    /// Serve only these clients: one line per client, with its name and the SHA-256 of its credential.
+    /// Without this option and --client-policy, any client that reaches --listen is served: clients verify
+    /// the notary, not the reverse
     #[arg(long, value_name = "FILE")]
     clients: Option<PathBuf>,
 }
@@ -126,11 +126,12 @@ fn describe_clients(args: &Args) -> &'static str {
 fn explain_error(error: NotaryError) -> CliError {
     let failure = CliError::new(error_chain(&error));
     match error {
-        NotaryError::Key(KeyError::NoEndorsements) => failure.hint(
-            "give --collateral FILE, or --collateral-service URL from which they are fetched",
-        ),
-        NotaryError::Key(KeyError::Validity { .. }) => failure
-            .hint("give a longer --key-validity-s, or the policy a shorter limits.exchange_s"),
+        NotaryError::Key(KeyError::NoEndorsements) => {
+            failure.hint("give --collateral FILE, or fetch them with --collateral-service URL")
+        }
+        NotaryError::Key(KeyError::Validity { .. }) => {
+            failure.hint("give a longer --key-validity-s, or lower limits.exchange_s in the policy")
+        }
         NotaryError::ClientBinding => failure.hint("add --binding session"),
         _ => failure,
     }

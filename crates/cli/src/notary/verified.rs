@@ -46,13 +46,13 @@ pub(super) struct NotaryArgs {
     /// The notary: https://HOST[:PORT]
     #[arg(long, value_name = "URL")]
     via: String,
-    /// The policy that the notary has to satisfy, TOML
+    /// The policy that the notary must satisfy, TOML
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
     /// Trust this root certificate (DER) in addition to the policy's
     #[arg(long, value_name = "FILE")]
     root: Option<PathBuf>,
-    /// Use these endorsements instead of what the notary staples
+    /// Use these endorsements instead of those that the notary staples
     #[arg(long, value_name = "FILE", conflicts_with = "collateral_service")]
     collateral: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Evidence of this end, for a notary that demands it")]
@@ -60,11 +60,11 @@ pub(super) struct NotaryArgs {
     /// File with this client's credential, for a notary that serves listed clients
     #[arg(long, value_name = "FILE")]
     credential: Option<PathBuf>,
-    /// How the notary binds evidence to connections; by default as the policy says, or `session` if this
-    /// end attests
+    /// How the notary binds evidence to connections; by default `session` if the policy demands it or this
+    /// end attests, else `key`
     #[arg(long, value_enum)]
     binding: Option<EvidenceBinding>,
-    /// Milliseconds for TCP, and again for handshake and evidence
+    /// Deadline for TCP, in milliseconds; the same again for handshake and evidence
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=600_000))]
     deadline_ms: u64,
@@ -241,7 +241,7 @@ async fn fetch_key(
     let hash = bound.spki_hash();
     let claims = appraised.verdict().claims();
     let Some(claims) = claims.filter(|claims| claims.pubkey_hash == hash) else {
-        let reason = "its evidence is over another signing key";
+        let reason = "its evidence is for another signing key";
         return Err(refuse_check(via, reason, "nothing was sent to it"));
     };
     if claims.guarantee != GUARANTEE {
@@ -255,9 +255,9 @@ fn explain_channel_error(via: &str, error: &ClientError) -> CliError {
     let network = |error: &ClientError| {
         let hint = match error {
             ClientError::Channel { source: ChannelError::Tls(_), .. } => {
-                "is that a confide notary, and with the same --binding?"
+                "check that a confide notary runs there, with the same --binding"
             }
-            _ => "is the notary running there? its ready line names the address",
+            _ => "check that the notary runs there: its ready line names the address",
         };
         hint.to_owned()
     };
@@ -281,7 +281,7 @@ fn hint_for(check: &str) -> &'static str {
 fn refuse_guarantee(via: &str, claimed: Option<&str>) -> CliError {
     let got = claimed.unwrap_or("nothing");
     let reason = format!("check `guarantee` failed: wanted `{GUARANTEE}`, got `{got}`");
-    refuse_check(via, &reason, "is that a confide notary?")
+    refuse_check(via, &reason, "check that a confide notary runs there")
 }
 
 async fn read_refusal(via: &str, body: confide_client::AnswerBody) -> CliError {
@@ -290,7 +290,7 @@ async fn read_refusal(via: &str, body: confide_client::AnswerBody) -> CliError {
     match refusal {
         Some(refusal) => explain_answer_error(via, &StatementCheckError::Refused(refusal)),
         None => CliError::new(format!("{via} sent neither an answer nor a refusal"))
-            .hint("is that a confide notary of this version?"),
+            .hint("check that a confide notary of this version runs there"),
     }
 }
 
@@ -298,18 +298,18 @@ fn explain_answer_error(via: &str, error: &StatementCheckError) -> CliError {
     let failure = CliError::new(format!("{via}: {}", printable(error)));
     let StatementCheckError::Refused(refusal) = error else { return failure };
     let hint = match refusal.code.as_str() {
-        "host_refused" => "its operator lists the hosts in the notary's policy",
-        "address_refused" => "its operator lists private addresses in the notary's policy",
+        "host_refused" => "the notary's operator lists the hosts in the notary's policy",
+        "address_refused" => "the notary's operator lists private addresses in the notary's policy",
         "certificate_refused" => {
             "the host's certificate does not lead to a root of the notary's policy"
         }
         "busy" => "try again later",
         "client_busy" => {
-            "other fetches of this client are running; its operator sets \
+            "wait for this client's other fetches; the notary's operator sets \
              limits.exchanges_per_client in the notary's policy"
         }
         "client_unknown" => {
-            "--credential FILE; its operator lists the clients (notary serve --clients)"
+            "give --credential FILE; the notary's operator lists the clients (notary serve --clients)"
         }
         _ => return failure,
     };

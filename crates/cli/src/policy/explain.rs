@@ -43,8 +43,8 @@ fn to_text(sentences: &[Sentence]) -> String {
         }
         text.push('\n');
     }
-    text + "Whatever a policy says: every signature from the root down, every date, revocation, and the\n\
-            rules that docs/policy.md lists under \"What no policy can change\".\n"
+    text + "Always checked, whatever a policy says: every signature from the root down, every date,\n\
+            revocation, and the rules that docs/policy.md lists under \"What no policy can change\".\n"
 }
 
 fn to_json(sentences: &[Sentence]) -> Value {

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Pin no configuration, and let clients use a server of which only the platform is known.
     #[arg(long, conflicts_with_all = ["config_digest", "claims"])]
     dangerous_platform_scope: bool,
-    /// Where to write the policy; an existing file is kept. By default, standard output.
+    /// Write the policy to this new file; an existing file is never replaced. By default, standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let evidence = read_file(&args.from, QUOTE_LENGTH_MAX as u64)?;
     let configuration = configuration(args)?;
     let text = policy_from(&evidence, &configuration).map_err(|error| {
-        CliError::in_file(&args.from)(error).hint("wanted a DCAP quote or an SNP report, binary")
+        CliError::in_file(&args.from)(error).hint("give a DCAP quote or an SNP report, binary")
     })?;
     // Whatever the evidence held, the text has to be a valid policy.
     Policy::from_toml(&text).map_err(CliError::new)?;
@@ -55,8 +55,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
         Some(path) => write_new(path, &text)?,
     }
     eprintln!(
-        "confide: the values from {} were not verified: run `confide verify evidence` on it with this \
-         policy before you trust them",
+        "note: the values from {} were not verified: run `confide verify evidence` on that file with \
+         this policy before you trust them",
         args.from.display()
     );
     Ok(ExitCode::SUCCESS)
@@ -69,7 +69,7 @@ fn configuration(args: &Args) -> Result<String, CliError> {
         (None, Some(path)) => {
             let claims = read_file(path, CLAIMS_BYTES_MAX as u64)?;
             let claims = Claims::decode(&claims).map_err(|error| {
-                CliError::in_file(path)(error).hint("wanted the claims of an attested server, CBOR")
+                CliError::in_file(path)(error).hint("give the claims of an attested server, CBOR")
             })?;
             hex::encode(claims.config_digest)
         }
@@ -77,7 +77,7 @@ fn configuration(args: &Args) -> Result<String, CliError> {
         (None, None) => {
             let text = "no configuration is given: clients would refuse a policy without one";
             return Err(CliError::new(text).hint(
-                "--config-digest HEX is what `confide gateway … --print-config-digest` prints; \
+                "give --config-digest the HEX that `confide gateway … --print-config-digest` prints; \
                  --dangerous-platform-scope writes a policy that accepts any configuration",
             ));
         }
@@ -117,7 +117,7 @@ fn policy_from(evidence: &[u8], configuration: &str) -> Result<String, String> {
 const HEAD: &str = "\
 # The policy for evidence. docs/policy.md documents every key; `confide policy explain` describes it in words.
 
-# A key that is bound in evidence lives a day at most.
+# A key that evidence binds lives a day at most.
 key_validity_s_max = 86400
 ";
 
@@ -157,7 +157,7 @@ fn write_intel_platform(text: &mut String, quote: &Quote<'_>) {
     let _ = writeln!(text, "formats = [\"{}\"]", quote.tee().as_str());
     if let Some(ppid) = ppid(quote) {
         *text += "
-# The one machine that this evidence is of. Remove the line to accept any.
+# The machine that gave this evidence. Remove the line to accept any machine.
 ";
         write_value(text, "ppids", &ppid);
     }
@@ -173,7 +173,7 @@ fn ppid(quote: &Quote<'_>) -> Option<[u8; 16]> {
 fn write_guest(text: &mut String, report: &Report<'_>) {
     *text += AMD;
     *text += "
-# The platform. AMD publishes no verdict on security versions: these are the least.
+# The platform. AMD publishes no verdict on security versions: these are the minimum.
 [snp]
 ";
     let product = report.cpuid().and_then(|cpuid| Product::from_cpuid(cpuid.family, cpuid.model));
@@ -192,7 +192,7 @@ fn write_guest(text: &mut String, report: &Report<'_>) {
         least(|tcb| tcb.microcode)
     );
     if *report.chip_id() != [0; 64] {
-        *text += "# The one machine that this evidence is of. Remove the line to accept any.
+        *text += "# The machine that gave this evidence. Remove the line to accept any machine.
 ";
         write_value(text, "chip_ids", report.chip_id());
     }

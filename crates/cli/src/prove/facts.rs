@@ -109,7 +109,7 @@ pub(crate) fn facts_json(statement: &Statement, header: &Header) -> Value {
 /// What stays hidden, as far as the back end promises it.
 fn hidden_part(zero_knowledge: bool) -> &'static str {
     if zero_knowledge {
-        "the input, from everyone who holds the proof; the statement is open"
+        "the input, from everyone who holds the proof; the statement is public"
     } else {
         "nothing is promised: the proof is short, not zero-knowledge, and may reveal the input"
     }

@@ -30,7 +30,7 @@ pub(crate) fn find_prover(given: Option<&Path>) -> Result<PathBuf, CliError> {
         return path.canonicalize().map_err(|error| explain_missing(path, &error.to_string()));
     }
     let here = std::env::current_exe()
-        .map_err(|error| CliError::new(format!("cannot tell where this program is: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot find this program's own path: {error}")))?;
     let path = here.with_file_name(PROGRAM);
     if !path.is_file() {
         return Err(explain_missing(&path, "no such file"));
@@ -72,8 +72,8 @@ impl WorkFolder {
         let mut attempts = (1..WORK_FOLDER_ATTEMPTS).map(|_| Self::make(&parent));
         let made = attempts.find(Result::is_ok).unwrap_or_else(|| Self::make(&parent));
         made.map_err(|error| {
-            CliError::new(format!("cannot make a folder for the work: {error}"))
-                .hint("TMPDIR names the folder in which it is made")
+            CliError::new(format!("cannot make a work folder: {error}"))
+                .hint("set TMPDIR to a folder in which this user may write")
         })
     }
 
@@ -146,30 +146,30 @@ pub(crate) fn explain_error(error: &ProverError) -> CliError {
         }
         ProverError::TooManySegments { .. } | ProverError::ProofTooLong { .. } => {
             return CliError::new(error).hint(format!(
-                "use --mode aggregated, one proof of constant size; more --memory makes fewer \
-                 segments, of which {APP_SEGMENTS_MAX} fit"
+                "use --mode aggregated, one proof of constant size, or give more --memory: fewer \
+                 segments then, and {APP_SEGMENTS_MAX} fit"
             ));
         }
         ProverError::NotStarted { .. } => {
-            "may this user execute it, and was it built for this machine? `make prover` builds the \
-             matching one"
+            "check that this user may execute it and that it was built for this machine; `make \
+             prover` builds the matching one"
         }
         ProverError::NotSealed { .. } => {
             "a file in memory cannot be sealed while it is still mapped, or without enough memory: \
              try again"
         }
         ProverError::Refused { why: RefusalReason::Memory, .. } => {
-            "allow more with --memory, or remove it to let the back end choose"
+            "allow more with --memory, or remove --memory to let the back end choose"
         }
         ProverError::Refused { why: RefusalReason::UnknownGuest, .. } => {
-            "this confide-prover was built without it: `make prover` builds a new one"
+            "this confide-prover was built without this mode: `make prover` builds a new one"
         }
         ProverError::Protocol { .. } => {
-            "is it of another version? `make prover` builds the matching one"
+            "it may be of another version: `make prover` builds the matching one"
         }
         ProverError::NoAnswer { .. } => {
-            "was it killed for lack of memory (--memory bounds it), or is it another program? `make \
-             prover` builds the matching one"
+            "it may have been killed for lack of memory (--memory bounds it), or be another \
+             program: `make prover` builds the matching one"
         }
         _ => return CliError::new(error),
     };
@@ -179,8 +179,8 @@ pub(crate) fn explain_error(error: &ProverError) -> CliError {
 fn explain_missing(path: &Path, reason: &str) -> CliError {
     let shown = path.display();
     CliError::new(format!("confide-prover is missing: {shown}: {reason}")).hint(
-        "`make prover` builds it from source next to confide (some minutes); --prover PATH gives \
-         another place; whatever needs no zkVM works without it",
+        "`make prover` builds it from source next to confide in some minutes; --prover PATH gives \
+         another place; only zkVM proofs need it",
     )
 }
 

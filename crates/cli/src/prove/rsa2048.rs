@@ -17,7 +17,7 @@ pub(super) struct Args {
     /// The guest's input, JSON.
     #[arg(long, value_name = "FILE", required_unless_present = "key")]
     input: Option<PathBuf>,
-    /// The signer: a certificate or a public key, PEM or DER, which is not judged.
+    /// The signer: a certificate or a public key, PEM or DER. It is not verified.
     #[arg(
         long,
         value_name = "FILE",
@@ -64,7 +64,7 @@ fn read_modulus(path: &std::path::Path) -> Result<Vec<u8>, CliError> {
     let key = PublicKey::from_certificate(&bytes).or_else(|_| PublicKey::from_spki(&bytes));
     let key = key.map_err(|error| {
         CliError::new(format!("{shown}: {error}"))
-            .hint("wanted a certificate or a public key (PEM, `openssl pkey -pubout`)")
+            .hint("give a certificate or a public key (PEM, `openssl pkey -pubout`)")
     })?;
     match key.rsa_modulus() {
         Some(modulus) if modulus.len() == confide_statement::MODULUS_BYTES => Ok(modulus),

@@ -37,7 +37,7 @@ pub(crate) struct SignatureClaim {
     /// The message that was signed.
     #[arg(long, value_name = "FILE")]
     message: Option<PathBuf>,
-    /// Context that the proof is bound to, in hexadecimal: a nonce of the verifier's, or a root.
+    /// Context to bind the proof to, in hexadecimal: the verifier's nonce, or a root.
     #[arg(long, value_name = "HEX", default_value = "", value_parser = parse_context)]
     context: Context,
 }
@@ -175,7 +175,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let time = format_args!("{prove_ms:.2} ms to prove, {check_ms:.2} ms to check");
     text += &fact_line("time", time);
     let alternative =
-        format!("where the signature may be shown: its {length} bytes verify and say the same");
+        format!("if the signature may be shown: its {length} bytes verify and say the same");
     text += &fact_line("pointless", pointless.as_ref().unwrap_or(&alternative));
     let more = json!({
         "proof_bytes": bytes,
@@ -244,9 +244,9 @@ pub(crate) fn facts_json(key: &PublicKey, proof: &SignatureProof) -> Value {
 fn hidden_part(proof: &SignatureProof) -> &'static str {
     match proof.scheme() {
         SignatureScheme::Ecdsa => {
-            "half of the signature (s); its point R, key, digest and context are open"
+            "half of the signature (s); its point R, key, digest and context are public"
         }
-        _ => "the signature; key, digest and context are open",
+        _ => "the signature; key, digest and context are public",
     }
 }
 
@@ -265,7 +265,7 @@ fn explain_error(error: SigmaError) -> CliError {
     let failure = CliError::new(&error);
     match error {
         SigmaError::SignatureInvalid => failure.hint(
-            "is it by this key, over exactly this message? --hash and --pss say how it was made",
+            "check that it is by this key, over exactly this message, with this --hash and --pss",
         ),
         _ => failure,
     }

@@ -77,7 +77,7 @@ fn prove(
 
 fn describe_time_limit() -> String {
     let limit = BODY_BYTES_MAX >> 20;
-    format!("a proof file holds at most {limit} MiB: --mode aggregated makes it small")
+    format!("a proof file holds at most {limit} MiB: --mode aggregated makes a smaller one")
 }
 
 fn statement_of(guest: &str, native: &StageRun<Vec<u8>>) -> Result<Statement, CliError> {
@@ -92,7 +92,7 @@ fn statement_of(guest: &str, native: &StageRun<Vec<u8>>) -> Result<Statement, Cl
     let (wanted, got) = (Digest(statement.digest()), native.done.public_values);
     if wanted != got {
         return Err(internal_error(format!(
-            "the native stage says {got}, its statement is {wanted}"
+            "public values of the native stage: wanted {wanted}, got {got}"
         )));
     }
     Ok(statement)
@@ -108,13 +108,15 @@ fn check_same(
     let wanted = Digest(statement.digest());
     if done.public_values != wanted {
         let got = done.public_values;
-        return Err(internal_error(format!("{stage} gave {got}, the native stage {wanted}")));
+        return Err(internal_error(format!(
+            "public values of {stage}: wanted {wanted}, got {got}"
+        )));
     }
     let mut programs = known.programs.iter().filter(|program| program.claim == claim);
     if !programs.any(|program| program.program_digest == done.program_digest) {
         let digest = done.program_digest;
         return Err(internal_error(format!(
-            "{stage} ran a program {digest}, which is not a {claim}"
+            "{stage} ran the program {digest}, which is not a program for {claim}"
         )));
     }
     Ok(())
@@ -127,7 +129,7 @@ fn build_header(
     done: &StageResult,
     emulated: &StageResult,
 ) -> Result<Header, CliError> {
-    let lacks = |what| internal_error(format!("the back end does not say {what} of its proof"));
+    let lacks = |what| internal_error(format!("the back end did not report {what} of its proof"));
     let strength: Strength = done.strength.ok_or_else(|| lacks("the bits"))?;
     if done.mode != Some(options.mode) {
         return Err(internal_error(format!(
@@ -154,5 +156,5 @@ fn build_header(
 }
 
 fn internal_error(message: String) -> CliError {
-    CliError::new(message).hint("a fault of confide-prover: nothing was written")
+    CliError::new(message).hint("this is a fault of confide-prover; nothing was written")
 }

@@ -42,13 +42,13 @@ pub(crate) struct Args {
     /// Sampling temperature; 0 takes the likeliest token.
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     temperature: f32,
-    /// Choose among the likeliest tokens whose probabilities first reach this sum.
+    /// Sample among the likeliest tokens whose probabilities together reach this sum (top-p).
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     top_p: f32,
     /// The same seed gives the same answer.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Send embeddings instead of token numbers. The server can find the tokens in either.
+    /// Send embeddings instead of token numbers. The server can recover the tokens from either.
     #[arg(long)]
     embeddings: bool,
     #[command(flatten)]

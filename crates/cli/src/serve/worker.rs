@@ -37,7 +37,7 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "N", conflicts_with = "worker_socket")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     worker_slots: Option<u16>,
-    /// The longest start in seconds, including the loading of the model
+    /// Deadline for the start in seconds, including the loading of the model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     worker_start_seconds: Option<u32>,
     /// Draw the weights from this seed on the device, for a folder without weights
@@ -128,7 +128,7 @@ fn explain_error(error: &WorkerError) -> CliError {
             failure.hint(INSTALL)
         }
         WorkerError::ProcessEnded { .. } => {
-            failure.hint("CONFIDE_LOG=info shows all output of the worker")
+            failure.hint("set CONFIDE_LOG=info to see all output of the worker")
         }
         WorkerError::TimedOut { what: "ready line", .. } => failure.hint(
             "a large model takes long to load: allow it more time with --worker-start-seconds",

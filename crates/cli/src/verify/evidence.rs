@@ -43,7 +43,7 @@ pub(crate) struct EvidenceArgs {
     /// SEV-SNP: the certificate of the chip key (VCEK or VLEK), DER.
     #[arg(long, value_name = "DER-FILE", conflicts_with = "collateral")]
     endorsement_key: Option<PathBuf>,
-    /// The certificates above, PEM. SEV-SNP: ASK or ASVK, then ARK; GPUs: attestation key first.
+    /// The certificate chain, PEM. SEV-SNP: ASK or ASVK, then ARK; GPUs: attestation key first.
     #[arg(long, value_name = "PEM-FILE", conflicts_with = "collateral")]
     chain: Option<PathBuf>,
     /// SEV-SNP: the root's revocation list, DER.
@@ -57,10 +57,10 @@ pub(crate) struct EvidenceArgs {
     /// The policy for the evidence, TOML; by default, any program on an up-to-date platform.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// The 64 bytes that a quote or SEV-SNP report must hold, in hexadecimal.
+    /// The 64 bytes of report data that a quote or SEV-SNP report must contain, in hexadecimal.
     #[arg(long, value_name = "HEX", value_parser = parse_report_data)]
     report_data: Option<ReportData>,
-    /// CBOR claims: the report data has to be their SHA-256 and 32 zero bytes (key binding).
+    /// CBOR claims: the report data must be their SHA-256 and 32 zero bytes (key binding).
     #[arg(long, value_name = "FILE", conflicts_with = "report_data")]
     claims: Option<PathBuf>,
     /// A root certificate to trust instead of the policy's, DER or PEM.
@@ -129,7 +129,7 @@ impl AcceptedEvidence {
                 Answer::new(describe_acceptance(appraised), appraised.to_json())
             }
             Self::Gpu(appraised) => {
-                let reason = "a genuine GPU signed this nonce; where it is was not checked";
+                let reason = "a genuine GPU signed this nonce; its location was not checked";
                 Answer::new(format_checks(appraised.checks(), "yes", reason), appraised.to_json())
             }
         }
@@ -148,7 +148,7 @@ fn describe_acceptance(appraised: &Appraised) -> String {
         _ if appraised.is_debug() => "the host can change the program at will",
         _ if !has_measurements => "which program runs there was not checked",
         _ if !has_report_data => "whether that program made this evidence for you was not checked",
-        _ => "program or configuration were not checked as a whole",
+        _ => "program and configuration were not checked completely",
     };
     let verdict = if appraised.scope() == Scope::Workload { "yes" } else { PLATFORM_ONLY };
     let root = match appraised.root().kind {
@@ -174,7 +174,7 @@ fn judge(args: &EvidenceArgs) -> Result<Result<AcceptedEvidence, Rejection>, Cli
     let file = read_file(&args.file, longest as u64)?;
     let Some(kind) = detect(&file) else {
         return Err(CliError::in_file(&args.file)("not a known kind of evidence")
-            .hint("wanted a quote of version 3 to 5, an SEV-SNP report or GPU evidence"));
+            .hint("give a quote of version 3 to 5, an SEV-SNP report or GPU evidence"));
     };
     args.check_options(kind)?;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(args.at.unwrap_or_else(unix_now)));
@@ -230,7 +230,8 @@ impl EvidenceArgs {
         else {
             return Ok(());
         };
-        let text = format!("{} holds {kind}, which has no {option}", self.file.display());
+        let text =
+            format!("{option} does not apply to {}, which holds {kind}", self.file.display());
         Err(CliError::new(text).hint(match kind {
             Kind::GpuEvidence => "GPU evidence is judged with --nonce HEX and --chain PEM",
             Kind::SnpReport => {
@@ -243,7 +244,7 @@ impl EvidenceArgs {
     fn collateral(&self) -> Result<Result<Endorsements, Rejection>, CliError> {
         let Some(path) = &self.collateral else {
             return Err(CliError::new("a quote needs collateral, and none was given")
-                .hint("--collateral FILE is a QuoteCollateralV3, JSON"));
+                .hint("give --collateral FILE, a QuoteCollateralV3 in JSON"));
         };
         let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
         Ok(Endorsements::parse(&collateral)
@@ -265,8 +266,8 @@ impl EvidenceArgs {
             _ => {
                 let text = "an SEV-SNP report needs certificates, and not all were given";
                 return Err(CliError::new(text).hint(
-                    "--endorsement-key DER is the VCEK or VLEK, --chain PEM the ASK or ASVK and \
-                     the ARK",
+                    "give the VCEK or VLEK with --endorsement-key DER, and the ASK or ASVK and the \
+                     ARK with --chain PEM",
                 ));
             }
         };

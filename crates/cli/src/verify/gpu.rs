@@ -44,7 +44,7 @@ pub(super) fn judge(
 ) -> Result<Result<GpuAppraised, Rejection>, CliError> {
     let Some(nonce) = args.nonce else {
         return Err(CliError::new("evidence of a GPU needs a nonce, and none was given")
-            .hint("--nonce HEX is the nonce that the GPU was asked to sign"));
+            .hint("give --nonce HEX, the nonce that the GPU was asked to sign"));
     };
     let chain = read_optional_file(chain, CHAIN_BYTES_MAX as u64)?;
     let rims = read_files(&args.rim, RIMS_MAX, RIM_BYTES_MAX, "--rim")?;
@@ -52,13 +52,15 @@ pub(super) fn judge(
     let case = match (GpuEvidence::is_container(file), &chain) {
         (true, None) => GpuCase::from_container(file, nonce),
         (true, Some(_)) => {
-            return Err(CliError::new("the file holds its chain; --chain is for a report"));
+            return Err(CliError::new(
+                "the container holds its own chain; --chain is for a report",
+            ));
         }
         (false, Some(chain)) => GpuCase::from_report(file, chain, nonce),
         (false, None) => {
             let text = "a GPU's report needs its certificates, and none were given";
             return Err(CliError::new(text)
-                .hint("--chain PEM holds the certificates, attestation key first"));
+                .hint("give --chain PEM with the certificates, attestation key first"));
         }
     };
     let mut case = match case {

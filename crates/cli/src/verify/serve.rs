@@ -29,7 +29,7 @@ use crate::{
 /// The longest file of a key, in bytes: a P-256 key in PKCS#8 has 138.
 const KEY_BYTES_MAX: u64 = 4 * 1024;
 
-/// Plain HTTP: it belongs on loopback, or behind `confide gateway`.
+/// Serves plain HTTP: run it on loopback, or behind `confide gateway`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// A policy and the name that callers use for it; may be given several times.
     #[arg(long, value_name = "NAME=FILE", required = true)]
     policy: Vec<String>,
-    /// Endorsements for requests that bring none: QuoteCollateralV3, JSON.
+    /// Endorsements for requests that contain none: QuoteCollateralV3, JSON.
     #[arg(long, value_name = "FILE")]
     collateral: Option<PathBuf>,
     /// `aud` of every result: the audience of the results.
@@ -68,7 +68,7 @@ async fn serve(args: &Args, options: ServiceOptions) -> Result<(), CliError> {
     let (listener, address) = args.plain.listen(Some("evidence and results")).await?;
     process::print_ready(address, guarantee(&options), ready_fields(args, &options));
     if let Err(error) = confide_attestation_service::serve(listener, options, stop).await {
-        tracing::warn!(%error, "cut after the drain deadline");
+        tracing::warn!(%error, "open connections were cut at the drain deadline");
     }
     Ok(())
 }
@@ -122,7 +122,7 @@ fn options(args: &Args) -> Result<ServiceOptions, CliError> {
 fn read_entry(given: &str, collateral: Option<&[u8]>) -> Result<(String, PolicyEntry), CliError> {
     let Some((name, path)) = given.split_once('=') else {
         return Err(CliError::new(format!("--policy {given}: wanted NAME=FILE"))
-            .hint("callers use the name; the file is the server's"));
+            .hint("callers name the policy by NAME; the server reads it from FILE"));
     };
     let path = Path::new(path);
     let text = policy::file::read_policy_text(path)?;
@@ -165,8 +165,9 @@ fn configuration_digest(args: &Args, entries: &[(String, PolicyEntry)]) -> [u8; 
 
 fn own_evidence(args: &Args, configuration: [u8; 32]) -> Result<Option<OwnEvidence>, CliError> {
     if args.attester.gpu_index.is_some() {
-        return Err(CliError::new("evidence of a GPU is not shown by this service")
-            .hint("leave --gpu-index out"));
+        return Err(
+            CliError::new("this service does not show evidence of a GPU").hint("omit --gpu-index")
+        );
     }
     let Some(attester) = args.attester.open(None)? else { return Ok(None) };
     let guarantee = "operator is outside the TEE".to_owned();

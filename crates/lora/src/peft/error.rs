@@ -88,7 +88,7 @@ pub enum PeftError {
     },
     /// The configuration does not choose a module that the file has matrices for, so PEFT would
     /// leave them out.
-    #[error("adapter_model.safetensors: has {module}, which target_modules does not choose")]
+    #[error("adapter_model.safetensors: has {module}, which target_modules does not select")]
     NotTargeted {
         /// The path of the module.
         module: String,

@@ -99,7 +99,7 @@ fn group_by_site<'a>(
         let (site, part) = (found.site, found.part);
         let parts = &mut modules.entry(site).or_default().parts;
         if let Some((first, _)) = parts.insert(part, (name, view)) {
-            return Err(PeftError::Unexpected { tensor: first, reason: "the file has it twice" });
+            return Err(PeftError::Unexpected { tensor: first, reason: "it is in the file twice" });
         }
     }
     Ok((one.map_or(STACKS[0], |(stack, _)| stack), modules))
@@ -134,7 +134,7 @@ impl<'a> TensorName<'a> {
                 (LoraTensorKind::Magnitude, Some(adapter))
             }
             ["embedding_A" | "embedding_B", ..] => return Err("embeddings are not supported"),
-            _ => return Err("it is no known part of a LoRA"),
+            _ => return Err("it is not a known part of a LoRA"),
         };
         let (stack, site) = parse_site(module)?;
         Ok(TensorName { stack, site, part, adapter })

@@ -6,7 +6,7 @@
 #[non_exhaustive]
 pub enum Refusal {
     /// A frame or a message cannot be read, or is not allowed at this point.
-    #[error("malformed: the host could not read what was sent")]
+    #[error("malformed: the host could not read the message")]
     Malformed,
     /// The host supports another version of the protocol.
     #[error("version: the host supports version {host} only")]
@@ -24,7 +24,7 @@ pub enum Refusal {
     #[error("no session: it expired, or the host was restarted")]
     NoSession,
     /// The counter was used before. Each counter is answered once.
-    #[error("counter used: each is answered once")]
+    #[error("counter used: each counter is answered once")]
     CounterUsed,
     /// The counter does not belong to a prepared batch.
     #[error("not prepared: the counter belongs to no finished batch")]
@@ -33,7 +33,7 @@ pub enum Refusal {
     #[error("prepared already: each batch is prepared once, in order")]
     AlreadyPrepared,
     /// The client's budget of answers for this input is used up.
-    #[error("budget: all {limit} answered vectors are used up")]
+    #[error("budget: all {limit} answers are used up")]
     Budget {
         /// The number of answers that the budget allows in all.
         limit: u64,

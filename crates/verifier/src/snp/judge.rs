@@ -91,7 +91,7 @@ impl Appraisal<'_> {
     fn check_product(&self, checks: &mut Checks) -> Result<(), Reason> {
         let wanted = self.key.product;
         let Some(cpuid) = self.report.cpuid() else {
-            checks.skip(SnpStep::Product, "a report of version 2 does not say its processor");
+            checks.skip(SnpStep::Product, "a report of version 2 does not name its processor");
             return Ok(());
         };
         let is_wanted = Product::from_cpuid(cpuid.family, cpuid.model) == Some(wanted);

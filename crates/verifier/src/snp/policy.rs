@@ -133,7 +133,7 @@ impl SnpWorkload {
             *guest_svn_min,
         );
         explanation
-            .add_checked("workload.snp.vmpl_max", format!("asked from VMPL {vmpl_max} at most"));
+            .add_checked("workload.snp.vmpl_max", format!("requested from VMPL 0 to {vmpl_max}"));
         for (field, allowed, subject) in [
             ("workload.snp.smt", *smt, "multithreading"),
             ("workload.snp.migrate_ma", *migrate_ma, "a migration agent"),

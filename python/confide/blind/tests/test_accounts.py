@@ -72,7 +72,7 @@ class BudgetTest(unittest.TestCase):
             (place / "nowhere").symlink_to(place / "missing")
             for name, reason in (
                 ("pipe", "wanted an ordinary file"),
-                ("twice", "with one name"),
+                ("twice", "further hard links"),
                 ("nowhere", "No such file"),
             ):
                 with self.assertRaisesRegex(AdapterRefused, reason):

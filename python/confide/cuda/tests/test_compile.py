@@ -96,7 +96,7 @@ class Checks(unittest.TestCase):
         with mock.patch.object(source, "_KERNEL", re.compile("(never)(found)")):
             status, said = self.check(unread, "--check")
         self.assertEqual(status, 1)
-        self.assertIn("kernel two is not among those read", said)
+        self.assertIn("kernel two was not found in the source", said)
         self.assertIn("no kernel was found", said)
 
     def test_a_cubin_is_compiled_once_and_a_broken_one_again(self) -> None:

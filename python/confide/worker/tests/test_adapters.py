@@ -186,7 +186,7 @@ class Plain(WithFolder):
             ({"use_dora": True}, "use_dora"), ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
             ({"bias": "all"}, "bias"), ({"lora_bias": True}, "lora_bias"), ({"peft_type": "IA3"}, "peft_type"),
             ({"init_lora_weights": "pissa"}, "init_lora_weights"), ({"arrow_config": {"x": 1}}, "arrow_config"),
-            ({"target_modules": ["q_proj"]}, "does not choose"), ({"r": 5}, "wanted shape \\[5"), ({"r": 0}, "good"),
+            ({"target_modules": ["q_proj"]}, "does not select"), ({"r": 5}, "wanted shape \\[5"), ({"r": 0}, "good"),
             ({"target_modules": "(q_proj"}, "pattern"), ({"layers_to_transform": [0, 1, 2, 3]}, "missing"),
         ]  # fmt: skip
         for change, word in changes:

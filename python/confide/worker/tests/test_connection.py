@@ -46,7 +46,7 @@ class Stalls(unittest.TestCase):
         with mock.patch("confide.worker.server.WRITE_SECONDS", 0.3):
             connection, _ = self.connection()
             connection.send(bytes(4 << 20))
-            self.assertIn("took nothing", self.wait_for_loss(connection))
+            self.assertIn("read nothing", self.wait_for_loss(connection))
 
     def test_what_waits_for_it_is_bounded(self) -> None:
         with mock.patch("confide.worker.server.OUTBOX_BYTES_MAX", 8 << 20):
@@ -63,7 +63,7 @@ class Stalls(unittest.TestCase):
         with mock.patch("confide.worker.server.INBOX_FRAMES_MAX", 10):
             connection, peer = self.connection()
             peer.sendall(protocol.frame(protocol.CANCEL, b"1234") * 12)
-            self.assertIn("frames that wait", self.wait_for_loss(connection))
+            self.assertIn("waiting frames", self.wait_for_loss(connection))
 
     def test_a_frame_that_is_cut_off_and_deltas_that_nobody_asked_for(self) -> None:
         from confide.worker import protocol

@@ -312,10 +312,10 @@ class OwnWorker(unittest.TestCase):
         from confide.worker.tests.peer import Worker
 
         with self.assertRaisesRegex(
-            RuntimeError, "a built-in shape has no weights; hint: --random-weights SEED"
+            RuntimeError, "a built-in shape has no weights; hint: give --random-weights SEED"
         ):
             Worker("--model", "tiny", "--device", "cpu", "--dtype", "f32")
-        with self.assertRaisesRegex(RuntimeError, "--slots . or --context 32 would fit"):
+        with self.assertRaisesRegex(RuntimeError, "give --slots . or --context 32"):
             self.start("--cache-bytes", "100000", "--slots", "2")
 
 

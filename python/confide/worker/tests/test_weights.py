@@ -110,7 +110,7 @@ class Refusals(unittest.TestCase):
             ({name: None}, f"{name} is missing"),
             ({name: torch.ones(95, 64)}, "wanted 192 rows, got 191"),
             ({name: torch.ones(96, 63)}, name),
-            ({"model.layers.1.mlp.router.weight": torch.ones(2)}, "has no place"),
+            ({"model.layers.1.mlp.router.weight": torch.ones(2)}, "does not belong"),
         ]:
             kept = {key: value for key, value in {**whole, **change}.items() if value is not None}
             save_file(kept, file)
@@ -135,7 +135,7 @@ class Refusals(unittest.TestCase):
         from confide.worker.cache import Cache, CacheTooLarge, Size
         from confide.worker.config import SHAPES
 
-        with self.assertRaisesRegex(CacheTooLarge, "--slots 1 or --context 224 would fit"):
+        with self.assertRaisesRegex(CacheTooLarge, "give --slots 1 or --context 224"):
             Cache(SHAPES["tiny"], Size(2, 496), torch.device("cpu"), torch.float32, limit=300_000)
 
 

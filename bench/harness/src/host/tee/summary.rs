@@ -90,17 +90,17 @@ impl Tee {
         };
         let behind = if self.paravisor { ", behind a paravisor" } else { "" };
         match self.reading {
-            Reading::NotRead => "not looked at by the version that made this record".into(),
+            Reading::NotRead => "not read by the version that made this record".into(),
             Reading::NoSign => {
                 let read = self.signals.iter().filter(|s| s.says != SignalMeaning::Unread).count();
                 format!("no sign of a confidential VM in {read} signals{unread}")
             }
             Reading::Signs => format!(
-                "signs of {kind}{behind}: {}; none disagrees{unread}; a hint, no proof",
+                "signs of {kind}{behind}: {}; none disagrees{unread}; a hint, not proof",
                 self.agree.join(", "),
             ),
             Reading::Contradiction => format!(
-                "signals disagree: {} say {kind}{behind}, {} do not{unread}; nothing follows",
+                "signals disagree: {} say {kind}{behind}, {} do not{unread}; no conclusion",
                 self.agree.join(", "),
                 self.disagree.join(", "),
             ),

@@ -55,7 +55,7 @@ fn a_tdx_guest_shows_signs_that_agree() {
         "acpi table CCEL",
     ];
     assert_eq!(tee.agree, sources);
-    assert!(tee.text().contains("a hint, no proof"), "{}", tee.text());
+    assert!(tee.text().contains("a hint, not proof"), "{}", tee.text());
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_device_alone_is_a_contradiction_and_named_as_one() {
     assert_eq!(tee.reading, Reading::Contradiction);
     assert_eq!(tee.agree, ["/dev/tdx_guest"]);
     assert_eq!(tee.disagree, ["cpuid 0x21", "cpu flag tdx_guest", "kernel log"]);
-    assert!(tee.text().ends_with("nothing follows"), "{}", tee.text());
+    assert!(tee.text().ends_with("no conclusion"), "{}", tee.text());
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::{
 /// The arguments of `confide adapter host`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Folders of adapters as PEFT writes them; an adapter has the name of its folder
+    /// Adapter folders as PEFT writes them; each adapter takes the name of its folder
     #[arg(value_name = "DIR", required = true)]
     pub(super) adapters: Vec<PathBuf>,
     /// Address for key holders; port 0 takes any free one
@@ -27,34 +27,34 @@ pub(crate) struct Args {
     pub(super) binding: BindingName,
     #[command(flatten)]
     pub(super) evidence: ServerEvidenceArgs,
-    /// Demand evidence of key holders under this policy; those that it accepts have no budget. Needs
-    /// --binding session or none
+    /// Demand evidence from key holders and appraise it by this policy; accepted key holders have no
+    /// budget. Needs --binding session or none
     #[arg(long, value_name = "FILE")]
     pub(super) client_policy: Option<PathBuf>,
     /// Write the certificate (DER), for key holders that attest to a host without evidence
     #[arg(long, value_name = "FILE", requires = "client_policy")]
     pub(super) certificate_out: Option<PathBuf>,
-    /// The clients that are served, each with a budget of its own: lines of a name and the SHA-256 of its
-    /// credential. Without this, all clients share one budget for each adapter. Clients that collude have
-    /// the sum of their budgets
+    /// Serve only these clients, each with a budget of its own: one line per client, with its name and the
+    /// SHA-256 of its credential. Without this option, all clients share one budget for each adapter.
+    /// Clients that collude have the sum of their budgets
     #[arg(long, value_name = "FILE")]
     pub(super) clients: Option<PathBuf>,
-    /// Answers for each client, adapter and input; by default one fewer than the input's width. No budget
-    /// prevents the adapter from being learned, see LIMITATIONS.md
+    /// Largest number of answers for each client, adapter and input; by default one fewer than the input's
+    /// width. A budget cannot prevent a client from learning the adapter: see LIMITATIONS.md
     #[arg(long, value_name = "N")]
     pub(super) budget: Option<u64>,
     #[command(flatten)]
     pub(super) budgets: BudgetArgs,
-    /// What never leaves the host: A alone, while B goes to the key holder, or both
+    /// The matrices that never leave the host: A alone, while B goes to the key holder, or both
     #[arg(long, value_enum, default_value_t = ProtectName::A)]
     pub(super) protect: ProtectName,
-    /// Standard deviation of the noise that is added to each answer, in units of its integers
+    /// Standard deviation of the noise added to each answer, in the answer's integer units
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     pub(super) noise_sigma: f64,
     #[command(flatten)]
     pub(super) parameters: ParameterArgs,
-    /// Append the numbers of answers for each client to this file; by default the last lines are kept in
-    /// memory
+    /// Append the count of answers for each client to this file; by default only the last lines are kept,
+    /// in memory
     #[arg(long, value_name = "FILE")]
     pub(super) audit_log: Option<PathBuf>,
     /// Largest rank of an adapter
@@ -65,15 +65,15 @@ pub(crate) struct Args {
     /// Print the digest of the configuration, for a key holder's policy, and exit
     #[arg(long)]
     pub(super) print_config_digest: bool,
-    /// Sessions of key holders at once; the longest idle ones are evicted for new ones
+    /// Largest number of open sessions; the longest idle ones are evicted for new ones
     #[arg(long, value_name = "N", default_value_t = HostLimits::default().sessions,
           value_parser = parse_count)]
     pub(super) max_sessions: usize,
-    /// Sessions of one peer: an IPv4 address, or the /64 network of an IPv6 address
+    /// Largest number of open sessions of one peer: an IPv4 address, or the /64 network of an IPv6 address
     #[arg(long, value_name = "N", default_value_t = HostLimits::default().sessions_per_peer,
           value_parser = parse_count)]
     pub(super) sessions_per_peer: usize,
-    /// Batches of masks that are prepared at once for one peer, of four in all
+    /// Mask batches prepared at once for one peer; the host prepares at most four in all
     #[arg(long, value_name = "N", default_value_t = HostLimits::default().preparations_per_peer,
           value_parser = parse_count)]
     pub(super) preparations_per_peer: usize,

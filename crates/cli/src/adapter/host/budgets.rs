@@ -15,7 +15,7 @@ pub(super) struct BudgetArgs {
     /// Keep the counts of answers in this file
     #[arg(long, value_name = "FILE", conflicts_with = "state")]
     budget_file: Option<PathBuf>,
-    /// Keep the counts of answers in this folder, so that a restart does not reset budgets; by default in
+    /// Keep the counts of answers in this folder, so that a restart does not reset budgets; by default
     /// $XDG_STATE_HOME/confide or ~/.local/state/confide. Two hosts cannot share a folder
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -64,8 +64,8 @@ pub(super) fn explain_error(error: HostError) -> CliError {
     let HostError::BudgetFile { source, .. } = &error else { return CliError::new(error) };
     let hint = match source.kind() {
         ErrorKind::InvalidData => {
-            "the file counts the answers already given: restore it, or move it away and start with a \
-             --budget that is smaller by those answers"
+            "the file counts the answers already given: restore it, or move it away and reduce \
+             --budget by the answers already given"
         }
         _ => {
             "--state DIR names another folder; --dangerous-forget-budgets keeps the counts in \

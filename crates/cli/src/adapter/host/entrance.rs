@@ -38,7 +38,7 @@ impl Entrance {
             (BindingName::None, None) => return Ok(Self::Plain),
             (BindingName::None, Some(_)) => (None, Binding::Session),
             (BindingName::Key, Some(_)) => {
-                let text = "evidence of key holders is demanded with session binding only";
+                let text = "--client-policy needs session binding, got key binding";
                 return Err(CliError::new(text).hint("add --binding session"));
             }
             (binding, _) => {

@@ -14,9 +14,9 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub(super) enum BindingName {
-    /// Evidence in the certificate, over the TLS key
+    /// Evidence in the certificate, bound to the TLS key
     Key,
-    /// Evidence after the handshake, over this very session
+    /// Evidence after the handshake, bound to this TLS session
     Session,
 }
 

@@ -68,7 +68,7 @@ impl LoadReport<'_> {
         let (head, summary) = (self.head, self.summary);
         let load = match (head.offered_per_s, head.users) {
             (_, Some(users)) => {
-                format!("closed loop of {users} users (a second view: no open load)")
+                format!("closed loop of {users} users (a second view, not an open load)")
             }
             (Some(rate), None) => {
                 format!("{} arrivals, {} /s offered", head.arrivals, format_figure(rate))
@@ -83,7 +83,7 @@ impl LoadReport<'_> {
             summary.requests, summary.complete, summary.failed, summary.cut
         );
         if summary.other_length > 0 {
-            let _ = write!(requests, "; {} not as long as asked for", summary.other_length);
+            let _ = write!(requests, "; {} not of the requested length", summary.other_length);
         }
         if summary.repeated > 0 {
             let _ = write!(requests, "; {} sent again after an idle close", summary.repeated);
@@ -91,14 +91,14 @@ impl LoadReport<'_> {
         write_line(out, "requests", &requests);
         if summary.counted_by_chunks > 0 {
             let text = format!(
-                "counted in {} of {} answers: the server named no plausible number of tokens",
+                "counted in {} of {} answers: the server reported no plausible number of tokens",
                 summary.counted_by_chunks, summary.complete
             );
             write_line(out, "chunks", &text);
         }
         if summary.implausible_usage > 0 {
             let text = format!(
-                "{} answers: more tokens than were asked for, or than the text has bytes",
+                "{} answers: more tokens than requested, or more tokens than bytes of text",
                 summary.implausible_usage
             );
             write_line(out, "usage", &text);
@@ -112,7 +112,7 @@ impl LoadReport<'_> {
         }
         if self.errors.len() > ERRORS_MAX {
             let others = self.errors.len() - ERRORS_MAX;
-            write_line(out, "", &format!("and {others} other failures, in the event log"));
+            write_line(out, "", &format!("and {others} other kinds of failure, in the event log"));
         }
     }
 
@@ -136,10 +136,10 @@ impl LoadReport<'_> {
         ] {
             write_row(out, name, spread);
         }
-        let _ = writeln!(out, "a percentile is printed where its tail holds ten samples");
+        let _ = writeln!(out, "a percentile is printed only if at least ten samples lie beyond it");
         let censored = summary.e2e.censored;
         if censored > 0 {
-            let _ = writeln!(out, "≥ is a lower bound: {censored} requests hit their deadline");
+            let _ = writeln!(out, "≥ marks a lower bound: {censored} requests hit their deadline");
         }
         out.push('\n');
     }

@@ -15,11 +15,11 @@ use crate::{error::CliError, process::print_text, report_003::head::ModelHead};
 /// The arguments of the noise on embeddings, which is off by default because it costs quality.
 #[derive(clap::Args)]
 pub(super) struct NoiseArgs {
-    /// Add Gaussian noise to each embedding that is sent, so that one alone is private with this epsilon.
-    /// The epsilons of a text add up; the sum is shown after each token
+    /// Add Gaussian noise to each embedding that is sent, so that each one alone has differential privacy
+    /// with this epsilon. The epsilons of a text add up; the sum is shown after each token
     #[arg(long, value_name = "E")]
     dp_epsilon_per_token: Option<f64>,
-    /// The delta that goes with every epsilon
+    /// The delta for every epsilon
     #[arg(long, value_name = "D", default_value_t = 1e-6)]
     dp_delta: f64,
     /// Clip embeddings to this length; by default the longest of the first 256 rows of the model's table,

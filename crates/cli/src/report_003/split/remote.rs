@@ -51,8 +51,8 @@ impl Remote {
         let opened = runtime.block_on(opening).unwrap_or_else(|_| Err(late()));
         let stream = opened.map_err(|reason| {
             CliError::new(format!("{url}: {reason}")).hint(
-                "`confide serve --engine native --model DIR` serves hidden states; behind a \
-                 gateway they are not carried",
+                "`confide serve --engine native --model DIR` serves hidden states; connect to it \
+                 directly, since a gateway does not carry them",
             )
         })?;
         let adapter = adapter.map(Into::into);
@@ -68,7 +68,7 @@ impl Remote {
             return Ok(());
         }
         let wide = self.width;
-        let text = format!("the server's hidden states have width {wide}, the model here {width}");
+        let text = format!("hidden states of the server: wanted width {width}, got {wide}");
         Err(CliError::new(text).hint("give the folder of the model that is served"))
     }
 

@@ -17,8 +17,8 @@ pub(crate) struct AdapterArgs {
     /// nobody); may be given several times
     #[arg(long = "adapter", value_name = "NAME=HOST:PORT|DIR")]
     pub(super) adapters: Vec<String>,
-    /// Who reaches and applies the adapters: `serve` itself, for any engine, or the `worker`, which then
-    /// needs no exchange with this program for a token
+    /// Which process reaches and applies the adapters: `serve` itself, for any engine, or the `worker`,
+    /// which then needs no exchange with this program for each token
     #[arg(long, value_enum, default_value_t = AdapterPlace::Serve)]
     pub(super) adapter_at: AdapterPlace,
     /// How the worker holds the adapter of a folder; hosts are reached by the blind protocol
@@ -53,7 +53,7 @@ pub(crate) struct AdapterArgs {
     /// Allow plain TCP to hosts beyond loopback, which nothing then authenticates
     #[arg(long)]
     pub(super) dangerous_adapter_plain: bool,
-    /// Load adapters whose configuration names another base model than the served one: their answers are
+    /// Load adapters whose configuration names a base model other than the served one: their answers are
     /// meaningless unless it is the same model under another name
     #[arg(long)]
     pub(super) dangerous_other_base: bool,

@@ -96,8 +96,8 @@ impl FolderSource {
                 Ok(OpenedAdapter { adapter, root, reference: Some(plain), base })
             }
             SchemeName::Masked | SchemeName::Direct => Err(unusable(
-                "it is a folder: wanted an adapter host for this scheme, which protects nobody where \
-                 host and key holder are one process"
+                "it is a folder: wanted an adapter host for this scheme, which protects nobody if host \
+                 and key holder are one process"
                     .into(),
             )),
         }

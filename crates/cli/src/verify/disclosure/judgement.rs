@@ -149,21 +149,21 @@ pub(super) enum RejectedDisclosure {
     #[error("statement is {got} s old, wanted at most {wanted}")]
     Old { wanted: u64, got: u64 },
     #[error(
-        "statement's time {} is after {}, the time to judge at",
+        "statement's time {} is after {}, the time of judgement",
         UnixSeconds(*time), UnixSeconds(*at)
     )]
     Early { time: u64, at: u64 },
     #[error("notary's evidence is refused: {}", .0.reason())]
     Evidence(Box<Rejection>),
-    #[error("statement is signed by another key than the notary's evidence names")]
+    #[error("statement is not signed by the key in the notary's evidence")]
     Key,
     #[error("evidence is not a notary's: its guarantee is {got:?}")]
     Guarantee { got: String },
     #[error("statement's time {} is outside the life of the notary's key", UnixSeconds(*time))]
     KeyTime { time: u64 },
-    #[error("{name} is not shown, which the policy demands")]
+    #[error("{name} is not shown, although the policy demands it")]
     NotShown { name: String },
-    #[error("policy does not say which program and configuration the notary has to be")]
+    #[error("policy does not say which program and configuration the notary must have")]
     Unpinned,
     #[error("other session: {0}")]
     OtherSession(Box<RejectedDisclosure>),
@@ -202,18 +202,20 @@ impl RejectedDisclosure {
     pub(super) fn hint(&self) -> Option<&'static str> {
         match self {
             RejectedDisclosure::Unpinned => Some(
-                "a policy needs the notary's [workload] and its config_digest: its operator \
+                "add the notary's [workload] and config_digest to the policy: the notary's operator \
                  chooses the roots by which hosts are judged. `dangerous_any_configuration = true` \
-                 in [disclosure] accepts any",
+                 in [disclosure] accepts any configuration",
             ),
             RejectedDisclosure::Host { .. } => {
-                Some("hosts = [\"HOST\", \"HOST:PORT\"] in [disclosure]")
+                Some("list it in [disclosure]: hosts = [\"HOST\", \"HOST:PORT\"]")
             }
             RejectedDisclosure::Format(FormatError::Magic { .. }) => Some(
-                "wanted the file that `confide disclose --out` wrote; the file of `confide notary \
+                "give the file that `confide disclose --out` wrote; the file of `confide notary \
                  fetch` holds secrets and is for its holder only",
             ),
-            RejectedDisclosure::Old { .. } => Some("age_s_max in [disclosure], or --at"),
+            RejectedDisclosure::Old { .. } => {
+                Some("raise age_s_max in [disclosure], or judge at another time with --at")
+            }
             RejectedDisclosure::Evidence(_) => {
                 Some("evidence is judged at the statement's time, under the policy's roots")
             }

@@ -18,19 +18,19 @@ use crate::{
 pub(crate) struct Args {
     /// The proof, as `confide prove` wrote it.
     pub(super) file: PathBuf,
-    /// The statement that has to be proved, JSON.
+    /// The statement that must be proved, JSON.
     #[arg(long, value_name = "FILE")]
     pub(super) statement: Option<PathBuf>,
-    /// The prover's input, JSON: its program's statement about it has to be proved.
+    /// The prover's input, JSON: the proof must be of the program's statement about this input.
     #[arg(long, value_name = "FILE", conflicts_with = "statement")]
     pub(super) input: Option<PathBuf>,
-    /// Accept any proved statement if nothing else says what it has to be: read it yourself.
+    /// Accept any proved statement if no other option says what it must be: read it yourself.
     #[arg(long, conflicts_with_all = ["statement", "input"])]
     pub(super) dangerous_any_statement: bool,
     /// The policy for the proof, TOML (docs/prove.md, "The policy").
     #[arg(long, value_name = "FILE")]
     pub(super) policy: Option<PathBuf>,
-    /// The program that must have run, by the back end's commitment, in hexadecimal.
+    /// The program that must have run: the back end's commitment to it, in hexadecimal.
     #[arg(long, value_name = "DIGEST")]
     pub(super) program: Option<Digest>,
     /// dcap: the time to judge at: `now` (the default), an RFC 3339 date or Unix seconds.

@@ -46,8 +46,8 @@ impl EvidenceExpectation {
         if !self.is_given {
             return Ok(());
         }
-        let reason = "--at, --root, --report-data and --evidence-policy are about a quote, and this \
-                      proof is not";
+        let reason = "--at, --root, --report-data and --evidence-policy apply only to a proof about a \
+                      quote";
         CheckList(checks).fail("evidence", reason.to_string())
     }
 
@@ -59,9 +59,9 @@ impl EvidenceExpectation {
     ) -> Result<(), RefusedStatement> {
         let mut steps = CheckList(checks);
         let verdict = match claim.verdict {
-            Verdict::Accepted => "accepted: every signature holds under the root",
+            Verdict::Accepted => "accepted: every signature verifies under the root",
             Verdict::Conditional => {
-                "conditional: every signature holds under the root, the policy has to allow the rest"
+                "conditional: every signature verifies under the root; the policy must allow the rest"
             }
         };
         steps.add_passed("verdict", verdict);
@@ -340,7 +340,7 @@ impl CheckList<'_> {
         match demanded.iter().find(|(_, is_demanded)| *is_demanded) {
             None => Ok(()),
             Some((key, _)) => {
-                self.fail("policy", format!("{key} is demanded, and no statement proves it"))
+                self.fail("policy", format!("the policy demands {key}, which no statement proves"))
             }
         }
     }

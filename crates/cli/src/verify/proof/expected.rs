@@ -139,10 +139,12 @@ fn explain_missing(claim: &str) -> Unjudged {
         "rsa2048" => "--key FILE and --message FILE, --statement FILE or --input FILE",
         "sha256" => "--message FILE, --statement FILE or --input FILE",
         "dcap" => "--evidence-policy FILE, --report-data HEX or --statement FILE",
-        _ => "--input FILE, which the prover was given, or --statement FILE",
+        _ => "--input FILE, the prover's input, or --statement FILE",
     };
-    let hint = format!("{hint} say what it must prove; --dangerous-any-statement accepts anything");
-    let detail = "nothing is expected of this proof: no option says what it must prove";
+    let hint = format!(
+        "say what it must prove with {hint}; --dangerous-any-statement accepts any statement"
+    );
+    let detail = "no option says what this proof must prove";
     Unjudged::new("no_expectation", detail).hint(&hint)
 }
 

@@ -24,7 +24,7 @@ pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<Answer, Unjudged>
     let claimed = &args.claimed;
     let missing = |what: &str| {
         Unjudged::new("missing_input", format!("wanted {what}, got none"))
-            .hint("give your own key and message, which are compared with those of the proof")
+            .hint("give your own key and message, to be compared with those of the proof")
     };
     let key = claimed.key()?.ok_or_else(|| missing("--certificate or --key"))?;
     let message = claimed.message()?.ok_or_else(|| missing("--message"))?;
@@ -45,7 +45,7 @@ pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<Answer, Unjudged>
     let size = bytes.len();
     let mut text = format_checks(&checks) + &signature::facts(&key, &proof);
     text += &fact_line("proof", format_args!("{size} bytes, checked in {check_ms:.2} ms"));
-    let reason = "its maker knew such a signature; whose the key is was not judged";
+    let reason = "its maker knew such a signature; the owner of the key was not checked";
     text += &verdict_line("yes", reason);
     let more = json!({
         "outcome": "accepted",

@@ -138,13 +138,12 @@ fn describe_acceptance(is_statement_known: bool, checks: &[Check]) -> String {
         let mut open = checks.iter().filter(|check| check.outcome == Outcome::NotEvaluated);
         open.any(|check| check.name == name)
     };
-    let mut reasons = vec!["the program ran to its end and said this statement"];
+    let mut reasons = vec!["the program ran to its end and made this statement"];
     if !is_statement_known {
-        reasons
-            .push("whether it is the one you want was not checked: read it, or give --statement");
+        reasons.push("the statement was not compared with yours: read it, or give --statement");
     }
     if is_open("prover") {
-        reasons.push("confide-prover was not pinned, which a policy can do");
+        reasons.push("confide-prover was not pinned; a policy can pin it");
     }
     reasons.join("; ")
 }
