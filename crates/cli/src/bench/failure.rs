@@ -15,7 +15,7 @@ pub(super) fn explain_error(error: BenchError) -> CliError {
             Some("a record is a folder that `confide bench run --out DIR` wrote")
         }
         BenchError::SuiteSyntax { .. } | BenchError::SuiteMeaning { .. } => {
-            Some("bench/suites holds suites that parse; unknown keys are errors")
+            Some("see bench/suites for valid suites; unknown keys are errors")
         }
         BenchError::FolderInUse { .. } => Some("wait for it to end, or choose another --out"),
         BenchError::MachineInUse => {
