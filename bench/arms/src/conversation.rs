@@ -180,7 +180,7 @@ impl Stream {
             }
             let event: Value = serde_json::from_slice(data)?;
             if let Some(error) = event.get("error") {
-                return Err(format!("the server says {error}").into());
+                return Err(format!("the server reports {error}").into());
             }
             let content = event["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
             if !content.is_empty() {

@@ -213,7 +213,7 @@ impl ZkArm<'_> {
                 Ok((done, used, Some(length)))
             }
             Stage::Check => {
-                let body = self.proofs.read(work, plan).ok_or("the proof is gone")?;
+                let body = self.proofs.read(work, plan).ok_or("the proof is missing")?;
                 let ran = self.back.check(work.guest, plan.mode, &body)?;
                 Ok((ran.done, ran.used, Some(body.len())))
             }

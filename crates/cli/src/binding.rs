@@ -27,9 +27,9 @@ impl From<BindingName> for Binding {
 /// The binding where evidence is always shown.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum EvidenceBinding {
-    /// Evidence in the certificate, over the TLS key
+    /// Evidence in the certificate, bound to the TLS key
     Key,
-    /// Evidence after the handshake, over this very session
+    /// Evidence after the handshake, bound to this TLS session
     Session,
 }
 

@@ -54,7 +54,7 @@ impl<'a> Completion<'a> {
         let id = self
             .sampler
             .choose(logits)
-            .ok_or_else(|| EngineError::failure("no logit is a number"))?;
+            .ok_or_else(|| EngineError::failure("no allowed token has a finite logit"))?;
         if self.text.is_end_of_text(id) && !self.ignore_eos {
             return Ok(TokenChoice::End);
         }

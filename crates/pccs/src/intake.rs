@@ -12,7 +12,7 @@ pub(crate) enum IntakeError {
     Parse(#[from] ParseError),
     #[error("the vendor sent another document: wanted {wanted}, got {got}")]
     Mismatch { wanted: String, got: String },
-    #[error("document was issued at {}, after now: {}", UnixSeconds(*issued), UnixSeconds(*now))]
+    #[error("document was issued at {}, the time is {}", UnixSeconds(*issued), UnixSeconds(*now))]
     IssuedInFuture { issued: u64, now: u64 },
 }
 

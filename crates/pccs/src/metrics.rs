@@ -39,7 +39,7 @@ impl Metrics {
             faults: counter("faults_total", "Simulated faults."),
             simulated: registry.gauge(
                 "confide_pccs_simulated",
-                "1 if the endorsements are simulated and endorse nothing, else 0.",
+                "1 if the endorsements are simulated and endorse no real machine, else 0.",
             ),
             documents: registry
                 .optional_gauge("confide_pccs_documents", "Documents in the database."),

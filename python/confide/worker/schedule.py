@@ -406,7 +406,7 @@ class Scheduler:
             generation.failure = Failure.from_error(to_adapter_error(error))
             return "failed"
         if token == NOT_FOUND:
-            generation.failure = Failure("internal", "no logit is a number")
+            generation.failure = Failure("internal", "no allowed token has a finite logit")
             return "failed"
         if token in generation.request.stop_ids:
             return "stop"

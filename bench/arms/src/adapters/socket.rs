@@ -123,7 +123,7 @@ impl SocketArm {
                     return Ok((count, parts));
                 }
                 Some("input_info") => {}
-                _ => return Err(format!("the server says {event}").into()),
+                _ => return Err(format!("the server sent {event}").into()),
             }
         }
     }
@@ -211,7 +211,7 @@ async fn receive_json(socket: &mut Socket) -> Outcome<Value> {
 async fn receive_frame(socket: &mut Socket) -> Outcome<(Value, Vec<f32>)> {
     let bytes = match socket.next().await {
         Some(Ok(Message::Binary(bytes))) => bytes,
-        Some(Ok(Message::Text(text))) => return Err(format!("the server says {text}").into()),
+        Some(Ok(Message::Text(text))) => return Err(format!("the server sent {text}").into()),
         other => return Err(format!("wanted a binary message, got {other:?}").into()),
     };
     let (length, rest) = bytes.split_first_chunk().ok_or("a message without its length")?;

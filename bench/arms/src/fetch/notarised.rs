@@ -90,6 +90,6 @@ async fn send_request(
     let bytes = body.to_bytes().to_vec();
     match status {
         StatusCode::OK => Ok(bytes),
-        _ => Err(format!("the notary says {status}: {}", String::from_utf8_lossy(&bytes)).into()),
+        _ => Err(format!("the notary sent {status}: {}", String::from_utf8_lossy(&bytes)).into()),
     }
 }

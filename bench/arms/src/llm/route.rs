@@ -85,7 +85,7 @@ impl Route {
             }
         };
         if matches!(security, Security::Plain) && args.channel.via.is_some() {
-            return Err("--mode plain goes through no tunnel: it would read everything".into());
+            return Err("--mode plain and --via: the tunnel would read everything".into());
         }
         let through = args.channel.describe_tunnel();
         let description = match &security {

@@ -134,7 +134,7 @@ impl Machine {
         for signal in &tee.signals {
             let kinds = signal.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
             let note = match signal.says {
-                SignalMeaning::Guest => format!("says {kinds}"),
+                SignalMeaning::Guest => format!("indicates {kinds}"),
                 SignalMeaning::Absent => format!("a guest of {kinds} shows it"),
                 SignalMeaning::Able if kinds.is_empty() => "able, not necessarily on".into(),
                 SignalMeaning::Able => format!("able: {kinds}; not necessarily on"),
@@ -170,7 +170,7 @@ impl Machine {
             lines.add(&format!("GPU {index}"), text);
         }
         for (name, value) in &gpus.confidential {
-            lines.add_with_note(name, value, "as nvidia-smi says; a hint");
+            lines.add_with_note(name, value, "as reported by nvidia-smi; a hint");
         }
         lines.facts
     }
@@ -187,7 +187,7 @@ impl Machine {
                 disk.model.clone(),
                 disk.size_bytes.map(gib),
                 disk.write_cache.as_ref().map(|text| format!("cache {text}")),
-                disk.cache_type.as_ref().map(|text| format!("device says {text}")),
+                disk.cache_type.as_ref().map(|text| format!("device reports {text}")),
                 disk.fua.map(|fua| format!("FUA {}", if fua { "yes" } else { "no" })),
                 disk.scheduler.as_ref().map(|text| format!("scheduler {text}")),
                 disk.queues.map(|queues| format!("{queues} queues")),

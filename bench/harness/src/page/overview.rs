@@ -69,7 +69,7 @@ fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
 fn missing_layer(layer: &LayerRows<'_>) -> ListItem {
     let (text, command) = match layer.layer.suite() {
         Some(suite) if layer.missing.is_empty() => (
-            "no record of it was given; make one with".to_owned(),
+            "no record of this layer was given; make one with".to_owned(),
             format!("confide bench run {suite} --out bench-out/{suite}"),
         ),
         _ => (join_reasons(&layer.missing), String::new()),

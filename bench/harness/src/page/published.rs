@@ -12,8 +12,8 @@ use crate::{
 
 /// Builds the section of every published table, theirs and ours.
 pub(super) fn answers(view: &RecordView<'_>) -> Section {
-    let about = "Each table as it was published, with the figure of this run that answers each row and what \
-                 either protects. Hardware and models differ: no ratio is made of theirs and ours. Ours are \
+    let about = "Each table as it was published, with the figure of this run that answers each row, and what \
+                 each of the two protects. Hardware and models differ, so the two are not divided. Ours are \
                  means over all samples of this run.";
     let tables = view.record.answers.iter();
     let blocks = tables.flat_map(|table| answer_blocks(view, table)).collect();

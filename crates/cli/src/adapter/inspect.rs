@@ -173,7 +173,7 @@ impl<'a> AdapterView<'a> {
             ),
             guarantee(false),
             guarantee(true),
-            format_table(&["scheme", "protect", "fits", "what it takes"], self.fit_rows()),
+            format_table(&["scheme", "protect", "fits", "cost or reason"], self.fit_rows()),
         )
     }
 

@@ -29,7 +29,7 @@ pub(super) fn explain_error(error: BenchError) -> CliError {
             Some("measure again, or take the record from where it was first kept")
         }
         BenchError::SuiteSyntax { .. } | BenchError::SuiteMeaning { .. } => {
-            Some("bench/suites holds suites that parse; unknown keys are errors")
+            Some("see bench/suites for valid suites; unknown keys are errors")
         }
         BenchError::FolderInUse { .. } => Some("wait for it to end, or choose another --out"),
         BenchError::MachineInUse => {

@@ -37,5 +37,5 @@ fn judge(args: &Args) -> Result<Answer, Unjudged> {
     let got = if bytes.is_empty() { "an empty file" } else { "something else" };
     let detail = format!("{}: wanted a proof, got {got}", args.file.display());
     Err(Unjudged::new("malformed_file", detail)
-        .hint("`confide prove` writes proofs, whose first line tells their kind"))
+        .hint("`confide prove` writes proofs; the first line of a proof names its kind"))
 }

@@ -130,7 +130,7 @@ fn read_entry(given: &str, collateral: Option<&[u8]>) -> Result<(String, PolicyE
     let policy =
         Policy::from_toml(&text).map_err(|error| policy::file::explain_error(path, &error))?;
     let appraiser = PolicyAppraiser::new(policy, collateral, process::unix_now)
-        .map_err(|error| CliError::new(error).hint("--collateral takes QuoteCollateralV3 JSON"))?;
+        .map_err(|error| CliError::new(error).hint("give --collateral QuoteCollateralV3 JSON"))?;
     Ok((name.to_owned(), PolicyEntry { appraiser: Arc::new(appraiser), sha256 }))
 }
 

@@ -181,7 +181,7 @@ fn describe_trust(accepted: &AcceptedDisclosure) -> Vec<String> {
 fn session_trust(accepted: &AcceptedDisclosure) -> Vec<String> {
     let root = accepted.statement.notary.root();
     let vendor = format!(
-        "the maker of the notary's TEE (root {} {}) and that the TEE holds",
+        "the maker of the notary's TEE (root {} {}), and that the TEE is not broken",
         root.kind.as_str(),
         hex::encode(root.sha256)
     );
@@ -189,8 +189,8 @@ fn session_trust(accepted: &AcceptedDisclosure) -> Vec<String> {
     let configuration = if accepted.statement.is_configuration_known {
         "the notary's configuration that the policy names: the roots by which it judged the host"
     } else {
-        "the notary's operator for the roots by which it judged the host: its configuration was NOT \
-         compared, so the host may be anyone"
+        "the notary's operator for the roots by which it judged the host: the notary's configuration \
+         was NOT compared, so the host may be anyone"
     };
     let mut trust = vec![
         vendor,
