@@ -11,7 +11,8 @@
 use std::{error::Error, time::Instant};
 
 use confide_zkvm_machine::{
-    Blueprint, FanIn, Keys, Machine, Program, ProofStep, aggregate, check_aggregated, check_app,
+    Blueprint, FanIn, Keys, Machine, Program, ProofStep, aggregate, check_aggregated,
+    check_segments,
 };
 
 #[global_allocator]
@@ -59,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let keys = Keys::derive(blueprint)?;
     println!("keys {} bytes, bits {} {}", keys.encode()?.len(), keys.bits(false), keys.bits(true));
     clock.lap("keys");
-    println!("{:?}", check_app(&body, &keys, blueprint, &commitment));
+    println!("{:?}", check_segments(&body, &keys, blueprint, &commitment));
     clock.lap("check");
     for pair in rest.iter().filter_map(|text| text.split_once(',')) {
         let fan_in = FanIn { leaf: pair.0.parse()?, internal: pair.1.parse()? };

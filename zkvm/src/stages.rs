@@ -11,7 +11,7 @@ use confide_prover::line::{
 };
 use confide_zkvm_machine::{
     BACKEND, BODY_BYTES_MAX, FanIn, Fault, Machine, Plan, Program, Rejection, VERSION, aggregate,
-    check_aggregated, check_app, declared_digests,
+    check_aggregated, check_segments, declared_digests,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -162,7 +162,7 @@ pub fn check(work: &Work) -> Result<Line, Refused> {
     let keys = records::keys(guest)?;
     parts.end("set_up_s");
     let aggregated = work.mode == Mode::Aggregated;
-    let check = if aggregated { check_aggregated } else { check_app };
+    let check = if aggregated { check_aggregated } else { check_segments };
     let checked = check(&body, &keys, guest.blueprint, &record.commitment())
         .map_err(|rejection| name(rejection, &body, &record))?;
     parts.end("check_s");

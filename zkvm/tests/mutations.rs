@@ -8,7 +8,7 @@ mod prover;
 use std::{env, fs, panic};
 
 use confide_zkvm_machine::{
-    Blueprint, Checked, Commitment, Keys, Rejection, check_aggregated, check_app,
+    Blueprint, Checked, Commitment, Keys, Rejection, check_aggregated, check_segments,
 };
 use prover::{Body, Folder, fibonacci, repository, run};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -31,7 +31,7 @@ type Check = fn(&[u8], &Keys, Blueprint, &Commitment) -> Result<Checked, Rejecti
 #[test]
 fn mutated_bodies_are_refused_and_stop_nothing() {
     let bodies = [
-        ("app", app(), check_app as Check),
+        ("app", app(), check_segments as Check),
         ("aggregated", committed_proof(), check_aggregated as Check),
     ];
     let keys = Keys::decode(&fs::read(repository("zkvm/keys/base.keys")).unwrap()).unwrap();

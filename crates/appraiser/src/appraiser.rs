@@ -16,7 +16,7 @@ use crate::{
     chips::VerifiedChips,
     error::AppraisalError,
     limits::FETCH_DEADLINE,
-    newest::NewestLists,
+    newest::NewestCrls,
     platforms::Platforms,
     sets::{CollateralSet, CollateralSets, PreparedSet},
 };
@@ -34,7 +34,7 @@ pub struct PolicyAppraiser {
     sets: CollateralSets,
     platforms: Platforms,
     chips: VerifiedChips,
-    newest: NewestLists,
+    newest: NewestCrls,
 }
 
 /// The origin of endorsements.
@@ -106,7 +106,7 @@ impl PolicyAppraiser {
     fn with_origin(policy: Policy, origin: Origin, clock: fn() -> u64) -> Self {
         let (sets, platforms, chips) =
             (CollateralSets::default(), Platforms::default(), VerifiedChips::default());
-        Self { policy, origin, clock, sets, platforms, chips, newest: NewestLists::default() }
+        Self { policy, origin, clock, sets, platforms, chips, newest: NewestCrls::default() }
     }
 
     /// Decides on the evidence of a peer that is talked to, however it came, with endorsements that

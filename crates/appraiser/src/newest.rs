@@ -10,28 +10,28 @@ use confide_verifier::{CrlMinimum, CrlVersion, Policy, PreparedEndorsements};
 
 /// The newest version of each issuer's revocation list, by issuer name. It only grows, and is read without a lock.
 #[derive(Default)]
-pub(crate) struct NewestLists {
+pub(crate) struct NewestCrls {
     seen: ArcSwap<BTreeMap<Vec<u8>, CrlMinimum>>,
     writing: Mutex<()>,
 }
 
 /// The newest versions as they were at one moment.
-pub(crate) type ListSnapshot = Arc<BTreeMap<Vec<u8>, CrlMinimum>>;
+pub(crate) type CrlMinima = Arc<BTreeMap<Vec<u8>, CrlMinimum>>;
 
-impl NewestLists {
+impl NewestCrls {
     /// Whether no newer list was accepted since this snapshot.
-    pub(crate) fn is_latest(&self, seen: &ListSnapshot) -> bool {
+    pub(crate) fn is_latest(&self, seen: &CrlMinima) -> bool {
         Arc::ptr_eq(&self.seen.load(), seen)
     }
 
-    pub(crate) fn snapshot(&self) -> ListSnapshot {
+    pub(crate) fn snapshot(&self) -> CrlMinima {
         self.seen.load_full()
     }
 
     /// Takes in the lists of an accepted set; `true` where one of them was newer than what was held.
     pub(crate) fn remember(&self, prepared: &PreparedEndorsements) -> bool {
         let lists = prepared.revocation_lists();
-        let is_new = |seen: &ListSnapshot| {
+        let is_new = |seen: &CrlMinima| {
             lists.iter().any(|(issuer, list)| {
                 seen.get(*issuer)
                     .is_none_or(|held| stricter_minimum(*held, minimum_of(*list)) != *held)
@@ -52,10 +52,10 @@ impl NewestLists {
 }
 
 /// The policy, with the minima raised to what was seen.
-pub(crate) fn raise_minima(
+pub(crate) fn raise_crl_minima(
     policy: &Policy,
     prepared: &PreparedEndorsements,
-    seen: &ListSnapshot,
+    seen: &CrlMinima,
 ) -> Policy {
     let mut policy = policy.clone();
     let [(root, _), (ca, _)] = prepared.revocation_lists();
@@ -68,7 +68,7 @@ pub(crate) fn raise_minima(
 }
 
 /// Whether a set has only lists that are as new as the newest seen.
-pub(crate) fn is_current(prepared: &PreparedEndorsements, seen: &ListSnapshot) -> bool {
+pub(crate) fn is_current(prepared: &PreparedEndorsements, seen: &CrlMinima) -> bool {
     prepared.revocation_lists().iter().all(|(issuer, list)| {
         let list = minimum_of(*list);
         seen.get(*issuer).is_none_or(|held| stricter_minimum(list, *held) == list)

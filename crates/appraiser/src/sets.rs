@@ -14,7 +14,7 @@ use confide_verifier::{
 use crate::{
     error::AppraisalError,
     limits::{FLIGHTS_MAX, SETS_MAX},
-    newest::{self, ListSnapshot, NewestLists},
+    newest::{self, CrlMinima, NewestCrls},
 };
 
 /// A set of endorsements: its bytes, and what was prepared from them.
@@ -24,7 +24,7 @@ pub(crate) struct CollateralSet {
     /// Held by the thread that prepares the set; the others wait for it.
     flight: Mutex<()>,
     /// The policy as it stands against this set, remade when a newer revocation list was seen.
-    policy: ArcSwapOption<(ListSnapshot, Policy)>,
+    policy: ArcSwapOption<(CrlMinima, Policy)>,
     /// Unix seconds of the last use.
     used: AtomicU64,
 }
@@ -92,13 +92,14 @@ impl CollateralSet {
         &self,
         policy: &Policy,
         ready: &PreparedSet,
-        newest: &NewestLists,
-    ) -> Arc<(ListSnapshot, Policy)> {
+        newest: &NewestCrls,
+    ) -> Arc<(CrlMinima, Policy)> {
         if let Some(held) = self.policy.load_full().filter(|held| newest.is_latest(&held.0)) {
             return held;
         }
         let seen = newest.snapshot();
-        let made = Arc::new((seen.clone(), newest::raise_minima(policy, &ready.prepared, &seen)));
+        let made =
+            Arc::new((seen.clone(), newest::raise_crl_minima(policy, &ready.prepared, &seen)));
         self.policy.store(Some(made.clone()));
         made
     }
@@ -149,7 +150,7 @@ impl CollateralSets {
     pub(crate) fn keep_set(
         &self,
         set: &Arc<CollateralSet>,
-        seen: &ListSnapshot,
+        seen: &CrlMinima,
     ) -> Vec<EndorsementsId> {
         let mut gone = Vec::new();
         self.held.rcu(|held| {

@@ -7,8 +7,8 @@ use std::{fs, path::Path, sync::Arc, thread, time::Duration};
 use confide_attester::{AttesterError, Device, Provider, Tsm, TsmOptions, detect_with_tsm};
 use confide_evidence::{Attest, ReportData, quote::Quote};
 use confide_fake_attester::{
-    FakeAttester, FakeAttesterOptions, Mode, MountedTsm, SnpSigner, Tee, TsmFault, TsmProvider,
-    TsmTree, Variant,
+    FakeAttester, FakeAttesterOptions, Mode, MountedTsm, SimulatedPlatform, SnpSigner, Tee,
+    TsmFault, TsmProvider, TsmTree,
 };
 use confide_verifier::{AwsLc, Endorsements, Evidence, Policy, UnixTime, appraise};
 use namespace::with_private_mounts;
@@ -219,7 +219,7 @@ fn fake_attester() -> Arc<FakeAttester> {
 }
 
 fn snp(signer: SnpSigner) -> FakeAttester {
-    let variant = Variant { signer, ..Variant::default() };
+    let variant = SimulatedPlatform { signer, ..SimulatedPlatform::default() };
     FakeAttester::with_variant(options_of(Tee::Snp), variant, None).unwrap()
 }
 

@@ -34,13 +34,13 @@ impl<S, T> Attested<S, T> {
 
 /// A stream to a client whose evidence was accepted: see [`crate::Server::accept_attested`].
 #[derive(Debug)]
-pub struct AttestedClient<S, T> {
+pub struct AttestedClientStream<S, T> {
     pub(crate) stream: server::TlsStream<S>,
     pub(crate) appraised: T,
     pub(crate) timings: ChannelTimings,
 }
 
-impl<S, T> AttestedClient<S, T> {
+impl<S, T> AttestedClientStream<S, T> {
     /// The appraiser's result for the client's evidence.
     pub fn appraisal(&self) -> &T {
         &self.appraised

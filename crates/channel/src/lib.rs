@@ -40,7 +40,7 @@ mod server;
 mod session;
 pub mod tunnel;
 
-pub use attested::{Attested, AttestedClient};
+pub use attested::{Attested, AttestedClientStream};
 pub use batch::{BatchCounts, BatchLimits, BatchedQuote, Batcher};
 pub use batch_error::BatchError;
 pub use client::Client;
@@ -52,4 +52,4 @@ pub use options::{
     Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning, ServerOptions,
 };
 pub use plain::{PlainClient, PlainConnection};
-pub use server::{AcceptedConnection, Server};
+pub use server::{Server, ServerStream};

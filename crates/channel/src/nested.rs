@@ -13,7 +13,7 @@ use crate::{
     error::ChannelError,
     options::RecordTuning,
     plain::PlainClient,
-    server::{AcceptedConnection, Server},
+    server::{Server, ServerStream},
 };
 
 /// The stream that carries the inner session at the connecting end. The buffer lets the inner
@@ -58,7 +58,7 @@ pub async fn nested_accept<S>(
     inner: &Server,
     tuning: RecordTuning,
     io: S,
-) -> Result<AcceptedConnection<NestedServer<S>>, ChannelError>
+) -> Result<ServerStream<NestedServer<S>>, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
-    attested::AttestedClient,
+    attested::AttestedClientStream,
     batch::Batcher,
     deadline::Deadline,
     error::{ChannelError, ChannelPhase},
@@ -37,7 +37,7 @@ pub struct Server {
 
 /// An open stream to a client, and the time that it took to open.
 #[derive(Debug)]
-pub struct AcceptedConnection<S> {
+pub struct ServerStream<S> {
     /// Carries application bytes from here on.
     pub stream: TlsStream<S>,
     /// The time that each step took.
@@ -151,7 +151,7 @@ impl Server {
     /// [`ChannelError::KeyEnded`] if the key could not be renewed, [`ChannelError::Timeout`],
     /// [`ChannelError::Io`] or [`ChannelError::Tls`] if the connection fails, and an error of
     /// [`ErrorOrigin::Peer`](crate::ErrorOrigin::Peer) if the client breaks the protocol.
-    pub async fn accept<S>(&self, io: S) -> Result<AcceptedConnection<S>, ChannelError>
+    pub async fn accept<S>(&self, io: S) -> Result<ServerStream<S>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
@@ -169,7 +169,7 @@ impl Server {
         &self,
         appraiser: &A,
         io: S,
-    ) -> Result<AttestedClient<S, A::Appraised>, ChannelError>
+    ) -> Result<AttestedClientStream<S, A::Appraised>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
         A: Appraise,
@@ -181,14 +181,14 @@ impl Server {
         let (stream, timings, appraised) =
             self.open_connection(io, Some(appraiser), self.tuning).await?;
         let appraised = appraised.ok_or(ChannelError::NoEvidence)?;
-        Ok(AttestedClient { stream, appraised, timings })
+        Ok(AttestedClientStream { stream, appraised, timings })
     }
 
     pub(crate) async fn accept_with_tuning<S>(
         &self,
         io: S,
         tuning: RecordTuning,
-    ) -> Result<AcceptedConnection<S>, ChannelError>
+    ) -> Result<ServerStream<S>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
@@ -198,7 +198,7 @@ impl Server {
             return Err(ChannelError::NoAttester { binding: "session" });
         }
         let (stream, timings, _) = self.open_connection::<S, NoAppraiser>(io, None, tuning).await?;
-        Ok(AcceptedConnection { stream, timings })
+        Ok(ServerStream { stream, timings })
     }
 
     fn build(options: ServerOptions, identities: IdentityRenewer) -> Result<Server, ChannelError> {

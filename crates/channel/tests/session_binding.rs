@@ -5,7 +5,7 @@ mod fakes;
 use std::sync::Arc;
 
 use confide_channel::{
-    AttestedClient, BatchLimits, Batcher, Binding, ChannelError, ChannelPhase, Client,
+    AttestedClientStream, BatchLimits, Batcher, Binding, ChannelError, ChannelPhase, Client,
     ClientOptions, ErrorOrigin, FRAME_BYTES_MAX, PlainClient, Server,
 };
 use confide_evidence::{
@@ -551,7 +551,7 @@ async fn mutual(
     server: &Server,
 ) -> (
     Result<FakeAttested, ChannelError>,
-    Result<AttestedClient<DuplexStream, FakeAppraised>, ChannelError>,
+    Result<AttestedClientStream<DuplexStream, FakeAppraised>, ChannelError>,
 ) {
     let client = client(Binding::Session).with_evidence(client_evidence()).unwrap();
     let appraiser = FakeAppraiser::default();

@@ -80,7 +80,7 @@ pub struct Document {
 
 /// The number and the issue date of a document, which decide whether it is older than another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rank {
+pub(crate) struct DocumentVersion {
     pub(crate) number: u64,
     pub(crate) issued: u64,
 }
@@ -109,8 +109,8 @@ impl Document {
         (self.issued..=self.until).contains(&now)
     }
 
-    pub(crate) fn rank(&self) -> Rank {
-        Rank { number: self.number, issued: self.issued }
+    pub(crate) fn rank(&self) -> DocumentVersion {
+        DocumentVersion { number: self.number, issued: self.issued }
     }
 
     /// SHA-256 of the root certificate in the document's chain; `None` if it has no chain.
@@ -152,7 +152,7 @@ impl DocumentKey {
     /// A CRL is older if its number or its date is lower (RFC 5280 section 5.2.3; Intel's number
     /// stays 1). A TCB document for a new recovery may have been signed on an earlier day than the
     /// last one: the number decides, and between equal numbers the date.
-    pub(crate) fn is_older(&self, got: Rank, seen: Rank) -> bool {
+    pub(crate) fn is_older(&self, got: DocumentVersion, seen: DocumentVersion) -> bool {
         match self {
             Self::TcbInfo { .. } | Self::QeIdentity { .. } => {
                 (got.number, got.issued) < (seen.number, seen.issued)

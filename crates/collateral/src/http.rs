@@ -45,7 +45,7 @@ pub(crate) struct HttpRequest {
 }
 
 /// An answer with status 200.
-pub(crate) struct Answer {
+pub(crate) struct OkResponse {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) url: String,
@@ -69,7 +69,7 @@ impl Default for Deadlines {
     }
 }
 
-type AnswerResult = Result<Arc<Answer>, CollateralError>;
+type AnswerResult = Result<Arc<OkResponse>, CollateralError>;
 
 pub(crate) struct RetryingClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -178,7 +178,7 @@ impl RetryingClient {
         address: &Address,
         ask: &HttpRequest,
         until: Instant,
-    ) -> Result<Arc<Answer>, AttemptFailure> {
+    ) -> Result<Arc<OkResponse>, AttemptFailure> {
         let left = until.saturating_duration_since(Instant::now()).min(self.deadlines.attempt);
         let late = || AttemptFailure {
             error: CollateralError::Deadline {
@@ -202,7 +202,7 @@ impl RetryingClient {
         host: &HostState,
         address: &Address,
         ask: &HttpRequest,
-    ) -> Result<Arc<Answer>, AttemptFailure> {
+    ) -> Result<Arc<OkResponse>, AttemptFailure> {
         let known = ask.body.is_none().then(|| self.lock_tagged().find(&address.uri.to_string()));
         let known = known.flatten();
         let request = build_request(address, ask, known.as_ref().map(|(tag, _)| tag));
@@ -240,7 +240,7 @@ impl RetryingClient {
         let body = body.to_bytes();
         add(&host.counters.bytes, body.len() as u64);
         let url = address.shown.clone();
-        let answer = Arc::new(Answer { headers: parts.headers, body, url });
+        let answer = Arc::new(OkResponse { headers: parts.headers, body, url });
         if ask.body.is_none() {
             self.lock_tagged().insert(address.uri.to_string(), &answer);
         }
@@ -365,15 +365,15 @@ fn build_request(
 
 /// The last answers that came with an ETag, oldest first.
 #[derive(Default)]
-struct TaggedAnswers(VecDeque<(String, HeaderValue, Arc<Answer>)>);
+struct TaggedAnswers(VecDeque<(String, HeaderValue, Arc<OkResponse>)>);
 
 impl TaggedAnswers {
-    fn find(&self, url: &str) -> Option<(HeaderValue, Arc<Answer>)> {
+    fn find(&self, url: &str) -> Option<(HeaderValue, Arc<OkResponse>)> {
         let (_, tag, answer) = self.0.iter().find(|(known, ..)| known == url)?;
         Some((tag.clone(), answer.clone()))
     }
 
-    fn insert(&mut self, url: String, answer: &Arc<Answer>) {
+    fn insert(&mut self, url: String, answer: &Arc<OkResponse>) {
         self.0.retain(|(known, ..)| *known != url);
         let tag = answer.headers.get(header::ETAG).filter(|tag| tag.len() <= TAG_LENGTH_MAX);
         let Some(tag) = tag else { return };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    document::{Document, DocumentKey, Rank},
+    document::{Document, DocumentKey, DocumentVersion},
     limits::NEWEST_RANKS_MAX,
 };
 
@@ -16,9 +16,13 @@ use crate::{
 pub(crate) struct NewestRanks(BTreeMap<String, (u64, u64)>);
 
 impl NewestRanks {
-    pub(crate) fn newest_rank(&self, key: &DocumentKey, root: &[u8; 32]) -> Option<Rank> {
+    pub(crate) fn newest_rank(
+        &self,
+        key: &DocumentKey,
+        root: &[u8; 32],
+    ) -> Option<DocumentVersion> {
         let (number, issued) = *self.0.get(&subject(key, root))?;
-        Some(Rank { number, issued })
+        Some(DocumentVersion { number, issued })
     }
 
     pub(crate) fn record(&mut self, document: &Document, root: &[u8; 32]) {
@@ -29,7 +33,7 @@ impl NewestRanks {
 
     pub(crate) fn merge(&mut self, other: &Self) {
         for (subject, (number, issued)) in &other.0 {
-            let rank = Rank { number: *number, issued: *issued };
+            let rank = DocumentVersion { number: *number, issued: *issued };
             let Some(key) = subject.split(' ').next().and_then(|key| key.parse().ok()) else {
                 continue;
             };
@@ -41,9 +45,11 @@ impl NewestRanks {
         other.0.iter().all(|(subject, rank)| self.0.get(subject) == Some(rank))
     }
 
-    fn record_rank(&mut self, key: DocumentKey, subject: String, rank: Rank) {
-        let known =
-            self.0.get(&subject).map(|(number, issued)| Rank { number: *number, issued: *issued });
+    fn record_rank(&mut self, key: DocumentKey, subject: String, rank: DocumentVersion) {
+        let known = self
+            .0
+            .get(&subject)
+            .map(|(number, issued)| DocumentVersion { number: *number, issued: *issued });
         match known {
             None if self.0.len() >= NEWEST_RANKS_MAX => {
                 tracing::warn!(

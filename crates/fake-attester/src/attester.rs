@@ -17,13 +17,13 @@ use crate::{
     policy::{self, ConfigurationLines},
     state,
     time::DAY,
-    variant::Variant,
+    variant::SimulatedPlatform,
 };
 
 /// Makes *simulated* evidence; see the crate's documentation for what that is worth.
 pub struct FakeAttester {
     options: FakeAttesterOptions,
-    variant: Variant,
+    variant: SimulatedPlatform,
     machine: SimulatedMachine,
     vendors: FakeEndorsements,
     collateral: String,
@@ -44,7 +44,7 @@ impl FakeAttester {
     /// # Errors
     /// [`FakeError`] if `options.issued_at` lies outside of the certificates' lifetime, or an encoder fails.
     pub fn new(options: FakeAttesterOptions) -> Result<Self, FakeError> {
-        Self::with_variant(options, Variant::default(), None)
+        Self::with_variant(options, SimulatedPlatform::default(), None)
     }
 
     /// The same attester with one fault, for tests of verifiers.
@@ -52,7 +52,7 @@ impl FakeAttester {
     /// # Errors
     /// As those of [`Self::new`].
     pub fn with_fault(options: FakeAttesterOptions, fault: Fault) -> Result<Self, FakeError> {
-        Self::with_variant(options, Variant::default(), Some(fault))
+        Self::with_variant(options, SimulatedPlatform::default(), Some(fault))
     }
 
     /// An attester of the given variant, with or without one fault.
@@ -61,7 +61,7 @@ impl FakeAttester {
     /// As those of [`Self::new`].
     pub fn with_variant(
         options: FakeAttesterOptions,
-        variant: Variant,
+        variant: SimulatedPlatform,
         fault: Option<Fault>,
     ) -> Result<Self, FakeError> {
         let vendors = FakeEndorsements::new(options.seed, options.issued_at)?;
@@ -167,7 +167,7 @@ impl FakeAttester {
     }
 
     /// The machine that this attester simulates.
-    pub fn variant(&self) -> Variant {
+    pub fn variant(&self) -> SimulatedPlatform {
         self.variant
     }
 
@@ -210,7 +210,7 @@ impl FakeAttester {
     pub fn with_vendors(
         vendors: &FakeEndorsements,
         options: FakeAttesterOptions,
-        variant: Variant,
+        variant: SimulatedPlatform,
         fault: Option<Fault>,
     ) -> Result<Self, FakeError> {
         let plan = SimulationPlan::new(options.issued_at, fault);
@@ -233,7 +233,7 @@ impl FakeAttester {
 fn dcap(
     vendors: &FakeEndorsements,
     options: &FakeAttesterOptions,
-    variant: &Variant,
+    variant: &SimulatedPlatform,
     mut plan: SimulationPlan,
 ) -> Result<(SimulatedMachine, String), FakeError> {
     let pki = vendors.intel_issuer();
@@ -259,10 +259,10 @@ fn dcap(
 fn snp(
     vendors: &FakeEndorsements,
     options: &FakeAttesterOptions,
-    variant: &Variant,
+    variant: &SimulatedPlatform,
     plan: &SimulationPlan,
 ) -> (SimulatedMachine, SnpFiles) {
-    let Variant { product, signer, .. } = *variant;
+    let SimulatedPlatform { product, signer, .. } = *variant;
     let machine = SimulatedMachine::snp(vendors, options, variant, plan);
     let mut edition: Edition = plan.edition.clone();
     if plan.has(Fault::RevokedPck) {

@@ -14,7 +14,7 @@ use crate::{
     snp::{Amd, ChipKey, Product, SnpSigner, SnpTcb},
     tcb,
     time::{FIRST_ISSUE, LAST_ISSUE},
-    variant::{PckCa, Variant},
+    variant::{PckCa, SimulatedPlatform},
 };
 
 /// The simulated vendors: the same keys and certificates for any number of [`Edition`]s.
@@ -158,7 +158,10 @@ impl FakeEndorsements {
     ///
     /// # Errors
     /// [`FakeError`] if an encoder fails.
-    pub fn pck_certificate(&self, variant: &Variant) -> Result<PckCertificate, FakeError> {
+    pub fn pck_certificate(
+        &self,
+        variant: &SimulatedPlatform,
+    ) -> Result<PckCertificate, FakeError> {
         let plan = SimulationPlan::new(self.issuers.certified_at, None);
         let pki = &self.issuers.intel;
         let pck = pki.pck(variant.pck_ca, variant.platform, &plan, 0)?;

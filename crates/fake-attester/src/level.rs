@@ -2,14 +2,14 @@
 
 /// The position of the platform among the levels of the TCB info.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub(crate) enum SimulatedTcbLevel {
     UpToDate,
     SwHardeningNeeded,
     OutOfDate,
     Revoked,
 }
 
-impl Level {
+impl SimulatedTcbLevel {
     /// From the best to the worst, as the JSON lists them.
     pub(crate) const ALL: [Self; 4] =
         [Self::UpToDate, Self::SwHardeningNeeded, Self::OutOfDate, Self::Revoked];

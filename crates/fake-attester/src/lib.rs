@@ -55,4 +55,4 @@ pub use plan::Fault;
 pub use snp::{Product, SnpSigner, SnpTcb};
 pub use state::STATE_FILE;
 pub use tsm::{MountedTsm, TsmFault, TsmProvider, TsmTree};
-pub use variant::{PckCa, ReportVersion, TdBody, Variant};
+pub use variant::{PckCa, ReportVersion, SimulatedPlatform, TdBody};

@@ -10,7 +10,7 @@ use crate::{
     plan::{Fault, SimulationPlan},
     quote::Quoter,
     snp::{ReportFields, Reporter, SnpTcb},
-    variant::Variant,
+    variant::SimulatedPlatform,
 };
 
 /// One simulated machine and its key.
@@ -28,7 +28,7 @@ enum MachineSigner {
 impl SimulatedMachine {
     pub(crate) fn dcap(
         options: &FakeAttesterOptions,
-        variant: &Variant,
+        variant: &SimulatedPlatform,
         plan: &SimulationPlan,
         pck: &Key,
         chain: &str,
@@ -40,7 +40,7 @@ impl SimulatedMachine {
     pub(crate) fn snp(
         vendors: &FakeEndorsements,
         options: &FakeAttesterOptions,
-        variant: &Variant,
+        variant: &SimulatedPlatform,
         plan: &SimulationPlan,
     ) -> Self {
         let chip = ChipIdentity::new(options, variant);
@@ -62,7 +62,7 @@ impl SimulatedMachine {
     pub(crate) fn endorsement_key(
         vendors: &FakeEndorsements,
         options: &FakeAttesterOptions,
-        variant: &Variant,
+        variant: &SimulatedPlatform,
         plan: &SimulationPlan,
     ) -> Vec<u8> {
         let ChipIdentity { mut id, mut tcb } = ChipIdentity::new(options, variant);
@@ -102,7 +102,7 @@ struct ChipIdentity {
 }
 
 impl ChipIdentity {
-    fn new(options: &FakeAttesterOptions, variant: &Variant) -> Self {
+    fn new(options: &FakeAttesterOptions, variant: &SimulatedPlatform) -> Self {
         let mut id = chip_id(&options.seed, &numbered_name("chip", variant.platform));
         id[variant.product.chip_id_length()..].fill(0);
         Self { id, tcb: variant.product.tcb() }

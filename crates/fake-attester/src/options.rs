@@ -13,12 +13,12 @@ use crate::error::FakeError;
 pub enum Tee {
     /// An Intel TDX quote, version 4, with a TD report of 584 bytes.
     Tdx,
-    /// An Intel TDX quote, version 5; [`crate::Variant`] chooses the body.
+    /// An Intel TDX quote, version 5; [`crate::SimulatedPlatform`] chooses the body.
     #[serde(rename = "tdx-v5")]
     TdxV5,
     /// An Intel SGX quote, version 3, with an enclave report of 384 bytes.
     Sgx,
-    /// An AMD SEV-SNP report of 1,184 bytes; [`crate::Variant`] chooses product and version.
+    /// An AMD SEV-SNP report of 1,184 bytes; [`crate::SimulatedPlatform`] chooses product and version.
     Snp,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     edition::{COLLATERAL_DAYS, Edition},
-    level::Level,
+    level::SimulatedTcbLevel,
     time::DAY,
 };
 
@@ -70,17 +70,17 @@ pub enum Fault {
 #[derive(Clone)]
 pub(crate) struct SimulationPlan {
     pub(crate) edition: Edition,
-    pub(crate) level: Level,
+    pub(crate) level: SimulatedTcbLevel,
     fault: Option<Fault>,
 }
 
 impl SimulationPlan {
     pub(crate) fn new(issued_at: u64, fault: Option<Fault>) -> Self {
         let level = match fault {
-            Some(Fault::SwHardeningNeeded) => Level::SwHardeningNeeded,
-            Some(Fault::OutOfDate) => Level::OutOfDate,
-            Some(Fault::RevokedTcb) => Level::Revoked,
-            _ => Level::UpToDate,
+            Some(Fault::SwHardeningNeeded) => SimulatedTcbLevel::SwHardeningNeeded,
+            Some(Fault::OutOfDate) => SimulatedTcbLevel::OutOfDate,
+            Some(Fault::RevokedTcb) => SimulatedTcbLevel::Revoked,
+            _ => SimulatedTcbLevel::UpToDate,
         };
         Self { edition: edition(issued_at, fault), level, fault }
     }

@@ -13,7 +13,7 @@ use crate::{
     options::{FakeAttesterOptions, Tee},
     plan::{Fault, SimulationPlan},
     tcb::{QuotingEnclave, tee_tcb_svn},
-    variant::{TdBody, Variant},
+    variant::{SimulatedPlatform, TdBody},
 };
 
 /// The vendor identifier of Intel's quoting enclave, 939a7233-f79c-4ca9-940a-0db3957f0607.
@@ -60,7 +60,7 @@ impl Quoter {
     /// `chain` is the PCK certificate and its issuers, PEM.
     pub(crate) fn new(
         options: &FakeAttesterOptions,
-        variant: &Variant,
+        variant: &SimulatedPlatform,
         plan: &SimulationPlan,
         pck: &Key,
         chain: &str,

@@ -12,7 +12,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::{
     error::FakeError,
     options::{FakeAttesterOptions, Mode, Tee},
-    variant::Variant,
+    variant::SimulatedPlatform,
 };
 
 /// The name of the state's file in that folder.
@@ -35,7 +35,7 @@ struct SavedState {
     mode: Mode,
     /// The variant; absent in states of older versions.
     #[serde(default)]
-    variant: Variant,
+    variant: SimulatedPlatform,
     /// Whether there is a simulated GPU; absent in states of older versions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     gpu: bool,
@@ -51,7 +51,7 @@ impl Drop for SavedState {
 pub(crate) fn save(
     dir: &Path,
     options: &FakeAttesterOptions,
-    variant: &Variant,
+    variant: &SimulatedPlatform,
     gpu: bool,
 ) -> Result<(), FakeError> {
     let state = SavedState {
@@ -75,7 +75,9 @@ pub(crate) fn save(
 }
 
 /// Reads options, variant and whether there is a GPU.
-pub(crate) fn load(dir: &Path) -> Result<(FakeAttesterOptions, Variant, bool), FakeError> {
+pub(crate) fn load(
+    dir: &Path,
+) -> Result<(FakeAttesterOptions, SimulatedPlatform, bool), FakeError> {
     let path = dir.join(STATE_FILE);
     let mut text = Zeroizing::new(String::new());
     let read = fs::File::open(&path)

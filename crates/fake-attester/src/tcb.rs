@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     error::FakeError,
-    level::Level,
+    level::SimulatedTcbLevel,
     measurements,
     options::Tee,
     plan::{Fault, SimulationPlan},
@@ -109,11 +109,11 @@ pub(crate) fn qe_identity(tee: Tee, plan: &SimulationPlan) -> Result<String, Fak
         mrsigner: hex::encode_upper(enclave.mr_signer),
         isvprodid: enclave.isv_prod_id,
         tcb_levels: vec![
-            enclave_level(good, Level::UpToDate, &[]),
-            enclave_level(good - 1, Level::OutOfDate, &["INTEL-SA-SIMULATED-00006"]),
+            enclave_level(good, SimulatedTcbLevel::UpToDate, &[]),
+            enclave_level(good - 1, SimulatedTcbLevel::OutOfDate, &["INTEL-SA-SIMULATED-00006"]),
             enclave_level(
                 good - 2,
-                Level::Revoked,
+                SimulatedTcbLevel::Revoked,
                 &["INTEL-SA-SIMULATED-00006", "INTEL-SA-SIMULATED-00007"],
             ),
         ],
@@ -124,8 +124,12 @@ pub(crate) fn qe_identity(tee: Tee, plan: &SimulationPlan) -> Result<String, Fak
 fn module_identities() -> Vec<ModuleIdentity> {
     let levels = |good: u8| {
         vec![
-            enclave_level(good.into(), Level::UpToDate, &[]),
-            enclave_level(u16::from(good) - 1, Level::OutOfDate, &["INTEL-SA-SIMULATED-00001"]),
+            enclave_level(good.into(), SimulatedTcbLevel::UpToDate, &[]),
+            enclave_level(
+                u16::from(good) - 1,
+                SimulatedTcbLevel::OutOfDate,
+                &["INTEL-SA-SIMULATED-00001"],
+            ),
         ]
     };
     vec![
@@ -134,7 +138,11 @@ fn module_identities() -> Vec<ModuleIdentity> {
     ]
 }
 
-fn enclave_level(isvsvn: u16, level: Level, advisories: &'static [&str]) -> TcbLevel<EnclaveTcb> {
+fn enclave_level(
+    isvsvn: u16,
+    level: SimulatedTcbLevel,
+    advisories: &'static [&str],
+) -> TcbLevel<EnclaveTcb> {
     TcbLevel {
         tcb: EnclaveTcb { isvsvn },
         tcb_date: level.date(),
@@ -144,14 +152,15 @@ fn enclave_level(isvsvn: u16, level: Level, advisories: &'static [&str]) -> TcbL
 }
 
 fn platform_levels(tdx: bool, plan: &SimulationPlan) -> Vec<TcbLevel<PlatformTcb>> {
-    let mut levels: Vec<_> = Level::ALL.iter().map(|&level| platform_level(level, tdx)).collect();
+    let mut levels: Vec<_> =
+        SimulatedTcbLevel::ALL.iter().map(|&level| platform_level(level, tdx)).collect();
     if plan.has(Fault::UnknownTcbStatus) {
         levels[0].tcb_status = "SimulatedUnknownStatus";
     }
     levels
 }
 
-fn platform_level(level: Level, tdx: bool) -> TcbLevel<PlatformTcb> {
+fn platform_level(level: SimulatedTcbLevel, tdx: bool) -> TcbLevel<PlatformTcb> {
     TcbLevel {
         tcb: PlatformTcb {
             sgxtcbcomponents: components(level.cpu_svn(), &SGX_COMPONENTS),

@@ -8,7 +8,7 @@ use crate::snp::product::{Product, SnpSigner};
 /// common form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Variant {
+pub struct SimulatedPlatform {
     /// The number of the machine: each has keys, certificates and identifiers of its own.
     pub platform: u32,
     /// The CA that certified the PCK (SGX and TDX).

@@ -2,7 +2,7 @@
 
 use confide_evidence::{ReportData, tcb_info::TcbStatus};
 use confide_fake_attester::{
-    FakeAttester, FakeAttesterOptions, Fault, Mode, PckCa, TdBody, Tee, Variant,
+    FakeAttester, FakeAttesterOptions, Fault, Mode, PckCa, SimulatedPlatform, TdBody, Tee,
 };
 use confide_verifier::{
     Appraised, Endorsements, Evidence, Expect, Policy, Reason, RootKind, Scope, SgxWorkload,
@@ -115,7 +115,8 @@ fn every_fault_is_refused_for_its_own_reason() {
 #[test]
 fn both_bodies_of_version_5_and_both_cas_are_accepted() {
     for (td_body, pck_ca) in [(TdBody::Td10, PckCa::Platform), (TdBody::Td15, PckCa::Processor)] {
-        let variant = Variant { td_body, pck_ca, platform: 3, ..Variant::default() };
+        let variant =
+            SimulatedPlatform { td_body, pck_ca, platform: 3, ..SimulatedPlatform::default() };
         let attester = FakeAttester::with_variant(options(Tee::TdxV5), variant, None).unwrap();
         let yes = ask(&attester, &policy(&attester), NOW).unwrap();
         assert_eq!(yes.scope(), Scope::Workload, "{variant:?}");

@@ -6,7 +6,7 @@ use std::{sync::LazyLock, time::Duration};
 use confide_evidence::{ReportData, snp_endorsements::SnpEndorsements};
 use confide_fake_attester::{
     FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, Product, ReportVersion,
-    SnpSigner, Tee, Variant,
+    SimulatedPlatform, SnpSigner, Tee,
 };
 use confide_verifier::{
     Appraised, AwsLc, Evidence, Expect, Outcome, Policy, Reason, Rejection, Roots, Scope,
@@ -26,7 +26,12 @@ fn every_product_signer_and_version_is_accepted_under_its_own_policy() {
     for product in Product::ALL {
         for signer in [SnpSigner::Vcek, SnpSigner::Vlek] {
             for report_version in [ReportVersion::V2, ReportVersion::V3, ReportVersion::V5] {
-                let variant = Variant { product, signer, report_version, ..Variant::default() };
+                let variant = SimulatedPlatform {
+                    product,
+                    signer,
+                    report_version,
+                    ..SimulatedPlatform::default()
+                };
                 let made = attester(variant, None);
                 let yes = ask(&made, &policy(&made), NOW)
                     .unwrap_or_else(|no| panic!("{variant:?}: {no}"));
@@ -55,11 +60,11 @@ fn every_fault_is_refused_by_the_check_that_is_for_it() {
         (Fault::EmptyQuote, "report_format"),
         (Fault::TrailingByte, "report_format"),
     ] {
-        let made = attester(Variant::default(), Some(fault));
+        let made = attester(SimulatedPlatform::default(), Some(fault));
         let no = ask(&made, &policy(&made), NOW).unwrap_err();
         assert_eq!(failed_check(&no), Some(wanted), "{fault:?}: {no}");
     }
-    let revoked = attester(Variant::default(), Some(Fault::RevokedPlatformCa));
+    let revoked = attester(SimulatedPlatform::default(), Some(Fault::RevokedPlatformCa));
     let no = ask(&revoked, &policy(&revoked), NOW).unwrap_err();
     assert_eq!(*no.reason(), Reason::CertificateRevoked { subject: "ASK certificate" });
 }
@@ -73,7 +78,7 @@ fn a_policy_that_skips_revocation_does_without_a_list_and_not_against_one() {
         (Some(Fault::RevokedPlatformCa), Some("revocation")),
         (Some(Fault::ExpiredCrl), Some("revocation")),
     ] {
-        let made = attester(Variant::default(), fault);
+        let made = attester(SimulatedPlatform::default(), fault);
         let policy = Policy { dangerous_skip_revocation: true, ..policy(&made) };
         let failed = ask(&made, &policy, NOW).map_err(|no| failed_check(&no)).map(|_| None);
         assert_eq!(failed.unwrap_or_else(|failed| failed), wanted, "{fault:?}");
@@ -92,10 +97,13 @@ fn a_policy_that_skips_revocation_does_without_a_list_and_not_against_one() {
 
 #[test]
 fn a_self_made_chain_and_the_root_of_another_product_are_refused() {
-    let made = attester(Variant::default(), None);
+    let made = attester(SimulatedPlatform::default(), None);
     let no = ask(&made, &Policy { roots: Roots::production(), ..policy(&made) }, NOW);
     assert!(matches!(no.unwrap_err().reason(), Reason::UntrustedRoot { .. }));
-    let genoa = attester(Variant { product: Product::Genoa, ..Variant::default() }, None);
+    let genoa = attester(
+        SimulatedPlatform { product: Product::Genoa, ..SimulatedPlatform::default() },
+        None,
+    );
     let mixed = SnpEndorsements::new(key(&made), chain(&genoa), crl(&genoa)).unwrap();
     let no = judge(&quote(&made), mixed, &policy(&genoa), NOW).unwrap_err();
     assert_eq!(failed_check(&no), Some("chain"), "{no}");
@@ -103,8 +111,11 @@ fn a_self_made_chain_and_the_root_of_another_product_are_refused() {
 
 #[test]
 fn a_loaded_key_under_the_chain_of_chip_keys_is_refused() {
-    let vcek = attester(Variant::default(), None);
-    let vlek = attester(Variant { signer: SnpSigner::Vlek, ..Variant::default() }, None);
+    let vcek = attester(SimulatedPlatform::default(), None);
+    let vlek = attester(
+        SimulatedPlatform { signer: SnpSigner::Vlek, ..SimulatedPlatform::default() },
+        None,
+    );
     for (report, signer, above) in [(&vlek, &vlek, &vcek), (&vcek, &vcek, &vlek)] {
         let mixed = SnpEndorsements::new(key(signer), chain(above), crl(above)).unwrap();
         let no = judge(&quote(report), mixed, &policy(report), NOW).unwrap_err();
@@ -118,7 +129,7 @@ fn a_loaded_key_under_the_chain_of_chip_keys_is_refused() {
 
 #[test]
 fn bits_of_a_report_are_refused_by_name() {
-    let made = attester(Variant::default(), None);
+    let made = attester(SimulatedPlatform::default(), None);
     let good = quote(&made);
     for (at, mask, wanted) in [
         (0x50, 1, "report_signature"),
@@ -144,7 +155,7 @@ fn bits_of_a_report_are_refused_by_name() {
 
 #[test]
 fn a_masked_chip_is_refused_unless_the_policy_accepts_it() {
-    let made = attester(Variant::default(), None);
+    let made = attester(SimulatedPlatform::default(), None);
     let mut report = quote(&made);
     report[0x1a0..0x1e0].fill(0);
     let ask = |policy: &Policy| judge(&report, endorsements(&made), policy, NOW).unwrap_err();
@@ -157,7 +168,7 @@ fn a_masked_chip_is_refused_unless_the_policy_accepts_it() {
 
 #[test]
 fn a_policy_may_list_chips_and_the_oldest_list() {
-    let made = attester(Variant::default(), None);
+    let made = attester(SimulatedPlatform::default(), None);
     let mut policy = policy(&made);
     let seen = ask(&made, &policy, NOW).unwrap().platform().amd().unwrap().clone();
     let listed = |chip: &[u8; 64]| {
@@ -178,7 +189,7 @@ fn a_policy_may_list_chips_and_the_oldest_list() {
 
 #[test]
 fn what_the_workload_leaves_out_is_refused() {
-    let made = attester(Variant::default(), None);
+    let made = attester(SimulatedPlatform::default(), None);
     let change = |change: fn(&mut SnpWorkload)| {
         let mut policy = policy(&made);
         change(policy.workload.as_mut().unwrap().snp.as_mut().unwrap());
@@ -193,7 +204,7 @@ fn what_the_workload_leaves_out_is_refused() {
 
 #[test]
 fn every_certificate_and_the_list_end_for_a_prepared_key_too() {
-    let made = attester(Variant::default(), None);
+    let made = attester(SimulatedPlatform::default(), None);
     let policy = policy(&made);
     let held = parse_endorsements(&made).prepare(&policy.roots, unix_time(NOW), &AwsLc).unwrap();
     let (from, until) = held.validity();
@@ -208,7 +219,7 @@ fn every_certificate_and_the_list_end_for_a_prepared_key_too() {
     assert_eq!(failed_check(&no), Some("root"));
 }
 
-fn attester(variant: Variant, fault: Option<Fault>) -> FakeAttester {
+fn attester(variant: SimulatedPlatform, fault: Option<Fault>) -> FakeAttester {
     let options = FakeAttesterOptions {
         seed: SEED,
         tee: Tee::Snp,

@@ -10,7 +10,7 @@ use std::{
 use confide_evidence::ReportData;
 use confide_fake_attester::{
     Edition, FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, PckCa, Product,
-    ReportVersion, SnpSigner, Tee, Variant,
+    ReportVersion, SimulatedPlatform, SnpSigner, Tee,
 };
 use confide_tests::Folder;
 
@@ -25,7 +25,7 @@ static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(build);
 #[test]
 fn go_tdx_guest_accepts_a_quote_and_refuses_a_flipped_byte() {
     let Some(program) = PROGRAM.as_deref() else { return };
-    let dir = tdx_folder(Tee::Tdx, Variant::default(), None);
+    let dir = tdx_folder(Tee::Tdx, SimulatedPlatform::default(), None);
     verdict(program, "tdx", dir.path(), &[]).unwrap();
     // User data, TD attributes, report data, signature, QE report, PCK chain.
     for offset in [30, 170, 600, 640, 800, 2000] {
@@ -40,8 +40,8 @@ fn go_tdx_guest_accepts_a_quote_and_refuses_a_flipped_byte() {
 #[test]
 fn go_tdx_guest_refuses_what_its_release_does_not_know() {
     let Some(program) = PROGRAM.as_deref() else { return };
-    let processor = Variant { pck_ca: PckCa::Processor, ..Variant::default() };
-    for (tee, variant) in [(Tee::TdxV5, Variant::default()), (Tee::Tdx, processor)] {
+    let processor = SimulatedPlatform { pck_ca: PckCa::Processor, ..SimulatedPlatform::default() };
+    for (tee, variant) in [(Tee::TdxV5, SimulatedPlatform::default()), (Tee::Tdx, processor)] {
         let dir = tdx_folder(tee, variant, None);
         assert!(verdict(program, "tdx", dir.path(), &[]).is_err(), "{tee:?} {variant:?}");
     }
@@ -62,7 +62,7 @@ fn go_tdx_guest_refuses_what_is_revoked_expired_or_out_of_date() {
         Fault::UnboundAttestationKey,
         Fault::UnknownTcbStatus,
     ] {
-        let dir = tdx_folder(Tee::Tdx, Variant::default(), Some(fault));
+        let dir = tdx_folder(Tee::Tdx, SimulatedPlatform::default(), Some(fault));
         assert!(verdict(program, "tdx", dir.path(), &[]).is_err(), "{fault:?}");
     }
 }
@@ -74,7 +74,12 @@ fn go_sev_guest_accepts_milan_and_genoa_and_refuses_a_flipped_byte() {
     for product in [Product::Milan, Product::Genoa] {
         for signer in [SnpSigner::Vcek, SnpSigner::Vlek] {
             for report_version in [ReportVersion::V2, ReportVersion::V3, ReportVersion::V5] {
-                let variant = Variant { product, signer, report_version, ..Variant::default() };
+                let variant = SimulatedPlatform {
+                    product,
+                    signer,
+                    report_version,
+                    ..SimulatedPlatform::default()
+                };
                 let dir = snp_folder(variant, None);
                 let arguments = [product.name()];
                 verdict(program, "snp", dir.path(), &arguments)
@@ -93,10 +98,10 @@ fn go_sev_guest_accepts_milan_and_genoa_and_refuses_a_flipped_byte() {
 #[test]
 fn go_sev_guest_refuses_a_revoked_ask_and_a_chain_of_another_seed() {
     let Some(program) = PROGRAM.as_deref() else { return };
-    let dir = snp_folder(Variant::default(), Some(Fault::RevokedPlatformCa));
+    let dir = snp_folder(SimulatedPlatform::default(), Some(Fault::RevokedPlatformCa));
     let said = verdict(program, "snp", dir.path(), &["Milan"]).unwrap_err();
     assert!(said.contains("revoked"), "{said}");
-    let dir = snp_folder(Variant::default(), None);
+    let dir = snp_folder(SimulatedPlatform::default(), None);
     let other = FakeEndorsements::new([2; 32], NOW).unwrap();
     let chain = other.issue_amd(Product::Milan, &Edition::issued_at(NOW)).vcek_chain;
     fs::write(dir.join("vcek-chain.pem"), chain).unwrap();
@@ -104,7 +109,7 @@ fn go_sev_guest_refuses_a_revoked_ask_and_a_chain_of_another_seed() {
 }
 
 /// Makes a folder with evidence and the answers of Intel's service.
-fn tdx_folder(tee: Tee, variant: Variant, fault: Option<Fault>) -> Folder {
+fn tdx_folder(tee: Tee, variant: SimulatedPlatform, fault: Option<Fault>) -> Folder {
     let attester = attester(tee, variant, fault);
     let dir = Folder::new("go");
     let collateral: serde_json::Value = serde_json::from_str(&attester.collateral_json()).unwrap();
@@ -127,7 +132,7 @@ fn tdx_folder(tee: Tee, variant: Variant, fault: Option<Fault>) -> Folder {
 }
 
 /// Makes a folder with evidence and the answers of AMD's service.
-fn snp_folder(variant: Variant, fault: Option<Fault>) -> Folder {
+fn snp_folder(variant: SimulatedPlatform, fault: Option<Fault>) -> Folder {
     let attester = attester(Tee::Snp, variant, fault);
     let dir = Folder::new("go");
     let amd = VENDORS.issue_amd(variant.product, &Edition::issued_at(NOW));
@@ -140,7 +145,7 @@ fn snp_folder(variant: Variant, fault: Option<Fault>) -> Folder {
     dir
 }
 
-fn attester(tee: Tee, variant: Variant, fault: Option<Fault>) -> FakeAttester {
+fn attester(tee: Tee, variant: SimulatedPlatform, fault: Option<Fault>) -> FakeAttester {
     let options =
         FakeAttesterOptions { seed: SEED, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
     FakeAttester::with_vendors(&VENDORS, options, variant, fault).unwrap()

@@ -4,8 +4,8 @@ use std::{fs, path::Path, process::Command};
 
 use confide_evidence::{ReportData, quote::Quote};
 use confide_fake_attester::{
-    FakeAttester, FakeAttesterOptions, FakeEndorsements, Mode, PckCa, Product, SnpSigner, Tee,
-    Variant,
+    FakeAttester, FakeAttesterOptions, FakeEndorsements, Mode, PckCa, Product, SimulatedPlatform,
+    SnpSigner, Tee,
 };
 use confide_tests::Folder;
 
@@ -19,7 +19,7 @@ fn openssl_verifies_amds_chains_with_their_pss_parameters() {
     let vendors = FakeEndorsements::new([1; 32], NOW).unwrap();
     for product in Product::ALL {
         for signer in [SnpSigner::Vcek, SnpSigner::Vlek] {
-            let variant = Variant { product, signer, ..Variant::default() };
+            let variant = SimulatedPlatform { product, signer, ..SimulatedPlatform::default() };
             let attester =
                 FakeAttester::with_vendors(&vendors, options(Tee::Snp), variant, None).unwrap();
             let (intermediate, root) = last(attester.chain_pem().unwrap());
@@ -55,7 +55,7 @@ fn openssl_verifies_intels_chain_and_lists() {
     let vendors = FakeEndorsements::new([1; 32], NOW).unwrap();
     for pck_ca in [PckCa::Platform, PckCa::Processor] {
         for tee in [Tee::Tdx, Tee::TdxV5, Tee::Sgx] {
-            let variant = Variant { pck_ca, ..Variant::default() };
+            let variant = SimulatedPlatform { pck_ca, ..SimulatedPlatform::default() };
             let attester =
                 FakeAttester::with_vendors(&vendors, options(tee), variant, None).unwrap();
             let quote = attester.quote(&ReportData::ZERO);

@@ -3,7 +3,7 @@
 
 use confide_evidence::{Attest, ReportData};
 use confide_fake_attester::{
-    Edition, FakeAttester, FakeAttesterOptions, Fault, Mode, PckCa, TdBody, Tee, Variant,
+    Edition, FakeAttester, FakeAttesterOptions, Fault, Mode, PckCa, SimulatedPlatform, TdBody, Tee,
 };
 use dcap_qvl::{
     QuoteCollateralV3,
@@ -30,7 +30,8 @@ fn honest_evidence_is_accepted_as_up_to_date() {
 #[test]
 fn both_bodies_of_version_5_and_both_cas_are_accepted() {
     for (td_body, pck_ca) in [(TdBody::Td10, PckCa::Platform), (TdBody::Td15, PckCa::Processor)] {
-        let variant = Variant { td_body, pck_ca, platform: 3, ..Variant::default() };
+        let variant =
+            SimulatedPlatform { td_body, pck_ca, platform: 3, ..SimulatedPlatform::default() };
         let attester = FakeAttester::with_variant(options(Tee::TdxV5), variant, None).unwrap();
         assert_eq!(verify(&attester, NOW).unwrap().status, "UpToDate", "{variant:?}");
     }

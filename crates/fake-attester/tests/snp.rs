@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs, path::PathBuf, sync::LazyLock};
 use confide_evidence::ReportData;
 use confide_fake_attester::{
     Edition, FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, Product,
-    ReportVersion, SnpSigner, Tee, Variant,
+    ReportVersion, SimulatedPlatform, SnpSigner, Tee,
 };
 use sev::{
     certs::snp::{Certificate, Chain, Verifiable, ca},
@@ -40,7 +40,7 @@ fn the_sev_crate_accepts_every_product_signer_and_version() {
 
 #[test]
 fn the_sev_crate_refuses_a_flipped_byte() {
-    let attester = attester(Variant::default(), None);
+    let attester = attester(SimulatedPlatform::default(), None);
     let chain = chain(&attester);
     let report = attester.quote(&ReportData::ZERO);
     for offset in [0x04, 0x50, 0x90, 0x1a0, 0x2a0, 0x2e8] {
@@ -53,8 +53,11 @@ fn the_sev_crate_refuses_a_flipped_byte() {
 
 #[test]
 fn the_sev_crate_refuses_the_chain_of_another_signer() {
-    let vcek = attester(Variant::default(), None);
-    let vlek = attester(Variant { signer: SnpSigner::Vlek, ..Variant::default() }, None);
+    let vcek = attester(SimulatedPlatform::default(), None);
+    let vlek = attester(
+        SimulatedPlatform { signer: SnpSigner::Vlek, ..SimulatedPlatform::default() },
+        None,
+    );
     let report = AttestationReport::from_bytes(&vcek.quote(&ReportData::ZERO)).unwrap();
     assert!((&chain(&vlek), &report).verify().is_err());
     let mixed = Chain { ca: chain(&vlek).ca, vek: chain(&vcek).vek };
@@ -63,8 +66,8 @@ fn the_sev_crate_refuses_the_chain_of_another_signer() {
 
 #[test]
 fn the_same_options_give_the_same_bytes() {
-    let (a, b) = (attester(Variant::default(), None), {
-        FakeAttester::with_variant(options(), Variant::default(), None).unwrap()
+    let (a, b) = (attester(SimulatedPlatform::default(), None), {
+        FakeAttester::with_variant(options(), SimulatedPlatform::default(), None).unwrap()
     });
     assert_eq!(a.root_der(), b.root_der());
     assert_eq!(a.collateral_json(), b.collateral_json());
@@ -73,7 +76,7 @@ fn the_same_options_give_the_same_bytes() {
 
 #[test]
 fn the_certificate_that_the_vendor_gives_for_a_chip_is_the_attesters_own() {
-    let attester = attester(Variant::default(), None);
+    let attester = attester(SimulatedPlatform::default(), None);
     let report = attester.quote(&ReportData::ZERO);
     let chip_id: [u8; 64] = report[0x1a0..0x1e0].try_into().unwrap();
     let tcb = confide_fake_attester::SnpTcb {
@@ -100,8 +103,8 @@ fn an_edition_changes_the_revocation_list_and_no_certificate() {
 
 #[test]
 fn another_machine_has_another_chip_and_key() {
-    let first = attester(Variant::default(), None);
-    let second = attester(Variant { platform: 1, ..Variant::default() }, None);
+    let first = attester(SimulatedPlatform::default(), None);
+    let second = attester(SimulatedPlatform { platform: 1, ..SimulatedPlatform::default() }, None);
     assert_ne!(first.endorsement_key_der(), second.endorsement_key_der());
     assert_eq!(first.chain_pem(), second.chain_pem());
 }
@@ -110,9 +113,9 @@ fn another_machine_has_another_chip_and_key() {
 fn certificates_have_the_shape_of_amds_own() {
     let Some(snp) = foreign() else { return println!("skipped: no foreign vectors") };
     let read = |name: &str| fs::read(snp.join(name)).unwrap();
-    let milan = attester(Variant::default(), None);
-    let genoa = Variant { product: Product::Genoa, ..Variant::default() };
-    let vlek = Variant { signer: SnpSigner::Vlek, ..Variant::default() };
+    let milan = attester(SimulatedPlatform::default(), None);
+    let genoa = SimulatedPlatform { product: Product::Genoa, ..SimulatedPlatform::default() };
+    let vlek = SimulatedPlatform { signer: SnpSigner::Vlek, ..SimulatedPlatform::default() };
     let ders = |pem: &[u8]| -> Vec<Vec<u8>> {
         let chain = confide_evidence::pem::decode_chain("chain", pem).unwrap();
         chain.into_iter().map(|der| der.to_vec()).collect()
@@ -137,8 +140,9 @@ fn certificates_have_the_shape_of_amds_own() {
 #[test]
 fn reports_have_zeros_where_amds_have_them() {
     let Some(snp) = foreign() else { return println!("skipped: no foreign vectors") };
-    let milan = Variant { report_version: ReportVersion::V2, ..Variant::default() };
-    let vlek = Variant { signer: SnpSigner::Vlek, ..Variant::default() };
+    let milan =
+        SimulatedPlatform { report_version: ReportVersion::V2, ..SimulatedPlatform::default() };
+    let vlek = SimulatedPlatform { signer: SnpSigner::Vlek, ..SimulatedPlatform::default() };
     for (name, variant) in [("milan-a-report.bin", milan), ("milan-c-vlek-report.bin", vlek)] {
         let theirs = fs::read(snp.join(name)).unwrap();
         let ours = attester(variant, None).quote(&ReportData([9; 64]));
@@ -155,9 +159,9 @@ fn reports_have_zeros_where_amds_have_them() {
 
 #[test]
 fn faults_change_what_they_name_and_leave_the_signatures_whole() {
-    let honest = attester(Variant::default(), None);
+    let honest = attester(SimulatedPlatform::default(), None);
     for fault in [Fault::WrongChip, Fault::WrongTcb, Fault::RevokedPck, Fault::RevokedPlatformCa] {
-        let faulty = attester(Variant::default(), Some(fault));
+        let faulty = attester(SimulatedPlatform::default(), Some(fault));
         let report = faulty.quote(&ReportData::ZERO);
         assert_eq!(report, honest.quote(&ReportData::ZERO), "{fault:?}");
         let parsed = AttestationReport::from_bytes(&report).unwrap();
@@ -165,23 +169,30 @@ fn faults_change_what_they_name_and_leave_the_signatures_whole() {
         assert_ne!(faulty.collateral_json(), honest.collateral_json(), "{fault:?}");
     }
     for fault in [Fault::Debug, Fault::LowPrivilege, Fault::MigrationAgent] {
-        let faulty = attester(Variant::default(), Some(fault));
+        let faulty = attester(SimulatedPlatform::default(), Some(fault));
         let report = faulty.quote(&ReportData::ZERO);
         assert_ne!(report, honest.quote(&ReportData::ZERO), "{fault:?}");
         let parsed = AttestationReport::from_bytes(&report).unwrap();
         (&chain(&faulty), &parsed).verify().unwrap();
     }
     assert!(
-        attester(Variant::default(), Some(Fault::EmptyQuote)).quote(&ReportData::ZERO).is_empty()
+        attester(SimulatedPlatform::default(), Some(Fault::EmptyQuote))
+            .quote(&ReportData::ZERO)
+            .is_empty()
     );
 }
 
-fn variants() -> Vec<Variant> {
+fn variants() -> Vec<SimulatedPlatform> {
     let mut all = Vec::new();
     for product in Product::ALL {
         for signer in [SnpSigner::Vcek, SnpSigner::Vlek] {
             for report_version in [ReportVersion::V2, ReportVersion::V3, ReportVersion::V5] {
-                all.push(Variant { product, signer, report_version, ..Variant::default() });
+                all.push(SimulatedPlatform {
+                    product,
+                    signer,
+                    report_version,
+                    ..SimulatedPlatform::default()
+                });
             }
         }
     }
@@ -197,7 +208,7 @@ fn options() -> FakeAttesterOptions {
     FakeAttesterOptions { seed: SEED, tee: Tee::Snp, debug: false, issued_at: NOW, mode: Mode::Raw }
 }
 
-fn attester(variant: Variant, fault: Option<Fault>) -> FakeAttester {
+fn attester(variant: SimulatedPlatform, fault: Option<Fault>) -> FakeAttester {
     FakeAttester::with_vendors(&VENDORS, options(), variant, fault).unwrap()
 }
 

@@ -74,11 +74,11 @@ impl ManifestWatch {
     }
 
     /// Whether a model was attested, which the upstream then has to name.
-    pub(crate) fn is_model_attested(&self) -> bool {
+    pub(crate) fn expects_model(&self) -> bool {
         self.wanted.is_some()
     }
 
-    pub(crate) fn has_changed(&self) -> bool {
+    pub(crate) fn was_model_swapped(&self) -> bool {
         *self.changed.borrow()
     }
 
@@ -105,7 +105,7 @@ impl ManifestWatch {
             }
             ModelList::Refused(_) => None,
         };
-        if got == Some(wanted) && !self.has_changed() {
+        if got == Some(wanted) && !self.was_model_swapped() {
             return Ok(());
         }
         let (wanted, got) = (hex::encode(wanted), got.map_or("none".into(), hex::encode));

@@ -123,7 +123,7 @@ impl UpstreamPool {
     /// If the upstream closes the connection after its answer, another one is opened and returned.
     pub(crate) async fn open(&self) -> Result<Connection, UpstreamFailure> {
         let mut connection = Connection::open(&self.upstream, &self.limits).await?;
-        if !self.manifest.is_model_attested() {
+        if !self.manifest.expects_model() {
             return Ok(connection);
         }
         let deadline = self.limits.upstream_question;

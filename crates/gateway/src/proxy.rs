@@ -101,7 +101,7 @@ impl Proxy {
             tokio::time::sleep(tick).await;
             self.pools.iter().for_each(|pool| pool.close_stale());
             let is_due = last_question.elapsed() >= self.limits.upstream_check;
-            if !is_due || !self.manifest.is_model_attested() || self.manifest.has_changed() {
+            if !is_due || !self.manifest.expects_model() || self.manifest.was_model_swapped() {
                 continue;
             }
             last_question = Instant::now();
@@ -150,7 +150,7 @@ impl Proxy {
         }
         check_host(&head)?;
         let target = normalise_target(&head.uri).map_err(RequestRefusal::Target)?;
-        if self.manifest.has_changed() {
+        if self.manifest.was_model_swapped() {
             return Err(changed_model_refusal());
         }
         if target.path() == WELL_KNOWN_PATH {
@@ -166,7 +166,7 @@ impl Proxy {
         }
         let pool = self.find_pool(&head.method, target.path())?;
         let request = self.upstream_request(head, body, &target, pool)?;
-        if !self.manifest.is_model_attested() {
+        if !self.manifest.expects_model() {
             return self.forward(request, pool).await;
         }
         tokio::select! {

@@ -7,7 +7,7 @@ use confide_lora::{
     CounterSlot, DigitScratch, IntMatrix, LayerInput, LoraPair, Matrix, NetworkLink,
     OperationCosts, ProcessKey, Projection, ProtectedMatrices, QuantisedWeights, StepMeter,
     TileShape, WeightRounding,
-    direct::{self, DirectHolder, DirectHost},
+    direct::{self, EncryptedHolder, EncryptedHost},
     masked::{ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest},
     quantise_vector,
 };
@@ -190,10 +190,10 @@ fn one_direct(
         }
         let tile = TileShape { inputs, outputs };
         let host = match dangerous {
-            true => DirectHost::dangerous_unflooded(&context, &weights, tile)?,
-            false => DirectHost::new(&context, &weights, tile)?,
+            true => EncryptedHost::dangerous_unflooded(&context, &weights, tile)?,
+            false => EncryptedHost::new(&context, &weights, tile)?,
         };
-        let holder = DirectHolder::new(&context, &weights.terms, tile)?;
+        let holder = EncryptedHolder::new(&context, &weights.terms, tile)?;
         let mut least = [f64::MAX; 4];
         for _ in 0..40 {
             let mut meter = StepMeter::default();

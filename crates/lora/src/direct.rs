@@ -15,9 +15,9 @@ mod holder;
 mod host;
 mod tiling;
 
-pub use holder::DirectHolder;
-pub use host::DirectHost;
-pub use tiling::{DirectError, parameters, tiling_problem};
+pub use holder::EncryptedHolder;
+pub use host::EncryptedHost;
+pub use tiling::{EncryptedError, parameters, tiling_problem};
 
 pub use crate::terms::outputs_max;
 

@@ -19,9 +19,9 @@ pub(crate) use frame::HEADER_BYTES;
 pub use frame::{FRAME_DEADLINE, Frame, FrameBuffer, FrameReader, write_frame};
 pub use kind::{ConnectionSide, FrameKind};
 pub use message::{
-    ApplyAnswer, ApplyRequest, Attach, AttachAnswer, BlockCredit, CiphertextBlock, DirectAnswer,
-    DirectRequest, Goodbye, GroupTerms, Hello, PrepareRequest, PreparedRows, Welcome, decode_terms,
-    encode_terms,
+    ApplyAnswer, Attach, AttachAnswer, BlockCredit, CiphertextAnswer, CiphertextBlock,
+    CiphertextRequest, Goodbye, GroupTerms, Hello, MaskedRequest, PrepareRequest, PreparedRows,
+    Welcome, decode_terms, encode_terms,
 };
 pub use pack::{pack, packed_bytes, unpack};
 pub use refusal::Refusal;

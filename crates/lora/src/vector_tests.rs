@@ -11,7 +11,7 @@ use crate::{
     int_matrix::{DigitScratch, IntMatrix},
     mask::{CounterSlot, MaskStream, ProcessKey},
     protocol::{
-        ApplyAnswer, ApplyRequest, Attach, FrameBuffer, FrameKind, GroupTerms, Hello,
+        ApplyAnswer, Attach, FrameBuffer, FrameKind, GroupTerms, Hello, MaskedRequest,
         PrepareRequest, Refusal, Scheme, VERSION, Welcome, encode_terms, pack,
     },
     quantise::{QuantiseError, quantise_vector},
@@ -201,7 +201,7 @@ fn vectors_of_frames_are_those_in_the_folder() {
     put("prepare", FrameKind::Prepare, 3, &|out| prepare.encode(out));
     let mut packed = Vec::new();
     pack(&[1, (1 << 33) - 1, 5], 33, &mut packed);
-    let apply = ApplyRequest {
+    let apply = MaskedRequest {
         layer: 27,
         input: LayerInput::Attention,
         counter: 4096,

@@ -5,7 +5,7 @@ use confide_lora::{
     CounterSlot, DigitScratch, InputTerms, LayerInput, LoraPair, Matrix, NetworkLink,
     OperationCosts, ProcessKey, Projection, ProtectedMatrices, QuantisedWeights, StepMeter,
     WeightRounding,
-    direct::{self, DirectHolder, DirectHost},
+    direct::{self, EncryptedHolder, EncryptedHost},
     masked::{ApplyJob, BatchState, HostInput, MaskRequest},
     plain, quantise_vector,
 };
@@ -154,10 +154,10 @@ fn direct(
     let job = direct::tiling_problem(&context, &weights.terms);
     let tile = job.best_tile(&NetworkLink::LAN, &OperationCosts::GIVEN).expect("fits");
     let host = match set.flood_bits() {
-        0 => DirectHost::dangerous_unflooded(&context, weights, tile),
-        _ => DirectHost::new(&context, weights, tile),
+        0 => EncryptedHost::dangerous_unflooded(&context, weights, tile),
+        _ => EncryptedHost::new(&context, weights, tile),
     };
-    let holder = DirectHolder::new(&context, &weights.terms, tile).expect("fits");
+    let holder = EncryptedHolder::new(&context, &weights.terms, tile).expect("fits");
     let quantised = quantise_vector(x, weights.terms.norm_limit).expect("fits");
     let meter = &mut StepMeter::default();
     let request = holder.request(&key, &quantised.values, rng, meter).expect("whole");

@@ -24,7 +24,7 @@ pub struct Faults {
     /// The limit on requests beyond which the answer has status 429; `None` for no limit.
     pub limit: Option<RequestLimit>,
     /// The edition of the endorsements that is served.
-    pub edition: Edition,
+    pub edition: ServedEdition,
 }
 
 /// A delay before each answer.
@@ -55,7 +55,7 @@ pub struct RequestLimit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Edition {
+pub enum ServedEdition {
     /// The current endorsements, which are valid.
     #[default]
     Current,
@@ -288,7 +288,7 @@ mod tests {
             "limit": {"requests": 10, "window_s": 60}, "edition": "rolled_back_crls"}"#;
         let faults = Faults::from_json(text).unwrap();
         assert_eq!(faults.latency, Latency::Ms(250));
-        assert_eq!(faults.edition, Edition::RolledBackCrls);
+        assert_eq!(faults.edition, ServedEdition::RolledBackCrls);
         assert_eq!(Faults::from_json(br#"{"latency": "real"}"#).unwrap().latency, Latency::Real);
         assert_eq!(Faults::from_json(b"{}").unwrap(), Faults::default());
         let refused = |text: &str| Faults::from_json(text.as_bytes()).unwrap_err();

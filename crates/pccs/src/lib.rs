@@ -36,7 +36,7 @@ pub use document::Document;
 pub use document_store::DocumentStore;
 pub use edition::{EditionDates, parse_dates};
 #[cfg(feature = "simulate")]
-pub use faults::{Edition, Faults, FaultsError, Latency, RequestLimit};
+pub use faults::{Faults, FaultsError, Latency, RequestLimit, ServedEdition};
 pub use import::{ImportError, split_endorsements};
 pub use kind::DocumentKind;
 pub use limits::PccsLimits;

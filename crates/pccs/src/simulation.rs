@@ -9,7 +9,7 @@ use std::{
 use crate::{
     document::Document,
     document_store::can_stand_in,
-    faults::{Edition, FaultSchedule, Faults, SimulatedOutcome},
+    faults::{FaultSchedule, Faults, ServedEdition, SimulatedOutcome},
     kind::DocumentKind,
     request::DocumentRequest,
 };
@@ -25,7 +25,7 @@ pub trait SimulatedIssuer: Send + Sync + 'static {
     fn issue_document(
         &self,
         wanted: &DocumentRequest,
-        edition: Edition,
+        edition: ServedEdition,
         now: u64,
     ) -> Result<Option<Document>, String>;
 }
@@ -46,7 +46,7 @@ pub struct Simulation {
 /// The documents issued of one edition, which stay the same from one request to the next.
 #[derive(Default)]
 struct IssuedDocuments {
-    edition: Edition,
+    edition: ServedEdition,
     issued: u64,
     made: HashMap<(DocumentKind, String), Option<Document>>,
 }

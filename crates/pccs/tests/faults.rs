@@ -14,8 +14,8 @@ use confide_collateral::{BaseUrl, Client, Services};
 use confide_evidence::{crl::CrlDates, tcb_info::TcbInfo};
 use confide_fake_attester::FakeAttester;
 use confide_pccs::{
-    DocumentSource, DocumentStore, Edition, Faults, Latency, PccsLimits, RequestLimit, Simulation,
-    Upstream, VendorUpstream, open_database,
+    DocumentSource, DocumentStore, Faults, Latency, PccsLimits, RequestLimit, ServedEdition,
+    Simulation, Upstream, VendorUpstream, open_database,
 };
 use http::{Method, StatusCode};
 use served::{Folder, ISSUED_AT, Served, clock, documents, fmspc, options, serve};
@@ -140,20 +140,20 @@ async fn a_hanging_answer_ends_with_the_service() {
 async fn editions_have_their_dates() {
     let service = simulating(Faults::default()).await;
     for (edition, list_issued, info_issued) in [
-        (Edition::Current, ISSUED_AT, ISSUED_AT),
-        (Edition::LateCrls, ISSUED_AT - 31 * DAY, ISSUED_AT),
-        (Edition::RolledBackCrls, ISSUED_AT - 10 * DAY, ISSUED_AT),
-        (Edition::Expired, ISSUED_AT - 31 * DAY, ISSUED_AT - 31 * DAY),
+        (ServedEdition::Current, ISSUED_AT, ISSUED_AT),
+        (ServedEdition::LateCrls, ISSUED_AT - 31 * DAY, ISSUED_AT),
+        (ServedEdition::RolledBackCrls, ISSUED_AT - 10 * DAY, ISSUED_AT),
+        (ServedEdition::Expired, ISSUED_AT - 31 * DAY, ISSUED_AT - 31 * DAY),
     ] {
         set(&service, &Faults { edition, ..Faults::default() }).await;
         let list = service.get("/IntelSGXRootCA.der").await.body;
         let list = CrlDates::parse("list", &list).unwrap();
         assert_eq!((list.this_update, list.number), (list_issued, list_issued), "{edition:?}");
-        let late = matches!(edition, Edition::LateCrls | Edition::Expired);
+        let late = matches!(edition, ServedEdition::LateCrls | ServedEdition::Expired);
         assert_eq!(list.next_update <= clock(), late, "{edition:?}");
         let info = tcb_info(&service, "").await;
         assert_eq!(info.issue_date, info_issued, "{edition:?}");
-        assert_eq!(info.next_update <= clock(), edition == Edition::Expired, "{edition:?}");
+        assert_eq!(info.next_update <= clock(), edition == ServedEdition::Expired, "{edition:?}");
     }
     service.stop().await.unwrap();
 }
@@ -165,7 +165,7 @@ async fn the_evaluation_number_flips() {
     assert_eq!(tcb_info(&service, "&update=early").await.tcb_evaluation_data_number, before + 1);
     let by_number = format!("&tcbEvaluationDataNumber={}", before + 1);
     assert_eq!(tcb_info(&service, &by_number).await.tcb_evaluation_data_number, before + 1);
-    set(&service, &Faults { edition: Edition::NextEvaluation, ..Faults::default() }).await;
+    set(&service, &Faults { edition: ServedEdition::NextEvaluation, ..Faults::default() }).await;
     assert_eq!(tcb_info(&service, "").await.tcb_evaluation_data_number, before + 1);
     service.stop().await.unwrap();
 }

@@ -10,7 +10,7 @@ use std::{path::Path, process::Command, sync::Arc};
 use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Tee};
 use confide_pccs::{
-    DocumentSource, DocumentStore, Edition, Faults, PccsLimits, Simulation, open_database,
+    DocumentSource, DocumentStore, Faults, PccsLimits, ServedEdition, Simulation, open_database,
 };
 use served::{Folder, ISSUED_AT, Served, collateral, options, serve};
 use simulated_documents::SimulatedDocuments;
@@ -45,8 +45,8 @@ async fn dcap_qvls_client_fetches_what_was_imported() {
 async fn dcap_qvls_verifier_refuses_our_faults() {
     let Some(program) = build_peer() else { return };
     for faults in [
-        Faults { edition: Edition::LateCrls, ..Faults::default() },
-        Faults { edition: Edition::Expired, ..Faults::default() },
+        Faults { edition: ServedEdition::LateCrls, ..Faults::default() },
+        Faults { edition: ServedEdition::Expired, ..Faults::default() },
         Faults { failure_rate: 1.0, ..Faults::default() },
         Faults { truncated_rate: 1.0, ..Faults::default() },
     ] {

@@ -17,7 +17,8 @@ use crate::{
     file::{APP_SEGMENTS_MAX, BODY_BYTES_MAX},
     launch::{LAUNCH_FAILED, Launcher},
     line::{
-        Description, Digest, LINE_LENGTH_MAX, Line, Mode, PROTOCOL, Refusal, Stage, StageResult,
+        Description, Digest, LINE_LENGTH_MAX, Mode, PROTOCOL, ProverMessage, Refusal, Stage,
+        StageResult,
     },
     program::{Program, ProgramError},
     sealed::SealedBytes,
@@ -145,8 +146,8 @@ impl<'a> ExternalProver<'a> {
         }
         let limit = if stage == Stage::Prove { PROVE_DEADLINE } else { STAGE_DEADLINE };
         match self.run(stage.name(), Some(stage), command, limit)? {
-            (Line::Result(done), used) if done.stage == stage => Ok((done, used)),
-            (Line::Refused(Refusal { why, detail }), _) => {
+            (ProverMessage::Result(done), used) if done.stage == stage => Ok((done, used)),
+            (ProverMessage::Refused(Refusal { why, detail }), _) => {
                 Err(ProverError::Refused { stage, why, detail: clean(&detail) })
             }
             _ => Err(ProverError::Protocol {
@@ -163,7 +164,7 @@ impl<'a> ExternalProver<'a> {
         stage: Option<Stage>,
         mut command: Command,
         limit: Duration,
-    ) -> Result<(Line, StageUsage), ProverError> {
+    ) -> Result<(ProverMessage, StageUsage), ProverError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let floor_bytes = own_peak_bytes();
         let started = self.stop.spawn(&mut command).map_err(|error| self.start_error(&error))?;
@@ -204,7 +205,11 @@ impl<'a> ExternalProver<'a> {
     }
 
     /// Reads lines to the end of standard output; the last one is the answer.
-    fn read_lines(&self, stage: Option<Stage>, out: ChildStdout) -> Result<Option<Line>, String> {
+    fn read_lines(
+        &self,
+        stage: Option<Stage>,
+        out: ChildStdout,
+    ) -> Result<Option<ProverMessage>, String> {
         let mut out = BufReader::new(out);
         let mut answer = None;
         for _ in 0..LINES_MAX {
@@ -223,7 +228,9 @@ impl<'a> ExternalProver<'a> {
                 return Err("wanted nothing after its answer, got a line".to_string());
             }
             match (serde_json::from_slice(&text), stage) {
-                (Ok(Line::Progress(progress)), Some(stage)) => (self.progress)(stage, progress),
+                (Ok(ProverMessage::Progress(progress)), Some(stage)) => {
+                    (self.progress)(stage, progress)
+                }
                 (Ok(line), _) => answer = Some(line),
                 (Err(error), _) => return Err(format!("wanted a line of JSON, got {error}")),
             }
@@ -267,8 +274,10 @@ impl Prover for ExternalProver<'_> {
         command.arg("describe");
         let protocol = |reason| ProverError::Protocol { stage: "describe", reason };
         match self.run("describe", None, command, DESCRIBE_DEADLINE)?.0 {
-            Line::Description(description) if description.protocol == PROTOCOL => Ok(description),
-            Line::Description(other) => {
+            ProverMessage::Description(description) if description.protocol == PROTOCOL => {
+                Ok(description)
+            }
+            ProverMessage::Description(other) => {
                 Err(protocol(format!("wanted protocol {PROTOCOL}, got {}", other.protocol)))
             }
             _ => Err(protocol("wanted a description, got another line".to_string())),
@@ -436,8 +445,8 @@ struct StageOrder<'a> {
 }
 
 /// The exit status that has to accompany an answer.
-fn status_of(line: &Line) -> i32 {
-    if matches!(line, Line::Refused(_)) { 1 } else { 0 }
+fn status_of(line: &ProverMessage) -> i32 {
+    if matches!(line, ProverMessage::Refused(_)) { 1 } else { 0 }
 }
 
 /// Reads standard error to its end, or the process would block; gives the last of it.

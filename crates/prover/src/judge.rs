@@ -7,7 +7,7 @@ use confide_statement::{Statement, StatementError};
 use crate::{
     file::{Header, ProofFile},
     line::{Description, Digest, Mode, RefusalReason, StageResult, Strength},
-    policy::{Pin, ProofPolicy},
+    policy::{AllowedCheckers, ProofPolicy},
     stages::{Prover, ProverError, StageUsage},
 };
 
@@ -288,16 +288,16 @@ impl CheckList {
     fn check_prover(&mut self, expected: &ExpectedProof<'_>) -> Result<(), Failure> {
         let got = expected.prover_sha256;
         match &expected.policy.prover_sha256 {
-            Pin::Absent => self.fail("prover", Reason::UnpinnedProver { got }),
-            Pin::DangerousAny => {
+            AllowedCheckers::Absent => self.fail("prover", Reason::UnpinnedProver { got }),
+            AllowedCheckers::DangerousAny => {
                 self.push_check("prover", Outcome::NotEvaluated, format!("not pinned: {got}"));
                 Ok(())
             }
-            Pin::AnyOf(pins) if pins.contains(&got) => {
+            AllowedCheckers::AnyOf(pins) if pins.contains(&got) => {
                 self.pass("prover", got);
                 Ok(())
             }
-            Pin::AnyOf(_) => self.fail("prover", Reason::AnotherProver { got }),
+            AllowedCheckers::AnyOf(_) => self.fail("prover", Reason::AnotherProver { got }),
         }
     }
 

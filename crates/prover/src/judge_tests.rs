@@ -40,9 +40,9 @@ fn what_was_not_asked_for_is_not_a_yes() {
 fn a_prover_that_the_policy_does_not_name_is_never_started() {
     let mut case = Case::new();
     case.back.answer = Answer::Panic;
-    case.policy.prover_sha256 = Pin::Absent;
+    case.policy.prover_sha256 = AllowedCheckers::Absent;
     assert_eq!(case.rejection_name(), "unpinned_prover");
-    case.policy.prover_sha256 = Pin::AnyOf(vec![Digest([0; 32])]);
+    case.policy.prover_sha256 = AllowedCheckers::AnyOf(vec![Digest([0; 32])]);
     assert_eq!(case.rejection_name(), "another_prover");
 }
 
@@ -212,8 +212,10 @@ impl Case {
             segments: 2,
             cycles: 1000,
         };
-        let policy =
-            ProofPolicy { prover_sha256: Pin::AnyOf(vec![PROVER]), ..ProofPolicy::default() };
+        let policy = ProofPolicy {
+            prover_sha256: AllowedCheckers::AnyOf(vec![PROVER]),
+            ..ProofPolicy::default()
+        };
         let file = ProofFile { header, body: vec![1; 10] };
         Self { file, back: Back { done, answer: Answer::Accept }, policy }
     }

@@ -27,5 +27,7 @@ pub use judge::{
     Check, CheckedProof, ExpectedProof, Outcome, Reason, RejectedProof, Verdict, judge,
 };
 pub use launch::{LAUNCH_FAILED, LAUNCH_WORD, Launcher, launch};
-pub use policy::{POLICY_BYTES_MAX, PROVEN_BITS_DEFAULT, Pin, PolicyError, ProofPolicy};
+pub use policy::{
+    AllowedCheckers, POLICY_BYTES_MAX, PROVEN_BITS_DEFAULT, PolicyError, ProofPolicy,
+};
 pub use stages::{OnProgress, ProofPlan, Prover, ProverError, StageRun, StageUsage};

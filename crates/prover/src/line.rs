@@ -31,7 +31,7 @@ pub const LINE_LENGTH_MAX: usize = 64 * 1024;
 /// One line of `confide-prover`'s standard output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Line {
+pub enum ProverMessage {
     /// The progress of the work.
     Progress(Progress),
     /// The stage was done; for `check`: the proof holds.
@@ -42,7 +42,7 @@ pub enum Line {
     Description(Description),
 }
 
-impl Line {
+impl ProverMessage {
     /// Encodes the line as it is printed, newline included.
     pub fn to_text(&self) -> String {
         // Maps with text keys, finite numbers, strings: nothing that JSON cannot hold.
@@ -370,10 +370,13 @@ mod tests {
             elf_sha256: Digest([1; 32]),
         };
         let lines = [
-            Line::Progress(Progress { phase: Phase::Segment, done: 1, of: Some(2) }),
-            Line::Progress(Progress { phase: Phase::SetUp, done: 0, of: None }),
-            Line::Refused(Refusal { why: RefusalReason::Segments, detail: "1 of 2".to_string() }),
-            Line::Description(Description {
+            ProverMessage::Progress(Progress { phase: Phase::Segment, done: 1, of: Some(2) }),
+            ProverMessage::Progress(Progress { phase: Phase::SetUp, done: 0, of: None }),
+            ProverMessage::Refused(Refusal {
+                why: RefusalReason::Segments,
+                detail: "1 of 2".to_string(),
+            }),
+            ProverMessage::Description(Description {
                 protocol: PROTOCOL,
                 backend: "openvm".to_string(),
                 version: "2.0.2".to_string(),
@@ -381,7 +384,7 @@ mod tests {
                 modes: vec![Mode::App, Mode::Aggregated],
                 strength,
             }),
-            Line::Result(StageResult {
+            ProverMessage::Result(StageResult {
                 stage: Stage::Prove,
                 program_digest: digest,
                 public_values: digest,
@@ -395,7 +398,7 @@ mod tests {
         for line in lines {
             let text = line.to_text();
             assert_eq!(text.matches('\n').count(), 1);
-            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
+            assert_eq!(serde_json::from_str::<ProverMessage>(&text).unwrap(), line, "{text}");
         }
     }
 

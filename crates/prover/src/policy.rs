@@ -20,7 +20,7 @@ pub const PROVEN_BITS_DEFAULT: u32 = 80;
 #[serde(default, deny_unknown_fields)]
 pub struct ProofPolicy {
     /// SHA-256 of the `confide-prover` that may check.
-    pub prover_sha256: Pin,
+    pub prover_sha256: AllowedCheckers,
     /// Kinds of proofs that are taken.
     pub modes: Vec<Mode>,
     /// Least proven bits.
@@ -36,7 +36,7 @@ pub struct ProofPolicy {
 
 /// The `confide-prover` programs that may check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Pin {
+pub enum AllowedCheckers {
     /// The policy names none, though it has to.
     #[default]
     Absent,
@@ -79,14 +79,14 @@ impl ProofPolicy {
 
     /// The policy where none was written: the default, with any `confide-prover` that is found.
     pub fn unwritten() -> Self {
-        Self { prover_sha256: Pin::DangerousAny, ..Self::default() }
+        Self { prover_sha256: AllowedCheckers::DangerousAny, ..Self::default() }
     }
 }
 
 impl Default for ProofPolicy {
     fn default() -> Self {
         Self {
-            prover_sha256: Pin::Absent,
+            prover_sha256: AllowedCheckers::Absent,
             modes: vec![Mode::App, Mode::Aggregated],
             proven_bits_min: PROVEN_BITS_DEFAULT,
             conjectured_bits_min: 0,
@@ -96,7 +96,7 @@ impl Default for ProofPolicy {
     }
 }
 
-impl<'de> Deserialize<'de> for Pin {
+impl<'de> Deserialize<'de> for AllowedCheckers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -122,7 +122,7 @@ mod tests {
     fn an_empty_policy_pins_no_prover_and_so_says_nothing() {
         let policy = ProofPolicy::from_toml("").unwrap();
         assert_eq!(policy, ProofPolicy::default());
-        assert_eq!(policy.prover_sha256, Pin::Absent);
+        assert_eq!(policy.prover_sha256, AllowedCheckers::Absent);
     }
 
     #[test]
@@ -134,7 +134,10 @@ mod tests {
              [programs]\nfibonacci = [\"{one}\"]\n"
         );
         let policy = ProofPolicy::from_toml(&text).unwrap();
-        assert_eq!(policy.prover_sha256, Pin::AnyOf(vec![Digest([0xab; 32]), Digest([0xcd; 32])]));
+        assert_eq!(
+            policy.prover_sha256,
+            AllowedCheckers::AnyOf(vec![Digest([0xab; 32]), Digest([0xcd; 32])])
+        );
         assert_eq!(policy.modes, [Mode::Aggregated]);
         assert_eq!((policy.proven_bits_min, policy.conjectured_bits_min), (100, 120));
         assert!(policy.zero_knowledge);
@@ -160,7 +163,7 @@ mod tests {
     #[test]
     fn any_prover_is_spelled_dangerous() {
         let policy = ProofPolicy::from_toml("prover_sha256 = \"dangerous-any\"").unwrap();
-        assert_eq!(policy.prover_sha256, Pin::DangerousAny);
+        assert_eq!(policy.prover_sha256, AllowedCheckers::DangerousAny);
         assert_eq!(policy, ProofPolicy::unwritten());
         // One spelling, which is that of every other policy.
         ProofPolicy::from_toml("prover_sha256 = \"dangerous_any\"").unwrap_err();

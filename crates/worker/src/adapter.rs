@@ -11,7 +11,7 @@ use confide_lora::{
 };
 use serde_json::{Value, json};
 
-use crate::{message, relay::RelayedAdapter, sites};
+use crate::{message, relay::LocalAdapter, sites};
 
 /// The largest number of adapters. Each may hold a connection and batches of masks, and names are
 /// looked up for every request.
@@ -22,7 +22,7 @@ pub(crate) struct LoadedAdapter {
     pub(crate) name: String,
     pub(crate) placement: AdapterPlacement,
     /// Whether it serves requests. An adapter in the worker is loaded before its sites are known.
-    pub(crate) is_model: bool,
+    pub(crate) is_served: bool,
     /// The reason why it could not be loaded again after the worker's restart.
     broken: Mutex<Option<String>>,
 }
@@ -31,20 +31,20 @@ pub(crate) struct LoadedAdapter {
 #[derive(Clone)]
 pub(crate) enum AdapterPlacement {
     /// This process applies the adapter, and the worker requests each delta.
-    Relay(RelayedAdapter),
+    DeltaThreadHandle(LocalAdapter),
     /// The worker applies the adapter itself.
     Worker { kind: String, spec: Value, guarantee: Guarantee },
 }
 
 impl LoadedAdapter {
-    pub(crate) fn new(name: &str, placement: AdapterPlacement, is_model: bool) -> Self {
-        Self { name: name.into(), placement, is_model, broken: Mutex::default() }
+    pub(crate) fn new(name: &str, placement: AdapterPlacement, is_served: bool) -> Self {
+        Self { name: name.into(), placement, is_served, broken: Mutex::default() }
     }
 
     /// Encodes the frame that loads the adapter.
     pub(crate) fn encode_load_frame(&self) -> Vec<u8> {
         match &self.placement {
-            AdapterPlacement::Relay(relayed) => {
+            AdapterPlacement::DeltaThreadHandle(relayed) => {
                 let spec = json!({
                     "sites": sites::to_json(relayed.adapter.sites()),
                     "guarantee": relayed.adapter.guarantee().to_string(),

@@ -28,7 +28,7 @@ use crate::{
     message::{self, AdapterAnswer, GenerateMessage, Welcome},
     options::{WorkerLaunch, WorkerOptions},
     process::PrivateFolder,
-    relay::RelayedAdapter,
+    relay::LocalAdapter,
     report,
     state::{GenerationOrder, SharedWorkerState},
     supervise::{WorkerStarter, supervise},
@@ -125,7 +125,7 @@ impl Worker {
         spec: Value,
     ) -> Result<Arc<dyn DeltaProvider>, EngineError> {
         let _change = self.shared.change.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.find_loaded(name).is_some_and(|loaded| !loaded.is_model) {
+        if self.find_loaded(name).is_some_and(|loaded| !loaded.is_served) {
             self.remove_adapter(name)?;
         }
         self.check_adapter_name(name)?;
@@ -160,7 +160,7 @@ impl Worker {
         if name == self.shared.name {
             return Ok(None);
         }
-        let found = self.find_loaded(name).filter(|loaded| loaded.is_model);
+        let found = self.find_loaded(name).filter(|loaded| loaded.is_served);
         found.map(Some).ok_or_else(|| EngineError::UnknownModel { got: name.into() })
     }
 
@@ -226,7 +226,7 @@ impl Worker {
 impl Engine for Worker {
     fn models(&self) -> Vec<Model> {
         let adapters = self.shared.lock_state().adapters.clone();
-        let adapted = adapters.iter().filter(|loaded| loaded.is_model);
+        let adapted = adapters.iter().filter(|loaded| loaded.is_served);
         let adapted = adapted.map(|loaded| self.served.with_adapter(loaded.name.clone()));
         [self.served.clone()].into_iter().chain(adapted).collect()
     }
@@ -286,13 +286,16 @@ impl Engine for Worker {
         on_loss: AdapterLossPolicy,
     ) -> Result<(), EngineError> {
         let _change = self.shared.change.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = self.find_loaded(name).filter(|loaded| !loaded.is_model) {
+        if let Some(loaded) = self.find_loaded(name).filter(|loaded| !loaded.is_served) {
             return self.promote_to_model(&loaded, on_loss);
         }
         self.check_adapter_name(name)?;
         self.check_sites(name, &*adapter)?;
-        let placement =
-            AdapterPlacement::Relay(RelayedAdapter { name: name.into(), adapter, on_loss });
+        let placement = AdapterPlacement::DeltaThreadHandle(LocalAdapter {
+            name: name.into(),
+            adapter,
+            on_loss,
+        });
         let loaded = LoadedAdapter::new(name, placement, true);
         let answer =
             self.request_change(name, loaded.encode_load_frame(), self.shared.deadlines.load)?;
@@ -349,7 +352,7 @@ fn empty_generation(prompt_tokens: u32, adapter: Option<&LoadedAdapter>) -> Gene
     let usage = Usage { prompt_tokens, completion_tokens: 0 };
     let adapter = adapter.map(|loaded| AdapterReport {
         guarantee: match &loaded.placement {
-            AdapterPlacement::Relay(relayed) => relayed.adapter.guarantee(),
+            AdapterPlacement::DeltaThreadHandle(relayed) => relayed.adapter.guarantee(),
             AdapterPlacement::Worker { guarantee, .. } => guarantee.clone(),
         },
         ..report::read_report(&Value::Null, &confide_lora::Guarantee::NONE)

@@ -23,58 +23,58 @@ use crate::{
 
 /// The largest number of relay threads: one for each running generation, and some whose generation
 /// has ended while their host still computes.
-pub(crate) const RELAYS_MAX: usize = 512;
+pub(crate) const DELTA_THREADS_MAX: usize = 512;
 
 /// The thread that applies an adapter of this process in one generation.
-pub(crate) struct Relay {
+pub(crate) struct DeltaThreadHandle {
     needs: SyncSender<DeltaRequest>,
-    account: Arc<RelayProgress>,
+    account: Arc<DeltaProgress>,
 }
 
 /// An adapter that is applied in this process.
 #[derive(Clone)]
-pub(crate) struct RelayedAdapter {
+pub(crate) struct LocalAdapter {
     pub(crate) name: String,
     pub(crate) adapter: Arc<dyn DeltaProvider>,
     pub(crate) on_loss: AdapterLossPolicy,
 }
 
 #[derive(Default)]
-struct RelayProgress {
-    state: Mutex<RelayState>,
+struct DeltaProgress {
+    state: Mutex<DeltaState>,
     /// Whether the worker waits for an answer.
     is_waiting: AtomicBool,
 }
 
 #[derive(Default)]
-struct RelayState {
+struct DeltaState {
     report: DeltaReport,
     lost: Option<AdaptError>,
 }
 
-impl RelayProgress {
-    fn state(&self) -> MutexGuard<'_, RelayState> {
+impl DeltaProgress {
+    fn state(&self) -> MutexGuard<'_, DeltaState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Relay {
+impl DeltaThreadHandle {
     /// Starts the thread for a generation. `tokens` are the numbers of tokens of the prompt and, if
     /// the request limits it, of the completion. The thread ends after the relay is dropped, once
     /// its host has answered.
     pub(crate) fn start(
-        relayed: &RelayedAdapter,
+        relayed: &LocalAdapter,
         tokens: (u32, Option<u32>),
         feed: &Arc<EventFeed>,
         frames: SyncSender<Vec<u8>>,
         permits: &Arc<Semaphore>,
     ) -> io::Result<Self> {
-        let permit = Arc::clone(permits)
-            .try_acquire_owned()
-            .map_err(|_| io::Error::other(format!("{RELAYS_MAX} relay threads already run")))?;
+        let permit = Arc::clone(permits).try_acquire_owned().map_err(|_| {
+            io::Error::other(format!("{DELTA_THREADS_MAX} relay threads already run"))
+        })?;
         let (needs, received) = mpsc::sync_channel(1);
-        let account = Arc::<RelayProgress>::default();
-        let thread = RelayThread {
+        let account = Arc::<DeltaProgress>::default();
+        let thread = DeltaThread {
             relayed: relayed.clone(),
             tokens,
             _reservation: Reservation::UNLIMITED,
@@ -98,7 +98,7 @@ impl Relay {
         self.account.is_waiting.load(Ordering::Acquire)
     }
 
-    pub(crate) fn report(&self, relayed: &RelayedAdapter) -> AdapterReport {
+    pub(crate) fn report(&self, relayed: &LocalAdapter) -> AdapterReport {
         let state = self.account.state();
         AdapterReport {
             report: state.report.clone(),
@@ -109,7 +109,7 @@ impl Relay {
 
     /// The error that ends the generation; `None` if the adapter works, or if the base model may
     /// continue.
-    pub(crate) fn failure(&self, relayed: &RelayedAdapter) -> Option<EngineError> {
+    pub(crate) fn failure(&self, relayed: &LocalAdapter) -> Option<EngineError> {
         let error = self.account.state().lost.clone()?;
         let name = relayed.name.clone();
         (relayed.on_loss == AdapterLossPolicy::Fail).then_some(EngineError::Adapter { name, error })
@@ -129,21 +129,21 @@ pub(crate) fn has_adapter_widths(adapter: &dyn DeltaProvider, need: &DeltaReques
     all == Some(need.values.len())
 }
 
-struct RelayThread {
-    relayed: RelayedAdapter,
+struct DeltaThread {
+    relayed: LocalAdapter,
     /// The numbers of tokens of the prompt and, if limited, of the completion.
     tokens: (u32, Option<u32>),
     /// The reservation of the adapter's budget, held while the generation runs.
     _reservation: Reservation,
     deltas: Option<Box<dyn DeltaSession>>,
-    account: Arc<RelayProgress>,
+    account: Arc<DeltaProgress>,
     feed: Arc<EventFeed>,
     frames: SyncSender<Vec<u8>>,
     /// The permit of this thread, returned when it ends.
     _permit: OwnedSemaphorePermit,
 }
 
-impl RelayThread {
+impl DeltaThread {
     fn run(mut self, received: &Receiver<DeltaRequest>) {
         while let Ok(mut need) = received.recv() {
             let added = self.apply(&mut need);

@@ -19,7 +19,7 @@ use crate::{
         WorkerMessage,
     },
     options::WorkerDeadlines,
-    relay::{self, RELAYS_MAX, Relay},
+    relay::{self, DELTA_THREADS_MAX, DeltaThreadHandle},
     report,
 };
 
@@ -64,7 +64,7 @@ pub(crate) struct RunningGeneration {
     prompt_tokens: u32,
     completion: Option<u32>,
     adapter: Option<Arc<LoadedAdapter>>,
-    relay: Option<Relay>,
+    relay: Option<DeltaThreadHandle>,
     requested_at: Instant,
     begun: bool,
     cancelled: Option<Instant>,
@@ -93,7 +93,7 @@ impl SharedWorkerState {
             deadlines,
             name,
             change: Mutex::default(),
-            relays: Arc::new(Semaphore::new(RELAYS_MAX)),
+            relays: Arc::new(Semaphore::new(DELTA_THREADS_MAX)),
             stopping: AtomicBool::new(false),
             vocabulary: text.vocabulary() as u32,
             text,
@@ -135,7 +135,7 @@ impl SharedWorkerState {
                 running.feed.end(FeedEnd::Failed(running.to_refusal_error(&error, limit)));
                 Ok(())
             }
-            WorkerMessage::DeltaRequest(need) => state.relay_request(need, &self.relays),
+            WorkerMessage::DeltaRequest(need) => state.queue_delta_request(need, &self.relays),
             WorkerMessage::Adapter(answer) => {
                 let (wanted, sender) =
                     state.changing.take().ok_or("an adapter answer that was not requested")?;
@@ -345,7 +345,11 @@ impl WorkerState {
         Ok(())
     }
 
-    fn relay_request(&mut self, need: DeltaRequest, relays: &Arc<Semaphore>) -> Result<(), String> {
+    fn queue_delta_request(
+        &mut self,
+        need: DeltaRequest,
+        relays: &Arc<Semaphore>,
+    ) -> Result<(), String> {
         let WorkerLink::Connected(frames) = &self.link else { return Ok(()) };
         let id = need.id;
         let Some(running) = self.running.get_mut(&id) else {
@@ -355,7 +359,7 @@ impl WorkerState {
             return Ok(());
         }
         let relayed = match running.adapter.as_deref().map(|loaded| &loaded.placement) {
-            Some(AdapterPlacement::Relay(relayed)) => relayed,
+            Some(AdapterPlacement::DeltaThreadHandle(relayed)) => relayed,
             _ => {
                 return Err(format!("a need of generation {id}, whose adapter is not at this end"));
             }
@@ -367,7 +371,7 @@ impl WorkerState {
         }
         if running.relay.is_none() {
             let tokens = (running.prompt_tokens, running.completion);
-            match Relay::start(relayed, tokens, &running.feed, frames.clone(), relays) {
+            match DeltaThreadHandle::start(relayed, tokens, &running.feed, frames.clone(), relays) {
                 Ok(relay) => running.relay = Some(relay),
                 Err(error) => {
                     self.fail_generation(id, format!("adapter: {error}"));
@@ -384,7 +388,7 @@ impl WorkerState {
 
 impl RunningGeneration {
     fn is_answer_pending(&self) -> bool {
-        self.relay.as_ref().is_some_and(Relay::is_answer_pending)
+        self.relay.as_ref().is_some_and(DeltaThreadHandle::is_answer_pending)
     }
 
     fn finish(self, ended: GenerationEnd) {
@@ -393,12 +397,12 @@ impl RunningGeneration {
             // A cancelled generation already has all tokens that its reader needs.
             EndReason::Stop | EndReason::Cancelled => FinishReason::Stop,
             EndReason::Failed(fault) => {
-                let error = self.relay_failure().unwrap_or_else(|| self.to_engine_error(&fault));
+                let error = self.adapter_failure().unwrap_or_else(|| self.to_engine_error(&fault));
                 return self.feed.end(FeedEnd::Failed(error));
             }
         };
         let adapter = self.adapter.as_deref().map(|loaded| match &loaded.placement {
-            AdapterPlacement::Relay(relayed) => match &self.relay {
+            AdapterPlacement::DeltaThreadHandle(relayed) => match &self.relay {
                 Some(relay) => relay.report(relayed),
                 None => report::read_report(&Value::Null, &relayed.adapter.guarantee()),
             },
@@ -409,9 +413,11 @@ impl RunningGeneration {
         self.feed.end(FeedEnd::Completed { reason, adapter });
     }
 
-    fn relay_failure(&self) -> Option<EngineError> {
+    fn adapter_failure(&self) -> Option<EngineError> {
         match (&self.relay, self.adapter.as_deref().map(|loaded| &loaded.placement)) {
-            (Some(relay), Some(AdapterPlacement::Relay(relayed))) => relay.failure(relayed),
+            (Some(relay), Some(AdapterPlacement::DeltaThreadHandle(relayed))) => {
+                relay.failure(relayed)
+            }
             _ => None,
         }
     }

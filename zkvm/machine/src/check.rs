@@ -39,7 +39,7 @@ pub struct Checked {
 /// # Errors
 ///
 /// [`Rejection`], by the first thing that is wrong.
-pub fn check_app(
+pub fn check_segments(
     bytes: &[u8],
     keys: &Keys,
     blueprint: Blueprint,

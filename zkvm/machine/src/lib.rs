@@ -20,7 +20,7 @@ mod wire;
 
 pub use aggregate::aggregate;
 pub use backend::{BACKEND, PUBLIC_VALUES_BYTES, VERSION};
-pub use check::{Checked, check_aggregated, check_app};
+pub use check::{Checked, check_aggregated, check_segments};
 pub use config::Blueprint;
 pub use error::{Fault, Rejection};
 pub use fan_in::FanIn;

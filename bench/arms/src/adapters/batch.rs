@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{
     floor,
     masked::Masked,
-    problem::{Problem, ProjectionShape},
+    problem::{ProjectionShape, RandomProjection},
     spans::differences,
     step::Step,
 };
@@ -22,7 +22,7 @@ pub(crate) struct Args {}
 const CHECKED_DELTAS: usize = 4;
 
 pub(crate) fn run(_: Args) -> Outcome {
-    let problem = Problem::new(ProjectionShape::PUBLISHED);
+    let problem = RandomProjection::new(ProjectionShape::PUBLISHED);
     let mut masked = Masked::new(&problem)?;
     let hello = Hello {
         guarantee: Some(masked.guarantee()),
@@ -32,7 +32,7 @@ pub(crate) fn run(_: Args) -> Outcome {
     serve_runs(&hello, |order| measure(order, &problem, &mut masked))
 }
 
-fn measure(order: &Run, problem: &Problem, masked: &mut Masked) -> Outcome<Report> {
+fn measure(order: &Run, problem: &RandomProjection, masked: &mut Masked) -> Outcome<Report> {
     order.refuse_unknown_params(&["width", "rank"])?;
     let inputs: Vec<Vec<f32>> = (0..16).map(|number| problem.input(order.seed, number)).collect();
     let mut report = order.measure_each(|_| measure_batch(problem, masked, &inputs))?;
@@ -42,7 +42,11 @@ fn measure(order: &Run, problem: &Problem, masked: &mut Masked) -> Outcome<Repor
     Ok(report)
 }
 
-fn measure_batch(problem: &Problem, masked: &mut Masked, inputs: &[Vec<f32>]) -> Outcome<Sample> {
+fn measure_batch(
+    problem: &RandomProjection,
+    masked: &mut Masked,
+    inputs: &[Vec<f32>],
+) -> Outcome<Sample> {
     let prepared = masked.prepare()?;
     let tokens = masked.tokens();
     let mut delta = vec![0.0; problem.shape.output];

@@ -6,7 +6,7 @@ use confide_arm_line::Outcome;
 use confide_lora::{
     DeltaStep as Lap, Guarantee, InputTerms, NetworkLink, OperationCosts, Projection,
     ProtectedMatrices, QuantisedWeights, StepMeter, WeightRounding,
-    direct::{DirectError, DirectHolder, DirectHost, parameters, tiling_problem},
+    direct::{EncryptedError, EncryptedHolder, EncryptedHost, parameters, tiling_problem},
     quantise_vector,
 };
 use confide_rlwe::{
@@ -15,7 +15,7 @@ use confide_rlwe::{
 
 use super::{
     masked::{SET, combined_guarantee, meter_parts},
-    problem::Problem,
+    problem::RandomProjection,
     spans::Parts,
     step::{Step, matrix_pair},
 };
@@ -29,15 +29,15 @@ pub(crate) struct Direct {
     public: PublicKey,
     rng: Rng,
     terms: InputTerms,
-    holder: DirectHolder,
-    host: DirectHost,
+    holder: EncryptedHolder,
+    host: EncryptedHost,
     meter: StepMeter,
     flooded: bool,
     wire: [usize; 2],
 }
 
 impl Direct {
-    pub(crate) fn new(problem: &Problem, flooded: bool) -> Outcome<Self> {
+    pub(crate) fn new(problem: &RandomProjection, flooded: bool) -> Outcome<Self> {
         let (context, entry_max) = select_parameters(flooded)?;
         let pair = matrix_pair(problem);
         let pairs = [(Projection::Query, &pair)];
@@ -55,11 +55,11 @@ impl Direct {
         let tile = job.best_tile(&NetworkLink::LOOPBACK, &OperationCosts::GIVEN);
         let tile = tile.ok_or("no tile fits the noise budget")?;
         let host = if flooded {
-            DirectHost::new(&context, &weights, tile)?
+            EncryptedHost::new(&context, &weights, tile)?
         } else {
-            DirectHost::dangerous_unflooded(&context, &weights, tile)?
+            EncryptedHost::dangerous_unflooded(&context, &weights, tile)?
         };
-        let holder = DirectHolder::new(&context, &terms, tile)?;
+        let holder = EncryptedHolder::new(&context, &terms, tile)?;
         let mut rng = Rng::from_os()?;
         let key = SecretKey::generate(&context, &mut rng);
         let public = key.public_key(&mut rng);
@@ -74,7 +74,7 @@ impl Direct {
         Ok(Self { key, public, rng, terms, holder, host, meter, flooded, wire })
     }
 
-    fn products(&mut self, values: &[i16]) -> Result<Vec<u64>, DirectError> {
+    fn products(&mut self, values: &[i16]) -> Result<Vec<u64>, EncryptedError> {
         let (rng, meter) = (&mut self.rng, &mut self.meter);
         let request = self.holder.request(&self.key, values, rng, meter)?;
         let answers = self.host.answer(request, &self.public, rng, meter)?;

@@ -13,7 +13,7 @@ use crate::version::VERSION;
 
 /// How rows are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Speed {
+pub(crate) enum MultiplyKernel {
     /// Sixteen sums side by side, on all cores.
     Fast,
     /// One float at a time, on one core.
@@ -24,7 +24,7 @@ pub(crate) enum Speed {
 pub(crate) struct Args {
     /// How rows are multiplied.
     #[arg(long, value_enum)]
-    speed: Speed,
+    speed: MultiplyKernel,
 }
 
 /// Vocabulary and hidden width of Qwen2.5-1.5B.
@@ -51,7 +51,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     serve_runs(&hello, |order| measure(order, &head, args.speed))
 }
 
-fn measure(order: &Run, head: &LmHead, speed: Speed) -> Outcome<Report> {
+fn measure(order: &Run, head: &LmHead, speed: MultiplyKernel) -> Outcome<Report> {
     order.refuse_unknown_params(&[])?;
     order.measure_each(|number| {
         let mut random = Random(order.seed ^ number);
@@ -105,17 +105,17 @@ impl LmHead {
     }
 
     /// The row whose product with this hidden state is greatest.
-    pub(crate) fn find_greatest(&self, hidden: &[f32], speed: Speed) -> usize {
+    pub(crate) fn find_greatest(&self, hidden: &[f32], speed: MultiplyKernel) -> usize {
         let rows = self.values.len() / self.width;
         match speed {
-            Speed::Slow => {
+            MultiplyKernel::Slow => {
                 find_greatest(self.values.chunks_exact(self.width).map(|row| {
                     // The order of the sum is fixed, so the compiler may not use wide registers.
                     row.iter().zip(hidden).fold(0.0, |sum, (a, x)| sum + a * x)
                 }))
                 .0
             }
-            Speed::Fast => {
+            MultiplyKernel::Fast => {
                 let threads = thread::available_parallelism().map_or(1, usize::from);
                 // A thread costs more than a small head.
                 let threads = if self.values.len() < 1 << 20 { 1 } else { threads };
@@ -158,8 +158,8 @@ mod tests {
         for _ in 0..20 {
             let hidden: Vec<f32> = (0..48).map(|_| random.normal()).collect();
             assert_eq!(
-                head.find_greatest(&hidden, Speed::Fast),
-                head.find_greatest(&hidden, Speed::Slow)
+                head.find_greatest(&hidden, MultiplyKernel::Fast),
+                head.find_greatest(&hidden, MultiplyKernel::Slow)
             );
         }
     }

@@ -14,7 +14,7 @@ use confide_rlwe::{
 };
 
 use super::{
-    problem::Problem,
+    problem::RandomProjection,
     spans::Parts,
     step::{Step, matrix_pair},
 };
@@ -51,7 +51,7 @@ pub(crate) struct BatchCost {
 }
 
 impl Masked {
-    pub(crate) fn new(problem: &Problem) -> Outcome<Self> {
+    pub(crate) fn new(problem: &RandomProjection) -> Outcome<Self> {
         let set = ParameterSet::from_name(SET)?;
         let context = Context::new(&set)?;
         let pair = matrix_pair(problem);

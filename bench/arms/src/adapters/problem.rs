@@ -20,13 +20,13 @@ const OUTLIERS: usize = 8;
 const OUTLIER_SIZE: f32 = 60.0;
 
 /// A projection with random A and B, and vectors for it. The same on every machine.
-pub(crate) struct Problem {
+pub(crate) struct RandomProjection {
     pub(crate) shape: ProjectionShape,
     pub(crate) a: Matrix,
     pub(crate) b: Matrix,
 }
 
-impl Problem {
+impl RandomProjection {
     pub(crate) fn new(shape: ProjectionShape) -> Self {
         let mut random = Random(7);
         let a = random.matrix(shape.rank, shape.width, 0.02);
@@ -92,8 +92,10 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_problem_and_another_seed_another_vector() {
-        let (one, two) =
-            (Problem::new(ProjectionShape::PUBLISHED), Problem::new(ProjectionShape::PUBLISHED));
+        let (one, two) = (
+            RandomProjection::new(ProjectionShape::PUBLISHED),
+            RandomProjection::new(ProjectionShape::PUBLISHED),
+        );
         assert!(one.a == two.a && one.b == two.b);
         assert_eq!(one.input(5, 0), two.input(5, 0));
         assert_ne!(one.input(5, 0), one.input(5, 1));
@@ -102,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_error_of_a_wrong_delta_is_seen() {
-        let problem = Problem::new(ProjectionShape { width: 64, rank: 4, output: 16 });
+        let problem = RandomProjection::new(ProjectionShape { width: 64, rank: 4, output: 16 });
         let input = problem.input(1, 0);
         let exact: Vec<f64> = input.iter().copied().map(f64::from).collect();
         let delta = multiply(&problem.b, &multiply(&problem.a, &exact));

@@ -22,7 +22,7 @@ use super::{
     direct::Direct,
     dot::measure_copy_ms,
     masked::Masked,
-    problem::{Problem, ProjectionShape},
+    problem::{ProjectionShape, RandomProjection},
     spans::{Parts, differences},
     step::{Step, matrix_pair},
 };
@@ -73,7 +73,7 @@ const SHORT_MS: f64 = 0.2;
 const REPEATS: u32 = 64;
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let problem = Problem::new(ProjectionShape::PUBLISHED);
+    let problem = RandomProjection::new(ProjectionShape::PUBLISHED);
     let mut step = open_step(&args, &problem)?;
     let hello = Hello {
         guarantee: Some(step.guarantee()),
@@ -82,7 +82,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     serve_runs(&hello, |order| measure(order, &problem, step.as_mut()))
 }
 
-fn measure(order: &Run, problem: &Problem, step: &mut dyn Step) -> Outcome<Report> {
+fn measure(order: &Run, problem: &RandomProjection, step: &mut dyn Step) -> Outcome<Report> {
     order.refuse_unknown_params(&["width", "rank"])?;
     let shape = ProjectionShape::PUBLISHED;
     for (name, wanted) in [("width", shape.width), ("rank", shape.rank)] {
@@ -99,7 +99,7 @@ fn measure(order: &Run, problem: &Problem, step: &mut dyn Step) -> Outcome<Repor
 }
 
 /// One request: the step once, or the mean of many where it is short.
-fn sample(problem: &Problem, step: &mut dyn Step, input: &[f32]) -> Outcome<Sample> {
+fn sample(problem: &RandomProjection, step: &mut dyn Step, input: &[f32]) -> Outcome<Sample> {
     let mut delta = vec![0.0; problem.shape.output];
     let (mut total_ms, mut repeats) = (0.0, 0_u32);
     let before = step.parts();
@@ -132,7 +132,7 @@ fn sample(problem: &Problem, step: &mut dyn Step, input: &[f32]) -> Outcome<Samp
     Ok(sample)
 }
 
-fn open_step(args: &Args, problem: &Problem) -> Outcome<Box<dyn Step>> {
+fn open_step(args: &Args, problem: &RandomProjection) -> Outcome<Box<dyn Step>> {
     match args.scheme {
         Scheme::Plain => {
             let plain = LocalAdapter::new(Arc::new(adapter(problem)));
@@ -165,7 +165,7 @@ fn options(args: &Args) -> Outcome<CkksSlotsOptions> {
 }
 
 /// An adapter of this one projection.
-fn adapter(problem: &Problem) -> Adapter {
+fn adapter(problem: &RandomProjection) -> Adapter {
     let modules = [(SITE, matrix_pair(problem))].into();
     Adapter { name: "one projection".into(), base_model: None, modules }
 }

@@ -11,7 +11,7 @@ use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
 
 use super::{
     chat::{QUERY, rate_sample, with_best_rate},
-    head::{LmHead, Speed},
+    head::{LmHead, MultiplyKernel},
 };
 use crate::version::VERSION;
 
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     weights: Option<PathBuf>,
     /// For hidden states: how the output matrix is multiplied.
     #[arg(long, value_enum, default_value = "fast")]
-    head: Speed,
+    head: MultiplyKernel,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

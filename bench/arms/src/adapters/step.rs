@@ -3,7 +3,7 @@
 use confide_arm_line::Outcome;
 use confide_lora::LoraPair;
 
-use super::{problem::Problem, spans::Parts};
+use super::{problem::RandomProjection, spans::Parts};
 
 /// One projection under one scheme, both roles in this process.
 pub(crate) trait Step {
@@ -36,6 +36,6 @@ pub(crate) trait Step {
 }
 
 /// The pair of matrices of a problem.
-pub(crate) fn matrix_pair(problem: &Problem) -> LoraPair {
+pub(crate) fn matrix_pair(problem: &RandomProjection) -> LoraPair {
     LoraPair { a: problem.a.clone(), b: problem.b.clone(), scale: 1.0 }
 }

@@ -12,7 +12,7 @@ use confide_appraiser::PeerAppraisal;
 use confide_collateral::Platform;
 use confide_evidence::ReportData;
 use confide_fake_attester::{
-    FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, PckCa, Tee, Variant,
+    FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, PckCa, SimulatedPlatform, Tee,
 };
 
 use crate::world::{DAY, START, Vendor, holds};
@@ -77,7 +77,7 @@ impl Oracle {
         let keys = &vendor.keys;
         let mut cases = Vec::new();
         for ca in [PckCa::Platform, PckCa::Processor] {
-            let first = Variant { pck_ca: ca, ..Variant::default() };
+            let first = SimulatedPlatform { pck_ca: ca, ..SimulatedPlatform::default() };
             cases.push(Case { good: true, ..case("good", keys, first, false, None) });
             cases.push(case("debug", keys, first, true, None));
             cases.push(case("out of date", keys, first, false, Some(Fault::OutOfDate)));
@@ -87,7 +87,7 @@ impl Oracle {
         }
         for platform in 1..=REVOCABLE {
             let pck_ca = if platform % 2 == 0 { PckCa::Platform } else { PckCa::Processor };
-            let variant = Variant { platform, pck_ca, ..Variant::default() };
+            let variant = SimulatedPlatform { platform, pck_ca, ..SimulatedPlatform::default() };
             let serial = keys.pck_certificate(&variant).unwrap().serial;
             let name = format!("machine {platform}");
             let machine = Some((platform, serial));
@@ -99,7 +99,8 @@ impl Oracle {
 
     /// The policy's text for all of them.
     pub(crate) fn policy(&self) -> String {
-        attester(&self.vendor.keys, Variant::default(), false, None).policy_toml_pinning([7; 32])
+        attester(&self.vendor.keys, SimulatedPlatform::default(), false, None)
+            .policy_toml_pinning([7; 32])
     }
 
     /// The vendor revokes one more machine, while there is one.
@@ -166,7 +167,7 @@ impl Oracle {
 fn case(
     name: &str,
     keys: &FakeEndorsements,
-    variant: Variant,
+    variant: SimulatedPlatform,
     debug: bool,
     fault: Option<Fault>,
 ) -> Case {
@@ -179,7 +180,7 @@ fn case(
 
 fn attester(
     keys: &FakeEndorsements,
-    variant: Variant,
+    variant: SimulatedPlatform,
     debug: bool,
     fault: Option<Fault>,
 ) -> FakeAttester {

@@ -22,7 +22,7 @@ use crate::{
     server_flags::print_digest,
 };
 pub(crate) use arguments::Args;
-use entrance::Entrance;
+use entrance::HostListener;
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let plain = args.binding == BindingName::None && args.client_policy.is_none();
@@ -54,7 +54,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     if args.print_config_digest {
         return print_digest(config_digest);
     }
-    let entrance = Entrance::open(&args, config_digest)?;
+    let entrance = HostListener::open(&args, config_digest)?;
     let (listener, address) = process::listen(args.listen).await?;
     let simulated = entrance.is_simulated();
     host.set_simulated(simulated);

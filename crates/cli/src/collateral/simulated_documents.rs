@@ -1,7 +1,7 @@
 //! The documents of a simulated PCCS: the endorsements of a fake root, in editions.
 
 use confide_collateral::{PckIssuer, Product, TcbEvaluation};
-use confide_fake_attester::{FakeAttester, FakeEndorsements, PckCa, SnpTcb, Variant};
+use confide_fake_attester::{FakeAttester, FakeEndorsements, PckCa, SimulatedPlatform, SnpTcb};
 use confide_pccs::{
     Document, DocumentKind, DocumentRequest, Edition, EndorsementKeyKind, IntelTee, SimulatedIssuer,
 };
@@ -9,7 +9,7 @@ use confide_pccs::{
 /// The endorsements behind one simulated attester. *Simulated*: they endorse nothing.
 pub(crate) struct SimulatedDocuments {
     vendors: FakeEndorsements,
-    variant: Variant,
+    variant: SimulatedPlatform,
     issued_at: u64,
 }
 

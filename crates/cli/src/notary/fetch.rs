@@ -12,7 +12,7 @@ use confide_disclosure::NotarisedSession;
 use confide_notary::{FetchRequest, limits::REQUEST_BYTES_CEILING};
 use serde_json::json;
 
-use super::verified::{BoundKey, NotaryArgs, VerifiedNotary};
+use super::verified::{NotaryArgs, VerifiedKey, VerifiedNotary};
 use crate::{
     error::CliError,
     files::{read_file, read_text},
@@ -158,7 +158,7 @@ fn warn_of_clock(time: u64) {
 
 fn summary(
     args: &Args,
-    key: &BoundKey,
+    key: &VerifiedKey,
     notarised: &NotarisedSession,
     [connect_ms, fetch_ms]: [f64; 2],
 ) -> serde_json::Value {

@@ -78,11 +78,11 @@ pub(super) struct VerifiedNotary {
     authorization: Option<HeaderValue>,
     /// The appraiser of the signing key's evidence.
     appraiser: PolicyAppraiser,
-    key: BoundKey,
+    key: VerifiedKey,
 }
 
 /// A signing key whose evidence was accepted.
-pub(super) struct BoundKey {
+pub(super) struct VerifiedKey {
     pub(super) bound: KeyEvidence,
     pub(super) appraised: SharedAppraisal,
     /// SHA-256 of its SubjectPublicKeyInfo.
@@ -135,7 +135,7 @@ impl VerifiedNotary {
     }
 
     /// The key that will sign.
-    pub(super) fn key(&self) -> &BoundKey {
+    pub(super) fn key(&self) -> &VerifiedKey {
         &self.key
     }
 
@@ -221,7 +221,7 @@ async fn fetch_key(
     via: &str,
     client: &HttpClient,
     appraiser: &PolicyAppraiser,
-) -> Result<BoundKey, CliError> {
+) -> Result<VerifiedKey, CliError> {
     let answer = send(via, client, Request::get(KEY_PATH), empty_body()).await?;
     if answer.status() != StatusCode::OK {
         return Err(read_refusal(via, answer.into_body()).await);
@@ -248,7 +248,7 @@ async fn fetch_key(
         return Err(refuse_guarantee(via, Some(&claims.guarantee)));
     }
     let validity = claims.not_before..=claims.not_after;
-    Ok(BoundKey { bound, appraised, hash, validity })
+    Ok(VerifiedKey { bound, appraised, hash, validity })
 }
 
 fn explain_channel_error(via: &str, error: &ClientError) -> CliError {

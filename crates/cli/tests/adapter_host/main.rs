@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use confide_lora::{
     AdaptError, DeltaProvider, LayerInput, Projection,
     holder::{HolderOptions, RemoteAdapter},
-    protocol::{ApplyRequest, ConnectionSide, FrameKind, FrameReader, packed_bytes, unpack},
+    protocol::{ConnectionSide, FrameKind, FrameReader, MaskedRequest, packed_bytes, unpack},
     quantise_vector,
 };
 use confide_tests::{Process, text};
@@ -298,7 +298,7 @@ fn find_applied_vector(up: &[u8], bits: u32) -> Vec<u64> {
         let mut reader = FrameReader::new(&up[start.clone()], ConnectionSide::Host);
         while let Ok(frame) = runtime.block_on(reader.read_next("a frame", GENEROUS)) {
             if frame.kind == FrameKind::Apply {
-                let apply = ApplyRequest::decode(frame.payload).unwrap();
+                let apply = MaskedRequest::decode(frame.payload).unwrap();
                 assert_eq!(apply.packed.len(), packed_bytes(WIDTH, bits));
                 return unpack(apply.packed, bits, WIDTH).unwrap();
             }

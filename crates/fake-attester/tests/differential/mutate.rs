@@ -314,7 +314,7 @@ fn edition(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<St
             revoked = "its CA";
         }
         2 => {
-            let other = confide_fake_attester::Variant { platform: 99, ..forger.variant };
+            let other = confide_fake_attester::SimulatedPlatform { platform: 99, ..forger.variant };
             edition.revoked_pck = vec![vendors.pck_certificate(&other).ok()?.serial];
             revoked = "another PCK";
         }

@@ -5,7 +5,8 @@ use std::{fs, path::PathBuf};
 
 use confide_evidence::ReportData;
 use confide_fake_attester::{
-    FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, PckCa, TdBody, Tee, Variant,
+    FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, PckCa, SimulatedPlatform,
+    TdBody, Tee,
 };
 use dcap_qvl::QuoteCollateralV3;
 use serde_json::Value;
@@ -29,7 +30,7 @@ pub(crate) struct Subject {
 #[derive(Clone)]
 pub(crate) struct Forger {
     pub(crate) vendors: FakeEndorsements,
-    pub(crate) variant: Variant,
+    pub(crate) variant: SimulatedPlatform,
     pub(crate) tee: Tee,
 }
 
@@ -41,9 +42,10 @@ pub(crate) fn all() -> Vec<Subject> {
 
 fn simulated_subjects() -> Vec<Subject> {
     let vendors = FakeEndorsements::new(SEED, NOW).unwrap();
-    let processor = Variant { pck_ca: PckCa::Processor, platform: 1, ..Variant::default() };
-    let td10 = Variant { td_body: TdBody::Td10, ..Variant::default() };
-    let plain = Variant::default();
+    let processor =
+        SimulatedPlatform { pck_ca: PckCa::Processor, platform: 1, ..SimulatedPlatform::default() };
+    let td10 = SimulatedPlatform { td_body: TdBody::Td10, ..SimulatedPlatform::default() };
+    let plain = SimulatedPlatform::default();
     let mut subjects = vec![
         (Tee::Tdx, plain, None),
         (Tee::Sgx, plain, None),
@@ -63,7 +65,7 @@ fn simulated_subjects() -> Vec<Subject> {
     ] {
         subjects.push((Tee::Tdx, plain, Some(fault)));
     }
-    let make = |(tee, variant, fault): (Tee, Variant, Option<Fault>)| {
+    let make = |(tee, variant, fault): (Tee, SimulatedPlatform, Option<Fault>)| {
         let options =
             FakeAttesterOptions { seed: SEED, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
         let attester = FakeAttester::with_vendors(&vendors, options, variant, fault).unwrap();

@@ -5,7 +5,7 @@ use std::fmt;
 use confide_rlwe::{Context, Rng, SecretKey, SeededCiphertext, SmallCiphertext};
 use zeroize::Zeroizing;
 
-use super::tiling::{DirectError, TileGrid};
+use super::tiling::{EncryptedError, TileGrid};
 use crate::{
     count::check_count,
     int_matrix::low_mask,
@@ -16,12 +16,12 @@ use crate::{
 
 /// The key holder's half of the direct scheme, for one input.
 #[derive(Clone, Copy)]
-pub struct DirectHolder {
+pub struct EncryptedHolder {
     grid: TileGrid,
     bits: u32,
 }
 
-impl DirectHolder {
+impl EncryptedHolder {
     /// Divides the matrix of `terms` into tiles, as the host does; both ends must use the same
     /// `tile`.
     ///
@@ -31,8 +31,8 @@ impl DirectHolder {
         context: &Context,
         terms: &InputTerms,
         tile: TileShape,
-    ) -> Result<Self, DirectError> {
-        Ok(DirectHolder { grid: TileGrid::new(context, terms, tile)?, bits: terms.bits })
+    ) -> Result<Self, EncryptedError> {
+        Ok(EncryptedHolder { grid: TileGrid::new(context, terms, tile)?, bits: terms.bits })
     }
 
     /// Encrypts one quantised vector into a ciphertext for each tile of columns.
@@ -45,7 +45,7 @@ impl DirectHolder {
         values: &[i16],
         rng: &mut Rng,
         meter: &mut StepMeter,
-    ) -> Result<Vec<SeededCiphertext>, DirectError> {
+    ) -> Result<Vec<SeededCiphertext>, EncryptedError> {
         check_count("entries of a vector", self.grid.columns, values.len())?;
         let word = low_mask(self.bits);
         let mut encryptor = key.encryptor(rng.fork());
@@ -73,12 +73,12 @@ impl DirectHolder {
         key: &SecretKey,
         answers: &[SmallCiphertext],
         meter: &mut StepMeter,
-    ) -> Result<Vec<u64>, DirectError> {
+    ) -> Result<Vec<u64>, EncryptedError> {
         check_count("answers", self.grid.answer_count(), answers.len())?;
         let mut products = Vec::with_capacity(self.grid.rows);
         for (index, answer) in answers.iter().enumerate() {
             if !answer.positions().eq(self.grid.positions(index)) {
-                return Err(DirectError::WrongCoefficients { answer: index });
+                return Err(EncryptedError::WrongCoefficients { answer: index });
             }
             products.extend(meter.time(DeltaStep::Decrypt, || key.decrypt(answer))?);
             meter.he_operations += 1;
@@ -87,7 +87,7 @@ impl DirectHolder {
     }
 }
 
-impl fmt::Debug for DirectHolder {
+impl fmt::Debug for EncryptedHolder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "DirectHolder({:?})", self.grid)
     }

@@ -6,7 +6,7 @@ use confide_rlwe::{
     Ciphertext, Context, Plaintext, PublicKey, RlweError, Rng, SeededCiphertext, SmallCiphertext,
 };
 
-use super::tiling::{DirectError, TileGrid};
+use super::tiling::{EncryptedError, TileGrid};
 use crate::{
     count::check_count,
     int_matrix::IntMatrix,
@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// The host's half of the direct scheme, for one input and one tile: weights in NTT form.
-pub struct DirectHost {
+pub struct EncryptedHost {
     context: Arc<Context>,
     grid: TileGrid,
     /// `[tile of rows][tile of columns]`.
     weights: Vec<Vec<Plaintext>>,
 }
 
-impl DirectHost {
+impl EncryptedHost {
     /// Converts the weights of one input to the form that products need.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl DirectHost {
         context: &Arc<Context>,
         weights: &QuantisedWeights,
         tile: TileShape,
-    ) -> Result<Self, DirectError> {
+    ) -> Result<Self, EncryptedError> {
         if context.set().flood_bits() == 0 {
             return Err(RlweError::NotFlooded { name: context.set().name() }.into());
         }
@@ -41,7 +41,7 @@ impl DirectHost {
 
     /// Makes a host under a set whose answers are neither re-randomised nor flooded: the first answer
     /// reveals the adapter to the holder of the secret key. It exists to be compared with
-    /// [`DirectHost::new`].
+    /// [`EncryptedHost::new`].
     ///
     /// # Errors
     /// If the tile does not fit.
@@ -49,7 +49,7 @@ impl DirectHost {
         context: &Arc<Context>,
         weights: &QuantisedWeights,
         tile: TileShape,
-    ) -> Result<Self, DirectError> {
+    ) -> Result<Self, EncryptedError> {
         Self::with_any_set(context, weights, tile)
     }
 
@@ -63,7 +63,7 @@ impl DirectHost {
         key: &PublicKey,
         rng: &mut Rng,
         meter: &mut StepMeter,
-    ) -> Result<Vec<SmallCiphertext>, DirectError> {
+    ) -> Result<Vec<SmallCiphertext>, EncryptedError> {
         check_count("ciphertexts", self.grid.request_count(), request.len())?;
         let ring = self.context.ring();
         if request.iter().any(|ciphertext| !ring.is_same(ciphertext.c0.ring())) {
@@ -94,7 +94,7 @@ impl DirectHost {
         key: &PublicKey,
         rng: &mut Rng,
         meter: &mut StepMeter,
-    ) -> Result<Ciphertext, DirectError> {
+    ) -> Result<Ciphertext, EncryptedError> {
         if self.context.set().flood_bits() == 0 {
             return Ok(Ciphertext::zero(&self.context));
         }
@@ -106,7 +106,7 @@ impl DirectHost {
         context: &Arc<Context>,
         weights: &QuantisedWeights,
         tile: TileShape,
-    ) -> Result<Self, DirectError> {
+    ) -> Result<Self, EncryptedError> {
         // The limit is computed from the matrix, because the terms may claim another.
         let outputs_max = crate::terms::outputs_max(&weights.matrix, context.set());
         let terms = InputTerms { outputs_max, ..weights.terms.clone() };
@@ -121,7 +121,7 @@ impl DirectHost {
             (0..grid.request_count()).map(tile).collect::<Result<Vec<_>, _>>()
         });
         let weights = tiles.collect::<Result<Vec<_>, _>>()?;
-        Ok(DirectHost { context: context.clone(), grid, weights })
+        Ok(EncryptedHost { context: context.clone(), grid, weights })
     }
 }
 
@@ -145,7 +145,7 @@ fn tile_coefficients(
     weights
 }
 
-impl fmt::Debug for DirectHost {
+impl fmt::Debug for EncryptedHost {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "DirectHost({:?})", self.grid)
     }

@@ -73,8 +73,8 @@ fn exact(matrix: &IntMatrix, x: &[i16], bits: u32) -> Vec<u64> {
 
 fn round_trip(
     parties: &mut Parties,
-    host: &DirectHost,
-    holder: &DirectHolder,
+    host: &EncryptedHost,
+    holder: &EncryptedHolder,
     x: &[i16],
 ) -> Vec<u64> {
     let mut meter = StepMeter::default();
@@ -103,9 +103,9 @@ fn every_tile_gives_the_exact_product_extremes_included() {
         for inputs in [1, 3, 16, columns].into_iter().filter(|inputs| *inputs <= columns.min(256)) {
             for outputs in 1..=rows.min(256 / inputs).min(weights.terms.outputs_max) {
                 let tile = TileShape { inputs, outputs };
-                let host = DirectHost::new(&parties.context, &weights, tile).expect("fits");
+                let host = EncryptedHost::new(&parties.context, &weights, tile).expect("fits");
                 let holder =
-                    DirectHolder::new(&parties.context, &weights.terms, tile).expect("fits");
+                    EncryptedHolder::new(&parties.context, &weights.terms, tile).expect("fits");
                 for x in &vectors {
                     let got = round_trip(&mut parties, &host, &holder, x);
                     assert_eq!(got, exact(&weights.matrix, x, 31), "{tile:?}");
@@ -137,8 +137,8 @@ fn the_real_set_gives_the_exact_product_of_the_widths_of_the_study() {
     let tile = tiling_problem(&parties.context, &weights.terms)
         .best_tile(&NetworkLink::LAN, &costs)
         .expect("rows");
-    let host = DirectHost::new(&parties.context, &weights, tile).expect("fits");
-    let holder = DirectHolder::new(&parties.context, &weights.terms, tile).expect("fits");
+    let host = EncryptedHost::new(&parties.context, &weights, tile).expect("fits");
+    let holder = EncryptedHolder::new(&parties.context, &weights.terms, tile).expect("fits");
     let real: Vec<f32> = (0..1536).map(|at| ((at * 37) % 101) as f32 - 50.0).collect();
     let x = crate::quantise_vector(&real, weights.terms.norm_limit).expect("fits");
     let got = round_trip(&mut parties, &host, &holder, &x.values);
@@ -153,10 +153,10 @@ fn a_set_without_flooding_must_be_asked_for_by_its_danger() {
     let mut parties = parties(&set);
     let weights = weights(6, 700, &set, |at| (at % 255) as i16 - entry_max);
     let tile = TileShape { inputs: 350, outputs: weights.terms.outputs_max.min(5) };
-    let refused = DirectHost::new(&parties.context, &weights, tile);
-    assert!(matches!(refused, Err(DirectError::Ring(RlweError::NotFlooded { .. }))));
-    let host = DirectHost::dangerous_unflooded(&parties.context, &weights, tile).expect("fits");
-    let holder = DirectHolder::new(&parties.context, &weights.terms, tile).expect("fits");
+    let refused = EncryptedHost::new(&parties.context, &weights, tile);
+    assert!(matches!(refused, Err(EncryptedError::Ring(RlweError::NotFlooded { .. }))));
+    let host = EncryptedHost::dangerous_unflooded(&parties.context, &weights, tile).expect("fits");
+    let holder = EncryptedHolder::new(&parties.context, &weights.terms, tile).expect("fits");
     let x: Vec<i16> = (0..700).map(|at| (at * 91 % 2001) as i16 - 1000).collect();
     let got = round_trip(&mut parties, &host, &holder, &x);
     assert_eq!(got, exact(&weights.matrix, &x, weights.terms.bits));
@@ -168,15 +168,15 @@ fn tiles_that_do_not_fit_are_refused() {
     let parties = parties(&set);
     let weights = weights(8, 40, &set, |_| 1);
     for (inputs, outputs) in [(0, 1), (1, 0), (41, 1), (40, 7), (usize::MAX, 2), (1, 9)] {
-        let refused = DirectHost::new(&parties.context, &weights, TileShape { inputs, outputs });
-        assert!(matches!(refused, Err(DirectError::WrongTile { .. })), "{inputs} x {outputs}");
+        let refused = EncryptedHost::new(&parties.context, &weights, TileShape { inputs, outputs });
+        assert!(matches!(refused, Err(EncryptedError::WrongTile { .. })), "{inputs} x {outputs}");
     }
     let mut heavy = weights.clone();
     let most = set.row_l1_max() as usize / 40 / 4095;
     assert!(most > 8, "rows of 40 entries never pass the budget of {set}");
     heavy.terms.bits = 30;
-    let refused = DirectHost::new(&parties.context, &heavy, TileShape { inputs: 1, outputs: 1 });
-    assert!(matches!(refused, Err(DirectError::Count { .. })));
+    let refused = EncryptedHost::new(&parties.context, &heavy, TileShape { inputs: 1, outputs: 1 });
+    assert!(matches!(refused, Err(EncryptedError::Count { .. })));
 }
 
 #[test]
@@ -196,22 +196,22 @@ fn other_answers_than_wanted_are_refused() {
     let mut parties = parties(&set);
     let weights = weights(4, 40, &set, |at| at as i16);
     let tile = TileShape { inputs: 20, outputs: 2 };
-    let host = DirectHost::new(&parties.context, &weights, tile).expect("fits");
-    let holder = DirectHolder::new(&parties.context, &weights.terms, tile).expect("fits");
+    let host = EncryptedHost::new(&parties.context, &weights, tile).expect("fits");
+    let holder = EncryptedHolder::new(&parties.context, &weights.terms, tile).expect("fits");
     let (mut meter, rng) = (StepMeter::default(), &mut parties.rng);
     let request = holder.request(&parties.key, &[1; 40], rng, &mut meter).expect("fits");
     let short = host.answer(request[..1].to_vec(), &parties.public, rng, &mut meter);
-    assert!(matches!(short, Err(DirectError::Count { .. })));
+    assert!(matches!(short, Err(EncryptedError::Count { .. })));
     let answers = host.answer(request.clone(), &parties.public, rng, &mut meter).expect("fits");
     let whole = request[0].clone().expand().switch_down();
     let other = whole.clone().select(&[19, 40]).expect("ascending");
     for wrong in [vec![], answers[..1].to_vec()] {
         let refused = holder.open(&parties.key, &wrong, &mut meter);
-        assert!(matches!(refused, Err(DirectError::Count { .. })));
+        assert!(matches!(refused, Err(EncryptedError::Count { .. })));
     }
     for wrong in [whole, other] {
         let refused = holder.open(&parties.key, &[answers[0].clone(), wrong], &mut meter);
-        assert_eq!(refused, Err(DirectError::WrongCoefficients { answer: 1 }));
+        assert_eq!(refused, Err(EncryptedError::WrongCoefficients { answer: 1 }));
     }
     assert!(holder.request(&parties.key, &[1; 39], rng, &mut meter).is_err());
 }
@@ -222,13 +222,13 @@ fn ciphertexts_of_another_ring_with_as_many_words_are_refused() {
     let mut parties = parties(&set);
     let weights = weights(4, 40, &set, |at| at as i16);
     let tile = TileShape { inputs: 20, outputs: 2 };
-    let host = DirectHost::new(&parties.context, &weights, tile).expect("fits");
-    let holder = DirectHolder::new(&parties.context, &weights.terms, tile).expect("fits");
+    let host = EncryptedHost::new(&parties.context, &weights, tile).expect("fits");
+    let holder = EncryptedHolder::new(&parties.context, &weights.terms, tile).expect("fits");
     let (mut meter, rng) = (StepMeter::default(), &mut parties.rng);
     let mut request = holder.request(&parties.key, &[1; 40], rng, &mut meter).expect("fits");
     let limbs = parties.context.ring().limbs().len();
     let other = Ring::new(set.n(), &ntt_primes_below(45, set.n(), limbs)).expect("a ring");
     request[1].c0 = NttPoly::zero(&other);
     let refused = host.answer(request, &parties.public, rng, &mut meter);
-    assert!(matches!(refused, Err(DirectError::Ring(RlweError::Wire { .. }))));
+    assert!(matches!(refused, Err(EncryptedError::Ring(RlweError::Wire { .. }))));
 }

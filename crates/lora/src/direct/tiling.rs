@@ -23,7 +23,7 @@ const UNFLOODED_ENTRY_MAX: i16 = 127;
 /// The reason why an operation of the direct scheme was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DirectError {
+pub enum EncryptedError {
     /// A tile does not fit the ring, the matrix or its noise budget.
     #[error(
         "tile of {inputs} x {outputs}: wanted at least 1 and at most {columns} columns, at least 1 and \
@@ -95,12 +95,18 @@ impl TileGrid {
         context: &Context,
         terms: &InputTerms,
         tile: TileShape,
-    ) -> Result<TileGrid, DirectError> {
+    ) -> Result<TileGrid, EncryptedError> {
         let (TileShape { inputs, outputs }, degree) = (tile, context.n());
         let (columns, outputs_max) = (terms.columns, terms.outputs_max);
         let fits = inputs.checked_mul(outputs).is_some_and(|entries| entries <= degree);
         if !fits || inputs == 0 || outputs == 0 || inputs > columns || outputs > outputs_max {
-            return Err(DirectError::WrongTile { inputs, outputs, degree, columns, outputs_max });
+            return Err(EncryptedError::WrongTile {
+                inputs,
+                outputs,
+                degree,
+                columns,
+                outputs_max,
+            });
         }
         let (wanted, got) = (context.set().plaintext_bits() as usize, terms.bits as usize);
         check_count("bits of a word", wanted, got)?;

@@ -14,11 +14,11 @@ use super::{
 use crate::{
     adapt_error::AdaptError,
     deltas::{DeltaReport, DeltaSession},
-    direct::{self, DirectHolder},
+    direct::{self, EncryptedHolder},
     meter::{DeltaStep, StepMeter},
     protocol::{
-        ApplyAnswer, ApplyRequest, DirectAnswer, DirectRequest, FrameKind, ProtocolError, Scheme,
-        pack, packed_bytes, unpack,
+        ApplyAnswer, CiphertextAnswer, CiphertextRequest, FrameKind, MaskedRequest, ProtocolError,
+        Scheme, pack, packed_bytes, unpack,
     },
     quantise::quantise_vector,
     site::{LayerInput, Projection},
@@ -102,7 +102,7 @@ impl RemoteDeltas {
             Scheme::Masked => self.request_masked_products(group, integers),
             Scheme::Direct => {
                 let columns = self.session.groups[group].terms.columns;
-                self.request_direct_product(group, &integers[..columns])
+                self.request_encrypted_product(group, &integers[..columns])
             }
         }
     }
@@ -112,7 +112,7 @@ impl RemoteDeltas {
     fn vectors_at_once(&self, columns: usize, rows: usize) -> usize {
         let fits = |kind: FrameKind, length| (kind.payload_max() - 64) / packed_bytes(length, 36);
         let fits = fits(FrameKind::Apply, columns).min(fits(FrameKind::Products, rows));
-        fits.clamp(1, ApplyRequest::VECTORS_MAX.into())
+        fits.clamp(1, MaskedRequest::VECTORS_MAX.into())
     }
 
     /// Masks as many of these vectors as one batch has counters for, and requests their products in
@@ -129,7 +129,7 @@ impl RemoteDeltas {
         let deadline = self.shared.options.mask_deadline;
         let taken = session.mask_vectors(&*connect, group, integers, deadline, &mut self.meter)?;
         let (masked, count) = (&taken.masked, taken.count);
-        let apply = ApplyRequest {
+        let apply = MaskedRequest {
             layer: terms.layer,
             input: terms.input,
             counter: masked.counter,
@@ -165,7 +165,7 @@ impl RemoteDeltas {
     }
 
     /// Requests the product of one vector under encryption, in one round trip.
-    fn request_direct_product(
+    fn request_encrypted_product(
         &mut self,
         group: usize,
         integers: &[i16],
@@ -178,12 +178,12 @@ impl RemoteDeltas {
         let tile = tile.ok_or_else(|| {
             HolderError::connection_lost(&*connect, &"no tile fits the terms of the adapter")
         })?;
-        let holder = DirectHolder::new(context, terms, tile)?;
+        let holder = EncryptedHolder::new(context, terms, tile)?;
         let mut rng = Rng::from_os()?;
         let request = holder.request(&session.secret, integers, &mut rng, &mut self.meter)?;
         let mut ciphertexts = Vec::new();
         request.iter().for_each(|ciphertext| ciphertexts.extend(ciphertext.to_bytes(context)));
-        let message = DirectRequest {
+        let message = CiphertextRequest {
             layer: terms.layer,
             input: terms.input,
             tile_inputs: tile.inputs as u32,
@@ -196,9 +196,9 @@ impl RemoteDeltas {
             HolderError::connection_lost(&*connect, &"the connection was closed after an error")
         })?;
         let fill = |out: &mut Vec<u8>| message.encode(out);
-        let answer = connection.ask(FrameKind::Direct, FrameKind::DirectAnswer, fill);
+        let answer = connection.ask(FrameKind::Direct, FrameKind::CiphertextAnswer, fill);
         let read = answer.and_then(|payload| {
-            let answer = DirectAnswer::decode(payload)?;
+            let answer = CiphertextAnswer::decode(payload)?;
             Ok((answer.budget_left, answer.split()?))
         });
         let (left, parts) = read.map_err(|error| HolderError::from_protocol(&*connect, error))?;

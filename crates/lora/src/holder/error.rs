@@ -5,7 +5,7 @@ use confide_rlwe::RlweError;
 use super::connect::{EvidenceRefused, HostConnector};
 use crate::{
     adapt_error::AdaptError,
-    direct::DirectError,
+    direct::EncryptedError,
     masked::MaskedError,
     protocol::{ProtocolError, Refusal},
     quantise::QuantiseError,
@@ -83,7 +83,7 @@ pub enum HolderError {
     Masked(#[from] MaskedError),
     /// An operation of the direct scheme failed.
     #[error("direct scheme: {0}")]
-    Direct(#[from] DirectError),
+    Direct(#[from] EncryptedError),
     /// The ring, a key or the random generator failed.
     #[error(transparent)]
     Ring(#[from] RlweError),

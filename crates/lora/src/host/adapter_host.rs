@@ -35,7 +35,7 @@ use crate::{
     guarantee::Guarantee,
     mask::{CounterSlot, ProcessKey},
     protocol::{
-        ApplyRequest, Attach, Hello, ProtocolError, Refusal, Scheme, VERSION, Welcome,
+        Attach, Hello, MaskedRequest, ProtocolError, Refusal, Scheme, VERSION, Welcome,
         packed_bytes, unpack,
     },
     terms::ProtectedMatrices,
@@ -364,7 +364,7 @@ impl AdapterHost {
     pub(super) async fn apply(
         &self,
         session: &Arc<HostSession>,
-        apply: &ApplyRequest<'_>,
+        apply: &MaskedRequest<'_>,
     ) -> Result<(Vec<u8>, Option<u64>), Refusal> {
         let adapter = &session.adapter;
         let group = adapter.group(apply.layer, apply.input).ok_or(Refusal::NotOffered)?;
@@ -508,7 +508,7 @@ impl AdapterHost {
 fn read_vectors(
     adapter: &HostedAdapter,
     group: usize,
-    apply: &ApplyRequest<'_>,
+    apply: &MaskedRequest<'_>,
 ) -> Result<Vec<u64>, Refusal> {
     let input = adapter.groups()[group].masked_input().ok_or(Refusal::NotOffered)?;
     let (columns, bits) = (input.terms().columns, input.terms().bits);

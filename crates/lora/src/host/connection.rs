@@ -14,9 +14,9 @@ use super::{
     writer::{FrameWriter, SharedWriter},
 };
 use crate::protocol::{
-    ApplyAnswer, ApplyRequest, Attach, AttachAnswer, CiphertextBlock, ConnectionSide, DirectAnswer,
-    DirectRequest, Frame, FrameKind, FrameReader, Goodbye, GroupTerms, Hello, PrepareRequest,
-    ProtocolError, Refusal, Scheme, Welcome,
+    ApplyAnswer, Attach, AttachAnswer, CiphertextAnswer, CiphertextBlock, CiphertextRequest,
+    ConnectionSide, Frame, FrameKind, FrameReader, Goodbye, GroupTerms, Hello, MaskedRequest,
+    PrepareRequest, ProtocolError, Refusal, Scheme, Welcome,
 };
 
 /// The time limit for the first frame.
@@ -136,11 +136,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> HolderConversation<S> {
             }
             let done = match kind {
                 FrameKind::Apply => {
-                    let apply = ApplyRequest::decode(payload)?;
+                    let apply = MaskedRequest::decode(payload)?;
                     answer_apply(&self.host, session, &self.writer, id, &apply).await
                 }
                 FrameKind::Direct => {
-                    let direct = DirectRequest::decode(payload)?;
+                    let direct = CiphertextRequest::decode(payload)?;
                     answer_direct(&self.host, session, &self.writer, id, &direct).await
                 }
                 FrameKind::Prepare => {
@@ -206,7 +206,7 @@ async fn answer_apply<S: AsyncRead + AsyncWrite>(
     session: &Arc<HostSession>,
     writer: &SharedWriter<S>,
     id: u32,
-    apply: &ApplyRequest<'_>,
+    apply: &MaskedRequest<'_>,
 ) -> Result<(), ProtocolError> {
     let (packed, budget_left) = host.apply(session, apply).await?;
     let products = ApplyAnswer { budget_left, vectors: apply.vectors, packed: &packed };
@@ -218,14 +218,14 @@ async fn answer_direct<S: AsyncRead + AsyncWrite>(
     session: &Arc<HostSession>,
     writer: &SharedWriter<S>,
     id: u32,
-    direct: &DirectRequest<'_>,
+    direct: &CiphertextRequest<'_>,
 ) -> Result<(), ProtocolError> {
     if session.scheme != Scheme::Direct {
         return Err(Refusal::NotOffered.into());
     }
     let (ciphertexts, budget_left) = host.answer_direct(session, direct).await?;
-    let answer = DirectAnswer { budget_left, ciphertexts: &ciphertexts };
-    writer.lock().await.send(FrameKind::DirectAnswer, id, |out| answer.encode(out)).await
+    let answer = CiphertextAnswer { budget_left, ciphertexts: &ciphertexts };
+    writer.lock().await.send(FrameKind::CiphertextAnswer, id, |out| answer.encode(out)).await
 }
 
 async fn begin_upload<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(

@@ -9,7 +9,7 @@ use super::{adapter_host::AdapterHost, sessions::HostSession};
 use crate::{
     link::TileShape,
     meter::StepMeter,
-    protocol::{DirectRequest, Refusal},
+    protocol::{CiphertextRequest, Refusal},
 };
 
 impl AdapterHost {
@@ -18,7 +18,7 @@ impl AdapterHost {
     pub(crate) async fn answer_direct(
         &self,
         session: &Arc<HostSession>,
-        direct: &DirectRequest<'_>,
+        direct: &CiphertextRequest<'_>,
     ) -> Result<(Vec<u8>, Option<u64>), Refusal> {
         let found = session.adapter.group(direct.layer, direct.input);
         let group = found.ok_or(Refusal::NotOffered)?;

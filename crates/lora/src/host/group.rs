@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::error::HostError;
 use crate::{
     adapter::LoraPair,
-    direct::{self, DirectError, DirectHost},
+    direct::{self, EncryptedError, EncryptedHost},
     int_matrix::ENTRY_MAX,
     link::TileShape,
     masked::HostInput,
@@ -38,14 +38,14 @@ pub(crate) struct ProjectionGroup {
     columns: usize,
     rows: usize,
     masked: Option<(HostInput, Vec<u8>)>,
-    direct: Option<(DirectInput, Vec<u8>)>,
+    direct: Option<(CiphertextInput, Vec<u8>)>,
 }
 
 /// The direct scheme's matrix, and its converted forms for the tiles in use.
-pub(crate) struct DirectInput {
+pub(crate) struct CiphertextInput {
     context: Arc<Context>,
     weights: QuantisedWeights,
-    tiles: Mutex<Vec<(TileShape, Arc<DirectHost>)>>,
+    tiles: Mutex<Vec<(TileShape, Arc<EncryptedHost>)>>,
 }
 
 impl SchemeContexts {
@@ -101,7 +101,7 @@ impl ProjectionGroup {
         self.masked.as_ref().map(|(input, _)| input)
     }
 
-    pub(crate) fn direct_input(&self) -> Option<&DirectInput> {
+    pub(crate) fn direct_input(&self) -> Option<&CiphertextInput> {
         self.direct.as_ref().map(|(input, _)| input)
     }
 
@@ -113,17 +113,20 @@ impl ProjectionGroup {
     }
 }
 
-impl DirectInput {
+impl CiphertextInput {
     /// Returns the weights in the form for a tile. The first call for a tile converts them, which takes
     /// milliseconds.
-    pub(crate) fn host_for_tile(&self, tile: TileShape) -> Result<Arc<DirectHost>, DirectError> {
+    pub(crate) fn host_for_tile(
+        &self,
+        tile: TileShape,
+    ) -> Result<Arc<EncryptedHost>, EncryptedError> {
         let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, host)) = tiles.iter().find(|(known, _)| *known == tile) {
             return Ok(host.clone());
         }
         let made = match self.context.set().flood_bits() {
-            0 => DirectHost::dangerous_unflooded(&self.context, &self.weights, tile)?,
-            _ => DirectHost::new(&self.context, &self.weights, tile)?,
+            0 => EncryptedHost::dangerous_unflooded(&self.context, &self.weights, tile)?,
+            _ => EncryptedHost::new(&self.context, &self.weights, tile)?,
         };
         let made = Arc::new(made);
         if tiles.len() == TILES_MAX {
@@ -156,7 +159,7 @@ fn direct_input(
     contexts: &SchemeContexts,
     protect: ProtectedMatrices,
     noise_sigma: f64,
-) -> Result<Option<(DirectInput, Vec<u8>)>, HostError> {
+) -> Result<Option<(CiphertextInput, Vec<u8>)>, HostError> {
     if noise_sigma > 0.0 {
         return Ok(None);
     }
@@ -167,7 +170,7 @@ fn direct_input(
         return Ok(None);
     }
     let terms = terms_bytes(&weights)?;
-    Ok(Some((DirectInput { context, weights, tiles: Mutex::default() }, terms)))
+    Ok(Some((CiphertextInput { context, weights, tiles: Mutex::default() }, terms)))
 }
 
 fn terms_bytes(weights: &QuantisedWeights) -> Result<Vec<u8>, HostError> {

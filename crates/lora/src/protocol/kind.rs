@@ -33,7 +33,7 @@ pub enum FrameKind {
     /// Answers an apply.
     Products = 0x86,
     /// Answers a direct.
-    DirectAnswer = 0x87,
+    CiphertextAnswer = 0x87,
     /// Answers a goodbye as the last frame.
     Farewell = 0x88,
     /// Carries a refusal. One with the request id 0 ends the connection.
@@ -64,7 +64,7 @@ impl FrameKind {
         FrameKind::Credit,
         FrameKind::Prepared,
         FrameKind::Products,
-        FrameKind::DirectAnswer,
+        FrameKind::CiphertextAnswer,
         FrameKind::Farewell,
         FrameKind::Error,
     ];
@@ -91,7 +91,7 @@ impl FrameKind {
             FrameKind::Credit => 16,
             FrameKind::Prepared => 1024 * 1024 + 64,
             FrameKind::Products => 16 * 1024 * 1024,
-            FrameKind::DirectAnswer => 64 * 1024 * 1024,
+            FrameKind::CiphertextAnswer => 64 * 1024 * 1024,
             FrameKind::Farewell => 0,
             FrameKind::Error => 9,
         }

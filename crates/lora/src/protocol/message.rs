@@ -10,8 +10,8 @@ pub use open::{Attach, AttachAnswer, Hello};
 pub use session::{GroupTerms, Welcome};
 pub use terms::{decode_terms, encode_terms};
 pub use work::{
-    ApplyAnswer, ApplyRequest, BlockCredit, CiphertextBlock, DirectAnswer, DirectRequest, Goodbye,
-    PrepareRequest, PreparedRows,
+    ApplyAnswer, BlockCredit, CiphertextAnswer, CiphertextBlock, CiphertextRequest, Goodbye,
+    MaskedRequest, PrepareRequest, PreparedRows,
 };
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use confide_lora::{
     IntMatrix, StepMeter, TileShape,
-    direct::{self, DirectHolder, DirectHost},
+    direct::{self, EncryptedHolder, EncryptedHost},
 };
 use confide_rlwe::{
     Ciphertext, Context, Modulus, NttPoly, ParameterSet, Plaintext, Poly, PublicKey, Rng,
@@ -71,7 +71,7 @@ fn request_tile(set: &ParameterSet, entry_max: i64) -> TileRequest {
     let mut rng = Rng::from_seed([31; 32]);
     let key = SecretKey::generate(&context, &mut rng);
     let public = key.public_key(&mut rng);
-    let holder = DirectHolder::new(&context, &terms, tile).expect("fits");
+    let holder = EncryptedHolder::new(&context, &terms, tile).expect("fits");
     let request =
         holder.request(&key, &[1000; 256], &mut rng, &mut StepMeter::default()).expect("fits");
     TileRequest { context, matrix, tile, public, request, rng }
@@ -82,7 +82,7 @@ fn a_direct_answer_does_not_give_the_weights() {
     let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
     let mut target = request_tile(&set, 2047);
     let weights = weights(&target.matrix, target.context.set());
-    let host = DirectHost::new(&target.context, &weights, target.tile).expect("fits");
+    let host = EncryptedHost::new(&target.context, &weights, target.tile).expect("fits");
     let (c1_in, mut meter) = (target.request[0].c1(), StepMeter::default());
     let answers = host
         .answer(target.request.clone(), &target.public, &mut target.rng, &mut meter)
@@ -116,7 +116,7 @@ fn control_an_unflooded_answer_gives_all_weights_from_its_bytes() {
     let mut target = request_tile(&set, 127);
     let weights = weights(&target.matrix, target.context.set());
     let host =
-        DirectHost::dangerous_unflooded(&target.context, &weights, target.tile).expect("fits");
+        EncryptedHost::dangerous_unflooded(&target.context, &weights, target.tile).expect("fits");
     let (c1_in, mut meter) = (target.request[0].c1(), StepMeter::default());
     let answers = host
         .answer(target.request.clone(), &target.public, &mut target.rng, &mut meter)

@@ -6,8 +6,8 @@ use confide_lora::{
     HostEpoch, InputTerms, LayerInput, StepMeter,
     masked::{BatchState, HolderBatch, MaskRequest},
     protocol::{
-        ApplyRequest, Attach, BlockCredit, CiphertextBlock, ConnectionSide, FrameBuffer, FrameKind,
-        FrameReader, GroupTerms, Hello, PrepareRequest, PreparedRows, ProtocolError, Refusal,
+        Attach, BlockCredit, CiphertextBlock, ConnectionSide, FrameBuffer, FrameKind, FrameReader,
+        GroupTerms, Hello, MaskedRequest, PrepareRequest, PreparedRows, ProtocolError, Refusal,
         Scheme, VERSION, Welcome, decode_terms, pack, write_frame,
     },
 };
@@ -191,7 +191,7 @@ impl<'r> RawHolder<'r> {
         packed: &[u8],
     ) {
         let id = self.id();
-        let apply = ApplyRequest { layer, input, counter, vectors, packed };
+        let apply = MaskedRequest { layer, input, counter, vectors, packed };
         self.send(FrameKind::Apply, id, |out| apply.encode(out));
     }
 }

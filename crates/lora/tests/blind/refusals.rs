@@ -223,7 +223,7 @@ fn the_schemes_of_one_session_do_not_mix() {
     let test_host = test_host();
     let mut raw = RawHolder::new(test_host.runtime(), test_host.pipe());
     let opened = raw.open();
-    let direct = confide_lora::protocol::DirectRequest {
+    let direct = confide_lora::protocol::CiphertextRequest {
         layer: 0,
         input: opened.terms[0].input,
         tile_inputs: 16,

@@ -22,14 +22,14 @@ use crate::{
 const CLAIM: &str = "adapter host";
 
 /// The entrance of an adapter host.
-pub(super) enum Entrance {
+pub(super) enum HostListener {
     /// Plain TCP.
     Plain,
     /// An attested channel; the key holder's evidence may be demanded too.
     Channel { server: Box<Server>, appraiser: Option<Box<PolicyAppraiser>>, simulated: bool },
 }
 
-impl Entrance {
+impl HostListener {
     /// Makes the channel's key and, with key binding, the evidence.
     pub(super) fn open(args: &Args, config_digest: [u8; 32]) -> Result<Self, CliError> {
         let appraiser = args.client_policy.as_deref().map(policy::file::read_appraiser);
@@ -61,7 +61,7 @@ impl Entrance {
 
     /// Whether the evidence that this end shows is simulated.
     pub(super) fn is_simulated(&self) -> bool {
-        matches!(self, Entrance::Channel { simulated: true, .. })
+        matches!(self, HostListener::Channel { simulated: true, .. })
     }
 
     /// Admits a connection; `None` if it was refused, which is logged.
@@ -71,7 +71,7 @@ impl Entrance {
         prefix: Option<PeerPrefix>,
     ) -> Option<(Box<dyn ByteStream>, ChannelPeer)> {
         let stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
-        let Entrance::Channel { server, appraiser, simulated } = self else {
+        let HostListener::Channel { server, appraiser, simulated } = self else {
             return Some((Box::new(stream), ChannelPeer { prefix, ..ChannelPeer::default() }));
         };
         let admitted = match appraiser {

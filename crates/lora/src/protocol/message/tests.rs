@@ -60,15 +60,15 @@ fn messages_come_back_as_they_were() {
     let credit = BlockCredit { blocks: 4, batch: 7 };
     assert_eq!(BlockCredit::decode(&encode(|out| credit.encode(out))).unwrap(), credit);
     let input = LayerInput::FinalHidden;
-    let apply = ApplyRequest { layer: 0, input, counter: 4097, vectors: 2, packed: &[9; 8] };
-    assert_eq!(ApplyRequest::decode(&encode(|out| apply.encode(out))).unwrap(), apply);
+    let apply = MaskedRequest { layer: 0, input, counter: 4097, vectors: 2, packed: &[9; 8] };
+    assert_eq!(MaskedRequest::decode(&encode(|out| apply.encode(out))).unwrap(), apply);
     let products = ApplyAnswer { budget_left: None, vectors: 2, packed: &[8; 4] };
     assert_eq!(ApplyAnswer::decode(&encode(|out| products.encode(out))).unwrap(), products);
     let direct =
-        DirectRequest { layer: 1, input, tile_inputs: 512, tile_rows: 8, ciphertexts: &[6] };
-    assert_eq!(DirectRequest::decode(&encode(|out| direct.encode(out))).unwrap(), direct);
-    let answer = DirectAnswer { budget_left: Some(3), ciphertexts: &[6] };
-    assert_eq!(DirectAnswer::decode(&encode(|out| answer.encode(out))).unwrap(), answer);
+        CiphertextRequest { layer: 1, input, tile_inputs: 512, tile_rows: 8, ciphertexts: &[6] };
+    assert_eq!(CiphertextRequest::decode(&encode(|out| direct.encode(out))).unwrap(), direct);
+    let answer = CiphertextAnswer { budget_left: Some(3), ciphertexts: &[6] };
+    assert_eq!(CiphertextAnswer::decode(&encode(|out| answer.encode(out))).unwrap(), answer);
     let goodbye = Goodbye { session: true };
     assert_eq!(Goodbye::decode(&encode(|out| goodbye.encode(out))).unwrap(), goodbye);
 }
@@ -133,17 +133,17 @@ fn terms_with_more_left_than_there_was_are_refused() {
 
 #[test]
 fn vectors_are_counted_before_they_are_looked_at() {
-    for vectors in [0, ApplyRequest::VECTORS_MAX + 1] {
+    for vectors in [0, MaskedRequest::VECTORS_MAX + 1] {
         let input = LayerInput::Attention;
-        let apply = ApplyRequest { layer: 0, input, counter: 0, vectors, packed: &[] };
-        assert!(ApplyRequest::decode(&encode(|out| apply.encode(out))).is_err());
+        let apply = MaskedRequest { layer: 0, input, counter: 0, vectors, packed: &[] };
+        assert!(MaskedRequest::decode(&encode(|out| apply.encode(out))).is_err());
     }
-    let apply = ApplyRequest {
+    let apply = MaskedRequest {
         layer: 0,
         input: LayerInput::Attention,
         counter: u64::MAX,
         vectors: 2,
         packed: &[],
     };
-    assert!(ApplyRequest::decode(&encode(|out| apply.encode(out))).is_err());
+    assert!(MaskedRequest::decode(&encode(|out| apply.encode(out))).is_err());
 }

@@ -4,7 +4,7 @@ use super::codes::{encode_code, take_code};
 use crate::protocol::{error::ProtocolError, fields::FieldReader};
 use crate::{protocol::refusal::Refusal, site::LayerInput};
 
-/// The greatest number of vectors in one [`ApplyRequest`]: a longer prompt is sent in several.
+/// The greatest number of vectors in one [`MaskedRequest`]: a longer prompt is sent in several.
 const VECTORS_MAX: u16 = 64;
 
 /// Starts a batch of masks for one input; its ciphertexts follow in [`CiphertextBlock`]s of the same request.
@@ -50,7 +50,7 @@ pub struct BlockCredit {
 
 /// Masked vectors to be multiplied with the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ApplyRequest<'a> {
+pub struct MaskedRequest<'a> {
     /// The layer, from 0.
     pub layer: u32,
     /// The vector of the layer.
@@ -63,7 +63,7 @@ pub struct ApplyRequest<'a> {
     pub packed: &'a [u8],
 }
 
-/// Answers an [`ApplyRequest`].
+/// Answers an [`MaskedRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApplyAnswer<'a> {
     /// The number of answers left for this input; `None` if there is no budget.
@@ -76,7 +76,7 @@ pub struct ApplyAnswer<'a> {
 
 /// One vector as ciphertexts, to be multiplied with the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirectRequest<'a> {
+pub struct CiphertextRequest<'a> {
     /// The layer, from 0.
     pub layer: u32,
     /// The vector of the layer.
@@ -89,9 +89,9 @@ pub struct DirectRequest<'a> {
     pub ciphertexts: &'a [u8],
 }
 
-/// Answers a [`DirectRequest`].
+/// Answers a [`CiphertextRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirectAnswer<'a> {
+pub struct CiphertextAnswer<'a> {
     /// The number of answers left for this input; `None` if there is no budget.
     pub budget_left: Option<u64>,
     /// The ciphertexts in the encoding of `confide-rlwe`, each after its length (u32).
@@ -174,7 +174,7 @@ impl BlockCredit {
     }
 }
 
-impl<'a> ApplyRequest<'a> {
+impl<'a> MaskedRequest<'a> {
     /// The greatest number of vectors in one message.
     pub const VECTORS_MAX: u16 = VECTORS_MAX;
 
@@ -236,7 +236,7 @@ impl<'a> ApplyAnswer<'a> {
     }
 }
 
-impl<'a> DirectRequest<'a> {
+impl<'a> CiphertextRequest<'a> {
     /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_layer_input(out, self.layer, self.input);
@@ -258,7 +258,7 @@ impl<'a> DirectRequest<'a> {
     }
 }
 
-impl<'a> DirectAnswer<'a> {
+impl<'a> CiphertextAnswer<'a> {
     /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.budget_left.unwrap_or(u64::MAX).to_le_bytes());
@@ -279,7 +279,7 @@ impl<'a> DirectAnswer<'a> {
     }
 }
 
-impl<'a> DirectAnswer<'a> {
+impl<'a> CiphertextAnswer<'a> {
     /// Splits the ciphertexts at their lengths.
     ///
     /// # Errors
