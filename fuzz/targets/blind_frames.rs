@@ -3,9 +3,10 @@
 #![no_main]
 
 use confide_lora::protocol::{
-    ApplyAnswer, ApplyRequest, Attach, AttachAnswer, BlockCredit, CiphertextBlock, ConnectionSide,
-    DirectAnswer, DirectRequest, FrameKind, FrameReader, Goodbye, GroupTerms, Hello,
-    PrepareRequest, PreparedRows, Refusal, Welcome, decode_terms, encode_terms, unpack,
+    ApplyAnswer, Attach, AttachAnswer, BlockCredit, CiphertextAnswer, CiphertextBlock,
+    CiphertextRequest, ConnectionSide, FrameKind, FrameReader, Goodbye, GroupTerms, Hello,
+    MaskedRequest, PrepareRequest, PreparedRows, Refusal, Welcome, decode_terms, encode_terms,
+    unpack,
 };
 use libfuzzer_sys::fuzz_target;
 use std::{sync::OnceLock, time::Duration};
@@ -32,11 +33,11 @@ fn message(kind: FrameKind, payload: &[u8]) {
         FrameKind::Prepare => drop(PrepareRequest::decode(payload)),
         FrameKind::Block => drop(CiphertextBlock::decode(payload)),
         FrameKind::Apply => {
-            if let Ok(apply) = ApplyRequest::decode(payload) {
+            if let Ok(apply) = MaskedRequest::decode(payload) {
                 let _ = unpack(apply.packed, 33, usize::from(apply.vectors) * 16);
             }
         }
-        FrameKind::Direct => drop(DirectRequest::decode(payload)),
+        FrameKind::Direct => drop(CiphertextRequest::decode(payload)),
         FrameKind::Goodbye => drop(Goodbye::decode(payload)),
         FrameKind::Welcome => drop(Welcome::decode(payload)),
         FrameKind::Terms => {
@@ -50,8 +51,8 @@ fn message(kind: FrameKind, payload: &[u8]) {
         FrameKind::Credit => drop(BlockCredit::decode(payload)),
         FrameKind::Prepared => drop(PreparedRows::decode(payload)),
         FrameKind::Products => drop(ApplyAnswer::decode(payload)),
-        FrameKind::DirectAnswer => {
-            drop(DirectAnswer::decode(payload).and_then(|answer| answer.split()))
+        FrameKind::CiphertextAnswer => {
+            drop(CiphertextAnswer::decode(payload).and_then(|answer| answer.split()))
         }
         FrameKind::Error => drop(Refusal::decode(payload)),
         _ => {}

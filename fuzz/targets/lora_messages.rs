@@ -7,11 +7,11 @@ use std::sync::{Arc, LazyLock, Mutex};
 use confide_lora::{
     CounterSlot, DigitScratch, InputTerms, IntMatrix, LayerInput, OutputTransform, ProcessKey,
     Projection, ProjectionTerms, QuantisedWeights, StepMeter, TileShape,
-    direct::DirectHolder,
+    direct::EncryptedHolder,
     masked::{
         ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest, PendingBatch,
     },
-    protocol::{ApplyAnswer, ApplyRequest, DirectAnswer, PreparedRows, packed_bytes, unpack},
+    protocol::{ApplyAnswer, CiphertextAnswer, MaskedRequest, PreparedRows, packed_bytes, unpack},
 };
 use confide_rlwe::{Context, ParameterSet, PublicKey, Rng, SecretKey, SmallCiphertext};
 use libfuzzer_sys::fuzz_target;
@@ -26,7 +26,7 @@ struct World {
     public: PublicKey,
     process: ProcessKey,
     input: HostInput,
-    direct: DirectHolder,
+    direct: EncryptedHolder,
     sequence: HostSequence,
     rng: Rng,
     meter: StepMeter,
@@ -70,7 +70,7 @@ impl World {
         let mut rng = Rng::from_seed([1; 32]);
         let key = SecretKey::generate(&context, &mut rng);
         let process = ProcessKey::random(&mut rng);
-        let direct = DirectHolder::new(&context, &terms, tile).expect("fits");
+        let direct = EncryptedHolder::new(&context, &terms, tile).expect("fits");
         let input = HostInput::new(&context, &QuantisedWeights { matrix, terms }).expect("fits");
         let slot = CounterSlot {
             client: [0; 32],
@@ -118,7 +118,7 @@ impl World {
     }
 
     fn host_applies(&mut self, payload: &[u8]) {
-        let Ok(message) = ApplyRequest::decode(payload) else { return };
+        let Ok(message) = MaskedRequest::decode(payload) else { return };
         let Some(vectors) = words(message.packed, message.vectors, COLUMNS) else { return };
         if self.sequence.live_batches() == 0 {
             self.batch();
@@ -166,7 +166,7 @@ impl World {
     }
 
     fn holder_opens(&mut self, payload: &[u8]) {
-        let Ok(message) = DirectAnswer::decode(payload) else { return };
+        let Ok(message) = CiphertextAnswer::decode(payload) else { return };
         let Some(answers) = self.ciphertexts(message.ciphertexts, ROWS) else { return };
         if let Ok(products) = self.direct.open(&self.key, &answers, &mut self.meter) {
             assert_eq!(products.len(), ROWS);

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, time::Instant};
 
-use confide_prover::line::{Line, Phase, Progress, Refusal, RefusalReason};
+use confide_prover::line::{Phase, Progress, ProverMessage, Refusal, RefusalReason};
 use confide_zkvm_machine::{Fault, ProofStep, Rejection};
 
 /// The longest detail of a refusal: it is for people, and holds nothing of the input.
@@ -50,7 +50,7 @@ impl From<Rejection> for Refused {
 }
 
 /// Prints one line. A reader that is gone is no reason to go on.
-pub fn print(line: &Line) {
+pub fn print(line: &ProverMessage) {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(line.to_text().as_bytes()).and_then(|()| out.flush());
     if written.is_err() {
@@ -60,7 +60,7 @@ pub fn print(line: &Line) {
 
 /// Prints the progress of the work.
 pub fn progress(phase: Phase, done: u32, of: Option<u32>) {
-    print(&Line::Progress(Progress { phase, done, of }));
+    print(&ProverMessage::Progress(Progress { phase, done, of }));
 }
 
 /// Prints a step of a machine.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use confide_prover::line::{Digest, Line, Phase, Progress, RefusalReason};
+use confide_prover::line::{Digest, Phase, Progress, ProverMessage, RefusalReason};
 use confide_zkvm_machine::{Keys, Machine, Program};
 use sha2::{Digest as _, Sha256};
 
@@ -18,7 +18,7 @@ use crate::{
 /// # Errors
 ///
 /// A fault where an ELF is missing or a file cannot be written.
-pub fn keys(elf: &Path, out: &Path, digests: Option<&Path>) -> Result<Line, Refused> {
+pub fn keys(elf: &Path, out: &Path, digests: Option<&Path>) -> Result<ProverMessage, Refused> {
     let mut records = Vec::new();
     let mut made = BTreeSet::new();
     for (done, guest) in (0..).zip(GUESTS) {
@@ -48,7 +48,7 @@ pub fn keys(elf: &Path, out: &Path, digests: Option<&Path>) -> Result<Line, Refu
         fs::write(digests, fill_digests(&text, &records)).map_err(fault)?;
     }
     let all = GUESTS.len() as u32;
-    Ok(Line::Progress(Progress { phase: Phase::SetUp, done: all, of: Some(all) }))
+    Ok(ProverMessage::Progress(Progress { phase: Phase::SetUp, done: all, of: Some(all) }))
 }
 
 /// Fills each program's digest into its table of the list.

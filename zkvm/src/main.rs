@@ -13,7 +13,7 @@ mod stages;
 
 use std::process::ExitCode;
 
-use confide_prover::line::{Line, RefusalReason};
+use confide_prover::line::{ProverMessage, RefusalReason};
 
 use crate::{answer::Refused, arguments::Request};
 
@@ -43,13 +43,13 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(refused) => {
-            answer::print(&Line::Refused(refused.0));
+            answer::print(&ProverMessage::Refused(refused.0));
             ExitCode::from(1)
         }
     }
 }
 
-fn answer(request: &Request) -> Result<Line, Refused> {
+fn answer(request: &Request) -> Result<ProverMessage, Refused> {
     guests::processor_suffices()?;
     match request {
         Request::Describe => stages::describe(),

@@ -7,7 +7,8 @@ use std::{
 };
 
 use confide_prover::line::{
-    Description, Digest, Line, Mode, PROTOCOL, Phase, RefusalReason, Stage, StageResult, Strength,
+    Description, Digest, Mode, PROTOCOL, Phase, ProverMessage, RefusalReason, Stage, StageResult,
+    Strength,
 };
 use confide_zkvm_machine::{
     BACKEND, BODY_BYTES_MAX, FanIn, Fault, Machine, Plan, Program, Rejection, VERSION, aggregate,
@@ -35,7 +36,7 @@ const INPUT_BYTES_MAX: usize = 1 << 20;
 /// # Errors
 ///
 /// A fault where the keys that are built in do not read.
-pub fn describe() -> Result<Line, Refused> {
+pub fn describe() -> Result<ProverMessage, Refused> {
     let mut programs = Vec::new();
     let mut proven_bits = u32::MAX;
     for guest in GUESTS {
@@ -48,7 +49,7 @@ pub fn describe() -> Result<Line, Refused> {
             elf_sha256: record.elf_sha256,
         });
     }
-    Ok(Line::Description(Description {
+    Ok(ProverMessage::Description(Description {
         protocol: PROTOCOL,
         backend: BACKEND.to_string(),
         version: VERSION.to_string(),
@@ -63,7 +64,7 @@ pub fn describe() -> Result<Line, Refused> {
 /// # Errors
 ///
 /// A refusal by name.
-pub fn native(work: &Work) -> Result<Line, Refused> {
+pub fn native(work: &Work) -> Result<ProverMessage, Refused> {
     let mut parts = Parts::start();
     let guest = Guest::from_name(&work.guest)?;
     let input = read(&work.input, INPUT_BYTES_MAX, RefusalReason::MalformedInput)?;
@@ -72,7 +73,7 @@ pub fn native(work: &Work) -> Result<Line, Refused> {
     let statement = (guest.native)(guest.name, &input)?.encode();
     parts.end("execute_s");
     write(&work.out, &statement)?;
-    Ok(Line::Result(StageResult {
+    Ok(ProverMessage::Result(StageResult {
         stage: Stage::Native,
         program_digest: record.program_digest,
         public_values: Digest(Sha256::digest(&statement).into()),
@@ -89,11 +90,11 @@ pub fn native(work: &Work) -> Result<Line, Refused> {
 /// # Errors
 ///
 /// A refusal by name.
-pub fn emulate(work: &Work) -> Result<Line, Refused> {
+pub fn emulate(work: &Work) -> Result<ProverMessage, Refused> {
     let mut parts = Parts::start();
     let (_, record, _, plan) = run(work, &mut parts)?;
     fan_in(work, &plan)?;
-    Ok(Line::Result(StageResult {
+    Ok(ProverMessage::Result(StageResult {
         stage: Stage::Emulate,
         program_digest: record.program_digest,
         public_values: Digest(plan.public_values),
@@ -110,7 +111,7 @@ pub fn emulate(work: &Work) -> Result<Line, Refused> {
 /// # Errors
 ///
 /// A refusal by name.
-pub fn prove(work: &Work) -> Result<Line, Refused> {
+pub fn prove(work: &Work) -> Result<ProverMessage, Refused> {
     let mut parts = Parts::start();
     let (guest, record, machine, plan) = run(work, &mut parts)?;
     let fan_in = fan_in(work, &plan)?;
@@ -137,7 +138,7 @@ pub fn prove(work: &Work) -> Result<Line, Refused> {
     };
     write(&work.out, &body)?;
     let bits = records::keys(guest)?.bits(work.mode == Mode::Aggregated);
-    Ok(Line::Result(StageResult {
+    Ok(ProverMessage::Result(StageResult {
         stage: Stage::Prove,
         program_digest: record.program_digest,
         public_values,
@@ -154,7 +155,7 @@ pub fn prove(work: &Work) -> Result<Line, Refused> {
 /// # Errors
 ///
 /// A refusal by name: the proof does not hold.
-pub fn check(work: &Work) -> Result<Line, Refused> {
+pub fn check(work: &Work) -> Result<ProverMessage, Refused> {
     let mut parts = Parts::start();
     let guest = Guest::from_name(&work.guest)?;
     let body = read(&work.proof, BODY_BYTES_MAX, RefusalReason::MalformedProof)?;
@@ -166,7 +167,7 @@ pub fn check(work: &Work) -> Result<Line, Refused> {
     let checked = check(&body, &keys, guest.blueprint, &record.commitment())
         .map_err(|rejection| name(rejection, &body, &record))?;
     parts.end("check_s");
-    Ok(Line::Result(StageResult {
+    Ok(ProverMessage::Result(StageResult {
         stage: Stage::Check,
         program_digest: record.program_digest,
         public_values: Digest(checked.public_values),

@@ -10,12 +10,14 @@ use std::{
 };
 
 use confide_guest_programs::host;
-use confide_prover::line::{Line, Mode, Phase, RefusalReason, Stage};
+use confide_prover::line::{Mode, Phase, ProverMessage, RefusalReason, Stage};
 use prover::{Folder, fibonacci, repository, run, sort, start};
 
 #[test]
 fn the_back_end_says_what_it_is() {
-    let Line::Description(description) = run(&["describe"]).last else { panic!("a description") };
+    let ProverMessage::Description(description) = run(&["describe"]).last else {
+        panic!("a description")
+    };
     assert_eq!(description.backend, "openvm");
     assert_eq!(description.modes, [Mode::App, Mode::Aggregated]);
     assert!(description.strength.proven_bits >= 100);
@@ -27,7 +29,9 @@ fn the_back_end_says_what_it_is() {
 
 #[test]
 fn programs_are_those_that_are_committed() {
-    let Line::Description(description) = run(&["describe"]).last else { panic!("a description") };
+    let ProverMessage::Description(description) = run(&["describe"]).last else {
+        panic!("a description")
+    };
     let text = fs::read_to_string(repository("guests/elf/digests.toml")).unwrap();
     for program in description.programs {
         for digest in [program.program_digest, program.elf_sha256] {
@@ -191,7 +195,9 @@ fn an_interrupted_proof_leaves_nothing() {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     for line in lines.map_while(Result::ok) {
-        let Line::Progress(progress) = serde_json::from_str(&line).unwrap() else { continue };
+        let ProverMessage::Progress(progress) = serde_json::from_str(&line).unwrap() else {
+            continue;
+        };
         if progress.phase == Phase::Segment {
             let pid = child.id().to_string();
             assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());

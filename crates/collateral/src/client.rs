@@ -9,7 +9,7 @@ use crate::{
     counts::{CollateralCounts, Counters},
     document::{Document, DocumentKey},
     error::CollateralError,
-    http::{Answer, Deadlines, HttpRequest, RetryingClient},
+    http::{Deadlines, HttpRequest, OkResponse, RetryingClient},
     identity::checked_identifier,
     kds,
     limits::KDS_INTERVAL,
@@ -257,7 +257,7 @@ fn is_intel_root_crl(key: &DocumentKey, base: &BaseUrl) -> bool {
     *key == DocumentKey::IntelRootCrl && base.host() == INTEL_HOST
 }
 
-fn answer_error(subject: String, answer: &Answer, fault: AnswerFault) -> CollateralError {
+fn answer_error(subject: String, answer: &OkResponse, fault: AnswerFault) -> CollateralError {
     match fault {
         AnswerFault::Unreadable(reason) => {
             let reason = confide_evidence::foreign_text(&reason);

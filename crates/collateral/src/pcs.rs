@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 
 use crate::{
     document::{Document, DocumentKey, DocumentValidity},
-    http::Answer,
+    http::OkResponse,
     identity::{PckIssuer, TcbEvaluation},
 };
 
@@ -52,7 +52,10 @@ fn evaluation_query(evaluation: TcbEvaluation) -> String {
 }
 
 /// Parses one of Intel's documents.
-pub(crate) fn read_document(key: &DocumentKey, answer: &Answer) -> Result<Document, AnswerFault> {
+pub(crate) fn read_document(
+    key: &DocumentKey,
+    answer: &OkResponse,
+) -> Result<Document, AnswerFault> {
     match key {
         DocumentKey::IntelRootCrl => {
             let document = read_crl(key, answer, String::new())?;
@@ -209,7 +212,11 @@ pub(crate) fn issuer_chain(headers: &HeaderMap, names: &[&str]) -> Result<String
 }
 
 /// Parses a revocation list: Intel sends DER, a PCCS may send DER in hexadecimal.
-fn read_crl(key: &DocumentKey, answer: &Answer, chain: String) -> Result<Document, AnswerFault> {
+fn read_crl(
+    key: &DocumentKey,
+    answer: &OkResponse,
+    chain: String,
+) -> Result<Document, AnswerFault> {
     let content = match answer.body.first() {
         Some(0x30) if !answer.body.iter().all(u8::is_ascii_hexdigit) => answer.body.to_vec(),
         _ => hex::decode(answer.body.trim_ascii())

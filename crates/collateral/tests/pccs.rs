@@ -17,7 +17,7 @@ use std::{
 use confide_collateral::{BaseUrl, CollateralError, Platform, Services, Source, SourceOptions};
 use confide_fake_attester::{FakeAttester, Fault, Mode};
 use confide_pccs::{
-    Document, DocumentRequest, Edition, Faults, Latency, PccsLimits, RequestLimit, Service,
+    Document, DocumentRequest, Faults, Latency, PccsLimits, RequestLimit, ServedEdition, Service,
     SimulatedIssuer, Simulation, split_endorsements,
 };
 use service::{DAY, ISSUED_AT, eventually};
@@ -50,13 +50,13 @@ impl SimulatedIssuer for FakeRoot {
     fn issue_document(
         &self,
         wanted: &DocumentRequest,
-        edition: Edition,
+        edition: ServedEdition,
         now: u64,
     ) -> Result<Option<Document>, String> {
         let fault = match edition {
-            Edition::LateCrls => Some(Fault::ExpiredCrl),
-            Edition::RolledBackCrls => Some(Fault::RolledBackCrl),
-            Edition::Expired => Some(Fault::ExpiredCollateral),
+            ServedEdition::LateCrls => Some(Fault::ExpiredCrl),
+            ServedEdition::RolledBackCrls => Some(Fault::RolledBackCrl),
+            ServedEdition::Expired => Some(Fault::ExpiredCollateral),
             _ => None,
         };
         let set = attester(now, fault).collateral_json();
@@ -127,9 +127,9 @@ fn a_limit_on_requests_is_kept_to() {
 
 #[test]
 fn editions_that_do_not_hold_are_refused_and_the_next_good_one_taken() {
-    let served = serve(Faults { edition: Edition::Expired, ..Faults::default() });
+    let served = serve(Faults { edition: ServedEdition::Expired, ..Faults::default() });
     let (source, platform) = source(&served);
-    for edition in [Edition::Expired, Edition::LateCrls] {
+    for edition in [ServedEdition::Expired, ServedEdition::LateCrls] {
         served.simulation.set_faults(Faults { edition, ..Faults::default() });
         let refused = source.ensure_blocking(&platform, WAIT);
         assert!(matches!(refused, Err(CollateralError::NotValidNow { .. })), "{refused:?}");
@@ -143,7 +143,7 @@ fn a_service_that_rolls_back_is_refused_while_the_newer_set_is_served() {
     let served = serve(Faults::default());
     let (source, platform) = source(&served);
     let first = source.ensure_blocking(&platform, WAIT).unwrap();
-    let edition = Edition::RolledBackCrls;
+    let edition = ServedEdition::RolledBackCrls;
     served.simulation.set_faults(Faults { edition, ..Faults::default() });
     // Everything is due, and nothing has ended.
     CLOCK.fetch_max(ISSUED_AT + DAY, SeqCst);

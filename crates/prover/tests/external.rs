@@ -13,8 +13,8 @@ use std::{
 use confide_prover::{
     APP_SEGMENTS_MAX, BODY_BYTES_MAX, ExternalProver, ProofPlan, Prover, ProverError, StopHandle,
     line::{
-        Digest, Line, Mode, PROTOCOL, Phase, Progress, Refusal, RefusalReason, Stage, StageResult,
-        Strength,
+        Digest, Mode, PROTOCOL, Phase, Progress, ProverMessage, Refusal, RefusalReason, Stage,
+        StageResult, Strength,
     },
 };
 
@@ -29,8 +29,8 @@ fn a_stage_gives_its_result_its_output_and_what_it_used() {
          [ \"$1\" = --input ] && in=$2; shift; done\n\
          i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done\n\
          cat \"$in\" \"$in\" > \"$out\"\necho '{}'",
-        text(&Line::Progress(segment)),
-        text(&Line::Result(stage_result(Stage::Prove)))
+        text(&ProverMessage::Progress(segment)),
+        text(&ProverMessage::Result(stage_result(Stage::Prove)))
     );
     let seen = Mutex::new(Vec::new());
     let told = |stage, progress| seen.lock().unwrap().push((stage, progress));
@@ -48,7 +48,7 @@ fn a_stage_gives_its_result_its_output_and_what_it_used() {
 #[test]
 fn the_words_of_the_command_line_are_those_of_the_protocol() {
     let case = Case::new("words");
-    let line = text(&Line::Result(stage_result(Stage::Check)));
+    let line = text(&ProverMessage::Result(stage_result(Stage::Check)));
     let script = format!("echo \"$@\" > {}/words\necho '{line}'", case.dir.display());
     case.run(&script, |back| back.check("sort", Mode::Aggregated, b"proof")).unwrap();
     let words = fs::read_to_string(case.dir.join("words")).unwrap();
@@ -63,7 +63,7 @@ fn the_words_of_the_command_line_are_those_of_the_protocol() {
 fn a_refusal_keeps_its_name() {
     let case = Case::new("refusal");
     let refusal = Refusal { why: RefusalReason::Segments, detail: "1 of 2\u{7}".to_string() };
-    let script = format!("echo '{}'\nexit 1", text(&Line::Refused(refusal)));
+    let script = format!("echo '{}'\nexit 1", text(&ProverMessage::Refused(refusal)));
     let error = case.run(&script, |back| back.check("sort", Mode::App, b"")).unwrap_err();
     let ProverError::Refused { stage: Stage::Check, why: RefusalReason::Segments, detail } = error
     else {
@@ -75,7 +75,7 @@ fn a_refusal_keeps_its_name() {
 #[test]
 fn an_end_without_an_answer_is_no_yes() {
     let case = Case::new("ends");
-    let yes = text(&Line::Result(stage_result(Stage::Check)));
+    let yes = text(&ProverMessage::Result(stage_result(Stage::Check)));
     for script in [
         "exit 0".to_string(),
         "echo broken >&2; exit 3".to_string(),
@@ -94,8 +94,8 @@ fn an_end_without_an_answer_is_no_yes() {
 #[test]
 fn what_is_not_of_the_protocol_is_refused() {
     let case = Case::new("nonsense");
-    let yes = text(&Line::Result(stage_result(Stage::Check)));
-    let prove = text(&Line::Result(stage_result(Stage::Prove)));
+    let yes = text(&ProverMessage::Result(stage_result(Stage::Check)));
+    let prove = text(&ProverMessage::Result(stage_result(Stage::Prove)));
     for script in [
         "echo yes".to_string(),
         format!("echo '{yes}'\necho '{yes}'"),
@@ -124,7 +124,7 @@ fn an_output_beyond_its_limit_is_not_read_whole() {
     let script = format!(
         "while [ $# -gt 0 ]; do [ \"$1\" = --out ] && out=$2; shift; done\n\
          head -c 70000 /dev/zero > \"$out\"\necho '{}'",
-        text(&Line::Result(stage_result(Stage::Native)))
+        text(&ProverMessage::Result(stage_result(Stage::Native)))
     );
     let error = case.run(&script, |back| back.native("sort", b"")).unwrap_err();
     assert!(matches!(error, ProverError::Protocol { .. }), "{error}");
@@ -135,7 +135,7 @@ fn a_run_of_more_segments_than_an_app_proof_holds_is_refused_at_the_first_stage(
     let case = Case::new("segments");
     let emulated = |segments| {
         let done = StageResult { segments: Some(segments), ..stage_result(Stage::Emulate) };
-        format!("echo '{}'", text(&Line::Result(done)))
+        format!("echo '{}'", text(&ProverMessage::Result(done)))
     };
     let most = APP_SEGMENTS_MAX;
     case.run(&emulated(most), |back| back.emulate("sort", b"", PLAN)).unwrap();
@@ -154,7 +154,7 @@ fn a_proof_that_no_file_holds_is_named_so_and_not_a_fault_of_the_protocol() {
         "while [ $# -gt 0 ]; do [ \"$1\" = --out ] && out=$2; shift; done\n\
          truncate -s {} \"$out\"\necho '{}'",
         BODY_BYTES_MAX + 1,
-        text(&Line::Result(stage_result(Stage::Prove)))
+        text(&ProverMessage::Result(stage_result(Stage::Prove)))
     );
     let error = case.run(&script, |back| back.prove("sort", b"", PLAN)).unwrap_err();
     assert!(matches!(error, ProverError::ProofTooLong { limit: BODY_BYTES_MAX }), "{error}");
@@ -192,7 +192,7 @@ fn a_missing_program_is_named() {
 fn every_stage_runs_the_program_that_was_hashed_whatever_becomes_of_its_file() {
     let case = Case::new("exchanged");
     let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    let yes = format!("echo '{}'", text(&Line::Result(stage_result(Stage::Check))));
+    let yes = format!("echo '{}'", text(&ProverMessage::Result(stage_result(Stage::Check))));
     let program = case.write(&yes);
     let told = |_, _| ();
     let back = ExternalProver::new(&program, case.work(), StopHandle::default(), &told);
@@ -200,7 +200,7 @@ fn every_stage_runs_the_program_that_was_hashed_whatever_becomes_of_its_file() {
     back.check("sort", Mode::App, b"").unwrap();
     // Written over in its place, then replaced by another, then gone.
     let no = Refusal { why: RefusalReason::Unsound, detail: String::new() };
-    case.write(&format!("echo '{}'\nexit 1", text(&Line::Refused(no))));
+    case.write(&format!("echo '{}'\nexit 1", text(&ProverMessage::Refused(no))));
     back.check("sort", Mode::App, b"").unwrap();
     let other = case.dir.join("other");
     fs::write(&other, "#!/bin/false\n").unwrap();
@@ -310,6 +310,6 @@ fn stage_result(stage: Stage) -> StageResult {
     }
 }
 
-fn text(line: &Line) -> String {
+fn text(line: &ProverMessage) -> String {
     line.to_text().trim_end().to_string()
 }

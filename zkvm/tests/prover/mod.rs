@@ -8,25 +8,25 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use confide_prover::line::{Line, Progress, Refusal, StageResult};
+use confide_prover::line::{Progress, ProverMessage, Refusal, StageResult};
 
 /// The lines that one run printed.
 pub struct Answer {
     pub progress: Vec<Progress>,
-    pub last: Line,
+    pub last: ProverMessage,
 }
 
 impl Answer {
     pub fn into_result(self) -> StageResult {
         match self.last {
-            Line::Result(done) => done,
+            ProverMessage::Result(done) => done,
             other => panic!("wanted a result, got {other:?}"),
         }
     }
 
     pub fn into_refusal(self) -> Refusal {
         match self.last {
-            Line::Refused(refusal) => refusal,
+            ProverMessage::Refused(refusal) => refusal,
             other => panic!("wanted a refusal, got {other:?}"),
         }
     }
@@ -46,7 +46,7 @@ pub fn start(arguments: &[&str]) -> Command {
 
 fn read(output: &Output) -> Answer {
     let text = String::from_utf8(output.stdout.clone()).expect("lines are text");
-    let mut lines: Vec<Line> = text
+    let mut lines: Vec<ProverMessage> = text
         .lines()
         .map(|line| serde_json::from_str(line).expect("a line of the protocol"))
         .collect();
@@ -54,11 +54,11 @@ fn read(output: &Output) -> Answer {
     let progress = lines
         .into_iter()
         .map(|line| match line {
-            Line::Progress(progress) => progress,
+            ProverMessage::Progress(progress) => progress,
             other => panic!("only progress comes before the end, got {other:?}"),
         })
         .collect();
-    let status = if matches!(last, Line::Refused(_)) { 1 } else { 0 };
+    let status = if matches!(last, ProverMessage::Refused(_)) { 1 } else { 0 };
     assert_eq!(output.status.code(), Some(status), "{last:?}");
     Answer { progress, last }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use confide_collateral::CollateralCounts;
-use confide_pccs::{Edition, Faults, Latency, RequestLimit, Simulation};
+use confide_pccs::{Faults, Latency, RequestLimit, ServedEdition, Simulation};
 use serde_json::{Value, json};
 
 use crate::{
@@ -175,12 +175,12 @@ impl<'a> Soak<'a> {
     /// Draws faults under which half of the answers fail, one way or another.
     fn faults(&mut self) -> Faults {
         let edition = self.draw.one_of(&[
-            Edition::Current,
-            Edition::Current,
-            Edition::LateCrls,
-            Edition::RolledBackCrls,
-            Edition::RolledBackCrls,
-            Edition::Expired,
+            ServedEdition::Current,
+            ServedEdition::Current,
+            ServedEdition::LateCrls,
+            ServedEdition::RolledBackCrls,
+            ServedEdition::RolledBackCrls,
+            ServedEdition::Expired,
         ]);
         let mut faults =
             Faults { seed: self.draw.number_below(1 << 32), edition, ..Faults::default() };

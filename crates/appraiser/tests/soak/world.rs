@@ -124,16 +124,16 @@ impl SimulatedIssuer for Vendor {
     fn issue_document(
         &self,
         wanted: &DocumentRequest,
-        edition: confide_pccs::Edition,
+        edition: confide_pccs::ServedEdition,
         now: u64,
     ) -> Result<Option<Document>, String> {
         let ended = now - (LIFE_DAYS + 1) * DAY;
         let issue = match edition {
-            confide_pccs::Edition::LateCrls => Issue { list: ended, tcb: now },
-            confide_pccs::Edition::RolledBackCrls => {
+            confide_pccs::ServedEdition::LateCrls => Issue { list: ended, tcb: now },
+            confide_pccs::ServedEdition::RolledBackCrls => {
                 Issue { list: now - ROLLBACK, tcb: now - ROLLBACK }
             }
-            confide_pccs::Edition::Expired => Issue { list: ended, tcb: ended },
+            confide_pccs::ServedEdition::Expired => Issue { list: ended, tcb: ended },
             _ => Issue { list: now, tcb: now },
         };
         let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,8 @@
 use confide_collateral::{PckIssuer, Product, TcbEvaluation};
 use confide_fake_attester::{FakeAttester, FakeEndorsements, PckCa, SimulatedPlatform, SnpTcb};
 use confide_pccs::{
-    Document, DocumentKind, DocumentRequest, Edition, EndorsementKeyKind, IntelTee, SimulatedIssuer,
+    Document, DocumentKind, DocumentRequest, EndorsementKeyKind, IntelTee, ServedEdition,
+    SimulatedIssuer,
 };
 
 /// The endorsements behind one simulated attester. *Simulated*: they endorse nothing.
@@ -22,7 +23,7 @@ impl SimulatedDocuments {
 
     fn edition(
         &self,
-        edition: Edition,
+        edition: ServedEdition,
         set: TcbEvaluation,
         now: u64,
     ) -> confide_fake_attester::Edition {
@@ -34,13 +35,13 @@ impl SimulatedDocuments {
         };
         let mut made = confide_fake_attester::Edition::issued_at(issued);
         match edition {
-            Edition::LateCrls => made.crl_issued_at = issued - (made.days + 1) * DAY,
-            Edition::RolledBackCrls => made.crl_issued_at = issued - ROLLBACK_DAYS * DAY,
-            Edition::Expired => {
+            ServedEdition::LateCrls => made.crl_issued_at = issued - (made.days + 1) * DAY,
+            ServedEdition::RolledBackCrls => made.crl_issued_at = issued - ROLLBACK_DAYS * DAY,
+            ServedEdition::Expired => {
                 made.issued_at = issued - (made.days + 1) * DAY;
                 made.crl_issued_at = made.issued_at;
             }
-            Edition::NextEvaluation => made.evaluation_number += 1,
+            ServedEdition::NextEvaluation => made.evaluation_number += 1,
             _ => {}
         }
         made.crl_number = made.crl_issued_at;
@@ -134,7 +135,7 @@ impl SimulatedIssuer for SimulatedDocuments {
     fn issue_document(
         &self,
         wanted: &DocumentRequest,
-        edition: Edition,
+        edition: ServedEdition,
         now: u64,
     ) -> Result<Option<Document>, String> {
         let set = wanted.evaluation().unwrap_or(TcbEvaluation::Standard);

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use confide_fake_attester::FakeAttester;
-use confide_pccs::{DocumentSource, Edition, Faults, Latency, RequestLimit, Simulation};
+use confide_pccs::{DocumentSource, Faults, Latency, RequestLimit, ServedEdition, Simulation};
 
 use super::simulated_documents::SimulatedDocuments;
 use crate::error::CliError;
@@ -70,11 +70,11 @@ impl FaultArgs {
             seed: self.fault_seed.unwrap_or(none.seed),
             limit: self.request_limit,
             edition: match self.edition {
-                None | Some(EditionName::Current) => Edition::Current,
-                Some(EditionName::LateCrls) => Edition::LateCrls,
-                Some(EditionName::RolledBackCrls) => Edition::RolledBackCrls,
-                Some(EditionName::Expired) => Edition::Expired,
-                Some(EditionName::NextEvaluation) => Edition::NextEvaluation,
+                None | Some(EditionName::Current) => ServedEdition::Current,
+                Some(EditionName::LateCrls) => ServedEdition::LateCrls,
+                Some(EditionName::RolledBackCrls) => ServedEdition::RolledBackCrls,
+                Some(EditionName::Expired) => ServedEdition::Expired,
+                Some(EditionName::NextEvaluation) => ServedEdition::NextEvaluation,
             },
         };
         faults.validate().map_err(CliError::new)
