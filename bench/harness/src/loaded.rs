@@ -183,10 +183,9 @@ fn recompute(
     let judged = judge(&suite, record.effort, samples, slices);
     let different = find_difference(record, &judged);
     if record.schema < CHAINED_SCHEMA {
-        let layout = record.schema;
-        record.remarks.push(format!(
-            "a record of layout {layout} has no chain of hashes, so nothing tells whether it was changed after the run"
-        ));
+        let remark = "it has no chain of hashes, as no record of layout 1 or 2 has: nothing tells whether it was \
+                      changed after the run";
+        record.remarks.push(remark.to_owned());
     }
     match different {
         Some(part) if record.method == METHOD => return Ok(Err(part)),
@@ -436,7 +435,11 @@ mod tests {
         value["rows"][1]["ratio"]["value"] = 0.3.into();
         value.as_object_mut().unwrap().remove("chain");
         let loaded = LoadedRecord::of_document(&value.to_string()).unwrap();
-        assert!(loaded.remarks()[0].contains("has no chain of hashes"), "{:?}", loaded.remarks());
+        assert!(
+            loaded.remarks()[0].contains("it has no chain of hashes"),
+            "{:?}",
+            loaded.remarks()
+        );
         assert!(loaded.remarks()[1].contains("ratio.value is 0.3"), "{:?}", loaded.remarks());
         assert!(loaded.record.rows[1].ratio.unwrap().value > 1.0);
         // An export does not give it a chain that its run never made.

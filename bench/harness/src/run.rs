@@ -242,3 +242,21 @@ fn refuse_another(had: &Record, now: &Record) -> Result<(), BenchError> {
 fn resume_error(what: &'static str, wanted: &str, got: &str) -> BenchError {
     BenchError::Resume { what, wanted: wanted.to_owned(), got: got.to_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_is_refused_by_name() {
+        let had = Record::default();
+        let mut now = had.clone();
+        assert!(refuse_another(&had, &now).is_ok());
+        now.machine.cpu_model = "another processor".into();
+        let refused = refuse_another(&had, &now);
+        assert!(
+            matches!(refused, Err(BenchError::Resume { what: "the machine", .. })),
+            "{refused:?}"
+        );
+    }
+}

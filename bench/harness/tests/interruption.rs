@@ -147,7 +147,7 @@ fn another_plan_is_refused_by_name_and_nothing_is_touched() {
 }
 
 #[test]
-fn another_machine_is_refused_by_name() {
+fn a_journal_that_was_changed_is_refused_by_name() {
     let scratch = Folder::new("machine");
     let folder = scratch.path();
     interrupt(folder, 20);
@@ -156,7 +156,7 @@ fn another_machine_is_refused_by_name() {
     let model = text.split_once("\"cpu_model\":\"").unwrap().1.split_once('"').unwrap().0;
     std::fs::write(&journal, text.replace(model, "another processor")).unwrap();
     let refused = resume(&options(folder), &AtomicBool::new(false), &mut |_| {});
-    assert!(matches!(refused, Err(BenchError::Resume { what: "the machine", .. })), "{refused:?}");
+    assert!(matches!(refused, Err(BenchError::Changed { .. })), "{refused:?}");
 }
 
 #[test]
