@@ -80,7 +80,7 @@ struct WorkArgs {
     /// Play the trace faster by this factor [default: 1]
     #[arg(long, value_name = "X")]
     trace_speed: Option<f64>,
-    /// Seconds within which requests start
+    /// Start requests for this many seconds
     #[arg(long, value_name = "S")]
     duration: Option<f64>,
     /// At most this many requests; 100 where no duration is given
