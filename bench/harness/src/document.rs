@@ -83,8 +83,6 @@ pub(crate) enum Block {
     Table(Table),
     /// Names and what they stand for; entries with an empty text are left out.
     Facts(Vec<(String, String)>),
-    /// Sources that cells name by the letters `a`, `b`, `c`; text leaves both out.
-    Sources(Vec<String>),
     /// Text that is copied, or read by a machine.
     Code(String),
     /// Blocks that a page shows on demand.
@@ -141,7 +139,8 @@ pub(crate) struct Table {
 /// Rows that stay together when a table is sorted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TableBody {
-    /// A line above the rows; empty for none. In text an empty line replaces it.
+    /// A line above the rows; empty for none. A page folds the rows below it, and text has an empty line in its
+    /// place.
     pub(crate) heading: String,
     pub(crate) rows: Vec<TableRow>,
 }
@@ -163,7 +162,7 @@ pub(crate) struct Column {
     /// row.
     pub(crate) name: String,
     /// Classes of the style sheet. `num` aligns to the right in every format; columns of `data` and `wide` hold
-    /// markup, those of `seed` what others published.
+    /// markup; text puts `verdict` last.
     pub(crate) class: &'static str,
 }
 
@@ -171,11 +170,17 @@ pub(crate) struct Column {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) text: String,
+    /// The text that a page shows in place of a long one, which is among the row's folded facts; empty for the
+    /// same.
+    pub(crate) short: String,
     pub(crate) content: Content,
     pub(crate) is_simulated: bool,
     /// Small lines below the text, each with its class of the style sheet. A terminal does not show
     /// them.
     pub(crate) notes: Vec<(&'static str, String)>,
+    /// Facts behind the row, by name, which a page and Markdown show on demand: the cell's text opens them. Text
+    /// leaves them out.
+    pub(crate) folded: Vec<(String, String)>,
     /// The number that the column is sorted by, where it is not the text.
     pub(crate) sort: Option<f64>,
 }

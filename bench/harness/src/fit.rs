@@ -95,7 +95,7 @@ fn fit_arm(
 fn describe_line(line: &FittedLine, fit: &Fit, sizes: usize) -> String {
     let (fixed, each) = (value(&fit.cost, line.fixed), value(&fit.cost, line.each));
     let off = match sizes {
-        2 => "through two sizes, so whether it is straight is unknown".to_owned(),
+        2 => "through two sizes: whether the cost is linear cannot be seen".to_owned(),
         _ => format!("{sizes} sizes, off by at most {} %", digits(line.worst * 100.0)),
     };
     format!("{fixed} and {each} for each {} ({off})", fit.unit)
@@ -180,7 +180,7 @@ mod tests {
         };
         let line = FittedLine { fixed: 3.9, each: 35.4e-6, worst: 0.061 };
         let text = describe_line(&line, &fit, 4);
-        assert!(text.contains("35.4 us for each cycle"), "{text}");
+        assert!(text.contains("35.4 µs for each cycle"), "{text}");
         assert!(text.contains("4 sizes") && text.contains("6.1 %"), "{text}");
         assert!(describe_line(&line, &fit, 2).contains("two sizes"));
     }

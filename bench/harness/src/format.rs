@@ -15,6 +15,8 @@ enum Unit {
     Memory(f64),
     /// MiB per second.
     ByteRate,
+    /// A quotient without a unit, whose zeros are kept: `1.00`.
+    Quotient,
 }
 
 /// Ends of metric names with their units; where several fit, the first counts.
@@ -34,6 +36,7 @@ const UNITS: &[(&str, Unit)] = &[
     ("_ns", Unit::Plain("ns")),
     ("_mips", Unit::Plain("MIPS")),
     ("_w", Unit::Plain("W")),
+    ("_ratio", Unit::Quotient),
 ];
 
 fn unit_of(metric: &str) -> Option<Unit> {
@@ -51,7 +54,47 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
         }
         Some(Unit::Memory(each)) => bytes(value * each),
         Some(Unit::ByteRate) => rate_of_bytes(value),
-        None => digits(value),
+        Some(Unit::Quotient) if value.abs() < 1000.0 => three_digits(value),
+        Some(Unit::Quotient) | None => digits(value),
+    }
+}
+
+/// The most digits that two figures get beyond three, where fewer would print them as equal.
+const MORE_PLACES_MAX: usize = 2;
+
+/// Formats two figures of a metric as [`value`] does, with up to two more digits where those keep
+/// them apart: `1.000` and `1.002`, never `1` and `1`.
+pub(crate) fn values(metric: &str, pair: [f64; 2]) -> [String; 2] {
+    let short = pair.map(|number| match unit_of(metric) {
+        Some(Unit::Plain(unit)) if number.fract() != 0.0 && number.abs() < 1000.0 => {
+            format!("{} {unit}", significant(number))
+        }
+        _ => value(metric, number),
+    });
+    if short[0] != short[1] || pair[0] == pair[1] {
+        return short;
+    }
+    let (scale, unit) = match unit_of(metric) {
+        Some(Unit::Memory(_)) => return short,
+        Some(Unit::ByteRate) if pair[0].abs() >= 1024.0 => (1.0 / 1024.0, "GiB/s"),
+        _ => scale_of(metric, pair[0].abs().max(pair[1].abs())),
+    };
+    let places = places_of_three_digits(pair[0] * scale);
+    if (pair[0] * scale).abs() >= 1000.0 {
+        return short;
+    }
+    let exact = |places: usize| {
+        pair.map(|number| format!("{:.places$} {unit}", number * scale).trim_end().to_owned())
+    };
+    let mut longer = (places + 1..=places + MORE_PLACES_MAX).map(exact);
+    longer.find(|[one, other]| one != other).unwrap_or(short)
+}
+
+/// Formats a ratio that has no interval with three digits, zeros among them: `x1.00`.
+pub(crate) fn bare_ratio(ratio: f64) -> String {
+    match ratio {
+        0.0..1000.0 => format!("x{}", significant(ratio)),
+        _ => format!("x{}", digits(ratio)),
     }
 }
 
@@ -87,21 +130,28 @@ pub(crate) fn ratio_places(low: f64, high: f64) -> usize {
     }
 }
 
-/// Formats the name of a metric for people, with its statistic where it is not the mean.
-pub(crate) fn metric(name: &str, stat: Stat, better: Better) -> String {
+/// Names the statistic of a block and the better direction: `mean of a block, less is better`.
+pub(crate) fn statistic(stat: Stat, better: Better) -> String {
     let stat = match stat {
         Stat::Mean => "mean",
         Stat::P50 => "median",
         Stat::P95 => "p95",
-        Stat::Min => "least",
-        Stat::Max => "most",
+        Stat::Min => "minimum",
+        Stat::Max => "maximum",
         Stat::Sum => "sum",
     };
     let better = match better {
         Better::Higher => "more is better",
         Better::Lower => "less is better",
     };
-    format!("{name}, {stat} of a block, {better}")
+    format!("{stat} of a block, {better}")
+}
+
+/// Makes words of a metric's id: without its unit, and without underscores.
+pub(crate) fn words_of_id(id: &str) -> String {
+    let unit = UNITS.iter().map(|(end, _)| *end).find(|end| id.ends_with(end)).unwrap_or_default();
+    let stem = id.strip_suffix(unit).filter(|stem| !stem.is_empty()).unwrap_or(id);
+    stem.replace('_', " ")
 }
 
 /// Fills `{param}` in a label; bytes and times get units.
@@ -147,12 +197,21 @@ fn param_number(name: &str, number: f64) -> String {
 
 /// Formats three significant digits and keeps trailing zeros, so that columns of times line up.
 fn three_digits(value: f64) -> String {
-    let places = match value.abs() {
+    let places = places_of_three_digits(value);
+    format!("{value:.places$}")
+}
+
+/// Formats three significant digits, also below 1, and keeps trailing zeros.
+fn significant(value: f64) -> String {
+    if value.abs() < 0.9995 { format!("{value:.3}") } else { three_digits(value) }
+}
+
+fn places_of_three_digits(value: f64) -> usize {
+    match value.abs() {
         size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,
         _ => 2,
-    };
-    format!("{value:.places$}")
+    }
 }
 
 /// Returns the factor and the unit for a size in the metric's own unit.
@@ -161,7 +220,7 @@ pub(crate) fn scale_of(metric: &str, size: f64) -> (f64, &'static str) {
         Some(Unit::Plain(unit)) => (1.0, unit),
         Some(Unit::Time(ms)) => scale_of_time(ms, size),
         Some(Unit::ByteRate) => (1.0, "MiB/s"),
-        Some(Unit::Memory(_)) | None => (1.0, ""),
+        Some(Unit::Memory(_) | Unit::Quotient) | None => (1.0, ""),
     }
 }
 
@@ -170,7 +229,7 @@ fn scale_of_time(ms: f64, size: f64) -> (f64, &'static str) {
     match (size * ms).abs() {
         size if size >= 10_000.0 => (ms / 1000.0, "s"),
         size if size >= 1.0 => (ms, "ms"),
-        _ => (ms * 1000.0, "us"),
+        _ => (ms * 1000.0, "µs"),
     }
 }
 
@@ -230,14 +289,14 @@ mod tests {
     #[test]
     fn units_come_from_the_name() {
         assert_eq!(value("ttft_ms", 41.23), "41.2 ms");
-        assert_eq!(value("ttft_ms", 0.0412), "41.2 us");
+        assert_eq!(value("ttft_ms", 0.0412), "41.2 µs");
         assert_eq!(value("total_ms", 12_345.0), "12.3 s");
         assert_eq!(value("wall_s", 0.5), "500 ms");
         assert_eq!(value("rate_per_s", 1240.4), "1,240 /s");
         assert_eq!(value("rate_mib_per_s", 2969.6), "2.90 GiB/s");
         assert_eq!(value("rate_mib_per_s", 100.725), "101 MiB/s");
         assert_eq!(value("cpu_ms_per_mib", 0.447), "0.447 ms/MiB");
-        assert_eq!(value("cpu_ms_per_verify", 0.447), "447 us");
+        assert_eq!(value("cpu_ms_per_verify", 0.447), "447 µs");
         assert_eq!(value("payload_bytes", 16_777_216.0), "16 MiB");
         assert_eq!(value("chase_ns", 90.34), "90.3 ns");
         assert_eq!(value("rating_mips", 28_691.2), "28,691 MIPS");
@@ -246,6 +305,27 @@ mod tests {
         assert_eq!(value("int8_top_per_s", 1500.0), "1,500 TOP/s");
         assert_eq!(value("power_w", 412.0), "412 W");
         assert_eq!(value("wire_per_app_ratio", 2.007), "2.01");
+        assert_eq!(value("wire_per_app_ratio", 1.0), "1.00");
+    }
+
+    #[test]
+    fn figures_that_differ_are_not_printed_as_equal() {
+        assert_eq!(values("wire_per_app_ratio", [1.0002, 1.0021]), ["1.000", "1.002"]);
+        assert_eq!(values("ttft_ms", [41.21, 41.23]), ["41.21 ms", "41.23 ms"]);
+        assert_eq!(values("ttft_ms", [0.0412, 3.5]), ["41.2 µs", "3.50 ms"]);
+        assert_eq!(values("rate_per_s", [184.0, 184.3]), ["184.0 /s", "184.3 /s"]);
+        assert_eq!(values("rate_per_s", [1840.0, 1840.3]), ["1,840 /s", "1,840 /s"]);
+        assert_eq!(values("rate_mib_per_s", [2969.6, 2970.6]), ["2.900 GiB/s", "2.901 GiB/s"]);
+        assert_eq!(values("ttft_ms", [41.2, 41.2]), ["41.2 ms", "41.2 ms"]);
+        assert_eq!(values("rate_per_s", [44.31, 44.02]), ["44.3 /s", "44.0 /s"]);
+    }
+
+    #[test]
+    fn a_ratio_has_the_digits_that_say_something() {
+        assert_eq!(
+            [0.031, 0.82, 0.9996, 1.0, 25.01, 1_176.36, 2_138_462.2].map(bare_ratio),
+            ["x0.031", "x0.820", "x1.00", "x1.00", "x25.0", "x1,176", "x2,138,462"]
+        );
     }
 
     #[test]

@@ -22,9 +22,10 @@ mod remarks;
 mod stages;
 mod tables;
 pub(crate) mod view;
+mod vocabulary;
 mod words;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{
     document::{
@@ -39,10 +40,10 @@ use download::Attached;
 use layers::MissingSuite;
 use view::RecordView;
 
-/// Writes a page of all records.
-pub(crate) fn write_html(views: &[RecordView<'_>], absent: &[MissingSuite]) -> String {
+/// Writes the page of all records that will lie at `page`.
+pub(crate) fn write_html(views: &[RecordView<'_>], absent: &[MissingSuite], page: &Path) -> String {
     let title = title(views);
-    let attached = download::attach(views);
+    let attached = download::attach(views, page);
     let mut body = format!(
         "<a class=\"skip\" href=\"#overview\">Skip to the answers</a>\n<header>\n<h1>{}</h1>\n{}\
          </header>\n<main>\n{}{}",
@@ -63,9 +64,9 @@ pub(crate) fn write_html(views: &[RecordView<'_>], absent: &[MissingSuite]) -> S
     html::write_page(&title, &script, &body)
 }
 
-const FOOTER: &str = "<footer><p class=\"soft\">Every number is defined in bench/MODELS.md under the id given \
-    with it; the methods are in bench/METHODOLOGY.md. This page loads nothing and sends nothing; without its \
-    script everything stays readable, but filters and sorting are missing.</p></footer>\n";
+const FOOTER: &str = "<footer><p class=\"soft\">bench/MODELS.md defines every number under the id that is given \
+    with it, and bench/METHODOLOGY.md the methods. This page loads nothing and sends nothing. Without its \
+    script everything is readable; only filters and sorting are missing.</p></footer>\n";
 
 fn title(views: &[RecordView<'_>]) -> String {
     match views {
@@ -110,13 +111,9 @@ fn write_record(view: &RecordView<'_>, number: usize, many: bool, attached: &Att
     }
     let mut environment = environment::environment(view, many);
     environment.blocks.extend(environment::sources(record));
-    environment.blocks.push(Block::Paragraph(format!(
-        "In this page as data: {}. `confide bench report PATH` makes the page again from them.",
-        attached.name()
-    )));
+    environment.blocks.push(Block::Paragraph(attached.sentence()));
     let sections = [
         tables::headline(view, number),
-        costs::costs(record),
         tables::growth(record),
         published::answers(view),
         published::quoted_rates(view),
@@ -176,7 +173,6 @@ pub(crate) fn write_markdown(views: &[RecordView<'_>], absent: &[MissingSuite]) 
         let sections = [
             Section::new("", blocks),
             tables::headline(view, number),
-            costs::costs(record),
             tables::growth(record),
             published::answers(view),
             published::quoted_rates(view),
@@ -235,5 +231,7 @@ pub fn table(record: &Record) -> String {
     text::write(&sections, Terminal::UNLIMITED)
 }
 
+#[cfg(test)]
+mod style_tests;
 #[cfg(test)]
 mod tests;

@@ -47,9 +47,10 @@ impl Report {
         self.loaded.len()
     }
 
-    /// Writes one page that works offline, in HTML.
-    pub fn html(&self) -> String {
-        page::write_html(&self.views(), &self.absent)
+    /// Writes one page that works offline, in HTML. `page` is the file that it will be written to: records that
+    /// are too large to embed are linked from there.
+    pub fn html(&self, page: &Path) -> String {
+        page::write_html(&self.views(), &self.absent, page)
     }
 
     /// Writes the same in Markdown, for a code host, without charts.

@@ -144,7 +144,10 @@ fn the_download_is_the_record(browser: &mut Browser, page: &str, folder: &Path) 
     browser.ask("document.querySelector('a[download]').click()");
     let since = Instant::now();
     let file = loop {
-        let done = |path: &PathBuf| path.extension().is_some_and(|e| e == "gz");
+        // The browser may create the file before it writes to it.
+        let done = |path: &PathBuf| {
+            path.extension().is_some_and(|e| e == "gz") && LoadedRecord::read(path).is_ok()
+        };
         let found = fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().path()).find(done);
         if let Some(file) = found {
             break file;
@@ -155,7 +158,6 @@ fn the_download_is_the_record(browser: &mut Browser, page: &str, folder: &Path) 
     let again = Report::read(std::slice::from_ref(&file)).unwrap();
     let kept = Report::read(&[known_record()]).unwrap();
     assert_eq!(again.markdown(), kept.markdown());
-    assert!(LoadedRecord::read(&file).is_ok());
 }
 
 const SHOWN: &str = "document.querySelectorAll('.counted:not(.off)').length";
@@ -165,9 +167,9 @@ fn known_record() -> PathBuf {
 }
 
 fn page(folder: &Path) -> String {
-    let text = Report::read(&[known_record()]).unwrap().html();
-    assert!(text.len() < PAGE_BYTES_MAX, "{} bytes", text.len());
     let path = folder.join("report.html");
+    let text = Report::read(&[known_record()]).unwrap().html(&path);
+    assert!(text.len() < PAGE_BYTES_MAX, "{} bytes", text.len());
     fs::write(&path, text).unwrap();
     format!("file://{}", path.display())
 }

@@ -29,9 +29,9 @@ impl Comparison {
     /// Writes a page that works offline. It has no script, because there is nothing to filter.
     pub fn html(&self) -> String {
         let title = "Two machines, by their records";
-        let introduction = "<p>Arms of one run share blocks; the arms compared here do not. With one record \
-                            on a side, the effect of the treatment cannot be separated from that of the \
-                            machine: the figure is <i>confounded</i> and has no interval.</p>";
+        let introduction = "<p>Arms of one run are measured in the same blocks; these records were not. With one \
+                            record on a side, the effect of the treatment cannot be separated from that \
+                            of the machine: the figure is <i>confounded</i> and has no interval.</p>";
         let sections = html::write(&self.sections());
         let body = format!("<main>\n<h1>{title}</h1>\n{introduction}\n{sections}</main>\n");
         html::write_page(title, "", &body)
@@ -56,8 +56,8 @@ impl Comparison {
         [
             Section::new("The records", vec![Block::Code(self.sides().join("\n"))]),
             Section {
-                about: "The ratio of B to A: right of the line is dearer. A bar is the 95 % interval over \
-                        boots or machines; a square has no interval."
+                about: "Cost of B divided by that of A: marks right of the line cost more. A bar is the 95 % \
+                        interval over boots or machines; a square has no interval."
                     .to_owned(),
                 ..Section::new("Costs", costs)
             },

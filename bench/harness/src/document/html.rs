@@ -54,17 +54,7 @@ pub(crate) fn write_block(block: &Block) -> String {
             format!("<ul class=\"entries\">\n{items}</ul>\n")
         }
         Block::Table(table) => write_table(table),
-        Block::Facts(facts) => {
-            let known = facts.iter().filter(|(_, text)| !text.is_empty());
-            let pair = |(name, text): &(String, String)| {
-                format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(text))
-            };
-            format!("<dl>{}</dl>\n", known.map(pair).collect::<String>())
-        }
-        Block::Sources(sources) => {
-            let items = sources.iter().map(|source| format!("<li>{}</li>", escape(source)));
-            format!("<ol class=\"sources\">{}</ol>\n", items.collect::<String>())
-        }
+        Block::Facts(facts) => write_facts(facts) + "\n",
         Block::Code(text) => format!("<pre>{}</pre>\n", escape(text)),
         Block::Folded { summary, is_open, blocks } => {
             let open = if *is_open { " open" } else { "" };
@@ -111,15 +101,47 @@ fn write_item(item: &ListItem) -> String {
     )
 }
 
-/// Writes a table in a region that the keyboard can scroll.
+fn write_facts(facts: &[(String, String)]) -> String {
+    let known = facts.iter().filter(|(_, text)| !text.is_empty());
+    let pair = |(name, text): &(String, String)| {
+        format!("<dt>{}</dt><dd>{}</dd>", escape(name), mark_code(text))
+    };
+    format!("<dl>{}</dl>", known.map(pair).collect::<String>())
+}
+
+/// Writes a table in a region that the keyboard can scroll. Rows below a heading are folded, in a
+/// table of their own.
 pub(crate) fn write_table(table: &Table) -> String {
+    let has_rows = |body: &&TableBody| !body.rows.is_empty();
+    let (plain, folded): (Vec<_>, Vec<_>) =
+        table.bodies.iter().filter(has_rows).partition(|body| body.heading.is_empty());
+    let mut out = String::new();
+    if !plain.is_empty() {
+        out += &write_bodies(table, &table.name, &plain);
+    }
+    for body in folded {
+        let name = format!("{}, folded", table.name);
+        out += &format!(
+            "<details class=\"more group\"><summary>{} ({})</summary>{}</details>\n",
+            mark_code(&body.heading),
+            body.rows.len(),
+            write_bodies(table, &name, &[body]),
+        );
+    }
+    out
+}
+
+fn write_bodies(table: &Table, name: &str, bodies: &[&TableBody]) -> String {
     let heads: String = table.columns.iter().map(write_heading).collect();
-    let bodies = table.bodies.iter().filter(|body| !body.rows.is_empty());
-    let bodies: String = bodies.map(|body| write_body(&table.columns, body)).collect();
+    let bodies = bodies.iter().map(|body| {
+        let rows: String = body.rows.iter().map(|row| write_row(&table.columns, row)).collect();
+        format!("<tbody>\n{rows}</tbody>\n")
+    });
     format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">\
-         <table class=\"cards sorts\"><thead><tr>{heads}</tr></thead>\n{bodies}</table></div>\n",
-        escape(&table.name),
+         <table class=\"cards sorts\"><thead><tr>{heads}</tr></thead>\n{}</table></div>\n",
+        escape(name),
+        bodies.collect::<String>(),
     )
 }
 
@@ -132,19 +154,6 @@ fn write_heading(column: &Column) -> String {
     }
 }
 
-fn write_body(columns: &[Column], body: &TableBody) -> String {
-    let rows: String = body.rows.iter().map(|row| write_row(columns, row)).collect();
-    match body.heading.as_str() {
-        "" => format!("<tbody>\n{rows}</tbody>\n"),
-        heading => format!(
-            "<tbody class=\"aa group\"><tr class=\"divider\"><th colspan=\"{}\">{}</th></tr>\n\
-             {rows}</tbody>\n",
-            columns.len(),
-            mark_code(heading),
-        ),
-    }
-}
-
 fn write_row(columns: &[Column], row: &TableRow) -> String {
     let attributes = write_attributes(&row.attributes);
     let cells = columns.iter().zip(&row.cells).map(|(column, cell)| write_cell(column, cell));
@@ -153,15 +162,16 @@ fn write_row(columns: &[Column], row: &TableRow) -> String {
 }
 
 fn write_cell(column: &Column, cell: &Cell) -> String {
-    let text = mark_code(&cell.text);
+    let shown = if cell.short.is_empty() { &cell.text } else { &cell.short };
+    let text = mark_code(shown);
     let text = match cell.content {
         Content::Text => text,
         Content::Strong => format!("<b>{text}</b>"),
         Content::Figure => match text.split_once(" [") {
-            Some((number, interval)) => format!("<b>{number}</b><span>[{interval}</span>"),
+            Some((number, interval)) => format!("<b>{number}</b> <span>[{interval}</span>"),
             None => format!("<b>{text}</b>"),
         },
-        Content::Verdict(class) => write_chip(class, &cell.text),
+        Content::Verdict(class) => write_chip(class, shown),
         Content::Markup => cell.text.clone(),
     };
     let simulated = if cell.is_simulated { SIMULATED } else { "" };
@@ -169,6 +179,12 @@ fn write_cell(column: &Column, cell: &Cell) -> String {
         format!("<small class=\"{class}\">{}</small>", mark_code(note))
     };
     let notes: String = cell.notes.iter().map(note).collect();
+    let text = if cell.folded.is_empty() {
+        text
+    } else {
+        let facts = write_facts(&cell.folded);
+        format!("<details class=\"more\"><summary>{text}</summary><div>{facts}</div></details>")
+    };
     let mut attributes = write_class(column.class);
     if !column.name.is_empty() && !cell.text.is_empty() {
         attributes += &format!(" data-name=\"{}\"", escape(&column.name));

@@ -67,12 +67,6 @@ fn write_block(block: &Block, marks: &str) -> String {
                 .collect();
             write_grid(&["what", "here"], &rows, &[false; 2])
         }
-        Block::Sources(sources) => {
-            let items = ('a'..='z')
-                .zip(sources)
-                .map(|(letter, source)| format!("- ({letter}) {}\n", escape(source)));
-            items.collect::<String>() + "\n"
-        }
         Block::Code(text) => fence(text),
         Block::Folded { summary, blocks, .. } => {
             let below = format!("{marks}#");
@@ -115,8 +109,18 @@ fn write_table(table: &Table) -> String {
 
 fn write_cell(cell: &Cell) -> String {
     let simulated = if cell.is_simulated { ", *simulated*" } else { "" };
-    let notes = cell.notes.iter().map(|(_, note)| format!("<br>{}", escape(note)));
-    format!("{}{simulated}{}", escape(&cell.text), notes.collect::<String>())
+    let notes: String =
+        cell.notes.iter().map(|(_, note)| format!("<br>{}", escape(note))).collect();
+    let text = format!("{}{simulated}{notes}", escape(&cell.text));
+    let known = cell.folded.iter().filter(|(_, text)| !text.is_empty());
+    let facts: Vec<String> =
+        known.map(|(name, text)| format!("{}: {}", escape(name), escape(text))).collect();
+    match facts.as_slice() {
+        [] => text,
+        facts => {
+            format!("<details><summary>{text}</summary>{}</details>", facts.join("<br>"))
+        }
+    }
 }
 
 /// Writes a code block whose fence is longer than any run of backticks within, so that nothing in

@@ -90,12 +90,14 @@ impl Writer {
             Block::Folded { blocks, .. } => {
                 blocks.iter().for_each(|block| self.write_block(block));
             }
-            Block::Sources(_) | Block::Markup(_) => {}
+            Block::Markup(_) => {}
         }
     }
 
     fn write_table(&mut self, table: &Table) {
-        let columns = table.columns_without(&["data", "wide", "seed"]);
+        let mut columns = table.columns_without(&["data", "wide"]);
+        // Verdicts differ in length, so that they stand last, where nothing is aligned behind them.
+        columns.sort_by_key(|at| table.columns[*at].class == "verdict");
         let texts = |cells: &[Cell]| -> Vec<String> {
             columns.iter().map(|at| plain_text(&cells[*at])).collect()
         };

@@ -12,7 +12,7 @@ pub(super) fn arms(record: &Record) -> Section {
         Column::label("arm"),
         Column::text("what it does").with_name("does"),
         Column::text("who is protected from whom").with_name("protects"),
-        Column::text("what it reports about itself").with_name("says"),
+        Column::text("what it reports about itself").with_name("reports"),
     ];
     let mut table = Table::new(heading, columns);
     let arms: Vec<&ArmRecord> = record.arms.iter().filter(|arm| !arm.twin).collect();

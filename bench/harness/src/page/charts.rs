@@ -6,11 +6,12 @@ use confide_estimate::{mean, supported_quantile};
 
 use super::{
     plot::{
-        Axis, CaseCharts, DrawnArm, LEFT, LineStyle, RIGHT, TOP, WIDTH, bench_attributes,
+        Axis, Caption, CaseCharts, DrawnArm, LEFT, LineStyle, RIGHT, TOP, WIDTH, bench_attributes,
         draw_axis_y, draw_grid_x, draw_grid_y, drawn_arms, legend, open_figure,
     },
     tables::number_cell,
     view::RecordView,
+    vocabulary::{case_title, metric_name},
 };
 use crate::{
     document::{Block, Cell, Column, Section, Table},
@@ -64,7 +65,7 @@ pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) ->
             let charts = CaseCharts {
                 attributes: bench_attributes(view, bench, &metric.name),
                 is_open: drawn <= open_cases,
-                title: format!("{} {}", bench.name, case.key),
+                title: case_title(bench, &case),
                 legend: legend(curves.iter().map(|curve| &curve.ink)),
                 figures: draw_distribution(&id, metric, &curves)
                     + &draw_timeline(&id, metric, &curves, &here),
@@ -76,11 +77,11 @@ pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) ->
     }
     Section {
         id: format!("charts-{number}"),
-        heading: "Distributions, and samples in time order".to_owned(),
-        about: "First the share of samples at or below a value, per arm; then each run of each arm at its \
-                time, voids as crosses; below it the share of the time in which tasks waited for a CPU \
-                (PSI, pale) and CPU time stolen by the hypervisor (dark), with a tick under each disturbed \
-                run."
+        heading: "Distributions, and runs in time order".to_owned(),
+        about: "The first chart of a pair shows the share of samples at or below a value. The second shows \
+                every run at its time (a cross is an excluded run), and below it how much tasks waited for \
+                a CPU (PSI, pale) and how much CPU time the hypervisor took (steal, dark). A tick marks a \
+                disturbed run."
             .to_owned(),
         blocks,
     }
@@ -123,17 +124,18 @@ fn draw_distribution(id: &str, metric: &Metric, curves: &[Curve]) -> String {
     let samples = curves.iter().map(|curve| curve.values.len()).max().unwrap_or_default();
     let described = curves.iter().filter_map(|curve| {
         let middle = confide_estimate::quantile(&curve.values, 0.5)?;
-        Some(format!("{}: half at or below {}", curve.ink.label, value(&metric.name, middle)))
+        Some(format!("{}: median {}", curve.ink.label, value(&metric.name, middle)))
     });
     let described = described.collect::<Vec<_>>().join("; ");
-    let caption = format!(
+    let text = format!(
         "{}: distribution, up to {} {} an arm{}",
-        metric.name,
+        metric_name(&metric.name),
         digits(samples as f64),
         if samples == 1 { "sample" } else { "samples" },
         if axis.log { ", logarithmic" } else { "" }
     );
-    let mut out = open_figure(&format!("{id}e"), &caption, &described, TOP + TALL + 24.0);
+    let caption = Caption { text, metric: &metric.name, described };
+    let mut out = open_figure(&format!("{id}e"), &caption, TOP + TALL + 24.0);
     for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
         draw_grid_y(&mut out, TOP + TALL * (1.0 - share), &format!("{:.0} %", share * 100.0));
     }
@@ -170,13 +172,14 @@ fn draw_timeline(id: &str, metric: &Metric, curves: &[Curve], slices: &[&Slice])
     let from = times().fold(f64::INFINITY, f64::min);
     let to = slices.iter().map(|s| s.started_s + s.wall_s).fold(from, f64::max).max(from + 0.1);
     let x = |t: f64| LEFT + (t - from) / (to - from) * (WIDTH - RIGHT - LEFT);
-    let caption = format!("{}: each run in time order", metric.name);
     let described = curves.iter().filter(|curve| !curve.points.is_empty()).map(|curve| {
         let voids = curve.points.iter().filter(|point| point.2).count();
-        format!("{}: {} runs, {voids} void", curve.ink.label, curve.points.len())
+        format!("{}: {} runs, {voids} excluded", curve.ink.label, curve.points.len())
     });
     let described = described.collect::<Vec<_>>().join("; ");
-    let mut out = open_figure(&format!("{id}t"), &caption, &described, STRIP_TOP + STRIP + 10.0);
+    let text = format!("{}: every run in time order", metric_name(&metric.name));
+    let caption = Caption { text, metric: &metric.name, described };
+    let mut out = open_figure(&format!("{id}t"), &caption, STRIP_TOP + STRIP + 10.0);
     draw_axis_y(&mut out, &axis, &metric.name, TOP + PLOT);
     let places = usize::from(to - from < 8.0);
     for part in [0.0, 0.25, 0.5, 0.75, 1.0] {
@@ -264,10 +267,10 @@ fn draw_strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
 fn numbers(metric: &Metric, curves: &[Curve]) -> Table {
     let mut columns = vec![Column::label("arm")];
     columns.extend(
-        ["runs", "void", "disturbed", "samples", "least", "mean", "p50", "p95", "p99", "most"]
+        ["runs", "excluded", "disturbed", "samples", "min", "mean", "p50", "p95", "p99", "max"]
             .map(Column::number),
     );
-    columns.push(Column::number("first third, last third").with_name("thirds"));
+    columns.push(Column::number("mean of the first third, of the last").with_name("drift"));
     let mut table = Table::new("The numbers of these charts", columns);
     for curve in curves {
         let all = &curve.values;

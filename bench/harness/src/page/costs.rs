@@ -1,7 +1,9 @@
-//! What the runs behind the headline rows used, and what disturbed them.
+//! What the runs behind the headline rows used, and what disturbed them: as facts of one row, and as a table for a
+//! terminal.
 
 use std::collections::BTreeMap;
 
+use super::vocabulary::row_label;
 use crate::{
     disturbed::Disturbance,
     document::{Block, Cell, Column, Section, Table},
@@ -9,6 +11,52 @@ use crate::{
     record::Record,
     rows::row::{Row, RunCosts},
 };
+
+/// Lists what the runs of one row used and what disturbed them; empty for a record that counted
+/// none.
+pub(super) fn row_facts(row: &Row) -> Vec<(String, String)> {
+    let Some(beside) = row.beside.as_deref() else { return Vec::new() };
+    let seconds = |cpu_s| value("cpu_s", cpu_s);
+    let memory = |mib| value("_mib", mib);
+    let facts = [
+        ("CPU time of a run", describe_sides(beside.cpu_s, seconds)),
+        ("CPU time of its services", describe_sides(beside.services_cpu_s, seconds)),
+        ("CPU cores in use", describe_sides(beside.cores, |cores| format!("{cores:.2}"))),
+        ("work per CPU second", describe_sides(beside.per_cpu_s, |work| describe_work(row, work))),
+        ("memory, peak", describe_sides(beside.memory_mib, memory)),
+        ("memory of its services, peak", describe_sides(beside.services_memory_mib, memory)),
+        ("CPU time of the harness", beside.harness_cpu_s.map(seconds).unwrap_or_default()),
+        ("disturbed runs", describe_disturbed(beside)),
+        ("without disturbed runs", beside.describe_quiet_estimate(row).unwrap_or_default()),
+    ];
+    facts.map(|(name, text)| (name.to_owned(), text)).into()
+}
+
+/// Writes the numbers of the reference arm and of the other, `16.4 ms → 18.6 ms`; empty where there
+/// are none.
+fn describe_sides(sides: [Option<f64>; 2], show: impl Fn(f64) -> String) -> String {
+    match sides {
+        [None, None] => String::new(),
+        [Some(0.0), Some(0.0)] => String::new(),
+        sides => {
+            let [reference, arm] = sides.map(|side| side.map_or_else(|| "–".to_owned(), &show));
+            format!("{reference} → {arm}")
+        }
+    }
+}
+
+fn describe_work(row: &Row, work: f64) -> String {
+    value(&row.metric, work).trim_end_matches(" /s").replace("/s", "")
+}
+
+/// Counts the disturbed runs, and those of each cause.
+fn describe_disturbed(beside: &RunCosts) -> String {
+    let causes: Vec<String> =
+        beside.disturbances.iter().map(|(by, count)| format!("{} {count}", by.name())).collect();
+    let causes =
+        if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
+    format!("{} of {}{causes}", beside.disturbed, beside.slices)
+}
 
 /// Builds the table of CPU time, memory and disturbed slices of the headline rows; the section has
 /// no blocks for a record that counted none.
@@ -42,18 +90,16 @@ pub(super) fn costs(record: &Record) -> Section {
 }
 
 const SIDES: &str =
-    "each cell: clear, protected; arm + services where there are any; memory as the peak";
+    "each cell: reference, this arm; arm + services where there are any; memory as the peak";
 
 fn cost_cells(row: &Row, beside: &RunCosts) -> Vec<Cell> {
-    let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
     let none = [None, None];
-    let work = |work| value(&row.metric, work).trim_end_matches(" /s").replace("/s", "");
     vec![
-        label.into(),
+        row_label(row).into(),
         join_sides(beside.cpu_s, beside.services_cpu_s, |cpu_s| value("cpu_s", cpu_s)),
         join_sides(beside.cores, none, |cores| format!("{cores:.2}")),
         join_sides(beside.memory_mib, beside.services_memory_mib, digits),
-        join_sides(beside.per_cpu_s, none, work),
+        join_sides(beside.per_cpu_s, none, |work| describe_work(row, work)),
         format!("{} of {}", beside.disturbed, beside.slices).into(),
     ]
 }
@@ -95,5 +141,5 @@ fn disturbances(rows: &[(&Row, &RunCosts)]) -> Option<String> {
     }
     let names: Vec<String> =
         counts.iter().map(|(by, count)| format!("{} (up to {count} slices)", by.name())).collect();
-    (!names.is_empty()).then(|| format!("disturbed, but counted: {}", names.join(", ")))
+    (!names.is_empty()).then(|| format!("disturbed runs are included: {}", names.join(", ")))
 }

@@ -7,11 +7,12 @@ use serde_json::Value;
 
 use super::{
     plot::{
-        Axis, CaseCharts, DrawnArm, LEFT, LineStyle, RIGHT, TOP, WIDTH, bench_attributes,
+        Axis, Caption, CaseCharts, DrawnArm, LEFT, LineStyle, RIGHT, TOP, WIDTH, bench_attributes,
         draw_axis_y, draw_grid_x, drawn_arms, legend, open_figure, write_numbers,
     },
     tables::figure_cells,
     view::RecordView,
+    vocabulary::{describe_case, metric_name, param_name},
 };
 use crate::{
     document::{Block, Cell, Column, Section, Table},
@@ -84,9 +85,9 @@ pub(super) fn curves(view: &RecordView<'_>, number: usize) -> Section {
     }
     Section {
         id: format!("curves-{number}"),
-        heading: "Over load, callers and sizes".to_owned(),
-        about: "Mean of all valid samples of an arm; the whisker goes from p50 to p95 where the tails hold \
-                ten samples."
+        heading: "How figures change with load, concurrency and size".to_owned(),
+        about: "The mean of all valid samples of an arm. The vertical line goes from p50 to p95, where \
+                there are enough samples for them."
             .to_owned(),
         blocks,
     }
@@ -122,9 +123,9 @@ fn groups<'a>(bench: &Bench, all: &'a [Case]) -> Vec<(String, Group<'a>)> {
 }
 
 fn title(bench: &Bench, name: &str, group: &[(f64, &Case)]) -> String {
-    let rest = group.first().map(|(_, case)| key_without(case, name)).unwrap_or_default();
-    let comma = if rest.is_empty() { "" } else { ", " };
-    format!("{} over {}{comma}{rest}", bench.name, name.replace('_', " "))
+    let rest = group.first().map(|(_, case)| describe_case(bench, case, name)).unwrap_or_default();
+    let comma = if rest.is_empty() { "" } else { "; " };
+    format!("{} over {}{comma}{rest}", bench.name, param_name(name))
 }
 
 /// Returns the key of a case without one of its parameters.
@@ -185,8 +186,8 @@ fn draw_chart(id: &str, metric: &str, name: &str, series: &[Series<'_>]) -> Stri
         format!("{}: {ends}", one.ink.label)
     });
     let described = described.collect::<Vec<_>>().join("; ");
-    let caption = format!("{metric} over {}", name.replace('_', " "));
-    let mut out = open_figure(id, &caption, &described, TOP + PLOT + 24.0);
+    let text = format!("{} over {}", metric_name(metric), param_name(name));
+    let mut out = open_figure(id, &Caption { text, metric, described }, TOP + PLOT + 24.0);
     draw_axis_y(&mut out, &ys, metric, TOP + PLOT);
     for (tick, text) in x_ticks(&xs, name, series) {
         draw_grid_x(&mut out, xs.place(tick, LEFT, WIDTH - RIGHT), TOP + PLOT, &text);
@@ -206,7 +207,7 @@ fn draw_chart(id: &str, metric: &str, name: &str, series: &[Series<'_>]) -> Stri
     out.push_str("</svg>");
     if figures().any(|point| point.saturated) {
         out.push_str(
-            "<p class=\"soft\"><small>Circled: saturated, under 95 % of what was offered was \
+            "<p class=\"soft\"><small>Circled: saturated; less than 95 % of the offered load was \
              answered.</small></p>",
         );
     }
@@ -272,7 +273,7 @@ fn draw_series(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
 }
 
 fn numbers(name: &str, series: &[Series<'_>]) -> Table {
-    let parameter = name.replace('_', " ");
+    let parameter = param_name(name);
     let mut columns = vec![Column::label(&parameter), Column::text("arm")];
     columns.extend(["mean", "p50", "p95", "n"].map(Column::number));
     let mut table = Table::new("The numbers of this chart", columns);

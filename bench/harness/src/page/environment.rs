@@ -29,10 +29,10 @@ pub(super) fn environment(view: &RecordView<'_>, many: bool) -> Section {
     ];
     if !record.voids.is_empty() {
         let blocks_of_voids = vec![Block::Code(describe_voids(record))];
-        let summary = "Voids".to_owned();
+        let summary = "Excluded runs".to_owned();
         blocks.push(Block::Folded { summary, is_open: true, blocks: blocks_of_voids });
     }
-    Section::new("Environment, and how to run it again", blocks)
+    Section::new("Environment, and the command that repeats this run", blocks)
 }
 
 /// Builds what only a page has room for: every process, and the suite's text.
@@ -43,7 +43,7 @@ pub(super) fn sources(record: &Record) -> Vec<Block> {
         blocks: vec![Block::Code(text)],
     };
     vec![
-        fold("Every process", describe_processes(record)),
+        fold("Commands of all processes", describe_processes(record)),
         fold("The suite", record.suite.text.clone()),
     ]
 }
@@ -74,7 +74,7 @@ fn fact_blocks(record: &Record, slices: &[Slice]) -> Vec<Block> {
             "end of the chain of hashes",
             record.chain_end().unwrap_or("none: the record is of an older layout").to_owned(),
         ),
-        ("quiet over the run", describe_quiet(slices)),
+        ("disturbance during the run", describe_quiet(slices)),
     ];
     let run = run.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
     let mut blocks = vec![Block::Heading("The run".to_owned()), Block::Facts(run)];
@@ -102,7 +102,7 @@ fn describe_quiet(slices: &[Slice]) -> String {
     loops.sort_by(f64::total_cmp);
     let spread = quantile(&loops, 0.05).zip(quantile(&loops, 0.95));
     let spread = spread.map_or_else(String::new, |(low, high)| {
-        format!("; calibration loop {} to {} us (p5 to p95)", digits(low), digits(high))
+        format!("; calibration loop {} to {} µs (p5 to p95)", digits(low), digits(high))
     });
     let mean_steal = confide_estimate::mean(&steal);
     format!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
-use super::{layer::Layer, view::RecordView};
+use super::{layer::Layer, view::RecordView, vocabulary::metric_name};
 use crate::{document::html::escape, rows::text::verdict_name};
 
 /// The one script of the page; nothing else runs.
@@ -37,18 +37,22 @@ pub(super) fn form(views: &[RecordView<'_>]) -> String {
         suites.insert(view.record.suite.name.as_str(), view.record.suite.name.as_str());
         for row in &view.record.rows {
             arms.entry(row.arm.as_str()).or_insert(row.arm_label.as_str());
-            metrics.insert(row.metric.as_str(), row.metric.as_str());
+            metrics
+                .entry(row.metric.as_str())
+                .or_insert_with(|| format!("{} ({})", metric_name(&row.metric), row.metric));
             layers.push(view.layer(&row.bench, &row.model));
             verdicts.push(verdict_name(row));
         }
     }
     let layers = Layer::all().filter(|layer| layers.contains(layer));
     let verdicts = VERDICTS.iter().filter(|verdict| verdicts.contains(verdict));
+    let mut metrics: Vec<(&str, String)> = metrics.into_iter().collect();
+    metrics.sort_by(|(_, one), (_, other)| one.cmp(other));
     let selects = [
         write_select("suite", suites.into_iter()),
         write_select("layer", layers.map(|layer| (layer.id(), layer.title()))),
         write_select("arm", arms.into_iter()),
-        write_select("metric", metrics.into_iter()),
+        write_select("metric", metrics.iter().map(|(id, words)| (*id, words.as_str()))),
         write_select("verdict", verdicts.map(|verdict| (*verdict, *verdict))),
     ];
     format!(
@@ -67,7 +71,7 @@ fn write_select<'a>(name: &str, options: impl Iterator<Item = (&'a str, &'a str)
     };
     let options: String = options.map(option).collect();
     format!(
-        "<label>{name} <select name=\"{name}\"><option value=\"\">every {name}</option>{options}\
+        "<label>{name} <select name=\"{name}\"><option value=\"\">all {name}s</option>{options}\
          </select></label>\n"
     )
 }

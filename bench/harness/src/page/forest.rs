@@ -2,17 +2,18 @@
 
 use super::{
     plot::{Axis, RatioTrack},
-    tables::{cost_size, row_attributes},
+    tables::{cost_as_difference, cost_size, row_attributes},
     view::RecordView,
+    vocabulary::row_label,
 };
 use crate::{
     document::{
         Block, Cell, Column, Content, JudgementColour, Section, Table, TableBody, TableRow,
     },
-    format::digits,
+    format::{bare_ratio, digits},
     rows::{
         row::{Ends, Row},
-        text::{ratio, verdict, verdict_class, verdict_name},
+        text::{judgement, ratio, verdict, verdict_class, verdict_name},
     },
 };
 
@@ -27,24 +28,32 @@ type RatioRow<'a> = (&'a Row, Ends);
 pub(super) fn ratios(view: &RecordView<'_>, number: usize) -> Section {
     let headline = view.record.rows.iter().filter(|row| row.headline && !row.is_without_tail());
     let rows = headline.filter_map(|row| Some((row, row.ratio?)));
-    let (near, far): (Vec<_>, Vec<_>) =
-        rows.partition(|(_, ends)| ends.value.ln().abs() <= NEAR.ln());
+    let (twins, rows): (Vec<_>, Vec<_>) = rows.partition(|(row, _)| row.twin);
+    let is_near = |(_, ends): &RatioRow<'_>| ends.value.ln().abs() <= NEAR.ln();
+    let (near, far): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_near);
     let mut blocks = Vec::new();
     if !near.is_empty() {
         blocks.push(Block::Table(panel(view, &near)));
     }
     if !far.is_empty() {
-        let heading = "Large costs, on an axis of their own (logarithmic)";
+        let heading = "Ratios beyond x1.3 or below x0.77, on a logarithmic axis";
         blocks.push(Block::Heading(heading.to_owned()));
         blocks.push(Block::Table(panel(view, &far)));
     }
+    if !twins.is_empty() {
+        blocks.push(Block::Folded {
+            summary: format!("A/A check: ratios of the reference arm to itself ({})", twins.len()),
+            is_open: false,
+            blocks: vec![Block::Table(panel(view, &twins))],
+        });
+    }
     Section {
         id: format!("ratios-{number}"),
-        heading: "Ratios".to_owned(),
-        about: "Cost of the protected arm over the clear one: right of the line is dearer. The bar is the \
-                95 % interval, the hair the 99.9 % one, the band the margin. Disc: within; triangle: \
-                above; diamond: below; square: undecided or without an interval; ring: A/A, the same arm \
-                twice."
+        heading: "Costs as ratios".to_owned(),
+        about: "Cost of an arm divided by that of its reference: marks right of the line x1 cost more, marks \
+                left of it cost less. Thick bar: 95 % interval; thin line: 99.9 % interval; shaded band: the \
+                margin. Disc: within the margin; triangle: above; diamond: below; square: undecided or \
+                without an interval; ring: A/A check."
             .to_owned(),
         blocks,
     }
@@ -59,7 +68,7 @@ fn panel(view: &RecordView<'_>, rows: &[RatioRow<'_>]) -> Table {
     }
     let axis = Axis::of_ratios(low, high, 0.04);
     let columns = vec![
-        Column::label("layer"),
+        Column::label("what is measured"),
         Column::text("drawn").with_name("").with_class("wide"),
         Column::text("ratio [95 %]").with_name("ratio"),
     ];
@@ -70,45 +79,58 @@ fn panel(view: &RecordView<'_>, rows: &[RatioRow<'_>]) -> Table {
         format!("<span class=\"tick\" style=\"left:{place:.2}%\">x{}</span>", name_tick(*tick))
     };
     let ticks: String = axis.ratio_ticks().iter().map(tick).collect();
-    let ticks = format!("<div class=\"track\" aria-hidden=\"true\">{ticks}</div>");
+    let ticks = format!(
+        "<div class=\"track\" aria-hidden=\"true\">{ticks}</div>{}",
+        draw_directions(axis.place(1.0, 0.0, 100.0))
+    );
     table.bodies.push(TableBody::default());
     table.push(vec!["".into(), Cell::new(Content::Markup, ticks), "".into()]);
     table
 }
 
+/// The part of the width, in percent, that the name of a direction needs.
+const ROOM: f64 = 16.0;
+
+/// Names the directions of the axis about the place of x1, in percent of the width.
+fn draw_directions(one: f64) -> String {
+    let side = |class: &str, from: f64, width: f64, text: &str| {
+        format!("<i class=\"{class}\" style=\"left:{from:.2}%;width:{width:.2}%\">{text}</i>")
+    };
+    let both = "← cheaper | dearer →";
+    let sides = match one {
+        ..ROOM => side("dearer", one, 100.0 - one, both),
+        one if one > 100.0 - ROOM => side("cheaper", 0.0, one, both),
+        _ => side("cheaper", 0.0, one, "← cheaper") + &side("dearer", one, 100.0 - one, "dearer →"),
+    };
+    format!("<div class=\"track directions\" aria-hidden=\"true\">{sides}</div>")
+}
+
 fn ratio_row(axis: &Axis, view: &RecordView<'_>, row: &Row, ends: &Ends) -> TableRow {
-    let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
     let class = verdict_class(row);
     let mark = if row.twin && class != JudgementColour::Bad { "twin" } else { class.name() };
     let (hair, interval, text) = if row.has_interval() {
         let text = ratio(ends.value, ends.low, ends.high);
         (Some([ends.low_999, ends.high_999]), Some([ends.low, ends.high]), text)
     } else {
-        (None, None, format!("{}, no interval: {}", short_ratio(ends.value), row.blocks))
+        (None, None, bare_ratio(ends.value))
     };
     let band = Some([1.0 / (1.0 + row.margin), 1.0 + row.margin]);
     let track =
         RatioTrack { axis, colour: mark, mark, band, hair, interval, value: Some(ends.value) };
-    // A limit on a difference is named in full: the mark follows it, not the ratio next to it.
-    let judgement = match row.adds_at_most {
-        Some(_) => verdict(row),
-        None => verdict_name(row).to_owned(),
+    // A limit on a difference stands next to that difference: the mark follows it, not the ratio.
+    let note = match row.adds_at_most {
+        Some(_) if !row.twin && row.has_interval() => {
+            format!("{}: {}", cost_as_difference(row), verdict(row))
+        }
+        _ if row.twin && row.has_interval() => judgement(row),
+        _ => verdict_name(row).to_owned(),
     };
     let cells = vec![
-        label.into(),
+        row_label(row).into(),
         Cell::new(Content::Markup, track.write()),
-        Cell::new(Content::Verdict(class), text).with_note(judgement).with_sort(cost_size(row)),
+        Cell::new(Content::Verdict(class), text).with_note(note).with_sort(cost_size(row)),
     ];
     TableRow { class: "item", attributes: row_attributes(view, row), cells }
-}
-
-/// Formats a ratio with two places near 1, and with three digits where those would say too much or
-/// nothing.
-fn short_ratio(value: f64) -> String {
-    match value {
-        0.1..100.0 => format!("x{value:.2}"),
-        _ => format!("x{}", digits(value)),
-    }
 }
 
 /// Formats a tick's value in few characters: long names run into each other on a narrow screen.
@@ -130,10 +152,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_has_the_digits_that_say_something() {
-        assert_eq!(
-            [0.031, 0.82, 25.01, 1_176.36, 2_138_462.2].map(short_ratio),
-            ["x0.031", "x0.82", "x25.01", "x1,176", "x2,138,462"]
-        );
+    fn the_axis_names_both_directions_wherever_x1_is() {
+        let both = draw_directions(40.0);
+        assert!(both.contains("← cheaper") && both.contains("dearer →"), "{both}");
+        for one in [2.0, 98.0] {
+            let text = draw_directions(one);
+            assert!(text.contains("← cheaper | dearer →"), "{text}");
+        }
     }
 }

@@ -41,8 +41,8 @@ pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
         warn(format!("{} was cut.", cut.bench), &text);
     }
     if record.sessions.len() > 1 {
-        let text = "processes, perhaps the boot, differ from one stretch to the next.";
-        warn(format!("Measured in {} stretches:", record.sessions.len()), text);
+        let text = "processes, and perhaps the boot, differ between them.";
+        warn(format!("Interrupted and resumed, {} sessions:", record.sessions.len()), text);
     }
     if let Some(first) = record.voids.first() {
         let text = match record.voids.len() {
@@ -52,8 +52,8 @@ pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
         warn("Void:".into(), &text);
     }
     if record.rows.iter().any(|row| row.simulated) {
-        let text = "rows with this mark rest on simulated evidence, devices or delays. They show the work \
-                    of protocols and checks, not the protection of a machine.";
+        let text = "rows marked so use simulated evidence, devices or delays. They show what protocols and checks \
+                    cost, not that a machine protects anything.";
         warn("Simulated:".into(), text);
     }
     out
@@ -138,9 +138,12 @@ pub(super) fn count_validity(views: &[RecordView<'_>]) -> String {
     let count =
         |is: fn(&Validity) -> bool| views.iter().filter(|one| is(&one.record.validity)).count();
     let counts: Vec<String> = [
-        (count(|v| matches!(v, Validity::Valid { .. })), "passed its own A/A check"),
-        (count(|v| matches!(v, Validity::NotJudged { .. })), "indicative only (too few blocks)"),
-        (count(|v| matches!(v, Validity::Invalid { .. })), "invalid"),
+        (count(|v| matches!(v, Validity::Valid { .. })), "passed the A/A check"),
+        (
+            count(|v| matches!(v, Validity::NotJudged { .. })),
+            "indicative only (too few blocks for the A/A check)",
+        ),
+        (count(|v| matches!(v, Validity::Invalid { .. })), "invalid (failed the A/A check)"),
     ]
     .into_iter()
     .filter(|(count, _)| *count > 0)
@@ -175,7 +178,7 @@ pub(super) fn record_list(views: &[RecordView<'_>], attached: &[Attached]) -> Se
     let columns = vec![
         Column::label("suite"),
         Column::text("machine"),
-        Column::text("is it reliable?").with_name("believed"),
+        Column::text("A/A check"),
         Column::text("data").with_class("data"),
     ];
     let mut table = Table::new("The records of this report", columns);

@@ -99,7 +99,7 @@ fn single_arm_figures(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
                 let Some(figure) = view.record.figures.iter().find(is) else { continue };
                 let simulated = if figure.simulated { ", simulated" } else { "" };
                 out.push(format!(
-                    "{}: {}, the mean of {}{simulated}; there is nothing to compare it with.",
+                    "{}: {}, the mean of {}{simulated}; not compared with anything.",
                     capital(&label(&metric.label, &case.params), view.names()),
                     value(&metric.name, figure.mean),
                     figure.n,
@@ -136,7 +136,9 @@ fn missing_benches(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
 fn reason_without_rows(record: &Record, bench: &Bench) -> Option<String> {
     let voids: Vec<_> = record.voids.iter().filter(|void| void.bench == bench.name).collect();
     match (voids.first(), &record.partial) {
-        (Some(first), _) => Some(format!("{} runs void, the first: {}", voids.len(), first.reason)),
+        (Some(first), _) => {
+            Some(format!("{} runs were excluded, the first: {}", voids.len(), first.reason))
+        }
         (None, Some(partial)) => Some(partial.clone()),
         _ => None,
     }

@@ -23,9 +23,9 @@ pub(super) fn answers(views: &[RecordView<'_>], absent: &[MissingSuite]) -> Sect
     Section {
         id: "overview".to_owned(),
         heading: "The answers, layer by layer".to_owned(),
-        about: "Each sentence is one row of a record: cost, 95 % interval, and a verdict about a margin \
-                that was set before the run. Rows that are client-bound, have fewer than ten blocks or \
-                failed their A/A row are named only where a layer has no others."
+        about: "Each sentence is one row of a record: its cost, the 95 % interval, and a verdict against a \
+                margin that was set before the run. Rows that are client-bound, have fewer than ten blocks \
+                or failed their A/A check appear only where a layer has no others."
             .to_owned(),
         blocks,
     }

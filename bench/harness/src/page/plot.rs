@@ -165,14 +165,27 @@ pub(super) fn write_numbers(table: &Table) -> String {
     format!("<details class=\"data\"><summary>{summary}</summary>{}</details>", write_table(table))
 }
 
+/// The words of a figure.
+pub(super) struct Caption<'a> {
+    pub(super) text: String,
+    /// The id of the metric that is drawn, in small print; empty for none.
+    pub(super) metric: &'a str,
+    /// What the image shows, in words.
+    pub(super) described: String,
+}
+
 /// Opens a figure with its caption and an image that is named and described in words.
-pub(super) fn open_figure(id: &str, caption: &str, described: &str, height: f64) -> String {
+pub(super) fn open_figure(id: &str, caption: &Caption<'_>, height: f64) -> String {
+    let metric = match caption.metric {
+        "" => String::new(),
+        metric => format!(" <small><code>{}</code></small>", escape(metric)),
+    };
     format!(
-        "<figure><figcaption id=\"{id}-n\">{caption}</figcaption>\
+        "<figure><figcaption id=\"{id}-n\">{text}{metric}</figcaption>\
          <svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"{id}-n\" \
          aria-describedby=\"{id}-d\"><desc id=\"{id}-d\">{}</desc>",
-        escape(described),
-        caption = escape(caption),
+        escape(&caption.described),
+        text = escape(&caption.text),
     )
 }
 

@@ -12,12 +12,15 @@ use crate::{
 
 /// Builds the section of every published table, theirs and ours.
 pub(super) fn answers(view: &RecordView<'_>) -> Section {
-    let about = "Each table as it was published, with the figure of this run that answers each row, and what \
-                 each of the two protects. Hardware and models differ, so the two are not divided. Ours are \
-                 means over all samples of this run.";
+    let about = "Each table as it was published, next to the figures of this run for the same rows and to what each of \
+                 them protects. Hardware and models differ, so no ratio is given. This run's figures are \
+                 means over all its samples.";
     let tables = view.record.answers.iter();
     let blocks = tables.flat_map(|table| answer_blocks(view, table)).collect();
-    Section { about: about.to_owned(), ..Section::new("The published tables, and ours", blocks) }
+    Section {
+        about: about.to_owned(),
+        ..Section::new("Published tables, next to this run", blocks)
+    }
 }
 
 /// Builds the section of rates of other systems: quoted, with ours between them.
@@ -30,15 +33,15 @@ pub(super) fn quoted_rates(view: &RecordView<'_>) -> Section {
         Column::text("the report's table says").with_name("the report").with_class("theirs"),
         Column::text("source"),
     ];
-    let mut table = Table::new("Other systems, quoted", columns);
+    let mut table = Table::new("Other systems, as published", columns);
     for row in &view.record.quoted {
         table.push_row(quoted_row(view, row));
     }
-    let about = "Published by others on their hardware with their models, not measured here. Rates of \
-                 different classes of protection are not comparable: a system that hides everything from \
-                 everybody does more than one that hides one thing from one party.";
+    let about = "Figures that others published, on their hardware and with their models, except for the rows \
+                 marked as measured. Rates are comparable only where the same is protected: a system that \
+                 hides everything from everybody does more than one that hides one thing from one party.";
     let blocks = if table.is_empty() { Vec::new() } else { vec![Block::Table(table)] };
-    Section { about: about.to_owned(), ..Section::new("Other systems, quoted", blocks) }
+    Section { about: about.to_owned(), ..Section::new("Other systems, as published", blocks) }
 }
 
 /// Says who is protected from whom in an arm: what it computed of itself, else what the suite says.
@@ -49,10 +52,10 @@ pub(super) fn protection(arm: &ArmRecord) -> &str {
 fn answer_blocks(view: &RecordView<'_>, answers: &AnswerTable) -> [Block; 3] {
     let columns = vec![
         Column::label("row"),
-        Column::text("theirs").with_class("theirs"),
-        Column::text("ours"),
-        Column::text("what ours is").with_name("ours is"),
-        Column::text("ours protects").with_name("protects"),
+        Column::text("published").with_class("theirs"),
+        Column::text("this run"),
+        Column::text("what this run measured").with_name("measured"),
+        Column::text("who is protected in this run").with_name("protects"),
     ];
     let mut table = Table::new(answers.title.clone(), columns);
     let mut above = "";
@@ -76,7 +79,9 @@ fn answer_blocks(view: &RecordView<'_>, answers: &AnswerTable) -> [Block; 3] {
     let AnswerTable { title, source, protects, .. } = answers;
     [
         Block::Heading(title.clone()),
-        Block::Paragraph(format!("{source}. Theirs protects: {protects}. {note}")),
+        Block::Paragraph(format!(
+            "{source}. What the published system protects: {protects}. {note}"
+        )),
         Block::Table(table),
     ]
 }

@@ -57,8 +57,8 @@
       group.classList.toggle('off', own.length > 0 && own.every((item) => item.matches('.off')));
     }
     said.textContent = wanted.length === 0
-      ? rows + ' comparisons. A choice here goes into the address, to keep or to send.'
-      : shown + ' of ' + rows + ' comparisons shown. The address holds this choice.';
+      ? rows + ' comparisons. A selection is kept in the page\u2019s address, so that you can bookmark or share it.'
+      : shown + ' of ' + rows + ' comparisons shown. This selection is in the page\u2019s address.';
   };
 
   form.hidden = false;
@@ -88,20 +88,21 @@
   });
   let closed = [];
   addEventListener('beforeprint', () => {
-    closed = details.filter((one) => !one.open);
+    closed = details.filter((one) => !one.open && !one.closest('td'));
     for (const one of closed) one.open = true;
   });
   addEventListener('afterprint', () => { for (const one of closed) one.open = false; });
 
-  // A heading that sorts becomes a button; rows keep their group (A/A stays below).
+  // A heading that sorts becomes a button.
   const key = (row, at) => {
     const cell = row.cells[at];
     const number = cell.dataset.v;
-    return number === undefined ? cell.textContent.trim() : Number(number);
+    const text = (cell.querySelector('summary') ?? cell).textContent.trim();
+    return number === undefined ? text : Number(number);
   };
   for (const table of document.querySelectorAll('table.sorts')) {
     [...table.tHead.rows[0].cells].forEach((cell, at) => {
-      if (cell.matches('.seed')) return;
+      if (cell.matches('.wide')) return;
       const button = document.createElement('button');
       button.type = 'button';
       button.append(...cell.childNodes);
@@ -111,7 +112,7 @@
         for (const other of table.tHead.rows[0].cells) other.removeAttribute('aria-sort');
         cell.setAttribute('aria-sort', up ? 'ascending' : 'descending');
         for (const body of table.tBodies) {
-          const rows = [...body.rows].filter((row) => !row.querySelector('th'));
+          const rows = [...body.rows];
           rows.sort((a, b) => {
             const [x, y] = [key(a, at), key(b, at)];
             const order = typeof x === 'number' && typeof y === 'number'

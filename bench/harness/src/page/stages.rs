@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use serde::Deserialize;
 
 use super::{
-    plot::{Axis, CaseCharts, WIDTH, bench_attributes, open_figure},
+    plot::{Axis, Caption, CaseCharts, WIDTH, bench_attributes, open_figure},
     view::RecordView,
+    vocabulary::case_title,
 };
 use crate::{
     document::{Block, Cell, Column, Section, Table, html::escape},
@@ -55,19 +56,22 @@ const BAR: f64 = 20.0;
 const ROW: f64 = BAR + 22.0;
 const SIDE: f64 = 6.0;
 
-/// The mean of every stage, in ms, of one arm at one case.
+/// The mean of every stage, in ms, of one arm at one case; `None` for a stage that the arm does not have.
 struct StageBar {
     label: String,
-    stages: Vec<f64>,
+    stages: Vec<Option<f64>>,
     n: usize,
     simulated: bool,
 }
 
 impl StageBar {
     fn total(&self) -> f64 {
-        self.stages.iter().sum()
+        self.stages.iter().flatten().sum()
     }
 }
+
+/// What the table says of a stage that an arm does not have.
+const ABSENT: &str = "absent";
 
 /// Draws one chart for each case whose samples know their stages.
 pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {
@@ -75,7 +79,7 @@ pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {
     for bench in view.suite.iter().flat_map(|suite| &suite.benches) {
         for case in cases(bench, view.record.effort) {
             let bars = bars(view, bench, &case.key);
-            let parts = |bar: &StageBar| bar.stages.iter().filter(|ms| **ms > 0.0).count();
+            let parts = |bar: &StageBar| bar.stages.iter().flatten().count();
             if bars.iter().all(|bar| parts(bar) < 2) {
                 continue;
             }
@@ -86,15 +90,16 @@ pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {
             let quick: Vec<&StageBar> =
                 bars.iter().filter(|bar| bar.total() < most / APART).collect();
             let id = format!("r{number}s{drawn}");
-            let mut figures = draw_chart(&id, "stages of a request", &used, &all);
+            let mut figures =
+                draw_chart(&id, "stages of a request, one bar for each arm", &used, &all);
             if quick.len() > 1 {
-                let caption = "the quick ones again, on an axis of their own";
+                let caption = "the fast arms again, on a larger scale";
                 figures += &draw_chart(&format!("{id}q"), caption, &used, &quick);
             }
             let charts = CaseCharts {
                 attributes: bench_attributes(view, bench, "total_ms"),
                 is_open: drawn <= 2,
-                title: format!("{} {}", bench.name, case.key),
+                title: case_title(bench, &case),
                 legend: legend(&used),
                 figures,
                 class: "charts wide",
@@ -106,8 +111,8 @@ pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {
     Section {
         id: format!("stages-{number}"),
         heading: "Where the time goes".to_owned(),
-        about: "Mean of every stage of a request, in its order; from the scheduled instant to the last byte. \
-                Stages that no sample names are not drawn."
+        about: "The mean duration of each stage of a request, in order, from the scheduled start to the last \
+                byte. The numbers in the bars are those of the stages in the legend."
             .to_owned(),
         blocks,
     }
@@ -148,10 +153,12 @@ fn bars(view: &RecordView<'_>, bench: &Bench, case: &str) -> Vec<StageBar> {
 ///
 /// `connect_ms` holds `handshake_ms`, which holds the proof; `ttft_ms` holds `connect_ms`;
 /// `total_ms` holds `ttft_ms` (MODELS.md, `chat-ttft`).
-fn stage_means(means: &BTreeMap<&str, f64>) -> Option<Vec<f64>> {
+///
+/// `None` is a stage that no sample names, or that took no time at all.
+fn stage_means(means: &BTreeMap<&str, f64>) -> Option<Vec<Option<f64>>> {
     let mean = |name: &String| means.get(name.as_str()).copied();
     WHOLE_METRICS.iter().find_map(|name| means.get(name))?;
-    let mut out: Vec<f64> = Vec::with_capacity(STAGES.len());
+    let mut out: Vec<Option<f64>> = Vec::with_capacity(STAGES.len());
     for stage in STAGES.iter() {
         let held: f64 = stage.holds.iter().filter_map(mean).map(|ms| ms.max(0.0)).sum();
         // The whole stage counts where its time is shorter than what it should hold.
@@ -159,16 +166,16 @@ fn stage_means(means: &BTreeMap<&str, f64>) -> Option<Vec<f64>> {
         let named = named.map(|ms| if ms >= held { ms - held } else { ms });
         let since = |label: &String| STAGES.iter().position(|known| known.label == *label);
         let since = stage.since.as_ref().and_then(since).unwrap_or(0);
-        let before: f64 = out.iter().skip(since).sum();
+        let before: f64 = out.iter().skip(since).flatten().sum();
         let rest = || Some(stage.rest_of.iter().find_map(mean)? - before);
-        out.push(named.or_else(rest).unwrap_or(0.0).max(0.0));
+        out.push(named.or_else(rest).filter(|ms| *ms > 0.0));
     }
     Some(out)
 }
 
 /// Lists the stages that a case has, in order: their places are the numbers of the segments.
 fn used_stages(bars: &[StageBar]) -> Vec<usize> {
-    let has = |index: &usize| bars.iter().any(|bar| bar.stages[*index] > 0.0);
+    let has = |index: &usize| bars.iter().any(|bar| bar.stages[*index].is_some());
     (0..STAGES.len()).filter(has).collect()
 }
 
@@ -192,7 +199,8 @@ fn draw_chart(id: &str, caption: &str, used: &[usize], bars: &[&StageBar]) -> St
     let described =
         bars.iter().map(|bar| format!("{}: {} in all", bar.label, value("_ms", bar.total())));
     let described = described.collect::<Vec<_>>().join("; ");
-    let mut out = open_figure(id, caption, &described, bottom + 22.0);
+    let caption = Caption { text: caption.to_owned(), metric: "", described };
+    let mut out = open_figure(id, &caption, bottom + 22.0);
     for tick in axis.ticks(5) {
         let x = axis.place(tick, SIDE, WIDTH - SIDE);
         let (anchor, name) = match tick {
@@ -224,9 +232,10 @@ fn draw_bar(bar: &StageBar, used: &[usize], axis: &Axis, y: f64) -> String {
         escape(&value("_ms", bar.total())),
     );
     let mut from = 0.0;
-    for (at, index) in used.iter().enumerate().filter(|(_, index)| bar.stages[**index] > 0.0) {
+    for (at, index) in used.iter().enumerate() {
+        let Some(ms) = bar.stages[*index] else { continue };
         let left = axis.place(from, SIDE, WIDTH - SIDE);
-        from += bar.stages[*index];
+        from += ms;
         let width = axis.place(from, SIDE, WIDTH - SIDE) - left;
         out += &format!(
             "<rect class=\"s{index}\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
@@ -255,8 +264,11 @@ fn numbers(used: &[usize], bars: &[StageBar]) -> Table {
             Cell::from(bar.label.clone()).with_simulated(bar.simulated),
             bar.n.to_string().into(),
         ];
-        let numbers = used.iter().map(|index| bar.stages[*index]).chain([bar.total()]);
-        cells.extend(numbers.map(|ms| Cell::from(value("_ms", ms))));
+        let numbers = used.iter().map(|index| bar.stages[*index]).chain([Some(bar.total())]);
+        cells.extend(numbers.map(|ms| match ms {
+            Some(ms) => Cell::from(value("_ms", ms)).with_sort(ms),
+            None => ABSENT.into(),
+        }));
         table.push(cells);
     }
     table
@@ -266,7 +278,7 @@ fn numbers(used: &[usize], bars: &[StageBar]) -> Table {
 mod tests {
     use super::*;
 
-    fn parts_of(pairs: &[(&'static str, f64)]) -> Vec<f64> {
+    fn parts_of(pairs: &[(&'static str, f64)]) -> Vec<Option<f64>> {
         stage_means(&pairs.iter().copied().collect()).unwrap()
     }
 
@@ -282,10 +294,23 @@ mod tests {
             ("appraisal_ms", 0.5),
         ];
         let parts = parts_of(&chat);
-        assert!((parts.iter().sum::<f64>() - 10.0).abs() < 1e-9);
-        assert_eq!(parts[3], 2.0, "the handshake without the proof");
-        assert_eq!(parts[7], 1.0, "TCP and tunnel, which the arm does not name");
-        assert_eq!((parts[10], parts[11]), (2.0, 3.0));
+        assert!((parts.iter().flatten().sum::<f64>() - 10.0).abs() < 1e-9);
+        assert_eq!(parts[3], Some(2.0), "the handshake without the proof");
+        assert_eq!(parts[7], Some(1.0), "TCP and tunnel, which the arm does not name");
+        assert_eq!((parts[10], parts[11]), (Some(2.0), Some(3.0)));
+    }
+
+    #[test]
+    fn a_stage_that_took_no_time_is_absent_and_never_zero() {
+        let standard =
+            [("total_ms", 10.0), ("ttft_ms", 7.0), ("handshake_ms", 4.0), ("quote_ms", 0.0)];
+        let parts = parts_of(&standard);
+        assert_eq!((parts[3], parts[4]), (Some(4.0), None));
+        let absent = StageBar { label: "TLS".into(), stages: parts, n: 1, simulated: false };
+        let table = numbers(&[3, 4], &[absent]);
+        let row = table.rows().next().unwrap();
+        let texts: Vec<&str> = row.cells.iter().map(|cell| cell.text.as_str()).collect();
+        assert_eq!(texts, ["TLS", "1", "4.00 ms", "absent", "10.0 ms"]);
     }
 
     #[test]
@@ -302,7 +327,8 @@ mod tests {
         ];
         let parts = parts_of(&load);
         let rest = [1.0, 2.0, 7.0, 0.0, 0.0, 0.0, 0.0, 10.0, 20.0, 0.0, 60.0];
-        assert_eq!((parts[0], &parts[1..]), (0.0, &rest[..]));
+        let rest = rest.map(|ms| (ms > 0.0).then_some(ms));
+        assert_eq!((parts[0], &parts[1..]), (None, &rest[..]));
     }
 
     #[test]

@@ -1,15 +1,21 @@
 //! The tables of a record: headline rows with published figures, every comparison, every figure.
 
-use super::{published::protection, view::RecordView, words::tally};
+use super::{
+    costs,
+    published::protection,
+    view::RecordView,
+    vocabulary::{metric_name, row_label},
+    words::tally,
+};
 use crate::{
     document::{Attributes, Block, Cell, Column, Content, Section, Table, TableBody, TableRow},
     fit::fit_record,
-    format::{digits, metric, value},
+    format::{digits, statistic, value},
     published::has_params,
     record::{ArmRecord, Record},
     rows::{
-        row::{Figure, Row},
-        text::{cost, judgement, pairing, sides, verdict_class, verdict_name},
+        row::{Figure, Note, Row},
+        text::{cost, judgement, pairing, ratio, sides, verdict_class, verdict_name},
     },
     suite::{
         SeedFigure,
@@ -32,118 +38,158 @@ pub(super) fn row_attributes(view: &RecordView<'_>, row: &Row) -> Attributes {
     attributes
 }
 
-/// Builds the table of headline rows, their A/A rows below, and published figures in a column of
-/// their own.
+/// Builds the table of headline rows, one line each, with what stands behind a row folded below its
+/// label, and the A/A rows in a body of their own.
 pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
     let record = view.record;
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.headline).collect();
-    let sources = sources(record);
-    let mut columns = vec![
-        Column::label("layer"),
-        Column::number("clear"),
-        Column::number("protected"),
+    let columns = vec![
+        Column::label("what is measured"),
         Column::text("cost [95 %]").with_name("cost").with_class("cost"),
+        Column::text("verdict").with_class("verdict"),
+        Column::number("reference"),
+        Column::number("this arm"),
         Column::number("n"),
-        Column::text("verdict"),
     ];
-    if !sources.is_empty() {
-        let ours = if rows.iter().any(|row| row.simulated) { "; ours simulated" } else { "" };
-        let heading = format!("published figures: their hardware and network{ours}");
-        columns.push(Column::text(&heading).with_name("published").with_class("seed"));
-    }
-    let mut table = Table::new("Cost of each layer", columns);
+    let mut table = Table::new(HEADING, columns);
     for row in rows.iter().filter(|row| !row.twin) {
-        table.push_row(headline_row(view, row, &sources));
+        table.push_row(headline_row(view, row));
     }
     if rows.iter().any(|row| row.twin) {
-        let heading =
-            "A/A: the reference arm against itself. A sound instrument finds nothing here.";
-        table.bodies.push(TableBody { heading: heading.to_owned(), rows: Vec::new() });
+        table.bodies.push(TableBody { heading: AA_HEADING.to_owned(), rows: Vec::new() });
     }
     for row in rows.iter().filter(|row| row.twin) {
-        table.push_row(headline_row(view, row, &sources));
+        table.push_row(headline_row(view, row));
     }
-    let mut blocks = match rows.as_slice() {
+    let blocks = match rows.as_slice() {
         [] => vec![Block::Paragraph("No row has two blocks.".to_owned())],
         _ => vec![Block::Table(table)],
     };
-    if !sources.is_empty() {
-        blocks.push(Block::Sources(sources.iter().map(|source| (*source).to_owned()).collect()));
-    }
     Section {
         id: format!("rows-{number}"),
-        heading: "Cost of each layer".to_owned(),
+        heading: HEADING.to_owned(),
         about: format!(
-            "{} Each block runs every arm once, in random order; a cost is the mean over n blocks with \
-             its 95 % interval. A verdict is about a margin that was set before the run.",
+            "{} Every block runs each arm once, in random order. The cost is the mean over n blocks with \
+             its 95 % interval, and the verdict compares it with a margin that was set before the run. \
+             Fewer than ten blocks give neither. Open a row for what was compared, its CPU time, memory, \
+             disturbed runs and definition.",
             tally(rows.iter().copied())
         ),
         blocks,
     }
 }
 
-fn headline_row(view: &RecordView<'_>, row: &Row, sources: &[&str]) -> TableRow {
-    let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
-    let mut label = Cell::from(label);
-    if let Some(arm) = protecting_arm(view.record, row) {
-        label.notes.push(("guards", format!("protection: {}", protection(arm))));
-    }
-    let label = row
-        .notes
-        .iter()
-        .fold(label.with_note(origin(view, row)), |label, note| label.with_note(note.long()));
-    let [clear, protected] = sides(row);
-    let mut cells = vec![
+const HEADING: &str = "Cost of each layer";
+const AA_HEADING: &str =
+    "A/A check: the reference arm against itself, where no difference should be found";
+
+fn headline_row(view: &RecordView<'_>, row: &Row) -> TableRow {
+    let label = Cell { folded: row_facts(view, row), ..Cell::from(row_label(row)) };
+    let [reference, arm] = sides(row);
+    let cells = vec![
         label,
-        Cell::from(clear).with_sort(row.clear),
-        Cell::from(protected).with_sort(row.protected),
-        Cell::new(Content::Figure, cost(row)).with_sort(cost_size(row)),
+        Cell::new(Content::Figure, short_cost(row)).with_sort(cost_size(row)),
+        short_verdict(row),
+        Cell::from(reference).with_sort(row.clear),
+        Cell::from(arm).with_sort(row.protected),
         Cell::from(row.blocks.to_string()).with_sort(row.blocks as f64),
-        verdict_cell(row),
     ];
-    if !sources.is_empty() {
-        cells.push(seed_text(view.record, row, sources).into());
-    }
     TableRow { class: "item", attributes: row_attributes(view, row), cells }
+}
+
+/// Formats the cost; the verdict says where it has no interval.
+fn short_cost(row: &Row) -> String {
+    let cost = cost(row);
+    cost.split_once(", no interval").map_or(cost.as_str(), |(number, _)| number).to_owned()
+}
+
+/// Formats the cost as a difference, also where the suite shows a ratio.
+pub(super) fn cost_as_difference(row: &Row) -> String {
+    cost(&Row { show: Show::Difference, ..row.clone() })
+}
+
+/// Writes the verdict, which a page shows without its remarks: these are among the facts of the row.
+fn short_verdict(row: &Row) -> Cell {
+    let whole = judgement(row);
+    let first = whole.split(", ").next().unwrap_or_default();
+    let has_interval = row.has_interval() || row.twin || row.is_without_tail();
+    let (text, mut short) = if has_interval {
+        (whole.clone(), first.to_owned())
+    } else {
+        let text = format!("no interval: {} blocks{}", row.blocks, &whole[first.len()..]);
+        (text, "no interval".to_owned())
+    };
+    if row.adds_at_most.is_some() && row.show == Show::Ratio && has_interval && !row.twin {
+        // The limit is on a difference: next to a ratio alone it would have no unit in common.
+        let difference = cost_as_difference(row);
+        let number = difference.split(" [").next().unwrap_or_default();
+        short = format!("{number}: {short}");
+    }
+    if row.client_bound && !row.twin {
+        short += ", client-bound";
+    }
+    let remarks = row.marks.len() + row.notes.len();
+    match remarks {
+        0 => {}
+        1 => short += ", 1 remark",
+        many => short += &format!(", {many} remarks"),
+    }
+    let cell = Cell::new(Content::Verdict(verdict_class(row)), text);
+    Cell { short, ..cell }.with_simulated(row.simulated)
+}
+
+/// Lists what stands behind a row: what was compared, the whole verdict, what its runs used, and its
+/// definition.
+fn row_facts(view: &RecordView<'_>, row: &Row) -> Vec<(String, String)> {
+    let fact = |name: &str, text: String| (name.to_owned(), text);
+    let reference = view.arm_label(&row.reference);
+    let compared = match row.twin {
+        true => format!("{reference}, twice"),
+        false => format!("{reference} → {}", row.arm_label),
+    };
+    let remarks: Vec<String> = row.notes.iter().map(Note::long).collect();
+    let mut facts = vec![
+        fact("compared", compared),
+        fact("verdict", judgement(row)),
+        fact("remarks", remarks.join("; ")),
+        fact("as a ratio", ratio_of_difference(row).unwrap_or_default()),
+        fact("round trips before the first byte", describe_round_trips(row).unwrap_or_default()),
+        fact("share of the floor", describe_floor(row)),
+        fact("who is protected", describe_protection(view.record, row)),
+        fact("published, on other hardware", describe_published(view.record, row)),
+    ];
+    facts.extend(costs::row_facts(row));
+    facts.push(fact("what pairing gained", pairing(row).unwrap_or_default()));
+    let definition = format!("{}: `{}` in `{}`", metric_name(&row.metric), row.metric, row.model);
+    facts.push(fact("definition", format!("{definition}, {} loop", row.load)));
+    facts
 }
 
 fn verdict_cell(row: &Row) -> Cell {
     Cell::new(Content::Verdict(verdict_class(row)), judgement(row)).with_simulated(row.simulated)
 }
 
-/// Finds the arm of a row; `None` for an A/A row.
-fn protecting_arm<'a>(record: &'a Record, row: &Row) -> Option<&'a ArmRecord> {
+/// Says who is protected from whom in the row's arm; nothing for an A/A row.
+fn describe_protection(record: &Record, row: &Row) -> String {
     let is = |arm: &&ArmRecord| arm.name == row.arm && arm.bench == row.bench && !arm.twin;
-    record.arms.iter().find(is).filter(|_| !row.twin)
+    let arm = record.arms.iter().find(is).filter(|_| !row.twin);
+    arm.map(|arm| protection(arm).to_owned()).unwrap_or_default()
 }
 
-/// Describes which arms a row is of, their round trips, the ratio to a floor, and the definition of
-/// its figure.
-fn origin(view: &RecordView<'_>, row: &Row) -> String {
-    let reference = view.arm_label(&row.reference);
-    let arms = if row.twin {
-        format!("{reference}, twice")
-    } else {
-        format!("{reference} → {}", row.arm_label)
-    };
-    let mut parts = vec![arms];
-    if let [Some(clear), Some(protected)] = row.round_trips
-        && !row.twin
-    {
-        parts.push(format!("{clear:.0} → {protected:.0} round trips before the first byte"));
-    }
-    if let Some(floor) = &row.floor {
-        parts.push(format!("{} of the floor ({})", digits(floor.value), floor.name));
-    }
-    if let Some(ratio) = row.ratio
-        && !row.twin
-        && row.has_interval()
-        && row.show == Show::Difference
-    {
-        parts.push(format!("x{:.2} [{:.2}, {:.2}]", ratio.value, ratio.low, ratio.high));
-    }
-    parts.push(format!("{}, {}, {} loop", row.model, row.metric, row.load));
-    parts.join(" · ")
+/// Formats the ratio of a row whose cost is printed as a difference.
+fn ratio_of_difference(row: &Row) -> Option<String> {
+    let ends = row.ratio.filter(|_| row.show == Show::Difference && row.has_interval())?;
+    Some(ratio(ends.value, ends.low, ends.high))
+}
+
+fn describe_round_trips(row: &Row) -> Option<String> {
+    let [Some(reference), Some(arm)] = row.round_trips else { return None };
+    (!row.twin).then(|| format!("{reference:.0} → {arm:.0}"))
+}
+
+fn describe_floor(row: &Row) -> String {
+    let floor = row.floor.as_ref();
+    floor.map(|floor| format!("{} of {}", digits(floor.value), floor.name)).unwrap_or_default()
 }
 
 /// Returns the number that a cost is sorted by: its ratio, else its difference.
@@ -151,27 +197,8 @@ pub(super) fn cost_size(row: &Row) -> f64 {
     row.ratio.map_or(row.difference.value, |ends| ends.value)
 }
 
-/// Lists the sources of the published figures that answer headline rows of this run, each once.
-fn sources(record: &Record) -> Vec<&str> {
-    let mut known: Vec<&str> = Vec::new();
-    let answers_a_row = |figure: &&SeedFigure| {
-        let mut rows = record.rows.iter().filter(|row| row.headline && !row.twin);
-        rows.any(|row| is_figure_of(figure, row))
-    };
-    for figure in record.seed_figures.iter().filter(answers_a_row) {
-        if !known.contains(&figure.source.as_str()) {
-            known.push(&figure.source);
-        }
-    }
-    known
-}
-
-/// Returns the letter of a source below the table.
-fn letter(source: usize) -> char {
-    char::from(b'a' + (source % 26) as u8)
-}
-
-fn seed_text(record: &Record, row: &Row, sources: &[&str]) -> String {
+/// Quotes the published figures that answer a row, with their source.
+fn describe_published(record: &Record, row: &Row) -> String {
     let figure = |arm: Option<&str>| {
         let mut figures = record.seed_figures.iter().filter(|figure| is_figure_of(figure, row));
         figures.find(|figure| figure.arm.as_deref() == arm).filter(|_| !row.twin)
@@ -179,8 +206,7 @@ fn seed_text(record: &Record, row: &Row, sources: &[&str]) -> String {
     let figures = [figure(None), figure(Some(&row.arm))];
     let Some(last) = figures.iter().flatten().last() else { return String::new() };
     let values: Vec<&str> = figures.iter().flatten().map(|figure| figure.value.as_str()).collect();
-    let source = sources.iter().position(|source| *source == last.source).unwrap_or_default();
-    format!("{} ({})", values.join(" → "), letter(source))
+    format!("{} ({})", values.join(" → "), last.source)
 }
 
 fn is_figure_of(figure: &SeedFigure, row: &Row) -> bool {
@@ -196,7 +222,7 @@ pub(super) fn comparisons<'a>(view: &RecordView<'_>, rows: impl Iterator<Item = 
         Column::text("metric"),
         Column::text("arm"),
         Column::number("reference"),
-        Column::number("arm's"),
+        Column::number("this arm"),
         Column::text("cost [95 %]").with_name("cost"),
         Column::number("correlation of pairs").with_name("pairs"),
         Column::number("n"),
@@ -209,7 +235,7 @@ pub(super) fn comparisons<'a>(view: &RecordView<'_>, rows: impl Iterator<Item = 
         let cells = vec![
             Cell::from(row.bench.clone())
                 .with_note(format!("{} · {}, {} loop", row.case, row.model, row.load)),
-            metric(&row.metric, row.stat, row.better).into(),
+            metric_cell(&row.metric).with_note(statistic(row.stat, row.better)),
             format!("{}{}", row.arm_label, if row.twin { " (A/A)" } else { "" }).into(),
             Cell::from(clear).with_sort(row.clear),
             Cell::from(protected).with_sort(row.protected),
@@ -228,8 +254,10 @@ pub(super) fn comparisons<'a>(view: &RecordView<'_>, rows: impl Iterator<Item = 
 
 /// Describes how cost grows with work, where the suite asks for it.
 pub(super) fn growth(record: &Record) -> Section {
-    let columns =
-        vec![Column::label("of what"), Column::text("fixed, and for each unit").with_name("cost")];
+    let columns = vec![
+        Column::label("what is measured"),
+        Column::text("fixed part, and part for each unit").with_name("cost"),
+    ];
     let mut table = Table::new("How cost grows with work", columns);
     for fitted in fit_record(record) {
         table.push(vec![
@@ -237,8 +265,8 @@ pub(super) fn growth(record: &Record) -> Section {
             fitted.text.into(),
         ]);
     }
-    let about = "A fixed part and a part for each unit, by least squares of the relative errors over the \
-                 sizes of this run.";
+    let about = "A fixed part and a part for each unit, fitted by least squares of the relative errors over \
+                 the sizes of this run.";
     let heading = table.name.clone();
     let blocks = if table.is_empty() { Vec::new() } else { vec![Block::Table(table)] };
     Section { about: about.to_owned(), ..Section::new(heading, blocks) }
@@ -265,13 +293,18 @@ pub(super) fn figures(view: &RecordView<'_>) -> Table {
         let mut cells = vec![
             Cell::from(figure.bench.clone()).with_note(figure.case.clone()),
             Cell::from(format!("{label}{twin}")).with_simulated(figure.simulated),
-            figure.metric.clone().into(),
+            metric_cell(&figure.metric),
             Cell::from(figure.n.to_string()).with_sort(figure.n as f64),
         ];
         cells.extend(figure_cells(figure));
         table.push_row(TableRow { class: "item", attributes, cells });
     }
     table
+}
+
+/// Names a metric in words, with its id below.
+fn metric_cell(id: &str) -> Cell {
+    Cell::from(metric_name(id)).with_note(format!("`{id}`"))
 }
 
 /// Formats the mean and the three percentiles of a figure; a dash for one without a tail.

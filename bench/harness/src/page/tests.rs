@@ -1,5 +1,7 @@
 //! The report of hostile records.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::{view::RecordView, write_html, write_markdown, write_terminal};
@@ -13,9 +15,12 @@ const TYPED: &[&str] =
     &["effort", "outcome", "verdict", "aa", "stat", "better", "show", "ended", "note"];
 
 fn known_record() -> LoadedRecord {
-    let path =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-22-verify-known");
-    LoadedRecord::read(&path).unwrap()
+    read_record("2026-11-22-verify-known")
+}
+
+fn read_record(name: &str) -> LoadedRecord {
+    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records");
+    LoadedRecord::read(&records.join(name)).unwrap()
 }
 
 /// Appends the hostile text to every text of the record.
@@ -50,7 +55,7 @@ fn what_a_record_says_never_becomes_markup() {
     let path = std::path::PathBuf::from("record.json");
     let shown = [RecordView::new(&record, &loaded.samples, &loaded.slices, path)];
     assert!(shown[0].suite.is_some(), "the charts are drawn too");
-    let page = write_html(&shown, &[]);
+    let page = write_html(&shown, &[], Path::new("report.html"));
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
     assert!(!page.contains("<img"), "an element of the record's");
     assert_eq!(page.matches("<script").count(), 1);
@@ -90,7 +95,7 @@ fn the_same_records_give_the_same_page() {
     let page = || {
         let shown =
             [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
-        write_html(&shown, &[])
+        write_html(&shown, &[], Path::new("report.html"))
     };
     assert_eq!(page(), page());
 }
@@ -100,7 +105,7 @@ fn every_image_has_a_name_and_every_id_is_used_once() {
     let loaded = known_record();
     let shown =
         [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
-    let page = write_html(&shown, &[]);
+    let page = write_html(&shown, &[], Path::new("report.html"));
     let images = page.split("<svg").skip(1);
     for image in images {
         let tag = &image[..image.find('>').unwrap()];
@@ -113,4 +118,75 @@ fn every_image_has_a_name_and_every_id_is_used_once() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), all);
+}
+
+/// Writes the page of one record.
+fn page_of(loaded: &LoadedRecord) -> String {
+    let shown =
+        [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
+    write_html(&shown, &[], Path::new("report.html"))
+}
+
+#[test]
+fn a_row_is_label_cost_verdict_and_two_figures_and_folds_the_rest() {
+    let page = page_of(&read_record("2026-11-22-memory"));
+    let start = page.find("id=\"rows-0\"").unwrap();
+    let table = &page[start..start + page[start..].find("</section>").unwrap()];
+    let (heads, rows) = table.split_once("</thead>").unwrap();
+    let names: Vec<&str> = heads.split("<th scope=\"col\"").skip(1).collect();
+    let places = ["what is measured", "cost [95 %]", "verdict", "reference", "this arm", ">n<"];
+    assert_eq!(names.len(), places.len());
+    for (name, wanted) in names.iter().zip(places) {
+        assert!(name.contains(wanted), "{wanted} in {name}");
+    }
+    for row in rows.split("<tr class=\"item\"").skip(1) {
+        let cells: Vec<&str> = row.split("<td").skip(1).collect();
+        assert!(cells[0].contains("<details class=\"more\"><summary>"), "{row}");
+        for wanted in ["compared", "CPU time of a run", "disturbed runs", "definition"] {
+            assert!(cells[0].contains(&format!("<dt>{wanted}</dt>")), "{wanted}: {row}");
+        }
+        assert!(!cells[1..].concat().contains("<small"), "{row}");
+    }
+    assert!(!table.contains("<details class=\"more\" open"), "rows are closed");
+    assert!(
+        table.contains("<details class=\"more group\"><summary>A/A check"),
+        "A/A rows are folded"
+    );
+}
+
+#[test]
+fn microseconds_have_their_sign_wherever_people_read() {
+    let loaded = read_record("2026-11-22-adapters");
+    let shown =
+        [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
+    let has_us = |text: &str| {
+        let after_number =
+            |(at, _): (usize, &str)| text[..at].ends_with(|c: char| c.is_ascii_digit());
+        text.match_indices(" us").any(after_number)
+    };
+    let terminal = write_terminal(&shown, &[], Terminal { width: 120, colour: false });
+    for text in [page_of(&loaded), write_markdown(&shown, &[]), terminal] {
+        assert!(text.contains(" µs") && !has_us(&text));
+    }
+}
+
+#[test]
+fn titles_and_filters_use_words_and_keep_the_id_in_small_print() {
+    let page = page_of(&known_record());
+    let captions: Vec<&str> = page.split("<figcaption").skip(1).collect();
+    assert!(!captions.is_empty());
+    for caption in captions {
+        let caption =
+            &caption[caption.find('>').unwrap() + 1..caption.find("</figcaption>").unwrap()];
+        let words = caption.split(" <small><code>").next().unwrap();
+        assert!(!words.contains('_'), "{caption}");
+    }
+    assert!(page.contains("<option value=\"rate_per_s\">rate (rate_per_s)</option>"));
+    assert!(page.contains("<small><code>rate_per_s</code></small>"));
+}
+
+#[test]
+fn a_chart_of_ratios_says_which_way_is_dearer() {
+    let page = page_of(&known_record());
+    assert!(page.contains("dearer →") || page.contains("← cheaper"));
 }

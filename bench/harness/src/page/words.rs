@@ -40,13 +40,13 @@ fn quote_label(label: &str) -> String {
 /// Says what the verdict means, as the predicate of a sentence.
 fn claim(row: &Row) -> &'static str {
     if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
-        return "was measured next to a failed A/A row and says nothing";
+        return "has no valid result, because its A/A check failed";
     }
     if row.is_without_tail() {
-        return "has no percentile to judge";
+        return "has too few samples for this percentile";
     }
     if !row.has_interval() {
-        return "was measured too few times to judge";
+        return "has too few blocks for a verdict";
     }
     if row.is_indistinguishable() {
         return "has a cost that is not distinguishable from none";
@@ -54,17 +54,17 @@ fn claim(row: &Row) -> &'static str {
     let ratio_spans_one = row.ratio.is_some_and(|ends| ends.low <= 1.0 && ends.high >= 1.0);
     let nothing = row.difference.low <= 0.0 && row.difference.high >= 0.0;
     match (row.outcome, row.adds_at_most) {
-        (Outcome::WithinMargin, None) if ratio_spans_one => "costs nothing measurable",
+        (Outcome::WithinMargin, None) if ratio_spans_one => "has no measurable cost",
         (Outcome::WithinMargin, None) => "costs less than the margin",
         (Outcome::WithinMargin, Some(_)) if nothing || row.difference.high < 0.0 => {
-            "adds nothing measurable"
+            "adds no measurable time"
         }
-        (Outcome::WithinMargin, Some(_)) => "adds no more than was allowed",
-        (Outcome::AboveMargin, Some(_)) => "adds more than was allowed",
+        (Outcome::WithinMargin, Some(_)) => "adds less than the suite's limit",
+        (Outcome::AboveMargin, Some(_)) => "adds more than the suite's limit",
         (Outcome::AboveMargin, None) => "costs more than the margin",
         (Outcome::BelowMargin, _) => "costs less",
-        (Outcome::Undecided { .. }, _) => "could not be told from the margin",
-        (Outcome::NotEvaluated, _) => "was not judged",
+        (Outcome::Undecided { .. }, _) => "may cost more or less than the margin",
+        (Outcome::NotEvaluated, _) => "has no verdict",
     }
 }
 

@@ -52,7 +52,7 @@ impl Note {
             Self::ThinTail { .. } => "percentile without a tail",
             Self::NotOpen { .. } => "not open",
             Self::Unsteady { .. } => "no steady ratio",
-            Self::Alike { .. } => "blocks alike",
+            Self::Alike { .. } => "neighbouring blocks correlated",
             Self::Outliers { .. } => "outliers",
             Self::Superlinear { .. } => "superlinear",
             Self::NonMonotone { .. } => "non-monotone",
@@ -63,8 +63,8 @@ impl Note {
     pub(crate) fn long(&self) -> String {
         match self {
             Self::LittlesLaw { users } => format!(
-                "latency is {users:.0} users / rate (Little's law): a closed loop says nothing here \
-                 that the rate does not"
+                "latency equals {users:.0} users / rate (Little's law): in a closed loop it adds \
+                 nothing to the rate"
             ),
             Self::ThinTail { samples } => format!(
                 "{samples:.0} samples a run leave fewer than ten in the tail of this percentile"
@@ -75,10 +75,10 @@ impl Note {
                 share * 100.0
             ),
             Self::Unsteady { block, blocks } => format!(
-                "the ratio changed at block {block} of {blocks} and stayed: no steady state"
+                "the ratio changed for good at block {block} of {blocks}: there is no steady state"
             ),
             Self::Alike { correlation } => format!(
-                "neighbouring blocks are alike (r = {correlation:.2}): the interval may be too \
+                "neighbouring blocks resemble each other (r = {correlation:.2}): the interval may be too \
                  narrow"
             ),
             Self::Outliers { hodges_lehmann } => format!(
@@ -86,12 +86,15 @@ impl Note {
                  outliers move it"
             ),
             Self::Superlinear { times } => format!(
-                "x{times:.2} of the reference's work per thread: scaling cannot give more than x1, so \
-                 the reference runs another algorithm or state; take the efficiency from the second \
+                "each thread does x{times:.2} of what the reference does, more than scaling can give: the \
+                 reference uses another algorithm or state; take the efficiency from the second \
                  reference"
             ),
             Self::NonMonotone { param } => {
-                format!("both neighbours in {param} lie on the same side, beyond the intervals")
+                format!(
+                    "the next smaller and the next larger {param} both give a result on the same side, \
+                     outside the intervals"
+                )
             }
         }
     }

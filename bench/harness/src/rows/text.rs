@@ -3,7 +3,7 @@
 use super::row::{Aa, Ends, Note, Outcome, Row};
 use crate::{
     document::JudgementColour,
-    format::{digits, ratio_places, scale_of, value},
+    format::{bare_ratio, digits, ratio_places, scale_of, values},
     suite::bench::Show,
 };
 
@@ -63,7 +63,7 @@ pub(crate) fn cost(row: &Row) -> String {
     }
     if let (Some(ratio), Show::Ratio) = (&row.ratio, row.show) {
         // The width of an interval that is not shown says nothing of the places that are.
-        return format!("x{}, no interval: {}", digits(ratio.value), row.blocks);
+        return format!("{}, no interval: {}", bare_ratio(ratio.value), row.blocks);
     }
     let number = text.split_once(" [").map_or(text.as_str(), |(number, _)| number);
     format!("{number}, no interval: {}", row.blocks)
@@ -85,7 +85,7 @@ pub(crate) fn sides(row: &Row) -> [String; 2] {
     if row.is_without_tail() {
         return ["–".into(), "–".into()];
     }
-    [row.clear, row.protected].map(|number| value(&row.metric, number))
+    values(&row.metric, [row.clear, row.protected])
 }
 
 fn difference(metric: &str, ends: &Ends) -> String {
@@ -198,7 +198,7 @@ pub(crate) fn pairing(row: &Row) -> Option<String> {
     Some(if paired > unpaired * GAINS_BELOW {
         format!("pairing gained nothing: r = {r:.2} ({widths})")
     } else if r < by_chance {
-        format!("the gain from pairing cannot be told from zero: r = {r:.2} ({widths})")
+        format!("no gain from pairing can be shown: r = {r:.2} ({widths})")
     } else {
         let gained = (1.0 - paired / unpaired) * 100.0;
         format!("pairing narrowed the interval by {gained:.0} %: r = {r:.2} ({widths})")
@@ -214,7 +214,7 @@ fn describe_aa(row: &Row) -> String {
         Some(Aa::Valid) => "passed",
         Some(Aa::OutsideMargin) => "FAILED: 95 % interval outside the margin",
         Some(Aa::ExcludesOne) => "FAILED: 99.9 % interval excludes 1",
-        Some(Aa::TooFewBlocks) => "nothing found; too few blocks to judge",
+        Some(Aa::TooFewBlocks) => "no difference found, but too few blocks to judge",
         None => "not evaluated",
     };
     let visible = visible_from(row)

@@ -510,7 +510,7 @@ pub(super) fn write_page(
 ) -> Result<PathBuf, BenchError> {
     let path = folder.join(PAGE_FILE);
     let shown = page::view::RecordView::new(record, samples, slices, folder.join(RECORD_FILE));
-    std::fs::write(&path, page::write_html(&[shown], &[]))
+    std::fs::write(&path, page::write_html(&[shown], &[], &path))
         .map_err(BenchError::io("write", &path))?;
     Ok(path)
 }

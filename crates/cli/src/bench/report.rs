@@ -61,10 +61,10 @@ pub(super) fn write_page_in(folder: &Path) -> Result<(), CliError> {
 }
 
 fn write_page(path: &Path, report: &Report) -> Result<(), CliError> {
-    let page = report.html();
+    let page = report.html(path);
     std::fs::write(path, &page)
         .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
-    // The size is shown because the page contains the records.
+    // The size is shown because the page contains small records.
     let mib = page.len() as f64 / f64::from(1 << 20);
     let (shown, records) = (path.display(), report.records());
     let records = if records == 1 { "1 record".into() } else { format!("{records} records") };

@@ -211,7 +211,11 @@ fn what_a_policy_asks_and_no_statement_tells_is_refused() {
     ] {
         let refused = compare(&text, None, &claim()).unwrap_err();
         assert_eq!(refused.name, "policy", "{text}");
-        assert!(refused.detail.starts_with(&format!("the policy demands {key},")), "{}", refused.detail);
+        assert!(
+            refused.detail.starts_with(&format!("the policy demands {key},")),
+            "{}",
+            refused.detail
+        );
     }
 }
 
