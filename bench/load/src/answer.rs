@@ -58,21 +58,32 @@ pub(crate) struct AnswerReader {
     refusal: Vec<u8>,
 }
 
-/// The text of an answer as it comes: its hash and its length in bytes.
+/// The text of an answer as it comes: its hash, its length in bytes, and itself where it is kept.
 #[derive(Debug, Default)]
 struct AnswerText {
     hash: Sha256,
     bytes: u64,
+    /// The text itself, where somebody will count its tokens.
+    kept: Option<String>,
 }
 
 impl AnswerText {
     fn add(&mut self, words: &str) {
         self.hash.update(words);
         self.bytes += words.len() as u64;
+        if let Some(kept) = &mut self.kept {
+            kept.push_str(words);
+        }
     }
 }
 
 impl AnswerReader {
+    /// A reader that keeps the text for its event if `keeps_text`.
+    pub(crate) fn new(keeps_text: bool) -> Self {
+        let text = AnswerText { kept: keeps_text.then(String::new), ..AnswerText::default() };
+        Self { text, ..Self::default() }
+    }
+
     /// Takes the bytes that came at `now_s`. True when the answer is whole.
     pub(crate) fn take(
         &mut self,
@@ -112,6 +123,7 @@ impl AnswerReader {
             return Err(AnswerError::Empty);
         }
         event.text_bytes = Some(self.text.bytes);
+        event.text = self.text.kept;
         event.text_sha256 = Some(hex::encode(self.text.hash.finalize()));
         Ok(())
     }

@@ -4,10 +4,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::definitions::{Spread, Summary};
+use crate::{
+    ceiling::{Ceiling, Work},
+    definitions::{Spread, Summary},
+};
 
 /// The busiest client thread may use this share of its time.
 pub const CLIENT_CPU_MAX: f64 = 0.8;
+/// A run may ask for this share of what the client can do.
+const CEILING_RATIO_MAX: f64 = 0.8;
 /// The largest share of a time to first token that the client's own delay may make up.
 const DELAY_SHARE_MAX: f64 = 0.01;
 /// The limit of a delay's tail is never below this, because one tick of the scheduler is not the
@@ -19,7 +24,7 @@ const DELAY_TAIL_MS_MIN: f64 = 0.5;
 pub struct ClientFigures {
     /// The number of threads that send and read.
     pub threads: u32,
-    /// The time from the origin to the last answer, in seconds.
+    /// The time from the origin to the end of the last request, in seconds.
     pub wall_s: f64,
     /// The CPU time of these threads and of the one that keeps the schedule, in seconds.
     pub cpu_s: f64,
@@ -27,6 +32,36 @@ pub struct ClientFigures {
     pub busiest_ratio: f64,
     /// `llm.loop-delay`: how long a client thread took to turn to something that had just come.
     pub loop_delay: Spread,
+    /// Requests sent per second of this CPU time.
+    #[serde(default)]
+    pub requests_per_cpu_s: Option<f64>,
+    /// Pieces of content that came in a read of their own, per second of this CPU time.
+    #[serde(default)]
+    pub tokens_per_cpu_s: Option<f64>,
+    /// The ceiling by which the run is judged; absent in older logs.
+    #[serde(default)]
+    pub ceiling: Option<Ceiling>,
+    /// The CPU time that the run's requests, connections and tokens take by that ceiling, divided by the wall time
+    /// of all threads.
+    #[serde(default)]
+    pub ceiling_ratio: f64,
+    /// The percentiles that the client's delays may have moved by more than 2 %, by their names in the summary.
+    #[serde(default)]
+    pub unresolved: Vec<String>,
+}
+
+impl ClientFigures {
+    /// Adds what the client did, in the wall and CPU time that stand here.
+    pub(crate) fn add_work(&mut self, work: Work, ceiling: Ceiling) {
+        let per_cpu_s = |count: u64| (self.cpu_s > 0.0).then(|| count as f64 / self.cpu_s);
+        self.requests_per_cpu_s = per_cpu_s(work.requests);
+        self.tokens_per_cpu_s = per_cpu_s(work.tokens);
+        self.ceiling = Some(ceiling);
+        let threads_s = self.wall_s * f64::from(self.threads);
+        if threads_s > 0.0 {
+            self.ceiling_ratio = ceiling.cpu_s(work) / threads_s;
+        }
+    }
 }
 
 /// A reason for which a run is client-bound.
@@ -36,6 +71,13 @@ pub enum Bound {
     /// A client thread was busy for too much of the time.
     Cpu {
         /// The share of its time in which it was busy.
+        ratio: f64,
+        /// The largest share allowed.
+        limit: f64,
+    },
+    /// The run asked for too much of what the client can do.
+    Ceiling {
+        /// The share of its ceiling.
         ratio: f64,
         /// The largest share allowed.
         limit: f64,
@@ -75,6 +117,9 @@ impl Bound {
         if client.busiest_ratio > CLIENT_CPU_MAX {
             found.push(Self::Cpu { ratio: client.busiest_ratio, limit: CLIENT_CPU_MAX });
         }
+        if client.ceiling_ratio > CEILING_RATIO_MAX {
+            found.push(Self::Ceiling { ratio: client.ceiling_ratio, limit: CEILING_RATIO_MAX });
+        }
         let tail_limit_ms = (middle_ms * DELAY_SHARE_MAX).max(DELAY_TAIL_MS_MIN);
         let mean_limit_ms = mean_ms * DELAY_SHARE_MAX;
         let exceeded = |delay: &Spread| {
@@ -108,6 +153,12 @@ impl fmt::Display for Bound {
                 ratio * 1e2,
                 limit * 1e2
             ),
+            Self::Ceiling { ratio, limit } => write!(
+                out,
+                "requests, connections and tokens are {:.0} % of the client's ceiling, limit {:.0} %",
+                ratio * 1e2,
+                limit * 1e2
+            ),
             Self::Dispatch(delay) => write!(out, "dispatch delay {delay}"),
             Self::Loop(delay) => write!(out, "loop delay {delay}"),
             Self::NoAnswer => write!(out, "no request was complete"),
@@ -129,7 +180,14 @@ mod tests {
 
     fn idle() -> ClientFigures {
         let loop_delay = Spread::from_seconds("llm.loop-delay", &[0.00002; 2000]);
-        ClientFigures { threads: 1, wall_s: 3.0, cpu_s: 0.3, busiest_ratio: 0.1, loop_delay }
+        ClientFigures {
+            threads: 1,
+            wall_s: 3.0,
+            cpu_s: 0.3,
+            busiest_ratio: 0.1,
+            loop_delay,
+            ..ClientFigures::default()
+        }
     }
 
     #[test]
@@ -156,6 +214,22 @@ mod tests {
         assert!(matches!(Bound::find(&summary, &idle())[..], [Bound::Dispatch { .. }]));
         let none = Summary::from_events(&[], Limits::default());
         assert_eq!(Bound::find(&none, &idle()), [Bound::NoAnswer]);
+    }
+
+    #[test]
+    fn a_run_above_the_clients_ceiling_is_marked() {
+        let summary = Summary::from_events(&events_of_known_truth(200, 5), Limits::default());
+        // In three seconds of two threads: a third of what they can do by each of the two, then more.
+        for (tokens, ratio, is_bound) in [(100_000, 2.0 / 3.0, false), (150_000, 5.0 / 6.0, true)] {
+            let mut client = ClientFigures { threads: 2, ..idle() };
+            let work = Work { requests: 20_000, connections: 0, tokens };
+            client.add_work(work, Ceiling::STATED);
+            assert!((client.ceiling_ratio - ratio).abs() < 1e-9, "{}", client.ceiling_ratio);
+            assert_eq!(client.requests_per_cpu_s.map(f64::round), Some(66_667.0));
+            let found = Bound::find(&summary, &client);
+            assert_eq!(matches!(found[..], [Bound::Ceiling { .. }]), is_bound, "{found:?}");
+            assert_eq!(found.len(), usize::from(is_bound));
+        }
     }
 
     /// The promise: by whatever even delay the client adds, it is marked before it errs by 2 %.

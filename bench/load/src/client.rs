@@ -22,11 +22,13 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{
     bound::ClientFigures,
+    ceiling::{Ceiling, Work},
     definitions::{CUT, Spread},
     event::RequestRecord,
     exchange::{Connections, Request, RunContext, exchange},
     options::{Options, Sessions},
     plan::Plan,
+    resolution::find_unresolved,
     target::Target,
     transport::{Clock, Transport},
 };
@@ -52,6 +54,9 @@ pub enum LoadError {
     /// A thread ended before the run did, so its figures are not known.
     #[error("client thread {0} ended during the run, so its figures are not known")]
     Panicked(String),
+    /// The client's ceiling cannot be measured.
+    #[error("the client's own ceiling cannot be measured: {0}")]
+    Ceiling(String),
     /// A figure is out of its range.
     #[error("threads: wanted 1 to {THREADS_MAX}, got {got}")]
     Threads {
@@ -98,7 +103,7 @@ pub fn run(
         transport: Arc::clone(transport),
         target: Arc::clone(target),
         plan: Arc::clone(plan),
-        options: *options,
+        options: options.clone(),
         stopped,
         in_flight: AtomicUsize::new(0),
         next: AtomicUsize::new(0),
@@ -112,7 +117,10 @@ pub fn run(
     let mut left = if plan.users.is_some() { begun.count() } else { plan.requests.len() };
     loop {
         match messages.recv_timeout(LOOK_EVERY) {
-            Ok(WorkerMessage::Event(event)) => {
+            Ok(WorkerMessage::Event(mut event)) => {
+                if let Some(counter) = &options.token_counter {
+                    event.count_tokens(counter);
+                }
                 on_event(Some(&event));
                 outcome.events.push(*event);
                 left -= usize::from(plan.users.is_none());
@@ -133,7 +141,7 @@ pub fn run(
     outcome.events.sort_by_key(|event| event.index);
     let dispatcher_cpu_s =
         dispatcher.join().map_err(|_| LoadError::Panicked("dispatcher".into()))?;
-    outcome.client = workers.figures(&outcome.events, dispatcher_cpu_s)?;
+    outcome.client = workers.figures(&outcome.events, dispatcher_cpu_s, options.ceiling)?;
     Ok(outcome)
 }
 
@@ -227,9 +235,9 @@ impl Workers {
         self,
         events: &[RequestRecord],
         dispatcher_cpu_s: f64,
+        ceiling: Ceiling,
     ) -> Result<ClientFigures, LoadError> {
-        let ends = events.iter().map(|event| event.last_s.unwrap_or(event.dispatched_s));
-        let wall_s = ends.fold(0.0, f64::max);
+        let wall_s = events.iter().map(RequestRecord::end_s).fold(0.0, f64::max);
         let mut figures = ClientFigures {
             threads: self.threads.len() as u32,
             wall_s,
@@ -248,6 +256,8 @@ impl Workers {
             figures.busiest_ratio = busiest_s / wall_s;
         }
         figures.loop_delay = Spread::from_seconds("llm.loop-delay", &delays_s);
+        figures.unresolved = find_unresolved(events, &delays_s);
+        figures.add_work(Work::from_events(events), ceiling);
         Ok(figures)
     }
 }

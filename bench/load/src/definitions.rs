@@ -3,7 +3,7 @@
 use confide_estimate::{mean, supported_quantile};
 use serde::{Deserialize, Serialize};
 
-use crate::event::RequestRecord;
+use crate::{event::RequestRecord, options::TokenCounter};
 
 impl RequestRecord {
     /// Whether the answer came whole: no error, at least one piece of content, a last byte.
@@ -48,10 +48,19 @@ impl RequestRecord {
         self.dispatched_s - self.scheduled_s
     }
 
-    /// Tokens of the answer: as the server counts them where that is plausible, else one for each
-    /// piece of content.
+    /// Tokens of the answer: as the server counts them where that is plausible, else as the
+    /// client's tokenizer counts them where it was given one, else one for each piece of content.
     pub fn tokens(&self) -> u64 {
-        self.plausible_usage().unwrap_or(self.chunks_s.len() as u64)
+        let counted = self.plausible_usage().or(self.counted_tokens.map(u64::from));
+        counted.unwrap_or(self.chunks_s.len() as u64)
+    }
+
+    /// Counts the tokens of the text by `counter` unless the server names a plausible number; drops the text.
+    pub(crate) fn count_tokens(&mut self, counter: &TokenCounter) {
+        let text = self.text.take();
+        if self.is_complete() && self.plausible_usage().is_none() {
+            self.counted_tokens = text.and_then(|text| counter.count(&text));
+        }
     }
 
     /// The server's count of tokens, unless it is implausible.
@@ -300,7 +309,10 @@ pub struct Summary {
     pub chunks: u64,
     /// Complete answers that are shorter or longer than what was asked for.
     pub other_length: u64,
-    /// Complete answers whose pieces of content were counted, because the server gave no plausible number of tokens.
+    /// Complete answers whose tokens the client's tokenizer counted, because the server gave no plausible number.
+    #[serde(default)]
+    pub counted_by_tokenizer: u64,
+    /// Complete answers whose pieces of content were counted, because neither server nor tokenizer gave a number of tokens.
     #[serde(default)]
     pub counted_by_chunks: u64,
     /// Complete answers for which the server named more tokens than there can be.
@@ -357,7 +369,12 @@ impl Summary {
             output_tokens,
             chunks: complete.iter().map(|event| event.chunks_s.len() as u64).sum(),
             other_length: complete.iter().filter(asked).count() as u64,
-            counted_by_chunks: count(&|event| event.plausible_usage().is_none()),
+            counted_by_tokenizer: count(&|event| {
+                event.plausible_usage().is_none() && event.counted_tokens.is_some()
+            }),
+            counted_by_chunks: count(&|event| {
+                event.plausible_usage().is_none() && event.counted_tokens.is_none()
+            }),
             implausible_usage: count(&RequestRecord::has_implausible_usage),
             ..Self::default()
         };
@@ -578,6 +595,11 @@ pub(crate) mod tests {
         let summary = Summary::from_events(&events, Limits::default());
         assert_eq!((summary.implausible_usage, summary.counted_by_chunks), (2, 3));
         assert_eq!(summary.output_tokens, 16);
+        // A tokenizer's count takes the place of chunks, and of nothing that the server plausibly says.
+        events.iter_mut().for_each(|event| event.counted_tokens = Some(6));
+        let summary = Summary::from_events(&events, Limits::default());
+        assert_eq!((summary.counted_by_tokenizer, summary.counted_by_chunks), (3, 0));
+        assert_eq!(summary.output_tokens, 3 * 6 + 4);
     }
 
     #[test]

@@ -67,6 +67,12 @@ pub struct RequestRecord {
     /// Tokens that came, as the server counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u32>,
+    /// Tokens of the text by the tokenizer that the client was given, where the server names no plausible number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_tokens: Option<u32>,
+    /// The text itself, until its tokens are counted. It is in no log.
+    #[serde(skip)]
+    pub text: Option<String>,
     /// The length of the text in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_bytes: Option<u64>,

@@ -237,7 +237,7 @@ async fn send_over(
     wire.write_all(&request.bytes).await.map_err(|_| SendError::Unread)?;
     wire.flush().await.map_err(|_| SendError::Unread)?;
     event.sent_s = Some(shared.clock.now_s());
-    let mut reading = AnswerReader::default();
+    let mut reading = AnswerReader::new(shared.options.token_counter.is_some());
     let mut bytes = vec![0; READ_BYTES];
     loop {
         let count = wire.read(&mut bytes).await.map_err(SendError::Broke)?;

@@ -10,6 +10,8 @@
 
 mod answer;
 mod bound;
+mod calibration;
+mod ceiling;
 mod client;
 mod definitions;
 mod event;
@@ -20,6 +22,7 @@ mod log;
 mod options;
 mod plan;
 pub mod readers;
+mod resolution;
 mod sse;
 mod target;
 mod trace;
@@ -28,13 +31,15 @@ mod views;
 
 pub use answer::AnswerError;
 pub use bound::{Bound, CLIENT_CPU_MAX, ClientFigures, ExceededDelay};
+pub use calibration::{CeilingFigures, measure_ceiling};
+pub use ceiling::Ceiling;
 pub use client::{LoadError, Outcome, run};
 pub use definitions::{CUT, Limits, Spread, Summary};
 pub use event::{Attestation, EventError, REQUESTS_MAX, RequestRecord};
 pub use figure::{Definition, Figure, Quantiles, Quantity, Tool, View};
 pub use http1::{Answer, HttpError};
 pub use log::{LogHead, Logged, Writer, read_log};
-pub use options::{Options, Sessions};
+pub use options::{Options, Sessions, TokenCounter};
 pub use plan::{Arrivals, Lengths, Plan, PlanError, PlannedRequest, Workload};
 pub use sse::{EventTooLong, Events};
 pub use target::{Target, TargetError};

@@ -15,7 +15,7 @@ use std::{
 
 use confide_load::{
     Arrivals, CUT, Clock, Lengths, Limits, Opened, Opening, Options, Outcome, Plan, Sessions,
-    Stages, Summary, Target, Tcp, Transport, Workload, run,
+    Stages, Summary, Target, Tcp, TokenCounter, Transport, Workload, run,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -24,6 +24,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 enum Manner {
     /// It sends three tokens, chunked, and takes the next request.
     Well,
+    /// It answers well, but names no number of tokens.
+    Uncounted,
     /// It answers well, but closes the connection after each answer without announcing it.
     Closes,
     /// It answers with status 503.
@@ -37,6 +39,9 @@ enum Manner {
     /// It never answers.
     Sleeps,
 }
+
+const USAGE: &str =
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":3}}\n\n";
 
 struct Server {
     port: u16,
@@ -111,9 +116,10 @@ fn serve(stream: TcpStream, manner: Manner, requests: &AtomicUsize) -> Option<()
                     }
                     thread::sleep(Duration::from_millis(2));
                 }
-                let usage = "data: {\"choices\":[],\"usage\":\
-                             {\"prompt_tokens\":4,\"completion_tokens\":3}}\n\ndata: [DONE]\n\n";
-                chunk(&mut out, usage)?;
+                if !matches!(manner, Manner::Uncounted) {
+                    chunk(&mut out, USAGE)?;
+                }
+                chunk(&mut out, "data: [DONE]\n\n")?;
                 out.write_all(b"0\r\n\r\n").ok()?;
                 if matches!(manner, Manner::Closes) {
                     return None;
@@ -347,6 +353,29 @@ fn failures_are_events_and_name_their_reason() {
     let nobody = Server { port: 1, connections: Arc::default(), requests: Arc::default() };
     let outcome = load(&nobody, constant(), 3, &Options::default());
     assert!(outcome.events.iter().all(|event| event.error.is_some() && event.sent_s.is_none()));
+}
+
+#[test]
+fn tokens_are_counted_by_the_tokenizer_where_the_server_names_no_number() {
+    // Letters: " b" is one token more than a chunk, so that the three counts differ.
+    let letters = TokenCounter::new(|text| u32::try_from(text.len()).ok());
+    let none = TokenCounter::new(|_| None);
+    let [well, uncounted] = [Manner::Well, Manner::Uncounted].map(server);
+    for (server, counter, tokens, by_tokenizer, by_chunks) in [
+        (&well, Some(&letters), 3, 0, 0),
+        (&uncounted, Some(&letters), 5, 4, 0),
+        (&uncounted, Some(&none), 3, 0, 4),
+        (&uncounted, None, 3, 0, 4),
+    ] {
+        let options = Options { token_counter: counter.cloned(), ..Options::default() };
+        let outcome = load(server, constant(), 4, &options);
+        let summary = Summary::from_events(&outcome.events, Limits::default());
+        assert!(
+            outcome.events.iter().all(|event| event.tokens() == tokens && event.text.is_none())
+        );
+        let counted = (summary.counted_by_tokenizer, summary.counted_by_chunks);
+        assert_eq!((counted, summary.complete), ((by_tokenizer, by_chunks), 4));
+    }
 }
 
 #[test]
