@@ -17,7 +17,7 @@ use crate::{
     record::Record,
     rows::{
         pairs,
-        row::{Aa, Ends, Outcome, Row},
+        row::{AaVerdict, Ends, Row, RowVerdict},
         runs::Runs,
         text::{cost, ratio, verdict},
     },
@@ -280,7 +280,7 @@ fn judge_row(row: &Row, options: &CheckOptions) -> CheckOutcome {
         return CheckOutcome::Invalid;
     }
     // A cost that is smaller than the noise is no finding, whichever side of a margin it lies on.
-    let is_noise = row.outcome != Outcome::WithinMargin && row.is_indistinguishable();
+    let is_noise = row.outcome != RowVerdict::WithinMargin && row.is_indistinguishable();
     if row.client_bound || is_noise {
         CheckOutcome::Undecided
     } else {
@@ -289,16 +289,16 @@ fn judge_row(row: &Row, options: &CheckOptions) -> CheckOutcome {
 }
 
 fn has_failed_twin(row: &Row) -> bool {
-    matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))
+    matches!(row.aa, Some(AaVerdict::OutsideMargin | AaVerdict::ExcludesOne))
 }
 
-fn check_outcome(outcome: Outcome, options: &CheckOptions) -> CheckOutcome {
+fn check_outcome(outcome: RowVerdict, options: &CheckOptions) -> CheckOutcome {
     match outcome {
-        Outcome::WithinMargin => CheckOutcome::Within,
-        Outcome::AboveMargin => CheckOutcome::Outside,
-        Outcome::BelowMargin if options.both_ways => CheckOutcome::Outside,
-        Outcome::BelowMargin => CheckOutcome::Within,
-        Outcome::Undecided { .. } | Outcome::NotEvaluated => CheckOutcome::Undecided,
+        RowVerdict::WithinMargin => CheckOutcome::Within,
+        RowVerdict::AboveMargin => CheckOutcome::Outside,
+        RowVerdict::BelowMargin if options.both_ways => CheckOutcome::Outside,
+        RowVerdict::BelowMargin => CheckOutcome::Within,
+        RowVerdict::Undecided { .. } | RowVerdict::NotEvaluated => CheckOutcome::Undecided,
     }
 }
 
@@ -519,14 +519,14 @@ impl<'a> CostHistory<'a> {
             blocks: INTERVAL_BLOCKS_MIN,
         };
         let margin = options.margin.unwrap_or(row.margin);
-        let outcome = Outcome::from(Verdict::from_estimate(&estimate, Margin::Relative(margin)));
+        let outcome = RowVerdict::from(Verdict::from_estimate(&estimate, Margin::Relative(margin)));
         let place = match outcome {
-            Outcome::WithinMargin => "within",
-            Outcome::AboveMargin => "above",
-            Outcome::BelowMargin => "below",
-            Outcome::Undecided { .. } | Outcome::NotEvaluated => "undecided at",
+            RowVerdict::WithinMargin => "within",
+            RowVerdict::AboveMargin => "above",
+            RowVerdict::BelowMargin => "below",
+            RowVerdict::Undecided { .. } | RowVerdict::NotEvaluated => "undecided at",
         };
-        let cheaper = if outcome == Outcome::BelowMargin { ", cheaper" } else { "" };
+        let cheaper = if outcome == RowVerdict::BelowMargin { ", cheaper" } else { "" };
         let verdict = format!("{place} {} %{cheaper}", digits(margin * 100.0));
         let text = format!("{} of the baseline's cost", ratio(value, low, high));
         checked_row(check_outcome(outcome, options), text, &verdict)

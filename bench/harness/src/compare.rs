@@ -21,13 +21,13 @@ use crate::{
     plan::{Case, Effort, cases},
     rows::{
         BOOTSTRAP_SEED,
-        row::{Aa, Note},
+        row::{AaVerdict, Note},
     },
     suite::bench::{Bench, Better, Metric},
 };
 
 use figures::{ComparedFigure, SideFigures};
-use scope::{CompareOptions, ComparedCase, Place};
+use scope::{CompareOptions, ComparedCase, FigureOrigin};
 
 /// The words of the verdict where there is nothing to resample.
 pub(crate) const CONFOUNDED: &str = "confounded: machine";
@@ -36,9 +36,9 @@ pub(crate) const CONFOUNDED: &str = "confounded: machine";
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The side that is compared with.
-    pub(crate) a: Vec<Place>,
+    pub(crate) a: Vec<FigureOrigin>,
     /// The side whose cost is asked for.
-    pub(crate) b: Vec<Place>,
+    pub(crate) b: Vec<FigureOrigin>,
     /// The reasons for which nothing can be compared; then there are no rows.
     pub(crate) refused: Vec<Refusal>,
     /// What a reader must know of the two sides: that their commits differ, or their suites' texts.
@@ -60,7 +60,7 @@ pub(crate) struct ComparedRow {
     pub(crate) better: Better,
     pub(crate) a: ComparedFigure,
     pub(crate) b: ComparedFigure,
-    pub(crate) result: Outcome,
+    pub(crate) result: ComparisonResult,
     /// The ratio of both sides after each is divided by a floor measured next to it.
     pub(crate) to_floor: Option<FloorRatio>,
     /// Remarks that a reader needs in order to understand the figures.
@@ -70,7 +70,7 @@ pub(crate) struct ComparedRow {
 /// The result for two figures.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "result")]
-pub(crate) enum Outcome {
+pub(crate) enum ComparisonResult {
     /// The figures are not compared.
     Refused { reasons: Vec<Refusal> },
     /// Both figures are shown, without a ratio.
@@ -146,9 +146,12 @@ pub fn compare(a: &[LoadedRecord], b: &[LoadedRecord], options: &CompareOptions)
 impl Comparison {
     /// Tells whether any row has a ratio or a difference.
     pub fn has_shown(&self) -> bool {
-        self.rows
-            .iter()
-            .any(|row| matches!(row.result, Outcome::Confounded { .. } | Outcome::Clustered { .. }))
+        self.rows.iter().any(|row| {
+            matches!(
+                row.result,
+                ComparisonResult::Confounded { .. } | ComparisonResult::Clustered { .. }
+            )
+        })
     }
 
     /// Returns the reasons for which nothing was compared.
@@ -159,13 +162,13 @@ impl Comparison {
     /// Lists the reasons for which rows were not compared, row by row, each once per row.
     pub fn row_refusals(&self) -> Vec<Reason> {
         let reasons = |row: &ComparedRow| match &row.result {
-            Outcome::Refused { reasons } => {
+            ComparisonResult::Refused { reasons } => {
                 let mut kinds: Vec<Reason> = reasons.iter().map(|refusal| refusal.reason).collect();
                 kinds.sort_unstable();
                 kinds.dedup();
                 kinds
             }
-            Outcome::Columns { reason } => vec![reason.reason],
+            ComparisonResult::Columns { reason } => vec![reason.reason],
             _ => Vec::new(),
         };
         self.rows.iter().flat_map(reasons).collect()
@@ -207,8 +210,8 @@ impl ComparedCase<'_> {
             reasons.extend(refusal::refuse_work(self, [a, b]));
         }
         let result = match across.filter(|_| !options.dangerous_across_hardware) {
-            _ if !reasons.is_empty() => Outcome::Refused { reasons },
-            Some(reason) => Outcome::Columns { reason: reason.clone() },
+            _ if !reasons.is_empty() => ComparisonResult::Refused { reasons },
+            Some(reason) => ComparisonResult::Columns { reason: reason.clone() },
             None => self.result(&of_a.values, &of_b.values),
         };
         let mut says = describe_differences(&of_a, &of_b);
@@ -226,7 +229,7 @@ impl ComparedCase<'_> {
             metric: self.metric.name.clone(),
             better: self.metric.better,
             to_floor: match result {
-                Outcome::Refused { .. } => None,
+                ComparisonResult::Refused { .. } => None,
                 _ => self.to_floor(&of_a, &of_b),
             },
             a: of_a.side(),
@@ -237,14 +240,14 @@ impl ComparedCase<'_> {
     }
 
     /// Computes the cost of B over A: above 1 is slower, or less of what should be more.
-    fn result(&self, a: &[Vec<f64>], b: &[Vec<f64>]) -> Outcome {
+    fn result(&self, a: &[Vec<f64>], b: &[Vec<f64>]) -> ComparisonResult {
         let (from, to) = match self.metric.better {
             Better::Lower => (a, b),
             Better::Higher => (b, a),
         };
         let positive = a.iter().chain(b).flatten().all(|value| *value > 0.0);
         let log = |clusters: &[Vec<f64>]| figures::mean_of_means(clusters, f64::ln);
-        let confounded = || Outcome::Confounded {
+        let confounded = || ComparisonResult::Confounded {
             ratio: positive.then(|| (log(to) - log(from)).exp()),
             difference: figures::centre(b) - figures::centre(a),
         };
@@ -253,7 +256,10 @@ impl ComparedCase<'_> {
             return confounded();
         };
         let ratio = Clusters::new(from, to, BOOTSTRAP_SEED).and_then(|both| both.ratio());
-        Outcome::Clustered { ratio: ratio.ok().map(Spread::from), difference: difference.into() }
+        ComparisonResult::Clustered {
+            ratio: ratio.ok().map(Spread::from),
+            difference: difference.into(),
+        }
     }
 
     fn to_floor(
@@ -303,7 +309,7 @@ fn describe_differences(a: &figures::GatheredFigures, b: &figures::GatheredFigur
         if blocks < confide_estimate::INTERVAL_BLOCKS_MIN && blocks > 0 {
             says.push(format!("{side}: {blocks} blocks"));
         }
-        if gathered.aa.iter().any(|aa| *aa == Some(Aa::TooFewBlocks) || aa.is_none()) {
+        if gathered.aa.iter().any(|aa| *aa == Some(AaVerdict::TooFewBlocks) || aa.is_none()) {
             says.push(format!("{side}: its A/A row is not judged"));
         }
     }

@@ -11,10 +11,10 @@ use crate::{
     plan::{Effort, cases},
     record::Record,
     rows::row::Figure,
-    suite::bench::{Bench, Fit},
+    suite::bench::{Bench, CostPerWork},
 };
 
-impl Fit {
+impl CostPerWork {
     /// Returns the keys of the cases that the line goes through.
     fn case_keys(&self, bench: &Bench, effort: Effort) -> Vec<String> {
         let wanted = |(name, value): (&String, &Value)| {
@@ -58,7 +58,7 @@ pub(crate) fn fit_record(record: &Record) -> Vec<FittedArm> {
 fn fit_arm(
     record: &Record,
     bench: &Bench,
-    fit: &Fit,
+    fit: &CostPerWork,
     arm: &str,
     name: String,
 ) -> Option<FittedArm> {
@@ -92,7 +92,7 @@ fn fit_arm(
     Some(FittedArm { name, text, simulated })
 }
 
-fn describe_line(line: &FittedLine, fit: &Fit, sizes: usize) -> String {
+fn describe_line(line: &FittedLine, fit: &CostPerWork, sizes: usize) -> String {
     let (fixed, each) = (value(&fit.cost, line.fixed), value(&fit.cost, line.each));
     let off = match sizes {
         2 => "through two sizes: whether the cost is linear cannot be seen".to_owned(),
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_sentence_names_units_and_how_far_off_it_is() {
-        let fit = Fit {
+        let fit = CostPerWork {
             cost: "wall_s".to_owned(),
             work: "executed_cycles".to_owned(),
             unit: "cycle".to_owned(),

@@ -1,6 +1,6 @@
 //! The machine: what it is, how quiet it was while a slice ran, and what the slice cost.
 //!
-//! Everything here is read from files of the kernel below a [`Root`], from cpuid, and from a few
+//! Everything here is read from files of the kernel below a [`FileTree`], from cpuid, and from a few
 //! programs; nothing of it names the machine, its owner or its network.
 
 mod cgroup;

@@ -19,7 +19,7 @@ use crate::{
         CHAINED_SCHEMA, METHOD, RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, chain::RecordChain,
         recomputed::find_difference, sha256_hex,
     },
-    rows::{Judged, judge},
+    rows::{RunAnalysis, judge},
     samples::{
         Sample, Slice,
         columns::unpack_columns,
@@ -116,7 +116,7 @@ impl LoadedRecord {
     }
 
     /// Judges the samples again, by `suite`.
-    pub(crate) fn judge(&self, suite: &Suite) -> Judged {
+    pub(crate) fn judge(&self, suite: &Suite) -> RunAnalysis {
         judge(suite, self.record.effort, &self.samples, &self.slices)
     }
 

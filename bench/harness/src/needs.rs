@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::{
-    host::root::{Root, field},
+    host::root::{FileTree, field},
     programs::find_in_path,
 };
 
@@ -123,7 +123,7 @@ fn cpus() -> usize {
 /// Returns the GiB of memory that can be had without swapping; `None` if the kernel does not
 /// tell.
 fn free_gib() -> Option<f64> {
-    let meminfo = Root::system().text("/proc/meminfo")?;
+    let meminfo = FileTree::system().text("/proc/meminfo")?;
     let kib: f64 = field(&meminfo, "MemAvailable")?.strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib / f64::from(1 << 20))
 }

@@ -41,14 +41,18 @@ use layers::MissingSuite;
 use view::RecordView;
 
 /// Writes the page of all records that will lie at `page`.
-pub(crate) fn write_html(views: &[RecordView<'_>], absent: &[MissingSuite], page: &Path) -> String {
+pub(crate) fn render_html(
+    views: &[RecordView<'_>],
+    absent: &[MissingSuite],
+    page: &Path,
+) -> String {
     let title = title(views);
     let attached = download::attach(views, page);
     let mut body = format!(
         "<a class=\"skip\" href=\"#overview\">Skip to the answers</a>\n<header>\n<h1>{}</h1>\n{}\
          </header>\n<main>\n{}{}",
         html::escape(&title),
-        write_introduction(views, &attached),
+        render_introduction(views, &attached),
         filters::form(views),
         html::write(&[overview::answers(views, absent)]),
     );
@@ -57,7 +61,7 @@ pub(crate) fn write_html(views: &[RecordView<'_>], absent: &[MissingSuite], page
         body += &html::write(&[judgement::record_list(views, &attached)]);
     }
     for (number, (view, attached)) in views.iter().zip(&attached).enumerate() {
-        body += &write_record(view, number, many, attached);
+        body += &render_record(view, number, many, attached);
     }
     body += &format!("</main>\n{FOOTER}<script>{}</script>\n", filters::SCRIPT);
     let script = format!("script-src '{}'; ", filters::script_hash());
@@ -76,7 +80,7 @@ fn title(views: &[RecordView<'_>]) -> String {
 }
 
 /// Writes what the page is about, and whether to believe it, before any figure.
-fn write_introduction(views: &[RecordView<'_>], attached: &[Attached]) -> String {
+fn render_introduction(views: &[RecordView<'_>], attached: &[Attached]) -> String {
     let ([view], [attached]) = (views, attached) else {
         return format!(
             "<p>{} <a href=\"#records\">They are listed</a> below the answers.</p>\n",
@@ -96,7 +100,7 @@ fn write_introduction(views: &[RecordView<'_>], attached: &[Attached]) -> String
 }
 
 /// Writes the part of a page that is about one record.
-fn write_record(view: &RecordView<'_>, number: usize, many: bool, attached: &Attached) -> String {
+fn render_record(view: &RecordView<'_>, number: usize, many: bool, attached: &Attached) -> String {
     let record = view.record;
     let mut out = format!("<section class=\"record group\" id=\"r{number}\">\n");
     if many {
@@ -149,7 +153,7 @@ fn every_number(view: &RecordView<'_>, number: usize) -> Section {
 }
 
 /// Writes Markdown of all records, for a code host.
-pub(crate) fn write_markdown(views: &[RecordView<'_>], absent: &[MissingSuite]) -> String {
+pub(crate) fn render_markdown(views: &[RecordView<'_>], absent: &[MissingSuite]) -> String {
     let mut out = format!("# {}\n\n", escape(&title(views)));
     let many = views.len() != 1;
     out += &match views {
@@ -193,7 +197,7 @@ fn other_comparisons(view: &RecordView<'_>, rows: Vec<&Row>) -> Section {
 }
 
 /// Writes the answers of all records and their headline rows, for a terminal.
-pub(crate) fn write_terminal(
+pub(crate) fn render_terminal(
     views: &[RecordView<'_>],
     absent: &[MissingSuite],
     terminal: Terminal,

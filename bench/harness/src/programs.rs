@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use crate::{error::BenchError, suite::bench::Var};
+use crate::{error::BenchError, suite::bench::CommandValue};
 
 /// The places where programs of a suite are looked for.
 #[derive(Clone, Debug)]
@@ -102,15 +102,11 @@ impl Variables {
 }
 
 /// Returns the text of a variable on this machine.
-pub(crate) fn resolve_var(var: &Var) -> &str {
+pub(crate) fn resolve_var(var: &CommandValue) -> &str {
     match var {
-        Var::Text(text) => text,
-        Var::Choice { if_exists, then, otherwise } => {
-            if std::path::Path::new(if_exists).exists() {
-                then
-            } else {
-                otherwise
-            }
+        CommandValue::Text(text) => text,
+        CommandValue::Choice { if_exists, then, otherwise } => {
+            if std::path::Path::new(if_exists).exists() { then } else { otherwise }
         }
     }
 }
@@ -166,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_choice_is_by_whether_the_path_exists() {
-        let choice = |path: &str| Var::Choice {
+        let choice = |path: &str| CommandValue::Choice {
             if_exists: path.into(),
             then: "yes".into(),
             otherwise: "no".into(),

@@ -10,7 +10,7 @@ use crate::suite::bench::{Bench, Params};
 /// `[[answer]]`: a published table, and what of this suite answers each of its rows.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AnswerTable {
+pub(crate) struct PublishedTable {
     pub(crate) title: String,
     /// The place of publication, and what it was measured on.
     pub(crate) source: String,
@@ -20,13 +20,13 @@ pub(crate) struct AnswerTable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
     #[serde(rename = "row")]
-    pub(crate) rows: Vec<AnswerRow>,
+    pub(crate) rows: Vec<PublishedRow>,
 }
 
 /// `[[answer.row]]`: one row of a published table, and what answers it.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AnswerRow {
+pub(crate) struct PublishedRow {
     /// Their name of the row; in a table of ours that has one row more, our own.
     pub(crate) what: String,
     /// Their figure, as published.
@@ -56,7 +56,7 @@ pub(crate) struct FigureKey {
 /// `[[quoted]]`: a rate that somebody else published, or one of ours next to them.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Quoted {
+pub(crate) struct QuotedRate {
     pub(crate) system: String,
     pub(crate) model: String,
     pub(crate) hardware: String,
@@ -76,7 +76,7 @@ pub(crate) struct Quoted {
     pub(crate) source: String,
 }
 
-impl AnswerTable {
+impl PublishedTable {
     /// Checks that the benches have every figure that the table names; the error says what is
     /// wrong.
     pub(crate) fn check(&self, benches: &[Bench]) -> Result<(), String> {
@@ -93,7 +93,7 @@ impl AnswerTable {
     }
 }
 
-impl Quoted {
+impl QuotedRate {
     /// Checks that the row is quoted or ours, and that the benches have ours; the error says what
     /// is wrong.
     pub(crate) fn check(&self, benches: &[Bench]) -> Result<(), String> {

@@ -21,21 +21,21 @@ use crate::{
     error::BenchError,
     host::{
         machine::{Machine, UNKNOWN},
-        root::Root,
+        root::FileTree,
     },
     plan::Effort,
-    published::{AnswerTable, Quoted},
+    published::{PublishedTable, QuotedRate},
     record::chain::RecordChain,
     rows::{
-        Judged, judge,
+        RunAnalysis, judge,
         row::{Figure, Row},
     },
     samples::{
         Sample, Slice,
         columns::{SliceColumns, columns},
     },
-    suite::{SeedFigure, Suite},
-    validity::{Validity, Void},
+    suite::{PublishedFigure, Suite},
+    validity::{Exclusion, Validity},
 };
 
 /// The layout of this version. In layout 1 the samples are in a file of their own; before layout 3 there is no chain.
@@ -70,15 +70,15 @@ pub struct Record {
     pub(crate) arms: Vec<ArmRecord>,
     pub(crate) services: Vec<ServiceRecord>,
     pub(crate) not_run: Vec<NotRun>,
-    pub(crate) voids: Vec<Void>,
+    pub(crate) voids: Vec<Exclusion>,
     pub(crate) validity: Validity,
     pub(crate) rows: Vec<Row>,
     pub(crate) figures: Vec<Figure>,
-    pub(crate) seed_figures: Vec<SeedFigure>,
+    pub(crate) seed_figures: Vec<PublishedFigure>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) answers: Vec<AnswerTable>,
+    pub(crate) answers: Vec<PublishedTable>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) quoted: Vec<Quoted>,
+    pub(crate) quoted: Vec<QuotedRate>,
     /// The plan; two records of one plan measured the same.
     #[serde(default)]
     pub(crate) plan: PlanRecord,
@@ -110,7 +110,7 @@ pub(crate) struct PlanRecord {
     pub(crate) sha256: String,
     /// The part of the suite that was asked for.
     #[serde(flatten)]
-    pub(crate) part: Part,
+    pub(crate) part: SuiteSelection,
     /// Values that were given for the suite's variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) vars: BTreeMap<String, String>,
@@ -142,7 +142,7 @@ impl PlanRecord {
 
 /// The part of a suite that is run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-pub struct Part {
+pub struct SuiteSelection {
     /// The benches to run; an empty list means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub benches: Vec<String>,
@@ -260,7 +260,7 @@ impl Record {
     }
 
     /// Creates a record of nothing but these rows, for tests and for what the self-test makes up.
-    pub(crate) fn from_rows(judged: Judged) -> Self {
+    pub(crate) fn from_rows(judged: RunAnalysis) -> Self {
         Self {
             schema: SCHEMA,
             voids: judged.voids,
@@ -298,8 +298,8 @@ impl Record {
     }
 
     /// Replaces everything that follows from the samples.
-    pub(crate) fn take(&mut self, judged: Judged) {
-        let Judged { rows, figures, voids, validity } = judged;
+    pub(crate) fn take(&mut self, judged: RunAnalysis) {
+        let RunAnalysis { rows, figures, voids, validity } = judged;
         (self.rows, self.figures, self.voids, self.validity) = (rows, figures, voids, validity);
     }
 
@@ -411,7 +411,7 @@ pub(crate) fn disturbed_share<'a>(rows: impl Iterator<Item = &'a Row>) -> f64 {
 
 /// Reads the kernel's id of this boot; `unknown` where it tells none.
 pub(crate) fn boot_id() -> String {
-    let id = Root::system().value("/proc/sys/kernel/random/boot_id");
+    let id = FileTree::system().value("/proc/sys/kernel/random/boot_id");
     id.unwrap_or_else(|| UNKNOWN.into())
 }
 

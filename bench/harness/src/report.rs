@@ -50,17 +50,17 @@ impl Report {
     /// Writes one page that works offline, in HTML. `page` is the file that it will be written to: records that
     /// are too large to embed are linked from there.
     pub fn html(&self, page: &Path) -> String {
-        page::write_html(&self.views(), &self.absent, page)
+        page::render_html(&self.views(), &self.absent, page)
     }
 
     /// Writes the same in Markdown, for a code host, without charts.
     pub fn markdown(&self) -> String {
-        page::write_markdown(&self.views(), &self.absent)
+        page::render_markdown(&self.views(), &self.absent)
     }
 
     /// Writes the answers and headline rows as text, for a terminal.
     pub fn terminal(&self, terminal: Terminal) -> String {
-        page::write_terminal(&self.views(), &self.absent, terminal)
+        page::render_terminal(&self.views(), &self.absent, terminal)
     }
 
     fn views(&self) -> Vec<RecordView<'_>> {

@@ -14,7 +14,7 @@ use confide_estimate::{
 };
 
 use self::{
-    row::{Aa, Ends, Figure, FloorRatio, Note, Outcome, QuietEstimate, Row},
+    row::{AaVerdict, Ends, Figure, FloorRatio, Note, QuietEstimate, Row, RowVerdict},
     runs::{ArmPair, ArmRuns, Run, Runs},
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         Suite,
         bench::{Bench, Better, Client, Metric, Show},
     },
-    validity::{Validity, Void},
+    validity::{Exclusion, Validity},
 };
 
 /// The share of its CPU above which a client marks a row client-bound (bench/METHODOLOGY.md).
@@ -34,15 +34,20 @@ const CLIENT_BOUND: f64 = 0.8;
 pub(crate) const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
 
 /// Everything that is computed of a run.
-pub(crate) struct Judged {
+pub(crate) struct RunAnalysis {
     pub(crate) rows: Vec<Row>,
     pub(crate) figures: Vec<Figure>,
-    pub(crate) voids: Vec<Void>,
+    pub(crate) voids: Vec<Exclusion>,
     pub(crate) validity: Validity,
 }
 
 /// Computes every row of a suite.
-pub(crate) fn judge(suite: &Suite, effort: Effort, samples: &[Sample], slices: &[Slice]) -> Judged {
+pub(crate) fn judge(
+    suite: &Suite,
+    effort: Effort,
+    samples: &[Sample],
+    slices: &[Slice],
+) -> RunAnalysis {
     let runs = Runs::new(samples, slices);
     let mut rows = rows_of_suite(suite, effort, &runs, |_, _, _| true);
     for bench in &suite.benches {
@@ -51,7 +56,7 @@ pub(crate) fn judge(suite: &Suite, effort: Effort, samples: &[Sample], slices: &
     adjust_p_values(&mut rows);
     add_quiet_estimates(suite, effort, samples, slices, &mut rows);
     let validity = validity(&rows);
-    Judged { rows, figures: figures(&runs), voids: voids(slices), validity }
+    RunAnalysis { rows, figures: figures(&runs), voids: voids(slices), validity }
 }
 
 /// Applies Holm's correction to the headline rows: trying twenty rows finds one in twenty by
@@ -187,11 +192,12 @@ fn row(pair: &ArmPair<'_>) -> Option<Row> {
     let adds_at_most = metric.adds_at_most.get(pair.arm.name).copied().filter(|_| !twin);
     let has_thin_tail = notes.iter().any(|note| matches!(note, Note::ThinTail { .. }));
     let outcome = if has_thin_tail {
-        Outcome::NotEvaluated
+        RowVerdict::NotEvaluated
     } else {
         outcome(metric, adds_at_most, ratio.as_ref(), &difference)
     };
-    let aa = ratio.as_ref().map(|ratio| Aa::from(AaJudgement::from_ratio(ratio, metric.margin)));
+    let aa =
+        ratio.as_ref().map(|ratio| AaVerdict::from(AaJudgement::from_ratio(ratio, metric.margin)));
     let of = |values: &[f64]| centre(values, metric.show == Show::Ratio && ratio.is_some());
     let both = reference.iter().chain(mine);
     Some(Row {
@@ -294,13 +300,13 @@ fn outcome(
     adds_at_most: Option<f64>,
     ratio: Option<&Estimate>,
     difference: &Estimate,
-) -> Outcome {
+) -> RowVerdict {
     match (adds_at_most, ratio) {
         (Some(limit), _) => Verdict::from_estimate(difference, Margin::AtMost(limit)).into(),
         (None, Some(ratio)) => {
             Verdict::from_estimate(ratio, Margin::Relative(metric.margin)).into()
         }
-        (None, None) => Outcome::NotEvaluated,
+        (None, None) => RowVerdict::NotEvaluated,
     }
 }
 
@@ -386,9 +392,9 @@ fn percentile_ends(values: &[f64]) -> Option<[Option<[f64; 2]>; 3]> {
     ends.iter().any(Option::is_some).then_some(ends)
 }
 
-fn voids(slices: &[Slice]) -> Vec<Void> {
+fn voids(slices: &[Slice]) -> Vec<Exclusion> {
     let void = |slice: &Slice| {
-        Some(Void {
+        Some(Exclusion {
             bench: slice.place.bench.clone(),
             case: slice.place.case.clone(),
             block: slice.place.block,
@@ -406,21 +412,21 @@ fn voids(slices: &[Slice]) -> Vec<Void> {
 /// number on that chance does not explain, or at one row whose 99.9 % interval excludes 1.
 fn validity(rows: &[Row]) -> Validity {
     let twins: Vec<&Row> = rows.iter().filter(|row| row.twin && row.headline).collect();
-    let of = |aa: Aa| twins.iter().filter(move |row| row.aa == Some(aa));
-    let mut reasons: Vec<String> = of(Aa::ExcludesOne)
+    let of = |aa: AaVerdict| twins.iter().filter(move |row| row.aa == Some(aa));
+    let mut reasons: Vec<String> = of(AaVerdict::ExcludesOne)
         .map(|row| format!("{}: its 99.9 % interval excludes 1", row.label))
         .collect();
-    let outside: Vec<String> = of(Aa::OutsideMargin)
+    let outside: Vec<String> = of(AaVerdict::OutsideMargin)
         .map(|row| format!("{}: its 95 % interval lies outside the margin", row.label))
         .collect();
     let failed = outside.len();
-    let wide = of(Aa::OutsideMargin)
+    let wide = of(AaVerdict::OutsideMargin)
         .any(|row| row.ratio.is_some_and(|ends| ends.low_999 > 1.0 || ends.high_999 < 1.0));
     if wide || !reasons.is_empty() || failed > outside_by_chance(twins.len()) {
         reasons.extend(outside);
         return Validity::Invalid { reasons };
     }
-    let few: BTreeSet<usize> = of(Aa::TooFewBlocks).map(|row| row.blocks).collect();
+    let few: BTreeSet<usize> = of(AaVerdict::TooFewBlocks).map(|row| row.blocks).collect();
     if let Some(blocks) = few.first() {
         let wanted = confide_estimate::AA_BLOCKS_MIN;
         let reason = format!("an A/A row has {blocks} blocks, a judgement needs {wanted}");

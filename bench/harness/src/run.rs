@@ -16,7 +16,7 @@ use std::{
 };
 
 use self::{
-    options::{Options, Outcome},
+    options::{FinishedRun, Options},
     running::{measure, write_page},
 };
 use crate::{
@@ -60,7 +60,7 @@ pub fn run(
     options: &Options,
     cancel: &AtomicBool,
     on_progress: &mut dyn FnMut(&Progress),
-) -> Result<Outcome, BenchError> {
+) -> Result<FinishedRun, BenchError> {
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
     check_options(&suite, options)?;
     let _lock = lock_folder(options)?;
@@ -79,7 +79,7 @@ fn start(
     suite: &Suite,
     cancel: &AtomicBool,
     on_progress: &mut dyn FnMut(&Progress),
-) -> Result<Outcome, BenchError> {
+) -> Result<FinishedRun, BenchError> {
     move_earlier_run(&options.out)?;
     let record = plan_record(options, suite);
     let mut journal = Journal::create(&options.out.join(SAMPLES_FILE))?;
@@ -96,7 +96,7 @@ pub fn resume(
     options: &Options,
     cancel: &AtomicBool,
     on_progress: &mut dyn FnMut(&Progress),
-) -> Result<Outcome, BenchError> {
+) -> Result<FinishedRun, BenchError> {
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
     check_options(&suite, options)?;
     let _lock = lock_folder(options)?;
@@ -134,14 +134,14 @@ const EMPTY_JOURNAL_BYTES: u64 = 256;
 ///
 /// # Errors
 /// When the record cannot be read, or record or page cannot be written.
-pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
+pub fn report(folder: &Path) -> Result<FinishedRun, BenchError> {
     let LoadedRecord { record, samples, slices, path, .. } = LoadedRecord::read(folder)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     if !path.exists() {
         record.write(folder, &samples, &slices)?;
     }
     let page_path = write_page(folder, &record, &samples, &slices)?;
-    Ok(Outcome { record, record_path: path, page_path })
+    Ok(FinishedRun { record, record_path: path, page_path })
 }
 
 /// Moves what an earlier run left to `earlier/N`, because a record is never overwritten.

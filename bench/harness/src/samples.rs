@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     disturbed::Disturbed,
-    host::{cost::Cost, quiet::Quiet},
+    host::{cost::SliceUsage, quiet::Quiet},
     protocol::Floor,
 };
 
@@ -85,7 +85,7 @@ pub(crate) struct Slice {
     pub(crate) quiet: Quiet,
     /// CPU time and memory of arm, services and harness while it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cost: Option<Box<Cost>>,
+    pub(crate) cost: Option<Box<SliceUsage>>,
     /// The gates of quiet that it did not pass: labels, by which nothing is dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) disturbed: Vec<Disturbed>,

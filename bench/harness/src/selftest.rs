@@ -19,7 +19,7 @@ use crate::{
     own_arm::{answer_runs, end_of_run},
     protocol::{FromArm, SampleMessage},
     record::Record,
-    rows::row::{Outcome, Row},
+    rows::row::{Row, RowVerdict},
     suites::SuiteText,
     validity::Validity,
 };
@@ -66,7 +66,7 @@ fn judge_aa(record: &Record) -> Finding {
 fn judge_no_delay(row: Option<&Row>) -> Finding {
     let name = "real processes, no delay";
     let Some(row) = row else { return Finding::new(name, false, "the arm has no row") };
-    let found = matches!(row.outcome, Outcome::AboveMargin | Outcome::BelowMargin);
+    let found = matches!(row.outcome, RowVerdict::AboveMargin | RowVerdict::BelowMargin);
     Finding::new(name, !found, crate::rows::text::cost(row))
 }
 

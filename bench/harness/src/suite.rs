@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::BenchError,
     needs::{MissingProgram, Needs},
-    published::{AnswerTable, Quoted},
+    published::{PublishedTable, QuotedRate},
 };
 
-use self::bench::{Bench, Params, Var, ensure};
+use self::bench::{Bench, CommandValue, Params, ensure};
 
 /// The most seconds that a service may take to be ready; a slower one is broken.
 const READY_S_MAX: u32 = 900;
@@ -24,7 +24,7 @@ const READY_S_MAX: u32 = 900;
 pub struct Suite {
     pub(crate) suite: About,
     #[serde(default)]
-    pub(crate) vars: BTreeMap<String, Var>,
+    pub(crate) vars: BTreeMap<String, CommandValue>,
     #[serde(default, rename = "prepare")]
     pub(crate) prepares: Vec<Command>,
     #[serde(default, rename = "service")]
@@ -38,11 +38,11 @@ pub struct Suite {
     #[serde(rename = "bench")]
     pub(crate) benches: Vec<Bench>,
     #[serde(default, rename = "seed_figure")]
-    pub(crate) seed_figures: Vec<SeedFigure>,
+    pub(crate) seed_figures: Vec<PublishedFigure>,
     #[serde(default, rename = "answer")]
-    pub(crate) answers: Vec<AnswerTable>,
+    pub(crate) answers: Vec<PublishedTable>,
     #[serde(default, rename = "quoted")]
-    pub(crate) quoted: Vec<Quoted>,
+    pub(crate) quoted: Vec<QuotedRate>,
 }
 
 /// `[suite]`: the name of a suite, and its words for the page.
@@ -129,7 +129,7 @@ impl Arm {
 /// `[[seed_figure]]`: a published figure, for a column of its own.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SeedFigure {
+pub(crate) struct PublishedFigure {
     pub(crate) bench: String,
     #[serde(default)]
     pub(crate) params: Params,
@@ -240,7 +240,7 @@ impl Suite {
         self.quoted.iter().try_for_each(|row| row.check(&self.benches)).map_err(at("quoted"))
     }
 
-    fn check_seed_figure(&self, figure: &SeedFigure) -> Result<(), String> {
+    fn check_seed_figure(&self, figure: &PublishedFigure) -> Result<(), String> {
         let known = self.bench(&figure.bench);
         let bench = known.ok_or_else(|| format!("no bench named {}", figure.bench))?;
         let is_known = bench.metrics.iter().any(|metric| metric.name == figure.metric);

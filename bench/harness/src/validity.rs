@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A slice or block that is left out of every estimate, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Void {
+pub(crate) struct Exclusion {
     pub(crate) bench: String,
     pub(crate) case: String,
     pub(crate) block: u32,

@@ -6,8 +6,8 @@ use std::{
 };
 
 use confide_bench::{
-    CheckOptions, CheckOutcome, CompareOptions, Effort, LoadedRecord, Options, Part, Programs,
-    Reason, SuiteText, check_against, check_record, compare, run,
+    CheckOptions, CheckOutcome, CompareOptions, Effort, LoadedRecord, Options, Programs, Reason,
+    SuiteSelection, SuiteText, check_against, check_record, compare, run,
 };
 
 /// Answers every run with one sample; `VALUE` is a shell expression, `ANSWER` what it says.
@@ -124,7 +124,7 @@ fn measure_two(name: &str, a: &str, b: &str, tokens: u32, blocks: u32) -> Loaded
         blocks: Some(blocks),
         seed: None,
         vars: Vec::new(),
-        part: Part::default(),
+        part: SuiteSelection::default(),
         out: folder.join("out"),
         command: vec!["test".into()],
         version: "test".into(),

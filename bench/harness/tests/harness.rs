@@ -6,7 +6,8 @@ use std::{
 };
 
 use confide_bench::{
-    BenchError, Effort, Options, Outcome, Part, Programs, SuiteText, Validity, run, table,
+    BenchError, Effort, FinishedRun, Options, Programs, SuiteSelection, SuiteText, Validity, run,
+    table,
 };
 use serde_json::Value;
 
@@ -402,7 +403,7 @@ fn a_service_that_does_not_get_ready_leaves_its_bench_out_with_the_reason() {
 }
 
 /// Runs a suite of two shell arms with these hooks.
-fn measure(name: &str, a: &str, b: &str, change: impl FnOnce(&mut Options)) -> Outcome {
+fn measure(name: &str, a: &str, b: &str, change: impl FnOnce(&mut Options)) -> FinishedRun {
     let mut options = options(&scratch(name), a, b);
     change(&mut options);
     run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap()
@@ -439,7 +440,7 @@ fn options(folder: &Path, a: &str, b: &str) -> Options {
         blocks: None,
         seed: None,
         vars: Vec::new(),
-        part: Part::default(),
+        part: SuiteSelection::default(),
         out: folder.join("out"),
         command: vec!["test".into()],
         version: "test".into(),
@@ -469,7 +470,7 @@ fn json(path: &Path) -> Value {
 }
 
 /// Returns a line for each sample, then one for its slice.
-fn samples(outcome: &Outcome) -> Vec<Value> {
+fn samples(outcome: &FinishedRun) -> Vec<Value> {
     let mut lines = Vec::new();
     for slice in json(&outcome.record_path)["slices"].as_array().unwrap() {
         for _ in 0..slice["samples"].as_u64().unwrap() {

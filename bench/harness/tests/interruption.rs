@@ -11,7 +11,7 @@ use std::{
 };
 
 use confide_bench::{
-    AllEntry, AllPlan, BenchError, Effort, Index, LoadedRecord, Options, Part, Programs,
+    AllEntry, AllPlan, BenchError, Effort, Index, LoadedRecord, Options, Programs, SuiteSelection,
     SuiteState, SuiteText, report, resume, run, run_all, stop_on_interrupt,
 };
 use confide_tests::Folder;
@@ -333,7 +333,11 @@ fn all(folder: &Path) -> AllPlan {
         let text =
             options(folder).suite.text.replace("name = \"test\"", &format!("name = {name:?}"));
         let suite = SuiteText { name: name.into(), text };
-        AllEntry { suite, blocks: Some(4), part: Part { benches: Vec::new(), budget_s: Some(60) } }
+        AllEntry {
+            suite,
+            blocks: Some(4),
+            part: SuiteSelection { benches: Vec::new(), budget_s: Some(60) },
+        }
     };
     AllPlan { entries: ["first", "second", "third"].map(entry).into() }
 }
@@ -355,7 +359,7 @@ fn options(folder: &Path) -> Options {
         blocks: None,
         seed: None,
         vars: Vec::new(),
-        part: Part::default(),
+        part: SuiteSelection::default(),
         out: folder.join("out"),
         command: vec!["test".into()],
         version: "test".into(),

@@ -6,11 +6,11 @@ use confide_estimate::{mean, quantile};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::scope::{ComparedCase, Place};
+use super::scope::{ComparedCase, FigureOrigin};
 use crate::{
     loaded::LoadedRecord,
     rows::{
-        row::{Aa, Note, Row},
+        row::{AaVerdict, Note, Row},
         runs::Runs,
     },
     suite::Suite,
@@ -40,7 +40,7 @@ pub(crate) struct GatheredFigures {
     pub(crate) client_bound: bool,
     pub(crate) simulated: bool,
     /// The judgement of each record's A/A row.
-    pub(crate) aa: Vec<Option<Aa>>,
+    pub(crate) aa: Vec<Option<AaVerdict>>,
     /// The ratio of the A/A row with its 95 % ends, by record.
     twins: Vec<[f64; 3]>,
     pub(crate) notes: Vec<Note>,
@@ -185,11 +185,11 @@ fn counts_work(name: &str) -> bool {
 }
 
 /// Describes where a record's figures are from.
-pub(super) fn record_place(loaded: &LoadedRecord) -> Place {
+pub(super) fn record_place(loaded: &LoadedRecord) -> FigureOrigin {
     let record = &loaded.record;
     let calibrations = loaded.slices.iter().map(|slice| slice.quiet.calibration_us);
     let calibrations: Vec<f64> = calibrations.filter(|us| *us > 0.0).collect();
-    Place {
+    FigureOrigin {
         record: loaded.path.display().to_string(),
         suite: record.suite.name.clone(),
         started_unix_s: record.started_unix_s,

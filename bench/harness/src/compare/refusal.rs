@@ -10,7 +10,7 @@ use crate::{
     loaded::LoadedRecord,
     rows::{
         notes::is_cache_served,
-        row::{Aa, Note},
+        row::{AaVerdict, Note},
     },
     suite::bench::Bench,
     validity::Validity,
@@ -271,7 +271,11 @@ pub(super) fn refuse_row(one: &ComparedCase<'_>, [a, b]: [&GatheredFigures; 2]) 
             refuse(Reason::Missing, format!("{} was not measured", one.arm));
             continue;
         }
-        if gathered.aa.iter().any(|aa| matches!(aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))) {
+        if gathered
+            .aa
+            .iter()
+            .any(|aa| matches!(aa, Some(AaVerdict::OutsideMargin | AaVerdict::ExcludesOne)))
+        {
             refuse(Reason::AaFailed, "its A/A row failed".into());
         }
         if gathered.client_bound {

@@ -28,7 +28,7 @@ pub struct CompareOptions {
 
 /// The record that a figure is from, and its machine.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Place {
+pub(crate) struct FigureOrigin {
     pub(crate) record: String,
     pub(crate) suite: String,
     pub(crate) started_unix_s: u64,

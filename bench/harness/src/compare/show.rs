@@ -1,6 +1,9 @@
 //! A comparison for people: at a terminal, in Markdown, as a page; and JSON for programs.
 
-use super::{CONFOUNDED, ComparedFigure, ComparedRow, Comparison, Outcome, Spread, scope::Place};
+use super::{
+    CONFOUNDED, ComparedFigure, ComparedRow, Comparison, ComparisonResult, Spread,
+    scope::FigureOrigin,
+};
 use crate::{
     disturbed::DRIFT_MAX,
     document::{
@@ -72,7 +75,7 @@ impl Comparison {
             places.iter().map(move |place| format!("{side}  {}", describe_place(place)))
         });
         let mut lines: Vec<String> = places.collect();
-        let calibration = |places: &[Place]| {
+        let calibration = |places: &[FigureOrigin]| {
             let known: Vec<f64> = places.iter().filter_map(|place| place.calibration_us).collect();
             confide_estimate::mean(&known)
         };
@@ -94,14 +97,14 @@ impl Comparison {
         let mut notes: Vec<String> = self.says.clone();
         notes.extend(self.refused.iter().map(|refusal| format!("not compared: {refusal}")));
         notes.extend(self.rows.iter().flat_map(row_notes));
-        if self.rows.iter().any(|row| matches!(row.result, Outcome::Confounded { .. })) {
+        if self.rows.iter().any(|row| matches!(row.result, ComparisonResult::Confounded { .. })) {
             notes.push(format!(
                 "{CONFOUNDED}: one machine or boot on a side. The difference includes everything that \
                  differs between the two, not only the treatment, and has no interval. Give several \
                  records for each side (--a, --b), from several boots or machines"
             ));
         }
-        if self.rows.iter().any(|row| matches!(row.result, Outcome::Clustered { .. })) {
+        if self.rows.iter().any(|row| matches!(row.result, ComparisonResult::Clustered { .. })) {
             notes.push(
                 "intervals are over boots or machines, however many blocks each ran; boots of one machine \
                  on a side say nothing about other machines"
@@ -137,10 +140,10 @@ fn flag_slower(a: f64, b: f64) -> Option<String> {
 
 fn row_notes(row: &ComparedRow) -> Vec<String> {
     let mut notes = match &row.result {
-        Outcome::Refused { reasons } => {
+        ComparisonResult::Refused { reasons } => {
             reasons.iter().map(|refusal| format!("not compared: {refusal}")).collect()
         }
-        Outcome::Columns { reason } => vec![format!("no ratio: {reason}")],
+        ComparisonResult::Columns { reason } => vec![format!("no ratio: {reason}")],
         _ => Vec::new(),
     };
     notes.extend(row.says.iter().cloned());
@@ -155,14 +158,14 @@ fn row_notes(row: &ComparedRow) -> Vec<String> {
     }
     for (side, twins) in [("A", &row.a.twins), ("B", &row.b.twins)] {
         let twins: Vec<String> = twins.iter().map(|[v, l, h]| ratio(*v, *l, *h)).collect();
-        if !twins.is_empty() && !matches!(row.result, Outcome::Refused { .. }) {
+        if !twins.is_empty() && !matches!(row.result, ComparisonResult::Refused { .. }) {
             notes.push(format!("A/A on {side} {}", twins.join(", ")));
         }
     }
     notes.into_iter().map(|note| format!("{}: {note}", row.label)).collect()
 }
 
-fn describe_place(place: &Place) -> String {
+fn describe_place(place: &FigureOrigin) -> String {
     let aa = match &place.validity {
         Validity::Valid { judged, failed } => {
             format!("A/A passed, {} of {judged}", judged - failed)
@@ -214,12 +217,12 @@ fn cost_table(rows: &[ComparedRow]) -> Table {
 
 fn describe_cost(row: &ComparedRow) -> String {
     match &row.result {
-        Outcome::Refused { reasons } => {
+        ComparisonResult::Refused { reasons } => {
             let first = reasons.first().map(ToString::to_string).unwrap_or_default();
             format!("not compared ({})", first.split(':').next().unwrap_or_default())
         }
-        Outcome::Columns { .. } => "no ratio (different-hardware)".into(),
-        Outcome::Confounded { ratio, difference } => {
+        ComparisonResult::Columns { .. } => "no ratio (different-hardware)".into(),
+        ComparisonResult::Confounded { ratio, difference } => {
             let sign = if *difference < 0.0 { "-" } else { "+" };
             let difference = format!("{sign}{}", value(&row.metric, difference.abs()));
             let number = match ratio {
@@ -228,12 +231,12 @@ fn describe_cost(row: &ComparedRow) -> String {
             };
             format!("{number}, {CONFOUNDED}, no interval")
         }
-        Outcome::Clustered { ratio: Some(spread), .. } => {
+        ComparisonResult::Clustered { ratio: Some(spread), .. } => {
             let Spread { value, low, high, clusters: [a, b], few, .. } = *spread;
             let few = if few { ", too few to tell them apart" } else { "" };
             format!("{}, {a} and {b} clusters{few}", ratio(value, low, high))
         }
-        Outcome::Clustered { ratio: None, difference } => {
+        ComparisonResult::Clustered { ratio: None, difference } => {
             let ends = [difference.value, difference.low, difference.high];
             let [middle, low, high] = ends.map(|number| value(&row.metric, number));
             let [a, b] = difference.clusters;
@@ -245,10 +248,10 @@ fn describe_cost(row: &ComparedRow) -> String {
 /// Returns low, value and high of a ratio, and whether the ends are an interval.
 fn ratio_ends(row: &ComparedRow) -> Option<([f64; 3], bool)> {
     match &row.result {
-        Outcome::Clustered { ratio: Some(spread), .. } => {
+        ComparisonResult::Clustered { ratio: Some(spread), .. } => {
             Some(([spread.low, spread.value, spread.high], true))
         }
-        Outcome::Confounded { ratio: Some(ratio), .. } => Some(([*ratio; 3], false)),
+        ComparisonResult::Confounded { ratio: Some(ratio), .. } => Some(([*ratio; 3], false)),
         _ => None,
     }
 }

@@ -38,7 +38,7 @@ fn one_record_a_side_is_confounded_and_has_no_interval() {
     assert!(comparison.has_shown());
     assert_eq!(comparison.rows.len(), 2);
     for row in &comparison.rows {
-        assert!(matches!(row.result, Outcome::Confounded { ratio: Some(_), .. }));
+        assert!(matches!(row.result, ComparisonResult::Confounded { ratio: Some(_), .. }));
         assert_eq!(row.a.twins.len(), 1);
     }
     let text = comparison.text();
@@ -56,14 +56,16 @@ fn several_records_a_side_are_clusters_with_an_interval() {
     };
     let (a, b) = (side(10, 0.0), side(20, 0.5));
     let comparison = compare(&a, &b, &CompareOptions::default());
-    let Outcome::Clustered { ratio: Some(spread), .. } = &comparison.rows[0].result else {
+    let ComparisonResult::Clustered { ratio: Some(spread), .. } = &comparison.rows[0].result else {
         panic!("{}", comparison.text())
     };
     assert_eq!((spread.clusters, spread.method, spread.few), ([6, 6], "bca", false));
     assert!(spread.low < 1.5 && spread.high > 1.5, "{spread:?}");
     assert!(comparison.text().contains("6 and 6 clusters"));
     let few = compare(&a[..2], &b[..2], &CompareOptions::default());
-    let Outcome::Clustered { ratio: Some(spread), .. } = &few.rows[0].result else { panic!() };
+    let ComparisonResult::Clustered { ratio: Some(spread), .. } = &few.rows[0].result else {
+        panic!()
+    };
     assert!(spread.few && spread.method == "student");
     assert!(few.text().contains("too few to tell them apart"));
 }
@@ -85,7 +87,7 @@ fn records_of_one_boot_are_one_cluster() {
     let b = vec![machine(&shape, 40, 0.0), machine(&shape, 41, 0.0)];
     let comparison = compare(&a, &b, &CompareOptions::default());
     assert_eq!((comparison.rows[0].a.clusters, comparison.rows[0].b.clusters), (1, 2));
-    assert!(matches!(comparison.rows[0].result, Outcome::Confounded { .. }));
+    assert!(matches!(comparison.rows[0].result, ComparisonResult::Confounded { .. }));
 }
 
 #[test]
@@ -159,7 +161,9 @@ fn table_and_ratio_have_the_same_centre_and_a_slower_side_is_flagged() {
         side.slices.iter_mut().for_each(|slice| slice.quiet.calibration_us = us);
     }
     let compared = compare_two(&a, &b);
-    let Outcome::Confounded { ratio: Some(ratio), .. } = compared.rows[0].result else { panic!() };
+    let ComparisonResult::Confounded { ratio: Some(ratio), .. } = compared.rows[0].result else {
+        panic!()
+    };
     let [of_a, of_b] = [&compared.rows[0].a, &compared.rows[0].b].map(|side| side.value.unwrap());
     assert!((of_b / of_a - ratio).abs() < 1e-9);
     assert!(
@@ -293,7 +297,7 @@ fn a_floor_measured_on_both_machines_normalises() {
     let comparison = compare_two(&record(1, 1.0), &record(2, 0.5));
     let row = &comparison.rows[1];
     assert!(
-        matches!(row.result, Outcome::Confounded { ratio: Some(r), .. } if (r - 2.0).abs() < 1e-9)
+        matches!(row.result, ComparisonResult::Confounded { ratio: Some(r), .. } if (r - 2.0).abs() < 1e-9)
     );
     assert!((row.to_floor.as_ref().unwrap().ratio - 1.0).abs() < 1e-9);
 }

@@ -21,10 +21,10 @@ pub(crate) fn write_page(title: &str, script_source: &str, body: &str) -> String
 
 /// Writes sections, each a group that the filters hide when nothing in it is left.
 pub(crate) fn write(sections: &[Section]) -> String {
-    sections.iter().filter(|section| !section.blocks.is_empty()).map(write_section).collect()
+    sections.iter().filter(|section| !section.blocks.is_empty()).map(render_section).collect()
 }
 
-fn write_section(section: &Section) -> String {
+fn render_section(section: &Section) -> String {
     let Section { id, heading, about, blocks } = section;
     let id = if id.is_empty() { String::new() } else { format!(" id=\"{}\"", escape(id)) };
     let mut out = format!("<section class=\"group\"{id}>\n");
@@ -43,18 +43,18 @@ pub(crate) fn write_block(block: &Block) -> String {
     match block {
         Block::Heading(text) => format!("<h3>{}</h3>\n", mark_code(text)),
         Block::Paragraph(text) => format!("<p>{}</p>\n", mark_code(text)),
-        Block::Judgement(judgement) => write_judgement(judgement),
+        Block::Judgement(judgement) => render_judgement(judgement),
         Block::Group { id, attributes, blocks } => {
             let blocks: String = blocks.iter().map(write_block).collect();
-            let (id, attributes) = (escape(id), write_attributes(attributes));
+            let (id, attributes) = (escape(id), render_attributes(attributes));
             format!("<article class=\"item\" id=\"{id}\"{attributes}>\n{blocks}</article>\n")
         }
         Block::List(items) => {
-            let items: String = items.iter().map(write_item).collect();
+            let items: String = items.iter().map(render_item).collect();
             format!("<ul class=\"entries\">\n{items}</ul>\n")
         }
         Block::Table(table) => write_table(table),
-        Block::Facts(facts) => write_facts(facts) + "\n",
+        Block::Facts(facts) => render_facts(facts) + "\n",
         Block::Code(text) => format!("<pre>{}</pre>\n", escape(text)),
         Block::Folded { summary, is_open, blocks } => {
             let open = if *is_open { " open" } else { "" };
@@ -66,7 +66,7 @@ pub(crate) fn write_block(block: &Block) -> String {
     }
 }
 
-fn write_judgement(judgement: &Judgement) -> String {
+fn render_judgement(judgement: &Judgement) -> String {
     let class = judgement.class;
     let mark = if class == JudgementColour::Warn { "!" } else { class.sign() };
     format!(
@@ -78,10 +78,10 @@ fn write_judgement(judgement: &Judgement) -> String {
     )
 }
 
-fn write_item(item: &ListItem) -> String {
+fn render_item(item: &ListItem) -> String {
     let ListItem { verdict, strong, text, detail, source, command, attributes } = item;
     let class = if attributes.is_empty() { "" } else { "item" };
-    let verdict = verdict.map(|(class, name)| write_chip(class, name) + " ").unwrap_or_default();
+    let verdict = verdict.map(|(class, name)| render_chip(class, name) + " ").unwrap_or_default();
     let element = |name: &str, text: &str| match text {
         "" => String::new(),
         text => format!("<{name}>{}</{name}> ", escape(text)),
@@ -93,15 +93,15 @@ fn write_item(item: &ListItem) -> String {
     let origin = if origin.is_empty() { origin } else { format!(" <small>{origin}</small>") };
     format!(
         "<li{}{}>{verdict}{}{}{origin} {}</li>\n",
-        write_class(class),
-        write_attributes(attributes),
+        render_class(class),
+        render_attributes(attributes),
         element("b", strong),
         mark_code(text),
         element("code", command),
     )
 }
 
-fn write_facts(facts: &[(String, String)]) -> String {
+fn render_facts(facts: &[(String, String)]) -> String {
     let known = facts.iter().filter(|(_, text)| !text.is_empty());
     let pair = |(name, text): &(String, String)| {
         format!("<dt>{}</dt><dd>{}</dd>", escape(name), mark_code(text))
@@ -117,7 +117,7 @@ pub(crate) fn write_table(table: &Table) -> String {
         table.bodies.iter().filter(has_rows).partition(|body| body.heading.is_empty());
     let mut out = String::new();
     if !plain.is_empty() {
-        out += &write_bodies(table, &table.name, &plain);
+        out += &render_bodies(table, &table.name, &plain);
     }
     for body in folded {
         let name = format!("{}, folded", table.name);
@@ -125,16 +125,16 @@ pub(crate) fn write_table(table: &Table) -> String {
             "<details class=\"more group\"><summary>{} ({})</summary>{}</details>\n",
             mark_code(&body.heading),
             body.rows.len(),
-            write_bodies(table, &name, &[body]),
+            render_bodies(table, &name, &[body]),
         );
     }
     out
 }
 
-fn write_bodies(table: &Table, name: &str, bodies: &[&TableBody]) -> String {
+fn render_bodies(table: &Table, name: &str, bodies: &[&TableBody]) -> String {
     let heads: String = table.columns.iter().map(write_heading).collect();
     let bodies = bodies.iter().map(|body| {
-        let rows: String = body.rows.iter().map(|row| write_row(&table.columns, row)).collect();
+        let rows: String = body.rows.iter().map(|row| render_row(&table.columns, row)).collect();
         format!("<tbody>\n{rows}</tbody>\n")
     });
     format!(
@@ -147,21 +147,21 @@ fn write_bodies(table: &Table, name: &str, bodies: &[&TableBody]) -> String {
 
 fn write_heading(column: &Column) -> String {
     let heading = mark_code(&column.heading);
-    let class = write_class(column.class);
+    let class = render_class(column.class);
     match column.class {
         "wide" => format!("<th scope=\"col\"{class}><span class=\"unseen\">{heading}</span></th>"),
         _ => format!("<th scope=\"col\"{class}>{heading}</th>"),
     }
 }
 
-fn write_row(columns: &[Column], row: &TableRow) -> String {
-    let attributes = write_attributes(&row.attributes);
-    let cells = columns.iter().zip(&row.cells).map(|(column, cell)| write_cell(column, cell));
-    let class = write_class(row.class);
+fn render_row(columns: &[Column], row: &TableRow) -> String {
+    let attributes = render_attributes(&row.attributes);
+    let cells = columns.iter().zip(&row.cells).map(|(column, cell)| render_cell(column, cell));
+    let class = render_class(row.class);
     format!("<tr{class}{attributes}>{}</tr>\n", cells.collect::<String>())
 }
 
-fn write_cell(column: &Column, cell: &Cell) -> String {
+fn render_cell(column: &Column, cell: &Cell) -> String {
     let shown = if cell.short.is_empty() { &cell.text } else { &cell.short };
     let text = mark_code(shown);
     let text = match cell.content {
@@ -171,7 +171,7 @@ fn write_cell(column: &Column, cell: &Cell) -> String {
             Some((number, interval)) => format!("<b>{number}</b> <span>[{interval}</span>"),
             None => format!("<b>{text}</b>"),
         },
-        Content::Verdict(class) => write_chip(class, shown),
+        Content::Verdict(class) => render_chip(class, shown),
         Content::Markup => cell.text.clone(),
     };
     let simulated = if cell.is_simulated { SIMULATED } else { "" };
@@ -182,10 +182,10 @@ fn write_cell(column: &Column, cell: &Cell) -> String {
     let text = if cell.folded.is_empty() {
         text
     } else {
-        let facts = write_facts(&cell.folded);
+        let facts = render_facts(&cell.folded);
         format!("<details class=\"more\"><summary>{text}</summary><div>{facts}</div></details>")
     };
-    let mut attributes = write_class(column.class);
+    let mut attributes = render_class(column.class);
     if !column.name.is_empty() && !cell.text.is_empty() {
         attributes += &format!(" data-name=\"{}\"", escape(&column.name));
     }
@@ -200,7 +200,7 @@ fn write_cell(column: &Column, cell: &Cell) -> String {
     format!("<td{attributes}><div>{text}{simulated}{notes}</div></td>")
 }
 
-fn write_class(class: &str) -> String {
+fn render_class(class: &str) -> String {
     if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") }
 }
 
@@ -208,7 +208,7 @@ fn write_class(class: &str) -> String {
 const SIMULATED: &str = " <span class=\"tag\">simulated</span>";
 
 /// Writes a text on the background of its class, after the sign of the class.
-pub(crate) fn write_chip(class: JudgementColour, text: &str) -> String {
+pub(crate) fn render_chip(class: JudgementColour, text: &str) -> String {
     format!(
         "<span class=\"chip {}\"><span aria-hidden=\"true\">{}</span> {}</span>",
         class.name(),
@@ -218,7 +218,7 @@ pub(crate) fn write_chip(class: JudgementColour, text: &str) -> String {
 }
 
 /// Writes ` data-name="…"` for each attribute.
-pub(crate) fn write_attributes(attributes: &Attributes) -> String {
+pub(crate) fn render_attributes(attributes: &Attributes) -> String {
     let pair = |(name, text): &(&str, String)| format!(" data-{name}=\"{}\"", escape(text));
     attributes.iter().map(pair).collect()
 }

@@ -36,7 +36,7 @@ pub(crate) fn escape(raw: &str) -> String {
 
 /// Writes a table of cells that are Markdown already; `numbers` says for each column whether it
 /// aligns to the right.
-pub(crate) fn write_grid(heads: &[&str], rows: &[Vec<String>], numbers: &[bool]) -> String {
+pub(crate) fn render_grid(heads: &[&str], rows: &[Vec<String>], numbers: &[bool]) -> String {
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
     };
@@ -57,7 +57,7 @@ fn write_block(block: &Block, marks: &str) -> String {
         Block::Group { blocks, .. } => {
             blocks.iter().map(|block| write_block(block, marks)).collect()
         }
-        Block::List(items) => items.iter().map(write_item).collect::<String>() + "\n",
+        Block::List(items) => items.iter().map(render_item).collect::<String>() + "\n",
         Block::Table(table) => write_table(table),
         Block::Facts(facts) => {
             let rows: Vec<Vec<String>> = facts
@@ -65,7 +65,7 @@ fn write_block(block: &Block, marks: &str) -> String {
                 .filter(|(_, text)| !text.is_empty())
                 .map(|(name, text)| vec![escape(name), escape(text)])
                 .collect();
-            write_grid(&["what", "here"], &rows, &[false; 2])
+            render_grid(&["what", "here"], &rows, &[false; 2])
         }
         Block::Code(text) => fence(text),
         Block::Folded { summary, blocks, .. } => {
@@ -77,7 +77,7 @@ fn write_block(block: &Block, marks: &str) -> String {
     }
 }
 
-fn write_item(item: &ListItem) -> String {
+fn render_item(item: &ListItem) -> String {
     let origin = item.describe_origin();
     let parts = [
         ("**", escape(&item.strong)),
@@ -100,14 +100,14 @@ fn write_table(table: &Table) -> String {
         if !body.heading.is_empty() {
             out += &format!("{}\n\n", escape(&body.heading));
         }
-        let row = |cells: &[Cell]| columns.iter().map(|at| write_cell(&cells[*at])).collect();
+        let row = |cells: &[Cell]| columns.iter().map(|at| render_cell(&cells[*at])).collect();
         let rows: Vec<Vec<String>> = body.rows.iter().map(|one| row(&one.cells)).collect();
-        out += &write_grid(&heads, &rows, &numbers);
+        out += &render_grid(&heads, &rows, &numbers);
     }
     out
 }
 
-fn write_cell(cell: &Cell) -> String {
+fn render_cell(cell: &Cell) -> String {
     let simulated = if cell.is_simulated { ", *simulated*" } else { "" };
     let notes: String =
         cell.notes.iter().map(|(_, note)| format!("<br>{}", escape(note))).collect();

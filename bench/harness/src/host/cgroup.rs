@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::root::Root;
+use super::root::FileTree;
 
 /// The limits of the group and of every group above it: the lowest counts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
@@ -28,7 +28,7 @@ const NO_LIMIT_BYTES: u64 = 1 << 62;
 const DEPTH_MAX: usize = 32;
 
 impl Limits {
-    pub(crate) fn read(root: &Root) -> Self {
+    pub(crate) fn read(root: &FileTree) -> Self {
         let own = root.text("/proc/self/cgroup").unwrap_or_default();
         let mounts = root.text("/proc/self/mountinfo").unwrap_or_default();
         let mut limits = Self::default();
@@ -56,7 +56,7 @@ impl Limits {
         limits
     }
 
-    fn version_2(&mut self, root: &Root, groups: &[String]) {
+    fn version_2(&mut self, root: &FileTree, groups: &[String]) {
         for group in groups {
             if let Some(text) = root.value(&format!("{group}/cpu.max")) {
                 self.at_most_cpus(cpu_max(&text));
@@ -69,7 +69,7 @@ impl Limits {
         self.weight = own("cpu.weight").and_then(|text| text.parse().ok()).or(self.weight);
     }
 
-    fn version_1(&mut self, root: &Root, controllers: &str, groups: &[String]) {
+    fn version_1(&mut self, root: &FileTree, controllers: &str, groups: &[String]) {
         let has = |name: &str| controllers.split(',').any(|controller| controller == name);
         let own = |name: &str| groups.iter().find_map(|g| root.value(&format!("{g}/{name}")));
         if has("cpu") {
@@ -129,7 +129,7 @@ fn mount_point(mountinfo: &str, controllers: &str) -> Option<String> {
 
 /// Returns the group's folder and those above it; in a container that shows its own group as the
 /// root, the mount point alone.
-fn groups(root: &Root, mount: &str, path: &str) -> Vec<String> {
+fn groups(root: &FileTree, mount: &str, path: &str) -> Vec<String> {
     let mut groups = Vec::new();
     let mut path = path.trim_end_matches('/');
     while !path.is_empty() && groups.len() < DEPTH_MAX {

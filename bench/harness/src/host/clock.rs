@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     programs::RunProgram,
-    root::{Root, field},
+    root::{FileTree, field},
 };
 
 /// The clocks of the machine, as far as they are known.
@@ -22,7 +22,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn read(root: &Root, cpuinfo: &str, ask: RunProgram<'_>) -> Self {
+    pub(crate) fn read(root: &FileTree, cpuinfo: &str, ask: RunProgram<'_>) -> Self {
         let flags = field(cpuinfo, "flags").unwrap_or_default();
         let of_tsc = ["constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable"];
         let has = |name: &&&str| flags.split_whitespace().any(|flag| flag == **name);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn without_chrony_the_reason_stands_in_its_place() {
-        let clock = Clock::read(&Root::system(), "flags : constant_tsc x\n", &|_, _| None);
+        let clock = Clock::read(&FileTree::system(), "flags : constant_tsc x\n", &|_, _| None);
         assert_eq!(
             (clock.offset_s, clock.tsc.as_slice()),
             (None, &["constant_tsc".to_owned()][..])

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     quiet::TICKS_PER_S,
-    root::{Root, field},
+    root::{FileTree, field},
 };
 
 /// What arm, services and harness used while a slice ran.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
-pub(crate) struct Cost {
+pub(crate) struct SliceUsage {
     /// The seconds from the run's line to its end.
     pub(crate) wall_s: f64,
     /// The arm's process and every process below it.
@@ -49,7 +49,7 @@ pub(crate) struct Usage {
     pub(crate) major_faults: Option<u64>,
 }
 
-impl Cost {
+impl SliceUsage {
     /// Sums the CPU seconds of arm, services and harness.
     pub(crate) fn cpu_s(&self) -> Option<f64> {
         let services = self.services.map_or(Some(0.0), |services| services.cpu_s);
@@ -58,17 +58,17 @@ impl Cost {
 }
 
 /// The counters at the start of a slice.
-pub(crate) struct Meter {
+pub(crate) struct UsageMeter {
     arm: ProcessTree,
     services: Option<ProcessTree>,
     harness: ProcessTree,
     harness_cpu_s: Option<f64>,
 }
 
-impl Meter {
+impl UsageMeter {
     /// Restarts the peaks and reads the counters.
     pub(crate) fn start(arm: Option<u32>, services: &[u32]) -> Self {
-        let root = Root::system();
+        let root = FileTree::system();
         let arm = ProcessTree::read(&root, arm.as_slice(), true);
         let services = (!services.is_empty()).then(|| ProcessTree::read(&root, services, true));
         let harness = ProcessTree::read_harness(&root, true);
@@ -76,15 +76,15 @@ impl Meter {
     }
 
     /// Reads the counters again and returns what was used meanwhile.
-    pub(crate) fn stop(self) -> Cost {
-        let root = Root::system();
+    pub(crate) fn stop(self) -> SliceUsage {
+        let root = FileTree::system();
         // First, so that the reading is not in it.
         let harness_cpu_s = own_cpu_s();
         let after =
             |group: &ProcessTree| ProcessTree::read(&root, &group.first, false).since(group);
         let harness = ProcessTree::read_harness(&root, false).since(&self.harness);
         let used = harness_cpu_s.zip(self.harness_cpu_s).map(|(now, was)| now - was);
-        Cost {
+        SliceUsage {
             wall_s: 0.0,
             arm: after(&self.arm),
             services: self.services.as_ref().map(after),
@@ -98,7 +98,7 @@ impl Meter {
 pub(crate) fn process_cpu_s(id: u32) -> Option<f64> {
     let clock = || clock_getcpuclockid(Pid::from_raw(i32::try_from(id).ok()?)).ok();
     let precise = clock().and_then(|clock| clock_gettime(clock).ok()).map(seconds);
-    precise.or_else(|| Stat::read(&Root::system(), id).map(|stat| stat.own_s))
+    precise.or_else(|| Stat::read(&FileTree::system(), id).map(|stat| stat.own_s))
 }
 
 fn own_cpu_s() -> Option<f64> {
@@ -136,18 +136,18 @@ struct Process {
 
 impl ProcessTree {
     /// Reads the processes with these ids and their descendants; `reset` restarts their peaks.
-    fn read(root: &Root, first: &[u32], reset: bool) -> Self {
+    fn read(root: &FileTree, first: &[u32], reset: bool) -> Self {
         let ids = tree(root, first);
         Self::read_each(root, first, &ids, reset)
     }
 
     /// Reads the harness itself, without its children, which are arms and services.
-    fn read_harness(root: &Root, reset: bool) -> Self {
+    fn read_harness(root: &FileTree, reset: bool) -> Self {
         let own = [std::process::id()];
         Self::read_each(root, &own, &own, reset)
     }
 
-    fn read_each(root: &Root, first: &[u32], ids: &[u32], reset: bool) -> Self {
+    fn read_each(root: &FileTree, first: &[u32], ids: &[u32], reset: bool) -> Self {
         // proc(5): writing 5 to clear_refs sets the peak to what is used now.
         let begin = |id: &u32| fs::write(root.path(&format!("/proc/{id}/clear_refs")), "5").is_ok();
         let reset = reset && !ids.is_empty() && ids.iter().all(begin);
@@ -194,7 +194,7 @@ impl ProcessTree {
 }
 
 impl Process {
-    fn read(root: &Root, id: u32) -> Option<Self> {
+    fn read(root: &FileTree, id: u32) -> Option<Self> {
         let stat = Stat::read(root, id)?;
         let status = root.text(&format!("/proc/{id}/status")).unwrap_or_default();
         let peak_kib =
@@ -211,7 +211,7 @@ impl Process {
 }
 
 /// Reads the switches of each thread from /proc/ID/task/THREAD/status.
-fn switches(root: &Root, id: u32) -> BTreeMap<u32, (u64, u64)> {
+fn switches(root: &FileTree, id: u32) -> BTreeMap<u32, (u64, u64)> {
     let of = |thread: u32| {
         let status = root.text(&format!("/proc/{id}/task/{thread}/status"))?;
         let number = |name: &str| field(&status, name)?.parse::<u64>().ok();
@@ -223,7 +223,7 @@ fn switches(root: &Root, id: u32) -> BTreeMap<u32, (u64, u64)> {
 }
 
 /// Lists these processes and all below them that have not left their parents.
-fn tree(root: &Root, first: &[u32]) -> Vec<u32> {
+fn tree(root: &FileTree, first: &[u32]) -> Vec<u32> {
     let mut found: Vec<u32> = Vec::new();
     let mut open = first.to_vec();
     while let Some(id) = open.pop() {
@@ -250,7 +250,7 @@ struct Stat {
 }
 
 impl Stat {
-    fn read(root: &Root, id: u32) -> Option<Self> {
+    fn read(root: &FileTree, id: u32) -> Option<Self> {
         Self::parse(&root.text(&format!("/proc/{id}/stat"))?)
     }
 
@@ -306,7 +306,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let meter = Meter::start(Some(child.id()), &[]);
+        let meter = UsageMeter::start(Some(child.id()), &[]);
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         use std::io::{Read, Write};
         stdin.write_all(b"go\n").unwrap();
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_costs_nothing_that_is_known() {
-        let cost = Meter::start(Some(u32::MAX), &[]).stop();
+        let cost = UsageMeter::start(Some(u32::MAX), &[]).stop();
         assert_eq!(cost.arm, Usage::default());
         assert!(cost.harness.cpu_s.unwrap() >= 0.0 && cost.harness.peak_bytes.unwrap() > 0);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::root::{Root, field};
+use super::root::{FileTree, field};
 
 /// Facts beyond the model's name; what cannot be read is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
@@ -36,7 +36,7 @@ const INSTRUCTIONS: &str =
     "aes amx_int8 avx2 avx512_vnni avx512f avx512ifma avx_vnni gfni sha_ni vaes vpclmulqdq";
 
 impl Cpu {
-    pub(crate) fn read(root: &Root, cpuinfo: &str) -> Self {
+    pub(crate) fn read(root: &FileTree, cpuinfo: &str) -> Self {
         let text = |name: &str| field(cpuinfo, name).map(str::to_owned);
         let id = |name: &str| field(cpuinfo, name).unwrap_or("?");
         let policy = "/sys/devices/system/cpu/cpu0/cpufreq";
@@ -70,7 +70,7 @@ impl Cpu {
 }
 
 /// Reads the entries of /sys/devices/system/cpu/vulnerabilities that are not "Not affected".
-pub(crate) fn mitigations(root: &Root) -> BTreeMap<String, String> {
+pub(crate) fn mitigations(root: &FileTree) -> BTreeMap<String, String> {
     let folder = "/sys/devices/system/cpu/vulnerabilities";
     root.names(folder)
         .into_iter()
@@ -89,7 +89,7 @@ fn distinct(cpuinfo: &str, names: &[&str]) -> Option<u64> {
     (!values.is_empty()).then_some(values.len() as u64)
 }
 
-fn numa_nodes(root: &Root) -> Option<u64> {
+fn numa_nodes(root: &FileTree) -> Option<u64> {
     let is_node =
         |name: &String| name.strip_prefix("node").is_some_and(|rest| rest.parse::<u32>().is_ok());
     let count = root.names("/sys/devices/system/node").iter().filter(|name| is_node(name)).count();
@@ -97,7 +97,7 @@ fn numa_nodes(root: &Root) -> Option<u64> {
 }
 
 /// Describes the last level cache: `32768K shared by 0-7`.
-fn last_level_cache(root: &Root) -> Option<String> {
+fn last_level_cache(root: &FileTree) -> Option<String> {
     let folder = "/sys/devices/system/cpu/cpu0/cache";
     let names = root.names(folder);
     let last = names.iter().rfind(|name| name.starts_with("index"))?;
@@ -106,7 +106,7 @@ fn last_level_cache(root: &Root) -> Option<String> {
     Some(shared.map_or_else(|| size.clone(), |cpus| format!("{size} shared by CPUs {cpus}")))
 }
 
-fn turbo(root: &Root) -> Option<String> {
+fn turbo(root: &FileTree) -> Option<String> {
     let cpu = "/sys/devices/system/cpu";
     let on = match root.number(&format!("{cpu}/intel_pstate/no_turbo")) {
         Some(no_turbo) => no_turbo == 0,

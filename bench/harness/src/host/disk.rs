@@ -8,7 +8,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::root::Root;
+use super::root::FileTree;
 
 /// One block device; what cannot be read is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
@@ -52,7 +52,7 @@ const SPEED_OPTIONS: &str = "ro rw sync async dirsync noatime relatime strictati
     hard soft dax size= huge=";
 
 /// Lists every disk that holds data.
-pub(crate) fn disks(root: &Root) -> Vec<Disk> {
+pub(crate) fn disks(root: &FileTree) -> Vec<Disk> {
     let skipped = |name: &String| {
         SKIPPED.iter().any(|kind| {
             name.strip_prefix(kind).is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()))
@@ -62,7 +62,7 @@ pub(crate) fn disks(root: &Root) -> Vec<Disk> {
     names.take(DISKS_MAX).map(|name| disk(root, name)).collect()
 }
 
-fn disk(root: &Root, name: String) -> Disk {
+fn disk(root: &FileTree, name: String) -> Disk {
     let at = |file: &str| format!("/sys/block/{name}/{file}");
     let flag = |file: &str| root.number(&at(file)).map(|number| number != 0);
     let queues = root.names(&at("mq")).len() as u64;
@@ -82,7 +82,7 @@ fn disk(root: &Root, name: String) -> Disk {
 }
 
 /// Finds the file system below a folder of this machine, or below the nearest one that is there.
-pub(crate) fn file_system(root: &Root, folder: &Path) -> Option<FileSystem> {
+pub(crate) fn file_system(root: &FileTree, folder: &Path) -> Option<FileSystem> {
     let there = |folder: &Path| folder.ancestors().find_map(|above| above.canonicalize().ok());
     // A relative path whose first part is not there lies in the working folder.
     let folder = there(folder).or_else(|| Path::new(".").canonicalize().ok())?;
@@ -93,7 +93,7 @@ pub(crate) fn file_system(root: &Root, folder: &Path) -> Option<FileSystem> {
 
 /// Finds the mount by the device of the folder, else by the longest mount point above it.
 fn of_mounts(
-    root: &Root,
+    root: &FileTree,
     mountinfo: &str,
     folder: &Path,
     device: Option<u64>,
@@ -158,7 +158,7 @@ impl Mount {
 
 /// Returns the disk of a device: `/sys/dev/block/259:2` leads to `…/block/nvme0n1/nvme0n1p2`, and
 /// the part behind `block` is the disk.
-fn disk_of(root: &Root, major: u64, minor: u64) -> Option<String> {
+fn disk_of(root: &FileTree, major: u64, minor: u64) -> Option<String> {
     let link = root.link(&format!("/sys/dev/block/{major}:{minor}"))?;
     let parts: Vec<&str> = link.iter().filter_map(|part| part.to_str()).collect();
     let block = parts.iter().rposition(|part| *part == "block")?;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{programs::RunProgram, root::Root};
+use super::{programs::RunProgram, root::FileTree};
 
 /// All GPUs, or the reason why none is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
@@ -56,7 +56,7 @@ const CONFIDENTIAL_NAMES: &[&str] = &["CC ", "Confidential", "DevTools", "Multi-
 
 impl Gpus {
     /// Asks `nvidia-smi` about the GPUs of this machine.
-    pub(crate) fn read(root: &Root, ask: RunProgram<'_>) -> Self {
+    pub(crate) fn read(root: &FileTree, ask: RunProgram<'_>) -> Self {
         let device = root.exists("/dev/nvidiactl") || root.exists("/proc/driver/nvidia/version");
         let Some(xml) = ask("nvidia-smi", &["-q", "-x"]) else {
             let source = if device {

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read, os::unix::fs::OpenOptionsExt};
 
-use super::root::Root;
+use super::root::FileTree;
 
 /// The most bytes of the log that are read; the kernel's ring holds at most some MiB.
 const LOG_BYTES_MAX: usize = 16 << 20;
@@ -42,7 +42,7 @@ const KEPT: &[&str] = &[
 
 impl KernelLog {
     /// Reads `/dev/kmsg` without waiting for more.
-    pub(crate) fn read(root: &Root) -> Self {
+    pub(crate) fn read(root: &FileTree) -> Self {
         let options = || {
             let mut options = File::options();
             options.read(true).custom_flags(nix::libc::O_NONBLOCK);

@@ -14,7 +14,7 @@ use super::{
     gpu::Gpus,
     kernel_log::KernelLog,
     programs::{self, Program, RunProgram},
-    root::{Root, field},
+    root::{FileTree, field},
     swiotlb::Swiotlb,
     tee::{signal::SignalMeaning, summary::Tee},
 };
@@ -61,7 +61,7 @@ impl Machine {
     /// Reads this machine, and the file system that `output` lies on or would lie on.
     pub fn read(output: &Path) -> Self {
         let leaves = Leaves::read();
-        Self::read_from(&Root::system(), leaves, output, &programs::run_program)
+        Self::read_from(&FileTree::system(), leaves, output, &programs::run_program)
     }
 
     /// Names the processor and whether it has AVX-512, by which figures differ two- to eightfold.
@@ -91,7 +91,7 @@ impl Machine {
 
     /// Reads the machine below `root`; what is not there is `unknown` or absent.
     pub(crate) fn read_from(
-        root: &Root,
+        root: &FileTree,
         cpuid: Option<Leaves>,
         output: &Path,
         ask: RunProgram<'_>,
@@ -148,7 +148,7 @@ impl Machine {
 }
 
 /// Counts the CPUs that /sys/devices/system/cpu/online lists, else those that this process may use.
-fn cpus_online(root: &Root) -> u64 {
+fn cpus_online(root: &FileTree) -> u64 {
     let listed = root.value("/sys/devices/system/cpu/online").and_then(|text| count_cpus(&text));
     listed.unwrap_or_else(|| std::thread::available_parallelism().map_or(0, |n| n.get() as u64))
 }

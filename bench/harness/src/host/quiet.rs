@@ -8,7 +8,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::root::Root;
+use super::root::FileTree;
 
 /// Counters over one slice, and a fixed piece of arithmetic before and after it. What the machine
 /// does not tell is absent.
@@ -93,7 +93,7 @@ pub(crate) fn budget(last_slice: Option<Duration>) -> Duration {
 
 /// Counters at the start of a slice.
 pub(crate) struct SliceWatch {
-    root: Root,
+    root: FileTree,
     budget: Duration,
     before: CalibrationLoop,
     counters: Counters,
@@ -104,10 +104,10 @@ pub(crate) struct SliceWatch {
 impl SliceWatch {
     /// Runs the calibration loop and reads the counters.
     pub(crate) fn start(budget: Duration) -> Self {
-        Self::start_in(Root::system(), budget)
+        Self::start_in(FileTree::system(), budget)
     }
 
-    fn start_in(root: Root, budget: Duration) -> Self {
+    fn start_in(root: FileTree, budget: Duration) -> Self {
         let before = calibrate(budget);
         let frequencies = read_clock_rates(&root);
         let counters = Counters::read(&root);
@@ -162,7 +162,7 @@ struct Counters {
 }
 
 impl Counters {
-    fn read(root: &Root) -> Self {
+    fn read(root: &FileTree) -> Self {
         let psi = |name: &str| psi_us(&root.text(&format!("/proc/pressure/{name}"))?);
         let stat = root.text("/proc/stat").unwrap_or_default();
         let vmstat = root.text("/proc/vmstat").unwrap_or_default();
@@ -243,7 +243,7 @@ impl Ticks {
 const RATES_MAX: usize = 64;
 
 /// Reads the clock rates in MHz from cpufreq, else from /proc/cpuinfo.
-fn read_clock_rates(root: &Root) -> (Vec<f64>, FrequencySource) {
+fn read_clock_rates(root: &FileTree) -> (Vec<f64>, FrequencySource) {
     let folder = "/sys/devices/system/cpu/cpufreq";
     let khz = |name: &String| root.number(&format!("{folder}/{name}/scaling_cur_freq"));
     let policies = root.names(folder);
@@ -267,7 +267,7 @@ impl Frequency {
 }
 
 /// Reads the hottest of the thermal zones and hardware monitors, which count in millidegrees.
-fn temperature_c(root: &Root) -> Option<f64> {
+fn temperature_c(root: &FileTree) -> Option<f64> {
     let zones = root
         .names("/sys/class/thermal")
         .into_iter()

@@ -14,11 +14,11 @@ const ENTRIES_MAX: usize = 4096;
 
 /// The root of the file tree that a machine is read from.
 #[derive(Clone, Debug)]
-pub(crate) struct Root {
+pub(crate) struct FileTree {
     at: PathBuf,
 }
 
-impl Root {
+impl FileTree {
     /// Returns the root of the machine itself.
     pub(crate) fn system() -> Self {
         Self { at: "/".into() }
@@ -98,7 +98,7 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 /// A tree of files for a test; it is removed when this is dropped.
 #[cfg(test)]
 pub(crate) struct FakeTree {
-    pub(crate) root: Root,
+    pub(crate) root: FileTree,
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ impl FakeTree {
     /// Creates a tree of these files, in a folder of this name.
     pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Self {
         let folder = format!("confide-host-{name}-{}", std::process::id());
-        let root = Root::new(&std::env::temp_dir().join(folder));
+        let root = FileTree::new(&std::env::temp_dir().join(folder));
         let _ = fs::remove_dir_all(&root.at);
         fs::create_dir_all(&root.at).unwrap();
         let tree = Self { root };

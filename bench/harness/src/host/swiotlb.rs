@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{kernel_log::KernelLog, root::Root};
+use super::{kernel_log::KernelLog, root::FileTree};
 
 /// A slab is 2 KiB (IO_TLB_SHIFT is 11).
 const SLAB_BYTES: u64 = 1 << 11;
@@ -24,7 +24,7 @@ pub(crate) struct Swiotlb {
 }
 
 impl Swiotlb {
-    pub(crate) fn read(root: &Root, log: &KernelLog) -> Self {
+    pub(crate) fn read(root: &FileTree, log: &KernelLog) -> Self {
         let command_line = root.value("/proc/cmdline").unwrap_or_default();
         let asked = command_line
             .split_whitespace()

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     plot::{
         Axis, Caption, CaseCharts, DrawnArm, LEFT, LineStyle, RIGHT, TOP, WIDTH, bench_attributes,
-        draw_axis_y, draw_grid_x, drawn_arms, legend, open_figure, write_numbers,
+        draw_axis_y, draw_grid_x, drawn_arms, legend, open_figure, render_numbers,
     },
     tables::figure_cells,
     view::RecordView,
@@ -63,7 +63,7 @@ pub(super) fn curves(view: &RecordView<'_>, number: usize) -> Section {
                 }
                 drawn += 1;
                 figures += &draw_chart(&format!("r{number}p{drawn}"), metric, &name, &series);
-                figures += &write_numbers(&numbers(&name, &series));
+                figures += &render_numbers(&numbers(&name, &series));
                 figures += "</figure>";
                 inks = series.into_iter().map(|one| one.ink).collect();
             }

@@ -49,11 +49,11 @@ pub(super) fn form(views: &[RecordView<'_>]) -> String {
     let mut metrics: Vec<(&str, String)> = metrics.into_iter().collect();
     metrics.sort_by(|(_, one), (_, other)| one.cmp(other));
     let selects = [
-        write_select("suite", suites.into_iter()),
-        write_select("layer", layers.map(|layer| (layer.id(), layer.title()))),
-        write_select("arm", arms.into_iter()),
-        write_select("metric", metrics.iter().map(|(id, words)| (*id, words.as_str()))),
-        write_select("verdict", verdicts.map(|verdict| (*verdict, *verdict))),
+        render_select("suite", suites.into_iter()),
+        render_select("layer", layers.map(|layer| (layer.id(), layer.title()))),
+        render_select("arm", arms.into_iter()),
+        render_select("metric", metrics.iter().map(|(id, words)| (*id, words.as_str()))),
+        render_select("verdict", verdicts.map(|verdict| (*verdict, *verdict))),
     ];
     format!(
         "<form id=\"filters\" class=\"screen\" hidden aria-label=\"Filters\">\n<h2>Show</h2>\n{}\
@@ -65,7 +65,7 @@ pub(super) fn form(views: &[RecordView<'_>]) -> String {
     )
 }
 
-fn write_select<'a>(name: &str, options: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+fn render_select<'a>(name: &str, options: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let option = |(value, text): (&str, &str)| {
         format!("<option value=\"{}\">{}</option>", escape(value), escape(text))
     };

@@ -7,7 +7,7 @@ use super::view::RecordView;
 use crate::{
     document::{
         Attributes, Table,
-        html::{escape, write_attributes, write_table},
+        html::{escape, render_attributes, write_table},
     },
     format::labels,
     suite::bench::Bench,
@@ -148,19 +148,19 @@ impl CaseCharts {
         format!(
             "<details class=\"case item\"{}{}><summary>{}</summary>{}<div class=\"{}\">{}</div>{}\
              </details>\n",
-            write_attributes(&self.attributes),
+            render_attributes(&self.attributes),
             if self.is_open { " open" } else { "" },
             escape(self.title.trim()),
             self.legend,
             self.class,
             self.figures,
-            self.numbers.as_ref().map_or_else(String::new, write_numbers),
+            self.numbers.as_ref().map_or_else(String::new, render_numbers),
         )
     }
 }
 
 /// Writes the table behind a chart, folded.
-pub(super) fn write_numbers(table: &Table) -> String {
+pub(super) fn render_numbers(table: &Table) -> String {
     let summary = escape(&table.name);
     format!("<details class=\"data\"><summary>{summary}</summary>{}</details>", write_table(table))
 }

@@ -18,7 +18,7 @@ use crate::{
         text::{cost, judgement, pairing, ratio, sides, verdict_class, verdict_name},
     },
     suite::{
-        SeedFigure,
+        PublishedFigure,
         bench::{Params, Show},
     },
 };
@@ -209,7 +209,7 @@ fn describe_published(record: &Record, row: &Row) -> String {
     format!("{} ({})", values.join(" → "), last.source)
 }
 
-fn is_figure_of(figure: &SeedFigure, row: &Row) -> bool {
+fn is_figure_of(figure: &PublishedFigure, row: &Row) -> bool {
     figure.bench == row.bench
         && figure.metric == row.metric
         && has_params(&Params::new(), &row.case, &figure.params)

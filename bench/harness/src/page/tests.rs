@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{view::RecordView, write_html, write_markdown, write_terminal};
+use super::{render_html, render_markdown, render_terminal, view::RecordView};
 use crate::{document::text::Terminal, loaded::LoadedRecord, record::Record};
 
 /// Text that would act in HTML, in an attribute, in Markdown or on a terminal.
@@ -55,7 +55,7 @@ fn what_a_record_says_never_becomes_markup() {
     let path = std::path::PathBuf::from("record.json");
     let shown = [RecordView::new(&record, &loaded.samples, &loaded.slices, path)];
     assert!(shown[0].suite.is_some(), "the charts are drawn too");
-    let page = write_html(&shown, &[], Path::new("report.html"));
+    let page = render_html(&shown, &[], Path::new("report.html"));
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
     assert!(!page.contains("<img"), "an element of the record's");
     assert_eq!(page.matches("<script").count(), 1);
@@ -68,13 +68,13 @@ fn what_a_record_says_never_becomes_markdown_or_a_command_to_a_terminal() {
     let (record, loaded) = hostile_record();
     let path = std::path::PathBuf::from("record.json");
     let shown = [RecordView::new(&record, &loaded.samples, &loaded.slices, path)];
-    let text = write_markdown(&shown, &[]);
+    let text = render_markdown(&shown, &[]);
     // Within a fence nothing acts; the fence itself is tested where it is made.
     let outside: String = text.split("``").step_by(2).collect();
     assert!(!outside.contains("<img") && !outside.contains(" [a](b:c)"), "{outside}");
     assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
     for width in [40, 80, 160] {
-        let text = write_terminal(&shown, &[], Terminal { width, colour: false });
+        let text = render_terminal(&shown, &[], Terminal { width, colour: false });
         assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
     }
 }
@@ -84,7 +84,7 @@ fn a_terminal_of_80_columns_gets_no_longer_line_where_words_allow() {
     let loaded = known_record();
     let shown =
         [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
-    let text = write_terminal(&shown, &[], Terminal { width: 80, colour: false });
+    let text = render_terminal(&shown, &[], Terminal { width: 80, colour: false });
     let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
     assert!(long.is_empty(), "{long:#?}");
 }
@@ -95,7 +95,7 @@ fn the_same_records_give_the_same_page() {
     let page = || {
         let shown =
             [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
-        write_html(&shown, &[], Path::new("report.html"))
+        render_html(&shown, &[], Path::new("report.html"))
     };
     assert_eq!(page(), page());
 }
@@ -105,7 +105,7 @@ fn every_image_has_a_name_and_every_id_is_used_once() {
     let loaded = known_record();
     let shown =
         [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
-    let page = write_html(&shown, &[], Path::new("report.html"));
+    let page = render_html(&shown, &[], Path::new("report.html"));
     let images = page.split("<svg").skip(1);
     for image in images {
         let tag = &image[..image.find('>').unwrap()];
@@ -164,8 +164,8 @@ fn microseconds_have_their_sign_wherever_people_read() {
             |(at, _): (usize, &str)| text[..at].ends_with(|c: char| c.is_ascii_digit());
         text.match_indices(" us").any(after_number)
     };
-    let terminal = write_terminal(&shown, &[], Terminal { width: 120, colour: false });
-    for text in [page_of(&loaded), write_markdown(&shown, &[]), terminal] {
+    let terminal = render_terminal(&shown, &[], Terminal { width: 120, colour: false });
+    for text in [page_of(&loaded), render_markdown(&shown, &[]), terminal] {
         assert!(text.contains(" µs") && !has_us(&text));
     }
 }

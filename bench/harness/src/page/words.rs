@@ -5,7 +5,7 @@ use crate::{
     document::ListItem,
     format::capital,
     rows::{
-        row::{Aa, Outcome, Row},
+        row::{AaVerdict, Row, RowVerdict},
         text::{cost, verdict, verdict_class, verdict_name},
     },
     suite::bench::Show,
@@ -39,7 +39,7 @@ fn quote_label(label: &str) -> String {
 
 /// Says what the verdict means, as the predicate of a sentence.
 fn claim(row: &Row) -> &'static str {
-    if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
+    if matches!(row.aa, Some(AaVerdict::OutsideMargin | AaVerdict::ExcludesOne)) {
         return "has no valid result, because its A/A check failed";
     }
     if row.is_without_tail() {
@@ -54,17 +54,17 @@ fn claim(row: &Row) -> &'static str {
     let ratio_spans_one = row.ratio.is_some_and(|ends| ends.low <= 1.0 && ends.high >= 1.0);
     let nothing = row.difference.low <= 0.0 && row.difference.high >= 0.0;
     match (row.outcome, row.adds_at_most) {
-        (Outcome::WithinMargin, None) if ratio_spans_one => "has no measurable cost",
-        (Outcome::WithinMargin, None) => "costs less than the margin",
-        (Outcome::WithinMargin, Some(_)) if nothing || row.difference.high < 0.0 => {
+        (RowVerdict::WithinMargin, None) if ratio_spans_one => "has no measurable cost",
+        (RowVerdict::WithinMargin, None) => "costs less than the margin",
+        (RowVerdict::WithinMargin, Some(_)) if nothing || row.difference.high < 0.0 => {
             "adds no measurable time"
         }
-        (Outcome::WithinMargin, Some(_)) => "adds less than the suite's limit",
-        (Outcome::AboveMargin, Some(_)) => "adds more than the suite's limit",
-        (Outcome::AboveMargin, None) => "costs more than the margin",
-        (Outcome::BelowMargin, _) => "costs less",
-        (Outcome::Undecided { .. }, _) => "may cost more or less than the margin",
-        (Outcome::NotEvaluated, _) => "has no verdict",
+        (RowVerdict::WithinMargin, Some(_)) => "adds less than the suite's limit",
+        (RowVerdict::AboveMargin, Some(_)) => "adds more than the suite's limit",
+        (RowVerdict::AboveMargin, None) => "costs more than the margin",
+        (RowVerdict::BelowMargin, _) => "costs less",
+        (RowVerdict::Undecided { .. }, _) => "may cost more or less than the margin",
+        (RowVerdict::NotEvaluated, _) => "has no verdict",
     }
 }
 
@@ -119,7 +119,7 @@ fn is_sound(view: &RowView<'_>) -> bool {
     let row = view.row;
     !row.client_bound
         && row.has_interval()
-        && !matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))
+        && !matches!(row.aa, Some(AaVerdict::OutsideMargin | AaVerdict::ExcludesOne))
         && !matches!(view.view.record.validity, Validity::Invalid { .. })
 }
 
@@ -127,16 +127,16 @@ fn is_sound(view: &RowView<'_>) -> bool {
 pub(crate) fn tally<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let rows: Vec<&Row> = rows.filter(|row| !row.twin).collect();
     let few = rows.iter().filter(|row| !row.has_interval()).count();
-    let count = |wanted: fn(&Outcome) -> bool| {
+    let count = |wanted: fn(&RowVerdict) -> bool| {
         let enough = rows.iter().filter(|row| row.has_interval());
         enough.filter(|row| wanted(&row.outcome)).count()
     };
     let parts = [
-        (count(|o| matches!(o, Outcome::WithinMargin)), "within their margin"),
-        (count(|o| matches!(o, Outcome::AboveMargin)), "above it"),
-        (count(|o| matches!(o, Outcome::BelowMargin)), "below it (cheaper)"),
-        (count(|o| matches!(o, Outcome::Undecided { .. })), "undecided"),
-        (count(|o| matches!(o, Outcome::NotEvaluated)), "not evaluated"),
+        (count(|o| matches!(o, RowVerdict::WithinMargin)), "within their margin"),
+        (count(|o| matches!(o, RowVerdict::AboveMargin)), "above it"),
+        (count(|o| matches!(o, RowVerdict::BelowMargin)), "below it (cheaper)"),
+        (count(|o| matches!(o, RowVerdict::Undecided { .. })), "undecided"),
+        (count(|o| matches!(o, RowVerdict::NotEvaluated)), "not evaluated"),
         (few, "with too few blocks for an interval"),
     ];
     let counts: Vec<String> = parts

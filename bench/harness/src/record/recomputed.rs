@@ -4,14 +4,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Record;
-use crate::rows::{Judged, row::Row};
+use crate::rows::{RunAnalysis, row::Row};
 
 /// The relative distance up to which two numbers are the same: other processors round differently.
 const RELATIVE: f64 = 1e-9;
 
 /// Names the first row, figure or verdict of a record that its samples do not give; `None` if there is none. Fields
 /// that the record lacks do not count.
-pub(crate) fn find_difference(record: &Record, judged: &Judged) -> Option<String> {
+pub(crate) fn find_difference(record: &Record, judged: &RunAnalysis) -> Option<String> {
     for row in &record.rows {
         let same = |other: &&Row| (other.twin, other.key()) == (row.twin, row.key());
         let Some(recomputed) = judged.rows.iter().find(same) else {

@@ -39,9 +39,9 @@ pub(crate) struct Row {
     pub(crate) difference: Ends,
     pub(crate) margin: f64,
     pub(crate) adds_at_most: Option<f64>,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RowVerdict,
     /// The judgement of an A/A row; for another row, that of the A/A row that it belongs to.
-    pub(crate) aa: Option<Aa>,
+    pub(crate) aa: Option<AaVerdict>,
     /// The correlation between the two arms' blocks, which says what pairing gains.
     pub(crate) correlation: Option<f64>,
     pub(crate) simulated: bool,
@@ -136,7 +136,7 @@ pub(crate) struct Ends {
 /// The verdict of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
-pub(crate) enum Outcome {
+pub(crate) enum RowVerdict {
     #[serde(rename = "within")]
     WithinMargin,
     #[serde(rename = "above")]
@@ -153,7 +153,7 @@ pub(crate) enum Outcome {
 /// The judgement of an A/A row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Aa {
+pub(crate) enum AaVerdict {
     Valid,
     OutsideMargin,
     ExcludesOne,
@@ -202,7 +202,7 @@ impl From<Estimate> for Ends {
     }
 }
 
-impl From<Verdict> for Outcome {
+impl From<Verdict> for RowVerdict {
     fn from(verdict: Verdict) -> Self {
         match verdict {
             Verdict::WithinMargin => Self::WithinMargin,
@@ -213,7 +213,7 @@ impl From<Verdict> for Outcome {
     }
 }
 
-impl From<AaJudgement> for Aa {
+impl From<AaJudgement> for AaVerdict {
     fn from(judgement: AaJudgement) -> Self {
         match judgement {
             AaJudgement::Valid => Self::Valid,

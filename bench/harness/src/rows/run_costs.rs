@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::{
         disturbed::{Disturbance, Disturbed},
-        host::cost::Cost,
+        host::cost::SliceUsage,
         plan::{Effort, cases},
         record::Record,
         rows::judge,
@@ -152,7 +152,11 @@ mod tests {
                     wall_s: 1.0,
                     metrics: [("work_ms".to_owned(), value), ("rate_per_s".to_owned(), 8.0)].into(),
                     services_cpu_s: Some(0.25),
-                    cost: Some(Box::new(Cost { wall_s: 2.0, arm: usage, ..Cost::default() })),
+                    cost: Some(Box::new(SliceUsage {
+                        wall_s: 2.0,
+                        arm: usage,
+                        ..SliceUsage::default()
+                    })),
                     disturbed: if hit { vec![mark] } else { Vec::new() },
                     ..Slice::default()
                 });

@@ -1,6 +1,6 @@
 //! A row in words: its cost, its two figures, its verdict.
 
-use super::row::{Aa, Ends, Note, Outcome, Row};
+use super::row::{AaVerdict, Ends, Note, Row, RowVerdict};
 use crate::{
     document::JudgementColour,
     format::{bare_ratio, digits, ratio_places, scale_of, values},
@@ -20,31 +20,31 @@ pub(crate) fn verdict_class(row: &Row) -> JudgementColour {
         return JudgementColour::Mute;
     }
     match (row.aa, row.outcome) {
-        (Some(Aa::OutsideMargin | Aa::ExcludesOne), _) => JudgementColour::Bad,
+        (Some(AaVerdict::OutsideMargin | AaVerdict::ExcludesOne), _) => JudgementColour::Bad,
         (Some(_), _) if row.twin => JudgementColour::Good,
-        (_, Outcome::WithinMargin) => JudgementColour::Good,
+        (_, RowVerdict::WithinMargin) => JudgementColour::Good,
         _ if row.is_indistinguishable() => JudgementColour::Mute,
-        (_, Outcome::AboveMargin) => JudgementColour::Warn,
-        (_, Outcome::BelowMargin) => JudgementColour::Calm,
-        (_, Outcome::Undecided { .. } | Outcome::NotEvaluated) => JudgementColour::Mute,
+        (_, RowVerdict::AboveMargin) => JudgementColour::Warn,
+        (_, RowVerdict::BelowMargin) => JudgementColour::Calm,
+        (_, RowVerdict::Undecided { .. } | RowVerdict::NotEvaluated) => JudgementColour::Mute,
     }
 }
 
 /// Returns the verdict of a row as the filters of a page name it.
 pub(crate) fn verdict_name(row: &Row) -> &'static str {
-    if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
+    if matches!(row.aa, Some(AaVerdict::OutsideMargin | AaVerdict::ExcludesOne)) {
         return "invalid";
     }
     if !row.has_interval() {
         return "no interval";
     }
     match row.outcome {
-        Outcome::WithinMargin => "within",
+        RowVerdict::WithinMargin => "within",
         _ if row.is_indistinguishable() => "not distinguishable",
-        Outcome::AboveMargin => "above",
-        Outcome::BelowMargin => "below",
-        Outcome::Undecided { .. } => "undecided",
-        Outcome::NotEvaluated => "not evaluated",
+        RowVerdict::AboveMargin => "above",
+        RowVerdict::BelowMargin => "below",
+        RowVerdict::Undecided { .. } => "undecided",
+        RowVerdict::NotEvaluated => "not evaluated",
     }
 }
 
@@ -126,26 +126,26 @@ fn outcome(row: &Row) -> String {
         None => format!("{} %", digits(row.margin * 100.0)),
     };
     let mut text = match row.outcome {
-        Outcome::Undecided { .. } if !row.has_interval() => {
+        RowVerdict::Undecided { .. } if !row.has_interval() => {
             format!("undecided: {} blocks", row.blocks)
         }
-        Outcome::NotEvaluated if row.is_without_tail() => {
+        RowVerdict::NotEvaluated if row.is_without_tail() => {
             "not evaluated: percentile without a tail".to_owned()
         }
-        Outcome::WithinMargin => format!("within {margin}"),
-        Outcome::AboveMargin => format!("above {margin} margin"),
-        Outcome::BelowMargin => format!("below {margin} margin, cheaper"),
-        Outcome::Undecided { blocks_wanted: Some(blocks) } => {
+        RowVerdict::WithinMargin => format!("within {margin}"),
+        RowVerdict::AboveMargin => format!("above {margin} margin"),
+        RowVerdict::BelowMargin => format!("below {margin} margin, cheaper"),
+        RowVerdict::Undecided { blocks_wanted: Some(blocks) } => {
             format!("undecided at {margin}, {blocks} blocks would decide")
         }
-        Outcome::Undecided { blocks_wanted: None } => {
+        RowVerdict::Undecided { blocks_wanted: None } => {
             format!("undecided at {margin}, over 10,000 blocks would decide")
         }
-        Outcome::NotEvaluated => "not evaluated".to_owned(),
+        RowVerdict::NotEvaluated => "not evaluated".to_owned(),
     };
     text = match (row.outcome, visible_from(row)) {
         (_, None) => text,
-        (Outcome::Undecided { blocks_wanted }, Some(smallest)) if row.is_indistinguishable() => {
+        (RowVerdict::Undecided { blocks_wanted }, Some(smallest)) if row.is_indistinguishable() => {
             let blocks =
                 blocks_wanted.map_or("over 10,000".to_owned(), |blocks| blocks.to_string());
             format!("not distinguishable below {smallest}, {blocks} blocks would decide {margin}")
@@ -155,7 +155,7 @@ fn outcome(row: &Row) -> String {
         }
         (_, Some(smallest)) => format!("{text} (visible from {smallest})"),
     };
-    if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
+    if matches!(row.aa, Some(AaVerdict::OutsideMargin | AaVerdict::ExcludesOne)) {
         text = format!("invalid, its A/A failed ({text})");
     }
     if row.client_bound {
@@ -211,10 +211,10 @@ const GAINS_BELOW: f64 = 0.95;
 /// Writes the judgement of an A/A row.
 fn describe_aa(row: &Row) -> String {
     let text = match row.aa {
-        Some(Aa::Valid) => "passed",
-        Some(Aa::OutsideMargin) => "FAILED: 95 % interval outside the margin",
-        Some(Aa::ExcludesOne) => "FAILED: 99.9 % interval excludes 1",
-        Some(Aa::TooFewBlocks) => "no difference found, but too few blocks to judge",
+        Some(AaVerdict::Valid) => "passed",
+        Some(AaVerdict::OutsideMargin) => "FAILED: 95 % interval outside the margin",
+        Some(AaVerdict::ExcludesOne) => "FAILED: 99.9 % interval excludes 1",
+        Some(AaVerdict::TooFewBlocks) => "no difference found, but too few blocks to judge",
         None => "not evaluated",
     };
     let visible = visible_from(row)

@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    options::{Options, Outcome},
+    options::{FinishedRun, Options},
     plan_record, refuse_another, resume, run,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     loaded::LoadedRecord,
     plan::Effort,
     progress::Progress,
-    record::{INDEX_FILE, Part, RECORD_FILE, SAMPLES_FILE, sha256_hex},
+    record::{INDEX_FILE, RECORD_FILE, SAMPLES_FILE, SuiteSelection, sha256_hex},
     suite::Suite,
     suites::{SuiteText, suite_named},
 };
@@ -41,7 +41,7 @@ pub struct AllEntry {
     /// The number of blocks of every bench in a quick run, in place of the suite's.
     pub blocks: Option<u32>,
     /// The part of the suite that a quick run measures.
-    pub part: Part,
+    pub part: SuiteSelection,
 }
 
 /// `run.json`: the outcome of each suite.
@@ -131,7 +131,7 @@ impl AllPlan {
             message: error.to_string(),
         })?;
         let entry = |entry: PlanEntry| {
-            let part = Part { benches: entry.benches, budget_s: Some(entry.budget_s) };
+            let part = SuiteSelection { benches: entry.benches, budget_s: Some(entry.budget_s) };
             Ok(AllEntry { suite: find(&entry.name)?, blocks: entry.blocks, part })
         };
         let entries = file.suite.into_iter().map(entry).collect::<Result<_, BenchError>>()?;
@@ -162,7 +162,7 @@ pub fn run_all(
     go_on: bool,
     cancel: &AtomicBool,
     on_progress: &mut dyn FnMut(&Progress),
-    on_end: &mut dyn FnMut(&IndexEntry, Option<&Outcome>),
+    on_end: &mut dyn FnMut(&IndexEntry, Option<&FinishedRun>),
 ) -> Result<Index, BenchError> {
     let out = &options.out;
     std::fs::create_dir_all(out).map_err(BenchError::io("create", out))?;
@@ -246,7 +246,7 @@ fn entry_options(entry: &AllEntry, all: &Options, elapsed_s: u64) -> Options {
     Options {
         suite: entry.suite.clone(),
         blocks: all.blocks.or(entry.blocks.filter(|_| quick)),
-        part: if quick { entry.part.clone() } else { Part::default() },
+        part: if quick { entry.part.clone() } else { SuiteSelection::default() },
         out: all.out.join(&entry.suite.name),
         started_unix_s: all.started_unix_s + elapsed_s,
         ..all.clone()
@@ -254,7 +254,7 @@ fn entry_options(entry: &AllEntry, all: &Options, elapsed_s: u64) -> Options {
 }
 
 /// The result of one suite; the outer error stops all of them: another plan, machine or version.
-type SuiteResult = Result<Result<Option<Outcome>, BenchError>, BenchError>;
+type SuiteResult = Result<Result<Option<FinishedRun>, BenchError>, BenchError>;
 
 /// Runs one suite; `None` if its whole record is there already.
 fn run_one_suite(
@@ -290,7 +290,7 @@ fn is_whole(options: &Options) -> Result<bool, BenchError> {
 fn index_entry(
     suite: &str,
     folder: &Path,
-    outcome: &Result<Option<Outcome>, BenchError>,
+    outcome: &Result<Option<FinishedRun>, BenchError>,
 ) -> IndexEntry {
     let (state, reason) = match outcome {
         Err(error) => (SuiteState::Failed, Some(error.to_string())),
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    fn options(part: &Part) -> Options {
+    fn options(part: &SuiteSelection) -> Options {
         Options {
             suite: SuiteText { name: String::new(), text: String::new() },
             effort: Effort::Quick,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::{
     plan::Effort,
     programs::Programs,
-    record::{Part, Record},
+    record::{Record, SuiteSelection},
     suites::SuiteText,
 };
 
@@ -23,7 +23,7 @@ pub struct Options {
     /// Values for the suite's `[vars]`, in place of its own.
     pub vars: Vec<(String, String)>,
     /// The part of the suite to run; the default is all of it.
-    pub part: Part,
+    pub part: SuiteSelection,
     /// The output folder; it is created where it is missing.
     pub out: PathBuf,
     /// The exact command line, which goes into the record.
@@ -38,7 +38,7 @@ pub struct Options {
 
 /// The result of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct FinishedRun {
     /// The record, as written.
     pub record: Record,
     /// The path of `record.json`.

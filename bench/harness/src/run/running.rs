@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    options::{Options, Outcome},
+    options::{FinishedRun, Options},
     steps::{BlockStep, DoneBlocks, TimeShare, planned_blocks, slices, steps},
 };
 use crate::{
@@ -40,7 +40,7 @@ pub(super) fn measure(
     journal: Journal,
     cancel: &AtomicBool,
     on_progress: &mut dyn FnMut(&Progress),
-) -> Result<Outcome, BenchError> {
+) -> Result<FinishedRun, BenchError> {
     let log = options.out.join("log");
     std::fs::create_dir_all(&log).map_err(BenchError::io("create", &log))?;
     let before = options.started_unix_s.saturating_sub(had.record.started_unix_s);
@@ -474,7 +474,7 @@ impl SuiteRun<'_> {
     }
 
     /// Writes record and page. The journal is removed once the record holds the whole run.
-    fn finish(self) -> Result<Outcome, BenchError> {
+    fn finish(self) -> Result<FinishedRun, BenchError> {
         let Self { content, suite, options, .. } = self;
         let JournalContent { mut record, samples, slices, .. } = content;
         let out = &options.out;
@@ -486,7 +486,7 @@ impl SuiteRun<'_> {
             let journal = out.join(SAMPLES_FILE);
             std::fs::remove_file(&journal).map_err(BenchError::io("remove", &journal))?;
         }
-        Ok(Outcome { record, record_path: out.join(RECORD_FILE), page_path })
+        Ok(FinishedRun { record, record_path: out.join(RECORD_FILE), page_path })
     }
 }
 
@@ -510,7 +510,7 @@ pub(super) fn write_page(
 ) -> Result<PathBuf, BenchError> {
     let path = folder.join(PAGE_FILE);
     let shown = page::view::RecordView::new(record, samples, slices, folder.join(RECORD_FILE));
-    std::fs::write(&path, page::write_html(&[shown], &[], &path))
+    std::fs::write(&path, page::render_html(&[shown], &[], &path))
         .map_err(BenchError::io("write", &path))?;
     Ok(path)
 }

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     plan::{Effort, blocks, cases, order},
-    record::Part,
+    record::SuiteSelection,
     suite::bench::Bench,
 };
 
@@ -23,7 +23,7 @@ pub(crate) fn planned_blocks(
     bench: &Bench,
     effort: Effort,
     asked: Option<u32>,
-    part: &Part,
+    part: &SuiteSelection,
 ) -> u32 {
     let left_out = !part.benches.is_empty() && !part.benches.contains(&bench.name);
     match blocks(bench, effort, None) {
@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn a_bench_outside_the_part_has_no_blocks() {
-        let part = Part { benches: vec!["another".into()], budget_s: None };
+        let part = SuiteSelection { benches: vec!["another".into()], budget_s: None };
         assert_eq!(planned_blocks(&bench(), Effort::Quick, Some(9), &part), 0);
-        assert_eq!(planned_blocks(&bench(), Effort::Quick, Some(9), &Part::default()), 9);
+        assert_eq!(planned_blocks(&bench(), Effort::Quick, Some(9), &SuiteSelection::default()), 9);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Search for the row of ours that answers one of theirs, and its description in one line.
 
 use super::{
-    data::{Answer, Percentile},
+    data::{OurRow, Percentile},
     suites::NamedSuites,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The answer of the records to one named row.
-pub(super) enum SeedAnswer<'a> {
+pub(super) enum RowLookup<'a> {
     /// The suite does not exist.
     NotBuilt,
     /// No record holds the row.
@@ -30,16 +30,16 @@ pub(super) enum SeedAnswer<'a> {
 /// Searches all records for a row with all params that the answer names: the newest of the valid ones, else the
 /// newest.
 pub(super) fn find_answer<'a>(
-    answer: &Answer,
+    answer: &OurRow,
     suites: &NamedSuites,
     records: &'a [LoadedRecord],
-) -> SeedAnswer<'a> {
+) -> RowLookup<'a> {
     let Some(suite) = suites.find(&answer.suite) else {
-        return SeedAnswer::NotBuilt;
+        return RowLookup::NotBuilt;
     };
     let bench = suite.benches.iter().find(|bench| bench.name == answer.bench);
     let first = bench.and_then(|bench| bench.arms.first());
-    let Some(reference) = answer.against.as_ref().or(first) else { return SeedAnswer::NoRecord };
+    let Some(reference) = answer.against.as_ref().or(first) else { return RowLookup::NoRecord };
     let mut fitting: Vec<&LoadedRecord> =
         records.iter().filter(|loaded| is_of_suite(&loaded.record, answer, suites)).collect();
     fitting.sort_by_key(|loaded| {
@@ -48,10 +48,10 @@ pub(super) fn find_answer<'a>(
     for loaded in fitting {
         if let Some(text) = describe_figure(&loaded.record, answer, reference) {
             let invalid = if is_invalid(&loaded.record) { ", *of an invalid run*" } else { "" };
-            return SeedAnswer::Figure(format!("{text}{invalid}"), loaded);
+            return RowLookup::Figure(format!("{text}{invalid}"), loaded);
         }
     }
-    SeedAnswer::NoRecord
+    RowLookup::NoRecord
 }
 
 /// Returns the name of a record: its folder, or its file where it lies alone.
@@ -69,7 +69,7 @@ pub(super) fn record_name(loaded: &LoadedRecord) -> String {
 
 /// True where a record is of the answer's suite; `main` runs some benches of other suites under the
 /// same names.
-fn is_of_suite(record: &Record, answer: &Answer, suites: &NamedSuites) -> bool {
+fn is_of_suite(record: &Record, answer: &OurRow, suites: &NamedSuites) -> bool {
     record.suite.name == answer.suite
         || (record.suite.name == "main"
             && suites.find("main").is_some_and(|main| answer.check(main).is_ok()))
@@ -81,7 +81,7 @@ fn is_invalid(record: &Record) -> bool {
 
 /// Describes the answer as a comparison where the arm has one, else by its own figure, else by the
 /// reason why it was left out.
-fn describe_figure(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
+fn describe_figure(record: &Record, answer: &OurRow, reference: &str) -> Option<String> {
     if let Some(percentile) = answer.percentile {
         return describe_percentile(find_figure(record, answer)?, percentile);
     }
@@ -90,7 +90,7 @@ fn describe_figure(record: &Record, answer: &Answer, reference: &str) -> Option<
         .or_else(|| describe_left_out(record, answer))
 }
 
-fn describe_comparison(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
+fn describe_comparison(record: &Record, answer: &OurRow, reference: &str) -> Option<String> {
     let constants = constants(record, answer);
     let is_answer = |row: &&Row| {
         row.bench == answer.bench
@@ -116,14 +116,14 @@ fn describe_comparison(record: &Record, answer: &Answer, reference: &str) -> Opt
 }
 
 /// The params that the record's own suite gives every case of the answer's bench.
-fn constants(record: &Record, answer: &Answer) -> Params {
+fn constants(record: &Record, answer: &OurRow) -> Params {
     let suite = record.parse_suite().ok();
     let bench = suite.as_ref().and_then(|suite| suite.bench(&answer.bench));
     bench.map(|bench| bench.params.clone()).unwrap_or_default()
 }
 
 /// Names the values that were taken where the answer allows several, ` (n = 2000)`: a quick run's or a full one's.
-fn describe_choice(constants: &Params, case: &str, answer: &Answer) -> String {
+fn describe_choice(constants: &Params, case: &str, answer: &OurRow) -> String {
     let several = answer.params.iter().filter(|(_, wanted)| wanted.is_array());
     let chosen: Vec<String> = several
         .filter_map(|(name, wanted)| {
@@ -133,7 +133,7 @@ fn describe_choice(constants: &Params, case: &str, answer: &Answer) -> String {
     if chosen.is_empty() { String::new() } else { format!(" ({})", chosen.join(", ")) }
 }
 
-fn find_figure<'a>(record: &'a Record, answer: &Answer) -> Option<&'a Figure> {
+fn find_figure<'a>(record: &'a Record, answer: &OurRow) -> Option<&'a Figure> {
     let constants = constants(record, answer);
     record.figures.iter().find(|figure| {
         figure.bench == answer.bench
@@ -174,7 +174,7 @@ fn simulated_mark(figure: &Figure) -> &'static str {
     if figure.simulated { ", simulated" } else { "" }
 }
 
-fn describe_left_out(record: &Record, answer: &Answer) -> Option<String> {
+fn describe_left_out(record: &Record, answer: &OurRow) -> Option<String> {
     let arm = record.arms.iter().find(|arm| arm.bench == answer.bench && arm.name == answer.arm)?;
     Some(format!("{}: left out: {}", arm.label, arm.given_up.as_ref()?))
 }

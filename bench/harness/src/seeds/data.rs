@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::arithmetic;
 use crate::{
     error::BenchError,
-    published::{AnswerRow, bench_of},
+    published::{PublishedRow, bench_of},
     suite::{Suite, bench::Params},
 };
 
@@ -43,7 +43,7 @@ pub(super) struct Table {
     pub(super) heads: Vec<String>,
     /// Rows that a suite of ours holds already, with ours next to theirs.
     #[serde(default)]
-    pub(super) answers: Vec<SuiteAnswers>,
+    pub(super) answers: Vec<SuiteTableReference>,
     #[serde(default, rename = "row")]
     pub(super) rows: Vec<Row>,
     /// The mistakes in theirs that no sum shows.
@@ -62,7 +62,7 @@ pub(super) struct Table {
 /// An `[[answer]]` table of a suite, by its title.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SuiteAnswers {
+pub(super) struct SuiteTableReference {
     pub(super) suite: String,
     pub(super) title: String,
 }
@@ -75,7 +75,7 @@ pub(super) struct Row {
     /// Their figure, as printed.
     pub(super) theirs: String,
     #[serde(default)]
-    pub(super) ours: Vec<Answer>,
+    pub(super) ours: Vec<OurRow>,
     /// The reason why there is no row of ours.
     pub(super) absent: Option<String>,
     /// The suite that will answer it.
@@ -88,7 +88,7 @@ pub(super) struct Row {
 /// The row of ours that answers one of theirs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Answer {
+pub(super) struct OurRow {
     pub(super) suite: String,
     pub(super) bench: String,
     pub(super) arm: String,
@@ -224,8 +224,8 @@ impl Seeds {
 
 impl Row {
     /// Creates a row from one that a suite holds next to its own.
-    pub(super) fn from_suite(suite: &str, row: &AnswerRow) -> Self {
-        let answers = row.ours.iter().map(|ours| Answer {
+    pub(super) fn from_suite(suite: &str, row: &PublishedRow) -> Self {
+        let answers = row.ours.iter().map(|ours| OurRow {
             suite: suite.to_owned(),
             bench: ours.bench.clone(),
             arm: ours.arm.clone(),
@@ -246,7 +246,7 @@ impl Row {
     }
 }
 
-impl Answer {
+impl OurRow {
     /// Checks that the suite has such a row; the error says what is missing.
     pub(super) fn check(&self, suite: &Suite) -> Result<(), String> {
         let bench = bench_of(&suite.benches, &self.bench, &self.arm, &self.params)?;

@@ -1,12 +1,12 @@
 //! The document: Markdown, made whole from the data file and the records.
 
 use super::{
-    answers::{SeedAnswer, find_answer, record_name},
-    data::{Answer, Check, CheckKind, Report, Row, Seeds, SuiteAnswers, Table},
+    answers::{RowLookup, find_answer, record_name},
+    data::{Check, CheckKind, OurRow, Report, Row, Seeds, SuiteTableReference, Table},
     suites::NamedSuites,
 };
 use crate::{
-    document::markdown::write_grid, format::digits, loaded::LoadedRecord, plan::Effort,
+    document::markdown::render_grid, format::digits, loaded::LoadedRecord, plan::Effort,
     validity::Validity,
 };
 
@@ -31,7 +31,7 @@ impl Document<'_> {
     pub(super) fn write(&self, command: &str) -> String {
         let mut text = introduction(self.seeds, command);
         for report in &self.seeds.reports {
-            text += &self.write_report(report);
+            text += &self.render_report(report);
         }
         text + &list_records(self.records)
     }
@@ -46,9 +46,9 @@ impl Document<'_> {
                 for answer in &row.ours {
                     if !matches!(
                         find_answer(answer, self.suites, self.records),
-                        SeedAnswer::Figure(..)
+                        RowLookup::Figure(..)
                     ) {
-                        let Answer { suite, bench, arm, metric, .. } = answer;
+                        let OurRow { suite, bench, arm, metric, .. } = answer;
                         unanswered.push(format!(
                             "{}, {}, {}: {suite}, {bench}, {arm}, {metric}",
                             table.report, table.name, row.what
@@ -60,7 +60,7 @@ impl Document<'_> {
         unanswered
     }
 
-    fn write_report(&self, report: &Report) -> String {
+    fn render_report(&self, report: &Report) -> String {
         let Report { id, title, source, compared } = report;
         let mut text = format!("\n## {id}: {title}\n\n{source}. {compared}\n");
         for table in self.seeds.tables.iter().filter(|table| table.report == *id) {
@@ -68,11 +68,11 @@ impl Document<'_> {
             let rows: Vec<Vec<String>> =
                 held.chain(table.rows.iter().map(|row| self.row(row))).collect();
             let heads = ["row", "theirs", "ours", "record"];
-            let grid = write_grid(&heads, &rows, &[false; 4]);
+            let grid = render_grid(&heads, &rows, &[false; 4]);
             text += &format!("\n### {id}, {}\n\n{}", table.name, grid.trim_end());
             text.push('\n');
             let is_checked = |check: &&Check| check.report == *id && check.table == table.name;
-            text += &write_verdicts(table, self.seeds.checks.iter().filter(is_checked));
+            text += &render_verdicts(table, self.seeds.checks.iter().filter(is_checked));
         }
         text
     }
@@ -82,13 +82,13 @@ impl Document<'_> {
         let (mut ours, mut names) = (Vec::new(), Vec::new());
         for answer in &row.ours {
             match find_answer(answer, self.suites, self.records) {
-                SeedAnswer::NotBuilt => ours.push(format!("*not built*: suite `{}`", answer.suite)),
-                SeedAnswer::NoRecord if row.unmeasured.is_some() => {}
-                SeedAnswer::NoRecord => {
+                RowLookup::NotBuilt => ours.push(format!("*not built*: suite `{}`", answer.suite)),
+                RowLookup::NoRecord if row.unmeasured.is_some() => {}
+                RowLookup::NoRecord => {
                     let (suite, bench, arm) = (&answer.suite, &answer.bench, &answer.arm);
                     ours.push(format!("*no record*: `{suite}`, {bench}, {arm}, {}", answer.metric));
                 }
-                SeedAnswer::Figure(text, loaded) => {
+                RowLookup::Figure(text, loaded) => {
                     ours.push(text);
                     names.push(format!("`{}`", record_name(loaded)));
                 }
@@ -115,7 +115,7 @@ impl Document<'_> {
     }
 
     /// Writes the rows that a suite holds next to its own.
-    fn suite_rows(&self, answers: &SuiteAnswers) -> Vec<Vec<String>> {
+    fn suite_rows(&self, answers: &SuiteTableReference) -> Vec<Vec<String>> {
         let rows = self.held_rows(answers);
         if rows.is_empty() {
             let missing = format!("*not built*: suite `{}`", answers.suite);
@@ -125,7 +125,7 @@ impl Document<'_> {
     }
 
     /// Lists the rows that a suite holds already; none where the suite is not there.
-    fn held_rows(&self, answers: &SuiteAnswers) -> Vec<Row> {
+    fn held_rows(&self, answers: &SuiteTableReference) -> Vec<Row> {
         let suite = self.suites.find(&answers.suite);
         let table =
             suite.and_then(|suite| suite.answers.iter().find(|table| table.title == answers.title));
@@ -161,7 +161,7 @@ fn introduction(seeds: &Seeds, command: &str) -> String {
     )
 }
 
-fn write_verdicts<'a>(table: &Table, checks: impl Iterator<Item = &'a Check>) -> String {
+fn render_verdicts<'a>(table: &Table, checks: impl Iterator<Item = &'a Check>) -> String {
     let list = |title: &str, points: &[String]| {
         if points.is_empty() {
             return String::new();
@@ -233,7 +233,7 @@ fn list_records(records: &[LoadedRecord]) -> String {
         rows.push(["none", "–", "–", "–", "–", "–"].map(str::to_owned).into());
     }
     let heads = ["record", "suite", "blocks", "A/A", "machine", "commit"];
-    let grid = write_grid(&heads, &rows, &[false; 6]);
+    let grid = render_grid(&heads, &rows, &[false; 6]);
     format!("\n## Records\n\n{}\n", grid.trim_end())
 }
 

@@ -13,8 +13,8 @@ use crate::{
     error::BenchError,
     plan::Effort,
     rows::{
-        Judged, judge,
-        row::{Aa, Ends, Outcome},
+        RunAnalysis, judge,
+        row::{AaVerdict, Ends, RowVerdict},
     },
     suite::Suite,
 };
@@ -79,15 +79,15 @@ struct SimulatedRow {
     covers: bool,
     covers_wide: bool,
     invalid: bool,
-    outcome: Outcome,
+    outcome: RowVerdict,
 }
 
 impl SimulatedRow {
-    fn new(ends: &Ends, truth: f64, aa: Option<Aa>, outcome: Outcome) -> Self {
+    fn new(ends: &Ends, truth: f64, aa: Option<AaVerdict>, outcome: RowVerdict) -> Self {
         Self {
             covers: ends.low <= truth && truth <= ends.high,
             covers_wide: ends.low_999 <= truth && truth <= ends.high_999,
-            invalid: matches!(aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)),
+            invalid: matches!(aa, Some(AaVerdict::OutsideMargin | AaVerdict::ExcludesOne)),
             outcome,
         }
     }
@@ -118,8 +118,8 @@ fn simulate_delay(delay: f64, runs: u32, seed: u64) -> Result<Finding, BenchErro
         Some(SimulatedRow::new(row.ratio.as_ref()?, 1.0 + delay, None, row.outcome))
     });
     let covered = share_of(&found, |row| row.covers);
-    let above = share_of(&found, |row| row.outcome == Outcome::AboveMargin);
-    let within = share_of(&found, |row| row.outcome == Outcome::WithinMargin);
+    let above = share_of(&found, |row| row.outcome == RowVerdict::AboveMargin);
+    let within = share_of(&found, |row| row.outcome == RowVerdict::WithinMargin);
     // Of a delay below the margin at most 5 % may be called above it, and the other way round.
     let wrong = if delay > MARGIN { within } else { above };
     Ok(Finding::new(
@@ -143,7 +143,7 @@ fn simulate_rows(
     count: u32,
     runs: u32,
     seed: u64,
-    read: impl Fn(&Judged) -> Option<SimulatedRow> + Sync,
+    read: impl Fn(&RunAnalysis) -> Option<SimulatedRow> + Sync,
 ) -> Vec<SimulatedRow> {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32;
     let one = |number: u32| {

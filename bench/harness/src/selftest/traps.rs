@@ -10,13 +10,15 @@ use super::{
 use crate::{
     arm::ArmRun,
     blocks::check_answers,
-    compare::{Comparison, Outcome as Compared, compare, refusal::Reason, scope::CompareOptions},
+    compare::{
+        Comparison, RowVerdict as Compared, compare, refusal::Reason, scope::CompareOptions,
+    },
     error::BenchError,
     loaded::LoadedRecord,
     plan::Effort,
     rows::{
         judge,
-        row::{Note, Outcome, Row},
+        row::{Note, Row, RowVerdict},
         text::{cost, verdict},
     },
     samples::{Sample, SamplePlace, Slice},
@@ -165,9 +167,10 @@ fn percentile_without_a_tail() -> Result<Finding, BenchError> {
         rows(&shape, &samples, &slices)
     };
     let (thin, thick) = (of(40)?, of(400)?);
-    let none =
-        thin.iter().all(|row| row.outcome == Outcome::NotEvaluated && cost(row) == "no percentile");
-    let some = thick.iter().all(|row| row.outcome != Outcome::NotEvaluated);
+    let none = thin
+        .iter()
+        .all(|row| row.outcome == RowVerdict::NotEvaluated && cost(row) == "no percentile");
+    let some = thick.iter().all(|row| row.outcome != RowVerdict::NotEvaluated);
     let p99 = supported_quantile(&[1.0; 900], 0.99).is_none();
     Ok(Finding::new(
         "a percentile without a tail",

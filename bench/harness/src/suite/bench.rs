@@ -10,7 +10,7 @@ use serde_json::Value;
 /// A value for commands: a text, or a choice by whether a path exists.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
-pub(crate) enum Var {
+pub(crate) enum CommandValue {
     Text(String),
     Choice { if_exists: String, then: String, otherwise: String },
 }
@@ -51,7 +51,7 @@ pub(crate) struct Bench {
     pub(crate) quick_grid: BTreeMap<String, Vec<Value>>,
     /// The variables that override the suite's `vars` for this bench.
     #[serde(default)]
-    pub(crate) vars: BTreeMap<String, Var>,
+    pub(crate) vars: BTreeMap<String, CommandValue>,
     #[serde(default)]
     pub(crate) expect: Params,
     #[serde(default = "default_true")]
@@ -65,7 +65,7 @@ pub(crate) struct Bench {
     pub(crate) metrics: Vec<Metric>,
     /// Lines of cost over work that the report prints.
     #[serde(default, rename = "fit")]
-    pub(crate) fits: Vec<Fit>,
+    pub(crate) fits: Vec<CostPerWork>,
 }
 
 /// The number of blocks for each effort; with 0 in a quick run the bench is left to full ones.
@@ -161,7 +161,7 @@ pub(crate) enum Show {
 /// `[[bench.fit]]`: a metric over another one that counts work.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Fit {
+pub(crate) struct CostPerWork {
     /// The metric that costs.
     pub(crate) cost: String,
     /// The metric that counts work.
@@ -178,7 +178,7 @@ pub(crate) struct Fit {
     pub(crate) label: Option<String>,
 }
 
-impl Fit {
+impl CostPerWork {
     /// Checks that the bench has what the fit names; the error says what it lacks.
     pub(crate) fn check(&self, bench: &Bench) -> Result<(), String> {
         for name in [&self.cost, &self.work] {

@@ -8,8 +8,8 @@ use std::{
 };
 
 use confide_bench::{
-    AllPlan, Effort, Index, IndexEntry, MachineLock, Options, Outcome, Part, Programs, Suite,
-    SuiteState, SuiteText, Validity,
+    AllPlan, Effort, FinishedRun, Index, IndexEntry, MachineLock, Options, Programs, Suite,
+    SuiteSelection, SuiteState, SuiteText, Validity,
 };
 
 use super::{
@@ -131,7 +131,7 @@ fn options(args: &Args, suite: SuiteText) -> Result<Options, CliError> {
         blocks: args.blocks,
         seed: args.seed,
         vars: args.vars.clone(),
-        part: Part::default(),
+        part: SuiteSelection::default(),
         out: args.out.clone(),
         command: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -141,7 +141,7 @@ fn options(args: &Args, suite: SuiteText) -> Result<Options, CliError> {
 }
 
 /// Runs a suite with these options, to its end or to Ctrl-C.
-pub(super) fn run_to_end(options: &Options, resume: bool) -> Result<Outcome, CliError> {
+pub(super) fn run_to_end(options: &Options, resume: bool) -> Result<FinishedRun, CliError> {
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
     let stop: &AtomicBool = &stop;
     let mut bar = ProgressBar::new(SHOW_EVERY, Some(PRINT_EVERY));
@@ -159,7 +159,7 @@ pub(super) fn measure(
     seed: Option<u64>,
     vars: Vec<(String, String)>,
     out: PathBuf,
-) -> Result<Outcome, CliError> {
+) -> Result<FinishedRun, CliError> {
     let args = Args {
         suite: suite.name.clone(),
         quick: effort == Effort::Quick,
@@ -175,7 +175,7 @@ pub(super) fn measure(
     run_to_end(&options(&args, suite)?, false)
 }
 
-fn show_suite(entry: &IndexEntry, outcome: Option<&Outcome>) -> Result<(), CliError> {
+fn show_suite(entry: &IndexEntry, outcome: Option<&FinishedRun>) -> Result<(), CliError> {
     let reason = entry.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
     println!("\n== {}{reason}", entry.suite);
     match outcome {
@@ -213,7 +213,7 @@ struct WorstOutcome {
 }
 
 impl WorstOutcome {
-    fn take(&mut self, entry: &IndexEntry, outcome: Option<&Outcome>) {
+    fn take(&mut self, entry: &IndexEntry, outcome: Option<&FinishedRun>) {
         self.failed |= entry.state == SuiteState::Failed;
         if let Some(outcome) = outcome {
             self.failed |= has_missing_benches(outcome);
@@ -234,7 +234,7 @@ impl WorstOutcome {
 }
 
 /// Prints the table, then the paths of page and record.
-pub(super) fn print_outcome(outcome: &Outcome) -> Result<(), CliError> {
+pub(super) fn print_outcome(outcome: &FinishedRun) -> Result<(), CliError> {
     let (page, record) = (outcome.page_path.display(), outcome.record_path.display());
     let table = confide_bench::table(&outcome.record);
     let chain = outcome.record.chain_end().unwrap_or_default();
@@ -248,11 +248,11 @@ fn parse_variable(text: &str) -> Result<(String, String), String> {
 }
 
 /// Whether a bench failed, or no arm of it could be run.
-fn has_missing_benches(outcome: &Outcome) -> bool {
+fn has_missing_benches(outcome: &FinishedRun) -> bool {
     !outcome.record.not_run().is_empty() || !outcome.record.benches_without_arms().is_empty()
 }
 
-fn exit_status(outcome: &Outcome) -> ExitCode {
+fn exit_status(outcome: &FinishedRun) -> ExitCode {
     if outcome.record.partial().is_some() {
         return ExitCode::from(INTERRUPTED);
     }

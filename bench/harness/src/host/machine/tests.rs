@@ -23,7 +23,7 @@ fn this_machine_can_be_read_and_shown() {
 #[test]
 fn nothing_in_it_names_the_machine_or_its_owner() {
     let text = Machine::read(Path::new(".")).json().unwrap();
-    let root = Root::system();
+    let root = FileTree::system();
     let private = [
         "/proc/sys/kernel/hostname",
         "/etc/machine-id",

@@ -4,7 +4,7 @@ use super::{
     super::{
         cpuid::{Leaves, to_text},
         kernel_log::KernelLog,
-        root::{Root, field},
+        root::{FileTree, field},
     },
     signal::{Kind, PARAVISOR, Signal, SignalMeaning},
 };
@@ -20,7 +20,11 @@ const ANNOUNCED: &[Kind] = &[Kind::Tdx, Kind::SevSnp, Kind::SevEs, Kind::Sev];
 const SEV_KINDS: &[Kind] = &[Kind::SevSnp, Kind::SevEs, Kind::Sev];
 
 /// Collects every signal, in a fixed order.
-pub(super) fn collect_signals(root: &Root, cpuid: Option<&Leaves>, log: &KernelLog) -> Vec<Signal> {
+pub(super) fn collect_signals(
+    root: &FileTree,
+    cpuid: Option<&Leaves>,
+    log: &KernelLog,
+) -> Vec<Signal> {
     let mut signals = devices(root);
     signals.extend(leaves(cpuid));
     signals.push(sev_status(root, cpuid));
@@ -49,7 +53,7 @@ fn sign(source: &str, is_there: bool, value: impl AsRef<str>, kind: Kind) -> Sig
 }
 
 /// Looks for the devices of guests: `Guest` where one is there, `Absent` where not.
-fn devices(root: &Root) -> Vec<Signal> {
+fn devices(root: &FileTree) -> Vec<Signal> {
     let of_guest = [
         (["/dev/tdx_guest", "/dev/tdx-guest"], Kind::Tdx),
         (["/dev/sev-guest", "/dev/sev-guest"], Kind::SevSnp),
@@ -123,7 +127,7 @@ fn amd_encryption(leaves: &Leaves) -> Signal {
 
 /// Reads which part of SEV is on, from the model-specific register, where the module `msr` lets it
 /// be read.
-fn sev_status(root: &Root, cpuid: Option<&Leaves>) -> Signal {
+fn sev_status(root: &FileTree, cpuid: Option<&Leaves>) -> Signal {
     use std::os::unix::fs::FileExt;
     const SOURCE: &str = "msr SEV_STATUS";
     if cpuid.is_none_or(|leaves| &leaves.vendor != b"AuthenticAMD") {
@@ -147,7 +151,7 @@ fn sev_status(root: &Root, cpuid: Option<&Leaves>) -> Signal {
 
 /// Reads the flags that the kernel shows. Those of AMD mean support, and Linux hides them in most
 /// guests.
-fn flags(root: &Root, cpuid: Option<&Leaves>) -> Vec<Signal> {
+fn flags(root: &FileTree, cpuid: Option<&Leaves>) -> Vec<Signal> {
     const TDX: &str = "cpu flag tdx_guest";
     let Some(cpuinfo) = root.text("/proc/cpuinfo") else {
         return vec![signal(TDX, "/proc/cpuinfo is not readable", SignalMeaning::Unread, &[])];
@@ -251,7 +255,7 @@ fn isolation(source: &str, a: u32, b: u32) -> Signal {
 
 /// Looks at the report interface of the kernel. The provider is read where an entry exists; none is
 /// made, since that would be a call on the device.
-fn configfs(root: &Root) -> Vec<Signal> {
+fn configfs(root: &FileTree) -> Vec<Signal> {
     const SOURCE: &str = "configfs-tsm";
     const FOLDER: &str = "/sys/kernel/config/tsm/report";
     if !root.exists(FOLDER) {
@@ -285,7 +289,7 @@ fn configfs(root: &Root) -> Vec<Signal> {
 
 /// Looks for the table of the firmware's event log in a confidential guest (UEFI 2.10, section 38):
 /// byte 36 is 1 for SEV, 2 for TDX.
-fn event_log(root: &Root) -> Signal {
+fn event_log(root: &FileTree) -> Signal {
     const SOURCE: &str = "acpi table CCEL";
     const PATH: &str = "/sys/firmware/acpi/tables/CCEL";
     match root.bytes(PATH).and_then(|table| table.get(36).copied()) {
@@ -298,7 +302,7 @@ fn event_log(root: &Root) -> Signal {
 }
 
 /// Collects where this runs: a virtual TPM, the maker of the machine and its firmware.
-fn context(root: &Root) -> Vec<Signal> {
+fn context(root: &FileTree) -> Vec<Signal> {
     let mut signals = Vec::new();
     let tpm = ["/dev/tpm0", "/dev/tpmrm0"].iter().find(|path| root.exists(path));
     let version = root.value("/sys/class/tpm/tpm0/tpm_version_major");
@@ -330,7 +334,7 @@ fn context(root: &Root) -> Vec<Signal> {
 }
 
 /// Looks for signs of a host that can start confidential guests.
-fn host(root: &Root) -> Vec<Signal> {
+fn host(root: &FileTree) -> Vec<Signal> {
     let on = |path: &str| root.value(path).filter(|value| matches!(value.as_str(), "Y" | "1"));
     let mut signals = Vec::new();
     if root.exists("/dev/sev") {

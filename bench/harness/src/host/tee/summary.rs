@@ -7,7 +7,7 @@ use super::{
     signal::{Kind, PARAVISOR, Signal, SignalMeaning},
     signals,
 };
-use crate::host::{cpuid::Leaves, kernel_log::KernelLog, root::Root};
+use crate::host::{cpuid::Leaves, kernel_log::KernelLog, root::FileTree};
 
 /// The conclusion from all signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
@@ -45,7 +45,7 @@ pub(crate) struct Tee {
 
 impl Tee {
     /// Looks at every place and judges what was found.
-    pub(crate) fn read(root: &Root, cpuid: Option<&Leaves>, log: &KernelLog) -> Self {
+    pub(crate) fn read(root: &FileTree, cpuid: Option<&Leaves>, log: &KernelLog) -> Self {
         Self::from_signals(signals::collect_signals(root, cpuid, log))
     }
 

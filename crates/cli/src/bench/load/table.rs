@@ -134,7 +134,7 @@ impl LoadReport<'_> {
             ("dispatch delay", &summary.dispatch_delay),
             ("loop delay", &self.client.loop_delay),
         ] {
-            write_row(out, name, spread);
+            render_row(out, name, spread);
         }
         let _ = writeln!(out, "a percentile is printed only if at least ten samples lie beyond it");
         let censored = summary.e2e.censored;
@@ -185,7 +185,7 @@ fn write_line(out: &mut String, name: &str, text: &str) {
     let _ = writeln!(out, "{name:<10}{text}");
 }
 
-fn write_row(out: &mut String, name: &str, spread: &Spread) {
+fn render_row(out: &mut String, name: &str, spread: &Spread) {
     if spread.count == 0 {
         return;
     }
