@@ -16,7 +16,7 @@ use confide_arm_line::{ArmError, Hello, Outcome, Report, Run, Sample, serve_runs
 use confide_channel::{
     BatchLimits, BatchedQuote, Batcher, Binding, Client, ClientOptions, Server, ServerOptions,
 };
-use confide_evidence::{Appraise, Presented, ReportData};
+use confide_evidence::{Appraise, PresentedEvidence, ReportData};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use serde_json::json;
 use tokio::{runtime::Runtime, task::JoinSet};
@@ -186,7 +186,7 @@ impl Appraise for ReportDataCheck {
     type Appraised = ();
     type Rejection = ReportDataMismatch;
 
-    fn appraise(&self, presented: &Presented<'_>) -> Result<(), ReportDataMismatch> {
+    fn appraise(&self, presented: &PresentedEvidence<'_>) -> Result<(), ReportDataMismatch> {
         let wanted = presented.expected_report_data.0;
         let holds = presented.quote.windows(64).any(|window| window == wanted);
         if holds { Ok(()) } else { Err(ReportDataMismatch) }

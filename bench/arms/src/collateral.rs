@@ -22,7 +22,7 @@ use confide_collateral::{
     BaseUrl, Client, CollateralCounts, CollateralError, Document, Platform, Services, Source,
     SourceOptions, TcbEvaluation,
 };
-use confide_evidence::{Appraise, BindingKind, Presented, ReportData, claims::Claims};
+use confide_evidence::{Appraise, BindingKind, PresentedEvidence, ReportData, claims::Claims};
 use confide_fake_attester::FakeAttester;
 use confide_verifier::{AwsLc, Endorsements, Policy, UnixTime};
 use serde_json::{Map, Value, json};
@@ -296,8 +296,8 @@ impl PeerEvidence {
         Self { quote: attester.quote(&report_data), claims: claims.encode(), report_data }
     }
 
-    fn presentation<'a>(&'a self, collateral: Option<&'a [u8]>) -> Presented<'a> {
-        Presented {
+    fn presentation<'a>(&'a self, collateral: Option<&'a [u8]>) -> PresentedEvidence<'a> {
+        PresentedEvidence {
             binding: BindingKind::TlsExporter,
             claims: &self.claims,
             collateral,

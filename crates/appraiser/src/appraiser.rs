@@ -8,7 +8,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use confide_collateral::{Platform, Source};
-use confide_evidence::{Appraise, Kind, Presented, detect};
+use confide_evidence::{Appraise, Kind, PresentedEvidence, detect};
 use confide_verifier::{AwsLc, DangerousScope, Evidence, Policy, RootKind, Scope, UnixTime};
 
 use crate::{
@@ -227,7 +227,10 @@ impl Appraise for PolicyAppraiser {
     type Appraised = SharedAppraisal;
     type Rejection = AppraisalError;
 
-    fn appraise(&self, presented: &Presented<'_>) -> Result<SharedAppraisal, AppraisalError> {
+    fn appraise(
+        &self,
+        presented: &PresentedEvidence<'_>,
+    ) -> Result<SharedAppraisal, AppraisalError> {
         self.judge(&Evidence::from(presented), presented.collateral)
     }
 }

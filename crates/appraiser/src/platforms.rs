@@ -10,7 +10,7 @@ use std::{
 };
 
 use confide_verifier::{
-    AwsLc, EndorsementsId, KnownEnclave, KnownPck, NewVerdicts, RecallPlatform, Secret, Tag,
+    AwsLc, EndorsementsId, KnownEnclave, KnownPck, NewVerdicts, RecallPlatform, TagKey, VerdictTag,
 };
 
 use crate::limits::{PLATFORMS_MAX, SERIAL_LENGTH_MAX};
@@ -20,7 +20,7 @@ use crate::limits::{PLATFORMS_MAX, SERIAL_LENGTH_MAX};
 /// Anyone who has no accepted evidence cannot put anything in, and so cannot push anything out. When a
 /// shard is full, the entry that has not been used for longest gives way (second chance).
 pub struct Platforms {
-    secret: Secret,
+    secret: TagKey,
     enclaves: ShardedTable<KnownEnclave>,
     pcks: ShardedTable<KnownPck>,
 }
@@ -66,15 +66,15 @@ impl Default for Platforms {
 }
 
 impl RecallPlatform for Platforms {
-    fn secret(&self) -> Option<&Secret> {
+    fn secret(&self) -> Option<&TagKey> {
         Some(&self.secret)
     }
 
-    fn enclave(&self, tag: Tag) -> Option<Arc<KnownEnclave>> {
+    fn enclave(&self, tag: VerdictTag) -> Option<Arc<KnownEnclave>> {
         self.enclaves.find(tag)
     }
 
-    fn pck(&self, tag: Tag) -> Option<Arc<KnownPck>> {
+    fn pck(&self, tag: VerdictTag) -> Option<Arc<KnownPck>> {
         self.pcks.find(tag)
     }
 }
@@ -88,9 +88,9 @@ struct ShardedTable<V> {
 }
 
 struct TableShard<V> {
-    entries: HashMap<Tag, PlatformEntry<V>, BuildHasherDefault<TagHasher>>,
+    entries: HashMap<VerdictTag, PlatformEntry<V>, BuildHasherDefault<TagHasher>>,
     /// The tags of the entries, oldest first.
-    order: VecDeque<Tag>,
+    order: VecDeque<VerdictTag>,
 }
 
 struct PlatformEntry<V> {
@@ -109,12 +109,12 @@ impl<V> ShardedTable<V> {
         Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_max }
     }
 
-    fn shard(&self, tag: Tag) -> &RwLock<TableShard<V>> {
+    fn shard(&self, tag: VerdictTag) -> &RwLock<TableShard<V>> {
         // The high bits, because the map inside a shard uses the low ones.
         &self.shards[(tag.number() >> 120) as usize % SHARDS]
     }
 
-    fn find(&self, tag: Tag) -> Option<Arc<V>> {
+    fn find(&self, tag: VerdictTag) -> Option<Arc<V>> {
         let shard = self.shard(tag).read().unwrap_or_else(PoisonError::into_inner);
         let entry = shard.entries.get(&tag)?;
         // A store on every look-up would move the cache line between cores for nothing.
@@ -124,7 +124,7 @@ impl<V> ShardedTable<V> {
         Some(entry.value.clone())
     }
 
-    fn insert(&self, tag: Tag, value: Arc<V>, generation: EndorsementsId) {
+    fn insert(&self, tag: VerdictTag, value: Arc<V>, generation: EndorsementsId) {
         let entry = PlatformEntry {
             value,
             generation: generation_prefix(generation),
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_full_shard_lets_go_of_what_was_not_used_and_keeps_what_was() {
         let table: ShardedTable<u8> = ShardedTable::new(3 * SHARDS);
-        let tag = |number: u64| Tag::from_number(u128::from(number));
+        let tag = |number: u64| VerdictTag::from_number(u128::from(number));
         let generation = EndorsementsId([1; 32]);
         for number in 0..3 {
             table.insert(tag(number), Arc::new(0), generation);
@@ -230,11 +230,11 @@ mod tests {
         let table: ShardedTable<u8> = ShardedTable::new(100 * SHARDS);
         for number in 0..100 {
             let generation = EndorsementsId([number as u8 % 2; 32]);
-            table.insert(Tag::from_number(number << 100), Arc::new(0), generation);
+            table.insert(VerdictTag::from_number(number << 100), Arc::new(0), generation);
         }
         table.forget(EndorsementsId([1; 32]));
         assert_eq!(table.entry_count(), 50);
-        assert!(table.find(Tag::from_number(2 << 100)).is_some());
+        assert!(table.find(VerdictTag::from_number(2 << 100)).is_some());
         let queued: usize = table.shards.iter().map(|it| it.read().unwrap().order.len()).sum();
         assert_eq!(queued, 50);
     }

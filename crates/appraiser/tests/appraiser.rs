@@ -3,7 +3,7 @@
 use std::thread;
 
 use confide_appraiser::{AppraisalError, PolicyAppraiser};
-use confide_evidence::{Appraise, BindingKind, Presented, ReportData, claims::Claims};
+use confide_evidence::{Appraise, BindingKind, PresentedEvidence, ReportData, claims::Claims};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode, Tee};
 use confide_verifier::{Policy, Scope};
 
@@ -92,7 +92,8 @@ fn rejected_evidence_is_not_remembered_and_pushes_nothing_out() {
     for at in (0..shown.quote.len()).step_by(97) {
         let mut spoiled = shown.quote.clone();
         spoiled[at] ^= 1;
-        let refused = appraiser.appraise(&Presented { quote: &spoiled, ..shown.as_presented() });
+        let refused =
+            appraiser.appraise(&PresentedEvidence { quote: &spoiled, ..shown.as_presented() });
         assert!(refused.is_err() || spoiled[at] == b'\n' ^ 1, "byte {at}");
     }
     assert_eq!(appraiser.platforms().entry_counts(), (1, 1));
@@ -160,10 +161,11 @@ fn evidence_without_endorsements_or_of_another_kind_is_refused() {
     let attester = FakeAttester::new(options()).unwrap();
     let appraiser = appraiser(&attester);
     let shown = PeerEvidence::from_attester(&attester);
-    let bare = Presented { collateral: None, ..shown.as_presented() };
+    let bare = PresentedEvidence { collateral: None, ..shown.as_presented() };
     assert!(matches!(appraiser.appraise(&bare), Err(AppraisalError::NoCollateral)));
     for nothing in [&[] as &[u8], b"noise"] {
-        let error = appraiser.appraise(&Presented { quote: nothing, ..shown.as_presented() });
+        let error =
+            appraiser.appraise(&PresentedEvidence { quote: nothing, ..shown.as_presented() });
         assert_eq!(error.unwrap_err().failed_check(), "quote_format");
     }
 }
@@ -187,14 +189,14 @@ fn a_chip_key_of_amds_is_verified_once_and_an_older_list_is_refused_afterwards()
     assert_eq!(error.failed_check(), "revocation");
     let mut spoiled = shown.quote.clone();
     spoiled[0x50] ^= 1;
-    let error = appraiser.appraise(&Presented { quote: &spoiled, ..shown.as_presented() });
+    let error = appraiser.appraise(&PresentedEvidence { quote: &spoiled, ..shown.as_presented() });
     assert_eq!(error.unwrap_err().failed_check(), "report_signature");
     // White space is a peer's to choose, and fills no memory.
     let padded = format!("{}{}", " ".repeat(64 * 1024), new.collateral_json()).into_bytes();
-    let padded = Presented { collateral: Some(&padded), ..shown.as_presented() };
+    let padded = PresentedEvidence { collateral: Some(&padded), ..shown.as_presented() };
     appraiser.appraise(&padded).unwrap();
     assert_eq!(appraiser.chip_count(), 2);
-    let bare = Presented { collateral: None, ..shown.as_presented() };
+    let bare = PresentedEvidence { collateral: None, ..shown.as_presented() };
     assert!(matches!(appraiser.appraise(&bare), Err(AppraisalError::NoCollateral)));
 }
 
@@ -236,8 +238,8 @@ impl PeerEvidence {
         }
     }
 
-    fn as_presented(&self) -> Presented<'_> {
-        Presented {
+    fn as_presented(&self) -> PresentedEvidence<'_> {
+        PresentedEvidence {
             binding: BindingKind::TlsExporter,
             claims: &self.claims,
             collateral: Some(self.collateral.as_bytes()),

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use confide_appraiser::{AppraisalError, SharedAppraisal};
-use confide_evidence::GpuPresented;
+use confide_evidence::PresentedGpuEvidence;
 use confide_http::{AdmissionQueue, metrics::MEDIA_TYPE};
 use confide_verifier::Evidence;
 use http::{Method, Request, Response, StatusCode};
@@ -116,7 +116,7 @@ impl ServiceState {
             quote: &request.evidence,
             claims: request.claims.as_deref(),
             report_data: request.report_data,
-            gpu: gpu.map(|gpu| GpuPresented { evidence: &gpu.evidence, nonce: gpu.nonce }),
+            gpu: gpu.map(|gpu| PresentedGpuEvidence { evidence: &gpu.evidence, nonce: gpu.nonce }),
             // A caller cannot prove how the evidence was bound to a connection.
             binding: None,
         };

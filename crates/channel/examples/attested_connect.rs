@@ -5,7 +5,7 @@
 use std::{env, error::Error, fs, sync::Arc, time::Duration, time::SystemTime};
 
 use confide_channel::{Binding, Client, ClientOptions};
-use confide_evidence::{Appraise, Presented};
+use confide_evidence::{Appraise, PresentedEvidence};
 use confide_verifier::{Appraised, AwsLc, Endorsements, Policy, Rejection, UnixTime, appraise};
 
 struct Verifier(Policy);
@@ -14,7 +14,7 @@ impl Appraise for Verifier {
     type Appraised = Appraised;
     type Rejection = Rejection;
 
-    fn appraise(&self, presented: &Presented<'_>) -> Result<Appraised, Rejection> {
+    fn appraise(&self, presented: &PresentedEvidence<'_>) -> Result<Appraised, Rejection> {
         let endorsements = Endorsements::parse(presented.collateral.unwrap_or_default())
             .map_err(|error| Rejection::before_checks(error.into()))?;
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();

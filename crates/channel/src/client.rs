@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use confide_evidence::{Appraise, BindingKind, Presented, binder::key_report_data};
+use confide_evidence::{Appraise, BindingKind, PresentedEvidence, binder::key_report_data};
 use rustls::{ClientConfig, pki_types::ServerName, sign::SingleCertAndKey};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -147,7 +147,7 @@ impl<A: Appraise> Client<A> {
         let certificate = session::peer_certificate(stream)?;
         let tagged = certificate.parse_evidence()?;
         let collateral = certificate.parse_collateral()?;
-        let presented = Presented {
+        let presented = PresentedEvidence {
             binding: BindingKind::TlsSpki,
             claims: tagged.claims,
             collateral,

@@ -17,7 +17,7 @@ use std::{
 
 use aws_lc_rs::rand;
 use confide_evidence::{
-    Appraise, BindingKind, GpuPresented, Presented,
+    Appraise, BindingKind, PresentedEvidence, PresentedGpuEvidence,
     batch::BatchPath,
     binder::{
         CONTEXT_BYTES, EXPORTER_BYTES, EXPORTER_LABEL, Role, session_gpu_nonce, session_report_data,
@@ -148,7 +148,7 @@ impl Appraise for NoAppraiser {
     type Appraised = ();
     type Rejection = Infallible;
 
-    fn appraise(&self, _presented: &Presented<'_>) -> Result<(), Infallible> {
+    fn appraise(&self, _presented: &PresentedEvidence<'_>) -> Result<(), Infallible> {
         match *self {}
     }
 }
@@ -156,7 +156,7 @@ impl Appraise for NoAppraiser {
 /// Appraises a peer's evidence after checking that its claims name the peer's key.
 pub(crate) fn appraise<A: Appraise>(
     appraiser: &A,
-    presented: &Presented<'_>,
+    presented: &PresentedEvidence<'_>,
     peer: [u8; 32],
     mine: Option<[u8; 32]>,
 ) -> Result<A::Appraised, ChannelError> {
@@ -259,12 +259,12 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
     // This end computes the binder itself, so a path of another session leads to another root.
     let expected = path.as_ref().map_or(binder, |path| path.root_report_data(&binder));
     let nonce = session_gpu_nonce(role, &peer, &exporter);
-    let presented = Presented {
+    let presented = PresentedEvidence {
         binding: BindingKind::TlsExporter,
         claims: evidence.claims,
         collateral: evidence.collateral,
         expected_report_data: expected,
-        gpu: evidence.gpu.map(|evidence| GpuPresented { evidence, nonce }),
+        gpu: evidence.gpu.map(|evidence| PresentedGpuEvidence { evidence, nonce }),
         quote: evidence.quote,
     };
     outcome.appraised = Some(appraise(appraiser, &presented, peer, mine)?);

@@ -438,7 +438,10 @@ impl confide_evidence::Appraise for Timeless {
     type Appraised = ();
     type Rejection = FakeRejection;
 
-    fn appraise(&self, presented: &confide_evidence::Presented<'_>) -> Result<(), FakeRejection> {
+    fn appraise(
+        &self,
+        presented: &confide_evidence::PresentedEvidence<'_>,
+    ) -> Result<(), FakeRejection> {
         match presented.quote == quote(&presented.expected_report_data) {
             true => Ok(()),
             false => Err(FakeRejection::ReportData),

@@ -16,7 +16,7 @@ pub enum BindingKind {
 /// The channel has already checked that `claims` name the key of this connection; whether the
 /// quote is genuine, and whether it signs `expected_report_data`, is for the appraiser.
 #[derive(Clone, Copy, Debug)]
-pub struct Presented<'a> {
+pub struct PresentedEvidence<'a> {
     /// The binding that the channel used.
     pub binding: BindingKind,
     /// The CBOR claims exactly as the peer sent them (see [`crate::claims`]).
@@ -26,7 +26,7 @@ pub struct Presented<'a> {
     /// The report data that the quote must hold.
     pub expected_report_data: ReportData,
     /// Evidence of a GPU, where the peer sent some.
-    pub gpu: Option<GpuPresented<'a>>,
+    pub gpu: Option<PresentedGpuEvidence<'a>>,
     /// The quote or SNP report, unparsed.
     pub quote: &'a [u8],
 }
@@ -35,7 +35,7 @@ pub struct Presented<'a> {
 ///
 /// The CPU's claims hold the SHA-256 of `evidence`, so that it cannot be swapped.
 #[derive(Clone, Copy, Debug)]
-pub struct GpuPresented<'a> {
+pub struct PresentedGpuEvidence<'a> {
     /// The GPU's evidence, unparsed.
     pub evidence: &'a [u8],
     /// The nonce that the GPU must have signed.
@@ -55,5 +55,8 @@ pub trait Appraise: Send + Sync {
     ///
     /// # Errors
     /// `Self::Rejection` where the evidence is not accepted.
-    fn appraise(&self, presented: &Presented<'_>) -> Result<Self::Appraised, Self::Rejection>;
+    fn appraise(
+        &self,
+        presented: &PresentedEvidence<'_>,
+    ) -> Result<Self::Appraised, Self::Rejection>;
 }

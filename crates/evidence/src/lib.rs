@@ -33,7 +33,7 @@ pub mod tagged_evidence;
 pub mod tcb_info;
 mod unix_seconds;
 
-pub use appraise::{Appraise, BindingKind, GpuPresented, Presented};
+pub use appraise::{Appraise, BindingKind, PresentedEvidence, PresentedGpuEvidence};
 pub use attest::{Attest, AttestError};
 pub use detect::{Kind, detect};
 pub use parse_error::{ParseError, foreign_text};

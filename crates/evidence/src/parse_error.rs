@@ -90,7 +90,7 @@ pub enum ParseError {
         wanted: &'static str,
     },
     /// DER that does not have the shape of RFC 5280 or of Intel's PCK certificate profile.
-    #[error("{subject} is malformed: {field} is not as its specification has it")]
+    #[error("{subject} is malformed: {field} does not conform to its specification")]
     Der {
         /// The certificate, revocation list or extension.
         subject: &'static str,

@@ -330,7 +330,7 @@ pub(crate) fn check_isv_levels(
 ) -> Result<(), ParseError> {
     check_levels(levels.len())?;
     if levels.windows(2).any(|pair| pair[0].isv_svn() < pair[1].isv_svn()) {
-        let reason = "levels of isvsvn that fall".to_string();
+        let reason = "isvsvn levels in descending order".to_string();
         return Err(ParseError::Json { subject, reason });
     }
     Ok(())

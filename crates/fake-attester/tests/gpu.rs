@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use confide_evidence::{
-    Attest, GpuPresented, ReportData,
+    Attest, PresentedGpuEvidence, ReportData,
     binder::{Role, key_gpu_nonce, key_report_data},
     claims::Claims,
 };
@@ -280,7 +280,10 @@ impl Pair {
             quote: &quote,
             claims: Some(&claims),
             report_data: None,
-            gpu: parts.gpu.as_deref().map(|evidence| GpuPresented { evidence, nonce: parts.nonce }),
+            gpu: parts
+                .gpu
+                .as_deref()
+                .map(|evidence| PresentedGpuEvidence { evidence, nonce: parts.nonce }),
             ..Evidence::default()
         };
         appraise(&evidence, &endorsements, &policy, now(), &AwsLc)

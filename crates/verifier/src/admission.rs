@@ -13,9 +13,9 @@ use crate::reason::Reason;
 
 /// Kinds of evidence, by the TEE that makes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Formats(Vec<Tee>);
+pub struct AdmittedTees(Vec<Tee>);
 
-impl Formats {
+impl AdmittedTees {
     const ALL: [Tee; 3] = [Tee::Sgx, Tee::Snp, Tee::Tdx];
 
     /// Checks that the policy looks at evidence of this TEE.
@@ -33,20 +33,20 @@ impl Formats {
     }
 }
 
-impl Default for Formats {
+impl Default for AdmittedTees {
     fn default() -> Self {
         Self(Self::ALL.to_vec())
     }
 }
 
-impl core::fmt::Display for Formats {
+impl core::fmt::Display for AdmittedTees {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let names: Vec<&str> = self.0.iter().map(|tee| tee.as_str()).collect();
         f.write_str(&names.join(" or "))
     }
 }
 
-impl<'de> Deserialize<'de> for Formats {
+impl<'de> Deserialize<'de> for AdmittedTees {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let names = Vec::<String>::deserialize(deserializer)?;
         let mut formats = Vec::new();

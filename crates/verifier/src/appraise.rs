@@ -17,7 +17,8 @@ use crate::{
     policy::Policy,
     reason::Reason,
     result::{
-        AcceptedParts, Appraised, Endorsed, IntelClaims, PartialResult, PlatformClaims, Rejection,
+        AcceptedParts, Appraised, EndorsementClaims, IntelClaims, PartialResult, PlatformClaims,
+        Rejection,
     },
     scope::ScopeConditions,
 };
@@ -91,7 +92,7 @@ impl Appraisal<'_> {
             report_data: self.quote.report_data(),
             debug: attributes::is_debug(&self.quote),
             measurements: measurements::read_measurements(&self.quote),
-            endorsed: Endorsed::Intel(IntelClaims {
+            endorsed: EndorsementClaims::Intel(IntelClaims {
                 fmspc: platform.pck.fmspc,
                 tcb_evaluation_data_number: self.evaluation_number(),
                 root_crl: self.endorsed.root_crl,

@@ -15,7 +15,7 @@ use rustls_pki_types::SignatureVerificationAlgorithm;
 
 use crate::{
     crypto::{Crypto, P256Key, P384Key},
-    memory::Secret,
+    memory::TagKey,
 };
 
 /// The aws-lc-rs provider.
@@ -28,10 +28,10 @@ impl AwsLc {
     /// # Panics
     ///
     /// Where the system has no random numbers; nothing is secret there.
-    pub fn secret() -> Secret {
+    pub fn secret() -> TagKey {
         let mut random = [0; 16];
         aws_lc_rs::rand::fill(&mut random).expect("the system has random numbers");
-        Secret::new(random)
+        TagKey::new(random)
     }
 }
 

@@ -82,7 +82,7 @@ impl Binding<'_> {
         let expected = self.evidence.report_data.or(from_claims);
         let by_policy = self.policy.report_data.as_ref().filter(|wanted| wanted.is_evaluated());
         if expected.is_none() && by_policy.is_none() {
-            checks.skip(S::REPORT_DATA, "nothing to compare it with was given");
+            checks.skip(S::REPORT_DATA, "no value was given to compare it with");
             return Ok(());
         }
         checks.run(S::REPORT_DATA, || {

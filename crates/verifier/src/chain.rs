@@ -121,7 +121,7 @@ impl<'a> Crl<'a> {
     }
 
     /// Checks that a certificate of this list's issuer is not on it. The list must have been verified.
-    pub(crate) fn check_not_listed(
+    pub(crate) fn check_not_revoked(
         &self,
         subject: &'static str,
         certificate: &Certificate<'_>,

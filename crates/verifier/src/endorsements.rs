@@ -96,7 +96,7 @@ impl Endorsements {
         let issuer = Issuer { anchor: &anchor_der, root_crl: &root_crl, now, crypto };
         let signer = checks.run(Step::TcbSigner, || {
             let signer = issuer.tcb_signer("TCB info issuer chain", &self.tcb_chain)?;
-            root_crl.check_not_listed(CertificateRole::Root.subject(), &root_certificate)?;
+            root_crl.check_not_revoked(CertificateRole::Root.subject(), &root_certificate)?;
             Ok((signer, "issued by the root, not revoked".into()))
         })?;
         checks.run(Step::TcbInfo, || {
@@ -267,7 +267,7 @@ impl From<&Crl<'_>> for CrlVersion {
     }
 }
 
-const SIGNATURE_NOT_REACHED: &str = "holds now; its signature was not reached";
+const SIGNATURE_NOT_REACHED: &str = "valid now; its signature was not checked";
 
 fn evaluation_detail(number: u32) -> Detail {
     Detail::numbers([number.into()], |[number, ..], f| write!(f, "signed; evaluation {number}"))

@@ -1,6 +1,6 @@
 //! What a peer presented, and how it reached this end.
 
-use confide_evidence::{BindingKind, GpuPresented, Presented, ReportData};
+use confide_evidence::{BindingKind, PresentedEvidence, PresentedGpuEvidence, ReportData};
 
 /// The evidence that a peer presented.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,14 +14,14 @@ pub struct Evidence<'a> {
     /// over those claims (session binding): nothing here could find out that it was not.
     pub report_data: Option<ReportData>,
     /// Evidence of a GPU that belongs to this CPU, with the nonce that it has to hold.
-    pub gpu: Option<GpuPresented<'a>>,
+    pub gpu: Option<PresentedGpuEvidence<'a>>,
     /// The binding of the channel that carried the evidence; `None` outside a channel.
     pub binding: Option<BindingKind>,
 }
 
-impl<'a> From<&Presented<'a>> for Evidence<'a> {
+impl<'a> From<&PresentedEvidence<'a>> for Evidence<'a> {
     /// The evidence that a channel received, with the report data that this connection demands.
-    fn from(presented: &Presented<'a>) -> Self {
+    fn from(presented: &PresentedEvidence<'a>) -> Self {
         Self {
             quote: presented.quote,
             claims: Some(presented.claims),

@@ -5,7 +5,7 @@ use alloc::{format, string::String, vec::Vec};
 use confide_evidence::tcb_info::TcbStatus;
 
 use crate::{
-    admission::{BindingLevel, DangerousScope, Formats},
+    admission::{AdmittedTees, BindingLevel, DangerousScope},
     expect::Expect,
     explanation::{Explanation, Sentence},
     gpu::policy::GpuPolicy,
@@ -82,7 +82,7 @@ impl Policy {
 }
 
 impl Explanation {
-    fn add_formats(&mut self, formats: &Formats) {
+    fn add_formats(&mut self, formats: &AdmittedTees) {
         match formats.is_all() {
             true => self.add_unchecked("formats", "any kind of evidence"),
             false => self.add_checked("formats", format!("the evidence is of {formats}")),

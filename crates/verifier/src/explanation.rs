@@ -11,7 +11,7 @@ use crate::{
 
 /// The treatment of one field by a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stance {
+pub enum FieldTreatment {
     /// Evidence that fails it is refused.
     Checked,
     /// Any value passes, because the policy does not name the field.
@@ -26,7 +26,7 @@ pub struct Sentence {
     /// The key in the policy's text.
     pub field: &'static str,
     /// The treatment of the field by the policy.
-    pub stance: Stance,
+    pub stance: FieldTreatment,
     /// The treatment in words.
     pub text: String,
 }
@@ -36,18 +36,18 @@ pub(crate) struct Explanation(pub(crate) Vec<Sentence>);
 
 impl Explanation {
     pub(crate) fn add_checked(&mut self, field: &'static str, text: impl Into<String>) {
-        self.add(field, Stance::Checked, text);
+        self.add(field, FieldTreatment::Checked, text);
     }
 
     pub(crate) fn add_unchecked(&mut self, field: &'static str, text: impl Into<String>) {
-        self.add(field, Stance::Unchecked, text);
+        self.add(field, FieldTreatment::Unchecked, text);
     }
 
     pub(crate) fn add_dangerous(&mut self, field: &'static str, text: impl Into<String>) {
-        self.add(field, Stance::Dangerous, text);
+        self.add(field, FieldTreatment::Dangerous, text);
     }
 
-    fn add(&mut self, field: &'static str, stance: Stance, text: impl Into<String>) {
+    fn add(&mut self, field: &'static str, stance: FieldTreatment, text: impl Into<String>) {
         self.0.push(Sentence { field, stance, text: text.into() });
     }
 

@@ -13,8 +13,8 @@ use crate::{
     crypto::Crypto,
     evidence::Evidence,
     memory::{
-        AttestationKey, Certification, KnownEnclave, KnownPck, NewVerdicts, RecallPlatform, Tag,
-        Tags, is_fresh,
+        AttestationKey, Certification, KnownEnclave, KnownPck, NewVerdicts, RecallPlatform, Tags,
+        VerdictTag, is_fresh,
     },
     platform::{
         PCK_CHAIN_PASSED, QE_REPORT_PASSED, QUOTE_CHAIN, QUOTE_SIGNATURE_PASSED, check_same_chain,
@@ -140,7 +140,7 @@ impl RecalledVerification<'_> {
         let generation = &self.prepared.generation;
         let tags = Tags::derive(secret, generation, certification, &appraisal.quote);
         self.tags = Some(tags);
-        let is_usable = |tag: Tag, wanted: Tag, learnt_at: u64| {
+        let is_usable = |tag: VerdictTag, wanted: VerdictTag, learnt_at: u64| {
             tag == wanted && is_fresh(learnt_at, appraisal.policy.cache_lifetime_s, appraisal.now)
         };
         let pck_is_usable = |known: &Arc<KnownPck>| is_usable(known.tag, tags.pck, known.learnt_at);
@@ -245,7 +245,7 @@ impl PreparedEndorsements {
         &self,
         appraisal: &Appraisal<'_>,
         certification: Certification<'_>,
-        tag: Option<Tag>,
+        tag: Option<VerdictTag>,
     ) -> Result<KnownPck, Reason> {
         let leaf_only = match certification {
             Certification::Leaf(text) => pem::decode_chain(QUOTE_CHAIN, text).ok(),
@@ -268,7 +268,7 @@ impl PreparedEndorsements {
         chain::verify_leaf(leaf_der, &self.ca_anchor, appraisal.now, appraisal.crypto)?;
         self.check_not_revoked(leaf.serial)?;
         Ok(KnownPck {
-            tag: tag.unwrap_or(Tag::UNNAMED),
+            tag: tag.unwrap_or(VerdictTag::UNNAMED),
             learnt_at: appraisal.now.as_secs(),
             pck: sgx_extension(&leaf)?,
             public_key: *leaf.public_key,

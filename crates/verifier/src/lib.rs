@@ -39,13 +39,13 @@ pub mod snp;
 mod tcb;
 mod validity;
 
-pub use admission::{BindingLevel, DangerousScope, Formats};
+pub use admission::{AdmittedTees, BindingLevel, DangerousScope};
 pub use appraise::appraise;
 #[cfg(feature = "aws-lc")]
 pub use aws_lc::AwsLc;
 pub use checks::{Check, Outcome};
 pub use confide_evidence::{
-    BindingKind, GpuPresented, ParseError, ReportData, claims::Claims, quote::Tee,
+    BindingKind, ParseError, PresentedGpuEvidence, ReportData, claims::Claims, quote::Tee,
     tcb_info::TcbStatus,
 };
 pub use crl::{CrlMinimum, CrlVersion};
@@ -54,17 +54,17 @@ pub use detail::Detail;
 pub use endorsements::Endorsements;
 pub use evidence::Evidence;
 pub use expect::{DANGEROUS_ANY, Expect, ReferenceValue};
-pub use explanation::{Sentence, Stance};
+pub use explanation::{FieldTreatment, Sentence};
 pub use generation::EndorsementsId;
 pub use gpu::{GpuAppraised, GpuCase, GpuClaims, GpuPolicy, GpuVersion, verify_rim};
 pub use memory::{
-    KnownEnclave, KnownPck, LastPlatform, NewVerdicts, NoMemory, RecallPlatform, Secret, Tag,
+    KnownEnclave, KnownPck, LastPlatform, NewVerdicts, NoMemory, RecallPlatform, TagKey, VerdictTag,
 };
 pub use policy::{POLICY_LENGTH_MAX, Policy, PolicyError, SgxWorkload, TdxWorkload, Workload};
 pub use prepared::PreparedEndorsements;
 pub use reason::Reason;
 pub use result::{
-    AmdClaims, Appraised, EnclaveMeasurements, Endorsed, GuestMeasurements, IntelClaims,
+    AmdClaims, Appraised, EnclaveMeasurements, EndorsementClaims, GuestMeasurements, IntelClaims,
     Measurements, PlatformClaims, Rejection, TdMeasurements,
 };
 pub use roots::{

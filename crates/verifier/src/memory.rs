@@ -20,16 +20,16 @@ use crate::{
 
 /// The name of some certification bytes under one generation of endorsements.
 ///
-/// It is SipHash-2-4 with 128 bits of output, keyed with a [`Secret`]. To have a false leaf taken
+/// It is SipHash-2-4 with 128 bits of output, keyed with a [`TagKey`]. To have a false leaf taken
 /// for a known one, an attacker would have to find bytes whose tag is that of an entry. SipHash is
 /// a pseudo-random function: without its key, which never leaves the process, and without its
 /// outputs, which are never shown either, every try succeeds with a chance of 2^-128 for each entry
 /// that is held, and each try costs a connection. There is nothing to search offline. A hash with
 /// public outputs would have to withstand that, and would take several times as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Tag(u128);
+pub struct VerdictTag(u128);
 
-impl Tag {
+impl VerdictTag {
     /// The tag of a verdict that no memory keeps.
     pub(crate) const UNNAMED: Self = Self(0);
 
@@ -46,16 +46,16 @@ impl Tag {
 
 /// The key of the tags of one process: drawn at random when it starts, never shown.
 #[derive(Clone)]
-pub struct Secret(SipHasher24);
+pub struct TagKey(SipHasher24);
 
-impl Secret {
+impl TagKey {
     /// Takes 16 bytes from the system's random number generator.
     pub fn new(random: [u8; 16]) -> Self {
         Self(SipHasher24::new_with_key(&random))
     }
 }
 
-impl core::fmt::Debug for Secret {
+impl core::fmt::Debug for TagKey {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Secret(…)")
     }
@@ -67,13 +67,13 @@ impl core::fmt::Debug for Secret {
 /// too long ago is refused and learnt again.
 pub trait RecallPlatform {
     /// The key of its tags; `None` if it holds nothing and keeps nothing.
-    fn secret(&self) -> Option<&Secret>;
+    fn secret(&self) -> Option<&TagKey>;
 
     /// Returns what is known of a quoting enclave.
-    fn enclave(&self, tag: Tag) -> Option<Arc<KnownEnclave>>;
+    fn enclave(&self, tag: VerdictTag) -> Option<Arc<KnownEnclave>>;
 
     /// Returns what is known of a PCK certificate.
-    fn pck(&self, tag: Tag) -> Option<Arc<KnownPck>>;
+    fn pck(&self, tag: VerdictTag) -> Option<Arc<KnownPck>>;
 }
 
 /// A memory that holds nothing and keeps nothing: three signatures each time.
@@ -81,15 +81,15 @@ pub trait RecallPlatform {
 pub struct NoMemory;
 
 impl RecallPlatform for NoMemory {
-    fn secret(&self) -> Option<&Secret> {
+    fn secret(&self) -> Option<&TagKey> {
         None
     }
 
-    fn enclave(&self, _tag: Tag) -> Option<Arc<KnownEnclave>> {
+    fn enclave(&self, _tag: VerdictTag) -> Option<Arc<KnownEnclave>> {
         None
     }
 
-    fn pck(&self, _tag: Tag) -> Option<Arc<KnownPck>> {
+    fn pck(&self, _tag: VerdictTag) -> Option<Arc<KnownPck>> {
         None
     }
 }
@@ -98,7 +98,7 @@ impl RecallPlatform for NoMemory {
 #[derive(Clone, Debug)]
 pub struct LastPlatform {
     /// The secret that keys the tags.
-    pub secret: Secret,
+    pub secret: TagKey,
     /// The verdict on its PCK certificate.
     pub pck: Option<Arc<KnownPck>>,
     /// The verdict on its quoting enclave.
@@ -106,15 +106,15 @@ pub struct LastPlatform {
 }
 
 impl RecallPlatform for LastPlatform {
-    fn secret(&self) -> Option<&Secret> {
+    fn secret(&self) -> Option<&TagKey> {
         Some(&self.secret)
     }
 
-    fn enclave(&self, _tag: Tag) -> Option<Arc<KnownEnclave>> {
+    fn enclave(&self, _tag: VerdictTag) -> Option<Arc<KnownEnclave>> {
         self.enclave.clone()
     }
 
-    fn pck(&self, _tag: Tag) -> Option<Arc<KnownPck>> {
+    fn pck(&self, _tag: VerdictTag) -> Option<Arc<KnownPck>> {
         self.pck.clone()
     }
 }
@@ -131,7 +131,7 @@ pub struct NewVerdicts {
 /// A PCK certificate that was verified down from the root under one generation.
 #[derive(Debug)]
 pub struct KnownPck {
-    pub(crate) tag: Tag,
+    pub(crate) tag: VerdictTag,
     pub(crate) learnt_at: u64,
     pub(crate) pck: PckExtension,
     pub(crate) public_key: [u8; 65],
@@ -146,7 +146,7 @@ impl KnownPck {
     }
 
     /// The tag of the bytes that it was learnt from.
-    pub fn tag(&self) -> Tag {
+    pub fn tag(&self) -> VerdictTag {
         self.tag
     }
 }
@@ -154,7 +154,7 @@ impl KnownPck {
 /// A quoting enclave whose report its PCK has signed, and the attestation key that it binds.
 #[derive(Debug)]
 pub struct KnownEnclave {
-    pub(crate) tag: Tag,
+    pub(crate) tag: VerdictTag,
     pub(crate) learnt_at: u64,
     pub(crate) pck: Arc<KnownPck>,
     pub(crate) attestation_key: AttestationKey,
@@ -162,7 +162,7 @@ pub struct KnownEnclave {
 
 impl KnownEnclave {
     /// The tag of the bytes that it was learnt from.
-    pub fn tag(&self) -> Tag {
+    pub fn tag(&self) -> VerdictTag {
         self.tag
     }
 
@@ -200,8 +200,8 @@ impl AttestationKey {
 /// The tags of one quote.
 #[derive(Clone, Copy)]
 pub(crate) struct Tags {
-    pub(crate) pck: Tag,
-    pub(crate) enclave: Tag,
+    pub(crate) pck: VerdictTag,
+    pub(crate) enclave: VerdictTag,
 }
 
 /// The bytes that stand for the PCK chain in a tag.
@@ -215,7 +215,7 @@ pub(crate) enum Certification<'a> {
 
 impl Tags {
     pub(crate) fn derive(
-        secret: &Secret,
+        secret: &TagKey,
         generation: &EndorsementsId,
         certification: Certification<'_>,
         quote: &Quote<'_>,
@@ -229,7 +229,7 @@ impl Tags {
         hasher.write(&generation.0);
         hasher.write(&encode_words([kind, text.len() as u64]));
         hasher.write(text);
-        let pck = Tag(hasher.finish128().into());
+        let pck = VerdictTag(hasher.finish128().into());
         let mut hasher = secret.0;
         hasher.write(&generation.0);
         hasher.write(&encode_words([3, quote.qe_auth_data.len() as u64]));
@@ -238,7 +238,7 @@ impl Tags {
         hasher.write(quote.qe_report_signature);
         hasher.write(quote.qe_report.bytes());
         hasher.write(quote.qe_auth_data);
-        Self { pck, enclave: Tag(hasher.finish128().into()) }
+        Self { pck, enclave: VerdictTag(hasher.finish128().into()) }
     }
 }
 

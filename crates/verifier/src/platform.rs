@@ -22,7 +22,7 @@ use crate::{
     endorsements::VerifiedEndorsements,
     policy::Policy,
     reason::Reason,
-    tcb::{self, Verdict},
+    tcb::{self, TcbStanding},
     validity::Validity,
 };
 
@@ -56,7 +56,7 @@ impl VerifySignatures for FullVerification<'_> {
                 appraisal.now,
                 appraisal.crypto,
             )?;
-            endorsements.root_crl.check_not_listed(CertificateRole::PckCa.subject(), &ca)?;
+            endorsements.root_crl.check_not_revoked(CertificateRole::PckCa.subject(), &ca)?;
             let platform = Platform {
                 pck: sgx_extension(&leaf)?,
                 public_key: *leaf.public_key,
@@ -197,7 +197,7 @@ impl Appraisal<'_> {
         &self,
         checks: &mut Checks,
         platform: &Platform,
-    ) -> Result<Verdict, Reason> {
+    ) -> Result<TcbStanding, Reason> {
         let info = self.endorsed.tcb_info;
         let qe_level = checks.run(Step::QeEnclave, || {
             let identity = self.endorsed.qe_identity;
@@ -220,7 +220,9 @@ impl Appraisal<'_> {
             let verdict_on = |svn: Option<&[u8; 16]>, module: Option<&IsvLevel>| {
                 let level = tcb::platform_level(info, &platform.pck, svn)?;
                 let parts = module.into_iter().chain([qe_level]);
-                Ok::<_, Reason>(parts.fold(Verdict::of_platform(level), Verdict::include_part))
+                Ok::<_, Reason>(
+                    parts.fold(TcbStanding::of_platform(level), TcbStanding::include_part),
+                )
             };
             let (launch_svn, running_svn) = match self.quote.body {
                 Body::Sgx(_) => (None, None),
@@ -239,7 +241,7 @@ impl Appraisal<'_> {
     /// Whether a status would be accepted but for its age, and is not too old for the policy.
     ///
     /// The date is that of the level that the platform has, as in Intel's quote appraisal library.
-    fn is_in_grace(&self, verdict: &Verdict) -> bool {
+    fn is_in_grace(&self, verdict: &TcbStanding) -> bool {
         use TcbStatus::{OutOfDate, OutOfDateConfigurationNeeded};
         if !matches!(verdict.status, OutOfDate | OutOfDateConfigurationNeeded) {
             return false;
@@ -253,7 +255,7 @@ impl Appraisal<'_> {
     pub(crate) fn check_tcb_policy(
         &self,
         checks: &mut Checks,
-        verdict: &Verdict,
+        verdict: &TcbStanding,
     ) -> Result<(), Reason> {
         let Policy { tcb_status, advisories, tcb_evaluation_data_number_min, .. } = self.policy;
         let status = verdict.status;
@@ -290,8 +292,10 @@ impl Appraisal<'_> {
 /// The detail of one of the two out-of-date statuses that passes in the policy's grace period.
 fn grace_detail(status: TcbStatus) -> Detail {
     Detail::text(match status {
-        TcbStatus::OutOfDateConfigurationNeeded => "OutOfDateConfigurationNeeded, in its grace",
-        _ => "OutOfDate, in its grace",
+        TcbStatus::OutOfDateConfigurationNeeded => {
+            "OutOfDateConfigurationNeeded, within its grace period"
+        }
+        _ => "OutOfDate, within its grace period",
     })
 }
 

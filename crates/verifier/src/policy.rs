@@ -10,7 +10,7 @@ use confide_evidence::{BindingKind, quote::Tee, tcb_info::TcbStatus};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
-    admission::{BindingLevel, DangerousScope, Formats},
+    admission::{AdmittedTees, BindingLevel, DangerousScope},
     checks::{Checks, StepNames},
     crl::CrlMinimum,
     evidence::Evidence,
@@ -47,7 +47,7 @@ pub struct Policy {
     /// Lets a client talk to an end of which only the platform was checked.
     pub dangerous_scope: Option<DangerousScope>,
     /// Kinds of evidence that are looked at; every other kind is refused.
-    pub formats: Formats,
+    pub formats: AdmittedTees,
     /// TCB status of platform and quoting enclave together. `Revoked` is refused whatever this
     /// says.
     pub tcb_status: Expect<TcbStatus>,
@@ -151,7 +151,7 @@ impl Default for Policy {
             roots: Roots::production(),
             operator_roots: None,
             dangerous_scope: None,
-            formats: Formats::default(),
+            formats: AdmittedTees::default(),
             tcb_status: Expect::Exactly(TcbStatus::UpToDate),
             tcb_grace_s: 0,
             advisories: Expect::AnyOf(vec![]),

@@ -160,7 +160,7 @@ impl VerifiedCa {
         let ca = chain::read_certificate(CertificateRole::PckCa, der, now)?;
         let list = (&verified.pck_crl, collateral.pck_crl.as_slice());
         chain::verify_ca(der, &ca, verified.root_der, list, crypto)?;
-        verified.root_crl.check_not_listed(CertificateRole::PckCa.subject(), &ca)?;
+        verified.root_crl.check_not_revoked(CertificateRole::PckCa.subject(), &ca)?;
         let revoked = BorrowedCertRevocationList::from_der(&collateral.pck_crl)
             .and_then(|list| list.into_iter().map(|it| Ok(it?.serial_number.to_vec())).collect())
             .map_err(|error| chain::webpki_error("PCK CRL", error))?;

@@ -60,7 +60,7 @@ pub enum Reason {
     },
     /// The time is outside the life of a certificate, revocation list or document.
     #[error(
-        "{subject} holds from {} to {}, now is {}",
+        "{subject} is valid from {} to {}, now is {}",
         UnixSeconds(*from), UnixSeconds(*until), UnixSeconds(*now)
     )]
     OutsideWindow {
@@ -119,7 +119,7 @@ pub enum Reason {
         got: Tee,
     },
     /// A field differs from its reference value.
-    #[error("{field} is not as wanted: wanted {wanted}, got {got}")]
+    #[error("{field} does not match: wanted {wanted}, got {got}")]
     Value {
         /// The field.
         field: &'static str,
@@ -176,7 +176,7 @@ pub enum Reason {
     #[error("revocation list is missing: wanted one, or a policy that skips revocation")]
     NoRevocationList,
     /// The policy does not say which security versions are new enough (SEV-SNP).
-    #[error("policy has no snp.tcb_min: wanted the least security versions that are accepted")]
+    #[error("policy has no snp.tcb_min: wanted the minimum security versions to accept")]
     NoTcbMinimum,
     /// The policy has a workload but no reference values for this TEE.
     #[error("policy has no reference values for {0}")]
@@ -203,9 +203,7 @@ pub enum Reason {
         what: &'static str,
     },
     /// A GPU measures otherwise than its reference manifest says.
-    #[error(
-        "GPU measurement {index} ({component} RIM) is not as wanted: wanted {wanted}, got {got}"
-    )]
+    #[error("GPU measurement {index} ({component} RIM) does not match: wanted {wanted}, got {got}")]
     GpuMeasurement {
         /// The component whose manifest it is.
         component: &'static str,

@@ -157,7 +157,7 @@ pub struct PlatformClaims {
     /// Hashes of the attested program.
     pub measurements: Measurements,
     /// The claims that only this vendor's endorsements make.
-    pub endorsed: Endorsed,
+    pub endorsed: EndorsementClaims,
     /// Unix seconds at which the last certificate, list or document becomes valid; at every instant from
     /// here to `valid_until` the signatures, lists and documents say the same.
     pub valid_from: u64,
@@ -167,7 +167,7 @@ pub struct PlatformClaims {
 
 /// The claims of one vendor's endorsements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endorsed {
+pub enum EndorsementClaims {
     /// Intel's, of SGX and TDX platforms.
     Intel(IntelClaims),
     /// AMD's, of SEV-SNP platforms.
@@ -279,16 +279,16 @@ impl PlatformClaims {
     /// The claims of Intel's endorsements; `None` for evidence of another vendor.
     pub fn intel(&self) -> Option<&IntelClaims> {
         match &self.endorsed {
-            Endorsed::Intel(intel) => Some(intel),
-            Endorsed::Amd(_) => None,
+            EndorsementClaims::Intel(intel) => Some(intel),
+            EndorsementClaims::Amd(_) => None,
         }
     }
 
     /// The claims of AMD's endorsements; `None` for evidence of another vendor.
     pub fn amd(&self) -> Option<&AmdClaims> {
         match &self.endorsed {
-            Endorsed::Amd(amd) => Some(amd),
-            Endorsed::Intel(_) => None,
+            EndorsementClaims::Amd(amd) => Some(amd),
+            EndorsementClaims::Intel(_) => None,
         }
     }
 
@@ -327,13 +327,13 @@ impl PlatformClaims {
             }
         }
         match &self.endorsed {
-            Endorsed::Intel(intel) => {
+            EndorsementClaims::Intel(intel) => {
                 put("fmspc", hex::encode(intel.fmspc).into());
                 put("tcb_evaluation_data_number", intel.tcb_evaluation_data_number.into());
                 put("root_crl", intel.root_crl.to_json());
                 put("pck_crl", intel.pck_crl.to_json());
             }
-            Endorsed::Amd(amd) => amd.put_into(&mut put),
+            EndorsementClaims::Amd(amd) => amd.put_into(&mut put),
         }
         put("valid_until", self.valid_until.into());
         if let Some(claims) = claims {

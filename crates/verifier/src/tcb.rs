@@ -21,7 +21,7 @@ use crate::reason::Reason;
 
 /// A status with the advisories that go with it.
 #[derive(Clone, Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct TcbStanding {
     pub(crate) status: TcbStatus,
     pub(crate) advisories: Arc<[String]>,
     /// The oldest date (Unix seconds) of a level that is out of date, where one is.
@@ -31,7 +31,7 @@ pub(crate) struct Verdict {
     needs: [bool; 2],
 }
 
-impl Verdict {
+impl TcbStanding {
     /// The verdict on the platform's own level.
     pub(crate) fn of_platform(level: &TcbLevel) -> Self {
         let advisories = level.advisory_ids.as_slice().into();
@@ -68,7 +68,7 @@ impl Verdict {
     /// Takes in what `current` says of the TDX module that runs now, where `self` speaks of the one
     /// that the trust domain was launched under: the worse of the two, except that an out-of-date
     /// launch under a module that is no longer out of date can be mended by launching again.
-    pub(crate) fn include_running(mut self, current: &Verdict) -> Self {
+    pub(crate) fn include_running(mut self, current: &TcbStanding) -> Self {
         use TcbStatus::*;
         let stale = is_stale;
         let unconfigured = |status| status_needs(status)[0];

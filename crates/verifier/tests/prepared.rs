@@ -79,7 +79,7 @@ fn what_was_learnt_elsewhere_is_learnt_again() {
     assert_eq!(cost(&again, &made, &memory(Some(&learned)), NOW), 3);
     // Another process' secret.
     let foreign = LastPlatform {
-        secret: confide_verifier::Secret::new(*b"another process!"),
+        secret: confide_verifier::TagKey::new(*b"another process!"),
         ..memory(Some(&learned))
     };
     assert_eq!(cost(&prepared, &made, &foreign, NOW), 3);

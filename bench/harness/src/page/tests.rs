@@ -124,7 +124,7 @@ fn every_image_has_a_name_and_every_id_is_used_once() {
 fn page_of(loaded: &LoadedRecord) -> String {
     let shown =
         [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
-    write_html(&shown, &[], Path::new("report.html"))
+    render_html(&shown, &[], Path::new("report.html"))
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::{
     arm::ArmRun,
     blocks::check_answers,
     compare::{
-        Comparison, RowVerdict as Compared, compare, refusal::Reason, scope::CompareOptions,
+        Comparison, ComparisonResult as Compared, compare, refusal::Reason, scope::CompareOptions,
     },
     error::BenchError,
     loaded::LoadedRecord,

@@ -10,7 +10,7 @@ use std::{
 
 use confide_appraiser::PolicyAppraiser;
 use confide_collateral::{BaseUrl, DocumentKey, Services, Source, SourceOptions};
-use confide_evidence::{Appraise, BindingKind, Presented, claims::Claims};
+use confide_evidence::{Appraise, BindingKind, PresentedEvidence, claims::Claims};
 use confide_verifier::{AwsLc, Endorsements, Policy, UnixTime};
 
 use crate::{
@@ -84,7 +84,7 @@ impl Running {
             pubkey_hash: [1; 32],
             gpu_evidence_hash: None,
         };
-        let outcome = self.appraiser.appraise(&Presented {
+        let outcome = self.appraiser.appraise(&PresentedEvidence {
             binding: BindingKind::TlsExporter,
             claims: &claims.encode(),
             collateral: None,

@@ -12,7 +12,9 @@ use std::{
 };
 
 use confide_channel::{Binding, Client, ClientEvidence, ClientOptions, Server, ServerOptions};
-use confide_evidence::{Appraise, Attest, AttestError, Presented, ReportData, claims::Claims};
+use confide_evidence::{
+    Appraise, Attest, AttestError, PresentedEvidence, ReportData, claims::Claims,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 
 /// The time of both ends, in Unix seconds, unless a test sets another.
@@ -150,7 +152,7 @@ impl Appraise for FakeAppraiser {
     type Appraised = FakeAppraised;
     type Rejection = FakeRejection;
 
-    fn appraise(&self, presented: &Presented<'_>) -> Result<FakeAppraised, FakeRejection> {
+    fn appraise(&self, presented: &PresentedEvidence<'_>) -> Result<FakeAppraised, FakeRejection> {
         self.seen.lock().unwrap().push(presented.quote.to_vec());
         if presented.quote != quote(&presented.expected_report_data) {
             return Err(FakeRejection::ReportData);

@@ -16,7 +16,7 @@ use std::{
 use clap::ValueEnum;
 use confide_evidence::pem::decode_chain;
 use confide_load::{
-    Arrivals, Bound, Outcome, Lengths, Limits, LogHead, Options, Plan, RequestRecord, Sessions,
+    Arrivals, Bound, Lengths, Limits, LogHead, Options, Outcome, Plan, RequestRecord, Sessions,
     Summary, Target, Tcp, Tls, Transport, Workload, Writer, read_trace,
 };
 use serde_json::{Map, Value, json};

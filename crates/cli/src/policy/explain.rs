@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
-use confide_verifier::{Sentence, Stance};
+use confide_verifier::{FieldTreatment, Sentence};
 use serde_json::{Value, json};
 
 use super::file;
@@ -23,10 +23,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     Answer::new(to_text(&sentences), to_json(&sentences)).print(args.json)
 }
 
-const GROUPS: [(Stance, &str, &str); 3] = [
-    (Stance::Checked, "checked", "Evidence is refused unless:"),
-    (Stance::Unchecked, "unchecked", "Not checked:"),
-    (Stance::Dangerous, "dangerous", "DANGEROUS, disabled explicitly by this policy:"),
+const GROUPS: [(FieldTreatment, &str, &str); 3] = [
+    (FieldTreatment::Checked, "checked", "Evidence is refused unless:"),
+    (FieldTreatment::Unchecked, "unchecked", "Not checked:"),
+    (FieldTreatment::Dangerous, "dangerous", "DANGEROUS, disabled explicitly by this policy:"),
 ];
 
 fn to_text(sentences: &[Sentence]) -> String {

@@ -274,8 +274,8 @@ mod tests {
             let text = policy_from(&quote, &pinned).unwrap();
             let policy = Policy::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let mut sentences = policy.explain().into_iter();
-            let dangerous =
-                sentences.find(|sentence| sentence.stance == confide_verifier::Stance::Dangerous);
+            let dangerous = sentences
+                .find(|sentence| sentence.stance == confide_verifier::FieldTreatment::Dangerous);
             assert_eq!(dangerous, None, "{text}");
             assert!(policy.workload.is_some());
             assert_eq!(policy.config_digest, Some(Expect::Exactly([0xab; 32])));

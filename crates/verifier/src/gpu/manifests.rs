@@ -230,7 +230,7 @@ fn check_measurement(
         index,
         wanted: match is_only {
             true => values.join(" or "),
-            false => "one of the manifests to speak of it".into(),
+            false => "a manifest that covers it".into(),
         },
         got: got.map_or("none".into(), hex::encode),
     })

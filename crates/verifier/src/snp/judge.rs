@@ -29,7 +29,10 @@ use crate::{
     measurements::{Comparison, FieldComparison},
     policy::Policy,
     reason::Reason,
-    result::{AcceptedParts, AmdClaims, Endorsed, GuestMeasurements, Measurements, PlatformClaims},
+    result::{
+        AcceptedParts, AmdClaims, EndorsementClaims, GuestMeasurements, Measurements,
+        PlatformClaims,
+    },
     scope::ScopeConditions,
 };
 
@@ -257,7 +260,7 @@ impl Appraisal<'_> {
             report_data: report.report_data(),
             debug: report.policy().allows_debug(),
             measurements: Measurements::Snp(Box::new(read_measurements(report))),
-            endorsed: Endorsed::Amd(Box::new(AmdClaims {
+            endorsed: EndorsementClaims::Amd(Box::new(AmdClaims {
                 product: key.product,
                 chip_key: key.chip_id.is_some(),
                 chip_id: key.chip_id.or((!masked).then_some(*report.chip_id())),

@@ -4,7 +4,7 @@
 
 use confide_verifier::{
     Appraised, Crypto, Endorsements, Evidence, Expect, LastPlatform, NewVerdicts, NoMemory,
-    Outcome, Policy, PreparedEndorsements, RecallPlatform, Rejection, Secret, UnixTime,
+    Outcome, Policy, PreparedEndorsements, RecallPlatform, Rejection, TagKey, UnixTime,
 };
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ impl Ways {
 
 /// The memory of one process, with something in it or not.
 pub(crate) fn memory(learned: Option<&NewVerdicts>) -> LastPlatform {
-    let secret = Secret::new(*b"only in the test");
+    let secret = TagKey::new(*b"only in the test");
     let learned = learned.cloned().unwrap_or_default();
     LastPlatform { secret, pck: learned.pck, enclave: learned.enclave }
 }

@@ -20,11 +20,11 @@ use super::{
 /// prove: a signature that does not hold, a text that is not there.
 pub fn input_from_json(guest: &str, json: &[u8]) -> Result<Vec<u8>, InputError> {
     match GUESTS.into_iter().find(|known| *known == guest) {
-        Some(name @ "fibonacci") => Ok(read::<FibonacciJson>(name, json)?.encode()),
-        Some(name @ "sort") => Ok(read::<SortJson>(name, json)?.encode()),
-        Some(name @ "rsa2048") => read::<RsaJson>(name, json)?.encode(),
-        Some(name @ "sha256") => Ok(read::<MessageJson>(name, json)?.bytes()?.sized_input()),
-        Some(name @ "transcript") => read::<TranscriptJson>(name, json)?.encode(),
+        Some(name @ "fibonacci") => Ok(read::<FibonacciInput>(name, json)?.encode()),
+        Some(name @ "sort") => Ok(read::<SortInput>(name, json)?.encode()),
+        Some(name @ "rsa2048") => read::<RsaInput>(name, json)?.encode(),
+        Some(name @ "sha256") => Ok(read::<MessageInput>(name, json)?.bytes()?.sized_input()),
+        Some(name @ "transcript") => read::<TranscriptInput>(name, json)?.encode(),
         _ => Err(InputError::Guest),
     }
 }
@@ -36,11 +36,11 @@ fn read<T: DeserializeOwned>(guest: &'static str, json: &[u8]) -> Result<T, Inpu
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FibonacciJson {
+struct FibonacciInput {
     n: u32,
 }
 
-impl FibonacciJson {
+impl FibonacciInput {
     fn encode(&self) -> Vec<u8> {
         Words::default().u32(self.n).0
     }
@@ -48,7 +48,7 @@ impl FibonacciJson {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-enum SortJson {
+enum SortInput {
     #[serde(rename = "given")]
     Numbers {
         numbers: Vec<u32>,
@@ -60,14 +60,14 @@ enum SortJson {
     },
 }
 
-impl SortJson {
+impl SortInput {
     fn encode(&self) -> Vec<u8> {
         let words = Words::default();
         match self {
-            SortJson::Numbers { numbers, place } => {
+            SortInput::Numbers { numbers, place } => {
                 words.u32(0).u32(numbers.len() as u32).u32(*place).words(numbers).0
             }
-            SortJson::Fibonacci { count, place } => words.u32(1).u32(*count).u32(*place).0,
+            SortInput::Fibonacci { count, place } => words.u32(1).u32(*count).u32(*place).0,
         }
     }
 }
@@ -75,7 +75,7 @@ impl SortJson {
 /// A message as text or as hexadecimal.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum MessageJson {
+enum MessageInput {
     Message(String),
     MessageHex(String),
 }
@@ -83,11 +83,11 @@ enum MessageJson {
 /// A message.
 struct Message(Vec<u8>);
 
-impl MessageJson {
+impl MessageInput {
     fn bytes(&self) -> Result<Message, InputError> {
         match self {
-            MessageJson::Message(text) => Ok(Message(text.as_bytes().to_vec())),
-            MessageJson::MessageHex(digits) => any_hex("message_hex", digits).map(Message),
+            MessageInput::Message(text) => Ok(Message(text.as_bytes().to_vec())),
+            MessageInput::MessageHex(digits) => any_hex("message_hex", digits).map(Message),
         }
     }
 }
@@ -100,14 +100,14 @@ impl Message {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RsaJson {
+struct RsaInput {
     message: Option<String>,
     message_hex: Option<String>,
     modulus: String,
     signature: String,
 }
 
-impl RsaJson {
+impl RsaInput {
     fn encode(&self) -> Result<Vec<u8>, InputError> {
         let message = match (&self.message, &self.message_hex) {
             (Some(text), None) => text.as_bytes().to_vec(),
@@ -126,13 +126,13 @@ impl RsaJson {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum TranscriptJson {
+enum TranscriptInput {
     Contains {
         depth: u8,
         direction: Direction,
         text: String,
         index: u32,
-        chunks: Vec<ChunkJson>,
+        chunks: Vec<ChunkInput>,
         nodes: Vec<String>,
     },
     NumberBetween {
@@ -150,24 +150,24 @@ enum TranscriptJson {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ChunkJson {
+struct ChunkInput {
     chunk: String,
     salt: String,
 }
 
-impl TranscriptJson {
+impl TranscriptInput {
     fn encode(&self) -> Result<Vec<u8>, InputError> {
         match self {
-            TranscriptJson::Contains { depth, direction, text, index, chunks, nodes } => {
+            TranscriptInput::Contains { depth, direction, text, index, chunks, nodes } => {
                 let chunks: Vec<_> =
-                    chunks.iter().map(ChunkJson::bytes).collect::<Result<_, _>>()?;
+                    chunks.iter().map(ChunkInput::bytes).collect::<Result<_, _>>()?;
                 transcript_contains(*depth, *direction, text, *index, &chunks, &hashes(nodes)?)
                     .ok_or(InputError::Value {
                         subject: "text",
                         wanted: "a text that the chunks contain",
                     })
             }
-            TranscriptJson::NumberBetween {
+            TranscriptInput::NumberBetween {
                 depth,
                 path,
                 least,
@@ -188,7 +188,7 @@ impl TranscriptJson {
     }
 }
 
-impl ChunkJson {
+impl ChunkInput {
     fn bytes(&self) -> Result<(Vec<u8>, [u8; 16]), InputError> {
         Ok((any_hex("chunk", &self.chunk)?, hex_of("salt", &self.salt)?))
     }
