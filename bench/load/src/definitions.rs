@@ -312,7 +312,7 @@ pub struct Summary {
     /// Complete answers whose tokens the client's tokenizer counted, because the server gave no plausible number.
     #[serde(default)]
     pub counted_by_tokenizer: u64,
-    /// Complete answers whose pieces of content were counted, because neither server nor tokenizer gave a number of tokens.
+    /// Complete answers whose pieces of content were counted, because neither server nor tokenizer gave a number.
     #[serde(default)]
     pub counted_by_chunks: u64,
     /// Complete answers for which the server named more tokens than there can be.

@@ -315,6 +315,69 @@ fn options_without_effect_and_keys_in_the_clear_are_refused() {
     assert!(!text.contains("secret"), "{text}");
 }
 
+#[test]
+fn a_tokenizer_counts_where_the_server_names_no_number() {
+    let folder = Folder::new("tokenizer");
+    // One token for each character, of which a limit would leave three.
+    let tokenizer = serde_json::json!({
+        "version": "1.0",
+        "truncation": { "direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0 },
+        "padding": null,
+        "added_tokens": [],
+        "normalizer": null,
+        "pre_tokenizer": {
+            "type": "Split", "pattern": { "Regex": "[\\s\\S]" }, "behavior": "Isolated", "invert": false,
+        },
+        "post_processor": null,
+        "decoder": null,
+        "model": { "type": "WordLevel", "vocab": { "?": 0 }, "unk_token": "?" },
+    });
+    let (path, log) = (folder.join("tokenizer.json"), folder.join("log"));
+    std::fs::write(&path, tokenizer.to_string()).unwrap();
+    let [path, log] = [&path, &log].map(|path| path.to_str().unwrap());
+    let folder_path = Path::new(path).parent().unwrap().to_str().unwrap();
+    let serve = serve(&[]);
+    let fixed = ["--rate", "50", "--requests", "4", "--tokenizer"];
+    let uncounted = ["--field", "stream_options=null", "--events", log];
+    for (path, more, by_tokenizer) in [(path, &[][..], 0), (folder_path, &uncounted[..], 4)] {
+        let told = load(&serve, &[&fixed[..], &[path], more].concat());
+        let summary = &told["summary"];
+        assert_eq!(summary["counted_by_tokenizer"], by_tokenizer, "{told}");
+        assert_eq!(summary["counted_by_chunks"], 0, "{told}");
+        if by_tokenizer > 0 {
+            let events = read(Path::new(log)).events;
+            let bytes: u64 = events.iter().filter_map(|event| event.text_bytes).sum();
+            assert_eq!(summary["output_tokens"], bytes, "{told}");
+        }
+    }
+    let bad = folder.join("bad.json");
+    std::fs::write(&bad, "{}").unwrap();
+    let out = command(&serve, &["--tokenizer", bad.to_str().unwrap()]).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.code() == Some(2) && text.contains("--tokenizer wants"), "{text}");
+}
+
+#[test]
+fn the_clients_ceiling_is_printed_and_judges_a_run() {
+    let out = confide(&["bench", "load", "--ceiling", "--json"]);
+    let figures: Value = serde_json::from_slice(&out.stdout).expect("figures");
+    assert!(out.status.success());
+    let [measured, stated] = [&figures["measured"]["ceiling"], &figures["stated"]];
+    for name in ["requests_per_cpu_s", "connections_per_cpu_s", "tokens_per_cpu_s"] {
+        assert!(measured[name].as_f64().is_some_and(|figure| figure > 0.0), "{figures}");
+        assert!(stated[name].as_f64().is_some_and(|figure| figure > 0.0), "{figures}");
+    }
+    let serve = serve(&[]);
+    let told = load(&serve, &["--rate", "50", "--requests", "4", "--ceiling"]);
+    let client = &told["client"];
+    assert_eq!(client["ceiling"]["is_measured"], true);
+    assert!(client["ceiling_ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{told}");
+    for args in [&["--ceiling", "--rate", "3"][..], &["--ceiling", "--model", "m"], &[]] {
+        let out = confide(&[&["bench", "load"][..], args].concat());
+        assert_eq!(out.status.code(), Some(2), "{args:?}");
+    }
+}
+
 /// A server that answers every second request with a token and the others with 503.
 fn every_second_refuses() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

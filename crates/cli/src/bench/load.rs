@@ -1,7 +1,9 @@
 //! `confide bench load`.
 
 mod attested;
+mod ceiling;
 mod table;
+mod tokenizer;
 
 use std::{
     collections::BTreeMap,
@@ -16,8 +18,8 @@ use std::{
 use clap::ValueEnum;
 use confide_evidence::pem::decode_chain;
 use confide_load::{
-    Arrivals, Bound, Lengths, Limits, LogHead, Options, Outcome, Plan, RequestRecord, Sessions,
-    Summary, Target, Tcp, Tls, Transport, Workload, Writer, read_trace,
+    Arrivals, Bound, Ceiling, CeilingFigures, Lengths, Limits, LogHead, Options, Outcome, Plan,
+    RequestRecord, Sessions, Summary, Target, Tcp, Tls, Transport, Workload, Writer, read_trace,
 };
 use serde_json::{Map, Value, json};
 
@@ -31,29 +33,37 @@ use crate::{error::CliError, files::read_file, process};
 const ROOT_BYTES_MAX: u64 = 1 << 20;
 /// The number of requests where neither --duration nor --requests is given.
 const REQUESTS: usize = 100;
+/// Seconds of each of the three runs of --ceiling.
+const CEILING_RUN_S: f64 = 1.0;
 /// The interval at which progress is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The API: http[s]://HOST[:PORT][/PATH]; the default path is /v1
-    #[arg(value_name = "URL")]
-    url: String,
+    #[arg(value_name = "URL", required_unless_present = "ceiling", requires = "model")]
+    url: Option<String>,
     /// The model's name in requests
-    #[arg(long, value_name = "NAME")]
-    model: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "ceiling", requires = "url")]
+    model: Option<String>,
     #[command(flatten)]
     work: WorkArgs,
     #[command(flatten)]
     connection: ConnectionArgs,
     /// The limits of a good answer, in milliseconds: ttft=200,tpot=50,itl=50,e2e=5000
-    #[arg(long, value_name = "LIMITS", value_parser = parse_limits)]
+    #[arg(long, value_name = "LIMITS", value_parser = parse_limits, requires = "url")]
     limits: Option<Limits>,
     /// End with status 1 if more than this share of the requests failed, in percent
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "1")]
     fail_above: f64,
+    /// Count tokens by this tokenizer.json (or the one in this folder) where the server names no plausible number
+    #[arg(long, value_name = "PATH", requires = "url")]
+    tokenizer: Option<PathBuf>,
+    /// Measure what this client can do before the run, and judge the run by it; alone: print it
+    #[arg(long)]
+    ceiling: bool,
     /// Write the event log to this file, one JSON line per request
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "url")]
     events: Option<PathBuf>,
     /// Print the figures as JSON
     #[arg(long)]
@@ -66,13 +76,13 @@ struct WorkArgs {
     #[arg(long, value_enum, default_value_t = Kind::Poisson)]
     arrivals: Kind,
     /// Arrivals per second, for poisson and constant [default: 1]
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", requires = "url")]
     rate: Option<f64>,
     /// Users of a closed loop [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "url")]
     users: Option<u32>,
     /// Seconds over which the users start [default: 0]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", requires = "url")]
     ramp: Option<f64>,
     /// The trace: lines of {"timestamp": MS, "input_length": N, "output_length": N}
     #[arg(long, value_name = "FILE", required_if_eq("arrivals", "trace"))]
@@ -81,10 +91,10 @@ struct WorkArgs {
     #[arg(long, value_name = "X")]
     trace_speed: Option<f64>,
     /// Start requests for this many seconds
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", requires = "url")]
     duration: Option<f64>,
     /// Send at most this many requests; 100 if no duration is given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "url")]
     requests: Option<usize>,
     /// Tokens in each prompt: a number such as 128, or a range such as 64..256
     #[arg(long, value_name = "N", default_value = "128", value_parser = parse_lengths)]
@@ -192,11 +202,12 @@ enum SessionsKind {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
+    let Some(url) = &args.url else { return print_ceiling(args) };
     args.work.check()?;
     let plan = Arc::new(build_plan(&args.work)?);
-    let target = Arc::new(parse_target(args)?);
+    let target = Arc::new(parse_target(args, url)?);
     let transport = build_transport(args, &target)?;
-    let options = options(&args.connection)?;
+    let options = options(args)?;
     let head = build_head(args, &plan, &target, &*transport, &options);
     // Before the log exists: a reader who sees the file may already interrupt the run.
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
@@ -237,6 +248,18 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     })
 }
 
+/// Runs `--ceiling` without a URL.
+fn print_ceiling(args: &Args) -> Result<ExitCode, CliError> {
+    let figures = measure_ceiling()?;
+    let text = if args.json { ceiling::json(&figures)? } else { ceiling::table(&figures) };
+    process::print_text(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_ceiling() -> Result<CeilingFigures, CliError> {
+    confide_load::measure_ceiling(CEILING_RUN_S).map_err(CliError::new)
+}
+
 fn build_plan(args: &WorkArgs) -> Result<Plan, CliError> {
     let arrivals = match args.arrivals {
         Kind::Poisson => Arrivals::Poisson { rate_per_s: args.rate.unwrap_or(1.0) },
@@ -270,8 +293,9 @@ fn build_plan(args: &WorkArgs) -> Result<Plan, CliError> {
     .map_err(CliError::new)
 }
 
-fn parse_target(args: &Args) -> Result<Target, CliError> {
-    let mut target = Target::parse(&args.url, &args.model).map_err(|error| {
+fn parse_target(args: &Args, url: &str) -> Result<Target, CliError> {
+    let model = args.model.as_deref().unwrap_or_default();
+    let mut target = Target::parse(url, model).map_err(|error| {
         CliError::new(error).hint("for instance http://127.0.0.1:8000, or https://host/v1")
     })?;
     target.key = std::env::var(&args.connection.key_variable).ok().filter(|key| !key.is_empty());
@@ -336,14 +360,24 @@ fn is_loopback(host: &str) -> bool {
     address.map_or(host == "localhost", |address| address.is_loopback())
 }
 
-fn options(connection: &ConnectionArgs) -> Result<Options, CliError> {
+fn options(args: &Args) -> Result<Options, CliError> {
+    let connection = &args.connection;
     let deadline = Duration::try_from_secs_f64(connection.deadline)
         .map_err(|error| CliError::new(format!("--deadline: {error}")))?;
     let sessions = match connection.sessions {
         SessionsKind::New => Sessions::New,
         SessionsKind::Reused => Sessions::Reused { first: 0 },
     };
-    Ok(Options { threads: connection.threads, sessions, deadline, ..Options::default() })
+    let token_counter = args.tokenizer.as_deref().map(tokenizer::load_counter).transpose()?;
+    let ceiling = if args.ceiling { measure_ceiling()?.ceiling } else { Ceiling::STATED };
+    Ok(Options {
+        threads: connection.threads,
+        sessions,
+        deadline,
+        token_counter,
+        ceiling,
+        ..Options::default()
+    })
 }
 
 fn build_head(
@@ -355,7 +389,10 @@ fn build_head(
 ) -> LogHead {
     let mut more = Map::new();
     more.insert("version".into(), format!("confide {}", env!("CARGO_PKG_VERSION")).into());
-    more.insert("model".into(), args.model.clone().into());
+    more.insert("model".into(), json!(args.model));
+    if let Some(path) = &args.tokenizer {
+        more.insert("tokenizer".into(), json!(path));
+    }
     more.insert("prompt_tokens".into(), json!(args.work.prompt_tokens));
     more.insert("output_tokens".into(), json!(args.work.output_tokens));
     more.insert("started_unix_s".into(), process::unix_now().into());

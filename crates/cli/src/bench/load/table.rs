@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt::Write, path::Path};
 use confide_load::{Bound, ClientFigures, LogHead, Spread, Summary};
 use serde_json::json;
 
+use super::ceiling::with_separators;
 use crate::error::CliError;
 
 /// The most failures that are named; the others are in the event log.
@@ -96,6 +97,13 @@ impl LoadReport<'_> {
             );
             write_line(out, "chunks", &text);
         }
+        if summary.counted_by_tokenizer > 0 {
+            let text = format!(
+                "counted by the tokenizer in {} of {} answers: the server named no plausible number",
+                summary.counted_by_tokenizer, summary.complete
+            );
+            write_line(out, "tokens", &text);
+        }
         if summary.implausible_usage > 0 {
             let text = format!(
                 "{} answers: more tokens than requested, or more tokens than bytes of text",
@@ -134,12 +142,16 @@ impl LoadReport<'_> {
             ("dispatch delay", &summary.dispatch_delay),
             ("loop delay", &self.client.loop_delay),
         ] {
-            render_row(out, name, spread);
+            write_row(out, name, spread, &self.client.unresolved);
         }
         let _ = writeln!(out, "a percentile is printed only if at least ten samples lie beyond it");
         let censored = summary.e2e.censored;
         if censored > 0 {
             let _ = writeln!(out, "≥ marks a lower bound: {censored} requests hit their deadline");
+        }
+        if !self.client.unresolved.is_empty() {
+            let _ =
+                writeln!(out, "≈ may be off by more than 2 %: the client's own delays moved it");
         }
         out.push('\n');
     }
@@ -171,6 +183,21 @@ impl LoadReport<'_> {
         );
         out.push('\n');
         write_line(out, "client", &cpu);
+        if let (Some(requests), Some(tokens), Some(ceiling)) =
+            (client.requests_per_cpu_s, client.tokens_per_cpu_s, client.ceiling)
+        {
+            let [requests, tokens] = [requests, tokens].map(with_separators);
+            let text = format!("{requests} requests and {tokens} separate tokens per CPU s");
+            write_line(out, "", &text);
+            let [requests, tokens] =
+                [ceiling.requests_per_cpu_s, ceiling.tokens_per_cpu_s].map(with_separators);
+            let kind = if ceiling.is_measured { "measured" } else { "stated" };
+            let share = client.ceiling_ratio * 1e2;
+            let text = format!(
+                "{share:.1} % of its {kind} ceiling of {requests} requests or {tokens} tokens per CPU s"
+            );
+            write_line(out, "", &text);
+        }
         match Bound::reason(self.bounds) {
             Some(reason) => write_line(out, "void", &reason),
             None => write_line(out, "", "not client-bound"),
@@ -185,18 +212,37 @@ fn write_line(out: &mut String, name: &str, text: &str) {
     let _ = writeln!(out, "{name:<10}{text}");
 }
 
-fn render_row(out: &mut String, name: &str, spread: &Spread) {
+/// Writes one distribution; `unresolved` names the percentiles that get a mark for it.
+fn write_row(out: &mut String, name: &str, spread: &Spread, unresolved: &[String]) {
     if spread.count == 0 {
         return;
     }
     let _ = write!(out, "{name:<26}");
-    let percentiles = [spread.p50_ms, spread.p90_ms, spread.p95_ms, spread.p99_ms, spread.max_ms]
-        .map(|value| (value, value.is_some_and(|value| spread.is_lower_bound(value))));
-    for (value, is_bound) in [(spread.mean_ms, spread.censored > 0)].into_iter().chain(percentiles)
-    {
-        let mark = if is_bound { "≥" } else { "" };
-        let shown =
-            value.map_or_else(|| "-".into(), |value| mark.to_owned() + &format_figure(value));
+    // The names in the summary are those of the definitions: `llm.ttft` is `ttft`.
+    let quantity = spread.id.strip_prefix("llm.").unwrap_or(&spread.id);
+    for (percentile, value) in [
+        ("mean_ms", spread.mean_ms),
+        ("p50_ms", spread.p50_ms),
+        ("p90_ms", spread.p90_ms),
+        ("p95_ms", spread.p95_ms),
+        ("p99_ms", spread.p99_ms),
+        ("max_ms", spread.max_ms),
+    ] {
+        let Some(value) = value else {
+            let _ = write!(out, "{:>10}", "-");
+            continue;
+        };
+        let is_bound = match percentile {
+            "mean_ms" => spread.censored > 0,
+            _ => spread.is_lower_bound(value),
+        };
+        let is_unresolved = unresolved.contains(&format!("{quantity}.{percentile}"));
+        let mark = match () {
+            () if is_bound => "≥",
+            () if is_unresolved => "≈",
+            () => "",
+        };
+        let shown = mark.to_owned() + &format_figure(value);
         let _ = write!(out, "{shown:>10}");
     }
     let _ = writeln!(out, "{:>9}  {}", spread.count, spread.id);
@@ -209,5 +255,29 @@ fn format_figure(value: f64) -> String {
         small if small < 100.0 => format!("{value:.2}"),
         small if small < 1000.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_that_the_client_moved_is_marked_and_a_lower_bound_first() {
+        let spread = Spread {
+            id: "llm.ttft".into(),
+            count: 300,
+            mean_ms: Some(41.0),
+            p50_ms: Some(40.0),
+            p95_ms: Some(70.0),
+            max_ms: Some(900.0),
+            censored: 1,
+            at_least_from_ms: Some(900.0),
+            ..Spread::default()
+        };
+        let mut out = String::new();
+        write_row(&mut out, "time to first token", &spread, &["ttft.p95_ms".into()]);
+        let words: Vec<&str> = out.split_whitespace().skip(4).collect();
+        assert_eq!(words, ["≥41.00", "40.00", "-", "≈70.00", "-", "≥900.0", "300", "llm.ttft"]);
     }
 }
