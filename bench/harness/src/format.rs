@@ -48,6 +48,7 @@ fn unit_of(metric: &str) -> Option<Unit> {
 pub(crate) fn value(metric: &str, value: f64) -> String {
     match unit_of(metric) {
         Some(Unit::Plain(unit)) => format!("{} {unit}", digits(value)),
+        Some(Unit::Time(_)) if value == 0.0 => "0".to_owned(),
         Some(Unit::Time(ms)) => {
             let (scale, unit) = scale_of_time(ms, value);
             format!("{} {unit}", three_digits(value * scale))
@@ -57,6 +58,11 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
         Some(Unit::Quotient) if value.abs() < 1000.0 => three_digits(value),
         Some(Unit::Quotient) | None => digits(value),
     }
+}
+
+/// True for a metric whose values are durations.
+pub(crate) fn is_duration(metric: &str) -> bool {
+    matches!(unit_of(metric), Some(Unit::Time(_)))
 }
 
 /// The most digits that two figures get beyond three, where fewer would print them as equal.
@@ -291,6 +297,7 @@ mod tests {
         assert_eq!(value("ttft_ms", 41.23), "41.2 ms");
         assert_eq!(value("ttft_ms", 0.0412), "41.2 µs");
         assert_eq!(value("total_ms", 12_345.0), "12.3 s");
+        assert_eq!(value("ttft_ms", 0.0), "0");
         assert_eq!(value("wall_s", 0.5), "500 ms");
         assert_eq!(value("rate_per_s", 1240.4), "1,240 /s");
         assert_eq!(value("rate_mib_per_s", 2969.6), "2.90 GiB/s");

@@ -190,3 +190,10 @@ fn a_chart_of_ratios_says_which_way_is_dearer() {
     let page = page_of(&known_record());
     assert!(page.contains("dearer →") || page.contains("← cheaper"));
 }
+
+#[test]
+fn a_duration_that_no_sample_has_is_absent_and_never_zero() {
+    let page = page_of(&read_record("2026-11-21-main-b"));
+    assert!(page.contains(">absent<"));
+    assert!(!page.contains("0.00 µs") && !page.contains("0.00 ms"));
+}
