@@ -234,8 +234,9 @@ pub(crate) fn scale_of(metric: &str, size: f64) -> (f64, &'static str) {
 fn scale_of_time(ms: f64, size: f64) -> (f64, &'static str) {
     match (size * ms).abs() {
         size if size >= 10_000.0 => (ms / 1000.0, "s"),
-        size if size >= 1.0 => (ms, "ms"),
-        _ => (ms * 1000.0, "µs"),
+        size if size >= 1.0 || size == 0.0 => (ms, "ms"),
+        size if size >= 1e-3 => (ms * 1e3, "µs"),
+        _ => (ms * 1e6, "ns"),
     }
 }
 
@@ -297,6 +298,7 @@ mod tests {
         assert_eq!(value("ttft_ms", 41.23), "41.2 ms");
         assert_eq!(value("ttft_ms", 0.0412), "41.2 µs");
         assert_eq!(value("total_ms", 12_345.0), "12.3 s");
+        assert_eq!(value("b_ms", 0.00042), "420 ns");
         assert_eq!(value("ttft_ms", 0.0), "0");
         assert_eq!(value("wall_s", 0.5), "500 ms");
         assert_eq!(value("rate_per_s", 1240.4), "1,240 /s");

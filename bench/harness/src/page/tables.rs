@@ -40,20 +40,25 @@ pub(super) fn row_attributes(view: &RecordView<'_>, row: &Row) -> Attributes {
 pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
     let record = view.record;
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.headline).collect();
+    let shared = shared_remarks(&rows);
     let mut table = Table::new(HEADING, row_columns());
     for row in rows.iter().filter(|row| !row.twin) {
-        table.push_row(headline_row(view, row));
+        table.push_row(headline_row(view, row, &shared));
     }
     if rows.iter().any(|row| row.twin) {
         table.bodies.push(TableBody { heading: AA_HEADING.to_owned(), rows: Vec::new() });
     }
     for row in rows.iter().filter(|row| row.twin) {
-        table.push_row(headline_row(view, row));
+        table.push_row(headline_row(view, row, &shared));
     }
-    let blocks = match rows.as_slice() {
+    let mut blocks = match rows.as_slice() {
         [] => vec![Block::Paragraph("No row has two blocks.".to_owned())],
         _ => vec![Block::Table(table)],
     };
+    if !shared.is_empty() {
+        let text = format!("Remarks on every row: {}.", shared.join("; "));
+        blocks.insert(0, Block::Paragraph(text));
+    }
     Section {
         id: format!("rows-{number}"),
         heading: HEADING.to_owned(),
@@ -83,19 +88,38 @@ fn row_columns() -> Vec<Column> {
     ]
 }
 
-fn headline_row(view: &RecordView<'_>, row: &Row) -> TableRow {
-    let cells = row_cells(row, row_facts(view, row));
+/// The number of rows from which on a remark that all of them have is said once.
+const SHARED_ROWS_MIN: usize = 3;
+
+/// Lists the remarks that every row has; empty for few rows.
+fn shared_remarks(rows: &[&Row]) -> Vec<String> {
+    let mut rows = rows.iter().filter(|row| !row.twin);
+    let Some(first) = rows.next().filter(|_| rows.clone().count() + 1 >= SHARED_ROWS_MIN) else {
+        return Vec::new();
+    };
+    let is_shared = |remark: &String| rows.clone().all(|row| remarks(row).contains(remark));
+    remarks(first).into_iter().filter(is_shared).collect()
+}
+
+/// Lists what arms and samples say against a row, each in a few words.
+fn remarks(row: &Row) -> Vec<String> {
+    let notes = row.notes.iter().map(|note| note.short().to_owned());
+    row.marks.iter().cloned().chain(notes).collect()
+}
+
+fn headline_row(view: &RecordView<'_>, row: &Row, shared: &[String]) -> TableRow {
+    let cells = row_cells(row, row_facts(view, row), shared);
     TableRow { class: "item", attributes: row_attributes(view, row), cells }
 }
 
 /// Builds the cells of a row: what is measured, with facts folded below it, cost, verdict and both
 /// figures.
-fn row_cells(row: &Row, folded: Vec<(String, String)>) -> Vec<Cell> {
+fn row_cells(row: &Row, folded: Vec<(String, String)>, shared: &[String]) -> Vec<Cell> {
     let [reference, arm] = sides(row);
     vec![
         Cell { folded, ..Cell::from(row_label(row)) },
         Cell::new(Content::Figure, short_cost(row)).with_sort(cost_size(row)),
-        short_verdict(row),
+        short_verdict(row, shared),
         Cell::from(reference).with_sort(row.clear),
         Cell::from(arm).with_sort(row.protected),
         Cell::from(row.blocks.to_string()).with_sort(row.blocks as f64),
@@ -113,9 +137,11 @@ pub(super) fn cost_as_difference(row: &Row) -> String {
     cost(&Row { show: Show::Difference, ..row.clone() })
 }
 
-/// Writes the verdict, which a page shows without its remarks: these are among the facts of the row.
-fn short_verdict(row: &Row) -> Cell {
-    let whole = judgement(row);
+/// Writes the verdict without the remarks that all rows share. A page shows it without any: these are
+/// among the facts of the row.
+fn short_verdict(row: &Row, shared: &[String]) -> Cell {
+    let without = |text: String, remark: &String| text.replace(&format!(", {remark}"), "");
+    let whole = shared.iter().fold(judgement(row), without);
     let first = whole.split(", ").next().unwrap_or_default();
     let has_interval = row.has_interval() || row.twin || row.is_without_tail();
     let (text, mut short) = if has_interval {
@@ -133,8 +159,7 @@ fn short_verdict(row: &Row) -> Cell {
     if row.client_bound && !row.twin {
         short += ", client-bound";
     }
-    let remarks = row.marks.len() + row.notes.len();
-    match remarks {
+    match remarks(row).iter().filter(|remark| !shared.contains(remark)).count() {
         0 => {}
         1 => short += ", 1 remark",
         many => short += &format!(", {many} remarks"),
@@ -222,7 +247,7 @@ fn is_figure_of(figure: &SeedFigure, row: &Row) -> bool {
 pub(super) fn comparisons<'a>(view: &RecordView<'_>, rows: impl Iterator<Item = &'a Row>) -> Table {
     let mut table = Table::new("Every comparison", row_columns());
     for row in rows {
-        let cells = row_cells(row, comparison_facts(view, row));
+        let cells = row_cells(row, comparison_facts(view, row), &[]);
         let attributes = row_attributes(view, row);
         table.push_row(TableRow { class: "item counted", attributes, cells });
     }
@@ -260,7 +285,8 @@ pub(super) fn growth(record: &Record) -> Section {
     let mut table = Table::new("How cost grows with work", columns);
     for fitted in fit_record(record) {
         table.push(vec![
-            Cell::from(fitted.name).with_simulated(fitted.simulated),
+            Cell::from(format!("{}: {}", fitted.name, metric_name(&fitted.cost)))
+                .with_simulated(fitted.simulated),
             fitted.text.into(),
         ]);
     }
