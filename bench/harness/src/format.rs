@@ -209,7 +209,12 @@ fn three_digits(value: f64) -> String {
 
 /// Formats three significant digits, also below 1, and keeps trailing zeros.
 fn significant(value: f64) -> String {
-    if value.abs() < 0.9995 { format!("{value:.3}") } else { three_digits(value) }
+    match value.abs() {
+        size if size < 0.01 => format!("{value:.5}"),
+        size if size < 0.1 => format!("{value:.4}"),
+        size if size < 0.9995 => format!("{value:.3}"),
+        _ => three_digits(value),
+    }
 }
 
 fn places_of_three_digits(value: f64) -> usize {
@@ -332,8 +337,8 @@ mod tests {
     #[test]
     fn a_ratio_has_the_digits_that_say_something() {
         assert_eq!(
-            [0.031, 0.82, 0.9996, 1.0, 25.01, 1_176.36, 2_138_462.2].map(bare_ratio),
-            ["x0.031", "x0.820", "x1.00", "x1.00", "x25.0", "x1,176", "x2,138,462"]
+            [0.00301, 0.031, 0.82, 0.9996, 1.0, 25.01, 1_176.36, 2_138_462.2].map(bare_ratio),
+            ["x0.00301", "x0.0310", "x0.820", "x1.00", "x1.00", "x25.0", "x1,176", "x2,138,462"]
         );
     }
 
