@@ -28,8 +28,10 @@ impl CostPerWork {
 /// A fitted line in words.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FittedArm {
-    /// The bench, the arm and the metric that costs.
+    /// The bench and the arm.
     pub(crate) name: String,
+    /// The metric that costs.
+    pub(crate) cost: String,
     /// The line in words, or the reason why there is none.
     pub(crate) text: String,
     pub(crate) simulated: bool,
@@ -46,7 +48,7 @@ pub(crate) fn fit_record(record: &Record) -> Vec<FittedArm> {
             for arm in fit.arms.as_ref().unwrap_or(&bench.arms) {
                 let label = suite.arm(arm).map_or(arm.as_str(), |arm| arm.label.as_str());
                 let works = fit.label.iter().map(|label| format!(", {label}")).collect::<String>();
-                let name = format!("{}{works}, {label}: {}", bench.name, fit.cost);
+                let name = format!("{}{works}, {label}", bench.name);
                 all.extend(fit_arm(record, bench, fit, arm, name));
             }
         }
@@ -89,7 +91,7 @@ fn fit_arm(
         None => format!("no line: wanted two sizes or more, got {}", points.len()),
         Some(line) => describe_line(&line, fit, points.len()),
     };
-    Some(FittedArm { name, text, simulated })
+    Some(FittedArm { name, cost: fit.cost.clone(), text, simulated })
 }
 
 fn describe_line(line: &FittedLine, fit: &CostPerWork, sizes: usize) -> String {

@@ -48,6 +48,7 @@ fn unit_of(metric: &str) -> Option<Unit> {
 pub(crate) fn value(metric: &str, value: f64) -> String {
     match unit_of(metric) {
         Some(Unit::Plain(unit)) => format!("{} {unit}", digits(value)),
+        Some(Unit::Time(_)) if value == 0.0 => "0".to_owned(),
         Some(Unit::Time(ms)) => {
             let (scale, unit) = scale_of_time(ms, value);
             format!("{} {unit}", three_digits(value * scale))
@@ -57,6 +58,11 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
         Some(Unit::Quotient) if value.abs() < 1000.0 => three_digits(value),
         Some(Unit::Quotient) | None => digits(value),
     }
+}
+
+/// True for a metric whose values are durations.
+pub(crate) fn is_duration(metric: &str) -> bool {
+    matches!(unit_of(metric), Some(Unit::Time(_)))
 }
 
 /// The most digits that two figures get beyond three, where fewer would print them as equal.
@@ -203,7 +209,12 @@ fn three_digits(value: f64) -> String {
 
 /// Formats three significant digits, also below 1, and keeps trailing zeros.
 fn significant(value: f64) -> String {
-    if value.abs() < 0.9995 { format!("{value:.3}") } else { three_digits(value) }
+    match value.abs() {
+        size if size < 0.01 => format!("{value:.5}"),
+        size if size < 0.1 => format!("{value:.4}"),
+        size if size < 0.9995 => format!("{value:.3}"),
+        _ => three_digits(value),
+    }
 }
 
 fn places_of_three_digits(value: f64) -> usize {
@@ -228,8 +239,9 @@ pub(crate) fn scale_of(metric: &str, size: f64) -> (f64, &'static str) {
 fn scale_of_time(ms: f64, size: f64) -> (f64, &'static str) {
     match (size * ms).abs() {
         size if size >= 10_000.0 => (ms / 1000.0, "s"),
-        size if size >= 1.0 => (ms, "ms"),
-        _ => (ms * 1000.0, "µs"),
+        size if size >= 1.0 || size == 0.0 => (ms, "ms"),
+        size if size >= 1e-3 => (ms * 1e3, "µs"),
+        _ => (ms * 1e6, "ns"),
     }
 }
 
@@ -291,6 +303,8 @@ mod tests {
         assert_eq!(value("ttft_ms", 41.23), "41.2 ms");
         assert_eq!(value("ttft_ms", 0.0412), "41.2 µs");
         assert_eq!(value("total_ms", 12_345.0), "12.3 s");
+        assert_eq!(value("b_ms", 0.00042), "420 ns");
+        assert_eq!(value("ttft_ms", 0.0), "0");
         assert_eq!(value("wall_s", 0.5), "500 ms");
         assert_eq!(value("rate_per_s", 1240.4), "1,240 /s");
         assert_eq!(value("rate_mib_per_s", 2969.6), "2.90 GiB/s");
@@ -323,8 +337,8 @@ mod tests {
     #[test]
     fn a_ratio_has_the_digits_that_say_something() {
         assert_eq!(
-            [0.031, 0.82, 0.9996, 1.0, 25.01, 1_176.36, 2_138_462.2].map(bare_ratio),
-            ["x0.031", "x0.820", "x1.00", "x1.00", "x25.0", "x1,176", "x2,138,462"]
+            [0.00301, 0.031, 0.82, 0.9996, 1.0, 25.01, 1_176.36, 2_138_462.2].map(bare_ratio),
+            ["x0.00301", "x0.0310", "x0.820", "x1.00", "x1.00", "x25.0", "x1,176", "x2,138,462"]
         );
     }
 

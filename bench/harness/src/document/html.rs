@@ -60,7 +60,9 @@ pub(crate) fn write_block(block: &Block) -> String {
             let open = if *is_open { " open" } else { "" };
             let blocks: String = blocks.iter().map(write_block).collect();
             let summary = mark_code(summary);
-            format!("<details{open}><summary>{summary}</summary>{blocks}</details>\n")
+            format!(
+                "<details class=\"group\"{open}><summary>{summary}</summary>{blocks}</details>\n"
+            )
         }
         Block::Markup(markup) => markup.clone(),
     }

@@ -113,8 +113,9 @@ fn render_cell(cell: &Cell) -> String {
         cell.notes.iter().map(|(_, note)| format!("<br>{}", escape(note))).collect();
     let text = format!("{}{simulated}{notes}", escape(&cell.text));
     let known = cell.folded.iter().filter(|(_, text)| !text.is_empty());
+    let plain = |text: &str| escape(&text.replace('`', ""));
     let facts: Vec<String> =
-        known.map(|(name, text)| format!("{}: {}", escape(name), escape(text))).collect();
+        known.map(|(name, text)| format!("{}: {}", escape(name), plain(text))).collect();
     match facts.as_slice() {
         [] => text,
         facts => {

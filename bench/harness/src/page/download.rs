@@ -84,8 +84,8 @@ impl Attached {
 }
 
 /// What stands after the link to a record's file.
-const LINKED: &str = ": the record with every sample, a file next to this page. It is not embedded, so that the page \
-    stays small; if you move the page, move the file with it";
+const LINKED: &str = " next to this page: the record with every sample. It is not embedded, which keeps the page \
+    smaller; move both together";
 
 fn attach_record(view: &RecordView<'_>, page: &Path, room: &mut usize) -> Attached {
     let name = format!("{}.record.json.gz", file_stem(view));
@@ -203,7 +203,7 @@ mod tests {
         let large = RecordView::new(&large, &loaded.samples, &loaded.slices, record.clone());
         let link = attach(&[large], &page)[0].link();
         assert!(link.contains("href=\"./a%20folder/record.json.gz\""), "{link}");
-        assert!(link.contains("1 MiB") && link.contains("page stays small"), "{link}");
+        assert!(link.contains("1 MiB") && link.contains("keeps the page smaller"), "{link}");
         let small = attach(&[view(&loaded.path)], &page)[0].link();
         assert!(small.starts_with("<a download=") && small.contains("data:application/gzip"));
     }

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{
     plot::{Axis, Caption, CaseCharts, WIDTH, bench_attributes, open_figure},
+    tables::ABSENT,
     view::RecordView,
     vocabulary::case_title,
 };
@@ -69,9 +70,6 @@ impl StageBar {
         self.stages.iter().flatten().sum()
     }
 }
-
-/// What the table says of a stage that an arm does not have.
-const ABSENT: &str = "absent";
 
 /// Draws one chart for each case whose samples know their stages.
 pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     document::{Attributes, Block, Cell, Column, Content, Section, Table, TableBody, TableRow},
     fit::fit_record,
-    format::{digits, statistic, value},
+    format::{digits, is_duration, statistic, value},
     published::has_params,
     record::{ArmRecord, Record},
     rows::{
@@ -43,28 +43,25 @@ pub(super) fn row_attributes(view: &RecordView<'_>, row: &Row) -> Attributes {
 pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
     let record = view.record;
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.headline).collect();
-    let columns = vec![
-        Column::label("what is measured"),
-        Column::text("cost [95 %]").with_name("cost").with_class("cost"),
-        Column::text("verdict").with_class("verdict"),
-        Column::number("reference"),
-        Column::number("this arm"),
-        Column::number("n"),
-    ];
-    let mut table = Table::new(HEADING, columns);
+    let shared = shared_remarks(&rows);
+    let mut table = Table::new(HEADING, row_columns());
     for row in rows.iter().filter(|row| !row.twin) {
-        table.push_row(headline_row(view, row));
+        table.push_row(headline_row(view, row, &shared));
     }
     if rows.iter().any(|row| row.twin) {
         table.bodies.push(TableBody { heading: AA_HEADING.to_owned(), rows: Vec::new() });
     }
     for row in rows.iter().filter(|row| row.twin) {
-        table.push_row(headline_row(view, row));
+        table.push_row(headline_row(view, row, &shared));
     }
-    let blocks = match rows.as_slice() {
+    let mut blocks = match rows.as_slice() {
         [] => vec![Block::Paragraph("No row has two blocks.".to_owned())],
         _ => vec![Block::Table(table)],
     };
+    if !shared.is_empty() {
+        let text = format!("Remarks on every row: {}.", shared.join("; "));
+        blocks.insert(0, Block::Paragraph(text));
+    }
     Section {
         id: format!("rows-{number}"),
         heading: HEADING.to_owned(),
@@ -83,18 +80,53 @@ const HEADING: &str = "Cost of each layer";
 const AA_HEADING: &str =
     "A/A check: the reference arm against itself, where no difference should be found";
 
-fn headline_row(view: &RecordView<'_>, row: &Row) -> TableRow {
-    let label = Cell { folded: row_facts(view, row), ..Cell::from(row_label(row)) };
+fn row_columns() -> Vec<Column> {
+    vec![
+        Column::label("what is measured"),
+        Column::text("cost [95 %]").with_name("cost").with_class("cost"),
+        Column::text("verdict").with_class("verdict"),
+        Column::number("reference"),
+        Column::number("this arm"),
+        Column::number("n"),
+    ]
+}
+
+/// The number of rows from which on a remark that all of them have is said once.
+const SHARED_ROWS_MIN: usize = 3;
+
+/// Lists the remarks that every row has; empty for few rows.
+fn shared_remarks(rows: &[&Row]) -> Vec<String> {
+    let mut rows = rows.iter().filter(|row| !row.twin);
+    let Some(first) = rows.next().filter(|_| rows.clone().count() + 1 >= SHARED_ROWS_MIN) else {
+        return Vec::new();
+    };
+    let is_shared = |remark: &String| rows.clone().all(|row| remarks(row).contains(remark));
+    remarks(first).into_iter().filter(is_shared).collect()
+}
+
+/// Lists what arms and samples say against a row, each in a few words.
+fn remarks(row: &Row) -> Vec<String> {
+    let notes = row.notes.iter().map(|note| note.short().to_owned());
+    row.marks.iter().cloned().chain(notes).collect()
+}
+
+fn headline_row(view: &RecordView<'_>, row: &Row, shared: &[String]) -> TableRow {
+    let cells = row_cells(row, row_facts(view, row), shared);
+    TableRow { class: "item", attributes: row_attributes(view, row), cells }
+}
+
+/// Builds the cells of a row: what is measured, with facts folded below it, cost, verdict and both
+/// figures.
+fn row_cells(row: &Row, folded: Vec<(String, String)>, shared: &[String]) -> Vec<Cell> {
     let [reference, arm] = sides(row);
-    let cells = vec![
-        label,
+    vec![
+        Cell { folded, ..Cell::from(row_label(row)) },
         Cell::new(Content::Figure, short_cost(row)).with_sort(cost_size(row)),
-        short_verdict(row),
+        short_verdict(row, shared),
         Cell::from(reference).with_sort(row.clear),
         Cell::from(arm).with_sort(row.protected),
         Cell::from(row.blocks.to_string()).with_sort(row.blocks as f64),
-    ];
-    TableRow { class: "item", attributes: row_attributes(view, row), cells }
+    ]
 }
 
 /// Formats the cost; the verdict says where it has no interval.
@@ -108,9 +140,11 @@ pub(super) fn cost_as_difference(row: &Row) -> String {
     cost(&Row { show: Show::Difference, ..row.clone() })
 }
 
-/// Writes the verdict, which a page shows without its remarks: these are among the facts of the row.
-fn short_verdict(row: &Row) -> Cell {
-    let whole = judgement(row);
+/// Writes the verdict without the remarks that all rows share. A page shows it without any: these are
+/// among the facts of the row.
+fn short_verdict(row: &Row, shared: &[String]) -> Cell {
+    let without = |text: String, remark: &String| text.replace(&format!(", {remark}"), "");
+    let whole = shared.iter().fold(judgement(row), without);
     let first = whole.split(", ").next().unwrap_or_default();
     let has_interval = row.has_interval() || row.twin || row.is_without_tail();
     let (text, mut short) = if has_interval {
@@ -128,8 +162,7 @@ fn short_verdict(row: &Row) -> Cell {
     if row.client_bound && !row.twin {
         short += ", client-bound";
     }
-    let remarks = row.marks.len() + row.notes.len();
-    match remarks {
+    match remarks(row).iter().filter(|remark| !shared.contains(remark)).count() {
         0 => {}
         1 => short += ", 1 remark",
         many => short += &format!(", {many} remarks"),
@@ -142,14 +175,9 @@ fn short_verdict(row: &Row) -> Cell {
 /// definition.
 fn row_facts(view: &RecordView<'_>, row: &Row) -> Vec<(String, String)> {
     let fact = |name: &str, text: String| (name.to_owned(), text);
-    let reference = view.arm_label(&row.reference);
-    let compared = match row.twin {
-        true => format!("{reference}, twice"),
-        false => format!("{reference} → {}", row.arm_label),
-    };
     let remarks: Vec<String> = row.notes.iter().map(Note::long).collect();
     let mut facts = vec![
-        fact("compared", compared),
+        fact("compared", describe_arms(view, row)),
         fact("verdict", judgement(row)),
         fact("remarks", remarks.join("; ")),
         fact("as a ratio", ratio_of_difference(row).unwrap_or_default()),
@@ -160,13 +188,16 @@ fn row_facts(view: &RecordView<'_>, row: &Row) -> Vec<(String, String)> {
     ];
     facts.extend(costs::row_facts(row));
     facts.push(fact("what pairing gained", pairing(row).unwrap_or_default()));
-    let definition = format!("{}: `{}` in `{}`", metric_name(&row.metric), row.metric, row.model);
-    facts.push(fact("definition", format!("{definition}, {} loop", row.load)));
+    facts.push(fact("definition", describe_definition(row)));
     facts
 }
 
-fn verdict_cell(row: &Row) -> Cell {
-    Cell::new(Content::Verdict(verdict_class(row)), judgement(row)).with_simulated(row.simulated)
+fn describe_arms(view: &RecordView<'_>, row: &Row) -> String {
+    let reference = view.arm_label(&row.reference);
+    match row.twin {
+        true => format!("{reference}, twice"),
+        false => format!("{reference} → {}", row.arm_label),
+    }
 }
 
 /// Says who is protected from whom in the row's arm; nothing for an A/A row.
@@ -217,39 +248,35 @@ fn is_figure_of(figure: &PublishedFigure, row: &Row) -> bool {
 
 /// Builds the table of rows of every metric, A/A rows among them.
 pub(super) fn comparisons<'a>(view: &RecordView<'_>, rows: impl Iterator<Item = &'a Row>) -> Table {
-    let columns = vec![
-        Column::label("bench"),
-        Column::text("metric"),
-        Column::text("arm"),
-        Column::number("reference"),
-        Column::number("this arm"),
-        Column::text("cost [95 %]").with_name("cost"),
-        Column::number("correlation of pairs").with_name("pairs"),
-        Column::number("n"),
-        Column::text("verdict"),
-    ];
-    let mut table = Table::new("Every comparison", columns);
+    let mut table = Table::new("Every comparison", row_columns());
     for row in rows {
-        let correlation = row.correlation.map_or_else(String::new, |r| format!("{r:.2}"));
-        let [clear, protected] = sides(row);
-        let cells = vec![
-            Cell::from(row.bench.clone())
-                .with_note(format!("{} · {}, {} loop", row.case, row.model, row.load)),
-            metric_cell(&row.metric).with_note(statistic(row.stat, row.better)),
-            format!("{}{}", row.arm_label, if row.twin { " (A/A)" } else { "" }).into(),
-            Cell::from(clear).with_sort(row.clear),
-            Cell::from(protected).with_sort(row.protected),
-            Cell::from(cost(row)).with_sort(cost_size(row)),
-            Cell::from(correlation)
-                .with_sort(row.correlation.unwrap_or(-2.0))
-                .with_note(pairing(row).unwrap_or_default()),
-            Cell::from(row.blocks.to_string()).with_sort(row.blocks as f64),
-            verdict_cell(row),
-        ];
+        let cells = row_cells(row, comparison_facts(view, row), &[]);
         let attributes = row_attributes(view, row);
         table.push_row(TableRow { class: "item counted", attributes, cells });
     }
     table
+}
+
+/// Lists what stands behind a row of the table of all rows.
+fn comparison_facts(view: &RecordView<'_>, row: &Row) -> Vec<(String, String)> {
+    let correlation = row.correlation.map_or_else(String::new, |r| format!("{r:.2}"));
+    let bench = format!("{}, {}", row.bench, row.case);
+    let facts = [
+        ("bench", bench.trim_end_matches(", ").to_owned()),
+        ("compared", describe_arms(view, row)),
+        ("verdict", judgement(row)),
+        ("correlation of pairs", correlation),
+        ("what pairing gained", pairing(row).unwrap_or_default()),
+        ("statistic", statistic(row.stat, row.better)),
+        ("definition", describe_definition(row)),
+    ];
+    facts.map(|(name, text)| (name.to_owned(), text)).into()
+}
+
+/// Names the metric, its id, its definition in MODELS.md, and the kind of load.
+fn describe_definition(row: &Row) -> String {
+    let Row { metric, model, load, .. } = row;
+    format!("{}: `{metric}` in `{model}`, {load} loop", metric_name(metric))
 }
 
 /// Describes how cost grows with work, where the suite asks for it.
@@ -261,7 +288,8 @@ pub(super) fn growth(record: &Record) -> Section {
     let mut table = Table::new("How cost grows with work", columns);
     for fitted in fit_record(record) {
         table.push(vec![
-            Cell::from(fitted.name).with_simulated(fitted.simulated),
+            Cell::from(format!("{}: {}", fitted.name, metric_name(&fitted.cost)))
+                .with_simulated(fitted.simulated),
             fitted.text.into(),
         ]);
     }
@@ -294,7 +322,7 @@ pub(super) fn figures(view: &RecordView<'_>) -> Table {
             Cell::from(figure.bench.clone()).with_note(figure.case.clone()),
             Cell::from(format!("{label}{twin}")).with_simulated(figure.simulated),
             metric_cell(&figure.metric),
-            Cell::from(figure.n.to_string()).with_sort(figure.n as f64),
+            Cell::from(digits(figure.n as f64)).with_sort(figure.n as f64),
         ];
         cells.extend(figure_cells(figure));
         table.push_row(TableRow { class: "item", attributes, cells });
@@ -307,8 +335,14 @@ fn metric_cell(id: &str) -> Cell {
     Cell::from(metric_name(id)).with_note(format!("`{id}`"))
 }
 
+/// What stands in place of a duration that is zero in every sample: the arm has no such part.
+pub(super) const ABSENT: &str = "absent";
+
 /// Formats the mean and the three percentiles of a figure; a dash for one without a tail.
 pub(super) fn figure_cells(figure: &Figure) -> [Cell; 4] {
+    if figure.mean == 0.0 && is_duration(&figure.metric) {
+        return [ABSENT, "–", "–", "–"].map(Cell::from);
+    }
     [Some(figure.mean), figure.p50, figure.p95, figure.p99]
         .map(|number| number_cell(&figure.metric, number))
 }

@@ -190,3 +190,24 @@ fn a_chart_of_ratios_says_which_way_is_dearer() {
     let page = page_of(&known_record());
     assert!(page.contains("dearer →") || page.contains("← cheaper"));
 }
+
+#[test]
+fn a_duration_that_no_sample_has_is_absent_and_never_zero() {
+    let page = page_of(&read_record("2026-11-21-main-b"));
+    assert!(page.contains(">absent<"));
+    assert!(!page.contains("0.00 µs") && !page.contains("0.00 ms"));
+}
+
+#[test]
+fn a_remark_that_every_row_has_is_said_once() {
+    let loaded = read_record("2026-11-22-storage");
+    let row = loaded.record.rows.iter().find(|row| row.headline && !row.twin).unwrap();
+    let mark = row.marks[0].clone();
+    let shown =
+        [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
+    let text = write_terminal(&shown, &[], Terminal { width: 160, colour: false });
+    let table = text.split("Remarks on every row:").nth(1).expect("said once");
+    assert!(table.trim_start().starts_with(&mark), "{mark}: {text}");
+    let (_, rows) = table.split_once("what is measured").unwrap();
+    assert!(!rows.contains(&mark), "{rows}");
+}
