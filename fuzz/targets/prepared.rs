@@ -8,7 +8,7 @@ use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use confide_verifier::{
     Appraised, AwsLc, Endorsements, Evidence, LastPlatform, NoMemory, Policy, PreparedEndorsements,
-    RecallPlatform, Rejection, Secret, UnixTime, appraise,
+    RecallPlatform, Rejection, TagKey, UnixTime, appraise,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -58,7 +58,7 @@ fn ground() -> Ground {
         Endorsements::parse(attester.collateral_json().as_bytes()).expect("its collateral");
     let prepared = endorsements.clone().prepare(&policy.roots, now(), &AwsLc).expect("it holds");
     let quote = attester.quote(&ReportData::ZERO);
-    let mut known = LastPlatform { secret: Secret::new([9; 16]), pck: None, enclave: None };
+    let mut known = LastPlatform { secret: TagKey::new([9; 16]), pck: None, enclave: None };
     let evidence = Evidence { quote: &quote, ..Evidence::default() };
     let yes = prepared.appraise(&evidence, &policy, now(), &AwsLc, &known);
     let (_, learned) = yes.expect("its quote");

@@ -18,8 +18,8 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// What is stated for any machine of today: below what `confide bench load --ceiling` measures
-    /// (`bench/METHODOLOGY.md`, "Load").
+    /// What is stated for one core of a server's processor; `confide bench load --ceiling` measures
+    /// it (`bench/METHODOLOGY.md`, "Load").
     pub const STATED: Self = Self {
         requests_per_cpu_s: 10_000.0,
         connections_per_cpu_s: 3_000.0,

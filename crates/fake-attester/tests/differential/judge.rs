@@ -7,7 +7,7 @@ use std::{
 
 use confide_verifier::{
     Appraised, AwsLc, Endorsements, Evidence, Expect, LastPlatform, NewVerdicts, NoMemory, Outcome,
-    Policy, Reason, RecallPlatform, Rejection, Roots, Secret, UnixTime, appraise,
+    Policy, Reason, RecallPlatform, Rejection, Roots, TagKey, UnixTime, appraise,
 };
 use dcap_qvl::verify::QuoteVerifier;
 
@@ -128,7 +128,7 @@ fn to_text(verdict: &Result<Appraised, Rejection>) -> String {
 }
 
 fn memory(learned: &NewVerdicts) -> LastPlatform {
-    let secret = Secret::new(*b"only in the test");
+    let secret = TagKey::new(*b"only in the test");
     LastPlatform { secret, pck: learned.pck.clone(), enclave: learned.enclave.clone() }
 }
 
