@@ -205,7 +205,7 @@ fn a_remark_that_every_row_has_is_said_once() {
     let mark = row.marks[0].clone();
     let shown =
         [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
-    let text = write_terminal(&shown, &[], Terminal { width: 160, colour: false });
+    let text = render_terminal(&shown, &[], Terminal { width: 160, colour: false });
     let table = text.split("Remarks on every row:").nth(1).expect("said once");
     assert!(table.trim_start().starts_with(&mark), "{mark}: {text}");
     let (_, rows) = table.split_once("what is measured").unwrap();
