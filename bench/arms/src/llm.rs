@@ -61,11 +61,16 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let transport: Arc<dyn Transport> = Arc::new(route);
     let cold = Cell::new(true);
-    serve_runs(&hello, |run| load(&args, &transport, run, cold.replace(false)))
+    serve_runs(&hello, |run| measure_run(&args, &transport, run, cold.replace(false)))
 }
 
 /// Measures one run. The harness throws the first of a process away; it leaves no event log.
-fn load(args: &Args, transport: &Arc<dyn Transport>, run: &Run, cold: bool) -> Outcome<Report> {
+fn measure_run(
+    args: &Args,
+    transport: &Arc<dyn Transport>,
+    run: &Run,
+    cold: bool,
+) -> Outcome<Report> {
     let order = LlmOrder::read(run, args.saturation.as_deref())?;
     let plan = Arc::new(Plan::new(&order.workload)?);
     let url = format!("http://{}", args.route.server());

@@ -10,7 +10,7 @@ use crate::suite::bench::{Bench, Params};
 /// `[[answer]]`: a published table, and what of this suite answers each of its rows.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PublishedTable {
+pub(crate) struct QuotedTable {
     pub(crate) title: String,
     /// The place of publication, and what it was measured on.
     pub(crate) source: String,
@@ -20,13 +20,13 @@ pub(crate) struct PublishedTable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
     #[serde(rename = "row")]
-    pub(crate) rows: Vec<PublishedRow>,
+    pub(crate) rows: Vec<QuotedRow>,
 }
 
 /// `[[answer.row]]`: one row of a published table, and what answers it.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PublishedRow {
+pub(crate) struct QuotedRow {
     /// Their name of the row; in a table of ours that has one row more, our own.
     pub(crate) what: String,
     /// Their figure, as published.
@@ -76,7 +76,7 @@ pub(crate) struct QuotedRate {
     pub(crate) source: String,
 }
 
-impl PublishedTable {
+impl QuotedTable {
     /// Checks that the benches have every figure that the table names; the error says what is
     /// wrong.
     pub(crate) fn check(&self, benches: &[Bench]) -> Result<(), String> {

@@ -24,7 +24,7 @@ use crate::{
         root::FileTree,
     },
     plan::Effort,
-    published::{PublishedTable, QuotedRate},
+    published::{QuotedRate, QuotedTable},
     record::chain::RecordChain,
     rows::{
         RunAnalysis, judge,
@@ -76,7 +76,7 @@ pub struct Record {
     pub(crate) figures: Vec<Figure>,
     pub(crate) seed_figures: Vec<PublishedFigure>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) answers: Vec<PublishedTable>,
+    pub(crate) answers: Vec<QuotedTable>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) quoted: Vec<QuotedRate>,
     /// The plan; two records of one plan measured the same.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::BenchError,
     needs::{MissingProgram, Needs},
-    published::{PublishedTable, QuotedRate},
+    published::{QuotedRate, QuotedTable},
 };
 
 use self::bench::{Bench, CommandValue, Params, ensure};
@@ -40,7 +40,7 @@ pub struct Suite {
     #[serde(default, rename = "seed_figure")]
     pub(crate) seed_figures: Vec<PublishedFigure>,
     #[serde(default, rename = "answer")]
-    pub(crate) answers: Vec<PublishedTable>,
+    pub(crate) answers: Vec<QuotedTable>,
     #[serde(default, rename = "quoted")]
     pub(crate) quoted: Vec<QuotedRate>,
 }

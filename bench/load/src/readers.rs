@@ -258,13 +258,13 @@ impl JsonField {
 
 impl<'de> Deserialize<'de> for JsonField {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(FieldVisitor)
+        from.deserialize_any(JsonFieldVisitor)
     }
 }
 
-struct FieldVisitor;
+struct JsonFieldVisitor;
 
-impl<'de> Visitor<'de> for FieldVisitor {
+impl<'de> Visitor<'de> for JsonFieldVisitor {
     type Value = JsonField;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

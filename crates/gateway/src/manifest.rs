@@ -62,13 +62,13 @@ fn single_model_manifest(list: &[u8]) -> Option<[u8; 32]> {
 ///
 /// The latter is never reset: the evidence keeps attesting a false digest, so the gateway has to be
 /// restarted.
-pub(crate) struct ManifestWatch {
+pub(crate) struct AttestedModelWatch {
     /// The attested manifest; `None` if no model was attested.
     wanted: Option<[u8; 32]>,
     changed: watch::Sender<bool>,
 }
 
-impl ManifestWatch {
+impl AttestedModelWatch {
     pub(crate) fn new(wanted: Option<[u8; 32]>) -> Self {
         Self { wanted, changed: watch::Sender::new(false) }
     }

@@ -17,8 +17,8 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::{
-    connection::Connection, fault::UpstreamFailure, limits::GatewayLimits, manifest::ManifestWatch,
-    upstream::Upstream,
+    connection::Connection, fault::UpstreamFailure, limits::GatewayLimits,
+    manifest::AttestedModelWatch, upstream::Upstream,
 };
 
 /// The time after an answer within which a close means that the upstream does not keep connections.
@@ -30,7 +30,7 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 pub(crate) struct UpstreamPool {
     upstream: Upstream,
     limits: GatewayLimits,
-    manifest: Arc<ManifestWatch>,
+    manifest: Arc<AttestedModelWatch>,
     state: Mutex<PoolState>,
 }
 
@@ -91,7 +91,7 @@ impl IdleLifetime {
 impl UpstreamPool {
     pub(crate) fn new(
         upstream: Upstream,
-        manifest: Arc<ManifestWatch>,
+        manifest: Arc<AttestedModelWatch>,
         limits: GatewayLimits,
     ) -> Self {
         Self { upstream, limits, manifest, state: Mutex::default() }

@@ -23,7 +23,7 @@ use crate::{
     connection::{Connection, RequestBody, UnansweredRequest, bodiless_request},
     fault::{UpstreamFailure, UpstreamFault},
     limits::GatewayLimits,
-    manifest::ManifestWatch,
+    manifest::AttestedModelWatch,
     path::{self, PathFault},
     pool::{AnswerStream, UpstreamPool},
     refusal::RequestRefusal,
@@ -45,7 +45,7 @@ pub(crate) struct Proxy {
     /// The routes, the most specific pattern first.
     routes: Vec<(PathPattern, Route, Arc<UpstreamPool>)>,
     pools: Vec<Arc<UpstreamPool>>,
-    manifest: Arc<ManifestWatch>,
+    manifest: Arc<AttestedModelWatch>,
     description: Bytes,
     limits: GatewayLimits,
     log: Option<AccessLog>,
@@ -57,8 +57,8 @@ impl Proxy {
         simulated: bool,
         limits: GatewayLimits,
     ) -> Self {
-        let manifest = Arc::new(ManifestWatch::new(configuration.model_manifest_sha256));
-        let nothing_attested = Arc::new(ManifestWatch::new(None));
+        let manifest = Arc::new(AttestedModelWatch::new(configuration.model_manifest_sha256));
+        let nothing_attested = Arc::new(AttestedModelWatch::new(None));
         let pools: Vec<Arc<UpstreamPool>> = configuration
             .upstreams
             .iter()

@@ -4,7 +4,7 @@ use super::view::RecordView;
 use crate::{
     document::{Block, Cell, Column, Content, JudgementColour, Section, Table, TableRow},
     format::value,
-    published::{FigureKey, PublishedRow, PublishedTable, QuotedRate, has_params},
+    published::{FigureKey, QuotedRate, QuotedRow, QuotedTable, has_params},
     record::ArmRecord,
     rows::row::Figure,
     suite::bench::Params,
@@ -49,7 +49,7 @@ pub(super) fn protection(arm: &ArmRecord) -> &str {
     arm.guarantee.as_deref().unwrap_or(&arm.protects)
 }
 
-fn answer_blocks(view: &RecordView<'_>, answers: &PublishedTable) -> [Block; 3] {
+fn answer_blocks(view: &RecordView<'_>, answers: &QuotedTable) -> [Block; 3] {
     let columns = vec![
         Column::label("row"),
         Column::text("published").with_class("theirs"),
@@ -76,7 +76,7 @@ fn answer_blocks(view: &RecordView<'_>, answers: &PublishedTable) -> [Block; 3] 
         above = if protects.is_empty() { above } else { protects };
     }
     let note = answers.note.as_deref().unwrap_or_default();
-    let PublishedTable { title, source, protects, .. } = answers;
+    let QuotedTable { title, source, protects, .. } = answers;
     [
         Block::Heading(title.clone()),
         Block::Paragraph(format!(
@@ -86,14 +86,14 @@ fn answer_blocks(view: &RecordView<'_>, answers: &PublishedTable) -> [Block; 3] 
     ]
 }
 
-fn our_figures(view: &RecordView<'_>, row: &PublishedRow) -> Cell {
+fn our_figures(view: &RecordView<'_>, row: &QuotedRow) -> Cell {
     let mut values: Vec<String> = row.ours.iter().map(|ours| describe_figure(view, ours)).collect();
     values.dedup();
     Cell::new(Content::Strong, values.join("; "))
 }
 
 /// Names the arms of our figures, or says why there is none.
-fn our_arms(view: &RecordView<'_>, row: &PublishedRow) -> Cell {
+fn our_arms(view: &RecordView<'_>, row: &QuotedRow) -> Cell {
     if let Some(reason) = &row.absent {
         return Cell::new(Content::Verdict(JudgementColour::Mute), reason.clone());
     }

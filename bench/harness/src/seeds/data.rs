@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::arithmetic;
 use crate::{
     error::BenchError,
-    published::{PublishedRow, bench_of},
+    published::{QuotedRow, bench_of},
     suite::{Suite, bench::Params},
 };
 
@@ -224,7 +224,7 @@ impl Seeds {
 
 impl Row {
     /// Creates a row from one that a suite holds next to its own.
-    pub(super) fn from_suite(suite: &str, row: &PublishedRow) -> Self {
+    pub(super) fn from_suite(suite: &str, row: &QuotedRow) -> Self {
         let answers = row.ours.iter().map(|ours| OurRow {
             suite: suite.to_owned(),
             bench: ours.bench.clone(),

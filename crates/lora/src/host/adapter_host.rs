@@ -235,8 +235,8 @@ impl AdapterHost {
     }
 
     /// Removes expired sessions, and writes the counts to the audit log.
-    pub fn expire(&self) {
-        for session in self.sessions.expire() {
+    pub fn expire_sessions(&self) {
+        for session in self.sessions.expire_sessions() {
             self.write_tally(&session);
             self.audit.write("expired", subject(&session), Map::new());
         }
@@ -255,7 +255,7 @@ impl AdapterHost {
 
     /// Writes the last counts to the audit log and the budget file. Call it at the end of the program.
     pub fn close(&self) {
-        self.expire();
+        self.expire_sessions();
         let counts = self
             .loaded_adapters()
             .iter()

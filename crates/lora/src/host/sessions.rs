@@ -169,7 +169,7 @@ impl HostSessions {
     }
 
     /// Forgets the sessions that have expired and returns them.
-    pub(crate) fn expire(&self) -> Vec<Arc<HostSession>> {
+    pub(crate) fn expire_sessions(&self) -> Vec<Arc<HostSession>> {
         let mut open = self.lock();
         let expired: Vec<_> =
             open.values().filter(|session| session.is_expired()).cloned().collect();

@@ -251,7 +251,7 @@ fn the_audit_log_counts_and_never_tells() {
     let test_host = TestHost::new(host_options(), &[&adapter]);
     let remote = test_host.remote("banking", |_| ());
     relative_error(&adapter, &remote, LayerInput::AttentionOutput, &vectors(3, 64));
-    test_host.host().expire();
+    test_host.host().expire_sessions();
     let mut events = BTreeMap::new();
     for line in test_host.host().audit_lines() {
         let line: serde_json::Value = serde_json::from_str(&line).unwrap();

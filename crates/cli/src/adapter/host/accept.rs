@@ -41,7 +41,7 @@ pub(super) async fn serve(
     let drained = loop {
         tokio::select! {
             drained = serving.as_mut() => break drained,
-            _ = expiry.tick() => host.expire(),
+            _ = expiry.tick() => host.expire_sessions(),
         }
     };
     warn_of_cut_connections(drained);
