@@ -121,9 +121,9 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "record of the bench",
-        "2",
+        "3",
         "bench/harness/src/record.rs",
-        "pub(crate) const SCHEMA: u32 = 2;",
+        "pub(crate) const SCHEMA: u32 = 3;",
     ),
     ("event log of the load generator", "1", "bench/load/src/log.rs", "const VERSION: u32 = 1;"),
     (

@@ -356,15 +356,19 @@ pub fn check_against(
         twins.map(|row| CostHistory::new(row, &now, &before)).collect();
     let variance = between_runs(&rows, &twins);
     says.push(format!(
-        "costs compared with {}; their intervals have the variance between runs (SD {} %) and are corrected for {} rows",
-        if baselines.len() == 1 { "the baseline's".to_owned() } else { format!("those of {} baselines", baselines.len()) },
+        "costs compared with {}; their intervals have the variance between runs (SD {} %) and are \
+         corrected for {} rows",
+        match baselines.len() {
+            1 => "the baseline's".to_owned(),
+            several => format!("those of {several} baselines"),
+        },
         digits(variance.sqrt() * 100.0),
         rows.len()
     ));
     if baselines.len() == 1 {
         says.push(
-            "with one baseline that variance is taken from the A/A rows, and from all rows where they are eight or more: \
-             a change of most rows at once hides in it; more baselines tell"
+            "with one baseline that variance is taken from the A/A rows, and from all rows where they \
+             are eight or more: a change of most rows at once hides in it; more baselines tell"
                 .into(),
         );
     }
@@ -448,8 +452,8 @@ const ROWS_TYPICAL_MIN: usize = 8;
 const MEDIAN_OF_SQUARES: f64 = 0.454_936;
 
 /// Estimates the variance of a cost between runs that measured the same, beyond that between blocks, as one figure for
-/// all rows. With several baselines it is what they differ by; with one, the typical squared change, by its median: of the
-/// A/A rows, whose cost no change of the code moves, and of all rows where they are many, so that the few that did
+/// all rows. With several baselines it is what they differ by; with one, the typical squared change, by its median: of
+/// the A/A rows, whose cost no change of the code moves, and of all rows where they are many, so that the few that did
 /// change do not count.
 fn between_runs(rows: &[CostHistory<'_>], twins: &[CostHistory<'_>]) -> f64 {
     let known = || rows.iter().filter_map(|row| Some((row.now?, row.before.as_ref()?)));

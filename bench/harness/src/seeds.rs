@@ -34,7 +34,7 @@ pub fn seeds(records: &[LoadedRecord], command: &str) -> Result<SeedsDocument, B
     let seeds = Seeds::parse(DATA)?;
     let suites = NamedSuites::parse(&seeds);
     let document = document::Document { seeds: &seeds, suites: &suites, records };
-    Ok(SeedsDocument { text: document.write(command), unanswered: document.unanswered() })
+    Ok(SeedsDocument { text: document.write(command), unanswered: document.unanswered_rows() })
 }
 
 #[cfg(test)]

@@ -132,8 +132,8 @@ fn flag_slower(a: f64, b: f64) -> Option<String> {
     let (side, times) = if b > a { ("B", b / a) } else { ("A", a / b) };
     (times > 1.0 + DRIFT_MAX).then(|| {
         format!(
-            "WARNING: {side}'s processor was x{times:.2} slower at a fixed piece of arithmetic: it was busy, throttled or is \
-             another model, and every cost below contains that"
+            "WARNING: {side}'s processor was x{times:.2} slower at a fixed piece of arithmetic: it was busy, \
+             throttled or is another model, and every cost below contains that"
         )
     })
 }

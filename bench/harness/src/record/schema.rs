@@ -3,7 +3,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::{Record, SCHEMA};
+use super::{CHAINED_SCHEMA, Record, SCHEMA};
 
 /// Returns the schema (draft 2020-12) of the document that this version writes.
 pub fn record_schema() -> Value {
@@ -11,7 +11,7 @@ pub fn record_schema() -> Value {
     let mut schema = settings.into_generator().into_root_schema_for::<Record>().to_value();
     schema["$id"] = format!("urn:confide:record:{SCHEMA}").into();
     schema["title"] = format!("A record of confide bench, layout {SCHEMA}").into();
-    schema["properties"]["schema"] = json!({ "const": SCHEMA });
+    schema["properties"]["schema"] = json!({ "enum": [CHAINED_SCHEMA - 1, SCHEMA] });
     // The writer adds them after the rest, one line for each.
     if let Some(required) = schema["required"].as_array_mut() {
         required.push("slices".into());

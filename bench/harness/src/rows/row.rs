@@ -96,8 +96,8 @@ impl Row {
         self.ratio.as_ref().filter(|_| self.show == Show::Ratio)
     }
 
-    /// The smallest effect that the row's own interval could have seen, in the scale in which intervals are symmetric: the
-    /// logarithm of a shown ratio, else the metric's unit. `None` below ten blocks.
+    /// The smallest effect that the row's own interval could have seen, in the scale in which intervals are symmetric:
+    /// the logarithm of a shown ratio, else the metric's unit. `None` below ten blocks.
     pub(crate) fn own_smallest_effect(&self) -> Option<f64> {
         let half = match self.shown_ratio() {
             Some(ends) => (ends.high / ends.low).ln() / 2.0,

@@ -37,7 +37,7 @@ impl Document<'_> {
     }
 
     /// Lists the rows that are to be answered by a record, and are not.
-    pub(super) fn unanswered(&self) -> Vec<String> {
+    pub(super) fn unanswered_rows(&self) -> Vec<String> {
         let mut unanswered = Vec::new();
         for table in &self.seeds.tables {
             let held: Vec<Row> =
