@@ -176,7 +176,7 @@ fn tokens_and_ends_of_nobody_end_the_connection() {
     let end = after(|peer, _| peer.send_end(4711, "stop"));
     assert!(unavailable(&end).contains("4711"), "{end:?}");
     let odd = after(|peer, id| peer.tokens(&[(id, 8)]));
-    assert!(unavailable(&odd).contains("token 8"), "{odd:?}");
+    assert!(unavailable(&odd).contains("token: wanted a number below 8, got 8"), "{odd:?}");
     let many = after(|peer, id| (0..8).for_each(|_| peer.tokens(&[(id, 4)])));
     assert!(unavailable(&many).contains("more tokens"), "{many:?}");
     let need = after(|peer, id| {
