@@ -89,6 +89,6 @@ impl EncryptedHolder {
 
 impl fmt::Debug for EncryptedHolder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "DirectHolder({:?})", self.grid)
+        write!(out, "EncryptedHolder({:?})", self.grid)
     }
 }

@@ -147,6 +147,6 @@ fn tile_coefficients(
 
 impl fmt::Debug for EncryptedHost {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "DirectHost({:?})", self.grid)
+        write!(out, "EncryptedHost({:?})", self.grid)
     }
 }
