@@ -62,7 +62,7 @@ pub(crate) struct RunRequest<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ArmFailure {
     /// The block is void with this reason.
-    Exclusion(String),
+    Void(String),
     /// The arm says that it cannot work here: it is left out, and its block counts without it.
     LeftOut,
     /// The whole run stops.
@@ -183,7 +183,7 @@ impl ArmProcess {
 
     fn start(&mut self, stop: &AtomicBool) -> Result<(), ArmFailure> {
         let mut process = LineProcess::start(&self.program, &self.args, &self.log)
-            .map_err(|error| ArmFailure::Exclusion(format!("cannot be started: {error}")))?;
+            .map_err(|error| ArmFailure::Void(format!("cannot be started: {error}")))?;
         let line = process.read_line(Instant::now() + HELLO_DEADLINE, stop);
         let line = line.map_err(|no| self.failure("before its hello", &no))?;
         match serde_json::from_str(&line) {
@@ -200,13 +200,11 @@ impl ArmProcess {
                 self.cold = true;
                 Ok(())
             }
-            Ok(FromArm::Hello(hello)) => Err(ArmFailure::Exclusion(format!(
+            Ok(FromArm::Hello(hello)) => Err(ArmFailure::Void(format!(
                 "has protocol version {}, wanted {PROTOCOL}",
                 hello.protocol
             ))),
-            _ => {
-                Err(ArmFailure::Exclusion(format!("first line is not a hello: {}", shorten(&line))))
-            }
+            _ => Err(ArmFailure::Void(format!("first line is not a hello: {}", shorten(&line)))),
         }
     }
 
@@ -227,12 +225,12 @@ impl ArmProcess {
         };
         let deadline = Instant::now() + ask.deadline;
         let Some(mut process) = self.process.take() else {
-            return Err(ArmFailure::Exclusion("is not running".into()));
+            return Err(ArmFailure::Void("is not running".into()));
         };
         let line = serde_json::to_string(&message)
-            .map_err(|error| ArmFailure::Exclusion(format!("run line: {error}")))?;
+            .map_err(|error| ArmFailure::Void(format!("run line: {error}")))?;
         if process.discard() {
-            return Err(ArmFailure::Exclusion("sent a line before it was asked for one".into()));
+            return Err(ArmFailure::Void("sent a line before it was asked for one".into()));
         }
         process.send(&line).map_err(|no| self.failure("at its run line", &no))?;
         let mut samples = Vec::new();
@@ -247,18 +245,15 @@ impl ArmProcess {
                 }
                 Ok(FromArm::Error { id: of, reason }) if of == id => {
                     self.process = Some(process);
-                    return Err(ArmFailure::Exclusion(format!("failed: {}", shorten(&reason))));
+                    return Err(ArmFailure::Void(format!("failed: {}", shorten(&reason))));
                 }
                 _ => {
-                    return Err(ArmFailure::Exclusion(format!(
-                        "unexpected line: {}",
-                        shorten(&line)
-                    )));
+                    return Err(ArmFailure::Void(format!("unexpected line: {}", shorten(&line))));
                 }
             }
             if samples.len() > SAMPLES_PER_RUN_MAX {
                 let reason = format!("sent more than {SAMPLES_PER_RUN_MAX} samples");
-                return Err(ArmFailure::Exclusion(reason));
+                return Err(ArmFailure::Void(reason));
             }
         }
     }
@@ -267,16 +262,16 @@ impl ArmProcess {
         match no {
             LineError::Interrupted => ArmFailure::Interrupted,
             LineError::ProcessEnded(_) => {
-                ArmFailure::Exclusion(format!("{no} {when}; last output: {}", last_line(&self.log)))
+                ArmFailure::Void(format!("{no} {when}; last output: {}", last_line(&self.log)))
             }
-            _ => ArmFailure::Exclusion(format!("{no} {when}")),
+            _ => ArmFailure::Void(format!("{no} {when}")),
         }
     }
 
     fn count_failure<T>(&mut self, outcome: Result<T, ArmFailure>) -> Result<T, ArmFailure> {
         match &outcome {
             Ok(_) => self.failures = 0,
-            Err(ArmFailure::Exclusion(reason)) => {
+            Err(ArmFailure::Void(reason)) => {
                 self.failures += 1;
                 if self.failures >= FAILURES_MAX {
                     self.given_up = Some(format!("failed {FAILURES_MAX} times: {reason}"));

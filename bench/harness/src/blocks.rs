@@ -50,7 +50,7 @@ pub(crate) fn run_block(
             Ok(done) => ran[index] = Some(done),
             Err(ArmFailure::Interrupted) => return Err(ArmFailure::Interrupted),
             Err(ArmFailure::LeftOut) => {}
-            Err(ArmFailure::Exclusion(reason)) => {
+            Err(ArmFailure::Void(reason)) => {
                 let reason = format!("arm {}: {reason}", arm.describe());
                 ran[index] = Some(void_run(&ask, &reason));
                 broken.get_or_insert(reason);

@@ -8,12 +8,13 @@ use serde::Serialize;
 use crate::{
     compare::{
         all_cases,
-        refusal::{Reason, Refusal},
+        refusal::{Reason, Refusal, is_same_run},
     },
     disturbed::{DISTURBED_MOST, DISTURBED_WARNS},
     error::BenchError,
     format::{digits, scale_of},
     loaded::LoadedRecord,
+    plan::{blocks, cases},
     record::Record,
     rows::{
         pairs,
@@ -21,7 +22,10 @@ use crate::{
         runs::Runs,
         text::{cost, ratio, verdict},
     },
-    suite::{Gate, Suite, bench::Better},
+    suite::{
+        Gate, Suite,
+        bench::{Bench, Better},
+    },
     validity::Validity,
 };
 
@@ -122,12 +126,26 @@ impl CheckReport {
     /// Compares the end of the record's chain with the one that was kept apart from it.
     fn judge_chain(&mut self, record: &Record, options: &CheckOptions) {
         let Some(wanted) = &options.chain else { return };
-        let end = record.chain_end().unwrap_or_default();
-        if wanted.len() < CHAIN_DIGITS_MIN || !end.starts_with(wanted.to_ascii_lowercase().as_str())
-        {
-            self.checked = CheckOutcome::Invalid;
-            self.says
-                .push(format!("chain of hashes: wanted {wanted}, the record's ends with {end}"));
+        let end = record.chain_end();
+        let is_wanted = |end: &str| end.starts_with(wanted.to_ascii_lowercase().as_str());
+        if wanted.len() >= CHAIN_DIGITS_MIN && end.is_some_and(is_wanted) {
+            return;
+        }
+        self.checked = CheckOutcome::Invalid;
+        self.says.push(match end {
+            Some(_) if wanted.len() < CHAIN_DIGITS_MIN => {
+                format!("chain of hashes: wanted at least {CHAIN_DIGITS_MIN} digits, got {wanted}")
+            }
+            Some(end) => format!("chain of hashes: wanted {wanted}, the record's ends with {end}"),
+            None => format!("chain of hashes: wanted {wanted}, but the record has no chain"),
+        });
+    }
+
+    /// Names rows that should be there and are not: without them no check passes.
+    fn add_missing(&mut self, missing: Vec<String>, why: &str) {
+        if !missing.is_empty() {
+            self.checked = self.checked.min(CheckOutcome::Undecided);
+            self.says.extend(missing.into_iter().map(|label| format!("{label}: {why}")));
         }
     }
 
@@ -183,15 +201,16 @@ pub fn check_record(
     let gates = gates_of(&suite, options);
     let is_checked = |row: &Row| match gates {
         [] => is_wanted(row, options),
-        gates => find_gate(gates, row).is_some() && is_of_bench(row, options),
+        gates => find_gate(gates, &suite, row).is_some() && is_of_bench(row, options),
     };
     if !gates.is_empty() {
         says.push(
-            "checked are the gates of the suite; --metric or --margin checks other rows".into(),
+            "checked: the gates of the suite (--metric or --margin checks other rows)".into(),
         );
     }
+    let missing = missing_gates(gates, &suite, record, &judged.rows, options);
     let rows = judged.rows.into_iter().filter(is_checked).map(|mut row| {
-        if let Some(gate) = find_gate(gates, &row) {
+        if let Some(gate) = find_gate(gates, &suite, &row) {
             return check_gate(gate, &row);
         }
         if let (Some(margin), Some(ends), true) = (options.margin, row.ratio, row.has_interval()) {
@@ -215,6 +234,7 @@ pub fn check_record(
         says.push(format!("partial: {partial}"));
     }
     let mut check = CheckReport::from_rows(rows, says, &[&judged.validity]);
+    check.add_missing(missing, "its gate has no row in the record");
     check.judge_chain(record, options);
     check.judge_disturbance("", record, options);
     if record.partial.is_some() || !record.not_run.is_empty() {
@@ -230,8 +250,41 @@ fn gates_of<'a>(suite: &'a Suite, options: &CheckOptions) -> &'a [Gate] {
 }
 
 /// Finds the gate of a row against the bench's first arm.
-fn find_gate<'a>(gates: &'a [Gate], row: &Row) -> Option<&'a Gate> {
-    gates.iter().find(|gate| !row.twin && gate.covers(&row.bench, &row.metric, &row.arm))
+fn find_gate<'a>(gates: &'a [Gate], suite: &Suite, row: &Row) -> Option<&'a Gate> {
+    let first = suite.bench(&row.bench)?.arms.first()?;
+    let is_compared = !row.twin && row.reference == *first;
+    gates.iter().find(|gate| is_compared && gate.covers(&row.bench, &row.metric, &row.arm))
+}
+
+/// Names what the gates are about and the record has no row of: every arm at every case that its effort planned.
+fn missing_gates(
+    gates: &[Gate],
+    suite: &Suite,
+    record: &Record,
+    rows: &[Row],
+    options: &CheckOptions,
+) -> Vec<String> {
+    let mut missing = Vec::new();
+    for gate in gates {
+        let is_asked = |bench: &&Bench| {
+            gate.benches.contains(&bench.name)
+                && options.bench.as_ref().is_none_or(|name| *name == bench.name)
+                && blocks(bench, record.effort, record.blocks_asked) > 0
+        };
+        for bench in suite.benches.iter().filter(is_asked) {
+            for case in cases(bench, record.effort) {
+                missing.extend(gate.arms.iter().filter_map(|arm| {
+                    let first = bench.arms.first()?;
+                    let wanted = [&bench.name, &case.key, &gate.metric, arm, first];
+                    let has_row = rows.iter().any(|row| !row.twin && row.key() == wanted);
+                    let words = [&bench.name, &case.key, &gate.metric, arm].map(String::as_str);
+                    let said = words.into_iter().filter(|word| !word.is_empty());
+                    (!has_row).then(|| said.collect::<Vec<_>>().join(" "))
+                }));
+            }
+        }
+    }
+    missing
 }
 
 /// Judges a row by the limit of its gate: the 95 % interval has to lie below it.
@@ -257,9 +310,12 @@ fn check_gate(gate: &Gate, row: &Row) -> CheckedRow {
         }
         _ => (CheckOutcome::Undecided, "no interval for"),
     };
+    // A gate may be about the ratio of a row whose cost is shown as a difference.
     let cost = match gate.ratio_at_most.and(row.ratio) {
-        Some(ends) => ratio(ends.value, ends.low, ends.high),
-        None => cost(row),
+        Some(ends) if row.has_interval() && !row.is_without_tail() => {
+            ratio(ends.value, ends.low, ends.high)
+        }
+        _ => cost(row),
     };
     CheckedRow { label: row.label.clone(), checked, cost, verdict: format!("{place} {shown}") }
 }
@@ -268,6 +324,7 @@ fn is_of_bench(row: &Row, options: &CheckOptions) -> bool {
     options.bench.as_ref().is_none_or(|name| *name == row.bench)
 }
 
+/// A record whose plan was not done to its end is not within: what is missing could have been outside.
 fn add_not_run(check: &mut CheckReport, not_run: &[String]) {
     check.says.extend(not_run.iter().map(|what| format!("not run: {what}")));
     if check.checked == CheckOutcome::Within {
@@ -324,6 +381,7 @@ pub fn check_against(
     options: &CheckOptions,
 ) -> Result<CheckReport, BenchError> {
     let refused = baselines.iter().flat_map(|baseline| refuse_records(loaded, baseline));
+    let refused = refuse_same(loaded, baselines).into_iter().chain(refused);
     let refused: Vec<String> = refused.map(|refusal| refusal.to_string()).collect();
     if !refused.is_empty() {
         return Ok(CheckReport {
@@ -355,17 +413,23 @@ pub fn check_against(
     let twins: Vec<CostHistory<'_>> =
         twins.map(|row| CostHistory::new(row, &now, &before)).collect();
     let variance = between_runs(&rows, &twins);
-    says.push(format!(
-        "costs compared with {}; their intervals have the variance between runs (SD {} %) and are \
-         corrected for {} rows",
-        match baselines.len() {
-            1 => "the baseline's".to_owned(),
-            several => format!("those of {several} baselines"),
-        },
-        digits(variance.sqrt() * 100.0),
-        rows.len()
-    ));
-    if baselines.len() == 1 {
+    let of = match baselines.len() {
+        1 => "the baseline's".to_owned(),
+        several => format!("those of {several} baselines"),
+    };
+    says.push(match variance {
+        Some(variance) => format!(
+            "costs compared with {of}; their intervals have the variance between runs (SD {} %) and are \
+             corrected for {} rows",
+            digits(variance.sqrt() * 100.0),
+            rows.len()
+        ),
+        None => format!(
+            "costs compared with {of}, without a verdict: neither the A/A rows nor eight other rows tell by \
+             how much runs differ"
+        ),
+    });
+    if baselines.len() == 1 && variance.is_some() {
         says.push(
             "with one baseline that variance is taken from the A/A rows, and from all rows where they \
              are eight or more: a change of most rows at once hides in it; more baselines tell"
@@ -376,12 +440,46 @@ pub fn check_against(
     let validity: Vec<&Validity> =
         std::iter::once(loaded).chain(baselines).map(|one| &one.record.validity).collect();
     let mut check = CheckReport::from_rows(checked, says, &validity);
+    check.add_missing(missing_now(loaded, baselines, options), "in a baseline, not in the record");
+    if !loaded.record.not_run.is_empty() {
+        add_not_run(&mut check, &loaded.record.not_run());
+    }
     check.judge_chain(&loaded.record, options);
     check.judge_disturbance("", &loaded.record, options);
     for baseline in baselines {
         check.judge_disturbance("the baseline: ", &baseline.record, options);
     }
     Ok(check)
+}
+
+/// Refuses a record that is its own baseline, or a baseline that is given twice.
+fn refuse_same(loaded: &LoadedRecord, baselines: &[LoadedRecord]) -> Vec<Refusal> {
+    let detail = |index: usize, baseline: &LoadedRecord| {
+        if is_same_run(loaded, baseline) {
+            return Some("the record is its own baseline".to_owned());
+        }
+        let is_again = baselines[..index].iter().any(|other| is_same_run(other, baseline));
+        is_again.then(|| "a baseline is given twice".to_owned())
+    };
+    let details = baselines.iter().enumerate().filter_map(|(index, one)| detail(index, one));
+    details.map(|detail| Refusal { reason: Reason::SameRecord, detail }).collect()
+}
+
+/// Names the rows of a baseline that the record should have and does not.
+fn missing_now(
+    loaded: &LoadedRecord,
+    baselines: &[LoadedRecord],
+    options: &CheckOptions,
+) -> Vec<String> {
+    let has =
+        |row: &Row| loaded.record.rows.iter().any(|other| !other.twin && other.key() == row.key());
+    let mut missing: Vec<String> = Vec::new();
+    for row in baselines.iter().flat_map(|baseline| &baseline.record.rows) {
+        if is_wanted(row, options) && !has(row) && !missing.contains(&row.label) {
+            missing.push(row.label.clone());
+        }
+    }
+    missing
 }
 
 /// Returns the reasons for which costs of two records cannot be compared.
@@ -454,8 +552,8 @@ const MEDIAN_OF_SQUARES: f64 = 0.454_936;
 /// Estimates the variance of a cost between runs that measured the same, beyond that between blocks, as one figure for
 /// all rows. With several baselines it is what they differ by; with one, the typical squared change, by its median: of
 /// the A/A rows, whose cost no change of the code moves, and of all rows where they are many, so that the few that did
-/// change do not count.
-fn between_runs(rows: &[CostHistory<'_>], twins: &[CostHistory<'_>]) -> f64 {
+/// change do not count. `None` where nothing tells.
+fn between_runs(rows: &[CostHistory<'_>], twins: &[CostHistory<'_>]) -> Option<f64> {
     let known = || rows.iter().filter_map(|row| Some((row.now?, row.before.as_ref()?)));
     let several: Vec<f64> = known()
         .filter(|(_, before)| before.len() > 1)
@@ -467,7 +565,7 @@ fn between_runs(rows: &[CostHistory<'_>], twins: &[CostHistory<'_>]) -> f64 {
         })
         .collect();
     if let Some(variance) = mean(&several) {
-        return variance.max(0.0);
+        return Some(variance.max(0.0));
     }
     let rows = if rows.len() < ROWS_TYPICAL_MIN { &[] } else { rows };
     let single =
@@ -477,7 +575,7 @@ fn between_runs(rows: &[CostHistory<'_>], twins: &[CostHistory<'_>]) -> f64 {
         ((now.mean - before.mean).powi(2) / MEDIAN_OF_SQUARES - now.variance - before.variance)
             / 2.0
     });
-    quantile(&excess.collect::<Vec<_>>(), 0.5).unwrap_or_default().max(0.0)
+    quantile(&excess.collect::<Vec<_>>(), 0.5).map(|variance| variance.max(0.0))
 }
 
 impl<'a> CostHistory<'a> {
@@ -492,7 +590,7 @@ impl<'a> CostHistory<'a> {
     }
 
     /// Judges the change of the cost; `variance` is that between runs, `rows` the number that are judged together.
-    fn check(&self, variance: f64, rows: usize, options: &CheckOptions) -> CheckedRow {
+    fn check(&self, variance: Option<f64>, rows: usize, options: &CheckOptions) -> CheckedRow {
         let row = self.row;
         let checked_row = |checked, cost: String, verdict: &str| CheckedRow {
             label: row.label.clone(),
@@ -505,6 +603,13 @@ impl<'a> CostHistory<'a> {
         }
         let (Some(now), Some(before)) = (self.now, &self.before) else {
             return checked_row(CheckOutcome::Undecided, cost(row), "too few blocks");
+        };
+        let Some(variance) = variance else {
+            return checked_row(
+                CheckOutcome::Undecided,
+                cost(row),
+                "variance between runs unknown",
+            );
         };
         let count = before.len() as f64;
         let mean_before = before.iter().map(|one| one.mean).sum::<f64>() / count;
@@ -604,6 +709,61 @@ mod tests {
     }
 
     #[test]
+    fn a_gate_whose_row_is_missing_is_undecided_and_named() {
+        let mut loaded = run(&with_gate("ratio_at_most = 1.5"), 1, [0.0, 0.3]);
+        loaded.slices.retain(|slice| slice.place.arm != "b");
+        let report = check_record(&loaded, &CheckOptions::default()).unwrap();
+        assert_eq!(report.checked, CheckOutcome::Undecided);
+        let text = report.text();
+        assert!(text.contains("made-up work_ms b: its gate has no row in the record"), "{text}");
+        // A bench that nobody asked for, or of which the plan has no block, is not missed.
+        let options = CheckOptions { bench: Some("another".into()), ..CheckOptions::default() };
+        let text = check_record(&loaded, &options).unwrap().text();
+        assert!(!text.contains("its gate has no row"), "{text}");
+        loaded.record.blocks_asked = Some(0);
+        let text = check_record(&loaded, &CheckOptions::default()).unwrap().text();
+        assert!(!text.contains("its gate has no row"), "{text}");
+    }
+
+    #[test]
+    fn a_record_is_not_its_own_baseline_and_a_baseline_counts_once() {
+        let shape = SyntheticSuite::default();
+        let [now, before] = [run(&shape, 1, [0.0, 0.1]), run(&shape, 2, [0.0, 0.1])];
+        let options = CheckOptions::default();
+        let same = check_against(&now, std::slice::from_ref(&now), &options).unwrap();
+        assert_eq!(same.checked, CheckOutcome::Undecided);
+        assert!(same.text().contains("the record is its own baseline"), "{}", same.text());
+        let twice = check_against(&now, &[before.clone(), before], &options).unwrap();
+        assert!(twice.text().contains("a baseline is given twice"), "{}", twice.text());
+    }
+
+    #[test]
+    fn a_row_of_the_baseline_that_the_record_lacks_is_undecided_and_named() {
+        let shape = SyntheticSuite::default();
+        let [mut now, before] = [run(&shape, 1, [0.0, 0.1]), run(&shape, 2, [0.0, 0.1])];
+        let options = CheckOptions { margin: Some(0.9), ..CheckOptions::default() };
+        assert_eq!(
+            check_against(&now, std::slice::from_ref(&before), &options).unwrap().checked,
+            CheckOutcome::Within
+        );
+        now.record.rows.retain(|row| row.twin);
+        let report = check_against(&now, &[before], &options).unwrap();
+        assert_eq!(report.checked, CheckOutcome::Undecided);
+        assert!(report.text().contains("in a baseline, not in the record"), "{}", report.text());
+    }
+
+    #[test]
+    fn without_a_row_that_tells_how_runs_differ_there_is_no_verdict() {
+        let shape = SyntheticSuite::default();
+        let [mut now, before] = [run(&shape, 1, [0.0, 0.1]), run(&shape, 2, [0.0, 0.1])];
+        now.record.rows.retain(|row| !row.twin);
+        let options = CheckOptions { margin: Some(0.9), ..CheckOptions::default() };
+        let report = check_against(&now, &[before], &options).unwrap();
+        assert_eq!(report.checked, CheckOutcome::Undecided);
+        assert!(report.text().contains("variance between runs unknown"), "{}", report.text());
+    }
+
+    #[test]
     fn runs_that_differ_by_chance_alone_fail_no_more_often_than_one_in_twenty() {
         // Each run has a cost of its own, 3 % around 10 %: more than its blocks tell.
         let mut luck = Random::new(5);
@@ -650,7 +810,7 @@ mod tests {
     #[test]
     fn a_chain_that_was_kept_apart_names_another_record() {
         let mut loaded = run(&SyntheticSuite::default(), 1, [0.0, 0.0]);
-        loaded.record.seal(&loaded.samples, &loaded.slices);
+        loaded.record.seal(&loaded.samples, &loaded.slices).unwrap();
         let end = loaded.record.chain_end().unwrap().to_owned();
         let checked = |chain: &str| {
             let options = CheckOptions {
@@ -663,5 +823,9 @@ mod tests {
         assert_eq!(checked(&end[..16]), CheckOutcome::Within);
         assert_eq!(checked(&end[..8]), CheckOutcome::Invalid);
         assert_eq!(checked(&"0".repeat(64)), CheckOutcome::Invalid);
+        let unchained = run(&SyntheticSuite::default(), 1, [0.0, 0.0]);
+        let options = CheckOptions { chain: Some(end), ..CheckOptions::default() };
+        let report = check_record(&unchained, &options).unwrap();
+        assert!(report.text().contains("but the record has no chain"), "{}", report.text());
     }
 }

@@ -108,8 +108,8 @@ pub(crate) struct FloorRatio {
 pub fn compare(a: &[LoadedRecord], b: &[LoadedRecord], options: &CompareOptions) -> Comparison {
     let refused = refusal::refuse_records(a, b, options);
     let mut comparison = Comparison {
-        a: a.iter().map(figures::record_place).collect(),
-        b: b.iter().map(figures::record_place).collect(),
+        a: a.iter().map(figures::describe_origin).collect(),
+        b: b.iter().map(figures::describe_origin).collect(),
         refused,
         says: refusal::describe_versions(a, b),
         differs: figures::machine_differences(a, b),

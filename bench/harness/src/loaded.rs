@@ -165,7 +165,10 @@ impl LoadedRecord {
         let JournalContent { mut record, samples, slices, .. } = read;
         let suite = record.parse_suite()?;
         record.fill(&suite, &samples, &slices);
-        record.seal(&samples, &slices);
+        record.seal(&samples, &slices).map_err(|error| BenchError::Record {
+            path: path.clone(),
+            message: error.to_string(),
+        })?;
         let mut loaded = Self { record, samples, slices, path, sha256: String::new() };
         loaded.sha256 = sha256_hex(&loaded.document()?);
         Ok(Some(loaded))
@@ -375,7 +378,7 @@ mod tests {
         });
         loaded.record.plan.sha256 = "made-up".into();
         loaded.record.commit = "abc".into();
-        loaded.record.seal(&loaded.samples, &loaded.slices);
+        loaded.record.seal(&loaded.samples, &loaded.slices).unwrap();
         loaded.document().unwrap()
     }
 
@@ -407,7 +410,7 @@ mod tests {
         let cut = forge(|record| {
             record["slices"].as_array_mut().unwrap().truncate(33);
         });
-        assert!(cut.contains("the last 3 slices are missing"), "{cut}");
+        assert!(cut.contains("slices missing at the end: 3"), "{cut}");
         let row = forge(|record| record["rows"][1]["ratio"]["value"] = 0.3.into());
         assert!(
             row.starts_with("row made-up, b, work_ms: ratio.value is 0.3, its samples give 1.1"),

@@ -282,14 +282,20 @@ impl Record {
     }
 
     /// Chains the slices and everything else that was not computed from them.
-    pub(crate) fn seal(&mut self, samples: &[Sample], slices: &[Slice]) {
+    ///
+    /// # Errors
+    /// When a field cannot be written as JSON.
+    pub(crate) fn seal(
+        &mut self,
+        samples: &[Sample],
+        slices: &[Slice],
+    ) -> Result<(), serde_json::Error> {
         (self.schema, self.method, self.chain) = (SCHEMA, METHOD, None);
-        let slices: Vec<Value> = columns(samples, slices)
-            .iter()
-            .filter_map(|one| serde_json::to_value(one).ok())
-            .collect();
-        let record = serde_json::to_value(&*self).and_then(serde_json::from_value);
-        self.chain = record.ok().map(|record| RecordChain::compute(&record, &slices));
+        let slices: Vec<Value> =
+            columns(samples, slices).iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+        let record = serde_json::from_value(serde_json::to_value(&*self)?)?;
+        self.chain = Some(RecordChain::compute(&record, &slices));
+        Ok(())
     }
 
     /// Computes everything that follows from the samples.

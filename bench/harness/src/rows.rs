@@ -157,13 +157,16 @@ fn rows_of(
         .collect();
     let twin = rows.iter().find(|row| row.twin);
     let aa = twin.and_then(|row| row.aa);
-    let noise = twin.and_then(Row::own_smallest_effect);
+    let noise =
+        twin.and_then(|twin| Some((twin.shown_ratio().is_some(), twin.own_smallest_effect()?)));
     for row in &mut rows {
         row.aa = aa;
-        // What the same arm differs from itself by, no other arm's cost can be told from.
+        let is_ratio = row.shown_ratio().is_some();
+        // What the same arm differs from itself by, no other arm's cost can be told from: where both are in one scale.
+        let noise =
+            noise.filter(|(is_of_ratio, _)| *is_of_ratio == is_ratio).map(|(_, noise)| noise);
         let own = row.own_smallest_effect();
         let smallest = own.map(|own| own.max(noise.unwrap_or_default()));
-        let is_ratio = row.shown_ratio().is_some();
         row.smallest_effect = smallest.map(|log| if is_ratio { log.exp_m1() } else { log });
     }
     if metric.scales {

@@ -89,6 +89,13 @@ impl Gate {
         let is = |names: &[String], name: &str| names.iter().any(|known| known == name);
         self.metric == metric && is(&self.benches, bench) && is(&self.arms, arm)
     }
+
+    /// True where a row lies in both gates.
+    fn overlaps(&self, other: &Self) -> bool {
+        let mut rows =
+            self.benches.iter().flat_map(|bench| self.arms.iter().map(move |arm| (bench, arm)));
+        rows.any(|(bench, arm)| other.covers(bench, &self.metric, arm))
+    }
 }
 
 /// `[[prepare]]` or `[[service]]`: a command under a name.
@@ -228,8 +235,12 @@ impl Suite {
         for subject in &self.subjects {
             self.check_subject(subject).map_err(at(&subject.words))?;
         }
-        for gate in &self.gates {
-            self.check_gate(gate).map_err(at(&format!("gate of {}", gate.metric)))?;
+        for (index, gate) in self.gates.iter().enumerate() {
+            let place = format!("gate of {}", gate.metric);
+            self.check_gate(gate).map_err(at(&place))?;
+            let is_again = self.gates[..index].iter().any(|other| other.overlaps(gate));
+            ensure(!is_again, || "another gate is about the same rows".into())
+                .map_err(at(&place))?;
         }
         for figure in &self.seed_figures {
             self.check_seed_figure(figure).map_err(at("seed_figure"))?;
@@ -357,6 +368,20 @@ pub(crate) mod tests {
         assert_eq!(suite.benches[0].warmup, 1);
         assert!(suite.benches[0].same_answer);
         assert_eq!(suite.benches[0].metrics[0].margin, 0.02);
+    }
+
+    #[test]
+    fn two_gates_about_one_row_are_an_error() {
+        let gate = |limit: &str| {
+            format!(
+                "[[gate]]\nbenches = [\"one\"]\nmetric = \"work_ms\"\narms = [\"b\"]\n{limit}\n"
+            )
+        };
+        let with = |gates: &str| Suite::parse("small", &format!("{SMALL}{gates}"));
+        assert!(with(&gate("ratio_at_most = 1.5")).is_ok());
+        let twice = with(&(gate("ratio_at_most = 1.5") + &gate("adds_at_most = 2.0")));
+        let message = twice.unwrap_err().to_string();
+        assert!(message.contains("another gate is about the same rows"), "{message}");
     }
 
     /// A published table and a quoted rate for the small suite.

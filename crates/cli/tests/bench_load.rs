@@ -10,7 +10,7 @@ use std::{
     path::Path,
     process::{Command, Output, Stdio},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
@@ -30,11 +30,14 @@ const TOKENS: u32 = 11;
 const WITHIN: f64 = 0.02;
 /// The number of runs, of which one has to be free of its client's delays.
 const TRIES: usize = 5;
+/// Held by the tests of which one measures times and the other takes all the CPU that it can get.
+static QUIET: Mutex<()> = Mutex::new(());
 /// Nothing here takes this long unless it hangs.
 const GENEROUS: Duration = Duration::from_secs(60);
 
 #[test]
 fn every_arrival_kind_reports_what_sim_was_told() {
+    let _quiet = QUIET.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder::new("told");
     let serve = serve(&["--slots", "64"]);
     let trace = folder.join("trace.jsonl");
@@ -49,7 +52,7 @@ fn every_arrival_kind_reports_what_sim_was_told() {
         &["trace", "--trace", trace],
         &["closed", "--users", "6", "--ramp", "0.1"],
     ] {
-        let (mut busy, mut unexcused) = (Vec::new(), 0);
+        let mut busy = Vec::new();
         let right = (0..TRIES).any(|_| {
             let run = || load(&serve, &[&["--arrivals"], arrivals, &["--requests", "30"]].concat());
             let (told, late) = beside_a_clock(run);
@@ -57,9 +60,10 @@ fn every_arrival_kind_reports_what_sim_was_told() {
             assert_eq!(told["summary"]["other_length"], 0, "{arrivals:?}: {told}");
             let wrong = wrong(&told);
             let excuse = told["client_bound"].as_str().map(str::to_owned).or(late);
-            // The clock beside it does not see every delay of a busy machine; a defect is there in each try.
-            unexcused += usize::from(excuse.is_none() && !wrong.is_empty());
-            assert!(unexcused < TRIES, "{arrivals:?}: nobody was late, and wrong: {wrong:?}");
+            assert!(
+                excuse.is_some() || wrong.is_empty(),
+                "{arrivals:?}: nobody was late: {wrong:?}"
+            );
             busy.push(format!("{excuse:?} {wrong:?}"));
             told["client_bound"].is_null() && wrong.is_empty()
         });
@@ -360,6 +364,7 @@ fn a_tokenizer_counts_where_the_server_names_no_number() {
 
 #[test]
 fn the_clients_ceiling_is_printed_and_judges_a_run() {
+    let _quiet = QUIET.lock().unwrap_or_else(PoisonError::into_inner);
     let out = confide(&["bench", "load", "--ceiling", "--json"]);
     let figures: Value = serde_json::from_slice(&out.stdout).expect("figures");
     assert!(out.status.success());

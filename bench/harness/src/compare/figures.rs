@@ -185,7 +185,7 @@ fn counts_work(name: &str) -> bool {
 }
 
 /// Describes where a record's figures are from.
-pub(super) fn record_place(loaded: &LoadedRecord) -> FigureOrigin {
+pub(super) fn describe_origin(loaded: &LoadedRecord) -> FigureOrigin {
     let record = &loaded.record;
     let calibrations = loaded.slices.iter().map(|slice| slice.quiet.calibration_us);
     let calibrations: Vec<f64> = calibrations.filter(|us| *us > 0.0).collect();

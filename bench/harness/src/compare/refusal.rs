@@ -12,7 +12,7 @@ use crate::{
         notes::is_cache_served,
         row::{AaVerdict, Note},
     },
-    suite::bench::Bench,
+    suite::{Command, Suite, bench::Bench},
     validity::Validity,
 };
 
@@ -110,12 +110,7 @@ pub(super) fn refuse_records(
         if let Some(partial) = &record.partial {
             refused.push(Refusal::new(Reason::Partial, format!("a record of {side}: {partial}")));
         }
-        let same = |other: &(&str, &LoadedRecord)| {
-            other.1.record.started_unix_s == record.started_unix_s
-                && other.1.record.suite.sha256 == record.suite.sha256
-                && other.1.slices == loaded.slices
-        };
-        if all[..index].iter().any(same) {
+        if all[..index].iter().any(|(_, other)| is_same_run(other, loaded)) {
             let detail = format!("a record of {side} is given twice");
             refused.push(Refusal::new(Reason::SameRecord, detail));
         }
@@ -125,6 +120,13 @@ pub(super) fn refuse_records(
     }
     refused.dedup();
     refused
+}
+
+/// True for two records of one run.
+pub(crate) fn is_same_run(one: &LoadedRecord, two: &LoadedRecord) -> bool {
+    one.record.started_unix_s == two.record.started_unix_s
+        && one.record.suite.sha256 == two.record.suite.sha256
+        && one.slices == two.slices
 }
 
 /// Compares the settings of one record with those of the first record of A.
@@ -143,6 +145,7 @@ fn refuse_pair(
                     refused.extend(refuse_benches(bench, same, side));
                 }
             }
+            refused.extend(refuse_setup(&x, &y, side));
         }
         // A text that differs elsewhere, in a comment or a margin, changes nothing that was measured.
         if one.suite.name != two.suite.name {
@@ -160,6 +163,22 @@ fn refuse_pair(
     if !options.dangerous_across_versions {
         refused.extend(refuse_versions(first, side, other));
     }
+}
+
+/// Compares what runs around the arms: preparations, services and the values that commands take.
+fn refuse_setup(one: &Suite, two: &Suite, side: &str) -> Option<Refusal> {
+    fn setup(suite: &Suite) -> [Vec<String>; 3] {
+        let commands = |commands: &[Command]| {
+            commands.iter().map(|one| format!("{} {:?}", one.name, one.command)).collect()
+        };
+        let vars = suite.vars.iter().map(|(name, value)| format!("{name} {value:?}")).collect();
+        [commands(&suite.prepares), commands(&suite.services), vars]
+    }
+    let (x, y) = (setup(one), setup(two));
+    let what = ["preparations", "services", "variables"];
+    let different = what.iter().zip(x.iter().zip(&y)).find(|(_, (x, y))| x != y)?;
+    let detail = format!("the suite has other {} on {side}", different.0);
+    Some(Refusal::new(Reason::DifferentSuite, detail))
 }
 
 fn refuse_benches(one: &Bench, two: &Bench, side: &str) -> Vec<Refusal> {
@@ -184,7 +203,9 @@ fn refuse_benches(one: &Bench, two: &Bench, side: &str) -> Vec<Refusal> {
     }
     let work = |bench: &Bench| {
         let grids = (bench.grid.clone(), bench.quick_grid.clone());
-        (bench.params.clone(), grids, bench.requests, bench.requests_times.clone())
+        let requests = (bench.requests, bench.requests_times.clone());
+        let around = (bench.warmup, bench.restart_every, bench.client, bench.vars.clone());
+        (bench.params.clone(), grids, requests, around)
     };
     if work(one) != work(two) || one.expect != two.expect {
         let detail = format!("{name}: different params, requests or answers on {side}");

@@ -11,7 +11,10 @@ use crate::{
         text::{self, Terminal},
     },
     format::{digits, value},
-    page::plot::{Axis, RatioTrack},
+    page::{
+        judgement::short_commit,
+        plot::{Axis, RatioTrack},
+    },
     rows::text::ratio,
     validity::Validity,
 };
@@ -174,8 +177,13 @@ fn describe_place(place: &FigureOrigin) -> String {
         Validity::NotJudged { .. } => "A/A not judged".into(),
     };
     format!(
-        "{} ({}), {} with {} CPUs, kernel {}, {aa}",
-        place.record, place.suite, place.processor, place.cpus, place.kernel
+        "{} ({}), commit {}, {}, {} CPUs, kernel {}, {aa}",
+        place.record,
+        place.suite,
+        short_commit(&place.commit),
+        place.processor,
+        place.cpus,
+        place.kernel
     )
 }
 

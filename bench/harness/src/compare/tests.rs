@@ -99,6 +99,24 @@ fn a_record_is_not_compared_with_itself_or_with_nothing() {
 }
 
 #[test]
+fn suites_that_set_up_other_services_or_values_are_refused() {
+    let [a, b] = pair();
+    for more in [
+        "[[service]]\nname = \"server\"\ncommand = [\"server\"]\n",
+        "[[prepare]]\nname = \"files\"\ncommand = [\"make\"]\n",
+        "[vars]\nrate = \"3\"\n",
+    ] {
+        let mut other = b.clone();
+        other.record.suite.text.push_str(more);
+        assert_eq!(record_refusals(&a, &other), [Reason::DifferentSuite], "{more}");
+    }
+    // A margin or a comment changes nothing that was measured.
+    let mut other = b.clone();
+    other.record.suite.text.push_str("# a remark\n");
+    assert!(compare_two(&a, &other).has_shown());
+}
+
+#[test]
 fn invalid_and_partial_records_are_refused() {
     let [a, b] = pair();
     let mut bad = b.clone();

@@ -64,7 +64,8 @@ impl Machine {
         Self::read_from(&FileTree::system(), leaves, output, &programs::run_program)
     }
 
-    /// Names the processor and whether it has AVX-512, by which figures differ two- to eightfold.
+    /// Names the processor and whether it has AVX-512, by which figures differ two- to eightfold:
+    /// `AMD EPYC (family 25, model 1), AVX2 without AVX-512`.
     pub(crate) fn describe_processor(&self) -> String {
         let has = |name: &str| self.cpu.instructions.iter().any(|known| known == name);
         let vectors = match () {
@@ -75,10 +76,10 @@ impl Machine {
         };
         let family = self.cpu.family_model_stepping.as_deref().unwrap_or_default();
         let family = match family.split_whitespace().collect::<Vec<_>>()[..] {
-            [family, model, _] => format!(" family {family} model {model}"),
+            [family, model, _] => format!(" (family {family}, model {model})"),
             _ => String::new(),
         };
-        format!("{}{family} {vectors}", self.cpu_model).replace("  ", " ")
+        format!("{}{family}, {vectors}", self.cpu_model.trim())
     }
 
     /// Formats the machine as indented JSON, ending in a newline.

@@ -210,7 +210,7 @@ pub(super) fn record_list(views: &[RecordView<'_>], attached: &[Attached]) -> Se
 }
 
 /// Returns the first ten digits of a commit, and whether the folder had changes.
-fn short_commit(commit: &str) -> String {
+pub(crate) fn short_commit(commit: &str) -> String {
     let (hash, dirty) = commit.split_once('-').map_or((commit, ""), |(hash, _)| (hash, "-dirty"));
     let hash: String = hash.chars().take(10).collect();
     hash + dirty

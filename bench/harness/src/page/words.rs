@@ -27,7 +27,11 @@ fn describe_row(view: &RowView<'_>) -> [String; 2] {
         ),
         None => (instead, [about, blocks, String::new()]),
     };
-    let text = format!("{subject} {}: {}, {}.", claim(row), cost(row), verdict(row));
+    let text = if row.has_interval() {
+        format!("{subject} {}: {}, {}.", claim(row), cost(row), verdict(row))
+    } else {
+        format!("{subject} {}: {}.", claim(row), cost(row))
+    };
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     [capital(&text, view.view.names()), parts.join("; ")]
 }
@@ -85,7 +89,7 @@ pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<ListItem> {
         }
     }
     if chosen.is_empty() {
-        chosen.extend(rows.first().copied().or(layer.rows.first()));
+        chosen.extend(rows.first());
     }
     let sentence = |view: &RowView<'_>| {
         let [text, detail] = describe_row(view);

@@ -66,7 +66,7 @@ impl RecordChain {
         }
         if self.links.len() != actual.links.len() {
             let missing = self.links.len() - actual.links.len();
-            return Some(format!("samples: the last {missing} slices are missing"));
+            return Some(format!("samples: slices missing at the end: {missing}"));
         }
         let keys = self.parts.keys().chain(actual.parts.keys());
         let different = keys.into_iter().find(|key| self.parts.get(*key) != actual.parts.get(*key));
@@ -168,7 +168,7 @@ mod tests {
         let moved = difference(|_, slices| slices.swap(0, 1));
         assert_eq!(moved.unwrap(), "samples of slice 0 (b, block 1, arm x)");
         let cut = difference(|_, slices| drop(slices.pop()));
-        assert_eq!(cut.unwrap(), "samples: the last 1 slices are missing");
+        assert_eq!(cut.unwrap(), "samples: slices missing at the end: 1");
         let machine =
             difference(|record, _| record.get_mut("machine").unwrap()["cpus"] = json!(64));
         assert_eq!(machine.unwrap(), "machine");

@@ -116,6 +116,11 @@ impl Row {
         !self.twin && self.smallest_effect.is_some_and(|smallest| effect < smallest)
     }
 
+    /// True where the interval of its ratio lies above its margin, whatever limit its difference is judged by.
+    pub(crate) fn exceeds_margin(&self) -> bool {
+        self.ratio.is_some_and(|ends| ends.low > 1.0 + self.margin)
+    }
+
     /// True for a percentile of runs whose tail holds too little: it is not a figure at all.
     pub(crate) fn is_without_tail(&self) -> bool {
         self.notes.iter().any(|note| matches!(note, Note::ThinTail { .. }))

@@ -22,6 +22,8 @@ pub(crate) fn verdict_class(row: &Row) -> JudgementColour {
     match (row.aa, row.outcome) {
         (Some(AaVerdict::OutsideMargin | AaVerdict::ExcludesOne), _) => JudgementColour::Bad,
         (Some(_), _) if row.twin => JudgementColour::Good,
+        // What adds less than its limit may still cost more than its margin: no praise for that.
+        (_, RowVerdict::WithinMargin) if row.exceeds_margin() => JudgementColour::Mute,
         (_, RowVerdict::WithinMargin) => JudgementColour::Good,
         _ if row.is_indistinguishable() => JudgementColour::Mute,
         (_, RowVerdict::AboveMargin) => JudgementColour::Warn,

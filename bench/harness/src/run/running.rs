@@ -479,14 +479,17 @@ impl SuiteRun<'_> {
         let JournalContent { mut record, samples, slices, .. } = content;
         let out = &options.out;
         record.fill(suite, &samples, &slices);
-        record.seal(&samples, &slices);
+        let record_path = out.join(RECORD_FILE);
+        record
+            .seal(&samples, &slices)
+            .map_err(|error| BenchError::io("write", &record_path)(error.into()))?;
         record.write(out, &samples, &slices)?;
         let page_path = write_page(out, &record, &samples, &slices)?;
         if record.partial.is_none() {
             let journal = out.join(SAMPLES_FILE);
             std::fs::remove_file(&journal).map_err(BenchError::io("remove", &journal))?;
         }
-        Ok(FinishedRun { record, record_path: out.join(RECORD_FILE), page_path })
+        Ok(FinishedRun { record, record_path, page_path })
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A value for commands: a text, or a choice by whether a path exists.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(untagged, deny_unknown_fields)]
 pub(crate) enum CommandValue {
     Text(String),

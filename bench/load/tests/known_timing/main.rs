@@ -31,8 +31,8 @@ const REQUESTS: usize = 230;
 const RATE_PER_S: f64 = 160.0;
 /// The planned time of a run, in seconds: longer than the arrivals, so that rates show who ends early.
 const PLANNED_S: f64 = 1.5;
-/// The number of runs, of which one has to be honest: a dishonest instrument fails them all.
-const TRIES: usize = 3;
+/// The runs that have to be right where the first was not: a fault that is seen in one run of three is no chance.
+const REPEATS: usize = 2;
 /// Runs at once: most of the time each of them sleeps.
 const AT_ONCE: usize = 3;
 
@@ -168,25 +168,33 @@ fn every_figure_is_within_two_percent_of_the_servers_log_or_marked() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// Whether a scenario is right without the client being bound; an error where it is wrong and not marked.
+/// Whether a scenario is right without the client being bound; an error where it is wrong and not marked, in the first
+/// run and in one of those after it.
 fn judge(scenario: Scenario) -> Result<bool, String> {
-    let mut wrong = Vec::new();
-    for _ in 0..TRIES {
-        let measurement = measure(scenario);
-        let reason = Bound::reason(&measurement.bounds);
-        let found = measurement.wrong();
-        for figure in &found {
-            println!("{scenario:?}: {}: {figure:?}", figure.name);
-        }
-        println!("{scenario:?}: {reason:?}");
-        // What is counted is right whoever is late.
-        let is_miscounted = found.iter().any(|figure| figure.within == 0.0);
-        if found.is_empty() || (reason.is_some() && !is_miscounted) {
-            return Ok(reason.is_none());
-        }
-        wrong.push(format!("{found:?}"));
+    let first = match judge_run(scenario) {
+        Ok(is_unmarked) => return Ok(is_unmarked),
+        Err(first) => first,
+    };
+    let mut is_unmarked = false;
+    for _ in 0..REPEATS {
+        is_unmarked = judge_run(scenario).map_err(|again| format!("{first}\nagain: {again}"))?;
     }
-    Err(format!("{scenario:?}: {wrong:#?}"))
+    Ok(is_unmarked)
+}
+
+/// The result of one run: whether the client was not bound, or the figures that are wrong and not marked.
+fn judge_run(scenario: Scenario) -> Result<bool, String> {
+    let measurement = measure(scenario);
+    let reason = Bound::reason(&measurement.bounds);
+    let found = measurement.wrong();
+    let names: Vec<&str> = found.iter().map(|figure| figure.name).collect();
+    println!("{scenario:?}: bound by {reason:?}, wrong: {names:?}");
+    // What is counted is right whoever is late.
+    let is_miscounted = found.iter().any(|figure| figure.within == 0.0);
+    if found.is_empty() || (reason.is_some() && !is_miscounted) {
+        return Ok(reason.is_none());
+    }
+    Err(format!("{scenario:?}: {found:#?}"))
 }
 
 fn measure(scenario: Scenario) -> Measurement {

@@ -10,19 +10,22 @@ use super::{
 };
 use crate::{error::CliError, process};
 
-/// Compares the headline rows of a record with their margins; the exit status is the verdict, for CI.
+/// Holds a record to the gates of its suite, or its headline rows to their margins; the exit status is the verdict, for CI.
+///
+/// A suite's gates are limits for chosen rows. Where it has some, they are what is checked, unless --metric or --margin
+/// asks for other rows.
 ///
 /// Exit status:
-///   0  every checked row is within its margin, or cheaper
-///   1  at least one checked row is outside its margin
+///   0  every checked row is within its gate or margin, or cheaper
+///   1  at least one checked row is outside
 ///   2  the record cannot be read, or an argument is wrong
-///   3  invalid: the A/A rows found a difference between identical arms
-///   4  undecided: an interval crosses a margin, fewer than ten blocks, or no such row
+///   3  invalid: the A/A rows found a difference between identical arms, or the chain of hashes is another
+///   4  undecided: an interval crosses a limit, fewer than ten blocks, a row is missing, most runs were disturbed
 ///
 /// The worst verdict counts: 3, then 1, then 4, then 0.
 ///
-/// With --baseline the costs (ratios of arms within a run) of both records are compared, over the
-/// blocks of both. The machine's speed cancels out of these ratios; the effect of a reboot does not.
+/// With --baseline the costs (ratios of arms within a run) are compared with those of earlier records. The machine's speed
+/// cancels out of these ratios; what differs from run to run does not, and is estimated from the baselines.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

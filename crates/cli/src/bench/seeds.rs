@@ -7,7 +7,7 @@ use confide_bench::LoadedRecord;
 use super::{failure::explain_error, status::FAILED};
 use crate::{error::CliError, process};
 
-/// Makes docs/seeds.md from records: each figure of five published reports, and ours beside it.
+/// Makes docs/seeds.md from records: each figure of five published reports, next to ours.
 ///
 /// A row of ours counts only with exactly the params that are asked for. Exit status 1 where a row has no exact answer
 /// and is not marked as unmeasured; standard error names it.

@@ -72,6 +72,16 @@ fn an_empty_tree_is_unknown_everywhere_and_breaks_nothing() {
 }
 
 #[test]
+fn a_processor_is_named_with_family_and_vector_instructions() {
+    let mut machine = Machine { cpu_model: "AMD EPYC".into(), ..Machine::default() };
+    assert_eq!(machine.describe_processor(), "AMD EPYC, vector instructions not recorded");
+    machine.cpu.family_model_stepping = Some("25 1 1".into());
+    machine.cpu.instructions = vec!["avx2".into()];
+    let text = machine.describe_processor();
+    assert_eq!(text, "AMD EPYC (family 25, model 1), AVX2 without AVX-512");
+}
+
+#[test]
 fn lists_of_cpus_are_counted() {
     assert_eq!((count_cpus("0-3,8"), count_cpus("0"), count_cpus("")), (Some(5), Some(1), None));
     assert_eq!((count_cpus("3-1"), count_cpus("0-18446744073709551615")), (None, None));
