@@ -413,29 +413,7 @@ pub fn check_against(
     let twins: Vec<CostHistory<'_>> =
         twins.map(|row| CostHistory::new(row, &now, &before)).collect();
     let variance = between_runs(&rows, &twins);
-    let of = match baselines.len() {
-        1 => "the baseline's".to_owned(),
-        several => format!("those of {several} baselines"),
-    };
-    says.push(match variance {
-        Some(variance) => format!(
-            "costs compared with {of}; their intervals have the variance between runs (SD {} %) and are \
-             corrected for {} rows",
-            digits(variance.sqrt() * 100.0),
-            rows.len()
-        ),
-        None => format!(
-            "costs compared with {of}, without a verdict: neither the A/A rows nor eight other rows tell by \
-             how much runs differ"
-        ),
-    });
-    if baselines.len() == 1 && variance.is_some() {
-        says.push(
-            "with one baseline that variance is taken from the A/A rows, and from all rows where they \
-             are eight or more: a change of most rows at once hides in it; more baselines tell"
-                .into(),
-        );
-    }
+    says.extend(describe_variance(variance, baselines.len(), rows.len()));
     let checked = rows.iter().map(|row| row.check(variance, rows.len(), options)).collect();
     let validity: Vec<&Validity> =
         std::iter::once(loaded).chain(baselines).map(|one| &one.record.validity).collect();
@@ -450,6 +428,33 @@ pub fn check_against(
         check.judge_disturbance("the baseline: ", &baseline.record, options);
     }
     Ok(check)
+}
+
+/// Says what the costs are compared with, and what their intervals hold.
+fn describe_variance(variance: Option<f64>, baselines: usize, rows: usize) -> Vec<String> {
+    let of = match baselines {
+        1 => "the baseline's".to_owned(),
+        several => format!("those of {several} baselines"),
+    };
+    let Some(variance) = variance else {
+        return vec![format!(
+            "costs compared with {of}, without a verdict: neither the A/A rows nor eight other rows tell by \
+             how much runs differ"
+        )];
+    };
+    let mut says = vec![format!(
+        "costs compared with {of}; their intervals have the variance between runs (SD {} %) and are \
+         corrected for {rows} rows",
+        digits(variance.sqrt() * 100.0)
+    )];
+    if baselines == 1 {
+        says.push(
+            "with one baseline that variance is taken from the A/A rows, and from all rows where they \
+             are eight or more: a change of most rows at once hides in it; more baselines tell"
+                .into(),
+        );
+    }
+    says
 }
 
 /// Refuses a record that is its own baseline, or a baseline that is given twice.

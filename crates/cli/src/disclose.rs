@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let in_other_session =
         |wish: &Predicate| matches!(wish, Predicate::Equal { in_other_session: true, .. });
     if other.is_some() && !args.prove.iter().any(in_other_session) {
-        return Err(CliError::new("no predicate names the other session")
+        return Err(CliError::new("--other needs a --prove that compares with it, got none")
             .hint("--prove 'response./a == other.response./b'"));
     }
     let out = NewFile::next_to(out_path)?;

@@ -83,11 +83,13 @@ impl Document<'_> {
         for answer in &row.ours {
             match find_answer(answer, self.suites, self.records) {
                 RowLookup::NotBuilt => ours.push(format!("*not built*: suite `{}`", answer.suite)),
-                RowLookup::NoRecord if row.unmeasured.is_some() => {}
-                RowLookup::NoRecord => {
-                    let (suite, bench, arm) = (&answer.suite, &answer.bench, &answer.arm);
-                    ours.push(format!("*no record*: `{suite}`, {bench}, {arm}, {}", answer.metric));
-                }
+                RowLookup::NoRecord => ours.push(match &row.unmeasured {
+                    Some(run) => format!("*not measured yet*: `{run}`"),
+                    None => {
+                        let (suite, bench, arm) = (&answer.suite, &answer.bench, &answer.arm);
+                        format!("*no record*: `{suite}`, {bench}, {arm}, {}", answer.metric)
+                    }
+                }),
                 RowLookup::Figure(text, loaded) => {
                     ours.push(text);
                     names.push(format!("`{}`", record_name(loaded)));
@@ -100,13 +102,6 @@ impl Document<'_> {
                 Some(_) => format!("suite `{wanted}` has no row for it yet"),
             });
         }
-        let answered = !names.is_empty();
-        ours.extend(
-            row.unmeasured
-                .iter()
-                .filter(|_| !answered)
-                .map(|run| format!("*not measured yet*: `{run}`")),
-        );
         ours.extend(row.absent.clone());
         ours.extend(row.note.iter().map(|note| format!("({note})")));
         ours.dedup();
@@ -170,9 +165,9 @@ fn render_verdicts<'a>(table: &Table, checks: impl Iterator<Item = &'a Check>) -
         format!("\n{title}\n\n{points}")
     };
     let sums: Vec<String> = checks.map(describe_check).collect();
-    let mut text = list("Their own numbers:", &sums);
-    text += &list("What else is wrong or not said in theirs:", &table.wrong);
-    text += &list("How ours is kept from it:", &table.kept);
+    let mut text = list("Sums over their own numbers:", &sums);
+    text += &list("What else is wrong in their table, or missing from it:", &table.wrong);
+    text += &list("How ours avoids it:", &table.kept);
     if !table.traps.is_empty() {
         let traps: Vec<String> = table.traps.iter().map(|trap| format!("*{trap}*")).collect();
         text += &format!("\nTried by `confide bench selftest`: {}.\n", traps.join(", "));

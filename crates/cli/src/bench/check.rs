@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{error::CliError, process};
 
-/// Holds a record to the gates of its suite, or its headline rows to their margins; the exit status is the verdict, for CI.
+/// Holds a record to its suite's gates, or its headline rows to their margins; the exit status is the verdict, for CI.
 ///
 /// A suite's gates are limits for chosen rows. Where it has some, they are what is checked, unless --metric or --margin
 /// asks for other rows.
@@ -24,8 +24,8 @@ use crate::{error::CliError, process};
 ///
 /// The worst verdict counts: 3, then 1, then 4, then 0.
 ///
-/// With --baseline the costs (ratios of arms within a run) are compared with those of earlier records. The machine's speed
-/// cancels out of these ratios; what differs from run to run does not, and is estimated from the baselines.
+/// With --baseline the costs (ratios of arms within a run) are compared with those of earlier records. The machine's
+/// speed cancels out of these ratios; what differs from run to run does not, and is estimated from the baselines.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

@@ -13,7 +13,7 @@ use crate::{
 #[command(next_help_heading = "Adapters")]
 pub(crate) struct AdapterArgs {
     /// A private adapter as a model of its own, at an adapter host (`NAME=HOST:PORT`, or
-    /// `NAME=HOST:PORT/ITS-NAME-THERE`) or in a folder of this machine (`NAME=DIR`, which protects
+    /// `NAME=HOST:PORT/NAME-ON-THE-HOST`) or in a folder of this machine (`NAME=DIR`, which protects
     /// nobody); may be given several times
     #[arg(long = "adapter", value_name = "NAME=HOST:PORT|DIR")]
     pub(super) adapters: Vec<String>,
