@@ -38,7 +38,7 @@ class ToolFailed(Exception):
     """The tool gave no figures; the text goes to the harness."""
 
 
-def speak(hello: Mapping[str, object], run: "Callable[[Load], Metrics]") -> int:
+def serve_runs(hello: Mapping[str, object], run: "Callable[[Load], Metrics]") -> int:
     """Answers each `run` with what `run(load)` returns: the metrics of the whole run."""
     emit(type="hello", protocol=1, **hello)
     for line in sys.stdin:
@@ -94,7 +94,7 @@ class Load:
         source = random.Random(self.seed)
         return [" ".join(source.choices(WORDS, k=self.prompt_tokens)) for _ in range(count)]
 
-    def check(self, completed: float | None, mean_tokens: float | None, lost: int = 0) -> None:
+    def require_completed_work(self, completed: float | None, mean_tokens: float | None, lost: int = 0) -> None:
         """Other work than was asked for gives no figures; `lost` requests may be missing."""
         if completed is None or not self.requests - lost <= completed <= self.requests:
             raise ToolFailed(f"{completed} of {self.requests} requests in its report")

@@ -8,7 +8,7 @@ It measures nothing: it computes what a load generator without cost or delay wou
 import argparse
 import sys
 
-from load_peer import Load, Metrics, speak
+from load_peer import Load, Metrics, serve_runs
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
         "guarantee": "none",
         "note": "computed, not measured; rates are what is offered",
     }
-    return speak(hello, lambda load: compute_truth(settings, load))
+    return serve_runs(hello, lambda load: compute_truth(settings, load))
 
 
 def compute_truth(settings: argparse.Namespace, load: Load) -> Metrics:

@@ -193,12 +193,12 @@ impl Appraise for ReportDataCheck {
     }
 }
 
-type Endpoints = (Arc<Client<ReportDataCheck>>, Arc<Server>);
+type ClientAndServer = (Arc<Client<ReportDataCheck>>, Arc<Server>);
 
 fn make_ends(
     attester: Arc<FakeAttester>,
     batcher: &Batcher,
-) -> Result<Endpoints, confide_channel::ChannelError> {
+) -> Result<ClientAndServer, confide_channel::ChannelError> {
     let options = ServerOptions {
         binding: Binding::Session,
         config_digest: [0; 32],

@@ -32,7 +32,7 @@ SHORT = 3
 
 def run(session: Session) -> None:
     with open_kit(session, context=PROMPT + TOKENS + 8) as kit:
-        loop, exact = kit.loop, Exact(kit.loop, str(kit.path))
+        loop, exact = kit.loop, Float64Model(kit.loop, str(kit.path))
         arms = arm(loop, "plain-lora", kit.plain(), exact, None).with_twin()
         graph = session.prepare("accuracy", "one-graph", kit.one_graph)
         if graph is not None:
@@ -40,7 +40,7 @@ def run(session: Session) -> None:
         session.bench("accuracy", {"model": MODEL}, arms)
 
 
-def arm(loop: DecodeLoop, name: str, adapter: Any, exact: Exact, integers: Device | None) -> Arm:
+def arm(loop: DecodeLoop, name: str, adapter: Any, exact: Float64Model, integers: Device | None) -> Arm:
     """Distance of its logits from float64; with `integers`, how many of the masked step's are wrong."""
 
     def measure(seed: int) -> Measurement:
@@ -69,7 +69,7 @@ def forward(model: Model, held: cache.Cache, adapter: Any, ids: torch.Tensor) ->
         return logits.clone()
 
 
-class Exact:
+class Float64Model:
     """The same weights in float64, with the LoRA in float64."""
 
     def __init__(self, loop: DecodeLoop, path: str) -> None:

@@ -371,7 +371,7 @@ fn is_wanted(row: &Row, options: &CheckOptions) -> bool {
 ///
 /// A cost is a ratio within one run, of two arms that met in its blocks, so that the state of the machine cancels out.
 /// What is compared is the ratio of costs. Its interval has the blocks of all runs, the variance between runs
-/// ([`between_runs`]), and a level for which the number of rows is corrected (Bonferroni).
+/// ([`estimate_run_variance`]), and a level for which the number of rows is corrected (Bonferroni).
 ///
 /// # Errors
 /// When the suite of a record cannot be read by this version.
@@ -412,7 +412,7 @@ pub fn check_against(
     let twins = loaded.record.rows.iter().filter(|row| row.twin);
     let twins: Vec<CostHistory<'_>> =
         twins.map(|row| CostHistory::new(row, &now, &before)).collect();
-    let variance = between_runs(&rows, &twins);
+    let variance = estimate_run_variance(&rows, &twins);
     says.extend(describe_variance(variance, baselines.len(), rows.len()));
     let checked = rows.iter().map(|row| row.check(variance, rows.len(), options)).collect();
     let validity: Vec<&Validity> =
@@ -558,7 +558,7 @@ const MEDIAN_OF_SQUARES: f64 = 0.454_936;
 /// all rows. With several baselines it is what they differ by; with one, the typical squared change, by its median: of
 /// the A/A rows, whose cost no change of the code moves, and of all rows where they are many, so that the few that did
 /// change do not count. `None` where nothing tells.
-fn between_runs(rows: &[CostHistory<'_>], twins: &[CostHistory<'_>]) -> Option<f64> {
+fn estimate_run_variance(rows: &[CostHistory<'_>], twins: &[CostHistory<'_>]) -> Option<f64> {
     let known = || rows.iter().filter_map(|row| Some((row.now?, row.before.as_ref()?)));
     let several: Vec<f64> = known()
         .filter(|(_, before)| before.len() > 1)

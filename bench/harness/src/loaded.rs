@@ -293,13 +293,16 @@ mod tests {
     use super::*;
     use crate::selftest::synthetic::{Noise, SyntheticSuite, blocks, make_loaded};
 
-    fn record_folder(name: &str) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../records").join(name)
+    /// A record of an earlier layout.
+    fn old_record(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records").join(name)
     }
 
     #[test]
     fn every_kept_record_reads_back_with_its_samples() {
-        for entry in std::fs::read_dir(record_folder("")).unwrap() {
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records");
+        let [kept, old] = [kept, old_record("")].map(|folder| std::fs::read_dir(folder).unwrap());
+        for entry in kept.chain(old) {
             let path = entry.unwrap().path();
             if !path.is_dir() {
                 continue;
@@ -347,7 +350,7 @@ mod tests {
     fn a_folder_a_file_and_a_compressed_file_are_the_same() {
         let scratch = Folder::new("compressed");
         let folder = scratch.path();
-        let from = record_folder("2026-11-22-batch");
+        let from = old_record("layout-1");
         let text = std::fs::read(from.join(RECORD_FILE)).unwrap();
         let file = File::create(folder.join("record.json.gz")).unwrap();
         let mut packed = GzEncoder::new(file, Compression::fast());
@@ -456,8 +459,7 @@ mod tests {
         assert!(matches!(LoadedRecord::read(folder), Err(BenchError::Io { .. })));
         std::fs::write(folder.join(RECORD_FILE), "{}").unwrap();
         assert!(matches!(LoadedRecord::read(folder), Err(BenchError::Record { .. })));
-        let text =
-            std::fs::read_to_string(record_folder("2026-11-22-batch").join(RECORD_FILE)).unwrap();
+        let text = std::fs::read_to_string(old_record("layout-1").join(RECORD_FILE)).unwrap();
         let later = text.replace("\"schema\": 1", "\"schema\": 99");
         std::fs::write(folder.join(RECORD_FILE), later).unwrap();
         assert!(matches!(LoadedRecord::read(folder), Err(BenchError::Record { .. })));

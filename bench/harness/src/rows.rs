@@ -158,10 +158,10 @@ fn rows_of(
     let twin = rows.iter().find(|row| row.twin);
     let aa = twin.and_then(|row| row.aa);
     let noise =
-        twin.and_then(|twin| Some((twin.shown_ratio().is_some(), twin.own_smallest_effect()?)));
+        twin.and_then(|twin| Some((twin.ratio_if_shown().is_some(), twin.own_smallest_effect()?)));
     for row in &mut rows {
         row.aa = aa;
-        let is_ratio = row.shown_ratio().is_some();
+        let is_ratio = row.ratio_if_shown().is_some();
         // What the same arm differs from itself by, no other arm's cost can be told from: where both are in one scale.
         let noise =
             noise.filter(|(is_of_ratio, _)| *is_of_ratio == is_ratio).map(|(_, noise)| noise);

@@ -172,7 +172,7 @@ fn the_download_is_the_record(browser: &mut Browser, page: &str, folder: &Path) 
 const SHOWN: &str = "document.querySelectorAll('.counted:not(.off)').length";
 
 fn known_record() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-22-verify-known")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-27-verify")
 }
 
 fn page(folder: &Path) -> String {

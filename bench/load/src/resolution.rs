@@ -37,7 +37,7 @@ pub(crate) fn find_unresolved(events: &[RequestRecord], loop_delays_s: &[f64]) -
     for (name, values, delays) in
         [("ttft", ttft_s, &of_request), ("e2e", e2e_s, &of_request), ("itl", gaps_s, &of_gap)]
     {
-        let unresolved = PERCENTILES.iter().filter(|(_, p)| !delays.resolve(&values, *p));
+        let unresolved = PERCENTILES.iter().filter(|(_, p)| !delays.can_resolve(&values, *p));
         found.extend(unresolved.map(|(percentile, _)| format!("{name}.{percentile}")));
     }
     found
@@ -54,11 +54,11 @@ struct Delays<'a> {
 impl Delays<'_> {
     /// Whether the percentile at `p` of these values can be told from what it is without the delays;
     /// true where there is no such percentile.
-    fn resolve(&self, values: &[f64], p: f64) -> bool {
+    fn can_resolve(&self, values: &[f64], p: f64) -> bool {
         let Some(value) = supported_quantile(values, p) else { return true };
         let limit_s = value * DELAY_SHARE_MAX;
-        let late =
-            share_above(self.loop_s, limit_s) * self.turns + share_above(self.dispatch_s, limit_s);
+        let late = upper_share_above(self.loop_s, limit_s) * self.turns
+            + upper_share_above(self.dispatch_s, limit_s);
         // If all late ones lie above it, it is the percentile of what is lower by their share.
         let unmoved = quantile(values, (p - late).max(0.0));
         unmoved.is_some_and(|unmoved| unmoved >= value * (1.0 - MOVED_SHARE_MAX))
@@ -66,7 +66,7 @@ impl Delays<'_> {
 }
 
 /// The share of values above a limit, by two standard errors more than it was seen to be.
-fn share_above(values: &[f64], limit: f64) -> f64 {
+fn upper_share_above(values: &[f64], limit: f64) -> f64 {
     if values.is_empty() {
         return 0.0;
     }

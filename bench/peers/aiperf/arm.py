@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from load_peer import Load, Metrics, run_tool, scratch, sibling_program, speak, tokenizer
+from load_peer import Load, Metrics, run_tool, scratch, sibling_program, serve_runs, tokenizer
 
 
 def main() -> int:
@@ -34,7 +34,7 @@ def main() -> int:
     with scratch() as made:
         folder = pathlib.Path(made)
         words = tokenizer(folder / "tokenizer")
-        return speak(hello, lambda load: measure(arguments, load, folder, words))
+        return serve_runs(hello, lambda load: measure(arguments, load, folder, words))
 
 
 def measure(
@@ -70,7 +70,7 @@ def figures(report: dict[str, Any], load: Load) -> Metrics:
         return report[name]["avg"] if name in report else None
 
     completed = mean("request_count")
-    load.check(completed, mean("output_sequence_length"))
+    load.require_completed_work(completed, mean("output_sequence_length"))
     assert completed is not None, "check refuses a report without it"
     return {
         "completed_ratio": completed / load.requests,

@@ -18,7 +18,7 @@ from typing import Any
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from load_peer import Load, Metrics, run_tool, scratch, sibling_program, speak, tokenizer
+from load_peer import Load, Metrics, run_tool, scratch, sibling_program, serve_runs, tokenizer
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
     with scratch() as made:
         folder = pathlib.Path(made)
         words = tokenizer(folder / "tokenizer")
-        return speak(hello, lambda load: measure(arguments, load, folder, words))
+        return serve_runs(hello, lambda load: measure(arguments, load, folder, words))
 
 
 def measure(
@@ -85,7 +85,7 @@ def figures(report: dict[str, Any], load: Load) -> Metrics:
 
     # 0.8.1 at times ends its run while the last request is under way: the report is then one short.
     completed: float = metrics["request_totals"]["successful"]
-    load.check(completed, mean("output_token_count"), lost=1)
+    load.require_completed_work(completed, mean("output_token_count"), lost=1)
     return {
         "completed_ratio": completed / load.requests,
         "ttft_ms": mean("time_to_first_token_ms"),

@@ -172,7 +172,7 @@ fn read_kept_records() -> Vec<LoadedRecord> {
 }
 
 fn batch() -> LoadedRecord {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-22-batch");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-27-batch");
     LoadedRecord::read(&folder).unwrap()
 }
 

@@ -109,7 +109,7 @@ fn takes_no_value_for_a_statement(index: &mut dyn Index) {
 }
 
 fn takes_real_records(index: &mut dyn Index) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-22-batch");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-27-batch");
     let facts = LoadedRecord::read(&folder).unwrap().facts();
     assert_eq!(index.add(&facts, "batch").unwrap(), Addition::Added);
     let query = Query { suite: "batch".into(), twins: true, ..Query::default() };

@@ -60,7 +60,7 @@ impl PolicyAppraiser {
         let origin = match collateral {
             None => Origin::Peer,
             Some(bytes) => {
-                CollateralSet::check(bytes)?;
+                CollateralSet::check_parses(bytes)?;
                 Origin::File(ArcSwap::new(CollateralSet::new(bytes.into())))
             }
         };
@@ -81,7 +81,7 @@ impl PolicyAppraiser {
     /// # Errors
     /// If `collateral` is not a set of endorsements; the old ones then stay.
     pub fn replace_collateral(&self, collateral: &[u8]) -> Result<(), AppraisalError> {
-        CollateralSet::check(collateral)?;
+        CollateralSet::check_parses(collateral)?;
         if let Origin::File(own) = &self.origin {
             own.store(CollateralSet::new(collateral.into()));
         }
@@ -173,7 +173,7 @@ impl PolicyAppraiser {
         ready: &PreparedSet,
         now: UnixTime,
     ) -> Result<(confide_verifier::Appraised, bool), AppraisalError> {
-        let policy = set.policy(&self.policy, ready, &self.newest);
+        let policy = set.policy_with_raised_minima(&self.policy, ready, &self.newest);
         let (verdict, learned) =
             ready.prepared.appraise(evidence, &policy.1, now, &AwsLc, &self.platforms)?;
         self.keep_prepared(set, ready);

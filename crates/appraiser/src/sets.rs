@@ -54,7 +54,7 @@ impl CollateralSet {
     }
 
     /// Reads the bytes, to find out early that they cannot be read.
-    pub(crate) fn check(bytes: &[u8]) -> Result<(), ParseError> {
+    pub(crate) fn check_parses(bytes: &[u8]) -> Result<(), ParseError> {
         match SnpEndorsements::is_object(bytes) {
             true => SnpEndorsements::parse(bytes).map(|_| ()),
             false => Endorsements::parse(bytes).map(|_| ()),
@@ -88,7 +88,7 @@ impl CollateralSet {
     }
 
     /// The policy with its minima raised to the newest lists seen.
-    pub(crate) fn policy(
+    pub(crate) fn policy_with_raised_minima(
         &self,
         policy: &Policy,
         ready: &PreparedSet,
@@ -108,7 +108,7 @@ impl CollateralSet {
         std::ptr::eq(&*self.bytes, bytes) || *self.bytes == *bytes
     }
 
-    fn generation(&self) -> Option<EndorsementsId> {
+    fn endorsements_id(&self) -> Option<EndorsementsId> {
         self.prepared.get().map(|ready| ready.prepared.generation())
     }
 }
@@ -160,14 +160,14 @@ impl CollateralSets {
                 let ready = each.prepared.get();
                 match ready.is_some_and(|ready| newest::is_current(&ready.prepared, seen)) {
                     true => kept.push(each.clone()),
-                    false => gone.extend(each.generation()),
+                    false => gone.extend(each.endorsements_id()),
                 }
             }
             if kept.len() >= SETS_MAX {
                 let oldest =
                     kept.iter().enumerate().min_by_key(|(_, each)| each.used.load(Relaxed));
                 if let Some((at, _)) = oldest {
-                    gone.extend(kept.swap_remove(at).generation());
+                    gone.extend(kept.swap_remove(at).endorsements_id());
                 }
             }
             kept.push(set.clone());

@@ -161,7 +161,7 @@ fn read_report(
 ) -> Result<Report, AttesterError> {
     for _ in 0..RACE_TRIES {
         let entry = Entry::make(&options.root.join("report"))?;
-        if let Some(report) = try_once(&entry, options, provider, wanted, until)? {
+        if let Some(report) = try_read_report(&entry, options, provider, wanted, until)? {
             check_report_data(provider, &report.evidence, wanted)?;
             return Ok(report);
         }
@@ -170,7 +170,7 @@ fn read_report(
 }
 
 /// Makes one report; `None` if another writer was at the entry.
-fn try_once(
+fn try_read_report(
     entry: &Entry,
     options: &TsmOptions,
     provider: Provider,

@@ -99,7 +99,7 @@ impl SplitSession for NativeSplitSession {
             let reason = format!("token: wanted a number below {}, got {id}", self.vocabulary);
             return Err(EngineError::Prompt { reason });
         }
-        self.check_count(ids.len())?;
+        self.check_fits_context(ids.len())?;
         let tokens = Tensor::new(ids, &Device::Cpu).map_err(EngineError::failure)?;
         let embedded = self.model.embed(&tokens).map_err(EngineError::failure)?;
         self.read(&embedded)
@@ -112,7 +112,7 @@ impl SplitSession for NativeSplitSession {
             return Err(EngineError::Prompt { reason });
         }
         let count = rows.len() / self.width;
-        self.check_count(count)?;
+        self.check_fits_context(count)?;
         let embedded = Tensor::from_slice(rows, (count, self.width), &Device::Cpu);
         self.read(&embedded.map_err(EngineError::failure)?)
     }
@@ -131,7 +131,7 @@ impl SplitSession for NativeSplitSession {
 }
 
 impl NativeSplitSession {
-    fn check_count(&self, count: usize) -> Result<(), EngineError> {
+    fn check_fits_context(&self, count: usize) -> Result<(), EngineError> {
         let limit = self.context - self.reader.len();
         match count {
             0 => Err(EngineError::Prompt { reason: "it has no tokens".into() }),

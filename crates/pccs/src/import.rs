@@ -14,7 +14,7 @@ use confide_evidence::{
 
 use crate::{
     document::Document,
-    request::{CrlEncoding, DocumentRequest, EndorsementKeyKind},
+    request::{AmdKeyKind, CrlEncoding, DocumentRequest},
 };
 
 /// The reason for which a file cannot be imported.
@@ -62,8 +62,7 @@ fn split_snp(
     let line = names.product_name.and_then(|name| name.split('-').next());
     let product = line.and_then(Product::from_name);
     let product = product.ok_or(ImportError::Chip { wanted: "a product name" })?;
-    let key =
-        if names.hwid.is_some() { EndorsementKeyKind::Vcek } else { EndorsementKeyKind::Vlek };
+    let key = if names.hwid.is_some() { AmdKeyKind::Vcek } else { AmdKeyKind::Vlek };
     let above = DocumentRequest::AmdChain { key, product };
     let mut documents = vec![Document::new(&above, None, chain.clone().into(), fetched_at)?];
     if let Some(list) = crl {

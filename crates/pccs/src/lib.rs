@@ -42,7 +42,7 @@ pub use kind::DocumentKind;
 pub use limits::PccsLimits;
 pub use listen::{ServeError, serve};
 pub use request::{
-    CrlEncoding, DocumentRequest, DocumentRequestError, EndorsementKeyKind, IntelTee, parse_request,
+    AmdKeyKind, CrlEncoding, DocumentRequest, DocumentRequestError, IntelTee, parse_request,
 };
 pub use service::{DocumentSource, PccsOptions, Service};
 #[cfg(feature = "simulate")]

@@ -54,7 +54,7 @@ impl TryFrom<Tee> for IntelTee {
 
 /// The kind of an AMD endorsement key, which signs reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EndorsementKeyKind {
+pub enum AmdKeyKind {
     /// The key of one chip.
     Vcek,
     /// The key of a cloud provider.
@@ -116,14 +116,14 @@ pub enum DocumentRequest {
     /// The certificates that issue an endorsement key.
     AmdChain {
         /// The kind of the endorsement key.
-        key: EndorsementKeyKind,
+        key: AmdKeyKind,
         /// The product line.
         product: Product,
     },
     /// Revocations by AMD's root.
     AmdCrl {
         /// The kind of endorsement keys, which selects the route.
-        key: EndorsementKeyKind,
+        key: AmdKeyKind,
         /// The product line.
         product: Product,
     },
@@ -171,13 +171,12 @@ pub fn parse_request(
         ["IntelSGXRootCA.der"] => Ok(DocumentRequest::RootCrl { encoding: CrlEncoding::Der }),
         ["vcek", "v1", product, rest] => parse_vcek(product, rest, &Query::parse(query)?),
         ["vlek", "v1", product, "cert_chain"] => Ok(DocumentRequest::AmdChain {
-            key: EndorsementKeyKind::Vlek,
+            key: AmdKeyKind::Vlek,
             product: parse_product(product)?,
         }),
-        ["vlek", "v1", product, "crl"] => Ok(DocumentRequest::AmdCrl {
-            key: EndorsementKeyKind::Vlek,
-            product: parse_product(product)?,
-        }),
+        ["vlek", "v1", product, "crl"] => {
+            Ok(DocumentRequest::AmdCrl { key: AmdKeyKind::Vlek, product: parse_product(product)? })
+        }
         ["v1", "rim", id] => parse_rim(id),
         _ => Err(DocumentRequestError::NotFound),
     }
@@ -201,14 +200,10 @@ impl DocumentRequest {
             DocumentRequest::PckCertificate { .. } => DocumentKind::PckCertificate,
             DocumentRequest::RootCrl { .. } => DocumentKind::RootCrl,
             DocumentRequest::Vcek { .. } => DocumentKind::Vcek,
-            DocumentRequest::AmdChain { key: EndorsementKeyKind::Vcek, .. } => {
-                DocumentKind::VcekChain
-            }
-            DocumentRequest::AmdChain { key: EndorsementKeyKind::Vlek, .. } => {
-                DocumentKind::VlekChain
-            }
-            DocumentRequest::AmdCrl { key: EndorsementKeyKind::Vcek, .. } => DocumentKind::VcekCrl,
-            DocumentRequest::AmdCrl { key: EndorsementKeyKind::Vlek, .. } => DocumentKind::VlekCrl,
+            DocumentRequest::AmdChain { key: AmdKeyKind::Vcek, .. } => DocumentKind::VcekChain,
+            DocumentRequest::AmdChain { key: AmdKeyKind::Vlek, .. } => DocumentKind::VlekChain,
+            DocumentRequest::AmdCrl { key: AmdKeyKind::Vcek, .. } => DocumentKind::VcekCrl,
+            DocumentRequest::AmdCrl { key: AmdKeyKind::Vlek, .. } => DocumentKind::VlekCrl,
             DocumentRequest::Rim { .. } => DocumentKind::Rim,
         }
     }
@@ -262,7 +257,7 @@ impl DocumentRequest {
             DocumentKind::RootCrl => Some(DocumentRequest::RootCrl { encoding: CrlEncoding::Hex }),
             DocumentKind::VcekCrl | DocumentKind::VlekCrl => {
                 let vcek = kind == DocumentKind::VcekCrl;
-                let on = if vcek { EndorsementKeyKind::Vcek } else { EndorsementKeyKind::Vlek };
+                let on = if vcek { AmdKeyKind::Vcek } else { AmdKeyKind::Vlek };
                 Some(DocumentRequest::AmdCrl { key: on, product: Product::from_name(key)? })
             }
             _ => None,
@@ -381,9 +376,9 @@ fn parse_vcek(
     let product = parse_product(product)?;
     match rest {
         "cert_chain" => {
-            return Ok(DocumentRequest::AmdChain { key: EndorsementKeyKind::Vcek, product });
+            return Ok(DocumentRequest::AmdChain { key: AmdKeyKind::Vcek, product });
         }
-        "crl" => return Ok(DocumentRequest::AmdCrl { key: EndorsementKeyKind::Vcek, product }),
+        "crl" => return Ok(DocumentRequest::AmdCrl { key: AmdKeyKind::Vcek, product }),
         _ => {}
     }
     // Turin's chips have ids of 8 bytes, earlier ones of 64 (AMD document 57230).

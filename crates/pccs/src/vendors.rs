@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     document::Document,
-    request::{DocumentRequest, EndorsementKeyKind},
+    request::{AmdKeyKind, DocumentRequest},
     upstream::{Upstream, UpstreamError},
 };
 
@@ -97,10 +97,10 @@ fn collateral_key(wanted: &DocumentRequest) -> Option<DocumentKey> {
             DocumentKey::AmdKey(AmdKey { product: *product, signer, tcb })
         }
         DocumentRequest::AmdChain { key, product } => {
-            DocumentKey::AmdChain { product: *product, vlek: *key == EndorsementKeyKind::Vlek }
+            DocumentKey::AmdChain { product: *product, vlek: *key == AmdKeyKind::Vlek }
         }
         DocumentRequest::AmdCrl { key, product } => {
-            DocumentKey::AmdCrl { product: *product, vlek: *key == EndorsementKeyKind::Vlek }
+            DocumentKey::AmdCrl { product: *product, vlek: *key == AmdKeyKind::Vlek }
         }
         _ => return None,
     })

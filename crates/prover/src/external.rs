@@ -21,7 +21,7 @@ use crate::{
         StageResult,
     },
     program::{Program, ProgramError},
-    sealed::SealedBytes,
+    sealed::SealedMemfd,
     stages::{OnProgress, ProofPlan, Prover, ProverError, StageRun, StageUsage},
 };
 
@@ -238,8 +238,8 @@ impl<'a> ExternalProver<'a> {
         Err(format!("wanted at most {LINES_MAX} lines, got more"))
     }
 
-    fn seal_bytes(&self, name: &'static str, bytes: &[u8]) -> Result<SealedBytes, ProverError> {
-        SealedBytes::new(name, bytes).map_err(|error| self.seal_error(&error))
+    fn seal_bytes(&self, name: &'static str, bytes: &[u8]) -> Result<SealedMemfd, ProverError> {
+        SealedMemfd::new(name, bytes).map_err(|error| self.seal_error(&error))
     }
 
     fn read(

@@ -53,9 +53,9 @@ fn seal_after(memory: &File, mut pause: impl FnMut()) -> io::Result<()> {
 }
 
 /// Bytes for another process of this user, which opens them by a path.
-pub(crate) struct SealedBytes(File);
+pub(crate) struct SealedMemfd(File);
 
-impl SealedBytes {
+impl SealedMemfd {
     pub(crate) fn new(name: &str, bytes: &[u8]) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let mut memory = File::from(memfd_create(name, flags)?);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn sealed_bytes_are_read_by_their_path_and_written_by_nobody() {
-        let bytes = SealedBytes::new("input", b"a secret").unwrap();
+        let bytes = SealedMemfd::new("input", b"a secret").unwrap();
         assert_eq!(fs::read(bytes.path()).unwrap(), b"a secret");
         assert!(fs::write(bytes.path(), b"another").is_err());
         assert_eq!(fs::read(bytes.path()).unwrap(), b"a secret");

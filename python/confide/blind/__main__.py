@@ -193,9 +193,9 @@ def _ready_line(host: AdapterHost, listener: socket.socket) -> dict[str, Any]:
     adapters = [
         {
             "name": hosted.name,
-            "inputs": len(hosted.groups),
-            "rows": sum(group.terms.rows for group in hosted.groups),
-            "budget_least": min(host.options.limit(group.terms.columns) for group in hosted.groups),
+            "inputs": len(hosted.products),
+            "rows": sum(product.terms.rows for product in hosted.products),
+            "budget_least": min(host.options.limit(product.terms.columns) for product in hosted.products),
         }
         for hosted in host.adapters.values()
     ]

@@ -23,7 +23,7 @@ BUDGET_FILE_NAME = "adapter-budgets.jsonl"
 
 
 @dataclass(frozen=True)
-class Slot:
+class CountKey:
     """The owner of a sequence or a count: client or account, adapter's name or its A by digest, layer and input."""
 
     client: bytes
@@ -33,7 +33,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Account:
+class AccountId:
     """The account that answers are counted for: its digest and its name."""
 
     id: bytes
@@ -72,7 +72,7 @@ class Clients:
                 raise AdapterRefused(f"clients: wanted at most {CLIENTS_MAX}, got more")
         return clients
 
-    def account(self, credential: bytes) -> Account:
+    def account(self, credential: bytes) -> AccountId:
         """Gives the account of a client; strangers are refused if there is a list."""
         name = "everyone"
         if self.known:
@@ -81,7 +81,7 @@ class Clients:
             if not name:
                 raise Refusal("unknown-adapter")
         named = b"confide lora account v1" + bytes([not self.known]) + name.encode()
-        return Account(hashlib.sha256(named).digest(), name)
+        return AccountId(hashlib.sha256(named).digest(), name)
 
 
 class Budgets:
@@ -89,10 +89,10 @@ class Budgets:
 
     def __init__(self, path: Path | None = None) -> None:
         self._lock = threading.Lock()
-        self._used: dict[Slot, int] = {}
+        self._used: dict[CountKey, int] = {}
         self._file = None if path is None else _BudgetFile(path, self._used)
 
-    def take(self, slot: Slot, limit: int | None, vectors: int) -> int | None:
+    def take(self, slot: CountKey, limit: int | None, vectors: int) -> int | None:
         """Counts `vectors` answers before they are given, all or none; gives those left."""
         with self._lock:
             if slot not in self._used and len(self._used) >= SLOTS_MAX:
@@ -115,7 +115,7 @@ class Budgets:
             if self._file is not None:
                 self._file.settle(self._used)
 
-    def remaining(self, slot: Slot, limit: int | None) -> int | None:
+    def remaining(self, slot: CountKey, limit: int | None) -> int | None:
         """Gives the answers left; None if there is no budget."""
         with self._lock:
             return None if limit is None else max(limit - self._used.get(slot, 0), 0)
@@ -124,7 +124,7 @@ class Budgets:
 class _BudgetFile:
     """One JSON object a line, synchronised before the answers that it counts: the lines of crates/lora."""
 
-    def __init__(self, path: Path, counts: dict[Slot, int]) -> None:
+    def __init__(self, path: Path, counts: dict[CountKey, int]) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path = _resolve(path)
@@ -143,7 +143,7 @@ class _BudgetFile:
         self._path, self._written = path, dict(counts)
         self._file = self._rewrite(counts)
 
-    def reserve(self, slot: Slot, used: int, limit: int | None) -> None:
+    def reserve(self, slot: CountKey, used: int, limit: int | None) -> None:
         """Puts a line on disk that counts at least `used` of a budget of `limit`."""
         if self._written.get(slot, -1) >= used:
             return
@@ -153,12 +153,12 @@ class _BudgetFile:
         os.fdatasync(self._file.fileno())
         self._written[slot] = ahead
 
-    def settle(self, counts: dict[Slot, int]) -> None:
+    def settle(self, counts: dict[CountKey, int]) -> None:
         """Writes the true counts in place of those written ahead."""
         self._file = self._rewrite(counts)
         self._written = dict(counts)
 
-    def _rewrite(self, counts: dict[Slot, int]) -> TextIO:
+    def _rewrite(self, counts: dict[CountKey, int]) -> TextIO:
         beside = self._path.with_name(self._path.name + ".new")
         with beside.open("w") as file:
             file.write("".join(_line(slot, used) for slot, used in counts.items()))
@@ -188,12 +188,12 @@ def _resolve(path: Path) -> Path:
     return path
 
 
-def _read_line(path: Path, number: int, line: str) -> tuple[Slot, int]:
+def _read_line(path: Path, number: int, line: str) -> tuple[CountKey, int]:
     by_name = False
     try:
         entry = json.loads(line)
         by_name = "adapter" in entry
-        slot = Slot(
+        slot = CountKey(
             bytes.fromhex(entry.pop("account")),
             bytes.fromhex(entry.pop("weights")),
             int(entry.pop("layer")),
@@ -212,7 +212,7 @@ def _read_line(path: Path, number: int, line: str) -> tuple[Slot, int]:
     )
 
 
-def _line(slot: Slot, used: int) -> str:
+def _line(slot: CountKey, used: int) -> str:
     return (
         json.dumps(
             {

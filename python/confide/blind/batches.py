@@ -120,7 +120,7 @@ def encrypted_masks(
         for tile in range(0, -(-terms.columns // TILE), tiles):
             first = tile * TILE
             count = min(TILE * tiles, terms.columns - first)
-            columns = stream.columns(tile, 0, context.n, terms.bits, tiles=-(-count // TILE))
+            columns = stream.draw_columns(tile, 0, context.n, terms.bits, tiles=-(-count // TILE))
             seeded = encryptor.encrypt(columns[:count])
             arrays.wipe(columns)
             yield first, count, seeded

@@ -101,8 +101,8 @@ class RemoteAdapter:
                 channel = self._attach_channel(session)
                 began = time.perf_counter()
                 made = [
-                    self._prepare_batch(session, group, channel)
-                    for group in range(len(session.terms))
+                    self._prepare_batch(session, input_index, channel)
+                    for input_index in range(len(session.terms))
                 ]
                 wait()
                 self._offline = (time.perf_counter() - began) * 1e3, session.context.n
@@ -171,50 +171,50 @@ class RemoteAdapter:
         meter: Meter,
     ) -> None:
         """Asks about all rows [T, width] and adds their deltas; the outputs stay as they were after any refusal."""
-        group = session.by_input.get((layer, source_number(source)))
-        if group is None or rows.shape[0] == 0:
+        input_index = session.by_input.get((layer, source_number(source)))
+        if input_index is None or rows.shape[0] == 0:
             return
-        if not any(part.projection in outputs for part in session.terms[group].parts):
+        if not any(part.projection in outputs for part in session.terms[input_index].parts):
             return
         with self._lock:
-            step = self._request_products(session, group, rows, meter)
+            step = self._request_products(session, input_index, rows, meter)
             began = time.perf_counter()
             step.add(outputs)
             meter.add_ms("b_ms", began)
 
     def _request_products(
-        self, session: Session, group: int, rows: Any, meter: Meter
+        self, session: Session, input_index: int, rows: Any, meter: Meter
     ) -> OnlineStep:
         """Asks about all rows; what has to be added is left in the step."""
-        step = self._step(session, group)
+        step = self._step(session, input_index)
         step.begin(rows)
         done = 0
         while done < rows.shape[0]:
             at_once = min(
-                rows.shape[0] - done, VECTORS_MAX, self._vectors_of_a_frame(session.terms[group])
+                rows.shape[0] - done, VECTORS_MAX, self._vectors_of_a_frame(session.terms[input_index])
             )
             with self._translate_errors():
-                taken = self._take(session, group, at_once)
+                taken = self._take(session, input_index, at_once)
                 try:
-                    self._ask(session, group, step, taken, done, meter)
+                    self._ask(session, input_index, step, taken, done, meter)
                 except ProtocolError:
                     # Counters that were on their way are burnt; others are asked with, once.
                     self._reconnect(session)
-                    taken = self._take(session, group, taken.count)
-                    self._ask(session, group, step, taken, done, meter)
+                    taken = self._take(session, input_index, taken.count)
+                    self._ask(session, input_index, step, taken, done, meter)
             done += taken.count
         return step
 
     def _ask(
         self,
         session: Session,
-        group: int,
+        input_index: int,
         step: OnlineStep,
         taken: CounterRange,
         done: int,
         meter: Meter,
     ) -> None:
-        terms = session.terms[group]
+        terms = session.terms[input_index]
         began = time.perf_counter()
         packed = step.mask(taken, done)
         meter.add_ms("mask_ms", began)
@@ -230,13 +230,13 @@ class RemoteAdapter:
         meter.add_ms("network_ms", began)
         meter.online_bytes += self._online.byte_count - before
         step.unmask(taken, done, raw)
-        self._count(session, group, taken, left, meter)
+        self._count(session, input_index, taken, left, meter)
 
     def _count(
-        self, session: Session, group: int, taken: CounterRange, left: int | None, meter: Meter
+        self, session: Session, input_index: int, taken: CounterRange, left: int | None, meter: Meter
     ) -> None:
-        terms = session.terms[group]
-        session.budget_left[group] = left
+        terms = session.terms[input_index]
+        session.budget_left[input_index] = left
         meter.round_trips += 1
         meter.answered_vectors += taken.count
         meter.budget_left = (
@@ -246,19 +246,19 @@ class RemoteAdapter:
         of_batch = terms.columns + terms.rows * terms.columns + terms.rows
         meter.he_operations += -(-of_batch * taken.count // session.context.n)
 
-    def _take(self, session: Session, group: int, vectors: int) -> CounterRange:
+    def _take(self, session: Session, input_index: int, vectors: int) -> CounterRange:
         until = time.monotonic() + self.options.mask_deadline_s
         while True:
             if session.dead or self._stopping:
                 raise HostRestarted(
                     f"adapter host {self.host} was restarted or lost: no masks are prepared"
                 )
-            if taken := session.pools[group].take(vectors):
+            if taken := session.pools[input_index].take(vectors):
                 with self._changed:
                     self._changed.notify_all()
                 return taken
-            if session.budget_left[group] == 0:
-                raise BudgetExhausted(self.host, session.budgets[group] or 0)
+            if session.budget_left[input_index] == 0:
+                raise BudgetExhausted(self.host, session.budgets[input_index] or 0)
             if time.monotonic() >= until:
                 raise NotPrepared(
                     f"adapter host {self.host}: no prepared masks within {self.options.mask_deadline_s:.0f} s"
@@ -268,11 +268,11 @@ class RemoteAdapter:
                 self._changed.wait(_MASK_SLICE_S)
             self.idle()
 
-    def _step(self, session: Session, group: int) -> OnlineStep:
-        step = self._steps.get(group)
+    def _step(self, session: Session, input_index: int) -> OnlineStep:
+        step = self._steps.get(input_index)
         if step is None or step.session is not session:
-            step = self._steps[group] = OnlineStep(
-                session, session.terms[group], self.options.device
+            step = self._steps[input_index] = OnlineStep(
+                session, session.terms[input_index], self.options.device
             )
         return step
 
@@ -338,16 +338,16 @@ class RemoteAdapter:
         with side_stream(self.options.device) as wait:
             while not self._stopping:
                 session = self.session
-                group = None if session.dead else self._next_to_prepare(session)
-                if group is None:
+                input_index = None if session.dead else self._next_to_prepare(session)
+                if input_index is None:
                     with self._changed:
                         self._changed.wait(_RETRY_S if session.dead else _LOOK_EVERY_S)
                     continue
-                pool = session.pools[group]
+                pool = session.pools[input_index]
                 try:
                     if channel is None or held is not session:
                         channel, held = self._attach_channel(session), session
-                    batch = self._prepare_batch(session, group, channel)
+                    batch = self._prepare_batch(session, input_index, channel)
                     wait()
                     if session.dead:
                         batch.wipe()
@@ -369,18 +369,18 @@ class RemoteAdapter:
         if channel is not None:
             channel.goodbye(session=False)
 
-    def _prepare_batch(self, session: Session, group: int, channel: Channel) -> Batch:
-        return prepare(channel, session.context, session.secret, session.terms[group])
+    def _prepare_batch(self, session: Session, input_index: int, channel: Channel) -> Batch:
+        return prepare(channel, session.context, session.secret, session.terms[input_index])
 
     def _next_to_prepare(self, session: Session) -> int | None:
         """Picks the input with the fewest vectors left, if any has too few. What no budget allows is not prepared."""
         best = None
-        for group, pool in enumerate(session.pools):
-            left, budget = pool.remaining, session.budget_left[group]
+        for input_index, pool in enumerate(session.pools):
+            left, budget = pool.remaining, session.budget_left[input_index]
             wanted = self.wanted if budget is None else min(self.wanted, budget)
             short = not pool.preparing and left < wanted and pool.batches < BATCHES_MAX
             if short and (best is None or left < session.pools[best].remaining):
-                best = group
+                best = input_index
         if best is not None:
             session.pools[best].preparing = True
         return best

@@ -28,10 +28,10 @@ from ..cuda.parameters import SECURITY_BITS_MIN, ParameterSet
 from ..peft import Pair
 from ..sites import PROJECTIONS, source_of
 from . import masks
-from .accounts import Account, Budgets, Clients, Slot
+from .accounts import AccountId, Budgets, Clients, CountKey
 from .errors import AdapterRefused, Refusal
 from .guarantee import Guarantee
-from .messages import GROUPS_MAX, Attach, Hello, Welcome, is_name
+from .messages import INPUTS_MAX, Attach, Hello, Welcome, is_name
 from .peers import HostLimits, Preparations, room_for_session
 from .terms import Terms, Weights, noise_headroom, quantise_pairs
 
@@ -72,7 +72,7 @@ def weights_digest(pairs: list[tuple[str, Pair]]) -> bytes:
     return digest.digest()
 
 
-class Group:
+class InputProduct:
     """One input of one layer and all that reads it: integers, terms, and the exact product of both."""
 
     def __init__(self, weights: Weights, device: str, digest: bytes) -> None:
@@ -105,7 +105,7 @@ class Group:
 
 
 class HostedAdapter:
-    """A loaded adapter: a group for each input, in the order of layers and inputs."""
+    """A loaded adapter: a product for each input, in the order of layers and inputs."""
 
     def __init__(self, name: str, pairs: dict[tuple[int, str], Pair], options: HostOptions) -> None:
         if not is_name(name.encode()):
@@ -123,9 +123,9 @@ class HostedAdapter:
                     f"rank: wanted at most {options.rank_max}, got {pair.a.shape[0]}"
                 )
             inputs.setdefault((layer, source_of(projection)), []).append((projection, pair))
-        if not 1 <= len(inputs) <= GROUPS_MAX:
-            raise AdapterRefused(f"adapted inputs: wanted 1 to {GROUPS_MAX}, got {len(inputs)}")
-        self.groups: list[Group] = []
+        if not 1 <= len(inputs) <= INPUTS_MAX:
+            raise AdapterRefused(f"adapted inputs: wanted 1 to {INPUTS_MAX}, got {len(inputs)}")
+        self.products: list[InputProduct] = []
         self.by_input: dict[tuple[int, int], int] = {}
         for place in sorted(inputs):
             weights = quantise_pairs(
@@ -137,11 +137,11 @@ class HostedAdapter:
                 raise AdapterRefused(
                     f"layer {place[0]}: wanted at most {ROWS_MAX} rows, got {weights.terms.rows}"
                 )
-            self.by_input[place] = len(self.groups)
-            self.groups.append(Group(weights, options.device, weights_digest(inputs[place])))
+            self.by_input[place] = len(self.products)
+            self.products.append(InputProduct(weights, options.device, weights_digest(inputs[place])))
 
 
-class Sequence:
+class CounterSequence:
     """The counters of one session for one input: batches are prepared once each, in order, counters answered once."""
 
     def __init__(self, tokens: int) -> None:
@@ -193,9 +193,9 @@ class Session:
     client: bytes
     token: bytes
     adapter: HostedAdapter
-    account: Account
+    account: AccountId
     public_key: Any
-    sequences: list[Sequence]
+    sequences: list[CounterSequence]
     connections: int = 1
     # When it was opened, attached to, or asked something, or lost a connection.
     last_used: float = 0.0
@@ -211,25 +211,25 @@ class Session:
 class BatchPreparation:
     """A batch whose ciphertexts are arriving."""
 
-    def __init__(self, host: AdapterHost, session: Session, group: int, batch: int) -> None:
-        self.host, self.session, self.index, self.batch = host, session, group, batch
-        self.group = session.adapter.groups[group]
+    def __init__(self, host: AdapterHost, session: Session, input_index: int, batch: int) -> None:
+        self.host, self.session, self.index, self.batch = host, session, input_index, batch
+        self.product = session.adapter.products[input_index]
         self.pushed = 0
-        self._products = ring.ScalarProducts(host.context, self.group.weights.matrix)
+        self._products = ring.ScalarProducts(host.context, self.product.weights.matrix)
 
     def push(self, seeded: Any, count: int) -> None:
         """Takes the ciphertexts of the next `count` columns. Raises `Refusal` beyond the last."""
-        if self.pushed + count > self.group.terms.columns:
+        if self.pushed + count > self.product.terms.columns:
             raise Refusal("malformed")
         self._products.add_seeded(self.pushed, seeded)
         self.pushed += count
 
     def finish(self) -> Any:
         """Gives Enc(A·r − s) of [rows], fresh under the key holder's public key. The counters can be used."""
-        if self.pushed != self.group.terms.columns:
+        if self.pushed != self.product.terms.columns:
             raise Refusal("malformed")
         key = self.host.answer_key(self.session, self.index, self.batch)
-        answers = answer_products(self._products, self.session.public_key, key, self.group.terms)
+        answers = answer_products(self._products, self.session.public_key, key, self.product.terms)
         self.session.sequences[self.index].finish(self.batch, key)
         return answers
 
@@ -242,7 +242,7 @@ def answer_products(
     stream = ring.MaskStream(key, context.device)
     # What is encrypted is −s, [rows, tokens].
     tiles = -(-terms.rows // TILE)
-    shares = stream.columns(0, 0, context.n, terms.bits, negated=True, tiles=tiles)
+    shares = stream.draw_columns(0, 0, context.n, terms.bits, negated=True, tiles=tiles)
     answers = products.answers(public_key, shares[: terms.rows])
     arrays.wipe(shares)
     stream.wipe()
@@ -315,7 +315,7 @@ class AdapterHost:
             public_key = ring.PublicKey.from_bytes(self.context, hello.public_key)
         except ValueError as error:
             raise Refusal("malformed") from error
-        sequences = [Sequence(self.context.n) for _ in adapter.groups]
+        sequences = [CounterSequence(self.context.n) for _ in adapter.products]
         session = Session(
             hello.client,
             os.urandom(32),
@@ -336,7 +336,7 @@ class AdapterHost:
             self.log("evicted", session=evicted)
         self.log("hello", session=session, scheme="masked", attested=False, simulated=False)
         return session, Welcome(
-            self.epoch, session.token, False, False, True, options.protect, len(adapter.groups)
+            self.epoch, session.token, False, False, True, options.protect, len(adapter.products)
         )
 
     def attach(self, attach: Attach) -> tuple[Session, int]:
@@ -375,42 +375,42 @@ class AdapterHost:
         for session in expired:
             self.log("expired", session=session)
 
-    def group(self, session: Session, layer: int, source: int) -> int:
+    def input_index(self, session: Session, layer: int, source: int) -> int:
         """Gives the index of an input among the adapter's. Raises `Refusal` where the adapter does not read it."""
         found = session.adapter.by_input.get((layer, source))
         if found is None:
             raise Refusal("not-offered")
         return found
 
-    def budget(self, session: Session, group: int) -> tuple[int, int]:
+    def budget(self, session: Session, input_index: int) -> tuple[int, int]:
         """Gives the budget of an input, and how much of it is left."""
-        limit = self.options.limit(session.adapter.groups[group].terms.columns)
-        left = self.budgets.remaining(self._count_slot(session, group), limit)
+        limit = self.options.limit(session.adapter.products[input_index].terms.columns)
+        left = self.budgets.remaining(self._count_key(session, input_index), limit)
         return limit, 0 if left is None else left
 
-    def prepare(self, session: Session, group: int) -> BatchPreparation:
+    def prepare(self, session: Session, input_index: int) -> BatchPreparation:
         """Begins the next batch of an input. The caller holds a place of `room` until it is answered."""
         session.note_use()
-        return BatchPreparation(self, session, group, session.sequences[group].begin())
+        return BatchPreparation(self, session, input_index, session.sequences[input_index].begin())
 
     def apply(
-        self, session: Session, group: int, counter: int, words: Any
+        self, session: Session, input_index: int, counter: int, words: Any
     ) -> tuple[Any, int | None]:
         """Answers masked vectors, uint64 [vectors, columns] below 2^k: gives [vectors, rows], and the budget left.
 
         Counted first: what the masked scheme then refuses was asked against the rules.
         """
         session.note_use()
-        terms = session.adapter.groups[group].terms
+        terms = session.adapter.products[input_index].terms
         limit = self.options.limit(terms.columns)
-        left = self.budgets.take(self._count_slot(session, group), limit, words.shape[0])
-        key, first = session.sequences[group].use(counter, words.shape[0])
-        answers = session.adapter.groups[group].answer(words, key, first)
+        left = self.budgets.take(self._count_key(session, input_index), limit, words.shape[0])
+        key, first = session.sequences[input_index].use(counter, words.shape[0])
+        answers = session.adapter.products[input_index].answer(words, key, first)
         return _add_noise(answers, terms.noise_sigma, terms.bits), left
 
-    def answer_key(self, session: Session, group: int, batch: int) -> bytes:
+    def answer_key(self, session: Session, input_index: int, batch: int) -> bytes:
         """Derives the key of one batch's answer masks: bound to the client id, not to the account."""
-        terms = session.adapter.groups[group].terms
+        terms = session.adapter.products[input_index].terms
         return masks.answer_key(
             self._key,
             self.epoch,
@@ -418,7 +418,7 @@ class AdapterHost:
             session.adapter.id,
             terms.layer,
             terms.source,
-            session.sequences[group].nonce,
+            session.sequences[input_index].nonce,
             batch,
         )
 
@@ -427,11 +427,11 @@ class AdapterHost:
         """The number of open sessions."""
         return len(self._sessions)
 
-    def _count_slot(self, session: Session, group: int) -> Slot:
-        terms = session.adapter.groups[group].terms
-        return Slot(
+    def _count_key(self, session: Session, input_index: int) -> CountKey:
+        terms = session.adapter.products[input_index].terms
+        return CountKey(
             session.account.id,
-            session.adapter.groups[group].weights_digest,
+            session.adapter.products[input_index].weights_digest,
             terms.layer,
             terms.source,
         )

@@ -147,29 +147,29 @@ class IpcAdapter(RemoteAdapter):
         return made
 
     def _ask(
-        self, session: Session, group: int, step: Any, taken: CounterRange, done: int, meter: Meter
+        self, session: Session, input_index: int, step: Any, taken: CounterRange, done: int, meter: Meter
     ) -> None:
         if self._ended:
             raise ProtocolError("the host was ended")
-        terms, lane = session.terms[group], self._online_lane
+        terms, lane = session.terms[input_index], self._online_lane
         lane.idle = self.idle
         step.mask_into(taken, done, lane.request.words)
-        _, left = lane.ask(Request(APPLY, group, taken.counter, taken.count), ANSWER_DEADLINE_S)
+        _, left = lane.ask(Request(APPLY, input_index, taken.counter, taken.count), ANSWER_DEADLINE_S)
         answers = lane.answer.words[: taken.count * terms.rows].reshape(taken.count, terms.rows)
         step.unmask_words(taken, done, answers)
-        self._count(session, group, taken, left, meter)
+        self._count(session, input_index, taken, left, meter)
 
-    def _prepare_batch(self, session: Session, group: int, channel: Any) -> Batch:
+    def _prepare_batch(self, session: Session, input_index: int, channel: Any) -> Batch:
         """Prepares a batch as `batches.prepare` does, through memory that both see, without the channel."""
         # A lane has one asker at a time.
         with self._offline_turn:
             if self._ended:
                 raise ProtocolError("the host was ended")
-            return self._prepare_in_turn(session, group)
+            return self._prepare_in_turn(session, input_index)
 
-    def _prepare_in_turn(self, session: Session, group: int) -> Batch:
-        terms, context, lane = session.terms[group], session.context, self._offline_lane
-        number, _ = lane.ask(Request(BEGIN, group, 0, 0), STEP_DEADLINE_S)
+    def _prepare_in_turn(self, session: Session, input_index: int) -> Batch:
+        terms, context, lane = session.terms[input_index], session.context, self._offline_lane
+        number, _ = lane.ask(Request(BEGIN, input_index, 0, 0), STEP_DEADLINE_S)
         key = os.urandom(32)
         for first, count, seeded in encrypted_masks(context, session.secret, terms, key):
             words = count * context.limbs * context.n
@@ -180,10 +180,10 @@ class IpcAdapter(RemoteAdapter):
                     "encryptor: wanted one seed and indices in the order of the columns"
                 )
             lane.ask(
-                Request(PUSH, group, first, count, seeded.seeds[0], seeded.indices[0]),
+                Request(PUSH, input_index, first, count, seeded.seeds[0], seeded.indices[0]),
                 STEP_DEADLINE_S,
             )
-        lane.ask(Request(FINISH, group, 0, 0), STEP_DEADLINE_S)
+        lane.ask(Request(FINISH, input_index, 0, 0), STEP_DEADLINE_S)
         half = terms.rows * context.n
         parts = [
             lane.answer.words[at : at + half].reshape(terms.rows, context.n) for at in (0, half)
@@ -312,23 +312,23 @@ def _answer(
     host: AdapterHost, session: Any, lane: Lane, request: Request, state: dict[str, Any]
 ) -> tuple[int, int | None]:
     """Does one operation; gives its detail and the budget left. Its words are left in the lane."""
-    if request.group >= len(session.adapter.groups):
+    if request.input_index >= len(session.adapter.products):
         raise Refusal("not-offered")
-    terms, context = session.adapter.groups[request.group].terms, host.context
+    terms, context = session.adapter.products[request.input_index].terms, host.context
     if request.operation == APPLY:
         if not 1 <= request.count <= VECTORS_MAX:
             raise Refusal("malformed")
         words = lane.request.words[: request.count * terms.columns].reshape(
             request.count, terms.columns
         )
-        answers, left = host.apply(session, request.group, request.first, words)
+        answers, left = host.apply(session, request.input_index, request.first, words)
         arrays.copy(lane.answer.words[: request.count * terms.rows], answers)
         return 0, left
     if request.operation == BEGIN:
-        state["preparing"] = host.prepare(session, request.group)
+        state["preparing"] = host.prepare(session, request.input_index)
         return state["preparing"].batch, None
     preparing = state.get("preparing")
-    if preparing is None or preparing.index != request.group:
+    if preparing is None or preparing.index != request.input_index:
         raise Refusal("malformed")
     if request.operation == PUSH:
         if not 1 <= request.count <= TILE or request.first != preparing.pushed:

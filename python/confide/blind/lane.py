@@ -31,10 +31,10 @@ APPLY, BEGIN, PUSH, FINISH = range(1, 5)
 
 @dataclass(frozen=True)
 class Request:
-    """A request: an operation on a group, and two numbers whose meaning is the operation's."""
+    """A request: an operation on an input, and two numbers whose meaning is the operation's."""
 
     operation: int
-    group: int
+    input_index: int
     first: int
     count: int
     seed: bytes = bytes(32)
@@ -58,7 +58,7 @@ class Lane:
     def ask(self, request: Request, seconds: float) -> tuple[int, int | None]:
         """Asks and waits; gives the answer's detail and what is left of the budget. Raises the other side's refusal."""
         head = self._head
-        head[_OPERATION:_STATUS] = (request.operation, request.group, request.first, request.count)
+        head[_OPERATION:_STATUS] = (request.operation, request.input_index, request.first, request.count)
         head[_SEED : _SEED + 4] = numpy.frombuffer(request.seed, "<u8")
         head[_INDEX] = request.index
         self._number += 1
@@ -77,9 +77,9 @@ class Lane:
         self._number += 1
         self._wait(_ASKED, self._number, _ANSWERER_SLEEPS, "a request", None, 0.0)
         head = self._head
-        operation, group, first, count = (int(head[at]) for at in range(_OPERATION, _STATUS))
+        operation, input_index, first, count = (int(head[at]) for at in range(_OPERATION, _STATUS))
         return Request(
-            operation, group, first, count, head[_SEED : _SEED + 4].tobytes(), int(head[_INDEX])
+            operation, input_index, first, count, head[_SEED : _SEED + 4].tobytes(), int(head[_INDEX])
         )
 
     def reply(

@@ -10,7 +10,7 @@ from .errors import REFUSALS, FieldError, Refusal
 from .frames import MAGIC, VERSION
 
 VECTORS_MAX = 64
-GROUPS_MAX = 1024
+INPUTS_MAX = 1024
 CREDENTIAL_MAX = 64
 NO_BUDGET = (1 << 64) - 1
 SCHEMES = ("masked", "direct")
@@ -175,7 +175,7 @@ class Welcome:
     trusted: bool
     can_be_learned: bool
     protect: str
-    groups: int
+    inputs: int
 
     def encode(self) -> bytes:
         """Encodes the message."""
@@ -184,7 +184,7 @@ class Welcome:
             struct.pack("<H", VERSION)
             + self.epoch
             + self.token
-            + struct.pack("<BBH", flags, PROTECTS.index(self.protect) + 1, self.groups)
+            + struct.pack("<BBH", flags, PROTECTS.index(self.protect) + 1, self.inputs)
         )
 
     @staticmethod
@@ -197,21 +197,21 @@ class Welcome:
         flags = fields.number("flags", "B")
         if flags > 7:
             raise fields.field_error("flags", "three bits")
-        protect, groups = fields.word("protect", PROTECTS, 1), fields.number("groups", "H")
-        if not 1 <= groups <= GROUPS_MAX:
-            raise fields.field_error("groups", "1 to 1024")
+        protect, inputs = fields.word("protect", PROTECTS, 1), fields.number("inputs", "H")
+        if not 1 <= inputs <= INPUTS_MAX:
+            raise fields.field_error("inputs", "1 to 1024")
         fields.end()
         return Welcome(
-            epoch, token, bool(flags & 1), bool(flags & 2), bool(flags & 4), protect, groups
+            epoch, token, bool(flags & 1), bool(flags & 2), bool(flags & 4), protect, inputs
         )
 
 
-def encode_group_terms(budget: int | None, left: int | None, terms: bytes) -> bytes:
+def encode_input_terms(budget: int | None, left: int | None, terms: bytes) -> bytes:
     """Encodes a terms frame: budget, budget left, then what terms.py writes."""
     return struct.pack("<QQ", _budget(budget), _budget(left)) + terms
 
 
-def decode_group_terms(payload: bytes) -> tuple[int | None, int | None, bytes]:
+def decode_input_terms(payload: bytes) -> tuple[int | None, int | None, bytes]:
     """Gives the budget, the budget left and the bytes of the terms."""
     fields = Fields("terms", payload)
     budget, left = (

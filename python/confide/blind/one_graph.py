@@ -194,9 +194,9 @@ class InputState:
     """One input of one adapter: what the device multiplies with, its pool, and the host's counters of batches."""
 
     def __init__(self, device: str, hosted: HostedAdapter, index: int, tokens: int) -> None:
-        group = hosted.groups[index]
-        self.terms: Terms = group.terms
-        self.matrix = group.weights.matrix
+        product = hosted.products[index]
+        self.terms: Terms = product.terms
+        self.matrix = product.weights.matrix
         readers = READERS[self.terms.source]
         self.line = self.terms.to_device(device, self.matrix, tokens, readers)
         self.pool = online.Pool(device, tokens, SLOTS)
@@ -238,7 +238,7 @@ class OneGraphAdapter:
             self.context, self.secret.public_key().to_bytes()
         )
         self.inputs = [
-            InputState(self.device, hosted, at, self.context.n) for at in range(len(hosted.groups))
+            InputState(self.device, hosted, at, self.context.n) for at in range(len(hosted.products))
         ]
         self.sites = sites_of(state.terms for state in self.inputs)
         self._key, self._client = os.urandom(32), os.urandom(32)

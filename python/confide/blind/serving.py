@@ -18,7 +18,7 @@ from .messages import (
     decode_part,
     decode_prepare,
     encode_error,
-    encode_group_terms,
+    encode_input_terms,
     encode_part,
     encode_products,
 )
@@ -152,9 +152,9 @@ class Connection:
         session, welcome = self.host.open(Hello.decode(frame.payload), self.peer)
         try:
             self.send(Kind.WELCOME, frame.id, welcome.encode())
-            for index, group in enumerate(session.adapter.groups):
+            for index, product in enumerate(session.adapter.products):
                 budget, left = self.host.budget(session, index)
-                self.send(Kind.TERMS, frame.id, encode_group_terms(budget, left, group.terms_bytes))
+                self.send(Kind.TERMS, frame.id, encode_input_terms(budget, left, product.terms_bytes))
         except ProtocolError:
             self.host.leave(session)
             raise
@@ -191,23 +191,23 @@ class Connection:
 
     def _apply(self, session: Session, request: int, payload: bytes) -> None:
         layer, source, counter, vectors, packed = decode_apply(payload)
-        group = self.host.group(session, layer, source)
-        terms = session.adapter.groups[group].terms
+        input_index = self.host.input_index(session, layer, source)
+        terms = session.adapter.products[input_index].terms
         words = unpack(packed, terms.bits, vectors, terms.columns)
         if words is None:
             raise Refusal("malformed")
-        answers, left = self.host.apply(session, group, counter, words)
+        answers, left = self.host.apply(session, input_index, counter, words)
         self.send(Kind.PRODUCTS, request, encode_products(left, vectors, pack(answers, terms.bits)))
         self.host.log("answered", session=session, layer=layer, source=source, vectors=vectors)
 
     def _prepare(self, session: Session, request: int, payload: bytes) -> None:
         if self._upload is not None and not self._upload.ended:
             raise Refusal("busy")
-        group = self.host.group(session, *decode_prepare(payload))
+        input_index = self.host.input_index(session, *decode_prepare(payload))
         if not self.host.room.acquire(session.peer):
             raise Refusal("busy")
         try:
-            preparing = self.host.prepare(session, group)
+            preparing = self.host.prepare(session, input_index)
         except BaseException:
             self.host.room.release(session.peer)
             raise
@@ -279,7 +279,7 @@ class Upload:
                     self.connection.send(Kind.ERROR, self.request, encode_error(refusal))
 
     def _work(self) -> None:
-        host, columns = self.connection.host, self.preparing.group.terms.columns
+        host, columns = self.connection.host, self.preparing.product.terms.columns
         self._grant_credit(WINDOW)
         while self.preparing.pushed < columns:
             try:
@@ -300,7 +300,7 @@ class Upload:
                 self._grant_credit(1)
         with host.turn:
             answers = self.preparing.finish().all_bytes()
-        terms = self.preparing.group.terms
+        terms = self.preparing.product.terms
         host.log(
             "prepared",
             session=self.preparing.session,

@@ -11,7 +11,7 @@ from .batches import Pool
 from .channel import Channel
 from .errors import HostRefused
 from .frames import Kind
-from .messages import Attach, Hello, Welcome, decode_group_terms
+from .messages import Attach, Hello, Welcome, decode_input_terms
 from .terms import Terms
 
 
@@ -51,8 +51,8 @@ class Session:
         self.terms: list[Terms] = []
         self.budgets: list[int | None] = []
         self.budget_left: list[int | None] = []
-        for _ in range(self.welcome.groups):
-            budget, left, raw = decode_group_terms(channel.expect(request, Kind.TERMS))
+        for _ in range(self.welcome.inputs):
+            budget, left, raw = decode_input_terms(channel.expect(request, Kind.TERMS))
             self.terms.append(Terms.decode(raw))
             self.budgets.append(budget)
             self.budget_left.append(left)

@@ -121,7 +121,7 @@ class Terms:
         layer, source = fields.number("layer", "I"), fields.number("input", "B")
         if source > 4:
             raise fields.field_error("input", "a known code")
-        columns, bits = _decode_side(fields, "width", WIDTH_MAX), fields.number("bits", "B")
+        columns, bits = _decode_dimension(fields, "width", WIDTH_MAX), fields.number("bits", "B")
         if not 2 <= bits <= VECTOR_BITS_MAX:
             raise fields.field_error("bits", f"2 to {VECTOR_BITS_MAX}")
         limit = fields.number("norm limit", "Q")
@@ -185,7 +185,7 @@ def quantise_pairs(
             )
             parts.append(Part(projection, matrix.shape[0], factor=factor))
         else:
-            matrix, scale = quantise_whole(merge(pair), parameters.row_l1_max)
+            matrix, scale = quantise_whole(multiply_pair(pair), parameters.row_l1_max)
             parts.append(Part(projection, matrix.shape[0], scale=scale))
         matrices.append(matrix)
     matrix = numpy.ascontiguousarray(numpy.concatenate(matrices))
@@ -204,7 +204,7 @@ def quantise_pairs(
     return Weights(matrix, terms)
 
 
-def merge(pair: Pair) -> numpy.ndarray:
+def multiply_pair(pair: Pair) -> numpy.ndarray:
     """Returns scale · b · a in float64, summed rank after rank."""
     total = numpy.zeros((pair.b.shape[0], pair.a.shape[1]))
     for rank in range(pair.a.shape[0]):
@@ -251,12 +251,12 @@ def _decode_part(fields: Fields) -> Part:
     number, rows = fields.number("projection", "B"), 0
     if number >= len(PROJECTIONS):
         raise fields.field_error("projection", "a known code")
-    rows, effect = _decode_side(fields, "rows", WIDTH_MAX), fields.number("effect", "B")
+    rows, effect = _decode_dimension(fields, "rows", WIDTH_MAX), fields.number("effect", "B")
     if effect == 0:
         return Part(PROJECTIONS[number], rows, scale=fields.magnitude("scale"))
     if effect != 1 or rows > RANK_MAX:
         raise fields.field_error("effect", "0, or 1 with at most 1024 rows")
-    outputs = _decode_side(fields, "outputs", WIDTH_MAX)
+    outputs = _decode_dimension(fields, "outputs", WIDTH_MAX)
     factor = numpy.frombuffer(fields.take("factor", outputs * rows * 4), "<f4").reshape(
         outputs, rows
     )
@@ -265,7 +265,7 @@ def _decode_part(fields: Fields) -> Part:
     return Part(PROJECTIONS[number], rows, factor=factor.astype(numpy.float32))
 
 
-def _decode_side(fields: Fields, field: str, limit: int) -> int:
+def _decode_dimension(fields: Fields, field: str, limit: int) -> int:
     side = fields.number(field, "I")
     if not 1 <= side <= limit:
         raise fields.field_error(field, "1 to its limit")

@@ -136,17 +136,17 @@ class DecodeStep:
             self.attend(index, positions, self.order.next())
             self._product(layer.o, self.attended, None, self.hidden, "ADD")
             if (index, "attention_output") in points:
-                yield from self._stop(index, "attention_output", self.attended, {"o": self.hidden})
+                yield from self._yield_point(index, "attention_output", self.attended, {"o": self.hidden})
             yield from self._gate(layer, index, (index, "feed_forward") in points)
             self._product(layer.down, self.inner, None, self.hidden, "ADD")
             if (index, "feed_forward_inner") in points:
-                yield from self._stop(
+                yield from self._yield_point(
                     index, "feed_forward_inner", self.inner, {"down": self.hidden}
                 )
         if (0, "final_hidden") in points:
             self._norm(weights.final_norm, self.normed)
             self._norm(weights.final_norm, self.changed)
-            yield from self._stop(0, "final_hidden", self.normed, {"final_hidden": self.changed})
+            yield from self._yield_point(0, "final_hidden", self.normed, {"final_hidden": self.changed})
             self._product(weights.head, self.changed, None, self.out, "STORE")
         else:
             self._product(weights.head, self.hidden, weights.final_norm, self.out, "STORE")
@@ -162,7 +162,7 @@ class DecodeStep:
         query, key = config.heads * config.head_dim, config.kv_heads * config.head_dim
         bounds = {"q": (0, query), "k": (query, query + key), "v": (query + key, query + 2 * key)}
         outputs = {name: self.qkv[:, begin:end] for name, (begin, end) in bounds.items()}
-        yield from self._stop(index, "attention", self.normed, outputs)
+        yield from self._yield_point(index, "attention", self.normed, outputs)
 
     def _gate(self, layer: Any, index: int, stops: bool) -> Generator[Point, None, None]:
         ffn = self.config.ffn
@@ -172,10 +172,10 @@ class DecodeStep:
         self._norm(layer.ffn_norm, self.normed)
         self._product(layer.gate_up, self.normed, None, self.both, "STORE")
         outputs = {"gate": self.both[:, :ffn], "up": self.both[:, ffn:]}
-        yield from self._stop(index, "feed_forward", self.normed, outputs)
+        yield from self._yield_point(index, "feed_forward", self.normed, outputs)
         self._launch(self._swiglu, (-(-ffn // 256), self.rows), 256, self.both, self.inner, ffn)
 
-    def _stop(
+    def _yield_point(
         self, layer: int, source: str, rows: Any, outputs: dict[str, Any]
     ) -> Generator[Point, None, None]:
         yield Point(layer, source, rows, outputs, self.order)

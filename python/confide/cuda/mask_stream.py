@@ -39,7 +39,7 @@ class MaskStream:
         )
         return made
 
-    def columns(
+    def draw_columns(
         self,
         tile: int,
         first_token: int,

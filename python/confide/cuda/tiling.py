@@ -212,12 +212,12 @@ def load_measured(device_name: str) -> Tilings:
     ran with the kernels as they are.
     """
     own = path(device_name)
-    return _merge(_read(SHIPPED / own.name), _read(own))
+    return _override_tilings(_read(SHIPPED / own.name), _read(own))
 
 
 def save_measured(device_name: str, chosen: Tilings) -> None:
     """Adds tilings to those that `load_measured` gives."""
-    whole = _merge(load_measured(device_name), chosen)
+    whole = _override_tilings(load_measured(device_name), chosen)
     kept = {
         "products": [
             {"product": asdict(product), "tiling": asdict(tiles)}
@@ -231,7 +231,7 @@ def save_measured(device_name: str, chosen: Tilings) -> None:
     cache.put(path(device_name), json.dumps(kept, indent=1).encode())
 
 
-def _merge(first: Tilings, second: Tilings) -> Tilings:
+def _override_tilings(first: Tilings, second: Tilings) -> Tilings:
     return Tilings({**first.products, **second.products}, {**first.attention, **second.attention})
 
 

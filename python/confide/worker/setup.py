@@ -26,7 +26,7 @@ SLOTS = 32
 CONTEXT_TOKENS = 4096
 
 
-class Silent:
+class RecordingListener:
     """A listener that keeps what it is told; for tests and measurements."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ def build(options: argparse.Namespace | Options) -> BuiltWorker:
         if not options.no_warm:
             stepper.warm()
     limits = Limits(options.queue, options.chunk, options.prefill_bytes)
-    scheduler = Scheduler(model, cache, rows, stepper, Silent(), limits)
+    scheduler = Scheduler(model, cache, rows, stepper, RecordingListener(), limits)
     name = options.name or (folder.resolve().name if folder else options.model)
     return BuiltWorker(config, model, scheduler, welcome(name, scheduler, options))
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{
     machine::{Machine, UNKNOWN},
-    tee::{signal::SignalMeaning, summary::Reading},
+    tee::{signal::SignalMeaning, summary::SignalVerdict},
 };
 
 /// One line: a name, its value, and what a reader must know to read it (often nothing).
@@ -124,7 +124,7 @@ impl Machine {
     fn tee_facts(&self) -> Vec<Fact> {
         let mut lines = FactLines::default();
         let tee = &self.tee;
-        if tee.reading == Reading::NotRead {
+        if tee.reading == SignalVerdict::NotRead {
             if !self.virtualisation_hints.is_empty() {
                 lines.add_with_note("hints", self.virtualisation_hints.join("; "), HINT);
             }

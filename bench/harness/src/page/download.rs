@@ -186,8 +186,7 @@ mod tests {
         let scratch = Folder::new("attached");
         let below = scratch.path().join("a folder");
         fs::create_dir_all(&below).unwrap();
-        let known =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-22-verify-known");
+        let known = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-27-verify");
         let loaded = LoadedRecord::read(&known).unwrap();
         let record = below.join("record.json.gz");
         // A compressed file is taken as it is: this one is large only by its size.
@@ -213,7 +212,7 @@ mod tests {
         let scratch = Folder::new("elsewhere");
         let page = scratch.path().join("pages/report.html");
         fs::create_dir_all(scratch.path().join("pages")).unwrap();
-        let known = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-21-main-a");
+        let known = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records/layout-1");
         let loaded = LoadedRecord::read(&known).unwrap();
         let view =
             RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone());

@@ -15,7 +15,7 @@ use crate::{
     record::{ArmRecord, Record},
     rows::{
         row::{Figure, Note, Row},
-        text::{cost, judgement, pairing, ratio, sides, verdict_class, verdict_name},
+        text::{arm_figures, cost, judgement, pairing, ratio, verdict_class, verdict_name},
     },
     suite::{
         PublishedFigure,
@@ -118,7 +118,7 @@ fn headline_row(view: &RecordView<'_>, row: &Row, shared: &[String]) -> TableRow
 /// Builds the cells of a row: what is measured, with facts folded below it, cost, verdict and both
 /// figures.
 fn row_cells(row: &Row, folded: Vec<(String, String)>, shared: &[String]) -> Vec<Cell> {
-    let [reference, arm] = sides(row);
+    let [reference, arm] = arm_figures(row);
     vec![
         Cell { folded, ..Cell::from(row_label(row)) },
         Cell::new(Content::Figure, short_cost(row)).with_sort(cost_size(row)),

@@ -15,7 +15,7 @@ const TYPED: &[&str] =
     &["effort", "outcome", "verdict", "aa", "stat", "better", "show", "ended", "note"];
 
 fn known_record() -> LoadedRecord {
-    read_record("2026-11-22-verify-known")
+    read_record("2026-11-27-verify")
 }
 
 fn read_record(name: &str) -> LoadedRecord {
@@ -129,7 +129,7 @@ fn page_of(loaded: &LoadedRecord) -> String {
 
 #[test]
 fn a_row_is_label_cost_verdict_and_two_figures_and_folds_the_rest() {
-    let page = page_of(&read_record("2026-11-22-memory"));
+    let page = page_of(&read_record("2026-11-27-memory"));
     let start = page.find("id=\"rows-0\"").unwrap();
     let table = &page[start..start + page[start..].find("</section>").unwrap()];
     let (heads, rows) = table.split_once("</thead>").unwrap();
@@ -156,7 +156,7 @@ fn a_row_is_label_cost_verdict_and_two_figures_and_folds_the_rest() {
 
 #[test]
 fn microseconds_have_their_sign_wherever_people_read() {
-    let loaded = read_record("2026-11-22-adapters");
+    let loaded = read_record("2026-11-27-adapters");
     let shown =
         [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
     let has_us = |text: &str| {
@@ -193,14 +193,14 @@ fn a_chart_of_ratios_says_which_way_is_dearer() {
 
 #[test]
 fn a_duration_that_no_sample_has_is_absent_and_never_zero() {
-    let page = page_of(&read_record("2026-11-21-main-b"));
+    let page = page_of(&read_record("2026-11-27-main"));
     assert!(page.contains(">absent<"));
     assert!(!page.contains("0.00 µs") && !page.contains("0.00 ms"));
 }
 
 #[test]
 fn a_remark_that_every_row_has_is_said_once() {
-    let loaded = read_record("2026-11-22-storage");
+    let loaded = read_record("2026-11-27-storage");
     let row = loaded.record.rows.iter().find(|row| row.headline && !row.twin).unwrap();
     let mark = row.marks[0].clone();
     let shown =

@@ -49,7 +49,7 @@ impl<'a> RecordView<'a> {
     }
 
     /// Returns what the suite calls the row's arm, and the place of these words among the suite's.
-    pub(crate) fn subject(&self, row: &Row) -> Option<(usize, &str)> {
+    pub(crate) fn find_arm_subject(&self, row: &Row) -> Option<(usize, &str)> {
         let subjects = self.wording()?.subjects.iter().enumerate();
         let mut fitting = subjects.filter(|(_, subject)| {
             subject.benches.contains(&row.bench) && subject.arms.contains(&row.arm)
@@ -59,7 +59,8 @@ impl<'a> RecordView<'a> {
 
     /// Returns the place of the row's arm among those of its subject; the last where it has none.
     pub(crate) fn arm_place(&self, row: &Row) -> usize {
-        let subject = self.subject(row).and_then(|(place, _)| self.wording()?.subjects.get(place));
+        let subject =
+            self.find_arm_subject(row).and_then(|(place, _)| self.wording()?.subjects.get(place));
         let place = subject.and_then(|subject| subject.arms.iter().position(|arm| *arm == row.arm));
         place.unwrap_or(usize::MAX)
     }

@@ -20,7 +20,7 @@ fn describe_row(view: &RowView<'_>) -> [String; 2] {
     let about = row.label.replace(&format!(": {}", row.arm_label), "");
     // A figure without an interval states its number of blocks by itself.
     let blocks = if row.has_interval() { format!("{} blocks", row.blocks) } else { String::new() };
-    let (subject, parts) = match view.view.subject(row) {
+    let (subject, parts) = match view.view.find_arm_subject(row) {
         Some((_, words)) => (
             format!("{words} ({})", row.arm_label),
             [format!("instead of {reference}"), about, blocks],
@@ -82,7 +82,7 @@ pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<ListItem> {
         layer.rows.iter().filter(|view| !is_dangerous(view.row)).collect();
     rows.sort_by_key(|view| rank(view));
     for view in &rows {
-        let Some((place, _)) = view.view.subject(view.row) else { continue };
+        let Some((place, _)) = view.view.find_arm_subject(view.row) else { continue };
         if !answered.contains(&(view.number, place)) {
             answered.push((view.number, place));
             chosen.push(view);
@@ -112,7 +112,7 @@ fn is_dangerous(row: &Row) -> bool {
 /// Ranks a row; the least answers first: sound rows, then by the place of its subject in the suite, of its arm within
 /// the subject, and ratios before differences.
 fn rank(view: &RowView<'_>) -> (bool, usize, usize, bool) {
-    let place = view.view.subject(view.row).map_or(usize::MAX, |(place, _)| place);
+    let place = view.view.find_arm_subject(view.row).map_or(usize::MAX, |(place, _)| place);
     let arm = view.view.arm_place(view.row);
     let absolute = view.row.show == Show::Difference;
     (!is_sound(view), place, arm, absolute && place != usize::MAX)

@@ -92,14 +92,14 @@ impl Row {
     }
 
     /// The ratio where the cost is shown as one; `None` where the difference is.
-    pub(crate) fn shown_ratio(&self) -> Option<&Ends> {
+    pub(crate) fn ratio_if_shown(&self) -> Option<&Ends> {
         self.ratio.as_ref().filter(|_| self.show == Show::Ratio)
     }
 
     /// The smallest effect that the row's own interval could have seen, in the scale in which intervals are symmetric:
     /// the logarithm of a shown ratio, else the metric's unit. `None` below ten blocks.
     pub(crate) fn own_smallest_effect(&self) -> Option<f64> {
-        let half = match self.shown_ratio() {
+        let half = match self.ratio_if_shown() {
             Some(ends) => (ends.high / ends.low).ln() / 2.0,
             None => (self.difference.high - self.difference.low) / 2.0,
         };
@@ -109,7 +109,7 @@ impl Row {
 
     /// True where the cost is smaller than the smallest effect that the row could have seen.
     pub(crate) fn is_indistinguishable(&self) -> bool {
-        let effect = match self.shown_ratio() {
+        let effect = match self.ratio_if_shown() {
             Some(ends) => ends.value.ln().abs().exp_m1(),
             None => self.difference.value.abs(),
         };

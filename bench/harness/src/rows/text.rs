@@ -83,7 +83,7 @@ pub(crate) fn ratio(value: f64, low: f64, high: f64) -> String {
 }
 
 /// Formats the reference arm's figure and this arm's, of the kind that fits the cost.
-pub(crate) fn sides(row: &Row) -> [String; 2] {
+pub(crate) fn arm_figures(row: &Row) -> [String; 2] {
     if row.is_without_tail() {
         return ["–".into(), "–".into()];
     }
@@ -145,7 +145,7 @@ fn outcome(row: &Row) -> String {
         }
         RowVerdict::NotEvaluated => "not evaluated".to_owned(),
     };
-    text = match (row.outcome, visible_from(row)) {
+    text = match (row.outcome, smallest_effect_text(row)) {
         (_, None) => text,
         (RowVerdict::Undecided { blocks_wanted }, Some(smallest)) if row.is_indistinguishable() => {
             let blocks =
@@ -167,9 +167,9 @@ fn outcome(row: &Row) -> String {
 }
 
 /// Formats the smallest effect that the row could have seen: `1.4 %`, `45 µs`; `None` below ten blocks.
-fn visible_from(row: &Row) -> Option<String> {
+fn smallest_effect_text(row: &Row) -> Option<String> {
     let smallest = row.smallest_effect.filter(|_| !row.is_without_tail())?;
-    if row.shown_ratio().is_some() {
+    if row.ratio_if_shown().is_some() {
         return Some(format!("{} %", digits(smallest * 100.0)));
     }
     let (scale, unit) = scale_of(&row.metric, smallest);
@@ -219,7 +219,7 @@ fn describe_aa(row: &Row) -> String {
         Some(AaVerdict::TooFewBlocks) => "no difference found, but too few blocks to judge",
         None => "not evaluated",
     };
-    let visible = visible_from(row)
+    let visible = smallest_effect_text(row)
         .map_or_else(String::new, |smallest| format!(" (visible from {smallest})"));
     format!("{text}{visible}{}", marks(row))
 }

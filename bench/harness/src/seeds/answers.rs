@@ -11,7 +11,7 @@ use crate::{
     record::Record,
     rows::{
         row::{Figure, Row},
-        text::{cost, sides, verdict},
+        text::{arm_figures, cost, verdict},
     },
     suite::bench::Params,
     validity::Validity,
@@ -100,7 +100,7 @@ fn describe_comparison(record: &Record, answer: &OurRow, reference: &str) -> Opt
     };
     let rows = || record.rows.iter().filter(is_answer);
     if let Some(row) = rows().find(|row| row.arm == answer.arm && !row.twin) {
-        let [clear, protected] = sides(row);
+        let [clear, protected] = arm_figures(row);
         let (cost, verdict, n) = (cost(row), verdict(row), row.blocks);
         let chosen = describe_choice(&constants, &row.case, answer);
         return Some(format!(
@@ -112,7 +112,7 @@ fn describe_comparison(record: &Record, answer: &OurRow, reference: &str) -> Opt
     let bare = row.label.split(": ").next().unwrap_or(&row.label);
     let client = if row.client_bound { ", client-bound" } else { "" };
     let chosen = describe_choice(&constants, &row.case, answer);
-    Some(format!("{bare}{chosen}: {}, n {}{client}", sides(row)[0], row.blocks))
+    Some(format!("{bare}{chosen}: {}, n {}{client}", arm_figures(row)[0], row.blocks))
 }
 
 /// The params that the record's own suite gives every case of the answer's bench.

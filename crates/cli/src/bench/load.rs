@@ -202,7 +202,7 @@ enum SessionsKind {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let Some(url) = &args.url else { return print_ceiling(args) };
+    let Some(url) = &args.url else { return measure_and_print_ceiling(args) };
     args.work.check()?;
     let plan = Arc::new(build_plan(&args.work)?);
     let target = Arc::new(parse_target(args, url)?);
@@ -249,7 +249,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 }
 
 /// Runs `--ceiling` without a URL.
-fn print_ceiling(args: &Args) -> Result<ExitCode, CliError> {
+fn measure_and_print_ceiling(args: &Args) -> Result<ExitCode, CliError> {
     let figures = measure_ceiling()?;
     let text = if args.json { ceiling::json(&figures)? } else { ceiling::table(&figures) };
     process::print_text(&text)?;

@@ -3,8 +3,7 @@
 use confide_collateral::{PckIssuer, Product, TcbEvaluation};
 use confide_fake_attester::{FakeAttester, FakeEndorsements, PckCa, SimulatedPlatform, SnpTcb};
 use confide_pccs::{
-    Document, DocumentKind, DocumentRequest, EndorsementKeyKind, IntelTee, ServedEdition,
-    SimulatedIssuer,
+    AmdKeyKind, Document, DocumentKind, DocumentRequest, IntelTee, ServedEdition, SimulatedIssuer,
 };
 
 /// The endorsements behind one simulated attester. *Simulated*: they endorse nothing.
@@ -82,10 +81,10 @@ impl SimulatedDocuments {
         edition: &confide_fake_attester::Edition,
     ) -> Option<Vec<u8>> {
         Some(match wanted {
-            DocumentRequest::AmdChain { key: EndorsementKeyKind::Vcek, product } => {
+            DocumentRequest::AmdChain { key: AmdKeyKind::Vcek, product } => {
                 self.vendors.issue_amd(fake_product(*product), edition).vcek_chain.into_bytes()
             }
-            DocumentRequest::AmdChain { key: EndorsementKeyKind::Vlek, product } => {
+            DocumentRequest::AmdChain { key: AmdKeyKind::Vlek, product } => {
                 self.vendors.issue_amd(fake_product(*product), edition).vlek_chain.into_bytes()
             }
             DocumentRequest::AmdCrl { product, .. } => {

@@ -8,11 +8,11 @@ import unittest
 from dataclasses import dataclass
 from pathlib import Path
 
-from confide.blind.accounts import Budgets, Slot, default_budget_file
+from confide.blind.accounts import Budgets, CountKey, default_budget_file
 from confide.blind.errors import AdapterRefused, Refusal
 from confide.blind.peers import HostLimits, Preparations, peer_of, room_for_session
 
-SLOT = Slot(bytes([1] * 32), bytes([2] * 32), 3, 2)
+SLOT = CountKey(bytes([1] * 32), bytes([2] * 32), 3, 2)
 
 
 @dataclass

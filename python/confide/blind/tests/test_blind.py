@@ -53,13 +53,13 @@ class Raw:
         options = session.HolderOptions("bank", host.set_name, dangerous_parameters=True)
         self.session = session.Session(self.channel, options)
 
-    def prepare(self, group: int = 0) -> batches.Batch:
+    def prepare(self, input_index: int = 0) -> batches.Batch:
         return batches.prepare(
-            self.channel, self.session.context, self.session.secret, self.session.terms[group]
+            self.channel, self.session.context, self.session.secret, self.session.terms[input_index]
         )
 
-    def apply(self, batch: batches.Batch, counter: int, group: int = 0) -> numpy.ndarray:
-        terms_of = self.session.terms[group]
+    def apply(self, batch: batches.Batch, counter: int, input_index: int = 0) -> numpy.ndarray:
+        terms_of = self.session.terms[input_index]
         words = numpy.zeros((1, terms_of.columns), numpy.uint64)
         payload = messages.encode_apply(
             terms_of.layer, terms_of.source, counter, 1, pack.pack(words, terms_of.bits)
@@ -136,7 +136,7 @@ class HostTests(Base):
                 deltas = adapter.open()
                 for count in (1, 5, 70):
                     self.check_deltas(deltas, 1, count)
-                session, group = adapter.session, adapter.session.by_input[(1, 0)]
+                session, input_index = adapter.session, adapter.session.by_input[(1, 0)]
                 pairs = [
                     (
                         projection,
@@ -147,13 +147,13 @@ class HostTests(Base):
                 matrix = terms.quantise_pairs(
                     1, pairs, protect, parameters.find_set(hosts.TOY, dangerous=True)
                 ).matrix
-                limit, wide = session.terms[group].norm_limit, matrix.astype(numpy.int64)
+                limit, wide = session.terms[input_index].norm_limit, matrix.astype(numpy.int64)
                 wanted = []
                 for row in rows_of(70):
                     values, scale = reference.quantise_vector(row, limit)
                     products = wide @ values.astype(numpy.int64)
                     wanted.append((products.astype(numpy.float64) * scale).astype(numpy.float32))
-                real = adapter._steps[group].online.real[:70, : len(matrix)]
+                real = adapter._steps[input_index].online.real[:70, : len(matrix)]
                 self.assertEqual(real.tolist(), numpy.stack(wanted).tolist())
                 self.assertEqual(deltas.report()["answered_vectors"], 76)
 

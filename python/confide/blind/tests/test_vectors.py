@@ -133,7 +133,7 @@ class FrameTest(unittest.TestCase):
             "hello": (frames.Kind.HELLO, 1, hello.encode()),
             "attach": (frames.Kind.ATTACH, 2, attach.encode()),
             "welcome": (frames.Kind.WELCOME, 1, welcome.encode()),
-            "terms": (frames.Kind.TERMS, 1, messages.encode_group_terms(1535, 7, bytes([1, 2, 3]))),
+            "terms": (frames.Kind.TERMS, 1, messages.encode_input_terms(1535, 7, bytes([1, 2, 3]))),
             "prepare": (frames.Kind.PREPARE, 3, messages.encode_place(27, 1)),
             "apply": (frames.Kind.APPLY, 4, messages.encode_apply(27, 0, 4096, 1, packed)),
             "products": (frames.Kind.PRODUCTS, 4, messages.encode_products(None, 1, packed)),

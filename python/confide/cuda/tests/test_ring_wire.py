@@ -122,11 +122,11 @@ class Roles(unittest.TestCase):
         encryptor = ring.Encryptor(key)
         for tile in range(2):
             width = min(32, columns - 32 * tile)
-            fresh = encryptor.encrypt(masks.columns(tile, 0, n, context.bits)[:width])
+            fresh = encryptor.encrypt(masks.draw_columns(tile, 0, n, context.bits)[:width])
             arrived = ring.Seeded.from_bytes(context, fresh.all_bytes())
             products.add_seeded(32 * tile, arrived)
         public = ring.PublicKey.from_bytes(context, key.public_key().to_bytes())
-        plain = shares.columns(0, 0, n, context.bits, negated=True)[:rows]
+        plain = shares.draw_columns(0, 0, n, context.bits, negated=True)[:rows]
         answers = ring.Small.from_bytes(context, products.answers(public, plain).all_bytes())
         opened = arrays.to_host(key.decrypt(answers))
         drawn = arrays.to_host(masks.rows(0, n, columns, context.bits)).astype(object)

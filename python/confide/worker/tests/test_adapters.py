@@ -41,7 +41,7 @@ class Bench:
     def __init__(self, folder: Path, family: str = "qwen2", **options: Any) -> None:
         from confide.worker.adapters import Adapters, Context
         from confide.worker.relay import Mailbox
-        from confide.worker.setup import Options, Silent, build
+        from confide.worker.setup import Options, RecordingListener, build
         from confide.worker.tests import shapes
 
         self.folder, self.family = folder, family
@@ -50,7 +50,7 @@ class Bench:
             Options(str(folder / "base"), **({"slots": 4, "context": 128} | options))
         )
         self.scheduler = self.built.scheduler
-        self.heard = Silent()
+        self.heard = RecordingListener()
         self.scheduler.listener = self.heard
         self.sent: list[bytes] = []
         self.mailbox = Mailbox(self.sent.append)

@@ -12,7 +12,7 @@ use crate::host::{cpuid::Leaves, kernel_log::KernelLog, root::FileTree};
 /// The conclusion from all signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Reading {
+pub(crate) enum SignalVerdict {
     /// Nothing was looked at, as in an old record.
     #[default]
     NotRead,
@@ -28,7 +28,7 @@ pub(crate) enum Reading {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Tee {
-    pub(crate) reading: Reading,
+    pub(crate) reading: SignalVerdict,
     /// The strongest kind that a signal names.
     pub(crate) kind: Option<Kind>,
     /// A paravisor stands between this system and the hardware, so that devices and leaves of the
@@ -73,9 +73,9 @@ impl Tee {
             _ => false,
         });
         let reading = match (kind, disagree.is_empty()) {
-            (None, _) => Reading::NoSign,
-            (Some(_), true) => Reading::Signs,
-            (Some(_), false) => Reading::Contradiction,
+            (None, _) => SignalVerdict::NoSign,
+            (Some(_), true) => SignalVerdict::Signs,
+            (Some(_), false) => SignalVerdict::Contradiction,
         };
         let unread = names(&|signal| signal.says == SignalMeaning::Unread);
         Self { reading, kind, paravisor, agree, disagree, unread, signals }
@@ -90,16 +90,16 @@ impl Tee {
         };
         let behind = if self.paravisor { ", behind a paravisor" } else { "" };
         match self.reading {
-            Reading::NotRead => "not read by the version that made this record".into(),
-            Reading::NoSign => {
+            SignalVerdict::NotRead => "not read by the version that made this record".into(),
+            SignalVerdict::NoSign => {
                 let read = self.signals.iter().filter(|s| s.says != SignalMeaning::Unread).count();
                 format!("no sign of a confidential VM in {read} signals{unread}")
             }
-            Reading::Signs => format!(
+            SignalVerdict::Signs => format!(
                 "signs of {kind}{behind}: {}; none disagrees{unread}; a hint, not proof",
                 self.agree.join(", "),
             ),
-            Reading::Contradiction => format!(
+            SignalVerdict::Contradiction => format!(
                 "signals disagree: {} say {kind}{behind}, {} do not{unread}; no conclusion",
                 self.agree.join(", "),
                 self.disagree.join(", "),

@@ -3,7 +3,7 @@
 use super::{
     super::{cpuid::Leaves, kernel_log::KernelLog, root::FakeTree},
     signal::{Kind, SignalMeaning},
-    summary::{Reading, Tee},
+    summary::{SignalVerdict, Tee},
 };
 
 const AMD: Leaves = Leaves {
@@ -45,7 +45,7 @@ fn a_tdx_guest_shows_signs_that_agree() {
     tree.put("/sys/firmware/acpi/tables/CCEL", &table);
     let log = log("6,9,9,-;Memory Encryption Features active: Intel TDX\n");
     let tee = Tee::read(&tree.root, Some(&TDX), &log);
-    assert_eq!((tee.reading, tee.kind), (Reading::Signs, Some(Kind::Tdx)), "{tee:?}");
+    assert_eq!((tee.reading, tee.kind), (SignalVerdict::Signs, Some(Kind::Tdx)), "{tee:?}");
     let sources = [
         "/dev/tdx_guest",
         "cpuid 0x21",
@@ -66,7 +66,7 @@ fn an_snp_guest_is_known_by_device_register_and_log_in_both_wordings() {
         "AMD Memory Encryption Features active: SEV SEV-ES SEV-SNP",
     ] {
         let tee = Tee::read(&tree.root, Some(&SNP), &log(&format!("6,9,9,-;{line}\n")));
-        assert_eq!((tee.reading, tee.kind), (Reading::Signs, Some(Kind::SevSnp)), "{tee:?}");
+        assert_eq!((tee.reading, tee.kind), (SignalVerdict::Signs, Some(Kind::SevSnp)), "{tee:?}");
         assert_eq!(tee.agree, ["/dev/sev-guest", "kernel log"]);
         assert!(tee.unread.contains(&"msr SEV_STATUS".to_owned()));
     }
@@ -77,9 +77,9 @@ fn the_register_of_sev_tells_what_is_on() {
     use std::{io::Write, os::unix::fs::FileExt};
     let tree = FakeTree::new("msr", &[("/dev/cpu/0/msr", ""), ("/proc/cpuinfo", &flags(""))]);
     for (status, reading, kind) in [
-        (0u64, Reading::NoSign, None),
-        (1, Reading::Signs, Some(Kind::Sev)),
-        (3, Reading::Signs, Some(Kind::SevEs)),
+        (0u64, SignalVerdict::NoSign, None),
+        (1, SignalVerdict::Signs, Some(Kind::Sev)),
+        (3, SignalVerdict::Signs, Some(Kind::SevEs)),
     ] {
         let mut file =
             std::fs::File::options().write(true).open(tree.root.path("/dev/cpu/0/msr")).unwrap();
@@ -111,14 +111,14 @@ fn an_azure_guest_lies_behind_a_paravisor_which_hides_the_hardware() {
     // The paravisor's guest is announced as SEV alone; that it is SNP is told by Hyper-V.
     let tee = Tee::read(&tree.root, Some(&hyperv), &log(lines));
     assert!(tee.paravisor);
-    assert_eq!((tee.kind, tee.reading), (Some(Kind::SevSnp), Reading::Signs), "{tee:?}");
+    assert_eq!((tee.kind, tee.reading), (Some(Kind::SevSnp), SignalVerdict::Signs), "{tee:?}");
     assert_eq!(tee.agree, ["kernel log, Hyper-V"]);
 
     let tree = azure("azure-tdx");
     let hyperv =
         Leaves { hypervisor: Some(*b"Microsoft Hv"), hyperv_isolation: Some([1, 0xba3]), ..INTEL };
     let tee = Tee::read(&tree.root, Some(&hyperv), &KernelLog::default());
-    assert_eq!((tee.kind, tee.reading), (Some(Kind::Tdx), Reading::Signs), "{tee:?}");
+    assert_eq!((tee.kind, tee.reading), (Some(Kind::Tdx), SignalVerdict::Signs), "{tee:?}");
     assert_eq!(tee.agree, ["cpuid 0x4000000c"]);
     assert!(tee.signals.iter().any(|s| s.source == "dmi asset tag"));
     assert!(tee.text().contains("paravisor"), "{}", tee.text());
@@ -142,7 +142,7 @@ fn a_host_that_can_start_such_guests_is_none_itself() {
     };
     let log = log("6,9,9,-;Memory Encryption Features active: AMD SME\n");
     let tee = Tee::read(&tree.root, Some(&metal), &log);
-    assert_eq!((tee.reading, tee.kind), (Reading::NoSign, None), "{tee:?}");
+    assert_eq!((tee.reading, tee.kind), (SignalVerdict::NoSign, None), "{tee:?}");
     assert!(tee.signals.iter().any(|signal| signal.says == SignalMeaning::Able));
 }
 
@@ -150,7 +150,7 @@ fn a_host_that_can_start_such_guests_is_none_itself() {
 fn a_plain_vm_has_no_sign() {
     let tree = FakeTree::new("plain", &[("/proc/cpuinfo", &flags(""))]);
     let tee = Tee::read(&tree.root, Some(&INTEL), &log(""));
-    assert_eq!((tee.reading, tee.kind), (Reading::NoSign, None), "{tee:?}");
+    assert_eq!((tee.reading, tee.kind), (SignalVerdict::NoSign, None), "{tee:?}");
     assert!(tee.text().starts_with("no sign of a confidential VM"), "{}", tee.text());
 }
 
@@ -160,7 +160,7 @@ fn a_device_alone_is_a_contradiction_and_named_as_one() {
     let files = [("/dev/tdx_guest", ""), ("/proc/cpuinfo", &flags("") as &str)];
     let tree = FakeTree::new("alone", &files);
     let tee = Tee::read(&tree.root, Some(&INTEL), &log(""));
-    assert_eq!(tee.reading, Reading::Contradiction);
+    assert_eq!(tee.reading, SignalVerdict::Contradiction);
     assert_eq!(tee.agree, ["/dev/tdx_guest"]);
     assert_eq!(tee.disagree, ["cpuid 0x21", "cpu flag tdx_guest", "kernel log"]);
     assert!(tee.text().ends_with("no conclusion"), "{}", tee.text());
@@ -174,7 +174,7 @@ fn two_makers_at_once_are_a_contradiction() {
     );
     let log = log("6,9,9,-;Memory Encryption Features active: Intel TDX\n");
     let tee = Tee::read(&tree.root, Some(&TDX), &log);
-    assert_eq!(tee.reading, Reading::Contradiction);
+    assert_eq!(tee.reading, SignalVerdict::Contradiction);
     assert_eq!(tee.disagree, ["/dev/sev-guest"]);
 }
 
@@ -184,6 +184,6 @@ fn a_log_without_its_beginning_speaks_neither_for_nor_against() {
     let tree = FakeTree::new("rolled", &files);
     let rolled = KernelLog::parse("6,900,9,-;Hypervisor detected: KVM\n");
     let tee = Tee::read(&tree.root, Some(&TDX), &rolled);
-    assert_eq!(tee.reading, Reading::Signs, "{tee:?}");
+    assert_eq!(tee.reading, SignalVerdict::Signs, "{tee:?}");
     assert!(tee.unread.contains(&"kernel log".to_owned()));
 }

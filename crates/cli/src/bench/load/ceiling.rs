@@ -45,7 +45,7 @@ pub(super) fn table(figures: &CeilingFigures) -> String {
         let [measured, stated] = [measured, stated].map(with_separators);
         let _ = writeln!(out, "{name:<36}{measured:>10}{stated:>10}{:>10.2}", client.cpu_s);
     }
-    out + &loop_delay_line(&figures.tokens) + &shortfall_line(measured, stated)
+    out + &loop_delay_line(&figures.tokens) + &slow_client_warning(measured, stated)
 }
 
 fn loop_delay_line(tokens: &ClientFigures) -> String {
@@ -59,7 +59,7 @@ fn loop_delay_line(tokens: &ClientFigures) -> String {
 }
 
 /// A warning where this machine does less than is stated.
-fn shortfall_line(measured: Ceiling, stated: Ceiling) -> String {
+fn slow_client_warning(measured: Ceiling, stated: Ceiling) -> String {
     let is_below = measured.requests_per_cpu_s < stated.requests_per_cpu_s
         || measured.connections_per_cpu_s < stated.connections_per_cpu_s
         || measured.tokens_per_cpu_s < stated.tokens_per_cpu_s;
