@@ -94,7 +94,9 @@ class Load:
         source = random.Random(self.seed)
         return [" ".join(source.choices(WORDS, k=self.prompt_tokens)) for _ in range(count)]
 
-    def require_completed_work(self, completed: float | None, mean_tokens: float | None, lost: int = 0) -> None:
+    def require_completed_work(
+        self, completed: float | None, mean_tokens: float | None, lost: int = 0
+    ) -> None:
         """Other work than was asked for gives no figures; `lost` requests may be missing."""
         if completed is None or not self.requests - lost <= completed <= self.requests:
             raise ToolFailed(f"{completed} of {self.requests} requests in its report")

@@ -40,7 +40,9 @@ def run(session: Session) -> None:
         session.bench("accuracy", {"model": MODEL}, arms)
 
 
-def arm(loop: DecodeLoop, name: str, adapter: Any, exact: Float64Model, integers: Device | None) -> Arm:
+def arm(
+    loop: DecodeLoop, name: str, adapter: Any, exact: Float64Model, integers: Device | None
+) -> Arm:
     """Distance of its logits from float64; with `integers`, how many of the masked step's are wrong."""
 
     def measure(seed: int) -> Measurement:

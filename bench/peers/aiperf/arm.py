@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from load_peer import Load, Metrics, run_tool, scratch, sibling_program, serve_runs, tokenizer
+from load_peer import Load, Metrics, run_tool, scratch, serve_runs, sibling_program, tokenizer
 
 
 def main() -> int:

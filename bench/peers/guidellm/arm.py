@@ -18,7 +18,7 @@ from typing import Any
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from load_peer import Load, Metrics, run_tool, scratch, sibling_program, serve_runs, tokenizer
+from load_peer import Load, Metrics, run_tool, scratch, serve_runs, sibling_program, tokenizer
 
 
 def main() -> int:

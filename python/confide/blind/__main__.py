@@ -195,7 +195,9 @@ def _ready_line(host: AdapterHost, listener: socket.socket) -> dict[str, Any]:
             "name": hosted.name,
             "inputs": len(hosted.products),
             "rows": sum(product.terms.rows for product in hosted.products),
-            "budget_least": min(host.options.limit(product.terms.columns) for product in hosted.products),
+            "budget_least": min(
+                host.options.limit(product.terms.columns) for product in hosted.products
+            ),
         }
         for hosted in host.adapters.values()
     ]

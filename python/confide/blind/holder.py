@@ -191,7 +191,9 @@ class RemoteAdapter:
         done = 0
         while done < rows.shape[0]:
             at_once = min(
-                rows.shape[0] - done, VECTORS_MAX, self._vectors_of_a_frame(session.terms[input_index])
+                rows.shape[0] - done,
+                VECTORS_MAX,
+                self._vectors_of_a_frame(session.terms[input_index]),
             )
             with self._translate_errors():
                 taken = self._take(session, input_index, at_once)
@@ -233,7 +235,12 @@ class RemoteAdapter:
         self._count(session, input_index, taken, left, meter)
 
     def _count(
-        self, session: Session, input_index: int, taken: CounterRange, left: int | None, meter: Meter
+        self,
+        session: Session,
+        input_index: int,
+        taken: CounterRange,
+        left: int | None,
+        meter: Meter,
     ) -> None:
         terms = session.terms[input_index]
         session.budget_left[input_index] = left

@@ -138,7 +138,9 @@ class HostedAdapter:
                     f"layer {place[0]}: wanted at most {ROWS_MAX} rows, got {weights.terms.rows}"
                 )
             self.by_input[place] = len(self.products)
-            self.products.append(InputProduct(weights, options.device, weights_digest(inputs[place])))
+            self.products.append(
+                InputProduct(weights, options.device, weights_digest(inputs[place]))
+            )
 
 
 class CounterSequence:

@@ -147,14 +147,22 @@ class IpcAdapter(RemoteAdapter):
         return made
 
     def _ask(
-        self, session: Session, input_index: int, step: Any, taken: CounterRange, done: int, meter: Meter
+        self,
+        session: Session,
+        input_index: int,
+        step: Any,
+        taken: CounterRange,
+        done: int,
+        meter: Meter,
     ) -> None:
         if self._ended:
             raise ProtocolError("the host was ended")
         terms, lane = session.terms[input_index], self._online_lane
         lane.idle = self.idle
         step.mask_into(taken, done, lane.request.words)
-        _, left = lane.ask(Request(APPLY, input_index, taken.counter, taken.count), ANSWER_DEADLINE_S)
+        _, left = lane.ask(
+            Request(APPLY, input_index, taken.counter, taken.count), ANSWER_DEADLINE_S
+        )
         answers = lane.answer.words[: taken.count * terms.rows].reshape(taken.count, terms.rows)
         step.unmask_words(taken, done, answers)
         self._count(session, input_index, taken, left, meter)

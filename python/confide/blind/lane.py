@@ -58,7 +58,12 @@ class Lane:
     def ask(self, request: Request, seconds: float) -> tuple[int, int | None]:
         """Asks and waits; gives the answer's detail and what is left of the budget. Raises the other side's refusal."""
         head = self._head
-        head[_OPERATION:_STATUS] = (request.operation, request.input_index, request.first, request.count)
+        head[_OPERATION:_STATUS] = (
+            request.operation,
+            request.input_index,
+            request.first,
+            request.count,
+        )
         head[_SEED : _SEED + 4] = numpy.frombuffer(request.seed, "<u8")
         head[_INDEX] = request.index
         self._number += 1
@@ -79,7 +84,12 @@ class Lane:
         head = self._head
         operation, input_index, first, count = (int(head[at]) for at in range(_OPERATION, _STATUS))
         return Request(
-            operation, input_index, first, count, head[_SEED : _SEED + 4].tobytes(), int(head[_INDEX])
+            operation,
+            input_index,
+            first,
+            count,
+            head[_SEED : _SEED + 4].tobytes(),
+            int(head[_INDEX]),
         )
 
     def reply(

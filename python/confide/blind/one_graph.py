@@ -238,7 +238,8 @@ class OneGraphAdapter:
             self.context, self.secret.public_key().to_bytes()
         )
         self.inputs = [
-            InputState(self.device, hosted, at, self.context.n) for at in range(len(hosted.products))
+            InputState(self.device, hosted, at, self.context.n)
+            for at in range(len(hosted.products))
         ]
         self.sites = sites_of(state.terms for state in self.inputs)
         self._key, self._client = os.urandom(32), os.urandom(32)

@@ -154,7 +154,9 @@ class Connection:
             self.send(Kind.WELCOME, frame.id, welcome.encode())
             for index, product in enumerate(session.adapter.products):
                 budget, left = self.host.budget(session, index)
-                self.send(Kind.TERMS, frame.id, encode_input_terms(budget, left, product.terms_bytes))
+                self.send(
+                    Kind.TERMS, frame.id, encode_input_terms(budget, left, product.terms_bytes)
+                )
         except ProtocolError:
             self.host.leave(session)
             raise

@@ -136,7 +136,9 @@ class DecodeStep:
             self.attend(index, positions, self.order.next())
             self._product(layer.o, self.attended, None, self.hidden, "ADD")
             if (index, "attention_output") in points:
-                yield from self._yield_point(index, "attention_output", self.attended, {"o": self.hidden})
+                yield from self._yield_point(
+                    index, "attention_output", self.attended, {"o": self.hidden}
+                )
             yield from self._gate(layer, index, (index, "feed_forward") in points)
             self._product(layer.down, self.inner, None, self.hidden, "ADD")
             if (index, "feed_forward_inner") in points:
@@ -146,7 +148,9 @@ class DecodeStep:
         if (0, "final_hidden") in points:
             self._norm(weights.final_norm, self.normed)
             self._norm(weights.final_norm, self.changed)
-            yield from self._yield_point(0, "final_hidden", self.normed, {"final_hidden": self.changed})
+            yield from self._yield_point(
+                0, "final_hidden", self.normed, {"final_hidden": self.changed}
+            )
             self._product(weights.head, self.changed, None, self.out, "STORE")
         else:
             self._product(weights.head, self.hidden, weights.final_norm, self.out, "STORE")

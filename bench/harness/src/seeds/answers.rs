@@ -27,8 +27,8 @@ pub(super) enum RowLookup<'a> {
     Figure(String, &'a LoadedRecord),
 }
 
-/// Searches all records for a row with all params that the answer names: the newest of the valid ones, else the
-/// newest.
+/// Searches all records for a row with all params that the answer names: the newest of those whose A/A rows passed,
+/// else of those that were not judged, else of the invalid ones.
 pub(super) fn find_answer<'a>(
     answer: &OurRow,
     suites: &NamedSuites,
@@ -43,7 +43,12 @@ pub(super) fn find_answer<'a>(
     let mut fitting: Vec<&LoadedRecord> =
         records.iter().filter(|loaded| is_of_suite(&loaded.record, answer, suites)).collect();
     fitting.sort_by_key(|loaded| {
-        (is_invalid(&loaded.record), std::cmp::Reverse(loaded.record.started_unix_s))
+        let rank = match loaded.record.validity {
+            Validity::Valid { .. } => 0,
+            Validity::NotJudged { .. } => 1,
+            Validity::Invalid { .. } => 2,
+        };
+        (rank, std::cmp::Reverse(loaded.record.started_unix_s))
     });
     for loaded in fitting {
         if let Some(text) = describe_figure(&loaded.record, answer, reference) {

@@ -73,7 +73,7 @@ class Batches(unittest.TestCase):
         secret = ring.SecretKey.random(context)
         made: list[Any] = []
         wiped: list[ring.Encryptor] = []
-        columns, wipe = ring.MaskStream.columns, ring.Encryptor.wipe
+        columns, wipe = ring.MaskStream.draw_columns, ring.Encryptor.wipe
 
         def record_columns(*given: Any, **named: Any) -> Any:
             made.append(columns(*given, **named))
@@ -84,7 +84,7 @@ class Batches(unittest.TestCase):
             wipe(one)
 
         with (
-            mock.patch.object(ring.MaskStream, "columns", record_columns),
+            mock.patch.object(ring.MaskStream, "draw_columns", record_columns),
             mock.patch.object(ring.Encryptor, "wipe", record_wipe),
         ):
             terms = Terms(0, 0, 40, 33, 1, 0.0, 1, ())
