@@ -115,7 +115,9 @@ def wait_until_prepared(held: Any, seconds: float) -> None:
         return
     until, context = time.monotonic() + seconds, getattr(held, "context", held)
     states = getattr(held, "inputs", [])
-    while any(state.pool.installed - state.pool.next() // context.n < 2 for state in states):
+    while any(
+        state.pool.installed - state.pool.next_counter() // context.n < 2 for state in states
+    ):
         if time.monotonic() > until:
             raise Unavailable("its masks were not prepared in time")
         time.sleep(0.02)

@@ -137,7 +137,7 @@ class Session:
             return done
         if begun:
             # In an earlier process: here everything is to be compiled and recorded again.
-            self._warm(bench, arms)
+            self._run_warm_up(bench, arms)
         for block in range(begun, warmup + planned):
             if self.left_s() < longest * 1.2:
                 reason = f"its stage's budget: {done} of {planned} blocks"
@@ -146,13 +146,13 @@ class Session:
                 self.say(f"{bench} {key}: cut, {reason}")
                 break
             began = time.monotonic()
-            self._block(bench, key, arms, block, warmup=block < warmup)
+            self._run_block(bench, key, arms, block, warmup=block < warmup)
             # The warm-up compiles and captures: its length says nothing of the next.
             longest = max(longest, time.monotonic() - began) if block >= warmup else 0.0
             done += block >= warmup
         return done
 
-    def _warm(self, bench: str, arms: list[Arm]) -> None:
+    def _run_warm_up(self, bench: str, arms: list[Arm]) -> None:
         for arm in list(arms):
             try:
                 arm.run(self.seed)
@@ -169,7 +169,7 @@ class Session:
         self.emit(self._arm_line(bench, arm, given_up=one_line(error)))
         self.say(f"{bench}: {arm.name} is given up: {one_line(error)}")
 
-    def _block(self, bench: str, key: str, arms: list[Arm], block: int, warmup: bool) -> None:
+    def _run_block(self, bench: str, key: str, arms: list[Arm], block: int, warmup: bool) -> None:
         generator = random.Random(_derive_seed(self.seed, "order", bench, key, block))
         work_seed = _derive_seed(self.seed, "work", bench, key, block) >> 11
         order = list(range(len(arms)))

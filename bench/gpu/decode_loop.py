@@ -150,12 +150,12 @@ class DecodeLoop:
     def _run(self, numbers: list[int]) -> DecodeRun:
         began = None
         while not self._ended.keys() & set(numbers):
-            self.scheduler.turn()
+            self.scheduler.run_round()
             if began is None and all(self._told[number] for number in numbers):
                 began = len(self._marks)
         full = len(self._marks)
         while len(self._ended) < len(numbers):
-            self.scheduler.turn()
+            self.scheduler.run_round()
         ended = [self._ended[number] for number in numbers]
         for one in ended:
             if one.ended != "length":

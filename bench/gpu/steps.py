@@ -81,7 +81,7 @@ def ckks_step(device: Device) -> Arm:
                 to.append(layout.replay().cpu())
 
             step_ms = device.wall_ms(replay)
-            error = distance(answers[0].numpy(), weights @ vector)
+            error = relative_distance(answers[0].numpy(), weights @ vector)
             samples.append({"step_ms": step_ms, "delta_error_ratio": error})
         if layout.has_overflowed() or max(one["delta_error_ratio"] for one in samples) > 1e-6:
             raise Failed(f"wrong answer: {samples}")
@@ -196,7 +196,7 @@ def masked_step(device: Device) -> Arm:
             took_ms = device.wall_ms(masked.run_row) + milliseconds / tokens
             got = masked.output[0].double().cpu().numpy()
             right = masked.exact(masked.rows[0].double().cpu().numpy())
-            samples.append({"step_ms": took_ms, "delta_error_ratio": distance(got, right)})
+            samples.append({"step_ms": took_ms, "delta_error_ratio": relative_distance(got, right)})
         masked.deltas.after_step()
         if max(one["delta_error_ratio"] for one in samples) > 1e-2:
             raise Failed(f"wrong answer: {samples}")
@@ -206,5 +206,5 @@ def masked_step(device: Device) -> Arm:
     return Arm("masked-step", run, says=says, guarantee=masked.adapter.guarantee)
 
 
-def distance(got: numpy.ndarray, right: numpy.ndarray) -> float:
+def relative_distance(got: numpy.ndarray, right: numpy.ndarray) -> float:
     return float(numpy.linalg.norm(got - right) / numpy.linalg.norm(right))

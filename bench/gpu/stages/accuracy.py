@@ -16,7 +16,7 @@ from confide.worker import adapters as worker_adapters
 from confide.worker import cache
 from confide.worker.deltas import points_of
 from confide.worker.linear import Plain
-from confide.worker.model import Model, Span, drive
+from confide.worker.model import Model, Span, run_pass
 from confide.worker.weights import Layer, Weights
 from decode_loop import DecodeLoop
 from device import Device
@@ -67,7 +67,7 @@ def forward(model: Model, held: cache.Cache, adapter: Any, ids: torch.Tensor) ->
     deltas = adapter.open()
     with torch.inference_mode():
         passing = model.prefill(ids, Span(0, 0, len(ids)), held, points_of(adapter.sites))
-        logits = drive(passing, lambda at: deltas.add(at.layer, at.source, at.rows, at.outputs))
+        logits = run_pass(passing, lambda at: deltas.add(at.layer, at.source, at.rows, at.outputs))
         return logits.clone()
 
 
@@ -149,7 +149,7 @@ def wrong_integers(device: Device, seed: int) -> int:
         table, owner_of, offset_of, rows_of, outputs, status
     )
     device.wait()
-    if status.take():
+    if status.take_refusals():
         raise Failed("the online step refused a vector")
 
     def right(vector: numpy.ndarray) -> numpy.ndarray:

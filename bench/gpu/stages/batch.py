@@ -118,12 +118,12 @@ def base_arm(loop: DecodeLoop, batch: int, cpu: bool) -> Arm:
             raise Failed("no time passed")
         rate = decoded.tokens / decoded.seconds
         metrics = {"tokens_per_s": rate, "token_ms": 1e3 * batch / rate}
-        return Measurement([metrics], floor=floor, marks=marks(loop))
+        return Measurement([metrics], floor=floor, marks=describe_marks(loop))
 
     return Arm("base", run_once, says=loop.says, version=torch.__version__, guarantee="none")
 
 
-def marks(loop: DecodeLoop) -> list[str]:
+def describe_marks(loop: DecodeLoop) -> list[str]:
     """The remarks that a reader of the figures needs."""
     found = [f"truncated to {loop.config.layers} layers"] if loop.truncated else []
     return found + (["weights in 4 bits"] if loop.weights.bits else [])
@@ -138,7 +138,7 @@ def memory_arm(loop: DecodeLoop, cpu: bool, before: int) -> Arm:
         other = max(0, used_bytes(cpu) - before - weights - cache)
         sizes = {"weights_bytes": weights, "cache_bytes": cache, "other_bytes": other}
         metrics = {name: float(value) for name, value in sizes.items()}
-        return Measurement([metrics], marks=marks(loop))
+        return Measurement([metrics], marks=describe_marks(loop))
 
     return Arm("base", read, says=loop.says)
 

@@ -29,7 +29,7 @@ SUMMARY = re.compile(
 
 
 def run(session: Session) -> None:
-    waiting = jobs(session)
+    waiting = list_commands(session)
     total = len(waiting)
     running: dict[str, subprocess.Popen[bytes]] = {}
     ready: dict[str, str] = {}
@@ -41,7 +41,7 @@ def run(session: Session) -> None:
             running[name] = start(command, log_path(session, name))
         done = [name for name, process in running.items() if process.poll() is not None]
         for name in done:
-            ready[name] = outcome(running.pop(name).returncode, log_path(session, name))
+            ready[name] = describe_outcome(running.pop(name).returncode, log_path(session, name))
         if session.left_s() < 1.5:
             for name, process in running.items():
                 process.kill()
@@ -56,10 +56,11 @@ def run(session: Session) -> None:
     session.share_fact("checks", ready)
 
 
-def jobs(session: Session) -> dict[str, list[str]]:
+def list_commands(session: Session) -> dict[str, list[str]]:
     """The commands of the checks by name; the last one is begun first."""
     found = {
-        name: unittest([name]) for name in ([SANITISED.split(",")[0]] if session.cpu else modules())
+        name: unittest_command([name])
+        for name in ([SANITISED.split(",")[0]] if session.cpu else list_test_modules())
     }
     sanitizer = shutil.which("compute-sanitizer", path=SANITIZER_PATH)
     if session.cpu or sanitizer is None:
@@ -69,18 +70,18 @@ def jobs(session: Session) -> dict[str, list[str]]:
     for tool in TOOLS:
         names = os.environ.get("CONFIDE_SANITISED", SANITISED).split(",")
         options = ["--tool", tool, "--error-exitcode", "9"]
-        found[f"compute-sanitizer {tool}"] = [sanitizer, *options, *unittest(names)]
+        found[f"compute-sanitizer {tool}"] = [sanitizer, *options, *unittest_command(names)]
     return found
 
 
-def modules() -> list[str]:
+def list_test_modules() -> list[str]:
     """Every file of tests in the package."""
     root = CHECKOUT / "python"
     paths = [path for path in root.glob("confide/**/tests/test_*.py") if path.stem not in LEFT_OUT]
     return [".".join(path.relative_to(root).with_suffix("").parts) for path in sorted(paths)]
 
 
-def unittest(names: list[str]) -> list[str]:
+def unittest_command(names: list[str]) -> list[str]:
     return [sys.executable, "-m", "unittest", *names]
 
 
@@ -97,7 +98,7 @@ def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def outcome(status: int, log: Path) -> str:
+def describe_outcome(status: int, log: Path) -> str:
     """The outcome of a check, with its summary."""
     told = SUMMARY.findall(log.read_text(encoding="utf-8", errors="replace"))
     words = "; ".join(told[-3:])[:200] or "no summary"

@@ -31,7 +31,7 @@ class MadeUpScheduler:
         self.running: dict[int, int] = {}
         self.waiting: list[int] = []
 
-    def turn(self) -> None:
+    def run_round(self) -> None:
         if self.waiting:
             self.running[self.waiting.pop(0)] = 0
         self.now += 1.0

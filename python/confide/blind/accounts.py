@@ -92,7 +92,7 @@ class Budgets:
         self._used: dict[CountKey, int] = {}
         self._file = None if path is None else _BudgetFile(path, self._used)
 
-    def take(self, slot: CountKey, limit: int | None, vectors: int) -> int | None:
+    def charge(self, slot: CountKey, limit: int | None, vectors: int) -> int | None:
         """Counts `vectors` answers before they are given, all or none; gives those left."""
         with self._lock:
             if slot not in self._used and len(self._used) >= SLOTS_MAX:

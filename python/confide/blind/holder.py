@@ -196,18 +196,18 @@ class RemoteAdapter:
                 self._vectors_of_a_frame(session.terms[input_index]),
             )
             with self._translate_errors():
-                taken = self._take(session, input_index, at_once)
+                taken = self._take_counters(session, input_index, at_once)
                 try:
-                    self._ask(session, input_index, step, taken, done, meter)
+                    self._apply_rows(session, input_index, step, taken, done, meter)
                 except ProtocolError:
                     # Counters that were on their way are burnt; others are asked with, once.
                     self._reconnect(session)
-                    taken = self._take(session, input_index, taken.count)
-                    self._ask(session, input_index, step, taken, done, meter)
+                    taken = self._take_counters(session, input_index, taken.count)
+                    self._apply_rows(session, input_index, step, taken, done, meter)
             done += taken.count
         return step
 
-    def _ask(
+    def _apply_rows(
         self,
         session: Session,
         input_index: int,
@@ -232,9 +232,9 @@ class RemoteAdapter:
         meter.add_ms("network_ms", began)
         meter.online_bytes += self._online.byte_count - before
         step.unmask(taken, done, raw)
-        self._count(session, input_index, taken, left, meter)
+        self._record_answers(session, input_index, taken, left, meter)
 
-    def _count(
+    def _record_answers(
         self,
         session: Session,
         input_index: int,
@@ -253,7 +253,7 @@ class RemoteAdapter:
         of_batch = terms.columns + terms.rows * terms.columns + terms.rows
         meter.he_operations += -(-of_batch * taken.count // session.context.n)
 
-    def _take(self, session: Session, input_index: int, vectors: int) -> CounterRange:
+    def _take_counters(self, session: Session, input_index: int, vectors: int) -> CounterRange:
         until = time.monotonic() + self.options.mask_deadline_s
         while True:
             if session.dead or self._stopping:

@@ -164,7 +164,7 @@ class CounterSequence:
         with self.lock:
             self._live[batch] = (key, numpy.zeros(self.tokens, numpy.bool_))
 
-    def use(self, counter: int, vectors: int) -> tuple[bytes, int]:
+    def use_counters(self, counter: int, vectors: int) -> tuple[bytes, int]:
         """Marks counters of one batch as used; gives the key of its masks and the first token. A refusal drops it."""
         batch, first = divmod(counter, self.tokens)
         with self.lock:
@@ -182,7 +182,7 @@ class CounterSequence:
                 del self._live[batch]
         return key, first
 
-    def forget(self, counter: int) -> None:
+    def drop_batch(self, counter: int) -> None:
         """Drops the batch of a counter, after a request that could not be read."""
         with self.lock:
             self._live.pop(counter // self.tokens, None)
@@ -358,7 +358,7 @@ class AdapterHost:
             session.last_used = time.monotonic()
             return session, session.connections
 
-    def leave(self, session: Session) -> None:
+    def note_disconnect(self, session: Session) -> None:
         """Notes that a connection ended; the session lives on."""
         with self._lock:
             session.connections -= 1
@@ -370,7 +370,7 @@ class AdapterHost:
             self._sessions.pop(session.client, None)
         self.log("goodbye", session=session)
 
-    def expire(self) -> None:
+    def forget_expired_sessions(self) -> None:
         """Forgets sessions that nobody has come back to."""
         with self._lock:
             expired = self._expire_locked()
@@ -405,8 +405,8 @@ class AdapterHost:
         session.note_use()
         terms = session.adapter.products[input_index].terms
         limit = self.options.limit(terms.columns)
-        left = self.budgets.take(self._count_key(session, input_index), limit, words.shape[0])
-        key, first = session.sequences[input_index].use(counter, words.shape[0])
+        left = self.budgets.charge(self._count_key(session, input_index), limit, words.shape[0])
+        key, first = session.sequences[input_index].use_counters(counter, words.shape[0])
         answers = session.adapter.products[input_index].answer(words, key, first)
         return _add_noise(answers, terms.noise_sigma, terms.bits), left
 

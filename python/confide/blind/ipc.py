@@ -121,7 +121,7 @@ class IpcAdapter(RemoteAdapter):
         # Threads that ask or prepare have left the words by then: their bells are gone.
         with self.__dict__.get("_lock", contextlib.nullcontext()), self._offline_turn:
             while self._lanes:
-                self._lanes.pop().free()
+                self._lanes.pop().release_memory()
         shutil.rmtree(self._place, ignore_errors=True)
 
     def _make_lane(self, name: str, request_words: int, answer_words: int) -> Lane:
@@ -146,7 +146,7 @@ class IpcAdapter(RemoteAdapter):
             raise HostLost(f"adapter host {self.host}: it did not open the memory of lane {name}")
         return made
 
-    def _ask(
+    def _apply_rows(
         self,
         session: Session,
         input_index: int,
@@ -165,7 +165,7 @@ class IpcAdapter(RemoteAdapter):
         )
         answers = lane.answer.words[: taken.count * terms.rows].reshape(taken.count, terms.rows)
         step.unmask_words(taken, done, answers)
-        self._count(session, input_index, taken, left, meter)
+        self._record_answers(session, input_index, taken, left, meter)
 
     def _prepare_batch(self, session: Session, input_index: int, channel: Any) -> Batch:
         """Prepares a batch as `batches.prepare` does, through memory that both see, without the channel."""
@@ -297,13 +297,13 @@ def _serve_lane(host: AdapterHost, bell: socket.socket, place: Path) -> None:
         side_stream(device, first=line["name"] == "online") as wait,
     ):
         _answer_all(host, session, lane, wait)
-    host.leave(session)
+    host.note_disconnect(session)
 
 
 def _answer_all(host: AdapterHost, session: Any, lane: Lane, wait: Callable[[], None]) -> None:
     state: dict[str, Any] = {}
     while True:
-        request = lane.next()
+        request = lane.next_request()
         try:
             detail, left = _answer(host, session, lane, request, state)
             wait()

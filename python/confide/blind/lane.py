@@ -68,7 +68,7 @@ class Lane:
         head[_INDEX] = request.index
         self._number += 1
         head[_ASKED] = self._number
-        self._ring(_ANSWERER_SLEEPS)
+        self._wake(_ANSWERER_SLEEPS)
         self._wait(
             _ANSWERED, self._number, _ASKER_SLEEPS, "an answer", time.monotonic() + seconds, seconds
         )
@@ -77,7 +77,7 @@ class Lane:
             raise Refusal(REFUSALS.get(status, "internal"), detail)
         return detail, None if left == NO_BUDGET else left
 
-    def next(self) -> Request:
+    def next_request(self) -> Request:
         """Waits for the next request, as long as the asker lives."""
         self._number += 1
         self._wait(_ASKED, self._number, _ANSWERER_SLEEPS, "a request", None, 0.0)
@@ -101,18 +101,18 @@ class Lane:
         head[_DETAIL] = detail if refusal is None else refusal.detail
         head[_LEFT] = NO_BUDGET if left is None else left
         head[_ANSWERED] = self._number
-        self._ring(_ASKER_SLEEPS)
+        self._wake(_ASKER_SLEEPS)
 
     def close(self) -> None:
         """Ends the lane for both sides."""
         self.bell.close()
 
-    def free(self) -> None:
+    def release_memory(self) -> None:
         """Gives the memory back, after `close`; nobody may use the words any more."""
         self.request.close()
         self.answer.close()
 
-    def _ring(self, sleeper: int) -> None:
+    def _wake(self, sleeper: int) -> None:
         if self._head[sleeper]:
             try:
                 self.bell.send(b"!", socket.MSG_DONTWAIT)

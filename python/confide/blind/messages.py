@@ -27,48 +27,48 @@ class Fields:
         """Makes the error for a field of this message."""
         return FieldError(self.message, field, wanted)
 
-    def take(self, field: str, count: int) -> bytes:
+    def read_bytes(self, field: str, count: int) -> bytes:
         """Reads `count` bytes."""
         if count > len(self._rest):
             raise self.field_error(field, "all of its bytes")
         taken, self._rest = self._rest[:count], self._rest[count:]
         return bytes(taken)
 
-    def number(self, field: str, form: str) -> int:
+    def read_integer(self, field: str, form: str) -> int:
         """Reads a little-endian integer of a struct form: B, H, I or Q."""
-        return struct.unpack("<" + form, self.take(field, struct.calcsize("<" + form)))[0]
+        return struct.unpack("<" + form, self.read_bytes(field, struct.calcsize("<" + form)))[0]
 
-    def magnitude(self, field: str) -> float:
+    def read_magnitude(self, field: str) -> float:
         """Reads a finite number that is not below zero."""
-        value = struct.unpack("<d", self.take(field, 8))[0]
+        value = struct.unpack("<d", self.read_bytes(field, 8))[0]
         if not math.isfinite(value) or value < 0:
             raise self.field_error(field, "a finite number of at least 0")
         return value
 
-    def short(self, field: str) -> bytes:
+    def read_short_bytes(self, field: str) -> bytes:
         """Reads a length of one byte, then as many bytes."""
-        return self.take(field, self.number(field, "B"))
+        return self.read_bytes(field, self.read_integer(field, "B"))
 
-    def name(self, field: str) -> str:
+    def read_name(self, field: str) -> str:
         """Reads a name of 1 to 128 visible ASCII characters."""
-        raw = self.short(field)
+        raw = self.read_short_bytes(field)
         if not is_name(raw):
             raise self.field_error(field, "1 to 128 visible ASCII characters")
         return raw.decode("ascii")
 
-    def word(self, field: str, words: tuple[str, ...], first: int) -> str:
+    def read_word(self, field: str, words: tuple[str, ...], first: int) -> str:
         """Reads a code and gives the word that it stands for."""
-        at = self.number(field, "B") - first
+        at = self.read_integer(field, "B") - first
         if not 0 <= at < len(words):
             raise self.field_error(field, "a known code")
         return words[at]
 
-    def remainder(self) -> bytes:
+    def read_remainder(self) -> bytes:
         """Reads all that is left."""
         taken, self._rest = self._rest, self._rest[:0]
         return bytes(taken)
 
-    def end(self) -> None:
+    def expect_end(self) -> None:
         """Raises `FieldError` where bytes follow the last field."""
         if len(self._rest):
             raise self.field_error("end", "nothing after the last field")
@@ -79,18 +79,18 @@ def is_name(raw: bytes) -> bool:
     return 1 <= len(raw) <= 128 and all(0x21 <= byte <= 0x7E for byte in raw)
 
 
-def _short(raw: bytes) -> bytes:
+def _encode_short_bytes(raw: bytes) -> bytes:
     return bytes([len(raw)]) + raw
 
 
-def _budget(value: int | None) -> int:
+def _encode_budget(value: int | None) -> int:
     return NO_BUDGET if value is None else value
 
 
 def _check_opening(fields: Fields) -> None:
-    if fields.take("magic", 8) != MAGIC:
+    if fields.read_bytes("magic", 8) != MAGIC:
         raise fields.field_error("magic", "CFDBLIND")
-    if fields.number("version", "H") != VERSION:
+    if fields.read_integer("version", "H") != VERSION:
         raise Refusal("version", VERSION)
 
 
@@ -113,12 +113,12 @@ class Hello:
             (
                 MAGIC,
                 struct.pack("<H", VERSION),
-                _short(self.adapter.encode("ascii")),
+                _encode_short_bytes(self.adapter.encode("ascii")),
                 bytes([SCHEMES.index(self.scheme) + 1]),
-                _short(self.parameters.encode("ascii")),
+                _encode_short_bytes(self.parameters.encode("ascii")),
                 bytes([protect]),
                 self.client,
-                _short(self.credential),
+                _encode_short_bytes(self.credential),
                 self.public_key,
             )
         )
@@ -128,16 +128,16 @@ class Hello:
         """Reads a hello; a foreign version is a refusal that names this end's."""
         fields = Fields("hello", payload)
         _check_opening(fields)
-        adapter, scheme = fields.name("adapter"), fields.word("scheme", SCHEMES, 1)
-        parameters, protect = fields.name("parameters"), fields.number("protect", "B")
+        adapter, scheme = fields.read_name("adapter"), fields.read_word("scheme", SCHEMES, 1)
+        parameters, protect = fields.read_name("parameters"), fields.read_integer("protect", "B")
         if protect > 2:
             raise fields.field_error("protect", "0, 1 or 2")
-        client, credential = fields.take("client", 32), fields.short("credential")
+        client, credential = fields.read_bytes("client", 32), fields.read_short_bytes("credential")
         if len(credential) > CREDENTIAL_MAX:
             raise fields.field_error("credential", "at most 64 bytes")
         protect_name = None if protect == 0 else PROTECTS[protect - 1]
         return Hello(
-            adapter, scheme, parameters, protect_name, client, credential, fields.remainder()
+            adapter, scheme, parameters, protect_name, client, credential, fields.read_remainder()
         )
 
 
@@ -159,9 +159,11 @@ class Attach:
         fields = Fields("attach", payload)
         _check_opening(fields)
         attach = Attach(
-            fields.take("client", 32), fields.take("epoch", 16), fields.take("token", 32)
+            fields.read_bytes("client", 32),
+            fields.read_bytes("epoch", 16),
+            fields.read_bytes("token", 32),
         )
-        fields.end()
+        fields.expect_end()
         return attach
 
 
@@ -191,16 +193,19 @@ class Welcome:
     def decode(payload: bytes) -> Welcome:
         """Reads the message. Raises `FieldError`."""
         fields = Fields("welcome", payload)
-        if fields.number("version", "H") != VERSION:
+        if fields.read_integer("version", "H") != VERSION:
             raise fields.field_error("version", "the requested one")
-        epoch, token = fields.take("epoch", 16), fields.take("token", 32)
-        flags = fields.number("flags", "B")
+        epoch, token = fields.read_bytes("epoch", 16), fields.read_bytes("token", 32)
+        flags = fields.read_integer("flags", "B")
         if flags > 7:
             raise fields.field_error("flags", "three bits")
-        protect, inputs = fields.word("protect", PROTECTS, 1), fields.number("inputs", "H")
+        protect, inputs = (
+            fields.read_word("protect", PROTECTS, 1),
+            fields.read_integer("inputs", "H"),
+        )
         if not 1 <= inputs <= INPUTS_MAX:
             raise fields.field_error("inputs", "1 to 1024")
-        fields.end()
+        fields.expect_end()
         return Welcome(
             epoch, token, bool(flags & 1), bool(flags & 2), bool(flags & 4), protect, inputs
         )
@@ -208,7 +213,7 @@ class Welcome:
 
 def encode_input_terms(budget: int | None, left: int | None, terms: bytes) -> bytes:
     """Encodes a terms frame: budget, budget left, then what terms.py writes."""
-    return struct.pack("<QQ", _budget(budget), _budget(left)) + terms
+    return struct.pack("<QQ", _encode_budget(budget), _encode_budget(left)) + terms
 
 
 def decode_input_terms(payload: bytes) -> tuple[int | None, int | None, bytes]:
@@ -216,13 +221,13 @@ def decode_input_terms(payload: bytes) -> tuple[int | None, int | None, bytes]:
     fields = Fields("terms", payload)
     budget, left = (
         None if n == NO_BUDGET else n
-        for n in (fields.number("budget", "Q"), fields.number("left", "Q"))
+        for n in (fields.read_integer("budget", "Q"), fields.read_integer("left", "Q"))
     )
     if (budget is None) != (left is None) or (
         budget is not None and left is not None and left > budget
     ):
         raise fields.field_error("budget left", "no more than the budget")
-    return budget, left, fields.remainder()
+    return budget, left, fields.read_remainder()
 
 
 def encode_part(first: int, count: int, ciphertexts: bytes) -> bytes:
@@ -233,8 +238,8 @@ def encode_part(first: int, count: int, ciphertexts: bytes) -> bytes:
 def decode_part(message: str, payload: bytes) -> tuple[int, int, bytes]:
     """Gives the first row or column, the count, and as many ciphertexts of one length."""
     fields = Fields(message, payload)
-    first, count = fields.number("first", "I"), fields.number("count", "H")
-    ciphertexts = fields.remainder()
+    first, count = fields.read_integer("first", "I"), fields.read_integer("count", "H")
+    ciphertexts = fields.read_remainder()
     if count == 0 or not ciphertexts or len(ciphertexts) % count:
         raise fields.field_error("ciphertexts", "at least one, all of one length")
     return first, count, ciphertexts
@@ -245,8 +250,8 @@ def encode_place(layer: int, source: int) -> bytes:
     return struct.pack("<IB", layer, source)
 
 
-def _place(fields: Fields) -> tuple[int, int]:
-    layer, source = fields.number("layer", "I"), fields.number("input", "B")
+def _decode_place(fields: Fields) -> tuple[int, int]:
+    layer, source = fields.read_integer("layer", "I"), fields.read_integer("input", "B")
     if source > 4:
         raise fields.field_error("input", "a known code")
     return layer, source
@@ -255,16 +260,16 @@ def _place(fields: Fields) -> tuple[int, int]:
 def decode_prepare(payload: bytes) -> tuple[int, int]:
     """Gives the layer and the number of the input."""
     fields = Fields("prepare", payload)
-    place = _place(fields)
-    fields.end()
+    place = _decode_place(fields)
+    fields.expect_end()
     return place
 
 
 def decode_credit(payload: bytes) -> tuple[int, int]:
     """Gives how many blocks may be sent, and the batch's number."""
     fields = Fields("credit", payload)
-    credit = fields.number("blocks", "H"), fields.number("batch", "Q")
-    fields.end()
+    credit = fields.read_integer("blocks", "H"), fields.read_integer("batch", "Q")
+    fields.expect_end()
     return credit
 
 
@@ -276,25 +281,25 @@ def encode_apply(layer: int, source: int, counter: int, vectors: int, packed: by
 def decode_apply(payload: bytes) -> tuple[int, int, int, int, bytes]:
     """Gives the layer, the input, the first counter, the number of vectors and the packed vectors."""
     fields = Fields("apply", payload)
-    layer, source = _place(fields)
-    counter, vectors = fields.number("counter", "Q"), fields.number("vectors", "H")
+    layer, source = _decode_place(fields)
+    counter, vectors = fields.read_integer("counter", "Q"), fields.read_integer("vectors", "H")
     if not 1 <= vectors <= VECTORS_MAX:
         raise fields.field_error("vectors", "1 to 64")
     if counter + vectors >= 1 << 64:
         raise fields.field_error("counter", "a counter whose successors fit 64 bits")
-    return layer, source, counter, vectors, fields.remainder()
+    return layer, source, counter, vectors, fields.read_remainder()
 
 
 def encode_products(left: int | None, vectors: int, packed: bytes) -> bytes:
     """Encodes the answers left and the packed products."""
-    return struct.pack("<QH", _budget(left), vectors) + packed
+    return struct.pack("<QH", _encode_budget(left), vectors) + packed
 
 
 def decode_products(payload: bytes) -> tuple[int | None, int, bytes]:
     """Gives the answers left, the number of vectors and the packed products."""
     fields = Fields("products", payload)
-    left, vectors = fields.number("budget left", "Q"), fields.number("vectors", "H")
-    return (None if left == NO_BUDGET else left), vectors, fields.remainder()
+    left, vectors = fields.read_integer("budget left", "Q"), fields.read_integer("vectors", "H")
+    return (None if left == NO_BUDGET else left), vectors, fields.read_remainder()
 
 
 def encode_error(refusal: Refusal) -> bytes:
@@ -305,8 +310,8 @@ def encode_error(refusal: Refusal) -> bytes:
 def decode_error(payload: bytes) -> Refusal:
     """Gives the refusal that an error frame holds."""
     fields = Fields("error", payload)
-    code, detail = fields.number("code", "B"), fields.number("detail", "Q")
+    code, detail = fields.read_integer("code", "B"), fields.read_integer("detail", "Q")
     if code not in REFUSALS:
         raise fields.field_error("code", "a known one")
-    fields.end()
+    fields.expect_end()
     return Refusal(REFUSALS[code], detail)

@@ -61,7 +61,7 @@ class OneGraphBank:
         self.in_order = arrays.upload(numpy.arange(PREFILL_ROWS_MAX, dtype=numpy.int32), device)
         self._write_rows()
 
-    def take(self, adapter: OneGraphAdapter) -> int:
+    def add_adapter(self, adapter: OneGraphAdapter) -> int:
         """Gives the adapter a line in every table that it needs."""
         index = next((at for at, member in enumerate(self.members) if member is None), None)
         if index is None:
@@ -85,14 +85,14 @@ class OneGraphBank:
         self._rehearse()
         return index
 
-    def leave(self, index: int) -> None:
+    def remove_adapter(self, index: int) -> None:
         """Frees a line; nobody's rows point there any more."""
         for table in self.tables.values():
             table.put(index, None)
         self.members[index] = None
         self.version += 1
 
-    def mark(self, row: int, index: int) -> None:
+    def assign_row(self, row: int, index: int) -> None:
         """Gives the row to the adapter in this line from now on; -1 gives it to none."""
         self.rows[row] = index
         self._write_rows()
@@ -134,7 +134,7 @@ class OneGraphBank:
         chosen = [outputs.get(name) for name in READERS[source]]
         self._steps[-1].run_fused(table, adapter_of, offset_of, rows, chosen, status, order)
 
-    def lend(self) -> online.Status:
+    def lend_status(self) -> online.Status:
         """Lends status words for one generation's prefills; returned ones once no kernel writes them any more."""
         for at, (status, done) in enumerate(self._returned):
             if done is None or done.query():
@@ -249,7 +249,7 @@ class OneGraphAdapter:
         with side_stream(self.device) as wait:
             for state in self.inputs:
                 self._install(state, wait)
-        self.index = bank.take(self)
+        self.index = bank.add_adapter(self)
         self.mine = arrays.upload(
             numpy.full(PREFILL_ROWS_MAX, self.index, numpy.int32), self.device
         )
@@ -273,7 +273,7 @@ class OneGraphAdapter:
             for state in self.inputs:
                 state.pool.wipe()
             self.secret.wipe()
-        self.bank.leave(self.index)
+        self.bank.remove_adapter(self.index)
 
     def time_offline(self) -> tuple[float, int]:
         """Times the preparing of one batch of every input, which is discarded: milliseconds, and its tokens."""
@@ -300,7 +300,7 @@ class OneGraphAdapter:
         """Reads the true counters from the device, then waits until masks for `rows` are prepared."""
         arrays.synchronize(self.device)
         for state in self.inputs:
-            state.exact = state.pool.next()
+            state.exact = state.pool.next_counter()
         self._since = 0
         self._update_least()
         until = time.monotonic() + MASK_DEADLINE_S
@@ -329,7 +329,8 @@ class OneGraphAdapter:
                     short = [
                         state
                         for state in self.inputs
-                        if state.pool.installed - state.pool.next() // self.context.n < SLOTS
+                        if state.pool.installed - state.pool.next_counter() // self.context.n
+                        < SLOTS
                     ]
                     for state in short:
                         if self._stopping:
@@ -396,7 +397,7 @@ class OneGraphDeltas:
         self.adapter, self.grouped = adapter, adapter.bank
         self.row: int | None = None
         self.answered = 0
-        self.prefill_status: online.Status | None = adapter.bank.lend()
+        self.prefill_status: online.Status | None = adapter.bank.lend_status()
 
     @property
     def graph_key(self) -> tuple[str, int, int]:
@@ -428,7 +429,7 @@ class OneGraphDeltas:
 
     def after_step(self) -> None:
         """Fails the generation where the device refused a vector of its prefill or its row."""
-        found = self.prefill_status.take() if self.prefill_status is not None else 0
+        found = self.prefill_status.take_refusals() if self.prefill_status is not None else 0
         if self.row is not None:
             found |= self.grouped.take_refusals(self.row)
         if found:
@@ -437,9 +438,9 @@ class OneGraphDeltas:
     def place(self, row: int | None) -> None:
         """Gives the generation this row of decode batches from now on; None gives it no row."""
         if self.row is not None:
-            self.grouped.mark(self.row, -1)
+            self.grouped.assign_row(self.row, -1)
         if row is not None:
-            self.grouped.mark(row, self.adapter.index)
+            self.grouped.assign_row(row, self.adapter.index)
         self.row = row
 
     def report(self) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class OnlineStep:
             tokens, self.rows[here], self.line, words, packed, self.scales[here], self.status
         )
         arrays.synchronize(self.device)
-        if refused := self.status.take():
+        if refused := self.status.take_refusals():
             raise ActivationRefused(f"activation cannot be sent: {online.refusal_text(refused)}")
 
     def unmask(self, taken: CounterRange, done: int, raw: bytes) -> None:

@@ -40,7 +40,9 @@ class Server:
         self._room = threading.BoundedSemaphore(CONNECTIONS_OF_PROGRAM_MAX)
         self._open: set[Connection] = set()
         self._lock, self.stopping = threading.Lock(), threading.Event()
-        self._sweeper = threading.Thread(target=self._sweep, name="confide-expire", daemon=True)
+        self._sweeper = threading.Thread(
+            target=self._forget_expired_until_stop, name="confide-expire", daemon=True
+        )
 
     def run(self) -> None:
         """Serves until `stop` is called."""
@@ -81,9 +83,9 @@ class Server:
                 self._open.discard(connection)
             self._room.release()
 
-    def _sweep(self) -> None:
+    def _forget_expired_until_stop(self) -> None:
         while not self.stopping.wait(_EXPIRE_EVERY_S):
-            self.host.expire()
+            self.host.forget_expired_sessions()
             getattr(self.host.log, "flush", lambda: None)()
 
 
@@ -109,7 +111,7 @@ class Connection:
             finally:
                 if self._upload is not None:
                     self._upload.abandon()
-                self.host.leave(session)
+                self.host.note_disconnect(session)
             self.send(Kind.FAREWELL, goodbye)
         except StreamEnded:
             pass
@@ -158,7 +160,7 @@ class Connection:
                     Kind.TERMS, frame.id, encode_input_terms(budget, left, product.terms_bytes)
                 )
         except ProtocolError:
-            self.host.leave(session)
+            self.host.note_disconnect(session)
             raise
         return session
 
@@ -219,7 +221,7 @@ class Connection:
         first, count, ciphertexts = decode_part("block", payload)
         if self._upload is None or self._upload.request != request:
             raise Refusal("malformed")
-        self._upload.take(first, count, ciphertexts)
+        self._upload.put_block(first, count, ciphertexts)
 
     def _note(self, session: Session, error: BlindError) -> None:
         if isinstance(error, StreamEnded):
@@ -243,7 +245,7 @@ class Upload:
         self._blocks: queue.Queue[tuple[int, bytes] | None] = queue.Queue(WINDOW)
         threading.Thread(target=self._run, name="confide-upload", daemon=True).start()
 
-    def take(self, first: int, count: int, ciphertexts: bytes) -> None:
+    def put_block(self, first: int, count: int, ciphertexts: bytes) -> None:
         """Hands a block in; one beyond the credit or out of order ends the connection."""
         if self.ended:
             # It was refused already, and blocks were still on their way.

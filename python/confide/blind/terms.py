@@ -118,17 +118,23 @@ class Terms:
     def decode(payload: bytes) -> Terms:
         """Reads the terms. Raises `FieldError`."""
         fields = Fields("terms", payload)
-        layer, source = fields.number("layer", "I"), fields.number("input", "B")
+        layer, source = fields.read_integer("layer", "I"), fields.read_integer("input", "B")
         if source > 4:
             raise fields.field_error("input", "a known code")
-        columns, bits = _decode_dimension(fields, "width", WIDTH_MAX), fields.number("bits", "B")
+        columns, bits = (
+            _decode_dimension(fields, "width", WIDTH_MAX),
+            fields.read_integer("bits", "B"),
+        )
         if not 2 <= bits <= VECTOR_BITS_MAX:
             raise fields.field_error("bits", f"2 to {VECTOR_BITS_MAX}")
-        limit = fields.number("norm limit", "Q")
+        limit = fields.read_integer("norm limit", "Q")
         if not 1 <= limit <= NORM_LIMIT_WIRE_MAX:
             raise fields.field_error("norm limit", "1 to 2^62")
-        sigma, outputs_max = fields.magnitude("noise sigma"), fields.number("rows of a tile", "I")
-        count = fields.number("parts", "B")
+        sigma, outputs_max = (
+            fields.read_magnitude("noise sigma"),
+            fields.read_integer("rows of a tile", "I"),
+        )
+        count = fields.read_integer("parts", "B")
         if not 1 <= count <= PARTS_MAX:
             raise fields.field_error("parts", "1 to 8")
         parts: list[Part] = []
@@ -139,7 +145,7 @@ class Terms:
             if any(other.projection == part.projection for other in parts):
                 raise fields.field_error("projection", "each once")
             parts.append(part)
-        fields.end()
+        fields.expect_end()
         return Terms(layer, source, columns, bits, limit, sigma, outputs_max, tuple(parts))
 
 
@@ -177,7 +183,7 @@ def quantise_pairs(
     source, columns = source_of(pairs[0][0]), pairs[0][1].a.shape[1]
     matrices, parts = [], []
     for projection, pair in pairs:
-        _check(projection, pair, source, columns)
+        _check_pair(projection, pair, source, columns)
         if protect == "a":
             matrix, scales = quantise_rows(pair.a, parameters.row_l1_max)
             factor = ((pair.b.astype(numpy.float64) * pair.scale) * scales[None, :]).astype(
@@ -231,7 +237,7 @@ def noise_headroom(sigma: float) -> int:
     return 0 if sigma == 0.0 else math.ceil(8.0 * sigma) + 1
 
 
-def _check(projection: str, pair: Pair, source: int, columns: int) -> None:
+def _check_pair(projection: str, pair: Pair, source: int, columns: int) -> None:
     rank, width, outputs = pair.a.shape[0], pair.a.shape[1], pair.b.shape[0]
     reasons = (
         (source_of(projection) != source, "it reads another vector"),
@@ -248,16 +254,16 @@ def _check(projection: str, pair: Pair, source: int, columns: int) -> None:
 
 
 def _decode_part(fields: Fields) -> Part:
-    number, rows = fields.number("projection", "B"), 0
+    number, rows = fields.read_integer("projection", "B"), 0
     if number >= len(PROJECTIONS):
         raise fields.field_error("projection", "a known code")
-    rows, effect = _decode_dimension(fields, "rows", WIDTH_MAX), fields.number("effect", "B")
+    rows, effect = _decode_dimension(fields, "rows", WIDTH_MAX), fields.read_integer("effect", "B")
     if effect == 0:
-        return Part(PROJECTIONS[number], rows, scale=fields.magnitude("scale"))
+        return Part(PROJECTIONS[number], rows, scale=fields.read_magnitude("scale"))
     if effect != 1 or rows > RANK_MAX:
         raise fields.field_error("effect", "0, or 1 with at most 1024 rows")
     outputs = _decode_dimension(fields, "outputs", WIDTH_MAX)
-    factor = numpy.frombuffer(fields.take("factor", outputs * rows * 4), "<f4").reshape(
+    factor = numpy.frombuffer(fields.read_bytes("factor", outputs * rows * 4), "<f4").reshape(
         outputs, rows
     )
     if not numpy.isfinite(factor).all():
@@ -266,7 +272,7 @@ def _decode_part(fields: Fields) -> Part:
 
 
 def _decode_dimension(fields: Fields, field: str, limit: int) -> int:
-    side = fields.number(field, "I")
+    side = fields.read_integer(field, "I")
     if not 1 <= side <= limit:
         raise fields.field_error(field, "1 to its limit")
     return side

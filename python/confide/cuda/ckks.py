@@ -62,8 +62,10 @@ class Ckks:
         self.primes, self.limbs, self.scale = data_primes(n), LIMBS, 2.0**SCALE_BITS
         self.slot_factor = self.scale / (n // 2)
         roots, leaves = embedding_tables(n)
-        self.limb_table = self._words([primes.limb(n, q, 1, 0, 0) for q in self.primes])
-        self.roots = self._words(np.stack([primes.roots(n, q) for q in self.primes]))
+        self.limb_table = self._upload_words(
+            [primes.limb_words(n, q, 1, 0, 0) for q in self.primes]
+        )
+        self.roots = self._upload_words(np.stack([primes.root_powers(n, q) for q in self.primes]))
         self.embedding = self._table(roots.view(np.float64).copy(), "float64")
         self.slot_of_leaf = self._table(leaves, "uint32")
         self.garner = self._table(np.array(self._garner()), "float64")
@@ -84,7 +86,7 @@ class Ckks:
             rows.append([float(q), 1.0 / float(q), *pairs, *[0.0] * (4 - len(pairs))])
         return rows
 
-    def _words(self, values: Any) -> Array:
+    def _upload_words(self, values: Any) -> Array:
         return self._table(np.array(values, np.uint64), "uint64")
 
     def _table(self, values: np.ndarray, dtype: str) -> Array:
@@ -119,7 +121,7 @@ class Ckks:
             )
         return coefficients
 
-    def factors(self, slots: Array) -> Array:
+    def encode_factors(self, slots: Array) -> Array:
         """Encodes float64 [count, given] as factors in NTT form, uint64 [count, limbs, n]."""
         coefficients = self.encode(slots)
         count = coefficients.shape[0]
@@ -146,7 +148,14 @@ class Ckks:
         kernel = runtime.Module("encrypt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel(
             "secret_key"
         )
-        given = (rng.key, rng.take(self.n), self.limb_table, self.roots, secret, self.log_n)
+        given = (
+            rng.key,
+            rng.reserve_words(self.n),
+            self.limb_table,
+            self.roots,
+            secret,
+            self.log_n,
+        )
         kernel(self.limbs, min(512, self.n // 16), *given, shared=(self.n + self.n // 16) * 8)
         return secret
 
@@ -173,7 +182,7 @@ class SeedLayout:
         self.packs = -(-self.rank // self.copies)
         rows = np.zeros((self.packs * self.copies, self.width))
         rows[: self.rank] = matrix
-        self.factors = ckks.factors(rows.reshape(self.packs, self.copies * self.width))
+        self.factors = ckks.encode_factors(rows.reshape(self.packs, self.copies * self.width))
         maker = Rng.from_os(ckks.device) if key_rng is None else key_rng
         self.secret = ckks.secret_key(maker)
         maker.wipe()

@@ -39,7 +39,7 @@ class Context:
     def _fill_tables(self) -> None:
         one, n = self.set, self.n
         rows = [
-            primes.limb(n, q, one.plaintext_bits, one.flood_bits, one.product_noise)
+            primes.limb_words(n, q, one.plaintext_bits, one.flood_bits, one.product_noise)
             for q in self.primes
         ]
         inverses = np.zeros((self.limbs, self.limbs, 2), np.uint64)
@@ -52,7 +52,7 @@ class Context:
         t = 1 << one.plaintext_bits
         encoding = [one.plaintext_bits, product % t, (t << 64) // self.primes[0], one.flood_bits]
         self.limb_table = self._table(np.array(rows, np.uint64))
-        self.roots = self._table(np.stack([primes.roots(n, q) for q in self.primes]))
+        self.roots = self._table(np.stack([primes.root_powers(n, q) for q in self.primes]))
         self.inverses = self._table(inverses)
         self.encoding = self._table(np.array(encoding, np.uint64))
 

@@ -40,7 +40,7 @@ class Rng:
             raise RuntimeError("generator: wiped, cannot draw")
         return self._key
 
-    def take(self, words: int) -> int:
+    def reserve_words(self, words: int) -> int:
         """Uses up the next words for a kernel that makes them itself; gives the first one's index.
 
         Not while a CUDA graph is recorded: each replay would draw the same words again.
@@ -63,7 +63,7 @@ class Rng:
     def words(self, count: int) -> Array:
         """Draws the next words, uint64 [count]."""
         drawn = arrays.empty(count, "uint64", self.device)
-        first = self.take(count)
+        first = self.reserve_words(count)
         blocks = -(-count // 8) + 1
         kernel = runtime.Module("encrypt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel(
             "keystream"

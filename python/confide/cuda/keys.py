@@ -24,7 +24,7 @@ class SecretKey:
         """Draws a fresh key."""
         secret = arrays.empty((context.limbs, context.n), "uint64", context.device)
         with generator(context, rng) as drawn:
-            first = drawn.take(context.n)
+            first = drawn.reserve_words(context.n)
             given = (drawn.key, first, context.limb_table, context.roots, secret)
             context.launch("encrypt.cu", "secret_key", context.limbs, *given, context.log_n)
         return cls(context, secret)
@@ -76,7 +76,7 @@ class SecretKey:
         """Makes c0 of `count` encryptions; the errors are the generator's next words."""
         context = self.context
         c0 = arrays.empty((count, context.limbs, context.n), "uint64", context.device)
-        first = rng.take(count * context.n)
+        first = rng.reserve_words(count * context.n)
         tables = (context.limb_table, context.roots, context.encoding)
         given = (messages, rng.key, first, seed, first_index, self.secret)
         context.launch(

@@ -120,7 +120,7 @@ class Pool:
         self._prepared[slot] = prepared
         self.installed += 1
 
-    def next(self) -> int:
+    def next_counter(self) -> int:
         """Gives the next counter; waits for the device."""
         return int(arrays.as_words(self.state[:1])[0])
 
@@ -168,7 +168,7 @@ class Status(HostBuffer):
     def __init__(self, device: str, rows: int) -> None:
         super().__init__(device, rows, "int32")
 
-    def take(self) -> int:
+    def take_refusals(self) -> int:
         """Takes the refusals since the last call, as one word. To be called after the stream was waited for."""
         found = int(numpy.bitwise_or.reduce(self.array))
         if found:
@@ -258,7 +258,7 @@ class Online:
         places = (_place_key(rows), _place_key(masked), there, _place_key(scales), status.address)
 
         def prepare() -> runtime.Launch:
-            vectors, x, stride, kind = _matrix(rows)
+            vectors, x, stride, kind = _vector_arguments(rows)
             left = (masked, there, packed_stride, scales, status.address)
             return self._kernel("mask_vectors", kind).prepare(
                 vectors, THREADS, tokens, x, stride, *limits, *left
@@ -315,7 +315,7 @@ class Online:
 
         def prepare() -> runtime.Launch:
             vectors = next(output.shape[0] for output in outputs if output is not None)
-            places = _places(outputs, vectors)
+            places = _output_arguments(outputs, vectors)
             kernel = self._kernel("add_outputs", next(place[3] for place in places if place[3]))
             sums = (adapter_of, self.real, self.used)
             return _prepare_add(kernel, table.words, *sums, vectors, places, advance=False)
@@ -360,8 +360,8 @@ def launch_fused(
     order: runtime.LaunchOrder | None = None,
 ) -> None:
     """Launches `Online.run_fused` with a table's words; buffers real float32 [>= T, >= rows_max], used int32 [>= T]."""
-    vectors, x, stride, kind = _matrix(rows)
-    places = _places(outputs, vectors)
+    vectors, x, stride, kind = _vector_arguments(rows)
+    places = _output_arguments(outputs, vectors)
     output_kind = next((place[3] for place in places if place[3]), kind)
     if any(place[3] not in (None, output_kind) for place in places):
         raise TypeError("outputs: wanted one dtype, got several")
@@ -405,7 +405,7 @@ def _place_key(array: Array) -> tuple[Any, ...]:
     return array.data_ptr(), array.shape, array.stride(), array.dtype
 
 
-def _matrix(rows: Array) -> tuple[int, int, int, str]:
+def _vector_arguments(rows: Array) -> tuple[int, int, int, str]:
     """Gives the vectors, address, stride in elements, and the type's name in the kernels."""
     dtype = str(rows.dtype).removeprefix("torch.")
     if dtype not in _TYPES or len(rows.shape) != 2:
@@ -421,14 +421,14 @@ def _matrix(rows: Array) -> tuple[int, int, int, str]:
     return int(rows.shape[0]), arrays.address(rows), int(stride), _TYPES[dtype]
 
 
-def _places(outputs: Sequence[Array | None], vectors: int) -> list[Place]:
+def _output_arguments(outputs: Sequence[Array | None], vectors: int) -> list[Place]:
     """Gives each output [vectors, width] as the kernel takes it, filled up with empty ones to PARTS_MAX."""
     places: list[Place] = []
     for output in outputs:
         if output is None:
             places.append((0, 0, 0, None))
             continue
-        count, where, stride, kind = _matrix(output)
+        count, where, stride, kind = _vector_arguments(output)
         if count != vectors:
             raise ValueError(f"outputs: wanted {vectors} rows, got {count}")
         places.append((where, int(output.shape[1]), stride, kind))

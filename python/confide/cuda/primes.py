@@ -58,7 +58,7 @@ def shoup(value: int, q: int) -> tuple[int, int]:
 
 
 @functools.cache
-def roots(n: int, q: int) -> np.ndarray:
+def root_powers(n: int, q: int) -> np.ndarray:
     """Gives uint64 [2, n, 2]: powers of the root and of its inverse in bit-reversed order, each with its quotient."""
     table = np.empty((2, n, 2), np.uint64)
     root, bits = primitive_root(q, 2 * n), n.bit_length() - 1
@@ -74,10 +74,12 @@ def roots(n: int, q: int) -> np.ndarray:
     return table
 
 
-def limb(n: int, q: int, plaintext_bits: int, flood_bits: int, product_noise: int) -> list[int]:
+def limb_words(
+    n: int, q: int, plaintext_bits: int, flood_bits: int, product_noise: int
+) -> list[int]:
     """Gives the 12 words of `Limb` in modulus.cuh."""
     bits, inverse_n = q.bit_length(), pow(n, -1, q)
-    turn = inverse_n * int(roots(n, q)[1, 1, 0]) % q
+    turn = inverse_n * int(root_powers(n, q)[1, 1, 0]) % q
     factors = (pow(1 << plaintext_bits, -1, q), inverse_n, turn, (1 << flood_bits) % q)
     words = [q, (1 << (63 + bits)) // q, bits, (product_noise << flood_bits) % q]
     return words + [word for factor in factors for word in shoup(factor, q)]

@@ -34,7 +34,7 @@ def hide(
     if plain is not None:
         plain = arrays.to_device(plain, "uint64", context.device, "plain", (rows, context.n))
     with generator(context, rng) as drawn:
-        first = drawn.take(6 * context.n * rows)
+        first = drawn.reserve_words(6 * context.n * rows)
         if first % 2:
             raise ValueError("generator: wanted one that has drawn an even number of words")
         tables = (context.limb_table, context.roots, context.encoding)

@@ -67,7 +67,7 @@ class Adapters:
             for site, got in adapter.sites.items():
                 self.check(name, site, got)
             if isinstance(adapter, PlainAdapter):
-                self.bank.take(adapter)
+                self.bank.add_adapter(adapter)
         except Exception:
             close(adapter)
             raise
@@ -106,11 +106,11 @@ class Adapters:
         if adapter is None:
             raise AdapterError(f"no adapter {name!r} is loaded")
         if isinstance(adapter, PlainAdapter):
-            self.bank.leave(adapter)
+            self.bank.remove_adapter(adapter)
         self.leaving.append(adapter)
-        self.sweep()
+        self.close_unused()
 
-    def sweep(self) -> int:
+    def close_unused(self) -> int:
         """Closes what was unloaded and is no longer in use; says how many."""
         done = [adapter for adapter in self.leaving if not self.in_use(adapter)]
         self.leaving = [adapter for adapter in self.leaving if adapter not in done]
@@ -195,7 +195,7 @@ class PlainDeltas:
         if self.row is not None:
             self.grouped.shares[self.row].zero_()
         if row is not None:
-            self.grouped.mark(row, self.adapter)
+            self.grouped.assign_row(row, self.adapter)
         self.row = row
 
     def report(self) -> dict[str, Any]:
@@ -220,12 +220,12 @@ class PlainBank:
         self.copies: dict[tuple[int, str, torch.dtype], tuple[Tensor, Tensor, list[str]]] = {}
         self.shares = torch.zeros(context.slots, 0, device=context.device, dtype=context.dtype)
 
-    def take(self, adapter: PlainAdapter) -> None:
+    def add_adapter(self, adapter: PlainAdapter) -> None:
         """Adds an adapter, and lets go of those that were unloaded and have ended."""
         stay = [member for member in self.members if member.is_loaded or member.open_count]
         self.build([*stay, adapter])
 
-    def leave(self, adapter: PlainAdapter) -> None:
+    def remove_adapter(self, adapter: PlainAdapter) -> None:
         """Notes that the adapter is unloaded; it leaves at the next change, since a recorded step may be under way."""
         adapter.is_loaded = False
         if not any(member.is_loaded or member.open_count for member in self.members):
@@ -287,7 +287,7 @@ class PlainBank:
             self.copies[key] = (found[0].to(dtype), found[1].to(dtype), found[2])
         return self.copies[key]
 
-    def mark(self, row: int, adapter: PlainAdapter) -> None:
+    def assign_row(self, row: int, adapter: PlainAdapter) -> None:
         """Gives the row to this adapter from now on."""
         self.shares[row].zero_()
         self.shares[row, self.members.index(adapter)].fill_(1)

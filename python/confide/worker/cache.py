@@ -80,15 +80,15 @@ class Cache:
         """Gives the bytes taken."""
         return self.values.nbytes
 
-    def flat(self, layer: int) -> Tensor:
+    def flat_rows(self, layer: int) -> Tensor:
         """Gives a layer's rows [2 · slots · kv_heads · length, head_dim], to be written by index."""
         return self.values[layer].view(-1, self.values.shape[-1])
 
-    def keys(self, layer: int, rows: int, context: int) -> Tensor:
+    def layer_keys(self, layer: int, rows: int, context: int) -> Tensor:
         """Gives the keys of a layer, [rows, kv_heads, context, head_dim]."""
         return self.values[layer, 0, :rows, :, :context]
 
-    def content(self, layer: int, rows: int, context: int) -> Tensor:
+    def layer_values(self, layer: int, rows: int, context: int) -> Tensor:
         """Gives the values of a layer, [rows, kv_heads, context, head_dim]."""
         return self.values[layer, 1, :rows, :, :context]
 

@@ -109,8 +109,8 @@ class Stepper:
         self.model, self.cache, self.rows = model, cache, rows
         self.device = model.device
         self.graphs = graphs and can_record(self.device)
-        self.batches = buckets(BATCHES, cache.size.slots)
-        self.contexts = buckets(CONTEXTS, -(-cache.size.context // ROUND) * ROUND)
+        self.batches = step_buckets(BATCHES, cache.size.slots)
+        self.contexts = step_buckets(CONTEXTS, -(-cache.size.context // ROUND) * ROUND)
         self.counts = Counts()
         self.recorded: OrderedDict[Shape, RecordedStep] = OrderedDict()
         self.forms: dict[tuple[int, int], str] = {}
@@ -157,7 +157,7 @@ class Stepper:
             graph.capture_end()
         return graph, mark
 
-    def warm(
+    def record_without_adapters(
         self, kinds: tuple[str, ...] = ("greedy", "sampled"), contexts: tuple[int, ...] = ()
     ) -> None:
         """Records the shapes without adapters beforehand, so that no request waits for it."""
@@ -186,7 +186,7 @@ class Stepper:
         self.counts.steps += 1
         if not self.graphs:
             with torch.inference_mode():
-                for point in self.body(shape, self.rows):
+                for point in self.run_body(shape, self.rows):
                     add(point, False)
         else:
             recorded = self.recorded.get(shape) or self.record(shape, add)
@@ -210,7 +210,7 @@ class Stepper:
         event.record()
         return TokenCopy(target, event)
 
-    def body(self, shape: Shape, rows: Rows) -> Generator[Point, None, None]:
+    def run_body(self, shape: Shape, rows: Rows) -> Generator[Point, None, None]:
         """Runs the step itself, stopping at the shape's points."""
         batch, tokens = shape.batch, rows.token[shape.group, : shape.batch]
         positions = rows.position[shape.group, :batch]
@@ -242,7 +242,7 @@ class Stepper:
         self.is_recording = not shape.waits
         try:
             with torch.inference_mode():
-                for point in self.body(shape, shadow):
+                for point in self.run_body(shape, shadow):
                     if not shape.waits:
                         add(point, True)
                 self.stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -260,7 +260,7 @@ class Stepper:
 
     def capture(self, shape: Shape, add: Add) -> RecordedStep:
         """Runs the body once under capture, cut at each point that has to be waited for."""
-        run, ended = self.body(shape, self.rows), False
+        run, ended = self.run_body(shape, self.rows), False
         graphs: list[Any] = []
         points: list[Point] = []
         # What the collector frees in the middle of a capture may be a graph or an event, which breaks the capture.
@@ -306,7 +306,7 @@ class Stepper:
         torch.cuda.synchronize(self.device)
         self.recorded.popitem(last=False)
 
-    def forget(self, adapters: Callable[[Hashable], bool]) -> None:
+    def forget_graphs(self, adapters: Callable[[Hashable], bool]) -> None:
         """Drops graphs whose adapters are of no further use."""
         gone = [shape for shape in self.recorded if shape.adapters and adapters(shape.adapters)]
         if gone:
@@ -376,6 +376,6 @@ def can_record(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-def buckets(steps: tuple[int, ...], most: int) -> tuple[int, ...]:
+def step_buckets(steps: tuple[int, ...], most: int) -> tuple[int, ...]:
     """Gives those of `steps` below `most`, and `most`."""
     return (*tuple(step for step in steps if step < most), most)

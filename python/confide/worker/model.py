@@ -30,7 +30,7 @@ ATTENTION_FORMS = ("fused", "products")
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
-def drive(run: Pass, add: Callable[[Point], None] | None = None) -> Tensor:
+def run_pass(run: Pass, add: Callable[[Point], None] | None = None) -> Tensor:
     """Runs a pass to its end, calling `add` at each point."""
     while True:
         try:
@@ -90,14 +90,17 @@ class Model:
             return self.kernel_attention.decode_attention(positions, cache)
         rows = positions.shape[0]
         table = self.rotary.tables_at(positions)
-        places = self.places(cache, torch.arange(rows, device=self.device), positions)
+        places = self.cache_places(cache, torch.arange(rows, device=self.device), positions)
         bias = self.decode_bias(positions, context)
 
         def attend(layer: int, qkv: Tensor) -> Tensor:
             heads = self.rotate_heads(qkv, table)
-            cache.flat(layer).index_copy_(0, places, self.rows_to_keep(heads))
+            cache.flat_rows(layer).index_copy_(0, places, self.rows_to_keep(heads))
             query = heads[:, : self.config.heads].view(rows, self.config.kv_heads, self.groups, -1)
-            keys, content = cache.keys(layer, rows, context), cache.content(layer, rows, context)
+            keys, content = (
+                cache.layer_keys(layer, rows, context),
+                cache.layer_values(layer, rows, context),
+            )
             return self.attention(query, keys, content, bias, form).reshape(rows, -1)
 
         return attend
@@ -107,7 +110,7 @@ class Model:
         config, rows = self.config, span.rows
         positions = torch.arange(span.start, span.start + rows, device=self.device)
         table = self.rotary.tables_at(positions)
-        places = self.places(cache, torch.full_like(positions, span.slot), positions)
+        places = self.cache_places(cache, torch.full_like(positions, span.slot), positions)
         whole = span.start == 0 and config.window is None
         length = (
             span.start + rows if whole else min(-(-(span.start + rows) // 64) * 64, cache.length)
@@ -116,12 +119,12 @@ class Model:
 
         def attend(layer: int, qkv: Tensor) -> Tensor:
             heads = self.rotate_heads(qkv, table)
-            cache.flat(layer).index_copy_(0, places, self.rows_to_keep(heads))
+            cache.flat_rows(layer).index_copy_(0, places, self.rows_to_keep(heads))
             keys = cache.values[layer, 0, span.slot : span.slot + 1, :, :length]
             content = cache.values[layer, 1, span.slot : span.slot + 1, :, :length]
             query = heads[:, : config.heads]
             if whole:
-                return self.causal(query, keys, content)
+                return self.attend_causally(query, keys, content)
             query = query.view(rows, config.kv_heads, self.groups, -1).permute(1, 2, 0, 3)
             query = query.reshape(1, config.kv_heads, self.groups * rows, -1)
             with sdpa_kernel(KERNELS):
@@ -195,7 +198,7 @@ class Model:
         """Gives keys and values of `heads` as rows of the cache, in the order of `places`."""
         return heads[:, self.config.heads :].reshape(-1, self.config.head_dim)
 
-    def places(self, cache: Cache, slots: Tensor, positions: Tensor) -> Tensor:
+    def cache_places(self, cache: Cache, slots: Tensor, positions: Tensor) -> Tensor:
         """Gives where the cache keeps each row's keys and values: int64 [T · 2 · kv_heads]."""
         kind = torch.arange(2, device=self.device)[None, :, None]
         head = torch.arange(self.config.kv_heads, device=self.device)[None, None, :]
@@ -241,7 +244,7 @@ class Model:
         shares = torch.softmax(torch.add(bias, scores, alpha=self.scale), dim=-1)
         return torch.matmul(shares, content)
 
-    def causal(self, query: Tensor, keys: Tensor, content: Tensor) -> Tensor:
+    def attend_causally(self, query: Tensor, keys: Tensor, content: Tensor) -> Tensor:
         """Computes the attention of a whole text [T, heads, head_dim] to itself, [T, heads · head_dim]."""
         query = query.transpose(0, 1).unsqueeze(0)
         with sdpa_kernel(KERNELS):

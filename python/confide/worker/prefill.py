@@ -12,7 +12,7 @@ from .config import Config
 from .deltas import Point
 from .faults import OutOfMemory, is_fatal, is_out_of_memory, to_adapter_error
 from .generation import Generation
-from .model import Model, Span, drive
+from .model import Model, Span, run_pass
 from .rows import Rows
 
 CHUNK_TOKENS = 512
@@ -50,7 +50,7 @@ def read_chunk(
                 raise
             raise to_adapter_error(error) from error
 
-    logits = drive(run, add)
+    logits = run_pass(run, add)
     generation.prefilled += len(part)
     return logits
 

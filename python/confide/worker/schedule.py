@@ -135,21 +135,21 @@ class Scheduler:
 
     # A turn.
 
-    def turn(self) -> None:
+    def run_round(self) -> None:
         """Runs one round for everybody."""
         self.drop_cancelled()
-        self.admit()
-        launched = self.launch(FAST)
+        self.fill_free_slots()
+        launched = self.launch_step(FAST)
         launched |= self.prefill()
         if not self.slow_runs:
             launched |= self.run_slow_step()
         self.read(keep=1 if launched else 0)
 
-    def pump(self) -> None:
+    def run_round_meanwhile(self) -> None:
         """Runs a round for those who need not wait, while a slow step or prefill does."""
         self.drop_cancelled()
-        self.admit()
-        launched = self.launch(FAST)
+        self.fill_free_slots()
+        launched = self.launch_step(FAST)
         launched |= self.prefill()
         self.read(keep=1 if launched else 0)
 
@@ -157,21 +157,21 @@ class Scheduler:
         """Ends those who were cancelled. One that is in a slow pass ends when the pass lets go of it."""
         for generation in [one for one in self.waiting if one.cancelled]:
             self.waiting.remove(generation)
-            self.end(generation, "cancelled")
+            self.end_generation(generation, "cancelled")
         for generation in [one for one in self.slots if one is not None and one.cancelled]:
             if not (self.slow_runs and generation.group == SLOW):
-                self.end(generation, "cancelled")
+                self.end_generation(generation, "cancelled")
 
-    def admit(self) -> None:
+    def fill_free_slots(self) -> None:
         """Gives free slots to those who wait, first come first served, the lowest slot first."""
         for slot, held in enumerate(self.slots):
             if held is None and self.waiting:
-                self.place(self.waiting.popleft(), slot)
+                self.begin_in_slot(self.waiting.popleft(), slot)
         for generation in filter(None, list(self.slots)):
             if generation.opening is not None and generation.opening.done():
                 self.finish_opening(generation)
 
-    def place(self, generation: Generation, slot: int) -> None:
+    def begin_in_slot(self, generation: Generation, slot: int) -> None:
         """Puts a generation into a slot and begins to open its adapter."""
         generation.slot, self.slots[slot] = slot, generation
         request = generation.request
@@ -201,15 +201,15 @@ class Scheduler:
             generation.points = points_of(adapter.sites)
             generation.call_hook("belongs_to", generation.request.number)
         except Exception as error:
-            self.fail(generation, to_adapter_error(error))
+            self.end_by_error(generation, to_adapter_error(error))
             return
         self.prefills.append(generation)
 
     # Decode.
 
-    def launch(self, group: int) -> bool:
+    def launch_step(self, group: int) -> bool:
         """Launches one step of a group, if anybody in it decodes."""
-        self.compact()
+        self.move_into_lower_slot()
         chosen = [
             one for one in self.slots if one is not None and one.is_decoding and one.group == group
         ]
@@ -228,13 +228,13 @@ class Scheduler:
             # Nothing has run. Those whose adapters failed end; the others step at the next turn.
             for one in chosen:
                 if one.failure is not None:
-                    self.end(one, "failed")
+                    self.end_generation(one, "failed")
             return True
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             for one in chosen:
-                self.fail(one, error)
+                self.end_by_error(one, error)
             give_back(error, self.model.device)
             return True
         for one in chosen:
@@ -264,7 +264,7 @@ class Scheduler:
             self.read(keep=0)
         self.slow_runs = True
         try:
-            return self.launch(SLOW)
+            return self.launch_step(SLOW)
         finally:
             self.slow_runs = False
 
@@ -308,10 +308,10 @@ class Scheduler:
             generation.call_hook(hook, *arguments)
             return True
         except Exception as error:
-            self.fail(generation, to_adapter_error(error))
+            self.end_by_error(generation, to_adapter_error(error))
             return False
 
-    def compact(self) -> None:
+    def move_into_lower_slot(self) -> None:
         """Moves the last generation into the lowest free slot where that makes the batch's bucket smaller."""
         if self.slow_runs:
             return
@@ -342,11 +342,11 @@ class Scheduler:
                 continue
             self.slow_runs, before = self.slow_runs or generation.group == SLOW, self.slow_runs
             try:
-                self.chunk(generation)
+                self.run_chunk(generation)
             except Exception as error:
                 if is_fatal(error):
                     raise
-                self.fail(generation, error)
+                self.end_by_error(generation, error)
                 give_back(error, self.model.device)
             finally:
                 self.slow_runs = before
@@ -355,7 +355,7 @@ class Scheduler:
             return True
         return False
 
-    def chunk(self, generation: Generation) -> None:
+    def run_chunk(self, generation: Generation) -> None:
         """Runs the next chunk; after the last the first token is chosen and the generation decodes."""
         logits = read_chunk(generation, self.model, self.cache, self.rows, self.limits)
         self.totals["chunks"] += 1
@@ -387,16 +387,18 @@ class Scheduler:
         for index, generation in step.rows:
             if generation.ended:
                 continue
-            reason = self.take(generation, tokens[index], told)
+            reason = self.take_token(generation, tokens[index], told)
             if reason:
                 ended.append((generation, reason))
         if told:
             self.totals["completion_tokens"] += len(told)
             self.listener.emit_tokens(told)
         for generation, reason in ended:
-            self.end(generation, reason)
+            self.end_generation(generation, reason)
 
-    def take(self, generation: Generation, token: int, told: list[tuple[int, int]]) -> str | None:
+    def take_token(
+        self, generation: Generation, token: int, told: list[tuple[int, int]]
+    ) -> str | None:
         """Takes one token of a generation; gives the reason where it is the last."""
         if generation.failure is not None:
             return "failed"
@@ -414,18 +416,18 @@ class Scheduler:
         told.append((generation.request.number, token))
         return "length" if generation.sent == generation.request.max_tokens else None
 
-    def fail(self, generation: Generation, error: Exception) -> None:
+    def end_by_error(self, generation: Generation, error: Exception) -> None:
         """Ends a generation by an error."""
         if isinstance(error, AdapterError) and error.kind == "cancelled":
-            self.end(generation, "cancelled")
+            self.end_generation(generation, "cancelled")
             return
         if not isinstance(error, (AdapterError, OutOfMemory)):
             told = f"generation {generation.request.number}: {type(error).__name__}: {error}"
             print(told, file=sys.stderr, flush=True)
         generation.failure = Failure.from_error(error)
-        self.end(generation, "failed")
+        self.end_generation(generation, "failed")
 
-    def end(self, generation: Generation, reason: str) -> None:
+    def end_generation(self, generation: Generation, reason: str) -> None:
         """Frees the slot and tells the listener. Tokens that are still on their way are not read."""
         if generation.ended:
             return

@@ -62,7 +62,7 @@ class Connection:
                 self.inbox.append((kind, payload))
                 self.wake()
         except (Closed, Malformed, ValueError, OSError) as error:
-            self.lose(f"{error}")
+            self.end_with(f"{error}")
 
     def send(self, frame: bytes) -> None:
         """Puts a frame into the outbox; one that is never emptied ends the connection."""
@@ -74,7 +74,7 @@ class Connection:
             full = self.pending > OUTBOX_BYTES_MAX
             self.changed.notify_all()
         if full:
-            self.lose(
+            self.end_with(
                 f"peer does not read: wanted at most {OUTBOX_BYTES_MAX} waiting bytes, got more"
             )
 
@@ -91,10 +91,10 @@ class Connection:
             try:
                 send_within(self.stream, frame, WRITE_SECONDS)
             except OSError as error:
-                self.lose(f"write: {error}")
+                self.end_with(f"write: {error}")
                 return
 
-    def lose(self, reason: str) -> None:
+    def end_with(self, reason: str) -> None:
         """Ends the connection; the first reason counts."""
         with self.changed:
             if self.lost is None:
@@ -178,7 +178,7 @@ class Server:
     def expect_hello(self, connection: Connection) -> None:
         """Ends a connection that has sent no hello: a silent peer must not keep others out."""
         if self.connection is connection and not self.greeted:
-            connection.lose(f"no hello within {HELLO_SECONDS:.0f} s")
+            connection.end_with(f"no hello within {HELLO_SECONDS:.0f} s")
 
     def wake(self) -> None:
         """Wakes the thread that takes turns."""
@@ -197,10 +197,10 @@ class Server:
             while not self.stopping:
                 self.take_frames()
                 self.finish_load()
-                if self.adapters.leaving and self.adapters.sweep():
+                if self.adapters.leaving and self.adapters.close_unused():
                     self.forget_graphs()
                 if not self.scheduler.is_idle:
-                    self.scheduler.turn()
+                    self.scheduler.run_round()
                     continue
                 with self.changed:
                     if not self.woken:
@@ -210,7 +210,7 @@ class Server:
 
     def close(self) -> None:
         """Ends the connection and takes the socket away."""
-        self.drop()
+        self.drop_connection()
         self.scheduler.close()
         self.loader.shutdown(wait=False, cancel_futures=True)
         self.listener.close()
@@ -218,10 +218,10 @@ class Server:
 
     # Frames in.
 
-    def pump(self) -> None:
+    def run_round_meanwhile(self) -> None:
         """Runs a round for others while one waits for its adapter."""
         self.take_frames(AT_ANY_TIME)
-        self.scheduler.pump()
+        self.scheduler.run_round_meanwhile()
 
     def take_frames(self, kinds: frozenset[int] = protocol.ASKED) -> None:
         """Does what the peer asked for since the last turn, in its order, up to the first frame of another kind."""
@@ -231,19 +231,19 @@ class Server:
         while connection.inbox and connection.lost is None and connection.inbox[0][0] in kinds:
             kind, payload = connection.inbox.popleft()
             try:
-                self.take(connection, kind, payload)
+                self.handle_frame(connection, kind, payload)
             except Malformed as error:
-                connection.lose(str(error))
+                connection.end_with(str(error))
         if connection.lost is not None and kinds is not AT_ANY_TIME:
-            self.drop()
+            self.drop_connection()
 
-    def drop(self) -> None:
+    def drop_connection(self) -> None:
         """Ends the connection: cancels its generations, forgets its adapters, and lets the next one in."""
         connection = self.connection
         if connection is None:
             return
         if connection.lost is None:
-            connection.lose("worker stops")
+            connection.end_with("worker stops")
         print(f"connection ended: {connection.lost}", file=sys.stderr, flush=True)
         self.scheduler.cancel_all()
         self.scheduler.drop_cancelled()
@@ -254,12 +254,12 @@ class Server:
             self.loading = None
         self.greeted, self.connection = False, None
 
-    def take(self, connection: Connection, kind: int, payload: bytes) -> None:
+    def handle_frame(self, connection: Connection, kind: int, payload: bytes) -> None:
         """Does what one frame asks for."""
         if not self.greeted:
             if kind != protocol.HELLO:
                 raise Malformed(f"frame: wanted a hello first, got kind {kind:#04x}")
-            self.greet(connection, parse_object(payload))
+            self.answer_hello(connection, parse_object(payload))
         elif kind == protocol.GENERATE:
             self.generate(parse_object(payload))
         elif kind == protocol.CANCEL:
@@ -275,7 +275,7 @@ class Server:
         else:
             raise Malformed("frame: a second hello")
 
-    def greet(self, connection: Connection, hello: dict[str, Any]) -> None:
+    def answer_hello(self, connection: Connection, hello: dict[str, Any]) -> None:
         """Answers a hello."""
         if hello.get("protocol") != protocol.PROTOCOL:
             raise Malformed(
@@ -287,7 +287,7 @@ class Server:
             raise Malformed(f"hello: vocabulary: wanted at least 1, got {known!r}")
         self.scheduler.rows.known = min(known, vocabulary)
         self.adapters = self.make_adapters(connection.mailbox)
-        connection.mailbox.pump = self.pump
+        connection.mailbox.pump = self.run_round_meanwhile
         connection.mailbox.is_cancelled = self.is_cancelled
         self.greeted = True
         connection.send(json_frame(protocol.WELCOME, self.told))
@@ -377,7 +377,7 @@ class Server:
 
     def forget_graphs(self) -> None:
         """Forgets steps that were recorded with adapters, since what they read may have moved."""
-        self.scheduler.stepper.forget(lambda keys: True)
+        self.scheduler.stepper.forget_graphs(lambda keys: True)
 
     def answer(self, name: str, error: str | None = None, **more: Any) -> None:
         """Answers a request about the adapter `name`: done, or not done for the reason `error`."""

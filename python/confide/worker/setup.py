@@ -111,7 +111,7 @@ def build(options: argparse.Namespace | Options) -> BuiltWorker:
             model, cache, rows, not options.no_graphs, decoder_of(options.decoder, config, device)
         )
         if not options.no_warm:
-            stepper.warm()
+            stepper.record_without_adapters()
     limits = Limits(options.queue, options.chunk, options.prefill_bytes)
     scheduler = Scheduler(model, cache, rows, stepper, RecordingListener(), limits)
     name = options.name or (folder.resolve().name if folder else options.model)

@@ -34,9 +34,9 @@ class BudgetTest(unittest.TestCase):
 
     def test_a_restart_keeps_the_budget_and_a_request_that_does_not_fit_takes_nothing(self) -> None:
         budgets = Budgets(self.path)
-        self.assertEqual(budgets.take(SLOT, 127, 100), 27)
+        self.assertEqual(budgets.charge(SLOT, 127, 100), 27)
         with self.assertRaises(Refusal):
-            budgets.take(SLOT, 127, 28)
+            budgets.charge(SLOT, 127, 28)
         self.assertEqual(budgets.remaining(SLOT, 127), 27)
         budgets.settle()
         with self.assertRaisesRegex(AdapterRefused, "another adapter host"):
@@ -44,13 +44,13 @@ class BudgetTest(unittest.TestCase):
         del budgets
         again = Budgets(self.path)
         self.assertEqual(again.remaining(SLOT, 127), 27)
-        again.take(SLOT, 127, 1)
+        again.charge(SLOT, 127, 1)
         del again
         # A crash counts what was written ahead, which is a 32nd of the budget at most.
         self.assertIn(Budgets(self.path).remaining(SLOT, 127), range(22, 27))
 
     def test_a_torn_line_counts_nothing_and_a_file_of_names_is_refused(self) -> None:
-        Budgets(self.path).take(SLOT, 1000, 5)
+        Budgets(self.path).charge(SLOT, 1000, 5)
         self.path.write_text(self.path.read_text() + '{"account":"01')
         left = Budgets(self.path).remaining(SLOT, 1000)
         assert left is not None

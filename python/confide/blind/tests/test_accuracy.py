@@ -22,7 +22,7 @@ try:
     from confide.worker import cache, config, weights
     from confide.worker.deltas import points_of
     from confide.worker.linear import Plain
-    from confide.worker.model import Model, Span, drive
+    from confide.worker.model import Model, Span, run_pass
     from confide.worker.weights import Layer, Weights
 except ImportError:
     torch = None
@@ -63,7 +63,9 @@ class Logits(unittest.TestCase):
                 deltas = adapter.open()
                 getattr(deltas, "before_step", lambda rows: None)(PROMPT)
                 run = model.prefill(ids, Span(0, 0, PROMPT), kept, points_of(adapter.sites))
-                logits = drive(run, lambda at: deltas.add(at.layer, at.source, at.rows, at.outputs))
+                logits = run_pass(
+                    run, lambda at: deltas.add(at.layer, at.source, at.rows, at.outputs)
+                )
                 getattr(deltas, "after_step", lambda: None)()
                 found.append(logits[0].double())
                 deltas.close()

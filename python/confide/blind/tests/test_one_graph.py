@@ -79,7 +79,9 @@ class OneGraphTest(unittest.TestCase):
                         two.after_step()
                     self.assertEqual(one.graph_key, key)
                     state = adapter.inputs[0]
-                    self.assertEqual((state.pool.next(), other.inputs[0].pool.next()), (302, 2))
+                    self.assertEqual(
+                        (state.pool.next_counter(), other.inputs[0].pool.next_counter()), (302, 2)
+                    )
                     self.assertEqual(one.report()["answered_vectors"], 302)
                     one.close()
                     self.check(

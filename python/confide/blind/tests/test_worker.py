@@ -78,7 +78,7 @@ class WorkerTest(unittest.TestCase):
         self.bench.submit(2, worker.PROMPTS[1], 30)
         with torch.inference_mode():
             for _ in range(6):
-                self.bench.scheduler.turn()
+                self.bench.scheduler.run_round()
         self.child("process").kill()
         said = self.bench.run(30)
         failure = self.bench.ended_by_number[1].end_frame()["error"]
@@ -101,7 +101,7 @@ class WorkerTest(unittest.TestCase):
                     self.bench.submit(fast, worker.PROMPTS[1], 120)
                     with torch.inference_mode():
                         while len(self.bench.heard.said.get(slow, [])) < 1:
-                            self.bench.scheduler.turn()
+                            self.bench.scheduler.run_round()
                     self.assertNotIn(fast, self.bench.ended_by_number)
                     os.kill(pid, signal.SIGSTOP)
                     try:
@@ -130,7 +130,7 @@ class WorkerTest(unittest.TestCase):
                     self.bench.submit(number, worker.PROMPTS[0], 30, name)
                     with torch.inference_mode():
                         while len(self.bench.heard.said.get(number, [])) < 1:
-                            self.bench.scheduler.turn()
+                            self.bench.scheduler.run_round()
                     os.kill(pid, signal.SIGSTOP)
                     try:
                         threading.Timer(0.3, self.bench.scheduler.cancel, [number]).start()
@@ -144,7 +144,7 @@ class WorkerTest(unittest.TestCase):
                     wanted = worker.greedy(self.model, worker.PROMPTS[0], 5)
                     with torch.inference_mode():
                         while 10 + number not in self.bench.ended_by_number:
-                            self.bench.scheduler.turn()
+                            self.bench.scheduler.run_round()
                     self.assertEqual(self.bench.heard.said.get(10 + number), wanted)
 
     def go_on_after(self, pid: int, number: int) -> None:
@@ -165,12 +165,12 @@ class WorkerTest(unittest.TestCase):
             self.bench.submit(number, worker.PROMPTS[number], 20, name)
             with torch.inference_mode():
                 for _ in range(5):
-                    self.bench.scheduler.turn()
+                    self.bench.scheduler.run_round()
             adapters.unload(name)
             self.assertEqual((adapters.loaded, adapters.leaving), ({}, [held]))
             said = self.bench.run(30)
             self.assertEqual(said[number], worker.greedy(self.model, worker.PROMPTS[number], 20))
-            self.assertEqual((adapters.sweep(), adapters.leaving), (1, []))
+            self.assertEqual((adapters.close_unused(), adapters.leaving), (1, []))
         assert child is not None
         self.assertIsNotNone(child.poll())
 

@@ -187,8 +187,10 @@ class OnlineTest(unittest.TestCase):
                     numpy.testing.assert_allclose(
                         to_host(output), wanted[name], rtol=2e-5, atol=2e-5
                     )
-                self.assertEqual([pool.next() for pool in pools], [2 * (turn + 1), turn + 1])
-            self.assertEqual(status.take(), 0)
+                self.assertEqual(
+                    [pool.next_counter() for pool in pools], [2 * (turn + 1), turn + 1]
+                )
+            self.assertEqual(status.take_refusals(), 0)
 
     def test_each_counter_is_used_once_and_none_is_used_without_a_mask(self) -> None:
         for device, _ in self.pair_with_devices(once=None):
@@ -208,7 +210,7 @@ class OnlineTest(unittest.TestCase):
                 arrays.zeros((3, 40), "float32", device),
             ]
             step.run_fused(table, owners, offsets, vectors, first, status)
-            self.assertEqual((status.take(), pool.next()), (0, 3))
+            self.assertEqual((status.take_refusals(), pool.next_counter()), (0, 3))
             self.assertFalse(arrays.as_words(prepared)[:3].any(), "what was used is wiped")
             second = [
                 arrays.zeros((3, 23), "float32", device),
@@ -217,7 +219,7 @@ class OnlineTest(unittest.TestCase):
             ]
             step.run_fused(table, owners, offsets, vectors, second, status)
             self._wait(device)
-            self.assertEqual((status.take(), pool.next()), (online.NO_MASK, 4))
+            self.assertEqual((status.take_refusals(), pool.next_counter()), (online.NO_MASK, 4))
             self.assertTrue(to_host(second[0])[0].any())
             self.assertFalse(to_host(second[0])[1:].any(), "rows without a mask get nothing")
             with self.assertRaises(ValueError):
@@ -227,7 +229,7 @@ class OnlineTest(unittest.TestCase):
             vectors = arrays.upload(rows, device)
             step.run_fused(table, owners, offsets, vectors, second, status)
             self._wait(device)
-            self.assertEqual((status.take(), pool.next()), (online.NOT_FINITE, 7))
+            self.assertEqual((status.take_refusals(), pool.next_counter()), (online.NOT_FINITE, 7))
 
     def test_two_halves_apart_give_what_the_fused_step_gives(self) -> None:
         for device, columns in self.pair_with_devices(short=41, long=2000):

@@ -22,7 +22,7 @@ class Sampler(Vectors):
                 continue
             count = draw["drawn"]["words"]
             # 2^4 divides each of these less one; only the prime itself is used.
-            limb = device.array(np.array(primes.limb(16, 12289, 1, 0, 0), np.uint64))
+            limb = device.array(np.array(primes.limb_words(16, 12289, 1, 0, 0), np.uint64))
             words = np.array(arrays.to_host(limb))
             q = draw["modulus"]
             words[:3] = [q, (1 << (63 + q.bit_length())) // q, q.bit_length()]
@@ -37,7 +37,7 @@ class Sampler(Vectors):
                 kernel(1, threads, rng.key, 0, limb, values, after, count)
                 self.equal(draw["drawn"], values, f"{q} with {threads} threads")
                 follows = make_rng(wanted["seed"], device.name)
-                follows.take(int(device.numpy(after)[0]))
+                follows.reserve_words(int(device.numpy(after)[0]))
                 self.assertEqual(draw["next"], int(arrays.to_host(follows.words(1))[0]))
 
     @on_each_device

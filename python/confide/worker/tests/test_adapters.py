@@ -55,7 +55,7 @@ class Bench:
         self.sent: list[bytes] = []
         self.mailbox = Mailbox(self.sent.append)
         self.mailbox.pump, self.mailbox.is_cancelled = (
-            self.scheduler.pump,
+            self.scheduler.run_round_meanwhile,
             self.scheduler.is_cancelled,
         )
         device, dtype = torch.device("cpu"), torch.float32
@@ -92,7 +92,7 @@ class Bench:
         end = time.monotonic() + seconds
         with torch.inference_mode():
             while not self.scheduler.is_idle and time.monotonic() < end:
-                self.scheduler.turn()
+                self.scheduler.run_round()
         return self.heard.said
 
     def failure_kind(self, number: int) -> str | None:
@@ -156,7 +156,7 @@ class Plain(WithFolder):
         bench.submit(1, PROMPTS[0], 30, "first")
         with torch.inference_mode():
             for _ in range(8):
-                bench.scheduler.turn()
+                bench.scheduler.run_round()
             bench.adapters.unload("first")
             bench.adapters.load("second", "plain", {"path": str(bench.folder / "second")})
         bench.submit(2, PROMPTS[1], 20, "second")

@@ -33,7 +33,7 @@ class Stalls(unittest.TestCase):
         ours, theirs = socket.socketpair()
         connection = Connection(ours, lambda: None)
         self.addCleanup(theirs.close)
-        self.addCleanup(connection.lose, "test ends")
+        self.addCleanup(connection.end_with, "test ends")
         return connection, theirs
 
     def wait_for_loss(self, connection: Connection, seconds: float = 10.0) -> str:

@@ -101,7 +101,7 @@ class Faults(unittest.TestCase):
         self.bench.submit(1, PROMPTS[0], 30, "first")
         with torch.inference_mode():
             for _ in range(8):
-                self.bench.scheduler.turn()
+                self.bench.scheduler.run_round()
         stack = PlainBank.stack
         calls: list[Any] = []
 
@@ -144,7 +144,7 @@ class Faults(unittest.TestCase):
         bench.submit(0, PROMPTS[0], 60)
         with torch.inference_mode():
             for _ in range(4):
-                bench.scheduler.turn()
+                bench.scheduler.run_round()
             bench.scheduler.cache.values[:, :, 0].fill_(float("nan"))
             bench.scheduler.cancel(0)
         bench.submit(1, PROMPTS[1], 8)

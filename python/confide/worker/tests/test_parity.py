@@ -59,18 +59,20 @@ class Parity(unittest.TestCase):
         chunk: int = 64,
         form: str = "fused",
     ) -> list[int]:
-        from confide.worker.model import Span, drive
+        from confide.worker.model import Span, run_pass
 
         with torch.inference_mode():
             for start in range(0, len(prompt), chunk):
                 part = torch.tensor(prompt[start : start + chunk])
-                logits = drive(model.prefill(part, Span(slot, start, len(part)), cache))
+                logits = run_pass(model.prefill(part, Span(slot, start, len(part)), cache))
             tokens = [int(logits[0].argmax())]
             for index in range(count - 1):
                 last = torch.zeros(slot + 1, dtype=torch.int64)
                 position = torch.full((slot + 1,), cache.idle_position)
                 last[slot], position[slot] = tokens[-1], len(prompt) + index
-                logits = drive(model.decode(last, position, cache, cache.size.context, form=form))
+                logits = run_pass(
+                    model.decode(last, position, cache, cache.size.context, form=form)
+                )
                 tokens.append(int(logits[slot].argmax()))
         return tokens
 
@@ -153,7 +155,7 @@ class Parity(unittest.TestCase):
     def test_bfloat16_is_close_to_float32(self) -> None:
         from confide.worker import config, weights
         from confide.worker.cache import Cache, Size
-        from confide.worker.model import Model, Span, drive
+        from confide.worker.model import Model, Span, run_pass
 
         _, model, cache = self.load_both("llama")
         shape = config.read(self.folder)
@@ -162,8 +164,8 @@ class Parity(unittest.TestCase):
         coarse_cache = Cache(shape, Size(1, 128), torch.device("cpu"), torch.bfloat16)
         ids = torch.tensor(self.prompt(30))
         with torch.inference_mode():
-            exact = drive(model.prefill(ids, Span(0, 0, 30), cache))
-            near = drive(coarse.prefill(ids, Span(0, 0, 30), coarse_cache)).float()
+            exact = run_pass(model.prefill(ids, Span(0, 0, 30), cache))
+            near = run_pass(coarse.prefill(ids, Span(0, 0, 30), coarse_cache)).float()
         self.assertLess((near - exact).norm() / exact.norm(), 0.05)
 
 

@@ -80,7 +80,7 @@ class Recorded(unittest.TestCase):
             bench.submit(1, PROMPTS[1], 30)
             with torch.inference_mode():
                 for _ in range(8):
-                    bench.scheduler.turn()
+                    bench.scheduler.run_round()
                 bench.adapters.load("second", "plain", {"path": str(bench.folder / "second")})
             bench.submit(2, PROMPTS[3], 20, "second")
             return dict(bench.run())
@@ -173,7 +173,7 @@ class Recorded(unittest.TestCase):
             bench = Bench(self.folder, no_warm=True)
             stand_in.watch(bench.scheduler)
             stepper = bench.scheduler.stepper
-            stepper.warm()
+            stepper.record_without_adapters()
             # Batches 1, 2 and 4, one context, two kinds.
             self.assertEqual(len(stepper.recorded), 6)
             stepper.forget_oldest()
