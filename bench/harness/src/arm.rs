@@ -10,7 +10,7 @@ use crate::{
     disturbed::find_disturbances,
     host::{
         cost::UsageMeter,
-        quiet::{SliceWatch, budget},
+        quiet::{SliceWatch, calibration_budget},
     },
     process::{LineError, LineProcess, last_line},
     protocol::{
@@ -114,7 +114,7 @@ impl ArmProcess {
                 self.count_failure(outcome)?;
             }
         }
-        let watch = SliceWatch::start(budget(self.last_wall));
+        let watch = SliceWatch::start(calibration_budget(self.last_wall));
         let meter = UsageMeter::start(self.id(), &self.services);
         let started = Instant::now();
         let outcome = self.exchange(ask, ask.requests, stop);

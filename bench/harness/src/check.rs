@@ -17,7 +17,7 @@ use crate::{
     plan::{blocks, cases},
     record::Record,
     rows::{
-        pairs,
+        pair_values,
         row::{AaVerdict, Ends, Row, RowVerdict},
         runs::Runs,
         text::{cost, ratio, verdict},
@@ -655,7 +655,7 @@ fn log_costs(row: &Row, suite: &Suite, runs: &Runs<'_>) -> Option<Vec<f64>> {
     let case = cases.iter().find(|case| case.key == row.case)?;
     let reference = runs.valid_runs(bench, case, &row.reference, false);
     let mine = runs.valid_runs(bench, case, &row.arm, row.twin);
-    let logs: Option<Vec<f64>> = pairs(metric, &reference, &mine)
+    let logs: Option<Vec<f64>> = pair_values(metric, &reference, &mine)
         .into_iter()
         .map(|(clear, protected)| {
             let log = (protected / clear).ln();

@@ -62,7 +62,7 @@ impl Needs {
                 "the program {program} is missing: install Debian's package {package}, or use --install"
             ));
         }
-        let here = cpus();
+        let here = usable_cpus();
         if let Some(wanted) = self.cpus.filter(|wanted| *wanted > here) {
             return Some(format!("needs {wanted} CPUs, this machine has {here}"));
         }
@@ -116,7 +116,7 @@ impl ProgramNames {
 }
 
 /// Counts the CPUs that this process may use: affinity and cgroup limits count.
-fn cpus() -> usize {
+fn usable_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

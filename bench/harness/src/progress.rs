@@ -27,13 +27,13 @@ impl Progress {
         let share = if self.total == 0 { 1.0 } else { self.done as f64 / self.total as f64 };
         let filled = (share * 20.0).round() as usize;
         let bar = format!("{}{}", "#".repeat(filled.min(20)), ".".repeat(20 - filled.min(20)));
-        let left = self.time_left().map_or_else(|| "?".into(), clock);
+        let left = self.time_left().map_or_else(|| "?".into(), format_clock);
         let line = format!("[{bar}] {:>3.0} %  {left} left  {}", share * 100.0, self.what);
         line.chars().take(width).collect()
     }
 }
 
-fn clock(duration: Duration) -> String {
+fn format_clock(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }

@@ -55,8 +55,8 @@ pub(crate) fn judge(
     }
     adjust_p_values(&mut rows);
     add_quiet_estimates(suite, effort, samples, slices, &mut rows);
-    let validity = validity(&rows);
-    RunAnalysis { rows, figures: figures(&runs), voids: voids(slices), validity }
+    let validity = judge_validity(&rows);
+    RunAnalysis { rows, figures: pool_figures(&runs), voids: find_voids(slices), validity }
 }
 
 /// Applies Holm's correction to the headline rows: trying twenty rows finds one in twenty by
@@ -152,7 +152,7 @@ fn rows_of(
                 runs: runs.valid_runs(bench, case, name, twin),
             };
             let [reference, arm] = [(reference, false), (arm, twin)].map(arm_runs);
-            row(&ArmPair { bench, case, metric, reference, arm, twin })
+            compute_row(&ArmPair { bench, case, metric, reference, arm, twin })
         })
         .collect();
     let twin = rows.iter().find(|row| row.twin);
@@ -176,10 +176,10 @@ fn rows_of(
 }
 
 /// Computes one row; `None` if no two blocks have both figures.
-fn row(pair: &ArmPair<'_>) -> Option<Row> {
+fn compute_row(pair: &ArmPair<'_>) -> Option<Row> {
     let ArmPair { bench, case, metric, twin, .. } = *pair;
     let (reference, mine) = (pair.reference.runs.as_slice(), pair.arm.runs.as_slice());
-    let pairs = pairs(metric, reference, mine);
+    let pairs = pair_values(metric, reference, mine);
     let (clear, protected): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
     let paired = Paired::new(&clear, &protected, BOOTSTRAP_SEED).ok()?;
     let difference = paired.difference().ok()?;
@@ -197,11 +197,11 @@ fn row(pair: &ArmPair<'_>) -> Option<Row> {
     let outcome = if has_thin_tail {
         RowVerdict::NotEvaluated
     } else {
-        outcome(metric, adds_at_most, ratio.as_ref(), &difference)
+        compute_verdict(metric, adds_at_most, ratio.as_ref(), &difference)
     };
     let aa =
         ratio.as_ref().map(|ratio| AaVerdict::from(AaJudgement::from_ratio(ratio, metric.margin)));
-    let of = |values: &[f64]| centre(values, metric.show == Show::Ratio && ratio.is_some());
+    let of = |values: &[f64]| block_mean(values, metric.show == Show::Ratio && ratio.is_some());
     let both = reference.iter().chain(mine);
     Some(Row {
         bench: bench.name.clone(),
@@ -235,11 +235,11 @@ fn row(pair: &ArmPair<'_>) -> Option<Row> {
         adds_at_most,
         outcome,
         aa: aa.filter(|_| twin),
-        marks: marks([(pair.reference.label, reference), (pair.arm.label, mine)]),
+        marks: describe_marks([(pair.reference.label, reference), (pair.arm.label, mine)]),
         simulated: both.clone().any(|run| run.slice.simulated),
         client_bound: bench.client == Client::Load
             && (is_client_bound(reference) || is_client_bound(mine)),
-        floor: floor(metric, mine),
+        floor: ratio_to_floor(metric, mine),
         smallest_effect: None,
         round_trips: [round_trips(reference), round_trips(mine)],
     })
@@ -265,7 +265,7 @@ fn mark_risers(rows: &mut [Row], first: &str) {
 
 /// Lists each mark once: bare where all runs of the row bear it, with the arm's name where all of
 /// that arm do, else with how many runs.
-fn marks(sides: [(&str, &[&Run<'_>]); 2]) -> Vec<String> {
+fn describe_marks(sides: [(&str, &[&Run<'_>]); 2]) -> Vec<String> {
     let total: usize = sides.iter().map(|(_, runs)| runs.len()).sum();
     let mut counted: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     for (side, (_, runs)) in sides.iter().enumerate() {
@@ -298,7 +298,7 @@ fn label_row(pair: &ArmPair<'_>) -> String {
     text
 }
 
-fn outcome(
+fn compute_verdict(
     metric: &Metric,
     adds_at_most: Option<f64>,
     ratio: Option<&Estimate>,
@@ -314,7 +314,11 @@ fn outcome(
 }
 
 /// Pairs the values of the blocks in which both arms gave this number.
-pub(crate) fn pairs(metric: &Metric, reference: &[&Run<'_>], mine: &[&Run<'_>]) -> Vec<(f64, f64)> {
+pub(crate) fn pair_values(
+    metric: &Metric,
+    reference: &[&Run<'_>],
+    mine: &[&Run<'_>],
+) -> Vec<(f64, f64)> {
     let by_block: BTreeMap<u32, f64> =
         mine.iter().filter_map(|run| Some((run.slice.place.block, run.value(metric)?))).collect();
     reference
@@ -323,7 +327,7 @@ pub(crate) fn pairs(metric: &Metric, reference: &[&Run<'_>], mine: &[&Run<'_>]) 
         .collect()
 }
 
-fn centre(values: &[f64], geometric: bool) -> f64 {
+fn block_mean(values: &[f64], geometric: bool) -> f64 {
     let n = values.len().max(1) as f64;
     if geometric {
         (values.iter().map(|value| value.ln()).sum::<f64>() / n).exp()
@@ -337,7 +341,7 @@ fn is_client_bound(runs: &[&Run<'_>]) -> bool {
     quantile(&shares, 0.5).is_some_and(|share| share > CLIENT_BOUND)
 }
 
-fn floor(metric: &Metric, runs: &[&Run<'_>]) -> Option<FloorRatio> {
+fn ratio_to_floor(metric: &Metric, runs: &[&Run<'_>]) -> Option<FloorRatio> {
     let mut name = None;
     let logs: Vec<f64> = runs
         .iter()
@@ -356,7 +360,7 @@ fn round_trips(runs: &[&Run<'_>]) -> Option<f64> {
     quantile(&trips, 0.5)
 }
 
-fn figures(runs: &Runs<'_>) -> Vec<Figure> {
+fn pool_figures(runs: &Runs<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for ((bench, case, arm, twin), blocks) in &runs.by_arm {
         let valid: Vec<&Run<'_>> = blocks.values().filter(|run| run.slice.void.is_none()).collect();
@@ -395,7 +399,7 @@ fn percentile_ends(values: &[f64]) -> Option<[Option<[f64; 2]>; 3]> {
     ends.iter().any(Option::is_some).then_some(ends)
 }
 
-fn voids(slices: &[Slice]) -> Vec<Exclusion> {
+fn find_voids(slices: &[Slice]) -> Vec<Exclusion> {
     let void = |slice: &Slice| {
         Some(Exclusion {
             bench: slice.place.bench.clone(),
@@ -413,7 +417,7 @@ fn voids(slices: &[Slice]) -> Vec<Exclusion> {
 /// One row outside its margin makes a run of one row invalid (bench/METHODOLOGY.md, "A/A"). Of many
 /// honest rows one in twenty lies outside by chance, so that a run of many is invalid from the
 /// number on that chance does not explain, or at one row whose 99.9 % interval excludes 1.
-fn validity(rows: &[Row]) -> Validity {
+fn judge_validity(rows: &[Row]) -> Validity {
     let twins: Vec<&Row> = rows.iter().filter(|row| row.twin && row.headline).collect();
     let of = |aa: AaVerdict| twins.iter().filter(move |row| row.aa == Some(aa));
     let mut reasons: Vec<String> = of(AaVerdict::ExcludesOne)

@@ -47,7 +47,8 @@ impl<'a> Services<'a> {
     /// Runs every `[[prepare]]`.
     pub(crate) fn prepare(&self, names: &Variables, stop: &AtomicBool) -> Result<(), BenchError> {
         for prepare in &self.suite.prepares {
-            let (program, args) = argv(self.programs, names, &prepare.name, &prepare.command)?;
+            let (program, args) =
+                fill_command(self.programs, names, &prepare.name, &prepare.command)?;
             let log = self.log.join(format!("{}.log", prepare.name));
             run_to_end(&program, &args, &log, PREPARE_DEADLINE, stop)
                 .map_err(|reason| BenchError::Prepare { name: prepare.name.clone(), reason })?;
@@ -132,7 +133,7 @@ impl<'a> Services<'a> {
     ) -> Result<(), BenchError> {
         let name = &service.name;
         let fail = |reason: String| BenchError::Service { name: name.clone(), reason };
-        let (program, args) = argv(self.programs, names, name, &service.command)?;
+        let (program, args) = fill_command(self.programs, names, name, &service.command)?;
         let log = self.log.join(format!("{name}.stderr"));
         let mut process =
             LineProcess::start(&program, &args, &log).map_err(|error| fail(error.to_string()))?;
@@ -166,7 +167,7 @@ impl Drop for Services<'_> {
 }
 
 /// Returns the program and the filled arguments of a command.
-pub(crate) fn argv(
+pub(crate) fn fill_command(
     programs: &Programs,
     names: &Variables,
     place: &str,

@@ -167,14 +167,14 @@ fn refuse_pair(
 
 /// Compares what runs around the arms: preparations, services and the values that commands take.
 fn refuse_setup(one: &Suite, two: &Suite, side: &str) -> Option<Refusal> {
-    fn setup(suite: &Suite) -> [Vec<String>; 3] {
+    fn describe_setup(suite: &Suite) -> [Vec<String>; 3] {
         let commands = |commands: &[Command]| {
             commands.iter().map(|one| format!("{} {:?}", one.name, one.command)).collect()
         };
         let vars = suite.vars.iter().map(|(name, value)| format!("{name} {value:?}")).collect();
         [commands(&suite.prepares), commands(&suite.services), vars]
     }
-    let (x, y) = (setup(one), setup(two));
+    let (x, y) = (describe_setup(one), describe_setup(two));
     let what = ["preparations", "services", "variables"];
     let different = what.iter().zip(x.iter().zip(&y)).find(|(_, (x, y))| x != y)?;
     let detail = format!("the suite has other {} on {side}", different.0);

@@ -137,7 +137,7 @@ struct Process {
 impl ProcessTree {
     /// Reads the processes with these ids and their descendants; `reset` restarts their peaks.
     fn read(root: &FileTree, first: &[u32], reset: bool) -> Self {
-        let ids = tree(root, first);
+        let ids = list_process_tree(root, first);
         Self::read_each(root, first, &ids, reset)
     }
 
@@ -162,7 +162,7 @@ impl ProcessTree {
         }
         let sum = |group: &Self| group.processes.values().map(|p| p.cpu_s).sum::<f64>();
         let faults = |group: &Self| group.processes.values().map(|p| p.major_faults).sum::<u64>();
-        let switches = self.switches(was);
+        let switches = self.switches_since(was);
         let peaks: Option<Vec<u64>> =
             processes.values().map(|process| process.peak_bytes).collect();
         Usage {
@@ -178,7 +178,7 @@ impl ProcessTree {
         }
     }
 
-    fn switches(&self, was: &Self) -> Option<(u64, u64)> {
+    fn switches_since(&self, was: &Self) -> Option<(u64, u64)> {
         let mut sum = (0u64, 0u64);
         for (id, process) in &self.processes {
             let before = was.processes.get(id).and_then(|process| process.switches.as_ref());
@@ -205,13 +205,13 @@ impl Process {
             peak_bytes: peak_kib.map(|kib: u64| kib.saturating_mul(1024)),
             threads,
             major_faults: stat.major_faults,
-            switches: (threads <= THREADS_MAX as u64).then(|| switches(root, id)),
+            switches: (threads <= THREADS_MAX as u64).then(|| read_switches(root, id)),
         })
     }
 }
 
 /// Reads the switches of each thread from /proc/ID/task/THREAD/status.
-fn switches(root: &FileTree, id: u32) -> BTreeMap<u32, (u64, u64)> {
+fn read_switches(root: &FileTree, id: u32) -> BTreeMap<u32, (u64, u64)> {
     let of = |thread: u32| {
         let status = root.text(&format!("/proc/{id}/task/{thread}/status"))?;
         let number = |name: &str| field(&status, name)?.parse::<u64>().ok();
@@ -223,7 +223,7 @@ fn switches(root: &FileTree, id: u32) -> BTreeMap<u32, (u64, u64)> {
 }
 
 /// Lists these processes and all below them that have not left their parents.
-fn tree(root: &FileTree, first: &[u32]) -> Vec<u32> {
+fn list_process_tree(root: &FileTree, first: &[u32]) -> Vec<u32> {
     let mut found: Vec<u32> = Vec::new();
     let mut open = first.to_vec();
     while let Some(id) = open.pop() {

@@ -52,17 +52,17 @@ const SPEED_OPTIONS: &str = "ro rw sync async dirsync noatime relatime strictati
     hard soft dax size= huge=";
 
 /// Lists every disk that holds data.
-pub(crate) fn disks(root: &FileTree) -> Vec<Disk> {
+pub(crate) fn list_disks(root: &FileTree) -> Vec<Disk> {
     let skipped = |name: &String| {
         SKIPPED.iter().any(|kind| {
             name.strip_prefix(kind).is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()))
         })
     };
     let names = root.names("/sys/block").into_iter().filter(|name| !skipped(name));
-    names.take(DISKS_MAX).map(|name| disk(root, name)).collect()
+    names.take(DISKS_MAX).map(|name| read_disk(root, name)).collect()
 }
 
-fn disk(root: &FileTree, name: String) -> Disk {
+fn read_disk(root: &FileTree, name: String) -> Disk {
     let at = |file: &str| format!("/sys/block/{name}/{file}");
     let flag = |file: &str| root.number(&at(file)).map(|number| number != 0);
     let queues = root.names(&at("mq")).len() as u64;
@@ -194,7 +194,7 @@ mod tests {
                 ("/sys/block/loop0/size", "0\n"),
             ],
         );
-        let disks = disks(&tree.root);
+        let disks = list_disks(&tree.root);
         assert_eq!(disks.len(), 1);
         let disk = &disks[0];
         assert_eq!((disk.name.as_str(), disk.size_bytes), ("vda", Some(1 << 20)));

@@ -86,7 +86,7 @@ const BUDGET_FIRST: Duration = Duration::from_millis(5);
 const BUDGET_SHARE: f64 = 0.02;
 
 /// Returns what one loop may take next to slices as long as the last one.
-pub(crate) fn budget(last_slice: Option<Duration>) -> Duration {
+pub(crate) fn calibration_budget(last_slice: Option<Duration>) -> Duration {
     let of = |slice: Duration| slice.mul_f64(BUDGET_SHARE).clamp(BUDGET_MIN, BUDGET_MAX);
     last_slice.map_or(BUDGET_FIRST, of)
 }
@@ -166,14 +166,14 @@ impl Counters {
         let psi = |name: &str| psi_us(&root.text(&format!("/proc/pressure/{name}"))?);
         let stat = root.text("/proc/stat").unwrap_or_default();
         let vmstat = root.text("/proc/vmstat").unwrap_or_default();
-        let swapped = word(&vmstat, "pswpin").zip(word(&vmstat, "pswpout"));
+        let swapped = number_after(&vmstat, "pswpin").zip(number_after(&vmstat, "pswpout"));
         Self {
             psi_cpu: psi("cpu"),
             psi_memory: psi("memory"),
             psi_io: psi("io"),
             ticks: Ticks::parse(&stat),
-            switches: word(&stat, "ctxt"),
-            major_faults: word(&vmstat, "pgmajfault"),
+            switches: number_after(&stat, "ctxt"),
+            major_faults: number_after(&vmstat, "pgmajfault"),
             swapped: swapped.map(|(swapped_in, out)| swapped_in.saturating_add(out)),
         }
     }
@@ -186,7 +186,7 @@ fn psi_us(text: &str) -> Option<f64> {
 }
 
 /// Returns the number behind a name at the start of a line.
-fn word(text: &str, name: &str) -> Option<u64> {
+fn number_after(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(name)?.strip_prefix(' ')?;
         rest.split_whitespace().next()?.parse().ok()
@@ -332,7 +332,7 @@ pub(crate) fn spin(steps: u32) -> u64 {
 
 /// Runs the parsers of this file over any text, for the fuzzer.
 pub(super) fn fuzz(text: &str) {
-    let _ = (psi_us(text), word(text, "ctxt"), Ticks::parse(text));
+    let _ = (psi_us(text), number_after(text, "ctxt"), Ticks::parse(text));
 }
 
 #[cfg(test)]
@@ -407,10 +407,10 @@ mod tests {
     #[test]
     fn the_loops_take_a_small_share_of_what_they_stand_beside() {
         let second = Duration::from_secs(1);
-        assert_eq!(budget(Some(second)), Duration::from_millis(20));
-        assert_eq!(budget(Some(60 * second)), BUDGET_MAX);
-        assert_eq!(budget(Some(Duration::from_millis(1))), BUDGET_MIN);
-        assert_eq!(budget(None), BUDGET_FIRST);
+        assert_eq!(calibration_budget(Some(second)), Duration::from_millis(20));
+        assert_eq!(calibration_budget(Some(60 * second)), BUDGET_MAX);
+        assert_eq!(calibration_budget(Some(Duration::from_millis(1))), BUDGET_MIN);
+        assert_eq!(calibration_budget(None), BUDGET_FIRST);
     }
 
     #[test]

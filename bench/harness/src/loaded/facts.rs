@@ -155,7 +155,7 @@ impl LoadedRecord {
             ),
             version: record.version.clone(),
             commit: record.commit.clone(),
-            effort: word(&record.effort),
+            effort: choice_name(&record.effort),
             seed: record.seed,
             started_unix_s: record.started_unix_s,
             wall_s: record.wall_s,
@@ -167,7 +167,7 @@ impl LoadedRecord {
                 Validity::NotJudged { .. } => "not_judged",
             }
             .to_owned(),
-            rows: record.rows.iter().map(row).collect(),
+            rows: record.rows.iter().map(row_facts).collect(),
         }
     }
 
@@ -209,7 +209,7 @@ fn number<'a>(slice: &'a Slice, metric: &'a str, value: f64) -> Number<'a> {
     }
 }
 
-fn row(row: &Row) -> RowFacts {
+fn row_facts(row: &Row) -> RowFacts {
     let is_figure = !row.is_without_tail();
     let estimated = |ends: &Ends| Estimated {
         value: ends.value,
@@ -221,8 +221,8 @@ fn row(row: &Row) -> RowFacts {
         case: row.case.clone(),
         model: row.model.clone(),
         metric: row.metric.clone(),
-        stat: word(&row.stat),
-        better: word(&row.better),
+        stat: choice_name(&row.stat),
+        better: choice_name(&row.better),
         reference: row.reference.clone(),
         arm: row.arm.clone(),
         arm_label: row.arm_label.clone(),
@@ -244,7 +244,7 @@ fn row(row: &Row) -> RowFacts {
 }
 
 /// Returns the word that stands for a choice in the record.
-fn word(choice: &impl serde::Serialize) -> String {
+fn choice_name(choice: &impl serde::Serialize) -> String {
     match serde_json::to_value(choice) {
         Ok(Value::String(word)) => word,
         _ => String::new(),

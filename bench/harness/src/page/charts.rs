@@ -51,7 +51,7 @@ pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) ->
     for bench in view.suite.iter().flat_map(|suite| &suite.benches) {
         let Some(metric) = bench.metrics.iter().find(|m| m.headline && m.compare) else { continue };
         for case in cases(bench, view.record.effort) {
-            let curves = curves(view, bench, metric, &case.key);
+            let curves = collect_curves(view, bench, metric, &case.key);
             if curves.iter().all(|curve| curve.values.is_empty()) {
                 continue;
             }
@@ -70,7 +70,7 @@ pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) ->
                 figures: draw_distribution(&id, metric, &curves)
                     + &draw_timeline(&id, metric, &curves, &here),
                 class: "charts",
-                numbers: Some(numbers(metric, &curves)),
+                numbers: Some(chart_table(metric, &curves)),
             };
             blocks.push(Block::Markup(charts.write()));
         }
@@ -88,7 +88,7 @@ pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) ->
 }
 
 /// Collects the curves of every arm of a bench at a case, the A/A arm last.
-fn curves(view: &RecordView<'_>, bench: &Bench, metric: &Metric, case: &str) -> Vec<Curve> {
+fn collect_curves(view: &RecordView<'_>, bench: &Bench, metric: &Metric, case: &str) -> Vec<Curve> {
     let mut by_run: BTreeMap<(&str, bool, u32), Vec<f64>> = BTreeMap::new();
     let here = |place: &SamplePlace| place.bench == bench.name && place.case == case;
     for sample in view.samples.iter().filter(|s: &&Sample| !s.warmup && here(&s.place)) {
@@ -144,13 +144,13 @@ fn draw_distribution(id: &str, metric: &Metric, curves: &[Curve]) -> String {
         draw_grid_x(&mut out, axis.place(*tick, LEFT, WIDTH - RIGHT), TOP + TALL, &label);
     }
     for curve in curves.iter().filter(|curve| !curve.values.is_empty()) {
-        out += &curve.ink.line(&steps(&curve.values, &axis), 2.0);
+        out += &curve.ink.line(&draw_staircase(&curve.values, &axis), 2.0);
     }
     out + "</svg></figure>"
 }
 
 /// Draws a rising staircase, thinned to what can be seen.
-fn steps(values: &[f64], axis: &Axis) -> String {
+fn draw_staircase(values: &[f64], axis: &Axis) -> String {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
@@ -264,7 +264,7 @@ fn draw_strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
 }
 
 /// Builds the table behind both charts.
-fn numbers(metric: &Metric, curves: &[Curve]) -> Table {
+fn chart_table(metric: &Metric, curves: &[Curve]) -> Table {
     let mut columns = vec![Column::label("arm")];
     columns.extend(
         ["runs", "excluded", "disturbed", "samples", "min", "mean", "p50", "p95", "p99", "max"]
@@ -312,6 +312,6 @@ mod tests {
     #[test]
     fn a_staircase_ends_at_the_top() {
         let axis = Axis::axis_over([1.0, 2.0].into_iter()).unwrap();
-        assert!(steps(&[2.0, 1.0], &axis).ends_with(&format!("V{TOP:.1}")));
+        assert!(draw_staircase(&[2.0, 1.0], &axis).ends_with(&format!("V{TOP:.1}")));
     }
 }

@@ -75,8 +75,8 @@ pub(super) fn costs(record: &Record) -> Section {
         return Section::default();
     }
     let mut lines = vec![SIDES.to_owned()];
-    lines.extend(harness(&rows));
-    lines.extend(disturbances(&rows));
+    lines.extend(describe_harness(&rows));
+    lines.extend(describe_disturbances(&rows));
     lines.extend(rows.iter().filter_map(|(row, beside)| {
         Some(format!(
             "without disturbed slices: {}: {}",
@@ -123,7 +123,7 @@ fn join_sides(
 }
 
 /// Describes what the harness used of a CPU while slices ran, as the largest of the rows.
-fn harness(rows: &[(&Row, &RunCosts)]) -> Option<String> {
+fn describe_harness(rows: &[(&Row, &RunCosts)]) -> Option<String> {
     let most = |number: fn(&RunCosts) -> Option<f64>| {
         rows.iter().filter_map(|(_, beside)| number(beside)).max_by(f64::total_cmp)
     };
@@ -133,7 +133,7 @@ fn harness(rows: &[(&Row, &RunCosts)]) -> Option<String> {
     Some(format!("harness: at most {cpu_ms} ms of CPU a slice, {memory_mib} MiB"))
 }
 
-fn disturbances(rows: &[(&Row, &RunCosts)]) -> Option<String> {
+fn describe_disturbances(rows: &[(&Row, &RunCosts)]) -> Option<String> {
     let mut counts: BTreeMap<Disturbance, usize> = BTreeMap::new();
     for (by, count) in rows.iter().flat_map(|(_, beside)| &beside.disturbances) {
         let most = counts.entry(*by).or_default();

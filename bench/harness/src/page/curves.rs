@@ -54,7 +54,7 @@ pub(super) fn curves(view: &RecordView<'_>, number: usize) -> Section {
     let mut drawn = 0;
     for bench in view.suite.iter().flat_map(|suite| &suite.benches) {
         let all = cases(bench, view.record.effort);
-        for (name, group) in groups(bench, &all) {
+        for (name, group) in group_cases(bench, &all) {
             let (mut figures, mut inks) = (String::new(), Vec::new());
             for metric in metric_names(bench).take(METRICS_MAX) {
                 let series = series(view, bench, metric, &group);
@@ -63,7 +63,7 @@ pub(super) fn curves(view: &RecordView<'_>, number: usize) -> Section {
                 }
                 drawn += 1;
                 figures += &draw_chart(&format!("r{number}p{drawn}"), metric, &name, &series);
-                figures += &render_numbers(&numbers(&name, &series));
+                figures += &render_numbers(&series_table(&name, &series));
                 figures += "</figure>";
                 inks = series.into_iter().map(|one| one.ink).collect();
             }
@@ -101,7 +101,7 @@ fn metric_names(bench: &Bench) -> impl Iterator<Item = &str> {
 type Group<'a> = Vec<(f64, &'a Case)>;
 
 /// Groups cases that differ in one number only, by that number's name.
-fn groups<'a>(bench: &Bench, all: &'a [Case]) -> Vec<(String, Group<'a>)> {
+fn group_cases<'a>(bench: &Bench, all: &'a [Case]) -> Vec<(String, Group<'a>)> {
     let mut out: Vec<(String, String, Group<'a>)> = Vec::new();
     for name in bench.grid.keys() {
         for case in all {
@@ -272,7 +272,7 @@ fn draw_series(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
     }
 }
 
-fn numbers(name: &str, series: &[Series<'_>]) -> Table {
+fn series_table(name: &str, series: &[Series<'_>]) -> Table {
     let parameter = param_name(name);
     let mut columns = vec![Column::label(&parameter), Column::text("arm")];
     columns.extend(["mean", "p50", "p95", "n"].map(Column::number));

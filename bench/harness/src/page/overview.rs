@@ -3,7 +3,7 @@
 use super::{
     layers::{LayerRows, MissingSuite, layers},
     view::RecordView,
-    words::{sentences, tally},
+    words::{count_verdicts, sentences},
 };
 use crate::document::{Block, ListItem, Section};
 
@@ -51,7 +51,7 @@ fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
         Block::List(items),
     ];
     if let Some(first) = layer.rows.first() {
-        blocks.push(Block::Paragraph(tally(layer.rows.iter().map(|row| row.row))));
+        blocks.push(Block::Paragraph(count_verdicts(layer.rows.iter().map(|row| row.row))));
         blocks.push(Block::Markup(format!(
             "<p><a class=\"screen\" data-filter=\"layer={id}\" href=\"?layer={id}#rows-{}\">Show these rows \
              only</a></p>\n",

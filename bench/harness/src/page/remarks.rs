@@ -4,7 +4,7 @@
 use crate::{
     document::Block,
     record::{ArmRecord, Record},
-    rows::{row::Row, text::pairing},
+    rows::{row::Row, text::describe_pairing},
 };
 
 /// The most rows that are named; more are counted instead.
@@ -39,7 +39,7 @@ fn guarantees(record: &Record) -> Vec<String> {
 fn pairings(record: &Record) -> Vec<String> {
     let headline = record.rows.iter().filter(|row| row.headline);
     let known: Vec<(&Row, String)> =
-        headline.filter_map(|row| Some((row, pairing(row)?))).collect();
+        headline.filter_map(|row| Some((row, describe_pairing(row)?))).collect();
     if known.len() <= PAIRINGS_NAMED_MAX {
         let name = |row: &Row| if row.twin { "A/A " } else { "" };
         let line = |(row, text): &(&Row, String)| format!("{}{}: {text}", name(row), row.label);

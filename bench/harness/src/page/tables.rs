@@ -5,7 +5,7 @@ use super::{
     published::protection,
     view::RecordView,
     vocabulary::{metric_name, row_label},
-    words::tally,
+    words::count_verdicts,
 };
 use crate::{
     document::{Attributes, Block, Cell, Column, Content, Section, Table, TableBody, TableRow},
@@ -15,7 +15,9 @@ use crate::{
     record::{ArmRecord, Record},
     rows::{
         row::{Figure, Note, Row},
-        text::{arm_figures, cost, judgement, pairing, ratio, verdict_class, verdict_name},
+        text::{
+            arm_figures, cost, describe_pairing, judgement, ratio, verdict_class, verdict_name,
+        },
     },
     suite::{
         PublishedFigure,
@@ -70,7 +72,7 @@ pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
              its 95 % interval, and the verdict compares it with a margin that was set before the run. \
              Fewer than ten blocks give neither. Open a row for what was compared, its CPU time, memory, \
              disturbed runs and definition.",
-            tally(rows.iter().copied())
+            count_verdicts(rows.iter().copied())
         ),
         blocks,
     }
@@ -187,7 +189,7 @@ fn row_facts(view: &RecordView<'_>, row: &Row) -> Vec<(String, String)> {
         fact("published, on other hardware", describe_published(view.record, row)),
     ];
     facts.extend(costs::row_facts(row));
-    facts.push(fact("what pairing gained", pairing(row).unwrap_or_default()));
+    facts.push(fact("what pairing gained", describe_pairing(row).unwrap_or_default()));
     facts.push(fact("definition", describe_definition(row)));
     facts
 }
@@ -266,7 +268,7 @@ fn comparison_facts(view: &RecordView<'_>, row: &Row) -> Vec<(String, String)> {
         ("compared", describe_arms(view, row)),
         ("verdict", judgement(row)),
         ("correlation of pairs", correlation),
-        ("what pairing gained", pairing(row).unwrap_or_default()),
+        ("what pairing gained", describe_pairing(row).unwrap_or_default()),
         ("statistic", statistic(row.stat, row.better)),
         ("definition", describe_definition(row)),
     ];

@@ -28,9 +28,9 @@ fn describe_row(view: &RowView<'_>) -> [String; 2] {
         None => (instead, [about, blocks, String::new()]),
     };
     let text = if row.has_interval() {
-        format!("{subject} {}: {}, {}.", claim(row), cost(row), verdict(row))
+        format!("{subject} {}: {}, {}.", describe_verdict(row), cost(row), verdict(row))
     } else {
-        format!("{subject} {}: {}.", claim(row), cost(row))
+        format!("{subject} {}: {}.", describe_verdict(row), cost(row))
     };
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     [capital(&text, view.view.names()), parts.join("; ")]
@@ -42,7 +42,7 @@ fn quote_label(label: &str) -> String {
 }
 
 /// Says what the verdict means, as the predicate of a sentence.
-fn claim(row: &Row) -> &'static str {
+fn describe_verdict(row: &Row) -> &'static str {
     if matches!(row.aa, Some(AaVerdict::OutsideMargin | AaVerdict::ExcludesOne)) {
         return "has no valid result, because its A/A check failed";
     }
@@ -80,7 +80,7 @@ pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<ListItem> {
     let mut answered: Vec<(usize, usize)> = Vec::new();
     let mut rows: Vec<&RowView<'_>> =
         layer.rows.iter().filter(|view| !is_dangerous(view.row)).collect();
-    rows.sort_by_key(|view| rank(view));
+    rows.sort_by_key(|view| sentence_rank(view));
     for view in &rows {
         let Some((place, _)) = view.view.find_arm_subject(view.row) else { continue };
         if !answered.contains(&(view.number, place)) {
@@ -111,7 +111,7 @@ fn is_dangerous(row: &Row) -> bool {
 
 /// Ranks a row; the least answers first: sound rows, then by the place of its subject in the suite, of its arm within
 /// the subject, and ratios before differences.
-fn rank(view: &RowView<'_>) -> (bool, usize, usize, bool) {
+fn sentence_rank(view: &RowView<'_>) -> (bool, usize, usize, bool) {
     let place = view.view.find_arm_subject(view.row).map_or(usize::MAX, |(place, _)| place);
     let arm = view.view.arm_place(view.row);
     let absolute = view.row.show == Show::Difference;
@@ -128,7 +128,7 @@ fn is_sound(view: &RowView<'_>) -> bool {
 }
 
 /// Counts verdicts in words: `Of 16 comparisons, 5 within their margin, 8 above it.`
-pub(crate) fn tally<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+pub(crate) fn count_verdicts<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let rows: Vec<&Row> = rows.filter(|row| !row.twin).collect();
     let few = rows.iter().filter(|row| !row.has_interval()).count();
     let count = |wanted: fn(&RowVerdict) -> bool| {

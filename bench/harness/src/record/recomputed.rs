@@ -17,7 +17,7 @@ pub(crate) fn find_difference(record: &Record, judged: &RunAnalysis) -> Option<S
         let Some(recomputed) = judged.rows.iter().find(same) else {
             return Some(format!("row {} follows from none of its samples", name(row)));
         };
-        if let Some(difference) = difference(row, recomputed) {
+        if let Some(difference) = describe_difference(row, recomputed) {
             return Some(format!("row {}: {difference}", name(row)));
         }
     }
@@ -26,9 +26,9 @@ pub(crate) fn find_difference(record: &Record, judged: &RunAnalysis) -> Option<S
         return Some(format!("{got} rows, its samples give {wanted}"));
     }
     let parts = [
-        ("figures", difference(&record.figures, &judged.figures)),
-        ("voids", difference(&record.voids, &judged.voids)),
-        ("validity", difference(&record.validity, &judged.validity)),
+        ("figures", describe_difference(&record.figures, &judged.figures)),
+        ("voids", describe_difference(&record.voids, &judged.voids)),
+        ("validity", describe_difference(&record.validity, &judged.validity)),
     ];
     parts.into_iter().find_map(|(part, found)| Some(format!("{part}: {}", found?)))
 }
@@ -38,14 +38,14 @@ fn name(row: &Row) -> String {
     format!("{}, {}{twin}, {}", row.bench, row.arm, row.metric)
 }
 
-fn difference<T: Serialize>(stored: &T, recomputed: &T) -> Option<String> {
+fn describe_difference<T: Serialize>(stored: &T, recomputed: &T) -> Option<String> {
     let [stored, recomputed] =
         [stored, recomputed].map(|one| serde_json::to_value(one).unwrap_or_default());
-    find("", &stored, &recomputed)
+    find_leaf_difference("", &stored, &recomputed)
 }
 
 /// Finds the first leaf of `stored` that differs, and says both values.
-fn find(path: &str, stored: &Value, recomputed: &Value) -> Option<String> {
+fn find_leaf_difference(path: &str, stored: &Value, recomputed: &Value) -> Option<String> {
     let tell = || {
         let path = if path.is_empty() { "it" } else { path.trim_start_matches('.') };
         Some(format!("{path} is {}, its samples give {}", shorten(stored), shorten(recomputed)))
@@ -53,14 +53,18 @@ fn find(path: &str, stored: &Value, recomputed: &Value) -> Option<String> {
     match (stored, recomputed) {
         (Value::Object(members), Value::Object(others)) => {
             members.iter().find_map(|(key, value)| {
-                find(&format!("{path}.{key}"), value, others.get(key).unwrap_or(&Value::Null))
+                find_leaf_difference(
+                    &format!("{path}.{key}"),
+                    value,
+                    others.get(key).unwrap_or(&Value::Null),
+                )
             })
         }
-        (Value::Array(items), Value::Array(others)) if items.len() == others.len() => items
-            .iter()
-            .zip(others)
-            .enumerate()
-            .find_map(|(index, (value, other))| find(&format!("{path}[{index}]"), value, other)),
+        (Value::Array(items), Value::Array(others)) if items.len() == others.len() => {
+            items.iter().zip(others).enumerate().find_map(|(index, (value, other))| {
+                find_leaf_difference(&format!("{path}[{index}]"), value, other)
+            })
+        }
         (Value::Number(x), Value::Number(y)) => {
             let (x, y) = (x.as_f64()?, y.as_f64()?);
             let same = x == y || (x - y).abs() <= RELATIVE * x.abs().max(y.abs());
@@ -87,10 +91,10 @@ mod tests {
     fn a_number_that_differs_is_named_with_both_values_and_a_rounding_is_not() {
         let stored = json!({ "ratio": { "value": 0.2928 }, "arm": "x" });
         let recomputed = json!({ "ratio": { "value": 0.8785 }, "arm": "x", "new": 1 });
-        let found = find("", &stored, &recomputed).unwrap();
+        let found = find_leaf_difference("", &stored, &recomputed).unwrap();
         assert_eq!(found, "ratio.value is 0.2928, its samples give 0.8785");
-        assert_eq!(find("", &json!([1.0]), &json!([1.0 + 1e-12])), None);
-        assert!(find("", &json!([1.0]), &json!([1.0, 2.0])).is_some());
-        assert_eq!(find("", &json!({ "a": 1 }), &json!({ "a": 1, "b": 2 })), None);
+        assert_eq!(find_leaf_difference("", &json!([1.0]), &json!([1.0 + 1e-12])), None);
+        assert!(find_leaf_difference("", &json!([1.0]), &json!([1.0, 2.0])).is_some());
+        assert_eq!(find_leaf_difference("", &json!({ "a": 1 }), &json!({ "a": 1, "b": 2 })), None);
     }
 }

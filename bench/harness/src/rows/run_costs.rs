@@ -20,14 +20,14 @@ impl RunCosts {
     /// x1.21 [1.05, 1.40] of 20`.
     pub(crate) fn describe_quiet_estimate(&self, row: &Row) -> Option<String> {
         let without = self.without_disturbed.as_ref()?;
-        let fewer = ends(row, without.ratio.as_ref(), &without.difference, without.blocks);
-        let whole = ends(row, row.ratio.as_ref(), &row.difference, row.blocks);
+        let fewer = format_ends(row, without.ratio.as_ref(), &without.difference, without.blocks);
+        let whole = format_ends(row, row.ratio.as_ref(), &row.difference, row.blocks);
         Some(format!("{fewer} of {} blocks, with them {whole} of {}", without.blocks, row.blocks))
     }
 }
 
 /// Formats an estimate; as everywhere, few blocks have no interval.
-fn ends(row: &Row, ratio: Option<&Ends>, difference: &Ends, blocks: usize) -> String {
+fn format_ends(row: &Row, ratio: Option<&Ends>, difference: &Ends, blocks: usize) -> String {
     let few = blocks < INTERVAL_BLOCKS_MIN;
     match ratio {
         Some(ratio) if row.show == Show::Ratio && few => format!("x{:.3}", ratio.value),
@@ -57,7 +57,7 @@ pub(super) fn measure_costs(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<B
     let beside = RunCosts {
         cpu_s: both.map(|runs| mean_of(runs, |run| run.slice.arm_cpu_s())),
         services_cpu_s: both.map(|runs| mean_of(runs, |run| run.slice.services_cpu_s)),
-        cores: both.map(|runs| mean_of(runs, cores)),
+        cores: both.map(|runs| mean_of(runs, cores_busy)),
         memory_mib: both.map(|runs| peak_mib(runs, |slice| Some(slice.cost.as_ref()?.arm))),
         services_memory_mib: both.map(|runs| peak_mib(runs, |slice| slice.cost.as_ref()?.services)),
         per_cpu_s: both.map(|runs| mean_of(runs, |run| per_cpu_s(metric, run))),
@@ -89,7 +89,7 @@ fn mean_of(runs: &[&Run<'_>], value: impl Fn(&Run<'_>) -> Option<f64>) -> Option
     mean(&runs.iter().filter_map(|run| value(run)).collect::<Vec<_>>())
 }
 
-fn cores(run: &Run<'_>) -> Option<f64> {
+fn cores_busy(run: &Run<'_>) -> Option<f64> {
     // CPU time is counted from the run's line to its end; an arm's own clock may cover less.
     let wall_s = run.slice.cost.as_ref().map_or(run.slice.wall_s, |cost| cost.wall_s);
     (wall_s > 0.0).then(|| Some(run.slice.both_cpu_s()? / wall_s)).flatten()

@@ -11,7 +11,7 @@ use crate::{
 ///
 /// Whether it is simulated is left to the cell that holds it.
 pub(crate) fn judgement(row: &Row) -> String {
-    if row.twin { describe_aa(row) } else { outcome(row) + &marks(row) }
+    if row.twin { describe_aa(row) } else { describe_outcome(row) + &describe_marks(row) }
 }
 
 /// Returns the class of a row's verdict: how it is to be taken.
@@ -58,7 +58,7 @@ pub(crate) fn cost(row: &Row) -> String {
     }
     let text = match (&row.ratio, row.show) {
         (Some(Ends { value, low, high, .. }), Show::Ratio) => ratio(*value, *low, *high),
-        _ => difference(&row.metric, &row.difference),
+        _ => format_difference(&row.metric, &row.difference),
     };
     if row.has_interval() {
         return text;
@@ -90,7 +90,7 @@ pub(crate) fn arm_figures(row: &Row) -> [String; 2] {
     values(&row.metric, [row.clear, row.protected])
 }
 
-fn difference(metric: &str, ends: &Ends) -> String {
+fn format_difference(metric: &str, ends: &Ends) -> String {
     let biggest = ends.low.abs().max(ends.high.abs()).max(ends.value.abs());
     let (scale, unit) = scale_of(metric, biggest);
     let spread = (ends.high - ends.low) * scale;
@@ -103,23 +103,23 @@ fn difference(metric: &str, ends: &Ends) -> String {
     } else {
         3
     };
-    let number = |x: f64| format!("{:.places$}", clean(x * scale, places));
-    let sign = if clean(ends.value * scale, places) < 0.0 { "" } else { "+" };
+    let number = |x: f64| format!("{:.places$}", zero_if_rounded(x * scale, places));
+    let sign = if zero_if_rounded(ends.value * scale, places) < 0.0 { "" } else { "+" };
     format!("{sign}{} {unit} [{}, {}]", number(ends.value), number(ends.low), number(ends.high))
 }
 
 /// Replaces what rounds to zero by zero: -0.0 would print a minus before nothing.
-fn clean(x: f64, places: usize) -> f64 {
+fn zero_if_rounded(x: f64, places: usize) -> f64 {
     if x.abs() < 0.5 * 10f64.powi(-(places as i32)) { 0.0 } else { x }
 }
 
 /// Writes the verdict: `above 2 % margin`, `within 5 ms`, `undecided, 48 blocks would decide`.
 pub(crate) fn verdict(row: &Row) -> String {
     let simulated = if row.simulated { ", simulated" } else { "" };
-    format!("{}{simulated}{}", outcome(row), marks(row))
+    format!("{}{simulated}{}", describe_outcome(row), describe_marks(row))
 }
 
-fn outcome(row: &Row) -> String {
+fn describe_outcome(row: &Row) -> String {
     let margin = match row.adds_at_most {
         Some(limit) => {
             let (scale, unit) = scale_of(&row.metric, limit.abs());
@@ -178,7 +178,7 @@ fn smallest_effect_text(row: &Row) -> Option<String> {
 
 /// Lists what the arms said of their runs, `, no steady state (3 of 20 runs)`, and what the samples
 /// say by themselves; empty if there is nothing.
-fn marks(row: &Row) -> String {
+fn describe_marks(row: &Row) -> String {
     let notes = row.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));
     let said = row.marks.iter().map(String::as_str);
     said.chain(notes.map(|note| note.short())).map(|mark| format!(", {mark}")).collect()
@@ -188,7 +188,7 @@ fn marks(row: &Row) -> String {
 ///
 /// It gained where the interval of the pairs is narrower than that of the same blocks unpaired, by
 /// more than chance would make it.
-pub(crate) fn pairing(row: &Row) -> Option<String> {
+pub(crate) fn describe_pairing(row: &Row) -> Option<String> {
     let (r, [paired, unpaired]) = (row.correlation?, row.widths?);
     if !row.has_interval() {
         return None;
@@ -221,5 +221,5 @@ fn describe_aa(row: &Row) -> String {
     };
     let visible = smallest_effect_text(row)
         .map_or_else(String::new, |smallest| format!(" (visible from {smallest})"));
-    format!("{text}{visible}{}", marks(row))
+    format!("{text}{visible}{}", describe_marks(row))
 }

@@ -27,7 +27,7 @@ use crate::{
         Sample, Slice,
         journal::{Journal, JournalContent, Line},
     },
-    services::{Services, argv, recorded_command},
+    services::{Services, fill_command, recorded_command},
     suite::{Arm, Suite, bench::Bench},
 };
 
@@ -317,7 +317,8 @@ impl SuiteRun<'_> {
         let commands: Vec<&[String]> = left.iter().map(|(_, command)| *command).collect();
         let tainted = services.start_for(&commands, &mut names, self.cancel)?;
         for ((arm, command), simulated) in left.iter_mut().zip(tainted) {
-            (arm.program, arm.args) = argv(&self.options.programs, &names, &arm.name, command)?;
+            (arm.program, arm.args) =
+                fill_command(&self.options.programs, &names, &arm.name, command)?;
             arm.simulated = simulated;
             arm.services = services.process_ids();
         }

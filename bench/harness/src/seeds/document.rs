@@ -106,7 +106,7 @@ impl Document<'_> {
         ours.extend(row.note.iter().map(|note| format!("({note})")));
         ours.dedup();
         names.dedup();
-        cells([&row.what, &row.theirs, &ours.join("<br>"), &names.join("<br>")])
+        dash_if_empty([&row.what, &row.theirs, &ours.join("<br>"), &names.join("<br>")])
     }
 
     /// Writes the rows that a suite holds next to its own.
@@ -114,7 +114,7 @@ impl Document<'_> {
         let rows = self.held_rows(answers);
         if rows.is_empty() {
             let missing = format!("*not built*: suite `{}`", answers.suite);
-            return vec![cells([&answers.title, "–", &missing, ""])];
+            return vec![dash_if_empty([&answers.title, "–", &missing, ""])];
         }
         rows.iter().map(|row| self.row(row)).collect()
     }
@@ -130,7 +130,7 @@ impl Document<'_> {
 }
 
 /// Writes the cells of a row; an empty one is a dash.
-fn cells(texts: [&str; 4]) -> Vec<String> {
+fn dash_if_empty(texts: [&str; 4]) -> Vec<String> {
     let cell =
         |text: &str| if text.is_empty() { "–".to_owned() } else { text.replace('|', "\\|") };
     texts.map(cell).into()

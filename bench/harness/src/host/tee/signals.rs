@@ -25,15 +25,15 @@ pub(super) fn collect_signals(
     cpuid: Option<&Leaves>,
     log: &KernelLog,
 ) -> Vec<Signal> {
-    let mut signals = devices(root);
-    signals.extend(leaves(cpuid));
+    let mut signals = device_signals(root);
+    signals.extend(cpuid_signals(cpuid));
     signals.push(sev_status(root, cpuid));
-    signals.extend(flags(root, cpuid));
-    signals.extend(kernel(log));
-    signals.extend(configfs(root));
+    signals.extend(flag_signals(root, cpuid));
+    signals.extend(kernel_signals(log));
+    signals.extend(configfs_signals(root));
     signals.push(event_log(root));
-    signals.extend(context(root));
-    signals.extend(host(root));
+    signals.extend(context_signals(root));
+    signals.extend(host_signals(root));
     signals
 }
 
@@ -43,7 +43,7 @@ fn signal(source: &str, value: impl AsRef<str>, says: SignalMeaning, kinds: &[Ki
 }
 
 /// Returns the sign of a guest of this kind: `Guest` where it is there, `Absent` where not.
-fn sign(source: &str, is_there: bool, value: impl AsRef<str>, kind: Kind) -> Signal {
+fn presence_signal(source: &str, is_there: bool, value: impl AsRef<str>, kind: Kind) -> Signal {
     signal(
         source,
         value,
@@ -53,7 +53,7 @@ fn sign(source: &str, is_there: bool, value: impl AsRef<str>, kind: Kind) -> Sig
 }
 
 /// Looks for the devices of guests: `Guest` where one is there, `Absent` where not.
-fn devices(root: &FileTree) -> Vec<Signal> {
+fn device_signals(root: &FileTree) -> Vec<Signal> {
     let of_guest = [
         (["/dev/tdx_guest", "/dev/tdx-guest"], Kind::Tdx),
         (["/dev/sev-guest", "/dev/sev-guest"], Kind::SevSnp),
@@ -63,7 +63,7 @@ fn devices(root: &FileTree) -> Vec<Signal> {
         .map(|(paths, kind)| {
             let found = paths.iter().find(|path| root.exists(path));
             let value = found.map_or("not there".into(), |path| format!("{path} is there"));
-            sign(paths[0], found.is_some(), value, *kind)
+            presence_signal(paths[0], found.is_some(), value, *kind)
         })
         .collect();
     // In a Nitro enclave, and only there, this device exists.
@@ -79,7 +79,7 @@ fn devices(root: &FileTree) -> Vec<Signal> {
     signals
 }
 
-fn leaves(cpuid: Option<&Leaves>) -> Vec<Signal> {
+fn cpuid_signals(cpuid: Option<&Leaves>) -> Vec<Signal> {
     let Some(leaves) = cpuid else {
         return vec![signal("cpuid", "no x86-64 processor", SignalMeaning::Unread, &[])];
     };
@@ -91,10 +91,10 @@ fn leaves(cpuid: Option<&Leaves>) -> Vec<Signal> {
     // Intel TDX Module, section "CPUID virtualization": leaf 0x21.
     let name = leaves.tdx.map_or("no such leaf".into(), |name| format!("{:?}", to_text(name)));
     let is_tdx = leaves.tdx.is_some_and(|name| &name == b"IntelTDX    ");
-    signals.push(sign("cpuid 0x21", is_tdx, name, Kind::Tdx));
+    signals.push(presence_signal("cpuid 0x21", is_tdx, name, Kind::Tdx));
     signals.push(amd_encryption(leaves));
     if let Some([a, b]) = leaves.hyperv_isolation {
-        signals.push(isolation("cpuid 0x4000000c", a, b));
+        signals.push(isolation_signal("cpuid 0x4000000c", a, b));
     }
     signals
 }
@@ -151,7 +151,7 @@ fn sev_status(root: &FileTree, cpuid: Option<&Leaves>) -> Signal {
 
 /// Reads the flags that the kernel shows. Those of AMD mean support, and Linux hides them in most
 /// guests.
-fn flags(root: &FileTree, cpuid: Option<&Leaves>) -> Vec<Signal> {
+fn flag_signals(root: &FileTree, cpuid: Option<&Leaves>) -> Vec<Signal> {
     const TDX: &str = "cpu flag tdx_guest";
     let Some(cpuinfo) = root.text("/proc/cpuinfo") else {
         return vec![signal(TDX, "/proc/cpuinfo is not readable", SignalMeaning::Unread, &[])];
@@ -159,7 +159,7 @@ fn flags(root: &FileTree, cpuid: Option<&Leaves>) -> Vec<Signal> {
     let flags = field(&cpuinfo, "flags").unwrap_or_default();
     let has = |name: &str| flags.split_whitespace().any(|flag| flag == name);
     let value = if has("tdx_guest") { "set" } else { "not set" };
-    let mut signals = vec![sign(TDX, has("tdx_guest"), value, Kind::Tdx)];
+    let mut signals = vec![presence_signal(TDX, has("tdx_guest"), value, Kind::Tdx)];
     for (flag, kinds) in [
         ("sme", &[][..]),
         ("sev", &[Kind::Sev][..]),
@@ -180,7 +180,7 @@ fn flags(root: &FileTree, cpuid: Option<&Leaves>) -> Vec<Signal> {
 }
 
 /// Collects what the kernel announced when it booted, in old words and new.
-fn kernel(log: &KernelLog) -> Vec<Signal> {
+fn kernel_signals(log: &KernelLog) -> Vec<Signal> {
     const SOURCE: &str = "kernel log";
     if !log.readable {
         return vec![signal(SOURCE, "not readable", SignalMeaning::Unread, &[])];
@@ -188,7 +188,7 @@ fn kernel(log: &KernelLog) -> Vec<Signal> {
     let mut signals = Vec::new();
     let announced = log.line("Memory Encryption Features active");
     match announced.or_else(|| log.line("tdx: Guest detected")) {
-        Some(line) => signals.push(announcement(SOURCE, line)),
+        Some(line) => signals.push(parse_announcement(SOURCE, line)),
         None if log.whole => {
             signals.push(signal(
                 SOURCE,
@@ -207,7 +207,7 @@ fn kernel(log: &KernelLog) -> Vec<Signal> {
         }
     }
     if let Some((a, b)) = log.line("Isolation Config:").and_then(isolation_words) {
-        signals.push(isolation("kernel log, Hyper-V", a, b));
+        signals.push(isolation_signal("kernel log, Hyper-V", a, b));
     }
     signals
 }
@@ -215,7 +215,7 @@ fn kernel(log: &KernelLog) -> Vec<Signal> {
 /// Reads an announcement: `Memory Encryption Features active: Intel TDX`, `… AMD SEV SEV-ES
 /// SEV-SNP`, and before Linux 5.19 `AMD Memory Encryption Features active: SEV SEV-ES`. `SME` alone
 /// is a host's.
-fn announcement(source: &str, line: &str) -> Signal {
+fn parse_announcement(source: &str, line: &str) -> Signal {
     let by_word = [
         ("TDX", Kind::Tdx),
         ("SEV-SNP", Kind::SevSnp),
@@ -242,7 +242,7 @@ fn isolation_words(line: &str) -> Option<(u32, u32)> {
 }
 
 /// Reads Hyper-V's isolation: group A bit 0 is the paravisor, group B bits 0 to 3 the kind.
-fn isolation(source: &str, a: u32, b: u32) -> Signal {
+fn isolation_signal(source: &str, a: u32, b: u32) -> Signal {
     let behind = if a & 1 != 0 { format!(", {PARAVISOR}") } else { String::new() };
     let value = format!("group A {a:#x}, group B {b:#x}{behind}");
     match b & 0xf {
@@ -255,7 +255,7 @@ fn isolation(source: &str, a: u32, b: u32) -> Signal {
 
 /// Looks at the report interface of the kernel. The provider is read where an entry exists; none is
 /// made, since that would be a call on the device.
-fn configfs(root: &FileTree) -> Vec<Signal> {
+fn configfs_signals(root: &FileTree) -> Vec<Signal> {
     const SOURCE: &str = "configfs-tsm";
     const FOLDER: &str = "/sys/kernel/config/tsm/report";
     if !root.exists(FOLDER) {
@@ -302,7 +302,7 @@ fn event_log(root: &FileTree) -> Signal {
 }
 
 /// Collects where this runs: a virtual TPM, the maker of the machine and its firmware.
-fn context(root: &FileTree) -> Vec<Signal> {
+fn context_signals(root: &FileTree) -> Vec<Signal> {
     let mut signals = Vec::new();
     let tpm = ["/dev/tpm0", "/dev/tpmrm0"].iter().find(|path| root.exists(path));
     let version = root.value("/sys/class/tpm/tpm0/tpm_version_major");
@@ -334,7 +334,7 @@ fn context(root: &FileTree) -> Vec<Signal> {
 }
 
 /// Looks for signs of a host that can start confidential guests.
-fn host(root: &FileTree) -> Vec<Signal> {
+fn host_signals(root: &FileTree) -> Vec<Signal> {
     let on = |path: &str| root.value(path).filter(|value| matches!(value.as_str(), "Y" | "1"));
     let mut signals = Vec::new();
     if root.exists("/dev/sev") {
@@ -358,5 +358,5 @@ fn host(root: &FileTree) -> Vec<Signal> {
 /// log.
 pub(crate) fn fuzz(text: &str) -> Vec<Signal> {
     let _ = isolation_words(text);
-    kernel(&KernelLog::parse(text))
+    kernel_signals(&KernelLog::parse(text))
 }
