@@ -16,7 +16,7 @@ use crate::{error::CliError, process::print_text, report_003::head::ModelHead};
 #[derive(clap::Args)]
 pub(super) struct NoiseArgs {
     /// Add Gaussian noise to each embedding that is sent, so that each one alone has differential privacy
-    /// with this epsilon. The epsilons of a text add up; the sum is shown after each token
+    /// with this epsilon. The losses of a text's tokens compose; the resulting epsilon is shown after each token
     #[arg(long, value_name = "E")]
     dp_epsilon_per_token: Option<f64>,
     /// The delta for every epsilon
