@@ -43,7 +43,7 @@ mod suites;
 mod utc;
 mod validity;
 
-pub use check::{CheckOptions, CheckOutcome, CheckReport, check_against, check_record};
+pub use check::{CheckOptions, CheckOutcome, CheckReport, baseline::check_against, check_record};
 pub use compare::refusal::{Reason, Refusal};
 pub use compare::scope::CompareOptions;
 pub use compare::{Comparison, compare};

@@ -71,7 +71,7 @@ def figures(report: dict[str, Any], load: Load) -> Metrics:
 
     completed = mean("request_count")
     load.require_completed_work(completed, mean("output_sequence_length"))
-    assert completed is not None, "check refuses a report without it"
+    assert completed is not None, "require_completed_work refuses a report without it"
     return {
         "completed_ratio": completed / load.requests,
         "ttft_ms": mean("time_to_first_token"),

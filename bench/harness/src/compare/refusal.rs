@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     loaded::LoadedRecord,
+    record::Record,
     rows::{
         notes::is_cache_served,
         row::{AaVerdict, Note},
@@ -138,23 +139,13 @@ fn refuse_pair(
     refused: &mut Vec<Refusal>,
 ) {
     let (one, two) = (&first.record, &other.record);
-    if one.suite.text != two.suite.text {
-        if let (Ok(x), Ok(y)) = (one.parse_suite(), two.parse_suite()) {
-            for bench in &x.benches {
-                if let Some(same) = y.bench(&bench.name) {
-                    refused.extend(refuse_benches(bench, same, side));
-                }
-            }
-            refused.extend(refuse_setup(&x, &y, side));
-        }
-        // A text that differs elsewhere, in a comment or a margin, changes nothing that was measured.
-        if one.suite.name != two.suite.name {
-            let detail = format!(
-                "A ran {} ({:.12}), a record of {side} {} ({:.12})",
-                one.suite.name, one.suite.sha256, two.suite.name, two.suite.sha256
-            );
-            refused.push(Refusal::new(Reason::DifferentSuite, detail));
-        }
+    refused.extend(refuse_suites(one, two, side));
+    if one.suite.name != two.suite.name {
+        let detail = format!(
+            "A ran {} ({:.12}), a record of {side} {} ({:.12})",
+            one.suite.name, one.suite.sha256, two.suite.name, two.suite.sha256
+        );
+        refused.push(Refusal::new(Reason::DifferentSuite, detail));
     }
     if one.seed != two.seed {
         let detail = format!("{} on A, {} on {side}", one.seed, two.seed);
@@ -163,6 +154,23 @@ fn refuse_pair(
     if !options.dangerous_across_versions {
         refused.extend(refuse_versions(first, side, other));
     }
+}
+
+/// Compares what two suites measure. A text that differs elsewhere, in a comment or a margin, changes nothing that was
+/// measured.
+pub(crate) fn refuse_suites(one: &Record, two: &Record, side: &str) -> Vec<Refusal> {
+    if one.suite.text == two.suite.text {
+        return Vec::new();
+    }
+    let (x, y) = match (one.parse_suite(), two.parse_suite()) {
+        (Ok(x), Ok(y)) => (x, y),
+        (Err(error), _) | (_, Err(error)) => {
+            return vec![Refusal::new(Reason::DifferentSuite, error.to_string())];
+        }
+    };
+    let both = x.benches.iter().filter_map(|bench| Some((bench, y.bench(&bench.name)?)));
+    let benches = both.flat_map(|(bench, same)| refuse_benches(bench, same, side));
+    benches.chain(refuse_setup(&x, &y, side)).collect()
 }
 
 /// Compares what runs around the arms: preparations, services and the values that commands take.

@@ -192,6 +192,14 @@ fn a_chart_of_ratios_says_which_way_is_dearer() {
 }
 
 #[test]
+fn a_sentence_without_an_interval_still_says_that_its_evidence_is_simulated() {
+    let page = page_of(&read_record("2026-11-27-batch"));
+    let from = page.find("too few blocks for a verdict: ").expect("a sentence of eight blocks");
+    let sentence = &page[from..from + page[from..].find('<').unwrap()];
+    assert!(sentence.contains(", simulated"), "{sentence}");
+}
+
+#[test]
 fn a_duration_that_no_sample_has_is_absent_and_never_zero() {
     let page = page_of(&read_record("2026-11-27-main"));
     assert!(page.contains(">absent<"));

@@ -6,7 +6,7 @@ use crate::{
     format::capital,
     rows::{
         row::{AaVerdict, Row, RowVerdict},
-        text::{cost, verdict, verdict_class, verdict_name},
+        text::{conditions, cost, verdict, verdict_class, verdict_name},
     },
     suite::bench::Show,
     validity::Validity,
@@ -30,7 +30,8 @@ fn describe_row(view: &RowView<'_>) -> [String; 2] {
     let text = if row.has_interval() {
         format!("{subject} {}: {}, {}.", describe_verdict(row), cost(row), verdict(row))
     } else {
-        format!("{subject} {}: {}.", describe_verdict(row), cost(row))
+        // The predicate says already that there is no verdict.
+        format!("{subject} {}: {}{}.", describe_verdict(row), cost(row), conditions(row))
     };
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     [capital(&text, view.view.names()), parts.join("; ")]

@@ -119,6 +119,13 @@ pub(crate) fn verdict(row: &Row) -> String {
     format!("{}{simulated}{}", describe_outcome(row), describe_marks(row))
 }
 
+/// Writes what a reader of the row must know whatever its verdict: `, client-bound, simulated` and its marks.
+pub(crate) fn conditions(row: &Row) -> String {
+    let client_bound = if row.client_bound { ", client-bound" } else { "" };
+    let simulated = if row.simulated { ", simulated" } else { "" };
+    format!("{client_bound}{simulated}{}", describe_marks(row))
+}
+
 fn describe_outcome(row: &Row) -> String {
     let margin = match row.adds_at_most {
         Some(limit) => {

@@ -80,8 +80,6 @@ pub(super) struct Row {
     pub(super) absent: Option<String>,
     /// The suite that will answer it.
     pub(super) not_built: Option<String>,
-    /// What has to be run for it, where no record in the repository holds it.
-    pub(super) unmeasured: Option<String>,
     pub(super) note: Option<String>,
 }
 
@@ -240,7 +238,6 @@ impl Row {
             ours: answers.collect(),
             absent: row.absent.clone(),
             not_built: None,
-            unmeasured: None,
             note: row.note.clone(),
         }
     }

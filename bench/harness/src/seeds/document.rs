@@ -42,7 +42,7 @@ impl Document<'_> {
         for table in &self.seeds.tables {
             let held: Vec<Row> =
                 table.answers.iter().flat_map(|answers| self.held_rows(answers)).collect();
-            for row in held.iter().chain(&table.rows).filter(|row| row.unmeasured.is_none()) {
+            for row in held.iter().chain(&table.rows) {
                 for answer in &row.ours {
                     if !matches!(
                         find_answer(answer, self.suites, self.records),
@@ -83,13 +83,10 @@ impl Document<'_> {
         for answer in &row.ours {
             match find_answer(answer, self.suites, self.records) {
                 RowLookup::NotBuilt => ours.push(format!("*not built*: suite `{}`", answer.suite)),
-                RowLookup::NoRecord => ours.push(match &row.unmeasured {
-                    Some(run) => format!("*not measured yet*: `{run}`"),
-                    None => {
-                        let (suite, bench, arm) = (&answer.suite, &answer.bench, &answer.arm);
-                        format!("*no record*: `{suite}`, {bench}, {arm}, {}", answer.metric)
-                    }
-                }),
+                RowLookup::NoRecord => {
+                    let (suite, bench, arm) = (&answer.suite, &answer.bench, &answer.arm);
+                    ours.push(format!("*no record*: `{suite}`, {bench}, {arm}, {}", answer.metric));
+                }
                 RowLookup::Figure(text, loaded) => {
                     ours.push(text);
                     names.push(format!("`{}`", record_name(loaded)));
@@ -149,10 +146,10 @@ fn introduction(seeds: &Seeds, command: &str) -> String {
          suite does not exist says *not built*, a row without a record *no record*. Evidence here \
          is simulated: what is measured is work, not the protection of a machine, and no row of \
          ours says what a TEE costs.\n\n\
-         Each sum below is made anew by this command and by `cargo test -p confide-bench seeds`, \
-         from numbers that the report itself prints: in {wrong} places they disagree with what it \
-         says of them, in {same} two figures are one, {fine} figures are finer than the digits they \
-         rest on, {few} percentiles have no tail.\n"
+         This command and `cargo test -p confide-bench seeds` compute each sum below again from \
+         numbers that the report itself prints. In {wrong} places the result contradicts the report; \
+         in {same}, one figure merely follows from others; {fine} figures have more digits than their \
+         inputs support; {few} percentiles have too few samples in the tail.\n"
     )
 }
 

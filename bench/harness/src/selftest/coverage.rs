@@ -48,7 +48,7 @@ pub fn simulate(runs: u32, seed: u64) -> Result<Vec<Finding>, BenchError> {
             format!("A/A, {count} blocks"),
             COVERED.contains(&covered) && twins.len() == runs as usize,
             format!(
-                "the 95 % interval covers 1 in {:.2} % of {} runs (wanted 93 to 97)",
+                "in {:.2} % of {} runs the 95 % interval contains the ratio 1 (wanted 93 to 97 %)",
                 covered * 100.0,
                 twins.len()
             ),

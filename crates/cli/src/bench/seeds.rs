@@ -9,8 +9,8 @@ use crate::{error::CliError, process};
 
 /// Makes docs/seeds.md from records: each figure of five published reports, next to ours.
 ///
-/// A row of ours counts only with exactly the params that are asked for. Exit status 1 where a row has no exact answer
-/// and is not marked as unmeasured; standard error names it.
+/// A row of ours counts only with exactly the params that are asked for. Exit status 1 where a row has no exact
+/// answer; standard error names it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Records: folders that `bench run` wrote, or their record files. If several records have a row,
