@@ -41,7 +41,11 @@ pub fn seeds(records: &[LoadedRecord], command: &str) -> Result<SeedsDocument, B
 mod tests {
     use std::{collections::BTreeSet, path::Path};
 
-    use super::{data::CheckKind, *};
+    use super::{
+        answers::{RowLookup, find_answer, record_name},
+        data::CheckKind,
+        *,
+    };
 
     fn parse_data() -> Seeds {
         Seeds::parse(DATA).unwrap()
@@ -155,6 +159,23 @@ mod tests {
             assert!(wanted.is_empty(), "{report}: not gone through: {wanted:#?}");
         }
         assert!(seen > 40, "{seen} tables");
+    }
+
+    #[test]
+    fn a_row_with_an_interval_answers_before_a_newer_one_without() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records");
+        let records: Vec<LoadedRecord> = ["2026-11-27-gateway", "2026-11-27-gateway-ab"]
+            .map(|name| LoadedRecord::read(&folder.join(name).join("record.json.gz")).unwrap())
+            .into();
+        assert!(records[0].record.started_unix_s < records[1].record.started_unix_s);
+        let seeds = parse_data();
+        let suites = NamedSuites::parse(&seeds);
+        let rows = seeds.tables.iter().flat_map(|table| &table.rows);
+        let answer = rows.flat_map(|row| &row.ours).find(|answer| answer.bench == "new").unwrap();
+        let RowLookup::Figure(text, loaded) = find_answer(answer, &suites, &records) else {
+            panic!("no record holds {}", answer.metric);
+        };
+        assert_eq!(record_name(loaded), "2026-11-27-gateway", "{text}");
     }
 
     #[test]

@@ -27,8 +27,9 @@ pub(super) enum RowLookup<'a> {
     Figure(String, &'a LoadedRecord),
 }
 
-/// Searches all records for a row with all params that the answer names: the newest of those whose A/A rows passed,
-/// else of those that were not judged, else of the invalid ones.
+/// Searches all records for a row with all params that the answer names: in those whose A/A rows passed, else in those
+/// that were not judged, else in the invalid ones. Of several, the newest in which the row has an interval answers, else
+/// the newest.
 pub(super) fn find_answer<'a>(
     answer: &OurRow,
     suites: &NamedSuites,
@@ -48,7 +49,8 @@ pub(super) fn find_answer<'a>(
             Validity::NotJudged { .. } => 1,
             Validity::Invalid { .. } => 2,
         };
-        (rank, std::cmp::Reverse(loaded.record.started_unix_s))
+        let lacks_interval = !has_interval(&loaded.record, answer);
+        (rank, lacks_interval, std::cmp::Reverse(loaded.record.started_unix_s))
     });
     for loaded in fitting {
         if let Some(text) = describe_figure(&loaded.record, answer, reference) {
@@ -57,6 +59,17 @@ pub(super) fn find_answer<'a>(
         }
     }
     RowLookup::NoRecord
+}
+
+/// True where a row of the answer's bench, metric and params has the blocks that an interval needs.
+fn has_interval(record: &Record, answer: &OurRow) -> bool {
+    let constants = constants(record, answer);
+    record.rows.iter().any(|row| {
+        row.bench == answer.bench
+            && row.metric == answer.metric
+            && row.has_interval()
+            && has_params(&constants, &row.case, &answer.params)
+    })
 }
 
 /// Returns the name of a record: its folder, or its file where it lies alone.
