@@ -118,8 +118,8 @@ pub enum FileError {
     /// A name has other characters: it would be shown to people, and could pretend to be a line of
     /// its own.
     #[error(
-        "{subject} in a proof file: wanted only letters, digits and the characters \"-._+\", got another character or an \
-         empty name"
+        "{subject} in a proof file: wanted only letters, digits and the characters \"-._+\", got another character or \
+         an empty name"
     )]
     Name {
         /// What is named: the claim, the back end or its version.

@@ -28,8 +28,8 @@ pub(super) enum RowLookup<'a> {
 }
 
 /// Searches all records for a row with all params that the answer names: in those whose A/A rows passed, else in those
-/// that were not judged, else in the invalid ones. Of several, the newest in which the row has an interval answers, else
-/// the newest.
+/// that were not judged, else in the invalid ones. Of several, the newest in which the row has an interval answers,
+/// else the newest.
 pub(super) fn find_answer<'a>(
     answer: &OurRow,
     suites: &NamedSuites,

@@ -31,8 +31,8 @@ const REQUESTS: usize = 230;
 const RATE_PER_S: f64 = 160.0;
 /// The planned time of a run, in seconds: longer than the arrivals, so that rates show who ends early.
 const PLANNED_S: f64 = 1.5;
-/// The further runs of a scenario whose first run was wrong; all of them have to be right. A fault of the client shows in
-/// more than one run of three, a delay of the machine that nobody saw does not.
+/// The further runs of a scenario whose first run was wrong; all of them have to be right. A fault of the client shows
+/// in more than one run of three, a delay of the machine that nobody saw does not.
 const REPEATS: usize = 2;
 /// Runs at once: most of the time each of them sleeps.
 const AT_ONCE: usize = 3;
