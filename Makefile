@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -87,6 +87,9 @@ LIBRARIES := $(addprefix -p confide-,evidence verifier channel rlwe lora sigma d
 libraries: tools  ## the libraries' pages without warnings, and each library as a registry's package
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked $(LIBRARIES)
 	cargo package --no-verify --allow-dirty --locked --quiet $(LIBRARIES)
+
+semver: tools  ## the version that changes of the libraries' public items since BASE ask for
+	tests/semver.sh "$(LIBRARIES)" $(BASE)
 
 no-std: tools  ## the appraisal builds for a target that has no std
 	tests/no_std.sh
@@ -170,6 +173,7 @@ walk: build prover  ## runs what the README and docs/notary.md say, command by c
 long: build prover seal walk  ## what CI has no time for: the release build, ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600
 	cargo package --allow-dirty --locked $(LIBRARIES)
+	$(MAKE) semver
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak
 	cargo test --release --locked -p confide-native -- --ignored
