@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/evidence", &[]),
     ("crates/http", &[]),
     ("crates/rlwe", &[]),
+    ("crates/sni", &["http"]),
     ("crates/statement", &[]),
     // attestation
     ("crates/attester", &["evidence"]),
@@ -68,6 +69,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "rlwe",
             "serve",
             "sigma",
+            "sni",
             "statement",
             "store",
             "verifier",
@@ -194,6 +196,34 @@ fn what_an_operator_installs_cannot_forge_or_measure_and_stays_small() {
     assert!(operator.len() <= OPERATOR_PACKAGES_MAX, "confide-operator: {}", operator.len());
     let both = packages_linked(&["-p", "confide-client", "-p", "confide-gateway"]);
     assert!(both.len() <= CLIENT_AND_GATEWAY_PACKAGES_MAX, "client and gateway: {}", both.len());
+}
+
+#[test]
+fn what_passes_tls_through_links_nothing_that_can_decrypt() {
+    const CIPHERS: &[&str] = &[
+        "aes",
+        "aws-lc",
+        "boring",
+        "chacha20",
+        "cipher",
+        "confide-channel",
+        "confide-evidence",
+        "native-tls",
+        "openssl",
+        "ring",
+        "rustls",
+        "schannel",
+        "tls",
+    ];
+    let linked = packages_linked(&["-p", "confide-sni"]);
+    assert!(linked.contains("confide-sni") && linked.contains("confide-http"), "{linked:?}");
+    for package in &linked {
+        let name = package.split(' ').next().unwrap_or_default();
+        let is_cipher = CIPHERS.iter().any(|cipher| {
+            name == *cipher || name.strip_prefix(cipher).is_some_and(|rest| rest.starts_with('-'))
+        });
+        assert!(!is_cipher, "confide-sni links {package}");
+    }
 }
 
 /// The most packages that `confide-operator` may link, this project's own among them.

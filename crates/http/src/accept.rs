@@ -142,11 +142,11 @@ async fn read_announced_peer(
     let read = tokio::time::timeout(deadline, read_proxy_header(&mut tcp)).await;
     match read {
         Ok(Ok((announced, early))) => {
-            let peer = match announced {
-                AnnouncedPeer::Client(client) => client.ip().into(),
-                AnnouncedPeer::Proxy => proxy,
+            let (peer, client) = match announced {
+                AnnouncedPeer::Client(client) => (client.ip().into(), Some(client)),
+                AnnouncedPeer::Proxy => (proxy, None),
             };
-            Some(ArrivedConnection { stream: PeerStream::new(tcp, early), peer })
+            Some(ArrivedConnection { stream: PeerStream::new(tcp, early, client), peer })
         }
         Ok(Err(error)) => {
             tracing::info!(%proxy, %error, "a listed proxy's connection was closed");

@@ -40,7 +40,9 @@ pub use observed_stream::{ObservedStream, StreamObserver};
 pub use pace::{BodyClock, BodyPace, PaceFault, PacedBody, find_pace_fault};
 pub use peer_stream::PeerStream;
 pub use percent::{decode_percent, encode_percent};
-pub use proxy_protocol::{AnnouncedPeer, ProxyHeaderError, parse_proxy_header};
+pub use proxy_protocol::{
+    AnnouncedPeer, ProxyHeaderError, encode_proxy_header, parse_proxy_header,
+};
 pub use queue::{AdmissionPermit, AdmissionQueue, QueueError, QueueLimits};
 pub use single_flight::{SharedOutcome, SingleFlight};
 pub use stall::StallGuard;

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -32,15 +33,27 @@ pub struct AcknowledgementObserver {
     early: (Vec<u8>, usize),
     unanswered: bool,
     acknowledgements_left: u8,
+    announced: Option<SocketAddr>,
 }
 
 impl PeerStream {
-    /// Wraps a connection and the bytes that were already read from it.
-    pub(crate) fn new(tcp: TcpStream, early: Vec<u8>) -> Self {
-        let acknowledgements_left = PROMPT_ACKNOWLEDGEMENTS;
-        let early = (early, 0);
-        let watch = AcknowledgementObserver { early, unanswered: false, acknowledgements_left };
+    /// Wraps a connection, the bytes that were already read from it, and the client that a proxy announced.
+    pub(crate) fn new(tcp: TcpStream, early: Vec<u8>, announced: Option<SocketAddr>) -> Self {
+        let watch = AcknowledgementObserver {
+            early: (early, 0),
+            unanswered: false,
+            acknowledgements_left: PROMPT_ACKNOWLEDGEMENTS,
+            announced,
+        };
         Self::with_observer(tcp, watch)
+    }
+
+    /// The client's address: the one that a listed proxy announced, else the other end of the connection.
+    ///
+    /// # Errors
+    /// If the connection has already ended.
+    pub fn client_address(&self) -> io::Result<SocketAddr> {
+        self.watch.announced.map_or_else(|| self.inner.peer_addr(), Ok)
     }
 
     /// The TCP connection, for its options and for peeking at bytes.
@@ -63,7 +76,7 @@ impl AcknowledgementObserver {
 
 impl From<TcpStream> for PeerStream {
     fn from(tcp: TcpStream) -> Self {
-        Self::new(tcp, Vec::new())
+        Self::new(tcp, Vec::new(), None)
     }
 }
 
@@ -131,7 +144,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_read_early_comes_first() {
         let (server, mut client) = pair().await;
-        let mut server = PeerStream::new(server.inner, b"ab".to_vec());
+        let mut server = PeerStream::new(server.inner, b"ab".to_vec(), None);
         client.write_all(b"cd").await.expect("it is open");
         let mut seen = [0; 1];
         server.read_exact(&mut seen).await.expect("the first byte");

@@ -176,6 +176,35 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHea
     }
 }
 
+/// Encodes a header of version 2 that announces a TCP connection from `source` to `destination`. Where only one of the two
+/// is an IPv6 address, the other is mapped to IPv6 (`::ffff:192.0.2.1`).
+pub fn encode_proxy_header(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
+    let mut bytes = SIGNATURE.to_vec();
+    bytes.push(0x21);
+    match (source.ip().to_canonical(), destination.ip().to_canonical()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            bytes.extend([0x11, 0, 12]);
+            bytes.extend(from.octets());
+            bytes.extend(to.octets());
+        }
+        (from, to) => {
+            bytes.extend([0x21, 0, 36]);
+            bytes.extend(ipv6_octets(from));
+            bytes.extend(ipv6_octets(to));
+        }
+    }
+    bytes.extend(source.port().to_be_bytes());
+    bytes.extend(destination.port().to_be_bytes());
+    bytes
+}
+
+fn ipv6_octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
 /// Reads the header at the start of a connection. Also returns the bytes read after it.
 pub(crate) async fn read_proxy_header(
     stream: &mut (impl AsyncRead + Unpin),
@@ -242,6 +271,25 @@ mod tests {
             for whole in [&bytes, &more] {
                 let read = parse_proxy_header(whole).expect("a header").expect("a whole one");
                 assert_eq!(read, (wanted, bytes.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_parsed_again() {
+        let to_four = "198.51.100.1:443".parse().expect("an address");
+        let encoded = encode_proxy_header("192.0.2.1:56324".parse().expect("an address"), to_four);
+        assert_eq!(encoded, binary(0x21, 0x11, FOUR));
+        for source in ["[2001:db8::1]:56324", "192.0.2.1:56324", "[::ffff:192.0.2.1]:56324"] {
+            for destination in [to_four, "[2001:db8::2]:443".parse().expect("an address")] {
+                let source: SocketAddr = source.parse().expect("an address");
+                let encoded = encode_proxy_header(source, destination);
+                let (announced, length) =
+                    parse_proxy_header(&encoded).expect("valid").expect("whole");
+                let AnnouncedPeer::Client(client) = announced else { panic!("{announced:?}") };
+                assert_eq!(length, encoded.len());
+                assert_eq!(client.ip().to_canonical(), source.ip().to_canonical());
+                assert_eq!(client.port(), source.port());
             }
         }
     }
