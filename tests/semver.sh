@@ -18,4 +18,5 @@ if ! "$root/bin/cargo-semver-checks" semver-checks --version 2>/dev/null | grep 
   rm -rf "$root/build"
 fi
 # shellcheck disable=SC2086 # a list of options
-CARGO_TARGET_DIR="$(realpath "$root")/check" "$root/bin/cargo-semver-checks" semver-checks $libraries --baseline-rev "$base"
+CARGO_TARGET_DIR="$(realpath "$root")/check" \
+  "$root/bin/cargo-semver-checks" semver-checks $libraries --baseline-rev "$base"

@@ -36,6 +36,17 @@ pub(crate) struct ConnectionArgs {
 }
 
 impl ConnectionArgs {
+    /// The same limits from a file; what is absent has the default of its flag.
+    pub(crate) fn new(
+        connections: Option<u32>,
+        connections_per_address: Option<u32>,
+        connections_reserved: Option<u32>,
+        proxy_protocol_from: Vec<IpAddr>,
+    ) -> Self {
+        let connections = connections.unwrap_or(CONNECTIONS);
+        Self { connections, connections_per_address, connections_reserved, proxy_protocol_from }
+    }
+
     /// The admission limits that the arguments set; an error if they contradict each other.
     pub(crate) fn admission(&self) -> Result<Admission, CliError> {
         let shared = AdmissionLimits::for_many_peers(self.connections as usize);
@@ -48,6 +59,10 @@ impl ConnectionArgs {
         let unusable = |flag: &str, wanted: &str, got: usize| {
             CliError::new(format!("{flag}: wanted {wanted}, got {got}"))
         };
+        if !(1..=CONNECTIONS_MAX).contains(&i64::from(self.connections)) {
+            let wanted = format!("1 to {CONNECTIONS_MAX}");
+            return Err(unusable("--connections", &wanted, self.connections as usize));
+        }
         let (all, raise) = (limits.connections, "raise --connections as well");
         if limits.connections_per_peer > all {
             let wanted = format!("at most --connections, {all}");

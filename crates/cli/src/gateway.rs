@@ -1,5 +1,8 @@
 //! `confide gateway`: attested TLS in front of a model server.
 
+mod config_file;
+mod pass;
+
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -40,12 +43,16 @@ const UPSTREAM_RETRY: Duration = Duration::from_millis(200);
 /// The arguments of `confide gateway`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// Serve the listeners of this TOML file, which route TLS by server name and pass it through unread.
+    /// Excludes all other options
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    config: Option<PathBuf>,
     /// Address for clients; port 0 takes any free one
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
-    listen: SocketAddr,
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address, required_unless_present = "config")]
+    listen: Option<SocketAddr>,
     /// The model server behind it: http://HOST[:PORT][/PATH], without /v1
-    #[arg(long, value_name = "URL")]
-    upstream: String,
+    #[arg(long, value_name = "URL", required_unless_present = "config")]
+    upstream: Option<String>,
     /// Proxy this path too: PATH, or METHOD[,METHOD] PATH; a path alone allows GET, HEAD and POST.
     /// `*` stands for one segment, `**` at the end for the rest. May be given several times
     #[arg(long, value_name = "ROUTE", conflicts_with = "dangerous_all_routes")]
@@ -79,12 +86,18 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    process::block_on(serve(args))?
+    if let Some(path) = &args.config {
+        return process::block_on(pass::serve_listeners(path))?;
+    }
+    let (Some(listen), Some(upstream)) = (args.listen, args.upstream.clone()) else {
+        return Err(CliError::new("gateway: wanted --listen and --upstream, or --config"));
+    };
+    process::block_on(serve(args, listen, &upstream))?
 }
 
-async fn serve(args: Args) -> Result<ExitCode, CliError> {
+async fn serve(args: Args, listen: SocketAddr, upstream: &str) -> Result<ExitCode, CliError> {
     let mut stop = pin!(process::stop_signal());
-    let mut configuration = build_configuration(&args)?;
+    let mut configuration = build_configuration(&args, upstream)?;
     if args.server.print_config_digest {
         configuration.model_manifest_sha256 = fetch_model_manifest(&args, &configuration).await;
         return print_digest(configuration.digest());
@@ -92,7 +105,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     // Whatever can fail at once fails before the wait.
     let attester = open_attester(&args)?;
     let admission = args.server.connections.admission()?;
-    let (listener, address) = process::listen(args.listen).await?;
+    let (listener, address) = process::listen(listen).await?;
     configuration.model_manifest_sha256 = tokio::select! {
         biased;
         () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
@@ -106,7 +119,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
             upstream_check: Duration::from_secs(args.upstream_check_s),
             ..GatewayLimits::default()
         },
-        names: process::certificate_names(args.listen, &args.server.name),
+        names: process::certificate_names(listen, &args.server.name),
     };
     let mut gateway = Gateway::new(options, attester, process::unix_now)
         .map_err(|error| CliError::new(error_chain(&error)))?
@@ -133,8 +146,8 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
 }
 
 /// The configuration by the arguments; the model is asked for later.
-fn build_configuration(args: &Args) -> Result<GatewayConfiguration, CliError> {
-    let upstream = Upstream::parse(&args.upstream).map_err(|error| {
+fn build_configuration(args: &Args, upstream: &str) -> Result<GatewayConfiguration, CliError> {
+    let upstream = Upstream::parse(upstream).map_err(|error| {
         let hint = match &error {
             GatewayError::UpstreamApiPath { without, .. } => format!("give --upstream {without}"),
             GatewayError::UpstreamHttps { .. } => {

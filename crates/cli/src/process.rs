@@ -123,7 +123,11 @@ pub(crate) fn print_ready(listen: SocketAddr, guarantee: &str, more: Value) {
 
 /// Prints the ready line itself. A closed standard output does not stop the serving.
 pub(crate) fn print_ready_line(fields: Value) {
-    let line = merge_objects(json!({ "ready": true }), fields);
+    print_line(&merge_objects(json!({ "ready": true }), fields));
+}
+
+/// Prints one line of JSON on standard output, after the ready line. A closed one does not stop the serving.
+pub(crate) fn print_line(line: &Value) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -176,8 +176,8 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHea
     }
 }
 
-/// Encodes a header of version 2 that announces a TCP connection from `source` to `destination`. Where only one of the two
-/// is an IPv6 address, the other is mapped to IPv6 (`::ffff:192.0.2.1`).
+/// Encodes a header of version 2 that announces a TCP connection from `source` to `destination`. Where only one of the
+/// two is an IPv6 address, the other is mapped to IPv6 (`::ffff:192.0.2.1`).
 pub fn encode_proxy_header(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     let mut bytes = SIGNATURE.to_vec();
     bytes.push(0x21);

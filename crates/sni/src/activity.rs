@@ -57,8 +57,8 @@ impl<'a> Activity<'a> {
         self.woken.notify_one();
     }
 
-    /// Resolves when no byte has moved for the time that the limits allow. Until then the connection counts as busy while
-    /// bytes move, and as idle afterwards.
+    /// Resolves when no byte has moved for the time that the limits allow. Until then the connection counts as busy
+    /// while bytes move, and as idle afterwards.
     pub(crate) async fn wait_until_idle(&self, limits: &PassLimits) {
         loop {
             let half_closed = self.half_closed.load(Ordering::Relaxed);

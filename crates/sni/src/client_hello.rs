@@ -53,22 +53,18 @@ const fn malformed_hello(part: &'static str) -> HelloError {
     HelloError::Malformed { part }
 }
 
-/// Parses the ClientHello at the start of a connection's bytes and returns the server name in it, or `None` if more bytes
-/// are needed.
+/// Parses the ClientHello at the start of a connection's bytes and returns the server name in it, or `None` if more
+/// bytes are needed.
 ///
 /// # Errors
 /// A [`HelloError`] as soon as no further bytes can complete a ClientHello with a server name.
 pub fn parse_client_hello(bytes: &[u8]) -> Result<Option<ServerName>, HelloError> {
-    let mut message = Vec::new();
-    let mut rest = bytes;
+    let within = &bytes[..bytes.len().min(HELLO_BYTES_MAX)];
+    let (mut message, mut rest) = (Vec::new(), within);
     for _ in 0..RECORDS_MAX {
         let Some(payload) = take_record(&mut rest)? else {
-            // The last record may be incomplete and still exceed the limits.
-            return if bytes.len() >= HELLO_BYTES_MAX {
-                Err(HelloError::TooLong)
-            } else {
-                Ok(None)
-            };
+            let is_full = within.len() == HELLO_BYTES_MAX;
+            return if is_full { Err(HelloError::TooLong) } else { Ok(None) };
         };
         message.extend_from_slice(payload);
         let Some((header, body)) = message.split_at_checked(MESSAGE_HEADER) else { continue };
@@ -291,5 +287,9 @@ pub(crate) mod tests {
         assert_eq!(parse_client_hello(&endless), Ok(None));
         endless.push(0);
         assert_eq!(parse_client_hello(&endless), Err(HelloError::TooLong));
+        let padding = [&[0, 21][..], &vector16(&vec![0; HELLO_BYTES_MAX - 60])].concat();
+        let long = record(&message(&[&name_extension(b"a.example")[..], &padding].concat()));
+        assert!(long.len() > HELLO_BYTES_MAX);
+        assert_eq!(parse_client_hello(&long), Err(HelloError::TooLong), "as its first 16 KiB");
     }
 }

@@ -1,8 +1,8 @@
 //! Passes TLS connections to one of many machines by the server name in their ClientHello (SNI).
 //!
-//! The bytes are forwarded as they came. This package reads only the ClientHello, which is sent in the clear, and depends
-//! on nothing that can decrypt TLS: `tests/layering.rs` holds it to that. The other end of the TLS connection is the
-//! machine behind, so its evidence reaches the client unchanged.
+//! The bytes are forwarded as they came. This package reads only the ClientHello, which is sent in the clear, and
+//! depends on nothing that can decrypt TLS: `tests/layering.rs` holds it to that. The other end of the TLS connection
+//! is the machine behind, so its evidence reaches the client unchanged.
 
 mod activity;
 mod client_hello;

@@ -17,8 +17,8 @@ pub struct PassLimits {
     pub half_closed: Duration,
     /// The time for open connections to end after a stop: 30 s.
     pub drain: Duration,
-    /// The largest number of directions at once whose bytes move inside the kernel (splice(2)), each through a pipe of its
-    /// own; the others are copied: 256.
+    /// The largest number of directions at once whose bytes move inside the kernel (splice(2)), each through a pipe of
+    /// its own; the others are copied: 256.
     pub pipes: usize,
 }
 

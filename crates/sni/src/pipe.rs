@@ -91,7 +91,7 @@ impl PipeLease {
     }
 
     /// The number of bytes in the pipe.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.held
     }
 
@@ -141,7 +141,7 @@ mod tests {
         let mut pipe = pool.take().expect("a new one took its place");
         assert_eq!(pipe.fill(&from).unwrap(), 4);
         pipe.drain(&to).unwrap();
-        assert_eq!(pipe.held(), 0);
+        assert_eq!(pipe.held_bytes(), 0);
         drop(to);
         let mut got = String::new();
         upstream.read_to_string(&mut got).unwrap();

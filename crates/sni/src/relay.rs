@@ -137,7 +137,7 @@ async fn splice_bulk(
         };
         small_moves = if moved < BULK_BYTES_MIN { small_moves + 1 } else { 0 };
         activity.record_bytes();
-        while pipe.held() > 0 {
+        while pipe.held_bytes() > 0 {
             to.writable().await?;
             match to.try_io(Interest::WRITABLE, || pipe.drain(to)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

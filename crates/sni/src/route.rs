@@ -50,7 +50,8 @@ pub struct PassRoute {
     pub names: Vec<NamePattern>,
     /// The machines, which take connections in turn.
     pub targets: Vec<PassTarget>,
-    /// Whether a connection begins with a PROXY protocol header (version 2) that tells the machine the client's address.
+    /// Whether a connection begins with a PROXY protocol header (version 2) that tells the machine the client's
+    /// address.
     pub send_proxy_header: bool,
 }
 

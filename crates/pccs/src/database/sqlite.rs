@@ -57,7 +57,7 @@ impl Database for Sqlite {
     fn read(&self, kind: DocumentKind, key: &str) -> DatabaseFuture<'_, Option<Document>> {
         let key = key.to_owned();
         self.run_blocking(move |connection| {
-            let mut statement = connection.prepare_cached(schema::READ)?;
+            let mut statement = connection.prepare(schema::READ)?;
             let row = statement.query_row(params![kind.name(), key], read_row).optional()?;
             row.map(Row::into_document).transpose()
         })
@@ -71,7 +71,7 @@ impl Database for Sqlite {
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let Row { kind, key, number, issued, until, headers, body, fetched_at } = row;
             let changed = transaction
-                .prepare_cached(statement)?
+                .prepare(statement)?
                 .execute(params![kind, key, number, issued, until, headers, body, fetched_at])?;
             let written = if changed == 0 {
                 let kept = transaction.query_row(schema::DATES, params![kind, key], |row| {
@@ -93,7 +93,7 @@ impl Database for Sqlite {
     ) -> DatabaseFuture<'_, Vec<(DocumentKind, String)>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.run_blocking(move |connection| {
-            let mut statement = connection.prepare_cached(schema::DUE)?;
+            let mut statement = connection.prepare(schema::DUE)?;
             let rows = statement
                 .query_map(params![clamp_to_i64(fetched_before), limit], |row| {
                     Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
