@@ -287,8 +287,9 @@ pub(crate) mod tests {
         assert_eq!(parse_client_hello(&endless), Ok(None));
         endless.push(0);
         assert_eq!(parse_client_hello(&endless), Err(HelloError::TooLong));
-        let padding = [&[0, 21][..], &vector16(&vec![0; HELLO_BYTES_MAX - 60])].concat();
-        let long = record(&message(&[&name_extension(b"a.example")[..], &padding].concat()));
+        let padding = [&[0, 21][..], &vector16(&vec![0; HELLO_BYTES_MAX - 70])].concat();
+        let long = message(&[&name_extension(b"a.example")[..], &padding].concat());
+        let long: Vec<u8> = long.chunks(8192).flat_map(record).collect();
         assert!(long.len() > HELLO_BYTES_MAX);
         assert_eq!(parse_client_hello(&long), Err(HelloError::TooLong), "as its first 16 KiB");
     }
