@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import torch
-from confide.worker.config import Config
+from confide.worker.config import ModelConfig
 from safetensors.torch import save_file
 
 RANK, ALPHA = 32, 64
@@ -18,8 +18,8 @@ MODULES = {
 }
 
 
-def write(
-    folder: Path, config: Config, seed: int = 11, layers: int | None = None, rank: int = RANK
+def write_random_adapter(
+    folder: Path, config: ModelConfig, seed: int = 11, layers: int | None = None, rank: int = RANK
 ) -> Path:
     """Writes q, k, v, o of the first `layers` layers (None: all), with A and B from N(0, 0.02²); gives the folder."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import adapter as made
 import torch
-from blocks import Arm, Failed, Measurement, Session
+from blocks import Arm, ArmFailed, Measurement, StageSession
 from confide.worker.deltas import Adapter, AdapterError
 from decode_loop import PROMPT, TOKENS, DecodeLoop
 from device import Device
@@ -23,12 +23,12 @@ from steps import TOY
 LEAST_VECTORS = 64
 
 
-class Unavailable(Exception):
+class AdapterUnavailable(Exception):
     """A kind of adapter cannot be had on this machine; the text is the reason."""
 
 
 @dataclass
-class Offline:
+class OfflineWork:
     """The offline work of a batch of masks: milliseconds for all inputs of the adapter, and the tokens it lasts for."""
 
     milliseconds: float
@@ -40,31 +40,31 @@ class Offline:
         return self.milliseconds / self.tokens
 
 
-class Kit:
+class AdapterKit:
     """A loop's adapters, made once. `folder` holds the PEFT files for as long as the kit lives."""
 
-    def __init__(self, session: Session, loop: DecodeLoop) -> None:
+    def __init__(self, session: StageSession, loop: DecodeLoop) -> None:
         self.session, self.loop = session, loop
         self._folder = tempfile.TemporaryDirectory(prefix="confide-gpu-")
         self.folder = Path(self._folder.name)
-        self.path = made.write(self.folder / "lora", loop.config)
+        self.path = made.write_random_adapter(self.folder / "lora", loop.config)
 
     def load(self, label: str, kind: str, **spec: Any) -> Adapter:
         """An adapter of this kind, loaded into the loop's worker."""
         try:
             return self.loop.adapters.load(label, kind, spec)
         except (AdapterError, NotImplementedError, OSError) as error:
-            raise Unavailable(f"{kind}: {error}"[:300]) from error
+            raise AdapterUnavailable(f"{kind}: {error}"[:300]) from error
 
-    def plain(self) -> Adapter:
+    def load_plain(self) -> Adapter:
         """The adapter in the clear."""
         return self.load("plain", "plain", path=str(self.path))
 
-    def one_graph(self) -> Adapter:
+    def load_one_graph(self) -> Adapter:
         """The masked deltas of every projection, both roles in this process."""
         return self.load_masked("graph", "one-graph")
 
-    def final_hidden(self) -> Adapter:
+    def load_final_hidden(self) -> Adapter:
         """The masked delta on the last hidden state, both roles in this process."""
         return self.load_masked("hidden", "one-graph", mode="final-hidden")
 
@@ -73,9 +73,9 @@ class Kit:
         where = {} if path is None else {"path": path or str(self.path)}
         held = self.load(label, kind, **where, **(TOY if self.session.cpu else {}), **spec)
         try:
-            wait_until_prepared(held, self.session.left_s() * 0.45)
+            wait_until_prepared(held, self.session.remaining_s() * 0.45)
         except AdapterError as error:
-            raise Unavailable(f"{kind}: {error}"[:300]) from error
+            raise AdapterUnavailable(f"{kind}: {error}"[:300]) from error
         return held
 
     def close(self) -> None:
@@ -84,9 +84,9 @@ class Kit:
 
 
 @contextlib.contextmanager
-def open_kit(session: Session, **options: Any) -> Iterator[Kit]:
+def open_kit(session: StageSession, **options: Any) -> Iterator[AdapterKit]:
     """A kit of a decode loop with one slot; after a failure the loop stays as it is, since the stage's process ends."""
-    kit = Kit(session, DecodeLoop(Device(session.cpu), slots=1, **options))
+    kit = AdapterKit(session, DecodeLoop(Device(session.cpu), slots=1, **options))
     choose_decoder(session, kit.loop)
     try:
         yield kit
@@ -105,9 +105,9 @@ def wait_until_prepared(held: Any, seconds: float) -> None:
         timer.daemon = True
         timer.start()
         try:
-            held.time_offline()
+            held.measure_offline()
         except Exception as error:
-            raise Unavailable(f"{error}; masks: wanted in {seconds:.0f} s") from error
+            raise AdapterUnavailable(f"{error}; masks: wanted in {seconds:.0f} s") from error
         finally:
             timer.cancel()
             # The next batch is begun when hardly anything is left, so that none is prepared while something is timed.
@@ -119,12 +119,12 @@ def wait_until_prepared(held: Any, seconds: float) -> None:
         state.pool.installed - state.pool.next_counter() // context.n < 2 for state in states
     ):
         if time.monotonic() > until:
-            raise Unavailable("its masks were not prepared in time")
+            raise AdapterUnavailable("its masks were not prepared in time")
         time.sleep(0.02)
 
 
 def decode_arm(
-    session: Session,
+    session: StageSession,
     loop: DecodeLoop,
     name: str,
     adapter: Any,
@@ -132,15 +132,15 @@ def decode_arm(
     """The arm whose slots all decode with this adapter (None for the base, a list for one each)."""
     adapters = adapter if isinstance(adapter, list) else [adapter] * loop.slots
     held = next((one for one in adapters if one is not None), None)
-    offline = time_offline_of(loop, held)
+    offline = time_offline_work(loop, held)
     tokens = 12 if session.cpu else TOKENS
     price = session.facts.get("price")
 
     def run(seed: int) -> Measurement:
-        floor = loop.floor(loop.slots)
+        floor = loop.weight_read_floor(loop.slots)
         run_result = loop.run(seed, tokens, PROMPT if not session.cpu else 8, adapters)
         if run_result.seconds <= 0 or run_result.tokens < tokens // 2:
-            raise Failed(f"{run_result.tokens} tokens in {run_result.seconds} s")
+            raise ArmFailed(f"{run_result.tokens} tokens in {run_result.seconds} s")
         online = run_result.tokens / run_result.seconds
         token_ms = 1e3 / online + (offline.token_ms if offline else 0.0)
         metrics = {
@@ -159,24 +159,24 @@ def decode_arm(
     return Arm(name, run, says=loop.says, version=version, guarantee=guarantee)
 
 
-def base_arms(session: Session, loop: DecodeLoop) -> list[Arm]:
+def base_arms(session: StageSession, loop: DecodeLoop) -> list[Arm]:
     """The decode without an adapter, and its twin."""
     return decode_arm(session, loop, "base", None).with_twin()
 
 
 def try_arm(
-    session: Session, loop: DecodeLoop, bench: str, name: str, make: Callable[[], Any]
+    session: StageSession, loop: DecodeLoop, bench: str, name: str, make: Callable[[], Any]
 ) -> list[Arm]:
     """The arm alone, or nothing where its adapter cannot be had: it is then left out by name, and the others go on."""
-    arm = session.prepare(bench, name, lambda: decode_arm(session, loop, name, make()))
+    arm = session.make_or_leave_out(bench, name, lambda: decode_arm(session, loop, name, make()))
     return [] if arm is None else [arm]
 
 
-def time_offline_of(loop: DecodeLoop, held: Any) -> Offline | None:
+def time_offline_work(loop: DecodeLoop, held: Any) -> OfflineWork | None:
     """The offline work of an adapter, timed from its preparation of a whole batch; None if it has none."""
-    measure = getattr(held, "time_offline", None)
+    measure = getattr(held, "measure_offline", None)
     if measure is None:
         return None
     milliseconds, tokens = measure()
-    loop.device.wait()
-    return Offline(milliseconds, tokens)
+    loop.device.synchronize()
+    return OfflineWork(milliseconds, tokens)

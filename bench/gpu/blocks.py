@@ -1,6 +1,6 @@
 """Blocks: every arm once on the same work, in random order from the seed; the reference arm twice, as its own twin.
 
-A stage builds its arms and gives them to `Session.bench`; lines go to the run's journal as each block ends.
+A stage builds its arms and gives them to `StageSession.run_case_blocks`; lines go to the journal as each block ends.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Arm:
         return [self, replace(self, twin=True)]
 
 
-class Session:
+class StageSession:
     """One stage's view of the run: where lines go, what earlier stages found, until when it may go on."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Session:
         self._deadline, self._started = deadline, started
         self._suite = read_suite()
 
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds until this stage is cut."""
         return self._deadline - time.monotonic()
 
@@ -78,7 +78,7 @@ class Session:
         self.facts[name] = value
         self.emit({"kind": "fact", "name": name, "value": value})
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Prints a line at the terminal, labelled in a rehearsal; it is not part of the record."""
         label = f"{REHEARSAL}: " if self.cpu else ""
         self.emit({"kind": "say", "text": label + text})
@@ -92,20 +92,20 @@ class Session:
         """Reports the part of a bench that is not measured, and the reason."""
         self.emit({"kind": "not_run", "bench": bench, "reason": reason})
 
-    def prepare(self, bench: str, name: str, make: Callable[[], Any]) -> Any:
+    def make_or_leave_out(self, bench: str, name: str, make: Callable[[], Any]) -> Any:
         """The result of `make`; None if it fails, and the arm is then left out by name, so that the others go on."""
         if reason := self.facts.get("left_out", {}).get(f"{bench}/{name}"):
             self.leave_out(bench, name, reason)
             return None
         try:
-            with time_limit(max(self.left_s() * MAKING_SHARE, 1.0)):
+            with time_limit(max(self.remaining_s() * MAKING_SHARE, 1.0)):
                 return make()
         except Exception as error:
-            self.raise_if_lost(bench, name, error)
+            self.raise_if_card_lost(bench, name, error)
             self.leave_out(bench, name, one_line(error))
             return None
 
-    def raise_if_lost(self, bench: str, name: str, error: Exception) -> None:
+    def raise_if_card_lost(self, bench: str, name: str, error: Exception) -> None:
         """Raises `CardLost` where a fault took the card with it: this process can measure nothing more."""
         torch = sys.modules.get("torch")
         if self.cpu or torch is None:
@@ -118,9 +118,9 @@ class Session:
     def leave_out(self, bench: str, name: str, reason: str) -> None:
         """Reports an arm that is left out, and the reason."""
         self.emit(self._arm_line(bench, Arm(name, lambda _: Measurement([])), given_up=reason))
-        self.say(f"{bench}: {name} is left out: {reason}")
+        self.print_line(f"{bench}: {name} is left out: {reason}")
 
-    def bench(
+    def run_case_blocks(
         self, bench: str, params: dict[str, Any], arms: list[Arm], blocks: int | None = None
     ) -> int:
         """Runs the blocks of one case; gives the number of whole ones. A stage near its end stops at a whole block."""
@@ -130,7 +130,7 @@ class Session:
         key = case_key(params)
         for arm in arms:
             self.emit(self._arm_line(bench, arm))
-        arms = [arm for arm in arms if self.prepare(bench, arm.name, lambda: True)]
+        arms = [arm for arm in arms if self.make_or_leave_out(bench, arm.name, lambda: True)]
         begun = self.facts.get("done", {}).get(f"{bench}/{key}", 0)
         longest, done = 0.0, max(0, begun - warmup)
         if begun >= warmup + planned or not arms:
@@ -139,11 +139,11 @@ class Session:
             # In an earlier process: here everything is to be compiled and recorded again.
             self._run_warm_up(bench, arms)
         for block in range(begun, warmup + planned):
-            if self.left_s() < longest * 1.2:
+            if self.remaining_s() < longest * 1.2:
                 reason = f"its stage's budget: {done} of {planned} blocks"
                 line = {"kind": "cut", "bench": bench, "blocks": done, "planned": planned}
                 self.emit(line | {"reason": reason})
-                self.say(f"{bench} {key}: cut, {reason}")
+                self.print_line(f"{bench} {key}: cut, {reason}")
                 break
             began = time.monotonic()
             self._run_block(bench, key, arms, block, warmup=block < warmup)
@@ -156,7 +156,7 @@ class Session:
         for arm in list(arms):
             try:
                 arm.run(self.seed)
-            except Failed:
+            except ArmFailed:
                 pass
             except Exception as error:
                 self._give_up(bench, arms, arm, error)
@@ -164,10 +164,10 @@ class Session:
     def _give_up(self, bench: str, arms: list[Arm], arm: Arm, error: Exception) -> None:
         """Takes out an arm that broke; what it measured before stays."""
         traceback.print_exception(error)
-        self.raise_if_lost(bench, arm.name, error)
+        self.raise_if_card_lost(bench, arm.name, error)
         arms.remove(arm)
         self.emit(self._arm_line(bench, arm, given_up=one_line(error)))
-        self.say(f"{bench}: {arm.name} is given up: {one_line(error)}")
+        self.print_line(f"{bench}: {arm.name} is given up: {one_line(error)}")
 
     def _run_block(self, bench: str, key: str, arms: list[Arm], block: int, warmup: bool) -> None:
         generator = random.Random(_derive_seed(self.seed, "order", bench, key, block))
@@ -178,7 +178,7 @@ class Session:
             load, began = MachineLoad(), time.monotonic()
             try:
                 measured = arm.run(work_seed)
-            except Failed as failed:
+            except ArmFailed as failed:
                 measured = Measurement([], void=str(failed))
             except Exception as error:
                 measured = Measurement([], void=one_line(error))
@@ -190,7 +190,7 @@ class Session:
             place |= {"twin": True} if arm.twin else {}
             place |= {"warmup": True} if warmup else {}
             times = {"started_s": began - self._started, "wall_s": time.monotonic() - began}
-            self._emit_slice(place, {"order": position, **times}, measured, load.end())
+            self._emit_slice(place, {"order": position, **times}, measured, load.finish())
         self.emit({"kind": "block", "bench": bench, "case": key, "block": block})
 
     def _emit_slice(
@@ -217,7 +217,7 @@ class Session:
         return line | {"simulated": False, "given_up": given_up}
 
 
-class Failed(Exception):
+class ArmFailed(Exception):
     """An arm's answer was wrong, or it could not give one: the pair is void with this reason."""
 
 
@@ -229,10 +229,10 @@ class NotReady(Exception):
 def time_limit(seconds: float) -> Iterator[None]:
     """Raises `NotReady` in what runs longer; for the main thread."""
 
-    def late(*_: Any) -> None:
+    def raise_not_ready(*_: Any) -> None:
         raise NotReady(f"not ready within {seconds:.0f} s")
 
-    before = signal.signal(signal.SIGALRM, late)
+    before = signal.signal(signal.SIGALRM, raise_not_ready)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
@@ -261,30 +261,30 @@ class MachineLoad:
     """
 
     def __init__(self) -> None:
-        self._before, self._began = _counters(), time.monotonic()
-        self._calibration = _loop_us()
+        self._before, self._began = _read_load_counters(), time.monotonic()
+        self._calibration = _time_calibration_loop_us()
 
-    def end(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, Any]:
         wall_us = max(1.0, (time.monotonic() - self._began) * 1e6)
-        after = _counters()
+        after = _read_load_counters()
 
-        def share(name: str) -> float | None:
+        def pressure_share(name: str) -> float | None:
             return max(0.0, after[name] - self._before[name]) / wall_us if name in after else None
 
         total = after.get("total", 0) - self._before.get("total", 0)
         steal = (after["steal"] - self._before["steal"]) / total if total > 0 else None
-        pressure = {"psi_cpu": share("cpu"), "psi_memory": share("memory")}
+        pressure = {"psi_cpu": pressure_share("cpu"), "psi_memory": pressure_share("memory")}
         return pressure | {"steal": steal, "calibration_us": self._calibration}
 
 
-def _loop_us() -> float:
+def _time_calibration_loop_us() -> float:
     began, value = time.perf_counter(), 1
     for _ in range(10_000):
         value = value * 5 & 0xFFFF
     return (time.perf_counter() - began) * 1e6
 
 
-def _counters() -> dict[str, float]:
+def _read_load_counters() -> dict[str, float]:
     found: dict[str, float] = {}
     for name in ("cpu", "memory"):
         with contextlib.suppress(OSError, IndexError, ValueError):

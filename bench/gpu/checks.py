@@ -16,7 +16,7 @@ OF_ARM: dict[str, list[str]] = tomllib.loads((HERE / "table.toml").read_text(enc
 ]
 
 
-def describe(arm: str, outcomes: Mapping[str, str]) -> str | None:
+def describe_outcomes(arm: str, outcomes: Mapping[str, str]) -> str | None:
     """The note on an arm, from the outcomes of checks by name (`passed: …`, `failed …`, `no time left`). None if all
     that it rests on passed, and for an arm with nothing of ours in it.
     """

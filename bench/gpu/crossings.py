@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from blocks import Failed
+from blocks import ArmFailed
 
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize",
          "cuCtxSynchronize", "cuEventSynchronize")  # fmt: skip
@@ -39,7 +39,7 @@ def count_crossings(work: Callable[[], Any], passes: int) -> dict[str, float]:
         os.unlink(name)
     if on_card and not any(event.get("cat") in OF_THE_CARD for event in trace["traceEvents"]):
         # Counters may be closed to this user: nothing counted is not 0.
-        raise Failed("the profiler saw nothing of the card")
+        raise ArmFailed("the profiler saw nothing of the card")
     # The last wait is this function's own.
     return count_events(trace["traceEvents"], passes, own_waits=1 if on_card else 0)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-from blocks import Failed
+from blocks import ArmFailed
 from confide.worker import adapters as worker_adapters
 from confide.worker import cache, config, weights
 from confide.worker.generation import Generation, Request
@@ -29,7 +29,7 @@ SEED = 1
 PROMPT, TOKENS = 64, 160
 
 
-def shape_of(model: str, cpu: bool) -> config.Config:
+def model_config(model: str, cpu: bool) -> config.ModelConfig:
     """The shape that is measured, which is tiny in a rehearsal."""
     return config.SHAPES["tiny" if cpu else model]
 
@@ -76,11 +76,11 @@ class DecodeLoop:
         bits: int = 0,
     ) -> None:
         self.device, self.model_name, self.slots = device, model, slots
-        cpu, shape = device.cpu, shape_of(model, device.cpu)
+        cpu, shape = device.cpu, model_config(model, device.cpu)
         self.truncated = layers is not None and layers < shape.layers
         self.config = replace(shape, layers=min(layers or shape.layers, shape.layers))
         dtype = torch.float32 if cpu else torch.bfloat16
-        size = cache.Size(slots, -(-context // 8) * 8)
+        size = cache.CacheSize(slots, -(-context // 8) * 8)
         with torch.inference_mode():
             self.weights = weights.random(self.config, SEED, device.torch_device, dtype, bits)
             self.model = Model(self.config, self.weights, size.context + cache.SPARE)
@@ -89,8 +89,8 @@ class DecodeLoop:
         self.rows = Rows(slots, size.context, self.config.vocabulary, idle, device.torch_device)
         self._decoders: dict[str, tuple[Stepper, Scheduler, Any]] = {}
         self.use_decoder("decoder-torch")
-        self.adapters = worker_adapters.Adapters(
-            worker_adapters.Context(self.config, device.torch_device, dtype, slots)
+        self.adapters = worker_adapters.AdapterRegistry(
+            worker_adapters.WorkerContext(self.config, device.torch_device, dtype, slots)
         )
         self._numbers = 0
         self._prompts: dict[int, list[int]] = {}
@@ -139,12 +139,12 @@ class DecodeLoop:
         """Lets every slot decode `tokens` tokens after `prompt`; `adapters` by slot, None for none."""
         with torch.inference_mode():
             try:
-                return self._run(self.begin(seed, tokens, prompt, adapters))
+                return self._run(self.submit_requests(seed, tokens, prompt, adapters))
             except BaseException:
                 # Nothing of this run may stand in the way of the next arm's.
                 self.scheduler.cancel_all()
                 self.scheduler.drop_cancelled()
-                self.scheduler.read(keep=0)
+                self.scheduler.read_steps(keep=0)
                 raise
 
     def _run(self, numbers: list[int]) -> DecodeRun:
@@ -160,9 +160,9 @@ class DecodeLoop:
         for one in ended:
             if one.ended != "length":
                 reason = one.failure.message if one.failure else ""
-                raise Failed(f"generation ended by {one.ended}: {reason}"[:200])
+                raise ArmFailed(f"generation ended by {one.ended}: {reason}"[:200])
         if began is None:
-            raise Failed("a generation ended before the last one had its first token")
+            raise ArmFailed("a generation ended before the last one had its first token")
         window = self._marks[began - 1 : full]
         return DecodeRun(
             window[-1][0] - window[0][0],
@@ -174,12 +174,12 @@ class DecodeLoop:
 
     def time_generation_s(self, prompt: int, tokens: int, seed: int) -> float:
         """Seconds of one generation with its prompt, from submission to the last token."""
-        self.device.wait()
+        self.device.synchronize()
         began = time.perf_counter()
         self.run(seed, tokens, prompt)
         return time.perf_counter() - began
 
-    def begin(
+    def submit_requests(
         self, seed: int, tokens: int, prompt: int, adapters: list[Any] | None = None
     ) -> list[int]:
         """Submits one request a slot; gives their numbers. The same seed gives the same prompts."""
@@ -195,9 +195,9 @@ class DecodeLoop:
             numbers.append(self._numbers)
         return numbers
 
-    def floor(self, batch: int) -> dict[str, Any]:
+    def weight_read_floor(self, batch: int) -> dict[str, Any]:
         """The rate at which the weights of a step could be read, at the copy rate measured now."""
-        rate = self.device.copy_bytes_per_s() / self.weights.bytes_per_token() * batch
+        rate = self.device.measure_copy_bytes_per_s() / self.weights.bytes_per_token() * batch
         name = "all weights read once, at the copy rate beside it"
         return {"name": name, "metric": "tokens_per_s", "value": rate}
 

@@ -24,7 +24,7 @@ class Device:
         else:
             torch.cuda.set_device(0)
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         """Waits until the card has done all its work."""
         if not self.cpu:
             torch.cuda.synchronize()
@@ -32,9 +32,9 @@ class Device:
     def time_ms(self, work: Callable[[], Any], repeats: int) -> float:
         """Milliseconds of one `work` by device events around each of `repeats`: their median. One run warms up."""
         if self.cpu:
-            return self.wall_ms(work)
+            return self.time_wall_ms(work)
         work()
-        self.wait()
+        self.synchronize()
         pairs = []
         for _ in range(repeats):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -42,26 +42,26 @@ class Device:
             work()
             end.record()
             pairs.append((begin, end))
-        self.wait()
+        self.synchronize()
         return statistics.median(begin.elapsed_time(end) for begin, end in pairs)
 
-    def wall_ms(self, work: Callable[[], Any]) -> float:
+    def time_wall_ms(self, work: Callable[[], Any]) -> float:
         """Milliseconds of one `work` by the host's clock, the card idle at both ends."""
-        self.wait()
+        self.synchronize()
         began = time.perf_counter()
         work()
-        self.wait()
+        self.synchronize()
         return (time.perf_counter() - began) * 1e3
 
-    def copy_bytes_per_s(self, repeats: int = 5) -> float:
+    def measure_copy_bytes_per_s(self, repeats: int = 5) -> float:
         """Bytes read and written in a second by a copy within the card's memory; its cache is far smaller."""
         size = (1 << 20) if self.cpu else (1 << 30)
         if not hasattr(self, "_buffers"):
 
-            def make() -> torch.Tensor:
+            def make_buffer() -> torch.Tensor:
                 return torch.randint(0, 255, (size,), dtype=torch.uint8, device=self.torch_device)
 
-            self._buffers = [(make(), make()), (make(), make())]
+            self._buffers = [(make_buffer(), make_buffer()), (make_buffer(), make_buffer())]
         turn = [0]
 
         def copy() -> None:
@@ -78,7 +78,7 @@ class Device:
             torch.cuda.empty_cache()
 
 
-class Sampler:
+class UtilisationSampler:
     """`nvidia-smi`, ten times a second, as a process of its own, so that it takes no time of this one's."""
 
     FIELDS = "utilization.gpu,power.draw,clocks.sm,memory.used"
@@ -109,7 +109,7 @@ class Sampler:
         return {"kernel_time_ratio": use / 100.0, "power_w": power, "clock_mhz": clock}
 
 
-def release(cpu: bool) -> None:
+def release_cached_memory(cpu: bool) -> None:
     """Gives memory that nothing holds any more back to the card."""
     import gc
 

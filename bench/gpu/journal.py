@@ -19,7 +19,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parent.parent
 SUITE = HERE / "suite.toml"
-REHEARSAL = "rehearsal on a CPU: says nothing of a GPU"
+REHEARSAL = "rehearsal on a CPU: says nothing about a GPU"
 JOURNAL_FILE = "samples.jsonl"
 REHEARSAL_FILE = "rehearsal.jsonl"
 
@@ -37,15 +37,15 @@ class Journal:
         self._chain = bytes(32)
         # The reader refuses a record with a field that it does not know, so that no copy of this passes for one.
         refused = {"rehearsal": REHEARSAL} if rehearsal else {}
-        self.put({"kind": "run", **head, "sessions": [], **refused})
+        self.write_line({"kind": "run", **head, "sessions": [], **refused})
         # The reader counts stretches by these lines.
-        self.put({"kind": "session", **head["sessions"].pop()})
+        self.write_line({"kind": "session", **head["sessions"].pop()})
 
     def elapsed_s(self) -> float:
         """Seconds since the run began."""
         return time.monotonic() - self._started
 
-    def put(self, line: dict[str, Any]) -> None:
+    def write_line(self, line: dict[str, Any]) -> None:
         """Writes one line, which is on disk before the next is measured."""
         if line["kind"] == "block":
             line = {**line, "chain": self._chain.hex()}
@@ -54,10 +54,12 @@ class Journal:
         self._file.write(text)
         self._file.flush()
 
-    def end(self, partial: str | None) -> None:
+    def finish(self, partial: str | None) -> None:
         """Writes the last line and closes the file."""
         ended = "interrupted" if partial else "done"
-        self.put({"kind": "end", "wall_s": self.elapsed_s(), "ended": ended, "partial": partial})
+        self.write_line(
+            {"kind": "end", "wall_s": self.elapsed_s(), "ended": ended, "partial": partial}
+        )
         self._file.close()
 
 
@@ -122,7 +124,7 @@ def read_commit() -> str:
     `unknown`.
     """
 
-    def git(*words: str) -> str | None:
+    def run_git(*words: str) -> str | None:
         try:
             output = subprocess.check_output(["git", *words], cwd=CHECKOUT, text=True,
                                              stderr=subprocess.DEVNULL, timeout=20)  # fmt: skip
@@ -130,10 +132,14 @@ def read_commit() -> str:
             return None
         return output.strip()
 
-    found = git("rev-parse", "HEAD")
+    found = run_git("rev-parse", "HEAD")
     if not found:
         return os.environ.get("CONFIDE_COMMIT", "unknown")
-    return found if git("status", "--porcelain", "--untracked-files=no") == "" else f"{found}-dirty"
+    return (
+        found
+        if run_git("status", "--porcelain", "--untracked-files=no") == ""
+        else f"{found}-dirty"
+    )
 
 
 def read_boot_id() -> str:

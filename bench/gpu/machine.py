@@ -26,35 +26,35 @@ GPU_FIELDS = {
 }
 
 
-def read(confide: str | None) -> dict[str, Any]:
+def read_machine_facts(confide: str | None) -> dict[str, Any]:
     """Facts of this machine."""
     if confide:
-        told = _output([confide, "bench", "machine", "--json"])
+        told = _command_output([confide, "bench", "machine", "--json"])
         if told:
             machine: dict[str, Any] = json.loads(told)
             return machine
-    info = _text("/proc/meminfo")
+    info = _read_text("/proc/meminfo")
     kib = re.search(r"MemTotal:\s+(\d+)", info)
-    model = re.search(r"model name\s*:\s*(.+)", _text("/proc/cpuinfo"))
+    model = re.search(r"model name\s*:\s*(.+)", _read_text("/proc/cpuinfo"))
     return {
         "cpu_model": model.group(1).strip() if model else "unknown",
         "cpus_online": os.cpu_count() or 0,
         "memory_bytes": int(kib.group(1)) * 1024 if kib else 0,
-        "kernel": _text("/proc/sys/kernel/osrelease").strip() or "unknown",
+        "kernel": _read_text("/proc/sys/kernel/osrelease").strip() or "unknown",
         "gpus": _read_gpus(),
     }
 
 
 def _read_gpus() -> dict[str, Any]:
     names = ",".join(["driver_version", *GPU_FIELDS])
-    told = _output(["nvidia-smi", f"--query-gpu={names}", "--format=csv,noheader"])
+    told = _command_output(["nvidia-smi", f"--query-gpu={names}", "--format=csv,noheader"])
     if not told:
         return {"source": "not known: no nvidia-smi"}
     rows = [line.split(", ") for line in told.strip().splitlines()]
 
     values = [[None if word.startswith("[") else word.strip() for word in row[1:]] for row in rows]
     devices = [dict(zip(GPU_FIELDS.values(), row)) for row in values]
-    modes = _output(["nvidia-smi", "conf-compute", "-f"]) or ""
+    modes = _command_output(["nvidia-smi", "conf-compute", "-f"]) or ""
     status = re.search(r"(CC status)\s*:\s*(\w+)", modes)
     return {
         "source": "nvidia-smi",
@@ -64,14 +64,14 @@ def _read_gpus() -> dict[str, Any]:
     }
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
 
-def _output(command: list[str]) -> str | None:
+def _command_output(command: list[str]) -> str | None:
     try:
         return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True, timeout=30)
     except (OSError, subprocess.SubprocessError):

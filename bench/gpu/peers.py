@@ -7,14 +7,14 @@ import sys
 import time
 from typing import Any
 
-from blocks import Arm, Failed, Measurement, Session
+from blocks import Arm, ArmFailed, Measurement, StageSession
 from journal import CHECKOUT
-from process import Process, Silent
+from process import Process, ProcessSilent
 
 HELLO_S, RUN_S = 30.0, 30.0
 
 
-class Missing(Exception):
+class PeerMissing(Exception):
     """The peer cannot be run here; the text is the reason."""
 
 
@@ -25,16 +25,16 @@ class Peer:
         try:
             self._process = Process(command, {"OMP_NUM_THREADS": "1"})
         except OSError as error:
-            raise Missing(f"{command[0]}: {error.strerror}") from error
+            raise PeerMissing(f"{command[0]}: {error.strerror}") from error
         self._id = 0
         try:
             self.hello = self._process.read_line(time.monotonic() + HELLO_S)
-        except Silent as silent:
+        except ProcessSilent as silent:
             self.end()
-            raise Missing(str(silent)) from silent
+            raise PeerMissing(str(silent)) from silent
         if self.hello.get("cannot"):
             self.end()
-            raise Missing(self.hello["cannot"])
+            raise PeerMissing(self.hello["cannot"])
 
     def run(self, seed: int, requests: int, params: dict[str, Any]) -> Measurement:
         """Makes one run; a wrong answer voids it."""
@@ -45,12 +45,12 @@ class Peer:
         try:
             while (line := self._process.read_line(deadline))["type"] != "done":
                 if line["type"] == "error":
-                    raise Failed(line["reason"])
+                    raise ArmFailed(line["reason"])
                 if line.get("answer", {}).get("close") is False:
-                    raise Failed(f"wrong answer: {line['metrics']}")
+                    raise ArmFailed(f"wrong answer: {line['metrics']}")
                 samples.append(line["metrics"])
-        except Silent as silent:
-            raise Failed(str(silent)) from silent
+        except ProcessSilent as silent:
+            raise ArmFailed(str(silent)) from silent
         return Measurement(samples)
 
     def end(self) -> None:
@@ -62,7 +62,7 @@ class Peer:
 
 
 def try_peer(
-    session: Session,
+    session: StageSession,
     bench: str,
     name: str,
     command: list[str],
@@ -72,7 +72,7 @@ def try_peer(
     """The peer as an arm of a bench; nothing, and left out by name, where it cannot be had."""
     try:
         peer = Peer(command)
-    except Missing as missing:
+    except PeerMissing as missing:
         session.leave_out(bench, name, str(missing))
         return []
     hello = peer.hello

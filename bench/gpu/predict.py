@@ -10,8 +10,8 @@ TOLL_US = 330.0
 BYTES_PER_S = 4.9 * 2**30
 SOURCE = "330 us a crossing: arXiv 2606.23969; 4.9 GiB/s: vllm issue 55428"
 TOLLS_HEAD = (
-    f"*Prediction*, from counted copies and published tolls ({SOURCE}); without overlap: an upper end for these; "
-    "what kernels read and write in the host's memory themselves (loopback: masked vectors, answers) is not in it.",
+    f"*Prediction*, from counted copies and published tolls ({SOURCE}); without overlap, so an upper bound for these; "
+    "what kernels read and write in the host's memory themselves (loopback: masked vectors, answers) is not included.",
     "",
     "| arm | phase | crossings | bytes | the tolls would add |",
     "| --- | --- | --- | --- | --- |",

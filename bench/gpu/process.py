@@ -13,7 +13,7 @@ from typing import Any
 from journal import CHECKOUT
 
 
-class Silent(Exception):
+class ProcessSilent(Exception):
     """The program gave no line: it ended, or its time was over; the text says which."""
 
 
@@ -34,7 +34,7 @@ class Process:
         self._input.flush()
 
     def read_line(self, deadline: float) -> dict[str, Any]:
-        """The next line. Where none comes by `deadline` (monotonic clock), kills the program and raises `Silent`."""
+        """The next line; kills the program and raises `ProcessSilent` where none comes by `deadline` (monotonic)."""
         while b"\n" not in self._rest:
             ready, _, _ = select.select(
                 [self._output], [], [], max(0.0, deadline - time.monotonic())
@@ -43,12 +43,12 @@ class Process:
             if not ready:
                 # What it would still say must not pass for the answer to the next line.
                 self.child.kill()
-                raise Silent("silent past its deadline")
+                raise ProcessSilent("silent past its deadline")
             if not piece:
                 self.child.wait()
                 self._errors.seek(0)
                 last = self._errors.read().decode(errors="replace").strip().splitlines()
-                raise Silent(f"ended: {last[-1][:200] if last else 'without a word'}")
+                raise ProcessSilent(f"ended: {last[-1][:200] if last else 'without a word'}")
             self._rest += piece
         line, self._rest = self._rest.split(b"\n", 1)
         answer: dict[str, Any] = json.loads(line)

@@ -33,7 +33,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent.parent / "python")]
 
 import checks
 import machine
-from blocks import CardLost, Session, one_line
+from blocks import CardLost, StageSession, one_line
 from journal import REHEARSAL, Journal, make_head, read_suite
 
 NO_GPU = 3
@@ -51,7 +51,7 @@ STARTED = time.monotonic()
 
 
 def main() -> int:
-    args = arguments()
+    args = parse_arguments()
     stages = choose_stages(args)
     if args.arm:
         return refuse_arm(args.arm)
@@ -75,16 +75,16 @@ def main() -> int:
 HELP = {
     "out": "folder for the record; one with a record is refused",
     "list": "print the stages",
-    "only": "these stages, by name, with commas",
-    "cpu": "rehearse on the CPU: every figure is labelled, no record",
-    "confide": "the binary: for the host on the CPU and to write record.json.gz",
+    "only": "only these stages: names separated by commas",
+    "cpu": "rehearse on the CPU: every figure is labelled, and no record is written",
+    "confide": "the confide binary, which runs the host on the CPU and writes record.json.gz",
     "price": "dollars an hour of this machine; without it no price is shown",
-    "table": "print the speed table of a record and end",
+    "table": "print the speed table of a record and exit",
     "build_cubins": "compile the kernels into bench/gpu/cubins, where a run on another machine finds them",
 }
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--out", type=Path, help=HELP["out"])
@@ -100,14 +100,14 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def plan() -> list[dict[str, Any]]:
+def read_plan() -> list[dict[str, Any]]:
     """The stages in order."""
     return tomllib.loads((HERE / "plan.toml").read_text(encoding="utf-8"))["stage"]
 
 
 def choose_stages(args: argparse.Namespace) -> list[dict[str, Any]]:
     """The stages asked for."""
-    stages, wanted = plan(), [name for name in args.only.split(",") if name]
+    stages, wanted = read_plan(), [name for name in args.only.split(",") if name]
     unknown = set(wanted) - {stage["name"] for stage in stages}
     if unknown:
         sys.exit(f"--only: no stage named {', '.join(sorted(unknown))}; --list shows them")
@@ -126,7 +126,7 @@ def list_stages(stages: list[dict[str, Any]]) -> int:
 
 def refuse_arm(name: str) -> int:
     """Answers the instrument, which may start an arm of the suite by itself, why that is impossible."""
-    reason = "its arms share one process and one card: python3 bench/gpu/run.py --out DIR"
+    reason = "its arms share one process and one card; run python3 bench/gpu/run.py --out DIR"
     hello = {"type": "hello", "protocol": 1, "arm": f"bench/gpu/run.py {name}", "version": "none"}
     print(json.dumps(hello | {"cannot": reason}))
     return 0
@@ -157,40 +157,44 @@ def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
             importlib.import_module(module)
         except ImportError:
             print(f"no {module} in this Python")
-    name_cubins()
+    set_cubins_variable()
     record = make_head(
-        ["bench/gpu/run.py", *public_arguments()], machine.read(args.confide), args.seed
+        ["bench/gpu/run.py", *redacted_arguments()],
+        machine.read_machine_facts(args.confide),
+        args.seed,
     )
     journal = Journal(args.out, record, rehearsal=args.cpu)
     confide = str(Path(args.confide).resolve()) if args.confide else None
     facts: dict[str, Any] = {"confide": confide, "price": args.price, "out": str(args.out)}
     failed: list[str] = []
-    signal.signal(signal.SIGTERM, raise_interrupt)
+    signal.signal(signal.SIGTERM, raise_keyboard_interrupt)
     try:
         for stage in stages:
             if ended := run_stage(stage, journal, facts, args):
                 failed.append(f"{stage['name']}: {ended}")
     except KeyboardInterrupt as why:
         failed.append(str(why) or "interrupted by Ctrl-C")
-    end(journal, facts, failed)
+    finish_journal(journal, facts, failed)
     table = importlib.import_module("table")
-    table.finish(args.out, journal.path, args.confide, rehearsal=args.cpu, seconds=RECORD_S)
+    table.write_documents(
+        args.out, journal.path, args.confide, rehearsal=args.cpu, seconds=RECORD_S
+    )
     if not args.cpu:
-        print(f"everything that should come back: {pack(args.out)}")
+        print(f"everything that should come back: {archive_folder(args.out)}")
     return 1 if failed else 0
 
 
-def end(journal: Journal, facts: dict[str, Any], failed: list[str]) -> None:
+def finish_journal(journal: Journal, facts: dict[str, Any], failed: list[str]) -> None:
     """Writes the journal's last lines."""
     # Once more, since checks ran after most of them; a reader takes an arm's last line.
     for line in facts.get("arms", {}).values():
-        journal.put(add_check_note(line, facts))
-    journal.end("; ".join(failed) or None)
+        journal.write_line(add_check_note(line, facts))
+    journal.finish("; ".join(failed) or None)
     ended = "; ".join(failed) if failed else "every stage ended by itself"
     print(f"{journal.elapsed_s():.0f} s in all; {ended}")
 
 
-def pack(folder: Path) -> Path:
+def archive_folder(folder: Path) -> Path:
     """Puts the folder's files, and the tilings that were measured on this card, into one archive next to them."""
     archive = folder / ARCHIVE
     with tarfile.open(archive, "w:gz") as packed:
@@ -198,13 +202,15 @@ def pack(folder: Path) -> Path:
             if path.is_file() and path != archive:
                 packed.add(path, path.relative_to(folder))
         for path in sorted(
-            importlib.import_module("confide.cuda.cache").folder().glob("tilings-*.json")
+            importlib.import_module("confide.cuda.cache")
+            .kernel_cache_folder()
+            .glob("tilings-*.json")
         ):
             packed.add(path, f"tilings/{path.name}")
     return archive
 
 
-def name_cubins() -> None:
+def set_cubins_variable() -> None:
     """Names the folder of cubins that were built on another machine, if it came along and is this user's."""
     folder = HERE / "cubins"
     if not folder.is_dir() or "CONFIDE_CUBINS" in os.environ:
@@ -217,15 +223,15 @@ def name_cubins() -> None:
 
 def add_check_note(arm: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     """The line of an arm with what the checks say of it added to its note."""
-    notes = [arm["note"], checks.describe(arm["name"], facts.get("checks", {}))]
+    notes = [arm["note"], checks.describe_outcomes(arm["name"], facts.get("checks", {}))]
     return arm | {"note": "; ".join(filter(None, notes)) or None}
 
 
-def raise_interrupt(number: int, _frame: Any) -> None:
+def raise_keyboard_interrupt(number: int, _frame: Any) -> None:
     raise KeyboardInterrupt(f"ended by signal {number}")
 
 
-def public_arguments() -> list[str]:
+def redacted_arguments() -> list[str]:
     """The command line, with only the last part of each path: folders of this machine do not belong in a record."""
     return [Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
 
@@ -240,20 +246,22 @@ def run_stage(
         until = min(until, STARTED + LIMIT_S - GRACE_S)
     facts |= {"left_out": {}, "done": {}}
     if until - time.monotonic() < LEAST_S:
-        return not_run(journal, stage, f"no time left of the run's {LIMIT_S:.0f} s")
+        return record_not_run(journal, stage, f"no time left of the run's {LIMIT_S:.0f} s")
     print(
         f"[{journal.elapsed_s():6.1f} s] {stage['name']}, {until - time.monotonic():.0f} s",
         flush=True,
     )
     for _ in range(ATTEMPTS_MAX):
-        ended = attempt(stage, journal, facts, args, until)
+        ended = run_stage_process(stage, journal, facts, args, until)
         if ended.cut:
-            return not_run(journal, stage, f"cut at its budget of {budget:.0f} s")
+            return record_not_run(journal, stage, f"cut at its budget of {budget:.0f} s")
         if not ended.lost_with or until - time.monotonic() < LEAST_S:
             break
         facts["left_out"][ended.lost_with] = ended.reason
     if ended.status != 0:
-        return not_run(journal, stage, f"failed: {ended.reason or describe(ended.status)}")
+        return record_not_run(
+            journal, stage, f"failed: {ended.reason or describe_exit_status(ended.status)}"
+        )
     return None
 
 
@@ -267,7 +275,7 @@ class StageEnd:
     lost_with: str = ""
 
 
-def attempt(
+def run_stage_process(
     stage: dict[str, Any],
     journal: Journal,
     facts: dict[str, Any],
@@ -281,11 +289,11 @@ def attempt(
         os.close(reader)
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os._exit(in_child(stage, writer, facts, args, until, journal))
+        os._exit(run_stage_in_child(stage, writer, facts, args, until, journal))
     os.close(writer)
     ended = StageEnd()
     try:
-        ended.cut = collect(reader, until + GRACE_S, journal, facts, ended)
+        ended.cut = collect_lines(reader, until + GRACE_S, journal, facts, ended)
         if not ended.cut:
             # Its group keeps its number until it is waited for.
             os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
@@ -299,18 +307,18 @@ def attempt(
     return ended
 
 
-def not_run(journal: Journal, stage: dict[str, Any], reason: str) -> str:
-    journal.put({"kind": "not_run", "bench": stage["name"], "reason": reason})
+def record_not_run(journal: Journal, stage: dict[str, Any], reason: str) -> str:
+    journal.write_line({"kind": "not_run", "bench": stage["name"], "reason": reason})
     print(f"{stage['name']}: {reason}", flush=True)
     return reason
 
 
-def describe(status: int) -> str:
+def describe_exit_status(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     return f"signal {-code}" if code < 0 else f"status {code}"
 
 
-def collect(
+def collect_lines(
     reader: int, deadline: float, journal: Journal, facts: dict[str, Any], ended: StageEnd
 ) -> bool:
     """Writes the stage's lines into the journal, block by block; gives whether the deadline came first. Lines of a
@@ -340,14 +348,14 @@ def collect(
                     facts.setdefault("arms", {})[place] = line
                     line = add_check_note(line, facts)
                 for kept in [*of_block, line] if line["kind"] == "block" else [line]:
-                    journal.put(kept)
+                    journal.write_line(kept)
                 if line["kind"] == "block":
                     case, of_block = f"{line['bench']}/{line['case']}", []
                     facts["done"][case] = facts["done"].get(case, 0) + 1
     return True
 
 
-def in_child(
+def run_stage_in_child(
     stage: dict[str, Any],
     writer: int,
     facts: dict[str, Any],
@@ -363,7 +371,7 @@ def in_child(
             pipe.flush()
 
         started = time.monotonic() - journal.elapsed_s()
-        session = Session(emit, facts, args.seed, deadline, started, args.cpu)
+        session = StageSession(emit, facts, args.seed, deadline, started, args.cpu)
         try:
             importlib.import_module(f"stages.{stage['name']}").run(session)
         except BaseException as error:

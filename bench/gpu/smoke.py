@@ -59,7 +59,7 @@ STEPS = (
 
 
 def main() -> int:
-    args = arguments()
+    args = parse_arguments()
     steps = [step for step in STEPS if not args.only or step.name in args.only.split(",")]
     if args.step:
         return run_step(args.step, args.cpu)
@@ -74,24 +74,24 @@ def main() -> int:
     if args.out is None:
         print("--out DIR is missing: a folder for what comes back", file=sys.stderr)
         return 2
-    return run_all(steps, args.out, args.cpu)
+    return run_all_steps(steps, args.out, args.cpu)
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--out", type=Path, help="folder for what comes back")
     parser.add_argument("--list", action="store_true", help="print the steps")
-    parser.add_argument("--only", default="", help="these steps, by name, with commas")
+    parser.add_argument("--only", default="", help="only these steps: names separated by commas")
     parser.add_argument("--cpu", action="store_true", help="rehearse on the CPU")
     parser.add_argument("--step", choices=[step.name for step in STEPS], help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def run_all(steps: list[Step], out: Path, cpu: bool) -> int:
+def run_all_steps(steps: list[Step], out: Path, cpu: bool) -> int:
     """Runs the steps one after the other; 1 if one of them failed."""
     out.mkdir(parents=True, exist_ok=True)
-    run.name_cubins()
+    run.set_cubins_variable()
     began, failed = time.monotonic(), []
     commit = read_commit()
     with open(out / (REHEARSAL_FILE if cpu else LINES_FILE), "x", encoding="utf-8") as lines:
@@ -102,10 +102,10 @@ def run_all(steps: list[Step], out: Path, cpu: bool) -> int:
             lines.write(json.dumps(line) + "\n")
             lines.flush()
             os.fsync(lines.fileno())
-            print(describe(line), flush=True)
+            print(describe_line(line), flush=True)
             failed += [step.name] if line["ended"] != "done" else []
     if not cpu:
-        print(f"everything that should come back: {run.pack(out)}")
+        print(f"everything that should come back: {run.archive_folder(out)}")
     print(
         f"{time.monotonic() - began:.0f} s; "
         + (f"failed: {', '.join(failed)}" if failed else "every step ended well")
@@ -160,7 +160,7 @@ def run_step(name: str, cpu: bool) -> int:
     return 0
 
 
-def describe(line: dict[str, Any]) -> str:
+def describe_line(line: dict[str, Any]) -> str:
     """A line for the terminal, labelled in a rehearsal."""
     label = f"{line['rehearsal']}: " if "rehearsal" in line else ""
     found = ", ".join(f"{name} {value}" for name, value in line["found"].items())

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from blocks import Session
+from blocks import StageSession
 from decode_loop import PROMPT, DecodeLoop
 from device import Device
 from journal import CHECKOUT
@@ -32,9 +32,9 @@ SANITIZED = ("test_decode", "test_sample", "test_online", "test_ring")
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck")
 
 
-def session_of(cpu: bool) -> Session:
+def silent_session(cpu: bool) -> StageSession:
     """A session whose lines go nowhere: smoke has no journal."""
-    return Session(lambda _: None, {}, 7, time.monotonic() + 600, time.monotonic(), cpu)
+    return StageSession(lambda _: None, {}, 7, time.monotonic() + 600, time.monotonic(), cpu)
 
 
 def environment(cpu: bool) -> Found:
@@ -52,9 +52,14 @@ def environment(cpu: bool) -> Found:
         found |= {"card": torch.cuda.get_device_name(0), "architecture": f"sm_{major}{minor}"}
         found |= {"free_gib": round(free / 2**30, 1), "total_gib": round(total / 2**30, 1)}
     device, side = Device(cpu), 128 if cpu else 8192
-    found["copy_gib_per_s"] = round(device.copy_bytes_per_s() / 2**30, 1)
+    found["copy_gib_per_s"] = round(device.measure_copy_bytes_per_s() / 2**30, 1)
     device.free_buffers()
-    for name, make in (("bf16", ceilings.bf16), ("fp8", ceilings.fp8), ("int8", ceilings.int8)):
+    makers = {
+        "bf16": ceilings.make_bf16_matmul,
+        "fp8": ceilings.make_fp8_matmul,
+        "int8": ceilings.make_int8_matmul,
+    }
+    for name, make in makers.items():
         try:
             took_ms = device.time_ms(make(device, side), 5)
         except (RuntimeError, NotImplementedError, AttributeError) as error:
@@ -87,7 +92,7 @@ def measure_base(cpu: bool, decoder: str, batches: tuple[int, ...]) -> Found:
         runs = [loop.run(seed, tokens, PROMPT if not cpu else 8) for seed in range(RUNS)]
         rate = statistics.median(one.tokens / one.seconds for one in runs)
         found[f"batch_{batch}_tokens_per_s"] = round(rate, 1)
-        floor = loop.floor(loop.slots)["value"]
+        floor = loop.weight_read_floor(loop.slots)["value"]
         found[f"batch_{batch}_share_of_floor"] = round(rate / floor, 4)
         loop.close()
     return found
@@ -98,7 +103,7 @@ def transformers(cpu: bool) -> Found:
     from stages import generate
 
     device, tokens = Device(cpu), 8 if cpu else 64
-    peer = generate.make(device, cpu)
+    peer = generate.make_transformers_model(device, cpu)
     prompt = torch.zeros(1, 16, dtype=torch.int64, device=device.torch_device)
 
     def work() -> None:
@@ -106,7 +111,7 @@ def transformers(cpu: bool) -> Found:
                       min_new_tokens=tokens, pad_token_id=0)  # fmt: skip
 
     work()
-    took_ms = statistics.median(device.wall_ms(work) for _ in range(RUNS))
+    took_ms = statistics.median(device.time_wall_ms(work) for _ in range(RUNS))
     return {"tokens_per_s": round(tokens / took_ms * 1e3, 1)}
 
 
@@ -142,7 +147,7 @@ def kernels(cpu: bool) -> Found:
         peer: Callable[[], Any],
     ) -> None:
         launch()
-        loop.device.wait()
+        loop.device.synchronize()
         error = float((target.double() - right).norm() / right.norm())
         found[f"{name}_error"] = float(f"{error:.3g}")
         found[f"{name}_us"] = round(loop.device.time_ms(launch, 20) * 1e3, 1)
@@ -179,11 +184,11 @@ def kernels(cpu: bool) -> Found:
 
 def compare_attention(loop: DecodeLoop, random: Callable[[int], torch.Tensor]) -> Found:
     """One layer's attention at the end of the context, by our kernel and by torch."""
-    from confide.worker.kernels import Attention
+    from confide.worker.kernels import KernelAttention
     from confide.worker.model import ATTENTION_FORMS
 
     model, cache = loop.model, loop.cache
-    model.kernel_attention = Attention(model, cache)
+    model.kernel_attention = KernelAttention(model, cache)
     place = cache.size.context - 1
     with torch.inference_mode():
         cache.values.normal_()
@@ -249,16 +254,16 @@ def device_tests(cpu: bool) -> Found:
 def adapters(cpu: bool) -> Found:
     """Rates with each kind of adapter in one process, and the card's time in each kernel of a token."""
     import steps
-    from arms import Kit
+    from arms import AdapterKit
 
-    session = session_of(cpu)
+    session = silent_session(cpu)
     found: Found = {}
     loop = DecodeLoop(Device(cpu), 1)
     loop.use_decoder("decoder-torch" if cpu else "decoder-kernels")
-    kit, tokens = Kit(session, loop), CPU_TOKENS if cpu else TOKENS
+    kit, tokens = AdapterKit(session, loop), CPU_TOKENS if cpu else TOKENS
     makers: dict[str, Callable[[], Any]] = {
-        "final_hidden": kit.final_hidden,
-        "one_graph": kit.one_graph,
+        "final_hidden": kit.load_final_hidden,
+        "one_graph": kit.load_one_graph,
         "ckks_slots": lambda: steps.CkksAdapter(loop.device, loop.config),
     }
     for name, make in makers.items():
@@ -289,15 +294,15 @@ def time_kernels(loop: DecodeLoop, held: Any, tokens: int, cpu: bool) -> dict[st
 
 def ipc(cpu: bool) -> Found:
     """Microseconds of the parts of a round trip between two processes, at the side that asks."""
-    from arms import Kit
+    from arms import AdapterKit
     from confide.blind import lane, online_step
 
     loop = DecodeLoop(Device(cpu), 1)
     loop.use_decoder("decoder-torch" if cpu else "decoder-kernels")
-    kit, tokens = Kit(session_of(cpu), loop), CPU_TOKENS if cpu else TOKENS
+    kit, tokens = AdapterKit(silent_session(cpu), loop), CPU_TOKENS if cpu else TOKENS
     held: Any = kit.load_masked("ipc", "ipc")
     loop.run(1, tokens, 8, [held])
-    parts = {"mask": (online_step.OnlineStep, "mask_into"), "ask": (lane.Lane, "ask"),
+    parts = {"mask": (online_step.OnlineStep, "mask_into"), "ask": (lane.Lane, "send_request"),
              "unmask": (online_step.OnlineStep, "unmask_words"), "add": (online_step.OnlineStep, "add")}  # fmt: skip
     with contextlib.ExitStack() as stack:
         times = {name: stack.enter_context(collect_times(*place)) for name, place in parts.items()}

@@ -10,10 +10,10 @@ from typing import Any
 import adapter as made
 import numpy
 import torch
-from blocks import Arm, Failed, Measurement
+from blocks import Arm, ArmFailed, Measurement
 from confide.cuda import ckks
 from confide.worker.deltas import AdapterError
-from decode_loop import shape_of
+from decode_loop import model_config
 from device import Device
 from variants import MODEL
 
@@ -30,7 +30,7 @@ class CkksLayout:
     def __init__(self, device: Device, matrix: numpy.ndarray) -> None:
         self.device, self.width = device, matrix.shape[1]
         degree = TOY_DEGREE if device.cpu else DEGREE
-        self.inner = ckks.SeedLayout(ckks.Ckks(degree, device.name), matrix)
+        self.inner = ckks.CkksSlots(ckks.Ckks(degree, device.name), matrix)
         self.guarantee = self.inner.guarantee
         self.vector = torch.zeros(self.width, dtype=torch.float64, device=device.torch_device)
         self._graph: Any = None
@@ -61,14 +61,14 @@ class CkksLayout:
         return bool(numpy.asarray(status).any())
 
 
-def matrix(width: int, rows: int = RANK, seed: int = 7) -> numpy.ndarray:
+def random_matrix(width: int, rows: int = RANK, seed: int = 7) -> numpy.ndarray:
     return numpy.random.default_rng(seed).normal(0.0, 0.02, (rows, width))
 
 
 def ckks_step(device: Device) -> Arm:
     """Report 003's step by our kernels."""
-    width = shape_of(MODEL, device.cpu).hidden
-    weights = matrix(width)
+    width = model_config(MODEL, device.cpu).hidden
+    weights = random_matrix(width)
     layout = CkksLayout(device, weights)
 
     def run(seed: int) -> Measurement:
@@ -80,11 +80,11 @@ def ckks_step(device: Device) -> Arm:
             def replay(to: list[torch.Tensor] = answers) -> None:
                 to.append(layout.replay().cpu())
 
-            step_ms = device.wall_ms(replay)
+            step_ms = device.time_wall_ms(replay)
             error = relative_distance(answers[0].numpy(), weights @ vector)
             samples.append({"step_ms": step_ms, "delta_error_ratio": error})
         if layout.has_overflowed() or max(one["delta_error_ratio"] for one in samples) > 1e-6:
-            raise Failed(f"wrong answer: {samples}")
+            raise ArmFailed(f"wrong answer: {samples}")
         return Measurement(samples)
 
     says = f"confide CKKS N={layout.inner.ckks.n}"
@@ -100,7 +100,7 @@ class CkksAdapter:
     def __init__(self, device: Device, config: Any) -> None:
         self.name, hidden = "ckks-slots", config.hidden
         self.sites = {(0, "final_hidden"): (hidden, hidden)}
-        self.layout = CkksLayout(device, matrix(hidden))
+        self.layout = CkksLayout(device, random_matrix(hidden))
         factor = numpy.random.default_rng(8).normal(0.0, 0.02, (hidden, RANK)) * SCALE
         self.factor = torch.from_numpy(factor).to(device.torch_device, torch.float32)
 
@@ -143,9 +143,11 @@ class MaskedStep:
     def __init__(self, device: Device) -> None:
         from confide.blind import one_graph
 
-        self.device, self.config = device, shape_of(MODEL, device.cpu)
+        self.device, self.config = device, model_config(MODEL, device.cpu)
         self._folder = tempfile.TemporaryDirectory(prefix="confide-gpu-")
-        path = made.write(Path(self._folder.name) / "lora", self.config, seed=13, layers=1)
+        path = made.write_random_adapter(
+            Path(self._folder.name) / "lora", self.config, seed=13, layers=1
+        )
         self.bank = one_graph.OneGraphBank(device.name, 1)
         toy: dict[str, Any] = {"set_name": TOY["parameters"]} if device.cpu else {}
         toy |= {"dangerous_parameters": True} if device.cpu else {}
@@ -153,12 +155,12 @@ class MaskedStep:
             "masked", path, self.bank, mode="final-hidden", **toy
         )
         self.deltas = self.adapter.open()
-        self.deltas.place(0)
+        self.deltas.assign_row(0)
         self.width = self.config.hidden
         dtype = torch.float32 if device.cpu else torch.bfloat16
         self.rows = torch.zeros(1, self.width, dtype=dtype, device=device.torch_device)
         self.output = torch.zeros(1, self.width, dtype=dtype, device=device.torch_device)
-        self.exact = exact_delta(path)
+        self.exact = make_exact_delta(path)
 
     def step(self) -> None:
         """Adds the delta onto `output`; the caller has announced the row."""
@@ -173,7 +175,7 @@ class MaskedStep:
         self.step()
 
 
-def exact_delta(path: Path) -> Callable[[numpy.ndarray], numpy.ndarray]:
+def make_exact_delta(path: Path) -> Callable[[numpy.ndarray], numpy.ndarray]:
     """Returns scale · B · A · x of layer 0's q, in float64."""
     from safetensors.torch import load_file
 
@@ -186,20 +188,20 @@ def exact_delta(path: Path) -> Callable[[numpy.ndarray], numpy.ndarray]:
 def masked_step(device: Device) -> Arm:
     """The masked step, B included, with its share of the offline work."""
     masked = MaskedStep(device)
-    milliseconds, tokens = masked.adapter.time_offline()
+    milliseconds, tokens = masked.adapter.measure_offline()
 
     def run(seed: int) -> Measurement:
         samples = []
         for vector in numpy.random.default_rng(seed).normal(0.0, 1.0, (REPEATS, masked.width)):
             masked.rows.copy_(torch.from_numpy(vector)[None])
             masked.output.zero_()
-            took_ms = device.wall_ms(masked.run_row) + milliseconds / tokens
+            took_ms = device.time_wall_ms(masked.run_row) + milliseconds / tokens
             got = masked.output[0].double().cpu().numpy()
             right = masked.exact(masked.rows[0].double().cpu().numpy())
             samples.append({"step_ms": took_ms, "delta_error_ratio": relative_distance(got, right)})
         masked.deltas.after_step()
         if max(one["delta_error_ratio"] for one in samples) > 1e-2:
-            raise Failed(f"wrong answer: {samples}")
+            raise ArmFailed(f"wrong answer: {samples}")
         return Measurement(samples)
 
     says = f"confide masked, N={masked.adapter.context.n}, B included"

@@ -37,7 +37,7 @@ class Case:
     aim: str = "–"
     over: str = ""
 
-    def is_of(self, entry: Slice) -> bool:
+    def includes(self, entry: Slice) -> bool:
         """Whether a slice is one of this case's arm."""
         return (entry["bench"], entry["case"], entry["arm"]) == (self.bench, self.case, self.arm)
 
@@ -51,15 +51,15 @@ STEP_ARMS = ("ckks-step", "masked-step", "cukks", "desilofhe", "tenseal", "concr
 def main(path: Path) -> int:
     """Prints the table of the record at `path`; without a record every cell says *not measured*."""
     try:
-        slices = read(path)
+        slices = load_slices(path)
     except (OSError, ValueError) as error:
         print(f"no record at {path}: {error}", file=sys.stderr)
         slices = []
-    print(render(slices))
+    print(render_table(slices))
     return 0
 
 
-def read(path: Path) -> list[Slice]:
+def load_slices(path: Path) -> list[Slice]:
     """Slices with their samples, from a folder, a document or a journal, compressed or not. A rehearsal is refused."""
     if path.is_dir():
         names = ("record.json.gz", "record.json", JOURNAL_FILE)
@@ -70,7 +70,7 @@ def read(path: Path) -> list[Slice]:
     if path.name.startswith("record"):
         record = refuse_rehearsal(json.loads(content))
         return add_notes(record["slices"], record["arms"])
-    return read_slices([json.loads(line) for line in content.splitlines()])
+    return slices_of_lines([json.loads(line) for line in content.splitlines()])
 
 
 def refuse_rehearsal(record: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def refuse_rehearsal(record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def read_slices(lines: list[Slice], rehearsal: bool = False) -> list[Slice]:
+def slices_of_lines(lines: list[Slice], rehearsal: bool = False) -> list[Slice]:
     """Slices of whole blocks, each with its samples in columns, as the document has them."""
     if not rehearsal:
         refuse_rehearsal(lines[0])
@@ -112,7 +112,7 @@ def add_notes(slices: list[Slice], arms: list[dict[str, Any]]) -> list[Slice]:
 def figures_by_block(slices: list[Slice], case: Case, metric: str) -> dict[int, float]:
     """The figure of every block that counts, by block; the twin is left out."""
     found = {}
-    for entry in filter(case.is_of, slices):
+    for entry in filter(case.includes, slices):
         if entry.get("twin") or entry.get("warmup") or entry.get("void"):
             continue
         column = entry.get("columns", {}).get("metrics", {}).get(metric, [])
@@ -132,7 +132,7 @@ def ratio_to_reference(slices: list[Slice], case: Case) -> float | None:
     """Geometric mean over blocks of the ratio to the other arm, or to the floor measured next to the slice."""
     own = figures_by_block(slices, case, "tokens_per_s")
     if case.over == "floor":
-        floors = [entry for entry in filter(case.is_of, slices) if entry.get("floor")]
+        floors = [entry for entry in filter(case.includes, slices) if entry.get("floor")]
         other = {entry["block"]: entry["floor"]["value"] for entry in floors}
     else:
         other = figures_by_block(slices, replace(case, arm=case.over), "tokens_per_s")
@@ -163,7 +163,7 @@ def count_blocks(figures: dict[int, float]) -> str:
 
 def render_marks(slices: list[Slice], case: Case) -> str:
     """The remarks that a reader needs: fewer layers, 4-bit weights, kernels that failed their checks."""
-    found = {mark for entry in filter(case.is_of, slices) for mark in entry.get("marks", [])}
+    found = {mark for entry in filter(case.includes, slices) for mark in entry.get("marks", [])}
     return "".join(f"; {mark}" for mark in sorted(found))
 
 
@@ -178,7 +178,7 @@ def render_step(slices: list[Slice], arm: str) -> str:
     )
 
 
-def render(slices: list[Slice]) -> str:
+def render_table(slices: list[Slice]) -> str:
     """The table in Markdown, then the predictions."""
     must = "integers bit-exact; logits at most 1.1 times as far from float64 as plain LoRA"
     rows = [(case.title, case.must, case.aim, render_rate(slices, case)) for case in CASES]
@@ -222,24 +222,24 @@ def render_accuracy(slices: list[Slice]) -> str:
     return f"{sum(wrong.values()):.0f} integers wrong; {max(ratios):.3f} times plain LoRA's distance at most"
 
 
-def finish(
+def write_documents(
     folder: Path, journal: Path, confide: str | None, rehearsal: bool, seconds: float = 120.0
 ) -> None:
     """Writes record.json.gz where the instrument's binary is given, and prints the table, labelled in a rehearsal."""
     if rehearsal:
         content = (folder / REHEARSAL_FILE).read_text(encoding="utf-8")
         lines = [json.loads(line) for line in content.splitlines()]
-        labelled = render(read_slices(lines, rehearsal=True))
+        labelled = render_table(slices_of_lines(lines, rehearsal=True))
         print("\n".join(f"{REHEARSAL} {line}" if line else line for line in labelled.splitlines()))
         return
     if not confide:
         print(f"{journal} is the record; `confide bench export` makes record.json of it")
-    elif error := export(folder, confide, seconds):
+    elif error := export_record(folder, confide, seconds):
         print(f"confide bench export: {error}; the journal {journal.name} holds everything")
-    print(render(read(folder)))
+    print(render_table(load_slices(folder)))
 
 
-def export(folder: Path, confide: str, seconds: float) -> str | None:
+def export_record(folder: Path, confide: str, seconds: float) -> str | None:
     """Writes record.json.gz by `confide bench export`; gives the reason where it could not."""
     plain = folder / "record.json"
     command = [confide, "bench", "export", str(folder), "--format", "json", "--out", str(plain)]

@@ -46,7 +46,7 @@ def list_variants(tilings: tiling.Tilings) -> list[Variant]:
     of_steps = {file for file, _ in steps}
     others: list[Variant] = [
         (file, dict(defines))
-        for file in compiler.files() if file not in of_steps
+        for file in compiler.kernel_files() if file not in of_steps
         for defines in source.variants(file)
     ]  # fmt: skip
     return _unique([*steps, *others])
@@ -80,7 +80,7 @@ def build_cubins() -> int:
 
     def build(one: tuple[str, dict[str, str | int], str]) -> None:
         file, defines, arch = one
-        nvrtc.bring_along(source.read(file, defines), arch, CUBINS)
+        nvrtc.export_cubin(source.read(file, defines), arch, CUBINS)
 
     # ctypes lets go of the interpreter while NVRTC works.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -40,34 +40,36 @@ class ToolFailed(Exception):
 
 def serve_runs(hello: Mapping[str, object], run: "Callable[[Load], Metrics]") -> int:
     """Answers each `run` with what `run(load)` returns: the metrics of the whole run."""
-    emit(type="hello", protocol=1, **hello)
+    print_json_line(type="hello", protocol=1, **hello)
     for line in sys.stdin:
         asked = json.loads(line)
         if asked.get("type") == "end":
             break
         if asked.get("type") == "run":
-            answer(asked, run)
+            answer_run(asked, run)
     return 0
 
 
-def answer(asked: Asked, run: "Callable[[Load], Metrics]") -> None:
+def answer_run(asked: Asked, run: "Callable[[Load], Metrics]") -> None:
     number, params = asked["id"], asked.get("params", {})
     unknown = [name for name in params if name not in PARAMS]
     if unknown:
-        emit(type="error", id=number, reason=f"unknown param {unknown[0]}: wanted one of {PARAMS}")
+        print_json_line(
+            type="error", id=number, reason=f"unknown param {unknown[0]}: wanted one of {PARAMS}"
+        )
         return
     wall, cpu = time.monotonic(), children_cpu_s()
     try:
         metrics = run(Load(asked))
     except (ToolFailed, OSError, ValueError, KeyError, TypeError) as error:
-        emit(type="error", id=number, reason=f"{type(error).__name__}: {error}"[:2000])
+        print_json_line(type="error", id=number, reason=f"{type(error).__name__}: {error}"[:2000])
         return
     metrics = {name: value for name, value in metrics.items() if value is not None}
     cpu_s, wall_s = children_cpu_s() - cpu, time.monotonic() - wall
-    emit(type="done", id=number, metrics=metrics, cpu_s=cpu_s, wall_s=wall_s)
+    print_json_line(type="done", id=number, metrics=metrics, cpu_s=cpu_s, wall_s=wall_s)
 
 
-def emit(**line: object) -> None:
+def print_json_line(**line: object) -> None:
     print(json.dumps(line), flush=True)
 
 
@@ -104,7 +106,7 @@ class Load:
             raise ToolFailed(f"answers had {mean_tokens} tokens, wanted {self.tokens}")
 
 
-def tokenizer(folder: pathlib.Path) -> pathlib.Path:
+def write_word_tokenizer(folder: pathlib.Path) -> pathlib.Path:
     """A tokenizer of one token for each word, made here: none is fetched from a hub."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -125,7 +127,7 @@ def tokenizer(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-def scratch() -> tempfile.TemporaryDirectory[str]:
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
     """A folder that is removed when the arm ends: caches of the tools stay out of the home folder."""
     return tempfile.TemporaryDirectory(prefix="confide-peer-")
 

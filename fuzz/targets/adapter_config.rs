@@ -10,7 +10,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(config) = Config::parse(bytes) else { return };
     for path in PATHS {
         // An expression may take too many steps; a rank that is given is one that can be.
-        if let (Ok(rank), Ok(scale)) = (config.rank_of(path), config.scale_of(path)) {
+        if let (Ok(rank), Ok(scale)) = (config.module_rank(path), config.module_scale(path)) {
             assert!((1..=RANK_MAX).contains(&rank));
             assert!(scale.is_finite());
         }

@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let _ = confide_bench::LoadedRecord::of_journal(data);
+    let _ = confide_bench::LoadedRecord::from_journal_bytes(data);
 });

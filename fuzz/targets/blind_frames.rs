@@ -3,8 +3,8 @@
 #![no_main]
 
 use confide_lora::protocol::{
-    ApplyAnswer, Attach, AttachAnswer, BlockCredit, CiphertextAnswer, CiphertextBlock,
-    CiphertextRequest, ConnectionSide, FrameKind, FrameReader, Goodbye, GroupTerms, Hello,
+    Attach, AttachAnswer, BlockCredit, CiphertextAnswer, CiphertextBlock, CiphertextRequest,
+    ConnectionSide, FrameKind, FrameReader, Goodbye, GroupTerms, Hello, MaskedAnswer,
     MaskedRequest, PrepareRequest, PreparedRows, Refusal, Welcome, decode_terms, encode_terms,
     unpack,
 };
@@ -50,9 +50,9 @@ fn message(kind: FrameKind, payload: &[u8]) {
         FrameKind::Attached => drop(AttachAnswer::decode(payload)),
         FrameKind::Credit => drop(BlockCredit::decode(payload)),
         FrameKind::Prepared => drop(PreparedRows::decode(payload)),
-        FrameKind::Products => drop(ApplyAnswer::decode(payload)),
+        FrameKind::Products => drop(MaskedAnswer::decode(payload)),
         FrameKind::CiphertextAnswer => {
-            drop(CiphertextAnswer::decode(payload).and_then(|answer| answer.split()))
+            drop(CiphertextAnswer::decode(payload).and_then(|answer| answer.split_ciphertexts()))
         }
         FrameKind::Error => drop(Refusal::decode(payload)),
         _ => {}

@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, LazyLock};
 
-use confide_report_003::ckks::{Ciphertext, Ckks, Parameters};
+use confide_report_003::ckks::{Ciphertext, CkksContext, Parameters};
 use libfuzzer_sys::fuzz_target;
 
-static CKKS: LazyLock<Arc<Ckks>> = LazyLock::new(|| {
-    Ckks::new(&Parameters::dangerous_of_degree(16)).expect("a degree with a transform")
+static CKKS: LazyLock<Arc<CkksContext>> = LazyLock::new(|| {
+    CkksContext::new(&Parameters::dangerous_of_degree(16)).expect("a degree with a transform")
 });
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,22 +1,22 @@
 //! Evidence of any kind: where a parser accepts it, detection has to name the same kind.
 #![no_main]
 
-use confide_evidence::{Kind, detect, gpu::GpuEvidence, quote::Quote, snp::Report};
+use confide_evidence::{EvidenceKind, detect_kind, gpu::GpuEvidence, quote::Quote, snp::Report};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let kind = detect(data);
+    let kind = detect_kind(data);
     if let Ok(quote) = Quote::parse(data) {
         let wanted = match quote.tee().as_str() {
-            "sgx" => Kind::SgxQuote,
-            _ => Kind::TdxQuote,
+            "sgx" => EvidenceKind::SgxQuote,
+            _ => EvidenceKind::TdxQuote,
         };
         assert_eq!(kind, Some(wanted));
     }
     if Report::parse(data).is_ok() {
-        assert_eq!(kind, Some(Kind::SnpReport));
+        assert_eq!(kind, Some(EvidenceKind::SnpReport));
     }
     if GpuEvidence::is_container(data) {
-        assert_eq!(kind, Some(Kind::GpuEvidence));
+        assert_eq!(kind, Some(EvidenceKind::GpuEvidence));
     }
 });

@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|text: &str| confide_bench::read_host_texts(text));
+libfuzzer_sys::fuzz_target!(|text: &str| confide_bench::fuzz_host_parsers(text));

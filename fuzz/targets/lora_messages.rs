@@ -7,11 +7,11 @@ use std::sync::{Arc, LazyLock, Mutex};
 use confide_lora::{
     CounterSlot, DigitScratch, InputTerms, IntMatrix, LayerInput, OutputTransform, ProcessKey,
     Projection, ProjectionTerms, QuantisedWeights, StepMeter, TileShape,
-    direct::EncryptedHolder,
+    direct::EncryptedProductHolder,
     masked::{
-        ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest, PendingBatch,
+        ApplyJob, BatchState, CounterSequence, HolderBatch, HostWeights, MaskRequest, PendingBatch,
     },
-    protocol::{ApplyAnswer, CiphertextAnswer, MaskedRequest, PreparedRows, packed_bytes, unpack},
+    protocol::{CiphertextAnswer, MaskedAnswer, MaskedRequest, PreparedRows, packed_bytes, unpack},
 };
 use confide_rlwe::{Context, ParameterSet, PublicKey, Rng, SecretKey, SmallCiphertext};
 use libfuzzer_sys::fuzz_target;
@@ -25,9 +25,9 @@ struct World {
     key: SecretKey,
     public: PublicKey,
     process: ProcessKey,
-    input: HostInput,
-    direct: EncryptedHolder,
-    sequence: HostSequence,
+    input: HostWeights,
+    direct: EncryptedProductHolder,
+    sequence: CounterSequence,
     rng: Rng,
     meter: StepMeter,
 }
@@ -70,15 +70,15 @@ impl World {
         let mut rng = Rng::from_seed([1; 32]);
         let key = SecretKey::generate(&context, &mut rng);
         let process = ProcessKey::random(&mut rng);
-        let direct = EncryptedHolder::new(&context, &terms, tile).expect("fits");
-        let input = HostInput::new(&context, &QuantisedWeights { matrix, terms }).expect("fits");
+        let direct = EncryptedProductHolder::new(&context, &terms, tile).expect("fits");
+        let input = HostWeights::new(&context, &QuantisedWeights { matrix, terms }).expect("fits");
         let slot = CounterSlot {
             client: [0; 32],
             adapter: [0; 32],
             layer: 0,
             input: LayerInput::Attention,
         };
-        let sequence = input.sequence(&process, slot, &mut rng);
+        let sequence = input.new_counter_sequence(&process, slot, &mut rng);
         let public = key.public_key(&mut rng);
         World {
             context,
@@ -95,11 +95,11 @@ impl World {
 
     /// Prepares a batch at both ends; gives it with its first counter.
     fn batch(&mut self) -> (HolderBatch, u64) {
-        let index = self.sequence.next_batch();
+        let index = self.sequence.next_batch_index();
         let (terms, epoch) = (self.input.terms(), self.process.epoch());
         let mut requesting =
             MaskRequest::new(&self.key, terms, epoch, index, &mut self.rng).expect("fits");
-        let preparing = self.input.prepare(&self.process, &mut self.sequence, epoch, index);
+        let preparing = self.input.start_batch(&self.process, &mut self.sequence, epoch, index);
         let block = requesting.next_block(&mut self.meter).expect("columns");
         let preparing = preparing.expect("next").push(&block, &mut self.meter).expect("columns");
         let mut answering = preparing.finish(&self.input, &mut self.meter).expect("complete");
@@ -111,7 +111,7 @@ impl World {
         }
         answering.commit(&mut self.sequence).expect("answered");
         let awaiting: PendingBatch = requesting.finish().expect("all sent");
-        match awaiting.accept(&self.key, &answers, &mut self.meter).expect("whole") {
+        match awaiting.accept_answers(&self.key, &answers, &mut self.meter).expect("whole") {
             BatchState::Ready(batch) => (batch, index * self.context.n() as u64),
             BatchState::Pending(_) => unreachable!("all rows were answered"),
         }
@@ -120,7 +120,7 @@ impl World {
     fn host_applies(&mut self, payload: &[u8]) {
         let Ok(message) = MaskedRequest::decode(payload) else { return };
         let Some(vectors) = words(message.packed, message.vectors, COLUMNS) else { return };
-        if self.sequence.live_batches() == 0 {
+        if self.sequence.live_batch_count() == 0 {
             self.batch();
         }
         for round in 0..2 {
@@ -141,14 +141,15 @@ impl World {
     }
 
     fn holder_unmasks(&mut self, payload: &[u8]) {
-        let Ok(message) = ApplyAnswer::decode(payload) else { return };
+        let Ok(message) = MaskedAnswer::decode(payload) else { return };
         let Some(answers) = words(message.packed, message.vectors, ROWS) else { return };
         let (mut batch, counter) = self.batch();
         batch.mask(&[1; COLUMNS], &mut self.meter).expect("left");
         let opened = batch.unmask(counter, &answers, &mut self.meter);
         assert_eq!(opened.is_ok(), message.vectors == 1);
         assert!(batch.unmask(counter, &answers, &mut self.meter).is_err());
-        self.sequence = self.input.sequence(&self.process, *self.sequence.slot(), &mut self.rng);
+        self.sequence =
+            self.input.new_counter_sequence(&self.process, *self.sequence.slot(), &mut self.rng);
     }
 
     fn holder_accepts(&mut self, payload: &[u8]) {
@@ -161,14 +162,14 @@ impl World {
             MaskRequest::new(&self.key, terms, epoch, 0, &mut self.rng).expect("fits");
         requesting.next_block(&mut self.meter).expect("columns");
         let awaiting = requesting.finish().expect("all sent");
-        let accepted = awaiting.accept(&self.key, &answers, &mut self.meter);
+        let accepted = awaiting.accept_answers(&self.key, &answers, &mut self.meter);
         assert!(accepted.is_err() || answers.len() <= ROWS);
     }
 
     fn holder_opens(&mut self, payload: &[u8]) {
         let Ok(message) = CiphertextAnswer::decode(payload) else { return };
         let Some(answers) = self.ciphertexts(message.ciphertexts, ROWS) else { return };
-        if let Ok(products) = self.direct.open(&self.key, &answers, &mut self.meter) {
+        if let Ok(products) = self.direct.decrypt_answers(&self.key, &answers, &mut self.meter) {
             assert_eq!(products.len(), ROWS);
         }
     }

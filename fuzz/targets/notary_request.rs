@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
             Err(_) => assert!(bytes.len() > REQUEST_HEAD_BYTES_MAX - 64),
         }
         // One request line, its fields, one empty line: no value makes a second message.
-        let transcript = request.transcript();
+        let transcript = request.transcript_bytes();
         let head = &transcript[..transcript.len() - request.body().len()];
         let lines = head.windows(2).filter(|pair| pair == b"\r\n").count();
         assert_eq!(lines, request.sent_fields().len() + 2);

@@ -2,7 +2,7 @@
 #![no_main]
 
 use confide_load::{
-    Figure, View,
+    Figure, ToolView,
     readers::{RUNS_MAX, read_results},
 };
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let Ok(views) = read_results(data) else { return };
     assert!(views.len() <= RUNS_MAX);
-    for View { tool, figures, .. } in &views {
+    for ToolView { tool, figures, .. } in &views {
         for (definition, figure) in figures {
             assert_eq!(definition.tool, *tool);
             if let Figure::Rate(rate) = figure {

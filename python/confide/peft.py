@@ -54,7 +54,7 @@ _HARMLESS_STARTS = {"gaussian", "eva", "orthogonal", "mica", "true", "false"}
 
 
 @dataclass(frozen=True)
-class Pair:
+class LoraPair:
     """delta(x) = scale · b · (a · x): a float32 [rank, input], b float32 [output, rank]."""
 
     a: numpy.ndarray
@@ -62,10 +62,10 @@ class Pair:
     scale: float
 
 
-def load(folder: str | Path) -> tuple[str, dict[Site, Pair]]:
+def load_adapter(folder: str | Path) -> tuple[str, dict[Site, LoraPair]]:
     """Reads the adapter in a folder: its name, and a pair for each (layer, projection)."""
     folder = Path(folder)
-    config = _Config(_read(folder / CONFIG_FILE, CONFIG_BYTES_MAX))
+    config = _AdapterConfig(_read(folder / CONFIG_FILE, CONFIG_BYTES_MAX))
     path = folder / WEIGHTS_FILE
     pickle = next((name for name in _PICKLES if (folder / name).exists()), None)
     if not path.exists() and pickle:
@@ -80,7 +80,7 @@ def load(folder: str | Path) -> tuple[str, dict[Site, Pair]]:
     ):
         pairs[site] = config.pair(stack + module_path(*site), parts)
     if not pairs:
-        raise AdapterRefused(f"{WEIGHTS_FILE}: any lora_A is missing")
+        raise AdapterRefused(f"{WEIGHTS_FILE}: wanted at least one lora_A, got none")
     config.refuse_missing(stack, modules)
     _refuse_mixed_widths(pairs)
     if sum(pair.a.size + pair.b.size for pair in pairs.values()) > ELEMENTS_MAX:
@@ -88,7 +88,7 @@ def load(folder: str | Path) -> tuple[str, dict[Site, Pair]]:
     return folder.resolve().name, pairs
 
 
-def into_final_hidden(pairs: dict[Site, Pair]) -> dict[Site, Pair]:
+def into_final_hidden(pairs: dict[Site, LoraPair]) -> dict[Site, LoraPair]:
     """Keeps the pair of q_proj in layer 0 alone, for the last hidden state: report 003's delta, no LoRA."""
     pair = pairs.get((0, "q"))
     if pair is None or pair.a.shape[1] != pair.b.shape[0]:
@@ -112,15 +112,15 @@ def _read(path: Path, limit: int) -> bytes:
     return raw
 
 
-def _field(name: str, wanted: str, got: Any) -> AdapterRefused:
+def _field_error(name: str, wanted: str, got: Any) -> AdapterRefused:
     return AdapterRefused(f"{CONFIG_FILE}: {name}: wanted {wanted}, got {str(got)[:200]}")
 
 
-def _is_off(value: Any) -> bool:
+def _is_disabled(value: Any) -> bool:
     return value is None or value is False or value in ("", [], {})
 
 
-class _Config:
+class _AdapterConfig:
     """adapter_config.json, as far as the output depends on it."""
 
     def __init__(self, raw: bytes) -> None:
@@ -131,29 +131,31 @@ class _Config:
         if not isinstance(fields, dict):
             raise AdapterRefused(f"{CONFIG_FILE}: wanted an object")
         _refuse_unsupported(fields)
-        self.rank = _rank("r", 8 if fields.get("r") is None else fields["r"])
-        self.alpha = _alpha(
+        self.rank = _check_rank("r", 8 if fields.get("r") is None else fields["r"])
+        self.alpha = _check_alpha(
             "lora_alpha", 8.0 if fields.get("lora_alpha") is None else fields["lora_alpha"]
         )
         self.rslora = bool(fields.get("use_rslora"))
-        self.ranks = _patterns("rank_pattern", fields.get("rank_pattern"), _rank)
-        self.alphas = _patterns("alpha_pattern", fields.get("alpha_pattern"), _alpha)
-        self.chosen = _names("target_modules", fields.get("target_modules"))
+        self.ranks = _patterns("rank_pattern", fields.get("rank_pattern"), _check_rank)
+        self.alphas = _patterns("alpha_pattern", fields.get("alpha_pattern"), _check_alpha)
+        self.chosen = _name_matcher("target_modules", fields.get("target_modules"))
         excluded = fields.get("exclude_modules")
-        self.excluded = None if _is_off(excluded) else _names("exclude_modules", excluded)
-        self.layers = _layers(fields)
+        self.excluded = (
+            None if _is_disabled(excluded) else _name_matcher("exclude_modules", excluded)
+        )
+        self.layers = _layer_filter(fields)
         if self.layers and not isinstance(fields["target_modules"], list):
-            raise _field(
+            raise _field_error(
                 "target_modules", "a list of names where layers_to_transform is given", "a pattern"
             )
 
-    def chooses(self, path: str) -> bool:
+    def targets(self, path: str) -> bool:
         """Whether the module at `path` is among those that the adapter changes."""
         if (self.excluded and self.excluded(path)) or not self.chosen(path):
             return False
         return self.layers is None or self.layers(path)
 
-    def pair(self, path: str, parts: dict[str, tuple[str, numpy.ndarray]]) -> Pair:
+    def pair(self, path: str, parts: dict[str, tuple[str, numpy.ndarray]]) -> LoraPair:
         """The pair at `path`, with its shape and scale."""
         rank = next((rank for matches, rank in self.ranks if matches(path)), self.rank)
         alpha = next((alpha for matches, alpha in self.alphas if matches(path)), self.alpha)
@@ -170,7 +172,7 @@ class _Config:
         for name, values in (parts["A"], parts["B"]):
             if not numpy.isfinite(values).all():
                 raise AdapterRefused(f"{name}: wanted finite values, got one that is not")
-        return Pair(a, b, alpha / math.sqrt(rank) if self.rslora else alpha / rank)
+        return LoraPair(a, b, alpha / math.sqrt(rank) if self.rslora else alpha / rank)
 
     def refuse_missing(self, stack: str, modules: dict[Site, Any]) -> None:
         """Configuration and file must name the same modules; PEFT itself only warns."""
@@ -178,11 +180,11 @@ class _Config:
         for layer in range(max(last, getattr(self.layers, "last", 0)) + 1):
             for projection in MODEL_PROJECTIONS:
                 path, there = stack + module_path(layer, projection), (layer, projection) in modules
-                if self.chooses(path) and not there:
+                if self.targets(path) and not there:
                     raise AdapterRefused(
                         f"{WEIGHTS_FILE}: {_PREFIX}{path}.lora_A.weight is missing"
                     )
-                if there and not self.chooses(path):
+                if there and not self.targets(path):
                     raise AdapterRefused(
                         f"{WEIGHTS_FILE}: {path} is there, but the configuration does not select it"
                     )
@@ -197,58 +199,58 @@ def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_unsupported(fields: dict[str, Any]) -> None:
     if fields.get("peft_type") != "LORA":
-        raise _field("peft_type", "LORA", fields.get("peft_type", "nothing"))
+        raise _field_error("peft_type", "LORA", fields.get("peft_type", "nothing"))
     if fields.get("task_type") not in (None, "CAUSAL_LM", "FEATURE_EXTRACTION"):
-        raise _field("task_type", "CAUSAL_LM or FEATURE_EXTRACTION", fields["task_type"])
+        raise _field_error("task_type", "CAUSAL_LM or FEATURE_EXTRACTION", fields["task_type"])
     if fields.get("bias") not in (None, "none"):
-        raise _field("bias", "none", fields["bias"])
+        raise _field_error("bias", "none", fields["bias"])
     if fields.get("lora_bias"):
-        raise _field("lora_bias", "false", "true")
+        raise _field_error("lora_bias", "false", "true")
     if fields.get("use_dora"):
-        raise _field(
+        raise _field_error(
             "use_dora", "false: the Rust host folds DoRA with the base model's weights", "true"
         )
-    if not _is_off(fields.get("modules_to_save")):
-        raise _field("modules_to_save", "null or an empty list", fields["modules_to_save"])
+    if not _is_disabled(fields.get("modules_to_save")):
+        raise _field_error("modules_to_save", "null or an empty list", fields["modules_to_save"])
     start = fields.get("init_lora_weights")
     if not (start is None or isinstance(start, bool) or str(start).lower() in _HARMLESS_STARTS):
-        raise _field(
+        raise _field_error(
             "init_lora_weights",
             "an initialisation that does not change the base model's weights",
             start,
         )
     for name, value in fields.items():
-        if name not in _KNOWN and name not in _WITHOUT_EFFECT and not _is_off(value):
-            raise _field(name, "an absent, null, false or empty field", value)
+        if name not in _KNOWN and name not in _WITHOUT_EFFECT and not _is_disabled(value):
+            raise _field_error(name, "an absent, null, false or empty field", value)
 
 
-def _rank(name: str, value: Any) -> int:
+def _check_rank(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= RANK_MAX:
-        raise _field(name, "a rank from 1 to 4096", value)
+        raise _field_error(name, "a rank from 1 to 4096", value)
     return value
 
 
-def _alpha(name: str, value: Any) -> float:
+def _check_alpha(name: str, value: Any) -> float:
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
         or not abs(value) <= ALPHA_MAX
     ):
-        raise _field(name, "a number of at most a million", value)
+        raise _field_error(name, "a number of at most a million", value)
     return float(value)
 
 
-def _compile(name: str, pattern: str, whole: str) -> re.Pattern[str]:
+def _compile_pattern(name: str, pattern: str, whole: str) -> re.Pattern[str]:
     try:
         length = len(pattern.encode())
     except UnicodeEncodeError as error:
-        raise _field(name, "patterns of Unicode text", repr(pattern)) from error
+        raise _field_error(name, "patterns of Unicode text", repr(pattern)) from error
     if length > PATTERN_BYTES_MAX:
-        raise _field(name, f"patterns of at most {PATTERN_BYTES_MAX} bytes", length)
+        raise _field_error(name, f"patterns of at most {PATTERN_BYTES_MAX} bytes", length)
     try:
         return re.compile(whole)
     except re.error as error:
-        raise _field(
+        raise _field_error(
             name, "a pattern that is a regular expression", f"{pattern!r}: {error}"
         ) from error
 
@@ -257,25 +259,27 @@ def _patterns(name: str, value: Any, check: Any) -> list[tuple[Any, Any]]:
     if value is None:
         return []
     if not isinstance(value, dict) or len(value) > PATTERNS_MAX:
-        raise _field(name, f"at most {PATTERNS_MAX} patterns", type(value).__name__)
+        raise _field_error(name, f"at most {PATTERNS_MAX} patterns", type(value).__name__)
     return [
-        (_compile(name, key, rf"(.*\.)?({key})$").match, check(name, entry))
+        (_compile_pattern(name, key, rf"(.*\.)?({key})$").match, check(name, entry))
         for key, entry in value.items()
     ]
 
 
-def _names(name: str, value: Any) -> Any:
+def _name_matcher(name: str, value: Any) -> Any:
     """A predicate on paths, by PEFT's rule (check_target_module_exists)."""
     if isinstance(value, str) and value.lower() == "all-linear":
         return lambda path: True
     if isinstance(value, str):
-        return _compile(name, value, value).fullmatch
+        return _compile_pattern(name, value, value).fullmatch
     if (
         not isinstance(value, list)
         or len(value) > NAMES_MAX
         or not all(isinstance(each, str) for each in value)
     ):
-        raise _field(name, "names, a pattern or all-linear", "nothing" if value is None else value)
+        raise _field_error(
+            name, "names, a pattern or all-linear", "nothing" if value is None else value
+        )
     wanted = set(value)
     return lambda path: (
         path in wanted or any(path[dot.end() :] in wanted for dot in re.finditer(r"\.", path))
@@ -293,22 +297,24 @@ class _LayerFilter:
         return False
 
 
-def _layers(fields: dict[str, Any]) -> _LayerFilter | None:
+def _layer_filter(fields: dict[str, Any]) -> _LayerFilter | None:
     listed, patterns = fields.get("layers_to_transform"), fields.get("layers_pattern") or []
     patterns = [patterns] if isinstance(patterns, str) else patterns
     if listed is None or listed == []:
         if listed is None and patterns:
-            raise _field("layers_pattern", "layers_to_transform to be set too", patterns[0])
+            raise _field_error("layers_pattern", "layers_to_transform to be set too", patterns[0])
         return None
     indices = listed if isinstance(listed, list) else [listed]
     if not all(isinstance(index, int) and 0 <= index < LAYERS_MAX for index in indices):
-        raise _field("layers_to_transform", "layers from 0 to 1023", listed)
+        raise _field_error("layers_to_transform", "layers from 0 to 1023", listed)
     if len(patterns) > PATTERNS_MAX:
-        raise _field("layers_pattern", f"at most {PATTERNS_MAX} patterns", len(patterns))
+        raise _field_error("layers_pattern", f"at most {PATTERNS_MAX} patterns", len(patterns))
     forms = [rf"(?:^|.*?\.){pattern}\.(?P<idx>\d+)\." for pattern in patterns] or [
         r".*?\.[^.]*\.(?P<idx>\d+)\."
     ]
-    return _LayerFilter(set(indices), [_compile("layers_pattern", form, form) for form in forms])
+    return _LayerFilter(
+        set(indices), [_compile_pattern("layers_pattern", form, form) for form in forms]
+    )
 
 
 def _sort_tensors(
@@ -347,12 +353,12 @@ def _parse_tensor_name(name: str) -> tuple[str, Site, str, str]:
     )
 
 
-def _refuse_mixed_widths(pairs: dict[Site, Pair]) -> None:
+def _refuse_mixed_widths(pairs: dict[Site, LoraPair]) -> None:
     widths: dict[tuple[int, int], int] = {}
     for (layer, projection), pair in pairs.items():
         wanted = widths.setdefault((layer, source_of(projection)), pair.a.shape[1])
         if wanted != pair.a.shape[1]:
             raise AdapterRefused(
-                f"layer {layer}: wanted one width for the readers of one vector, "
+                f"layer {layer}: wanted one width for all projections of one input, "
                 f"got {pair.a.shape[1]} and {wanted}"
             )

@@ -48,7 +48,7 @@ def read_tensors(path: Path) -> dict[str, numpy.ndarray]:
     # The format leaves no holes and no overlap: bytes that no tensor names have no place.
     ends = [0] + [end for _, end in covered]
     if [begin for begin, _ in covered] != ends[:-1] or ends[-1] != len(body):
-        raise AdapterRefused(f"{path}: wanted tensors side by side over the whole file")
+        raise AdapterRefused(f"{path}: wanted tensors that cover the file without gaps or overlaps")
     return tensors
 
 

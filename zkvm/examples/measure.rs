@@ -11,7 +11,7 @@
 use std::{error::Error, time::Instant};
 
 use confide_zkvm_machine::{
-    Blueprint, FanIn, Keys, Machine, Program, ProofStep, aggregate, check_aggregated,
+    Blueprint, FanIn, Machine, Program, ProofStep, VerifyingKeys, aggregate, check_aggregated,
     check_segments,
 };
 
@@ -32,11 +32,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         p256: has("p256"),
     };
     let input = from_hex(input)?;
-    let mut clock = Clock(Instant::now());
+    let mut clock = Stopwatch(Instant::now());
     let program = Program::load(&std::fs::read(elf)?, blueprint)?;
     let machine = Machine::new(&program)?;
     clock.lap("machine");
-    let plan = machine.plan(&input, limit.parse::<u64>()? << 20)?;
+    let plan = machine.plan_segments(&input, limit.parse::<u64>()? << 20)?;
     clock.lap("plan");
     println!("cycles {} public values {:02x?}", plan.cycles, plan.public_values);
     for load in &plan.loads {
@@ -46,26 +46,33 @@ fn main() -> Result<(), Box<dyn Error>> {
     if rest.is_empty() {
         return Ok(());
     }
-    let prover = machine.prover()?;
-    let commitment = prover.commitment();
+    let prover = machine.into_prover()?;
+    let commitment = prover.program_commitment();
     clock.lap("commit");
     let cycles = plan.cycles;
     let start = Instant::now();
-    let proof =
-        prover.prove(plan, &input, &mut |step: ProofStep| println!("{step:?} {}", peak()))?;
+    let proof = prover
+        .prove(plan, &input, &mut |step: ProofStep| println!("{step:?} {}", take_peak_memory()))?;
     println!("kHz {:.1}", cycles as f64 / start.elapsed().as_secs_f64() / 1e3);
     clock.lap("prove");
     let body = proof.encode()?;
     println!("bytes {}", body.len());
-    let keys = Keys::derive(blueprint)?;
-    println!("keys {} bytes, bits {} {}", keys.encode()?.len(), keys.bits(false), keys.bits(true));
+    let keys = VerifyingKeys::derive(blueprint)?;
+    println!(
+        "keys {} bytes, bits {} {}",
+        keys.encode()?.len(),
+        keys.proven_bits(false),
+        keys.proven_bits(true)
+    );
     clock.lap("keys");
     println!("{:?}", check_segments(&body, &keys, blueprint, &commitment));
     clock.lap("check");
     for pair in rest.iter().filter_map(|text| text.split_once(',')) {
         let fan_in = FanIn { leaf: pair.0.parse()?, internal: pair.1.parse()? };
         println!("{fan_in:?}");
-        let body = aggregate(proof.clone(), fan_in, &mut |step| println!("{step:?} {}", peak()))?;
+        let body = aggregate(proof.clone(), fan_in, &mut |step| {
+            println!("{step:?} {}", take_peak_memory())
+        })?;
         clock.lap("aggregate");
         println!("bytes {}", body.len());
         println!("{:?}", check_aggregated(&body, &keys, blueprint, &commitment));
@@ -74,17 +81,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-struct Clock(Instant);
+struct Stopwatch(Instant);
 
-impl Clock {
+impl Stopwatch {
     fn lap(&mut self, name: &str) {
-        println!("{name} {:.3} s, {}", self.0.elapsed().as_secs_f64(), peak());
+        println!("{name} {:.3} s, {}", self.0.elapsed().as_secs_f64(), take_peak_memory());
         self.0 = Instant::now();
     }
 }
 
 /// Peak of resident memory since the last call.
-fn peak() -> String {
+fn take_peak_memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: ?");
     // 5: the peak begins again (proc(5)). Where that is not allowed, it only grows.

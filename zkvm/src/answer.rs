@@ -9,9 +9,9 @@ use confide_zkvm_machine::{Fault, ProofStep, Rejection};
 const DETAIL_BYTES_MAX: usize = 300;
 
 /// A stage that ends in a refusal.
-pub struct Refused(pub Refusal);
+pub struct StageRefusal(pub Refusal);
 
-impl Refused {
+impl StageRefusal {
     /// Makes a refusal by its reason; a long detail is cut.
     pub fn new(why: RefusalReason, detail: impl ToString) -> Self {
         let mut detail = detail.to_string();
@@ -24,7 +24,7 @@ impl Refused {
     }
 }
 
-impl From<Fault> for Refused {
+impl From<Fault> for StageRefusal {
     fn from(fault: Fault) -> Self {
         let why = match fault {
             Fault::Exit(_) | Fault::Stopped(_) => RefusalReason::ClaimRefused,
@@ -35,7 +35,7 @@ impl From<Fault> for Refused {
     }
 }
 
-impl From<Rejection> for Refused {
+impl From<Rejection> for StageRefusal {
     fn from(rejection: Rejection) -> Self {
         let why = match rejection {
             Rejection::Malformed(_) => RefusalReason::MalformedProof,
@@ -50,7 +50,7 @@ impl From<Rejection> for Refused {
 }
 
 /// Prints one line. A reader that is gone is no reason to go on.
-pub fn print(line: &ProverMessage) {
+pub fn print_message(line: &ProverMessage) {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(line.to_text().as_bytes()).and_then(|()| out.flush());
     if written.is_err() {
@@ -59,39 +59,39 @@ pub fn print(line: &ProverMessage) {
 }
 
 /// Prints the progress of the work.
-pub fn progress(phase: Phase, done: u32, of: Option<u32>) {
-    print(&ProverMessage::Progress(Progress { phase, done, of }));
+pub fn print_progress(phase: Phase, done: u32, of: Option<u32>) {
+    print_message(&ProverMessage::Progress(Progress { phase, done, of }));
 }
 
 /// Prints a step of a machine.
-pub fn step(step: ProofStep) {
+pub fn print_step(step: ProofStep) {
     match step {
-        ProofStep::Segment { done, of } => progress(Phase::Segment, done, Some(of)),
-        ProofStep::Aggregate { done, of } => progress(Phase::Aggregate, done, Some(of)),
-        ProofStep::Wrap => progress(Phase::Wrap, 0, Some(1)),
+        ProofStep::Segment { done, of } => print_progress(Phase::Segment, done, Some(of)),
+        ProofStep::Aggregate { done, of } => print_progress(Phase::Aggregate, done, Some(of)),
+        ProofStep::Wrap => print_progress(Phase::Wrap, 0, Some(1)),
     }
 }
 
 /// Wall-clock time of the parts of a stage.
-pub struct Parts {
+pub struct StageTimer {
     last: Instant,
     parts: std::collections::BTreeMap<String, f64>,
 }
 
-impl Parts {
+impl StageTimer {
     /// Starts the first part.
     pub fn start() -> Self {
         Self { last: Instant::now(), parts: Default::default() }
     }
 
     /// Ends a part and starts the next.
-    pub fn end(&mut self, name: &str) {
+    pub fn record_part(&mut self, name: &str) {
         self.parts.insert(name.to_string(), self.last.elapsed().as_secs_f64());
         self.last = Instant::now();
     }
 
     /// Returns the seconds of all parts.
-    pub fn seconds(self) -> std::collections::BTreeMap<String, f64> {
+    pub fn into_seconds(self) -> std::collections::BTreeMap<String, f64> {
         self.parts
     }
 }

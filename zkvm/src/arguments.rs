@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
-use confide_prover::line::Mode;
+use confide_prover::line::ProofMode;
 use confide_zkvm_machine::MEMORY_DEFAULT;
 
 /// The usage text.
@@ -16,17 +16,17 @@ usage: confide-prover describe
 hint: `confide prove` and `confide verify proof` call this program";
 
 /// The work that is asked for.
-pub enum Request {
+pub enum ProverCommand {
     /// Describe the back end.
     Describe,
     /// Run the program, compiled for this machine.
-    Native(Work),
+    Native(StageOptions),
     /// Run the program in the executor.
-    Emulate(Work),
+    Emulate(StageOptions),
     /// Run the program and prove the run.
-    Prove(Work),
+    Prove(StageOptions),
     /// Check a proof.
-    Check(Work),
+    Check(StageOptions),
     /// Make the keys again from the programs of a folder.
     Keys {
         /// Folder of the guests' ELFs.
@@ -39,7 +39,7 @@ pub enum Request {
 }
 
 /// The files and options of a stage; those that a stage does not take are empty.
-pub struct Work {
+pub struct StageOptions {
     /// The guest's name.
     pub guest: String,
     /// File of the guest's input.
@@ -49,35 +49,36 @@ pub struct Work {
     /// File of a proof's body.
     pub proof: PathBuf,
     /// The proof's mode.
-    pub mode: Mode,
+    pub mode: ProofMode,
     /// Bytes of memory that the work may take.
     pub memory: u64,
 }
 
-impl Request {
+impl ProverCommand {
     /// Reads the arguments.
     ///
     /// # Errors
     ///
     /// A line for people: what is unknown, missing or given twice.
-    pub fn read(arguments: impl Iterator<Item = OsString>) -> Result<Self, String> {
+    pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Self, String> {
         let mut arguments = arguments;
         let command = arguments.next().ok_or("command is missing")?;
-        let mut options = Options::read(arguments)?;
+        let mut options = CommandLineOptions::parse(arguments)?;
         let request = match command.to_str() {
             Some("describe") => Self::Describe,
-            Some("native") => Self::Native(Work::read(&mut options, &["input", "out"])?),
+            Some("native") => Self::Native(StageOptions::parse(&mut options, &["input", "out"])?),
             Some("emulate") => {
-                Self::Emulate(Work::read(&mut options, &["input", "mode?", "memory?"])?)
+                Self::Emulate(StageOptions::parse(&mut options, &["input", "mode?", "memory?"])?)
             }
-            Some("prove") => {
-                Self::Prove(Work::read(&mut options, &["input", "out", "mode", "memory?"])?)
-            }
-            Some("check") => Self::Check(Work::read(&mut options, &["proof", "mode"])?),
+            Some("prove") => Self::Prove(StageOptions::parse(
+                &mut options,
+                &["input", "out", "mode", "memory?"],
+            )?),
+            Some("check") => Self::Check(StageOptions::parse(&mut options, &["proof", "mode"])?),
             Some("keys") => Self::Keys {
-                elf: options.path("elf")?,
-                out: options.path("out")?,
-                digests: options.text("digests")?.map(PathBuf::from),
+                elf: options.take_path("elf")?,
+                out: options.take_path("out")?,
+                digests: options.take_text("digests")?.map(PathBuf::from),
             },
             _ => return Err(format!("command is unknown: {}", command.display())),
         };
@@ -93,24 +94,24 @@ impl Request {
     }
 }
 
-impl Work {
-    fn read(options: &mut Options, takes: &[&str]) -> Result<Self, String> {
-        let path = |options: &mut Options, name: &str| {
-            if takes.contains(&name) { options.path(name) } else { Ok(PathBuf::new()) }
+impl StageOptions {
+    fn parse(options: &mut CommandLineOptions, takes: &[&str]) -> Result<Self, String> {
+        let path = |options: &mut CommandLineOptions, name: &str| {
+            if takes.contains(&name) { options.take_path(name) } else { Ok(PathBuf::new()) }
         };
         let (input, out, proof) =
             (path(options, "input")?, path(options, "out")?, path(options, "proof")?);
         let mode = match (takes.contains(&"mode"), takes.contains(&"mode?")) {
-            (false, false) => Mode::App,
-            (needed, _) => match options.text("mode")? {
+            (false, false) => ProofMode::App,
+            (needed, _) => match options.take_text("mode")? {
                 Some(mode) => mode.parse()?,
                 None if needed => return Err("option is missing: --mode".into()),
-                None => Mode::App,
+                None => ProofMode::App,
             },
         };
         let memory = match takes.contains(&"memory?") {
             false => None,
-            true => options.text("memory")?,
+            true => options.take_text("memory")?,
         };
         let memory = match memory {
             None => MEMORY_DEFAULT,
@@ -118,15 +119,15 @@ impl Work {
                 .parse()
                 .map_err(|_| format!("memory is malformed: wanted bytes, got {bytes:?}"))?,
         };
-        let guest = options.text("guest")?.ok_or("option is missing: --guest")?;
+        let guest = options.take_text("guest")?.ok_or("option is missing: --guest")?;
         Ok(Self { guest, input, out, proof, mode, memory })
     }
 }
 
-struct Options(BTreeMap<String, OsString>);
+struct CommandLineOptions(BTreeMap<String, OsString>);
 
-impl Options {
-    fn read(mut arguments: impl Iterator<Item = OsString>) -> Result<Self, String> {
+impl CommandLineOptions {
+    fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Self, String> {
         let mut options = BTreeMap::new();
         while let Some(name) = arguments.next() {
             let name = name.to_str().and_then(|name| name.strip_prefix("--")).map(String::from);
@@ -139,12 +140,12 @@ impl Options {
         Ok(Self(options))
     }
 
-    fn path(&mut self, name: &str) -> Result<PathBuf, String> {
+    fn take_path(&mut self, name: &str) -> Result<PathBuf, String> {
         let value = self.0.remove(name).ok_or(format!("option is missing: --{name}"))?;
         Ok(PathBuf::from(value))
     }
 
-    fn text(&mut self, name: &str) -> Result<Option<String>, String> {
+    fn take_text(&mut self, name: &str) -> Result<Option<String>, String> {
         let Some(value) = self.0.remove(name) else { return Ok(None) };
         value.into_string().map(Some).map_err(|_| format!("option is not text: --{name}"))
     }

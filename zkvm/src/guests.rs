@@ -5,7 +5,7 @@ use confide_prover::line::RefusalReason;
 use confide_statement::Statement;
 use confide_zkvm_machine::Blueprint;
 
-use crate::answer::Refused;
+use crate::answer::StageRefusal;
 
 macro_rules! guest {
     ($name:literal, $blueprint:expr, $machine:literal, $native:ident) => {
@@ -30,7 +30,7 @@ pub struct Guest {
     /// Keys of the machine.
     pub keys: &'static [u8],
     /// Runs the same program, compiled for this machine. Takes the guest's name too.
-    pub native: fn(&str, &[u8]) -> Result<Statement, Refused>,
+    pub native: fn(&str, &[u8]) -> Result<Statement, StageRefusal>,
 }
 
 /// rv32im, and SHA-256 for the statement's digest: tables that no instruction uses are left out of
@@ -43,12 +43,12 @@ const CURVE: Blueprint = Blueprint { name: "curve", p256: true, ..BASE };
 
 /// All programs that are built in.
 pub const GUESTS: &[Guest] = &[
-    guest!("fibonacci", BASE, "base", program),
-    guest!("sort", BASE, "base", program),
-    guest!("sha256", BASE, "base", program),
-    guest!("transcript", BASE, "base", program),
-    guest!("rsa2048", INTEGERS, "integers", program),
-    guest!("dcap", CURVE, "curve", dcap),
+    guest!("fibonacci", BASE, "base", run_native_program),
+    guest!("sort", BASE, "base", run_native_program),
+    guest!("sha256", BASE, "base", run_native_program),
+    guest!("transcript", BASE, "base", run_native_program),
+    guest!("rsa2048", INTEGERS, "integers", run_native_program),
+    guest!("dcap", CURVE, "curve", run_native_dcap),
 ];
 
 impl Guest {
@@ -57,23 +57,24 @@ impl Guest {
     /// # Errors
     ///
     /// [`RefusalReason::UnknownGuest`].
-    pub fn from_name(name: &str) -> Result<&'static Self, Refused> {
+    pub fn from_name(name: &str) -> Result<&'static Self, StageRefusal> {
         let known = GUESTS.iter().find(|guest| guest.name == name);
         known.ok_or_else(|| {
-            Refused::new(RefusalReason::UnknownGuest, "no program of that name is built in")
+            StageRefusal::new(RefusalReason::UnknownGuest, "no program of that name is built in")
         })
     }
 }
 
-fn program(name: &str, input: &[u8]) -> Result<Statement, Refused> {
-    let run = host::run(name, input)
-        .ok_or_else(|| Refused::new(RefusalReason::UnknownGuest, "it has no native program"))?;
-    run.map_err(|error| Refused::new(RefusalReason::ClaimRefused, error))
+fn run_native_program(name: &str, input: &[u8]) -> Result<Statement, StageRefusal> {
+    let run = host::run(name, input).ok_or_else(|| {
+        StageRefusal::new(RefusalReason::UnknownGuest, "it has no native program")
+    })?;
+    run.map_err(|error| StageRefusal::new(RefusalReason::ClaimRefused, error))
 }
 
-fn dcap(_: &str, input: &[u8]) -> Result<Statement, Refused> {
+fn run_native_dcap(_: &str, input: &[u8]) -> Result<Statement, StageRefusal> {
     confide_guest_dcap::run(input, &confide_verifier::AwsLc)
-        .map_err(|error| Refused::new(RefusalReason::ClaimRefused, error))
+        .map_err(|error| StageRefusal::new(RefusalReason::ClaimRefused, error))
 }
 
 /// Refuses to run on a processor that lacks the instructions that this program was built for
@@ -82,7 +83,7 @@ fn dcap(_: &str, input: &[u8]) -> Result<Statement, Refused> {
 /// # Errors
 ///
 /// A fault that names the instructions.
-pub fn processor_suffices() -> Result<(), Refused> {
+pub fn check_processor() -> Result<(), StageRefusal> {
     #[cfg(target_arch = "x86_64")]
     for (built_for, has, name) in [
         (cfg!(target_feature = "avx2"), is_x86_feature_detected!("avx2"), "AVX2"),
@@ -90,7 +91,7 @@ pub fn processor_suffices() -> Result<(), Refused> {
     ] {
         if built_for && !has {
             let text = format!("built for a processor with {name}: build it here (make prover)");
-            return Err(Refused::new(RefusalReason::Fault, text));
+            return Err(StageRefusal::new(RefusalReason::Fault, text));
         }
     }
     Ok(())

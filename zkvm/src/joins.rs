@@ -19,7 +19,7 @@ pub const LEAST_BYTES: u64 = match LEAF_BYTES[0] > INTERNAL_BYTES[1] {
 /// # Errors
 ///
 /// [`Fault::Memory`], with what suffices, where none fits.
-pub fn fan_in(memory: u64, segments: usize) -> Result<FanIn, Fault> {
+pub fn greatest_fan_in(memory: u64, segments: usize) -> Result<FanIn, Fault> {
     let fits = |sizes: &[u64]| sizes.iter().filter(|bytes| **bytes <= memory).count();
     let (leaf, internal) = (fits(&LEAF_BYTES), fits(&INTERNAL_BYTES));
     // One joined proof is made small alone; more of them shrink in pairs at least.

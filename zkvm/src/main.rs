@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use confide_prover::line::{ProverMessage, RefusalReason};
 
-use crate::{answer::Refused, arguments::Request};
+use crate::{answer::StageRefusal, arguments::ProverCommand};
 
 /// Proving takes and gives back gigabytes many times in a second; the system's allocator asks the
 /// kernel for them again each time.
@@ -24,7 +24,7 @@ use crate::{answer::Refused, arguments::Request};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let request = match Request::read(std::env::args_os().skip(1)) {
+    let request = match ProverCommand::parse(std::env::args_os().skip(1)) {
         Ok(request) => request,
         Err(error) => {
             eprintln!("error: {error}\n{}", arguments::USAGE);
@@ -33,30 +33,30 @@ fn main() -> ExitCode {
     };
     // A panic is answered with a refusal, not with a page of numbers.
     std::panic::set_hook(Box::new(|_| {}));
-    let answer = std::panic::catch_unwind(|| answer(&request)).unwrap_or_else(|_| {
+    let answer = std::panic::catch_unwind(|| run_command(&request)).unwrap_or_else(|_| {
         let why = if request.is_check() { RefusalReason::Unsound } else { RefusalReason::Fault };
-        Err(Refused::new(why, "the back end stopped in the middle"))
+        Err(StageRefusal::new(why, "the back end stopped in the middle"))
     });
     match answer {
         Ok(line) => {
-            answer::print(&line);
+            answer::print_message(&line);
             ExitCode::SUCCESS
         }
         Err(refused) => {
-            answer::print(&ProverMessage::Refused(refused.0));
+            answer::print_message(&ProverMessage::Refused(refused.0));
             ExitCode::from(1)
         }
     }
 }
 
-fn answer(request: &Request) -> Result<ProverMessage, Refused> {
-    guests::processor_suffices()?;
+fn run_command(request: &ProverCommand) -> Result<ProverMessage, StageRefusal> {
+    guests::check_processor()?;
     match request {
-        Request::Describe => stages::describe(),
-        Request::Native(work) => stages::native(work),
-        Request::Emulate(work) => stages::emulate(work),
-        Request::Prove(work) => stages::prove(work),
-        Request::Check(work) => stages::check(work),
-        Request::Keys { elf, out, digests } => keep::keys(elf, out, digests.as_deref()),
+        ProverCommand::Describe => stages::describe_backend(),
+        ProverCommand::Native(work) => stages::run_native(work),
+        ProverCommand::Emulate(work) => stages::emulate(work),
+        ProverCommand::Prove(work) => stages::prove(work),
+        ProverCommand::Check(work) => stages::check_proof(work),
+        ProverCommand::Keys { elf, out, digests } => keep::write_keys(elf, out, digests.as_deref()),
     }
 }

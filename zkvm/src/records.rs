@@ -4,11 +4,11 @@
 //! again and compares.
 
 use confide_prover::line::{Digest, RefusalReason};
-use confide_zkvm_machine::{Commitment, Keys};
+use confide_zkvm_machine::{ProgramCommitment, VerifyingKeys};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{answer::Refused, guests::Guest};
+use crate::{answer::StageRefusal, guests::Guest};
 
 /// File of the commitments of all programs.
 pub const PROGRAMS: &str = "programs.json";
@@ -17,7 +17,7 @@ const PROGRAMS_TEXT: &str = include_str!("../keys/programs.json");
 /// The record of a program, next to its ELF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub struct ProgramRecord {
     /// Name of guest and claim.
     pub claim: String,
     /// Name of the machine.
@@ -32,19 +32,19 @@ pub struct Record {
     pub program_digest: Digest,
 }
 
-impl Record {
+impl ProgramRecord {
     /// Finds the record of a guest.
     ///
     /// # Errors
     ///
     /// A fault where it is missing or of another ELF than the one built in.
-    pub fn of_guest(guest: &Guest) -> Result<Self, Refused> {
-        let records = Self::read(PROGRAMS_TEXT)?;
+    pub fn for_guest(guest: &Guest) -> Result<Self, StageRefusal> {
+        let records = Self::parse_all(PROGRAMS_TEXT)?;
         let record = records.into_iter().find(|record| record.claim == guest.name);
         let sha256 = Digest(Sha256::digest(guest.elf).into());
         match record {
             Some(record) if record.elf_sha256 == sha256 => Ok(record),
-            _ => Err(Refused::new(
+            _ => Err(StageRefusal::new(
                 RefusalReason::Fault,
                 "keys are not of this program: make zkvm-keys",
             )),
@@ -56,13 +56,13 @@ impl Record {
     /// # Errors
     ///
     /// A fault where it does not read.
-    pub fn read(text: &str) -> Result<Vec<Self>, Refused> {
-        serde_json::from_str(text).map_err(|e| Refused::new(RefusalReason::Fault, e))
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, StageRefusal> {
+        serde_json::from_str(text).map_err(|e| StageRefusal::new(RefusalReason::Fault, e))
     }
 
     /// Returns the commitments by which the checker knows the program.
-    pub fn commitment(&self) -> Commitment {
-        Commitment { instructions: self.instructions.0, executable: self.executable.0 }
+    pub fn program_commitment(&self) -> ProgramCommitment {
+        ProgramCommitment { instructions: self.instructions.0, executable: self.executable.0 }
     }
 }
 
@@ -71,12 +71,12 @@ impl Record {
 /// # Errors
 ///
 /// A fault where they do not read.
-pub fn keys(guest: &Guest) -> Result<Keys, Refused> {
-    Keys::decode(guest.keys).map_err(|e| Refused::new(RefusalReason::Fault, e))
+pub fn decode_keys(guest: &Guest) -> Result<VerifyingKeys, StageRefusal> {
+    VerifyingKeys::decode(guest.keys).map_err(|e| StageRefusal::new(RefusalReason::Fault, e))
 }
 
 /// SHA-256 over a tag, the machine (back end, version, instructions, parameters) and the executable.
-pub fn program_digest(machine: &[u8; 32], commitment: &Commitment) -> Digest {
+pub fn program_digest(machine: &[u8; 32], commitment: &ProgramCommitment) -> Digest {
     let mut hash = Sha256::new();
     hash.update(b"confide/openvm/program/v1");
     hash.update(machine);

@@ -7,21 +7,21 @@ use std::{
 };
 
 use confide_prover::line::{
-    Description, Digest, Mode, PROTOCOL, Phase, ProverMessage, RefusalReason, Stage, StageResult,
-    Strength,
+    Digest, PROTOCOL, Phase, ProofMode, ProofStrength, ProverDescription, ProverMessage,
+    RefusalReason, Stage, StageResult,
 };
 use confide_zkvm_machine::{
-    BACKEND, BODY_BYTES_MAX, FanIn, Fault, Machine, Plan, Program, Rejection, VERSION, aggregate,
-    check_aggregated, check_segments, declared_digests,
+    BACKEND, BODY_BYTES_MAX, FanIn, Fault, Machine, Program, Rejection, SegmentPlan, VERSION,
+    aggregate, check_aggregated, check_segments, declared_digests,
 };
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    answer::{Parts, Refused, progress, step},
-    arguments::Work,
+    answer::{StageRefusal, StageTimer, print_progress, print_step},
+    arguments::StageOptions,
     guests::{GUESTS, Guest},
     joins,
-    records::{self, Record},
+    records::{self, ProgramRecord},
 };
 
 /// Both limits are the same, so that a body that fits a proof file is never too long to check.
@@ -36,26 +36,26 @@ const INPUT_BYTES_MAX: usize = 1 << 20;
 /// # Errors
 ///
 /// A fault where the keys that are built in do not read.
-pub fn describe() -> Result<ProverMessage, Refused> {
+pub fn describe_backend() -> Result<ProverMessage, StageRefusal> {
     let mut programs = Vec::new();
     let mut proven_bits = u32::MAX;
     for guest in GUESTS {
-        let record = Record::of_guest(guest)?;
-        let keys = records::keys(guest)?;
-        proven_bits = proven_bits.min(keys.bits(false)).min(keys.bits(true));
-        programs.push(confide_prover::line::Program {
+        let record = ProgramRecord::for_guest(guest)?;
+        let keys = records::decode_keys(guest)?;
+        proven_bits = proven_bits.min(keys.proven_bits(false)).min(keys.proven_bits(true));
+        programs.push(confide_prover::line::ProgramDescription {
             claim: record.claim,
             program_digest: record.program_digest,
             elf_sha256: record.elf_sha256,
         });
     }
-    Ok(ProverMessage::Description(Description {
+    Ok(ProverMessage::Description(ProverDescription {
         protocol: PROTOCOL,
         backend: BACKEND.to_string(),
         version: VERSION.to_string(),
         programs,
-        modes: vec![Mode::App, Mode::Aggregated],
-        strength: strength(proven_bits),
+        modes: vec![ProofMode::App, ProofMode::Aggregated],
+        strength: proof_strength(proven_bits),
     }))
 }
 
@@ -64,15 +64,15 @@ pub fn describe() -> Result<ProverMessage, Refused> {
 /// # Errors
 ///
 /// A refusal by name.
-pub fn native(work: &Work) -> Result<ProverMessage, Refused> {
-    let mut parts = Parts::start();
+pub fn run_native(work: &StageOptions) -> Result<ProverMessage, StageRefusal> {
+    let mut parts = StageTimer::start();
     let guest = Guest::from_name(&work.guest)?;
-    let input = read(&work.input, INPUT_BYTES_MAX, RefusalReason::MalformedInput)?;
-    let record = Record::of_guest(guest)?;
-    parts.end("set_up_s");
+    let input = read_bounded(&work.input, INPUT_BYTES_MAX, RefusalReason::MalformedInput)?;
+    let record = ProgramRecord::for_guest(guest)?;
+    parts.record_part("set_up_s");
     let statement = (guest.native)(guest.name, &input)?.encode();
-    parts.end("execute_s");
-    write(&work.out, &statement)?;
+    parts.record_part("execute_s");
+    write_atomically(&work.out, &statement)?;
     Ok(ProverMessage::Result(StageResult {
         stage: Stage::Native,
         program_digest: record.program_digest,
@@ -81,7 +81,7 @@ pub fn native(work: &Work) -> Result<ProverMessage, Refused> {
         segments: None,
         mode: None,
         strength: None,
-        parts: parts.seconds(),
+        parts: parts.into_seconds(),
     }))
 }
 
@@ -90,10 +90,10 @@ pub fn native(work: &Work) -> Result<ProverMessage, Refused> {
 /// # Errors
 ///
 /// A refusal by name.
-pub fn emulate(work: &Work) -> Result<ProverMessage, Refused> {
-    let mut parts = Parts::start();
-    let (_, record, _, plan) = run(work, &mut parts)?;
-    fan_in(work, &plan)?;
+pub fn emulate(work: &StageOptions) -> Result<ProverMessage, StageRefusal> {
+    let mut parts = StageTimer::start();
+    let (_, record, _, plan) = execute_and_plan(work, &mut parts)?;
+    choose_fan_in(work, &plan)?;
     Ok(ProverMessage::Result(StageResult {
         stage: Stage::Emulate,
         program_digest: record.program_digest,
@@ -102,7 +102,7 @@ pub fn emulate(work: &Work) -> Result<ProverMessage, Refused> {
         segments: Some(plan.loads.len() as u32),
         mode: None,
         strength: None,
-        parts: parts.seconds(),
+        parts: parts.into_seconds(),
     }))
 }
 
@@ -111,33 +111,33 @@ pub fn emulate(work: &Work) -> Result<ProverMessage, Refused> {
 /// # Errors
 ///
 /// A refusal by name.
-pub fn prove(work: &Work) -> Result<ProverMessage, Refused> {
-    let mut parts = Parts::start();
-    let (guest, record, machine, plan) = run(work, &mut parts)?;
-    let fan_in = fan_in(work, &plan)?;
-    let input = read(&work.input, INPUT_BYTES_MAX, RefusalReason::MalformedInput)?;
+pub fn prove(work: &StageOptions) -> Result<ProverMessage, StageRefusal> {
+    let mut parts = StageTimer::start();
+    let (guest, record, machine, plan) = execute_and_plan(work, &mut parts)?;
+    let fan_in = choose_fan_in(work, &plan)?;
+    let input = read_bounded(&work.input, INPUT_BYTES_MAX, RefusalReason::MalformedInput)?;
     let (cycles, segments) = (plan.cycles, plan.loads.len() as u32);
     let public_values = Digest(plan.public_values);
-    let prover = machine.prover()?;
-    if prover.commitment() != record.commitment() {
-        return Err(Refused::new(
+    let prover = machine.into_prover()?;
+    if prover.program_commitment() != record.program_commitment() {
+        return Err(StageRefusal::new(
             RefusalReason::Fault,
             "keys are not of this program: make zkvm-keys",
         ));
     }
-    parts.end("commit_s");
-    let proof = prover.prove(plan, &input, &mut step)?;
-    parts.end("prove_s");
+    parts.record_part("commit_s");
+    let proof = prover.prove(plan, &input, &mut print_step)?;
+    parts.record_part("prove_s");
     let body = match work.mode {
-        Mode::App => proof.encode()?,
-        Mode::Aggregated => {
-            let body = aggregate(proof, fan_in, &mut step)?;
-            parts.end("aggregate_s");
+        ProofMode::App => proof.encode()?,
+        ProofMode::Aggregated => {
+            let body = aggregate(proof, fan_in, &mut print_step)?;
+            parts.record_part("aggregate_s");
             body
         }
     };
-    write(&work.out, &body)?;
-    let bits = records::keys(guest)?.bits(work.mode == Mode::Aggregated);
+    write_atomically(&work.out, &body)?;
+    let bits = records::decode_keys(guest)?.proven_bits(work.mode == ProofMode::Aggregated);
     Ok(ProverMessage::Result(StageResult {
         stage: Stage::Prove,
         program_digest: record.program_digest,
@@ -145,8 +145,8 @@ pub fn prove(work: &Work) -> Result<ProverMessage, Refused> {
         cycles: Some(cycles),
         segments: Some(segments),
         mode: Some(work.mode),
-        strength: Some(strength(bits)),
-        parts: parts.seconds(),
+        strength: Some(proof_strength(bits)),
+        parts: parts.into_seconds(),
     }))
 }
 
@@ -155,18 +155,18 @@ pub fn prove(work: &Work) -> Result<ProverMessage, Refused> {
 /// # Errors
 ///
 /// A refusal by name: the proof does not hold.
-pub fn check(work: &Work) -> Result<ProverMessage, Refused> {
-    let mut parts = Parts::start();
+pub fn check_proof(work: &StageOptions) -> Result<ProverMessage, StageRefusal> {
+    let mut parts = StageTimer::start();
     let guest = Guest::from_name(&work.guest)?;
-    let body = read(&work.proof, BODY_BYTES_MAX, RefusalReason::MalformedProof)?;
-    let record = Record::of_guest(guest)?;
-    let keys = records::keys(guest)?;
-    parts.end("set_up_s");
-    let aggregated = work.mode == Mode::Aggregated;
+    let body = read_bounded(&work.proof, BODY_BYTES_MAX, RefusalReason::MalformedProof)?;
+    let record = ProgramRecord::for_guest(guest)?;
+    let keys = records::decode_keys(guest)?;
+    parts.record_part("set_up_s");
+    let aggregated = work.mode == ProofMode::Aggregated;
     let check = if aggregated { check_aggregated } else { check_segments };
-    let checked = check(&body, &keys, guest.blueprint, &record.commitment())
-        .map_err(|rejection| name(rejection, &body, &record))?;
-    parts.end("check_s");
+    let checked = check(&body, &keys, guest.blueprint, &record.program_commitment())
+        .map_err(|rejection| refusal_of_rejection(rejection, &body, &record))?;
+    parts.record_part("check_s");
     Ok(ProverMessage::Result(StageResult {
         stage: Stage::Check,
         program_digest: record.program_digest,
@@ -174,16 +174,16 @@ pub fn check(work: &Work) -> Result<ProverMessage, Refused> {
         cycles: None,
         segments: checked.segments,
         mode: Some(work.mode),
-        strength: Some(strength(keys.bits(aggregated))),
-        parts: parts.seconds(),
+        strength: Some(proof_strength(keys.proven_bits(aggregated))),
+        parts: parts.into_seconds(),
     }))
 }
 
 /// A proof that names another machine is of another program if it names one of ours; else its
 /// parameters are not ours.
-fn name(rejection: Rejection, body: &[u8], asked: &Record) -> Refused {
+fn refusal_of_rejection(rejection: Rejection, body: &[u8], asked: &ProgramRecord) -> StageRefusal {
     let executable = declared_digests(body).map(|(_, executable)| Digest(executable));
-    let others = GUESTS.iter().filter_map(|guest| Record::of_guest(guest).ok());
+    let others = GUESTS.iter().filter_map(|guest| ProgramRecord::for_guest(guest).ok());
     let mut others = others.filter(|record| record.executable != asked.executable);
     if rejection == Rejection::Parameters
         && others.any(|record| Some(record.executable) == executable)
@@ -194,61 +194,66 @@ fn name(rejection: Rejection, body: &[u8], asked: &Record) -> Refused {
 }
 
 /// Said before anything is proved: what the proofs are joined with later needs memory too.
-fn fan_in(work: &Work, plan: &Plan) -> Result<FanIn, Fault> {
+fn choose_fan_in(work: &StageOptions, plan: &SegmentPlan) -> Result<FanIn, Fault> {
     match work.mode {
-        Mode::App => Ok(FanIn::MOST),
-        Mode::Aggregated => joins::fan_in(work.memory, plan.loads.len()),
+        ProofMode::App => Ok(FanIn::MOST),
+        ProofMode::Aggregated => joins::greatest_fan_in(work.memory, plan.loads.len()),
     }
 }
 
 /// What is named as the least has to suffice for the joins too.
-fn with_joins(fault: Fault, mode: Mode) -> Fault {
+fn include_join_memory(fault: Fault, mode: ProofMode) -> Fault {
     match (fault, mode) {
-        (Fault::Memory { needed, given }, Mode::Aggregated) => {
+        (Fault::Memory { needed, given }, ProofMode::Aggregated) => {
             Fault::Memory { needed: needed.max(joins::LEAST_BYTES), given }
         }
         (fault, _) => fault,
     }
 }
 
-type Run = (&'static Guest, Record, Machine, Plan);
+type PlannedRun = (&'static Guest, ProgramRecord, Machine, SegmentPlan);
 
-fn run(work: &Work, parts: &mut Parts) -> Result<Run, Refused> {
+fn execute_and_plan(
+    work: &StageOptions,
+    parts: &mut StageTimer,
+) -> Result<PlannedRun, StageRefusal> {
     let guest = Guest::from_name(&work.guest)?;
-    let record = Record::of_guest(guest)?;
-    let input = read(&work.input, INPUT_BYTES_MAX, RefusalReason::MalformedInput)?;
-    progress(Phase::SetUp, 0, Some(1));
+    let record = ProgramRecord::for_guest(guest)?;
+    let input = read_bounded(&work.input, INPUT_BYTES_MAX, RefusalReason::MalformedInput)?;
+    print_progress(Phase::SetUp, 0, Some(1));
     let program = Program::load(guest.elf, guest.blueprint)?;
     let machine = Machine::new(&program)?;
-    parts.end("set_up_s");
-    progress(Phase::Execute, 0, Some(1));
+    parts.record_part("set_up_s");
+    print_progress(Phase::Execute, 0, Some(1));
     machine.run(&input)?;
-    parts.end("execute_s");
-    let plan = machine.plan(&input, work.memory).map_err(|fault| with_joins(fault, work.mode))?;
-    parts.end("plan_s");
+    parts.record_part("execute_s");
+    let plan = machine
+        .plan_segments(&input, work.memory)
+        .map_err(|fault| include_join_memory(fault, work.mode))?;
+    parts.record_part("plan_s");
     Ok((guest, record, machine, plan))
 }
 
 /// The back end proves what it claims: its parameters lie within proven bounds, so nothing more is
 /// conjectured. Its proofs are succinct, not zero-knowledge.
-fn strength(proven_bits: u32) -> Strength {
-    Strength { proven_bits, conjectured_bits: proven_bits, zero_knowledge: false }
+fn proof_strength(proven_bits: u32) -> ProofStrength {
+    ProofStrength { proven_bits, conjectured_bits: proven_bits, zero_knowledge: false }
 }
 
-fn read(path: &Path, most: usize, why: RefusalReason) -> Result<Vec<u8>, Refused> {
-    let file = fs::File::open(path).map_err(|e| Refused::new(RefusalReason::Fault, e))?;
+fn read_bounded(path: &Path, most: usize, why: RefusalReason) -> Result<Vec<u8>, StageRefusal> {
+    let file = fs::File::open(path).map_err(|e| StageRefusal::new(RefusalReason::Fault, e))?;
     let mut bytes = Vec::new();
     file.take(most as u64 + 1)
         .read_to_end(&mut bytes)
-        .map_err(|e| Refused::new(RefusalReason::Fault, e))?;
+        .map_err(|e| StageRefusal::new(RefusalReason::Fault, e))?;
     if bytes.len() > most {
-        return Err(Refused::new(why, format!("file is too long: at most {most} bytes")));
+        return Err(StageRefusal::new(why, format!("file is too long: at most {most} bytes")));
     }
     Ok(bytes)
 }
 
 /// Writes a file under another name and renames it: what stands under `path` is whole.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Refused> {
+fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StageRefusal> {
     let mut part = path.as_os_str().to_owned();
     part.push(format!(".part-{}", std::process::id()));
     let part = std::path::PathBuf::from(part);
@@ -257,6 +262,6 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Refused> {
         .and_then(|()| fs::rename(&part, path));
     written.map_err(|e| {
         let _ = fs::remove_file(&part);
-        Refused::new(RefusalReason::Fault, e)
+        StageRefusal::new(RefusalReason::Fault, e)
     })
 }

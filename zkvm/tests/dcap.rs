@@ -6,7 +6,7 @@ mod prover;
 use std::fs;
 
 use confide_guest_dcap::{DcapInput, run as appraise};
-use confide_prover::DcapParts;
+use confide_prover::DcapGuestInput;
 use confide_verifier::AwsLc;
 use prover::{Folder, repository, run};
 
@@ -63,7 +63,7 @@ fn a_real_quote_is_emulated_to_the_statement_that_the_verifier_gives() {
 
 fn write_input(known: &DcapInput, within: (u64, u64)) -> Vec<u8> {
     let it = &known.collateral;
-    let parts = DcapParts {
+    let parts = DcapGuestInput {
         at: known.at,
         within,
         quote: &known.quote,

@@ -8,7 +8,8 @@ mod prover;
 use std::{env, fs, panic};
 
 use confide_zkvm_machine::{
-    Blueprint, Checked, Commitment, Keys, Rejection, check_aggregated, check_segments,
+    Blueprint, CheckedProof, ProgramCommitment, Rejection, VerifyingKeys, check_aggregated,
+    check_segments,
 };
 use prover::{Body, Folder, fibonacci, repository, run};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -26,7 +27,8 @@ const MODULUS: u32 = 2_013_265_921;
 const BASE: Blueprint =
     Blueprint { name: "base", log_height: 20, sha2: true, int256: false, p256: false };
 
-type Check = fn(&[u8], &Keys, Blueprint, &Commitment) -> Result<Checked, Rejection>;
+type Check =
+    fn(&[u8], &VerifyingKeys, Blueprint, &ProgramCommitment) -> Result<CheckedProof, Rejection>;
 
 #[test]
 fn mutated_bodies_are_refused_and_stop_nothing() {
@@ -34,7 +36,8 @@ fn mutated_bodies_are_refused_and_stop_nothing() {
         ("app", app(), check_segments as Check),
         ("aggregated", committed_proof(), check_aggregated as Check),
     ];
-    let keys = Keys::decode(&fs::read(repository("zkvm/keys/base.keys")).unwrap()).unwrap();
+    let keys =
+        VerifyingKeys::decode(&fs::read(repository("zkvm/keys/base.keys")).unwrap()).unwrap();
     let program = program();
     for (mode, body, check) in &bodies {
         check(body, &keys, BASE, &program).unwrap_or_else(|error| panic!("{mode}: {error}"));
@@ -84,7 +87,7 @@ fn committed_proof() -> Vec<u8> {
     fs::read(repository("zkvm/tests/data/fibonacci-10.aggregated")).unwrap()
 }
 
-fn program() -> Commitment {
+fn program() -> ProgramCommitment {
     let text = fs::read_to_string(repository("zkvm/keys/programs.json")).unwrap();
     let records: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
     let record = records.iter().find(|record| record["claim"] == "fibonacci").unwrap();
@@ -92,7 +95,7 @@ fn program() -> Commitment {
         let text = record[field].as_str().unwrap();
         text.parse::<confide_prover::line::Digest>().unwrap().0
     };
-    Commitment { instructions: digest("instructions"), executable: digest("executable") }
+    ProgramCommitment { instructions: digest("instructions"), executable: digest("executable") }
 }
 
 fn number(name: &str, default: u64) -> u64 {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use confide_guest_programs::host;
-use confide_prover::line::{Mode, Phase, ProverMessage, RefusalReason, Stage};
+use confide_prover::line::{Phase, ProofMode, ProverMessage, RefusalReason, Stage};
 use prover::{Folder, fibonacci, repository, run, sort, start};
 
 #[test]
@@ -19,7 +19,7 @@ fn the_back_end_says_what_it_is() {
         panic!("a description")
     };
     assert_eq!(description.backend, "openvm");
-    assert_eq!(description.modes, [Mode::App, Mode::Aggregated]);
+    assert_eq!(description.modes, [ProofMode::App, ProofMode::Aggregated]);
     assert!(description.strength.proven_bits >= 100);
     assert!(!description.strength.zero_knowledge);
     for name in ["fibonacci", "sort"] {

@@ -10,7 +10,7 @@ pub mod veth;
 
 pub use outcome::{ArmError, Outcome, exit_code, read_file};
 pub use programs::{find_in_path, spawn};
-pub use server::ServerSide;
+pub use server::ServerProcesses;
 
 use std::{
     io::{self, BufRead, BufWriter, Write},
@@ -94,7 +94,7 @@ impl Run {
     ///
     /// # Errors
     /// When the param is present and is not a whole number.
-    pub fn number(&self, name: &str, default: u64) -> Outcome<u64> {
+    pub fn integer_param(&self, name: &str, default: u64) -> Outcome<u64> {
         let Some(value) = self.params.get(name) else { return Ok(default) };
         let wrong = || format!("param {name}: wanted a whole number, got {value}").into();
         value.as_u64().ok_or_else(wrong)
@@ -104,13 +104,13 @@ impl Run {
     ///
     /// # Errors
     /// When the param is present and is not a whole number, or lies outside the limits.
-    pub fn number_within(
+    pub fn integer_param_within(
         &self,
         name: &str,
         default: u64,
         limits: RangeInclusive<u64>,
     ) -> Outcome<u64> {
-        let number = self.number(name, default)?;
+        let number = self.integer_param(name, default)?;
         if limits.contains(&number) {
             return Ok(number);
         }
@@ -122,7 +122,7 @@ impl Run {
     ///
     /// # Errors
     /// When the param is present and is not a text.
-    pub fn text(&self, name: &str, default: &str) -> Outcome<String> {
+    pub fn text_param(&self, name: &str, default: &str) -> Outcome<String> {
         match self.params.get(name) {
             None => Ok(default.to_string()),
             Some(Value::String(text)) => Ok(text.clone()),
@@ -410,8 +410,8 @@ mod tests {
         let run: Run =
             serde_json::from_str(r#"{"type":"run","id":1,"params":{"colour":3}}"#).expect("a run");
         assert!(run.refuse_unknown_params(&["tokens"]).is_err());
-        assert_eq!(run.number("colour", 0).ok(), Some(3));
-        assert!(run.number_within("colour", 1, 4..=9).is_err());
-        assert!(run.text("colour", "").is_err());
+        assert_eq!(run.integer_param("colour", 0).ok(), Some(3));
+        assert!(run.integer_param_within("colour", 1, 4..=9).is_err());
+        assert!(run.text_param("colour", "").is_err());
     }
 }

@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 /// On the core that is asked for, a rate is the rate of one core; off it, the client and the
 /// server would take turns and the scheduler would be what is measured.
 #[derive(Debug)]
-pub struct ServerSide {
+pub struct ServerProcesses {
     pids: Vec<u32>,
     cores: Option<Cores>,
 }
@@ -23,7 +23,7 @@ struct Cores {
 /// Number of CPUs that are considered; of a bigger machine the first ones are used.
 const CPUS_MAX: usize = CpuSet::MAX_CPU;
 
-impl ServerSide {
+impl ServerProcesses {
     /// The first CPU that this process may use is the server's, the last the client's; with one
     /// CPU only, nothing is pinned.
     ///
@@ -44,10 +44,10 @@ impl ServerSide {
     ///
     /// # Errors
     /// When a process is gone or not ours.
-    pub fn settle(&self) -> io::Result<()> {
+    pub fn pin_threads(&self) -> io::Result<()> {
         let Some(cores) = self.cores else { return Ok(()) };
         for pid in &self.pids {
-            for thread in threads(*pid)? {
+            for thread in thread_ids(*pid)? {
                 // A thread may end between the listing and the call.
                 let _ = sched_setaffinity(Pid::from_raw(thread), &cpu_set(cores.server));
             }
@@ -74,7 +74,7 @@ impl ServerSide {
         }
         let mut total_ns = 0_u64;
         for pid in &self.pids {
-            for thread in threads(*pid).ok()? {
+            for thread in thread_ids(*pid).ok()? {
                 let path = format!("/proc/{pid}/task/{thread}/schedstat");
                 // A thread that has just ended takes its nanoseconds along; none does in a run.
                 let Ok(text) = fs::read_to_string(path) else { continue };
@@ -85,7 +85,7 @@ impl ServerSide {
     }
 
     /// How the cores are shared, for an arm's note.
-    pub fn describe(&self) -> String {
+    pub fn describe_pinning(&self) -> String {
         match self.cores {
             Some(Cores { server, client }) => {
                 format!("all of the server on CPU {server}, this client on CPU {client}")
@@ -101,7 +101,7 @@ fn cpu_set(cpu: usize) -> CpuSet {
     set
 }
 
-fn threads(pid: u32) -> io::Result<Vec<i32>> {
+fn thread_ids(pid: u32) -> io::Result<Vec<i32>> {
     let mut threads = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
         threads.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_cpu_time_of_a_process_grows_with_its_work() {
-        let side = ServerSide::new(&[std::process::id()]).expect("this process has CPUs");
+        let side = ServerProcesses::new(&[std::process::id()]).expect("this process has CPUs");
         let Some(before) = side.cpu_s() else {
             println!("skipped: no /proc/PID/task/TID/schedstat");
             return;
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_there_has_no_cpu_time() {
-        let side = ServerSide::new(&[u32::MAX]).expect("this process has CPUs");
+        let side = ServerProcesses::new(&[u32::MAX]).expect("this process has CPUs");
         assert_eq!(side.cpu_s(), None);
-        assert_eq!(ServerSide::new(&[]).expect("CPUs").cpu_s(), None);
+        assert_eq!(ServerProcesses::new(&[]).expect("CPUs").cpu_s(), None);
     }
 }

@@ -45,12 +45,12 @@ impl Veth {
     }
 
     /// Starts this program with `arguments` in a namespace of its own and lays the pair between.
-    /// The child must begin with [`take_address`].
+    /// The child must begin with [`assign_far_address`].
     ///
     /// # Errors
     /// When a program or the privilege is missing.
     pub fn spawn_at_far_end(&self, arguments: &[&str]) -> Outcome<Child> {
-        check_programs()?;
+        require_namespace_programs()?;
         let this = std::env::current_exe()?;
         let mut child =
             spawn(Command::new("unshare").args(["--net", "--"]).arg(this).args(arguments))?;
@@ -76,7 +76,7 @@ impl Veth {
 ///
 /// # Errors
 /// When the device does not appear or cannot be configured.
-pub fn take_address(address: &str) -> Outcome {
+pub fn assign_far_address(address: &str) -> Outcome {
     let until = Instant::now() + DEVICE_WAIT;
     let device = loop {
         match find_device()? {
@@ -94,7 +94,7 @@ pub fn take_address(address: &str) -> Outcome {
 ///
 /// # Errors
 /// The missing program, with its package.
-pub fn check_programs() -> Outcome {
+pub fn require_namespace_programs() -> Outcome {
     for (program, package) in [("ip", "iproute2"), ("unshare", "util-linux")] {
         if find_in_path(program).is_none() {
             return Err(format!("no program {program} (package {package})").into());

@@ -14,7 +14,7 @@ use crate::clock::unix_now;
 use crate::version::VERSION;
 use confide_arm_line::{ArmError, Hello, Outcome, Report, Run, Sample, serve_runs};
 use confide_channel::{
-    BatchLimits, BatchedQuote, Batcher, Binding, Client, ClientOptions, Server, ServerOptions,
+    BatchLimits, BatchedQuote, Binding, Client, ClientOptions, QuoteBatcher, Server, ServerOptions,
 };
 use confide_evidence::{Appraise, PresentedEvidence, ReportData};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
@@ -50,11 +50,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         note: Some("simulated: 39 ms a quote is the published figure of one device".into()),
         ..Hello::new(format!("{unit}, {}", args.mode), VERSION)
     };
-    serve_runs(&hello, |order| arm.answer(order))
+    serve_runs(&hello, |order| arm.measure(order))
 }
 
 struct BatchArm {
-    batcher: Batcher,
+    batcher: QuoteBatcher,
     /// Whether each session gets its own quote.
     apart: bool,
     runtime: Runtime,
@@ -76,24 +76,25 @@ impl BatchArm {
             "apart" => BatchLimits { sessions: 1, ..defaults },
             other => return Err(format!("--mode {other}: wanted together, window or apart").into()),
         };
-        let batcher = Batcher::with_limits(attester.clone(), limits);
+        let batcher = QuoteBatcher::with_limits(attester.clone(), limits);
         let batcher = batcher?;
-        let tls = if args.handshakes { Some(make_ends(attester, &batcher)?) } else { None };
+        let tls =
+            if args.handshakes { Some(make_client_and_server(attester, &batcher)?) } else { None };
         let runtime = Runtime::new()?;
         Ok(Self { batcher, apart: args.mode == "apart", runtime, tls })
     }
 
-    fn answer(&self, order: &Run) -> Outcome<Report> {
+    fn measure(&self, order: &Run) -> Outcome<Report> {
         order.refuse_unknown_params(&["sessions"])?;
-        let sessions = order.number_within("sessions", 1, 1..=SESSIONS_MAX)?;
+        let sessions = order.integer_param_within("sessions", 1, 1..=SESSIONS_MAX)?;
         let mut bursts_s = 0.0;
         let mut report = order.measure_each(|burst| {
             let before = self.batcher.counts().quotes;
             let (took, failure) = match &self.tls {
                 Some((client, server)) => {
-                    self.runtime.block_on(open_sessions(client, server, sessions))
+                    self.runtime.block_on(open_session_burst(client, server, sessions))
                 }
-                None => self.bind(order.seed, burst, sessions),
+                None => self.bind_burst(order.seed, burst, sessions),
             };
             bursts_s += took.as_secs_f64();
             let quotes = self.batcher.counts().quotes - before;
@@ -112,8 +113,9 @@ impl BatchArm {
     }
 
     /// One burst of binders: its time, and the reason why one of them is not bound.
-    fn bind(&self, seed: u64, burst: u64, sessions: u64) -> (Duration, Option<String>) {
-        let binders: Vec<ReportData> = (0..sessions).map(|n| binder(seed, burst, n)).collect();
+    fn bind_burst(&self, seed: u64, burst: u64, sessions: u64) -> (Duration, Option<String>) {
+        let binders: Vec<ReportData> =
+            (0..sessions).map(|n| session_report_data(seed, burst, n)).collect();
         let began = Instant::now();
         let shares = self.runtime.block_on(async {
             let ask = |binder: &ReportData| tokio::spawn(self.batcher.attest(*binder));
@@ -125,12 +127,14 @@ impl BatchArm {
             shares
         });
         let took = began.elapsed();
-        let bound =
-            binders.iter().zip(shares).try_for_each(|(binder, share)| self.check(binder, &share??));
+        let bound = binders
+            .iter()
+            .zip(shares)
+            .try_for_each(|(binder, share)| self.check_report_data_bound(binder, &share??));
         (took, bound.err().map(|error: ArmError| error.to_string()))
     }
 
-    fn check(&self, binder: &ReportData, share: &BatchedQuote) -> Outcome {
+    fn check_report_data_bound(&self, binder: &ReportData, share: &BatchedQuote) -> Outcome {
         let signed = share.path.as_ref().map_or(*binder, |path| path.root_report_data(binder));
         if self.apart && share.path.is_some() {
             return Err("a session apart has a path".into());
@@ -144,7 +148,7 @@ impl BatchArm {
 
 /// Opens one burst of TLS sessions: its time from the first byte to the last appraised evidence, and
 /// the reason why one of them failed.
-async fn open_sessions(
+async fn open_session_burst(
     client: &Arc<Client<ReportDataCheck>>,
     server: &Arc<Server>,
     sessions: u64,
@@ -195,9 +199,9 @@ impl Appraise for ReportDataCheck {
 
 type ClientAndServer = (Arc<Client<ReportDataCheck>>, Arc<Server>);
 
-fn make_ends(
+fn make_client_and_server(
     attester: Arc<FakeAttester>,
-    batcher: &Batcher,
+    batcher: &QuoteBatcher,
 ) -> Result<ClientAndServer, confide_channel::ChannelError> {
     let options = ServerOptions {
         binding: Binding::Session,
@@ -212,7 +216,7 @@ fn make_ends(
     Ok((Arc::new(Client::new(options, Arc::new(ReportDataCheck))?), Arc::new(server)))
 }
 
-fn binder(seed: u64, burst: u64, number: u64) -> ReportData {
+fn session_report_data(seed: u64, burst: u64, number: u64) -> ReportData {
     let mut binder = ReportData::ZERO;
     for (at, part) in [seed, burst, number].into_iter().enumerate() {
         binder.0[at * 8..(at + 1) * 8].copy_from_slice(&part.to_le_bytes());

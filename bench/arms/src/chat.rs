@@ -18,7 +18,7 @@ use confide_client::{ClientLimits, Connector, Endpoint, error_chain};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::conversation::{ConversationParams, Link, converse};
+use crate::conversation::{ConversationParams, HttpConnection, stream_completion};
 use crate::version::VERSION;
 use crate::{clock::unix_now, trust::ChannelArgs};
 
@@ -51,7 +51,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     drop(first);
     let warm = Cell::new(false);
-    serve_runs(&hello, |order| chat(&runtime, &dialler, &args.model, &warm, order))
+    serve_runs(&hello, |order| measure(&runtime, &dialler, &args.model, &warm, order))
 }
 
 /// How connections are opened.
@@ -92,9 +92,9 @@ impl Dialler {
         Ok(Self::Channel(Box::new(connector)))
     }
 
-    async fn open(&self) -> Outcome<Link> {
+    async fn open(&self) -> Outcome<HttpConnection> {
         match self {
-            Self::Loopback(address) => Link::plain(address).await,
+            Self::Loopback(address) => HttpConnection::open_plain(address).await,
             Self::Channel(connector) => {
                 let connection = connector.connect().await;
                 Ok(connection.map_err(|error| error_chain(&error))?.into())
@@ -112,7 +112,7 @@ const WARM_UP: u32 = 50;
 /// The greatest number of tokens of an answer; the published reports ask for 200.
 const TOKENS_MAX: u64 = 100_000;
 
-fn chat(
+fn measure(
     runtime: &Runtime,
     dialler: &Dialler,
     model: &str,
@@ -121,18 +121,18 @@ fn chat(
 ) -> Outcome<Report> {
     run.refuse_unknown_params(KNOWN)?;
     let order = ConversationParams {
-        tokens: run.number("tokens", 200)?.clamp(1, TOKENS_MAX),
+        tokens: run.integer_param("tokens", 200)?.clamp(1, TOKENS_MAX),
         seed: run.seed,
         model: model.into(),
     };
     let rate = run.params.get("rate_per_s").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
-    let kept = match run.text("session", "new")?.as_str() {
+    let kept = match run.text_param("session", "new")?.as_str() {
         "kept" => true,
         "new" => false,
         other => return Err(format!("param session: wanted new or kept, got {other}").into()),
     };
     // A connection has luck of its own (which threads serve it) that lasts as long as it does.
-    let per_session = run.requests.div_ceil(run.number("sessions", 1)?.max(1)).max(1);
+    let per_session = run.requests.div_ceil(run.integer_param("sessions", 1)?.max(1)).max(1);
     runtime.block_on(async {
         let mut link = None;
         let watch = Stopwatch::start();
@@ -145,7 +145,7 @@ fn chat(
                 let mut opened = dialler.open().await?;
                 let unmeasured = if warm.replace(true) { UNMEASURED } else { WARM_UP };
                 for _ in 0..unmeasured {
-                    converse(&mut opened, &order, number, Instant::now()).await?;
+                    stream_completion(&mut opened, &order, number, Instant::now()).await?;
                 }
                 link = Some(opened);
             }
@@ -154,7 +154,7 @@ fn chat(
             } else {
                 Instant::now()
             };
-            let mut sample = request(dialler, &mut link, kept, &order, number, due).await;
+            let mut sample = measure_request(dialler, &mut link, kept, &order, number, due).await;
             sample.at_s = Some((due - start).as_secs_f64());
             samples.push(sample);
         }
@@ -170,9 +170,9 @@ fn wait_until(due: Instant) -> Instant {
 }
 
 /// One measured request; a failure is a sample that says so. `kept` is the link of a kept session.
-async fn request(
+async fn measure_request(
     dialler: &Dialler,
-    kept_link: &mut Option<Link>,
+    kept_link: &mut Option<HttpConnection>,
     kept: bool,
     order: &ConversationParams,
     number: u64,
@@ -197,7 +197,7 @@ async fn request(
             } else {
                 sample.round_trips = Some(0);
             }
-            let result = converse(&mut link, order, number, due).await;
+            let result = stream_completion(&mut link, order, number, due).await;
             if kept {
                 *kept_link = Some(link);
             }

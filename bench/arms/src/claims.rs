@@ -65,8 +65,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         Hello::new(format!("{:?} by {:?}", args.statement, args.by).to_lowercase(), VERSION);
     match &method {
         Ok(method) => {
-            hello.guarantee = Some(method.hidden_part().to_owned());
-            hello.note = Some(method.hidden_part().to_owned());
+            hello.guarantee = Some(method.describe_disclosure().to_owned());
+            hello.note = Some(method.describe_disclosure().to_owned());
         }
         Err(error) => hello.cannot = Some(error.to_string()),
     }
@@ -79,21 +79,25 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn open_method(statement: Statement, by: ProofMethod) -> Outcome<Box<dyn ClaimMethod>> {
     Ok(match (statement, by) {
         (Statement::Signature, ProofMethod::Native) => Box::new(signature::NativeSignature::rsa()?),
-        (Statement::Signature, ProofMethod::Sigma) => Box::new(signature::Sigma::rsa()?),
+        (Statement::Signature, ProofMethod::Sigma) => {
+            Box::new(signature::SigmaSignatureProof::rsa()?)
+        }
         (Statement::EcdsaSignature, ProofMethod::Native) => {
             Box::new(signature::NativeSignature::ecdsa()?)
         }
-        (Statement::EcdsaSignature, ProofMethod::Sigma) => Box::new(signature::Sigma::ecdsa()?),
-        (Statement::Excerpt, ProofMethod::Native) => Box::new(bytes::ShownText::transcript()),
-        (Statement::Excerpt, ProofMethod::Opening) => Box::new(bytes::Opening::excerpt()?),
-        (Statement::AtMost, ProofMethod::Native) => Box::new(number::ShownNumber::new()?),
+        (Statement::EcdsaSignature, ProofMethod::Sigma) => {
+            Box::new(signature::SigmaSignatureProof::ecdsa()?)
+        }
+        (Statement::Excerpt, ProofMethod::Native) => Box::new(bytes::DisclosedText::transcript()),
+        (Statement::Excerpt, ProofMethod::Opening) => Box::new(bytes::LeafOpening::excerpt()?),
+        (Statement::AtMost, ProofMethod::Native) => Box::new(number::DisclosedNumber::new()?),
         (Statement::AtMost, ProofMethod::Sigma) => Box::new(number::RangeProof::new()?),
-        (Statement::Preimage, ProofMethod::Native) => Box::new(bytes::ShownText::message()),
-        (Statement::Contains, ProofMethod::Opening) => Box::new(bytes::Opening::leaf()?),
+        (Statement::Preimage, ProofMethod::Native) => Box::new(bytes::DisclosedText::message()),
+        (Statement::Contains, ProofMethod::Opening) => Box::new(bytes::LeafOpening::leaf()?),
         #[cfg(feature = "circuits")]
-        (Statement::Preimage, ProofMethod::Circuit) => Box::new(circuit::Preimage::new()?),
+        (Statement::Preimage, ProofMethod::Circuit) => Box::new(circuit::PreimageProof::new()?),
         #[cfg(feature = "circuits")]
-        (Statement::Contains, ProofMethod::Circuit) => Box::new(circuit::Contains::new()?),
+        (Statement::Contains, ProofMethod::Circuit) => Box::new(circuit::ContainsProof::new()?),
         #[cfg(not(feature = "circuits"))]
         (Statement::Preimage | Statement::Contains, ProofMethod::Circuit) => {
             return Err("confide-arm was built without its feature circuits".into());
@@ -104,10 +108,10 @@ fn open_method(statement: Statement, by: ProofMethod) -> Outcome<Box<dyn ClaimMe
 
 fn measure(order: &Run, method: &mut dyn ClaimMethod) -> Outcome<Report> {
     order.refuse_unknown_params(&[])?;
-    order.measure_each(|_| sample(method))
+    order.measure_each(|_| measure_sample(method))
 }
 
-fn sample(method: &mut dyn ClaimMethod) -> Outcome<Sample> {
+fn measure_sample(method: &mut dyn ClaimMethod) -> Outcome<Sample> {
     let repeats = method.repetitions();
     let mean_ms =
         |started: Instant| started.elapsed().as_secs_f64() * 1e3 / f64::from(repeats.max(1));
@@ -124,10 +128,10 @@ fn sample(method: &mut dyn ClaimMethod) -> Outcome<Sample> {
     }
     let started = Instant::now();
     for _ in 0..repeats {
-        method.check()?;
+        method.verify_claim()?;
     }
     sample.set("check_ms", mean_ms(started));
-    sample.set("proof_bytes", made.unwrap_or_else(|| method.shown_bytes()) as f64);
+    sample.set("proof_bytes", made.unwrap_or_else(|| method.disclosed_bytes()) as f64);
     sample.answer = json!({ "holds": true });
     Ok(sample)
 }

@@ -53,7 +53,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         note: Some(format!("simulated evidence; {note}")),
         ..Hello::new(format!("confide collateral, {}", args.mode), VERSION)
     };
-    serve_runs(&hello, |order| arm.answer(order))
+    serve_runs(&hello, |order| arm.measure(order))
 }
 
 struct CollateralArm {
@@ -105,12 +105,12 @@ impl CollateralArm {
             }
             "cached" => {
                 let source = Arc::new(start_source(&services, &policy)?);
-                let platform = platform(&peers[0])?;
-                fill(&source, &platform)?;
+                let platform = peer_platform(&peers[0])?;
+                prefetch(&source, &platform)?;
                 let appraiser =
                     PolicyAppraiser::with_source(policy.clone(), source.clone(), unix_now);
-                let note = "fetched once before; each run begins four hours later, when a \
-                            refresh is due, which its sessions do not wait for";
+                let note = "fetched once before; each run begins four hours later, when a refresh \
+                            is due; sessions do not wait for it";
                 (EndorsementSource::Cached { source, appraiser }, note)
             }
             "stapled" => {
@@ -130,9 +130,9 @@ impl CollateralArm {
         Ok((Self { endorsements, policy, services, peers, stapled, sessions }, note))
     }
 
-    fn answer(&self, order: &Run) -> Outcome<Report> {
+    fn measure(&self, order: &Run) -> Outcome<Report> {
         order.refuse_unknown_params(&["workers"])?;
-        let workers = order.number_within("workers", 1, 1..=WORKERS_MAX)?;
+        let workers = order.integer_param_within("workers", 1, 1..=WORKERS_MAX)?;
         let before = self.source_counts();
         if self.is_cached() {
             LATER_S.fetch_add(REFRESH_S, Relaxed);
@@ -140,8 +140,9 @@ impl CollateralArm {
         let watch = Stopwatch::start();
         let each = order.requests * self.sessions;
         let outcomes: Vec<Outcome<(Vec<Sample>, u64)>> = thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..workers).map(|worker| scope.spawn(move || self.work(worker, each))).collect();
+            let threads: Vec<_> = (0..workers)
+                .map(|worker| scope.spawn(move || self.run_sessions(worker, each)))
+                .collect();
             let died = || Err("a worker panicked".into());
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| died())).collect()
         });
@@ -161,12 +162,12 @@ impl CollateralArm {
     }
 
     /// Runs sessions one after the other; gives their samples and the number of requests made.
-    fn work(&self, worker: u64, sessions: u64) -> Outcome<(Vec<Sample>, u64)> {
+    fn run_sessions(&self, worker: u64, sessions: u64) -> Outcome<(Vec<Sample>, u64)> {
         let (mut samples, mut requests) = (Vec::new(), 0);
         for number in 0..sessions {
             let at = (worker.wrapping_mul(31).wrapping_add(number) % PEERS) as usize;
             let began = Instant::now();
-            let ended = self.session(&self.peers[at])?;
+            let ended = self.run_session(&self.peers[at])?;
             samples.push(Sample::new([
                 ("verify_ms", began.elapsed().as_secs_f64() * 1e3),
                 ("answered_ratio", f64::from(u8::from(ended.accepted))),
@@ -176,7 +177,7 @@ impl CollateralArm {
         Ok((samples, requests))
     }
 
-    fn session(&self, peer: &PeerEvidence) -> Outcome<SessionResult> {
+    fn run_session(&self, peer: &PeerEvidence) -> Outcome<SessionResult> {
         match &self.endorsements {
             EndorsementSource::Sequence => self.fetch_in_sequence(peer),
             EndorsementSource::Fetched => {
@@ -184,7 +185,7 @@ impl CollateralArm {
                 let policy = self.policy.clone();
                 let appraiser = PolicyAppraiser::with_source(policy, source.clone(), unix_now);
                 let accepted = is_accepted(appraiser.appraise(&peer.presentation(None)))?;
-                Ok(SessionResult { accepted, requests: requests(&source.counts()) })
+                Ok(SessionResult { accepted, requests: requests_sent(&source.counts()) })
             }
             EndorsementSource::Cached { appraiser, .. } => {
                 let accepted = is_accepted(appraiser.appraise(&peer.presentation(None)))?;
@@ -206,21 +207,24 @@ impl CollateralArm {
         let fetched: Result<Vec<Document>, CollateralError> = runtime.block_on(async {
             let mut documents = Vec::new();
             for key in
-                Platform::from_evidence(&peer.quote, None)?.documents(TcbEvaluation::Standard)
+                Platform::from_evidence(&peer.quote, None)?.document_keys(TcbEvaluation::Standard)
             {
-                documents.push(client.fetch_document(&key, source_now()).await?);
+                documents.push(client.fetch_document(&key, stepped_clock_s()).await?);
             }
             Ok(documents)
         });
         let Ok(documents) = fetched else {
-            return Ok(SessionResult { accepted: false, requests: requests(&client.counts()) });
+            return Ok(SessionResult {
+                accepted: false,
+                requests: requests_sent(&client.counts()),
+            });
         };
-        let collateral = collateral(&documents)?;
+        let collateral = collateral_json(&documents)?;
         let appraiser = PolicyAppraiser::new(self.policy.clone(), None, unix_now);
         let appraiser = appraiser?;
         let accepted =
             is_accepted(appraiser.appraise(&peer.presentation(Some(collateral.as_bytes()))))?;
-        Ok(SessionResult { accepted, requests: requests(&client.counts()) })
+        Ok(SessionResult { accepted, requests: requests_sent(&client.counts()) })
     }
 
     fn source_counts(&self) -> CollateralCounts {
@@ -236,7 +240,7 @@ impl CollateralArm {
         let began = Instant::now();
         loop {
             let counts = self.source_counts();
-            let made = requests(&counts) - requests(before);
+            let made = requests_sent(&counts) - requests_sent(before);
             let ended = counts.refreshes + counts.failures - before.refreshes - before.failures;
             let waited = began.elapsed();
             // A source that backs off after a failure makes none.
@@ -272,7 +276,7 @@ const REFRESH_S: u64 = 4 * 3600;
 static LATER_S: AtomicU64 = AtomicU64::new(0);
 
 /// The clock of a source: evidence and endorsements are appraised by the wall clock.
-fn source_now() -> u64 {
+fn stepped_clock_s() -> u64 {
     unix_now() + LATER_S.load(Relaxed)
 }
 
@@ -320,13 +324,13 @@ fn is_accepted<T>(outcome: Result<T, AppraisalError>) -> Outcome<bool> {
     }
 }
 
-fn platform(peer: &PeerEvidence) -> Outcome<Platform> {
+fn peer_platform(peer: &PeerEvidence) -> Outcome<Platform> {
     Ok(Platform::from_evidence(&peer.quote, None)?)
 }
 
 /// A source as the product's programs start it: it keeps only sets whose signatures hold.
 fn start_source(services: &Services, policy: &Policy) -> Outcome<Source> {
-    let mut options = SourceOptions::new(services.clone(), Arc::new(source_now));
+    let mut options = SourceOptions::new(services.clone(), Arc::new(stepped_clock_s));
     let roots = policy.roots.clone();
     options.refresh_every = Duration::from_secs(REFRESH_S);
     options.check = Some(Arc::new(move |_, json, now| {
@@ -339,10 +343,10 @@ fn start_source(services: &Services, policy: &Policy) -> Outcome<Source> {
 }
 
 /// Has a set at hand before the first run, however often the service fails.
-fn fill(source: &Source, platform: &Platform) -> Outcome {
+fn prefetch(source: &Source, platform: &Platform) -> Outcome {
     let until = Instant::now() + Duration::from_secs(25);
     loop {
-        match source.ensure_blocking(platform, Duration::from_secs(10)) {
+        match source.find_or_fetch_blocking(platform, Duration::from_secs(10)) {
             Ok(_) => return Ok(()),
             Err(error) if Instant::now() > until => return Err(error.into()),
             Err(_) => thread::sleep(Duration::from_millis(100)),
@@ -351,12 +355,12 @@ fn fill(source: &Source, platform: &Platform) -> Outcome {
 }
 
 /// Requests sent, retries included.
-fn requests(counts: &CollateralCounts) -> u64 {
+fn requests_sent(counts: &CollateralCounts) -> u64 {
     counts.hosts.values().map(|host| host.requests).sum()
 }
 
 /// The object that the appraiser reads, from the four documents of a platform in their order.
-fn collateral(documents: &[Document]) -> Outcome<String> {
+fn collateral_json(documents: &[Document]) -> Outcome<String> {
     let [root_crl, pck_crl, tcb_info, qe_identity] = documents else {
         return Err(format!("wanted {DOCUMENTS} documents, got {}", documents.len()).into());
     };

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 /// An open connection of any kind, and the time and round trips that opening it took.
-pub(crate) struct Link {
+pub(crate) struct HttpConnection {
     wire: ClientConnection,
     /// The `host` field of requests: `confide connect` refuses any but its own address.
     host: String,
@@ -31,12 +31,13 @@ enum ClientConnection {
     Plain(SendRequest<RequestBody>),
 }
 
-impl From<Connection> for Link {
+impl From<Connection> for HttpConnection {
     fn from(connection: Connection) -> Self {
         let channel = connection.timings().channel;
         let appraised = connection.appraisal();
         // Plain TLS has neither evidence nor endorsements: nothing is spent on them.
-        let collateral = appraised.map_or(Duration::ZERO, |accepted| accepted.collateral_time());
+        let collateral =
+            appraised.map_or(Duration::ZERO, |accepted| accepted.collateral_duration());
         Self {
             guarantee: appraised.map_or("none".into(), |appraised| appraised.guarantee().into()),
             simulated: appraised.is_some_and(|appraised| appraised.is_simulated()),
@@ -51,9 +52,9 @@ impl From<Connection> for Link {
     }
 }
 
-impl Link {
+impl HttpConnection {
     /// HTTP without TLS, to a process on this machine.
-    pub(crate) async fn plain(address: &str) -> Outcome<Self> {
+    pub(crate) async fn open_plain(address: &str) -> Outcome<Self> {
         let tcp =
             tokio::net::TcpStream::connect(address).await.map_err(|error| error_chain(&error))?;
         tcp.set_nodelay(true).map_err(|error| error_chain(&error))?;
@@ -64,7 +65,7 @@ impl Link {
         Ok(Self {
             host: address.into(),
             wire: ClientConnection::Plain(sender),
-            guarantee: "that of the proxy to which this connects".into(),
+            guarantee: "that of the proxy that the client connects to".into(),
             simulated: false,
             round_trips: 1,
             handshake_ms: 0.0,
@@ -110,8 +111,8 @@ pub(crate) struct ConversationResult {
 }
 
 /// Sends one request and reads the stream to its end, which has to be `data: [DONE]`.
-pub(crate) async fn converse(
-    link: &mut Link,
+pub(crate) async fn stream_completion(
+    link: &mut HttpConnection,
     order: &ConversationParams,
     number: u64,
     due: Instant,
@@ -125,7 +126,7 @@ pub(crate) async fn converse(
     let response = link.post("/v1/chat/completions", &body).await?;
     let status = response.status();
     let mut body = response.into_body();
-    let mut stream = Stream::default();
+    let mut stream = EventStream::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| format!("the stream broke: {}", error_chain(&error)))?;
         if let Ok(bytes) = frame.into_data() {
@@ -145,7 +146,11 @@ pub(crate) async fn converse(
 }
 
 /// Sends one request and reads the JSON of its answer.
-pub(crate) async fn post(link: &mut Link, path: &str, body: &Value) -> Outcome<Value> {
+pub(crate) async fn post_json(
+    link: &mut HttpConnection,
+    path: &str,
+    body: &Value,
+) -> Outcome<Value> {
     let response = link.post(path, body).await?;
     let status = response.status();
     let body = response.into_body().collect().await.map_err(|error| error_chain(&error))?;
@@ -158,7 +163,7 @@ pub(crate) async fn post(link: &mut Link, path: &str, body: &Value) -> Outcome<V
 
 /// Server-sent events as they come in.
 #[derive(Default)]
-struct Stream {
+struct EventStream {
     pending: Vec<u8>,
     first: Option<Duration>,
     tokens: u64,
@@ -166,7 +171,7 @@ struct Stream {
     done: bool,
 }
 
-impl Stream {
+impl EventStream {
     fn push(&mut self, bytes: &Bytes, due: Instant) -> Outcome {
         self.pending.extend_from_slice(bytes);
         let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };

@@ -14,7 +14,7 @@ mod plain;
 use std::{path::PathBuf, time::Instant};
 
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Outcome, Report, Run, Sample, ServerSide, serve_runs};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, ServerProcesses, serve_runs};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Builder;
@@ -22,8 +22,8 @@ use tokio::runtime::Builder;
 use self::{
     answer::{BODY_BYTES_MAX, FetchedAnswer},
     host::BODY_BYTES_MIN,
-    notarised::Notarised,
-    plain::Plain,
+    notarised::NotarisedFetcher,
+    plain::PlainFetcher,
 };
 use crate::version::VERSION_WITH_TLS;
 
@@ -58,14 +58,14 @@ enum FetchRoute {
 }
 
 enum Fetcher {
-    Plain(Plain),
-    Notarised(Box<Notarised>),
+    Plain(PlainFetcher),
+    Notarised(Box<NotarisedFetcher>),
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let server = ServerSide::new(&args.server_pids)?;
-    let mut fetcher = runtime.block_on(open(&args))?;
+    let server = ServerProcesses::new(&args.server_pids)?;
+    let mut fetcher = runtime.block_on(open_fetcher(&args))?;
     let (guarantee, simulated) = match &fetcher {
         Fetcher::Plain(_) => ("none: the client alone knows what was answered".into(), false),
         Fetcher::Notarised(notarised) => (notarised.guarantee(), notarised.is_simulated()),
@@ -73,7 +73,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let hello = Hello {
         simulated,
         guarantee: Some(guarantee),
-        note: Some(server.describe()),
+        note: Some(server.describe_pinning()),
         ..Hello::new(
             format!("{:?} fetch, a kept session", args.by).to_lowercase(),
             VERSION_WITH_TLS,
@@ -84,16 +84,16 @@ pub(crate) fn run(args: Args) -> Outcome {
     })
 }
 
-async fn open(args: &Args) -> Outcome<Fetcher> {
+async fn open_fetcher(args: &Args) -> Outcome<Fetcher> {
     match args.by {
         FetchRoute::Plain => {
             let root = args.root.as_ref().ok_or("--by plain needs --root FILE")?;
-            Plain::open(&args.host, root).await.map(Fetcher::Plain)
+            PlainFetcher::open(&args.host, root).await.map(Fetcher::Plain)
         }
         FetchRoute::Notary => {
             let notary = args.notary.as_ref().ok_or("--by notary needs --notary ADDRESS:PORT")?;
             let policy = args.policy.as_ref().ok_or("--by notary needs --policy FILE")?;
-            let opened = Notarised::open(&args.host, notary, policy).await?;
+            let opened = NotarisedFetcher::open(&args.host, notary, policy).await?;
             Ok(Fetcher::Notarised(Box::new(opened)))
         }
     }
@@ -110,12 +110,12 @@ impl Fetcher {
 
 fn measure(
     order: &Run,
-    server: &ServerSide,
+    server: &ServerProcesses,
     mut fetch: impl FnMut(&str) -> Outcome<FetchedAnswer>,
 ) -> Outcome<Report> {
     order.refuse_unknown_params(&["body_bytes"])?;
     let limits = BODY_BYTES_MIN..=BODY_BYTES_MAX;
-    let body_bytes = order.number_within("body_bytes", 1024, limits)?;
+    let body_bytes = order.integer_param_within("body_bytes", 1024, limits)?;
     let path = format!("/{body_bytes}");
     let before = server.cpu_s();
     let mut report = order.measure_each(|_| {

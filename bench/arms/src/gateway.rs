@@ -10,7 +10,7 @@ mod route;
 mod wire;
 
 use confide_arm_line::{
-    Hello, Outcome, Report, Run, ServerSide, Stopwatch, nearest_rank, serve_runs,
+    Hello, Outcome, Report, Run, ServerProcesses, Stopwatch, nearest_rank, serve_runs,
 };
 use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -32,13 +32,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let server = ServerSide::new(&args.server_pids)?;
+    let server = ServerProcesses::new(&args.server_pids)?;
     let (route, guarantee) = runtime.block_on(Route::new(&args.route))?;
     let facts = runtime.block_on(route.probe())?;
     let hello = Hello {
         simulated: guarantee.simulated,
         guarantee: Some(guarantee.text),
-        note: Some(format!("{facts}, seen on every connection; {}", server.describe())),
+        note: Some(format!("{facts}, seen on every connection; {}", server.describe_pinning())),
         ..Hello::new(
             format!("confide-arm gateway, {facts}{}", args.route.describe()),
             VERSION_WITH_TLS,
@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 struct GatewayArm {
     runtime: Runtime,
-    server: ServerSide,
+    server: ServerProcesses,
     route: Route,
     tls: bool,
 }
@@ -66,17 +66,17 @@ impl GatewayArm {
         order.refuse_unknown_params(KNOWN)?;
         let work = LoadPlan {
             requests: order.requests,
-            concurrency: order.number("concurrency", 1)?.clamp(1, CONCURRENCY_MAX),
-            kept: match order.text("connections", "new")?.as_str() {
+            concurrency: order.integer_param("concurrency", 1)?.clamp(1, CONCURRENCY_MAX),
+            kept: match order.text_param("connections", "new")?.as_str() {
                 "kept" => true,
                 "new" => false,
                 other => return Err(format!("connections: wanted new or kept, got {other}").into()),
             },
-            path: order.text("path", "/health")?,
+            path: order.text_param("path", "/health")?,
         };
-        let rate = order.params.get("rate_per_s").map(read_rate).transpose()?;
-        self.server.settle().map_err(|error| format!("cannot pin the server: {error}"))?;
-        let floor_before = self.floor();
+        let rate = order.params.get("rate_per_s").map(parse_rate_param).transpose()?;
+        self.server.pin_threads().map_err(|error| format!("cannot pin the server: {error}"))?;
+        let floor_before = self.core_floor_per_s();
         let server_before = self.server.cpu_s();
         let watch = Stopwatch::start();
         let result = match rate {
@@ -85,10 +85,13 @@ impl GatewayArm {
         };
         let mut report = watch.report();
         let server_s = self.server.cpu_s().zip(server_before).map(|(after, before)| after - before);
-        let floor = floor_before.zip(self.floor()).map(|(before, after)| (before * after).sqrt());
+        let floor = floor_before
+            .zip(self.core_floor_per_s())
+            .map(|(before, after)| (before * after).sqrt());
         report.answer =
             json!({ "requests": result.times_ms.len(), "body_sha256": result.body_sha256 });
-        report.metrics = figures(&result, &work, rate.is_some(), report.wall_s, server_s, floor);
+        report.metrics =
+            report_metrics(&result, &work, rate.is_some(), report.wall_s, server_s, floor);
         // The floor is a rate of handshakes, which kept connections do not make.
         if let Some(floor) = floor.filter(|_| !work.kept) {
             report.floor = Some((floor::NAME.into(), "core_rate_per_s".into(), floor));
@@ -97,18 +100,18 @@ impl GatewayArm {
         Ok(report)
     }
 
-    fn floor(&self) -> Option<f64> {
-        self.tls.then(|| self.server.run_on_server_core(floor::rate_per_s)).flatten()
+    fn core_floor_per_s(&self) -> Option<f64> {
+        self.tls.then(|| self.server.run_on_server_core(floor::handshake_crypto_per_s)).flatten()
     }
 }
 
-fn read_rate(given: &serde_json::Value) -> Outcome<f64> {
+fn parse_rate_param(given: &serde_json::Value) -> Outcome<f64> {
     let rate = given.as_f64().filter(|rate| *rate > 0.0 && *rate <= RATE_MAX);
     let wrong = || format!("rate_per_s: wanted a number above 0, at most {RATE_MAX}, got {given}");
     Ok(rate.ok_or_else(wrong)?)
 }
 
-fn figures(
+fn report_metrics(
     result: &LoadResult,
     work: &LoadPlan,
     open_loop: bool,

@@ -45,7 +45,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let through_tree = args.mode.starts_with("tsm");
     if through_tree {
-        hide_mounts();
+        exec_in_mount_namespace();
     }
     let issued_at = unix_now();
     let options =
@@ -62,7 +62,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         note: Some("simulated: 39 ms a quote is the published figure of one device".into()),
         ..Hello::new(format!("simulated quoting enclave, {} mode", args.mode), VERSION)
     };
-    serve_runs(&hello, |order| generate(&source, order))
+    serve_runs(&hello, |order| measure(&source, order))
 }
 
 /// The source of quotes.
@@ -108,7 +108,7 @@ impl Drop for MountedAttester {
 
 /// Starts this program again with mounts of its own, where that is allowed: an arm that is killed
 /// then leaves no dead tree behind.
-fn hide_mounts() {
+fn exec_in_mount_namespace() {
     const HIDDEN: &str = "CONFIDE_ARM_MOUNTS";
     let allowed = || {
         let mut command = Command::new("unshare");
@@ -126,15 +126,16 @@ fn hide_mounts() {
     }
 }
 
-fn generate(source: &QuoteSource, order: &Run) -> Outcome<Report> {
+fn measure(source: &QuoteSource, order: &Run) -> Outcome<Report> {
     order.refuse_unknown_params(&["concurrency"])?;
-    let concurrency = order.number_within("concurrency", 1, 1..=CALLERS_MAX)?;
+    let concurrency = order.integer_param_within("concurrency", 1, 1..=CALLERS_MAX)?;
     let next = AtomicU64::new(0);
     let watch = Stopwatch::start();
     let start = Instant::now();
     let samples: Outcome<Vec<Vec<Sample>>> = thread::scope(|scope| {
-        let callers: Vec<_> =
-            (0..concurrency).map(|_| scope.spawn(|| call(source, order, &next, start))).collect();
+        let callers: Vec<_> = (0..concurrency)
+            .map(|_| scope.spawn(|| request_quotes(source, order, &next, start)))
+            .collect();
         callers
             .into_iter()
             .map(|caller| caller.join().map_err(|_| "a caller panicked".into()))
@@ -152,7 +153,12 @@ fn generate(source: &QuoteSource, order: &Run) -> Outcome<Report> {
 const CALLERS_MAX: u64 = 512;
 
 /// One closed-loop caller: asks for a quote as soon as it has the last one.
-fn call(source: &QuoteSource, order: &Run, next: &AtomicU64, start: Instant) -> Vec<Sample> {
+fn request_quotes(
+    source: &QuoteSource,
+    order: &Run,
+    next: &AtomicU64,
+    start: Instant,
+) -> Vec<Sample> {
     let mut samples = Vec::new();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);

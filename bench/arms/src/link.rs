@@ -22,7 +22,7 @@ use std::{
 
 use confide_arm_line::{
     Outcome, spawn,
-    veth::{Veth, take_address},
+    veth::{Veth, assign_far_address},
 };
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde_json::{Map, Value, json};
@@ -50,7 +50,7 @@ const EXCHANGES: usize = 64;
 pub(crate) fn run(args: Args) -> Outcome {
     die_with_parent()?;
     if let Some(address) = &args.become_service {
-        return become_service(address, &args.command);
+        return exec_service(address, &args.command);
     }
     let (mut service, between) = match start_behind_veth(&args.command) {
         Ok((service, device)) => (service, format!("two network namespaces, {device}")),
@@ -80,7 +80,7 @@ fn relay_to_service(service: &mut Child, args: &Args, between: &str) -> Outcome 
         .and_then(|text| text.parse().ok())
         .ok_or("the service's ready line has no listen address")?;
     let wanted = Duration::from_micros(args.round_trip_us);
-    let (delay, reached) = calibrate(wanted)?;
+    let (delay, reached) = calibrate_delay(wanted)?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let listen = listener.local_addr()?;
     ready.insert("listen".into(), json!(listen.to_string()));
@@ -89,7 +89,7 @@ fn relay_to_service(service: &mut Child, args: &Args, between: &str) -> Outcome 
     ready.insert("round_trip_us".into(), json!(args.round_trip_us));
     ready.insert("round_trip_reached_us".into(), json!(reached.as_micros() as u64));
     println!("{}", Value::Object(ready));
-    thread::spawn(move || relay::serve(&listener, to, delay));
+    thread::spawn(move || relay::relay_connections(&listener, to, delay));
     // Further output of the service goes to standard error.
     let mut rest = String::new();
     let _ = lines.read_to_string(&mut rest);
@@ -99,14 +99,14 @@ fn relay_to_service(service: &mut Child, args: &Args, between: &str) -> Outcome 
 }
 
 /// The delay to add so that a round trip takes `wanted`, and what it then takes.
-fn calibrate(wanted: Duration) -> Outcome<(Duration, Duration)> {
-    let own = round_trip(Duration::ZERO)?;
+fn calibrate_delay(wanted: Duration) -> Outcome<(Duration, Duration)> {
+    let own = measure_round_trip(Duration::ZERO)?;
     let delay = wanted.saturating_sub(own);
-    Ok((delay, round_trip(delay)?))
+    Ok((delay, measure_round_trip(delay)?))
 }
 
 /// The middle one of some exchanges of a byte through the relay to an echo of this process.
-fn round_trip(delay: Duration) -> Outcome<Duration> {
+fn measure_round_trip(delay: Duration) -> Outcome<Duration> {
     let echo = TcpListener::bind("127.0.0.1:0")?;
     let relay_listener = TcpListener::bind("127.0.0.1:0")?;
     let (to, at) = (echo.local_addr()?, relay_listener.local_addr()?);
@@ -149,9 +149,9 @@ fn service_arguments<'a>(address: &'a str, command: &'a [String]) -> Vec<&'a str
 }
 
 /// Becomes the service; within a namespace, once the peer device is there and has the address.
-fn become_service(address: &str, command: &[String]) -> Outcome {
+fn exec_service(address: &str, command: &[String]) -> Outcome {
     if address != LOOPBACK {
-        take_address(address)?;
+        assign_far_address(address)?;
     }
     let words = substitute_address(command, address);
     let error = Command::new(find_program(&words[0])).args(&words[1..]).exec();
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_delay_is_reached_and_never_undercut() {
         let wanted = Duration::from_millis(4);
-        let (delay, reached) = calibrate(wanted).expect("loopback");
+        let (delay, reached) = calibrate_delay(wanted).expect("loopback");
         assert!(delay <= wanted);
         assert!(reached >= delay, "{reached:?}");
     }

@@ -18,13 +18,13 @@ use std::{
 
 use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, serve_runs};
 use confide_load::{
-    Bound, LogHead, Options, Outcome as LoadOutcome, Plan, RequestRecord, Summary, Target,
-    Transport, Writer,
+    ClientBound, LoadOptions, LoadOutcome, LogHead, LogWriter, Plan, RequestRecord, Summary,
+    Target, Transport,
 };
 use serde_json::{Map, Value, json};
 
 use self::{
-    accelerator::Accelerator,
+    accelerator::UtilisationSampler,
     order::LlmOrder,
     route::{Route, RouteArgs},
 };
@@ -56,7 +56,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         simulated: facts.simulated,
         guarantee: Some(facts.guarantee),
         threads: args.threads as usize,
-        note: Some(accelerator::note()),
+        note: Some(accelerator::accelerator_note()),
         ..Hello::new(format!("confide-arm llm, {}", route.describe()), VERSION)
     };
     let transport: Arc<dyn Transport> = Arc::new(route);
@@ -71,35 +71,37 @@ fn measure_run(
     run: &Run,
     cold: bool,
 ) -> Outcome<Report> {
-    let order = LlmOrder::read(run, args.saturation.as_deref())?;
+    let order = LlmOrder::from_run(run, args.saturation.as_deref())?;
     let plan = Arc::new(Plan::new(&order.workload)?);
     let url = format!("http://{}", args.route.server());
     let mut target = Target::parse(&url, &args.model)?;
     if order.ignore_eos {
         target.more.insert("ignore_eos".into(), true.into());
     }
-    let options = Options { threads: args.threads, sessions: order.sessions, ..Options::default() };
+    let options =
+        LoadOptions { threads: args.threads, sessions: order.sessions, ..LoadOptions::default() };
     let head = event_log_head(args, run, &order, &plan, &**transport, &target);
-    let accelerator = Accelerator::start();
+    let accelerator = UtilisationSampler::start();
     let watch = Stopwatch::start();
     let stop = AtomicBool::new(false);
     let loaded =
         confide_load::run(&plan, &Arc::new(target), transport, &options, &stop, &mut |_| {})?;
     let report = watch.report();
-    let accelerator = accelerator.and_then(Accelerator::stop);
+    let accelerator = accelerator.and_then(UtilisationSampler::stop);
     if let (false, Some(prefix)) = (cold, &args.events) {
-        write_events(&events_path(prefix, run), &head, &loaded)?;
+        write_event_log(&event_log_path(prefix, run), &head, &loaded)?;
     }
     let summary = Summary::from_events(&loaded.events, order.limits);
-    let mut metrics = figures(&summary, &loaded);
-    if let Some(rate) = plan.offered_per_s() {
+    let mut metrics = run_metrics(&summary, &loaded);
+    if let Some(rate) = plan.offered_rate_per_s() {
         metrics.insert("offered_per_s".into(), json!(rate));
     }
     if let Some(ratio) = accelerator {
         metrics.insert("accelerator_ratio".into(), json!(ratio));
     }
-    let void = Bound::reason(&Bound::find(&summary, &loaded.client)).filter(|_| !cold);
-    let samples = loaded.events.iter().map(sample).collect();
+    let void = ClientBound::describe_all(&ClientBound::find_all(&summary, &loaded.client))
+        .filter(|_| !cold);
+    let samples = loaded.events.iter().map(request_sample).collect();
     Ok(Report { samples, metrics, void, ..report })
 }
 
@@ -116,10 +118,10 @@ fn event_log_head(
     more.insert("block".into(), run.block.into());
     more.insert("model".into(), args.model.clone().into());
     LogHead {
-        arrivals: order.workload.arrivals.word().into(),
+        arrivals: order.workload.arrivals.name().into(),
         seed: run.seed,
         requests: plan.requests.len() as u64,
-        offered_per_s: plan.offered_per_s(),
+        offered_per_s: plan.offered_rate_per_s(),
         users: plan.users,
         target: target.to_display(),
         transport: transport.describe(),
@@ -131,7 +133,7 @@ fn event_log_head(
 }
 
 /// One request without its list of instants: those are in the event log.
-fn sample(event: &RequestRecord) -> Sample {
+fn request_sample(event: &RequestRecord) -> Sample {
     let mut metrics = Map::new();
     let mut put = |name: &str, seconds: Option<f64>| {
         if let Some(seconds) = seconds.filter(|seconds| seconds.is_finite()) {
@@ -172,7 +174,7 @@ fn sample(event: &RequestRecord) -> Sample {
 }
 
 /// Figures of the whole run.
-fn figures(summary: &Summary, loaded: &LoadOutcome) -> Map<String, Value> {
+fn run_metrics(summary: &Summary, loaded: &LoadOutcome) -> Map<String, Value> {
     let (client, mut metrics) = (&loaded.client, Map::new());
     for (name, value) in [
         ("rate_per_s", summary.qps),
@@ -191,7 +193,7 @@ fn figures(summary: &Summary, loaded: &LoadOutcome) -> Map<String, Value> {
         ("streams_ratio", summary.streams_mean),
         ("streams_peak_ratio", Some(summary.streams_peak as f64)),
         ("busiest_thread_ratio", Some(client.busiest_ratio)),
-        ("client_cpu_ms_per_request", per_request(client.cpu_s, summary.complete)),
+        ("client_cpu_ms_per_request", cpu_ms_per_request(client.cpu_s, summary.complete)),
     ] {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             metrics.insert(name.into(), json!(value));
@@ -200,17 +202,17 @@ fn figures(summary: &Summary, loaded: &LoadOutcome) -> Map<String, Value> {
     metrics
 }
 
-fn per_request(cpu_s: f64, complete: u64) -> Option<f64> {
+fn cpu_ms_per_request(cpu_s: f64, complete: u64) -> Option<f64> {
     (complete > 0).then(|| cpu_s * 1e3 / complete as f64)
 }
 
-fn write_events(path: &std::path::Path, head: &LogHead, loaded: &LoadOutcome) -> Outcome {
+fn write_event_log(path: &std::path::Path, head: &LogHead, loaded: &LoadOutcome) -> Outcome {
     let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(cannot)?;
     }
     let file = File::create(path).map_err(cannot)?;
-    let mut writer = Writer::new(BufWriter::new(file), head).map_err(cannot)?;
+    let mut writer = LogWriter::new(BufWriter::new(file), head).map_err(cannot)?;
     for event in &loaded.events {
         writer.write_event(event).map_err(cannot)?;
     }
@@ -218,7 +220,7 @@ fn write_events(path: &std::path::Path, head: &LogHead, loaded: &LoadOutcome) ->
 }
 
 /// `<prefix>-<case>-<block>.jsonl`; the A/A twin of an arm finds its name taken and gets `-2`.
-fn events_path(prefix: &std::path::Path, run: &Run) -> PathBuf {
+fn event_log_path(prefix: &std::path::Path, run: &Run) -> PathBuf {
     const CASE_CHARS_MAX: usize = 180;
     let words: Vec<String> = run
         .params
@@ -252,10 +254,10 @@ mod tests {
             "id": 1, "block": 3, "params": { "load_ratio": 0.5, "arrivals": "poisson/../x" }
         }))
         .unwrap();
-        let first = events_path(&folder.join("tls"), &run);
+        let first = event_log_path(&folder.join("tls"), &run);
         assert_eq!(first.parent(), Some(&*folder));
         std::fs::write(&first, "").unwrap();
-        let second = events_path(&folder.join("tls"), &run);
+        let second = event_log_path(&folder.join("tls"), &run);
         assert!(second.to_string_lossy().ends_with("-0003-2.jsonl"), "{second:?}");
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -48,7 +48,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             VERSION_WITH_TLS,
         )
     };
-    serve_runs(&hello, |order| runtime.block_on(transfer(&ends, order)))
+    serve_runs(&hello, |order| runtime.block_on(measure_transfers(&ends, order)))
 }
 
 /// Client and server of each TLS layer.
@@ -98,12 +98,13 @@ struct TransferLoad {
 const CONCURRENCY_MAX: u64 = 256;
 const CHUNK_BYTES_MAX: u64 = 64 << 20;
 
-async fn transfer(ends: &Arc<Endpoints>, order: &Run) -> Outcome<Report> {
+async fn measure_transfers(ends: &Arc<Endpoints>, order: &Run) -> Outcome<Report> {
     order.refuse_unknown_params(&["chunk_bytes", "concurrency", "payload_bytes"])?;
-    let concurrency = order.number("concurrency", 1)?.clamp(1, CONCURRENCY_MAX);
+    let concurrency = order.integer_param("concurrency", 1)?.clamp(1, CONCURRENCY_MAX);
     let load = TransferLoad {
-        payload_bytes: order.number("payload_bytes", 1 << 20)?,
-        chunk_bytes: order.number("chunk_bytes", 16 << 10)?.clamp(1, CHUNK_BYTES_MAX) as usize,
+        payload_bytes: order.integer_param("payload_bytes", 1 << 20)?,
+        chunk_bytes: order.integer_param("chunk_bytes", 16 << 10)?.clamp(1, CHUNK_BYTES_MAX)
+            as usize,
         connections: order.requests,
     };
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -112,7 +113,7 @@ async fn transfer(ends: &Arc<Endpoints>, order: &Run) -> Outcome<Report> {
     let wire = Arc::new(AtomicU64::new(0));
     let watch = Stopwatch::start();
     let workers: Vec<_> = (0..concurrency)
-        .map(|_| tokio::spawn(send_many(ends.clone(), address, load, wire.clone())))
+        .map(|_| tokio::spawn(send_payloads(ends.clone(), address, load, wire.clone())))
         .collect();
     let mut seconds: Vec<(f64, f64)> = Vec::new();
     for worker in workers {
@@ -136,7 +137,7 @@ async fn transfer(ends: &Arc<Endpoints>, order: &Run) -> Outcome<Report> {
 
 /// Sends the payload over as many connections as asked, one after the other; gives for each the
 /// seconds to open it and the seconds from the first byte to the acknowledgement.
-async fn send_many(
+async fn send_payloads(
     ends: Arc<Endpoints>,
     address: std::net::SocketAddr,
     load: TransferLoad,
@@ -148,9 +149,9 @@ async fn send_many(
         let start = Instant::now();
         let tcp = TcpStream::connect(address).await?;
         tcp.set_nodelay(true)?;
-        let mut stream = open(&ends, count_bytes(tcp, &wire)).await?;
+        let mut stream = open_tls_layers(&ends, count_bytes(tcp, &wire)).await?;
         let opened = Instant::now();
-        let received = send(&mut stream, load.payload_bytes, &chunk)
+        let received = send_payload(&mut stream, load.payload_bytes, &chunk)
             .await
             .map_err(|error| format!("the transfer broke: {error}"))?;
         if received != load.payload_bytes {
@@ -179,7 +180,7 @@ fn count_bytes(tcp: TcpStream, wire: &Arc<AtomicU64>) -> impl ReadWrite + 'stati
     InspectReader::new(InspectWriter::new(tcp, counter()), counter())
 }
 
-async fn open(ends: &Endpoints, io: impl ReadWrite + 'static) -> Outcome<Stream> {
+async fn open_tls_layers(ends: &Endpoints, io: impl ReadWrite + 'static) -> Outcome<Stream> {
     let io = BufReader::with_capacity(SOCKET_BYTES, io);
     let outer = ends.outer.0.connect(NAME, io).await?;
     let Some((inner, _)) = &ends.inner else { return Ok(Box::new(outer.stream)) };
@@ -189,7 +190,11 @@ async fn open(ends: &Endpoints, io: impl ReadWrite + 'static) -> Outcome<Stream>
     Ok(Box::new(BufWriter::with_capacity(tuning.write_bytes, inner.stream)))
 }
 
-async fn send(stream: &mut Stream, payload_bytes: u64, chunk: &[u8]) -> std::io::Result<u64> {
+async fn send_payload(
+    stream: &mut Stream,
+    payload_bytes: u64,
+    chunk: &[u8],
+) -> std::io::Result<u64> {
     stream.write_u64(payload_bytes).await?;
     let mut left = payload_bytes;
     while left > 0 {
@@ -218,14 +223,14 @@ async fn serve(listener: TcpListener, ends: Arc<Endpoints>) {
             };
             // A client whose connection broke reports it; this end has nobody to tell.
             if let Some(stream) = accepted {
-                let _ = receive(stream).await;
+                let _ = receive_payload(stream).await;
             }
         });
     }
 }
 
 /// Reads as many bytes as announced and answers with how many came.
-async fn receive(mut stream: Stream) -> std::io::Result<()> {
+async fn receive_payload(mut stream: Stream) -> std::io::Result<()> {
     let wanted = stream.read_u64().await?;
     let mut buffer = vec![0; 256 << 10];
     let mut received = 0;

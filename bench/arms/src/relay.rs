@@ -45,12 +45,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         json!({ "ready": true, "listen": listen.to_string(), "guarantee": "none",
                 "simulated": true, "delay_ms": args.delay_ms })
     );
-    serve(&listener, args.to, Duration::from_millis(args.delay_ms));
+    relay_connections(&listener, args.to, Duration::from_millis(args.delay_ms));
     Ok(())
 }
 
 /// Carries every connection to `to` with this round trip added.
-pub(crate) fn serve(listener: &TcpListener, to: SocketAddr, round_trip: Duration) {
+pub(crate) fn relay_connections(listener: &TcpListener, to: SocketAddr, round_trip: Duration) {
     for client in listener.incoming().flatten() {
         let accepted = Instant::now();
         thread::spawn(move || relay_connection(client, to, accepted, round_trip));

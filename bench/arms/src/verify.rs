@@ -14,7 +14,7 @@ use std::{
 
 use crate::{signed::SignedMessage, trust::read_policy, version::VERSION};
 use aws_lc_rs::signature::ECDSA_P256_SHA256_FIXED_SIGNING;
-use confide_appraiser::Platforms;
+use confide_appraiser::PlatformMemory;
 use confide_arm_line::{Hello, Outcome, Report, Run, read_file, repeat_in_threads, serve_runs};
 use confide_verifier::{
     Appraised, AwsLc, Crypto, Endorsements, Evidence, NoMemory, Policy, RecallPlatform, RootKind,
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     keep: String,
 }
 
-struct Input {
+struct AppraisalInput {
     quote: Vec<u8>,
     collateral: Vec<u8>,
     policy: Policy,
@@ -54,7 +54,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         None => Policy::default(),
         Some(path) => read_policy(path)?,
     };
-    let input = Input {
+    let input = AppraisalInput {
         quote: read_file(&args.quote)?,
         collateral: read_file(&args.collateral)?,
         policy,
@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let endorsements = Endorsements::parse(&input.collateral)?;
     let prepared = endorsements.clone().prepare(&input.policy.roots, input.at, &AwsLc)?;
-    let platforms = Platforms::default();
+    let platforms = PlatformMemory::default();
     let appraise_prepared = |memory: &dyn RecallPlatform| {
         let (evidence, policy) = (input.evidence(), &input.policy);
         prepared.appraise(&evidence, policy, input.at, &AwsLc, memory)
@@ -82,7 +82,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         "prepared" => measure(order, 3, || Ok(appraise_prepared(&NoMemory)?.0)),
         "platform" => measure(order, 1, || {
             let (appraised, learned) = appraise_prepared(&platforms)?;
-            platforms.keep(learned, prepared.generation());
+            platforms.keep(learned, prepared.endorsements_id());
             Ok(appraised)
         }),
         "signature" => measure_floor(order),
@@ -93,7 +93,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     })
 }
 
-impl Input {
+impl AppraisalInput {
     fn evidence(&self) -> Evidence<'_> {
         Evidence { quote: &self.quote, claims: None, report_data: None, gpu: None, binding: None }
     }
@@ -110,14 +110,14 @@ fn measure(
     work: impl Fn() -> Outcome<Appraised> + Sync,
 ) -> Outcome<Report> {
     order.refuse_unknown_params(&["workers"])?;
-    let workers = order.number("workers", 1)?;
+    let workers = order.integer_param("workers", 1)?;
     let mut report = repeat_in_threads(order, "verify", workers, work, |count, last| {
         json!({
             "accepted": count,
             "tcb_status": last.tcb_status().map(|status| status.as_str()),
         })
     })?;
-    let floor = measure_rate(&sign_message()?, workers)? / f64::from(signatures);
+    let floor = measure_verifications_per_s(&sign_message()?, workers)? / f64::from(signatures);
     let name = format!("{signatures} P-256 verifications (aws-lc-rs), {workers} at once");
     report.floor = Some((name, "rate_per_s".into(), floor));
     Ok(report)
@@ -127,7 +127,7 @@ fn measure(
 fn measure_floor(order: &Run) -> Outcome<Report> {
     order.refuse_unknown_params(&["workers"])?;
     let signed = sign_message()?;
-    let workers = order.number("workers", 1)?;
+    let workers = order.integer_param("workers", 1)?;
     repeat_in_threads(
         order,
         "verify",
@@ -152,7 +152,7 @@ fn sign_message() -> Outcome<SignedMessage> {
 }
 
 /// Verifications a second on this many threads together, now.
-fn measure_rate(signed: &SignedMessage, workers: u64) -> Outcome<f64> {
+fn measure_verifications_per_s(signed: &SignedMessage, workers: u64) -> Outcome<f64> {
     const REPEATS: u32 = 200;
     let start = Instant::now();
     thread::scope(|scope| {

@@ -69,11 +69,11 @@ fn measure<T: Send>(
     work: impl Fn() -> Outcome<T> + Sync,
 ) -> Outcome<Report> {
     order.refuse_unknown_params(&["workers"])?;
-    let workers = order.number("workers", 1)?;
+    let workers = order.integer_param("workers", 1)?;
     let mut report =
         repeat_in_threads(order, "verify", workers, work, |count, _| json!({ "accepted": count }))?;
     let name = "1 P-384 verification (aws-lc-rs), one thread".to_string();
-    report.floor = Some((name, "rate_per_s".into(), measure_rate(signed)?));
+    report.floor = Some((name, "rate_per_s".into(), measure_verifications_per_s(signed)?));
     Ok(report)
 }
 
@@ -88,7 +88,7 @@ fn sign_message() -> Outcome<SignedMessage> {
 }
 
 /// Verifications a second on this thread, now.
-fn measure_rate(signed: &SignedMessage) -> Outcome<f64> {
+fn measure_verifications_per_s(signed: &SignedMessage) -> Outcome<f64> {
     const REPEATS: u32 = 100;
     let start = Instant::now();
     (0..REPEATS).try_for_each(|_| signed.verify())?;

@@ -11,7 +11,7 @@ use std::{env, fs, path::PathBuf};
 use confide_arm_line::{Hello, Outcome, Report, Run, Sample, serve_runs};
 use confide_prover::{
     ExternalProver, ProofPlan, Prover, ProverError, StageUsage, StopHandle,
-    line::{Description, Mode, Progress, Stage, StageResult},
+    line::{Progress, ProofMode, ProverDescription, Stage, StageResult},
 };
 use serde_json::{Map, Value, json};
 
@@ -73,7 +73,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         back,
         proofs: ProofCache::new(proofs),
         dcap: args.dcap,
-        price: read_price()?,
+        price: read_machine_price()?,
     };
     serve_runs(&hello, |run| arm.measure(run))
 }
@@ -89,13 +89,13 @@ fn program_path(given: Option<PathBuf>, name: &str) -> Outcome<PathBuf> {
     }
 }
 
-fn read_price() -> Outcome<Option<f64>> {
+fn read_machine_price() -> Outcome<Option<f64>> {
     let Ok(text) = env::var(PRICE) else { return Ok(None) };
     let price = text.parse::<f64>().ok().filter(|price| price.is_finite() && *price > 0.0);
     Ok(price.map(Some).ok_or_else(|| format!("{PRICE}: wanted a price above 0, got {text:?}"))?)
 }
 
-fn make_hello(name: &str, stage: Stage, described: &Result<Description, String>) -> Hello {
+fn make_hello(name: &str, stage: Stage, described: &Result<ProverDescription, String>) -> Hello {
     let (version, guarantee) = match described {
         Err(_) => (String::new(), None),
         Ok(known) => {
@@ -133,15 +133,15 @@ struct ZkArm<'a> {
 impl ZkArm<'_> {
     fn measure(&self, run: &Run) -> Outcome<Report> {
         run.refuse_unknown_params(&["work", "mode", "memory_mib", "machines"])?;
-        let work = GuestWork::from_name(&run.text("work", "")?, &self.dcap)?;
-        let mode: Mode = run.text("mode", "app")?.parse()?;
-        let memory_bytes = match run.number("memory_mib", 0)? {
+        let work = GuestWork::from_name(&run.text_param("work", "")?, &self.dcap)?;
+        let mode: ProofMode = run.text_param("mode", "app")?.parse()?;
+        let memory_bytes = match run.integer_param("memory_mib", 0)? {
             0 => None,
             mib => Some(mib.saturating_mul(1 << 20)),
         };
         let plan = ProofPlan { mode, memory_bytes };
         // Cycles and segments of unlike machines are no measure of each other.
-        let alike = match run.text("machines", "alike")?.as_str() {
+        let alike = match run.text_param("machines", "alike")?.as_str() {
             "alike" => true,
             "unlike" => false,
             other => {
@@ -152,7 +152,7 @@ impl ZkArm<'_> {
         let mut report = Report::default();
         for _ in 0..run.requests {
             let (done, used, proof) = self.measure_stage(&work, plan)?;
-            let mut sample = self.sample(&execution, plan, &done, used, proof);
+            let mut sample = self.stage_sample(&execution, plan, &done, used, proof);
             if let (false, Some(answer)) = (alike, sample.answer.as_object_mut()) {
                 answer.retain(|name, _| name == "public_values");
             }
@@ -162,7 +162,8 @@ impl ZkArm<'_> {
             report.peak_memory_bytes = report.peak_memory_bytes.max(Some(used.peak_rss_bytes));
             if used.peak_is_at_most {
                 // A note and no mark: it concerns one figure among many.
-                let below = "its peak memory is below what the arm itself had: an upper bound";
+                let below =
+                    "its peak memory is below that of the arm itself: the figure is an upper bound";
                 report.note = Some(below.to_string());
             }
         }
@@ -201,7 +202,7 @@ impl ZkArm<'_> {
     ) -> Outcome<(StageResult, StageUsage, Option<usize>)> {
         match self.stage {
             Stage::Native => {
-                let ran = self.back.native(work.guest, &work.input)?;
+                let ran = self.back.run_native(work.guest, &work.input)?;
                 Ok((ran.done, ran.used, None))
             }
             Stage::Emulate => {
@@ -214,13 +215,13 @@ impl ZkArm<'_> {
             }
             Stage::Check => {
                 let body = self.proofs.read(work, plan).ok_or("the proof is missing")?;
-                let ran = self.back.check(work.guest, plan.mode, &body)?;
+                let ran = self.back.check_proof(work.guest, plan.mode, &body)?;
                 Ok((ran.done, ran.used, Some(body.len())))
             }
         }
     }
 
-    fn sample(
+    fn stage_sample(
         &self,
         execution: &ExecutionResult,
         plan: ProofPlan,
@@ -237,7 +238,7 @@ impl ZkArm<'_> {
             "segments": done.segments.or(execution.segments),
         });
         let mut sample =
-            Sample { metrics: metrics(done, used, proof), answer, ..Sample::default() };
+            Sample { metrics: stage_metrics(done, used, proof), answer, ..Sample::default() };
         let wall_s = used.wall.as_secs_f64();
         sample.metrics.insert("executed_cycles".into(), cycles.into());
         // A check executes nothing: a rate of cycles would mean nothing.
@@ -254,7 +255,7 @@ impl ZkArm<'_> {
     }
 }
 
-fn metrics(done: &StageResult, used: StageUsage, proof: Option<usize>) -> Map<String, Value> {
+fn stage_metrics(done: &StageResult, used: StageUsage, proof: Option<usize>) -> Map<String, Value> {
     let mut metrics = Map::new();
     let mut tell = |name: &str, value: Value| metrics.insert(name.to_string(), value);
     tell("wall_s", used.wall.as_secs_f64().into());

@@ -3,7 +3,7 @@
 use crate::{
     error::EstimateError,
     interval::Interval,
-    moments::{mean_of, squared_deviations},
+    moments::{mean_of_nonempty, sum_of_squared_deviations},
     normal::{normal_cdf, normal_quantile},
     quantile::sorted_quantile,
     random::Random,
@@ -51,7 +51,7 @@ impl Bca {
         indices: &[Vec<usize>],
     ) -> Result<Self, EstimateError> {
         check_values(values)?;
-        let means = means_at(values, indices)?;
+        let means = replicate_means(values, indices)?;
         Self::from_replicates(&[values], means)
     }
 
@@ -85,8 +85,8 @@ impl Bca {
     ) -> Result<Self, EstimateError> {
         check_values(reference)?;
         check_values(arm)?;
-        let before = means_at(reference, reference_indices)?;
-        let after = means_at(arm, arm_indices)?;
+        let before = replicate_means(reference, reference_indices)?;
+        let after = replicate_means(arm, arm_indices)?;
         let replicates = before.iter().zip(&after).map(|(x, y)| y - x).collect();
         Self::from_replicates(&[reference, arm], replicates)
     }
@@ -101,13 +101,13 @@ impl Bca {
             return Err(EstimateError::NoResamples);
         }
         let estimate = match samples {
-            [one] => mean_of(one),
-            [reference, arm, ..] => mean_of(arm) - mean_of(reference),
+            [one] => mean_of_nonempty(one),
+            [reference, arm, ..] => mean_of_nonempty(arm) - mean_of_nonempty(reference),
             [] => return Err(EstimateError::TooFewBlocks { got: 0 }),
         };
         replicates.sort_unstable_by(f64::total_cmp);
         let bias = bias(&replicates, estimate);
-        let [error, degrees, inflation] = spread(samples);
+        let [error, degrees, inflation] = standard_error_terms(samples);
         let acceleration = acceleration(samples);
         Ok(Self { estimate, bias, acceleration, replicates, error, degrees, inflation })
     }
@@ -182,7 +182,10 @@ fn resample_mean(values: &[f64], random: &mut Random) -> f64 {
     sum / len as f64
 }
 
-pub(crate) fn means_at(values: &[f64], rows: &[Vec<usize>]) -> Result<Vec<f64>, EstimateError> {
+pub(crate) fn replicate_means(
+    values: &[f64],
+    rows: &[Vec<usize>],
+) -> Result<Vec<f64>, EstimateError> {
     let value = |&index: &usize| {
         let len = values.len();
         values.get(index).copied().ok_or(EstimateError::IndexOutOfRange { index, len })
@@ -190,7 +193,7 @@ pub(crate) fn means_at(values: &[f64], rows: &[Vec<usize>]) -> Result<Vec<f64>, 
     rows.iter()
         .map(|row| {
             let picked: Vec<f64> = row.iter().map(value).collect::<Result<_, _>>()?;
-            Ok(mean_of(&picked))
+            Ok(mean_of_nonempty(&picked))
         })
         .collect()
 }
@@ -212,7 +215,7 @@ fn bias(sorted: &[f64], estimate: f64) -> f64 {
 fn acceleration(samples: &[&[f64]]) -> f64 {
     let (mut squares, mut cubes) = (0.0, 0.0);
     for (position, values) in samples.iter().enumerate() {
-        let (n, mean) = (values.len() as f64, mean_of(values));
+        let (n, mean) = (values.len() as f64, mean_of_nonempty(values));
         // The reference arm of a difference is subtracted.
         let sign = if samples.len() > 1 && position == 0 { -1.0 } else { 1.0 };
         for value in *values {
@@ -227,11 +230,11 @@ fn acceleration(samples: &[&[f64]]) -> f64 {
 
 /// Computes the standard error, Welch's degrees of freedom (n - 1 for one sample), and the ratio to
 /// the bootstrap's standard error, whose variances divide by n.
-fn spread(samples: &[&[f64]]) -> [f64; 3] {
+fn standard_error_terms(samples: &[&[f64]]) -> [f64; 3] {
     let (mut unbiased, mut biased, mut welch) = (0.0, 0.0, 0.0);
     let mut least = f64::INFINITY;
     for values in samples {
-        let (n, squares) = (values.len() as f64, squared_deviations(values));
+        let (n, squares) = (values.len() as f64, sum_of_squared_deviations(values));
         let of_mean = squares / (n - 1.0) / n;
         unbiased += of_mean;
         biased += squares / n / n;

@@ -5,7 +5,7 @@ use crate::{
     bootstrap::{Bca, RESAMPLES},
     error::EstimateError,
     interval::Interval,
-    moments::mean_of,
+    moments::mean_of_nonempty,
     student::welch_interval,
 };
 
@@ -114,14 +114,14 @@ impl<'a> Clusters<'a> {
             interval,
             method,
             clusters,
-            few: few_clusters(clusters),
+            few: has_too_few_clusters(clusters),
         })
     }
 }
 
 /// Whether there are too few clusters for a significance of 5 %: even complete separation of two
 /// equal arms happens by chance more often than that (3 and 3 clusters: 10 %; 4 and 4: 3 %).
-pub fn few_clusters([reference, arm]: [usize; 2]) -> bool {
+pub fn has_too_few_clusters([reference, arm]: [usize; 2]) -> bool {
     let mut orders = 1.0;
     for i in 1..=reference {
         orders *= (arm + i) as f64 / i as f64;
@@ -137,7 +137,7 @@ fn take_logs(clusters: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, EstimateError> {
 }
 
 fn cluster_means(clusters: &[Vec<f64>]) -> Vec<f64> {
-    clusters.iter().map(|blocks| mean_of(blocks)).collect()
+    clusters.iter().map(|blocks| mean_of_nonempty(blocks)).collect()
 }
 
 #[cfg(test)]
@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn four_and_four_can_be_told_apart_three_and_three_cannot() {
-        let few: Vec<bool> = [[2, 2], [3, 3], [3, 4], [4, 4], [2, 8]].map(few_clusters).to_vec();
+        let few: Vec<bool> =
+            [[2, 2], [3, 3], [3, 4], [4, 4], [2, 8]].map(has_too_few_clusters).to_vec();
         assert_eq!(few, [true, true, true, false, false]);
     }
 

@@ -46,7 +46,7 @@ pub fn signed_rank_p(values: &[f64]) -> Option<f64> {
     let all = (n * (n + 1)) as f64 / 2.0;
     let least = positive.min(all - positive);
     if tied == 0.0 && n <= EXACT_MAX {
-        return Some(exact_level(n, least as usize));
+        return Some(exact_signed_rank_p(n, least as usize));
     }
     let n = n as f64;
     let variance = n * (n + 1.0) * (2.0 * n + 1.0) / 24.0 - tied / 48.0;
@@ -55,7 +55,7 @@ pub fn signed_rank_p(values: &[f64]) -> Option<f64> {
 }
 
 /// Computes twice the share of the 2^n choices of ranks 1..=n whose sum is at most `least`.
-fn exact_level(n: usize, least: usize) -> f64 {
+fn exact_signed_rank_p(n: usize, least: usize) -> f64 {
     let mut ways = vec![0.0; least + 1];
     ways[0] = 1.0;
     for rank in 1..=n {

@@ -2,23 +2,23 @@
 
 /// Computes the arithmetic mean; `None` for an empty slice.
 pub fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| mean_of(values))
+    (!values.is_empty()).then(|| mean_of_nonempty(values))
 }
 
 /// Computes the arithmetic mean of values that are not empty.
-pub(crate) fn mean_of(values: &[f64]) -> f64 {
+pub(crate) fn mean_of_nonempty(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// Sums the squared distances of the values from their mean.
-pub(crate) fn squared_deviations(values: &[f64]) -> f64 {
-    let centre = mean_of(values);
+pub(crate) fn sum_of_squared_deviations(values: &[f64]) -> f64 {
+    let centre = mean_of_nonempty(values);
     values.iter().map(|value| (value - centre).powi(2)).sum()
 }
 
 /// Computes the standard deviation with n - 1 in the denominator; NaN for fewer than two values.
 pub(crate) fn standard_deviation(values: &[f64]) -> f64 {
-    (squared_deviations(values) / (values.len() as f64 - 1.0)).sqrt()
+    (sum_of_squared_deviations(values) / (values.len() as f64 - 1.0)).sqrt()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::{
     bootstrap::{Bca, RESAMPLES},
     error::EstimateError,
     interval::Interval,
-    moments::{mean_of, standard_deviation},
+    moments::{mean_of_nonempty, standard_deviation},
     student::{student_quantile, welch_interval},
 };
 
@@ -26,13 +26,13 @@ pub struct Estimate {
 
 /// The blocks of a reference arm and of another arm, in the same order.
 #[derive(Clone, Debug)]
-pub struct Paired<'a> {
+pub struct PairedBlocks<'a> {
     reference: &'a [f64],
     arm: &'a [f64],
     seed: u64,
 }
 
-impl<'a> Paired<'a> {
+impl<'a> PairedBlocks<'a> {
     /// Pairs two arms block by block; `seed` is the bootstrap's.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl<'a> Paired<'a> {
     /// Computes the widths of the 95 % interval of the log ratio, with pairing and without:
     /// Student's and Welch's of the same values, so that nothing but the pairing differs. `None`
     /// where a ratio is not defined.
-    pub fn widths(&self) -> Option<[f64; 2]> {
+    pub fn paired_and_unpaired_widths(&self) -> Option<[f64; 2]> {
         let n = self.arm.len();
         let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
         let paired = self.log_ratios().ok().filter(|logs| logs.len() > 1)?;
@@ -106,7 +106,7 @@ impl<'a> Paired<'a> {
             values.iter().map(|&value| (value > 0.0).then(|| value.ln())).collect()
         };
         let (x, y) = (logs(self.reference)?, logs(self.arm)?);
-        let (mx, my) = (mean_of(&x), mean_of(&y));
+        let (mx, my) = (mean_of_nonempty(&x), mean_of_nonempty(&y));
         let sum = |f: &dyn Fn(f64, f64) -> f64| -> f64 {
             x.iter().zip(&y).map(|(a, b)| f(a - mx, b - my)).sum()
         };
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_the_geometric_mean_of_block_ratios() {
-        let paired = Paired::new(&[1.0, 2.0, 4.0], &[2.0, 2.0, 16.0], 1).unwrap();
+        let paired = PairedBlocks::new(&[1.0, 2.0, 4.0], &[2.0, 2.0, 16.0], 1).unwrap();
         let ratio = paired.ratio().unwrap();
         assert!((ratio.value - 2.0).abs() < 1e-12);
         assert!(!ratio.interval.excludes(2.0));
@@ -142,17 +142,17 @@ mod tests {
 
     #[test]
     fn a_difference_is_the_mean_of_block_differences() {
-        let paired = Paired::new(&[1.0, 2.0, 4.0], &[2.0, 2.0, 6.0], 1).unwrap();
+        let paired = PairedBlocks::new(&[1.0, 2.0, 4.0], &[2.0, 2.0, 6.0], 1).unwrap();
         assert!((paired.difference().unwrap().value - 1.0).abs() < 1e-12);
     }
 
     #[test]
     fn unequal_lengths_and_zeros_are_refused() {
         assert_eq!(
-            Paired::new(&[1.0], &[1.0, 2.0], 1).err(),
+            PairedBlocks::new(&[1.0], &[1.0, 2.0], 1).err(),
             Some(EstimateError::Unpaired { reference: 1, arm: 2 })
         );
-        let zero = Paired::new(&[1.0, 0.0], &[1.0, 2.0], 1).unwrap();
+        let zero = PairedBlocks::new(&[1.0, 0.0], &[1.0, 2.0], 1).unwrap();
         assert_eq!(zero.ratio().err(), Some(EstimateError::NotPositive { index: 1 }));
         assert!(zero.difference().is_ok());
         assert_eq!(zero.log_correlation(), None);
@@ -161,9 +161,10 @@ mod tests {
     #[test]
     fn drift_common_to_both_arms_leaves_the_ratio_narrow() {
         let mut random = Random::new(5);
-        let reference: Vec<f64> = (0..20).map(|i| 10.0 + f64::from(i) + random.unit()).collect();
-        let arm: Vec<f64> = reference.iter().map(|v| v * (1.05 + 0.002 * random.unit())).collect();
-        let paired = Paired::new(&reference, &arm, 1).unwrap();
+        let reference: Vec<f64> = (0..20).map(|i| 10.0 + f64::from(i) + random.uniform()).collect();
+        let arm: Vec<f64> =
+            reference.iter().map(|v| v * (1.05 + 0.002 * random.uniform())).collect();
+        let paired = PairedBlocks::new(&reference, &arm, 1).unwrap();
         let ratio = paired.ratio().unwrap();
         assert!(ratio.interval.low > 1.049 && ratio.interval.high < 1.053);
         assert!(paired.log_correlation().unwrap() > 0.99);
@@ -177,13 +178,21 @@ mod tests {
             base.iter().map(|value| value * (0.02 * random.normal()).exp()).collect()
         };
         let (x, y) = (noisy(&drift), noisy(&drift));
-        let [paired, unpaired] = Paired::new(&x, &y, 1).unwrap().widths().unwrap();
+        let [paired, unpaired] =
+            PairedBlocks::new(&x, &y, 1).unwrap().paired_and_unpaired_widths().unwrap();
         assert!(paired < 0.3 * unpaired);
         let (x, y) = (noisy(&[10.0; 20]), noisy(&[10.0; 20]));
-        let [paired, unpaired] = Paired::new(&x, &y, 1).unwrap().widths().unwrap();
+        let [paired, unpaired] =
+            PairedBlocks::new(&x, &y, 1).unwrap().paired_and_unpaired_widths().unwrap();
         assert!(paired > 0.8 * unpaired);
-        assert_eq!(Paired::new(&[1.0], &[1.0], 1).unwrap().widths(), None);
-        assert_eq!(Paired::new(&[1.0, 0.0], &[1.0, 2.0], 1).unwrap().widths(), None);
+        assert_eq!(
+            PairedBlocks::new(&[1.0], &[1.0], 1).unwrap().paired_and_unpaired_widths(),
+            None
+        );
+        assert_eq!(
+            PairedBlocks::new(&[1.0, 0.0], &[1.0, 2.0], 1).unwrap().paired_and_unpaired_widths(),
+            None
+        );
     }
 
     #[test]

@@ -49,14 +49,14 @@ impl Random {
     }
 
     /// Returns a number in 0..1 with 53 random bits.
-    pub fn unit(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Returns a standard normal number (Box and Muller, 1958), for simulations.
     pub fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.unit()).cos()
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
     /// Puts the items into a random order (Fisher and Yates).
@@ -88,7 +88,7 @@ mod tests {
         }
         assert!(seen.iter().all(|count| (850..1150).contains(count)), "{seen:?}");
         assert_eq!(random.next_below(0), 0);
-        assert!((0.0..1.0).contains(&random.unit()));
+        assert!((0.0..1.0).contains(&random.uniform()));
     }
 
     #[test]

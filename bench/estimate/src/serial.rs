@@ -1,8 +1,8 @@
 //! Correlation of blocks with their neighbours in time, and intervals that allow for it.
 
 use crate::{
-    bootstrap::means_at, error::EstimateError, interval::Interval, moments::mean_of,
-    quantile::sorted_quantile, random::Random,
+    bootstrap::replicate_means, error::EstimateError, interval::Interval,
+    moments::mean_of_nonempty, quantile::sorted_quantile, random::Random,
 };
 
 /// Computes the correlation of each value with the one before it (lag 1); `None` for fewer than
@@ -12,7 +12,7 @@ pub fn autocorrelation(values: &[f64]) -> Option<f64> {
     if values.len() < 3 {
         return None;
     }
-    let centre = mean_of(values);
+    let centre = mean_of_nonempty(values);
     let off: Vec<f64> = values.iter().map(|value| value - centre).collect();
     let squares: f64 = off.iter().map(|u| u * u).sum();
     let neighbours: f64 = off.windows(2).map(|pair| pair[0] * pair[1]).sum();
@@ -27,7 +27,7 @@ pub fn autocorrelation(values: &[f64]) -> Option<f64> {
 ///
 /// # Errors
 /// When there are fewer than two values, one is not finite, or `resamples` is 0.
-pub fn circular_interval(
+pub fn circular_block_interval(
     values: &[f64],
     length: usize,
     resamples: usize,
@@ -47,14 +47,14 @@ pub fn circular_interval(
         row
     };
     let rows: Vec<Vec<usize>> = (0..resamples).map(|_| row()).collect();
-    percentile_interval(values, &rows, level)
+    bootstrap_percentile_interval(values, &rows, level)
 }
 
 /// Computes the percentile ends of the means of the given resamples.
 ///
 /// # Errors
 /// When there are fewer than two values, or no resample, or an index is out of range.
-pub fn percentile_interval(
+pub fn bootstrap_percentile_interval(
     values: &[f64],
     indices: &[Vec<usize>],
     level: f64,
@@ -65,7 +65,7 @@ pub fn percentile_interval(
     if indices.is_empty() {
         return Err(EstimateError::NoResamples);
     }
-    let mut means = means_at(values, indices)?;
+    let mut means = replicate_means(values, indices)?;
     means.sort_unstable_by(f64::total_cmp);
     let end = |p: f64| sorted_quantile(&means, p);
     Ok(Interval { low: end(0.5 - level / 2.0), high: end(0.5 + level / 2.0), level })
@@ -88,8 +88,8 @@ mod tests {
     #[test]
     fn stretches_widen_the_interval_of_a_slow_wave() {
         let wave: Vec<f64> = (0..40).map(|i| f64::from(i % 20 / 10)).collect();
-        let of = |length| circular_interval(&wave, length, 2000, 1, 0.95).unwrap().width();
+        let of = |length| circular_block_interval(&wave, length, 2000, 1, 0.95).unwrap().width();
         assert!(of(7) > 1.5 * of(1));
-        assert!(circular_interval(&[1.0], 1, 10, 1, 0.95).is_err());
+        assert!(circular_block_interval(&[1.0], 1, 10, 1, 0.95).is_err());
     }
 }

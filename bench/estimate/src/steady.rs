@@ -35,7 +35,7 @@ pub fn assess_steadiness(values: &[f64]) -> Steadiness {
         return Steadiness::TooShort;
     }
     let penalty = PENALTY * (values.len() as f64).ln() * noise_variance(values);
-    match find_changes(values, penalty).last() {
+    match find_change_points(values, penalty).last() {
         None => Steadiness::From(0),
         Some(&last) if 2 * last <= values.len() => Steadiness::From(last),
         Some(&last_change) => Steadiness::Never { last_change },
@@ -45,7 +45,7 @@ pub fn assess_steadiness(values: &[f64]) -> Steadiness {
 /// Finds the positions at which the mean changes, in rising order: those that minimise the squared
 /// distances from the means of stretches of at least three values plus `penalty` per change
 /// (optimal partitioning, Jackson et al., 2005; PELT finds the same with less work).
-pub fn find_changes(values: &[f64], penalty: f64) -> Vec<usize> {
+pub fn find_change_points(values: &[f64], penalty: f64) -> Vec<usize> {
     let n = values.len();
     let (mut sums, mut squares) = (vec![0.0; n + 1], vec![0.0; n + 1]);
     // Values are taken relative to the first: the squares of large numbers would swallow
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn equal_values_never_change() {
         assert_eq!(assess_steadiness(&[5.0; 20]), Steadiness::From(0));
-        assert!(find_changes(&[], 1.0).is_empty());
-        assert!(find_changes(&[1.0, 2.0], 1.0).is_empty());
+        assert!(find_change_points(&[], 1.0).is_empty());
+        assert!(find_change_points(&[1.0, 2.0], 1.0).is_empty());
     }
 }

@@ -5,7 +5,7 @@ use statrs::function::beta::checked_beta_reg;
 
 use crate::{
     interval::Interval,
-    moments::{mean_of, squared_deviations},
+    moments::{mean_of_nonempty, sum_of_squared_deviations},
     normal::normal_quantile,
 };
 
@@ -61,12 +61,12 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
 pub fn welch_interval(reference: &[f64], arm: &[f64], level: f64) -> Interval {
     let of_mean = |values: &[f64]| {
         let n = values.len() as f64;
-        squared_deviations(values) / (n - 1.0) / n
+        sum_of_squared_deviations(values) / (n - 1.0) / n
     };
     let (x, y) = (of_mean(reference), of_mean(arm));
     let terms = x * x / (reference.len() as f64 - 1.0) + y * y / (arm.len() as f64 - 1.0);
     let degrees = if terms > 0.0 { (x + y) * (x + y) / terms } else { f64::INFINITY };
-    let centre = mean_of(arm) - mean_of(reference);
+    let centre = mean_of_nonempty(arm) - mean_of_nonempty(reference);
     let half = student_quantile(0.5 + level / 2.0, degrees) * (x + y).sqrt();
     Interval { low: centre - half, high: centre + half, level }
 }

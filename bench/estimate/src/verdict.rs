@@ -45,7 +45,7 @@ pub enum Verdict {
 /// Computes the smallest true effect that a run of this many blocks tells from none in four of five repetitions,
 /// from half the width of its 95 % interval and in the same unit: (t(0.975) + t(0.8)) standard errors, with
 /// `blocks` − 1 degrees of freedom. `None` for fewer than two blocks.
-pub fn smallest_effect(half_width: f64, blocks: usize) -> Option<f64> {
+pub fn minimum_detectable_effect(half_width: f64, blocks: usize) -> Option<f64> {
     let freedom = blocks.checked_sub(1).filter(|freedom| *freedom > 0)? as f64;
     Some(half_width * (1.0 + student_quantile(0.8, freedom) / student_quantile(0.975, freedom)))
 }
@@ -59,7 +59,7 @@ impl Verdict {
             Margin::AtMost(limit) => (f64::NEG_INFINITY, limit),
         };
         if estimate.blocks < INTERVAL_BLOCKS_MIN {
-            Self::Undecided { blocks_wanted: blocks_wanted(estimate, margin) }
+            Self::Undecided { blocks_wanted: required_blocks(estimate, margin) }
         } else if interval.low > high {
             Self::AboveMargin
         } else if interval.high < low {
@@ -67,7 +67,7 @@ impl Verdict {
         } else if interval.low >= low && interval.high <= high {
             Self::WithinMargin
         } else {
-            Self::Undecided { blocks_wanted: blocks_wanted(estimate, margin) }
+            Self::Undecided { blocks_wanted: required_blocks(estimate, margin) }
         }
     }
 }
@@ -110,7 +110,7 @@ impl AaJudgement {
 /// Computes how many of `rows` honest A/A rows may lie outside the margin before their number is a
 /// sign: the least c that Binomial(rows, 0.05) exceeds at most once in twenty. It is 0 for 1 row
 /// and 2 for 10.
-pub fn outside_by_chance(rows: usize) -> usize {
+pub fn max_outside_by_chance(rows: usize) -> usize {
     const SHARE: f64 = 0.05;
     let mut term = (1.0 - SHARE).powi(i32::try_from(rows).unwrap_or(i32::MAX));
     let mut up_to = term;
@@ -126,7 +126,7 @@ pub fn outside_by_chance(rows: usize) -> usize {
 
 /// Computes the least n for which 1.96 sd / sqrt(n) is below the distance to the nearest edge of
 /// the margin.
-fn blocks_wanted(estimate: &Estimate, margin: Margin) -> Option<u64> {
+fn required_blocks(estimate: &Estimate, margin: Margin) -> Option<u64> {
     let distance = match margin {
         Margin::Relative(margin) => (estimate.value.ln().abs() - margin.ln_1p()).abs(),
         Margin::AtMost(limit) => (estimate.value - limit).abs(),
@@ -139,7 +139,7 @@ fn blocks_wanted(estimate: &Estimate, margin: Margin) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Interval, Paired, Random};
+    use crate::{Interval, PairedBlocks, Random};
 
     #[test]
     fn four_of_five_runs_find_the_smallest_effect_and_fewer_find_half_of_it() {
@@ -153,13 +153,13 @@ mod tests {
                 let half = student_quantile(0.975, 19.0) * sd / 20f64.sqrt();
                 // The effect is that of a typical run: its standard deviation is 1.
                 let typical = student_quantile(0.975, 19.0) / 20f64.sqrt();
-                mean + share * smallest_effect(typical, 20).unwrap() > half
+                mean + share * minimum_detectable_effect(typical, 20).unwrap() > half
             });
             hits.count() as f64 / f64::from(runs)
         };
         assert!((0.74..0.87).contains(&found(1.0)), "{}", found(1.0));
         assert!(found(0.5) < 0.4);
-        assert_eq!(smallest_effect(1.0, 1), None);
+        assert_eq!(minimum_detectable_effect(1.0, 1), None);
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn among_many_honest_rows_some_lie_outside_by_chance() {
-        let allowed: Vec<usize> = [0, 1, 2, 8, 10, 20, 60].map(outside_by_chance).to_vec();
+        let allowed: Vec<usize> = [0, 1, 2, 8, 10, 20, 60].map(max_outside_by_chance).to_vec();
         assert_eq!(allowed, [0, 0, 1, 2, 2, 3, 6]);
     }
 
@@ -236,11 +236,11 @@ mod tests {
     #[test]
     fn a_known_delay_of_5_percent_is_found_and_one_of_0_percent_is_not() {
         let mut random = Random::new(42);
-        let mut noise = || 1.0 + 0.02 * (random.unit() - 0.5);
+        let mut noise = || 1.0 + 0.02 * (random.uniform() - 0.5);
         let reference: Vec<f64> = (0..20).map(|_| 40.0 * noise()).collect();
         let same: Vec<f64> = (0..20).map(|_| 40.0 * noise()).collect();
         let slow: Vec<f64> = (0..20).map(|_| 42.0 * noise()).collect();
-        let of = |arm: &[f64]| Paired::new(&reference, arm, 1).unwrap().ratio().unwrap();
+        let of = |arm: &[f64]| PairedBlocks::new(&reference, arm, 1).unwrap().ratio().unwrap();
         assert_eq!(
             Verdict::from_estimate(&of(&slow), Margin::Relative(0.02)),
             Verdict::AboveMargin

@@ -2,8 +2,9 @@
 //! ruptures; `vectors/estimate/make.py` wrote the vectors.
 
 use confide_estimate::{
-    Bca, Clusters, RESAMPLES, binomial_cdf, circular_interval, find_changes, hodges_lehmann, holm,
-    percentile_interval, quantile_interval, signed_rank_p, student_quantile, welch_interval,
+    Bca, Clusters, RESAMPLES, binomial_cdf, bootstrap_percentile_interval, circular_block_interval,
+    find_change_points, hodges_lehmann, holm, quantile_interval, signed_rank_p, student_quantile,
+    welch_interval,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -31,9 +32,9 @@ fn with_archs_indices_bca_and_circular_ends_are_archs() {
     for case in cases.cases {
         let bca = Bca::mean_with_indices(&case.values, &case.indices).unwrap().interval(0.95);
         assert_ends([bca.low, bca.high], case.bca, [1e-9; 2], &case.name);
-        let circular = percentile_interval(&case.values, &case.stretches, 0.95).unwrap();
+        let circular = bootstrap_percentile_interval(&case.values, &case.stretches, 0.95).unwrap();
         assert_ends([circular.low, circular.high], case.circular, [1e-12; 2], &case.name);
-        let ours = circular_interval(&case.values, case.length, RESAMPLES, 3, 0.95).unwrap();
+        let ours = circular_block_interval(&case.values, case.length, RESAMPLES, 3, 0.95).unwrap();
         let tolerance = case.large_sd.map(|sd| 5.0 * sd);
         assert_ends([ours.low, ours.high], case.large, tolerance, &case.name);
     }
@@ -169,7 +170,7 @@ struct Series {
 fn change_points_are_those_of_ruptures() {
     let cases: Cases<Series> = vector("changes.json");
     for case in cases.cases {
-        assert_eq!(find_changes(&case.values, case.penalty), case.changes, "{}", case.name);
+        assert_eq!(find_change_points(&case.values, case.penalty), case.changes, "{}", case.name);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The bootstrap against `scipy.stats.bootstrap`; `vectors/estimate/make.py` wrote the vectors.
 
-use confide_estimate::{Bca, Paired, RESAMPLES};
+use confide_estimate::{Bca, PairedBlocks, RESAMPLES};
 use serde::{Deserialize, de::DeserializeOwned};
 
 #[derive(Deserialize)]
@@ -90,7 +90,7 @@ fn a_paired_ratio_is_scipys_paired_bootstrap() {
     // scipy interpolates between replicates of the ratio, we between those of its logarithm.
     assert_close(interval.low, case.low, 1e-5, "low");
     assert_close(interval.high, case.high, 1e-5, "high");
-    let ratio = Paired::new(&case.reference, &case.arm, 1).unwrap().ratio().unwrap();
+    let ratio = PairedBlocks::new(&case.reference, &case.arm, 1).unwrap().ratio().unwrap();
     assert_close(ratio.value, case.ratio, 1e-12, "ratio");
     let ours = Bca::of_mean(&logs, RESAMPLES, 1).unwrap().interval(0.95).map(f64::exp);
     assert_close(ours.low, case.low, 1.5e-3, "low of our own draws");

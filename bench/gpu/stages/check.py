@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from blocks import Session
+from blocks import StageSession
 from journal import CHECKOUT
 
 # Small bodies: under compute-sanitizer a launch takes a hundred times as long.
@@ -28,21 +28,23 @@ SUMMARY = re.compile(
 )
 
 
-def run(session: Session) -> None:
+def run(session: StageSession) -> None:
     waiting = list_commands(session)
     total = len(waiting)
     running: dict[str, subprocess.Popen[bytes]] = {}
     ready: dict[str, str] = {}
     while waiting or running:
         while (
-            waiting and len(running) < max(1, (os.cpu_count() or 2) // 2) and session.left_s() > 2
+            waiting
+            and len(running) < max(1, (os.cpu_count() or 2) // 2)
+            and session.remaining_s() > 2
         ):
             name, command = waiting.popitem()
-            running[name] = start(command, log_path(session, name))
+            running[name] = start_check(command, log_path(session, name))
         done = [name for name, process in running.items() if process.poll() is not None]
         for name in done:
             ready[name] = describe_outcome(running.pop(name).returncode, log_path(session, name))
-        if session.left_s() < 1.5:
+        if session.remaining_s() < 1.5:
             for name, process in running.items():
                 process.kill()
                 ready[name] = "no time left"
@@ -50,13 +52,15 @@ def run(session: Session) -> None:
             break
         time.sleep(0.05)
     for name, told in sorted(ready.items()):
-        session.say(f"{name}: {told}")
+        session.print_line(f"{name}: {told}")
     session.report_service("check", ["python3", "-m", "unittest"], ready)
-    session.say(f"{sum(told.startswith('passed') for told in ready.values())} of {total} passed")
+    session.print_line(
+        f"{sum(told.startswith('passed') for told in ready.values())} of {total} passed"
+    )
     session.share_fact("checks", ready)
 
 
-def list_commands(session: Session) -> dict[str, list[str]]:
+def list_commands(session: StageSession) -> dict[str, list[str]]:
     """The commands of the checks by name; the last one is begun first."""
     found = {
         name: unittest_command([name])
@@ -65,7 +69,7 @@ def list_commands(session: Session) -> dict[str, list[str]]:
     sanitizer = shutil.which("compute-sanitizer", path=SANITIZER_PATH)
     if session.cpu or sanitizer is None:
         why = "a rehearsal has no card" if session.cpu else "it is not in PATH"
-        session.say(f"compute-sanitizer is left out: {why}")
+        session.print_line(f"compute-sanitizer is left out: {why}")
         return found
     for tool in TOOLS:
         names = os.environ.get("CONFIDE_SANITISED", SANITISED).split(",")
@@ -85,11 +89,11 @@ def unittest_command(names: list[str]) -> list[str]:
     return [sys.executable, "-m", "unittest", *names]
 
 
-def log_path(session: Session, name: str) -> Path:
+def log_path(session: StageSession, name: str) -> Path:
     return Path(session.facts["out"]) / "log" / f"check-{name.replace(' ', '-')}.log"
 
 
-def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+def start_check(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     environment = os.environ | {"PYTHONPATH": str(CHECKOUT / "python"), "OMP_NUM_THREADS": "1"}
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as file:

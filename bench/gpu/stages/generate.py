@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from blocks import Arm, Failed, Measurement, Session, one_line
-from decode_loop import DecodeLoop, shape_of
+from blocks import Arm, ArmFailed, Measurement, StageSession, one_line
+from decode_loop import DecodeLoop, model_config
 from device import Device
 from probe import choose_decoder
 from variants import MODEL
@@ -18,18 +18,18 @@ PROMPT, TOKENS = 16, 64
 COMPILE_S = 40.0
 
 
-def run(session: Session) -> None:
+def run(session: StageSession) -> None:
     device, tokens = Device(session.cpu), 8 if session.cpu else TOKENS
     import transformers
 
     loop = DecodeLoop(device, slots=1, context=PROMPT + TOKENS + 1)
     choose_decoder(session, loop)
-    peer = make(device, session.cpu)
+    peer = make_transformers_model(device, session.cpu)
     version = f"transformers {transformers.__version__}, torch {torch.__version__}"
 
     def base(seed: int) -> Measurement:
         took_s = loop.time_generation_s(PROMPT, tokens, seed)
-        return Measurement([{"tokens_per_s": tokens / took_s}], floor=loop.floor(1))
+        return Measurement([{"tokens_per_s": tokens / took_s}], floor=loop.weight_read_floor(1))
 
     def generate(**more: Any) -> Callable[[int], Measurement]:
         def measure(seed: int) -> Measurement:
@@ -37,15 +37,15 @@ def run(session: Session) -> None:
             prompt = torch.randint(0, peer.config.vocab_size, (1, PROMPT), generator=generator).to(
                 device.torch_device
             )
-            device.wait()
+            device.synchronize()
             began = time.perf_counter()
             out = peer.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=tokens,
                                 min_new_tokens=tokens, pad_token_id=0, **more)  # fmt: skip
-            device.wait()
+            device.synchronize()
             took_s = time.perf_counter() - began
             if out.shape[1] != PROMPT + tokens:
-                raise Failed(f"wanted {tokens} tokens, got {out.shape[1] - PROMPT}")
-            return Measurement([{"tokens_per_s": tokens / took_s}], floor=loop.floor(1))
+                raise ArmFailed(f"wanted {tokens} tokens, got {out.shape[1] - PROMPT}")
+            return Measurement([{"tokens_per_s": tokens / took_s}], floor=loop.weight_read_floor(1))
 
         return measure
 
@@ -57,35 +57,37 @@ def run(session: Session) -> None:
 
     params = {"model": MODEL, "batch": 1}
     # Eager first: torch's compiler leaves hooks and caches behind that the eager calls would go through.
-    session.bench("generate", params, [*base_arms(), peer_arm("transformers", generate())])
+    session.run_case_blocks(
+        "generate", params, [*base_arms(), peer_arm("transformers", generate())]
+    )
     bench, name = "generate-compiled", "transformers-compiled"
     compiled = generate(cache_implementation="static")
     left_out = session.facts.get("left_out", {}).get(f"{bench}/{name}")
     if reason := left_out or try_to_compile(session, bench, name, compiled):
         session.leave_out(bench, name, reason)
     else:
-        session.bench(bench, params, [*base_arms(), peer_arm(name, compiled)])
+        session.run_case_blocks(bench, params, [*base_arms(), peer_arm(name, compiled)])
 
 
-def try_to_compile(session: Session, bench: str, name: str, work: Any) -> str | None:
+def try_to_compile(session: StageSession, bench: str, name: str, work: Any) -> str | None:
     """Makes the first call, which compiles; gives the reason where the compiled form cannot be measured."""
-    if session.left_s() < (5.0 if session.cpu else COMPILE_S):
+    if session.remaining_s() < (5.0 if session.cpu else COMPILE_S):
         return "no time left to compile"
     began = time.monotonic()
     try:
         work(0)
     except Exception as error:  # Whatever a compiler of theirs raises, the arm is left out by name.
-        session.raise_if_lost(bench, name, error)
+        session.raise_if_card_lost(bench, name, error)
         return one_line(error)
-    session.say(f"{name}: first call {time.monotonic() - began:.1f} s")
+    session.print_line(f"{name}: first call {time.monotonic() - began:.1f} s")
     return None
 
 
-def make(device: Device, cpu: bool) -> Any:
+def make_transformers_model(device: Device, cpu: bool) -> Any:
     """Qwen2 of the same shape with transformers' own random weights, on the device."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    shape = shape_of(MODEL, cpu)
+    shape = model_config(MODEL, cpu)
     config = Qwen2Config(
         hidden_size=shape.hidden,
         num_hidden_layers=shape.layers,

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from arms import Unavailable, base_arms, open_kit, try_arm
-from blocks import Session
+from arms import AdapterUnavailable, base_arms, open_kit, try_arm
+from blocks import StageSession
 from journal import CHECKOUT
-from process import Process, Silent
+from process import Process, ProcessSilent
 from steps import TOY
 from variants import MODEL
 
@@ -25,7 +25,7 @@ LISTEN = ("--budget", BUDGET, "--dangerous-forget-budgets", "--listen", "127.0.0
 TOY_OPTIONS = ("--parameters", str(TOY["parameters"]), "--dangerous-parameters")
 
 
-def run(session: Session) -> None:
+def run(session: StageSession) -> None:
     options = [*LISTEN, *(TOY_OPTIONS if session.cpu else ())]
     adapters: dict[str, Any] = {}
     params = {"model": MODEL, "batch": 1}
@@ -59,7 +59,7 @@ def run(session: Session) -> None:
         def load_on_cpu() -> Any:
             confide = session.facts.get("confide")
             if not confide:
-                raise Unavailable("no confide binary: --confide PATH carries it")
+                raise AdapterUnavailable("no confide binary: --confide PATH carries it")
             return load_remote("cpu-host", [confide, *HOST, str(kit.path), *options])
 
         base = base_arms(session, loop)
@@ -68,13 +68,13 @@ def run(session: Session) -> None:
             *try_arm(session, loop, "placement", "ipc", load_ipc),
             *try_arm(session, loop, "placement", "loopback", load_loopback),
         ]
-        session.bench("placement", params, arms)
+        session.run_case_blocks("placement", params, arms)
         for name, adapter in adapters.items():
             # Here, where their masks are, and once: counts do not scatter, and masks are few.
-            crossings.count(session, loop, name, adapter, blocks=1)
+            crossings.count_phases(session, loop, name, adapter, blocks=1)
         # Apart and last: a CPU may take long for its first batch, and the others do not wait for it.
         if remote := try_arm(session, loop, "host-on-cpu", "cpu-host", load_on_cpu):
-            session.bench("host-on-cpu", params, [*base, *remote])
+            session.run_case_blocks("host-on-cpu", params, [*base, *remote])
 
 
 def start_host(name: str, command: list[str]) -> tuple[Process, str]:
@@ -82,6 +82,6 @@ def start_host(name: str, command: list[str]) -> tuple[Process, str]:
     process = Process(command, {"PYTHONPATH": str(CHECKOUT / "python")})
     try:
         return process, process.read_line(time.monotonic() + READY_S)["listen"]
-    except (Silent, ValueError, KeyError) as error:
+    except (ProcessSilent, ValueError, KeyError) as error:
         process.end()
-        raise Unavailable(f"{Path(command[0]).name} {name}: {error}") from error
+        raise AdapterUnavailable(f"{Path(command[0]).name} {name}: {error}") from error

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
-from blocks import Arm, Measurement, Session
+from blocks import Arm, Measurement, StageSession
 from confide.cuda import ciphertexts, ring
 from device import Device
 
@@ -25,29 +25,29 @@ SERVED = 4096
 Work = tuple[Callable[[], Any], int]
 
 
-def run(session: Session) -> None:
+def run(session: StageSession) -> None:
     device = Device(session.cpu)
     # First, since it is what a token takes; the others are parts of what is done beforehand.
     measure(session, device, "online-step", SERVED, lambda: online_step(device))
     for n in (SERVED,) if session.cpu else (SERVED, 2048, 8192):
         context = ring.Context.dangerous_named(SETS[n], device=device.name)
-        for operation, make in operations(context, session.cpu).items():
-            if session.left_s() < 1.0:
+        for operation, make in ring_operations(context, session.cpu).items():
+            if session.remaining_s() < 1.0:
                 session.report_not_run("ring", f"{operation}, N = {n}: no time left")
                 continue
             measure(session, device, operation, n, make)
 
 
 def measure(
-    session: Session, device: Device, operation: str, n: int, make: Callable[[], Work]
+    session: StageSession, device: Device, operation: str, n: int, make: Callable[[], Work]
 ) -> None:
     def make_and_warm_up() -> Work:
         work, count = make()
         work()
-        device.wait()
+        device.synchronize()
         return work, count
 
-    found = session.prepare("ring", "kernels", make_and_warm_up)
+    found = session.make_or_leave_out("ring", "kernels", make_and_warm_up)
     if found is None:
         return
     work, count = found
@@ -57,17 +57,17 @@ def measure(
         return Measurement([{"operation_us": launch_us / count, "launch_us": launch_us}])
 
     arm = Arm("kernels", time_launch, says=f"{count} in a batch")
-    session.bench("ring", {"operation": operation, "n": n}, arm.with_twin())
+    session.run_case_blocks("ring", {"operation": operation, "n": n}, arm.with_twin())
 
 
-def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
+def ring_operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
     """The operations at this ring; answers only where the parameters flood them."""
     count = 2 if cpu else 1024
     rows = 2 if cpu else ROWS
     key = ring.SecretKey.random(context)
     shape = (count, context.n)
     numbers = numpy.random.default_rng(3).integers(0, 1 << 16, shape, dtype=numpy.uint64)
-    messages = array(context, numbers)
+    messages = to_context_array(context, numbers)
 
     def transforms(forward: bool) -> Work:
         encrypted = ring.Encryptor(key).encrypt(messages)
@@ -80,11 +80,11 @@ def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
         return lambda: encryptor.encrypt(messages), count
 
     def expand() -> Work:
-        seeds = array(
+        seeds = to_context_array(
             context,
             numpy.random.default_rng(5).integers(0, 1 << 32, (count, 8)).astype(numpy.uint32),
         )
-        indices = array(context, numpy.arange(count, dtype=numpy.uint32))
+        indices = to_context_array(context, numpy.arange(count, dtype=numpy.uint32))
         return lambda: ciphertexts.expand_seeds(context, seeds, indices), count
 
     def masks() -> Work:
@@ -109,7 +109,7 @@ def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
     def answers() -> Work:
         made, add = make_sums(1)
         public, drawn = key.public_key(), ring.Rng.from_seed(bytes(32), context.device)
-        plain = array(context, numpy.zeros((rows, context.n), dtype=numpy.uint64))
+        plain = to_context_array(context, numpy.zeros((rows, context.n), dtype=numpy.uint64))
         add()
 
         def work() -> Any:
@@ -138,7 +138,7 @@ def online_step(device: Device) -> Work:
     return MaskedStep(device).run_row, 1
 
 
-def array(context: Any, values: numpy.ndarray) -> Any:
+def to_context_array(context: Any, values: numpy.ndarray) -> Any:
     """The values as an array on the context's device."""
     if context.device == "cpu":
         return values

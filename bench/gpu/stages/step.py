@@ -7,7 +7,7 @@ from typing import Any
 
 import peers
 import steps
-from blocks import Arm, Session
+from blocks import Arm, StageSession
 from device import Device
 from journal import CHECKOUT
 
@@ -16,20 +16,20 @@ REQUESTS = 6
 ARM, SEAL = str(CHECKOUT / "bench/peers/gpu/arm.py"), str(CHECKOUT / "bench/peers/seal/arm.py")
 
 
-def run(session: Session) -> None:
+def run(session: StageSession) -> None:
     device = Device(session.cpu)
     arms: list[Arm] = []
     for name, make in (("ckks-step", steps.ckks_step), ("masked-step", steps.masked_step)):
-        arm = session.prepare("step", name, functools.partial(make, device))
+        arm = session.make_or_leave_out("step", name, functools.partial(make, device))
         if arm is not None:
             arms += [arm] if arms else arm.with_twin()
-    for name, command in commands(session.cpu).items():
+    for name, command in peer_commands(session.cpu).items():
         arms += peers.try_peer(session, "step", name, command, PARAMS, REQUESTS)
     if arms:
-        session.bench("step", {}, arms)
+        session.run_case_blocks("step", {}, arms)
 
 
-def commands(cpu: bool) -> dict[str, list[str]]:
+def peer_commands(cpu: bool) -> dict[str, list[str]]:
     """The command of each peer."""
     form: list[Any] = ["--cpu"] if cpu else []
     found = {

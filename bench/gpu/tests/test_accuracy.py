@@ -26,18 +26,18 @@ if torch is not None:
 @unittest.skipIf(torch is None, "skipped: no torch")
 class TheIntegers(unittest.TestCase):
     def test_of_the_kernels_are_the_exact_ones(self) -> None:
-        self.assertEqual(accuracy.wrong_integers(Device(cpu=True), 7), 0)
+        self.assertEqual(accuracy.count_wrong_products(Device(cpu=True), 7), 0)
 
     def test_are_counted_where_one_differs_by_one(self) -> None:
-        install = online.Pool.install
+        install = online.DevicePool.install
 
         def spoil(pool: Any, batch: int, prepared: Any, *keys: bytes) -> None:
             # A short vector's, whose products float32 holds to the last bit.
             prepared[4, 50] += 1
             install(pool, batch, prepared, *keys)
 
-        with mock.patch.object(online.Pool, "install", spoil):
-            self.assertEqual(accuracy.wrong_integers(Device(cpu=True), 7), 1)
+        with mock.patch.object(online.DevicePool, "install", spoil):
+            self.assertEqual(accuracy.count_wrong_products(Device(cpu=True), 7), 1)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ except ImportError:
 
 if torch is not None:
     import decode_loop
-    from blocks import Failed
+    from blocks import ArmFailed
 
 
 class MadeUpScheduler:
@@ -67,7 +67,7 @@ class TheWindow(unittest.TestCase):
             self.assertEqual(found.seconds, full, f"{slots} slots")
 
     def test_is_refused_where_one_ended_before_the_last_began(self) -> None:
-        with self.assertRaisesRegex(Failed, "before the last one had its first token"):
+        with self.assertRaisesRegex(ArmFailed, "before the last one had its first token"):
             self.run_made_up(8, 4)
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import journal
 import table
-from blocks import Arm, Failed, Measurement, Session
+from blocks import Arm, ArmFailed, Measurement, StageSession
 
 KEPT = HERE / "journal.jsonl"
 BLOCKS = 12
@@ -38,7 +38,7 @@ def write_made_up_journal(folder: Path, rehearsal: bool = False) -> Path:
             if name == "one-graph":
                 calls[name] += 1
                 if calls[name] == 5:
-                    raise Failed("made-up: wrong tokens")
+                    raise ArmFailed("made-up: wrong tokens")
             # The twin differs from block to block, in no direction.
             noise = (seed // 7) % 1000 - 499.5 if share == 1.0003 else seed % 1000
             rate = 1000.0 * min(share, 1.0) * (1.0 + noise * 1e-6)
@@ -57,9 +57,9 @@ def write_made_up_journal(folder: Path, rehearsal: bool = False) -> Path:
 
     def emit(line: dict[str, Any]) -> None:
         if line["kind"] not in ("say", "fact"):
-            written.put(line)
+            written.write_line(line)
 
-    session = Session(emit, {}, 7, time.monotonic() + 60, time.monotonic(), cpu=False)
+    session = StageSession(emit, {}, 7, time.monotonic() + 60, time.monotonic(), cpu=False)
     arms = [
         Arm("base", measure(1.0, "base")),
         Arm("base", measure(1.0003, "base"), twin=True),
@@ -67,11 +67,11 @@ def write_made_up_journal(folder: Path, rehearsal: bool = False) -> Path:
         Arm("one-graph", measure(0.8, "one-graph")),
     ]
     params = {"model": "qwen2.5-1.5b", "batch": 1}
-    session.bench("decode", params, arms)
-    session.bench("sustained", params, arms)
+    session.run_case_blocks("decode", params, arms)
+    session.run_case_blocks("sustained", params, arms)
     session.leave_out("decode", "ckks-slots", "made-up: no kernels")
-    written.put({"kind": "not_run", "bench": "placement", "reason": "cut at its budget"})
-    written.end(None)
+    written.write_line({"kind": "not_run", "bench": "placement", "reason": "cut at its budget"})
+    written.finish(None)
     return written.path
 
 
@@ -109,14 +109,14 @@ class AJournal(unittest.TestCase):
             renamed = Path(folder) / journal.JOURNAL_FILE
             path.rename(renamed)
             with self.assertRaises(ValueError):
-                table.read(renamed)
+                table.load_slices(renamed)
 
 
 class ATable(unittest.TestCase):
     def test_without_a_record_says_not_measured_in_every_cell(self) -> None:
         rows = [
             line
-            for line in table.render([]).splitlines()
+            for line in table.render_table([]).splitlines()
             if line.startswith("| ") and "---" not in line
         ]
         self.assertGreater(len(rows), len(table.CASES))
@@ -125,7 +125,7 @@ class ATable(unittest.TestCase):
                 self.assertIn(table.NOT_MEASURED, row)
 
     def test_shows_shares_of_the_base_and_of_the_floor_and_leaves_voids_out(self) -> None:
-        shown = table.render(table.read(KEPT))
+        shown = table.render_table(table.load_slices(KEPT))
         base = next(line for line in shown.splitlines() if line.startswith("| base decode |"))
         self.assertRegex(base, r"1,00\d tokens/s, 71\.\d % of the floor; 12 blocks; made-up")
         final = next(line for line in shown.splitlines() if line.startswith("| `final-hidden`"))

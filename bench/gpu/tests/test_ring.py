@@ -26,7 +26,7 @@ class TheClock(unittest.TestCase):
     def test_runs_while_nothing_is_built_or_copied(self) -> None:
         context = cuda_ring.Context.dangerous_named("toy-256-q100-flood40", device="cpu")
         with mock.patch.object(ring, "SERVED", context.n):
-            operations = ring.operations(context, cpu=True)
+            operations = ring.ring_operations(context, cpu=True)
         self.assertLessEqual({"scalar-products", "answers", "decrypt"}, operations.keys())
         for name, make in operations.items():
             work, _ = make()

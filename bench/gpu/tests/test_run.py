@@ -28,9 +28,9 @@ import journal
 import peers
 import probe
 import run
-from blocks import Arm, Failed, Measurement, Session
+from blocks import Arm, ArmFailed, Measurement, StageSession
 
-Work = Callable[[Session], None]
+Work = Callable[[StageSession], None]
 PARAMS = {"model": "qwen2.5-1.5b", "batch": 1}
 
 
@@ -64,8 +64,8 @@ class StageCase(unittest.TestCase):
 
 class AStage(StageCase):
     def test_that_fails_stands_in_the_record_with_its_error_and_keeps_its_blocks(self) -> None:
-        def work(session: Session) -> Never:
-            session.bench("decode", PARAMS, [Arm("base", measure)])
+        def work(session: StageSession) -> Never:
+            session.run_case_blocks("decode", PARAMS, [Arm("base", measure)])
             raise ValueError("made-up: no such kernel")
 
         ended = self.run_stage(work)
@@ -76,7 +76,7 @@ class AStage(StageCase):
         self.assertEqual(len(self.lines("block")), 3)
 
     def test_leaves_no_process_behind_however_it_ends(self) -> None:
-        def work(session: Session) -> None:
+        def work(session: StageSession) -> None:
             held = subprocess.Popen(["sleep", "100"])
             session.share_fact("pid", held.pid)
             if session.facts.get("fails"):
@@ -99,10 +99,12 @@ class AStage(StageCase):
         def break_down(_seed: int) -> Measurement:
             raise RuntimeError("made-up: operation not permitted when stream is capturing")
 
-        def work(session: Session) -> None:
-            made = session.prepare("decode", "ipc", lambda: 1 // 0)
+        def work(session: StageSession) -> None:
+            made = session.make_or_leave_out("decode", "ipc", lambda: 1 // 0)
             self.assertIsNone(made)
-            session.bench("decode", PARAMS, [Arm("base", measure), Arm("one-graph", break_down)])
+            session.run_case_blocks(
+                "decode", PARAMS, [Arm("base", measure), Arm("one-graph", break_down)]
+            )
 
         self.assertIsNone(self.run_stage(work))
         given_up = {
@@ -115,11 +117,13 @@ class AStage(StageCase):
                                           (2, "base", False)])  # fmt: skip
 
     def test_measures_the_others_where_an_arm_is_not_ready_in_time(self) -> None:
-        def work(session: Session) -> None:
+        def work(session: StageSession) -> None:
             began = time.monotonic()
-            self.assertIsNone(session.prepare("decode", "one-graph", lambda: time.sleep(60)))
+            self.assertIsNone(
+                session.make_or_leave_out("decode", "one-graph", lambda: time.sleep(60))
+            )
             self.assertLess(time.monotonic() - began, 5)
-            session.bench("decode", PARAMS, [Arm("base", measure)])
+            session.run_case_blocks("decode", PARAMS, [Arm("base", measure)])
 
         with mock.patch("blocks.MAKING_SHARE", 0.01):
             self.assertIsNone(self.run_stage(work))
@@ -142,8 +146,10 @@ class AStage(StageCase):
                 synchronize()
             return measure(seed)
 
-        def work(session: Session) -> None:
-            session.bench("decode", PARAMS, [Arm("base", measure), Arm("one-graph", breaks)])
+        def work(session: StageSession) -> None:
+            session.run_case_blocks(
+                "decode", PARAMS, [Arm("base", measure), Arm("one-graph", breaks)]
+            )
 
         counted: list[int] = []
         with mock.patch.dict(
@@ -174,18 +180,18 @@ class Checks(StageCase):
     """What a record says of checks that ran after the figures, failed, or did not run."""
 
     def notes(self, outcomes: dict[str, str] | None) -> dict[str, str | None]:
-        def decode(session: Session) -> None:
+        def decode(session: StageSession) -> None:
             arms = [Arm("base", measure), Arm("one-graph", measure, note="its own")]
-            session.bench("decode", PARAMS, arms)
-            session.bench("generate", PARAMS, [Arm("transformers", measure)])
+            session.run_case_blocks("decode", PARAMS, arms)
+            session.run_case_blocks("generate", PARAMS, [Arm("transformers", measure)])
 
-        def check(session: Session) -> None:
+        def check(session: StageSession) -> None:
             session.share_fact("checks", outcomes)
 
         for work in (decode, *([check] if outcomes is not None else [])):
             self.assertIsNone(self.run_stage(work))
         with contextlib.redirect_stdout(io.StringIO()):
-            run.end(self.journal, self.facts, [])
+            run.finish_journal(self.journal, self.facts, [])
         return {line["name"]: line["note"] for line in self.lines("arm")}
 
     def test_an_arm_is_not_checked_where_they_did_not_run(self) -> None:
@@ -225,7 +231,7 @@ class TheProbe(StageCase):
 
     def choose(self, rates: dict[str, float]) -> str:
         loop: Any = SimpleNamespace(
-            model_name="qwen2.5-1.5b", slots=1, decoder="", floor=lambda _: None
+            model_name="qwen2.5-1.5b", slots=1, decoder="", weight_read_floor=lambda _: None
         )
 
         def use_decoder(name: str) -> None:
@@ -238,7 +244,7 @@ class TheProbe(StageCase):
 
         loop.use_decoder, loop.run = use_decoder, decode
 
-        def work(session: Session) -> None:
+        def work(session: StageSession) -> None:
             probe.choose_decoder(session, loop)
             session.share_fact("used", loop.decoder)
 
@@ -275,7 +281,7 @@ class TheArchive(StageCase):
         (cache / "kernels" / "tilings-NVIDIA-H100-0123.json").write_text("[]")
         (cache / "kernels" / "gemv-sm_90-0123.cubin").write_bytes(b"")
         for _ in range(2):
-            with tarfile.open(run.pack(folder)) as packed:
+            with tarfile.open(run.archive_folder(folder)) as packed:
                 names = [
                     "log/check-made-up.log",
                     "rehearsal.jsonl",
@@ -294,7 +300,7 @@ class TheArchive(StageCase):
 
 class ThePlan(unittest.TestCase):
     def test_measures_what_is_wanted_most_first_and_checks_before_the_rest(self) -> None:
-        names = [stage["name"] for stage in run.plan()]
+        names = [stage["name"] for stage in run.read_plan()]
         wanted = ["ceilings", "decode", "batch", "generate", "placement", "accuracy", "check"]
         self.assertEqual([name for name in names if name in wanted], wanted)
         self.assertEqual(names[:3], ["ceilings", "build", "decode"])
@@ -308,7 +314,7 @@ class APeer(unittest.TestCase):
             "time.sleep(60)"
         )
         peer = peers.Peer([sys.executable, "-c", talks])
-        with mock.patch.object(peers, "RUN_S", 0.2), self.assertRaisesRegex(Failed, "silent"):
+        with mock.patch.object(peers, "RUN_S", 0.2), self.assertRaisesRegex(ArmFailed, "silent"):
             peer.run(1, 1, {})
         self.assertIsNotNone(peer._process.child.wait(5))
         peer.end()

@@ -48,7 +48,7 @@ class Steps(unittest.TestCase):
             mock.patch.object(smoke, "CPU_FACTOR", 2),
             contextlib.redirect_stdout(io.StringIO()),
         ):
-            status = smoke.run_all(steps, self.folder, cpu=True)
+            status = smoke.run_all_steps(steps, self.folder, cpu=True)
         lines = (self.folder / smoke.REHEARSAL_FILE).read_text().splitlines()
         return status, [json.loads(line) for line in lines]
 

@@ -12,9 +12,10 @@ use crate::{
         cost::UsageMeter,
         quiet::{SliceWatch, calibration_budget},
     },
-    process::{LineError, LineProcess, last_line},
+    process::{LineError, LineProcess, read_last_line},
     protocol::{
-        FromArm, Hello, PROTOCOL, ReportMessage, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm,
+        ArmMessage, HarnessMessage, HelloMessage, PROTOCOL, ReportMessage, SAMPLES_PER_RUN_MAX,
+        SampleMessage,
     },
     samples::{Sample, SamplePlace, Slice},
     suite::bench::Params,
@@ -36,7 +37,7 @@ pub(crate) struct ArmProcess {
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
     pub(crate) log: PathBuf,
-    pub(crate) hello: Option<Hello>,
+    pub(crate) hello: Option<HelloMessage>,
     pub(crate) given_up: Option<String>,
     /// Process ids of the services that run next to it.
     pub(crate) services: Vec<u32>,
@@ -88,7 +89,7 @@ impl ArmProcess {
     }
 
     /// Starts the process if it is not running, and waits for its hello.
-    pub(crate) fn ready(&mut self, stop: &AtomicBool) -> Result<(), ArmFailure> {
+    pub(crate) fn ensure_started(&mut self, stop: &AtomicBool) -> Result<(), ArmFailure> {
         if self.process.is_some() {
             return Ok(());
         }
@@ -99,34 +100,34 @@ impl ArmProcess {
 
     /// Runs the arm once and measures what the run cost; a new process gets an unmeasured run
     /// first.
-    pub(crate) fn run(
+    pub(crate) fn measure_run(
         &mut self,
         ask: &RunRequest<'_>,
         stop: &AtomicBool,
     ) -> Result<ArmRun, ArmFailure> {
-        self.ready(stop)?;
+        self.ensure_started(stop)?;
         if self.cold && self.hello.as_ref().is_none_or(|hello| hello.warming) {
             // A new process has cold caches, and so have the services behind it.
             let requests = ask.requests.min(WARMING_REQUESTS);
-            let outcome = self.exchange(ask, requests, stop);
+            let outcome = self.request_run(ask, requests, stop);
             self.cold = false;
             if outcome.is_err() {
                 self.count_failure(outcome)?;
             }
         }
         let watch = SliceWatch::start(calibration_budget(self.last_wall));
-        let meter = UsageMeter::start(self.id(), &self.services);
+        let meter = UsageMeter::start(self.process_id(), &self.services);
         let started = Instant::now();
-        let outcome = self.exchange(ask, ask.requests, stop);
+        let outcome = self.request_run(ask, ask.requests, stop);
         let elapsed = started.elapsed();
         let mut cost = meter.stop();
         cost.wall_s = elapsed.as_secs_f64();
-        let quiet = watch.stop(cost.cpu_s());
+        let quiet = watch.stop(cost.total_cpu_s());
         let (messages, mut done) = self.count_failure(outcome)?;
         self.last_wall = Some(elapsed);
         // Only the arm knows the peak of its child processes that have ended.
         cost.arm.peak_bytes = cost.arm.peak_bytes.max(done.peak_memory_bytes);
-        time_silent_exchange(&messages, &mut done, elapsed);
+        add_default_exchange_metric(&messages, &mut done, elapsed);
         let samples = messages
             .into_iter()
             .enumerate()
@@ -169,15 +170,15 @@ impl ArmProcess {
     }
 
     /// Asks the process to end, and waits for it.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn shut_down(&mut self) {
         if let Some(mut process) = self.process.take() {
-            let line = serde_json::to_string(&ToArm::End {}).unwrap_or_default();
+            let line = serde_json::to_string(&HarnessMessage::End {}).unwrap_or_default();
             let _ = process.send(&line);
-            process.end();
+            process.shut_down();
         }
     }
 
-    fn id(&self) -> Option<u32> {
+    fn process_id(&self) -> Option<u32> {
         Some(self.process.as_ref()?.id())
     }
 
@@ -185,22 +186,24 @@ impl ArmProcess {
         let mut process = LineProcess::start(&self.program, &self.args, &self.log)
             .map_err(|error| ArmFailure::Void(format!("cannot be started: {error}")))?;
         let line = process.read_line(Instant::now() + HELLO_DEADLINE, stop);
-        let line = line.map_err(|no| self.failure("before its hello", &no))?;
+        let line = line.map_err(|no| self.failure_from_line_error("before its hello", &no))?;
         match serde_json::from_str(&line) {
-            Ok(FromArm::Hello(hello)) if hello.protocol == PROTOCOL && hello.cannot.is_some() => {
+            Ok(ArmMessage::Hello(hello))
+                if hello.protocol == PROTOCOL && hello.cannot.is_some() =>
+            {
                 self.given_up.clone_from(&hello.cannot);
                 self.hello.get_or_insert(hello);
-                process.end();
+                process.shut_down();
                 Err(ArmFailure::LeftOut)
             }
-            Ok(FromArm::Hello(hello)) if hello.protocol == PROTOCOL => {
+            Ok(ArmMessage::Hello(hello)) if hello.protocol == PROTOCOL => {
                 // A restart keeps what runs before it said of themselves.
                 self.hello.get_or_insert(hello);
                 self.process = Some(process);
                 self.cold = true;
                 Ok(())
             }
-            Ok(FromArm::Hello(hello)) => Err(ArmFailure::Void(format!(
+            Ok(ArmMessage::Hello(hello)) => Err(ArmFailure::Void(format!(
                 "has protocol version {}, wanted {PROTOCOL}",
                 hello.protocol
             ))),
@@ -208,7 +211,7 @@ impl ArmProcess {
         }
     }
 
-    fn exchange(
+    fn request_run(
         &mut self,
         ask: &RunRequest<'_>,
         requests: u32,
@@ -216,7 +219,7 @@ impl ArmProcess {
     ) -> Result<(Vec<SampleMessage>, ReportMessage), ArmFailure> {
         self.next_id += 1;
         let id = self.next_id;
-        let message = ToArm::Run {
+        let message = HarnessMessage::Run {
             id,
             block: ask.place.block,
             seed: ask.seed,
@@ -229,21 +232,22 @@ impl ArmProcess {
         };
         let line = serde_json::to_string(&message)
             .map_err(|error| ArmFailure::Void(format!("run line: {error}")))?;
-        if process.discard() {
+        if process.discard_unread_lines() {
             return Err(ArmFailure::Void("sent a line before it was asked for one".into()));
         }
-        process.send(&line).map_err(|no| self.failure("at its run line", &no))?;
+        process.send(&line).map_err(|no| self.failure_from_line_error("at its run line", &no))?;
         let mut samples = Vec::new();
         loop {
-            let line =
-                process.read_line(deadline, stop).map_err(|no| self.failure("in a run", &no))?;
+            let line = process
+                .read_line(deadline, stop)
+                .map_err(|no| self.failure_from_line_error("in a run", &no))?;
             match serde_json::from_str(&line) {
-                Ok(FromArm::Sample(sample)) if sample.id == id => samples.push(sample),
-                Ok(FromArm::Report(done)) if done.id == id => {
+                Ok(ArmMessage::Sample(sample)) if sample.id == id => samples.push(sample),
+                Ok(ArmMessage::Report(done)) if done.id == id => {
                     self.process = Some(process);
                     return Ok((samples, *done));
                 }
-                Ok(FromArm::Error { id: of, reason }) if of == id => {
+                Ok(ArmMessage::Error { id: of, reason }) if of == id => {
                     self.process = Some(process);
                     return Err(ArmFailure::Void(format!("failed: {}", shorten(&reason))));
                 }
@@ -258,11 +262,11 @@ impl ArmProcess {
         }
     }
 
-    fn failure(&self, when: &str, no: &LineError) -> ArmFailure {
+    fn failure_from_line_error(&self, when: &str, no: &LineError) -> ArmFailure {
         match no {
             LineError::Interrupted => ArmFailure::Interrupted,
             LineError::ProcessEnded(_) => {
-                ArmFailure::Void(format!("{no} {when}; last output: {}", last_line(&self.log)))
+                ArmFailure::Void(format!("{no} {when}; last output: {}", read_last_line(&self.log)))
             }
             _ => ArmFailure::Void(format!("{no} {when}")),
         }
@@ -284,7 +288,11 @@ impl ArmProcess {
 }
 
 /// Takes the time from the run line to `done` as the figure of an arm that reports none.
-fn time_silent_exchange(messages: &[SampleMessage], done: &mut ReportMessage, elapsed: Duration) {
+fn add_default_exchange_metric(
+    messages: &[SampleMessage],
+    done: &mut ReportMessage,
+    elapsed: Duration,
+) {
     if done.metrics.is_empty() && messages.iter().all(|message| message.metrics.is_empty()) {
         done.metrics.insert(EXCHANGE.to_owned(), elapsed.as_secs_f64() * 1e6);
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     arm::{ArmFailure, ArmProcess, ArmRun, RunRequest},
-    plan::{Case, order, work_seed},
+    plan::{Case, random_order, work_seed},
     samples::SamplePlace,
     suite::bench::{Bench, Params},
 };
@@ -26,7 +26,7 @@ pub(crate) fn run_block(
     let warmup = block < bench.warmup;
     let mut ran: Vec<Option<ArmRun>> = arms.iter().map(|_| None).collect();
     let mut broken: Option<String> = None;
-    for (position, index) in order(seed, &place, block, arms.len()).into_iter().enumerate() {
+    for (position, index) in random_order(seed, &place, block, arms.len()).into_iter().enumerate() {
         let arm = &mut arms[index];
         if arm.given_up.is_some() {
             continue;
@@ -46,18 +46,18 @@ pub(crate) fn run_block(
             deadline: Duration::from_secs(bench.deadline_s.into()),
             warmup,
         };
-        match around(&mut || arm.run(&ask, stop)) {
+        match around(&mut || arm.measure_run(&ask, stop)) {
             Ok(done) => ran[index] = Some(done),
             Err(ArmFailure::Interrupted) => return Err(ArmFailure::Interrupted),
             Err(ArmFailure::LeftOut) => {}
             Err(ArmFailure::Void(reason)) => {
                 let reason = format!("arm {}: {reason}", arm.describe());
-                ran[index] = Some(void_run(&ask, &reason));
+                ran[index] = Some(new_void_run(&ask, &reason));
                 broken.get_or_insert(reason);
             }
         }
     }
-    check_answers(bench, &case.params, &mut ran);
+    void_wrong_answers(bench, &case.params, &mut ran);
     let mut runs: Vec<ArmRun> = ran.into_iter().flatten().collect();
     if let Some(reason) = broken {
         // A dying or silent arm may have disturbed its neighbours, so the whole block is left out.
@@ -75,7 +75,7 @@ fn request_count(bench: &Bench, case: &Case) -> u32 {
 
 /// Marks runs whose answers differ from `expect` or, where wanted, from those of the reference arm
 /// (the first).
-pub(crate) fn check_answers(bench: &Bench, params: &Params, ran: &mut [Option<ArmRun>]) {
+pub(crate) fn void_wrong_answers(bench: &Bench, params: &Params, ran: &mut [Option<ArmRun>]) {
     let reference = ran.first().and_then(Option::as_ref).map(collect_answers);
     for (index, run) in ran.iter_mut().enumerate() {
         let Some(run) = run else { continue };
@@ -148,7 +148,7 @@ fn describe_answers(answers: &[Value]) -> String {
     text.chars().take(120).collect()
 }
 
-fn void_run(ask: &RunRequest<'_>, reason: &str) -> ArmRun {
+fn new_void_run(ask: &RunRequest<'_>, reason: &str) -> ArmRun {
     let slice = crate::samples::Slice {
         place: ask.place.clone(),
         order: ask.order,

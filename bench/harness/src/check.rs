@@ -8,13 +8,13 @@ use serde::Serialize;
 use crate::{
     disturbed::{DISTURBED_MOST, DISTURBED_WARNS},
     error::BenchError,
-    format::{digits, scale_of},
+    format::{display_scale, format_number},
     loaded::LoadedRecord,
-    plan::{blocks, cases},
+    plan::{block_count, cases},
     record::Record,
     rows::{
-        row::{AaVerdict, Ends, Row, RowVerdict},
-        text::{cost, ratio, verdict},
+        row::{AaVerdict, Row, RowEstimate, RowVerdict},
+        text::{format_cost, format_ratio, format_verdict},
     },
     suite::{Gate, Suite, bench::Bench},
     validity::Validity,
@@ -55,7 +55,7 @@ pub enum CheckOutcome {
 }
 
 impl CheckOutcome {
-    fn mark(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Within => "ok",
             Self::Outside => "OUTSIDE",
@@ -89,7 +89,7 @@ impl CheckReport {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for row in &self.rows {
-            let mark = row.checked.mark();
+            let mark = row.checked.label();
             text.push_str(&format!("{mark:<10} {}  {}  {}\n", row.label, row.cost, row.verdict));
         }
         for line in &self.says {
@@ -115,7 +115,7 @@ impl CheckReport {
     }
 
     /// Compares the end of the record's chain with the one that was kept apart from it.
-    fn judge_chain(&mut self, record: &Record, options: &CheckOptions) {
+    fn check_hash_chain(&mut self, record: &Record, options: &CheckOptions) {
         let Some(wanted) = &options.chain else { return };
         let end = record.chain_end();
         let is_wanted = |end: &str| end.starts_with(wanted.to_ascii_lowercase().as_str());
@@ -133,7 +133,7 @@ impl CheckReport {
     }
 
     /// Names rows that should be there and are not: without them no check passes.
-    fn add_missing(&mut self, missing: Vec<String>, why: &str) {
+    fn add_missing_rows(&mut self, missing: Vec<String>, why: &str) {
         if !missing.is_empty() {
             self.checked = self.checked.min(CheckOutcome::Undecided);
             self.says.extend(missing.into_iter().map(|label| format!("{label}: {why}")));
@@ -187,19 +187,19 @@ pub fn check_record(
 ) -> Result<CheckReport, BenchError> {
     let record = &loaded.record;
     let suite = record.parse_suite()?;
-    let judged = loaded.judge(&suite);
+    let judged = loaded.analyse_with_suite(&suite);
     let mut says = record.remarks.clone();
-    let gates = gates_of(&suite, options);
+    let gates = applicable_gates(&suite, options);
     let is_checked = |row: &Row| match gates {
-        [] => is_wanted(row, options),
-        gates => find_gate(gates, &suite, row).is_some() && is_of_bench(row, options),
+        [] => is_selected_row(row, options),
+        gates => find_gate(gates, &suite, row).is_some() && is_in_selected_bench(row, options),
     };
     if !gates.is_empty() {
         says.push(
             "checked: the gates of the suite (--metric or --margin checks other rows)".into(),
         );
     }
-    let missing = missing_gates(gates, &suite, record, &judged.rows, options);
+    let missing = missing_gate_rows(gates, &suite, record, &judged.rows, options);
     let rows = judged.rows.into_iter().filter(is_checked).map(|mut row| {
         if let Some(gate) = find_gate(gates, &suite, &row) {
             return check_gate(gate, &row);
@@ -209,15 +209,15 @@ pub fn check_record(
             row.adds_at_most = None;
             if !row.is_without_tail() {
                 row.outcome =
-                    Verdict::from_estimate(&ends.estimate(row.blocks), Margin::Relative(margin))
+                    Verdict::from_estimate(&ends.to_estimate(row.blocks), Margin::Relative(margin))
                         .into();
             }
         }
         CheckedRow {
             label: row.label.clone(),
             checked: judge_row(&row, options),
-            cost: cost(&row),
-            verdict: verdict(&row),
+            cost: format_cost(&row),
+            verdict: format_verdict(&row),
         }
     });
     let rows: Vec<CheckedRow> = rows.collect();
@@ -225,17 +225,17 @@ pub fn check_record(
         says.push(format!("partial: {partial}"));
     }
     let mut check = CheckReport::from_rows(rows, says, &[&judged.validity]);
-    check.add_missing(missing, "its gate has no row in the record");
-    check.judge_chain(record, options);
+    check.add_missing_rows(missing, "its gate has no row in the record");
+    check.check_hash_chain(record, options);
     check.judge_disturbance("", record, options);
     if record.partial.is_some() || !record.not_run.is_empty() {
-        add_not_run(&mut check, &record.not_run());
+        add_benches_not_run(&mut check, &record.not_run());
     }
     Ok(check)
 }
 
 /// The gates by which a record is checked: those of its suite, unless the caller asks for other rows or another margin.
-fn gates_of<'a>(suite: &'a Suite, options: &CheckOptions) -> &'a [Gate] {
+fn applicable_gates<'a>(suite: &'a Suite, options: &CheckOptions) -> &'a [Gate] {
     let is_default = options.metric.is_none() && options.margin.is_none();
     if is_default { &suite.gates } else { &[] }
 }
@@ -248,7 +248,7 @@ fn find_gate<'a>(gates: &'a [Gate], suite: &Suite, row: &Row) -> Option<&'a Gate
 }
 
 /// Names what the gates are about and the record has no row of: every arm at every case that its effort planned.
-fn missing_gates(
+fn missing_gate_rows(
     gates: &[Gate],
     suite: &Suite,
     record: &Record,
@@ -260,7 +260,7 @@ fn missing_gates(
         let is_asked = |bench: &&Bench| {
             gate.benches.contains(&bench.name)
                 && options.bench.as_ref().is_none_or(|name| *name == bench.name)
-                && blocks(bench, record.effort, record.blocks_asked) > 0
+                && block_count(bench, record.effort, record.blocks_asked) > 0
         };
         for bench in suite.benches.iter().filter(is_asked) {
             for case in cases(bench, record.effort) {
@@ -283,13 +283,13 @@ fn check_gate(gate: &Gate, row: &Row) -> CheckedRow {
     let (ends, limit, shown) = match (gate.ratio_at_most, gate.adds_at_most) {
         (Some(limit), _) => (row.ratio, limit, format!("x{limit}")),
         (None, Some(limit)) => {
-            let (scale, unit) = scale_of(&row.metric, limit.abs());
-            (Some(row.difference), limit, format!("{} {unit}", digits(limit * scale)))
+            let (scale, unit) = display_scale(&row.metric, limit.abs());
+            (Some(row.difference), limit, format!("{} {unit}", format_number(limit * scale)))
         }
         (None, None) => (None, 0.0, String::new()),
     };
     let (checked, place) = match ends {
-        _ if has_failed_twin(row) => (CheckOutcome::Invalid, "its A/A row failed, limit"),
+        _ if has_failed_aa_check(row) => (CheckOutcome::Invalid, "its A/A row failed, limit"),
         Some(ends) if row.has_interval() && !row.client_bound && !row.is_without_tail() => {
             if ends.high <= limit {
                 (CheckOutcome::Within, "at most")
@@ -304,19 +304,19 @@ fn check_gate(gate: &Gate, row: &Row) -> CheckedRow {
     // A gate may be about the ratio of a row whose cost is shown as a difference.
     let cost = match gate.ratio_at_most.and(row.ratio) {
         Some(ends) if row.has_interval() && !row.is_without_tail() => {
-            ratio(ends.value, ends.low, ends.high)
+            format_ratio(ends.value, ends.low, ends.high)
         }
-        _ => cost(row),
+        _ => format_cost(row),
     };
     CheckedRow { label: row.label.clone(), checked, cost, verdict: format!("{place} {shown}") }
 }
 
-fn is_of_bench(row: &Row, options: &CheckOptions) -> bool {
+fn is_in_selected_bench(row: &Row, options: &CheckOptions) -> bool {
     options.bench.as_ref().is_none_or(|name| *name == row.bench)
 }
 
 /// A record whose plan was not done to its end is not within: what is missing could have been outside.
-fn add_not_run(check: &mut CheckReport, not_run: &[String]) {
+fn add_benches_not_run(check: &mut CheckReport, not_run: &[String]) {
     check.says.extend(not_run.iter().map(|what| format!("not run: {what}")));
     if check.checked == CheckOutcome::Within {
         check.checked = CheckOutcome::Undecided;
@@ -324,7 +324,7 @@ fn add_not_run(check: &mut CheckReport, not_run: &[String]) {
 }
 
 fn judge_row(row: &Row, options: &CheckOptions) -> CheckOutcome {
-    if has_failed_twin(row) {
+    if has_failed_aa_check(row) {
         return CheckOutcome::Invalid;
     }
     // A cost that is smaller than the noise is no finding, whichever side of a margin it lies on.
@@ -332,15 +332,15 @@ fn judge_row(row: &Row, options: &CheckOptions) -> CheckOutcome {
     if row.client_bound || is_noise {
         CheckOutcome::Undecided
     } else {
-        check_outcome(row.outcome, options)
+        outcome_of_verdict(row.outcome, options)
     }
 }
 
-fn has_failed_twin(row: &Row) -> bool {
+fn has_failed_aa_check(row: &Row) -> bool {
     matches!(row.aa, Some(AaVerdict::OutsideMargin | AaVerdict::ExcludesOne))
 }
 
-fn check_outcome(outcome: RowVerdict, options: &CheckOptions) -> CheckOutcome {
+fn outcome_of_verdict(outcome: RowVerdict, options: &CheckOptions) -> CheckOutcome {
     match outcome {
         RowVerdict::WithinMargin => CheckOutcome::Within,
         RowVerdict::AboveMargin => CheckOutcome::Outside,
@@ -350,16 +350,16 @@ fn check_outcome(outcome: RowVerdict, options: &CheckOptions) -> CheckOutcome {
     }
 }
 
-fn is_wanted(row: &Row, options: &CheckOptions) -> bool {
+fn is_selected_row(row: &Row, options: &CheckOptions) -> bool {
     let metric = match &options.metric {
         Some(name) => *name == row.metric,
         None => row.headline,
     };
-    !row.twin && metric && is_of_bench(row, options)
+    !row.twin && metric && is_in_selected_bench(row, options)
 }
 
-impl Ends {
-    fn estimate(&self, blocks: usize) -> Estimate {
+impl RowEstimate {
+    fn to_estimate(self, blocks: usize) -> Estimate {
         let ends = |low, high, level| Interval { low, high, level };
         Estimate {
             value: self.value,
@@ -376,13 +376,13 @@ pub(crate) mod tests {
     use confide_estimate::Random;
 
     use super::*;
-    use crate::selftest::synthetic::{Noise, SyntheticSuite, blocks, make_loaded};
+    use crate::selftest::synthetic::{Noise, SyntheticSuite, make_loaded_record, make_slices};
 
     pub(crate) fn run(shape: &SyntheticSuite, seed: u64, delays: [f64; 2]) -> LoadedRecord {
         let [aa, b] = delays;
         let arms = [("a", false, 0.0), ("a", true, aa), ("b", false, b)];
-        let slices = blocks(&arms, 20, Noise::Quiet, &mut Random::new(seed));
-        make_loaded(shape, 1_000 + seed, Vec::new(), slices).unwrap()
+        let slices = make_slices(&arms, 20, Noise::Quiet, &mut Random::new(seed));
+        make_loaded_record(shape, 1_000 + seed, Vec::new(), slices).unwrap()
     }
 
     fn with_gate(limit: &str) -> SyntheticSuite {
@@ -402,7 +402,7 @@ pub(crate) mod tests {
         assert_eq!(checked(&with_gate("adds_at_most = 100.0"), &options), CheckOutcome::Within);
         let others = CheckOptions { margin: Some(0.02), ..options };
         assert_eq!(checked(&with_gate("ratio_at_most = 1.5"), &others), CheckOutcome::Outside);
-        assert!(with_gate("margin = 1.5").suite().is_err() && with_gate("").suite().is_err());
+        assert!(with_gate("margin = 1.5").parse().is_err() && with_gate("").parse().is_err());
     }
 
     #[test]
@@ -445,7 +445,7 @@ pub(crate) mod tests {
     #[test]
     fn a_chain_that_was_kept_apart_names_another_record() {
         let mut loaded = run(&SyntheticSuite::default(), 1, [0.0, 0.0]);
-        loaded.record.seal(&loaded.samples, &loaded.slices).unwrap();
+        loaded.record.compute_hash_chain(&loaded.samples, &loaded.slices).unwrap();
         let end = loaded.record.chain_end().unwrap().to_owned();
         let checked = |chain: &str| {
             let options = CheckOptions {

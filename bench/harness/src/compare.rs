@@ -12,7 +12,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-use self::refusal::{Reason, Refusal};
+use self::refusal::{Refusal, RefusalReason};
 use confide_estimate::{ClusterEstimate, ClusterMethod, Clusters};
 use serde::Serialize;
 
@@ -21,9 +21,9 @@ use crate::{
     plan::{Case, Effort, cases},
     rows::{
         BOOTSTRAP_SEED,
-        row::{AaVerdict, Note},
+        row::{AaVerdict, RowNote},
     },
-    suite::bench::{Bench, Better, Metric},
+    suite::bench::{Bench, BetterDirection, Metric},
 };
 
 use figures::{ComparedFigure, SideFigures};
@@ -57,12 +57,12 @@ pub(crate) struct ComparedRow {
     pub(crate) label: String,
     pub(crate) arm: String,
     pub(crate) metric: String,
-    pub(crate) better: Better,
+    pub(crate) better: BetterDirection,
     pub(crate) a: ComparedFigure,
     pub(crate) b: ComparedFigure,
     pub(crate) result: ComparisonResult,
     /// The ratio of both sides after each is divided by a floor measured next to it.
-    pub(crate) to_floor: Option<FloorRatio>,
+    pub(crate) to_floor: Option<FloorAdjustedCost>,
     /// Remarks that a reader needs in order to understand the figures.
     pub(crate) says: Vec<String>,
 }
@@ -78,12 +78,12 @@ pub(crate) enum ComparisonResult {
     /// One cluster on a side: a ratio and a difference, without an interval.
     Confounded { ratio: Option<f64>, difference: f64 },
     /// Both sides have several clusters, which were resampled.
-    Clustered { ratio: Option<Spread>, difference: Spread },
+    Clustered { ratio: Option<ClusteredEstimate>, difference: ClusteredEstimate },
 }
 
 /// An estimate over clusters.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Spread {
+pub(crate) struct ClusteredEstimate {
     pub(crate) value: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
@@ -96,7 +96,7 @@ pub(crate) struct Spread {
 
 /// The cost after each side is divided by its own floor.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct FloorRatio {
+pub(crate) struct FloorAdjustedCost {
     pub(crate) name: String,
     pub(crate) a: f64,
     pub(crate) b: f64,
@@ -108,10 +108,10 @@ pub(crate) struct FloorRatio {
 pub fn compare(a: &[LoadedRecord], b: &[LoadedRecord], options: &CompareOptions) -> Comparison {
     let refused = refusal::refuse_records(a, b, options);
     let mut comparison = Comparison {
-        a: a.iter().map(figures::describe_origin).collect(),
-        b: b.iter().map(figures::describe_origin).collect(),
+        a: a.iter().map(figures::figure_origin).collect(),
+        b: b.iter().map(figures::figure_origin).collect(),
         refused,
-        says: refusal::describe_versions(a, b),
+        says: refusal::describe_version_differences(a, b),
         differs: figures::machine_differences(a, b),
         rows: Vec::new(),
     };
@@ -119,7 +119,7 @@ pub fn compare(a: &[LoadedRecord], b: &[LoadedRecord], options: &CompareOptions)
     let suite = match parsed {
         Some(Ok(suite)) => suite,
         Some(Err(error)) => {
-            comparison.refused.push(Refusal::new(Reason::DifferentSuite, error.to_string()));
+            comparison.refused.push(Refusal::new(RefusalReason::DifferentSuite, error.to_string()));
             return comparison;
         }
         None => return comparison,
@@ -127,15 +127,16 @@ pub fn compare(a: &[LoadedRecord], b: &[LoadedRecord], options: &CompareOptions)
     if !comparison.refused.is_empty() {
         return comparison;
     }
-    let across = refusal::refuse_hardware(a, b);
+    let across = refusal::refuse_different_hardware(a, b);
     let sides = [SideFigures::new(&suite, a), SideFigures::new(&suite, b)];
     for bench in &suite.benches {
         let wanted = options.bench.as_ref().is_none_or(|name| *name == bench.name);
         for case in all_cases(bench).iter().filter(|_| wanted) {
-            for metric in bench.metrics.iter().filter(|metric| is_wanted(metric, options)) {
+            for metric in bench.metrics.iter().filter(|metric| is_selected_metric(metric, options))
+            {
                 for arm in &bench.arms {
                     let one = ComparedCase { suite: &suite, bench, case, metric, arm };
-                    comparison.rows.extend(one.compare(&sides, across.as_ref(), options));
+                    comparison.rows.extend(one.compare_sides(&sides, across.as_ref(), options));
                 }
             }
         }
@@ -145,7 +146,7 @@ pub fn compare(a: &[LoadedRecord], b: &[LoadedRecord], options: &CompareOptions)
 
 impl Comparison {
     /// Tells whether any row has a ratio or a difference.
-    pub fn has_shown(&self) -> bool {
+    pub fn has_compared_rows(&self) -> bool {
         self.rows.iter().any(|row| {
             matches!(
                 row.result,
@@ -160,10 +161,11 @@ impl Comparison {
     }
 
     /// Lists the reasons for which rows were not compared, row by row, each once per row.
-    pub fn row_refusals(&self) -> Vec<Reason> {
+    pub fn row_refusal_reasons(&self) -> Vec<RefusalReason> {
         let reasons = |row: &ComparedRow| match &row.result {
             ComparisonResult::Refused { reasons } => {
-                let mut kinds: Vec<Reason> = reasons.iter().map(|refusal| refusal.reason).collect();
+                let mut kinds: Vec<RefusalReason> =
+                    reasons.iter().map(|refusal| refusal.reason).collect();
                 kinds.sort_unstable();
                 kinds.dedup();
                 kinds
@@ -186,7 +188,7 @@ pub(crate) fn all_cases(bench: &Bench) -> Vec<Case> {
     all
 }
 
-fn is_wanted(metric: &Metric, options: &CompareOptions) -> bool {
+fn is_selected_metric(metric: &Metric, options: &CompareOptions) -> bool {
     match &options.metric {
         Some(name) => *name == metric.name,
         None => options.all || metric.headline,
@@ -195,30 +197,30 @@ fn is_wanted(metric: &Metric, options: &CompareOptions) -> bool {
 
 impl ComparedCase<'_> {
     /// Compares one figure of both sides; `None` if neither side measured it.
-    fn compare(
+    fn compare_sides(
         &self,
         [a, b]: &[SideFigures<'_>; 2],
         across: Option<&Refusal>,
         options: &CompareOptions,
     ) -> Option<ComparedRow> {
-        let (of_a, of_b) = (a.gather(self), b.gather(self));
+        let (of_a, of_b) = (a.gather_case(self), b.gather_case(self));
         if of_a.values.is_empty() && of_b.values.is_empty() {
             return None;
         }
         let mut reasons = refusal::refuse_row(self, [&of_a, &of_b]);
         if reasons.is_empty() {
-            reasons.extend(refusal::refuse_work(self, [a, b]));
+            reasons.extend(refusal::refuse_unequal_work(self, [a, b]));
         }
         let result = match across.filter(|_| !options.dangerous_across_hardware) {
             _ if !reasons.is_empty() => ComparisonResult::Refused { reasons },
             Some(reason) => ComparisonResult::Columns { reason: reason.clone() },
-            None => self.result(&of_a.values, &of_b.values),
+            None => self.compute_result(&of_a.values, &of_b.values),
         };
-        let mut says = describe_differences(&of_a, &of_b);
+        let mut says = collect_remarks(&of_a, &of_b);
         if let (Some(reason), true) = (across, options.dangerous_across_hardware) {
             says.insert(0, format!("different hardware, so not an overhead: {}", reason.detail));
         }
-        let label = crate::format::label(&self.metric.label, &self.case.params);
+        let label = crate::format::fill_label(&self.metric.label, &self.case.params);
         let arm_label = self.suite.arm(self.arm).map_or(self.arm, |arm| arm.label.as_str());
         Some(ComparedRow {
             bench: self.bench.name.clone(),
@@ -230,26 +232,26 @@ impl ComparedCase<'_> {
             better: self.metric.better,
             to_floor: match result {
                 ComparisonResult::Refused { .. } => None,
-                _ => self.to_floor(&of_a, &of_b),
+                _ => self.compare_relative_to_floor(&of_a, &of_b),
             },
-            a: of_a.side(),
-            b: of_b.side(),
+            a: of_a.to_compared_figure(),
+            b: of_b.to_compared_figure(),
             result,
             says,
         })
     }
 
     /// Computes the cost of B over A: above 1 is slower, or less of what should be more.
-    fn result(&self, a: &[Vec<f64>], b: &[Vec<f64>]) -> ComparisonResult {
+    fn compute_result(&self, a: &[Vec<f64>], b: &[Vec<f64>]) -> ComparisonResult {
         let (from, to) = match self.metric.better {
-            Better::Lower => (a, b),
-            Better::Higher => (b, a),
+            BetterDirection::Lower => (a, b),
+            BetterDirection::Higher => (b, a),
         };
         let positive = a.iter().chain(b).flatten().all(|value| *value > 0.0);
         let log = |clusters: &[Vec<f64>]| figures::mean_of_means(clusters, f64::ln);
         let confounded = || ComparisonResult::Confounded {
             ratio: positive.then(|| (log(to) - log(from)).exp()),
-            difference: figures::centre(b) - figures::centre(a),
+            difference: figures::central_value(b) - figures::central_value(a),
         };
         let Ok(difference) = Clusters::new(a, b, BOOTSTRAP_SEED).and_then(|both| both.difference())
         else {
@@ -257,27 +259,32 @@ impl ComparedCase<'_> {
         };
         let ratio = Clusters::new(from, to, BOOTSTRAP_SEED).and_then(|both| both.ratio());
         ComparisonResult::Clustered {
-            ratio: ratio.ok().map(Spread::from),
+            ratio: ratio.ok().map(ClusteredEstimate::from),
             difference: difference.into(),
         }
     }
 
-    fn to_floor(
+    fn compare_relative_to_floor(
         &self,
         a: &figures::GatheredFigures,
         b: &figures::GatheredFigures,
-    ) -> Option<FloorRatio> {
+    ) -> Option<FloorAdjustedCost> {
         let (name, of_a) = a.floor.clone()?;
         let (other, of_b) = b.floor.clone()?;
         let ratio = match self.metric.better {
-            Better::Lower => of_b / of_a,
-            Better::Higher => of_a / of_b,
+            BetterDirection::Lower => of_b / of_a,
+            BetterDirection::Higher => of_a / of_b,
         };
-        (name == other && ratio.is_finite()).then_some(FloorRatio { name, a: of_a, b: of_b, ratio })
+        (name == other && ratio.is_finite()).then_some(FloorAdjustedCost {
+            name,
+            a: of_a,
+            b: of_b,
+            ratio,
+        })
     }
 }
 
-impl From<ClusterEstimate> for Spread {
+impl From<ClusterEstimate> for ClusteredEstimate {
     fn from(estimate: ClusterEstimate) -> Self {
         Self {
             value: estimate.value,
@@ -294,18 +301,18 @@ impl From<ClusterEstimate> for Spread {
 }
 
 /// Collects the remarks of both sides, each once.
-fn describe_differences(a: &figures::GatheredFigures, b: &figures::GatheredFigures) -> Vec<String> {
+fn collect_remarks(a: &figures::GatheredFigures, b: &figures::GatheredFigures) -> Vec<String> {
     let mut says: Vec<String> = Vec::new();
     for (side, gathered) in [("A", a), ("B", b)] {
-        let notes = gathered.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));
-        let all = notes.map(Note::long).chain(gathered.marks.iter().cloned());
+        let notes = gathered.notes.iter().filter(|note| !matches!(note, RowNote::ThinTail { .. }));
+        let all = notes.map(RowNote::long_text).chain(gathered.marks.iter().cloned());
         for text in all {
             match says.iter_mut().find(|known| known.ends_with(&format!(": {text}"))) {
                 Some(known) => *known = format!("A and B: {text}"),
                 None => says.push(format!("{side}: {text}")),
             }
         }
-        let blocks = gathered.blocks();
+        let blocks = gathered.block_count();
         if blocks < confide_estimate::INTERVAL_BLOCKS_MIN && blocks > 0 {
             says.push(format!("{side}: {blocks} blocks"));
         }

@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::host::quiet::Quiet;
+use crate::host::quiet::InterferenceReading;
 
 /// A gate of quiet that a slice did not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Disturbed {
+#[schemars(rename = "Disturbed")]
+pub(crate) struct DetectedDisturbance {
     pub(crate) by: Disturbance,
     /// The value of the slice: a share, or a number of pages.
     pub(crate) value: f64,
@@ -76,7 +77,7 @@ const SWAPPED_PAGES_MAX: f64 = 256.0;
 
 /// Finds the gates that a slice did not pass. What the machine does not tell passes. PSI of disks
 /// is shown but is not a gate, because a bench of disks causes it itself.
-pub(crate) fn find_disturbances(quiet: &Quiet) -> Vec<Disturbed> {
+pub(crate) fn find_disturbances(quiet: &InterferenceReading) -> Vec<DetectedDisturbance> {
     // A slice shorter than the kernel's tick does not tell who else worked. What an arm and its own
     // services make each other wait is then no disturbance, and the calibration sees competitors.
     let others = quiet.others_cpu.is_some_and(|share| share > PSI_CPU_WITH_OTHERS);
@@ -93,7 +94,7 @@ pub(crate) fn find_disturbances(quiet: &Quiet) -> Vec<Disturbed> {
         .into_iter()
         .filter_map(|(by, value, limit)| {
             let value = value.filter(|value| value.abs() > limit)?;
-            Some(Disturbed { by, value, limit })
+            Some(DetectedDisturbance { by, value, limit })
         })
         .collect()
 }
@@ -102,38 +103,39 @@ pub(crate) fn find_disturbances(quiet: &Quiet) -> Vec<Disturbed> {
 mod tests {
     use super::*;
 
-    fn kinds_of(quiet: Quiet) -> Vec<Disturbance> {
+    fn kinds_of(quiet: InterferenceReading) -> Vec<Disturbance> {
         find_disturbances(&quiet).into_iter().map(|disturbed| disturbed.by).collect()
     }
 
     #[test]
     fn a_quiet_slice_passes_and_so_does_one_of_which_nothing_is_known() {
-        assert!(find_disturbances(&Quiet::default()).is_empty());
-        let quiet = Quiet {
+        assert!(find_disturbances(&InterferenceReading::default()).is_empty());
+        let quiet = InterferenceReading {
             steal: Some(0.005),
             calibration_us: 200.0,
             calibration_after_us: Some(205.0),
             others_cpu: Some(0.01),
             psi_cpu: Some(0.9),
-            ..Quiet::default()
+            ..InterferenceReading::default()
         };
         assert!(find_disturbances(&quiet).is_empty());
     }
 
     #[test]
     fn each_gate_marks_with_its_reason() {
-        let quiet = |change: fn(&mut Quiet)| {
-            let mut quiet = Quiet { calibration_us: 200.0, ..Quiet::default() };
+        let quiet = |change: fn(&mut InterferenceReading)| {
+            let mut quiet =
+                InterferenceReading { calibration_us: 200.0, ..InterferenceReading::default() };
             change(&mut quiet);
             kinds_of(quiet)
         };
         assert_eq!(quiet(|q| q.steal = Some(0.02)), [Disturbance::Steal]);
         // Faster after the slice than before it is a drift too.
         for after in [180.0, 220.0] {
-            let slice = Quiet {
+            let slice = InterferenceReading {
                 calibration_us: 200.0,
                 calibration_after_us: Some(after),
-                ..Quiet::default()
+                ..InterferenceReading::default()
             };
             assert_eq!(kinds_of(slice), [Disturbance::CalibrationDrift]);
         }
@@ -145,7 +147,11 @@ mod tests {
 
     #[test]
     fn waiting_for_a_cpu_counts_only_where_others_are_known_to_work() {
-        let psi = |others_cpu| Quiet { psi_cpu: Some(0.5), others_cpu, ..Quiet::default() };
+        let psi = |others_cpu| InterferenceReading {
+            psi_cpu: Some(0.5),
+            others_cpu,
+            ..InterferenceReading::default()
+        };
         assert!(kinds_of(psi(None)).is_empty());
         assert_eq!(kinds_of(psi(Some(0.03))), [Disturbance::PsiCpu]);
         assert!(kinds_of(psi(Some(0.0))).is_empty());

@@ -2,7 +2,7 @@
 //! once from rows.
 //!
 //! `html`, `markdown` and `text` write the same sections. All text in them is plain, apart from
-//! [`Block::Markup`] and [`Content::Markup`]: a writer escapes whatever would act in its format.
+//! [`Block::Markup`] and [`CellContent::Markup`]: a writer escapes whatever would act in its format.
 
 pub(crate) mod html;
 pub(crate) mod markdown;
@@ -21,7 +21,7 @@ pub(crate) enum JudgementColour {
 
 impl JudgementColour {
     /// The name of the class in the style sheet.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn css_class(self) -> &'static str {
         match self {
             Self::Good => "good",
             Self::Warn => "warn",
@@ -32,7 +32,7 @@ impl JudgementColour {
     }
 
     /// The sign that stands before a text of the class: colour is never the only sign.
-    pub(crate) fn sign(self) -> &'static str {
+    pub(crate) fn symbol(self) -> &'static str {
         match self {
             Self::Good => "✓",
             Self::Warn => "▲",
@@ -173,7 +173,7 @@ pub(crate) struct Cell {
     /// The text that a page shows in place of a long one, which is among the row's folded facts; empty for the
     /// same.
     pub(crate) short: String,
-    pub(crate) content: Content,
+    pub(crate) content: CellContent,
     pub(crate) is_simulated: bool,
     /// Small lines below the text, each with its class of the style sheet. A terminal does not show
     /// them.
@@ -187,7 +187,7 @@ pub(crate) struct Cell {
 
 /// The kind of text in a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum CellContent {
     #[default]
     Text,
     /// The figure that a row is about.
@@ -229,25 +229,25 @@ impl Table {
     }
 
     /// Returns the indices of the columns whose class is none of these.
-    fn columns_without(&self, classes: &[&str]) -> Vec<usize> {
+    fn columns_without_classes(&self, classes: &[&str]) -> Vec<usize> {
         (0..self.columns.len()).filter(|at| !classes.contains(&self.columns[*at].class)).collect()
     }
 }
 
 impl Column {
     /// The first column, which names the rows.
-    pub(crate) fn label(heading: &str) -> Self {
+    pub(crate) fn new_label(heading: &str) -> Self {
         Self { heading: heading.to_owned(), name: String::new(), class: "layer" }
     }
 
     /// A column of text.
-    pub(crate) fn text(heading: &str) -> Self {
+    pub(crate) fn new_text(heading: &str) -> Self {
         Self { heading: heading.to_owned(), name: heading.to_owned(), class: "" }
     }
 
     /// A column of numbers.
-    pub(crate) fn number(heading: &str) -> Self {
-        Self::text(heading).with_class("num")
+    pub(crate) fn new_number(heading: &str) -> Self {
+        Self::new_text(heading).with_class("num")
     }
 
     /// The same column with a shorter name for narrow screens.
@@ -273,7 +273,7 @@ impl<T: Into<String>> From<T> for Cell {
 
 impl Cell {
     /// A cell that is more than text.
-    pub(crate) fn new(content: Content, text: impl Into<String>) -> Self {
+    pub(crate) fn new(content: CellContent, text: impl Into<String>) -> Self {
         Self { content, ..Self::from(text) }
     }
 
@@ -283,7 +283,7 @@ impl Cell {
     }
 
     /// The same cell, sorted by this number.
-    pub(crate) fn with_sort(self, number: f64) -> Self {
+    pub(crate) fn with_sort_key(self, number: f64) -> Self {
         Self { sort: Some(number), ..self }
     }
 
@@ -306,6 +306,6 @@ fn is_invisible(c: char) -> bool {
 }
 
 /// Replaces each character that acts unseen by a mark.
-fn mark_invisible(text: &str) -> String {
+fn replace_invisible(text: &str) -> String {
     text.chars().map(|c| if is_invisible(c) { '\u{fffd}' } else { c }).collect()
 }

@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     error::BenchError,
-    own_arm::{answer_runs, end_of_run},
-    protocol::{FromArm, SAMPLES_PER_RUN_MAX, SampleMessage},
+    own_arm::{answer_runs, empty_report},
+    protocol::{ArmMessage, SAMPLES_PER_RUN_MAX, SampleMessage},
 };
 
 /// Answers each run at once with `samples` samples that tell nothing. Reads runs from `input` until
@@ -16,11 +16,15 @@ use crate::{
 ///
 /// # Errors
 /// When input or output fail.
-pub fn empty_arm(samples: u32, input: impl BufRead, output: impl Write) -> Result<(), BenchError> {
+pub fn run_empty_arm(
+    samples: u32,
+    input: impl BufRead,
+    output: impl Write,
+) -> Result<(), BenchError> {
     let samples = (samples as usize).min(SAMPLES_PER_RUN_MAX);
     answer_runs(format!("empty, {samples} samples"), input, output, |id, _, _| {
-        let empty = FromArm::Sample(SampleMessage { id, ..SampleMessage::default() });
-        repeat_n(empty, samples).chain(once(end_of_run(id))).collect()
+        let empty = ArmMessage::Sample(SampleMessage { id, ..SampleMessage::default() });
+        repeat_n(empty, samples).chain(once(empty_report(id))).collect()
     })
 }
 
@@ -34,7 +38,7 @@ mod tests {
             "{\"type\":\"run\",\"id\":4,\"block\":0,\"seed\":1,\"requests\":9,\"params\":{}}\n";
         let input = format!("{run}{run}{{\"type\":\"end\"}}\n");
         let mut output = Vec::new();
-        empty_arm(2, input.as_bytes(), &mut output).unwrap();
+        run_empty_arm(2, input.as_bytes(), &mut output).unwrap();
         let text = String::from_utf8(output).unwrap();
         let kinds: Vec<String> = text
             .lines()

@@ -22,7 +22,7 @@ pub enum BenchError {
         folder: PathBuf,
     },
     /// Another run measures on this machine, and each would see the other.
-    #[error("another run measures on this machine")]
+    #[error("another run is measuring on this machine")]
     MachineInUse,
     /// The suite is not valid TOML or has an unknown key.
     #[error("suite {name} does not parse: {message}")]

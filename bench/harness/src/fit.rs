@@ -7,10 +7,10 @@
 use serde_json::Value;
 
 use crate::{
-    format::{digits, value},
+    format::{format_number, format_value},
     plan::{Effort, cases},
     record::Record,
-    rows::row::Figure,
+    rows::row::PooledFigure,
     suite::bench::{Bench, CostPerWork},
 };
 
@@ -27,7 +27,7 @@ impl CostPerWork {
 
 /// A fitted line in words.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FittedArm {
+pub(crate) struct FitDescription {
     /// The bench and the arm.
     pub(crate) name: String,
     /// The metric that costs.
@@ -38,7 +38,7 @@ pub(crate) struct FittedArm {
 }
 
 /// Computes every fit that the record's suite asks for, in its order.
-pub(crate) fn fit_record(record: &Record) -> Vec<FittedArm> {
+pub(crate) fn fit_cost_lines(record: &Record) -> Vec<FitDescription> {
     let Ok(suite) = record.parse_suite() else {
         return Vec::new();
     };
@@ -49,7 +49,7 @@ pub(crate) fn fit_record(record: &Record) -> Vec<FittedArm> {
                 let label = suite.arm(arm).map_or(arm.as_str(), |arm| arm.label.as_str());
                 let works = fit.label.iter().map(|label| format!(", {label}")).collect::<String>();
                 let name = format!("{}{works}, {label}", bench.name);
-                all.extend(fit_arm(record, bench, fit, arm, name));
+                all.extend(fit_arm_costs(record, bench, fit, arm, name));
             }
         }
     }
@@ -57,16 +57,16 @@ pub(crate) fn fit_record(record: &Record) -> Vec<FittedArm> {
 }
 
 /// Fits one arm; `None` if it was not measured at any of its points.
-fn fit_arm(
+fn fit_arm_costs(
     record: &Record,
     bench: &Bench,
     fit: &CostPerWork,
     arm: &str,
     name: String,
-) -> Option<FittedArm> {
+) -> Option<FitDescription> {
     let through = fit.case_keys(bench, record.effort);
-    let of = |metric: &str| -> Vec<&Figure> {
-        let mine = |figure: &&Figure| {
+    let of = |metric: &str| -> Vec<&PooledFigure> {
+        let mine = |figure: &&PooledFigure| {
             figure.bench == bench.name
                 && figure.arm == arm
                 && !figure.twin
@@ -91,14 +91,14 @@ fn fit_arm(
         None => format!("no line: wanted two sizes or more, got {}", points.len()),
         Some(line) => describe_line(&line, fit, points.len()),
     };
-    Some(FittedArm { name, cost: fit.cost.clone(), text, simulated })
+    Some(FitDescription { name, cost: fit.cost.clone(), text, simulated })
 }
 
 fn describe_line(line: &FittedLine, fit: &CostPerWork, sizes: usize) -> String {
-    let (fixed, each) = (value(&fit.cost, line.fixed), value(&fit.cost, line.each));
+    let (fixed, each) = (format_value(&fit.cost, line.fixed), format_value(&fit.cost, line.each));
     let off = match sizes {
-        2 => "through two sizes: whether the cost is linear cannot be seen".to_owned(),
-        _ => format!("{sizes} sizes, off by at most {} %", digits(line.worst * 100.0)),
+        2 => "from two sizes, which cannot show whether the cost is linear".to_owned(),
+        _ => format!("{sizes} sizes, off by at most {} %", format_number(line.worst * 100.0)),
     };
     format!("{fixed} and {each} for each {} ({off})", fit.unit)
 }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_line_goes_through_the_points_it_names_only() {
-        let suite = crate::suite_named("zk").unwrap();
+        let suite = crate::find_suite("zk").unwrap();
         let suite = Suite::parse("zk", &suite.text).unwrap();
         let bench = suite.benches.iter().find(|bench| bench.name == "stages").unwrap();
         let mut fit = bench.fits.iter().find(|fit| !fit.only.is_empty()).unwrap().clone();

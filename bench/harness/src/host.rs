@@ -22,16 +22,16 @@ mod tee;
 /// Runs every parser of texts of kernel and programs over the same text, for the fuzzer; none may
 /// panic.
 #[doc(hidden)]
-pub fn read_host_texts(text: &str) {
+pub fn fuzz_host_parsers(text: &str) {
     let _ = kernel_log::KernelLog::parse(text);
     let _ = gpu::Gpus::parse(text);
-    gpu::fuzz(text);
-    cgroup::fuzz(text);
-    clock::fuzz(text);
-    cost::fuzz(text);
-    disk::fuzz(text);
-    machine::fuzz(text);
-    quiet::fuzz(text);
-    swiotlb::fuzz(text);
-    let _ = tee::summary::Tee::from_signals(tee::signals::fuzz(text)).text();
+    gpu::fuzz_parsers(text);
+    cgroup::fuzz_parsers(text);
+    clock::fuzz_parsers(text);
+    cost::fuzz_parsers(text);
+    disk::fuzz_parsers(text);
+    machine::fuzz_parsers(text);
+    quiet::fuzz_parsers(text);
+    swiotlb::fuzz_parsers(text);
+    let _ = tee::summary::TeeSummary::from_signals(tee::signals::fuzz_parsers(text)).text();
 }

@@ -19,11 +19,11 @@ use crate::{
         CHAINED_SCHEMA, METHOD, RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, chain::RecordChain,
         recomputed::find_difference, sha256_hex,
     },
-    rows::{RunAnalysis, judge},
+    rows::{RunAnalysis, analyse_run},
     samples::{
         Sample, Slice,
         columns::unpack_columns,
-        journal::{JournalContent, read_journal, read_lines, too_large},
+        journal::{JournalContent, read_journal, read_sample_lines, too_large_error},
     },
     suite::Suite,
 };
@@ -51,7 +51,7 @@ impl LoadedRecord {
     /// # Errors
     /// When there is no record, it cannot be read, or its layout is not known.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
-        let file = record_path(path);
+        let file = find_record_path(path);
         if !path.is_dir() || !path.join(SAMPLES_FILE).exists() {
             return Self::read_file(file);
         }
@@ -70,7 +70,7 @@ impl LoadedRecord {
     ///
     /// # Errors
     /// When the text is not a record, or one whose layout needs another file.
-    pub fn of_document(text: &str) -> Result<Self, BenchError> {
+    pub fn from_document(text: &str) -> Result<Self, BenchError> {
         Self::parse(PathBuf::from(RECORD_FILE), text, |path| {
             let message =
                 format!("wanted layout 2 to {SCHEMA}, got 1, whose samples are elsewhere");
@@ -82,7 +82,7 @@ impl LoadedRecord {
     ///
     /// # Errors
     /// When a line of the journal cannot be read.
-    pub fn of_journal(bytes: &[u8]) -> Result<Option<Self>, BenchError> {
+    pub fn from_journal_bytes(bytes: &[u8]) -> Result<Option<Self>, BenchError> {
         Self::from_journal(Path::new(SAMPLES_FILE), bytes, PathBuf::from(RECORD_FILE))
     }
 
@@ -107,8 +107,8 @@ impl LoadedRecord {
     ///
     /// # Errors
     /// When a field cannot be written as JSON.
-    pub fn document(&self) -> Result<String, BenchError> {
-        let document = self.record.document(&self.samples, &self.slices);
+    pub fn to_json_document(&self) -> Result<String, BenchError> {
+        let document = self.record.to_json_document(&self.samples, &self.slices);
         document.map_err(|error| BenchError::Record {
             path: self.path.clone(),
             message: error.to_string(),
@@ -116,12 +116,12 @@ impl LoadedRecord {
     }
 
     /// Judges the samples again, by `suite`.
-    pub(crate) fn judge(&self, suite: &Suite) -> RunAnalysis {
-        judge(suite, self.record.effort, &self.samples, &self.slices)
+    pub(crate) fn analyse_with_suite(&self, suite: &Suite) -> RunAnalysis {
+        analyse_run(suite, self.record.effort, &self.samples, &self.slices)
     }
 
     fn read_file(path: PathBuf) -> Result<Self, BenchError> {
-        let text = read_text(&path)?;
+        let text = read_record_text(&path)?;
         Self::parse(path, &text, read_sample_file)
     }
 
@@ -144,16 +144,16 @@ impl LoadedRecord {
             unpack_columns(std::mem::take(&mut record.slices)).map_err(wrong)?
         };
         if record.schema >= CHAINED_SCHEMA {
-            check_chain(text, record.chain.as_ref()).map_err(changed)?;
+            check_hash_chain(text, record.chain.as_ref()).map_err(changed)?;
         }
-        record.upgrade();
-        recompute(&mut record, &samples, &slices)?.map_err(changed)?;
+        record.upgrade_layout();
+        recompute_rows(&mut record, &samples, &slices)?.map_err(changed)?;
         Ok(Self { record, samples, slices, path, sha256: sha256_hex(text) })
     }
 
     fn read_journal(folder: &Path, path: PathBuf) -> Result<Option<Self>, BenchError> {
         let journal = folder.join(SAMPLES_FILE);
-        Self::from_journal(&journal, open(&journal)?, path)
+        Self::from_journal(&journal, open_decompressed(&journal)?, path)
     }
 
     fn from_journal(
@@ -164,30 +164,30 @@ impl LoadedRecord {
         let Some(read) = read_journal(journal, bytes)? else { return Ok(None) };
         let JournalContent { mut record, samples, slices, .. } = read;
         let suite = record.parse_suite()?;
-        record.fill(&suite, &samples, &slices);
-        record.seal(&samples, &slices).map_err(|error| BenchError::Record {
+        record.compute_analysis(&suite, &samples, &slices);
+        record.compute_hash_chain(&samples, &slices).map_err(|error| BenchError::Record {
             path: path.clone(),
             message: error.to_string(),
         })?;
         let mut loaded = Self { record, samples, slices, path, sha256: String::new() };
-        loaded.sha256 = sha256_hex(&loaded.document()?);
+        loaded.sha256 = sha256_hex(&loaded.to_json_document()?);
         Ok(Some(loaded))
     }
 }
 
 /// Replaces the rows of a record by what its samples give, whatever the file says of them. The inner error names a row
 /// that differs; where the record does not bear a chain, or has rows of another method, it is a remark.
-fn recompute(
+fn recompute_rows(
     record: &mut Record,
     samples: &[Sample],
     slices: &[Slice],
 ) -> Result<Result<(), String>, BenchError> {
     let suite = record.parse_suite()?;
-    let judged = judge(&suite, record.effort, samples, slices);
+    let judged = analyse_run(&suite, record.effort, samples, slices);
     let different = find_difference(record, &judged);
     if record.schema < CHAINED_SCHEMA {
-        let remark = "it has no chain of hashes, as no record of layout 1 or 2 has: nothing tells whether it was \
-                      changed after the run";
+        let remark = "it has no chain of hashes, like every record of layout 1 or 2: whether it \
+                      was changed after the run cannot be checked";
         record.remarks.push(remark.to_owned());
     }
     match different {
@@ -197,12 +197,12 @@ fn recompute(
         )),
         None => {}
     }
-    record.take(judged);
+    record.set_analysis(judged);
     Ok(Ok(()))
 }
 
 /// Compares a record's text with the chain of hashes that it bears; the error names what differs.
-fn check_chain(text: &str, chain: Option<&RecordChain>) -> Result<(), String> {
+fn check_hash_chain(text: &str, chain: Option<&RecordChain>) -> Result<(), String> {
     #[derive(Deserialize)]
     struct Document {
         slices: Vec<Value>,
@@ -222,9 +222,9 @@ fn check_chain(text: &str, chain: Option<&RecordChain>) -> Result<(), String> {
 ///
 /// # Errors
 /// When the folder cannot be read, or holds no record.
-pub fn record_folders(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
+pub fn list_record_folders(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
     let holds = |path: &Path| {
-        path.is_file() || record_path(path).exists() || path.join(SAMPLES_FILE).exists()
+        path.is_file() || find_record_path(path).exists() || path.join(SAMPLES_FILE).exists()
     };
     if holds(folder) {
         return Ok(vec![folder.to_owned()]);
@@ -245,7 +245,7 @@ pub fn record_folders(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
 }
 
 /// Returns the record within a folder, compressed or not; any other path stays as it is.
-fn record_path(path: &Path) -> PathBuf {
+fn find_record_path(path: &Path) -> PathBuf {
     if !path.is_dir() {
         return path.to_owned();
     }
@@ -254,12 +254,12 @@ fn record_path(path: &Path) -> PathBuf {
     if !plain.exists() && packed.exists() { packed } else { plain }
 }
 
-fn read_text(path: &Path) -> Result<String, BenchError> {
+fn read_record_text(path: &Path) -> Result<String, BenchError> {
     let mut text = String::new();
-    let read = open(path)?.take(RECORD_BYTES_MAX + 1).read_to_string(&mut text);
+    let read = open_decompressed(path)?.take(RECORD_BYTES_MAX + 1).read_to_string(&mut text);
     read.map_err(BenchError::io("read", path))?;
     if text.len() as u64 > RECORD_BYTES_MAX {
-        return Err(too_large(path, RECORD_BYTES_MAX));
+        return Err(too_large_error(path, RECORD_BYTES_MAX));
     }
     Ok(text)
 }
@@ -269,11 +269,11 @@ fn read_sample_file(record: &Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchErr
     let plain = record.with_file_name(SAMPLES_FILE);
     let packed = record.with_file_name(format!("{SAMPLES_FILE}.gz"));
     let path = if !plain.exists() && packed.exists() { packed } else { plain };
-    read_lines(&path, open(&path)?)
+    read_sample_lines(&path, open_decompressed(&path)?)
 }
 
 /// Opens a file and decompresses it where its first two bytes say that it is compressed.
-fn open(path: &Path) -> Result<Box<dyn Read>, BenchError> {
+fn open_decompressed(path: &Path) -> Result<Box<dyn Read>, BenchError> {
     let file = File::open(path).map_err(BenchError::io("read", path))?;
     let mut reader = BufReader::new(file);
     let packed =
@@ -291,7 +291,7 @@ mod tests {
     use confide_tests::Folder;
 
     use super::*;
-    use crate::selftest::synthetic::{Noise, SyntheticSuite, blocks, make_loaded};
+    use crate::selftest::synthetic::{Noise, SyntheticSuite, make_loaded_record, make_slices};
 
     /// A record of an earlier layout.
     fn old_record(name: &str) -> PathBuf {
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_journal_of_the_script_for_a_gpu_reads_as_a_record() {
         let kept = include_bytes!("../../gpu/tests/journal.jsonl");
-        let loaded = LoadedRecord::of_journal(kept).unwrap().unwrap();
+        let loaded = LoadedRecord::from_journal_bytes(kept).unwrap().unwrap();
         let record = &loaded.record;
         assert_eq!((record.suite.name.as_str(), record.partial()), ("gpu", None));
         let row = |arm: &str, metric: &str| {
@@ -341,7 +341,7 @@ mod tests {
         let rehearsal =
             text.replacen("{\"kind\":\"run\"", "{\"kind\":\"run\",\"rehearsal\":\"x\"", 1);
         assert!(matches!(
-            LoadedRecord::of_journal(rehearsal.as_bytes()),
+            LoadedRecord::from_journal_bytes(rehearsal.as_bytes()),
             Err(BenchError::Record { .. })
         ));
     }
@@ -370,8 +370,8 @@ mod tests {
     fn chained_text() -> String {
         let shape = SyntheticSuite::default();
         let arms = [("a", false, 0.0), ("a", true, 0.0), ("b", false, 0.1)];
-        let slices = blocks(&arms, 12, Noise::Quiet, &mut Random::new(3));
-        let mut loaded = make_loaded(&shape, 1_000, Vec::new(), slices).unwrap();
+        let slices = make_slices(&arms, 12, Noise::Quiet, &mut Random::new(3));
+        let mut loaded = make_loaded_record(&shape, 1_000, Vec::new(), slices).unwrap();
         loaded.record.sessions.push(crate::record::Session {
             started_unix_s: 1_000,
             wall_s: 1.0,
@@ -381,15 +381,15 @@ mod tests {
         });
         loaded.record.plan.sha256 = "made-up".into();
         loaded.record.commit = "abc".into();
-        loaded.record.seal(&loaded.samples, &loaded.slices).unwrap();
-        loaded.document().unwrap()
+        loaded.record.compute_hash_chain(&loaded.samples, &loaded.slices).unwrap();
+        loaded.to_json_document().unwrap()
     }
 
     /// Changes the record by its JSON, and returns what the reader says of it.
     fn forge(change: impl FnOnce(&mut Value)) -> String {
         let mut value = serde_json::from_str(&chained_text()).unwrap();
         change(&mut value);
-        match LoadedRecord::of_document(&value.to_string()) {
+        match LoadedRecord::from_document(&value.to_string()) {
             Err(BenchError::Changed { part, .. }) => part,
             other => panic!("{other:?}"),
         }
@@ -398,12 +398,12 @@ mod tests {
     #[test]
     fn a_chained_record_reads_back_and_is_written_as_it_was() {
         let text = chained_text();
-        let loaded = LoadedRecord::of_document(&text).unwrap();
+        let loaded = LoadedRecord::from_document(&text).unwrap();
         assert!(loaded.remarks().is_empty() && loaded.record.chain_end().is_some());
-        assert_eq!(loaded.document().unwrap(), text);
+        assert_eq!(loaded.to_json_document().unwrap(), text);
         // Another layout of the same JSON is the same record.
         let value: Value = serde_json::from_str(&text).unwrap();
-        assert!(LoadedRecord::of_document(&value.to_string()).is_ok());
+        assert!(LoadedRecord::from_document(&value.to_string()).is_ok());
     }
 
     #[test]
@@ -440,7 +440,7 @@ mod tests {
         value["method"] = 0.into();
         value["rows"][1]["ratio"]["value"] = 0.3.into();
         value.as_object_mut().unwrap().remove("chain");
-        let loaded = LoadedRecord::of_document(&value.to_string()).unwrap();
+        let loaded = LoadedRecord::from_document(&value.to_string()).unwrap();
         assert!(
             loaded.remarks()[0].contains("it has no chain of hashes"),
             "{:?}",
@@ -449,7 +449,7 @@ mod tests {
         assert!(loaded.remarks()[1].contains("ratio.value is 0.3"), "{:?}", loaded.remarks());
         assert!(loaded.record.rows[1].ratio.unwrap().value > 1.0);
         // An export does not give it a chain that its run never made.
-        assert!(!loaded.document().unwrap().contains("\"chain\""));
+        assert!(!loaded.to_json_document().unwrap().contains("\"chain\""));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::{
-    host::root::{FileTree, field},
+    host::root::{FileTree, field_value},
     programs::find_in_path,
 };
 
@@ -16,7 +16,7 @@ const ALSO_IN: &[&str] = &["/usr/sbin", "/sbin"];
 /// by name.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Needs {
+pub(crate) struct MachineRequirements {
     /// A file or folder that must be there.
     pub(crate) path: Option<String>,
     /// The message where `path` is missing, which says how it comes to be there.
@@ -49,9 +49,9 @@ pub struct MissingProgram {
     pub package: String,
 }
 
-impl Needs {
+impl MachineRequirements {
     /// Returns the reason why this machine does not meet it; `None` if it does.
-    pub(crate) fn first_missing(&self) -> Option<String> {
+    pub(crate) fn unmet_reason(&self) -> Option<String> {
         if let (Some(path), Some(otherwise)) = (&self.path, &self.otherwise)
             && !Path::new(path).exists()
         {
@@ -67,7 +67,7 @@ impl Needs {
             return Some(format!("needs {wanted} CPUs, this machine has {here}"));
         }
         let wanted = self.memory_gib?;
-        match free_gib() {
+        match read_available_gib() {
             Some(free) if free >= wanted as f64 => None,
             Some(free) => {
                 Some(format!("needs {wanted} GiB of free memory, this machine has {free:.1}"))
@@ -79,26 +79,26 @@ impl Needs {
     }
 
     /// Returns the mistake in its keys; `None` if there is no mistake.
-    pub(crate) fn find_mistake(&self) -> Option<String> {
+    pub(crate) fn find_key_mistake(&self) -> Option<String> {
         let pairs = self.path.is_some() == self.otherwise.is_some()
             && self.program.is_some() == self.package.is_some();
         let any = self.path.is_some()
             || self.program.is_some()
             || self.cpus.is_some()
             || self.memory_gib.is_some();
-        let named = self.program.as_ref().is_none_or(|names| !names.all().is_empty());
+        let named = self.program.as_ref().is_none_or(|names| !names.as_slice().is_empty());
         let wanted =
             "needs takes `path` with `otherwise`, `program` with `package`, `cpus` or `memory_gib`";
         (!pairs || !any || !named).then(|| wanted.to_owned())
     }
 
     /// Finds the program that it names, which is the tool that the arm will run.
-    pub(crate) fn tool(&self) -> Option<PathBuf> {
-        self.program.as_ref()?.all().iter().find_map(|name| find_in_path(name, ALSO_IN))
+    pub(crate) fn find_tool(&self) -> Option<PathBuf> {
+        self.program.as_ref()?.as_slice().iter().find_map(|name| find_in_path(name, ALSO_IN))
     }
 
     pub(crate) fn missing_program(&self) -> Option<MissingProgram> {
-        let (names, package) = (self.program.as_ref()?.all(), self.package.as_ref()?);
+        let (names, package) = (self.program.as_ref()?.as_slice(), self.package.as_ref()?);
         if names.iter().any(|name| find_in_path(name, ALSO_IN).is_some()) {
             return None;
         }
@@ -107,7 +107,7 @@ impl Needs {
 }
 
 impl ProgramNames {
-    fn all(&self) -> &[String] {
+    fn as_slice(&self) -> &[String] {
         match self {
             Self::Single(name) => std::slice::from_ref(name),
             Self::Any(names) => names,
@@ -122,9 +122,10 @@ fn usable_cpus() -> usize {
 
 /// Returns the GiB of memory that can be had without swapping; `None` if the kernel does not
 /// tell.
-fn free_gib() -> Option<f64> {
-    let meminfo = FileTree::system().text("/proc/meminfo")?;
-    let kib: f64 = field(&meminfo, "MemAvailable")?.strip_suffix("kB")?.trim().parse().ok()?;
+fn read_available_gib() -> Option<f64> {
+    let meminfo = FileTree::system().read_text("/proc/meminfo")?;
+    let kib: f64 =
+        field_value(&meminfo, "MemAvailable")?.strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib / f64::from(1 << 20))
 }
 
@@ -141,14 +142,14 @@ mod tests {
         Suite::parse("small", &text)
     }
 
-    fn first_missing(needs: &str) -> Option<String> {
-        parse_with_needs(needs).unwrap().arm("b").unwrap().first_missing()
+    fn unmet_reason(needs: &str) -> Option<String> {
+        parse_with_needs(needs).unwrap().arm("b").unwrap().unavailable_reason()
     }
 
     #[test]
     fn a_missing_program_is_named_with_the_package_that_holds_it() {
         let needs = r#"{ program = ["no-such-program", "nor-this"], package = "some-package" }"#;
-        let reason = first_missing(needs).unwrap();
+        let reason = unmet_reason(needs).unwrap();
         assert!(reason.contains("no-such-program") && reason.contains("some-package"), "{reason}");
         let suite = parse_with_needs(needs).unwrap();
         let wanted = MissingProgram {
@@ -157,26 +158,26 @@ mod tests {
         };
         assert_eq!(suite.missing_programs(), [wanted]);
         assert_eq!(
-            first_missing(r#"{ program = ["no-such-program", "sh"], package = "dash" }"#),
+            unmet_reason(r#"{ program = ["no-such-program", "sh"], package = "dash" }"#),
             None
         );
     }
 
     #[test]
     fn cpus_memory_and_paths_are_counted_and_looked_for() {
-        assert_eq!(first_missing("{ cpus = 1 }"), None);
-        assert!(first_missing("{ cpus = 1000000 }").unwrap().contains("1000000"));
-        assert_eq!(first_missing("{ memory_gib = 0 }"), None);
-        assert!(first_missing("{ memory_gib = 1000000 }").unwrap().contains("1000000 GiB"));
+        assert_eq!(unmet_reason("{ cpus = 1 }"), None);
+        assert!(unmet_reason("{ cpus = 1000000 }").unwrap().contains("1000000"));
+        assert_eq!(unmet_reason("{ memory_gib = 0 }"), None);
+        assert!(unmet_reason("{ memory_gib = 1000000 }").unwrap().contains("1000000 GiB"));
         assert!(
             parse_with_needs("{ memory_gib = 7 }")
                 .unwrap()
-                .scarce_resources()
+                .describe_memory_needs()
                 .concat()
                 .contains("needs 7 GiB")
         );
-        assert_eq!(first_missing(r#"{ path = "/", otherwise = "no root" }"#), None);
-        assert_eq!(first_missing(r#"{ path = "/no/such", otherwise = "why" }"#).unwrap(), "why");
+        assert_eq!(unmet_reason(r#"{ path = "/", otherwise = "no root" }"#), None);
+        assert_eq!(unmet_reason(r#"{ path = "/no/such", otherwise = "why" }"#).unwrap(), "why");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::{BufRead, Write};
 
 use crate::{
     error::BenchError,
-    protocol::{FromArm, Hello, PROTOCOL, ReportMessage, ToArm},
+    protocol::{ArmMessage, HarnessMessage, HelloMessage, PROTOCOL, ReportMessage},
     suite::bench::Params,
 };
 
@@ -17,9 +17,9 @@ pub(crate) fn answer_runs(
     name: String,
     input: impl BufRead,
     mut output: impl Write,
-    work: impl Fn(u64, u32, &Params) -> Vec<FromArm>,
+    work: impl Fn(u64, u32, &Params) -> Vec<ArmMessage>,
 ) -> Result<(), BenchError> {
-    let mut write = |lines: &[FromArm]| {
+    let mut write = |lines: &[ArmMessage]| {
         let mut text = String::new();
         for line in lines {
             let line = serde_json::to_string(line)
@@ -33,7 +33,7 @@ pub(crate) fn answer_runs(
             .and_then(|()| output.flush())
             .map_err(BenchError::io("write", "standard output"))
     };
-    write(&[FromArm::Hello(Hello {
+    write(&[ArmMessage::Hello(HelloMessage {
         protocol: PROTOCOL,
         arm: name,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -46,7 +46,8 @@ pub(crate) fn answer_runs(
     })])?;
     for line in input.lines() {
         let line = line.map_err(BenchError::io("read", "standard input"))?;
-        let Ok(ToArm::Run { id, requests, params, .. }) = serde_json::from_str(&line) else {
+        let Ok(HarnessMessage::Run { id, requests, params, .. }) = serde_json::from_str(&line)
+        else {
             return Ok(());
         };
         write(&work(id, requests, &params))?;
@@ -55,6 +56,6 @@ pub(crate) fn answer_runs(
 }
 
 /// The last line of a run that tells no figure of the whole run.
-pub(crate) fn end_of_run(id: u64) -> FromArm {
-    FromArm::Report(Box::new(ReportMessage { id, ..ReportMessage::default() }))
+pub(crate) fn empty_report(id: u64) -> ArmMessage {
+    ArmMessage::Report(Box::new(ReportMessage { id, ..ReportMessage::default() }))
 }

@@ -43,7 +43,7 @@ pub(crate) fn cases(bench: &Bench, effort: Effort) -> Vec<Case> {
 }
 
 /// Returns the number of blocks: the one asked for, or the suite's.
-pub(crate) fn blocks(bench: &Bench, effort: Effort, asked: Option<u32>) -> u32 {
+pub(crate) fn block_count(bench: &Bench, effort: Effort, asked: Option<u32>) -> u32 {
     asked.unwrap_or(match effort {
         Effort::Quick => bench.blocks.quick,
         Effort::Full => bench.blocks.full,
@@ -51,7 +51,7 @@ pub(crate) fn blocks(bench: &Bench, effort: Effort, asked: Option<u32>) -> u32 {
 }
 
 /// Returns a random order of `count` things for this place in the plan.
-pub(crate) fn order(seed: u64, place: &[&str], block: u32, count: usize) -> Vec<usize> {
+pub(crate) fn random_order(seed: u64, place: &[&str], block: u32, count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     Random::new(derive_seed(seed, "order", place, block)).shuffle(&mut order);
     order
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_order_comes_from_the_seed_and_changes_from_block_to_block() {
-        let orders = |seed| (0..20).map(|block| order(seed, &["a", ""], block, 4)).collect();
+        let orders = |seed| (0..20).map(|block| random_order(seed, &["a", ""], block, 4)).collect();
         let one: Vec<Vec<usize>> = orders(7);
         let again: Vec<Vec<usize>> = orders(7);
         let other: Vec<Vec<usize>> = orders(8);
@@ -121,7 +121,7 @@ mod tests {
     fn every_arm_goes_first_about_equally_often() {
         let mut first = [0; 3];
         for block in 0..300 {
-            first[order(1, &["bench", "case"], block, 3)[0]] += 1;
+            first[random_order(1, &["bench", "case"], block, 3)[0]] += 1;
         }
         assert!(first.iter().all(|count| (70..130).contains(count)), "{first:?}");
     }

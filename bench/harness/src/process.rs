@@ -93,7 +93,7 @@ impl LineProcess {
             .stdin
             .as_mut()
             .is_some_and(|stdin| writeln!(stdin, "{line}").and_then(|()| stdin.flush()).is_ok());
-        if sent { Ok(()) } else { Err(LineError::ProcessEnded(self.describe_end())) }
+        if sent { Ok(()) } else { Err(LineError::ProcessEnded(self.describe_exit())) }
     }
 
     /// Reads the next line, before `deadline` and unless `stop` is set.
@@ -111,7 +111,7 @@ impl LineProcess {
                 Ok(OutputLine::Text(line)) => return Ok(line),
                 Ok(OutputLine::TooLong) => return Err(LineError::TooLong),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(LineError::ProcessEnded(self.describe_end()));
+                    return Err(LineError::ProcessEnded(self.describe_exit()));
                 }
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {
                     return Err(LineError::Deadline);
@@ -122,30 +122,30 @@ impl LineProcess {
     }
 
     /// Discards lines that wait unread; true when there was one.
-    pub(crate) fn discard(&mut self) -> bool {
+    pub(crate) fn discard_unread_lines(&mut self) -> bool {
         std::iter::from_fn(|| self.lines.try_recv().ok()).count() > 0
     }
 
     /// Asks the whole process group to end, by SIGTERM.
     pub(crate) fn terminate(&self) {
-        self.signal(Signal::SIGTERM);
+        self.signal_group(Signal::SIGTERM);
     }
 
     /// Closes standard input, waits, then kills.
-    pub(crate) fn end(mut self) -> Option<ExitStatus> {
+    pub(crate) fn shut_down(mut self) -> Option<ExitStatus> {
         self.stdin = None;
         let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Some(status);
             }
-            self.discard();
+            self.discard_unread_lines();
             thread::sleep(Duration::from_millis(2));
         }
         None
     }
 
-    fn describe_end(&mut self) -> String {
+    fn describe_exit(&mut self) -> String {
         let deadline = Instant::now() + Duration::from_millis(500);
         loop {
             match self.child.try_wait() {
@@ -157,7 +157,7 @@ impl LineProcess {
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    fn signal_group(&self, signal: Signal) {
         if let Ok(id) = i32::try_from(self.child.id()) {
             // A process that is gone already is what was wanted.
             let _ = killpg(Pid::from_raw(id), signal);
@@ -167,7 +167,7 @@ impl LineProcess {
 
 impl Drop for LineProcess {
     fn drop(&mut self) {
-        self.signal(Signal::SIGKILL);
+        self.signal_group(Signal::SIGKILL);
         let _ = self.child.wait();
     }
 }
@@ -215,9 +215,9 @@ pub(crate) fn run_to_end(
         .process_group(0)
         .spawn()
         .map_err(|error| error.to_string())?;
-    match wait_until(&mut child, Instant::now() + deadline, stop) {
+    match wait_or_kill(&mut child, Instant::now() + deadline, stop) {
         Ok(Some(status)) if status.success() => Ok(()),
-        Ok(Some(status)) => Err(format!("{status}; {}", last_line(log))),
+        Ok(Some(status)) => Err(format!("{status}; {}", read_last_line(log))),
         Ok(None) if stop.load(Ordering::Relaxed) => Err("interrupted".into()),
         Ok(None) => Err(format!("not done after {deadline:?}")),
         Err(error) => Err(error.to_string()),
@@ -225,7 +225,7 @@ pub(crate) fn run_to_end(
 }
 
 /// Waits for a process to end; at the deadline, or when `stop` is set, it is killed and there is no status.
-pub(crate) fn wait_until(
+pub(crate) fn wait_or_kill(
     child: &mut Child,
     deadline: Instant,
     stop: &AtomicBool,
@@ -246,7 +246,7 @@ pub(crate) fn wait_until(
 }
 
 /// Returns the last line of a log, for a message.
-pub(crate) fn last_line(log: &Path) -> String {
+pub(crate) fn read_last_line(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(no output)");
     last.chars().take(300).collect()
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_asked_to_end_does() {
-        let status = shell("cat > /dev/null; exit 0").end().unwrap();
+        let status = shell("cat > /dev/null; exit 0").shut_down().unwrap();
         assert!(status.success());
     }
 

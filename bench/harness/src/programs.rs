@@ -6,14 +6,14 @@ use crate::{error::BenchError, suite::bench::CommandValue};
 
 /// The places where programs of a suite are looked for.
 #[derive(Clone, Debug)]
-pub struct Programs {
+pub struct ProgramLocator {
     /// The running program, which the word `confide` of a suite means.
     pub this: PathBuf,
     /// The folder of the running program, which is searched before PATH.
     pub beside: PathBuf,
 }
 
-impl Programs {
+impl ProgramLocator {
     /// Looks for programs in the folder of this executable first, then in PATH.
     pub fn new(this: PathBuf) -> Self {
         let beside = this.parent().map_or_else(PathBuf::new, PathBuf::from);
@@ -27,10 +27,10 @@ impl Programs {
         }
         if word.contains('/') {
             let path = PathBuf::from(word);
-            return if path.is_file() { Ok(path) } else { Err(first_missing(word, place)) };
+            return if path.is_file() { Ok(path) } else { Err(no_such_program(word, place)) };
         }
         let beside = Some(self.beside.join(word)).filter(|path| path.is_file());
-        beside.or_else(|| find_in_path(word, &[])).ok_or_else(|| first_missing(word, place))
+        beside.or_else(|| find_in_path(word, &[])).ok_or_else(|| no_such_program(word, place))
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn find_in_path(name: &str, more: &[&str]) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-fn first_missing(program: &str, place: &str) -> BenchError {
+fn no_such_program(program: &str, place: &str) -> BenchError {
     BenchError::NoSuchProgram { program: program.to_owned(), place: place.to_owned() }
 }
 
@@ -61,15 +61,15 @@ impl Variables {
 
     /// Replaces each `{name}`. Other braces stay, so that JSON can be an argument. A value may hold
     /// names in turn (a suite's variable that refers to a service), twice deep.
-    pub(crate) fn fill(&self, text: &str, place: &str) -> Result<String, BenchError> {
-        let once = self.fill_once(text, place)?;
-        let twice = self.fill_once(&once, place)?;
-        self.fill_once(&twice, place)
+    pub(crate) fn substitute(&self, text: &str, place: &str) -> Result<String, BenchError> {
+        let once = self.substitute_once(text, place)?;
+        let twice = self.substitute_once(&once, place)?;
+        self.substitute_once(&twice, place)
     }
 
     /// Returns the text of the variable that `word` is, where it is nothing else and names a
     /// suite's variable.
-    pub(crate) fn variable(&self, word: &str) -> Option<&str> {
+    pub(crate) fn suite_variable(&self, word: &str) -> Option<&str> {
         let name = word.strip_prefix('{')?.strip_suffix('}')?;
         let known = name != "dir" && !name.contains('.');
         self.known.get(name).filter(|_| known).map(String::as_str)
@@ -78,19 +78,19 @@ impl Variables {
     /// Lists the names in `text`, after variables are followed where they are known.
     pub(crate) fn mentioned_names(&self, text: &str) -> Vec<String> {
         let mut found = Vec::new();
-        let mut open = references(text);
+        let mut open = find_references(text);
         while let Some(name) = open.pop() {
             if !found.contains(&name) {
-                open.extend(self.known.get(&name).map(|v| references(v)).unwrap_or_default());
+                open.extend(self.known.get(&name).map(|v| find_references(v)).unwrap_or_default());
                 found.push(name);
             }
         }
         found
     }
 
-    fn fill_once(&self, text: &str, place: &str) -> Result<String, BenchError> {
+    fn substitute_once(&self, text: &str, place: &str) -> Result<String, BenchError> {
         let mut filled = text.to_owned();
-        for name in references(text) {
+        for name in find_references(text) {
             let value = self.known.get(&name).ok_or_else(|| BenchError::UnknownReference {
                 place: place.to_owned(),
                 key: name.clone(),
@@ -112,7 +112,7 @@ pub(crate) fn resolve_var(var: &CommandValue) -> &str {
 }
 
 /// Lists the names between braces, which are letters, digits, `-`, `_` and `.`.
-fn references(text: &str) -> Vec<String> {
+fn find_references(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some(start) = rest.find('{') {
@@ -136,22 +136,25 @@ mod tests {
         let mut names = Variables::default();
         names.set("serve.listen", "127.0.0.1:9");
         names.set("target", "http://{serve.listen}");
-        assert_eq!(names.fill("--to={target}/v1", "x").unwrap(), "--to=http://127.0.0.1:9/v1");
+        assert_eq!(
+            names.substitute("--to={target}/v1", "x").unwrap(),
+            "--to=http://127.0.0.1:9/v1"
+        );
         assert_eq!(names.mentioned_names("{target}"), ["target", "serve.listen"]);
     }
 
     #[test]
     fn an_unknown_reference_is_an_error_and_json_is_not_a_reference() {
         let names = Variables::default();
-        let error = names.fill("{nothing}", "arm").unwrap_err();
+        let error = names.substitute("{nothing}", "arm").unwrap_err();
         assert!(matches!(error, BenchError::UnknownReference { .. }));
-        assert_eq!(names.fill("{\"a\": 1}", "arm").unwrap(), "{\"a\": 1}");
+        assert_eq!(names.substitute("{\"a\": 1}", "arm").unwrap(), "{\"a\": 1}");
     }
 
     #[test]
     fn a_program_is_looked_for_beside_the_binary_then_in_path() {
         let this = std::env::current_exe().unwrap();
-        let programs = Programs::new(this.clone());
+        let programs = ProgramLocator::new(this.clone());
         assert_eq!(programs.find("confide", "x").unwrap(), this);
         assert!(programs.find("sh", "x").is_ok());
         assert!(matches!(

@@ -18,7 +18,7 @@ pub(crate) const SAMPLES_PER_RUN_MAX: usize = 50_000;
 /// A line from the harness to an arm.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum ToArm {
+pub(crate) enum HarnessMessage {
     Run { id: u64, block: u32, seed: u64, requests: u32, params: Params },
     End {},
 }
@@ -26,8 +26,8 @@ pub(crate) enum ToArm {
 /// A line from an arm to the harness.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum FromArm {
-    Hello(Hello),
+pub(crate) enum ArmMessage {
+    Hello(HelloMessage),
     Sample(SampleMessage),
     #[serde(rename = "done")]
     Report(Box<ReportMessage>),
@@ -39,7 +39,7 @@ pub(crate) enum FromArm {
 
 /// The first line of an arm, which says what it is.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-pub(crate) struct Hello {
+pub(crate) struct HelloMessage {
     pub(crate) protocol: u32,
     pub(crate) arm: String,
     pub(crate) version: String,
@@ -100,7 +100,7 @@ pub(crate) struct ReportMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) floor: Option<Floor>,
+    pub(crate) floor: Option<FloorMeasurement>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) marks: Vec<String>,
     /// The reason why the pair is void, by a rule of the arm's own.
@@ -112,7 +112,8 @@ pub(crate) struct ReportMessage {
 
 /// A bound measured next to the run, in the unit of `metric`.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Floor {
+#[schemars(rename = "Floor")]
+pub(crate) struct FloorMeasurement {
     pub(crate) name: String,
     pub(crate) metric: String,
     pub(crate) value: f64,
@@ -144,9 +145,9 @@ mod tests {
             let value: Value = serde_json::from_str(line).unwrap();
             let to_arm = value["type"] == "run";
             if to_arm {
-                serde_json::from_value::<ToArm>(value).unwrap();
+                serde_json::from_value::<HarnessMessage>(value).unwrap();
             } else {
-                serde_json::from_value::<FromArm>(value).unwrap();
+                serde_json::from_value::<ArmMessage>(value).unwrap();
             }
             seen += 1;
         }

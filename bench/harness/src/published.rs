@@ -110,7 +110,7 @@ impl QuotedRate {
 impl FigureKey {
     /// Checks that the benches have the figure; the error says what is missing.
     fn check(&self, benches: &[Bench]) -> Result<(), String> {
-        bench_of(benches, &self.bench, &self.arm, &self.params).map(|_| ())
+        find_bench(benches, &self.bench, &self.arm, &self.params).map(|_| ())
     }
 }
 
@@ -118,7 +118,7 @@ impl FigureKey {
 ///
 /// # Errors
 /// What is missing, in words.
-pub(crate) fn bench_of<'a>(
+pub(crate) fn find_bench<'a>(
     benches: &'a [Bench],
     name: &str,
     arm: &str,
@@ -140,12 +140,12 @@ pub(crate) fn bench_of<'a>(
 
 /// True where a case (`c=200 n=5000`) has all of these params, or the bench's constants have them. An array allows each
 /// of its values. A value may contain spaces.
-pub(crate) fn has_params(constants: &Params, case: &str, params: &Params) -> bool {
-    params.iter().all(|(name, wanted)| find_value(constants, case, name, wanted).is_some())
+pub(crate) fn case_has_params(constants: &Params, case: &str, params: &Params) -> bool {
+    params.iter().all(|(name, wanted)| find_allowed_value(constants, case, name, wanted).is_some())
 }
 
 /// Finds which of the allowed values a param has.
-pub(crate) fn find_value<'a>(
+pub(crate) fn find_allowed_value<'a>(
     constants: &Params,
     case: &str,
     name: &str,

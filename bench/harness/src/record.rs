@@ -27,12 +27,12 @@ use crate::{
     published::{QuotedRate, QuotedTable},
     record::chain::RecordChain,
     rows::{
-        RunAnalysis, judge,
-        row::{Figure, Row},
+        RunAnalysis, analyse_run,
+        row::{PooledFigure, Row},
     },
     samples::{
         Sample, Slice,
-        columns::{SliceColumns, columns},
+        columns::{SliceColumns, pack_columns},
     },
     suite::{PublishedFigure, Suite},
     validity::{Exclusion, Validity},
@@ -69,11 +69,11 @@ pub struct Record {
     pub(crate) machine: Machine,
     pub(crate) arms: Vec<ArmRecord>,
     pub(crate) services: Vec<ServiceRecord>,
-    pub(crate) not_run: Vec<NotRun>,
+    pub(crate) not_run: Vec<BenchNotRun>,
     pub(crate) voids: Vec<Exclusion>,
     pub(crate) validity: Validity,
     pub(crate) rows: Vec<Row>,
-    pub(crate) figures: Vec<Figure>,
+    pub(crate) figures: Vec<PooledFigure>,
     pub(crate) seed_figures: Vec<PublishedFigure>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) answers: Vec<QuotedTable>,
@@ -229,7 +229,8 @@ pub(crate) struct ServiceRecord {
 
 /// A bench that could not be run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct NotRun {
+#[schemars(rename = "NotRun")]
+pub(crate) struct BenchNotRun {
     pub(crate) bench: String,
     pub(crate) reason: String,
 }
@@ -260,7 +261,7 @@ impl Record {
     }
 
     /// Creates a record of nothing but these rows, for tests and for what the self-test makes up.
-    pub(crate) fn from_rows(judged: RunAnalysis) -> Self {
+    pub(crate) fn from_analysis(judged: RunAnalysis) -> Self {
         Self {
             schema: SCHEMA,
             voids: judged.voids,
@@ -285,26 +286,28 @@ impl Record {
     ///
     /// # Errors
     /// When a field cannot be written as JSON.
-    pub(crate) fn seal(
+    pub(crate) fn compute_hash_chain(
         &mut self,
         samples: &[Sample],
         slices: &[Slice],
     ) -> Result<(), serde_json::Error> {
         (self.schema, self.method, self.chain) = (SCHEMA, METHOD, None);
-        let slices: Vec<Value> =
-            columns(samples, slices).iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+        let slices: Vec<Value> = pack_columns(samples, slices)
+            .iter()
+            .map(serde_json::to_value)
+            .collect::<Result<_, _>>()?;
         let record = serde_json::from_value(serde_json::to_value(&*self)?)?;
         self.chain = Some(RecordChain::compute(&record, &slices));
         Ok(())
     }
 
     /// Computes everything that follows from the samples.
-    pub(crate) fn fill(&mut self, suite: &Suite, samples: &[Sample], slices: &[Slice]) {
-        self.take(judge(suite, self.effort, samples, slices));
+    pub(crate) fn compute_analysis(&mut self, suite: &Suite, samples: &[Sample], slices: &[Slice]) {
+        self.set_analysis(analyse_run(suite, self.effort, samples, slices));
     }
 
     /// Replaces everything that follows from the samples.
-    pub(crate) fn take(&mut self, judged: RunAnalysis) {
+    pub(crate) fn set_analysis(&mut self, judged: RunAnalysis) {
         let RunAnalysis { rows, figures, voids, validity } = judged;
         (self.rows, self.figures, self.voids, self.validity) = (rows, figures, voids, validity);
     }
@@ -318,12 +321,12 @@ impl Record {
     }
 
     /// Sets the wall clock of the run to that of all its sessions.
-    pub(crate) fn sum_sessions(&mut self) {
+    pub(crate) fn update_wall_time(&mut self) {
         self.wall_s = self.sessions.iter().map(|session| session.wall_s).sum();
     }
 
     /// Finds the entry of an arm.
-    pub(crate) fn arm(&self, bench: &str, name: &str, twin: bool) -> Option<&ArmRecord> {
+    pub(crate) fn find_arm(&self, bench: &str, name: &str, twin: bool) -> Option<&ArmRecord> {
         self.arms.iter().find(|arm| (&*arm.bench, &*arm.name, arm.twin) == (bench, name, twin))
     }
 
@@ -343,7 +346,7 @@ impl Record {
     }
 
     /// Brings a record of layout 1 to this layout; its samples are added where it is written.
-    pub(crate) fn upgrade(&mut self) {
+    pub(crate) fn upgrade_layout(&mut self) {
         if self.sessions.is_empty() {
             let ended = if self.partial.is_some() {
                 SessionEnd::Interrupted
@@ -366,7 +369,7 @@ impl Record {
     }
 
     /// Writes the whole document: the record, then one line for every slice.
-    pub(crate) fn document(
+    pub(crate) fn to_json_document(
         &self,
         samples: &[Sample],
         slices: &[Slice],
@@ -378,7 +381,7 @@ impl Record {
         let mut text = serde_json::to_string_pretty(&record)?;
         text.truncate(text.strip_suffix("\n}").unwrap_or(&text).len());
         text.push_str(",\n  \"slices\": [");
-        for (index, slice) in columns(samples, slices).iter().enumerate() {
+        for (index, slice) in pack_columns(samples, slices).iter().enumerate() {
             text.push_str(if index == 0 { "\n    " } else { ",\n    " });
             text.push_str(&serde_json::to_string(slice)?);
         }
@@ -397,7 +400,7 @@ impl Record {
         let path = folder.join(RECORD_FILE);
         let beside = folder.join("record.json.new");
         let text = self
-            .document(samples, slices)
+            .to_json_document(samples, slices)
             .map_err(|error| BenchError::io("write", &path)(error.into()))?;
         let mut file = File::create(&beside).map_err(BenchError::io("create", &beside))?;
         file.write_all(text.as_bytes())
@@ -416,8 +419,8 @@ pub(crate) fn disturbed_share<'a>(rows: impl Iterator<Item = &'a Row>) -> f64 {
 }
 
 /// Reads the kernel's id of this boot; `unknown` where it tells none.
-pub(crate) fn boot_id() -> String {
-    let id = FileTree::system().value("/proc/sys/kernel/random/boot_id");
+pub(crate) fn read_boot_id() -> String {
+    let id = FileTree::system().read_value("/proc/sys/kernel/random/boot_id");
     id.unwrap_or_else(|| UNKNOWN.into())
 }
 

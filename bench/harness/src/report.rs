@@ -8,7 +8,7 @@ use crate::{
     loaded::LoadedRecord,
     page::{self, layers::MissingSuite, view::RecordView},
     record::{INDEX_FILE, RECORD_FILE, SAMPLES_FILE},
-    run::all::{Index, IndexEntry, SuiteState},
+    run::all::{IndexEntry, RunAllIndex, SuiteState},
 };
 
 /// The most records of a report: more than a year of nights is another tool's work.
@@ -29,7 +29,7 @@ impl Report {
     pub fn read(paths: &[PathBuf]) -> Result<Self, BenchError> {
         let (mut loaded, mut absent) = (Vec::new(), Vec::new());
         for path in paths {
-            absent.extend(missing_suites(path));
+            absent.extend(read_missing_suites(path));
             for path in find_records(path)? {
                 loaded.push(LoadedRecord::read(&path)?);
                 if loaded.len() > RECORDS_MAX {
@@ -43,7 +43,7 @@ impl Report {
     }
 
     /// Returns the number of records that the report is about.
-    pub fn records(&self) -> usize {
+    pub fn record_count(&self) -> usize {
         self.loaded.len()
     }
 
@@ -73,9 +73,9 @@ impl Report {
 
 /// Lists the suites of a run of many that left no record, by its index. Without an index nothing is
 /// known.
-fn missing_suites(path: &Path) -> Vec<MissingSuite> {
+fn read_missing_suites(path: &Path) -> Vec<MissingSuite> {
     let Ok(text) = std::fs::read_to_string(path.join(INDEX_FILE)) else { return Vec::new() };
-    let Ok(index) = serde_json::from_str::<Index>(&text) else { return Vec::new() };
+    let Ok(index) = serde_json::from_str::<RunAllIndex>(&text) else { return Vec::new() };
     let is_missing = |entry: &IndexEntry| {
         !matches!(entry.state, SuiteState::Completed | SuiteState::Partial)
             && entry.record_sha256.is_none()

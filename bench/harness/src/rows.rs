@@ -9,21 +9,25 @@ pub(crate) mod text;
 use std::collections::{BTreeMap, BTreeSet};
 
 use confide_estimate::{
-    AaJudgement, Estimate, INTERVAL_BLOCKS_MIN, Margin, Paired, Verdict, hodges_lehmann, holm,
-    mean, outside_by_chance, quantile, quantile_interval, signed_rank_p, supported_quantile,
+    AaJudgement, Estimate, INTERVAL_BLOCKS_MIN, Margin, PairedBlocks, Verdict, hodges_lehmann,
+    holm, max_outside_by_chance, mean, quantile, quantile_interval, signed_rank_p,
+    supported_quantile,
 };
 
 use self::{
-    row::{AaVerdict, Ends, Figure, FloorRatio, Note, QuietEstimate, Row, RowVerdict},
+    row::{
+        AaVerdict, FloorRatio, PooledFigure, Row, RowEstimate, RowNote, RowVerdict,
+        UndisturbedEstimate,
+    },
     runs::{ArmPair, ArmRuns, Run, Runs},
 };
 use crate::{
-    format::label,
+    format::fill_label,
     plan::{Case, Effort, cases},
     samples::{Sample, Slice},
     suite::{
         Suite,
-        bench::{Bench, Better, Client, Metric, Show},
+        bench::{Bench, BetterDirection, CostForm, CpuTimeSource, Metric},
     },
     validity::{Exclusion, Validity},
 };
@@ -36,27 +40,27 @@ pub(crate) const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
 /// Everything that is computed of a run.
 pub(crate) struct RunAnalysis {
     pub(crate) rows: Vec<Row>,
-    pub(crate) figures: Vec<Figure>,
+    pub(crate) figures: Vec<PooledFigure>,
     pub(crate) voids: Vec<Exclusion>,
     pub(crate) validity: Validity,
 }
 
 /// Computes every row of a suite.
-pub(crate) fn judge(
+pub(crate) fn analyse_run(
     suite: &Suite,
     effort: Effort,
     samples: &[Sample],
     slices: &[Slice],
 ) -> RunAnalysis {
     let runs = Runs::new(samples, slices);
-    let mut rows = rows_of_suite(suite, effort, &runs, |_, _, _| true);
+    let mut rows = compute_suite_rows(suite, effort, &runs, |_, _, _| true);
     for bench in &suite.benches {
         notes::mark_non_monotone(bench, &cases(bench, effort), &mut rows);
     }
     adjust_p_values(&mut rows);
-    add_quiet_estimates(suite, effort, samples, slices, &mut rows);
+    add_undisturbed_estimates(suite, effort, samples, slices, &mut rows);
     let validity = judge_validity(&rows);
-    RunAnalysis { rows, figures: pool_figures(&runs), voids: find_voids(slices), validity }
+    RunAnalysis { rows, figures: pool_figures(&runs), voids: collect_exclusions(slices), validity }
 }
 
 /// Applies Holm's correction to the headline rows: trying twenty rows finds one in twenty by
@@ -72,7 +76,7 @@ fn adjust_p_values(rows: &mut [Row]) {
 }
 
 /// Adds the estimates without disturbed slices to the rows that have some.
-fn add_quiet_estimates(
+fn add_undisturbed_estimates(
     suite: &Suite,
     effort: Effort,
     samples: &[Sample],
@@ -91,15 +95,16 @@ fn add_quiet_estimates(
         };
         rows.iter().any(|row| is_here(row) && is_disturbed(row))
     };
-    let quiet_rows = rows_of_suite(suite, effort, &Runs::new(samples, &quiet), is_wanted);
+    let quiet_rows = compute_suite_rows(suite, effort, &Runs::new(samples, &quiet), is_wanted);
     for row in rows.iter_mut().filter(|row| is_disturbed(row)) {
         let same =
             quiet_rows.iter().find(|other| (other.twin, other.key()) == (row.twin, row.key()));
-        let estimate = same.filter(|other| other.blocks < row.blocks).map(|other| QuietEstimate {
-            blocks: other.blocks,
-            ratio: other.ratio,
-            difference: other.difference,
-        });
+        let estimate =
+            same.filter(|other| other.blocks < row.blocks).map(|other| UndisturbedEstimate {
+                blocks: other.blocks,
+                ratio: other.ratio,
+                difference: other.difference,
+            });
         if let Some(costs) = &mut row.beside {
             costs.without_disturbed = estimate;
         }
@@ -107,7 +112,7 @@ fn add_quiet_estimates(
 }
 
 /// Computes the rows of every metric at every point of the grid that `is_wanted` chooses.
-fn rows_of_suite(
+fn compute_suite_rows(
     suite: &Suite,
     effort: Effort,
     runs: &Runs<'_>,
@@ -118,7 +123,7 @@ fn rows_of_suite(
         for case in &cases(bench, effort) {
             for metric in bench.metrics.iter().filter(|metric| metric.compare) {
                 if is_wanted(bench, case, metric) {
-                    rows.extend(rows_of(suite, bench, case, metric, runs));
+                    rows.extend(compute_metric_rows(suite, bench, case, metric, runs));
                 }
             }
         }
@@ -127,7 +132,7 @@ fn rows_of_suite(
 }
 
 /// Computes the A/A row first, then one row for each other arm.
-fn rows_of(
+fn compute_metric_rows(
     suite: &Suite,
     bench: &Bench,
     case: &Case,
@@ -157,20 +162,21 @@ fn rows_of(
         .collect();
     let twin = rows.iter().find(|row| row.twin);
     let aa = twin.and_then(|row| row.aa);
-    let noise =
-        twin.and_then(|twin| Some((twin.ratio_if_shown().is_some(), twin.own_smallest_effect()?)));
+    let noise = twin.and_then(|twin| {
+        Some((twin.ratio_if_shown().is_some(), twin.own_minimum_detectable_effect()?))
+    });
     for row in &mut rows {
         row.aa = aa;
         let is_ratio = row.ratio_if_shown().is_some();
         // What the same arm differs from itself by, no other arm's cost can be told from: where both are in one scale.
         let noise =
             noise.filter(|(is_of_ratio, _)| *is_of_ratio == is_ratio).map(|(_, noise)| noise);
-        let own = row.own_smallest_effect();
+        let own = row.own_minimum_detectable_effect();
         let smallest = own.map(|own| own.max(noise.unwrap_or_default()));
         row.smallest_effect = smallest.map(|log| if is_ratio { log.exp_m1() } else { log });
     }
     if metric.scales {
-        mark_risers(&mut rows, first);
+        mark_rising_per_thread(&mut rows, first);
     }
     rows
 }
@@ -181,19 +187,19 @@ fn compute_row(pair: &ArmPair<'_>) -> Option<Row> {
     let (reference, mine) = (pair.reference.runs.as_slice(), pair.arm.runs.as_slice());
     let pairs = pair_values(metric, reference, mine);
     let (clear, protected): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
-    let paired = Paired::new(&clear, &protected, BOOTSTRAP_SEED).ok()?;
+    let paired = PairedBlocks::new(&clear, &protected, BOOTSTRAP_SEED).ok()?;
     let difference = paired.difference().ok()?;
     let cost = match metric.better {
-        Better::Lower => paired.clone(),
-        Better::Higher => Paired::new(&protected, &clear, BOOTSTRAP_SEED).ok()?,
+        BetterDirection::Lower => paired.clone(),
+        BetterDirection::Higher => PairedBlocks::new(&protected, &clear, BOOTSTRAP_SEED).ok()?,
     };
     let ratio = cost.ratio().ok();
     let logs = cost.log_ratios().ok();
     let hodges_lehmann = logs.as_deref().and_then(hodges_lehmann).map(f64::exp);
     let ends = ratio.as_ref().map(|ratio| (ratio.interval.low, ratio.interval.high));
-    let notes = notes::notes(pair, &paired, hodges_lehmann, ends);
+    let notes = notes::compute_notes(pair, &paired, hodges_lehmann, ends);
     let adds_at_most = metric.adds_at_most.get(pair.arm.name).copied().filter(|_| !twin);
-    let has_thin_tail = notes.iter().any(|note| matches!(note, Note::ThinTail { .. }));
+    let has_thin_tail = notes.iter().any(|note| matches!(note, RowNote::ThinTail { .. }));
     let outcome = if has_thin_tail {
         RowVerdict::NotEvaluated
     } else {
@@ -201,7 +207,7 @@ fn compute_row(pair: &ArmPair<'_>) -> Option<Row> {
     };
     let aa =
         ratio.as_ref().map(|ratio| AaVerdict::from(AaJudgement::from_ratio(ratio, metric.margin)));
-    let of = |values: &[f64]| block_mean(values, metric.show == Show::Ratio && ratio.is_some());
+    let of = |values: &[f64]| block_mean(values, metric.show == CostForm::Ratio && ratio.is_some());
     let both = reference.iter().chain(mine);
     Some(Row {
         bench: bench.name.clone(),
@@ -223,25 +229,25 @@ fn compute_row(pair: &ArmPair<'_>) -> Option<Row> {
         blocks: clear.len(),
         no_interval: clear.len() < INTERVAL_BLOCKS_MIN,
         correlation: paired.log_correlation(),
-        widths: paired.widths(),
+        widths: paired.paired_and_unpaired_widths(),
         hodges_lehmann,
         p: logs.as_deref().and_then(signed_rank_p),
         p_holm: None,
         notes,
-        beside: run_costs::measure_costs(metric, [reference, mine]),
-        ratio: ratio.map(Ends::from),
+        beside: run_costs::summarise_costs(metric, [reference, mine]),
+        ratio: ratio.map(RowEstimate::from),
         difference: difference.into(),
         margin: metric.margin,
         adds_at_most,
         outcome,
         aa: aa.filter(|_| twin),
-        marks: describe_marks([(pair.reference.label, reference), (pair.arm.label, mine)]),
+        marks: summarise_marks([(pair.reference.label, reference), (pair.arm.label, mine)]),
         simulated: both.clone().any(|run| run.slice.simulated),
-        client_bound: bench.client == Client::Load
+        client_bound: bench.client == CpuTimeSource::Load
             && (is_client_bound(reference) || is_client_bound(mine)),
         floor: ratio_to_floor(metric, mine),
         smallest_effect: None,
-        round_trips: [round_trips(reference), round_trips(mine)],
+        round_trips: [median_round_trips(reference), median_round_trips(mine)],
     })
 }
 
@@ -251,7 +257,7 @@ const RISES: f64 = 1.05;
 
 /// Marks rows that give more per thread than the arm before: more threads share caches, memory and
 /// power, so either the arm before is an outlier or the two do not do the same work.
-fn mark_risers(rows: &mut [Row], first: &str) {
+fn mark_rising_per_thread(rows: &mut [Row], first: &str) {
     let mut before: Option<(f64, String)> = None;
     for row in rows.iter_mut().filter(|row| !row.twin && row.reference == first) {
         let (least, of) = before.get_or_insert((row.clear, "the reference".to_owned()));
@@ -265,7 +271,7 @@ fn mark_risers(rows: &mut [Row], first: &str) {
 
 /// Lists each mark once: bare where all runs of the row bear it, with the arm's name where all of
 /// that arm do, else with how many runs.
-fn describe_marks(sides: [(&str, &[&Run<'_>]); 2]) -> Vec<String> {
+fn summarise_marks(sides: [(&str, &[&Run<'_>]); 2]) -> Vec<String> {
     let total: usize = sides.iter().map(|(_, runs)| runs.len()).sum();
     let mut counted: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     for (side, (_, runs)) in sides.iter().enumerate() {
@@ -288,7 +294,7 @@ fn describe_marks(sides: [(&str, &[&Run<'_>]); 2]) -> Vec<String> {
 /// Names a row: by its arm where there are several, by its reference where that is a second one.
 fn label_row(pair: &ArmPair<'_>) -> String {
     let arms = &pair.bench.arms;
-    let mut text = label(&pair.metric.label, &pair.case.params);
+    let mut text = fill_label(&pair.metric.label, &pair.case.params);
     if arms.len() > 2 && !pair.twin {
         text = format!("{text}: {}", pair.arm.label);
     }
@@ -319,11 +325,13 @@ pub(crate) fn pair_values(
     reference: &[&Run<'_>],
     mine: &[&Run<'_>],
 ) -> Vec<(f64, f64)> {
-    let by_block: BTreeMap<u32, f64> =
-        mine.iter().filter_map(|run| Some((run.slice.place.block, run.value(metric)?))).collect();
+    let by_block: BTreeMap<u32, f64> = mine
+        .iter()
+        .filter_map(|run| Some((run.slice.place.block, run.metric_value(metric)?)))
+        .collect();
     reference
         .iter()
-        .filter_map(|run| Some((run.value(metric)?, *by_block.get(&run.slice.place.block)?)))
+        .filter_map(|run| Some((run.metric_value(metric)?, *by_block.get(&run.slice.place.block)?)))
         .collect()
 }
 
@@ -348,19 +356,19 @@ fn ratio_to_floor(metric: &Metric, runs: &[&Run<'_>]) -> Option<FloorRatio> {
         .filter_map(|run| {
             let floor = run.slice.floor.as_ref().filter(|floor| floor.metric == metric.name)?;
             name.get_or_insert_with(|| floor.name.clone());
-            let ratio = run.value(metric)? / floor.value;
+            let ratio = run.metric_value(metric)? / floor.value;
             (ratio > 0.0).then(|| ratio.ln())
         })
         .collect();
     Some(FloorRatio { name: name?, value: mean(&logs)?.exp() })
 }
 
-fn round_trips(runs: &[&Run<'_>]) -> Option<f64> {
+fn median_round_trips(runs: &[&Run<'_>]) -> Option<f64> {
     let trips: Vec<f64> = runs.iter().filter_map(|run| run.slice.round_trips).collect();
     quantile(&trips, 0.5)
 }
 
-fn pool_figures(runs: &Runs<'_>) -> Vec<Figure> {
+fn pool_figures(runs: &Runs<'_>) -> Vec<PooledFigure> {
     let mut figures = Vec::new();
     for ((bench, case, arm, twin), blocks) in &runs.by_arm {
         let valid: Vec<&Run<'_>> = blocks.values().filter(|run| run.slice.void.is_none()).collect();
@@ -372,7 +380,7 @@ fn pool_figures(runs: &Runs<'_>) -> Vec<Figure> {
         }
         for (metric, values) in metrics {
             let Some(mean) = mean(&values) else { continue };
-            figures.push(Figure {
+            figures.push(PooledFigure {
                 bench: (*bench).to_owned(),
                 case: (*case).to_owned(),
                 arm: (*arm).to_owned(),
@@ -383,7 +391,7 @@ fn pool_figures(runs: &Runs<'_>) -> Vec<Figure> {
                 p50: supported_quantile(&values, 0.5),
                 p95: supported_quantile(&values, 0.95),
                 p99: supported_quantile(&values, 0.99),
-                percentile_ends: percentile_ends(&values),
+                percentile_ends: percentile_intervals(&values),
                 simulated: valid.iter().any(|run| run.slice.simulated),
             });
         }
@@ -391,7 +399,7 @@ fn pool_figures(runs: &Runs<'_>) -> Vec<Figure> {
     figures
 }
 
-fn percentile_ends(values: &[f64]) -> Option<[Option<[f64; 2]>; 3]> {
+fn percentile_intervals(values: &[f64]) -> Option<[Option<[f64; 2]>; 3]> {
     let ends = [0.5, 0.95, 0.99].map(|p| {
         supported_quantile(values, p)?;
         quantile_interval(values, p, 0.95).map(|interval| [interval.low, interval.high])
@@ -399,7 +407,7 @@ fn percentile_ends(values: &[f64]) -> Option<[Option<[f64; 2]>; 3]> {
     ends.iter().any(Option::is_some).then_some(ends)
 }
 
-fn find_voids(slices: &[Slice]) -> Vec<Exclusion> {
+fn collect_exclusions(slices: &[Slice]) -> Vec<Exclusion> {
     let void = |slice: &Slice| {
         Some(Exclusion {
             bench: slice.place.bench.clone(),
@@ -429,7 +437,7 @@ fn judge_validity(rows: &[Row]) -> Validity {
     let failed = outside.len();
     let wide = of(AaVerdict::OutsideMargin)
         .any(|row| row.ratio.is_some_and(|ends| ends.low_999 > 1.0 || ends.high_999 < 1.0));
-    if wide || !reasons.is_empty() || failed > outside_by_chance(twins.len()) {
+    if wide || !reasons.is_empty() || failed > max_outside_by_chance(twins.len()) {
         reasons.extend(outside);
         return Validity::Invalid { reasons };
     }

@@ -16,8 +16,8 @@ use std::{
 };
 
 use self::{
-    options::{FinishedRun, Options},
-    running::{measure, write_page},
+    options::{FinishedRun, RunOptions},
+    running::{run_and_record, write_page},
 };
 use crate::{
     error::BenchError,
@@ -29,7 +29,7 @@ use crate::{
         sha256_hex,
     },
     run_lock::FolderLock,
-    samples::journal::{Journal, JournalContent, Line, read_journal},
+    samples::journal::{Journal, JournalContent, JournalLine, read_journal},
     suite::Suite,
 };
 
@@ -56,44 +56,44 @@ pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, BenchError> {
 /// # Errors
 /// When the suite or the options are not valid, the preparation fails, or a file cannot be written.
 /// A bench that fails is named in the record instead.
-pub fn run(
-    options: &Options,
+pub fn run_suite(
+    options: &RunOptions,
     cancel: &AtomicBool,
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<FinishedRun, BenchError> {
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
     check_options(&suite, options)?;
     let _lock = lock_folder(options)?;
-    start(options, &suite, cancel, on_progress)
+    start_run(options, &suite, cancel, on_progress)
 }
 
 /// Creates the run's folder if need be, and locks it.
-fn lock_folder(options: &Options) -> Result<FolderLock, BenchError> {
+fn lock_folder(options: &RunOptions) -> Result<FolderLock, BenchError> {
     std::fs::create_dir_all(&options.out).map_err(BenchError::io("create", &options.out))?;
-    FolderLock::take(&options.out)
+    FolderLock::acquire(&options.out)
 }
 
 /// Starts a run in a folder that is locked.
-fn start(
-    options: &Options,
+fn start_run(
+    options: &RunOptions,
     suite: &Suite,
     cancel: &AtomicBool,
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<FinishedRun, BenchError> {
     move_earlier_run(&options.out)?;
-    let record = plan_record(options, suite);
+    let record = initial_record(options, suite);
     let mut journal = Journal::create(&options.out.join(SAMPLES_FILE))?;
-    journal.append(&mut [Line::Run(Box::new(record.clone()))])?;
-    measure(options, suite, JournalContent::new(record), journal, cancel, on_progress)
+    journal.append(&mut [JournalLine::Run(Box::new(record.clone()))])?;
+    run_and_record(options, suite, JournalContent::new(record), journal, cancel, on_progress)
 }
 
 /// Goes on with an interrupted or killed run of the same plan on the same machine; where there is
 /// none, starts one. What was measured is kept; what could not be run is tried again.
 ///
 /// # Errors
-/// As [`run`]; also when the run that was interrupted had another plan, machine or version.
-pub fn resume(
-    options: &Options,
+/// As [`run_suite`]; also when the run that was interrupted had another plan, machine or version.
+pub fn resume_suite(
+    options: &RunOptions,
     cancel: &AtomicBool,
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<FinishedRun, BenchError> {
@@ -106,24 +106,24 @@ pub fn resume(
         if record.exists() {
             return Err(resume_error("the run", "interrupted", "complete"));
         }
-        return start(options, &suite, cancel, on_progress);
+        return start_run(options, &suite, cancel, on_progress);
     }
     let file = File::open(&path).map_err(BenchError::io("read", &path))?;
     let Some(had) = read_journal(&path, file)? else {
         // A journal that was killed before its first line was written holds nothing.
         let empty = std::fs::metadata(&path).is_ok_and(|data| data.len() < EMPTY_JOURNAL_BYTES);
         if empty && !record.exists() {
-            return start(options, &suite, cancel, on_progress);
+            return start_run(options, &suite, cancel, on_progress);
         }
         return Err(resume_error("the layout of the journal", "another", "2"));
     };
-    refuse_another(&had.record, &plan_record(options, &suite))?;
+    refuse_different_plan(&had.record, &initial_record(options, &suite))?;
     let journal = Journal::reopen(&path, had.length, had.chain.clone())?;
     // The journal holds all that they hold, and is what counts from here on.
     for name in [RECORD_FILE, PAGE_FILE] {
         let _ = std::fs::remove_file(options.out.join(name));
     }
-    measure(options, &suite, had, journal, cancel, on_progress)
+    run_and_record(options, &suite, had, journal, cancel, on_progress)
 }
 
 /// The least bytes of a journal with a first line, which holds the suite.
@@ -134,7 +134,7 @@ const EMPTY_JOURNAL_BYTES: u64 = 256;
 ///
 /// # Errors
 /// When the record cannot be read, or record or page cannot be written.
-pub fn report(folder: &Path) -> Result<FinishedRun, BenchError> {
+pub fn rebuild_report(folder: &Path) -> Result<FinishedRun, BenchError> {
     let LoadedRecord { record, samples, slices, path, .. } = LoadedRecord::read(folder)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     if !path.exists() {
@@ -161,7 +161,7 @@ fn move_earlier_run(out: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn check_options(suite: &Suite, options: &Options) -> Result<(), BenchError> {
+fn check_options(suite: &Suite, options: &RunOptions) -> Result<(), BenchError> {
     let unknown = |name: &&String| !suite.benches.iter().any(|bench| bench.name == **name);
     if let Some(name) = options.part.benches.iter().find(unknown) {
         return Err(BenchError::SuiteMeaning {
@@ -177,7 +177,7 @@ fn check_options(suite: &Suite, options: &Options) -> Result<(), BenchError> {
 }
 
 /// Creates the record before anything is measured.
-fn plan_record(options: &Options, suite: &Suite) -> Record {
+fn initial_record(options: &RunOptions, suite: &Suite) -> Record {
     let about = &suite.suite;
     let seed = options.seed.unwrap_or(about.seed);
     let sha256 = sha256_hex(&options.suite.text);
@@ -210,7 +210,7 @@ fn plan_record(options: &Options, suite: &Suite) -> Record {
 }
 
 /// Refuses to resume another plan, or on another machine, or with another program.
-fn refuse_another(had: &Record, now: &Record) -> Result<(), BenchError> {
+fn refuse_different_plan(had: &Record, now: &Record) -> Result<(), BenchError> {
     let text = |value: &dyn std::fmt::Debug| format!("{value:?}");
     let machine = |record: &Record| {
         let machine = &record.machine;
@@ -251,9 +251,9 @@ mod tests {
     fn another_machine_is_refused_by_name() {
         let had = Record::default();
         let mut now = had.clone();
-        assert!(refuse_another(&had, &now).is_ok());
+        assert!(refuse_different_plan(&had, &now).is_ok());
         now.machine.cpu_model = "another processor".into();
-        let refused = refuse_another(&had, &now);
+        let refused = refuse_different_plan(&had, &now);
         assert!(
             matches!(refused, Err(BenchError::Resume { what: "the machine", .. })),
             "{refused:?}"

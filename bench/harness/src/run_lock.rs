@@ -35,7 +35,7 @@ impl Drop for FolderLock {
 
 impl FolderLock {
     /// Locks a folder that exists. The lock is on the folder itself, so nothing is left in it.
-    pub(crate) fn take(folder: &Path) -> Result<Self, BenchError> {
+    pub(crate) fn acquire(folder: &Path) -> Result<Self, BenchError> {
         let file = File::open(folder).map_err(BenchError::io("read", folder))?;
         match file.try_lock() {
             Ok(()) => Ok(Self { folder: file }),
@@ -58,11 +58,11 @@ impl MachineLock {
     ///
     /// # Errors
     /// [`BenchError::MachineInUse`] if another run measures now.
-    pub fn take() -> Result<Self, BenchError> {
-        Self::bind(MACHINE_SOCKET)
+    pub fn acquire() -> Result<Self, BenchError> {
+        Self::bind_socket(MACHINE_SOCKET)
     }
 
-    fn bind(name: &[u8]) -> Result<Self, BenchError> {
+    fn bind_socket(name: &[u8]) -> Result<Self, BenchError> {
         let bind =
             || SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
         // A process that has just ended or is being started may hold the name for an instant more.
@@ -83,19 +83,19 @@ mod tests {
     #[test]
     fn a_folder_is_held_by_one_run_at_a_time() {
         let folder = confide_tests::Folder::new("folder-lock");
-        let held = FolderLock::take(folder.path()).unwrap();
-        assert!(matches!(FolderLock::take(folder.path()), Err(BenchError::FolderInUse { .. })));
+        let held = FolderLock::acquire(folder.path()).unwrap();
+        assert!(matches!(FolderLock::acquire(folder.path()), Err(BenchError::FolderInUse { .. })));
         drop(held);
-        assert!(FolderLock::take(folder.path()).is_ok());
+        assert!(FolderLock::acquire(folder.path()).is_ok());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
     }
 
     #[test]
     fn a_machine_is_measured_by_one_run_at_a_time() {
         let name = format!("confide-bench-test-{}", std::process::id());
-        let held = MachineLock::bind(name.as_bytes()).unwrap();
-        assert!(matches!(MachineLock::bind(name.as_bytes()), Err(BenchError::MachineInUse)));
+        let held = MachineLock::bind_socket(name.as_bytes()).unwrap();
+        assert!(matches!(MachineLock::bind_socket(name.as_bytes()), Err(BenchError::MachineInUse)));
         drop(held);
-        assert!(MachineLock::bind(name.as_bytes()).is_ok());
+        assert!(MachineLock::bind_socket(name.as_bytes()).is_ok());
     }
 }

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    disturbed::Disturbed,
-    host::{cost::SliceUsage, quiet::Quiet},
-    protocol::Floor,
+    disturbed::DetectedDisturbance,
+    host::{cost::SliceUsage, quiet::InterferenceReading},
+    protocol::FloorMeasurement,
 };
 
 /// The run of an arm that a sample or slice is of, by which pairs are made.
@@ -78,17 +78,17 @@ pub(crate) struct Slice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) round_trips: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) floor: Option<Floor>,
+    pub(crate) floor: Option<FloorMeasurement>,
     /// The remarks that a reader of its figures must know, in the arm's words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) marks: Vec<String>,
-    pub(crate) quiet: Quiet,
+    pub(crate) quiet: InterferenceReading,
     /// CPU time and memory of arm, services and harness while it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<Box<SliceUsage>>,
     /// The gates of quiet that it did not pass: labels, by which nothing is dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) disturbed: Vec<Disturbed>,
+    pub(crate) disturbed: Vec<DetectedDisturbance>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) simulated: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

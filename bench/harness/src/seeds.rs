@@ -11,7 +11,7 @@ mod data;
 mod document;
 mod suites;
 
-use self::{data::Seeds, suites::NamedSuites};
+use self::{data::PublishedReports, suites::NamedSuites};
 use crate::{error::BenchError, loaded::LoadedRecord};
 
 /// The data file, as it travels inside the binary.
@@ -19,7 +19,7 @@ const DATA: &str = include_str!("../../seeds.toml");
 
 /// The document of the published reports.
 #[derive(Clone, Debug)]
-pub struct SeedsDocument {
+pub struct PublishedReportsDocument {
     /// Its text, in Markdown.
     pub text: String,
     /// The rows that a record was to answer and none did with exactly the params asked for.
@@ -30,11 +30,17 @@ pub struct SeedsDocument {
 ///
 /// # Errors
 /// When the data file contradicts itself.
-pub fn seeds(records: &[LoadedRecord], command: &str) -> Result<SeedsDocument, BenchError> {
-    let seeds = Seeds::parse(DATA)?;
+pub fn render_published_reports(
+    records: &[LoadedRecord],
+    command: &str,
+) -> Result<PublishedReportsDocument, BenchError> {
+    let seeds = PublishedReports::parse(DATA)?;
     let suites = NamedSuites::parse(&seeds);
-    let document = document::Document { seeds: &seeds, suites: &suites, records };
-    Ok(SeedsDocument { text: document.write(command), unanswered: document.unanswered_rows() })
+    let document = document::ReportsDocument { seeds: &seeds, suites: &suites, records };
+    Ok(PublishedReportsDocument {
+        text: document.render(command),
+        unanswered: document.unanswered_rows(),
+    })
 }
 
 #[cfg(test)]
@@ -47,8 +53,8 @@ mod tests {
         *,
     };
 
-    fn parse_data() -> Seeds {
-        Seeds::parse(DATA).unwrap()
+    fn parse_data() -> PublishedReports {
+        PublishedReports::parse(DATA).unwrap()
     }
 
     #[test]
@@ -56,8 +62,8 @@ mod tests {
         let seeds = parse_data();
         let mut places = 0;
         for check in &seeds.checks {
-            let (computed, agrees) = check.judge().unwrap();
-            let [low, high] = check.printed.ends();
+            let (computed, agrees) = check.evaluate().unwrap();
+            let [low, high] = check.printed.range();
             let shown = format!("{}: {} = {computed}", check.claim, check.compute);
             match check.kind {
                 CheckKind::Contradiction => assert!(!agrees, "{shown} fits {low} to {high}"),
@@ -189,7 +195,8 @@ mod tests {
             .filter(|word| word.starts_with("bench/records/"))
             .map(|path| LoadedRecord::read(&root.join(path)).unwrap())
             .collect();
-        let SeedsDocument { text: made, unanswered } = seeds(&records, command).unwrap();
+        let PublishedReportsDocument { text: made, unanswered } =
+            render_published_reports(&records, command).unwrap();
         assert!(unanswered.is_empty(), "{unanswered:#?}");
         if std::env::var_os("CONFIDE_WRITE").is_some() {
             std::fs::write(&page, &made).unwrap();

@@ -16,8 +16,8 @@ use self::finding::Finding;
 use crate::{
     error::BenchError,
     host::quiet::spin,
-    own_arm::{answer_runs, end_of_run},
-    protocol::{FromArm, SampleMessage},
+    own_arm::{answer_runs, empty_report},
+    protocol::{ArmMessage, SampleMessage},
     record::Record,
     rows::row::{Row, RowVerdict},
     suites::SuiteText,
@@ -67,14 +67,14 @@ fn judge_no_delay(row: Option<&Row>) -> Finding {
     let name = "real processes, no delay";
     let Some(row) = row else { return Finding::new(name, false, "the arm has no row") };
     let found = matches!(row.outcome, RowVerdict::AboveMargin | RowVerdict::BelowMargin);
-    Finding::new(name, !found, crate::rows::text::cost(row))
+    Finding::new(name, !found, crate::rows::text::format_cost(row))
 }
 
 /// A delay is found if the interval excludes 1 and the estimate is near to it. If it is not, but the
 /// interval is wider than the delay and the 99.9 % interval covers the truth, noise leaves it
 /// undecided.
 fn judge_delay(name: String, row: &Row, delay: f64) -> Finding {
-    let (truth, says) = (1.0 + delay, crate::rows::text::cost(row));
+    let (truth, says) = (1.0 + delay, crate::rows::text::format_cost(row));
     let Some(ends) = row.ratio else { return Finding::new(name, false, says) };
     let is_near = (ends.value / truth).ln().abs() < FOUND_WITHIN.max(delay * 0.4);
     let is_found = ends.low > 1.0 && is_near;
@@ -82,7 +82,7 @@ fn judge_delay(name: String, row: &Row, delay: f64) -> Finding {
     if !is_found && covers && ends.high / ends.low > truth {
         return Finding::new_undecided(
             name,
-            format!("{says}, an interval that is wider than the delay"),
+            format!("{says}: the interval is wider than the delay"),
         );
     }
     Finding::new(name, is_found, says)
@@ -93,14 +93,14 @@ fn judge_delay(name: String, row: &Row, delay: f64) -> Finding {
 ///
 /// # Errors
 /// When input or output fail.
-pub fn spin_arm(delay: f64, input: impl BufRead, output: impl Write) -> Result<(), BenchError> {
+pub fn run_spin_arm(delay: f64, input: impl BufRead, output: impl Write) -> Result<(), BenchError> {
     let name = format!("spin, delayed by {} %", delay * 100.0);
     answer_runs(name, input, output, |id, requests, params| {
         let Some(steps) = params.get("steps").and_then(Value::as_u64) else {
-            return vec![FromArm::Error { id, reason: "wanted a param steps".into() }];
+            return vec![ArmMessage::Error { id, reason: "wanted a param steps".into() }];
         };
-        let samples = (0..requests).map(|_| FromArm::Sample(spin_once(id, steps, delay)));
-        samples.chain([end_of_run(id)]).collect()
+        let samples = (0..requests).map(|_| ArmMessage::Sample(spin_once(id, steps, delay)));
+        samples.chain([empty_report(id)]).collect()
     })
 }
 
@@ -177,7 +177,7 @@ mod tests {
         let record = synthetic(1, [0.0, 0.05, 0.0, 0.02, 0.05]);
         assert!(matches!(record.validity(), Validity::Invalid { .. }));
         let slow = record.rows.iter().find(|row| row.arm == "spin-slow").unwrap();
-        assert!(crate::rows::text::verdict(slow).starts_with("invalid"));
+        assert!(crate::rows::text::format_verdict(slow).starts_with("invalid"));
     }
 
     #[test]
@@ -210,9 +210,9 @@ mod tests {
         ];
         let mut slices = Vec::new();
         for block in 0..20 {
-            let drift = 1.0 + 0.5 * random.unit();
+            let drift = 1.0 + 0.5 * random.uniform();
             for ((arm, twin), delay) in arms.iter().zip(delays) {
-                let noise = 1.0 + noise_share * (random.unit() + random.unit() - 1.0);
+                let noise = 1.0 + noise_share * (random.uniform() + random.uniform() - 1.0);
                 let value = 2.0 * drift * noise * (1.0 + delay);
                 slices.push(crate::samples::Slice {
                     place: crate::samples::SamplePlace {
@@ -227,8 +227,8 @@ mod tests {
                 });
             }
         }
-        let judged = crate::rows::judge(&suite, crate::plan::Effort::Quick, &[], &slices);
-        Record::from_rows(judged)
+        let judged = crate::rows::analyse_run(&suite, crate::plan::Effort::Quick, &[], &slices);
+        Record::from_analysis(judged)
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
                      \"params\":{\"steps\":10}}\n{\"type\":\"run\",\"id\":2,\"block\":0,\
                      \"seed\":1,\"requests\":2,\"params\":{}}\n{\"type\":\"end\"}\n";
         let mut output = Vec::new();
-        spin_arm(0.05, input.as_bytes(), &mut output).unwrap();
+        run_spin_arm(0.05, input.as_bytes(), &mut output).unwrap();
         let text = String::from_utf8(output).unwrap();
         let kinds: Vec<Value> = text
             .lines()

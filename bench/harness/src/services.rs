@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::{
     error::BenchError,
-    process::{LineProcess, last_line, run_to_end},
-    programs::{Programs, Variables},
+    process::{LineProcess, read_last_line, run_to_end},
+    programs::{ProgramLocator, Variables},
     record::ServiceRecord,
-    suite::{Command, Suite},
+    suite::{NamedCommand, Suite},
 };
 
 /// The time that a preparation may take: evidence, certificates and models take less.
@@ -23,7 +23,7 @@ const PREPARE_DEADLINE: Duration = Duration::from_secs(120);
 /// The services of a suite that run.
 pub(crate) struct Services<'a> {
     suite: &'a Suite,
-    programs: &'a Programs,
+    programs: &'a ProgramLocator,
     log: &'a Path,
     running: Vec<(String, LineProcess)>,
     pub(crate) records: Vec<ServiceRecord>,
@@ -33,7 +33,7 @@ pub(crate) struct Services<'a> {
 
 impl<'a> Services<'a> {
     /// Creates the set of services, with none running.
-    pub(crate) fn new(suite: &'a Suite, programs: &'a Programs, log: &'a Path) -> Self {
+    pub(crate) fn new(suite: &'a Suite, programs: &'a ProgramLocator, log: &'a Path) -> Self {
         Self {
             suite,
             programs,
@@ -45,7 +45,11 @@ impl<'a> Services<'a> {
     }
 
     /// Runs every `[[prepare]]`.
-    pub(crate) fn prepare(&self, names: &Variables, stop: &AtomicBool) -> Result<(), BenchError> {
+    pub(crate) fn run_preparations(
+        &self,
+        names: &Variables,
+        stop: &AtomicBool,
+    ) -> Result<(), BenchError> {
         for prepare in &self.suite.prepares {
             let (program, args) =
                 fill_command(self.programs, names, &prepare.name, &prepare.command)?;
@@ -58,7 +62,7 @@ impl<'a> Services<'a> {
 
     /// Starts what these commands need and adds `{service.field}` to `names`. Returns true for each
     /// command that depends on a simulated service.
-    pub(crate) fn start_for(
+    pub(crate) fn start_needed(
         &mut self,
         commands: &[&[String]],
         names: &mut Variables,
@@ -75,7 +79,7 @@ impl<'a> Services<'a> {
         let suite = self.suite;
         for service in suite.services.iter().filter(|service| needed.contains(&service.name)) {
             if !self.running.iter().any(|(name, _)| *name == service.name) {
-                self.start(service, names, stop)?;
+                self.start_service(service, names, stop)?;
             }
         }
         Ok(tainted)
@@ -98,23 +102,23 @@ impl<'a> Services<'a> {
     }
 
     /// Asks all of them to end, then waits for the last started first.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn stop_all(&mut self) {
         for (_, process) in &self.running {
             process.terminate();
         }
         while let Some((_, process)) = self.running.pop() {
-            process.end();
+            process.shut_down();
         }
     }
 
     /// Lists the services that a command refers to, and those that they refer to.
-    fn needed_services(&self, command: &[String], names: &Variables) -> Vec<&'a Command> {
-        let mut found: Vec<&'a Command> = Vec::new();
+    fn needed_services(&self, command: &[String], names: &Variables) -> Vec<&'a NamedCommand> {
+        let mut found: Vec<&'a NamedCommand> = Vec::new();
         let mut open: Vec<String> = command.to_vec();
         while let Some(text) = open.pop() {
             for name in names.mentioned_names(&text) {
                 let prefix = name.split_once('.').map(|(prefix, _)| prefix);
-                let is_meant = |service: &&Command| prefix == Some(&*service.name);
+                let is_meant = |service: &&NamedCommand| prefix == Some(&*service.name);
                 let Some(service) = self.suite.services.iter().find(is_meant) else { continue };
                 if !found.iter().any(|known| known.name == service.name) {
                     found.push(service);
@@ -125,9 +129,9 @@ impl<'a> Services<'a> {
         found
     }
 
-    fn start(
+    fn start_service(
         &mut self,
-        service: &Command,
+        service: &NamedCommand,
         names: &mut Variables,
         stop: &AtomicBool,
     ) -> Result<(), BenchError> {
@@ -139,7 +143,7 @@ impl<'a> Services<'a> {
             LineProcess::start(&program, &args, &log).map_err(|error| fail(error.to_string()))?;
         let line = process
             .read_line(Instant::now() + Duration::from_secs(service.ready_s.into()), stop)
-            .map_err(|no| fail(format!("{no}; last output: {}", last_line(&log))))?;
+            .map_err(|no| fail(format!("{no}; last output: {}", read_last_line(&log))))?;
         let ready: BTreeMap<String, Value> =
             serde_json::from_str(&line).map_err(|error| fail(format!("ready line: {error}")))?;
         if ready.get("ready") != Some(&Value::Bool(true)) {
@@ -162,13 +166,13 @@ impl<'a> Services<'a> {
 
 impl Drop for Services<'_> {
     fn drop(&mut self) {
-        self.end();
+        self.stop_all();
     }
 }
 
 /// Returns the program and the filled arguments of a command.
 pub(crate) fn fill_command(
-    programs: &Programs,
+    programs: &ProgramLocator,
     names: &Variables,
     place: &str,
     command: &[String],
@@ -176,9 +180,9 @@ pub(crate) fn fill_command(
     let mut words = Vec::new();
     for word in command {
         // A word that is one variable may hold several words, or none.
-        let several = names.variable(word).map(|text| text.split_whitespace().collect());
+        let several = names.suite_variable(word).map(|text| text.split_whitespace().collect());
         for word in several.unwrap_or_else(|| vec![word.as_str()]) {
-            words.push(names.fill(word, place)?);
+            words.push(names.substitute(word, place)?);
         }
     }
     let first = words.first().cloned().unwrap_or_default();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::BenchError,
-    needs::{MissingProgram, Needs},
+    needs::{MachineRequirements, MissingProgram},
     published::{QuotedRate, QuotedTable},
 };
 
@@ -22,17 +22,17 @@ const READY_S_MAX: u32 = 900;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    pub(crate) suite: About,
+    pub(crate) suite: SuiteHeader,
     #[serde(default)]
     pub(crate) vars: BTreeMap<String, CommandValue>,
     #[serde(default, rename = "prepare")]
-    pub(crate) prepares: Vec<Command>,
+    pub(crate) prepares: Vec<NamedCommand>,
     #[serde(default, rename = "service")]
-    pub(crate) services: Vec<Command>,
+    pub(crate) services: Vec<NamedCommand>,
     #[serde(rename = "arm")]
     pub(crate) arms: Vec<Arm>,
     #[serde(default, rename = "subject")]
-    pub(crate) subjects: Vec<Subject>,
+    pub(crate) subjects: Vec<SentenceSubject>,
     #[serde(default, rename = "gate")]
     pub(crate) gates: Vec<Gate>,
     #[serde(rename = "bench")]
@@ -48,7 +48,7 @@ pub struct Suite {
 /// `[suite]`: the name of a suite, and its words for the page.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct About {
+pub(crate) struct SuiteHeader {
     pub(crate) name: String,
     pub(crate) title: String,
     /// The layer of the report page where the suite's rows stand (`bench/suites/layers.toml`).
@@ -64,7 +64,7 @@ pub(crate) struct About {
 /// of the subject that stands first in the suite answer first for their layer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Subject {
+pub(crate) struct SentenceSubject {
     pub(crate) words: String,
     pub(crate) benches: Vec<String>,
     pub(crate) arms: Vec<String>,
@@ -101,7 +101,7 @@ impl Gate {
 /// `[[prepare]]` or `[[service]]`: a command under a name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Command {
+pub(crate) struct NamedCommand {
     pub(crate) name: String,
     pub(crate) command: Vec<String>,
     /// A service whose delay or evidence is simulated taints every arm that uses it.
@@ -123,13 +123,13 @@ pub(crate) struct Arm {
     /// The parties: who is protected from whom.
     pub(crate) protects: String,
     /// The conditions that the machine must meet; without one the arm is left out by name.
-    pub(crate) needs: Option<Needs>,
+    pub(crate) needs: Option<MachineRequirements>,
 }
 
 impl Arm {
     /// Returns the reason why it cannot run here, if there is one.
-    pub(crate) fn first_missing(&self) -> Option<String> {
-        self.needs.as_ref()?.first_missing()
+    pub(crate) fn unavailable_reason(&self) -> Option<String> {
+        self.needs.as_ref()?.unmet_reason()
     }
 }
 
@@ -183,7 +183,7 @@ impl Suite {
     }
 
     /// Lists what its arms take that a machine may not have to spare, to be said before they start.
-    pub fn scarce_resources(&self) -> Vec<String> {
+    pub fn describe_memory_needs(&self) -> Vec<String> {
         let taken = |arm: &Arm| Some((arm.label.clone(), arm.needs.as_ref()?.memory_gib?));
         let said = |(label, gib)| format!("{label}: needs {gib} GiB, and is left out without them");
         self.arms.iter().filter_map(taken).map(said).collect()
@@ -223,7 +223,7 @@ impl Suite {
             ensure(is_possible, message).map_err(at(&service.name))?;
         }
         for arm in &self.arms {
-            let mistake = arm.needs.as_ref().and_then(Needs::find_mistake);
+            let mistake = arm.needs.as_ref().and_then(MachineRequirements::find_key_mistake);
             mistake.map_or(Ok(()), Err).map_err(at(&arm.name))?;
         }
         let mut seen = BTreeSet::new();
@@ -239,7 +239,7 @@ impl Suite {
             let place = format!("gate of {}", gate.metric);
             self.check_gate(gate).map_err(at(&place))?;
             let is_again = self.gates[..index].iter().any(|other| other.overlaps(gate));
-            ensure(!is_again, || "another gate is about the same rows".into())
+            ensure(!is_again, || "another gate already covers the same rows".into())
                 .map_err(at(&place))?;
         }
         for figure in &self.seed_figures {
@@ -279,7 +279,7 @@ impl Suite {
         Ok(())
     }
 
-    fn check_subject(&self, subject: &Subject) -> Result<(), String> {
+    fn check_subject(&self, subject: &SentenceSubject) -> Result<(), String> {
         for name in &subject.benches {
             let bench = self.bench(name).ok_or_else(|| format!("no bench named {name}"))?;
             let has_arm = bench.arms.iter().any(|arm| subject.arms.contains(arm));
@@ -298,7 +298,7 @@ impl Suite {
         for (index, name) in bench.arms.iter().enumerate() {
             self.check_arm_name(name)?;
             ensure(!bench.arms[..index].contains(name), || {
-                format!("arm {name} is named twice; the A/A arm is added by itself")
+                format!("arm {name} is named twice; the A/A arm is added automatically")
             })?;
         }
         let is_work = bench.requests > 0 && bench.deadline_s > 0;
@@ -381,7 +381,7 @@ pub(crate) mod tests {
         assert!(with(&gate("ratio_at_most = 1.5")).is_ok());
         let twice = with(&(gate("ratio_at_most = 1.5") + &gate("adds_at_most = 2.0")));
         let message = twice.unwrap_err().to_string();
-        assert!(message.contains("another gate is about the same rows"), "{message}");
+        assert!(message.contains("another gate already covers the same rows"), "{message}");
     }
 
     /// A published table and a quoted rate for the small suite.

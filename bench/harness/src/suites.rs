@@ -32,7 +32,7 @@ pub struct SuiteText {
 ///
 /// # Errors
 /// When no embedded suite has the name, or the file cannot be read.
-pub fn suite_named(name: &str) -> Result<SuiteText, BenchError> {
+pub fn find_suite(name: &str) -> Result<SuiteText, BenchError> {
     let found = |text: String| SuiteText { name: name.to_owned(), text };
     if name.ends_with(".toml") {
         let path = Path::new(name);
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_and_a_missing_file_are_typed_errors() {
-        assert!(matches!(suite_named("nothing"), Err(BenchError::NoSuchSuite { .. })));
-        assert!(matches!(suite_named("nothing.toml"), Err(BenchError::Io { .. })));
+        assert!(matches!(find_suite("nothing"), Err(BenchError::NoSuchSuite { .. })));
+        assert!(matches!(find_suite("nothing.toml"), Err(BenchError::Io { .. })));
     }
 }

@@ -1,7 +1,7 @@
 //! Dates of unix times, in UTC.
 
 /// Formats unix seconds as UTC, to the minute (civil-from-days, Hinnant 2013).
-pub(crate) fn utc(unix_s: u64) -> String {
+pub(crate) fn format_utc(unix_s: u64) -> String {
     let days = unix_s / 86_400;
     let shifted = days + 719_468;
     let era = shifted / 146_097;
@@ -22,8 +22,8 @@ mod tests {
 
     #[test]
     fn dates_are_civil() {
-        assert_eq!(utc(0), "1970-01-01 00:00 UTC");
-        assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
-        assert_eq!(utc(1_769_509_141), "2026-01-27 10:19 UTC");
+        assert_eq!(format_utc(0), "1970-01-01 00:00 UTC");
+        assert_eq!(format_utc(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(format_utc(1_769_509_141), "2026-01-27 10:19 UTC");
     }
 }

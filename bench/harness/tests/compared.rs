@@ -6,8 +6,9 @@ use std::{
 };
 
 use confide_bench::{
-    CheckOptions, CheckOutcome, CompareOptions, Effort, LoadedRecord, Options, Programs, Reason,
-    SuiteSelection, SuiteText, check_against, check_record, compare, run,
+    CheckOptions, CheckOutcome, CompareOptions, Effort, LoadedRecord, ProgramLocator,
+    RefusalReason, RunOptions, SuiteSelection, SuiteText, check_against_baselines, check_record,
+    compare, run_suite,
 };
 
 /// Answers every run with one sample; `VALUE` is a shell expression, `ANSWER` what it says.
@@ -30,7 +31,7 @@ fn two_real_runs_are_confounded_and_four_are_clusters() {
     // Where the kernel tells no processor there would be two columns only.
     let options = CompareOptions { dangerous_across_hardware: true, ..CompareOptions::default() };
     let one = compare(std::slice::from_ref(&a), std::slice::from_ref(&b), &options);
-    assert!(one.has_shown(), "{}", one.text());
+    assert!(one.has_compared_rows(), "{}", one.text());
     assert!(one.text().contains("confounded: machine, no interval"), "{}", one.text());
     let sides = |loaded: LoadedRecord, name: &str, value: &str| vec![loaded, of(name, value)];
     let a = sides(a, "fast-2", "$((1001 + block % 3))");
@@ -45,8 +46,10 @@ fn two_real_runs_are_confounded_and_four_are_clusters() {
 fn real_runs_of_unequal_work_are_not_compared() {
     let [a, b] = [measure("work-200", "1000", 200, 12), measure("work-180", "1000", 180, 12)];
     let comparison = compare(&[a], &[b], &CompareOptions::default());
-    assert!(!comparison.has_shown());
-    assert!(comparison.row_refusals().iter().all(|reason| *reason == Reason::UnequalWork));
+    assert!(!comparison.has_compared_rows());
+    assert!(
+        comparison.row_refusal_reasons().iter().all(|reason| *reason == RefusalReason::UnequalWork)
+    );
 }
 
 #[test]
@@ -68,17 +71,20 @@ fn a_check_ends_by_the_verdict() {
 
     let options = CheckOptions { accept_disturbed: true, ..CheckOptions::default() };
     let baseline = std::slice::from_ref(&same);
-    assert_eq!(check_against(&slow, baseline, &options).unwrap().checked, CheckOutcome::Outside);
     assert_eq!(
-        check_against(&same, std::slice::from_ref(&slow), &options).unwrap().checked,
+        check_against_baselines(&slow, baseline, &options).unwrap().checked,
+        CheckOutcome::Outside
+    );
+    assert_eq!(
+        check_against_baselines(&same, std::slice::from_ref(&slow), &options).unwrap().checked,
         CheckOutcome::Within
     );
     let both_ways = CheckOptions { both_ways: true, ..options };
     assert_eq!(
-        check_against(&same, std::slice::from_ref(&slow), &both_ways).unwrap().checked,
+        check_against_baselines(&same, std::slice::from_ref(&slow), &both_ways).unwrap().checked,
         CheckOutcome::Outside
     );
-    let text = check_against(&slow, baseline, &both_ways).unwrap().text();
+    let text = check_against_baselines(&slow, baseline, &both_ways).unwrap().text();
     assert!(
         text.contains("of the baseline's cost") && text.contains("corrected for 1 rows"),
         "{text}"
@@ -118,7 +124,7 @@ fn measure_two(name: &str, a: &str, b: &str, tokens: u32, blocks: u32) -> Loaded
         std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
         std::fs::set_permissions(&path, permissions).unwrap();
     }
-    let options = Options {
+    let options = RunOptions {
         suite: SuiteText { name: "compared".into(), text: suite() },
         effort: Effort::Quick,
         blocks: Some(blocks),
@@ -129,9 +135,9 @@ fn measure_two(name: &str, a: &str, b: &str, tokens: u32, blocks: u32) -> Loaded
         command: vec!["test".into()],
         version: "test".into(),
         started_unix_s: 1_767_225_600,
-        programs: Programs::new(folder.join("confide")),
+        programs: ProgramLocator::new(folder.join("confide")),
     };
-    let outcome = run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let outcome = run_suite(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
     LoadedRecord::read(outcome.record_path.parent().unwrap()).unwrap()
 }
 

@@ -6,8 +6,8 @@ use std::{
 };
 
 use confide_bench::{
-    BenchError, Effort, FinishedRun, Options, Programs, SuiteSelection, SuiteText, Validity, run,
-    table,
+    BenchError, Effort, FinishedRun, ProgramLocator, RunOptions, SuiteSelection, SuiteText,
+    Validity, render_record_text, run_suite,
 };
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ fn a_run_writes_record_samples_and_page_and_has_an_aa_row() {
     assert!(record["machine"]["kernel"].is_string());
     // 12 blocks and one of warm-up, three arms, two samples and a slice each.
     assert_eq!(samples(&outcome).len(), 13 * 3 * 3);
-    let table = confide_bench::table(&outcome.record);
+    let table = confide_bench::render_record_text(&outcome.record);
     assert!(table.contains("A/A work") && table.contains("A/A passed, 1 of 1."), "{table}");
 }
 
@@ -185,7 +185,7 @@ fn an_arm_that_says_nothing_sensible_is_left_out_with_the_reason() {
     let arms = record["arms"].as_array().unwrap();
     let arm = arms.iter().find(|arm| arm["name"] == "b").unwrap();
     assert!(arm["given_up"].as_str().unwrap().contains("unexpected line: nonsense"));
-    assert!(table(&outcome.record).contains("Left out: one, b: "));
+    assert!(render_record_text(&outcome.record).contains("Left out: one, b: "));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn an_arm_without_what_it_needs_is_not_run_and_says_why() {
     let record = json(&outcome.record_path);
     assert_eq!(row(&record, "a", true)["blocks"], 12);
     assert!(record["voids"].as_array().unwrap().is_empty());
-    assert!(table(&outcome.record).contains("Left out: one, b: no wheel"));
+    assert!(render_record_text(&outcome.record).contains("Left out: one, b: no wheel"));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn an_arm_that_says_it_cannot_work_here_is_left_out_and_its_first_block_counts()
     let record = json(&outcome.record_path);
     assert_eq!(row(&record, "a", true)["blocks"], 12);
     assert!(record["voids"].as_array().unwrap().is_empty());
-    assert!(table(&outcome.record).contains("Left out: one, b: no direct I/O here"));
+    assert!(render_record_text(&outcome.record).contains("Left out: one, b: no direct I/O here"));
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn what_arms_remark_stands_beside_their_rows_with_how_often() {
         edit(options, "a", done, &always);
         edit(options, "b", done, &always.replace("from a cache", "unsteady in $block"));
     });
-    let table = table(&outcome.record);
+    let table = render_record_text(&outcome.record);
     assert!(table.contains("a: from a cache"), "{table}");
     assert!(table.contains("unsteady in 3 (1 of 24 runs)"), "{table}");
     let twin = table.lines().find(|line| line.starts_with("A/A")).unwrap();
@@ -272,7 +272,8 @@ fn what_gives_more_per_thread_than_fewer_threads_is_marked() {
             let text = options.suite.text.replace("headline", "better = \"higher\"\nheadline");
             options.suite.text = text + "scales = true\n";
         });
-        table(&outcome.record).contains("out of line: more per thread than the reference")
+        render_record_text(&outcome.record)
+            .contains("out of line: more per thread than the reference")
     };
     assert!(marked("rises", "value=25"));
     assert!(!marked("falls", "value=9"));
@@ -284,7 +285,7 @@ fn a_variable_can_be_given_and_an_unknown_one_is_an_error() {
         let mut options = options(&scratch(name), "", "");
         options.suite.text.push_str("[vars]\nplace = \"here\"\n");
         options.vars = vec![(name.to_owned(), "there".to_owned())];
-        run(&options, &AtomicBool::new(true), &mut |_| {})
+        run_suite(&options, &AtomicBool::new(true), &mut |_| {})
     };
     assert!(error("place").is_ok());
     assert!(matches!(error("colour"), Err(BenchError::UnknownVar { .. })));
@@ -330,7 +331,7 @@ fn the_page_shows_published_tables_with_our_figures_beside_theirs() {
     for wanted in ["not measured", "the user from the server", "quoted", "0.2 /s"] {
         assert!(page.contains(wanted), "{wanted}");
     }
-    let again = confide_bench::report(outcome.record_path.parent().unwrap()).unwrap();
+    let again = confide_bench::rebuild_report(outcome.record_path.parent().unwrap()).unwrap();
     assert_eq!(std::fs::read_to_string(&again.page_path).unwrap(), page);
 }
 
@@ -340,7 +341,7 @@ fn an_interrupted_run_leaves_a_valid_partial_record_that_reports() {
     let options = options(&folder, "", "");
     let stop = AtomicBool::new(false);
     let mut slices = 0;
-    let outcome = run(&options, &stop, &mut |_| {
+    let outcome = run_suite(&options, &stop, &mut |_| {
         slices += 1;
         stop.store(slices >= 16, Ordering::Relaxed);
     })
@@ -349,8 +350,11 @@ fn an_interrupted_run_leaves_a_valid_partial_record_that_reports() {
     let record = json(&outcome.record_path);
     let blocks = row(&record, "b", false)["blocks"].as_u64().unwrap();
     assert!((2..12).contains(&blocks), "{blocks}");
-    let again = confide_bench::report(&folder.join("out")).unwrap();
-    assert_eq!(confide_bench::table(&again.record), confide_bench::table(&outcome.record));
+    let again = confide_bench::rebuild_report(&folder.join("out")).unwrap();
+    assert_eq!(
+        confide_bench::render_record_text(&again.record),
+        confide_bench::render_record_text(&outcome.record)
+    );
 }
 
 #[test]
@@ -358,8 +362,8 @@ fn an_earlier_record_is_kept() {
     let folder = scratch("earlier");
     let options = options(&folder, "", "");
     let stop = AtomicBool::new(false);
-    run(&options, &stop, &mut |_| {}).unwrap();
-    run(&options, &stop, &mut |_| {}).unwrap();
+    run_suite(&options, &stop, &mut |_| {}).unwrap();
+    run_suite(&options, &stop, &mut |_| {}).unwrap();
     assert!(folder.join("out/earlier/1/record.json").is_file());
     assert!(folder.join("out/record.json").is_file());
 }
@@ -403,21 +407,21 @@ fn a_service_that_does_not_get_ready_leaves_its_bench_out_with_the_reason() {
 }
 
 /// Runs a suite of two shell arms with these hooks.
-fn measure(name: &str, a: &str, b: &str, change: impl FnOnce(&mut Options)) -> FinishedRun {
+fn measure(name: &str, a: &str, b: &str, change: impl FnOnce(&mut RunOptions)) -> FinishedRun {
     let mut options = options(&scratch(name), a, b);
     change(&mut options);
-    run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap()
+    run_suite(&options, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }
 
 /// Replaces a piece of an arm's script.
-fn edit(options: &Options, name: &str, from: &str, to: &str) {
+fn edit(options: &RunOptions, name: &str, from: &str, to: &str) {
     let path = options.out.with_file_name(format!("arm-{name}"));
     let script = std::fs::read_to_string(&path).unwrap();
     assert!(script.contains(from), "{script}");
     std::fs::write(&path, script.replace(from, to)).unwrap();
 }
 
-fn options(folder: &Path, a: &str, b: &str) -> Options {
+fn options(folder: &Path, a: &str, b: &str) -> RunOptions {
     for (name, hook) in [("a", a), ("b", b)] {
         let path = folder.join(format!("arm-{name}"));
         std::fs::write(&path, ARM.replace("HOOK", if hook.is_empty() { ":" } else { hook }))
@@ -434,7 +438,7 @@ fn options(folder: &Path, a: &str, b: &str) -> Options {
         arm(folder, "a"),
         arm(folder, "b"),
     );
-    Options {
+    RunOptions {
         suite: SuiteText { name: "test".into(), text },
         effort: Effort::Quick,
         blocks: None,
@@ -445,7 +449,7 @@ fn options(folder: &Path, a: &str, b: &str) -> Options {
         command: vec!["test".into()],
         version: "test".into(),
         started_unix_s: 1_767_225_600,
-        programs: Programs::new(std::env::current_exe().unwrap()),
+        programs: ProgramLocator::new(std::env::current_exe().unwrap()),
     }
 }
 

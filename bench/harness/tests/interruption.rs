@@ -11,8 +11,9 @@ use std::{
 };
 
 use confide_bench::{
-    AllEntry, AllPlan, BenchError, Effort, Index, LoadedRecord, Options, Programs, SuiteSelection,
-    SuiteState, SuiteText, report, resume, run, run_all, stop_on_interrupt,
+    BenchError, Effort, LoadedRecord, PlannedSuite, ProgramLocator, RunAllIndex, RunAllPlan,
+    RunOptions, SuiteSelection, SuiteState, SuiteText, rebuild_report, resume_suite, run_all,
+    run_suite, stop_on_interrupt,
 };
 use confide_tests::Folder;
 use nix::{
@@ -35,7 +36,7 @@ done
 "#;
 
 /// A change that makes another plan of one.
-type Change = fn(&mut Options);
+type Change = fn(&mut RunOptions);
 
 /// Two arms and the A/A arm, one block of warm-up and 12 measured, two cases.
 const SLICES: usize = 3 * 13 * 2;
@@ -72,7 +73,7 @@ fn a_kill_at_any_instant_leaves_a_journal_that_reports_and_goes_on() {
         // A kill may fall into the write of the first line too: without it nothing was begun.
         let begun = std::fs::read(&journal).is_ok_and(|bytes| bytes.contains(&b'\n'));
         if begun {
-            report(&folder.join("out")).unwrap();
+            rebuild_report(&folder.join("out")).unwrap();
             let read = document(folder);
             let partial = read["partial"].as_str();
             assert!(partial.is_none_or(|text| text.contains("killed")), "{partial:?}");
@@ -88,10 +89,10 @@ fn a_torn_last_line_and_a_block_without_its_end_are_not_counted() {
     let journal = folder.join("out/samples.jsonl");
     interrupt(folder, 20);
     let text = std::fs::read_to_string(&journal).unwrap();
-    let whole = LoadedRecord::read(&folder.join("out")).unwrap().document().unwrap();
+    let whole = LoadedRecord::read(&folder.join("out")).unwrap().to_json_document().unwrap();
     let slice = text.lines().find(|line| line.contains("\"kind\":\"slice\"")).unwrap();
     std::fs::write(&journal, format!("{text}{slice}\n{{\"kind\":\"sam")).unwrap();
-    let torn = LoadedRecord::read(&folder.join("out")).unwrap().document().unwrap();
+    let torn = LoadedRecord::read(&folder.join("out")).unwrap().to_json_document().unwrap();
     assert_eq!(torn, whole);
     let middle = text.replacen("\"kind\":\"block\"", "\"kind\":\"nothing\"", 1);
     std::fs::write(&journal, middle).unwrap();
@@ -137,7 +138,7 @@ fn another_plan_is_refused_by_name_and_nothing_is_touched() {
     for (wanted, change) in changes {
         let mut options = options(folder);
         change(&mut options);
-        let refused = resume(&options, &AtomicBool::new(false), &mut |_| {});
+        let refused = resume_suite(&options, &AtomicBool::new(false), &mut |_| {});
         assert!(
             matches!(&refused, Err(BenchError::Resume { what, .. }) if *what == wanted),
             "{refused:?}"
@@ -155,7 +156,7 @@ fn a_journal_that_was_changed_is_refused_by_name() {
     let text = std::fs::read_to_string(&journal).unwrap();
     let model = text.split_once("\"cpu_model\":\"").unwrap().1.split_once('"').unwrap().0;
     std::fs::write(&journal, text.replace(model, "another processor")).unwrap();
-    let refused = resume(&options(folder), &AtomicBool::new(false), &mut |_| {});
+    let refused = resume_suite(&options(folder), &AtomicBool::new(false), &mut |_| {});
     assert!(matches!(refused, Err(BenchError::Changed { .. })), "{refused:?}");
 }
 
@@ -164,7 +165,7 @@ fn a_whole_run_does_not_go_on() {
     let scratch = Folder::new("whole");
     let folder = scratch.path();
     goes_on(folder);
-    let refused = resume(&options(folder), &AtomicBool::new(false), &mut |_| {});
+    let refused = resume_suite(&options(folder), &AtomicBool::new(false), &mut |_| {});
     assert!(matches!(refused, Err(BenchError::Resume { what: "the run", .. })), "{refused:?}");
 }
 
@@ -174,7 +175,7 @@ fn a_bench_ends_when_its_share_of_the_time_is_used_up_and_the_record_says_so() {
     let folder = scratch.path();
     let mut options = options(folder);
     options.part.budget_s = Some(0);
-    run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    run_suite(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
     let record = document(folder);
     assert_eq!(record["cut"][0]["blocks"], 2);
     assert_eq!(record["cut"][0]["planned"], 12);
@@ -188,7 +189,7 @@ fn all_suites_run_one_after_the_other_and_go_on_where_they_were_interrupted() {
     let scratch = Folder::new("all");
     let folder = scratch.path();
     let plan = all(folder);
-    let options = Options { out: folder.join("all"), ..options(folder) };
+    let options = RunOptions { out: folder.join("all"), ..options(folder) };
     let stop = AtomicBool::new(false);
     let mut ended = Vec::new();
     let index = run_all(
@@ -205,7 +206,7 @@ fn all_suites_run_one_after_the_other_and_go_on_where_they_were_interrupted() {
     .unwrap();
     assert_eq!(states(&index), [SuiteState::Completed, SuiteState::Partial, SuiteState::NotRun]);
     assert_eq!(ended, ["first", "second"]);
-    assert_eq!(Index::read(&folder.join("all")).unwrap(), index);
+    assert_eq!(RunAllIndex::read(&folder.join("all")).unwrap(), index);
     let first = std::fs::read(folder.join("all/first/record.json")).unwrap();
     let again = |go_on| {
         let stop = AtomicBool::new(false);
@@ -213,7 +214,7 @@ fn all_suites_run_one_after_the_other_and_go_on_where_they_were_interrupted() {
     };
     let index = again(true);
     assert_eq!(states(&index), [SuiteState::Completed; 3]);
-    assert_eq!(index.folders(&folder.join("all")).len(), 3);
+    assert_eq!(index.record_folders(&folder.join("all")).len(), 3);
     assert_eq!(std::fs::read(folder.join("all/first/record.json")).unwrap(), first);
     // Without going on, everything runs again and what was there is kept.
     again(false);
@@ -226,7 +227,7 @@ fn a_suite_that_cannot_run_does_not_keep_the_others_from_it() {
     let folder = scratch.path();
     let mut plan = all(folder);
     plan.entries[0].suite.text.push_str("\n[[prepare]]\nname = \"no\"\ncommand = [\"false\"]\n");
-    let options = Options { out: folder.join("all"), ..options(folder) };
+    let options = RunOptions { out: folder.join("all"), ..options(folder) };
     let stop = AtomicBool::new(false);
     let index = run_all(&plan, &options, false, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
     assert_eq!(states(&index), [SuiteState::Failed, SuiteState::Completed, SuiteState::Completed]);
@@ -240,7 +241,7 @@ fn a_run_in_a_process_of_its_own() {
     let stop = stop_on_interrupt().unwrap();
     let options = options(&folder);
     let go_on = std::env::var_os(GO_ON).is_some();
-    let measure = if go_on { resume } else { run };
+    let measure = if go_on { resume_suite } else { run_suite };
     let outcome = measure(&options, &stop, &mut |_| {}).unwrap();
     std::process::exit(if outcome.record.partial().is_some() { 130 } else { 0 });
 }
@@ -261,7 +262,7 @@ fn end_after(folder: &Path, milliseconds: u64, signal: Signal) -> ExitStatus {
 fn interrupt(folder: &Path, after: u32) {
     let stop = AtomicBool::new(false);
     let mut slices = 0;
-    let outcome = run(&options(folder), &stop, &mut |_| {
+    let outcome = run_suite(&options(folder), &stop, &mut |_| {
         slices += 1;
         stop.fetch_or(slices >= after, Ordering::Relaxed);
     })
@@ -287,7 +288,7 @@ fn goes_on(folder: &Path) {
     }
     let path = folder.join("out/record.json");
     let text = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(LoadedRecord::read(&path).unwrap().document().unwrap(), text);
+    assert_eq!(LoadedRecord::read(&path).unwrap().to_json_document().unwrap(), text);
 }
 
 /// Counts the slices of a whole record; 0 if there is none.
@@ -300,11 +301,11 @@ fn slices(folder: &Path) -> usize {
 }
 
 fn document(folder: &Path) -> Value {
-    let text = LoadedRecord::read(&folder.join("out")).unwrap().document().unwrap();
+    let text = LoadedRecord::read(&folder.join("out")).unwrap().to_json_document().unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
-fn states(index: &Index) -> Vec<SuiteState> {
+fn states(index: &RunAllIndex) -> Vec<SuiteState> {
     index.suites.iter().map(|entry| entry.state).collect()
 }
 
@@ -328,21 +329,21 @@ fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
-fn all(folder: &Path) -> AllPlan {
+fn all(folder: &Path) -> RunAllPlan {
     let entry = |name: &str| {
         let text =
             options(folder).suite.text.replace("name = \"test\"", &format!("name = {name:?}"));
         let suite = SuiteText { name: name.into(), text };
-        AllEntry {
+        PlannedSuite {
             suite,
             blocks: Some(4),
             part: SuiteSelection { benches: Vec::new(), budget_s: Some(60) },
         }
     };
-    AllPlan { entries: ["first", "second", "third"].map(entry).into() }
+    RunAllPlan { entries: ["first", "second", "third"].map(entry).into() }
 }
 
-fn options(folder: &Path) -> Options {
+fn options(folder: &Path) -> RunOptions {
     let arms: String = ["a", "b"].map(|name| arm(folder, name)).concat();
     let text = format!(
         "[suite]\nname = \"test\"\ntitle = \"Test\"\nabout = \"test\"\nseed = 7\n{arms}\
@@ -353,7 +354,7 @@ fn options(folder: &Path) -> Options {
          requests = 1\nblocks = {{ quick = 12, full = 24 }}\ngrid = {{ size = [1, 2] }}\n\
          [[bench.metric]]\nname = \"work_ms\"\nlabel = \"work\"\nheadline = true\n",
     );
-    Options {
+    RunOptions {
         suite: SuiteText { name: "test".into(), text },
         effort: Effort::Quick,
         blocks: None,
@@ -364,7 +365,7 @@ fn options(folder: &Path) -> Options {
         command: vec!["test".into()],
         version: "test".into(),
         started_unix_s: 1_767_225_600,
-        programs: Programs::new(std::env::current_exe().unwrap()),
+        programs: ProgramLocator::new(std::env::current_exe().unwrap()),
     }
 }
 

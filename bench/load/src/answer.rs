@@ -5,8 +5,8 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     event::RequestRecord,
-    http1::{Answer, HttpError},
-    sse::{EventTooLong, Events},
+    http1::{HttpError, ResponseParser},
+    sse::{EventStreamParser, EventTooLong},
 };
 
 /// The most bytes of a refusal that are kept for the event's error.
@@ -51,8 +51,8 @@ pub enum AnswerError {
 /// Reads one answer into its event.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerReader {
-    pub(crate) http: Answer,
-    sse: Events,
+    pub(crate) http: ResponseParser,
+    sse: EventStreamParser,
     text: AnswerText,
     done: bool,
     refusal: Vec<u8>,
@@ -85,7 +85,7 @@ impl AnswerReader {
     }
 
     /// Takes the bytes that came at `now_s`. True when the answer is whole.
-    pub(crate) fn take(
+    pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
         now_s: f64,
@@ -94,10 +94,10 @@ impl AnswerReader {
         event.first_byte_s.get_or_insert(now_s);
         let Self { http, sse, text, done, refusal } = self;
         let mut body = Vec::new();
-        http.take(bytes, |part| body.extend_from_slice(part))?;
+        http.feed(bytes, |part| body.extend_from_slice(part))?;
         let streamed = http.status() == 200 && http.is_event_stream();
         let result = if streamed {
-            sse.take(&body, |data| take_event(data, now_s, text, done, event))
+            sse.feed(&body, |data| apply_event(data, now_s, text, done, event))
         } else {
             let room = REFUSAL_BYTES_MAX - refusal.len().min(REFUSAL_BYTES_MAX);
             refusal.extend_from_slice(&body[..body.len().min(room)]);
@@ -131,7 +131,7 @@ impl AnswerReader {
 
 /// Takes one event of the stream into `event`. `text` hashes the content; `done` is set at the end mark or at a
 /// finish reason.
-fn take_event(
+fn apply_event(
     data: &[u8],
     now_s: f64,
     text: &mut AnswerText,
@@ -246,7 +246,7 @@ mod tests {
         let mut now_s = 0.0;
         for piece in bytes.chunks(size) {
             now_s += 1.0;
-            if let Err(error) = reading.take(piece, now_s, &mut event) {
+            if let Err(error) = reading.feed(piece, now_s, &mut event) {
                 return (event, Err(error));
             }
         }

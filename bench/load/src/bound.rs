@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ceiling::{Ceiling, Work},
-    definitions::{Spread, Summary},
+    ceiling::{Ceiling, ClientWork},
+    definitions::{LatencyDistribution, Summary},
 };
 
 /// The busiest client thread may use this share of its time.
@@ -31,7 +31,7 @@ pub struct ClientFigures {
     /// The CPU time of the busiest of them, divided by the wall time.
     pub busiest_ratio: f64,
     /// `llm.loop-delay`: how long a client thread took to turn to something that had just come.
-    pub loop_delay: Spread,
+    pub loop_delay: LatencyDistribution,
     /// Requests sent per second of this CPU time.
     #[serde(default)]
     pub requests_per_cpu_s: Option<f64>,
@@ -52,14 +52,14 @@ pub struct ClientFigures {
 
 impl ClientFigures {
     /// Adds what the client did, in the wall and CPU time that stand here.
-    pub(crate) fn add_work(&mut self, work: Work, ceiling: Ceiling) {
+    pub(crate) fn add_work(&mut self, work: ClientWork, ceiling: Ceiling) {
         let per_cpu_s = |count: u64| (self.cpu_s > 0.0).then(|| count as f64 / self.cpu_s);
         self.requests_per_cpu_s = per_cpu_s(work.requests);
         self.tokens_per_cpu_s = per_cpu_s(work.tokens);
         self.ceiling = Some(ceiling);
         let threads_s = self.wall_s * f64::from(self.threads);
         if threads_s > 0.0 {
-            self.ceiling_ratio = ceiling.cpu_s(work) / threads_s;
+            self.ceiling_ratio = ceiling.estimated_cpu_s(work) / threads_s;
         }
     }
 }
@@ -67,7 +67,7 @@ impl ClientFigures {
 /// A reason for which a run is client-bound.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", tag = "bound")]
-pub enum Bound {
+pub enum ClientBound {
     /// A client thread was busy for too much of the time.
     Cpu {
         /// The share of its time in which it was busy.
@@ -102,14 +102,15 @@ pub struct ExceededDelay {
     pub limit_ms: f64,
 }
 
-impl Bound {
+impl ClientBound {
     /// Every reason to take this run for a measurement of its client; empty if there is none.
     ///
     /// A delay of the client is part of every latency that it reports. So its mean may be 1 % of
     /// the mean time to first token, and its highest supported percentile 1 % of the median, or
     /// half a millisecond where that is less: the client says so before it errs by 2 %.
-    pub fn find(summary: &Summary, client: &ClientFigures) -> Vec<Self> {
-        let (Some(middle_ms), Some(mean_ms)) = (summary.ttft.middle_ms(), summary.ttft.mean_ms)
+    pub fn find_all(summary: &Summary, client: &ClientFigures) -> Vec<Self> {
+        let (Some(middle_ms), Some(mean_ms)) =
+            (summary.ttft.median_or_mean_ms(), summary.ttft.mean_ms)
         else {
             return vec![Self::NoAnswer];
         };
@@ -122,9 +123,9 @@ impl Bound {
         }
         let tail_limit_ms = (middle_ms * DELAY_SHARE_MAX).max(DELAY_TAIL_MS_MIN);
         let mean_limit_ms = mean_ms * DELAY_SHARE_MAX;
-        let exceeded = |delay: &Spread| {
+        let exceeded = |delay: &LatencyDistribution| {
             let mean = delay.mean_ms.map(|mean| ("mean", mean, mean_limit_ms));
-            let tail = delay.tail_ms().map(|(name, tail)| (name, tail, tail_limit_ms));
+            let tail = delay.tail_percentile_ms().map(|(name, tail)| (name, tail, tail_limit_ms));
             let found = mean.into_iter().chain(tail).find(|(_, delay, limit)| delay > limit);
             found.map(|(figure, delay_ms, limit_ms)| ExceededDelay {
                 figure: figure.to_owned(),
@@ -138,13 +139,13 @@ impl Bound {
     }
 
     /// All reasons in one text, `client-bound: …`; `None` if there are no reasons.
-    pub fn reason(found: &[Self]) -> Option<String> {
+    pub fn describe_all(found: &[Self]) -> Option<String> {
         let texts: Vec<String> = found.iter().map(Self::to_string).collect();
         (!texts.is_empty()).then(|| format!("client-bound: {}", texts.join("; ")))
     }
 }
 
-impl fmt::Display for Bound {
+impl fmt::Display for ClientBound {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu { ratio, limit } => write!(
@@ -176,10 +177,10 @@ impl fmt::Display for ExceededDelay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, definitions::tests::events_of_known_truth};
+    use crate::{GoodputLimits, definitions::tests::events_of_known_truth};
 
     fn idle() -> ClientFigures {
-        let loop_delay = Spread::from_seconds("llm.loop-delay", &[0.00002; 2000]);
+        let loop_delay = LatencyDistribution::from_seconds("llm.loop-delay", &[0.00002; 2000]);
         ClientFigures {
             threads: 1,
             wall_s: 3.0,
@@ -192,42 +193,48 @@ mod tests {
 
     #[test]
     fn a_client_with_time_to_spare_is_not_bound() {
-        let summary = Summary::from_events(&events_of_known_truth(200, 5), Limits::default());
-        assert_eq!(Bound::find(&summary, &idle()), []);
-        assert_eq!(Bound::reason(&[]), None);
+        let summary =
+            Summary::from_events(&events_of_known_truth(200, 5), GoodputLimits::default());
+        assert_eq!(ClientBound::find_all(&summary, &idle()), []);
+        assert_eq!(ClientBound::describe_all(&[]), None);
     }
 
     #[test]
     fn each_rule_marks_by_itself() {
-        let summary = Summary::from_events(&events_of_known_truth(200, 5), Limits::default());
+        let summary =
+            Summary::from_events(&events_of_known_truth(200, 5), GoodputLimits::default());
         let busy = ClientFigures { busiest_ratio: 0.81, ..idle() };
-        assert!(matches!(Bound::find(&summary, &busy)[..], [Bound::Cpu { .. }]));
+        assert!(matches!(ClientBound::find_all(&summary, &busy)[..], [ClientBound::Cpu { .. }]));
         // 11 of 1,000 are late by a millisecond: the mean stays small, p99 does not.
         let mut delays = vec![0.00001; 989];
         delays.extend([0.001; 11]);
-        let late = Spread::from_seconds("llm.loop-delay", &delays);
+        let late = LatencyDistribution::from_seconds("llm.loop-delay", &delays);
         let late = ClientFigures { loop_delay: late, ..idle() };
-        assert!(matches!(Bound::find(&summary, &late)[..], [Bound::Loop { .. }]));
+        assert!(matches!(ClientBound::find_all(&summary, &late)[..], [ClientBound::Loop { .. }]));
         let mut events = events_of_known_truth(200, 5);
         events.iter_mut().for_each(|event| event.dispatched_s += 0.0004);
-        let summary = Summary::from_events(&events, Limits::default());
-        assert!(matches!(Bound::find(&summary, &idle())[..], [Bound::Dispatch { .. }]));
-        let none = Summary::from_events(&[], Limits::default());
-        assert_eq!(Bound::find(&none, &idle()), [Bound::NoAnswer]);
+        let summary = Summary::from_events(&events, GoodputLimits::default());
+        assert!(matches!(
+            ClientBound::find_all(&summary, &idle())[..],
+            [ClientBound::Dispatch { .. }]
+        ));
+        let none = Summary::from_events(&[], GoodputLimits::default());
+        assert_eq!(ClientBound::find_all(&none, &idle()), [ClientBound::NoAnswer]);
     }
 
     #[test]
     fn a_run_above_the_clients_ceiling_is_marked() {
-        let summary = Summary::from_events(&events_of_known_truth(200, 5), Limits::default());
+        let summary =
+            Summary::from_events(&events_of_known_truth(200, 5), GoodputLimits::default());
         // In three seconds of two threads: a third of what they can do by each of the two, then more.
         for (tokens, ratio, is_bound) in [(100_000, 2.0 / 3.0, false), (150_000, 5.0 / 6.0, true)] {
             let mut client = ClientFigures { threads: 2, ..idle() };
-            let work = Work { requests: 20_000, connections: 0, tokens };
+            let work = ClientWork { requests: 20_000, connections: 0, tokens };
             client.add_work(work, Ceiling::STATED);
             assert!((client.ceiling_ratio - ratio).abs() < 1e-9, "{}", client.ceiling_ratio);
             assert_eq!(client.requests_per_cpu_s.map(f64::round), Some(66_667.0));
-            let found = Bound::find(&summary, &client);
-            assert_eq!(matches!(found[..], [Bound::Ceiling { .. }]), is_bound, "{found:?}");
+            let found = ClientBound::find_all(&summary, &client);
+            assert_eq!(matches!(found[..], [ClientBound::Ceiling { .. }]), is_bound, "{found:?}");
             assert_eq!(found.len(), usize::from(is_bound));
         }
     }
@@ -244,11 +251,11 @@ mod tests {
                     event.chunks_s.iter_mut().for_each(|at| *at -= early);
                     event.dispatched_s = event.scheduled_s + delay_s;
                 }
-                let summary = Summary::from_events(&events, Limits::default());
+                let summary = Summary::from_events(&events, GoodputLimits::default());
                 let error = summary.ttft.p50_ms.unwrap() / truth_ms - 1.0;
-                let loop_delay = Spread::from_seconds("llm.loop-delay", &[0.0; 100]);
+                let loop_delay = LatencyDistribution::from_seconds("llm.loop-delay", &[0.0; 100]);
                 let client = ClientFigures { loop_delay, ..idle() };
-                let marked = !Bound::find(&summary, &client).is_empty();
+                let marked = !ClientBound::find_all(&summary, &client).is_empty();
                 assert!(marked || error < 0.02, "{truth_ms} ms, {percent}: {error}");
                 assert!(!marked || error > 0.009, "{truth_ms} ms, {percent}: {error}");
             }

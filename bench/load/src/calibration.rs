@@ -9,16 +9,16 @@ use std::{
 
 use serde::Serialize;
 
-use self::server::{LoopbackServer, Manner};
+use self::server::{LoopbackServer, ResponsePacing};
 use crate::{
     bound::ClientFigures,
-    ceiling::{Ceiling, Work},
+    ceiling::{Ceiling, ClientWork},
     client::{LoadError, run},
-    definitions::{Limits, Summary},
-    options::{Options, Sessions},
-    plan::{Arrivals, Lengths, Plan, Workload},
+    definitions::{GoodputLimits, Summary},
+    options::{ConnectionReuse, LoadOptions},
+    plan::{Arrivals, Plan, TokenLengths, Workload},
     target::Target,
-    transport::{Tcp, Transport},
+    transport::{TcpTransport, Transport},
 };
 
 /// Users of the closed loops: enough that the client is never idle.
@@ -51,14 +51,14 @@ pub fn measure_ceiling(seconds: f64) -> Result<CeilingFigures, LoadError> {
     let closed = Arrivals::Closed { users: USERS, ramp_s: 0.0 };
     let one_token = |sessions| {
         let (requests, duration_s) = (REQUESTS, Some(seconds));
-        measure(Manner::OneToken, sessions, closed.clone(), requests, duration_s)
+        measure(ResponsePacing::OneToken, sessions, closed.clone(), requests, duration_s)
     };
-    let (kept, kept_work) = one_token(Sessions::Reused { first: USERS })?;
-    let (new, new_work) = one_token(Sessions::New)?;
+    let (kept, kept_work) = one_token(ConnectionReuse::Reused { first: USERS })?;
+    let (new, new_work) = one_token(ConnectionReuse::New)?;
     let tokens = (seconds / TOKEN_GAP.as_secs_f64() / f64::from(STREAMS)).ceil() as u32;
-    let manner = Manner::InTurn { streams: STREAMS, tokens: tokens.max(1), gap: TOKEN_GAP };
+    let manner = ResponsePacing::InTurn { streams: STREAMS, tokens: tokens.max(1), gap: TOKEN_GAP };
     let streams = Arrivals::Closed { users: STREAMS, ramp_s: 0.0 };
-    let sessions = Sessions::Reused { first: STREAMS };
+    let sessions = ConnectionReuse::Reused { first: STREAMS };
     let (paced, paced_work) = measure(manner, sessions, streams, STREAMS as usize, None)?;
     let cpu_s = |figures: &ClientFigures, count: u64| figures.cpu_s / count.max(1) as f64;
     let request_s = cpu_s(&kept, kept_work.requests);
@@ -75,35 +75,36 @@ pub fn measure_ceiling(seconds: f64) -> Result<CeilingFigures, LoadError> {
 
 /// Runs the client against a server of its own.
 fn measure(
-    manner: Manner,
-    sessions: Sessions,
+    manner: ResponsePacing,
+    sessions: ConnectionReuse,
     arrivals: Arrivals,
     requests: usize,
     duration_s: Option<f64>,
-) -> Result<(ClientFigures, Work), LoadError> {
+) -> Result<(ClientFigures, ClientWork), LoadError> {
     let wrong = |message: String| LoadError::Ceiling(message);
     let server = LoopbackServer::start(manner)?;
     let workload = Workload {
         arrivals,
         requests,
         duration_s,
-        prompt_tokens: Lengths::of_tokens(16),
-        output_tokens: Lengths::of_tokens(1),
+        prompt_tokens: TokenLengths::of_tokens(16),
+        output_tokens: TokenLengths::of_tokens(1),
         seed: 1,
     };
     let plan = Arc::new(Plan::new(&workload).map_err(|error| wrong(error.to_string()))?);
     let url = format!("http://127.0.0.1:{}", server.port());
     let target = Target::parse(&url, "ceiling").map_err(|error| wrong(error.to_string()))?;
-    let transport: Arc<dyn Transport> = Arc::new(Tcp::new("127.0.0.1", server.port()));
-    let options = Options { sessions, deadline: Duration::from_secs(60), ..Options::default() };
+    let transport: Arc<dyn Transport> = Arc::new(TcpTransport::new("127.0.0.1", server.port()));
+    let options =
+        LoadOptions { sessions, deadline: Duration::from_secs(60), ..LoadOptions::default() };
     let stop = AtomicBool::new(false);
     let outcome = run(&plan, &Arc::new(target), &transport, &options, &stop, &mut |_| {})?;
-    let summary = Summary::from_events(&outcome.events, Limits::default());
+    let summary = Summary::from_events(&outcome.events, GoodputLimits::default());
     if summary.complete == 0 || summary.complete < summary.requests {
         let error = outcome.events.into_iter().find_map(|event| event.error);
         return Err(wrong(error.unwrap_or_else(|| "no request was complete".into())));
     }
-    Ok((outcome.client, Work::from_events(&outcome.events)))
+    Ok((outcome.client, ClientWork::from_events(&outcome.events)))
 }
 
 #[cfg(test)]

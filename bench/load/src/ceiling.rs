@@ -28,7 +28,7 @@ impl Ceiling {
     };
 
     /// The CPU time that this work takes by the ceiling, in seconds.
-    pub(crate) fn cpu_s(&self, work: Work) -> f64 {
+    pub(crate) fn estimated_cpu_s(&self, work: ClientWork) -> f64 {
         work.requests as f64 / self.requests_per_cpu_s
             + work.connections as f64 / self.connections_per_cpu_s
             + work.tokens as f64 / self.tokens_per_cpu_s
@@ -37,7 +37,7 @@ impl Ceiling {
 
 /// What a client did in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Work {
+pub(crate) struct ClientWork {
     /// Requests that were sent.
     pub(crate) requests: u64,
     /// Connections that were opened during the run.
@@ -46,7 +46,7 @@ pub(crate) struct Work {
     pub(crate) tokens: u64,
 }
 
-impl Work {
+impl ClientWork {
     pub(crate) fn from_events(events: &[RequestRecord]) -> Self {
         // Pieces that came in one read bear one instant, and cost little more than one.
         let reads = |event: &RequestRecord| {
@@ -77,14 +77,14 @@ mod tests {
             event.chunks_s[2] = event.chunks_s[1];
         }
         (events[0].sent_s, events[1].connected_s) = (None, None);
-        let work = Work::from_events(&events);
-        assert_eq!(work, Work { requests: 9, connections: 9, tokens: 30 });
+        let work = ClientWork::from_events(&events);
+        assert_eq!(work, ClientWork { requests: 9, connections: 9, tokens: 30 });
         let ceiling = Ceiling {
             requests_per_cpu_s: 9.0,
             connections_per_cpu_s: 4.5,
             tokens_per_cpu_s: 60.0,
             is_measured: true,
         };
-        assert_eq!(ceiling.cpu_s(work), 3.5);
+        assert_eq!(ceiling.estimated_cpu_s(work), 3.5);
     }
 }

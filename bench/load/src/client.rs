@@ -22,11 +22,11 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{
     bound::ClientFigures,
-    ceiling::{Ceiling, Work},
-    definitions::{CUT, Spread},
+    ceiling::{Ceiling, ClientWork},
+    definitions::{CUT, LatencyDistribution},
     event::RequestRecord,
     exchange::{Connections, Request, RunContext, exchange},
-    options::{Options, Sessions},
+    options::{ConnectionReuse, LoadOptions},
     plan::Plan,
     resolution::find_unresolved,
     target::Target,
@@ -35,7 +35,7 @@ use crate::{
 
 /// The events of a run and the figures of its client.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// The requests in the order of the plan; those that were never dispatched are absent.
     pub events: Vec<RequestRecord>,
     /// The client's own use of time.
@@ -86,10 +86,10 @@ pub fn run(
     plan: &Arc<Plan>,
     target: &Arc<Target>,
     transport: &Arc<dyn Transport>,
-    options: &Options,
+    options: &LoadOptions,
     stop: &AtomicBool,
     on_event: &mut dyn FnMut(Option<&RequestRecord>),
-) -> Result<Outcome, LoadError> {
+) -> Result<LoadOutcome, LoadError> {
     if !(1..=THREADS_MAX).contains(&options.threads) {
         return Err(LoadError::Threads { got: options.threads });
     }
@@ -111,7 +111,7 @@ pub fn run(
     workers.begin_all(&shared);
     let ended = Arc::new(AtomicBool::new(false));
     let dispatcher = start_dispatcher(&shared, std::mem::take(&mut workers.senders), &ended)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = LoadOutcome::default();
     // Users of a closed loop, who are fewer than planned where there are not as many requests.
     let begun = plan.requests.iter().filter(|planned| planned.scheduled_s.is_some());
     let mut left = if plan.users.is_some() { begun.count() } else { plan.requests.len() };
@@ -141,7 +141,7 @@ pub fn run(
     outcome.events.sort_by_key(|event| event.index);
     let dispatcher_cpu_s =
         dispatcher.join().map_err(|_| LoadError::Panicked("dispatcher".into()))?;
-    outcome.client = workers.figures(&outcome.events, dispatcher_cpu_s, options.ceiling)?;
+    outcome.client = workers.client_figures(&outcome.events, dispatcher_cpu_s, options.ceiling)?;
     Ok(outcome)
 }
 
@@ -174,7 +174,7 @@ struct WorkerUsage {
 
 impl Workers {
     fn start(
-        options: &Options,
+        options: &LoadOptions,
         transport: &Arc<dyn Transport>,
         messages: &std_mpsc::Sender<WorkerMessage>,
     ) -> Result<Self, LoadError> {
@@ -184,8 +184,8 @@ impl Workers {
             let (sender, jobs) = mpsc::unbounded_channel();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let first = match options.sessions {
-                Sessions::New => 0,
-                Sessions::Reused { first } => {
+                ConnectionReuse::New => 0,
+                ConnectionReuse::Reused { first } => {
                     first / options.threads + u32::from(number < first % options.threads)
                 }
             };
@@ -231,7 +231,7 @@ impl Workers {
         }
     }
 
-    fn figures(
+    fn client_figures(
         self,
         events: &[RequestRecord],
         dispatcher_cpu_s: f64,
@@ -255,9 +255,9 @@ impl Workers {
         if wall_s > 0.0 {
             figures.busiest_ratio = busiest_s / wall_s;
         }
-        figures.loop_delay = Spread::from_seconds("llm.loop-delay", &delays_s);
+        figures.loop_delay = LatencyDistribution::from_seconds("llm.loop-delay", &delays_s);
         figures.unresolved = find_unresolved(events, &delays_s);
-        figures.add_work(Work::from_events(events), ceiling);
+        figures.add_work(ClientWork::from_events(events), ceiling);
         Ok(figures)
     }
 }
@@ -349,14 +349,14 @@ fn dispatch_on_schedule(
     ended: &AtomicBool,
 ) {
     let closed = shared.plan.users.is_some();
-    let mut pings = Pings { senders, last: Instant::now() };
+    let mut pings = LoopDelayPings { senders, last: Instant::now() };
     for (index, planned) in shared.plan.requests.iter().enumerate() {
         let Some(scheduled_s) = planned.scheduled_s else { break };
         let job = if closed {
             DispatcherMessage::User { scheduled_s }
         } else {
             // The request is written out ahead of its instant, so that this takes no time then.
-            DispatcherMessage::Send(shared.request(index, scheduled_s))
+            DispatcherMessage::Send(shared.build_request(index, scheduled_s))
         };
         if !pings.wait_until(shared, scheduled_s, ended)
             || senders[index % senders.len()].send(job).is_err()
@@ -368,17 +368,17 @@ fn dispatch_on_schedule(
 }
 
 /// Sends pings to every worker, from which it measures its loop delay.
-struct Pings<'a> {
+struct LoopDelayPings<'a> {
     senders: &'a [mpsc::UnboundedSender<DispatcherMessage>],
     last: Instant,
 }
 
-impl Pings<'_> {
+impl LoopDelayPings<'_> {
     /// Sleeps until `until_s`, with pings on the way; false when the run has ended.
     fn wait_until(&mut self, shared: &RunContext, until_s: f64, ended: &AtomicBool) -> bool {
         loop {
             if self.last.elapsed() >= PING_EVERY {
-                self.send();
+                self.send_all();
             }
             if ended.load(Ordering::Relaxed) {
                 return false;
@@ -392,7 +392,7 @@ impl Pings<'_> {
         }
     }
 
-    fn send(&mut self) {
+    fn send_all(&mut self) {
         self.last = Instant::now();
         for sender in self.senders {
             let _ = sender.send(DispatcherMessage::Ping(Instant::now()));

@@ -28,18 +28,18 @@ impl RequestRecord {
 
     /// The latency that this request shows of `figure`: a complete answer's own, or the time until
     /// its deadline, which the true one exceeds.
-    fn observe(&self, figure: impl Fn(&Self) -> Option<f64>) -> Option<Observation> {
+    fn observe_latency(&self, figure: impl Fn(&Self) -> Option<f64>) -> Option<Observation> {
         if self.is_complete() {
             return figure(self).map(Observation::exact);
         }
         self.timed_out.then(|| Observation::at_least(self.end_s() - self.scheduled_s))
     }
 
-    /// `llm.ttft` as [`Self::observe`] gives it; an answer that began before its deadline has its own.
+    /// `llm.ttft` as [`Self::observe_latency`] gives it; an answer that began before its deadline has its own.
     fn observed_ttft(&self) -> Option<Observation> {
         match self.ttft_s() {
             Some(ttft_s) if self.timed_out => Some(Observation::exact(ttft_s)),
-            _ => self.observe(Self::ttft_s),
+            _ => self.observe_latency(Self::ttft_s),
         }
     }
 
@@ -86,7 +86,7 @@ impl RequestRecord {
     }
 
     /// `llm.itl`: the gaps between pieces of content, in seconds.
-    pub fn gaps_s(&self) -> impl Iterator<Item = f64> {
+    pub fn inter_token_gaps_s(&self) -> impl Iterator<Item = f64> {
         self.chunks_s.windows(2).map(|pair| pair[1] - pair[0])
     }
 
@@ -99,7 +99,7 @@ impl RequestRecord {
 
 /// The limits that an answer must meet to count towards the goodput. An absent limit is not demanded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
-pub struct Limits {
+pub struct GoodputLimits {
     /// The longest `llm.ttft`, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttft_ms: Option<f64>,
@@ -114,7 +114,7 @@ pub struct Limits {
     pub e2e_ms: Option<f64>,
 }
 
-impl Limits {
+impl GoodputLimits {
     /// Reads `ttft=200,itl=50,tpot=50,e2e=5000`, milliseconds, each at most once.
     pub fn parse(text: &str) -> Option<Self> {
         let mut limits = Self::default();
@@ -150,7 +150,7 @@ impl Limits {
         };
         event.is_complete()
             && within(self.ttft_ms, event.ttft_s())
-            && within(self.itl_ms, mean(&event.gaps_s().collect::<Vec<_>>()))
+            && within(self.itl_ms, mean(&event.inter_token_gaps_s().collect::<Vec<_>>()))
             && within(self.tpot_ms, event.tpot_s())
             && within(self.e2e_ms, event.e2e_s())
     }
@@ -178,7 +178,7 @@ impl Observation {
 /// Requests that hit their deadline count with the time until then. Figures from
 /// `at_least_from_ms` on, and the mean, are then lower bounds.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-pub struct Spread {
+pub struct LatencyDistribution {
     /// The id of the definition in `bench/MODELS.md`.
     pub id: String,
     /// The number of samples.
@@ -207,7 +207,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl Spread {
+impl LatencyDistribution {
     /// The distribution of values in seconds, by the definition with this id.
     pub fn from_seconds(id: &str, seconds: &[f64]) -> Self {
         let values: Vec<f64> = seconds.iter().map(|value| value * 1e3).collect();
@@ -243,13 +243,13 @@ impl Spread {
 
     /// The highest of p99, p95 and p90 that its tail supports, with its name; `None` below
     /// 100 samples.
-    pub fn tail_ms(&self) -> Option<(&'static str, f64)> {
+    pub fn tail_percentile_ms(&self) -> Option<(&'static str, f64)> {
         let named = [("p99", self.p99_ms), ("p95", self.p95_ms), ("p90", self.p90_ms)];
         named.into_iter().find_map(|(name, value)| Some((name, value?)))
     }
 
     /// The middle: the median where it is supported, else the mean.
-    pub fn middle_ms(&self) -> Option<f64> {
+    pub fn median_or_mean_ms(&self) -> Option<f64> {
         self.p50_ms.or(self.mean_ms)
     }
 }
@@ -272,21 +272,21 @@ pub struct Summary {
     /// seconds.
     pub duration_s: Option<f64>,
     /// The distribution of `llm.ttft`.
-    pub ttft: Spread,
+    pub ttft: LatencyDistribution,
     /// The distribution of `llm.itl`, over the gaps of all answers.
-    pub itl: Spread,
+    pub itl: LatencyDistribution,
     /// The distribution of `llm.tpot`.
-    pub tpot: Spread,
+    pub tpot: LatencyDistribution,
     /// The distribution of `llm.ntpot`.
-    pub ntpot: Spread,
+    pub ntpot: LatencyDistribution,
     /// The distribution of `llm.e2e`.
-    pub e2e: Spread,
+    pub e2e: LatencyDistribution,
     /// The distribution of `llm.dispatch-delay`, over all requests.
-    pub dispatch_delay: Spread,
+    pub dispatch_delay: LatencyDistribution,
     /// `llm.connect`: from dispatch to a connection that takes a request, where one was opened.
-    pub connect: Spread,
+    pub connect: LatencyDistribution,
     /// `llm.queue`: the time that a request waited in the server, where the server says it.
-    pub server_queue: Spread,
+    pub server_queue: LatencyDistribution,
     /// `llm.qps`: complete answers / duration.
     pub qps: Option<f64>,
     /// `llm.tps`: output tokens of complete answers / duration.
@@ -294,7 +294,7 @@ pub struct Summary {
     /// `llm.tps-in`: prompt tokens of complete answers, where the server counts them / duration.
     pub tps_in: Option<f64>,
     /// The limits of the goodput.
-    pub limits: Limits,
+    pub limits: GoodputLimits,
     /// `llm.goodput`: complete answers within all limits / duration.
     pub goodput_per_s: Option<f64>,
     /// The share of good answers: complete answers within all limits / requests that were not cut.
@@ -325,25 +325,29 @@ pub const CUT: &str = "cut: the run ended";
 
 impl Summary {
     /// Computes all figures of these requests.
-    pub fn from_events(events: &[RequestRecord], limits: Limits) -> Self {
+    pub fn from_events(events: &[RequestRecord], limits: GoodputLimits) -> Self {
         Self::from_run(events, limits, None)
     }
 
     /// Computes all figures of a run, whose requests were planned to start within `planned_s`
     /// seconds of its origin: a server that stops answering does not shorten it.
-    pub fn from_run(events: &[RequestRecord], limits: Limits, planned_s: Option<f64>) -> Self {
+    pub fn from_run(
+        events: &[RequestRecord],
+        limits: GoodputLimits,
+        planned_s: Option<f64>,
+    ) -> Self {
         let complete: Vec<&RequestRecord> =
             events.iter().filter(|event| event.is_complete()).collect();
         let cut = events.iter().filter(|event| event.error.as_deref() == Some(CUT)).count();
         let spread = |id, figure: &dyn Fn(&RequestRecord) -> Option<f64>| {
             let seconds: Vec<f64> = complete.iter().filter_map(|event| figure(event)).collect();
-            Spread::from_seconds(id, &seconds)
+            LatencyDistribution::from_seconds(id, &seconds)
         };
         let observed = |id, figure: &dyn Fn(&RequestRecord) -> Option<Observation>| {
             let seen: Vec<Observation> = events.iter().filter_map(figure).collect();
-            Spread::from_observations(id, &seen)
+            LatencyDistribution::from_observations(id, &seen)
         };
-        let gaps: Vec<f64> = complete.iter().flat_map(|event| event.gaps_s()).collect();
+        let gaps: Vec<f64> = complete.iter().flat_map(|event| event.inter_token_gaps_s()).collect();
         let delays: Vec<f64> = events.iter().map(RequestRecord::dispatch_delay_s).collect();
         let output_tokens = complete.iter().map(|event| event.tokens()).sum::<u64>();
         let count = |is_counted: &dyn Fn(&RequestRecord) -> bool| {
@@ -357,11 +361,11 @@ impl Summary {
             cut: cut as u64,
             repeated: events.iter().map(|event| u64::from(event.repeats)).sum(),
             ttft: observed("llm.ttft", &RequestRecord::observed_ttft),
-            itl: Spread::from_seconds("llm.itl", &gaps),
+            itl: LatencyDistribution::from_seconds("llm.itl", &gaps),
             tpot: spread("llm.tpot", &RequestRecord::tpot_s),
             ntpot: spread("llm.ntpot", &RequestRecord::ntpot_s),
-            e2e: observed("llm.e2e", &|event| event.observe(RequestRecord::e2e_s)),
-            dispatch_delay: Spread::from_seconds("llm.dispatch-delay", &delays),
+            e2e: observed("llm.e2e", &|event| event.observe_latency(RequestRecord::e2e_s)),
+            dispatch_delay: LatencyDistribution::from_seconds("llm.dispatch-delay", &delays),
             connect: spread("llm.connect", &connect_s),
             server_queue: spread("llm.queue", &|event| event.server_queue_s),
             limits,
@@ -468,7 +472,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_log_of_known_truth_gives_what_it_was_made_of() {
-        let summary = Summary::from_events(&events_of_known_truth(30, 11), Limits::default());
+        let summary =
+            Summary::from_events(&events_of_known_truth(30, 11), GoodputLimits::default());
         assert_eq!((summary.requests, summary.complete, summary.failed), (30, 30, 0));
         assert_near(summary.ttft.p50_ms, 40.0);
         assert_near(summary.tpot.mean_ms, 10.0);
@@ -489,13 +494,16 @@ pub(crate) mod tests {
 
     #[test]
     fn a_percentile_without_ten_samples_in_its_tail_is_absent() {
-        let summary = Summary::from_events(&events_of_known_truth(199, 2), Limits::default());
+        let summary =
+            Summary::from_events(&events_of_known_truth(199, 2), GoodputLimits::default());
         assert!(summary.ttft.p90_ms.is_some() && summary.ttft.p95_ms.is_none());
         assert_eq!(
-            Summary::from_events(&events_of_known_truth(19, 2), Limits::default()).ttft.p50_ms,
+            Summary::from_events(&events_of_known_truth(19, 2), GoodputLimits::default())
+                .ttft
+                .p50_ms,
             None
         );
-        assert_eq!(summary.ttft.tail_ms().map(|(name, _)| name), Some("p90"));
+        assert_eq!(summary.ttft.tail_percentile_ms().map(|(name, _)| name), Some("p90"));
     }
 
     #[test]
@@ -508,7 +516,7 @@ pub(crate) mod tests {
             event.chunks_s.iter_mut().for_each(|at| *at += stall);
             event.last_s = event.last_s.map(|at| at + stall);
         }
-        let summary = Summary::from_events(&events, Limits::default());
+        let summary = Summary::from_events(&events, GoodputLimits::default());
         assert_near(summary.ttft.mean_ms, 40.0 + 550.0);
         assert_near(summary.dispatch_delay.max_ms, 1000.1);
     }
@@ -519,13 +527,13 @@ pub(crate) mod tests {
         events[3].chunks_s.iter_mut().for_each(|at| *at += 0.05);
         events[4].error = Some("reset".into());
         events[5].error = Some(CUT.into());
-        let limits = Limits::parse("ttft=50,tpot=11").unwrap();
+        let limits = GoodputLimits::parse("ttft=50,tpot=11").unwrap();
         let summary = Summary::from_events(&events, limits);
         assert_eq!((summary.complete, summary.failed, summary.cut), (18, 1, 1));
         assert_near(summary.good_ratio, 17.0 / 19.0);
         assert_near(summary.goodput_per_s, 17.0 / summary.duration_s.unwrap());
         for text in ["", "ttft", "ttft=0", "ttft=1,ttft=2", "x=1", "itl=inf"] {
-            assert_eq!(Limits::parse(text), None, "{text}");
+            assert_eq!(GoodputLimits::parse(text), None, "{text}");
         }
     }
 
@@ -538,7 +546,7 @@ pub(crate) mod tests {
             (event.chunks_s, event.last_s) = (Vec::new(), None);
             (event.ended_s, event.status, event.error) = (Some(at), Some(503), Some("busy".into()));
         }
-        let limits = Limits::parse("ttft=50").unwrap();
+        let limits = GoodputLimits::parse("ttft=50").unwrap();
         let summary = Summary::from_events(&events, limits);
         assert_eq!((summary.complete, summary.failed), (30, 70));
         assert_near(summary.duration_s, 9.9 + 0.0011);
@@ -558,7 +566,7 @@ pub(crate) mod tests {
             (event.last_s, event.timed_out) = (None, true);
             (event.ended_s, event.error) = (Some(event.scheduled_s + 5.0), Some("late".into()));
         }
-        let summary = Summary::from_events(&events, Limits::default());
+        let summary = Summary::from_events(&events, GoodputLimits::default());
         assert_eq!((summary.complete, summary.failed), (70, 30));
         assert_eq!((summary.ttft.count, summary.ttft.censored), (100, 20));
         assert_eq!((summary.e2e.count, summary.e2e.censored), (100, 30));
@@ -580,7 +588,7 @@ pub(crate) mod tests {
         assert_near(event.tpot_s(), 0.030 / 6.0);
         event.chunks_s.truncate(1);
         assert_eq!(event.tpot_s(), None);
-        let summary = Summary::from_events(&[event], Limits::default());
+        let summary = Summary::from_events(&[event], GoodputLimits::default());
         assert_eq!((summary.other_length, summary.chunks, summary.output_tokens), (1, 1, 7));
     }
 
@@ -592,12 +600,12 @@ pub(crate) mod tests {
         (events[1].output_tokens, events[1].text_bytes) = (Some(4), Some(3));
         events[2].output_tokens = None;
         events[3].text_bytes = Some(9);
-        let summary = Summary::from_events(&events, Limits::default());
+        let summary = Summary::from_events(&events, GoodputLimits::default());
         assert_eq!((summary.implausible_usage, summary.counted_by_chunks), (2, 3));
         assert_eq!(summary.output_tokens, 16);
         // A tokenizer's count takes the place of chunks, and of nothing that the server plausibly says.
         events.iter_mut().for_each(|event| event.counted_tokens = Some(6));
-        let summary = Summary::from_events(&events, Limits::default());
+        let summary = Summary::from_events(&events, GoodputLimits::default());
         assert_eq!((summary.counted_by_tokenizer, summary.counted_by_chunks), (3, 0));
         assert_eq!(summary.output_tokens, 3 * 6 + 4);
     }
@@ -606,9 +614,9 @@ pub(crate) mod tests {
     fn nothing_complete_has_no_figures_and_no_zero() {
         let mut events = events_of_known_truth(3, 2);
         events.iter_mut().for_each(|event| event.error = Some("refused".into()));
-        let summary = Summary::from_events(&events, Limits::parse("ttft=1").unwrap());
+        let summary = Summary::from_events(&events, GoodputLimits::parse("ttft=1").unwrap());
         assert_eq!((summary.failed, summary.qps, summary.duration_s), (3, None, None));
         assert_eq!(summary.ttft.mean_ms, None);
-        assert_eq!(Summary::from_events(&[], Limits::default()).requests, 0);
+        assert_eq!(Summary::from_events(&[], GoodputLimits::default()).requests, 0);
     }
 }

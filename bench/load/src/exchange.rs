@@ -19,10 +19,10 @@ use crate::{
     answer::{AnswerError, AnswerReader},
     definitions::CUT,
     event::RequestRecord,
-    options::{Options, Sessions},
+    options::{ConnectionReuse, LoadOptions},
     plan::Plan,
     target::Target,
-    transport::{Clock, Opened, Transport, Wire},
+    transport::{Clock, OpenedConnection, Transport, Wire},
 };
 
 /// Bytes read at once: about fifty tokens, so that one read takes all that has come.
@@ -36,7 +36,7 @@ pub(crate) struct RunContext {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) target: Arc<Target>,
     pub(crate) plan: Arc<Plan>,
-    pub(crate) options: Options,
+    pub(crate) options: LoadOptions,
     /// Whether the run is cut.
     pub(crate) stopped: watch::Receiver<bool>,
     pub(crate) in_flight: AtomicUsize,
@@ -45,15 +45,15 @@ pub(crate) struct RunContext {
 }
 
 impl RunContext {
-    pub(crate) fn request(&self, index: usize, scheduled_s: f64) -> Request {
-        let keep = self.options.sessions != Sessions::New;
-        Request { index, scheduled_s, bytes: self.target.request(&self.plan, index, keep) }
+    pub(crate) fn build_request(&self, index: usize, scheduled_s: f64) -> Request {
+        let keep = self.options.sessions != ConnectionReuse::New;
+        Request { index, scheduled_s, bytes: self.target.request_bytes(&self.plan, index, keep) }
     }
 
     /// The next request of a closed loop; `None` if all are taken.
     pub(crate) fn next_request(&self) -> Option<Request> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
-        (index < self.plan.requests.len()).then(|| self.request(index, 0.0))
+        (index < self.plan.requests.len()).then(|| self.build_request(index, 0.0))
     }
 
     /// Whether the run has no more requests at this instant, in seconds after its origin.
@@ -199,12 +199,12 @@ async fn send(
         event.repeats += 1;
     }
     let began_s = shared.clock.now_s();
-    let Opened { mut wire, stages } = shared.transport.open(shared.clock).await?;
+    let OpenedConnection { mut wire, stages } = shared.transport.open(shared.clock).await?;
     let opening_s = shared.clock.now_s() - began_s;
     stages.write_to(event);
     let sent = send_over(shared, &mut wire, request, event).await;
     let is_kept = sent.map_err(|error| error.to_string())?;
-    if is_kept && shared.options.sessions != Sessions::New {
+    if is_kept && shared.options.sessions != ConnectionReuse::New {
         connections.put(KeptConnection { wire, opening_s });
     }
     Ok(())
@@ -246,10 +246,10 @@ async fn send_over(
             if event.first_byte_s.is_none() {
                 return Err(SendError::Closed);
             }
-            reading.http.end().map_err(|error| SendError::Answer(error.to_string()))?;
+            reading.http.end_of_input().map_err(|error| SendError::Answer(error.to_string()))?;
             true
         } else {
-            let taken = reading.take(&bytes[..count], now_s, event);
+            let taken = reading.feed(&bytes[..count], now_s, event);
             taken.map_err(|error| SendError::Answer(error.to_string()))?
         };
         if is_whole {

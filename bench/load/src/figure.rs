@@ -212,7 +212,7 @@ pub enum Figure {
 
 /// What one tool reports, or would report, about one run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct View {
+pub struct ToolView {
     /// The tool whose definitions these are.
     pub tool: Tool,
     /// The tool's version, where a file tells it.
@@ -225,7 +225,7 @@ pub struct View {
     pub figures: Vec<(&'static Definition, Figure)>,
 }
 
-impl View {
+impl ToolView {
     /// The figure of `quantity`, where this tool has one.
     pub fn figure(&self, quantity: Quantity) -> Option<(&'static Definition, Figure)> {
         self.figures.iter().find(|(definition, _)| definition.quantity == quantity).copied()

@@ -41,7 +41,7 @@ pub enum HttpError {
 
 /// The reader of one answer. It hands on the bytes of the body without their framing.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ResponseParser {
     state: ParserState,
     line: Vec<u8>,
     head_bytes: usize,
@@ -73,7 +73,7 @@ enum Framing {
     ToEnd,
 }
 
-impl Default for Answer {
+impl Default for ResponseParser {
     fn default() -> Self {
         Self {
             state: ParserState::StatusLine,
@@ -89,7 +89,7 @@ impl Default for Answer {
     }
 }
 
-impl Answer {
+impl ResponseParser {
     /// The status; 0 before it is known.
     pub fn status(&self) -> u16 {
         self.status
@@ -120,19 +120,19 @@ impl Answer {
     ///
     /// # Errors
     /// [`HttpError`]; what comes after an error is not to be read.
-    pub fn take(&mut self, mut bytes: &[u8], mut body: impl FnMut(&[u8])) -> Result<(), HttpError> {
+    pub fn feed(&mut self, mut bytes: &[u8], mut body: impl FnMut(&[u8])) -> Result<(), HttpError> {
         while !bytes.is_empty() {
             match self.state {
                 ParserState::Completed => return Err(HttpError::Extra),
                 ParserState::ToEnd => {
-                    self.count(bytes.len())?;
+                    self.count_body_bytes(bytes.len())?;
                     body(bytes);
                     return Ok(());
                 }
                 ParserState::Length(left) | ParserState::Chunk(left) => {
                     let here = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                     let (now, rest) = bytes.split_at(here);
-                    self.count(here)?;
+                    self.count_body_bytes(here)?;
                     body(now);
                     bytes = rest;
                     self.set_bytes_left(left - here as u64);
@@ -145,7 +145,7 @@ impl Answer {
                     self.push(now)?;
                     bytes = rest;
                     let line = std::mem::take(&mut self.line);
-                    self.take_line(strip_line_end(&line))?;
+                    self.parse_line(strip_line_end(&line))?;
                 }
             }
         }
@@ -156,7 +156,7 @@ impl Answer {
     ///
     /// # Errors
     /// [`HttpError::Early`] if the answer had not.
-    pub fn end(&mut self) -> Result<(), HttpError> {
+    pub fn end_of_input(&mut self) -> Result<(), HttpError> {
         match self.state {
             ParserState::Completed => Ok(()),
             ParserState::ToEnd => {
@@ -167,7 +167,7 @@ impl Answer {
         }
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), HttpError> {
+    fn count_body_bytes(&mut self, bytes: usize) -> Result<(), HttpError> {
         self.body_bytes += bytes as u64;
         if self.body_bytes > BODY_BYTES_MAX { Err(HttpError::BodyTooLong) } else { Ok(()) }
     }
@@ -195,15 +195,15 @@ impl Answer {
         };
     }
 
-    fn take_line(&mut self, line: &[u8]) -> Result<(), HttpError> {
+    fn parse_line(&mut self, line: &[u8]) -> Result<(), HttpError> {
         match self.state {
-            ParserState::StatusLine => self.read_status_line(line),
+            ParserState::StatusLine => self.parse_status_line(line),
             ParserState::Fields if line.is_empty() => {
-                self.end_head();
+                self.finish_head();
                 Ok(())
             }
-            ParserState::Fields => self.read_field(line),
-            ParserState::ChunkSize => self.read_chunk_size(line),
+            ParserState::Fields => self.parse_field(line),
+            ParserState::ChunkSize => self.parse_chunk_size(line),
             ParserState::ChunkEnd if line.is_empty() => {
                 self.state = ParserState::ChunkSize;
                 Ok(())
@@ -218,7 +218,7 @@ impl Answer {
         }
     }
 
-    fn read_status_line(&mut self, line: &[u8]) -> Result<(), HttpError> {
+    fn parse_status_line(&mut self, line: &[u8]) -> Result<(), HttpError> {
         let rest = line.strip_prefix(b"HTTP/1.").ok_or(HttpError::StatusLine)?;
         let (b'0'..=b'1', b' ', digits) =
             (*rest.first().unwrap_or(&0), *rest.get(1).unwrap_or(&0), rest.get(2..5))
@@ -233,7 +233,7 @@ impl Answer {
         Ok(())
     }
 
-    fn read_field(&mut self, line: &[u8]) -> Result<(), HttpError> {
+    fn parse_field(&mut self, line: &[u8]) -> Result<(), HttpError> {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
             return Err(HttpError::Field { name: "without a colon" });
         };
@@ -264,7 +264,7 @@ impl Answer {
         Ok(())
     }
 
-    fn end_head(&mut self) {
+    fn finish_head(&mut self) {
         self.state = match (self.status, self.framing) {
             // An interim answer: the real one follows (RFC 9110 section 15.2).
             (100..=199, _) => ParserState::StatusLine,
@@ -275,7 +275,7 @@ impl Answer {
         };
     }
 
-    fn read_chunk_size(&mut self, line: &[u8]) -> Result<(), HttpError> {
+    fn parse_chunk_size(&mut self, line: &[u8]) -> Result<(), HttpError> {
         let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         let text = std::str::from_utf8(digits).ok();
         let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -310,10 +310,10 @@ mod tests {
     use super::*;
 
     /// Reads `bytes` in pieces of `size` bytes.
-    fn read(bytes: &[u8], size: usize) -> Result<(Answer, Vec<u8>), HttpError> {
-        let (mut answer, mut body) = (Answer::default(), Vec::new());
+    fn read(bytes: &[u8], size: usize) -> Result<(ResponseParser, Vec<u8>), HttpError> {
+        let (mut answer, mut body) = (ResponseParser::default(), Vec::new());
         for piece in bytes.chunks(size) {
-            answer.take(piece, |part| body.extend_from_slice(part))?;
+            answer.feed(piece, |part| body.extend_from_slice(part))?;
         }
         Ok((answer, body))
     }
@@ -340,7 +340,7 @@ mod tests {
         assert!(!answer.keeps_alive());
         let (mut answer, body) = read(b"HTTP/1.0 200 OK\n\nall", 4).unwrap();
         assert_eq!((&body[..], answer.is_done()), (&b"all"[..], false));
-        answer.end().unwrap();
+        answer.end_of_input().unwrap();
         assert!(answer.is_done() && !answer.keeps_alive());
     }
 
@@ -363,7 +363,7 @@ mod tests {
                 HttpError::Field { name: "content-length" },
             ),
         ] {
-            let got = read(text.as_bytes(), 7).and_then(|(mut answer, _)| answer.end());
+            let got = read(text.as_bytes(), 7).and_then(|(mut answer, _)| answer.end_of_input());
             assert_eq!(got, Err(wanted), "{}", &text[..text.len().min(80)]);
         }
     }

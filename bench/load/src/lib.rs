@@ -30,18 +30,20 @@ mod transport;
 mod views;
 
 pub use answer::AnswerError;
-pub use bound::{Bound, CLIENT_CPU_MAX, ClientFigures, ExceededDelay};
+pub use bound::{CLIENT_CPU_MAX, ClientBound, ClientFigures, ExceededDelay};
 pub use calibration::{CeilingFigures, measure_ceiling};
 pub use ceiling::Ceiling;
-pub use client::{LoadError, Outcome, run};
-pub use definitions::{CUT, Limits, Spread, Summary};
+pub use client::{LoadError, LoadOutcome, run};
+pub use definitions::{CUT, GoodputLimits, LatencyDistribution, Summary};
 pub use event::{Attestation, EventError, REQUESTS_MAX, RequestRecord};
-pub use figure::{Definition, Figure, Quantiles, Quantity, Tool, View};
-pub use http1::{Answer, HttpError};
-pub use log::{LogHead, Logged, Writer, read_log};
-pub use options::{Options, Sessions, TokenCounter};
-pub use plan::{Arrivals, Lengths, Plan, PlanError, PlannedRequest, Workload};
-pub use sse::{EventTooLong, Events};
+pub use figure::{Definition, Figure, Quantiles, Quantity, Tool, ToolView};
+pub use http1::{HttpError, ResponseParser};
+pub use log::{LogHead, LogWriter, LoggedRun, read_log};
+pub use options::{ConnectionReuse, LoadOptions, TokenCounter};
+pub use plan::{Arrivals, Plan, PlanError, PlannedRequest, TokenLengths, Workload};
+pub use sse::{EventStreamParser, EventTooLong};
 pub use target::{Target, TargetError};
 pub use trace::{TraceError, TraceRow, read_trace};
-pub use transport::{Clock, Opened, Opening, Stages, Tcp, Tls, Transport, Wire};
+pub use transport::{
+    Clock, ConnectStages, OpenedConnection, Opening, TcpTransport, TlsTransport, Transport, Wire,
+};

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     bound::ClientFigures,
-    definitions::Limits,
+    definitions::GoodputLimits,
     event::{Attestation, EventError, REQUESTS_MAX, RequestRecord},
 };
 
@@ -44,7 +44,7 @@ pub struct LogHead {
     pub sessions: String,
     /// The limits of the goodput.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: GoodputLimits,
     /// Further facts of the run, from the program that ran it.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub more: Map<String, Value>,
@@ -52,19 +52,19 @@ pub struct LogHead {
 
 /// Writes a log. Every line is whole when the call returns, so that a run that is cut leaves a
 /// log that can be read.
-pub struct Writer<W: Write> {
+pub struct LogWriter<W: Write> {
     out: W,
     line: Vec<u8>,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> LogWriter<W> {
     /// Writes the head.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn new(out: W, head: &LogHead) -> io::Result<Self> {
         let mut writer = Self { out, line: Vec::new() };
-        writer.write(&LogLine {
+        writer.write_line(&LogLine {
             head: Some(LogHead { events: VERSION, ..head.clone() }),
             client: None,
         })?;
@@ -76,7 +76,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of `out`.
     pub fn write_event(&mut self, event: &RequestRecord) -> io::Result<()> {
-        self.write(&round_instants(event))
+        self.write_line(&round_instants(event))
     }
 
     /// Writes the client's own figures, which are the last line, and flushes.
@@ -84,11 +84,11 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of `out`.
     pub fn write_client(&mut self, client: &ClientFigures) -> io::Result<()> {
-        self.write(&LogLine { head: None, client: Some(client.clone()) })?;
+        self.write_line(&LogLine { head: None, client: Some(client.clone()) })?;
         self.out.flush()
     }
 
-    fn write(&mut self, value: &impl Serialize) -> io::Result<()> {
+    fn write_line(&mut self, value: &impl Serialize) -> io::Result<()> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, value)?;
         self.line.push(b'\n');
@@ -98,7 +98,7 @@ impl<W: Write> Writer<W> {
 
 /// A log that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Logged {
+pub struct LoggedRun {
     /// The head; absent in a log of events alone.
     pub head: Option<LogHead>,
     /// The events in the order of the lines.
@@ -109,12 +109,12 @@ pub struct Logged {
     pub is_cut: bool,
 }
 
-/// Reads a log that [`Writer`] wrote, or any file of events.
+/// Reads a log that [`LogWriter`] wrote, or any file of events.
 ///
 /// # Errors
 /// [`EventError`] if a line other than a cut last one cannot be read.
-pub fn read_log(mut input: impl BufRead) -> Result<Logged, EventError> {
-    let mut logged = Logged::default();
+pub fn read_log(mut input: impl BufRead) -> Result<LoggedRun, EventError> {
+    let mut logged = LoggedRun::default();
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
         line.clear();
@@ -129,7 +129,7 @@ pub fn read_log(mut input: impl BufRead) -> Result<Logged, EventError> {
             return Err(wrong(format!("wanted at most {LINE_BYTES_MAX} bytes")));
         }
         let whole = line.last() == Some(&b'\n');
-        match read_line(&mut logged, line.trim_ascii()) {
+        match parse_line(&mut logged, line.trim_ascii()) {
             Ok(()) => {}
             Err(_) if !whole => {
                 logged.is_cut = true;
@@ -140,7 +140,7 @@ pub fn read_log(mut input: impl BufRead) -> Result<Logged, EventError> {
     }
 }
 
-fn read_line(logged: &mut Logged, line: &[u8]) -> Result<(), String> {
+fn parse_line(logged: &mut LoggedRun, line: &[u8]) -> Result<(), String> {
     if line.is_empty() {
         return Ok(());
     }
@@ -215,7 +215,7 @@ mod tests {
 
     fn write_log(events: &[RequestRecord]) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut writer = Writer::new(&mut out, &head()).unwrap();
+        let mut writer = LogWriter::new(&mut out, &head()).unwrap();
         events.iter().for_each(|event| writer.write_event(event).unwrap());
         writer.write_client(&ClientFigures { threads: 2, ..ClientFigures::default() }).unwrap();
         out
@@ -228,8 +228,9 @@ mod tests {
         assert_eq!(logged.head, Some(head()));
         assert_eq!(logged.client.as_ref().map(|client| client.threads), Some(2));
         assert!(!logged.is_cut);
-        let [before, after] = [&events, &logged.events]
-            .map(|events| Summary::from_events(events, Limits::default()).ttft.mean_ms.unwrap());
+        let [before, after] = [&events, &logged.events].map(|events| {
+            Summary::from_events(events, GoodputLimits::default()).ttft.mean_ms.unwrap()
+        });
         assert!((before - after).abs() < 1e-4);
     }
 

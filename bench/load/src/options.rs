@@ -6,11 +6,11 @@ use crate::ceiling::Ceiling;
 
 /// Configuration of the client.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub struct LoadOptions {
     /// The number of threads that hold streams.
     pub threads: u32,
     /// Whether a connection is used again.
-    pub sessions: Sessions,
+    pub sessions: ConnectionReuse,
     /// The longest time of a request, from its dispatch to its last byte.
     pub deadline: Duration,
     /// The most streams at once; a request beyond them fails, because an open loop does not wait.
@@ -21,11 +21,11 @@ pub struct Options {
     pub ceiling: Ceiling,
 }
 
-impl Default for Options {
+impl Default for LoadOptions {
     fn default() -> Self {
         Self {
             threads: 1,
-            sessions: Sessions::New,
+            sessions: ConnectionReuse::New,
             deadline: Duration::from_secs(300),
             streams_max: 16_384,
             token_counter: None,
@@ -36,7 +36,7 @@ impl Default for Options {
 
 /// Whether a connection is used again after its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sessions {
+pub enum ConnectionReuse {
     /// Every request opens a new connection.
     New,
     /// A connection is kept for a later request.
@@ -46,7 +46,7 @@ pub enum Sessions {
     },
 }
 
-impl Sessions {
+impl ConnectionReuse {
     /// Its name in event logs: `new` or `kept`.
     pub fn name(self) -> &'static str {
         match self {

@@ -25,9 +25,9 @@ pub struct Workload {
     /// Arrivals at or after this many seconds are left out.
     pub duration_s: Option<f64>,
     /// Words of each prompt; a word is one token of most vocabularies.
-    pub prompt_tokens: Lengths,
+    pub prompt_tokens: TokenLengths,
     /// Tokens asked for in each answer.
-    pub output_tokens: Lengths,
+    pub output_tokens: TokenLengths,
     /// The same seed means the same work.
     pub seed: u64,
 }
@@ -63,7 +63,7 @@ pub enum Arrivals {
 
 impl Arrivals {
     /// Its name in event logs: `poisson`, `constant`, `trace` or `closed`.
-    pub fn word(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Poisson { .. } => "poisson",
             Self::Constant { .. } => "constant",
@@ -75,14 +75,14 @@ impl Arrivals {
 
 /// Lengths of prompts or answers, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Lengths {
+pub struct TokenLengths {
     /// The shortest length.
     pub min: u32,
     /// The longest length; all lengths between the two are equally likely.
     pub max: u32,
 }
 
-impl Lengths {
+impl TokenLengths {
     /// Lengths that are all `tokens`.
     pub fn of_tokens(tokens: u32) -> Self {
         Self { min: tokens, max: tokens }
@@ -92,10 +92,10 @@ impl Lengths {
     pub fn parse(text: &str) -> Option<Self> {
         let (min, max) = text.split_once("..").unwrap_or((text, text));
         let lengths = Self { min: min.trim().parse().ok()?, max: max.trim().parse().ok()? };
-        lengths.is_possible().then_some(lengths)
+        lengths.is_valid().then_some(lengths)
     }
 
-    fn is_possible(self) -> bool {
+    fn is_valid(self) -> bool {
         (1..=TOKENS_MAX).contains(&self.min) && (self.min..=TOKENS_MAX).contains(&self.max)
     }
 
@@ -144,7 +144,7 @@ impl Plan {
             seed: workload.seed,
         };
         // A stream of numbers of its own for each purpose: a longer prompt moves no arrival.
-        let mut lengths = Random::new(derive_seed(workload.seed, SeedPurpose::Lengths));
+        let mut lengths = Random::new(derive_seed(workload.seed, SeedPurpose::TokenLengths));
         let mut instants = ArrivalInstants::new(workload);
         while plan.requests.len() < workload.requests {
             let Some(scheduled_s) = instants.next() else { break };
@@ -182,7 +182,7 @@ impl Plan {
 
     /// The arrivals per second: those of the plan over its duration, or over the time to its last
     /// arrival; absent in a closed loop.
-    pub fn offered_per_s(&self) -> Option<f64> {
+    pub fn offered_rate_per_s(&self) -> Option<f64> {
         if self.users.is_some() {
             return None;
         }
@@ -227,7 +227,7 @@ fn check_workload(workload: &Workload) -> Result<(), PlanError> {
         [("prompt tokens", workload.prompt_tokens), ("output tokens", workload.output_tokens)]
     {
         let got = format!("{}..{}", lengths.min, lengths.max);
-        range(name, "1 to 4000000, shortest first", got, lengths.is_possible())?;
+        range(name, "1 to 4000000, shortest first", got, lengths.is_valid())?;
     }
     if let Some(duration_s) = workload.duration_s {
         let ok = duration_s.is_finite() && duration_s > 0.0;
@@ -275,7 +275,7 @@ impl Iterator for ArrivalInstants<'_> {
         let at_s = match self.arrivals {
             Arrivals::Poisson { rate_per_s } => {
                 // 1 - u is above 0, so that the logarithm is finite.
-                self.last_s - (1.0 - self.random.unit()).ln() / rate_per_s
+                self.last_s - (1.0 - self.random.uniform()).ln() / rate_per_s
             }
             Arrivals::Constant { rate_per_s } => index as f64 / rate_per_s,
             Arrivals::Trace { rows, speed } => rows.get(index)?.at_s / speed,
@@ -303,7 +303,7 @@ fn with_trace_lengths(arrivals: &Arrivals, index: usize, drawn: PlannedRequest) 
 #[derive(Clone, Copy)]
 enum SeedPurpose {
     Arrivals = 1,
-    Lengths = 2,
+    TokenLengths = 2,
     Prompts = 3,
 }
 
@@ -331,8 +331,8 @@ mod tests {
             arrivals,
             requests: 1000,
             duration_s: None,
-            prompt_tokens: Lengths { min: 4, max: 9 },
-            output_tokens: Lengths::of_tokens(16),
+            prompt_tokens: TokenLengths { min: 4, max: 9 },
+            output_tokens: TokenLengths::of_tokens(16),
             seed: 7,
         }
     }
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn longer_prompts_move_no_arrival_and_another_rate_changes_no_length() {
         let short = workload(Arrivals::Poisson { rate_per_s: 10.0 });
-        let long = Workload { prompt_tokens: Lengths { min: 50, max: 90 }, ..short.clone() };
+        let long = Workload { prompt_tokens: TokenLengths { min: 50, max: 90 }, ..short.clone() };
         let [short, long] = [short, long].map(|workload| Plan::new(&workload).unwrap());
         assert_eq!(instants(&short), instants(&long));
         let fast = Plan::new(&workload(Arrivals::Poisson { rate_per_s: 20.0 })).unwrap();
@@ -387,7 +387,7 @@ mod tests {
         let plan = Plan::new(&workload).unwrap();
         assert_eq!(plan.requests.len(), 60);
         assert_eq!(plan.requests[30].scheduled_s, Some(1.0));
-        assert_eq!(plan.offered_per_s(), Some(30.0));
+        assert_eq!(plan.offered_rate_per_s(), Some(30.0));
     }
 
     #[test]
@@ -408,7 +408,7 @@ mod tests {
         let plan = Plan::new(&workload(Arrivals::Closed { users: 4, ramp_s: 2.0 })).unwrap();
         assert_eq!(instants(&plan), [0.0, 0.5, 1.0, 1.5]);
         assert_eq!((plan.users, plan.requests.len()), (Some(4), 1000));
-        assert_eq!(plan.offered_per_s(), None);
+        assert_eq!(plan.offered_rate_per_s(), None);
     }
 
     #[test]
@@ -422,8 +422,8 @@ mod tests {
         let brief = Workload { duration_s: Some(1e-9), ..poisson(1.0) };
         assert_eq!(Plan::new(&brief), Err(PlanError::Empty));
         for text in ["", "0", "9..4", "1..", "x", "5000000"] {
-            assert_eq!(Lengths::parse(text), None, "{text}");
+            assert_eq!(TokenLengths::parse(text), None, "{text}");
         }
-        assert_eq!(Lengths::parse("4..9"), Some(Lengths { min: 4, max: 9 }));
+        assert_eq!(TokenLengths::parse("4..9"), Some(TokenLengths { min: 4, max: 9 }));
     }
 }

@@ -1,4 +1,4 @@
-//! Result files of other load generators, as [`View`]s with those tools' own figures.
+//! Result files of other load generators, as [`ToolView`]s with those tools' own figures.
 //!
 //! A reader takes figures from where `definitions.toml` says that a file holds them, and computes nothing: units become
 //! milliseconds, and a figure over no value, which some tools write as 0, is left out.
@@ -10,7 +10,7 @@ use serde::{
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
 };
 
-use crate::figure::{DEFINITIONS, Definition, Figure, FileFormat, Quantiles, Tool, View};
+use crate::figure::{DEFINITIONS, Definition, Figure, FileFormat, Quantiles, Tool, ToolView};
 
 /// The longest file that is read: GuideLLM keeps every request, some 5 KB each.
 pub const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
@@ -38,8 +38,8 @@ pub enum ReadError {
     },
     /// An object without the marks of any tool known here.
     #[error(
-        "result file: wanted one of vllm bench serve, GuideLLM, AIPerf or inference-perf, \
-         got the fields of none of them"
+        "result file: wanted one of vllm bench serve, GuideLLM, AIPerf or inference-perf, got \
+         fields that none of them writes"
     )]
     UnknownTool,
     /// A tool's file in which a field has another type than that tool's.
@@ -62,7 +62,7 @@ pub enum ReadError {
 ///
 /// # Errors
 /// [`ReadError`] if the file is too long, not JSON, of no tool known here, or unlike its tool's.
-pub fn read_results(bytes: &[u8]) -> Result<Vec<View>, ReadError> {
+pub fn read_results(bytes: &[u8]) -> Result<Vec<ToolView>, ReadError> {
     let got = bytes.len() as u64;
     if got > FILE_BYTES_MAX {
         return Err(ReadError::TooLong { got });
@@ -90,9 +90,10 @@ pub fn read_results(bytes: &[u8]) -> Result<Vec<View>, ReadError> {
 
 impl FileFormat {
     /// The view of one run; an error names the field that has another type.
-    fn view(&self, run: &JsonObject, version: Option<String>) -> Result<View, String> {
+    fn view(&self, run: &JsonObject, version: Option<String>) -> Result<ToolView, String> {
         let (completed, failed) = (run.count(&self.completed)?, run.count(&self.failed)?);
-        let mut view = View { tool: self.name, version, completed, failed, figures: Vec::new() };
+        let mut view =
+            ToolView { tool: self.name, version, completed, failed, figures: Vec::new() };
         if completed == Some(0) {
             return Ok(view);
         }
@@ -311,14 +312,14 @@ mod tests {
     use crate::figure::Quantity;
 
     /// A file of `bench/load/examples`: recorded, but for those whose name says otherwise.
-    fn example(name: &str) -> View {
+    fn example(name: &str) -> ToolView {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/");
         let bytes = std::fs::read(format!("{folder}{name}")).expect("an example");
         let [view] = read_results(&bytes).expect("a result file").try_into().expect("one run");
         view
     }
 
-    fn spread(view: &View, quantity: Quantity) -> Quantiles {
+    fn spread(view: &ToolView, quantity: Quantity) -> Quantiles {
         match view.figure(quantity) {
             Some((_, Figure::Spread(spread))) => spread,
             other => panic!("{quantity:?}: {other:?}"),

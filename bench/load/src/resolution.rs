@@ -32,7 +32,7 @@ pub(crate) fn find_unresolved(events: &[RequestRecord], loop_delays_s: &[f64]) -
     let of_gap = Delays { turns: 1.0, dispatch_s: &[], loop_s: loop_delays_s };
     let ttft_s: Vec<f64> = complete.iter().filter_map(|event| event.ttft_s()).collect();
     let e2e_s: Vec<f64> = complete.iter().filter_map(|event| event.e2e_s()).collect();
-    let gaps_s: Vec<f64> = complete.iter().flat_map(|event| event.gaps_s()).collect();
+    let gaps_s: Vec<f64> = complete.iter().flat_map(|event| event.inter_token_gaps_s()).collect();
     let mut found = Vec::new();
     for (name, values, delays) in
         [("ttft", ttft_s, &of_request), ("e2e", e2e_s, &of_request), ("itl", gaps_s, &of_gap)]

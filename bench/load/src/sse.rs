@@ -10,19 +10,19 @@ pub struct EventTooLong;
 
 /// The reader of a stream of events, of which it hands on the data.
 #[derive(Debug, Default)]
-pub struct Events {
+pub struct EventStreamParser {
     line: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
     after_return: bool,
 }
 
-impl Events {
+impl EventStreamParser {
     /// Takes the bytes that came; `each` is given the data of every event that is now whole.
     ///
     /// # Errors
     /// [`EventTooLong`], or the first error of `each`.
-    pub fn take<E: From<EventTooLong>>(
+    pub fn feed<E: From<EventTooLong>>(
         &mut self,
         mut bytes: &[u8],
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
@@ -38,11 +38,11 @@ impl Events {
             let now = &bytes[..end];
             bytes = &bytes[end + 1..];
             if self.line.is_empty() {
-                self.take_line(now, &mut each)?;
+                self.parse_line(now, &mut each)?;
             } else {
                 self.push(now)?;
                 let line = std::mem::take(&mut self.line);
-                self.take_line(&line, &mut each)?;
+                self.parse_line(&line, &mut each)?;
                 self.line = line;
                 self.line.clear();
             }
@@ -55,7 +55,7 @@ impl Events {
         if self.line.len() > LINE_BYTES_MAX { Err(EventTooLong) } else { Ok(()) }
     }
 
-    fn take_line<E: From<EventTooLong>>(
+    fn parse_line<E: From<EventTooLong>>(
         &mut self,
         line: &[u8],
         each: &mut impl FnMut(&[u8]) -> Result<(), E>,
@@ -86,9 +86,9 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8], size: usize) -> Result<Vec<String>, EventTooLong> {
-        let (mut events, mut told) = (Events::default(), Vec::new());
+        let (mut events, mut told) = (EventStreamParser::default(), Vec::new());
         for piece in bytes.chunks(size) {
-            events.take(piece, |data| {
+            events.feed(piece, |data| {
                 told.push(String::from_utf8_lossy(data).into_owned());
                 Ok::<(), EventTooLong>(())
             })?;

@@ -73,7 +73,7 @@ impl Target {
     }
 
     /// The bytes of one request of the plan.
-    pub(crate) fn request(&self, plan: &Plan, index: usize, keep: bool) -> Vec<u8> {
+    pub(crate) fn request_bytes(&self, plan: &Plan, index: usize, keep: bool) -> Vec<u8> {
         let tokens = plan.requests.get(index).map_or(1, |planned| planned.output_tokens);
         let mut body = json!({
             "model": self.model,
@@ -126,7 +126,7 @@ impl fmt::Debug for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Arrivals, Lengths, Workload};
+    use crate::{Arrivals, TokenLengths, Workload};
 
     #[test]
     fn an_address_has_host_port_and_the_path_of_the_api() {
@@ -162,8 +162,8 @@ mod tests {
             arrivals: Arrivals::Constant { rate_per_s: 1.0 },
             requests: 1,
             duration_s: None,
-            prompt_tokens: Lengths::of_tokens(3),
-            output_tokens: Lengths::of_tokens(5),
+            prompt_tokens: TokenLengths::of_tokens(3),
+            output_tokens: TokenLengths::of_tokens(5),
             seed: 1,
         })
         .unwrap();
@@ -171,7 +171,7 @@ mod tests {
         target.key = Some("sk-secret".into());
         target.more.insert("ignore_eos".into(), true.into());
         target.more.insert("seed".into(), Value::Null);
-        let text = String::from_utf8(target.request(&plan, 0, true)).unwrap();
+        let text = String::from_utf8(target.request_bytes(&plan, 0, true)).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains("authorization: Bearer sk-secret"));
         assert!(head.contains(&format!("content-length: {}", body.len())));

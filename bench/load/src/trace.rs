@@ -50,7 +50,7 @@ pub enum TraceError {
 pub fn read_trace(mut input: impl BufRead) -> Result<Vec<TraceRow>, TraceError> {
     let mut rows: Vec<TraceRow> = Vec::new();
     let (mut line, mut number, mut first_ms) = (Vec::new(), 0, None);
-    while next_line(&mut input, &mut line, number + 1)? {
+    while read_line_into(&mut input, &mut line, number + 1)? {
         number += 1;
         if line.trim_ascii().is_empty() {
             continue;
@@ -88,7 +88,7 @@ struct TraceLine {
 }
 
 /// Reads one line of bounded length into `line`; gives false at the end of the input.
-fn next_line(
+fn read_line_into(
     input: &mut impl BufRead,
     line: &mut Vec<u8>,
     number: usize,

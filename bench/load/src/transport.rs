@@ -32,11 +32,11 @@ impl Clock {
 
     /// The present instant; below 0 before the origin.
     pub fn now_s(&self) -> f64 {
-        self.at_s(Instant::now())
+        self.seconds_at(Instant::now())
     }
 
     /// An instant in seconds; below 0 before the origin.
-    pub fn at_s(&self, instant: Instant) -> f64 {
+    pub fn seconds_at(&self, instant: Instant) -> f64 {
         match instant.checked_duration_since(self.origin) {
             Some(after) => after.as_secs_f64(),
             None => -self.origin.duration_since(instant).as_secs_f64(),
@@ -50,17 +50,17 @@ pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// A connection that takes a request, and the instants at which its stages were reached.
-pub struct Opened {
+pub struct OpenedConnection {
     /// The byte stream.
     pub wire: Box<dyn Wire>,
     /// The instants of its stages.
-    pub stages: Stages,
+    pub stages: ConnectStages,
 }
 
 /// Instants of opening a connection, in seconds of the run's clock. A stage that did not happen is
 /// absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stages {
+pub struct ConnectStages {
     /// The instant at which the name was resolved.
     pub resolved_s: Option<f64>,
     /// The instant at which TCP was connected and, with a tunnel, upgraded.
@@ -73,7 +73,7 @@ pub struct Stages {
     pub attestation: Option<Attestation>,
 }
 
-impl Stages {
+impl ConnectStages {
     /// Writes the stages into the event of the request for which the connection was opened.
     pub(crate) fn write_to(self, event: &mut RequestRecord) {
         event.resolved_s = self.resolved_s;
@@ -85,7 +85,7 @@ impl Stages {
 }
 
 /// What [`Transport::open`] gives: a connection, or a text that says why there is none.
-pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Opened, String>> + Send + 'a>>;
+pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<OpenedConnection, String>> + Send + 'a>>;
 
 /// A way to the server.
 pub trait Transport: Send + Sync {
@@ -98,12 +98,12 @@ pub trait Transport: Send + Sync {
 
 /// Plain TCP: HTTP in the clear.
 #[derive(Clone, Debug)]
-pub struct Tcp {
+pub struct TcpTransport {
     host: String,
     port: u16,
 }
 
-impl Tcp {
+impl TcpTransport {
     /// A transport to this host, which has no brackets around an IPv6 address.
     pub fn new(host: &str, port: u16) -> Self {
         Self { host: host.to_owned(), port }
@@ -113,8 +113,8 @@ impl Tcp {
     ///
     /// # Errors
     /// A text that says what failed.
-    pub async fn dial(&self, clock: Clock) -> Result<(TcpStream, Stages), String> {
-        let mut stages = Stages::default();
+    pub async fn dial(&self, clock: Clock) -> Result<(TcpStream, ConnectStages), String> {
+        let mut stages = ConnectStages::default();
         let cannot = |what: &str, error: std::io::Error| {
             format!("cannot {what} {}:{}: {error}", self.host, self.port)
         };
@@ -137,11 +137,11 @@ impl Tcp {
     }
 }
 
-impl Transport for Tcp {
+impl Transport for TcpTransport {
     fn open(&self, clock: Clock) -> Opening<'_> {
         Box::pin(async move {
             let (stream, stages) = self.dial(clock).await?;
-            Ok(Opened { wire: Box::new(stream), stages })
+            Ok(OpenedConnection { wire: Box::new(stream), stages })
         })
     }
 
@@ -152,14 +152,14 @@ impl Transport for Tcp {
 
 /// TLS 1.3 or 1.2 that trusts a set of roots. Every handshake is full.
 #[derive(Clone)]
-pub struct Tls {
-    tcp: Tcp,
+pub struct TlsTransport {
+    tcp: TcpTransport,
     name: ServerName<'static>,
     connector: TlsConnector,
     description: &'static str,
 }
 
-impl Tls {
+impl TlsTransport {
     /// A transport to this host, whose certificate must lead to one of `roots` (DER) or, where none
     /// is given, to a root that the machine trusts.
     ///
@@ -186,7 +186,7 @@ impl Tls {
     /// # Errors
     /// A text, where the host is not a name.
     pub fn with_pin(host: &str, port: u16, sha256: [u8; 32]) -> Result<Self, String> {
-        let verifier = Arc::new(ChosenCertificate { sha256: Some(sha256), provider: provider() });
+        let verifier = Arc::new(PinOrAnyVerifier { sha256: Some(sha256), provider: provider() });
         let config = config_builder()?
             .dangerous()
             .with_custom_certificate_verifier(verifier)
@@ -200,7 +200,7 @@ impl Tls {
     /// # Errors
     /// A text, where the host is not a name.
     pub fn dangerous_unverified(host: &str, port: u16) -> Result<Self, String> {
-        let verifier = Arc::new(ChosenCertificate { sha256: None, provider: provider() });
+        let verifier = Arc::new(PinOrAnyVerifier { sha256: None, provider: provider() });
         let config = config_builder()?
             .dangerous()
             .with_custom_certificate_verifier(verifier)
@@ -218,7 +218,7 @@ impl Tls {
         config.resumption = rustls::client::Resumption::disabled();
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
         let connector = TlsConnector::from(Arc::new(config));
-        Ok(Self { tcp: Tcp::new(host, port), name, connector, description })
+        Ok(Self { tcp: TcpTransport::new(host, port), name, connector, description })
     }
 }
 
@@ -235,12 +235,12 @@ fn config_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, String
 /// Accepts one certificate by its hash, or any at all; the handshake still proves that the server
 /// has its key.
 #[derive(Debug)]
-struct ChosenCertificate {
+struct PinOrAnyVerifier {
     sha256: Option<[u8; 32]>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for ChosenCertificate {
+impl ServerCertVerifier for PinOrAnyVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -285,14 +285,14 @@ impl ServerCertVerifier for ChosenCertificate {
     }
 }
 
-impl Transport for Tls {
+impl Transport for TlsTransport {
     fn open(&self, clock: Clock) -> Opening<'_> {
         Box::pin(async move {
             let (stream, mut stages) = self.tcp.dial(clock).await?;
             let wire = self.connector.connect(self.name.clone(), stream).await;
             let wire = wire.map_err(|error| format!("TLS: {error}"))?;
             stages.handshake_s = Some(clock.now_s());
-            Ok(Opened { wire: Box::new(wire), stages })
+            Ok(OpenedConnection { wire: Box::new(wire), stages })
         })
     }
 

@@ -24,22 +24,25 @@ mod tests;
 use confide_estimate::quantile;
 
 use crate::{
-    definitions::{Limits, Spread, Summary},
+    definitions::{GoodputLimits, LatencyDistribution, Summary},
     event::RequestRecord,
-    figure::{Definition, Figure, Quantiles, Quantity, Tool, View},
+    figure::{Definition, Figure, Quantiles, Quantity, Tool, ToolView},
 };
 
 /// The most tokens in one chunk that are counted: a log that says more is wrong and must not fill the memory.
 const CHUNK_TOKENS_MAX: u32 = 4_096;
 
-impl View {
+impl ToolView {
     /// The figures which `tool` would report about these requests.
     pub fn from_events(tool: Tool, events: &[RequestRecord]) -> Self {
         if tool == Tool::Confide {
-            return Self::from_summary(&Summary::from_events(events, Limits::default()));
+            return Self::from_summary(&Summary::from_events(events, GoodputLimits::default()));
         }
-        let run =
-            Run { tool, events, answers: events.iter().filter_map(CompleteAnswer::new).collect() };
+        let run = ToolRun {
+            tool,
+            events,
+            answers: events.iter().filter_map(CompleteAnswer::new).collect(),
+        };
         let completed = run.answers.len() as u64;
         let mut figures = Vec::new();
         if completed > 0 {
@@ -108,7 +111,7 @@ impl<'a> CompleteAnswer<'a> {
         let mut gaps = Vec::with_capacity(chunks.len());
         for (index, chunk_s) in chunks.iter().enumerate() {
             if let Some(before) = index.checked_sub(1).and_then(|before| chunks.get(before)) {
-                gaps.push(to_ms(*before, *chunk_s));
+                gaps.push(elapsed_ms(*before, *chunk_s));
             }
             let more =
                 tokens.and_then(|tokens| tokens.get(index)).map_or(0, |n| n.saturating_sub(1));
@@ -122,13 +125,13 @@ impl<'a> CompleteAnswer<'a> {
 type Weighted = (f64, f64);
 
 /// The requests of one run as one tool sees them.
-struct Run<'a> {
+struct ToolRun<'a> {
     tool: Tool,
     events: &'a [RequestRecord],
     answers: Vec<CompleteAnswer<'a>>,
 }
 
-impl Run<'_> {
+impl ToolRun<'_> {
     fn figure(&self, quantity: Quantity) -> Option<Figure> {
         match quantity {
             Quantity::RequestRate => self.rate(self.answers.len() as u64),
@@ -146,7 +149,7 @@ impl Run<'_> {
         match quantity {
             Quantity::TimeToFirst => self.answer_values(|answer| {
                 let counts = !is_inference_perf || is_streamed(answer);
-                counts.then(|| (to_ms(start_s(answer), answer.first_s), 1.0))
+                counts.then(|| (elapsed_ms(start_s(answer), answer.first_s), 1.0))
             }),
             Quantity::ChunkGap if is_inference_perf => {
                 let gaps = self.answers.iter().flat_map(CompleteAnswer::token_gaps_ms);
@@ -154,32 +157,33 @@ impl Run<'_> {
             }
             Quantity::ChunkGap => {
                 let pairs = self.answers.iter().flat_map(|answer| answer.event.chunks_s.windows(2));
-                pairs.map(|pair| (to_ms(pair[0], pair[1]), 1.0)).collect()
+                pairs.map(|pair| (elapsed_ms(pair[0], pair[1]), 1.0)).collect()
             }
             Quantity::PerTokenAfterFirst => self.answer_values(|answer| {
                 let is_aiperf = self.tool == Tool::AiPerf;
                 let first = if is_aiperf { answer.first_chunk_tokens() } else { 1 };
                 let after = answer.tokens.checked_sub(first).filter(|after| *after > 0)? as f64;
-                Some((to_ms(answer.first_s, answer.last_chunk_s) / after, after))
+                Some((elapsed_ms(answer.first_s, answer.last_chunk_s) / after, after))
             }),
             Quantity::PerToken => self.answer_values(|answer| {
                 let end_s = if is_inference_perf { answer.last_s } else { answer.last_chunk_s };
                 let tokens = answer.tokens as f64;
-                (answer.tokens > 0).then(|| (to_ms(start_s(answer), end_s) / tokens, tokens))
+                (answer.tokens > 0).then(|| (elapsed_ms(start_s(answer), end_s) / tokens, tokens))
             }),
-            Quantity::Latency => {
-                self.answer_values(|answer| Some((to_ms(start_s(answer), self.end_s(answer)), 1.0)))
-            }
+            Quantity::Latency => self.answer_values(|answer| {
+                Some((elapsed_ms(start_s(answer), self.end_s(answer)), 1.0))
+            }),
             Quantity::ScheduledLatency => self.answer_values(|answer| {
-                Some((to_ms(answer.event.scheduled_s, self.end_s(answer)), 1.0))
+                Some((elapsed_ms(answer.event.scheduled_s, self.end_s(answer)), 1.0))
             }),
             Quantity::DispatchDelay if is_inference_perf => {
-                let delay =
-                    |event: &RequestRecord| (to_ms(event.scheduled_s, event.dispatched_s), 1.0);
+                let delay = |event: &RequestRecord| {
+                    (elapsed_ms(event.scheduled_s, event.dispatched_s), 1.0)
+                };
                 self.events.iter().map(delay).collect()
             }
             Quantity::DispatchDelay => self.answer_values(|answer| {
-                Some((to_ms(answer.event.scheduled_s, start_s(answer)), 1.0))
+                Some((elapsed_ms(answer.event.scheduled_s, start_s(answer)), 1.0))
             }),
             Quantity::RequestTokenRate => {
                 let per_token = self.values(Quantity::PerTokenAfterFirst).into_iter();
@@ -234,7 +238,7 @@ impl Run<'_> {
 }
 
 /// A distribution by our definitions, where there are samples.
-fn spread_figure(spread: &Spread) -> Option<Figure> {
+fn spread_figure(spread: &LatencyDistribution) -> Option<Figure> {
     let quantiles = Quantiles {
         count: Some(spread.count),
         mean: spread.mean_ms,
@@ -249,7 +253,7 @@ fn spread_figure(spread: &Spread) -> Option<Figure> {
 }
 
 /// Milliseconds from one instant to another.
-fn to_ms(from_s: f64, to_s: f64) -> f64 {
+fn elapsed_ms(from_s: f64, to_s: f64) -> f64 {
     (to_s - from_s) * 1e3
 }
 

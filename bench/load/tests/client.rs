@@ -14,8 +14,9 @@ use std::{
 };
 
 use confide_load::{
-    Arrivals, CUT, Clock, Lengths, Limits, Opened, Opening, Options, Outcome, Plan, Sessions,
-    Stages, Summary, Target, Tcp, TokenCounter, Transport, Workload, run,
+    Arrivals, CUT, Clock, ConnectStages, ConnectionReuse, GoodputLimits, LoadOptions, LoadOutcome,
+    OpenedConnection, Opening, Plan, Summary, Target, TcpTransport, TokenCounter, TokenLengths,
+    Transport, Workload, run,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -133,7 +134,12 @@ fn chunk(out: &mut TcpStream, data: &str) -> Option<()> {
     out.write_all(format!("{:x}\r\n{data}\r\n", data.len()).as_bytes()).ok()
 }
 
-fn load(server: &Server, arrivals: Arrivals, requests: usize, options: &Options) -> Outcome {
+fn load(
+    server: &Server,
+    arrivals: Arrivals,
+    requests: usize,
+    options: &LoadOptions,
+) -> LoadOutcome {
     load_until(server, arrivals, requests, options, &AtomicBool::new(false), &mut |_| {})
 }
 
@@ -141,11 +147,11 @@ fn load_until(
     server: &Server,
     arrivals: Arrivals,
     requests: usize,
-    options: &Options,
+    options: &LoadOptions,
     stop: &AtomicBool,
     each: &mut dyn FnMut(Option<&confide_load::RequestRecord>),
-) -> Outcome {
-    let transport: Arc<dyn Transport> = Arc::new(Tcp::new("127.0.0.1", server.port));
+) -> LoadOutcome {
+    let transport: Arc<dyn Transport> = Arc::new(TcpTransport::new("127.0.0.1", server.port));
     let (plan, target) = (plan(arrivals, requests), target(server));
     run(&plan, &target, &transport, options, stop, each).unwrap()
 }
@@ -155,8 +161,8 @@ fn load_over(
     server: &Server,
     arrivals: Arrivals,
     requests: usize,
-    options: &Options,
-) -> Outcome {
+    options: &LoadOptions,
+) -> LoadOutcome {
     let (plan, target) = (plan(arrivals, requests), target(server));
     run(&plan, &target, transport, options, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }
@@ -166,8 +172,8 @@ fn plan(arrivals: Arrivals, requests: usize) -> Arc<Plan> {
         arrivals,
         requests,
         duration_s: None,
-        prompt_tokens: Lengths::of_tokens(4),
-        output_tokens: Lengths::of_tokens(3),
+        prompt_tokens: TokenLengths::of_tokens(4),
+        output_tokens: TokenLengths::of_tokens(3),
         seed: 1,
     };
     Arc::new(Plan::new(&workload).unwrap())
@@ -182,8 +188,8 @@ fn constant() -> Arrivals {
     Arrivals::Constant { rate_per_s: 200.0 }
 }
 
-fn reusing_options() -> Options {
-    Options { sessions: Sessions::Reused { first: 2 }, ..Options::default() }
+fn reusing_options() -> LoadOptions {
+    LoadOptions { sessions: ConnectionReuse::Reused { first: 2 }, ..LoadOptions::default() }
 }
 
 #[test]
@@ -195,8 +201,9 @@ fn every_request_of_the_plan_has_its_event_with_stages_in_order() {
         Arrivals::Closed { users: 3, ramp_s: 0.01 },
     ];
     for arrivals in arrivals {
-        let outcome = load(&server, arrivals, 30, &Options { threads: 2, ..Options::default() });
-        let summary = Summary::from_events(&outcome.events, Limits::default());
+        let outcome =
+            load(&server, arrivals, 30, &LoadOptions { threads: 2, ..LoadOptions::default() });
+        let summary = Summary::from_events(&outcome.events, GoodputLimits::default());
         assert_eq!((summary.requests, summary.complete, summary.other_length), (30, 30, 0));
         for (index, event) in outcome.events.iter().enumerate() {
             assert_eq!((event.index, event.error.as_deref()), (index as u64, None));
@@ -251,7 +258,7 @@ fn a_request_that_the_server_has_read_is_not_sent_again() {
     {
         let server = server(manner);
         let outcome = load(&server, arrivals, 40, &reusing_options());
-        let summary = Summary::from_events(&outcome.events, Limits::default());
+        let summary = Summary::from_events(&outcome.events, GoodputLimits::default());
         assert_eq!(server.requests.load(Ordering::SeqCst), 40, "{:?}", outcome.events);
         assert_eq!((summary.complete, summary.failed), (30, 10));
         assert_eq!(summary.repeated, 0);
@@ -298,7 +305,7 @@ impl AsyncWrite for ClosingWire {
 
 /// Gives a connection that closes first, then those of a server.
 struct ClosingFirst {
-    tcp: Tcp,
+    tcp: TcpTransport,
     resets: bool,
     opened: AtomicUsize,
 }
@@ -309,7 +316,7 @@ impl Transport for ClosingFirst {
             return self.tcp.open(clock);
         }
         let wire = Box::new(ClosingWire { resets: self.resets, writes: 0 });
-        Box::pin(async move { Ok(Opened { wire, stages: Stages::default() }) })
+        Box::pin(async move { Ok(OpenedConnection { wire, stages: ConnectStages::default() }) })
     }
 
     fn describe(&self) -> String {
@@ -322,28 +329,31 @@ fn a_request_that_a_reset_shows_unread_is_sent_again_and_counted() {
     for (resets, wanted) in [(true, (3, 0, 1)), (false, (2, 1, 0))] {
         let server = server(Manner::Well);
         let transport: Arc<dyn Transport> = Arc::new(ClosingFirst {
-            tcp: Tcp::new("127.0.0.1", server.port),
+            tcp: TcpTransport::new("127.0.0.1", server.port),
             resets,
             opened: AtomicUsize::new(0),
         });
-        let options = Options { sessions: Sessions::Reused { first: 1 }, ..Options::default() };
+        let options = LoadOptions {
+            sessions: ConnectionReuse::Reused { first: 1 },
+            ..LoadOptions::default()
+        };
         let one = Arrivals::Closed { users: 1, ramp_s: 0.0 };
         let outcome = load_over(&transport, &server, one, 3, &options);
-        let summary = Summary::from_events(&outcome.events, Limits::default());
+        let summary = Summary::from_events(&outcome.events, GoodputLimits::default());
         assert_eq!((summary.complete, summary.failed, summary.repeated), wanted, "{resets}");
     }
 }
 
 #[test]
 fn failures_are_events_and_name_their_reason() {
-    let short = || Options { deadline: Duration::from_millis(50), ..Options::default() };
+    let short = || LoadOptions { deadline: Duration::from_millis(50), ..LoadOptions::default() };
     for (manner, status, options) in [
-        (Manner::Refuses, Some(503), Options::default()),
-        (Manner::Breaks, Some(200), Options::default()),
+        (Manner::Refuses, Some(503), LoadOptions::default()),
+        (Manner::Breaks, Some(200), LoadOptions::default()),
         (Manner::Sleeps, None, short()),
     ] {
         let outcome = load(&server(manner), constant(), 3, &options);
-        let summary = Summary::from_events(&outcome.events, Limits::default());
+        let summary = Summary::from_events(&outcome.events, GoodputLimits::default());
         assert_eq!((summary.failed, summary.complete), (3, 0));
         let times_out = matches!(manner, Manner::Sleeps);
         assert!(outcome.events.iter().all(|event| event.timed_out == times_out));
@@ -351,7 +361,7 @@ fn failures_are_events_and_name_their_reason() {
         assert!(outcome.events.iter().all(|event| event.status == status && event.error.is_some()));
     }
     let nobody = Server { port: 1, connections: Arc::default(), requests: Arc::default() };
-    let outcome = load(&nobody, constant(), 3, &Options::default());
+    let outcome = load(&nobody, constant(), 3, &LoadOptions::default());
     assert!(outcome.events.iter().all(|event| event.error.is_some() && event.sent_s.is_none()));
 }
 
@@ -367,9 +377,9 @@ fn tokens_are_counted_by_the_tokenizer_where_the_server_names_no_number() {
         (&uncounted, Some(&none), 3, 0, 4),
         (&uncounted, None, 3, 0, 4),
     ] {
-        let options = Options { token_counter: counter.cloned(), ..Options::default() };
+        let options = LoadOptions { token_counter: counter.cloned(), ..LoadOptions::default() };
         let outcome = load(server, constant(), 4, &options);
-        let summary = Summary::from_events(&outcome.events, Limits::default());
+        let summary = Summary::from_events(&outcome.events, GoodputLimits::default());
         assert!(
             outcome.events.iter().all(|event| event.tokens() == tokens && event.text.is_none())
         );
@@ -380,7 +390,7 @@ fn tokens_are_counted_by_the_tokenizer_where_the_server_names_no_number() {
 
 #[test]
 fn streams_beyond_the_limit_fail_and_do_not_wait() {
-    let few = Options { streams_max: 2, ..Options::default() };
+    let few = LoadOptions { streams_max: 2, ..LoadOptions::default() };
     let (server, stop) = (server(Manner::Sleeps), AtomicBool::new(false));
     let fast = Arrivals::Constant { rate_per_s: 1e3 };
     let mut ended = 0;
@@ -396,7 +406,7 @@ fn streams_beyond_the_limit_fail_and_do_not_wait() {
 #[test]
 fn a_closed_loop_of_more_users_than_requests_ends() {
     let users = Arrivals::Closed { users: 6, ramp_s: 0.0 };
-    let outcome = load(&server(Manner::Well), users, 3, &Options::default());
+    let outcome = load(&server(Manner::Well), users, 3, &LoadOptions::default());
     assert_eq!(outcome.events.iter().filter(|event| event.is_complete()).count(), 3);
 }
 
@@ -405,15 +415,16 @@ fn a_stop_cuts_what_is_in_flight_and_keeps_what_was_complete() {
     let (server, stop) = (server(Manner::Well), AtomicBool::new(false));
     let mut seen = 0;
     let slow = Arrivals::Constant { rate_per_s: 50.0 };
-    let outcome = load_until(&server, slow, 100_000, &Options::default(), &stop, &mut |event| {
-        seen += usize::from(event.is_some());
-        stop.store(seen >= 5, Ordering::Relaxed);
-    });
+    let outcome =
+        load_until(&server, slow, 100_000, &LoadOptions::default(), &stop, &mut |event| {
+            seen += usize::from(event.is_some());
+            stop.store(seen >= 5, Ordering::Relaxed);
+        });
     let complete = outcome.events.iter().filter(|event| event.is_complete()).count();
     assert!(complete >= 5 && outcome.events.len() < 1000);
     let others = outcome.events.iter().filter(|event| !event.is_complete());
     assert!(others.into_iter().all(|event| event.error.as_deref() == Some(CUT)));
     let closed = Arrivals::Closed { users: 4, ramp_s: 0.0 };
-    let outcome = load_until(&server, closed, 100_000, &Options::default(), &stop, &mut |_| {});
+    let outcome = load_until(&server, closed, 100_000, &LoadOptions::default(), &stop, &mut |_| {});
     assert!(outcome.events.len() < 1000);
 }

@@ -16,8 +16,8 @@ use std::{
 };
 
 use confide_load::{
-    Arrivals, Bound, Clock, Lengths, Limits, Opened, Opening, Options, Plan, Summary, Target, Tcp,
-    Transport, Workload, run,
+    Arrivals, ClientBound, Clock, GoodputLimits, LoadOptions, OpenedConnection, Opening, Plan,
+    Summary, Target, TcpTransport, TokenLengths, Transport, Workload, run,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -42,7 +42,7 @@ fn an_overloaded_client_calls_itself_bound_before_it_errs_by_two_percent() {
         // What the machine adds in one run's 60 requests may lie just on either side.
         let honest = (0..TRIES).any(|_| {
             let (error, bounds) = measure(Duration::from_micros(spin_us));
-            let reason = Bound::reason(&bounds);
+            let reason = ClientBound::describe_all(&bounds);
             println!("{spin_us} us a read: error {:.3} %, {reason:?}", error * 1e2);
             marked_at_last = reason.is_some();
             marked_at_last || error < 0.02
@@ -66,7 +66,11 @@ fn busy_loops_beside_the_client_are_seen_too() {
         .collect();
     let honest = (0..TRIES).any(|_| {
         let (error, bounds) = measure(Duration::ZERO);
-        println!("busy loops: error {:.3} %, {:?}", error * 1e2, Bound::reason(&bounds));
+        println!(
+            "busy loops: error {:.3} %, {:?}",
+            error * 1e2,
+            ClientBound::describe_all(&bounds)
+        );
         !bounds.is_empty() || error < 0.02
     });
     stop.store(true, Ordering::Relaxed);
@@ -75,31 +79,31 @@ fn busy_loops_beside_the_client_are_seen_too() {
 }
 
 /// The client's own share of the mean time to first token, and the bounds that it reports of itself.
-fn measure(spin: Duration) -> (f64, Vec<Bound>) {
+fn measure(spin: Duration) -> (f64, Vec<ClientBound>) {
     let sent: SendTimes = Arc::new(Mutex::new(vec![None; REQUESTS]));
     let port = server(&sent);
     let workload = Workload {
         arrivals: Arrivals::Constant { rate_per_s: 60.0 },
         requests: REQUESTS,
         duration_s: None,
-        prompt_tokens: Lengths::of_tokens(1),
-        output_tokens: Lengths::of_tokens(TOKENS),
+        prompt_tokens: TokenLengths::of_tokens(1),
+        output_tokens: TokenLengths::of_tokens(TOKENS),
         seed: 1,
     };
     let plan = Arc::new(Plan::new(&workload).unwrap());
     let target = Arc::new(Target::parse(&format!("http://127.0.0.1:{port}"), "m").unwrap());
     let origin = Arc::new(Mutex::new(None));
-    let tcp = Tcp::new("127.0.0.1", port);
+    let tcp = TcpTransport::new("127.0.0.1", port);
     let transport: Arc<dyn Transport> = Arc::new(Slow { tcp, spin, origin: Arc::clone(&origin) });
     let stop = AtomicBool::new(false);
-    let options = Options { threads: 1, ..Options::default() };
+    let options = LoadOptions { threads: 1, ..LoadOptions::default() };
     let outcome = run(&plan, &target, &transport, &options, &stop, &mut |_| {}).unwrap();
-    let summary = Summary::from_events(&outcome.events, Limits::default());
+    let summary = Summary::from_events(&outcome.events, GoodputLimits::default());
     assert_eq!(summary.complete, REQUESTS as u64);
     let clock = origin.lock().unwrap().expect("a connection was opened");
     // Connections are accepted in the order in which they were opened: sort both sides.
     let mut truth: Vec<f64> =
-        sent.lock().unwrap().iter().flatten().map(|i| clock.at_s(*i)).collect();
+        sent.lock().unwrap().iter().flatten().map(|i| clock.seconds_at(*i)).collect();
     let mut seen: Vec<f64> = outcome.events.iter().map(|event| event.chunks_s[0]).collect();
     truth.sort_by(f64::total_cmp);
     seen.sort_by(f64::total_cmp);
@@ -107,7 +111,7 @@ fn measure(spin: Duration) -> (f64, Vec<Bound>) {
     let dispatch: f64 = outcome.events.iter().map(|event| event.dispatch_delay_s()).sum();
     let own_ms = (late + dispatch) * 1e3 / REQUESTS as f64;
     let ttft_ms = summary.ttft.mean_ms.unwrap();
-    (own_ms / (ttft_ms - own_ms), Bound::find(&summary, &outcome.client))
+    (own_ms / (ttft_ms - own_ms), ClientBound::find_all(&summary, &outcome.client))
 }
 
 fn server(sent: &SendTimes) -> u16 {
@@ -151,7 +155,7 @@ fn answer(mut stream: TcpStream, number: usize, sent: &SendTimes) -> Option<()> 
 
 /// A transport whose every read costs CPU time, as a slow decryption would.
 struct Slow {
-    tcp: Tcp,
+    tcp: TcpTransport,
     spin: Duration,
     origin: Arc<Mutex<Option<Clock>>>,
 }
@@ -161,7 +165,7 @@ impl Transport for Slow {
         Box::pin(async move {
             *self.origin.lock().unwrap() = Some(clock);
             let (stream, stages) = self.tcp.dial(clock).await?;
-            Ok(Opened { wire: Box::new(Spinning { stream, spin: self.spin }), stages })
+            Ok(OpenedConnection { wire: Box::new(Spinning { stream, spin: self.spin }), stages })
         })
     }
 

@@ -16,7 +16,15 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from load_peer import Load, Metrics, run_tool, scratch, serve_runs, sibling_program, tokenizer
+from load_peer import (
+    Load,
+    Metrics,
+    run_tool,
+    serve_runs,
+    sibling_program,
+    temporary_folder,
+    write_word_tokenizer,
+)
 
 
 def main() -> int:
@@ -31,9 +39,9 @@ def main() -> int:
         "threads": os.cpu_count() or 1,
         "note": "CPU and wall time hold the tool's start",
     }
-    with scratch() as made:
+    with temporary_folder() as made:
         folder = pathlib.Path(made)
-        words = tokenizer(folder / "tokenizer")
+        words = write_word_tokenizer(folder / "tokenizer")
         return serve_runs(hello, lambda load: measure(arguments, load, folder, words))
 
 

@@ -37,9 +37,9 @@ class Arm(Protocol):
     # The error of a right answer, at most.
     close: float
 
-    def draw(self, generator: numpy.random.Generator) -> Floats: ...
+    def draw_vector(self, generator: numpy.random.Generator) -> Floats: ...
 
-    def step(self, vector: Floats) -> Sequence[float] | Floats: ...
+    def run_step(self, vector: Floats) -> Sequence[float] | Floats: ...
 
 
 def main() -> int:
@@ -59,51 +59,55 @@ def main() -> int:
     try:
         arm = MODES[given.mode](given.cpu)
     except Exception as error:  # A peer's own errors are of every kind; whichever it is, the arm is left out by name.
-        emit(
+        print_json_line(
             **hello,
             cannot=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason'}"[
                 :300
             ],
         )
         return 0
-    emit(**{**hello, "version": arm.version, "note": arm.note})
+    print_json_line(**{**hello, "version": arm.version, "note": arm.note})
     for line in sys.stdin:
         asked = json.loads(line)
         if asked.get("type") == "end":
             break
         if asked.get("type") == "run":
-            answer(arm, asked)
+            answer_run(arm, asked)
     return 0
 
 
-def answer(arm: Arm, asked: dict[str, Any]) -> None:
+def answer_run(arm: Arm, asked: dict[str, Any]) -> None:
     """Runs what was asked for, then prints: printing is not in what is measured."""
     wanted = {"width": WIDTH, "rank": RANK}
     for name, value in asked.get("params", {}).items():
         if wanted.get(name) != value:
-            emit(type="error", id=asked["id"], reason=f"unknown param {name} = {value!r}")
+            print_json_line(
+                type="error", id=asked["id"], reason=f"unknown param {name} = {value!r}"
+            )
             return
     generator = numpy.random.default_rng(asked["seed"])
     samples = []
     for _ in range(min(int(asked.get("requests", 1)), REQUESTS_MAX)):
-        vector = arm.draw(generator)
+        vector = arm.draw_vector(generator)
         began = time.perf_counter()
-        result = arm.step(vector)
+        result = arm.run_step(vector)
         took = (time.perf_counter() - began) * 1e3
         right = arm.rows @ vector
         error = float(numpy.linalg.norm(numpy.asarray(result) - right) / numpy.linalg.norm(right))
         samples.append({"step_ms": took, "delta_error_ratio": error})
     for metrics in samples:
         close = metrics["delta_error_ratio"] <= arm.close
-        emit(type="sample", id=asked["id"], metrics=metrics, answer={"rows": RANK, "close": close})
-    emit(type="done", id=asked["id"])
+        print_json_line(
+            type="sample", id=asked["id"], metrics=metrics, answer={"rows": RANK, "close": close}
+        )
+    print_json_line(type="done", id=asked["id"])
 
 
-def emit(**line: object) -> None:
+def print_json_line(**line: object) -> None:
     print(json.dumps(line), flush=True)
 
 
-class Slots:
+class SlotLayout:
     """What CuKKS and DESILO share: the layout of report 003."""
 
     close = 1e-5
@@ -115,17 +119,17 @@ class Slots:
             self.rows[at : at + self.copies].reshape(-1) for at in range(0, RANK, self.copies)
         ]
 
-    def draw(self, generator: numpy.random.Generator) -> Floats:
+    def draw_vector(self, generator: numpy.random.Generator) -> Floats:
         return generator.normal(0.0, 1.0, WIDTH)
 
-    def tile(self, vector: Floats) -> Floats:
+    def repeat_vector(self, vector: Floats) -> Floats:
         return numpy.tile(vector, self.copies)
 
-    def sums(self, slots: Sequence[float] | Floats, pack: Floats) -> Floats:
+    def segment_sums(self, slots: Sequence[float] | Floats, pack: Floats) -> Floats:
         return numpy.asarray(slots[: len(pack)], dtype=numpy.float64).reshape(-1, WIDTH).sum(axis=1)
 
 
-class Cukks(Slots):
+class Cukks(SlotLayout):
     """The native module beneath CuKKS: its Python face refuses a torch that is built for another CUDA."""
 
     note = "N = 16384, 60/40/40/60 bits, scale 2^40; plaintexts from CuKKS's own cache after the first step"
@@ -137,7 +141,7 @@ class Cukks(Slots):
         from ckks import CKKSConfig, CKKSContext
 
         super().__init__(8192)
-        self.version = package("cukks-cu128", "cukks-cu124", "cukks-cu121", "cukks")
+        self.version = installed_version("cukks-cu128", "cukks-cu124", "cukks-cu121", "cukks")
         self.context = CKKSContext(
             CKKSConfig(16384, (60, 40, 40, 60), 40, "128_classic"), device="cpu"
         )
@@ -145,19 +149,19 @@ class Cukks(Slots):
             raise RuntimeError("its GPU module is not at work")
         self.lists = [pack.tolist() for pack in self.packs]
 
-    def step(self, vector: Floats) -> list[float]:
+    def run_step(self, vector: Floats) -> list[float]:
         backend, inner, keys = self.context._active_backend, self.context._ctx, self.context._keys
-        encrypted = backend.encrypt(inner, keys, self.tile(vector).tolist())
+        encrypted = backend.encrypt(inner, keys, self.repeat_vector(vector).tolist())
         result: list[float] = []
         for plain, pack in zip(self.lists, self.packs):
             product = backend.mul_plain(
                 encrypted, plain + [0.0] * (self.copies * WIDTH - len(plain))
             )
-            result.extend(self.sums(backend.decrypt(inner, keys, product), pack))
+            result.extend(self.segment_sums(backend.decrypt(inner, keys, product), pack))
         return result
 
 
-class Desilo(Slots):
+class Desilo(SlotLayout):
     """DESILO's engine at its own parameters: it takes a level, not a ring."""
 
     note = "engine of three levels (its own N and primes); non-commercial licence; weights encoded once"
@@ -167,18 +171,18 @@ class Desilo(Slots):
 
         self.engine = desilofhe.Engine(max_level=3, mode="cpu" if cpu else "gpu")
         super().__init__(self.engine.slot_count)
-        self.version = package(
+        self.version = installed_version(
             "desilofhe-cu130", "desilofhe-cu132", "desilofhe-cu129", "desilofhe-cu124", "desilofhe"
         )
         self.key = self.engine.create_secret_key()
         self.weights = [self.engine.encode(pack) for pack in self.packs]
 
-    def step(self, vector: Floats) -> list[float]:
-        encrypted = self.engine.encrypt(self.tile(vector), self.key)
+    def run_step(self, vector: Floats) -> list[float]:
+        encrypted = self.engine.encrypt(self.repeat_vector(vector), self.key)
         result: list[float] = []
         for weights, pack in zip(self.weights, self.packs):
             product = self.engine.multiply(encrypted, weights)
-            result.extend(self.sums(self.engine.decrypt(product, self.key).real, pack))
+            result.extend(self.segment_sums(self.engine.decrypt(product, self.key).real, pack))
         return result
 
 
@@ -195,7 +199,7 @@ class Concrete:
         if not cpu and not (extensions.is_cuda_enabled() and extensions.is_cuda_available()):
             raise RuntimeError("its CUDA part is not at work")
         self.extensions = extensions
-        self.version = package("concrete-ml-extensions")
+        self.version = installed_version("concrete-ml-extensions")
         self.parameters = extensions.MatmulCryptoParameters.deserialize(extensions.default_params())
         self.key, self.compression = extensions.create_private_key(self.parameters)
         self.rows = (
@@ -206,10 +210,10 @@ class Concrete:
             self.clear = extensions.make_cuda_clear_matrix(self.clear, self.compression)
         self.bits = 26
 
-    def draw(self, generator: numpy.random.Generator) -> Floats:
+    def draw_vector(self, generator: numpy.random.Generator) -> Floats:
         return generator.integers(-127, 128, WIDTH).astype(numpy.float64)
 
-    def step(self, vector: Floats) -> Floats:
+    def run_step(self, vector: Floats) -> Floats:
         ours = vector.astype(numpy.int64).view(numpy.uint64).reshape(1, WIDTH)
         encrypted = self.extensions.encrypt_matrix(self.key, self.parameters, ours)
         product = self.extensions.matrix_multiplication(encrypted, self.clear, self.compression)
@@ -219,7 +223,7 @@ class Concrete:
         return numpy.asarray(answer).reshape(-1).view(numpy.int64).astype(numpy.float64)[:RANK]
 
 
-def package(*names: str) -> str:
+def installed_version(*names: str) -> str:
     for name in names:
         try:
             return f"{name} {importlib.metadata.version(name)}"

@@ -45,11 +45,11 @@ class Arm(Protocol[Number]):
     NOTE: str
     n: int
 
-    def draw(self, source: random.Random) -> list[Number]: ...
+    def draw_vector(self, source: random.Random) -> list[Number]: ...
 
-    def step(self, vector: list[Number]) -> tuple[dict[str, float], list[Number]]: ...
+    def run_step(self, vector: list[Number]) -> tuple[dict[str, float], list[Number]]: ...
 
-    def check(self, vector: list[Number], result: list[Number]) -> dict[str, int | bool]: ...
+    def check_result(self, vector: list[Number], result: list[Number]) -> dict[str, int | bool]: ...
 
 
 def main() -> int:
@@ -61,7 +61,7 @@ def main() -> int:
         arm = MODES[arguments.mode](arguments.n)
     except ValueError as error:
         parser.error(str(error))
-    emit(
+    print_json_line(
         type="hello",
         protocol=1,
         arm=f"SEAL {arguments.mode} N={arm.n}",
@@ -74,34 +74,36 @@ def main() -> int:
         if asked.get("type") == "end":
             break
         if asked.get("type") == "run":
-            answer(arm, asked)
+            answer_run(arm, asked)
     return 0
 
 
-def answer(arm: Arm[Number], asked: dict[str, Any]) -> None:
+def answer_run(arm: Arm[Number], asked: dict[str, Any]) -> None:
     """Runs what was asked for, then prints: printing is not in what is measured."""
     number = asked["id"]
     wanted = {"width": WIDTH, "rank": RANK}
     for name, value in asked.get("params", {}).items():
         if wanted.get(name) != value:
-            emit(type="error", id=number, reason=f"unknown param {name} = {value!r}")
+            print_json_line(type="error", id=number, reason=f"unknown param {name} = {value!r}")
             return
     requests = min(int(asked.get("requests", 1)), REQUESTS_MAX)
     source = random.Random(asked["seed"])
-    inputs = [arm.draw(source) for _ in range(requests)]
+    inputs = [arm.draw_vector(source) for _ in range(requests)]
     wall, cpu = time.perf_counter(), time.process_time()
-    samples = [arm.step(vector) for vector in inputs]
+    samples = [arm.run_step(vector) for vector in inputs]
     cpu_s, wall_s = time.process_time() - cpu, time.perf_counter() - wall
     for vector, (metrics, result) in zip(inputs, samples):
-        emit(type="sample", id=number, metrics=metrics, answer=arm.check(vector, result))
-    emit(type="done", id=number, cpu_s=cpu_s, wall_s=wall_s)
+        print_json_line(
+            type="sample", id=number, metrics=metrics, answer=arm.check_result(vector, result)
+        )
+    print_json_line(type="done", id=number, cpu_s=cpu_s, wall_s=wall_s)
 
 
-def emit(**line: object) -> None:
+def print_json_line(**line: object) -> None:
     print(json.dumps(line), flush=True)
 
 
-class Clock:
+class LapTimer:
     """Milliseconds by step: `lap` books the time since the last one."""
 
     def __init__(self) -> None:
@@ -113,7 +115,7 @@ class Clock:
         self.metrics[name] = self.metrics.get(name, 0.0) + (now - self.last) * 1e3
         self.last = now
 
-    def step(self) -> dict[str, float]:
+    def finish_step(self) -> dict[str, float]:
         self.metrics["step_ms"] = (self.last - self.begin) * 1e3
         return self.metrics
 
@@ -144,7 +146,7 @@ class Ckks:
         self.plain, self.answer = seal.Plaintext(), seal.Plaintext()
         self.encrypted, self.product = seal.Ciphertext(), seal.Ciphertext()
 
-    def draw(self, source: random.Random) -> list[float]:
+    def draw_vector(self, source: random.Random) -> list[float]:
         return [source.gauss(0.0, 1.0) for _ in range(WIDTH)]
 
     def encode(self, values: list[float]) -> seal.Plaintext:
@@ -158,13 +160,13 @@ class CkksSlots(Ckks):
 
     def __init__(self, n: int | None) -> None:
         super().__init__(n)
-        self.rows = matrix(lambda source: source.gauss(0.0, 0.02))
+        self.rows = random_matrix(lambda source: source.gauss(0.0, 0.02))
         self.copies = self.slots // WIDTH
         packs = [self.rows[at : at + self.copies] for at in range(0, RANK, self.copies)]
         self.weights = [self.encode([value for row in pack for value in row]) for pack in packs]
 
-    def step(self, vector: list[float]) -> tuple[dict[str, float], list[float]]:
-        clock = Clock()
+    def run_step(self, vector: list[float]) -> tuple[dict[str, float], list[float]]:
+        clock = LapTimer()
         self.encoder.encode(vector * self.copies, SCALE, self.plain)
         clock.lap("encode_ms")
         self.encryptor.encrypt_symmetric(self.plain, self.encrypted)
@@ -179,9 +181,9 @@ class CkksSlots(Ckks):
             clock.lap("decode_ms")
             sums += segment_sums(slots, self.copies)
             clock.lap("sum_ms")
-        return clock.step(), sums[:RANK]
+        return clock.finish_step(), sums[:RANK]
 
-    def check(self, vector: list[float], result: list[float]) -> dict[str, int | bool]:
+    def check_result(self, vector: list[float], result: list[float]) -> dict[str, int | bool]:
         right = dot_products(self.rows, vector)
         size = max(abs(value) for value in right)
         close = all(abs(a - b) <= CLOSE * size for a, b in zip(result, right))
@@ -201,9 +203,9 @@ class CkksOperations(Ckks):
         self.keys.create_galois_keys([3], self.galois)
         self.rotated = seal.Ciphertext()
 
-    def step(self, vector: list[float]) -> tuple[dict[str, float], list[float]]:
+    def run_step(self, vector: list[float]) -> tuple[dict[str, float], list[float]]:
         values = (vector * (self.slots // WIDTH + 1))[: self.slots]
-        clock = Clock()
+        clock = LapTimer()
         self.encoder.encode(values, SCALE, self.plain)
         clock.lap("encode_ms")
         self.encryptor.encrypt_symmetric(self.plain, self.encrypted)
@@ -223,7 +225,7 @@ class CkksOperations(Ckks):
             clock.lap("binding_ms")
         return clock.metrics, slots
 
-    def check(self, vector: list[float], result: list[float]) -> dict[str, int | bool]:
+    def check_result(self, vector: list[float], result: list[float]) -> dict[str, int | bool]:
         values = (vector * (self.slots // WIDTH + 1))[: self.slots]
         right = [a * b for a, b in zip(values, self.factor)]
         right = right[1:] + right[:1]
@@ -258,13 +260,13 @@ class BfvPacked:
         self.encryptor = seal.Encryptor(self.context, secret)
         self.decryptor = seal.Decryptor(self.context, secret)
         self.evaluator = seal.Evaluator(self.context)
-        self.rows = matrix(lambda source: source.randint(-127, 127))
+        self.rows = random_matrix(lambda source: source.randint(-127, 127))
         self.weights = [
-            [self.tile(row, column) for row in range(0, RANK, self.ROWS)]
+            [self.encode_matrix_tile(row, column) for row in range(0, RANK, self.ROWS)]
             for column in range(0, WIDTH, self.COLUMNS)
         ]
 
-    def tile(self, first_row: int, first_column: int) -> seal.Plaintext:
+    def encode_matrix_tile(self, first_row: int, first_column: int) -> seal.Plaintext:
         """Row o, column j of the tile stands at coefficient (o + 1) * 512 - 1 - j, in NTT form."""
         coefficients = [0] * self.n
         for o in range(self.ROWS):
@@ -273,10 +275,10 @@ class BfvPacked:
                 coefficients[at] = self.rows[first_row + o][first_column + j]
         plain = seal.Plaintext()
         parms = self.context.first_parms_id()
-        self.evaluator.transform_to_ntt(self.plaintext(coefficients), parms, plain)
+        self.evaluator.transform_to_ntt(self.make_plaintext(coefficients), parms, plain)
         return plain
 
-    def plaintext(self, coefficients: list[int]) -> seal.Plaintext:
+    def make_plaintext(self, coefficients: list[int]) -> seal.Plaintext:
         terms = [
             f"{value % self.T:X}x^{at}" if at else f"{value % self.T:X}"
             for at, value in reversed(list(enumerate(coefficients)))
@@ -284,13 +286,13 @@ class BfvPacked:
         ]
         return seal.Plaintext(" + ".join(terms) or "0")
 
-    def draw(self, source: random.Random) -> list[int]:
+    def draw_vector(self, source: random.Random) -> list[int]:
         return [max(-32767, min(32767, round(source.gauss(0.0, 2048.0)))) for _ in range(WIDTH)]
 
-    def step(self, vector: list[int]) -> tuple[dict[str, float], list[int]]:
-        clock = Clock()
+    def run_step(self, vector: list[int]) -> tuple[dict[str, float], list[int]]:
+        clock = LapTimer()
         starts = range(0, WIDTH, self.COLUMNS)
-        plains = [self.plaintext(vector[at : at + self.COLUMNS]) for at in starts]
+        plains = [self.make_plaintext(vector[at : at + self.COLUMNS]) for at in starts]
         clock.lap("encode_ms")
         clock.begin = clock.last
         inputs = [seal.Ciphertext() for _ in plains]
@@ -300,7 +302,7 @@ class BfvPacked:
         forms = [seal.Ciphertext() for _ in plains]
         for encrypted, form in zip(inputs, forms):
             self.evaluator.transform_to_ntt(encrypted, form)
-        totals = [self.row_group(forms, group) for group in range(RANK // self.ROWS)]
+        totals = [self.multiply_row_group(forms, group) for group in range(RANK // self.ROWS)]
         clock.lap("product_ms")
         result: list[int] = []
         for total in totals:
@@ -311,9 +313,9 @@ class BfvPacked:
             wanted = [(o + 1) * self.COLUMNS - 1 for o in range(self.ROWS)]
             result += [plain[at] if at < known else 0 for at in wanted]
         clock.lap("decrypt_ms")
-        return clock.step(), result
+        return clock.finish_step(), result
 
-    def row_group(self, forms: list[seal.Ciphertext], group: int) -> seal.Ciphertext:
+    def multiply_row_group(self, forms: list[seal.Ciphertext], group: int) -> seal.Ciphertext:
         total, product = seal.Ciphertext(), seal.Ciphertext()
         self.evaluator.multiply_plain(forms[0], self.weights[0][group], total)
         for form, weights in zip(forms[1:], self.weights[1:]):
@@ -323,7 +325,7 @@ class BfvPacked:
         self.evaluator.transform_from_ntt(total, answer)
         return answer
 
-    def check(self, vector: list[int], result: list[int]) -> dict[str, int | bool]:
+    def check_result(self, vector: list[int], result: list[int]) -> dict[str, int | bool]:
         centred = [value - self.T if value > self.T // 2 else value for value in result]
         right = [sum(a * x for a, x in zip(row, vector)) for row in self.rows]
         return {"rows": len(result), "close": centred == right}
@@ -336,7 +338,7 @@ MODES: dict[str, Callable[[int | None], Arm[Any]]] = {
 }
 
 
-def matrix(value: Callable[[random.Random], Number]) -> list[list[Number]]:
+def random_matrix(value: Callable[[random.Random], Number]) -> list[list[Number]]:
     source = random.Random(7)
     return [[value(source) for _ in range(WIDTH)] for _ in range(RANK)]
 

@@ -1,6 +1,6 @@
 //! The index of many records: its queries and the lines of its answers, the same for every database.
 
-use confide_bench::{Facts, RowFacts};
+use confide_bench::{RowFacts, RunFacts};
 use rusqlite::types::FromSql;
 
 use crate::error::StoreError;
@@ -17,7 +17,7 @@ pub trait Index {
     ///
     /// # Errors
     /// [`StoreError`] if the database refuses.
-    fn add(&mut self, facts: &Facts, path: &str) -> Result<Addition, StoreError>;
+    fn add(&mut self, facts: &RunFacts, path: &str) -> Result<AddOutcome, StoreError>;
 
     /// Lists records, the newest first.
     ///
@@ -35,7 +35,7 @@ pub trait Index {
 /// Whether a record was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Addition {
+pub enum AddOutcome {
     /// The record is new in the index.
     Added,
     /// The index had it already.
@@ -181,26 +181,26 @@ impl RowLine {
 
 /// A value to be bound to a parameter of a statement.
 #[derive(Clone, Debug)]
-pub(crate) enum Cell {
+pub(crate) enum SqlValue {
     Text(Option<String>),
     Integer(i64),
     Float(Option<f64>),
 }
 
-impl From<&String> for Cell {
+impl From<&String> for SqlValue {
     fn from(text: &String) -> Self {
         Self::Text(Some(text.clone()))
     }
 }
 
-impl From<bool> for Cell {
+impl From<bool> for SqlValue {
     fn from(flag: bool) -> Self {
         Self::Integer(flag.into())
     }
 }
 
 /// The columns of a record, in the order of `schema::ADD_RECORD`.
-pub(crate) fn record_cells(facts: &Facts, path: &str) -> Vec<Cell> {
+pub(crate) fn record_insert_values(facts: &RunFacts, path: &str) -> Vec<SqlValue> {
     vec![
         (&facts.sha256).into(),
         (&facts.suite).into(),
@@ -210,20 +210,20 @@ pub(crate) fn record_cells(facts: &Facts, path: &str) -> Vec<Cell> {
         (&facts.version).into(),
         (&facts.commit).into(),
         (&facts.effort).into(),
-        Cell::Integer(to_signed(facts.started_unix_s)),
-        Cell::Float(Some(facts.wall_s)),
-        Cell::Text(facts.partial.clone()),
+        SqlValue::Integer(to_signed(facts.started_unix_s)),
+        SqlValue::Float(Some(facts.wall_s)),
+        SqlValue::Text(facts.partial.clone()),
         (&facts.validity).into(),
-        Cell::Text(Some(path.to_owned())),
+        SqlValue::Text(Some(path.to_owned())),
     ]
 }
 
 /// The columns of a record's rows, in the order of `schema::ADD_ROW`.
-pub(crate) fn rows_cells(facts: &Facts) -> impl Iterator<Item = Vec<Cell>> {
-    (0..).zip(&facts.rows).map(|(number, row)| row_cells(&facts.sha256, number, row))
+pub(crate) fn row_insert_values(facts: &RunFacts) -> impl Iterator<Item = Vec<SqlValue>> {
+    (0..).zip(&facts.rows).map(|(number, row)| row_values(&facts.sha256, number, row))
 }
 
-fn row_cells(sha256: &String, number: i64, row: &RowFacts) -> Vec<Cell> {
+fn row_values(sha256: &String, number: i64, row: &RowFacts) -> Vec<SqlValue> {
     let texts = [
         &row.label,
         &row.bench,
@@ -234,32 +234,32 @@ fn row_cells(sha256: &String, number: i64, row: &RowFacts) -> Vec<Cell> {
         &row.reference,
         &row.arm,
     ];
-    let mut cells = vec![sha256.into(), Cell::Integer(number)];
-    cells.extend(texts.map(Cell::from));
+    let mut cells = vec![sha256.into(), SqlValue::Integer(number)];
+    cells.extend(texts.map(SqlValue::from));
     cells.extend([row.twin.into(), row.headline.into()]);
-    cells.extend([Cell::Float(row.clear), Cell::Float(row.protected)]);
-    cells.push(Cell::Integer(row.blocks as i64));
+    cells.extend([SqlValue::Float(row.clear), SqlValue::Float(row.protected)]);
+    cells.push(SqlValue::Integer(row.blocks as i64));
     for estimate in [row.ratio, row.difference] {
         let ends = estimate.and_then(|estimate| estimate.interval);
-        cells.push(Cell::Float(estimate.map(|estimate| estimate.value)));
-        cells.extend([0, 1].map(|end| Cell::Float(ends.map(|ends| ends[end]))));
+        cells.push(SqlValue::Float(estimate.map(|estimate| estimate.value)));
+        cells.extend([0, 1].map(|end| SqlValue::Float(ends.map(|ends| ends[end]))));
     }
     cells.extend([(&row.verdict).into(), row.simulated.into(), row.client_bound.into()]);
     cells
 }
 
 /// The parameters of `schema::LIST`, in their order.
-pub(crate) fn list_query_cells(query: &Query) -> Vec<Cell> {
-    let since = Cell::Integer(to_signed(query.since_unix_s));
-    vec![(&query.suite).into(), (&query.machine).into(), since, Cell::Integer(LINES_MAX)]
+pub(crate) fn list_query_values(query: &Query) -> Vec<SqlValue> {
+    let since = SqlValue::Integer(to_signed(query.since_unix_s));
+    vec![(&query.suite).into(), (&query.machine).into(), since, SqlValue::Integer(LINES_MAX)]
 }
 
 /// The parameters of `schema::ROWS`, in their order.
-pub(crate) fn rows_query_cells(query: &Query) -> Vec<Cell> {
-    let since = Cell::Integer(to_signed(query.since_unix_s));
+pub(crate) fn rows_query_values(query: &Query) -> Vec<SqlValue> {
+    let since = SqlValue::Integer(to_signed(query.since_unix_s));
     let mut cells = vec![(&query.suite).into(), (&query.machine).into(), since];
-    cells.extend([&query.bench, &query.arm, &query.metric].map(Cell::from));
-    cells.extend([query.twins.into(), Cell::Integer(LINES_MAX)]);
+    cells.extend([&query.bench, &query.arm, &query.metric].map(SqlValue::from));
+    cells.extend([query.twins.into(), SqlValue::Integer(LINES_MAX)]);
     cells
 }
 

@@ -14,15 +14,15 @@ mod table;
 use std::path::Path;
 
 pub use error::StoreError;
-pub use export::{Format, TableName, export};
-pub use index::{Addition, Index, Query, RecordLine, RowLine};
+pub use export::{ExportFormat, TableName, export};
+pub use index::{AddOutcome, Index, Query, RecordLine, RowLine};
 
 /// Opens what `place` names: `postgres://…` or `postgresql://…`, otherwise the path of a SQLite file, which is made
 /// where it is missing. Brings the schema up to date.
 ///
 /// # Errors
 /// [`StoreError`] if the database cannot be opened or was written by a newer version.
-pub fn open(place: &str) -> Result<Box<dyn Index>, StoreError> {
+pub fn open_index(place: &str) -> Result<Box<dyn Index>, StoreError> {
     if place.starts_with("postgres://") || place.starts_with("postgresql://") {
         return Ok(Box::new(postgres::Postgres::open(place)?));
     }

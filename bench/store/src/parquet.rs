@@ -19,7 +19,7 @@ use crate::{
 
 /// Writes a table as a whole Parquet file.
 pub(crate) fn write_parquet(table: &Table, out: impl Write + Send) -> Result<(), StoreError> {
-    let fields = table.columns.iter().map(field).collect::<Result<Vec<_>, StoreError>>()?;
+    let fields = table.columns.iter().map(parquet_field).collect::<Result<Vec<_>, StoreError>>()?;
     let schema = Type::group_type_builder("confide").with_fields(fields).build()?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::GZIP(Default::default()))
@@ -30,15 +30,16 @@ pub(crate) fn write_parquet(table: &Table, out: impl Write + Send) -> Result<(),
     for (_, column) in &table.columns {
         match column {
             Column::Text(values) => {
-                let (present, levels) = split_levels(values, |text| ByteArray::from(text.as_str()));
+                let (present, levels) =
+                    split_definition_levels(values, |text| ByteArray::from(text.as_str()));
                 write_column::<_, ByteArrayType>(&mut group, &present, Some(&levels))?;
             }
             Column::Float(values) => {
-                let (present, levels) = split_levels(values, |value| *value);
+                let (present, levels) = split_definition_levels(values, |value| *value);
                 write_column::<_, DoubleType>(&mut group, &present, Some(&levels))?;
             }
             Column::Integer(values) => {
-                let (present, levels) = split_levels(values, |value| *value);
+                let (present, levels) = split_definition_levels(values, |value| *value);
                 write_column::<_, Int64Type>(&mut group, &present, Some(&levels))?;
             }
             Column::Flag(values) => write_column::<_, BoolType>(&mut group, values, None)?,
@@ -49,7 +50,7 @@ pub(crate) fn write_parquet(table: &Table, out: impl Write + Send) -> Result<(),
     Ok(())
 }
 
-fn field((name, column): &(&'static str, Column)) -> Result<TypePtr, StoreError> {
+fn parquet_field((name, column): &(&'static str, Column)) -> Result<TypePtr, StoreError> {
     let (physical, converted, repetition) = match column {
         Column::Text(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8, Repetition::OPTIONAL),
         Column::Float(_) => (Physical::DOUBLE, ConvertedType::NONE, Repetition::OPTIONAL),
@@ -61,7 +62,7 @@ fn field((name, column): &(&'static str, Column)) -> Result<TypePtr, StoreError>
 }
 
 /// The values that are present, and for each line a 1 where it has one and a 0 if it has none.
-fn split_levels<T, U>(values: &[Option<T>], of: impl Fn(&T) -> U) -> (Vec<U>, Vec<i16>) {
+fn split_definition_levels<T, U>(values: &[Option<T>], of: impl Fn(&T) -> U) -> (Vec<U>, Vec<i16>) {
     let present = values.iter().flatten().map(of).collect();
     (present, values.iter().map(|value| i16::from(value.is_some())).collect())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use confide_bench::Facts;
+use confide_bench::RunFacts;
 use tokio::{
     runtime::{Builder, Runtime},
     time::timeout,
@@ -15,8 +15,8 @@ use tokio_postgres::{
 use crate::{
     error::StoreError,
     index::{
-        Addition, Cell, Columns, Index, Query, RecordLine, RowLine, list_query_cells, record_cells,
-        rows_cells, rows_query_cells,
+        AddOutcome, Columns, Index, Query, RecordLine, RowLine, SqlValue, list_query_values,
+        record_insert_values, row_insert_values, rows_query_values,
     },
     schema,
 };
@@ -55,7 +55,7 @@ impl Postgres {
     fn query<T>(
         &self,
         statement: &str,
-        cells: &[Cell],
+        cells: &[SqlValue],
         read: fn(&Row) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
         self.runtime.block_on(with_deadline(async {
@@ -70,29 +70,29 @@ impl Index for Postgres {
         "postgresql"
     }
 
-    fn add(&mut self, facts: &Facts, path: &str) -> Result<Addition, StoreError> {
+    fn add(&mut self, facts: &RunFacts, path: &str) -> Result<AddOutcome, StoreError> {
         let client = &mut self.client;
         self.runtime.block_on(with_deadline(async {
             let transaction = client.transaction().await?;
-            let cells = record_cells(facts, path);
+            let cells = record_insert_values(facts, path);
             if transaction.execute(schema::ADD_RECORD, &parameters(&cells)).await? == 0 {
-                return Ok(Addition::Present);
+                return Ok(AddOutcome::Present);
             }
             let add_row = transaction.prepare(schema::ADD_ROW).await?;
-            for cells in rows_cells(facts) {
+            for cells in row_insert_values(facts) {
                 transaction.execute(&add_row, &parameters(&cells)).await?;
             }
             transaction.commit().await?;
-            Ok(Addition::Added)
+            Ok(AddOutcome::Added)
         }))
     }
 
     fn list(&mut self, query: &Query) -> Result<Vec<RecordLine>, StoreError> {
-        self.query(schema::LIST, &list_query_cells(query), RecordLine::from_columns)
+        self.query(schema::LIST, &list_query_values(query), RecordLine::from_columns)
     }
 
     fn rows(&mut self, query: &Query) -> Result<Vec<RowLine>, StoreError> {
-        self.query(schema::ROWS, &rows_query_cells(query), RowLine::from_columns)
+        self.query(schema::ROWS, &rows_query_values(query), RowLine::from_columns)
     }
 }
 
@@ -118,15 +118,15 @@ async fn migrate(client: &mut Client) -> Result<(), StoreError> {
     Ok(transaction.commit().await?)
 }
 
-fn parameters(cells: &[Cell]) -> Vec<&(dyn ToSql + Sync)> {
+fn parameters(cells: &[SqlValue]) -> Vec<&(dyn ToSql + Sync)> {
     cells.iter().map(as_parameter).collect()
 }
 
-fn as_parameter(cell: &Cell) -> &(dyn ToSql + Sync) {
+fn as_parameter(cell: &SqlValue) -> &(dyn ToSql + Sync) {
     match cell {
-        Cell::Text(text) => text,
-        Cell::Integer(number) => number,
-        Cell::Float(number) => number,
+        SqlValue::Text(text) => text,
+        SqlValue::Integer(number) => number,
+        SqlValue::Float(number) => number,
     }
 }
 

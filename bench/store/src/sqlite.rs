@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use confide_bench::Facts;
+use confide_bench::RunFacts;
 use rusqlite::{
     Connection, Row, ToSql, TransactionBehavior, params_from_iter,
     types::{FromSql, ToSqlOutput},
@@ -11,8 +11,8 @@ use rusqlite::{
 use crate::{
     error::StoreError,
     index::{
-        Addition, Cell, Columns, Index, Query, RecordLine, RowLine, list_query_cells, record_cells,
-        rows_cells, rows_query_cells,
+        AddOutcome, Columns, Index, Query, RecordLine, RowLine, SqlValue, list_query_values,
+        record_insert_values, row_insert_values, rows_query_values,
     },
     schema,
 };
@@ -44,7 +44,7 @@ impl Sqlite {
     fn query<T>(
         &self,
         statement: &str,
-        cells: Vec<Cell>,
+        cells: Vec<SqlValue>,
         read: fn(&Row<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
         let mut statement = self.0.prepare(statement)?;
@@ -63,27 +63,27 @@ impl Index for Sqlite {
         "sqlite"
     }
 
-    fn add(&mut self, facts: &Facts, path: &str) -> Result<Addition, StoreError> {
+    fn add(&mut self, facts: &RunFacts, path: &str) -> Result<AddOutcome, StoreError> {
         let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let cells = params_from_iter(record_cells(facts, path));
+        let cells = params_from_iter(record_insert_values(facts, path));
         if transaction.execute(schema::ADD_RECORD, cells)? == 0 {
-            return Ok(Addition::Present);
+            return Ok(AddOutcome::Present);
         }
         let mut add_row = transaction.prepare(schema::ADD_ROW)?;
-        for cells in rows_cells(facts) {
+        for cells in row_insert_values(facts) {
             add_row.execute(params_from_iter(cells))?;
         }
         drop(add_row);
         transaction.commit()?;
-        Ok(Addition::Added)
+        Ok(AddOutcome::Added)
     }
 
     fn list(&mut self, query: &Query) -> Result<Vec<RecordLine>, StoreError> {
-        self.query(schema::LIST, list_query_cells(query), |row| RecordLine::from_columns(row))
+        self.query(schema::LIST, list_query_values(query), |row| RecordLine::from_columns(row))
     }
 
     fn rows(&mut self, query: &Query) -> Result<Vec<RowLine>, StoreError> {
-        self.query(schema::ROWS, rows_query_cells(query), |row| RowLine::from_columns(row))
+        self.query(schema::ROWS, rows_query_values(query), |row| RowLine::from_columns(row))
     }
 }
 
@@ -96,7 +96,7 @@ impl Columns for Row<'_> {
     }
 }
 
-impl ToSql for Cell {
+impl ToSql for SqlValue {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         match self {
             Self::Text(text) => text.to_sql(),

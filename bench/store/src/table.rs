@@ -1,6 +1,6 @@
 //! The tables of a run: its rows, and every number.
 
-use confide_bench::{Estimated, Facts, LoadedRecord, RowFacts};
+use confide_bench::{IntervalEstimate, LoadedRecord, RowFacts, RunFacts};
 
 /// A table: columns of one length, by their names.
 pub(crate) struct Table {
@@ -17,7 +17,7 @@ pub(crate) enum Column {
 
 impl Table {
     /// The table with one line for each row of a run.
-    pub(crate) fn rows(facts: &Facts) -> Self {
+    pub(crate) fn from_rows(facts: &RunFacts) -> Self {
         let rows = &facts.rows;
         let text = |of: fn(&RowFacts) -> &String| {
             Column::Text(rows.iter().map(|row| Some(of(row).clone())).collect())
@@ -52,10 +52,10 @@ impl Table {
                 "blocks",
                 Column::Integer(rows.iter().map(|row| i64::try_from(row.blocks).ok()).collect()),
             ),
-            ("ratio", float(|row| value(row.ratio))),
+            ("ratio", float(|row| estimate_value(row.ratio))),
             ("ratio_low", float(|row| interval_end(row.ratio, 0))),
             ("ratio_high", float(|row| interval_end(row.ratio, 1))),
-            ("difference", float(|row| value(row.difference))),
+            ("difference", float(|row| estimate_value(row.difference))),
             ("difference_low", float(|row| interval_end(row.difference, 0))),
             ("difference_high", float(|row| interval_end(row.difference, 1))),
             ("verdict", text(|row| &row.verdict)),
@@ -66,18 +66,18 @@ impl Table {
     }
 
     /// The table with one line for each number of each sample, and of each run of an arm.
-    pub(crate) fn samples(loaded: &LoadedRecord, sha256: &str) -> Self {
-        let numbers = loaded.numbers();
-        let text = |of: fn(&confide_bench::Number<'_>) -> Option<String>| {
+    pub(crate) fn from_samples(loaded: &LoadedRecord, sha256: &str) -> Self {
+        let numbers = loaded.metric_values();
+        let text = |of: fn(&confide_bench::MetricValue<'_>) -> Option<String>| {
             Column::Text(numbers.iter().map(of).collect())
         };
-        let float = |of: fn(&confide_bench::Number<'_>) -> Option<f64>| {
+        let float = |of: fn(&confide_bench::MetricValue<'_>) -> Option<f64>| {
             Column::Float(numbers.iter().map(of).collect())
         };
-        let integer = |of: fn(&confide_bench::Number<'_>) -> Option<u32>| {
+        let integer = |of: fn(&confide_bench::MetricValue<'_>) -> Option<u32>| {
             Column::Integer(numbers.iter().map(|number| of(number).map(i64::from)).collect())
         };
-        let flag = |of: fn(&confide_bench::Number<'_>) -> bool| {
+        let flag = |of: fn(&confide_bench::MetricValue<'_>) -> bool| {
             Column::Flag(numbers.iter().map(of).collect())
         };
         let columns = vec![
@@ -102,12 +102,12 @@ impl Table {
     }
 
     /// The table as comma-separated values with a head line; cells are quoted where they need it.
-    pub(crate) fn csv(&self) -> String {
+    pub(crate) fn to_csv(&self) -> String {
         let head: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
         let mut text = head.join(",") + "\n";
         for line in 0..self.columns.first().map_or(0, |(_, column)| column.len()) {
             let cells: Vec<String> =
-                self.columns.iter().map(|(_, column)| quote_cell(column.cell(line))).collect();
+                self.columns.iter().map(|(_, column)| quote_cell(column.cell_text(line))).collect();
             text.push_str(&cells.join(","));
             text.push('\n');
         }
@@ -125,7 +125,7 @@ impl Column {
         }
     }
 
-    fn cell(&self, line: usize) -> String {
+    fn cell_text(&self, line: usize) -> String {
         let cell = match self {
             Self::Text(values) => values[line].clone(),
             Self::Float(values) => values[line].map(|value| value.to_string()),
@@ -136,11 +136,11 @@ impl Column {
     }
 }
 
-fn value(estimate: Option<Estimated>) -> Option<f64> {
+fn estimate_value(estimate: Option<IntervalEstimate>) -> Option<f64> {
     estimate.map(|estimate| estimate.value)
 }
 
-fn interval_end(estimate: Option<Estimated>, which: usize) -> Option<f64> {
+fn interval_end(estimate: Option<IntervalEstimate>, which: usize) -> Option<f64> {
     estimate?.interval.map(|ends| ends[which])
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use confide_bench::{LoadedRecord, record_schema};
-use confide_store::{Format, TableName, export};
+use confide_store::{ExportFormat, TableName, export};
 use confide_tests::Folder;
 use parquet::{
     file::reader::{FileReader, SerializedFileReader},
@@ -18,7 +18,7 @@ use serde_json::Value;
 fn every_kept_record_as_this_version_writes_it_is_what_the_schema_says() {
     let schema = jsonschema::validator_for(&record_schema()).unwrap();
     for loaded in read_kept_records() {
-        let document: Value = serde_json::from_str(&loaded.document().unwrap()).unwrap();
+        let document: Value = serde_json::from_str(&loaded.to_json_document().unwrap()).unwrap();
         let wrong: Vec<String> = schema
             .iter_errors(&document)
             .take(3)
@@ -31,7 +31,7 @@ fn every_kept_record_as_this_version_writes_it_is_what_the_schema_says() {
 #[test]
 fn the_schema_refuses_what_is_no_record() {
     let schema = jsonschema::validator_for(&record_schema()).unwrap();
-    let whole: Value = serde_json::from_str(&batch().document().unwrap()).unwrap();
+    let whole: Value = serde_json::from_str(&batch().to_json_document().unwrap()).unwrap();
     assert!(schema.is_valid(&whole));
     let mut changes = Vec::new();
     for key in ["suite", "plan", "sessions", "slices", "machine", "seed"] {
@@ -61,40 +61,44 @@ fn a_record_of_layout_1_reads_back_the_same_once_it_is_one_document() {
     for loaded in read_kept_records() {
         let scratch = Folder::new(&format!("converted-{}", name(&loaded)));
         let folder = scratch.path();
-        std::fs::write(folder.join("record.json"), text(&loaded, Format::Json, TableName::Rows))
-            .unwrap();
+        std::fs::write(
+            folder.join("record.json"),
+            text(&loaded, ExportFormat::Json, TableName::Rows),
+        )
+        .unwrap();
         let again = LoadedRecord::read(folder).unwrap();
-        assert_eq!(again.document().unwrap(), loaded.document().unwrap());
+        assert_eq!(again.to_json_document().unwrap(), loaded.to_json_document().unwrap());
         assert_eq!(again.facts().rows, loaded.facts().rows);
-        assert_eq!(again.numbers(), loaded.numbers());
+        assert_eq!(again.metric_values(), loaded.metric_values());
     }
 }
 
 #[test]
 fn csv_has_a_line_for_each_row_and_each_number() {
     let loaded = batch();
-    let rows = text(&loaded, Format::Csv, TableName::Rows);
+    let rows = text(&loaded, ExportFormat::Csv, TableName::Rows);
     assert_eq!(rows.lines().count(), loaded.facts().rows.len() + 1);
     assert!(rows.starts_with("record_sha256,suite,plan_sha256,machine,"));
-    let samples = text(&loaded, Format::Csv, TableName::Samples);
-    assert_eq!(samples.lines().count(), loaded.numbers().len() + 1);
+    let samples = text(&loaded, ExportFormat::Csv, TableName::Samples);
+    assert_eq!(samples.lines().count(), loaded.metric_values().len() + 1);
 }
 
 #[test]
 fn parquet_reads_back_as_it_was_written() {
     let loaded = batch();
-    for (table, lines) in
-        [(TableName::Rows, loaded.facts().rows.len()), (TableName::Samples, loaded.numbers().len())]
-    {
+    for (table, lines) in [
+        (TableName::Rows, loaded.facts().rows.len()),
+        (TableName::Samples, loaded.metric_values().len()),
+    ] {
         let mut bytes = Vec::new();
-        export(&loaded, Format::Parquet, table, &mut bytes).unwrap();
+        export(&loaded, ExportFormat::Parquet, table, &mut bytes).unwrap();
         let scratch = Folder::new("parquet");
         let path = scratch.join("table.parquet");
         std::fs::write(&path, bytes).unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
         assert_eq!(reader.metadata().file_metadata().num_rows(), lines as i64);
         // The same cells as the CSV, in the same columns.
-        let csv = text(&loaded, Format::Csv, table);
+        let csv = text(&loaded, ExportFormat::Csv, table);
         let head: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
         for (line, row) in reader.get_row_iter(None).unwrap().enumerate() {
             let row = row.unwrap();
@@ -104,7 +108,7 @@ fn parquet_reads_back_as_it_was_written() {
                 let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
                 assert_eq!(names, head);
             }
-            if let (Some(number), TableName::Samples) = (loaded.numbers().get(line), table) {
+            if let (Some(number), TableName::Samples) = (loaded.metric_values().get(line), table) {
                 let value = columns.iter().find(|(name, _)| *name == "value").unwrap().1;
                 assert_eq!(*value, Field::Double(number.value));
                 let sample = columns.iter().find(|(name, _)| *name == "sample").unwrap().1;
@@ -127,13 +131,13 @@ fn pyarrow_reads_the_parquet() {
     let scratch = Folder::new("pyarrow");
     let path = scratch.join("samples.parquet");
     let file = std::fs::File::create(&path).unwrap();
-    export(&loaded, Format::Parquet, TableName::Samples, file).unwrap();
+    export(&loaded, ExportFormat::Parquet, TableName::Samples, file).unwrap();
     let script = "import sys, pyarrow.parquet as p; t = p.read_table(sys.argv[1]); \
                   print(t.num_rows, sum(x for x in t['value'].to_pylist()))";
     let output = Command::new(&python).args(["-c", script]).arg(&path).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let (lines, sum) = text.trim().split_once(' ').unwrap();
-    let numbers = loaded.numbers();
+    let numbers = loaded.metric_values();
     assert_eq!(lines, numbers.len().to_string());
     let wanted: f64 = numbers.iter().map(|number| number.value).sum();
     assert!((sum.parse::<f64>().unwrap() - wanted).abs() < 1e-6 * wanted.abs());
@@ -143,7 +147,7 @@ fn pyarrow_reads_the_parquet() {
 fn bencher_has_bounds_only_where_there_is_an_interval() {
     let loaded = batch();
     let json: Value =
-        serde_json::from_str(&text(&loaded, Format::Bencher, TableName::Rows)).unwrap();
+        serde_json::from_str(&text(&loaded, ExportFormat::Bencher, TableName::Rows)).unwrap();
     let facts = loaded.facts();
     let mut bounded = 0;
     for (name, benchmark) in json.as_object().unwrap() {
@@ -176,7 +180,7 @@ fn batch() -> LoadedRecord {
     LoadedRecord::read(&folder).unwrap()
 }
 
-fn text(loaded: &LoadedRecord, format: Format, table: TableName) -> String {
+fn text(loaded: &LoadedRecord, format: ExportFormat, table: TableName) -> String {
     let mut bytes = Vec::new();
     export(loaded, format, table, &mut bytes).unwrap();
     String::from_utf8(bytes).unwrap()

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use confide_bench::{Estimated, Facts, LoadedRecord, RowFacts};
-use confide_store::{Addition, Index, Query, StoreError, open};
+use confide_bench::{IntervalEstimate, LoadedRecord, RowFacts, RunFacts};
+use confide_store::{AddOutcome, Index, Query, StoreError, open_index};
 use confide_tests::Folder;
 
 #[test]
@@ -28,10 +28,10 @@ fn an_index_of_a_later_version_is_refused() {
     let scratch = Folder::new("later");
     let folder = scratch.path();
     let path = folder.join("index.sqlite");
-    drop(open(path.to_str().unwrap()).unwrap());
+    drop(open_index(path.to_str().unwrap()).unwrap());
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.execute("INSERT INTO confide_bench_schema (version) VALUES (99)", []).unwrap();
-    let refused = open(path.to_str().unwrap());
+    let refused = open_index(path.to_str().unwrap());
     assert!(matches!(refused, Err(StoreError::Schema { got: 99, .. })));
 }
 
@@ -41,7 +41,7 @@ fn two_that_open_a_new_index_at_once_both_can_use_it() {
     let path = scratch.join("index.sqlite");
     let open_it = || {
         let path = path.clone();
-        std::thread::spawn(move || open(path.to_str().unwrap()).map(|_| ()))
+        std::thread::spawn(move || open_index(path.to_str().unwrap()).map(|_| ()))
     };
     let both = [open_it(), open_it()];
     for one in both {
@@ -50,19 +50,19 @@ fn two_that_open_a_new_index_at_once_both_can_use_it() {
 }
 
 fn knows_records(place: &str) {
-    let mut index = open(place).unwrap();
+    let mut index = open_index(place).unwrap();
     let index = &mut *index;
     assert_eq!(index.list(&Query::default()).unwrap(), []);
     let [old, new] = [facts("aa", 100, 1.25), facts("bb", 200, 1.5)];
-    assert_eq!(index.add(&old, "somewhere/old").unwrap(), Addition::Added);
-    assert_eq!(index.add(&new, "somewhere/new").unwrap(), Addition::Added);
-    assert_eq!(index.add(&old, "elsewhere").unwrap(), Addition::Present);
+    assert_eq!(index.add(&old, "somewhere/old").unwrap(), AddOutcome::Added);
+    assert_eq!(index.add(&new, "somewhere/new").unwrap(), AddOutcome::Added);
+    assert_eq!(index.add(&old, "elsewhere").unwrap(), AddOutcome::Present);
     lists_the_newest_first(index);
     shows_the_history_of_a_row(index);
     takes_no_value_for_a_statement(index);
     takes_real_records(index);
     // Opening it again migrates nothing and loses nothing.
-    let again = open(place).unwrap().list(&Query::default()).unwrap();
+    let again = open_index(place).unwrap().list(&Query::default()).unwrap();
     assert_eq!(again, index.list(&Query::default()).unwrap());
 }
 
@@ -98,7 +98,7 @@ fn takes_no_value_for_a_statement(index: &mut dyn Index) {
     let mut facts = facts(evil, 50, 1.0);
     facts.suite = evil.into();
     facts.rows[0].arm = "%".into();
-    assert_eq!(index.add(&facts, evil).unwrap(), Addition::Added);
+    assert_eq!(index.add(&facts, evil).unwrap(), AddOutcome::Added);
     let lines = index.list(&Query { suite: evil.into(), ..Query::default() }).unwrap();
     assert_eq!((lines.len(), lines[0].path.as_str()), (1, evil));
     // No pattern either: a per cent sign is itself.
@@ -111,12 +111,12 @@ fn takes_no_value_for_a_statement(index: &mut dyn Index) {
 fn takes_real_records(index: &mut dyn Index) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-27-batch");
     let facts = LoadedRecord::read(&folder).unwrap().facts();
-    assert_eq!(index.add(&facts, "batch").unwrap(), Addition::Added);
+    assert_eq!(index.add(&facts, "batch").unwrap(), AddOutcome::Added);
     let query = Query { suite: "batch".into(), twins: true, ..Query::default() };
     assert_eq!(index.rows(&query).unwrap().len(), facts.rows.len());
 }
 
-fn facts(sha256: &str, started_unix_s: u64, ratio: f64) -> Facts {
+fn facts(sha256: &str, started_unix_s: u64, ratio: f64) -> RunFacts {
     let row = |arm: &str, metric: &str, twin: bool| RowFacts {
         label: "new session".into(),
         bench: "chat/new".into(),
@@ -134,13 +134,13 @@ fn facts(sha256: &str, started_unix_s: u64, ratio: f64) -> Facts {
         protected: (!twin).then_some(0.3),
         blocks: 12,
         as_difference: false,
-        ratio: Some(Estimated { value: ratio, interval: Some([1.0, 2.0]) }),
-        difference: Some(Estimated { value: 0.5, interval: None }),
+        ratio: Some(IntervalEstimate { value: ratio, interval: Some([1.0, 2.0]) }),
+        difference: Some(IntervalEstimate { value: 0.5, interval: None }),
         verdict: "above".into(),
         simulated: true,
         client_bound: false,
     };
-    Facts {
+    RunFacts {
         sha256: sha256.into(),
         suite: "main".into(),
         suite_sha256: "s".into(),
@@ -201,7 +201,7 @@ impl Server {
         let server = Self { folder, process };
         for _ in 0..600 {
             // It listens a moment before it lets anybody in.
-            if open(&server.url()).is_ok() {
+            if open_index(&server.url()).is_ok() {
                 return Some(server);
             }
             std::thread::sleep(Duration::from_millis(50));

@@ -6,7 +6,7 @@ use crate::{error::ReadError, histogram::Histogram};
 
 /// Wake-up latency, pooled over threads.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wakeups {
+pub struct WakeupLatency {
     /// The mean of all wake-ups, in microseconds.
     pub mean_us: f64,
     /// The greatest of all, in microseconds.
@@ -19,7 +19,7 @@ pub struct Wakeups {
 ///
 /// # Errors
 /// When there are no threads or no wake-ups, or a thread lacks a figure.
-pub fn read(document: &Value) -> Result<Wakeups, ReadError> {
+pub fn read_wakeups(document: &Value) -> Result<WakeupLatency, ReadError> {
     let missing = |what: &str| ReadError::Missing { what: what.to_owned() };
     let threads = document["thread"].as_object().ok_or_else(|| missing("thread"))?;
     let (mut times_us, mut sum_us, mut cycles, mut max_us) = (Histogram::default(), 0.0, 0.0, 0.0);
@@ -38,7 +38,7 @@ pub fn read(document: &Value) -> Result<Wakeups, ReadError> {
     if cycles == 0.0 {
         return Err(missing("wake-up"));
     }
-    Ok(Wakeups { mean_us: sum_us / cycles, max_us, times_us })
+    Ok(WakeupLatency { mean_us: sum_us / cycles, max_us, times_us })
 }
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn threads_are_pooled_and_what_the_histogram_lost_lies_beyond() {
         let text = include_str!("../recorded/cyclictest.json");
-        let wakeups = read(&serde_json::from_str(text).expect("JSON")).expect("recorded");
+        let wakeups = read_wakeups(&serde_json::from_str(text).expect("JSON")).expect("recorded");
         assert_eq!(wakeups.max_us, 2675.0);
         assert!((14.0..17.0).contains(&wakeups.mean_us), "{}", wakeups.mean_us);
         assert_eq!(wakeups.times_us.total(), 4998 + 4968);
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn no_threads_and_no_histogram_are_errors() {
-        let read = |text: &str| read(&serde_json::from_str(text).expect("JSON"));
+        let read = |text: &str| read_wakeups(&serde_json::from_str(text).expect("JSON"));
         let missing = |text| match read(text) {
             Err(ReadError::Missing { what }) => what,
             other => panic!("{other:?}"),

@@ -13,5 +13,5 @@ mod tool;
 
 pub use error::ReadError;
 pub use histogram::{Histogram, TAIL_SAMPLES};
-pub use reader::{QUANTILES, ToolOutput, read};
-pub use tool::{Figure, OutputPlace, Param, Quantiles, Shape, Tool, expand, tools};
+pub use reader::{QUANTILES, ToolOutput, read_output};
+pub use tool::{Figure, OutputPlace, Param, Quantiles, Tool, WorkShape, fill_template, tool_table};

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     error::ReadError,
     histogram::Histogram,
-    tool::{Figure, OutputPlace, Quantiles, Shape, Tool},
+    tool::{Figure, OutputPlace, Quantiles, Tool, WorkShape},
 };
 
 /// A run of any of these tools prints kilobytes; 3 million bins of fio's histograms are 60 MB.
@@ -41,21 +41,27 @@ impl ToolOutput {
 /// # Errors
 /// When the output is too long or no JSON where that is wanted, states a failure, or when a figure
 /// is missing, no number or outside its limits.
-pub fn read(tool: &Tool, shape: &Shape, count: usize, text: &str) -> Result<ToolOutput, ReadError> {
-    let mut reading = ToolOutput { document: parse(tool, text)?, ..ToolOutput::default() };
+pub fn read_output(
+    tool: &Tool,
+    shape: &WorkShape,
+    count: usize,
+    text: &str,
+) -> Result<ToolOutput, ReadError> {
+    let mut reading =
+        ToolOutput { document: parse_output_json(tool, text)?, ..ToolOutput::default() };
     let source = OutputSource { text, document: &reading.document };
     if let Some(message) = tool.failure.as_ref().and_then(|place| source.find(place)) {
         return Err(ReadError::Failed { message: excerpt(&message) });
     }
     // Checks first: their failure explains a missing figure.
     for (name, figure) in tool.values.iter().chain(&shape.values) {
-        if let Some(number) = source.read(name, figure)? {
+        if let Some(number) = source.read_figure(name, figure)? {
             reading.values.insert(name.clone(), number);
         }
     }
     let each = count.max(1) as f64;
     for (name, figure) in tool.figures.iter().chain(&shape.figures) {
-        if let Some(number) = source.read(name, figure)? {
+        if let Some(number) = source.read_figure(name, figure)? {
             let number = number / figure.divide_by / if figure.per_count { each } else { 1.0 };
             reading.figures.insert(name.clone(), number);
         }
@@ -73,7 +79,7 @@ pub fn read(tool: &Tool, shape: &Shape, count: usize, text: &str) -> Result<Tool
 
 /// The first JSON object of a tool's output, since some tools print warnings before it; null if
 /// no JSON is wanted.
-fn parse(tool: &Tool, text: &str) -> Result<Value, ReadError> {
+fn parse_output_json(tool: &Tool, text: &str) -> Result<Value, ReadError> {
     if text.len() > OUTPUT_BYTES_MAX {
         return Err(ReadError::TooLong { got: text.len(), wanted: OUTPUT_BYTES_MAX });
     }
@@ -112,7 +118,7 @@ impl OutputSource<'_> {
         }
     }
 
-    fn read(&self, name: &str, figure: &Figure) -> Result<Option<f64>, ReadError> {
+    fn read_figure(&self, name: &str, figure: &Figure) -> Result<Option<f64>, ReadError> {
         let number = |place: &OutputPlace| {
             self.find(place)
                 .map(|text| parse_number(name, &text, figure.min..=figure.max))

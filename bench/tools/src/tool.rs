@@ -31,7 +31,7 @@ pub struct Tool {
     /// The shape where that param is absent.
     pub default: Option<String>,
     /// Shapes of the tool's work, by name.
-    pub shapes: BTreeMap<String, Shape>,
+    pub shapes: BTreeMap<String, WorkShape>,
     /// Whole-number params, by name.
     pub params: BTreeMap<String, Param>,
     /// Metrics of every run, by name.
@@ -47,7 +47,7 @@ pub struct Tool {
 /// One shape of a tool's work, added to what holds for all of them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Shape {
+pub struct WorkShape {
     /// Arguments after the tool's.
     pub command: Vec<String>,
     /// Metrics of this shape alone, by name.
@@ -160,7 +160,7 @@ static TOOLS: LazyLock<BTreeMap<String, Tool>> =
     LazyLock::new(|| toml::from_str(include_str!("../tools.toml")).expect("tools.toml is valid"));
 
 /// The rows of `tools.toml`, by the name of their subcommand.
-pub fn tools() -> &'static BTreeMap<String, Tool> {
+pub fn tool_table() -> &'static BTreeMap<String, Tool> {
     &TOOLS
 }
 
@@ -168,7 +168,10 @@ pub fn tools() -> &'static BTreeMap<String, Tool> {
 ///
 /// # Errors
 /// When a name has no setting, or a brace is not closed.
-pub fn expand(template: &str, settings: &BTreeMap<String, String>) -> Result<String, String> {
+pub fn fill_template(
+    template: &str,
+    settings: &BTreeMap<String, String>,
+) -> Result<String, String> {
     let (mut text, mut rest) = (String::new(), template);
     while let Some((before, after)) = rest.split_once('{') {
         let (name, after) = after.split_once('}').ok_or("a placeholder without its end")?;

@@ -2,7 +2,7 @@
 //!
 //! The fuzz target goes further; this runs everywhere.
 
-use confide_tools::{ReadError, Shape, ToolOutput, cyclictest, read, tools};
+use confide_tools::{ReadError, ToolOutput, WorkShape, cyclictest, read_output, tool_table};
 
 /// Mutants of each recording.
 const MUTANTS: u64 = 300;
@@ -38,16 +38,16 @@ fn no_mutant_of_a_recording_ends_a_reader() {
 /// The number of rows and shapes that take the text.
 fn count_readable_rows(text: &str) -> usize {
     let mut count = 0;
-    for tool in tools().values() {
-        let bare = Shape::default();
+    for tool in tool_table().values() {
+        let bare = WorkShape::default();
         let shapes = tool.shapes.values().chain(tool.shapes.is_empty().then_some(&bare));
-        for reading in shapes.filter_map(|shape| read(tool, shape, 2, text).ok()) {
+        for reading in shapes.filter_map(|shape| read_output(tool, shape, 2, text).ok()) {
             let mut numbers = reading.figures.values().chain(reading.values.values());
             assert!(numbers.all(|number| number.is_finite() && *number >= 0.0), "{reading:?}");
             let [p50, p99] =
                 ["single_p50_us", "single_p99_us"].map(|name| reading.figures.get(name));
             assert!(p50.zip(p99).is_none_or(|(p50, p99)| p50 <= p99), "{reading:?}");
-            if let Ok(wakeups) = cyclictest::read(&reading.document) {
+            if let Ok(wakeups) = cyclictest::read_wakeups(&reading.document) {
                 assert!(wakeups.mean_us.is_finite());
             }
             count += 1;
@@ -58,14 +58,14 @@ fn count_readable_rows(text: &str) -> usize {
 
 /// Reads a recording as a shape of a tool.
 fn read_shape(tool: &str, shape: &str, text: &str) -> Result<ToolOutput, ReadError> {
-    let tool = &tools()[tool];
-    let bare = Shape::default();
-    read(tool, tool.shapes.get(shape).unwrap_or(&bare), 1, text)
+    let tool = &tool_table()[tool];
+    let bare = WorkShape::default();
+    read_output(tool, tool.shapes.get(shape).unwrap_or(&bare), 1, text)
 }
 
 #[test]
 fn every_row_and_every_shape_can_be_driven() {
-    for (name, tool) in tools() {
+    for (name, tool) in tool_table() {
         assert!(!tool.programs.is_empty() && !tool.package.is_empty(), "{name}");
         assert_eq!(tool.choose.is_some(), !tool.shapes.is_empty(), "{name}");
         assert!(

@@ -6,7 +6,7 @@
 
 use std::{env, error::Error, fs, time::Duration};
 
-use confide_appraiser::{PLATFORMS_MAX, Platforms};
+use confide_appraiser::{PLATFORMS_MAX, PlatformMemory};
 use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use confide_verifier::{AwsLc, Endorsements, Evidence, LastPlatform, Policy, UnixTime};
@@ -30,11 +30,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let prepared = endorsements.prepare(&policy.roots, now, &AwsLc)?;
     let quote = attester.quote(&ReportData::ZERO);
     let evidence = Evidence { quote: &quote, ..Evidence::default() };
-    let memory = Platforms::new(platforms);
+    let memory = PlatformMemory::new(platforms);
     for _ in 0..platforms {
-        let empty = LastPlatform { secret: AwsLc::secret(), pck: None, enclave: None };
+        let empty = LastPlatform { secret: AwsLc::generate_tag_key(), pck: None, enclave: None };
         let (_, learned) = prepared.appraise(&evidence, &policy, now, &AwsLc, &empty)?;
-        memory.keep(learned, prepared.generation());
+        memory.keep(learned, prepared.endorsements_id());
     }
     let used = resident_bytes()?.saturating_sub(before);
     let (enclaves, pcks) = memory.entry_counts();

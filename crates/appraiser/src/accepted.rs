@@ -21,7 +21,7 @@ pub struct PeerAppraisal {
 impl PeerAppraisal {
     /// Time spent on getting the endorsements: preparing stapled ones, or recognising them.
     /// It is part of the time of the appraisal.
-    pub fn collateral_time(&self) -> Duration {
+    pub fn collateral_duration(&self) -> Duration {
         self.collateral
     }
 

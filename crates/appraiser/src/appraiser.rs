@@ -8,7 +8,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use confide_collateral::{Platform, Source};
-use confide_evidence::{Appraise, Kind, PresentedEvidence, detect};
+use confide_evidence::{Appraise, EvidenceKind, PresentedEvidence, detect_kind};
 use confide_verifier::{AwsLc, DangerousScope, Evidence, Policy, RootKind, Scope, UnixTime};
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     error::AppraisalError,
     limits::FETCH_DEADLINE,
     newest::NewestCrls,
-    platforms::Platforms,
+    platforms::PlatformMemory,
     sets::{CollateralSet, CollateralSets, PreparedSet},
 };
 
@@ -29,16 +29,16 @@ use crate::{
 /// lives. Swapping endorsements never blocks an appraisal.
 pub struct PolicyAppraiser {
     policy: Policy,
-    origin: Origin,
+    origin: EndorsementOrigin,
     clock: fn() -> u64,
     sets: CollateralSets,
-    platforms: Platforms,
+    platforms: PlatformMemory,
     chips: VerifiedChips,
     newest: NewestCrls,
 }
 
 /// The origin of endorsements.
-enum Origin {
+enum EndorsementOrigin {
     /// The peer staples them.
     Peer,
     /// They come from a file; what peers staple is ignored.
@@ -58,10 +58,10 @@ impl PolicyAppraiser {
         clock: fn() -> u64,
     ) -> Result<Self, AppraisalError> {
         let origin = match collateral {
-            None => Origin::Peer,
+            None => EndorsementOrigin::Peer,
             Some(bytes) => {
                 CollateralSet::check_parses(bytes)?;
-                Origin::File(ArcSwap::new(CollateralSet::new(bytes.into())))
+                EndorsementOrigin::File(ArcSwap::new(CollateralSet::new(bytes.into())))
             }
         };
         Ok(Self::with_origin(policy, origin, clock))
@@ -70,7 +70,7 @@ impl PolicyAppraiser {
     /// Endorsements come from a service that keeps them fresh. An appraisal of a platform that the
     /// service does not have yet waits for [`FETCH_DEADLINE`] at most.
     pub fn with_source(policy: Policy, source: Arc<Source>, clock: fn() -> u64) -> Self {
-        Self::with_origin(policy, Origin::Service(source), clock)
+        Self::with_origin(policy, EndorsementOrigin::Service(source), clock)
     }
 
     /// Takes other endorsements of one's own from now on; appraisals under way end with the old.
@@ -82,7 +82,7 @@ impl PolicyAppraiser {
     /// If `collateral` is not a set of endorsements; the old ones then stay.
     pub fn replace_collateral(&self, collateral: &[u8]) -> Result<(), AppraisalError> {
         CollateralSet::check_parses(collateral)?;
-        if let Origin::File(own) = &self.origin {
+        if let EndorsementOrigin::File(own) = &self.origin {
             own.store(CollateralSet::new(collateral.into()));
         }
         Ok(())
@@ -94,18 +94,18 @@ impl PolicyAppraiser {
     }
 
     /// The number of AMD chip keys that are known.
-    pub fn chip_count(&self) -> usize {
+    pub fn chip_key_count(&self) -> usize {
         self.chips.count()
     }
 
     /// The memory of platforms.
-    pub fn platforms(&self) -> &Platforms {
+    pub fn platforms(&self) -> &PlatformMemory {
         &self.platforms
     }
 
-    fn with_origin(policy: Policy, origin: Origin, clock: fn() -> u64) -> Self {
+    fn with_origin(policy: Policy, origin: EndorsementOrigin, clock: fn() -> u64) -> Self {
         let (sets, platforms, chips) =
-            (CollateralSets::default(), Platforms::default(), VerifiedChips::default());
+            (CollateralSets::default(), PlatformMemory::default(), VerifiedChips::default());
         Self { policy, origin, clock, sets, platforms, chips, newest: NewestCrls::default() }
     }
 
@@ -149,24 +149,24 @@ impl PolicyAppraiser {
             let operator_root = own.is_some_and(|own| own.contains(&verdict.root().sha256));
             Ok(Arc::new(PeerAppraisal { verdict, simulated, operator_root, collateral }))
         };
-        match detect(evidence.quote) {
-            Some(kind @ Kind::GpuEvidence) => Err(AppraisalError::Unsupported(kind)),
-            Some(Kind::SnpReport) => {
-                let bytes = self.endorsements(evidence.quote, stapled)?;
+        match detect_kind(evidence.quote) {
+            Some(kind @ EvidenceKind::GpuEvidence) => Err(AppraisalError::Unsupported(kind)),
+            Some(EvidenceKind::SnpReport) => {
+                let bytes = self.obtain_endorsements(evidence.quote, stapled)?;
                 let collateral = started.elapsed();
                 accepted(self.chips.appraise(evidence, &bytes, &self.policy, now)?, collateral)
             }
             // Bytes of an unknown kind are treated as a quote, whose parser says what is wrong.
-            None | Some(Kind::SgxQuote | Kind::TdxQuote) => {
-                let set = self.set(evidence.quote, stapled)?;
+            None | Some(EvidenceKind::SgxQuote | EvidenceKind::TdxQuote) => {
+                let set = self.collateral_set(evidence.quote, stapled)?;
                 let ready = set.prepare_once(&self.policy, now)?;
                 let collateral = started.elapsed();
-                accepted(self.dcap(evidence, &set, ready, now)?, collateral)
+                accepted(self.appraise_quote(evidence, &set, ready, now)?, collateral)
             }
         }
     }
 
-    fn dcap(
+    fn appraise_quote(
         &self,
         evidence: &Evidence<'_>,
         set: &Arc<CollateralSet>,
@@ -177,35 +177,35 @@ impl PolicyAppraiser {
         let (verdict, learned) =
             ready.prepared.appraise(evidence, &policy.1, now, &AwsLc, &self.platforms)?;
         self.keep_prepared(set, ready);
-        self.platforms.keep(learned, ready.prepared.generation());
+        self.platforms.keep(learned, ready.prepared.endorsements_id());
         let simulated = verdict.root().kind == RootKind::Custom && ready.is_simulated;
         Ok((verdict, simulated))
     }
 
-    fn set(
+    fn collateral_set(
         &self,
         quote: &[u8],
         stapled: Option<&[u8]>,
     ) -> Result<Arc<CollateralSet>, AppraisalError> {
         match &self.origin {
-            Origin::File(own) => Ok(own.load_full()),
-            _ => Ok(self.sets.find_or_create(&self.endorsements(quote, stapled)?)),
+            EndorsementOrigin::File(own) => Ok(own.load_full()),
+            _ => Ok(self.sets.find_or_create(&self.obtain_endorsements(quote, stapled)?)),
         }
     }
 
-    fn endorsements<'a>(
+    fn obtain_endorsements<'a>(
         &self,
         evidence: &[u8],
         stapled: Option<&'a [u8]>,
     ) -> Result<Cow<'a, [u8]>, AppraisalError> {
         match &self.origin {
-            Origin::File(own) => Ok(own.load().bytes().to_vec().into()),
-            Origin::Peer => Ok(stapled.ok_or(AppraisalError::NoCollateral)?.into()),
-            Origin::Service(source) => {
+            EndorsementOrigin::File(own) => Ok(own.load().bytes().to_vec().into()),
+            EndorsementOrigin::Peer => Ok(stapled.ok_or(AppraisalError::NoCollateral)?.into()),
+            EndorsementOrigin::Service(source) => {
                 let platform = Platform::from_evidence(evidence, None)?;
-                let set = match source.current(&platform) {
+                let set = match source.current_set(&platform) {
                     Some(set) => set,
-                    None => source.ensure_blocking(&platform, FETCH_DEADLINE)?,
+                    None => source.find_or_fetch_blocking(&platform, FETCH_DEADLINE)?,
                 };
                 Ok(set.json().to_vec().into())
             }
@@ -215,7 +215,7 @@ impl PolicyAppraiser {
     /// Keeps a set that evidence was accepted with: older revocation lists are refused from now on.
     fn keep_prepared(&self, set: &Arc<CollateralSet>, ready: &PreparedSet) {
         let is_newer = self.newest.remember(&ready.prepared);
-        if is_newer || !self.sets.has(set) {
+        if is_newer || !self.sets.contains(set) {
             for generation in self.sets.keep_set(set, &self.newest.snapshot()) {
                 self.platforms.forget(generation);
             }

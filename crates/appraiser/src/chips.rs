@@ -16,7 +16,7 @@ use crate::{
     error::AppraisalError,
     limits::{CHIP_ENDORSEMENTS_LENGTH_MAX, CHIPS_MAX},
     newest::stricter_minimum,
-    sets::names_simulation,
+    sets::is_simulated_root,
 };
 
 /// The memory of chip keys, and of the newest revocation list of each root.
@@ -50,11 +50,11 @@ impl VerifiedChips {
             None => Arc::new(VerifiedChip::verify(endorsements, policy, now)?),
         };
         let root = chip.prepared.root().sha256;
-        let raised = self.raise_minimum(policy, &root);
+        let raised = self.raise_crl_minimum(policy, &root);
         let verdict = chip.prepared.appraise(evidence, &raised, now, &AwsLc)?;
-        self.remember(&verdict, &root);
+        self.remember_crl(&verdict, &root);
         if known.is_none() && endorsements.len() <= CHIP_ENDORSEMENTS_LENGTH_MAX {
-            self.keep(endorsements, chip.clone());
+            self.insert(endorsements, chip.clone());
         }
         let is_simulated = chip.is_simulated && verdict.root().kind == RootKind::Custom;
         Ok((verdict, is_simulated))
@@ -78,7 +78,7 @@ impl VerifiedChips {
         (age <= policy.cache_lifetime_s).then(|| chip.clone())
     }
 
-    fn keep(&self, endorsements: &[u8], chip: Arc<VerifiedChip>) {
+    fn insert(&self, endorsements: &[u8], chip: Arc<VerifiedChip>) {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         if held.len() >= CHIPS_MAX && !held.contains_key(endorsements) {
             let oldest = held.iter().min_by_key(|(_, chip)| chip.learnt_at);
@@ -90,7 +90,7 @@ impl VerifiedChips {
     }
 
     /// The policy, with its minimum raised to the newest list of this root that was accepted.
-    fn raise_minimum(&self, policy: &Policy, root: &[u8; 32]) -> Policy {
+    fn raise_crl_minimum(&self, policy: &Policy, root: &[u8; 32]) -> Policy {
         let mut policy = policy.clone();
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seen) = newest.get(root) {
@@ -99,7 +99,7 @@ impl VerifiedChips {
         policy
     }
 
-    fn remember(&self, verdict: &confide_verifier::Appraised, root: &[u8; 32]) {
+    fn remember_crl(&self, verdict: &confide_verifier::Appraised, root: &[u8; 32]) {
         let Some(seen) = verdict.platform().amd().and_then(|amd| amd.crl) else { return };
         let seen = CrlMinimum { number_min: seen.number, issued_min: seen.issued };
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +112,7 @@ impl VerifiedChip {
     fn verify(endorsements: &[u8], policy: &Policy, now: UnixTime) -> Result<Self, AppraisalError> {
         let parts = SnpEndorsements::parse(endorsements)?;
         let chain = pem::decode_chain("AMD certificate chain", parts.chain.as_bytes())?;
-        let is_simulated = chain.last().is_some_and(|root| names_simulation(root));
+        let is_simulated = chain.last().is_some_and(|root| is_simulated_root(root));
         let prepared = Endorsements::from_parts(parts)?.prepare(&policy.roots, now, &AwsLc)?;
         Ok(Self { prepared, is_simulated, learnt_at: now.as_secs() })
     }

@@ -1,7 +1,7 @@
 //! Why evidence was not accepted.
 
 use confide_collateral::CollateralError;
-use confide_evidence::{Kind, ParseError};
+use confide_evidence::{EvidenceKind, ParseError};
 use confide_verifier::{Outcome, Rejection};
 
 /// Why evidence was not accepted.
@@ -19,7 +19,7 @@ pub enum AppraisalError {
     Fetch(#[from] CollateralError),
     /// The evidence is of a kind that is not appraised here.
     #[error("evidence is not supported: wanted a DCAP quote or an SNP report, got {0}")]
-    Unsupported(Kind),
+    Unsupported(EvidenceKind),
     /// The evidence holds, and says nothing of the program that answered: the policy does not
     /// demand it.
     #[error(

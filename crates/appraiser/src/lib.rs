@@ -17,4 +17,4 @@ pub use accepted::{PeerAppraisal, SharedAppraisal};
 pub use appraiser::PolicyAppraiser;
 pub use error::AppraisalError;
 pub use limits::*;
-pub use platforms::Platforms;
+pub use platforms::PlatformMemory;

@@ -34,7 +34,7 @@ impl NewestCrls {
         let is_new = |seen: &CrlMinima| {
             lists.iter().any(|(issuer, list)| {
                 seen.get(*issuer)
-                    .is_none_or(|held| stricter_minimum(*held, minimum_of(*list)) != *held)
+                    .is_none_or(|held| stricter_minimum(*held, crl_minimum(*list)) != *held)
             })
         };
         if !is_new(&self.snapshot()) {
@@ -44,7 +44,7 @@ impl NewestCrls {
         let mut seen = BTreeMap::clone(&self.snapshot());
         for (issuer, list) in lists {
             let held = seen.entry(issuer.to_vec()).or_default();
-            *held = stricter_minimum(*held, minimum_of(list));
+            *held = stricter_minimum(*held, crl_minimum(list));
         }
         self.seen.store(Arc::new(seen));
         true
@@ -68,14 +68,14 @@ pub(crate) fn raise_crl_minima(
 }
 
 /// Whether a set has only lists that are as new as the newest seen.
-pub(crate) fn is_current(prepared: &PreparedEndorsements, seen: &CrlMinima) -> bool {
+pub(crate) fn has_newest_crls(prepared: &PreparedEndorsements, seen: &CrlMinima) -> bool {
     prepared.revocation_lists().iter().all(|(issuer, list)| {
-        let list = minimum_of(*list);
+        let list = crl_minimum(*list);
         seen.get(*issuer).is_none_or(|held| stricter_minimum(list, *held) == list)
     })
 }
 
-fn minimum_of(list: CrlVersion) -> CrlMinimum {
+fn crl_minimum(list: CrlVersion) -> CrlMinimum {
     CrlMinimum { number_min: list.number, issued_min: list.issued }
 }
 

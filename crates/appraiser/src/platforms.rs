@@ -19,17 +19,17 @@ use crate::limits::{PLATFORMS_MAX, SERIAL_LENGTH_MAX};
 ///
 /// Anyone who has no accepted evidence cannot put anything in, and so cannot push anything out. When a
 /// shard is full, the entry that has not been used for longest gives way (second chance).
-pub struct Platforms {
+pub struct PlatformMemory {
     secret: TagKey,
     enclaves: ShardedTable<KnownEnclave>,
     pcks: ShardedTable<KnownPck>,
 }
 
-impl Platforms {
+impl PlatformMemory {
     /// A memory of at most `platforms_max` platforms, under a secret drawn now.
     pub fn new(platforms_max: usize) -> Self {
         Self {
-            secret: AwsLc::secret(),
+            secret: AwsLc::generate_tag_key(),
             enclaves: ShardedTable::new(platforms_max),
             pcks: ShardedTable::new(platforms_max),
         }
@@ -59,14 +59,14 @@ impl Platforms {
     }
 }
 
-impl Default for Platforms {
+impl Default for PlatformMemory {
     fn default() -> Self {
         Self::new(PLATFORMS_MAX)
     }
 }
 
-impl RecallPlatform for Platforms {
-    fn secret(&self) -> Option<&TagKey> {
+impl RecallPlatform for PlatformMemory {
+    fn tag_key(&self) -> Option<&TagKey> {
         Some(&self.secret)
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct PreparedSet {
 }
 
 /// Whether a root's certificate contains `SIMULATED`. This sets a label and never affects acceptance.
-pub(crate) fn names_simulation(root_der: &[u8]) -> bool {
+pub(crate) fn is_simulated_root(root_der: &[u8]) -> bool {
     const SIMULATED: &[u8] = b"SIMULATED";
     root_der.windows(SIMULATED.len()).any(|part| part == SIMULATED)
 }
@@ -55,7 +55,7 @@ impl CollateralSet {
 
     /// Reads the bytes, to find out early that they cannot be read.
     pub(crate) fn check_parses(bytes: &[u8]) -> Result<(), ParseError> {
-        match SnpEndorsements::is_object(bytes) {
+        match SnpEndorsements::is_snp_endorsements(bytes) {
             true => SnpEndorsements::parse(bytes).map(|_| ()),
             false => Endorsements::parse(bytes).map(|_| ()),
         }
@@ -83,7 +83,7 @@ impl CollateralSet {
         let prepared: Result<PreparedEndorsements, Rejection> =
             endorsements.prepare(&policy.roots, now, &AwsLc);
         let prepared = prepared?;
-        let is_simulated = names_simulation(prepared.root_der());
+        let is_simulated = is_simulated_root(prepared.root_der());
         Ok(self.prepared.get_or_init(|| PreparedSet { prepared, is_simulated }))
     }
 
@@ -104,12 +104,12 @@ impl CollateralSet {
         made
     }
 
-    fn has(&self, bytes: &[u8]) -> bool {
+    fn has_bytes(&self, bytes: &[u8]) -> bool {
         std::ptr::eq(&*self.bytes, bytes) || *self.bytes == *bytes
     }
 
     fn endorsements_id(&self) -> Option<EndorsementsId> {
-        self.prepared.get().map(|ready| ready.prepared.generation())
+        self.prepared.get().map(|ready| ready.prepared.endorsements_id())
     }
 }
 
@@ -124,12 +124,12 @@ pub(crate) struct CollateralSets {
 impl CollateralSets {
     /// Returns the set with these bytes, whether it is held or new.
     pub(crate) fn find_or_create(&self, bytes: &[u8]) -> Arc<CollateralSet> {
-        if let Some(set) = self.held.load().iter().find(|set| set.has(bytes)) {
+        if let Some(set) = self.held.load().iter().find(|set| set.has_bytes(bytes)) {
             return set.clone();
         }
         let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
         flights.retain(|flight| flight.strong_count() > 0);
-        let same = flights.iter().filter_map(Weak::upgrade).find(|set| set.has(bytes));
+        let same = flights.iter().filter_map(Weak::upgrade).find(|set| set.has_bytes(bytes));
         if let Some(set) = same {
             return set;
         }
@@ -141,7 +141,7 @@ impl CollateralSets {
     }
 
     /// Whether a set is held.
-    pub(crate) fn has(&self, set: &Arc<CollateralSet>) -> bool {
+    pub(crate) fn contains(&self, set: &Arc<CollateralSet>) -> bool {
         self.held.load().iter().any(|held| Arc::ptr_eq(held, set))
     }
 
@@ -158,7 +158,7 @@ impl CollateralSets {
             let mut kept: Vec<Arc<CollateralSet>> = Vec::with_capacity(held.len() + 1);
             for each in held.iter().filter(|each| !Arc::ptr_eq(each, set)) {
                 let ready = each.prepared.get();
-                match ready.is_some_and(|ready| newest::is_current(&ready.prepared, seen)) {
+                match ready.is_some_and(|ready| newest::has_newest_crls(&ready.prepared, seen)) {
                     true => kept.push(each.clone()),
                     false => gone.extend(each.endorsements_id()),
                 }

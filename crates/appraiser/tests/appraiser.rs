@@ -180,10 +180,10 @@ fn a_chip_key_of_amds_is_verified_once_and_an_older_list_is_refused_afterwards()
     let yes = appraiser.appraise(&PeerEvidence::from_attester(&new).as_presented()).unwrap();
     assert!(yes.is_simulated());
     assert_eq!(yes.guarantee(), "none (simulated)");
-    assert_eq!(appraiser.chip_count(), 2);
+    assert_eq!(appraiser.chip_key_count(), 2);
     let shown = PeerEvidence::from_attester(&new);
     let again = appraiser.appraise(&shown.as_presented()).unwrap();
-    assert_eq!(appraiser.chip_count(), 2);
+    assert_eq!(appraiser.chip_key_count(), 2);
     assert_eq!(yes.verdict().to_json()["checks"], again.verdict().to_json()["checks"]);
     let error = appraiser.appraise(&PeerEvidence::from_attester(&old).as_presented()).unwrap_err();
     assert_eq!(error.failed_check(), "revocation");
@@ -195,7 +195,7 @@ fn a_chip_key_of_amds_is_verified_once_and_an_older_list_is_refused_afterwards()
     let padded = format!("{}{}", " ".repeat(64 * 1024), new.collateral_json()).into_bytes();
     let padded = PresentedEvidence { collateral: Some(&padded), ..shown.as_presented() };
     appraiser.appraise(&padded).unwrap();
-    assert_eq!(appraiser.chip_count(), 2);
+    assert_eq!(appraiser.chip_key_count(), 2);
     let bare = PresentedEvidence { collateral: None, ..shown.as_presented() };
     assert!(matches!(appraiser.appraise(&bare), Err(AppraisalError::NoCollateral)));
 }

@@ -50,7 +50,7 @@ pub(crate) fn error_answer(error: &RequestError) -> Response<Full<Bytes>> {
 }
 
 /// An answer with status 405 and the methods of the route (RFC 9110 section 15.5.6).
-pub(crate) fn method_answer(methods: &[Method]) -> Response<Full<Bytes>> {
+pub(crate) fn method_not_allowed_answer(methods: &[Method]) -> Response<Full<Bytes>> {
     let mut response = error_answer(&RequestError::NoMethod);
     let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
     if let Ok(names) = HeaderValue::from_str(&names.join(",")) {
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_another_method_names_those_of_the_route() {
-        let response = method_answer(&[Method::GET, Method::HEAD]);
+        let response = method_not_allowed_answer(&[Method::GET, Method::HEAD]);
         assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(response.headers()[header::ALLOW], "GET,HEAD");
     }

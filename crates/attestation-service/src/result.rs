@@ -114,7 +114,7 @@ fn result_claims(
         "confide.tcb-status": verdict["tcb_status"],
         "confide.advisories": verdict["advisories"],
         "confide.claims": verdict["claims"],
-        "confide.checks": check_outcomes(&verdict["checks"]),
+        "confide.checks": outcomes_by_check(&verdict["checks"]),
         "confide.reason": verdict["reason"],
     });
     if let Some(vector) = vector {
@@ -143,7 +143,7 @@ fn result_claims(
 }
 
 /// Each check with its outcome but without its details, which `confide verify --json` has.
-fn check_outcomes(checks: &Value) -> Value {
+fn outcomes_by_check(checks: &Value) -> Value {
     let mut outcomes = Map::new();
     for check in checks.as_array().into_iter().flatten() {
         if let Some(name) = check["name"].as_str() {

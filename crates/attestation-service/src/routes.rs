@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    answer::{error_answer, json_answer, method_answer, remove_body, text_answer},
+    answer::{error_answer, json_answer, method_not_allowed_answer, remove_body, text_answer},
     appraisal_request::AppraisalRequest,
     error::RequestError,
     limits::ServiceLimits,
@@ -50,7 +50,7 @@ pub(crate) async fn answer_request(
         _ => return error_answer(&RequestError::NoRoute),
     };
     if !methods.contains(&head.method) {
-        return method_answer(methods);
+        return method_not_allowed_answer(methods);
     }
     let response = match head.uri.path() {
         "/v1/appraise" => answer_appraisal(&site, body).await,

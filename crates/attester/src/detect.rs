@@ -64,24 +64,29 @@ pub struct DetectedDevice {
 /// Looks for each device below `root`, which is `/` for this machine.
 ///
 /// Reads files, and makes and removes one entry in a configfs-tsm tree to learn its provider.
-pub fn detect(root: &Path) -> Vec<DetectedDevice> {
-    detect_with_tsm(root, &path_below(root, TSM_ROOT))
+pub fn detect_devices(root: &Path) -> Vec<DetectedDevice> {
+    detect_devices_with_tsm(root, &path_below(root, TSM_ROOT))
 }
 
-/// As [`detect`], with the configfs-tsm tree in another place.
-pub fn detect_with_tsm(root: &Path, tsm: &Path) -> Vec<DetectedDevice> {
-    vec![configfs_tsm(root, tsm), tdx_guest(root), sev_guest(root), nvidia_gpu(root)]
+/// As [`detect_devices`], with the configfs-tsm tree in another place.
+pub fn detect_devices_with_tsm(root: &Path, tsm: &Path) -> Vec<DetectedDevice> {
+    vec![
+        detect_configfs_tsm(root, tsm),
+        detect_tdx_guest(root),
+        detect_sev_guest(root),
+        detect_nvidia_gpu(root),
+    ]
 }
 
-fn configfs_tsm(root: &Path, tree: &Path) -> DetectedDevice {
+fn detect_configfs_tsm(root: &Path, tree: &Path) -> DetectedDevice {
     let reports = tree.join("report");
     let mut because = vec![describe_presence(&reports)];
     let present = if reports.is_dir() {
         because.push(match tsm::is_configfs(&reports) {
             Ok(true) => "its file system is configfs".into(),
             Ok(false) => {
-                "its file system is not configfs: its evidence is not taken for a device's, and \
-                 counts as simulated"
+                "its file system is not configfs, so its evidence counts as simulated, not as a \
+                 device's"
                     .into()
             }
             Err(error) => format!("its file system could not be determined: {error}"),
@@ -97,7 +102,7 @@ fn configfs_tsm(root: &Path, tree: &Path) -> DetectedDevice {
             }
         }
     } else {
-        because.push(configfs_mount(root));
+        because.push(describe_configfs_mount(root));
         false
     };
     because.extend(describe_guest_flags(root));
@@ -105,10 +110,10 @@ fn configfs_tsm(root: &Path, tree: &Path) -> DetectedDevice {
 }
 
 /// The reason for which there may be no tree.
-fn configfs_mount(root: &Path) -> String {
+fn describe_configfs_mount(root: &Path) -> String {
     match fs::read_to_string(path_below(root, "/proc/mounts")) {
         Ok(mounts) if mounts.lines().any(|line| line.split(' ').nth(2) == Some("configfs")) => {
-            "configfs is mounted: the kernel has no tsm module, or this is not a confidential guest"
+            "configfs is mounted, but the kernel has no tsm module or this is not a confidential guest"
                 .into()
         }
         Ok(_) => "configfs is not mounted".into(),
@@ -116,7 +121,7 @@ fn configfs_mount(root: &Path) -> String {
     }
 }
 
-fn tdx_guest(root: &Path) -> DetectedDevice {
+fn detect_tdx_guest(root: &Path) -> DetectedDevice {
     let path = path_below(root, TDX_GUEST);
     let mut because = vec![describe_presence(&path)];
     if path.exists() {
@@ -126,7 +131,7 @@ fn tdx_guest(root: &Path) -> DetectedDevice {
     DetectedDevice { device: Device::TdxGuest, present: path.exists(), because }
 }
 
-fn sev_guest(root: &Path) -> DetectedDevice {
+fn detect_sev_guest(root: &Path) -> DetectedDevice {
     let path = path_below(root, "/dev/sev-guest");
     let mut because = vec![describe_presence(&path)];
     if path.exists() {
@@ -146,7 +151,7 @@ const NVML: &[&str] = &[
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
 ];
 
-fn nvidia_gpu(root: &Path) -> DetectedDevice {
+fn detect_nvidia_gpu(root: &Path) -> DetectedDevice {
     let control = path_below(root, "/dev/nvidiactl");
     let mut because = vec![describe_presence(&control)];
     let library = NVML.iter().map(|path| path_below(root, path)).find(|path| path.exists());
@@ -225,7 +230,7 @@ mod tests {
             "plain",
             &[("/proc/mounts", "none /sys sysfs rw 0 0\n"), ("/proc/cpuinfo", "flags\t: fpu\n")],
         );
-        let found = detect(&root);
+        let found = detect_devices(&root);
         assert_eq!(found.len(), 4);
         for detected in &found {
             assert!(!detected.present, "{detected:?}");
@@ -250,7 +255,7 @@ mod tests {
                 ("/sys/class/dmi/id/sys_vendor", "Example\n"),
             ],
         );
-        let found = detect(&root);
+        let found = detect_devices(&root);
         let present: Vec<Device> =
             found.iter().filter(|found| found.present).map(|found| found.device).collect();
         assert_eq!(present, [Device::TdxGuest, Device::SevGuest, Device::NvidiaGpu]);
@@ -263,7 +268,7 @@ mod tests {
     fn a_tree_that_is_no_tree_is_not_a_device() {
         // An ordinary folder takes the entry and has no provider.
         let root = machine("folder", &[("/sys/kernel/config/tsm/report/x", "")]);
-        let found = &detect(&root)[0];
+        let found = &detect_devices(&root)[0];
         assert!(!found.present, "{found:?}");
         assert!(found.because.iter().any(|line| line.contains("not configfs")), "{found:?}");
         fs::remove_dir_all(root).unwrap();

@@ -59,7 +59,7 @@ impl DeviceThread {
             // If the caller has given up, nobody needs the answer.
             let _ = answer.send(work(until));
         });
-        match self.queue()?.try_send(DeviceCall { until, work }) {
+        match self.queue_sender()?.try_send(DeviceCall { until, work }) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
                 return Err(AttesterError::QueueFull { limit: WAITING_MAX });
@@ -77,7 +77,7 @@ impl DeviceThread {
         }
     }
 
-    fn queue(&self) -> Result<SyncSender<DeviceCall>, AttesterError> {
+    fn queue_sender(&self) -> Result<SyncSender<DeviceCall>, AttesterError> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = &*queue {
             return Ok(queue.clone());

@@ -98,7 +98,8 @@ impl Nvml {
     /// [`AttesterError::Nvml`] if a call fails.
     pub fn state(&self) -> Result<NvmlState, AttesterError> {
         let library = self.library.clone();
-        device_thread::GPU.run_on_device(NVML_DEADLINE, move |_| Session::open(&library)?.state())
+        device_thread::GPU
+            .run_on_device(NVML_DEADLINE, move |_| NvmlSession::open(&library)?.state())
     }
 
     /// Evidence over `nonce` in the container of [`GpuEvidence`]; the report was found to hold the
@@ -110,7 +111,7 @@ impl Nvml {
     pub fn evidence(&self, nonce: &[u8; NONCE_BYTES]) -> Result<Vec<u8>, AttesterError> {
         let (library, index, nonce) = (self.library.clone(), self.index, *nonce);
         let (report, chain) = device_thread::GPU.run_on_device(NVML_DEADLINE, move |_| {
-            let session = Session::open(&library)?;
+            let session = NvmlSession::open(&library)?;
             let state = session.state()?;
             if !state.confidential_computing || !state.ready {
                 return Err(AttesterError::GpuMode {
@@ -147,7 +148,7 @@ pub struct AttesterWithGpu<A> {
 }
 
 impl<A> AttesterWithGpu<A> {
-    /// Answers [`Attest::gpu`] by `gpu` and everything else by `attester`.
+    /// Answers [`Attest::gpu_evidence`] by `gpu` and everything else by `attester`.
     pub fn new(attester: A, gpu: Nvml) -> Self {
         Self { attester, gpu }
     }
@@ -162,7 +163,7 @@ impl<A: Attest> Attest for AttesterWithGpu<A> {
         self.attester.collateral()
     }
 
-    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+    fn gpu_evidence(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
         self.gpu.evidence(nonce).map(Some).map_err(|error| error.into_attest_error("NVML"))
     }
 
@@ -172,11 +173,11 @@ impl<A: Attest> Attest for AttesterWithGpu<A> {
 }
 
 /// The library, initialised; when dropped, it is shut down and then unloaded.
-struct Session {
+struct NvmlSession {
     library: Library,
 }
 
-impl Session {
+impl NvmlSession {
     fn open(path: &Path) -> Result<Self, AttesterError> {
         let failed = |source| AttesterError::Library { path: path.into(), source };
         // SAFETY: loading runs the library's initialisers. The path is the driver's own library or
@@ -288,7 +289,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for NvmlSession {
     fn drop(&mut self) {
         // A failure could not be handled, and nothing is left that needs the library.
         let _ = self.call0("nvmlShutdown");

@@ -58,8 +58,9 @@ impl TdxGuest {
     /// If the device is absent, or gives no TD report.
     pub fn open(options: TdxGuestOptions) -> Result<Self, AttesterError> {
         let device = options.device.clone();
-        device_thread::CPU
-            .run_on_device(options.deadline, move |_| td_report(device, &ReportData::ZERO))?;
+        device_thread::CPU.run_on_device(options.deadline, move |_| {
+            request_td_report(device, &ReportData::ZERO)
+        })?;
         Ok(Self { options })
     }
 
@@ -70,7 +71,7 @@ impl TdxGuest {
     pub fn quote(&self, report_data: &ReportData) -> Result<Vec<u8>, AttesterError> {
         let (options, wanted) = (self.options.clone(), *report_data);
         device_thread::CPU
-            .run_on_device(options.deadline, move |until| quote(options, &wanted, until))
+            .run_on_device(options.deadline, move |until| request_quote(options, &wanted, until))
     }
 }
 
@@ -88,12 +89,12 @@ impl Attest for TdxGuest {
     }
 }
 
-fn quote(
+fn request_quote(
     options: TdxGuestOptions,
     wanted: &ReportData,
     until: Instant,
 ) -> Result<Vec<u8>, AttesterError> {
-    let report = td_report(options.device, wanted)?;
+    let report = request_td_report(options.device, wanted)?;
     let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let (context, port) = (options.context, options.port);
     let mut service = device_calls::connect_vm(context, port, left).map_err(|source| {
@@ -109,7 +110,7 @@ fn quote(
     Ok(quote)
 }
 
-fn td_report(
+fn request_td_report(
     path: PathBuf,
     wanted: &ReportData,
 ) -> Result<[u8; qgs::TD_REPORT_LENGTH], AttesterError> {

@@ -96,7 +96,7 @@ impl Tsm {
             device_thread::CPU.run_on_device(options.deadline, move |_| {
                 let kernels = is_configfs(&reports)
                     .map_err(|source| AttesterError::Absent { path: reports.clone(), source })?;
-                Ok((Entry::make(&reports)?.provider()?, kernels))
+                Ok((Entry::create(&reports)?.read_provider()?, kernels))
             })?;
         Ok(Self { options, provider, kernels, endorsements: Mutex::new(None) })
     }
@@ -107,7 +107,7 @@ impl Tsm {
     }
 
     /// Whether the tree is the kernel's own, and not another file system of the same layout.
-    pub fn is_kernels(&self) -> bool {
+    pub fn is_kernel_tree(&self) -> bool {
         self.kernels
     }
 
@@ -160,7 +160,7 @@ fn read_report(
     until: Instant,
 ) -> Result<Report, AttesterError> {
     for _ in 0..RACE_TRIES {
-        let entry = Entry::make(&options.root.join("report"))?;
+        let entry = Entry::create(&options.root.join("report"))?;
         if let Some(report) = try_read_report(&entry, options, provider, wanted, until)? {
             check_report_data(provider, &report.evidence, wanted)?;
             return Ok(report);
@@ -177,11 +177,11 @@ fn try_read_report(
     wanted: &ReportData,
     until: Instant,
 ) -> Result<Option<Report>, AttesterError> {
-    let found = entry.provider()?;
+    let found = entry.read_provider()?;
     if found != provider {
         return Err(AttesterError::Kind { wanted: provider.name(), got: found.name() });
     }
-    let before = entry.generation()?;
+    let before = entry.read_generation()?;
     entry.write("inblob", &wanted.0)?;
     let mut writes = 1;
     if let Some(level) = options.privlevel {
@@ -196,7 +196,7 @@ fn try_read_report(
         _ => Vec::new(),
     };
     // Checked before the result is used, an error included: it may belong to the other's write.
-    if entry.generation()? != before.wrapping_add(writes) {
+    if entry.read_generation()? != before.wrapping_add(writes) {
         return Ok(None);
     }
     match evidence? {
@@ -280,5 +280,5 @@ pub(crate) fn is_configfs(path: &Path) -> io::Result<bool> {
 /// The provider of the tree under `root`, read from an entry that is made for this.
 pub(crate) fn read_provider(root: &Path, deadline: Duration) -> Result<Provider, AttesterError> {
     let reports = root.join("report");
-    device_thread::CPU.run_on_device(deadline, move |_| Entry::make(&reports)?.provider())
+    device_thread::CPU.run_on_device(deadline, move |_| Entry::create(&reports)?.read_provider())
 }

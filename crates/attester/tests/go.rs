@@ -47,9 +47,9 @@ fn googles_library_gets_the_same_quote_from_the_same_tree() {
         let ours = Tsm::open(TsmOptions { root: root.clone(), ..TsmOptions::default() }).unwrap();
         // Simulated signatures are deterministic, so the two readers got the same bytes.
         assert_eq!(ours.attest(&asked).unwrap(), theirs);
-        assert_eq!(tree.entries(), 0);
+        assert_eq!(tree.entry_count(), 0);
         // Both see a second writer by the counter.
-        tree.inject(Some(TsmFault::Race(u32::MAX)));
+        tree.inject_fault(Some(TsmFault::Race(u32::MAX)));
         let raced = run();
         let said = String::from_utf8_lossy(&raced.stderr);
         assert!(!raced.status.success() && said.contains("generation"), "{said}");

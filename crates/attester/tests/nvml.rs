@@ -9,7 +9,7 @@ use std::{
 
 use confide_attester::{AttesterError, Nvml};
 use confide_fake_attester::{FakeGpu, GpuOptions};
-use confide_verifier::{AwsLc, GpuCase, Policy, Roots, UnixTime};
+use confide_verifier::{AwsLc, GpuAppraisal, Policy, Roots, UnixTime};
 
 const NOW_S: u64 = 1_780_272_000;
 const NONCE: [u8; 32] = [0x5a; 32];
@@ -24,7 +24,7 @@ fn evidence_through_nvml_is_accepted_by_the_verifier() {
     let [device_root, _] = library.fake.root_ders();
     let policy = Policy { roots: Roots::from_der(device_root), ..Policy::default() };
     let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW_S));
-    let case = GpuCase::from_container(&bytes, NONCE).expect("a container");
+    let case = GpuAppraisal::from_container(&bytes, NONCE).expect("a container");
     case.appraise(&policy, now, &AwsLc).expect("it is accepted");
 }
 

@@ -4,7 +4,7 @@ mod namespace;
 
 use std::{fs, path::Path, sync::Arc, thread, time::Duration};
 
-use confide_attester::{AttesterError, Device, Provider, Tsm, TsmOptions, detect_with_tsm};
+use confide_attester::{AttesterError, Device, Provider, Tsm, TsmOptions, detect_devices_with_tsm};
 use confide_evidence::{Attest, ReportData, quote::Quote};
 use confide_fake_attester::{
     FakeAttester, FakeAttesterOptions, Mode, MountedTsm, SimulatedPlatform, SnpSigner, Tee,
@@ -28,7 +28,7 @@ fn a_quote_comes_through_the_tree_and_is_accepted() {
             let quote = tsm.attest(&asked).unwrap();
             accept(&attester, &quote, &asked);
             assert_eq!(tsm.collateral(), None);
-            assert_eq!(tree.entries(), 0, "the entry was left behind");
+            assert_eq!(tree.entry_count(), 0, "the entry was left behind");
             tree.unmount().unwrap();
         }
     });
@@ -39,8 +39,8 @@ fn a_tree_that_is_not_the_kernels_counts_as_simulated() {
     with_private_mounts("a_tree_that_is_not_the_kernels_counts_as_simulated", |folder| {
         let _tree = mount(&fake_attester(), folder);
         let tsm = open(folder);
-        assert!(!tsm.is_kernels() && tsm.is_simulated());
-        let found = detect_with_tsm(Path::new("/"), folder);
+        assert!(!tsm.is_kernel_tree() && tsm.is_simulated());
+        let found = detect_devices_with_tsm(Path::new("/"), folder);
         let found = found.iter().find(|found| found.device == Device::ConfigfsTsm).unwrap();
         assert!(found.present, "{found:?}");
         for wanted in ["provider is tdx_guest", "not configfs"] {
@@ -66,7 +66,7 @@ fn callers_side_by_side_each_get_their_own_report() {
                 });
             }
         });
-        assert_eq!(tree.entries(), 1);
+        assert_eq!(tree.entry_count(), 1);
     });
 }
 
@@ -89,12 +89,12 @@ fn each_fault_of_a_tree_has_a_name() {
             (TsmFault::Unloaded, |e| matches!(e, AttesterError::Absent { .. })),
         ];
         for (fault, wanted) in faults {
-            tree.inject(Some(fault.clone()));
+            tree.inject_fault(Some(fault.clone()));
             let error = tsm.report(&ReportData([1; 64])).unwrap_err();
             assert!(wanted(&error), "{fault:?}: {error}");
-            assert_eq!(tree.entries(), 0, "{fault:?} left an entry behind");
+            assert_eq!(tree.entry_count(), 0, "{fault:?} left an entry behind");
         }
-        tree.inject(None);
+        tree.inject_fault(None);
         assert!(tsm.report(&ReportData([1; 64])).is_ok());
     });
 }
@@ -105,7 +105,7 @@ fn a_busy_device_and_a_race_are_waited_out() {
         let tree = mount(&fake_attester(), folder);
         let tsm = open(folder);
         for fault in [TsmFault::Busy(2), TsmFault::Race(2)] {
-            tree.inject(Some(fault.clone()));
+            tree.inject_fault(Some(fault.clone()));
             let asked = ReportData([2; 64]);
             let quote = tsm.attest(&asked).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
             assert_eq!(Quote::parse(&quote).unwrap().report_data(), asked);
@@ -122,15 +122,15 @@ fn a_device_that_stays_busy_or_hangs_ends_at_the_deadline() {
             let deadline = Duration::from_millis(ms);
             Tsm::open(TsmOptions { deadline, ..options(folder) }).unwrap()
         };
-        tree.inject(Some(TsmFault::Busy(u32::MAX)));
+        tree.inject_fault(Some(TsmFault::Busy(u32::MAX)));
         // The pauses double: after 1,240 ms the next one would be too long, and half the time is
         // left for a thread that wakes late.
         let error = within(2500).report(&ReportData::ZERO).unwrap_err();
         assert!(matches!(error, AttesterError::Busy { .. }), "{error}");
-        tree.inject(Some(TsmFault::Slow(Duration::from_secs(2))));
+        tree.inject_fault(Some(TsmFault::Slow(Duration::from_secs(2))));
         let error = within(300).report(&ReportData::ZERO).unwrap_err();
         assert!(matches!(error, AttesterError::Deadline { .. }), "{error}");
-        tree.inject(None);
+        tree.inject_fault(None);
         assert!(patient.report(&ReportData::ZERO).is_ok(), "the device did not come back");
     });
 }
@@ -168,7 +168,7 @@ fn an_snp_tree_without_a_chain_or_with_a_wrong_report_is_seen() {
         let level = Tsm::open(TsmOptions { privlevel: Some(4), ..options(folder) }).unwrap();
         let error = level.report(&ReportData::ZERO).unwrap_err();
         assert!(matches!(error, AttesterError::Io { action: "write", .. }), "{error}");
-        tree.inject(Some(TsmFault::Short));
+        tree.inject_fault(Some(TsmFault::Short));
         let error = tsm.report(&ReportData::ZERO).unwrap_err();
         assert!(matches!(error, AttesterError::Length { got: 1183, .. }), "{error}");
     });

@@ -7,15 +7,15 @@ use crate::options::ChannelTimings;
 /// A stream to a server whose evidence was accepted.
 ///
 /// Only [`crate::Client::connect`] makes one, and the only way to the stream is
-/// [`Attested::into_parts`], which returns the result with it.
+/// [`AttestedServerStream::into_parts`], which returns the result with it.
 #[derive(Debug)]
-pub struct Attested<S, T> {
+pub struct AttestedServerStream<S, T> {
     pub(crate) stream: client::TlsStream<S>,
     pub(crate) appraised: T,
     pub(crate) timings: ChannelTimings,
 }
 
-impl<S, T> Attested<S, T> {
+impl<S, T> AttestedServerStream<S, T> {
     /// The appraiser's result for the server's evidence.
     pub fn appraisal(&self) -> &T {
         &self.appraised

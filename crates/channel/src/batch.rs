@@ -26,7 +26,7 @@ use tokio::{
 
 use crate::{batch_error::BatchError, error::ChannelError, own_evidence};
 
-/// Bounds of a [`Batcher`], with [`BatchLimits::default`].
+/// Bounds of a [`QuoteBatcher`], with [`BatchLimits::default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
     /// The largest number of sessions under one quote, 1 to [`BATCH_MAX`].
@@ -83,7 +83,7 @@ const GPU_IN_FLIGHT_MAX: usize = 8;
 /// Obtains quotes for many sessions from one device. Clones share the queue: every server of a
 /// device should have a clone of one.
 #[derive(Clone)]
-pub struct Batcher(Arc<BatcherState>);
+pub struct QuoteBatcher(Arc<BatcherState>);
 
 /// A session's share of a quote.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl BatchedQuote {
     }
 }
 
-/// The counters of a [`Batcher`] since it was made, and the sessions that wait now.
+/// The counters of a [`QuoteBatcher`] since it was made, and the sessions that wait now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchCounts {
     /// Quotes requested from the attester.
@@ -123,7 +123,7 @@ pub struct BatchCounts {
     pub waiting: u64,
 }
 
-impl Batcher {
+impl QuoteBatcher {
     /// A queue in front of `attester`, with the default limits.
     pub fn new(attester: Arc<dyn Attest>) -> Self {
         Self::with_valid_limits(attester, BatchLimits::default())
@@ -163,7 +163,7 @@ impl Batcher {
     /// sessions of the other queue wait for at most one such quote.
     ///
     /// # Errors
-    /// As [`Batcher::attest`].
+    /// As [`QuoteBatcher::attest`].
     pub fn attest_alone(
         &self,
         report_data: ReportData,
@@ -254,9 +254,9 @@ impl Batcher {
     }
 }
 
-impl std::fmt::Debug for Batcher {
+impl std::fmt::Debug for QuoteBatcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batcher").field("limits", &self.0.limits).finish_non_exhaustive()
+        f.debug_struct("QuoteBatcher").field("limits", &self.0.limits).finish_non_exhaustive()
     }
 }
 

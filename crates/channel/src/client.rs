@@ -8,8 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
-    attested::Attested,
-    batch::Batcher,
+    attested::AttestedServerStream,
+    batch::QuoteBatcher,
     deadline::Deadline,
     error::{ChannelError, ChannelPhase},
     handshake,
@@ -26,7 +26,7 @@ use crate::{
 pub struct Client<A: Appraise> {
     appraiser: Arc<A>,
     config: ClientConfig,
-    evidence: Option<OwnEvidence>,
+    evidence: Option<ClientAttester>,
     options: ClientOptions,
     tuning: RecordTuning,
 }
@@ -55,7 +55,7 @@ impl<A: Appraise> Client<A> {
         if self.options.binding != Binding::Session {
             return Err(ChannelError::Binding { call: "client evidence", wanted: "session" });
         }
-        self.evidence = Some(OwnEvidence::new(evidence)?);
+        self.evidence = Some(ClientAttester::new(evidence)?);
         Ok(self)
     }
 
@@ -80,7 +80,7 @@ impl<A: Appraise> Client<A> {
         &self,
         name: &str,
         io: S,
-    ) -> Result<Attested<S, A::Appraised>, ChannelError>
+    ) -> Result<AttestedServerStream<S, A::Appraised>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
@@ -92,7 +92,7 @@ impl<A: Appraise> Client<A> {
         name: &str,
         io: S,
         tuning: RecordTuning,
-    ) -> Result<Attested<S, A::Appraised>, ChannelError>
+    ) -> Result<AttestedServerStream<S, A::Appraised>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
@@ -125,7 +125,7 @@ impl<A: Appraise> Client<A> {
             timings.round_trips += outcome.round_trips;
             Ok(appraised)
         }) {
-            Ok(appraised) => Ok(Attested { stream, appraised, timings }),
+            Ok(appraised) => Ok(AttestedServerStream { stream, appraised, timings }),
             Err(error) => {
                 // An orderly close shows the server an end of stream, not a broken one; its failure
                 // is ignored.
@@ -187,19 +187,19 @@ where
     handshake::check_alpn(session.alpn_protocol(), binding)?;
     let timings = ChannelTimings {
         handshake: began.elapsed(),
-        round_trips: handshake::round_trips(session.handshake_kind()),
+        round_trips: handshake::handshake_round_trips(session.handshake_kind()),
         ..ChannelTimings::default()
     };
     Ok((stream, timings))
 }
 
 /// The means by which a client attests: its key and claims, and the queue in front of its attester.
-pub(crate) struct OwnEvidence {
-    batcher: Batcher,
+pub(crate) struct ClientAttester {
+    batcher: QuoteBatcher,
     identities: IdentityRenewer,
 }
 
-impl OwnEvidence {
+impl ClientAttester {
     pub(crate) fn new(evidence: ClientEvidence) -> Result<Self, ChannelError> {
         let options = IdentityOptions {
             attester: Some(evidence.attester.clone()),
@@ -210,7 +210,7 @@ impl OwnEvidence {
             validity: evidence.key_validity,
         };
         let identities = IdentityRenewer::new(options, evidence.clock)?;
-        Ok(Self { batcher: Batcher::new(evidence.attester), identities })
+        Ok(Self { batcher: QuoteBatcher::new(evidence.attester), identities })
     }
 
     pub(crate) async fn current_attester(

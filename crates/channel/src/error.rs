@@ -204,7 +204,11 @@ pub enum ChannelError {
     },
     /// The GPU evidence hash in the claims differs from that of the received GPU evidence, or one
     /// of the two is missing.
-    #[error("claims name {}, wanted the received {}", gpu_text(claims), gpu_text(evidence))]
+    #[error(
+        "claims name {}, but {} was received",
+        describe_gpu_evidence(claims),
+        describe_gpu_evidence(evidence)
+    )]
     GpuEvidence {
         /// `gpu-evidence-hash` in the claims.
         claims: Option<[u8; 32]>,
@@ -240,7 +244,7 @@ pub enum ChannelError {
         source: SessionMessageError,
     },
     /// A message of session binding came out of order.
-    #[error("peer sent another message in {phase}, wanted {wanted}")]
+    #[error("peer sent an unexpected message in {phase}, wanted {wanted}")]
     MessageKind {
         /// The phase in which it came.
         phase: ChannelPhase,
@@ -390,7 +394,7 @@ impl From<BatchError> for ChannelError {
     }
 }
 
-fn gpu_text(hash: &Option<[u8; 32]>) -> String {
+fn describe_gpu_evidence(hash: &Option<[u8; 32]>) -> String {
     hash.as_ref().map_or("no GPU evidence".into(), |hash| format!("GPU evidence {}", hex(hash)))
 }
 

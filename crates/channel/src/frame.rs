@@ -17,17 +17,17 @@ pub const FRAME_BYTES_MAX: usize = 208 * 1024;
 const SHORT_FRAME_BYTES_MAX: usize = 1024;
 
 /// Writes one message as one frame in one write, so that it does not become two TLS records.
-pub(crate) async fn write<S: AsyncWrite + Unpin>(
+pub(crate) async fn write_message<S: AsyncWrite + Unpin>(
     stream: &mut S,
     message: &SessionMessage<'_>,
     phase: ChannelPhase,
     deadline: Deadline,
 ) -> Result<(), ChannelError> {
-    write_encoded(stream, &message.encode(), phase, deadline).await
+    write_frame(stream, &message.encode(), phase, deadline).await
 }
 
-/// As [`write()`], for a message that is already encoded.
-pub(crate) async fn write_encoded<S: AsyncWrite + Unpin>(
+/// As [`write_message()`], for a message that is already encoded.
+pub(crate) async fn write_frame<S: AsyncWrite + Unpin>(
     stream: &mut S,
     bytes: &[u8],
     phase: ChannelPhase,
@@ -44,7 +44,7 @@ pub(crate) async fn write_encoded<S: AsyncWrite + Unpin>(
 }
 
 /// Reads one frame, and nothing after it.
-pub(crate) async fn read<S: AsyncRead + Unpin>(
+pub(crate) async fn read_frame<S: AsyncRead + Unpin>(
     stream: &mut S,
     phase: ChannelPhase,
     deadline: Deadline,
@@ -69,7 +69,10 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(
 }
 
 /// Decodes a frame's content. A refusal in place of the message becomes [`ChannelError::Refused`].
-pub(crate) fn parse(bytes: &[u8], phase: ChannelPhase) -> Result<SessionMessage<'_>, ChannelError> {
+pub(crate) fn parse_message(
+    bytes: &[u8],
+    phase: ChannelPhase,
+) -> Result<SessionMessage<'_>, ChannelError> {
     match SessionMessage::decode(bytes) {
         Ok(SessionMessage::Refused(refusal)) => Err(ChannelError::Refused { phase, refusal }),
         Ok(message) => Ok(message),
@@ -78,7 +81,7 @@ pub(crate) fn parse(bytes: &[u8], phase: ChannelPhase) -> Result<SessionMessage<
 }
 
 /// The refusal that is sent to the peer for an error; `None` if none is sent.
-pub(crate) fn refusal(error: &ChannelError) -> Option<Refusal> {
+pub(crate) fn refusal_for_error(error: &ChannelError) -> Option<Refusal> {
     match error {
         ChannelError::Message { source: SessionMessageError::ContextLength { .. }, .. } => {
             Some(Refusal::ContextLength)

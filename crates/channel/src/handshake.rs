@@ -200,7 +200,7 @@ pub(crate) fn check_alpn(got: Option<&[u8]>, binding: Binding) -> Result<(), Cha
 }
 
 /// The round trips of TCP and TLS; one more if the server requested another key share.
-pub(crate) fn round_trips(kind: Option<HandshakeKind>) -> u32 {
+pub(crate) fn handshake_round_trips(kind: Option<HandshakeKind>) -> u32 {
     match kind {
         Some(HandshakeKind::FullWithHelloRetryRequest) => 3,
         _ => 2,

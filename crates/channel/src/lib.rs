@@ -6,14 +6,14 @@
 //! The stream cannot be taken without the attestation result:
 //!
 //! ```compile_fail,E0616
-//! fn stream_alone<S, T>(attested: confide_channel::Attested<S, T>)
+//! fn stream_alone<S, T>(attested: confide_channel::AttestedServerStream<S, T>)
 //! -> tokio_rustls::client::TlsStream<S> {
 //!     attested.stream
 //! }
 //! ```
 //!
 //! ```
-//! fn stream_and_result<S, T>(attested: confide_channel::Attested<S, T>)
+//! fn stream_and_result<S, T>(attested: confide_channel::AttestedServerStream<S, T>)
 //! -> (tokio_rustls::client::TlsStream<S>, T) {
 //!     let (stream, appraised, _timings) = attested.into_parts();
 //!     (stream, appraised)
@@ -40,8 +40,8 @@ mod server;
 mod session;
 pub mod tunnel;
 
-pub use attested::{Attested, AttestedClientStream};
-pub use batch::{BatchCounts, BatchLimits, BatchedQuote, Batcher};
+pub use attested::{AttestedClientStream, AttestedServerStream};
+pub use batch::{BatchCounts, BatchLimits, BatchedQuote, QuoteBatcher};
 pub use batch_error::BatchError;
 pub use client::Client;
 pub use error::{ChannelError, ChannelPhase, ErrorOrigin, TunnelError};

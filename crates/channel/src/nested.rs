@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio_rustls::{client, server};
 
 use crate::{
-    attested::Attested,
+    attested::AttestedServerStream,
     client::Client,
     error::ChannelError,
     options::RecordTuning,
@@ -36,7 +36,7 @@ pub async fn nested_connect<S, A>(
     inner_name: &str,
     tuning: RecordTuning,
     io: S,
-) -> Result<Attested<NestedClient<S>, A::Appraised>, ChannelError>
+) -> Result<AttestedServerStream<NestedClient<S>, A::Appraised>, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
     A: Appraise,
@@ -45,7 +45,7 @@ where
     let io = BufReader::with_capacity(tuning.buffer_bytes, carrier.stream);
     let mut attested = inner.connect_with_tuning(inner_name, io, tuning).await?;
     attested.timings.handshake += carrier.timings.handshake;
-    attested.timings = attested.timings.over_carrier(carrier.timings.round_trips);
+    attested.timings = attested.timings.with_carrier_round_trips(carrier.timings.round_trips);
     Ok(attested)
 }
 
@@ -66,6 +66,6 @@ where
     let io = BufReader::with_capacity(tuning.buffer_bytes, carrier.stream);
     let mut accepted = inner.accept_with_tuning(io, tuning).await?;
     accepted.timings.handshake += carrier.timings.handshake;
-    accepted.timings = accepted.timings.over_carrier(carrier.timings.round_trips);
+    accepted.timings = accepted.timings.with_carrier_round_trips(carrier.timings.round_trips);
     Ok(accepted)
 }

@@ -152,13 +152,13 @@ pub struct ChannelTimings {
     /// do): 1 if it is over this session alone, 0 if no quote is bound to the session.
     pub batch: u32,
     /// Round trips before the client can send the first application byte. Opening the stream counts
-    /// as one (TCP); for a carrier that needs more, see [`ChannelTimings::over_carrier`].
+    /// as one (TCP); for a carrier that needs more, see [`ChannelTimings::with_carrier_round_trips`].
     pub round_trips: u32,
 }
 
 impl ChannelTimings {
     /// Returns the timings for a carrier that needed `round_trips` to open, instead of TCP's one.
-    pub fn over_carrier(self, round_trips: u32) -> Self {
+    pub fn with_carrier_round_trips(self, round_trips: u32) -> Self {
         Self { round_trips: self.round_trips.saturating_sub(1) + round_trips, ..self }
     }
 }

@@ -34,7 +34,8 @@ pub(crate) fn obtain_gpu_evidence(
     attester: &dyn Attest,
     nonce: &[u8; 32],
 ) -> Result<Option<Vec<u8>>, BatchError> {
-    let gpu = attester.gpu(nonce).map_err(|error| BatchError::Attester(Arc::new(error)))?;
+    let gpu =
+        attester.gpu_evidence(nonce).map_err(|error| BatchError::Attester(Arc::new(error)))?;
     if let Some(gpu) = &gpu {
         check_length("GPU evidence", gpu, GPU_EVIDENCE_BYTES_MAX)?;
     }

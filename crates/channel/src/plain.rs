@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client::TlsStream;
 
 use crate::{
-    client::{OwnEvidence, handshake, present_identity},
+    client::{ClientAttester, handshake, present_identity},
     deadline::Deadline,
     error::ChannelError,
     handshake,
@@ -23,7 +23,7 @@ use crate::{
 /// Connects to servers that it authenticates by an ordinary certificate chain, without evidence.
 pub struct PlainClient {
     config: ClientConfig,
-    evidence: Option<OwnEvidence>,
+    evidence: Option<ClientAttester>,
     options: ClientOptions,
     tuning: RecordTuning,
 }
@@ -71,7 +71,7 @@ impl PlainClient {
     /// [`ChannelError::Identity`] or [`ChannelError::OwnClaims`] if the key or the claims cannot be
     /// made.
     pub fn with_evidence(mut self, evidence: ClientEvidence) -> Result<Self, ChannelError> {
-        self.evidence = Some(OwnEvidence::new(evidence)?);
+        self.evidence = Some(ClientAttester::new(evidence)?);
         handshake::apply_client_policy(&mut self.config, Binding::Session);
         Ok(self)
     }

@@ -50,15 +50,15 @@ impl IdentityRenewer {
     /// Makes the first identity on the calling thread.
     pub(crate) fn new(options: IdentityOptions, clock: fn() -> u64) -> Result<Self, ChannelError> {
         let first = Identity::generate(&options, clock())?;
-        Ok(Self::with_first(options, first, clock))
+        Ok(Self::with_first_identity(options, first, clock))
     }
 
     /// A foreign identity, which is never renewed: its binding is [`Binding::None`].
     pub(crate) fn with_identity(options: IdentityOptions, identity: Identity) -> Self {
-        Self::with_first(options, identity, || 0)
+        Self::with_first_identity(options, identity, || 0)
     }
 
-    fn with_first(options: IdentityOptions, first: Identity, clock: fn() -> u64) -> Self {
+    fn with_first_identity(options: IdentityOptions, first: Identity, clock: fn() -> u64) -> Self {
         Self(Arc::new(RenewerState {
             clock,
             current: RwLock::new(Arc::new(first)),

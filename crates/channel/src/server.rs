@@ -13,7 +13,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
     attested::AttestedClientStream,
-    batch::Batcher,
+    batch::QuoteBatcher,
     deadline::Deadline,
     error::{ChannelError, ChannelPhase},
     handshake::{self, KeyPossessionVerifier},
@@ -31,7 +31,7 @@ pub struct Server {
     config_asking: ServerConfig,
     identities: IdentityRenewer,
     options: ServerOptions,
-    batcher: Option<Batcher>,
+    batcher: Option<QuoteBatcher>,
     tuning: RecordTuning,
 }
 
@@ -117,7 +117,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ChannelError::Binding`] if the server has another binding or presents no evidence.
-    pub fn with_batcher(mut self, batcher: Batcher) -> Result<Self, ChannelError> {
+    pub fn with_batcher(mut self, batcher: QuoteBatcher) -> Result<Self, ChannelError> {
         if self.options.binding != Binding::Session || self.batcher.is_none() {
             let call = "a batcher";
             return Err(ChannelError::Binding { call, wanted: "session, with evidence" });
@@ -127,7 +127,7 @@ impl Server {
     }
 
     /// The queue in front of the attester; `None` if the server presents no evidence.
-    pub fn batcher(&self) -> Option<&Batcher> {
+    pub fn batcher(&self) -> Option<&QuoteBatcher> {
         self.batcher.as_ref()
     }
 
@@ -207,7 +207,7 @@ impl Server {
         let binding = options.binding;
         let config = handshake::server_config(binding, None, served.clone())?;
         let config_asking = handshake::server_config(binding, Some(asking), served)?;
-        let batcher = identities.options().attester.clone().map(Batcher::new);
+        let batcher = identities.options().attester.clone().map(QuoteBatcher::new);
         let tuning = RecordTuning::default();
         Ok(Server { config, config_asking, identities, options, batcher, tuning })
     }
@@ -239,7 +239,7 @@ impl Server {
         let mut timings = ChannelTimings {
             handshake: began.elapsed(),
             quote,
-            round_trips: handshake::round_trips(session.handshake_kind()),
+            round_trips: handshake::handshake_round_trips(session.handshake_kind()),
             ..ChannelTimings::default()
         };
         if self.options.binding != Binding::Session {

@@ -30,7 +30,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{client, server};
 
 use crate::{
-    batch::{BatchedQuote, Batcher},
+    batch::{BatchedQuote, QuoteBatcher},
     certificate::{PeerCertificate, sha256},
     deadline::Deadline,
     error::{ChannelError, ChannelPhase},
@@ -41,7 +41,7 @@ use crate::{
 
 /// The queue and the identity with which an end attests.
 pub(crate) struct SessionAttester {
-    pub(crate) batcher: Batcher,
+    pub(crate) batcher: QuoteBatcher,
     pub(crate) identity: Arc<Identity>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) trait TlsSession: AsyncRead + AsyncWrite + Unpin {
     fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error>;
     fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]>;
     /// Whether both ends agreed on version 2 of the exchange, which allows batch paths.
-    fn is_version_2(&self) -> bool;
+    fn is_exchange_version_2(&self) -> bool;
 }
 
 /// Runs the client's half of the exchange.
@@ -89,11 +89,12 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
 ) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
     let own = demand.map(|_| fresh_context()).transpose()?;
     let request = SessionMessage::Request { context: own };
-    frame::write(stream, &request, ChannelPhase::Request, deadline).await?;
+    frame::write_message(stream, &request, ChannelPhase::Request, deadline).await?;
     let asked = Instant::now();
-    let reply = frame::read(stream, ChannelPhase::Evidence, deadline).await?;
+    let reply = frame::read_frame(stream, ChannelPhase::Evidence, deadline).await?;
     let quote = asked.elapsed();
-    let SessionMessage::Reply { context, evidence } = frame::parse(&reply, ChannelPhase::Evidence)?
+    let SessionMessage::Reply { context, evidence } =
+        frame::parse_message(&reply, ChannelPhase::Evidence)?
     else {
         return Err(ChannelError::MessageKind { phase: ChannelPhase::Evidence, wanted: "a reply" });
     };
@@ -112,15 +113,15 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     };
     let verdict = async {
         let message = shown?;
-        frame::write_encoded(stream, &message, ChannelPhase::Evidence, deadline).await
+        frame::write_frame(stream, &message, ChannelPhase::Evidence, deadline).await
     };
     if let Err(error) = verdict.await {
         send_refusal(stream, &error, deadline).await;
         return Err(error);
     }
-    let verdict = frame::read(stream, ChannelPhase::Verdict, deadline).await?;
+    let verdict = frame::read_frame(stream, ChannelPhase::Verdict, deadline).await?;
     outcome.round_trips += 1;
-    match frame::parse(&verdict, ChannelPhase::Verdict)? {
+    match frame::parse_message(&verdict, ChannelPhase::Verdict)? {
         SessionMessage::Accepted => Ok(outcome),
         _ => Err(ChannelError::MessageKind { phase: ChannelPhase::Verdict, wanted: "accepted" }),
     }
@@ -187,8 +188,10 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
     demand: Option<&A>,
     deadline: Deadline,
 ) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
-    let request = frame::read(stream, ChannelPhase::Request, deadline).await?;
-    let SessionMessage::Request { context } = frame::parse(&request, ChannelPhase::Request)? else {
+    let request = frame::read_frame(stream, ChannelPhase::Request, deadline).await?;
+    let SessionMessage::Request { context } =
+        frame::parse_message(&request, ChannelPhase::Request)?
+    else {
         return Err(ChannelError::MessageKind {
             phase: ChannelPhase::Request,
             wanted: "a request",
@@ -208,14 +211,15 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
         }
         None => SessionMessage::Reply { context: own, evidence: None }.encode(),
     };
-    frame::write_encoded(stream, &reply, ChannelPhase::Evidence, deadline).await?;
+    frame::write_frame(stream, &reply, ChannelPhase::Evidence, deadline).await?;
     if demand.is_none() {
         return Ok(outcome);
     }
     let asked = Instant::now();
-    let shown = frame::read(stream, ChannelPhase::Evidence, deadline).await?;
+    let shown = frame::read_frame(stream, ChannelPhase::Evidence, deadline).await?;
     outcome.quote += asked.elapsed();
-    let SessionMessage::Evidence(evidence) = frame::parse(&shown, ChannelPhase::Evidence)? else {
+    let SessionMessage::Evidence(evidence) = frame::parse_message(&shown, ChannelPhase::Evidence)?
+    else {
         return Err(ChannelError::MessageKind {
             phase: ChannelPhase::Evidence,
             wanted: "evidence",
@@ -223,7 +227,8 @@ async fn answer_exchange<S: TlsSession, A: Appraise>(
     };
     let mine = attesting.map(|attesting| attesting.identity.spki_hash);
     appraise_peer(stream, Role::Client, own, mine, Some(evidence), demand, &mut outcome)?;
-    frame::write(stream, &SessionMessage::Accepted, ChannelPhase::Verdict, deadline).await?;
+    frame::write_message(stream, &SessionMessage::Accepted, ChannelPhase::Verdict, deadline)
+        .await?;
     outcome.round_trips += 1;
     Ok(outcome)
 }
@@ -248,7 +253,7 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
     };
     let began = Instant::now();
     let evidence = evidence.ok_or(ChannelError::NoEvidence)?;
-    if evidence.needs_version_2() && !stream.is_version_2() {
+    if evidence.needs_version_2() && !stream.is_exchange_version_2() {
         let wanted = "evidence of version 1";
         return Err(ChannelError::MessageKind { phase: ChannelPhase::Evidence, wanted });
     }
@@ -326,7 +331,7 @@ async fn obtain_evidence<'a, S: TlsSession, T>(
     let batcher = &attesting.batcher;
     let mut claims = Cow::Borrowed(claims.as_slice());
     let mut gpu = None;
-    let batched = if stream.is_version_2() {
+    let batched = if stream.is_exchange_version_2() {
         let nonce = session_gpu_nonce(role, spki_hash, &exporter);
         gpu = deadline.limit(ChannelPhase::Quote, batcher.obtain_gpu_evidence(nonce)).await??;
         if let Some(evidence) = &gpu {
@@ -352,9 +357,9 @@ fn claims_with_gpu(claims: &[u8], evidence: &[u8]) -> Result<Vec<u8>, ChannelErr
 
 /// Sends a waiting peer the reason why the exchange ends. Errors are ignored.
 async fn send_refusal<S: TlsSession>(stream: &mut S, error: &ChannelError, deadline: Deadline) {
-    if let Some(refusal) = frame::refusal(error) {
+    if let Some(refusal) = frame::refusal_for_error(error) {
         let message = SessionMessage::Refused(refusal);
-        let _ = frame::write(stream, &message, ChannelPhase::Evidence, deadline).await;
+        let _ = frame::write_message(stream, &message, ChannelPhase::Evidence, deadline).await;
         let _ = deadline.limit_io(ChannelPhase::Evidence, stream.shutdown()).await;
     }
 }
@@ -382,7 +387,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for client::TlsStream<S> {
         self.get_ref().1.peer_certificates()
     }
 
-    fn is_version_2(&self) -> bool {
+    fn is_exchange_version_2(&self) -> bool {
         self.get_ref().1.alpn_protocol() == Some(SESSION_2.as_bytes())
     }
 }
@@ -396,7 +401,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for server::TlsStream<S> {
         self.get_ref().1.peer_certificates()
     }
 
-    fn is_version_2(&self) -> bool {
+    fn is_exchange_version_2(&self) -> bool {
         self.get_ref().1.alpn_protocol() == Some(SESSION_2.as_bytes())
     }
 }

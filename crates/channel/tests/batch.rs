@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use confide_channel::{BatchCounts, BatchError, BatchLimits, BatchedQuote, Batcher, ChannelError};
+use confide_channel::{
+    BatchCounts, BatchError, BatchLimits, BatchedQuote, ChannelError, QuoteBatcher,
+};
 use confide_evidence::ReportData;
 use fakes::*;
 use futures_util::{FutureExt, future::join_all};
@@ -216,7 +218,7 @@ fn limits_out_of_bounds_are_named() {
         BatchLimits { waiting_alone: 0, ..good },
         BatchLimits { window, ..good },
     ] {
-        let result = Batcher::with_limits(Arc::new(GatedAttester::default()), limits);
+        let result = QuoteBatcher::with_limits(Arc::new(GatedAttester::default()), limits);
         assert!(matches!(result, Err(ChannelError::Option { .. })), "{limits:?}");
     }
 }
@@ -229,9 +231,9 @@ async fn a_window_is_no_wait_for_others_that_never_come() {
     assert!(batcher.attest(binder(1)).await.is_ok());
 }
 
-fn gated_batcher(limits: BatchLimits) -> (Arc<GatedAttester>, Batcher) {
+fn gated_batcher(limits: BatchLimits) -> (Arc<GatedAttester>, QuoteBatcher) {
     let device = Arc::new(GatedAttester::default());
-    (device.clone(), Batcher::with_limits(device, limits).unwrap())
+    (device.clone(), QuoteBatcher::with_limits(device, limits).unwrap())
 }
 
 fn binder(n: u64) -> ReportData {
@@ -241,12 +243,12 @@ fn binder(n: u64) -> ReportData {
 }
 
 /// A task with one session per number.
-fn wait(batcher: &Batcher, numbers: std::ops::Range<u64>) -> Answers {
+fn wait(batcher: &QuoteBatcher, numbers: std::ops::Range<u64>) -> Answers {
     let waiting: Vec<_> = numbers.map(|n| batcher.attest(binder(n))).collect();
     tokio::spawn(join_all(waiting))
 }
 
-async fn until_waiting(batcher: &Batcher, sessions: u64) {
+async fn until_waiting(batcher: &QuoteBatcher, sessions: u64) {
     while batcher.counts().waiting != sessions {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -4,7 +4,7 @@ mod fakes;
 
 use std::{sync::Arc, time::Duration};
 
-use confide_channel::{BatchLimits, Batcher, Binding, ChannelError, ChannelPhase, Server};
+use confide_channel::{BatchLimits, Binding, ChannelError, ChannelPhase, QuoteBatcher, Server};
 use confide_evidence::{
     ReportData,
     batch::{BatchPath, BatchPathError, BatchTree, Leaf},
@@ -254,14 +254,14 @@ fn assert_report_data_rejected(error: ChannelError) {
     assert_eq!(error.rejection(), Some(&FakeRejection::ReportData), "{error:?}");
 }
 
-fn gated_batcher() -> (Arc<GatedAttester>, Batcher) {
+fn gated_batcher() -> (Arc<GatedAttester>, QuoteBatcher) {
     let device = Arc::new(GatedAttester::default());
     // A busy machine takes seconds for the handshakes of a whole batch.
     let limits = BatchLimits { wait: LONG, ..BatchLimits::default() };
-    (device.clone(), Batcher::with_limits(device, limits).unwrap())
+    (device.clone(), QuoteBatcher::with_limits(device, limits).unwrap())
 }
 
-fn shared_server(device: &Arc<GatedAttester>, batcher: &Batcher) -> Server {
+fn shared_server(device: &Arc<GatedAttester>, batcher: &QuoteBatcher) -> Server {
     let server = Server::new(server_options(Binding::Session), Some(device.clone()), clock);
     server.unwrap().with_batcher(batcher.clone()).unwrap()
 }

@@ -11,8 +11,8 @@ use std::{
 };
 
 use confide_channel::{
-    Attested, Binding, CERTIFICATE_BYTES_MAX, ChannelError, ChannelPhase, Client, ClientOptions,
-    ErrorOrigin, Server, ServerOptions,
+    AttestedServerStream, Binding, CERTIFICATE_BYTES_MAX, ChannelError, ChannelPhase, Client,
+    ClientOptions, ErrorOrigin, Server, ServerOptions,
 };
 use confide_evidence::{
     Attest, AttestError, ReportData,
@@ -427,7 +427,7 @@ async fn connect(server: &Server) -> Vec<u8> {
     let client = Client::new(options, Arc::new(Timeless)).unwrap();
     let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
     accepted.unwrap();
-    let attested: Attested<DuplexStream, ()> = attested.unwrap();
+    let attested: AttestedServerStream<DuplexStream, ()> = attested.unwrap();
     let (stream, ..) = attested.into_parts();
     stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
 }

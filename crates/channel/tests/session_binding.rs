@@ -5,8 +5,8 @@ mod fakes;
 use std::sync::Arc;
 
 use confide_channel::{
-    AttestedClientStream, BatchLimits, Batcher, Binding, ChannelError, ChannelPhase, Client,
-    ClientOptions, ErrorOrigin, FRAME_BYTES_MAX, PlainClient, Server,
+    AttestedClientStream, BatchLimits, Binding, ChannelError, ChannelPhase, Client, ClientOptions,
+    ErrorOrigin, FRAME_BYTES_MAX, PlainClient, QuoteBatcher, Server,
 };
 use confide_evidence::{
     binder::{EXPORTER_LABEL, Role, key_report_data, session_report_data},
@@ -413,7 +413,7 @@ async fn a_slow_attester_ends_in_a_timeout_at_both_ends() {
     let server = Server::new(options, Some(device.clone()), clock).unwrap();
     // Longer than the server's own deadline.
     let limits = BatchLimits { wait: 2 * LONG, ..BatchLimits::default() };
-    let batcher = Batcher::with_limits(device.clone(), limits).unwrap();
+    let batcher = QuoteBatcher::with_limits(device.clone(), limits).unwrap();
     let server = server.with_batcher(batcher).unwrap();
     let client = client_within(Binding::Session, 2 * LONG);
     let (near, far) = wire();

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use confide_channel::{
     Binding, ChannelError, ChannelPhase, TunnelError,
-    tunnel::{AllowList, CarriedBytes, TunnelDeadlines, TunnelStream, dial, serve},
+    tunnel::{AllowList, TunnelDeadlines, TunnelStream, TunnelTraffic, dial, serve},
 };
 use fakes::*;
 use futures_util::{SinkExt, StreamExt};
@@ -23,7 +23,7 @@ const DEADLINES: TunnelDeadlines = TunnelDeadlines { open: LONG, idle: LONG };
 async fn proxy(
     allow: AllowList,
     deadlines: TunnelDeadlines,
-) -> (String, JoinHandle<Result<CarriedBytes, ChannelError>>) {
+) -> (String, JoinHandle<Result<TunnelTraffic, ChannelError>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let served = tokio::spawn(async move {
@@ -54,7 +54,7 @@ async fn bytes_and_both_ends_of_stream_pass() {
     let bytes = 200_000;
     assert_eq!(
         carried,
-        CarriedBytes { target: address.to_string(), bytes_up: bytes, bytes_down: bytes }
+        TunnelTraffic { target: address.to_string(), bytes_up: bytes, bytes_down: bytes }
     );
 }
 
@@ -78,7 +78,10 @@ async fn an_attested_session_runs_through_it() {
     let (attested, accepted) =
         tokio::join!(client.connect("localhost", carrier), server.accept(far));
     let attested = attested.unwrap();
-    assert_eq!(attested.timings().over_carrier(TunnelStream::ROUND_TRIPS).round_trips, 5);
+    assert_eq!(
+        attested.timings().with_carrier_round_trips(TunnelStream::ROUND_TRIPS).round_trips,
+        5
+    );
     echo(attested.into_parts().0, accepted.unwrap().stream).await;
 }
 

@@ -22,11 +22,11 @@ fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let size: Option<usize> = arguments.get(1).and_then(|size| size.parse().ok());
     match arguments.first().map(String::as_str) {
-        Some("sha256") => sha256(size.unwrap_or(1024)),
-        Some("contains") => contains(size.unwrap_or(10) as u8),
-        Some("across") => across(size.unwrap_or(10) as u8),
-        Some("field-contains") => field_contains(size.unwrap_or(1024)),
-        Some("field-sha256") => field_sha256(size.unwrap_or(1024)),
+        Some("sha256") => measure_sha256(size.unwrap_or(1024)),
+        Some("contains") => measure_contains(size.unwrap_or(10) as u8),
+        Some("across") => measure_contains_across(size.unwrap_or(10) as u8),
+        Some("field-contains") => measure_field_contains(size.unwrap_or(1024)),
+        Some("field-sha256") => measure_field_sha256(size.unwrap_or(1024)),
         _ => {
             Err("usage: circuits sha256|field-contains|field-sha256 BYTES | contains|across DEPTH"
                 .into())
@@ -34,18 +34,18 @@ fn main() -> Outcome {
     }
 }
 
-fn sha256(bytes: usize) -> Outcome {
-    let message = text(bytes);
+fn measure_sha256(bytes: usize) -> Outcome {
+    let message = text_without_repeats(bytes);
     let digest = digest(&[&message]);
-    keys(Circuit::for_message(bytes)?)?;
-    runs(
+    measure_key_derivation(Circuit::for_message(bytes)?)?;
+    measure_runs(
         || PreparedProof::for_sha256(&message, &digest),
         |proof, context| check_sha256(proof, &digest, context),
     )
 }
 
-fn contains(depth: u8) -> Outcome {
-    let chunk = text(64);
+fn measure_contains(depth: u8) -> Outcome {
+    let chunk = text_without_repeats(64);
     let siblings: Vec<[u8; 32]> = (0..depth).map(|level| [level; 32]).collect();
     let leaf = HiddenLeaf { index: 5, salt: &SALT, chunk: &chunk, siblings: &siblings };
     let root = siblings.iter().enumerate().fold(leaf_hash(&leaf), |node, (level, sibling)| {
@@ -56,16 +56,16 @@ fn contains(depth: u8) -> Outcome {
     });
     let tree = PublicTree { root: &root, depth, direction: 2 };
     let needle = &chunk[20..37];
-    keys(Circuit::for_tree(depth)?)?;
-    runs(
+    measure_key_derivation(Circuit::for_tree(depth)?)?;
+    measure_runs(
         || PreparedProof::for_contains(&leaf, &tree, needle),
         |proof, context| check_contains(proof, &tree, needle, context),
     )
 }
 
 /// Proves across the two leaves in the middle, whose paths meet only at the root.
-fn across(depth: u8) -> Outcome {
-    let bytes = text(128);
+fn measure_contains_across(depth: u8) -> Outcome {
+    let bytes = text_without_repeats(128);
     let middle = 1u32 << (depth - 1);
     let below: Vec<[u8; 32]> = (1..depth).map(|level| [level; 32]).collect();
     let leaf = |index: u32, chunk| HiddenLeaf { index, salt: &SALT, chunk, siblings: &[] };
@@ -82,37 +82,37 @@ fn across(depth: u8) -> Outcome {
         HiddenLeaf { siblings: &siblings[1], ..two },
     ];
     let needle = &bytes[50..75];
-    keys(Circuit::for_neighbours(depth)?)?;
-    runs(
+    measure_key_derivation(Circuit::for_neighbours(depth)?)?;
+    measure_runs(
         || PreparedProof::for_contains_across(&leaves, &tree, needle),
         |proof, context| check_contains_across(proof, &tree, needle, context),
     )
 }
 
-fn field_contains(bytes: usize) -> Outcome {
-    let value = text(bytes);
+fn measure_field_contains(bytes: usize) -> Outcome {
+    let value = text_without_repeats(bytes);
     let field = HiddenField { salt: &SALT, value: &value };
     let salted = digest(&[&[3], &SALT, &value]);
     let needle = &value[bytes / 2..(bytes / 2 + 20).min(bytes)];
-    keys(Circuit::for_field_text(bytes)?)?;
-    runs(
+    measure_key_derivation(Circuit::for_field_text(bytes)?)?;
+    measure_runs(
         || PreparedProof::for_field_contains(&field, &salted, needle),
         |proof, context| check_field_contains(proof, &salted, needle, context),
     )
 }
 
-fn field_sha256(bytes: usize) -> Outcome {
-    let value = text(bytes);
+fn measure_field_sha256(bytes: usize) -> Outcome {
+    let value = text_without_repeats(bytes);
     let field = HiddenField { salt: &SALT, value: &value };
     let (salted, plain) = (digest(&[&[3], &SALT, &value]), digest(&[&value]));
-    keys(Circuit::for_field_digest(bytes)?)?;
-    runs(
+    measure_key_derivation(Circuit::for_field_digest(bytes)?)?;
+    measure_runs(
         || PreparedProof::for_field_sha256(&field, &salted, &plain),
         |proof, context| check_field_sha256(proof, &salted, &plain, context),
     )
 }
 
-fn runs(
+fn measure_runs(
     prepare: impl Fn() -> Result<PreparedProof, CircuitError>,
     check: impl Fn(&[u8], &[u8; 32]) -> Result<ProofHeader, CircuitError>,
 ) -> Outcome {
@@ -120,24 +120,28 @@ fn runs(
         let context = [run as u8; 32];
         let start = Instant::now();
         let mut prepared = prepare()?;
-        let prepared_ms = ms(start);
+        let prepared_ms = elapsed_ms(start);
         let start = Instant::now();
         let proof = prepared.prove(&context)?;
-        let online_ms = ms(start);
+        let online_ms = elapsed_ms(start);
         let start = Instant::now();
         check(&proof, &context)?;
-        let (check_ms, bytes) = (ms(start), proof.len());
+        let (check_ms, bytes) = (elapsed_ms(start), proof.len());
         println!(
             "prepare {prepared_ms:.0} ms, prove {online_ms:.0} ms, check {check_ms:.0} ms, {bytes} bytes"
         );
     }
-    peak()
+    print_peak_memory()
 }
 
-fn keys(circuit: Circuit) -> Outcome {
+fn measure_key_derivation(circuit: Circuit) -> Outcome {
     let start = Instant::now();
     let keys = CircuitKeys::derive_cached(circuit)?;
-    println!("{circuit}: {} constraints, keys in {:.0} ms", keys.constraints(), ms(start));
+    println!(
+        "{circuit}: {} constraints, keys in {:.0} ms",
+        keys.constraint_count(),
+        elapsed_ms(start)
+    );
     Ok(())
 }
 
@@ -150,17 +154,17 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
 }
 
 /// Bytes of which no 20 occur twice in 1 KiB.
-fn text(bytes: usize) -> Vec<u8> {
+fn text_without_repeats(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|place| (place * 7 + place / 256) as u8).collect()
 }
 
-fn peak() -> Outcome {
+fn print_peak_memory() -> Outcome {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: unknown");
     println!("{peak}");
     Ok(())
 }
 
-fn ms(start: Instant) -> f64 {
+fn elapsed_ms(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }

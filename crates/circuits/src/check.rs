@@ -47,7 +47,7 @@ pub fn check_contains(
     needle: &[u8],
     context: &[u8; 32],
 ) -> Result<ProofHeader, CircuitError> {
-    check_tree(proof, Circuit::for_tree(tree.depth)?, tree, needle, context)
+    check_tree_proof(proof, Circuit::for_tree(tree.depth)?, tree, needle, context)
 }
 
 /// Checks that two neighbouring leaves under the root of `tree` contain `needle`, in this context.
@@ -61,7 +61,7 @@ pub fn check_contains_across(
     needle: &[u8],
     context: &[u8; 32],
 ) -> Result<ProofHeader, CircuitError> {
-    check_tree(proof, Circuit::for_neighbours(tree.depth)?, tree, needle, context)
+    check_tree_proof(proof, Circuit::for_neighbours(tree.depth)?, tree, needle, context)
 }
 
 /// Checks that the value behind a salted digest contains `needle`, in this context.
@@ -98,7 +98,7 @@ pub fn check_field_sha256(
     check_proof(proof, "sha256 of a field", is_wanted, &public, context)
 }
 
-fn check_tree(
+fn check_tree_proof(
     proof: &[u8],
     wanted: Circuit,
     tree: &PublicTree<'_>,
@@ -131,9 +131,9 @@ fn check_proof(
     if header.key != keys.digest {
         return Err(CircuitError::OtherKey { circuit: header.circuit.to_string() });
     }
-    let claim = AnyClaim::from_public(header.circuit, public)?;
+    let claim = AnyClaim::from_public_inputs(header.circuit, public)?;
     let circuit = ContextCircuit { claim, context: *context };
-    let bytes = ProofLayout::new(&keys.sizes, &encode_public(&circuit)).restore(body)?;
+    let bytes = ProofLayout::new(&keys.sizes, &encode_public_values(&circuit)).restore(body)?;
     let proof: BackEnd =
         bincode_options().deserialize(&bytes).map_err(|_| CircuitError::Encoding)?;
     let again = bincode_options().serialize(&proof).map_err(|_| CircuitError::Encoding)?;
@@ -146,7 +146,7 @@ fn check_proof(
 }
 
 /// The public values in the back end's encoding.
-pub(crate) fn encode_public(circuit: &ContextCircuit<AnyClaim>) -> Vec<[u8; 32]> {
+pub(crate) fn encode_public_values(circuit: &ContextCircuit<AnyClaim>) -> Vec<[u8; 32]> {
     circuit
         .public_integers()
         .into_iter()

@@ -33,12 +33,12 @@ pub(crate) struct PublicInputs<'a> {
 
 impl AnyClaim {
     /// The claim of a circuit without public values and hidden part, to derive its constraints.
-    pub(crate) fn shape(circuit: Circuit) -> Result<Self, CircuitError> {
-        Self::from_public(circuit, &PublicInputs::default())
+    pub(crate) fn without_values(circuit: Circuit) -> Result<Self, CircuitError> {
+        Self::from_public_inputs(circuit, &PublicInputs::default())
     }
 
     /// The claim with public values but without a hidden part, for a checker.
-    pub(crate) fn from_public(
+    pub(crate) fn from_public_inputs(
         circuit: Circuit,
         public: &PublicInputs<'_>,
     ) -> Result<Self, CircuitError> {

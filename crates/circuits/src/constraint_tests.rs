@@ -220,8 +220,8 @@ fn samples_of_the_largest_circuits_cannot_be_changed() {
 /// Checks that constraints pin every value, that none of a sample can be changed, and that there
 /// are fewer than 2^`bits` constraints: beyond a power of two a proof takes twice as long.
 fn check_sample(name: &str, rows: &mut ConstraintRows, bits: u32) {
-    let (count, hidden) = (rows.count(), rows.hidden.len());
-    println!("{name}: {count} rows, {hidden} hidden, {} nonzeros", rows.nonzeros());
+    let (count, hidden) = (rows.row_count(), rows.hidden.len());
+    println!("{name}: {count} rows, {hidden} hidden, {} nonzeros", rows.nonzero_count());
     assert!(count < 1 << bits && hidden < 1 << bits, "{name}");
     assert!(rows.are_satisfied(), "{name}");
     assert_eq!(rows.unconstrained_values(), Vec::<usize>::new(), "{name}");
@@ -334,7 +334,7 @@ fn a_block_takes_fewer_constraints_than_the_library_s() {
     let message = message(55);
     let one = rows(&hash(55, &message));
     let two = rows(&hash(119, &message));
-    let peer = ConstraintRows::collect(|rows| {
+    let peer = ConstraintRows::from_synthesis(|rows| {
         let mut bits = Vec::new();
         for bit in message.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1))
         {
@@ -343,9 +343,9 @@ fn a_block_takes_fewer_constraints_than_the_library_s() {
         bellpepper::gadgets::sha256::sha256(&mut *rows, &bits).map(|_| ())
     })
     .expect("a witness was given");
-    let sizes = |rows: &ConstraintRows| (rows.count(), rows.hidden.len(), rows.nonzeros());
+    let sizes = |rows: &ConstraintRows| (rows.row_count(), rows.hidden.len(), rows.nonzero_count());
     println!("one {:?}, two {:?}, library {:?}", sizes(&one), sizes(&two), sizes(&peer));
     assert!(peer.are_satisfied());
-    assert!(one.count() < 18_000 && two.count() - one.count() < 18_500);
-    assert!(peer.count() > 25_000);
+    assert!(one.row_count() < 18_000 && two.row_count() - one.row_count() < 18_500);
+    assert!(peer.row_count() > 25_000);
 }

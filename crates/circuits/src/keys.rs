@@ -47,7 +47,7 @@ pub struct CircuitKeys {
 impl CircuitKeys {
     /// Derives the keys of `circuit` from its constraints and from generators hashed from a label.
     fn derive(circuit: Circuit) -> Result<Self, CircuitError> {
-        let claim = AnyClaim::shape(circuit)?;
+        let claim = AnyClaim::without_values(circuit)?;
         let empty = ContextCircuit { claim, context: [0; 32] };
         let (prover, verifier) = BackEnd::setup(empty).map_err(back_end_error)?;
         let digest = verifier.digest().map_err(back_end_error)?;
@@ -80,7 +80,7 @@ impl CircuitKeys {
     }
 
     /// The number of constraints, before they are padded to a power of two.
-    pub fn constraints(&self) -> usize {
+    pub fn constraint_count(&self) -> usize {
         self.constraints
     }
 }

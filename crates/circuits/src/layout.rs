@@ -131,29 +131,29 @@ impl ProofLayout {
         self.push_points(rounds);
         self.push_points(error_rows);
         self.push_scalars(rounds - 2 + TRACE_PUBLIC);
-        self.push_proof(SCALAR_BYTES);
+        self.push_variable(SCALAR_BYTES);
         // The cross term.
         self.push_points(error_rows);
         // Two sum-checks of degrees 3 and 2 without their linear terms; claims; two openings.
         self.push_polynomials(constraints.ilog2() as usize, 3);
-        self.push_proof(3 * SCALAR_BYTES);
+        self.push_variable(3 * SCALAR_BYTES);
         let witness = (rounds * TRACE_COLUMNS).next_power_of_two();
         self.push_polynomials(witness.ilog2() as usize + 1, 2);
         for _ in 0..2 {
             self.push_scalars(TRACE_COLUMNS);
-            self.push_proof(SCALAR_BYTES);
+            self.push_variable(SCALAR_BYTES);
         }
         // The opening of the witness: two points, a row, two blinds.
-        self.push_proof(2 * POINT_BYTES);
+        self.push_variable(2 * POINT_BYTES);
         self.push_scalars(COLUMNS);
-        self.push_proof(2 * SCALAR_BYTES);
+        self.push_variable(2 * SCALAR_BYTES);
     }
 
     fn push_fixed(&mut self, bytes: &[u8]) {
         self.0.push(LayoutPiece::Fixed(bytes.to_vec()));
     }
 
-    fn push_proof(&mut self, bytes: usize) {
+    fn push_variable(&mut self, bytes: usize) {
         self.0.push(LayoutPiece::Proof(bytes));
     }
 
@@ -163,12 +163,12 @@ impl ProofLayout {
 
     fn push_points(&mut self, count: usize) {
         self.push_length(count);
-        self.push_proof(count * POINT_BYTES);
+        self.push_variable(count * POINT_BYTES);
     }
 
     fn push_scalars(&mut self, count: usize) {
         self.push_length(count);
-        self.push_proof(count * SCALAR_BYTES);
+        self.push_variable(count * SCALAR_BYTES);
     }
 
     fn push_polynomials(&mut self, count: usize, coefficients: usize) {

@@ -12,7 +12,7 @@ use crate::{
     curve::Scalar,
     kind::{BLOCK_BYTES, PADDING_LEAST, block_count},
     sha256::{Block, ChainingValue, block_from_bytes, compress},
-    word::{Bit, Byte, LinearForm, WordSum, allocate, empty_name},
+    word::{Bit, Byte, LinearForm, WordSum, allocate_variable, empty_name},
 };
 
 /// The index in a block of the last two bytes of the length. Lengths are below 2^13 bytes, so the
@@ -77,8 +77,8 @@ impl LengthMask {
         let mut places = Self { always, inside: Vec::with_capacity(capacity) };
         let one = CS::one();
         for place in always..always + capacity {
-            let before = places.is_inside(place.checked_sub(1));
-            let inside = allocate(cs, length.map(|length| u64::from(place < length)))?;
+            let before = places.inside_bit(place.checked_sub(1));
+            let inside = allocate_variable(cs, length.map(|length| u64::from(place < length)))?;
             // A position may be inside only if the one before it is.
             cs.enforce(
                 empty_name,
@@ -92,7 +92,7 @@ impl LengthMask {
     }
 
     /// The bit of a position; `None`, before the first position, is within the length.
-    fn is_inside(&self, place: Option<usize>) -> Bit {
+    fn inside_bit(&self, place: Option<usize>) -> Bit {
         let Some(hidden) = place.and_then(|place| place.checked_sub(self.always)) else {
             return Bit::Constant(true);
         };
@@ -100,9 +100,9 @@ impl LengthMask {
     }
 
     /// A bit that is one if the message ends in `block`, as a difference of two bits.
-    fn ends_in(&self, block: usize) -> [Bit; 2] {
+    fn end_bit(&self, block: usize) -> [Bit; 2] {
         let reaches =
-            |block: usize| self.is_inside((block * BLOCK_BYTES).checked_sub(PADDING_LEAST));
+            |block: usize| self.inside_bit((block * BLOCK_BYTES).checked_sub(PADDING_LEAST));
         [reaches(block), reaches(block + 1)]
     }
 
@@ -118,8 +118,9 @@ impl LengthMask {
             return Ok(Byte::constant(0));
         }
         let byte = Byte::allocate(cs, value)?;
-        let (before, inside) = (self.is_inside(place.checked_sub(1)), self.is_inside(Some(place)));
-        let [from, to] = self.ends_in(place / BLOCK_BYTES);
+        let (before, inside) =
+            (self.inside_bit(place.checked_sub(1)), self.inside_bit(Some(place)));
+        let [from, to] = self.end_bit(place / BLOCK_BYTES);
         let one = CS::one();
         // 0x80 at the end, and zero after it except in the bytes of the length.
         cs.enforce(
@@ -146,7 +147,7 @@ impl LengthMask {
         stream: &[Byte],
     ) {
         let at = block * BLOCK_BYTES + LENGTH_AT;
-        let ends = self.ends_in(block);
+        let ends = self.end_bit(block);
         let one = CS::one();
         cs.enforce(
             empty_name,
@@ -187,7 +188,7 @@ fn hash_blocks<CS: ConstraintSystem<Scalar>>(
         for (word, sum) in digest.iter_mut().zip(&sums) {
             *word = word.clone().plus_sum(&select_sum(
                 cs,
-                places.ends_in(number),
+                places.end_bit(number),
                 chosen[number],
                 sum,
             )?);
@@ -204,7 +205,7 @@ fn select_sum<CS: ConstraintSystem<Scalar>>(
     sum: &WordSum,
 ) -> Result<WordSum, SynthesisError> {
     let value = sum.value.zip(chosen).map(|(sum, chosen)| if chosen { sum } else { 0 });
-    let product = allocate(cs, value)?;
+    let product = allocate_variable(cs, value)?;
     let one = CS::one();
     cs.enforce(
         empty_name,

@@ -79,7 +79,7 @@ impl<'a> AllocatedPath<'a> {
         hash_hidden(cs, &prefix, CHUNK_BYTES, message.as_ref().map(|message| message.as_slice()))
     }
 
-    fn is_right(&self, level: usize) -> (Bit, Option<bool>) {
+    fn right_bit(&self, level: usize) -> (Bit, Option<bool>) {
         (self.index.bit(level), self.leaf.map(|leaf| leaf.index >> level & 1 == 1))
     }
 }
@@ -100,13 +100,13 @@ pub(crate) fn hash_parent<CS: ConstraintSystem<Scalar>>(
     for place in 0..8 {
         let mine = node[place].value.map(|value| value as u32);
         let other = sibling.map(|sibling| sibling[place] as u32);
-        let (first, second) = match path.is_right(level).1 {
+        let (first, second) = match path.right_bit(level).1 {
             Some(true) => (other, mine),
             _ => (mine, other),
         };
         (left[place], right[place]) = (Word::allocate(cs, first)?, Word::allocate(cs, second)?);
         for (path, node) in children {
-            bind_child(cs, path.is_right(level).0, &node[place], [&left[place], &right[place]])?;
+            bind_child(cs, path.right_bit(level).0, &node[place], [&left[place], &right[place]])?;
         }
     }
     hash_node(cs, &left, &right)

@@ -7,7 +7,7 @@ use spartan2::{spartan_zk::SpartanPrepZkSNARK, traits::snark::R1CSSNARKTrait};
 use zeroize::Zeroizing;
 
 use crate::{
-    check::{bincode_options, encode_public},
+    check::{bincode_options, encode_public_values},
     circuit::ContextCircuit,
     claim::AnyClaim,
     contains::{ContainsClaim, NeedlePosition, SearchedLeaves},
@@ -122,7 +122,7 @@ impl PreparedProof {
         if sha256_parts(&[message]) != *digest {
             return Err(CircuitError::FalseStatement { what: "message has another digest" });
         }
-        let mut claim = AnyClaim::shape(circuit)?;
+        let mut claim = AnyClaim::without_values(circuit)?;
         if let AnyClaim::Hash(HashClaim { message: held, digest: wanted, .. }) = &mut claim {
             *held = Some(Arc::new(Zeroizing::new(message.to_vec())));
             *wanted = *digest;
@@ -248,7 +248,7 @@ impl PreparedProof {
                 what: "salt and value have another digest",
             });
         }
-        let mut claim = AnyClaim::shape(circuit)?;
+        let mut claim = AnyClaim::without_values(circuit)?;
         if let AnyClaim::Field(FieldClaim { secret, digest: wanted, predicate: all, .. }) =
             &mut claim
         {
@@ -276,7 +276,7 @@ impl PreparedProof {
             || CircuitError::BackEnd("the prepared part was lost in an earlier error".to_owned());
         let state = self.state.take().ok_or_else(lost)?;
         let circuit = ContextCircuit { claim: self.claim.clone(), context: *context };
-        let layout = ProofLayout::new(&self.keys.sizes, &encode_public(&circuit));
+        let layout = ProofLayout::new(&self.keys.sizes, &encode_public_values(&circuit));
         let (proof, state) = BackEnd::prove(&self.keys.prover, circuit, state, VALUES_ARE_SMALL)
             .map_err(back_end_error)?;
         self.state = Some(state);

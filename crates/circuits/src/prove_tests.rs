@@ -11,12 +11,16 @@ fn encoded_proof() -> (ProofLayout, Vec<u8>, Arc<CircuitKeys>) {
     let digest = sha256_parts(&[message]);
     let proof = prove_sha256(message, &digest, &CONTEXT).unwrap();
     let (header, body) = ProofHeader::parse(&proof).unwrap();
-    let claim =
-        AnyClaim::from_public(header.circuit, &PublicInputs { digest, ..PublicInputs::default() })
-            .unwrap();
+    let claim = AnyClaim::from_public_inputs(
+        header.circuit,
+        &PublicInputs { digest, ..PublicInputs::default() },
+    )
+    .unwrap();
     let keys = CircuitKeys::derive_cached(header.circuit).unwrap();
-    let layout =
-        ProofLayout::new(&keys.sizes, &encode_public(&ContextCircuit { claim, context: CONTEXT }));
+    let layout = ProofLayout::new(
+        &keys.sizes,
+        &encode_public_values(&ContextCircuit { claim, context: CONTEXT }),
+    );
     let bytes = layout.restore(body).unwrap();
     assert_eq!(layout.strip(&bytes).as_deref(), Some(body));
     (layout, bytes, keys)

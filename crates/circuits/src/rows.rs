@@ -19,7 +19,7 @@ pub(crate) struct ConstraintRows {
     pub(crate) public: Vec<Scalar>,
     pub(crate) hidden: Vec<Scalar>,
     rows: Vec<[SparseRow; 3]>,
-    /// The rows in which each value occurs, by [`use_slot`].
+    /// The rows in which each value occurs, by [`use_index`].
     uses: Option<Vec<Vec<u32>>>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum VariableIndex {
 }
 
 /// The index of a value in `uses`; its lowest bit is one for hidden values.
-fn use_slot(index: Index) -> usize {
+fn use_index(index: Index) -> usize {
     match index {
         Index::Input(place) => 2 * place,
         Index::Aux(place) => 2 * place + 1,
@@ -43,13 +43,13 @@ impl ConstraintRows {
     pub(crate) fn from_circuit<C: CircuitClaim>(
         circuit: &ContextCircuit<C>,
     ) -> Result<Self, SynthesisError> {
-        Self::collect(|rows| {
+        Self::from_synthesis(|rows| {
             let held = circuit.precommitted(rows, &[])?;
             circuit.synthesize(rows, &[], &held, None)
         })
     }
 
-    pub(crate) fn collect(
+    pub(crate) fn from_synthesis(
         make: impl FnOnce(&mut Self) -> Result<(), SynthesisError>,
     ) -> Result<Self, SynthesisError> {
         let mut rows = Self { public: vec![Scalar::ONE], ..Self::default() };
@@ -71,25 +71,25 @@ impl ConstraintRows {
         self.uses = Some(uses);
     }
 
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn row_count(&self) -> usize {
         self.rows.len()
     }
 
-    pub(crate) fn nonzeros(&self) -> usize {
+    pub(crate) fn nonzero_count(&self) -> usize {
         self.rows.iter().flatten().map(Vec::len).sum()
     }
 
     /// Whether every constraint is satisfied.
     pub(crate) fn are_satisfied(&self) -> bool {
-        (0..self.rows.len()).all(|row| self.row_holds(row))
+        (0..self.rows.len()).all(|row| self.is_row_satisfied(row))
     }
 
     /// Whether every constraint is still satisfied if `value` replaces the one at `place`. Only the
     /// constraints with that value are evaluated.
     pub(crate) fn are_satisfied_with(&mut self, place: VariableIndex, value: Scalar) -> bool {
         let before = std::mem::replace(self.value_mut(place), value);
-        let rows = &self.uses.as_ref().expect("indexed")[self.use_slot(place)];
-        let hold = rows.iter().all(|row| self.row_holds(*row as usize));
+        let rows = &self.uses.as_ref().expect("indexed")[self.use_index(place)];
+        let hold = rows.iter().all(|row| self.is_row_satisfied(*row as usize));
         *self.value_mut(place) = before;
         hold
     }
@@ -148,22 +148,22 @@ impl ConstraintRows {
                 .filter(|(at, _)| *at == place)
                 .fold(Scalar::ZERO, |sum, (_, times)| sum + times)
         };
-        of(a) * self.value(b) + of(b) * self.value(a) - of(c)
+        of(a) * self.evaluate(b) + of(b) * self.evaluate(a) - of(c)
     }
 
-    fn row_holds(&self, row: usize) -> bool {
+    fn is_row_satisfied(&self, row: usize) -> bool {
         let [a, b, c] = &self.rows[row];
-        self.value(a) * self.value(b) == self.value(c)
+        self.evaluate(a) * self.evaluate(b) == self.evaluate(c)
     }
 
-    fn value(&self, form: &SparseRow) -> Scalar {
+    fn evaluate(&self, form: &SparseRow) -> Scalar {
         form.iter().fold(Scalar::ZERO, |sum, (place, times)| {
             let values = if place & 1 == 0 { &self.public } else { &self.hidden };
             sum + values[place / 2] * times
         })
     }
 
-    fn use_slot(&self, place: VariableIndex) -> usize {
+    fn use_index(&self, place: VariableIndex) -> usize {
         match place {
             VariableIndex::Public(place) => 2 * place,
             VariableIndex::Hidden(place) => 2 * place + 1,
@@ -204,7 +204,7 @@ impl ConstraintSystem<Scalar> for ConstraintRows {
     {
         let row = |form: LinearCombination<Scalar>| {
             let terms = form.iter().filter(|(_, times)| **times != Scalar::ZERO);
-            terms.map(|(variable, times)| (use_slot(variable.get_unchecked()), *times)).collect()
+            terms.map(|(variable, times)| (use_index(variable.get_unchecked()), *times)).collect()
         };
         let empty = LinearCombination::zero;
         self.rows.push([row(a(empty())), row(b(empty())), row(c(empty()))]);

@@ -33,7 +33,7 @@ impl Bit {
         cs: &mut CS,
         value: Option<bool>,
     ) -> Result<Self, SynthesisError> {
-        let variable = allocate(cs, value.map(u64::from))?;
+        let variable = allocate_variable(cs, value.map(u64::from))?;
         let one = CS::one();
         cs.enforce(empty_name, |form| form + variable, |form| form + one - variable, |form| form);
         Ok(Self::Variable(variable))
@@ -49,7 +49,7 @@ impl Bit {
 }
 
 /// Allocates a variable of the witness, which the caller must constrain.
-pub(crate) fn allocate<CS: ConstraintSystem<Scalar>>(
+pub(crate) fn allocate_variable<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     value: Option<u64>,
 ) -> Result<Variable, SynthesisError> {
@@ -267,7 +267,7 @@ fn map_bits<CS: ConstraintSystem<Scalar>>(
         *bit = if let [Bit::Constant(a), Bit::Constant(b), Bit::Constant(c)] = from {
             Bit::Constant(truth([a, b, c].map(u32::from)) & 1 == 1)
         } else {
-            let new = allocate(cs, bit_at(value, place).map(u64::from))?;
+            let new = allocate_variable(cs, bit_at(value, place).map(u64::from))?;
             constrain(cs, from, new);
             Bit::Variable(new)
         };

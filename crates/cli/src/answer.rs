@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{error::CliError, process::print_text};
 
 /// The same answer in both forms, with the exit status that belongs to it.
-pub(crate) struct Answer {
+pub(crate) struct CommandReport {
     /// The lines for people, each with its end.
     pub(crate) text: String,
     /// The object for programs.
@@ -16,7 +16,7 @@ pub(crate) struct Answer {
     pub(crate) status: u8,
 }
 
-impl Answer {
+impl CommandReport {
     /// An answer that ends the program with status 0.
     pub(crate) fn new(text: String, json: Value) -> Self {
         Self { text, json, status: 0 }

@@ -20,7 +20,7 @@ use confide_evidence::ReportData;
 use crate::features::SimulationArgs;
 use crate::{
     error::CliError,
-    files::{make_folder, refuse_occupied_folder, shell_word, write_file},
+    files::{make_folder, quote_for_shell, refuse_occupied_folder, write_file},
     process::print_text,
 };
 use device::{DeviceArgs, OpenedDevice};
@@ -51,16 +51,18 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     match &args.out {
-        Some(out) if args.simulation.is_given() => args.simulation.write(args.report_data, out)?,
-        Some(out) => ask_device(&args, out)?,
-        None => return detect::print(Path::new("/"), &args.device.tsm_root(), args.json),
+        Some(out) if args.simulation.is_given() => {
+            args.simulation.write_simulated_attester(args.report_data, out)?
+        }
+        Some(out) => write_device_evidence(&args, out)?,
+        None => return detect::print_devices(Path::new("/"), &args.device.tsm_root(), args.json),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask_device(args: &Args, out: &Path) -> Result<(), CliError> {
+fn write_device_evidence(args: &Args, out: &Path) -> Result<(), CliError> {
     refuse_occupied_folder(out, "choose another folder")?;
-    let OpenedDevice { attester, kind, source } = args.device.open()?;
+    let OpenedDevice { attester, kind, source } = args.device.open_device()?;
     let report_data = args.report_data.unwrap_or(ReportData::ZERO);
     let evidence = attester.attest(&report_data).map_err(CliError::new)?;
     make_folder(out)?;
@@ -69,7 +71,7 @@ fn ask_device(args: &Args, out: &Path) -> Result<(), CliError> {
     if let Some(collateral) = &collateral {
         write_file(&out.join("collateral.json"), collateral)?;
     }
-    let mut text = format!("evidence of this machine in {}, from {source}\n", shell_word(out));
+    let mut text = format!("evidence of this machine in {}, from {source}\n", quote_for_shell(out));
     if attester.is_simulated() {
         text += "simulated: the tree is not the kernel's own, so this protects nothing\n";
     }

@@ -82,9 +82,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::Run(args) => run::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Report(args) => report::run(&args),
-        Command::Index(args) => index::index(&args),
-        Command::List(args) => index::list(&args),
-        Command::Query(args) => index::query(&args),
+        Command::Index(args) => index::run_index(&args),
+        Command::List(args) => index::run_list(&args),
+        Command::Query(args) => index::run_query(&args),
         Command::Export(args) => export::run(&args),
         Command::Schema => print_schema(),
         Command::Machine(args) => machine::run(&args),
@@ -94,12 +94,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::Check(args) => check::run(&args),
         Command::Selftest(args) => selftest::run(args),
         Command::EmptyArm { samples } => {
-            confide_bench::empty_arm(samples, stdin().lock(), stdout().lock())
+            confide_bench::run_empty_arm(samples, stdin().lock(), stdout().lock())
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(CliError::new)
         }
         Command::SpinArm { delay } => {
-            confide_bench::spin_arm(delay, stdin().lock(), stdout().lock())
+            confide_bench::run_spin_arm(delay, stdin().lock(), stdout().lock())
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(CliError::new)
         }

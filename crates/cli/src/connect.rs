@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     address::parse_listen_address,
     binding::EvidenceBinding,
-    collateral::service::ServiceArgs,
+    collateral::service::EndorsementSourceArgs,
     error::CliError,
     policy, process,
     refusal::{PeerHints, explain_client_error, hint_for_check},
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "collateral_service")]
     collateral: Option<PathBuf>,
     #[command(flatten)]
-    service: ServiceArgs,
+    service: EndorsementSourceArgs,
     /// Connect through this tunnel: ws://HOST:PORT
     #[arg(long, value_name = "URL")]
     via: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address,
           default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Deadline for TCP, in milliseconds; the same again for handshake and evidence
+    /// Milliseconds for the TCP connection, and as many again for handshake and evidence
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=600_000))]
     deadline_ms: u64,
@@ -55,7 +55,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     requests: u32,
-    /// Requests that may wait for one of those to end, at most 30 s; further ones get status 503
+    /// Requests that may wait, for up to 30 s, until a running one ends; further ones get status
+    /// 503
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(0..=65_536))]
     requests_waiting: u32,
@@ -78,7 +79,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             "--listen {} is not loopback: requests to it would travel in the clear",
             args.listen
         ))
-        .hint("listen on 127.0.0.1, or add --dangerous-listen-beyond-loopback"));
+        .with_hint("listen on 127.0.0.1, or add --dangerous-listen-beyond-loopback"));
     }
     let deadline = Duration::from_millis(args.deadline_ms);
     let limits = ClientLimits {
@@ -90,14 +91,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         ..ClientLimits::default()
     };
     let origins = AllowedOrigins::new(&args.allow_origin)
-        .map_err(|error| CliError::new(error).hint("for instance https://chat.example"))?;
-    let policy = policy::file::read(&args.policy)?;
+        .map_err(|error| CliError::new(error).with_hint("for instance https://chat.example"))?;
+    let policy = policy::file::read_policy(&args.policy)?;
     let binding: Binding = match (args.binding, policy.binding) {
         (Some(name), _) => name.into(),
         (None, Some(BindingLevel::Session)) => Binding::Session,
         (None, Some(BindingLevel::Key) | None) => Binding::Key,
     };
-    let connector = connector(&args, policy, binding, limits)?;
+    let connector = build_connector(&args, policy, binding, limits)?;
     let client = HttpClient::new(connector, limits, process::unix_now);
     process::block_on(serve(&args, binding, client, origins, limits))?
 }
@@ -125,23 +126,23 @@ async fn serve(
         );
     }
     let (listener, address) = process::listen(args.listen).await?;
-    let fields = ready_fields(args, binding, address, &appraised, timings);
+    let fields = ready_line_fields(args, binding, address, &appraised, timings);
     process::print_ready(address, appraised.guarantee(), fields);
     let drained = confide_client::serve(listener, Arc::new(client), origins, limits, stop).await;
     process::warn_of_cut_connections(drained);
     Ok(ExitCode::SUCCESS)
 }
 
-fn connector(
+fn build_connector(
     args: &Args,
     policy: Policy,
     binding: Binding,
     limits: ClientLimits,
 ) -> Result<Connector, CliError> {
     let endpoint = Endpoint::parse(&args.url)
-        .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
+        .map_err(|error| CliError::new(error).with_hint("for instance https://127.0.0.1:8443"))?;
     let policy = policy::file::add_root(policy, args.root.as_deref())?;
-    let appraiser = args.service.appraiser(policy, args.collateral.as_deref())?;
+    let appraiser = args.service.build_appraiser(policy, args.collateral.as_deref())?;
     Connector::with_appraiser(endpoint, args.via.clone(), binding, Arc::new(appraiser), limits)
         .map_err(|error| CliError::new(error_chain(&error)))
 }
@@ -175,7 +176,7 @@ fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
     }
 }
 
-fn ready_fields(
+fn ready_line_fields(
     args: &Args,
     binding: Binding,
     address: SocketAddr,

@@ -67,19 +67,19 @@ impl ConnectionArgs {
         if limits.connections_per_peer > all {
             let wanted = format!("at most --connections, {all}");
             let got = limits.connections_per_peer;
-            return Err(unusable("--connections-per-address", &wanted, got).hint(raise));
+            return Err(unusable("--connections-per-address", &wanted, got).with_hint(raise));
         }
         if limits.newcomer_reserve >= all {
             let wanted = format!("less than --connections, {all}");
             let got = limits.newcomer_reserve;
-            return Err(unusable("--connections-reserved", &wanted, got).hint(raise));
+            return Err(unusable("--connections-reserved", &wanted, got).with_hint(raise));
         }
         let proxies = self.proxy_protocol_from.len();
         if proxies > PROXIES_MAX {
             let wanted = format!("at most {PROXIES_MAX} addresses");
             return Err(unusable("--proxy-protocol-from", &wanted, proxies));
         }
-        Ok(Admission::new(limits).behind_proxies(&self.proxy_protocol_from))
+        Ok(Admission::new(limits).with_trusted_proxies(&self.proxy_protocol_from))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     process::print_text,
     verify::disclosure::{
         text_proofs,
-        words::{describe_claim, format_name, piece_name},
+        words::{describe_claim, format_name, shown_bytes_name},
     },
 };
 
@@ -33,10 +33,10 @@ pub(crate) struct Args {
     /// bytes:FIRST-END (END excluded; whole chunks of 64 bytes are shown) or length
     #[arg(long, value_name = "NAME", value_parser = Selector::parse)]
     show: Vec<Selector>,
-    /// Prove this about a value that stays hidden: 'NAME <= 4096', also >=, ==, between … and …, with
-    /// numbers or RFC 3339 dates; 'NAME contains "TEXT"', 'response.bytes contains "TEXT"', of at
-    /// most 64 bytes; 'sha256(NAME) == HEX'; 'NAME == NAME', where the second NAME is 'other.NAME' for
-    /// a field of the --other session
+    /// Prove this predicate about a value that stays hidden. Numbers and RFC 3339 dates: 'NAME <=
+    /// 4096', >=, ==, or between … and …. Texts of at most 64 bytes: 'NAME contains "TEXT"' or
+    /// 'response.bytes contains "TEXT"'. Digests: 'sha256(NAME) == HEX'. Equal numbers: 'NAME ==
+    /// NAME'; for a field of the --other session, the second NAME is 'other.NAME'
     #[arg(long, value_name = "PREDICATE", value_parser = Predicate::parse)]
     prove: Vec<Predicate>,
     /// Another session of yours, for predicates on equal numbers. The disclosure then also shows its host
@@ -58,22 +58,22 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     };
     if args.show.is_empty() && args.prove.is_empty() {
         return Err(CliError::new("nothing to show or prove")
-            .hint("--show response./model; `confide disclose FILE --list` lists the fields"));
+            .with_hint("--show response./model; `confide disclose FILE --list` lists the fields"));
     }
     let session = read_session(&args.file)?;
     let mut sessions = [Some(&args.file), args.other.as_ref()].into_iter().flatten();
     if sessions.any(|session| is_same_file(session, out_path)) {
         return Err(CliError::new(format!("--out is {}, a session itself", out_path.display()))
-            .hint("choose another file: the session is the only copy of what stays hidden"));
+            .with_hint("choose another file: the session is the only copy of what stays hidden"));
     }
     let other = args.other.as_deref().map(read_session).transpose()?;
     let in_other_session =
         |wish: &Predicate| matches!(wish, Predicate::Equal { in_other_session: true, .. });
     if other.is_some() && !args.prove.iter().any(in_other_session) {
         return Err(CliError::new("--other needs a --prove that compares with it, got none")
-            .hint("--prove 'response./a == other.response./b'"));
+            .with_hint("--prove 'response./a == other.response./b'"));
     }
-    let out = NewFile::next_to(out_path)?;
+    let out = NewFile::create_next_to(out_path)?;
     let means = DiscloseOptions { texts: text_proofs(), other: other.as_ref() };
     let disclosure = session.disclose(&args.show, &args.prove, means).map_err(explain_error)?;
     let bytes = disclosure.encode();
@@ -92,7 +92,7 @@ fn read_session(path: &Path) -> Result<NotarisedSession, CliError> {
     NotarisedSession::decode(&bytes).map_err(|error| {
         let is_other = matches!(error, FormatError::Magic { .. });
         let hint = "give the file that `confide notary fetch --out` wrote";
-        CliError::in_file(path)(error).hint_if(is_other.then_some(hint))
+        CliError::in_file(path)(error).with_optional_hint(is_other.then_some(hint))
     })
 }
 
@@ -119,7 +119,7 @@ fn explain_error(error: DiscloseError) -> CliError {
         }
         _ => return CliError::new(error),
     };
-    CliError::new(error).hint(hint)
+    CliError::new(error).with_hint(hint)
 }
 
 /// A line for each field. Values are left out: others may see a terminal, and logs keep it.
@@ -160,7 +160,7 @@ fn describe_disclosure(
         let _ = writeln!(text, "shown    {}", format_name(name));
     }
     for (direction, piece) in verified.bytes() {
-        let _ = writeln!(text, "shown    {}", piece_name(*direction, piece));
+        let _ = writeln!(text, "shown    {}", shown_bytes_name(*direction, piece));
     }
     for (direction, _) in verified.lengths() {
         let _ = writeln!(text, "shown    {}.length", direction.as_str());
@@ -170,7 +170,7 @@ fn describe_disclosure(
         let _ = writeln!(text, "proven   {} {predicate}", format_name(&path));
     }
     if let Some(other) = verified.other_session() {
-        let _ = writeln!(text, "other    {}", describe_other(other));
+        let _ = writeln!(text, "other    {}", describe_other_session(other));
     }
     let hidden = fields - verified.fields().len();
     let opened = disclosure.fields.as_ref().map_or(0, |opening| opening.fields.len());
@@ -182,7 +182,7 @@ fn describe_disclosure(
     Ok(text)
 }
 
-fn describe_other(other: &VerifiedDisclosure) -> String {
+fn describe_other_session(other: &VerifiedDisclosure) -> String {
     let statement = other.statement();
     format!(
         "host {}:{}, time {}: shown with this session, so both are known to be yours",

@@ -19,13 +19,13 @@ impl CliError {
     }
 
     /// The same failure, with what to try next.
-    pub(crate) fn hint(mut self, hint: impl Display) -> Self {
+    pub(crate) fn with_hint(mut self, hint: impl Display) -> Self {
         self.hint = Some(hint.to_string());
         self
     }
 
     /// The same failure, ending with another exit status.
-    pub(crate) fn status(mut self, status: u8) -> Self {
+    pub(crate) fn with_status(mut self, status: u8) -> Self {
         self.status = status;
         self
     }
@@ -36,9 +36,9 @@ impl CliError {
     }
 
     /// The same failure, with a hint where there is one.
-    pub(crate) fn hint_if(self, hint: Option<&str>) -> Self {
+    pub(crate) fn with_optional_hint(self, hint: Option<&str>) -> Self {
         match hint {
-            Some(hint) => self.hint(hint),
+            Some(hint) => self.with_hint(hint),
             None => self,
         }
     }
@@ -61,26 +61,26 @@ impl CliError {
         if let Some(hint) = &self.hint {
             eprintln!("hint: {hint}");
         }
-        print_json_if_requested("failed", &self.message, self.hint.as_deref());
+        print_json_error_if_requested("failed", &self.message, self.hint.as_deref());
         ExitCode::from(self.status)
     }
 }
 
 /// Prints what is wrong with the arguments, or the help that they request, and gives the exit status.
-pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
+pub(crate) fn report_argument_error(error: &clap::Error) -> ExitCode {
     // A closed standard error does not change the exit status.
     let _ = error.print();
     if error.use_stderr() {
         let message = error.render().to_string();
         let message = message.strip_prefix("error: ").unwrap_or(&message);
         let detail = message.split("\n\n").next().unwrap_or_default();
-        print_json_if_requested("arguments", detail, None);
+        print_json_error_if_requested("arguments", detail, None);
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// With `--json` there is one object whatever happens, even where the arguments could not be read.
-fn print_json_if_requested(reason: &str, detail: &str, hint: Option<&str>) {
+fn print_json_error_if_requested(reason: &str, detail: &str, hint: Option<&str>) {
     let mut given = std::env::args_os().skip(1).take_while(|argument| argument != "--");
     if given.any(|argument| argument == "--json") {
         let object = json!({

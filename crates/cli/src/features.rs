@@ -63,8 +63,8 @@ mod no_simulator {
     use crate::error::CliError;
 
     /// The refusal of `--simulate`.
-    pub(crate) fn no_simulator() -> CliError {
-        CliError::new("--simulate: this build of confide has no simulated attester").hint(
+    pub(crate) fn missing_simulator_error() -> CliError {
+        CliError::new("--simulate: this build of confide has no simulated attester").with_hint(
             if super::IS_OPERATORS {
                 "it is the operator's build, which cannot forge evidence: use --attester device, \
                  or the developer's build"
@@ -90,18 +90,22 @@ mod no_simulator {
         }
 
         /// Refuses to simulate evidence.
-        pub(crate) fn write(&self, _: Option<ReportData>, _: &Path) -> Result<(), CliError> {
-            Err(no_simulator())
+        pub(crate) fn write_simulated_attester(
+            &self,
+            _: Option<ReportData>,
+            _: &Path,
+        ) -> Result<(), CliError> {
+            Err(missing_simulator_error())
         }
     }
 
     /// Refuses to load a simulated attester.
     pub(crate) fn load_simulated(_: &PathBuf) -> Result<Arc<dyn Attest>, CliError> {
-        Err(no_simulator())
+        Err(missing_simulator_error())
     }
 }
 #[cfg(not(feature = "simulate"))]
-pub(crate) use no_simulator::{SimulationArgs, load_simulated, no_simulator};
+pub(crate) use no_simulator::{SimulationArgs, load_simulated, missing_simulator_error};
 
 /// Stands in for a command that this build leaves out: it accepts any arguments and says so.
 macro_rules! absent_command {
@@ -126,7 +130,7 @@ macro_rules! absent_command {
             /// Reports that the command is missing, and how to get it.
             pub(crate) fn run(_: Args) -> Result<ExitCode, CliError> {
                 let text = concat!("this build of confide has no `confide ", $command, "`");
-                Err(CliError::new(text).hint(concat!(
+                Err(CliError::new(text).with_hint(concat!(
                     "it was built without the feature `",
                     $feature,
                     "`: `cargo build --release -p confide-cli` builds the developer's confide, which \

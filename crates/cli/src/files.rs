@@ -73,20 +73,20 @@ pub(crate) fn refuse_occupied_folder(path: &Path, hint: &str) -> Result<(), CliE
     let mut entries = match fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(|error| {
-            cannot(error).hint("--out takes a folder, which is made if it does not exist")
+            cannot(error).with_hint("--out takes a folder, which is made if it does not exist")
         })?,
     };
     match entries.next().transpose().map_err(cannot)? {
         None => Ok(()),
         Some(_) => {
             let text = format!("{} exists and is not empty", path.display());
-            Err(CliError::new(text).hint(hint))
+            Err(CliError::new(text).with_hint(hint))
         }
     }
 }
 
 /// A path as it is typed at a shell.
-pub(crate) fn shell_word(path: &Path) -> String {
+pub(crate) fn quote_for_shell(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+@%=:,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn paths_are_shown_as_a_shell_takes_them() {
-        assert_eq!(shell_word(Path::new("sim/evidence.bin")), "sim/evidence.bin");
-        assert_eq!(shell_word(Path::new("my sim")), "'my sim'");
-        assert_eq!(shell_word(Path::new("it's")), r"'it'\''s'");
+        assert_eq!(quote_for_shell(Path::new("sim/evidence.bin")), "sim/evidence.bin");
+        assert_eq!(quote_for_shell(Path::new("my sim")), "'my sim'");
+        assert_eq!(quote_for_shell(Path::new("it's")), r"'it'\''s'");
     }
 }

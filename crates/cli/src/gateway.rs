@@ -26,7 +26,7 @@ use crate::{
     error::CliError,
     files::write_file,
     process,
-    server_flags::{AttestedServerArgs, print_digest},
+    server_flags::{AttestedServerArgs, print_configuration_digest},
 };
 
 /// The longest wait for an answer of the upstream, which is on the same machine or network.
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Address for clients; port 0 takes any free one
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address, required_unless_present = "config")]
     listen: Option<SocketAddr>,
-    /// The model server behind it: http://HOST[:PORT][/PATH], without /v1
+    /// The model server behind the gateway: http://HOST[:PORT][/PATH], without /v1
     #[arg(long, value_name = "URL", required_unless_present = "config")]
     upstream: Option<String>,
     /// Proxy this path too: PATH, or METHOD[,METHOD] PATH; a path alone allows GET, HEAD and POST.
@@ -100,7 +100,7 @@ async fn serve(args: Args, listen: SocketAddr, upstream: &str) -> Result<ExitCod
     let mut configuration = build_configuration(&args, upstream)?;
     if args.server.print_config_digest {
         configuration.model_manifest_sha256 = fetch_model_manifest(&args, &configuration).await;
-        return print_digest(configuration.digest());
+        return print_configuration_digest(configuration.digest());
     }
     // Whatever can fail at once fails before the wait.
     let attester = open_attester(&args)?;
@@ -137,7 +137,7 @@ async fn serve(args: Args, listen: SocketAddr, upstream: &str) -> Result<ExitCod
     } else {
         gateway.configuration().guarantee()
     };
-    process::print_ready(address, guarantee, ready_fields(&gateway));
+    process::print_ready(address, guarantee, ready_line_fields(&gateway));
     process::warn_of_cut_connections(gateway.serve(listener, stop).await);
     if let Some(end) = log_end {
         end.finish();
@@ -157,7 +157,7 @@ fn build_configuration(args: &Args, upstream: &str) -> Result<GatewayConfigurati
             }
             _ => "give the model server's address, such as http://127.0.0.1:8000".into(),
         };
-        CliError::new(error).hint(hint)
+        CliError::new(error).with_hint(hint)
     })?;
     let mut configuration =
         GatewayConfiguration::with_upstream(args.binding.into(), upstream.clone());
@@ -166,7 +166,8 @@ fn build_configuration(args: &Args, upstream: &str) -> Result<GatewayConfigurati
     }
     for text in &args.route {
         let route = Route::parse(text, &upstream).map_err(|error| {
-            CliError::new(error).hint("for instance --route /tokenize, or --route 'DELETE /v1/x/*'")
+            CliError::new(error)
+                .with_hint("for instance --route /tokenize, or --route 'DELETE /v1/x/*'")
         })?;
         configuration.add_route(route);
     }
@@ -207,12 +208,12 @@ fn open_attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
     let evidence = &args.server.evidence;
     if evidence.attester.gpu_index.is_some() && args.binding != BindingName::Session {
         let text = "evidence of a GPU is shown with session binding only";
-        return Err(CliError::new(text).hint("add --binding session, or remove --gpu-index"));
+        return Err(CliError::new(text).with_hint("add --binding session, or remove --gpu-index"));
     }
     if args.binding == BindingName::None {
         return Ok(None);
     }
-    evidence.open("this gateway", ", or give --binding none for ordinary TLS").map(Some)
+    evidence.open_attester("this gateway", ", or give --binding none for ordinary TLS").map(Some)
 }
 
 /// Opens the access log for appending, so that the lines of an earlier gateway stay.
@@ -222,12 +223,12 @@ fn open_access_log(path: &Path) -> Result<(AccessLog, AccessLogThread), CliError
     }
     let file = std::fs::File::options().create(true).append(true).open(path).map_err(|error| {
         CliError::new(format!("cannot write the access log {}: {error}", path.display()))
-            .hint("give a file in a folder that exists, or - for standard output")
+            .with_hint("give a file in a folder that exists, or - for standard output")
     })?;
     Ok(AccessLog::start(file, process::unix_now))
 }
 
-fn ready_fields(gateway: &Gateway) -> Value {
+fn ready_line_fields(gateway: &Gateway) -> Value {
     let configuration = gateway.configuration();
     json!({
         "binding": gateway.binding_name(),

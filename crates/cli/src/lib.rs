@@ -121,7 +121,8 @@ enum Command {
     /// Serve a model over OpenAI's routes.
     #[command(hide = cfg!(not(feature = "serve")))]
     Serve(serve::Args),
-    /// Generate text with a server's transformer and the LM head, sampling and noise on this machine.
+    /// Generate text: the transformer runs on a server; LM head, sampling and noise run on this
+    /// machine.
     #[command(hide = cfg!(not(all(feature = "native", feature = "report-003"))))]
     Split(split::Args),
     /// Carry TLS bytes over a WebSocket to allow-listed hosts, without being able to read them.
@@ -134,13 +135,13 @@ enum Command {
 /// Runs the program to its end, and gives its exit status.
 pub fn run() -> ExitCode {
     #[cfg(feature = "prove")]
-    if let Some(failed) = prove::launch_stage() {
+    if let Some(failed) = prove::exec_prover_if_launched() {
         return failed;
     }
     process::log_to_stderr();
     let command = match Arguments::try_parse() {
         Ok(arguments) => arguments.command,
-        Err(error) => return error::report_arguments(&error),
+        Err(error) => return error::report_argument_error(&error),
     };
     let outcome = match command {
         Command::Adapter(command) => adapter::run(command),

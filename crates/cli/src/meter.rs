@@ -14,14 +14,14 @@ use confide_native::make::MakeProgress;
 use crate::{error::CliError, process::run_on_stop_signal, progress_line::ProgressLine};
 
 /// Shows the progress ten times a second on a terminal, every ten seconds elsewhere.
-pub(crate) struct Meter {
+pub(crate) struct ProgressMeter {
     start: Instant,
     last_shown: Option<Instant>,
     is_stopped: Arc<AtomicBool>,
     line: ProgressLine,
 }
 
-impl Meter {
+impl ProgressMeter {
     /// Starts the clock, and watches for SIGINT and SIGTERM.
     pub(crate) fn start() -> Result<Self, CliError> {
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -35,7 +35,7 @@ impl Meter {
         let interval = Duration::from_millis(if self.line.is_terminal { 100 } else { 10_000 });
         if self.last_shown.is_none_or(|shown| shown.elapsed() >= interval) {
             self.last_shown = Some(Instant::now());
-            self.write(progress);
+            self.write_line(progress);
         }
         if self.is_stopped.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
@@ -44,11 +44,11 @@ impl Meter {
     }
 
     /// Clears the line.
-    pub(crate) fn end(&self) {
+    pub(crate) fn clear(&self) {
         self.line.clear();
     }
 
-    fn write(&self, progress: MakeProgress) {
+    fn write_line(&self, progress: MakeProgress) {
         let (work, share) = match progress {
             MakeProgress::Training { step, steps, loss } => {
                 (format!("training: step {step} of {steps}, loss {loss:.2}"), (step, steps))

@@ -8,12 +8,14 @@ use std::{
 use clap::{Subcommand, ValueEnum, builder::PossibleValuesParser};
 use confide_native::{
     NativeError,
-    make::{ModelOrder, ModelShape, make_model, make_model_without_weights},
+    make::{ModelShape, ModelSpec, make_model, make_model_without_weights},
     manifest::{self, Manifest},
 };
 use sha2::{Digest, Sha256};
 
-use crate::{error::CliError, files::read_file, meter::Meter, process::print_text, threads};
+use crate::{
+    error::CliError, files::read_file, meter::ProgressMeter, process::print_text, threads,
+};
 
 /// Makes models locally, from a seed.
 #[derive(clap::Args)]
@@ -63,16 +65,16 @@ fn run_make(args: MakeArgs) -> Result<ExitCode, CliError> {
     if args.weights == WeightsName::None {
         return run_without_weights(shape, &args.dir);
     }
-    let order = ModelOrder { shape, seed: args.seed, dir: args.dir, steps: None };
+    let order = ModelSpec { shape, seed: args.seed, dir: args.dir, steps: None };
     // The training runs on one thread, so that the seed decides the outcome.
-    threads::set_thread_counts(1);
-    let mut meter = Meter::start()?;
+    threads::reexec_with_thread_counts(1);
+    let mut meter = ProgressMeter::start()?;
     let made = make_model(&order, &mut |progress| meter.show(progress));
-    meter.end();
+    meter.clear();
     let Manifest { parameters, shape, weights, .. } = made.map_err(explain_error)?;
     let dir = order.dir.display();
     let first = format!("{dir}: {parameters} weights of shape {shape}, {weights}");
-    print_made(&order.dir, &first, &format!("--engine native --model {dir}"))
+    print_made_model(&order.dir, &first, &format!("--engine native --model {dir}"))
 }
 
 fn run_without_weights(shape: ModelShape, dir: &Path) -> Result<ExitCode, CliError> {
@@ -80,11 +82,11 @@ fn run_without_weights(shape: ModelShape, dir: &Path) -> Result<ExitCode, CliErr
     let shown = dir.display();
     let Manifest { shape, parameters, .. } = manifest;
     let first = format!("{shown}: shape {shape} without its {parameters} weights");
-    print_made(dir, &first, &format!("--engine worker --model {shown} --random-weights 7"))
+    print_made_model(dir, &first, &format!("--engine worker --model {shown} --random-weights 7"))
 }
 
 /// Prints what was made, the digest of the manifest and the command that serves the model.
-fn print_made(dir: &Path, first: &str, engine: &str) -> Result<ExitCode, CliError> {
+fn print_made_model(dir: &Path, first: &str, engine: &str) -> Result<ExitCode, CliError> {
     const MANIFEST_BYTES_MAX: u64 = 1 << 20;
     let manifest = read_file(&dir.join(manifest::FILE_NAME), MANIFEST_BYTES_MAX)?;
     let digest = hex::encode(Sha256::digest(manifest));
@@ -96,8 +98,10 @@ fn print_made(dir: &Path, first: &str, engine: &str) -> Result<ExitCode, CliErro
 /// Explains why nothing was made, and what to try.
 pub(crate) fn explain_error(error: NativeError) -> CliError {
     match error {
-        NativeError::Cancelled => CliError::new("stopped; nothing was left behind").status(130),
-        NativeError::Exists { .. } => CliError::new(error).hint("choose another folder"),
+        NativeError::Cancelled => {
+            CliError::new("stopped; nothing was left behind").with_status(130)
+        }
+        NativeError::Exists { .. } => CliError::new(error).with_hint("choose another folder"),
         other => CliError::new(other),
     }
 }

@@ -31,28 +31,28 @@ pub(crate) fn check_folder(dir: &Path) -> Result<(), CliError> {
         return Ok(());
     }
     if is_gguf(dir) || holds_gguf(dir) {
-        return Err(not_a_folder("a GGUF file, which confide does not read").hint(
+        return Err(not_a_folder("a GGUF file, which confide does not read").with_hint(
             "serve the file with llama.cpp and put `confide gateway --upstream` in front, or \
              download the model as safetensors",
         ));
     }
     if dir.is_file() {
-        return Err(not_a_folder("a file").hint("give the folder that the file is in"));
+        return Err(not_a_folder("a file").with_hint("give the folder that the file is in"));
     }
     if dir.is_dir() {
-        return Err(not_a_folder(&format!("a folder without {CONFIG_FILE}")).hint(
+        return Err(not_a_folder(&format!("a folder without {CONFIG_FILE}")).with_hint(
             "a model's folder has config.json, tokenizer.json and model.safetensors; `confide model \
              make --shape tiny --seed 7 DIR` makes a small one",
         ));
     }
     if is_hub_name(dir) {
-        return Err(not_a_folder("what looks like a name on the Hugging Face hub").hint(format!(
+        return Err(not_a_folder("what looks like a name on the Hugging Face hub").with_hint(format!(
             "--model takes a folder, not a hub name: `hf download {shown} --local-dir DIR` downloads \
              it, then give --model DIR"
         )));
     }
     Err(not_a_folder("a path that does not exist")
-        .hint("`confide model make --shape tiny --seed 7 DIR` makes a small one"))
+        .with_hint("`confide model make --shape tiny --seed 7 DIR` makes a small one"))
 }
 
 fn is_gguf(path: &Path) -> bool {
@@ -101,7 +101,8 @@ pub(crate) fn explain_load_error(dir: &Path, error: &confide_native::NativeError
         }
         _ => None,
     };
-    CliError::new(format!("cannot load the model in {}: {error}", dir.display())).hint_if(hint)
+    CliError::new(format!("cannot load the model in {}: {error}", dir.display()))
+        .with_optional_hint(hint)
 }
 
 #[cfg(test)]

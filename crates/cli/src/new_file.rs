@@ -21,29 +21,29 @@ pub(crate) struct NewFile {
 
 impl NewFile {
     /// Makes the file next to `finished`, readable by everyone whom the umask admits.
-    pub(crate) fn next_to(finished: &Path) -> Result<Self, CliError> {
-        Self::with_mode(finished, 0o666)
+    pub(crate) fn create_next_to(finished: &Path) -> Result<Self, CliError> {
+        Self::create_with_mode(finished, 0o666)
     }
 
     /// Makes the file next to `finished`, readable by its owner only.
-    fn secret(finished: &Path) -> Result<Self, CliError> {
-        Self::with_mode(finished, 0o600)
+    fn create_secret(finished: &Path) -> Result<Self, CliError> {
+        Self::create_with_mode(finished, 0o600)
     }
 
     /// Makes a secret file that never replaces another: its content cannot be obtained again.
-    pub(crate) fn only_copy(finished: &Path) -> Result<Self, CliError> {
+    pub(crate) fn create_secret_once(finished: &Path) -> Result<Self, CliError> {
         if fs::symlink_metadata(finished).is_ok() {
             return Err(exists_error(finished, "nothing was fetched"));
         }
-        let mut file = Self::secret(finished)?;
+        let mut file = Self::create_secret(finished)?;
         file.replaces = false;
         Ok(file)
     }
 
-    fn with_mode(finished: &Path, mode: u32) -> Result<Self, CliError> {
+    fn create_with_mode(finished: &Path, mode: u32) -> Result<Self, CliError> {
         let cannot = |error: &dyn Display| {
             CliError::new(format!("cannot write {}: {error}", finished.display()))
-                .hint("give --out a file in a folder that exists")
+                .with_hint("give --out a file in a folder that exists")
         };
         // A rename onto a folder would fail only when the work is done.
         if finished.is_dir() {
@@ -64,7 +64,7 @@ impl NewFile {
     /// Writes the content and gives the file its name: a reader finds the complete file or none.
     pub(crate) fn save(mut self, bytes: &[u8]) -> Result<(), CliError> {
         let written = self.file.write_all(bytes).and_then(|()| self.file.sync_all());
-        match written.and_then(|()| self.link_name()) {
+        match written.and_then(|()| self.move_into_place()) {
             Ok(()) => {
                 self.is_kept = true;
                 Ok(())
@@ -81,7 +81,7 @@ impl NewFile {
         }
     }
 
-    fn link_name(&self) -> io::Result<()> {
+    fn move_into_place(&self) -> io::Result<()> {
         if self.replaces {
             return fs::rename(&self.unfinished, &self.finished);
         }
@@ -96,7 +96,7 @@ impl NewFile {
 
 fn exists_error(finished: &Path, outcome: &str) -> CliError {
     CliError::new(format!("{} exists already; {outcome}", finished.display()))
-        .hint("choose another file for --out; an existing one is never overwritten")
+        .with_hint("choose another file for --out; an existing one is never overwritten")
 }
 
 impl Drop for NewFile {
@@ -116,15 +116,15 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("confide-new-file-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let place = folder.join("proof");
-        drop(NewFile::next_to(&place).unwrap());
+        drop(NewFile::create_next_to(&place).unwrap());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        NewFile::next_to(&place).unwrap().save(b"whole").unwrap();
+        NewFile::create_next_to(&place).unwrap().save(b"whole").unwrap();
         assert_eq!(fs::read(&place).unwrap(), b"whole");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         // A secret file never replaces another, neither when it is opened nor when it is saved.
-        assert!(NewFile::only_copy(&place).is_err());
+        assert!(NewFile::create_secret_once(&place).is_err());
         let other = folder.join("other");
-        let late = NewFile::only_copy(&other).unwrap();
+        let late = NewFile::create_secret_once(&other).unwrap();
         fs::write(&other, b"made meanwhile").unwrap();
         let error = late.save(b"only").unwrap_err();
         assert_eq!(fs::read(&other).unwrap(), b"made meanwhile");
@@ -132,11 +132,11 @@ mod tests {
         assert_eq!(fs::read(kept).unwrap(), b"only");
         fs::remove_file(kept).unwrap();
         fs::remove_file(&other).unwrap();
-        NewFile::only_copy(&other).unwrap().save(b"only").unwrap();
+        NewFile::create_secret_once(&other).unwrap().save(b"only").unwrap();
         assert_eq!(fs::read(&other).unwrap(), b"only");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         for nowhere in [folder.as_path(), &folder.join("absent/proof"), Path::new("..")] {
-            assert!(NewFile::next_to(nowhere).is_err(), "{}", nowhere.display());
+            assert!(NewFile::create_next_to(nowhere).is_err(), "{}", nowhere.display());
         }
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -49,13 +49,14 @@ pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAdd
     let cannot = |error: std::io::Error| {
         let failure = CliError::new(format!("cannot listen on {wanted}: {error}"));
         match error.kind() {
-            ErrorKind::AddrInUse => failure
-                .hint("another program listens there: give another port, or 0 for any free one"),
+            ErrorKind::AddrInUse => failure.with_hint(
+                "another program listens there: give another port, or 0 for any free one",
+            ),
             ErrorKind::AddrNotAvailable => {
-                failure.hint("give an address of this machine, such as 127.0.0.1")
+                failure.with_hint("give an address of this machine, such as 127.0.0.1")
             }
             ErrorKind::PermissionDenied => {
-                failure.hint("ports below 1024 need a privilege: give a higher port")
+                failure.with_hint("ports below 1024 need a privilege: give a higher port")
             }
             _ => failure,
         }

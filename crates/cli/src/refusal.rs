@@ -30,29 +30,34 @@ pub(crate) fn explain_client_error(
     match error.blame() {
         Blame::Evidence => {
             let check = error.failed_check().unwrap_or("evidence");
-            refuse_check(url, &format!("check `{check}` failed: {text}"), (hints.check)(check))
+            failed_check_error(
+                url,
+                &format!("check `{check}` failed: {text}"),
+                (hints.check)(check),
+            )
         }
-        Blame::Network => {
-            CliError::new(format!("{url} could not be judged: {text}")).hint((hints.network)(error))
-        }
+        Blame::Network => CliError::new(format!("{url} could not be judged: {text}"))
+            .with_hint((hints.network)(error)),
         Blame::Local if is_unattested => {
             CliError::new(format!("{url} demands evidence from this end, which has none"))
-                .hint(hints.attester)
+                .with_hint(hints.attester)
         }
         Blame::Local => CliError::new(text),
     }
 }
 
 /// The refusal of a peer whose evidence was judged.
-pub(crate) fn refuse_check(url: &str, reason: &str, hint: &str) -> CliError {
-    CliError::new(format!("{url} is not accepted: {reason}")).hint(hint).status(STATUS_REFUSED)
+pub(crate) fn failed_check_error(url: &str, reason: &str, hint: &str) -> CliError {
+    CliError::new(format!("{url} is not accepted: {reason}"))
+        .with_hint(hint)
+        .with_status(STATUS_REFUSED)
 }
 
 /// What to do after a failed check of a server's evidence.
 pub(crate) fn hint_for_check(check: &str) -> &'static str {
     match check {
         "root" => {
-            "the evidence leads to no root of the policy; simulated evidence needs its own \
+            "the evidence does not lead to a root of the policy; simulated evidence needs its own \
              policy.toml, or its root.der with --root"
         }
         "config_digest" => {

@@ -15,7 +15,7 @@ use confide_serve::ExtraRoutes;
 #[cfg(feature = "report-003")]
 pub(crate) fn routes(model: Option<&Path>) -> Option<ExtraRoutes> {
     use confide_report_003::routes::{RouteOptions, routes};
-    Some(routes(RouteOptions { head: model.and_then(late_head), ..RouteOptions::default() }))
+    Some(routes(RouteOptions { head: model.and_then(lazy_lm_head), ..RouteOptions::default() }))
 }
 
 /// Gives no routes: this binary was built without them.
@@ -27,7 +27,7 @@ pub(crate) fn routes(_model: Option<&Path>) -> Option<ExtraRoutes> {
 /// The LM head of the model, for the self-test and for clients without a tokenizer: loaded when it
 /// is first needed.
 #[cfg(all(feature = "native", feature = "report-003"))]
-fn late_head(model: &Path) -> Option<Arc<confide_report_003::split_mode::LazyClientHead>> {
+fn lazy_lm_head(model: &Path) -> Option<Arc<confide_report_003::split_mode::LazyClientHead>> {
     use confide_engine::EngineError;
     let dir = model.to_path_buf();
     Some(Arc::new(confide_report_003::split_mode::LazyClientHead::new(move || {
@@ -39,7 +39,7 @@ fn late_head(model: &Path) -> Option<Arc<confide_report_003::split_mode::LazyCli
 
 /// Gives no head: this binary has no native engine to compute it.
 #[cfg(all(not(feature = "native"), feature = "report-003"))]
-fn late_head(_model: &Path) -> Option<Arc<confide_report_003::split_mode::LazyClientHead>> {
+fn lazy_lm_head(_model: &Path) -> Option<Arc<confide_report_003::split_mode::LazyClientHead>> {
     None
 }
 
@@ -48,11 +48,11 @@ fn late_head(_model: &Path) -> Option<Arc<confide_report_003::split_mode::LazyCl
 pub(crate) fn ckks_slots_adapter(adapter: &Adapter) -> Result<Arc<dyn DeltaProvider>, String> {
     use confide_report_003::{
         ckks::Parameters,
-        ckks_slots::{CkksSlots, CkksSlotsOptions},
+        ckks_slots::{CkksAdapter, CkksAdapterOptions},
     };
     let parameters =
         Parameters::from_name("ckks-16384-tensafe").map_err(|error| error.to_string())?;
-    let encoded = CkksSlots::new(adapter, CkksSlotsOptions::new(parameters));
+    let encoded = CkksAdapter::new(adapter, CkksAdapterOptions::new(parameters));
     Ok(Arc::new(encoded.map_err(|error| error.to_string())?))
 }
 

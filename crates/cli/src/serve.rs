@@ -43,7 +43,7 @@ struct ServerArgs {
     #[command(flatten)]
     plain: PlainServerArgs,
     /// The engine: `sim` emits simulated words at known instants, `native` runs a model in this process,
-    /// `worker` runs one on torch in a process of its own; by default `native`, with --model.
+    /// `worker` runs one on torch in a process of its own; by default `native`, which needs --model.
     #[arg(long, value_enum, required_unless_present = "model")]
     engine: Option<EngineKind>,
     /// Folder of the model, for `native` and `worker` (see `confide model make`).
@@ -76,7 +76,7 @@ enum EngineKind {
 }
 
 impl EngineKind {
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             EngineKind::Native => "native",
             EngineKind::Sim => "sim",
@@ -86,17 +86,17 @@ impl EngineKind {
 }
 
 impl ServerArgs {
-    fn engine(&self) -> EngineKind {
+    fn engine_kind(&self) -> EngineKind {
         self.engine.unwrap_or(EngineKind::Native)
     }
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let Args { server: args, worker, adapters } = args;
-    adapters::check(&adapters, args.engine() == EngineKind::Worker)?;
+    adapters::check_worker_options(&adapters, args.engine_kind() == EngineKind::Worker)?;
     let StartedEngine { engine, worker } = start_engine(&args, &worker)?;
     // Before the event loop starts: reaching a host needs one of its own.
-    let adapters = adapters::load(adapters, args.model.clone(), &engine, worker.clone())?;
+    let adapters = adapters::load_adapters(adapters, args.model.clone(), &engine, worker.clone())?;
     let options = ServeOptions {
         adapters,
         extra_routes: report_003::routes(args.model.as_deref()),
@@ -131,17 +131,17 @@ async fn serve(
 ) -> Result<(), CliError> {
     let stop = process::stop_signal();
     let (listener, address) = args.plain.listen(Some("prompts and answers")).await?;
-    process::print_ready(address, "none", ready_fields(args, worker.as_deref(), &options));
+    process::print_ready(address, "none", ready_line_fields(args, worker.as_deref(), &options));
     process::warn_of_cut_connections(confide_serve::serve(listener, options, stop).await);
     Ok(())
 }
 
 /// The fields of the ready line beyond address and guarantee.
-fn ready_fields(args: &ServerArgs, worker: Option<&Worker>, options: &ServeOptions) -> Value {
+fn ready_line_fields(args: &ServerArgs, worker: Option<&Worker>, options: &ServeOptions) -> Value {
     let mut fields = json!({
-        "engine": args.engine().word(),
-        "simulated": args.engine() == EngineKind::Sim,
-        "adapters": adapters::to_json(&options.adapters),
+        "engine": args.engine_kind().name(),
+        "simulated": args.engine_kind() == EngineKind::Sim,
+        "adapters": adapters::adapters_json(&options.adapters),
     });
     if let Some(model) = options.engine.models().into_iter().next() {
         fields["model"] = model.name.into();
@@ -149,7 +149,7 @@ fn ready_fields(args: &ServerArgs, worker: Option<&Worker>, options: &ServeOptio
             fields["model_manifest_sha256"] = digest.into();
         }
     }
-    merge_objects(fields, worker.map_or(Value::Null, worker::ready_fields))
+    merge_objects(fields, worker.map_or(Value::Null, worker::ready_line_fields))
 }
 
 /// The allowed origins as a browser sends them; there is no wildcard.
@@ -171,17 +171,18 @@ struct StartedEngine {
 }
 
 fn start_engine(args: &ServerArgs, worker: &worker::WorkerArgs) -> Result<StartedEngine, CliError> {
-    if args.engine() != EngineKind::Worker {
-        worker.refuse()?;
+    if args.engine_kind() != EngineKind::Worker {
+        worker.refuse_worker_options()?;
     }
-    if args.engine() != EngineKind::Sim {
-        refuse_simulation(args)?;
+    if args.engine_kind() != EngineKind::Sim {
+        refuse_simulation_options(args)?;
     }
-    let engine = match args.engine() {
-        EngineKind::Native => load_native(args)?,
-        EngineKind::Sim => start_simulation(args)?,
+    let engine = match args.engine_kind() {
+        EngineKind::Native => load_native_engine(args)?,
+        EngineKind::Sim => start_simulated_engine(args)?,
         EngineKind::Worker => {
-            let worker = worker::start(worker, model_folder(args)?, args.model_name.clone())?;
+            let worker =
+                worker::start_worker(worker, model_folder(args)?, args.model_name.clone())?;
             let worker = Arc::new(worker);
             let engine: Arc<dyn Engine> = worker.clone();
             return Ok(StartedEngine { engine, worker: Some(worker) });
@@ -190,7 +191,7 @@ fn start_engine(args: &ServerArgs, worker: &worker::WorkerArgs) -> Result<Starte
     Ok(StartedEngine { engine, worker: None })
 }
 
-fn refuse_simulation(args: &ServerArgs) -> Result<(), CliError> {
+fn refuse_simulation_options(args: &ServerArgs) -> Result<(), CliError> {
     if args.ttft_ms != 0.0 || args.tokens_per_second != 0.0 || args.slots.is_some() {
         let message = "--ttft-ms, --tokens-per-second and --slots are for --engine sim only";
         return Err(CliError::new(message));
@@ -200,18 +201,18 @@ fn refuse_simulation(args: &ServerArgs) -> Result<(), CliError> {
 
 fn model_folder(args: &ServerArgs) -> Result<&Path, CliError> {
     let dir = args.model.as_deref().ok_or_else(|| {
-        let engine = args.engine().word();
+        let engine = args.engine_kind().name();
         CliError::new(format!("--engine {engine} needs a model: --model DIR is missing"))
-            .hint("confide model make --shape tiny --seed 7 DIR makes a small one")
+            .with_hint("confide model make --shape tiny --seed 7 DIR makes a small one")
     })?;
     model_folder::check_folder(dir)?;
     Ok(dir)
 }
 
-fn start_simulation(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
+fn start_simulated_engine(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     if args.model.is_some() {
         return Err(CliError::new("--engine sim has no model to load")
-            .hint("remove --model, or use --engine native"));
+            .with_hint("remove --model, or use --engine native"));
     }
     let ttft = Duration::try_from_secs_f64(args.ttft_ms / 1000.0)
         .map_err(|error| CliError::new(format!("--ttft-ms: {error}")))?;
@@ -231,9 +232,11 @@ fn start_simulation(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
 }
 
 #[cfg(feature = "native")]
-fn load_native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
+fn load_native_engine(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     let dir = model_folder(args)?;
-    crate::threads::set_thread_counts(std::thread::available_parallelism().map_or(1, usize::from));
+    crate::threads::reexec_with_thread_counts(
+        std::thread::available_parallelism().map_or(1, usize::from),
+    );
     let options = confide_native::NativeOptions { model_name: args.model_name.clone() };
     let engine = confide_native::NativeEngine::load(dir, options)
         .map_err(|error| model_folder::explain_load_error(dir, &error))?;
@@ -241,7 +244,7 @@ fn load_native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
 }
 
 #[cfg(not(feature = "native"))]
-fn load_native(_args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
+fn load_native_engine(_args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     Err(CliError::new("this binary was built without the native engine")
-        .hint("build it with `cargo build --release -p confide-cli` (feature `native` is on)"))
+        .with_hint("build it with `cargo build --release -p confide-cli` (feature `native` is on)"))
 }

@@ -49,7 +49,7 @@ pub(crate) struct AttestedServerArgs {
 }
 
 /// Prints the digest of a server's configuration, which ends the command.
-pub(crate) fn print_digest(digest: [u8; 32]) -> Result<ExitCode, CliError> {
+pub(crate) fn print_configuration_digest(digest: [u8; 32]) -> Result<ExitCode, CliError> {
     process::print_text(&format!("{}\n", hex::encode(digest)))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ const MATRICES: &str = "RAYON_NUM_THREADS";
 
 /// Executes this program again, as the same process, with the numbers in its environment, unless both are set
 /// already. Must be called before anything is printed or opened. Where it fails the program goes on, slower.
-pub(crate) fn set_thread_counts(matrices: usize) {
+pub(crate) fn reexec_with_thread_counts(matrices: usize) {
     let missing = |name: &str| env::var_os(name).is_none();
     if !missing(ELEMENT_WISE) && !missing(MATRICES) {
         return;

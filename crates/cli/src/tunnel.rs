@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let allow = AllowList::new(&args.allow).map_err(|error| {
-        CliError::new(error).hint("give the attested server's address, such as 127.0.0.1:8443")
+        CliError::new(error).with_hint("give the attested server's address, such as 127.0.0.1:8443")
     })?;
     process::block_on(serve(args, allow))?
 }

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_load::{CUT, Logged, RequestRecord};
+use confide_load::{CUT, LoggedRun, RequestRecord};
 use confide_tests::{Folder, Process, Program};
 use serde_json::Value;
 
@@ -463,7 +463,7 @@ fn confide(args: &[&str]) -> Output {
     CONFIDE.command(args).output().unwrap()
 }
 
-fn read(path: &Path) -> Logged {
+fn read(path: &Path) -> LoggedRun {
     let file = std::fs::File::open(path).unwrap();
     confide_load::read_log(BufReader::new(file)).unwrap()
 }

@@ -254,7 +254,7 @@ fn nothing_is_sent_to_a_host_that_is_not_listed_or_private_or_by_a_notary_of_ano
     let pinned = format!("\"{}\"", site.notary.ready["config_digest"].as_str().unwrap());
     let unpinned = site.policy_with("unpinned", &pinned, "\"dangerous-any\"");
     for (url, policy, status, wanted) in [
-        (format!("https://{host}/"), &policy, 2, "the policy allows none of its private ones"),
+        (format!("https://{host}/"), &policy, 2, "the policy allows none of its private addresses"),
         (format!("https://{NOBODY}/"), &policy, 2, "not on this notary's list"),
         (format!("https://user@{host}/"), &policy, 2, "URL is not usable"),
         (format!("https://{host}/"), &other_program, 1, "nothing was sent to it"),

@@ -173,15 +173,20 @@ impl Connector {
                     .await
                     .map_err(|source| self.channel_error(source))?;
                 let (stream, appraised, channel) = attested.into_parts();
-                self.start_http(stream, Some(appraised), dial, channel.over_carrier(round_trips))
-                    .await
+                self.start_http(
+                    stream,
+                    Some(appraised),
+                    dial,
+                    channel.with_carrier_round_trips(round_trips),
+                )
+                .await
             }
             ChannelClient::Plain(client) => {
                 let connected = client
                     .connect(self.endpoint.host(), stream)
                     .await
                     .map_err(|source| self.channel_error(source))?;
-                let channel = connected.timings.over_carrier(round_trips);
+                let channel = connected.timings.with_carrier_round_trips(round_trips);
                 self.start_http(connected.stream, None, dial, channel).await
             }
         }

@@ -57,7 +57,7 @@ pub enum ClientError {
         waiting: usize,
     },
     /// All connections of the pool stayed busy until the deadline.
-    #[error("no connection became free within {deadline:?}: wanted one of {connections}")]
+    #[error("no connection became free within {deadline:?}: all {connections} are in use")]
     Busy {
         /// The largest number of requests that run at once.
         connections: usize,

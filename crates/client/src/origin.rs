@@ -99,14 +99,14 @@ pub(crate) fn permit_preflight(asked: &HeaderMap, answer: &mut HeaderMap) {
 }
 
 /// Removes the fields by which the attested end would let web pages read the answer.
-pub(crate) fn forbid_reading(answer: &mut HeaderMap) {
+pub(crate) fn remove_cors_headers(answer: &mut HeaderMap) {
     for name in &ACCESS_CONTROL {
         answer.remove(name);
     }
 }
 
 /// Lets the pages of one origin read the answer.
-pub(crate) fn permit_reading(origin: HeaderValue, answer: &mut HeaderMap) {
+pub(crate) fn allow_cors_origin(origin: HeaderValue, answer: &mut HeaderMap) {
     answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     answer.append(VARY, HeaderValue::from_static("origin"));
 }

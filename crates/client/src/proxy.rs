@@ -104,7 +104,7 @@ impl LocalProxy {
     }
 
     async fn refuse_or_forward(&self, request: Request<LocalRequestBody>) -> Response<LocalBody> {
-        if !self.names.include_host(request.headers()) {
+        if !self.names.matches_host_header(request.headers()) {
             let message = "Host is not this address: the request may come from a web page";
             return error_response(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
         }
@@ -115,7 +115,7 @@ impl LocalProxy {
                     true => preflight_answer(request.headers()),
                     false => self.forward(request).await,
                 };
-                origin::permit_reading(page, answer.headers_mut());
+                origin::allow_cors_origin(page, answer.headers_mut());
                 answer
             }
             RequestSource::Page => {
@@ -164,7 +164,7 @@ impl LocalProxy {
         }
         let (mut head, body) = answer.into_parts();
         remove_hop_by_hop(&mut head.headers);
-        origin::forbid_reading(&mut head.headers);
+        origin::remove_cors_headers(&mut head.headers);
         Response::from_parts(head, Either::Left(body))
     }
 }
@@ -215,7 +215,7 @@ impl LocalNames {
         Self { listen: listener.local_addr().ok().filter(|address| address.ip().is_loopback()) }
     }
 
-    fn include_host(&self, headers: &HeaderMap) -> bool {
+    fn matches_host_header(&self, headers: &HeaderMap) -> bool {
         if self.listen.is_none() {
             return true;
         }
@@ -300,9 +300,9 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, host.parse().unwrap());
-            assert_eq!(names.include_host(&headers), wanted, "{host}");
+            assert_eq!(names.matches_host_header(&headers), wanted, "{host}");
         }
-        assert!(!names.include_host(&HeaderMap::new()));
-        assert!(LocalNames { listen: None }.include_host(&HeaderMap::new()));
+        assert!(!names.matches_host_header(&HeaderMap::new()));
+        assert!(LocalNames { listen: None }.matches_host_header(&HeaderMap::new()));
     }
 }

@@ -31,7 +31,7 @@ impl BaseUrl {
         }
         let plain = url.scheme() == Scheme::Http;
         let url = if plain { url.with_numeric_localhost() } else { url };
-        let port = url.written_port().map_or_else(String::new, |port| format!(":{port}"));
+        let port = url.explicit_port().map_or_else(String::new, |port| format!(":{port}"));
         let host = format!("{}{port}", uri_host(url.host()));
         let origin = format!("{}://{host}", url.scheme());
         if plain && !dangerous_plain_http && !url.is_loopback() {

@@ -22,11 +22,11 @@ use tokio::{
 use crate::{
     back_off::back_off,
     client::Client,
-    counts::{CollateralCounts, Counters, add},
+    counts::{CollateralCounts, Counters, add_to_counter},
     document::{Document, DocumentKey},
     error::CollateralError,
     limits::*,
-    newest_ranks::NewestRanks,
+    newest_ranks::NewestVersions,
     options::{Clock, SetCheck, SourceOptions},
     platform::Platform,
     set::{EndorsementSet, SetMap, SetMetadata, assemble},
@@ -59,7 +59,7 @@ pub(crate) struct Cache {
 
 struct CacheState {
     documents: HashMap<DocumentKey, Arc<Document>>,
-    newest_ranks: NewestRanks,
+    newest_ranks: NewestVersions,
     failures: HashMap<Platform, PlatformFailure>,
     new_platforms: u32,
     new_since: Instant,
@@ -80,26 +80,26 @@ impl Cache {
     ) -> Arc<Self> {
         let mut state = CacheState {
             documents: HashMap::new(),
-            newest_ranks: NewestRanks::default(),
+            newest_ranks: NewestVersions::default(),
             failures: HashMap::new(),
             new_platforms: NEW_PLATFORMS_BURST,
             new_since: Instant::now(),
         };
         if let Some(store) = &options.store {
-            state.newest_ranks = store.read_newest_ranks();
+            state.newest_ranks = store.read_newest_versions();
             match store.list() {
                 Ok((documents, faults)) => {
                     for fault in faults {
-                        add(&counters.store_failures, 1);
+                        add_to_counter(&counters.store_failures, 1);
                         let (name, reason) = (fault.name, fault.reason);
                         tracing::warn!(name, reason, "a stored document is ignored");
                     }
-                    let ours = documents.into_iter().filter(|each| is_from(&client, each));
+                    let ours = documents.into_iter().filter(|each| is_from_service(&client, each));
                     let ours = ours.take(DOCUMENTS_MAX);
                     state.documents = ours.map(|each| (each.key.clone(), Arc::new(each))).collect();
                 }
                 Err(error) => {
-                    add(&counters.store_failures, 1);
+                    add_to_counter(&counters.store_failures, 1);
                     tracing::warn!(%error, "the store could not be read");
                 }
             }
@@ -122,15 +122,18 @@ impl Cache {
         })
     }
 
-    pub(crate) fn current(self: &Arc<Self>, platform: &Platform) -> Option<Arc<EndorsementSet>> {
+    pub(crate) fn current_set(
+        self: &Arc<Self>,
+        platform: &Platform,
+    ) -> Option<Arc<EndorsementSet>> {
         let now = (self.clock)();
         let set = self.sets.find(platform).filter(|set| set.is_valid_at(now));
         match &set {
-            None => add(&self.counters.misses, 1),
+            None => add_to_counter(&self.counters.misses, 1),
             Some(set) => {
-                add(&self.counters.hits, 1);
+                add_to_counter(&self.counters.hits, 1);
                 set.note_use(now);
-                if set.refresh_due(now) {
+                if set.is_refresh_due(now) {
                     // The error is that of the last try, which was logged already.
                     drop(self.start_refresh(platform));
                 }
@@ -159,9 +162,9 @@ impl Cache {
         loop {
             sleep(every).await;
             let now = (self.clock)();
-            for set in self.sets.all() {
+            for set in self.sets.to_vec() {
                 let idle = now.saturating_sub(set.used_at()) > UNUSED_S;
-                if !idle && (set.refresh_due(now) || !set.is_valid_at(now)) {
+                if !idle && (set.is_refresh_due(now) || !set.is_valid_at(now)) {
                     drop(self.start_refresh(set.platform()));
                 }
             }
@@ -206,7 +209,7 @@ impl Cache {
         self: &Arc<Self>,
         platform: &Platform,
     ) -> Result<(Arc<EndorsementSet>, Option<CollateralError>), CollateralError> {
-        let keys = platform.documents(self.evaluation);
+        let keys = platform.document_keys(self.evaluation);
         self.adopt_from_store(&keys).await;
         let now = (self.clock)();
         let wanted = self.documents_to_fetch(platform, &keys, now)?;
@@ -221,7 +224,7 @@ impl Cache {
             match ended.unwrap_or_else(|_| Err(aborted())) {
                 Ok(document) => drop(fresh.insert(document.key.clone(), Arc::new(document))),
                 Err(error) => {
-                    add(&self.counters.failures, 1);
+                    add_to_counter(&self.counters.failures, 1);
                     trouble = Some(error);
                 }
             }
@@ -239,13 +242,13 @@ impl Cache {
         let mut state = self.lock_state();
         let missing = keys.iter().any(|key| !state.documents.contains_key(key));
         if missing && self.sets.find(platform).is_none() && !state.take_new_platform_slot() {
-            add(&self.counters.refused_platforms, 1);
+            add_to_counter(&self.counters.refused_platforms, 1);
             return Err(CollateralError::TooManyNewPlatforms { subject: platform.to_string() });
         }
         let fine = |key: &DocumentKey| {
             let held = state.documents.get(key);
             held.is_some_and(|each| each.is_valid_at(now) && now < self.refresh_at(each))
-                && held.is_some_and(|each| each.fetched_at <= now || !key.is_ranked())
+                && held.is_some_and(|each| each.fetched_at <= now || !key.is_versioned())
         };
         Ok(keys.iter().filter(|key| !fine(key)).cloned().collect())
     }
@@ -256,15 +259,15 @@ impl Cache {
         let keys = keys.to_vec();
         let read = spawn_blocking(move || {
             let found: Vec<Document> = keys.iter().filter_map(|key| store.find(key)).collect();
-            (found, store.read_newest_ranks())
+            (found, store.read_newest_versions())
         });
         let Ok((found, memory)) = read.await else { return };
         let mut state = self.lock_state();
         state.newest_ranks.merge(&memory);
-        for document in found.into_iter().filter(|each| is_from(&self.client, each)) {
+        for document in found.into_iter().filter(|each| is_from_service(&self.client, each)) {
             let newer = state.documents.get(&document.key).is_none_or(|held| {
                 document.fetched_at > held.fetched_at
-                    && !document.key.is_older(document.rank(), held.rank())
+                    && !document.key.is_older(document.version(), held.version())
             });
             if newer {
                 state.documents.insert(document.key.clone(), Arc::new(document));
@@ -312,12 +315,12 @@ impl Cache {
         if let Some(check) = &self.check
             && let Err(reason) = check(platform, set.json(), now)
         {
-            add(&self.counters.refused_sets, 1);
+            add_to_counter(&self.counters.refused_sets, 1);
             let event = "collateral_set_refused";
             tracing::warn!(event, %platform, reason, "a fetched set is refused");
             return Err(CollateralError::Refused { subject: platform.to_string(), reason });
         }
-        add(&self.counters.refreshes, fresh.len() as u64);
+        add_to_counter(&self.counters.refreshes, fresh.len() as u64);
         self.publish(&set, fresh, &root).await;
         Ok((set, trouble))
     }
@@ -334,8 +337,9 @@ impl Cache {
             let (from, until) = (document.issued, document.until);
             return Err(CollateralError::NotValidNow { subject: subject(), from, until, now });
         }
-        let seen = self.lock_state().newest_ranks.newest_rank(&document.key, root);
-        let Some(seen) = seen.filter(|seen| document.key.is_older(document.rank(), *seen)) else {
+        let seen = self.lock_state().newest_ranks.newest_version(&document.key, root);
+        let Some(seen) = seen.filter(|seen| document.key.is_older(document.version(), *seen))
+        else {
             return Ok(());
         };
         Err(CollateralError::RolledBack {
@@ -349,7 +353,7 @@ impl Cache {
 
     fn report_rollback(&self, document: &Document, error: &CollateralError) {
         if matches!(error, CollateralError::RolledBack { .. }) {
-            add(&self.counters.refused_rollbacks, 1);
+            add_to_counter(&self.counters.refused_rollbacks, 1);
             let (event, service) = ("collateral_rollback_refused", &document.service);
             tracing::warn!(event, service, %error, "an older document is refused");
         }
@@ -362,7 +366,7 @@ impl Cache {
         fresh: HashMap<DocumentKey, Arc<Document>>,
         root: &[u8; 32],
     ) {
-        let mut seen = NewestRanks::default();
+        let mut seen = NewestVersions::default();
         for document in set.documents() {
             seen.record(document, root);
         }
@@ -375,11 +379,13 @@ impl Cache {
         }
         // Written before the set is served: no later document may be older than one that was
         // served, even after a restart.
-        self.write_store(move |store| store.merge_newest_ranks(&seen).err().into_iter().collect())
-            .await;
-        self.sets.put(set.clone());
-        self.sets.shrink(PLATFORMS_MAX);
-        for other in self.sets.all() {
+        self.write_store(move |store| {
+            store.merge_newest_versions(&seen).err().into_iter().collect()
+        })
+        .await;
+        self.sets.insert(set.clone());
+        self.sets.shrink_to(PLATFORMS_MAX);
+        for other in self.sets.to_vec() {
             if other.platform() != set.platform() && fresh.keys().any(|key| other.contains(key)) {
                 self.reassemble(&other);
             }
@@ -399,7 +405,7 @@ impl Cache {
         };
         let Some(documents) = documents else { return };
         if let Ok(set) = self.assemble(other.platform(), documents, other.shared_used_at()) {
-            self.sets.put(set);
+            self.sets.insert(set);
         }
     }
 
@@ -420,7 +426,7 @@ impl Cache {
     /// tenth earlier at random, so that the machines of a fleet do not ask at the same time. AMD's
     /// certificates stay the same until they expire.
     fn refresh_at(&self, document: &Document) -> u64 {
-        if !document.key.is_ranked() {
+        if !document.key.is_versioned() {
             return document.until;
         }
         let mut hasher = DefaultHasher::new();
@@ -460,7 +466,7 @@ impl Cache {
         }
         let used: HashSet<DocumentKey> = self
             .sets
-            .all()
+            .to_vec()
             .iter()
             .flat_map(|set| set.keys().cloned().collect::<Vec<_>>())
             .collect();
@@ -474,7 +480,7 @@ impl Cache {
     ) {
         let Some(store) = self.store.clone() else { return };
         let failures = spawn_blocking(move || work(&store)).await.unwrap_or_default();
-        add(&self.counters.store_failures, failures.len() as u64);
+        add_to_counter(&self.counters.store_failures, failures.len() as u64);
         if let Some(error) = failures.first() {
             tracing::warn!(%error, count = failures.len(), "the store could not be written");
         }
@@ -495,7 +501,7 @@ impl CacheState {
             }
         }
         let count = self.failures.get(&platform).map_or(0, |failed| failed.count.saturating_add(1));
-        let wait = match error.is_unknown() {
+        let wait = match error.is_not_found() {
             true => UNKNOWN_WAIT,
             false => back_off(FAILED_FIRST, FAILED_MAX, count),
         };
@@ -527,7 +533,7 @@ fn comparison_root(document: &Document, root: &[u8; 32]) -> [u8; 32] {
     if carries_root(&document.key) { document.root_digest().unwrap_or_default() } else { *root }
 }
 
-fn is_from(client: &Client, document: &Document) -> bool {
+fn is_from_service(client: &Client, document: &Document) -> bool {
     client.services().base_for(&document.key).is_ok_and(|base| base.url() == document.service)
 }
 

@@ -10,7 +10,7 @@ use crate::{
     document::{Document, DocumentKey},
     error::CollateralError,
     http::{Deadlines, HttpRequest, OkResponse, RetryingClient},
-    identity::checked_identifier,
+    identity::check_identifier,
     kds,
     limits::KDS_INTERVAL,
     pcs::{self, AnswerFault},
@@ -49,7 +49,7 @@ impl Services {
     ///
     /// # Errors
     /// [`CollateralError::NoRoots`] if this machine has no root certificates for TLS.
-    pub fn vendors() -> Result<Self, CollateralError> {
+    pub fn vendor_services() -> Result<Self, CollateralError> {
         let base = |url: &str| BaseUrl::parse(url, false).map(Some);
         Ok(Self {
             pcs: base(&format!("https://{INTEL_HOST}"))?,
@@ -83,7 +83,7 @@ impl Services {
         base.as_ref().ok_or_else(|| CollateralError::NoService { subject: key.to_string() })
     }
 
-    fn use_tls(&self) -> bool {
+    fn uses_tls(&self) -> bool {
         let bases = [&self.pcs, &self.kds, &self.rim, &self.ocsp];
         bases.into_iter().flatten().any(BaseUrl::is_tls)
     }
@@ -137,7 +137,7 @@ impl Client {
             deadlines.request = request;
         }
         let http =
-            RetryingClient::new(services.use_tls(), &services.tls_roots, deadlines, counters)?;
+            RetryingClient::new(services.uses_tls(), &services.tls_roots, deadlines, counters)?;
         Ok(Self { services: Arc::new(services), http: Arc::new(http) })
     }
 
@@ -221,7 +221,7 @@ impl Client {
     /// # Errors
     /// If no service is configured, it fails or answers late, or it sends another manifest.
     pub async fn fetch_rim(&self, id: &str) -> Result<Vec<u8>, CollateralError> {
-        let subject = format!("RIM {}", checked_identifier(id)?);
+        let subject = format!("RIM {}", check_identifier(id)?);
         let base = self.services.rim.as_ref();
         let base = base.ok_or_else(|| CollateralError::NoService { subject: subject.clone() })?;
         let address = base.join(&format!("/v1/rim/{id}"))?;
@@ -260,7 +260,7 @@ fn is_intel_root_crl(key: &DocumentKey, base: &BaseUrl) -> bool {
 fn answer_error(subject: String, answer: &OkResponse, fault: AnswerFault) -> CollateralError {
     match fault {
         AnswerFault::Unreadable(reason) => {
-            let reason = confide_evidence::foreign_text(&reason);
+            let reason = confide_evidence::escape_untrusted(&reason);
             CollateralError::UnreadableAnswer { subject, url: answer.url.clone(), reason }
         }
         AnswerFault::OtherDocument { wanted, got } => {

@@ -68,7 +68,7 @@ pub(crate) struct HostCounters {
     pub(crate) failures: AtomicU64,
 }
 
-pub(crate) fn add(counter: &AtomicU64, amount: u64) {
+pub(crate) fn add_to_counter(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Relaxed);
 }
 

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     error::CollateralError,
-    identity::{AmdKey, AmdSigner, PckIssuer, TcbEvaluation, checked_identifier, parse_product},
+    identity::{AmdKey, AmdSigner, PckIssuer, TcbEvaluation, check_identifier, parse_product},
 };
 
 /// The name of a document.
@@ -57,12 +57,16 @@ pub enum DocumentKey {
 #[serde(deny_unknown_fields)]
 pub struct Document {
     /// The name of the document.
-    #[serde(rename = "name", serialize_with = "write_name", deserialize_with = "read_name")]
+    #[serde(
+        rename = "name",
+        serialize_with = "serialize_key",
+        deserialize_with = "deserialize_key"
+    )]
     pub key: DocumentKey,
     /// The service that it came from.
     pub service: String,
     /// JSON, DER or PEM, exactly as signed; in hexadecimal in the store.
-    #[serde(serialize_with = "write_hex", deserialize_with = "read_hex")]
+    #[serde(serialize_with = "serialize_hex", deserialize_with = "deserialize_hex")]
     pub content: Vec<u8>,
     /// The issuers as PEM, signer first; empty if the format has none.
     pub chain: String,
@@ -109,7 +113,7 @@ impl Document {
         (self.issued..=self.until).contains(&now)
     }
 
-    pub(crate) fn rank(&self) -> DocumentVersion {
+    pub(crate) fn version(&self) -> DocumentVersion {
         DocumentVersion { number: self.number, issued: self.issued }
     }
 
@@ -124,26 +128,26 @@ impl Document {
     }
 }
 
-fn write_name<S: Serializer>(key: &DocumentKey, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_key<S: Serializer>(key: &DocumentKey, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(key)
 }
 
-fn read_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DocumentKey, D::Error> {
+fn deserialize_key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DocumentKey, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-fn write_hex<S: Serializer>(content: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_hex<S: Serializer>(content: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&hex::encode(content))
 }
 
-fn read_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+fn deserialize_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     hex::decode(String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 impl DocumentKey {
     /// Whether one edition of the document can be older than another one. AMD's certificates have
     /// one edition only.
-    pub(crate) fn is_ranked(&self) -> bool {
+    pub(crate) fn is_versioned(&self) -> bool {
         !matches!(self, Self::AmdKey(_) | Self::AmdChain { .. })
     }
 
@@ -198,7 +202,8 @@ impl FromStr for DocumentKey {
     type Err = CollateralError;
 
     fn from_str(text: &str) -> Result<Self, CollateralError> {
-        let got = || CollateralError::DocumentName { got: confide_evidence::foreign_text(text) };
+        let got =
+            || CollateralError::DocumentName { got: confide_evidence::escape_untrusted(text) };
         let parts: Vec<&str> = text.split('-').collect();
         let key = match parts.as_slice() {
             ["intel", "root", "crl"] => Self::IntelRootCrl,
@@ -219,7 +224,7 @@ impl FromStr for DocumentKey {
             }),
             ["amd", "vlek", product, provider, tcb] => Self::AmdKey(AmdKey {
                 product: parse_product(product)?,
-                signer: AmdSigner::Vlek(checked_identifier(provider)?.to_owned()),
+                signer: AmdSigner::Vlek(check_identifier(provider)?.to_owned()),
                 tcb: decode_array(tcb).ok_or_else(got)?,
             }),
             ["amd", "chain", kind, product] => Self::AmdChain {

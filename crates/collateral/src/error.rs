@@ -199,7 +199,7 @@ pub enum CollateralError {
 
 impl CollateralError {
     /// Whether the service answered that it has no such document.
-    pub fn is_unknown(&self) -> bool {
+    pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Status { status: 400 | 404 | 410, .. })
     }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use confide_evidence::foreign_text;
+use confide_evidence::escape_untrusted;
 use confide_http::{SingleFlight, error_chain};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -28,7 +28,7 @@ use tokio::{
 use crate::{
     address::Address,
     back_off::back_off,
-    counts::{CollateralCounts, Counters, HostCounters, add},
+    counts::{CollateralCounts, Counters, HostCounters, add_to_counter},
     error::CollateralError,
     limits::*,
 };
@@ -136,7 +136,7 @@ impl RetryingClient {
         let flight = self.flights.start(&Handle::current(), &key, move || async move {
             let outcome = http.send_with_retries(&address, &ask).await;
             if let Err(error) = &outcome {
-                add(&http.host(&address).counters.failures, 1);
+                add_to_counter(&http.host(&address).counters.failures, 1);
                 tracing::debug!(host = address.host, %error, "request failed");
             }
             outcome
@@ -206,12 +206,12 @@ impl RetryingClient {
         let known = ask.body.is_none().then(|| self.lock_tagged().find(&address.uri.to_string()));
         let known = known.flatten();
         let request = build_request(address, ask, known.as_ref().map(|(tag, _)| tag));
-        add(&host.counters.requests, 1);
+        add_to_counter(&host.counters.requests, 1);
         let broken = |reason: String| AttemptFailure {
             error: CollateralError::Transport {
                 subject: ask.subject.clone(),
                 url: address.shown.clone(),
-                reason: foreign_text(&reason),
+                reason: escape_untrusted(&reason),
             },
             is_temporary: true,
             retry_after: None,
@@ -222,7 +222,7 @@ impl RetryingClient {
         match (parts.status, known) {
             (StatusCode::OK, _) => {}
             (StatusCode::NOT_MODIFIED, Some((_, answer))) => {
-                add(&host.counters.not_modified, 1);
+                add_to_counter(&host.counters.not_modified, 1);
                 return Ok(answer);
             }
             (status, _) => return Err(status_failure(host, address, ask, status, &parts.headers)),
@@ -238,7 +238,7 @@ impl RetryingClient {
             }
         })?;
         let body = body.to_bytes();
-        add(&host.counters.bytes, body.len() as u64);
+        add_to_counter(&host.counters.bytes, body.len() as u64);
         let url = address.shown.clone();
         let answer = Arc::new(OkResponse { headers: parts.headers, body, url });
         if ask.body.is_none() {
@@ -323,7 +323,7 @@ fn status_failure(
     };
     let throttled = status == StatusCode::TOO_MANY_REQUESTS;
     if throttled {
-        add(&host.counters.throttled, 1);
+        add_to_counter(&host.counters.throttled, 1);
     }
     let is_temporary =
         throttled || status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use confide_evidence::{foreign_text, snp::Product};
+use confide_evidence::{escape_untrusted, snp::Product};
 
 use crate::{error::CollateralError, limits::IDENTIFIER_LENGTH_MAX};
 
@@ -66,7 +66,7 @@ impl FromStr for TcbEvaluation {
             "early" => Ok(Self::Early),
             number => number.parse().map(Self::Number).map_err(|_| {
                 let wanted = "standard, early or a TCB evaluation data number";
-                unknown_platform_error(wanted, foreign_text(text))
+                unknown_platform_error(wanted, escape_untrusted(text))
             }),
         }
     }
@@ -123,19 +123,19 @@ pub fn parse_product(name: &str) -> Result<Product, CollateralError> {
         "milan" => Ok(Product::Milan),
         "genoa" | "bergamo" | "siena" => Ok(Product::Genoa),
         "turin" => Ok(Product::Turin),
-        other => Err(unknown_platform_error("milan, genoa or turin", foreign_text(other))),
+        other => Err(unknown_platform_error("milan, genoa or turin", escape_untrusted(other))),
     }
 }
 
 /// Returns the text if it may be part of an address and of a file name.
-pub(crate) fn checked_identifier(text: &str) -> Result<&str, CollateralError> {
+pub(crate) fn check_identifier(text: &str) -> Result<&str, CollateralError> {
     let fits = |character: char| character.is_ascii_alphanumeric() || "._".contains(character);
     let good = !text.is_empty()
         && text.len() <= IDENTIFIER_LENGTH_MAX
         && !text.starts_with('.')
         && text.chars().all(fits);
     good.then_some(text).ok_or_else(|| {
-        unknown_platform_error("letters, digits, dots and underscores", foreign_text(text))
+        unknown_platform_error("letters, digits, dots and underscores", escape_untrusted(text))
     })
 }
 

@@ -16,7 +16,7 @@ use crate::{
 pub(crate) fn document_path(key: &DocumentKey) -> Option<String> {
     Some(match key {
         DocumentKey::AmdKey(key) => {
-            let (product, spl) = (key.product.as_str(), security_versions(key));
+            let (product, spl) = (key.product.as_str(), tcb_query(key));
             match &key.signer {
                 AmdSigner::Vcek(chip) => format!("/vcek/v1/{product}/{}?{spl}", hex::encode(chip)),
                 AmdSigner::Vlek(provider) => format!("/vlek/v1/{product}/{provider}?{spl}"),
@@ -33,7 +33,7 @@ pub(crate) fn document_path(key: &DocumentKey) -> Option<String> {
 }
 
 /// The query with the versions of a TCB (AMD 57230, section 4.1).
-fn security_versions(key: &AmdKey) -> String {
+fn tcb_query(key: &AmdKey) -> String {
     let Tcb { fmc, bootloader, tee, snp, microcode } = key.product.tcb(&key.tcb);
     let fmc = fmc.map(|fmc| format!("fmcSPL={fmc}&")).unwrap_or_default();
     format!("{fmc}blSPL={bootloader}&teeSPL={tee}&snpSPL={snp}&ucodeSPL={microcode}")
@@ -90,7 +90,7 @@ fn check_name(got: &str, wanted: &str) -> Result<(), AnswerFault> {
     match got.ends_with(wanted) {
         true => Ok(()),
         false => {
-            Err(AnswerFault::other_document(wanted.into(), confide_evidence::foreign_text(got)))
+            Err(AnswerFault::other_document(wanted.into(), confide_evidence::escape_untrusted(got)))
         }
     }
 }

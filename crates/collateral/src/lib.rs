@@ -1,7 +1,7 @@
 //! Fetches, stores and refreshes endorsements; the only crate of attestation that uses the network.
 //!
 //! A program holds a [`Source`]: it returns the endorsements of a platform at once if they are at
-//! hand ([`Source::current`]), and fetches them if they are not ([`Source::ensure`]). It works on a
+//! hand ([`Source::current_set`]), and fetches them if they are not ([`Source::find_or_fetch`]). It works on a
 //! thread of its own, so that a caller without a runtime, or on a busy one, cannot deadlock with
 //! it. [`Client`] fetches single documents, and [`Store`] keeps them on disk.
 //!

@@ -45,7 +45,7 @@ pub const UNKNOWN_WAIT: Duration = Duration::from_secs(600);
 pub const FAILURES_MAX: usize = 1024;
 /// A platform that was not requested for this time, in seconds, is no longer refreshed.
 pub const UNUSED_S: u64 = 24 * 3600;
-/// The largest number of newest ranks kept against rollbacks; a few hundred families exist.
+/// The largest number of newest versions kept against rollbacks; a few hundred families exist.
 pub const NEWEST_RANKS_MAX: usize = 4096;
 /// The longest wait for the store's lock, which is held for milliseconds.
 pub const LOCK_DEADLINE: Duration = Duration::from_secs(5);

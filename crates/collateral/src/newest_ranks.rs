@@ -13,39 +13,43 @@ use crate::{
 /// issuer, whose numbers are not comparable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct NewestRanks(BTreeMap<String, (u64, u64)>);
+pub(crate) struct NewestVersions(BTreeMap<String, (u64, u64)>);
 
-impl NewestRanks {
-    pub(crate) fn newest_rank(
+impl NewestVersions {
+    pub(crate) fn newest_version(
         &self,
         key: &DocumentKey,
         root: &[u8; 32],
     ) -> Option<DocumentVersion> {
-        let (number, issued) = *self.0.get(&subject(key, root))?;
+        let (number, issued) = *self.0.get(&entry_key(key, root))?;
         Some(DocumentVersion { number, issued })
     }
 
     pub(crate) fn record(&mut self, document: &Document, root: &[u8; 32]) {
-        if document.key.is_ranked() {
-            self.record_rank(document.key.clone(), subject(&document.key, root), document.rank());
+        if document.key.is_versioned() {
+            self.record_version(
+                document.key.clone(),
+                entry_key(&document.key, root),
+                document.version(),
+            );
         }
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
         for (subject, (number, issued)) in &other.0 {
-            let rank = DocumentVersion { number: *number, issued: *issued };
+            let version = DocumentVersion { number: *number, issued: *issued };
             let Some(key) = subject.split(' ').next().and_then(|key| key.parse().ok()) else {
                 continue;
             };
-            self.record_rank(key, subject.clone(), rank);
+            self.record_version(key, subject.clone(), version);
         }
     }
 
     pub(crate) fn holds_all_of(&self, other: &Self) -> bool {
-        other.0.iter().all(|(subject, rank)| self.0.get(subject) == Some(rank))
+        other.0.iter().all(|(subject, version)| self.0.get(subject) == Some(version))
     }
 
-    fn record_rank(&mut self, key: DocumentKey, subject: String, rank: DocumentVersion) {
+    fn record_version(&mut self, key: DocumentKey, subject: String, version: DocumentVersion) {
         let known = self
             .0
             .get(&subject)
@@ -57,14 +61,14 @@ impl NewestRanks {
                     "the list of newest documents is full: a new one is not recorded"
                 );
             }
-            Some(known) if key.is_older(rank, known) => {}
+            Some(known) if key.is_older(version, known) => {}
             _ => {
-                self.0.insert(subject, (rank.number, rank.issued));
+                self.0.insert(subject, (version.number, version.issued));
             }
         }
     }
 }
 
-fn subject(key: &DocumentKey, root: &[u8; 32]) -> String {
+fn entry_key(key: &DocumentKey, root: &[u8; 32]) -> String {
     format!("{key} {}", hex::encode(&root[..16]))
 }

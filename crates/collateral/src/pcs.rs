@@ -1,7 +1,7 @@
 //! Intel's Provisioning Certification Service, version 4, and any PCCS with its routes.
 
 use confide_evidence::{
-    crl::CrlDates, foreign_text, pem::decode_chain, qe_identity::QeIdentity, quote::Tee,
+    crl::CrlDates, escape_untrusted, pem::decode_chain, qe_identity::QeIdentity, quote::Tee,
     tcb_info::TcbInfo,
 };
 use confide_http::decode_percent;
@@ -83,7 +83,7 @@ pub(crate) fn read_document(
                 ));
             }
             let number = info.tcb_evaluation_data_number;
-            check_number(*evaluation, number)?;
+            check_evaluation_number(*evaluation, number)?;
             let chain = issuer_chain(&answer.headers, TCB_INFO_CHAIN)?;
             let (issued, until) = (info.issue_date, info.next_update);
             Ok(signed.into_document(
@@ -103,7 +103,7 @@ pub(crate) fn read_document(
                 ));
             }
             let number = identity.tcb_evaluation_data_number;
-            check_number(*evaluation, number)?;
+            check_evaluation_number(*evaluation, number)?;
             let chain = issuer_chain(&answer.headers, QE_IDENTITY_CHAIN)?;
             let (issued, until) = (identity.issue_date, identity.next_update);
             Ok(signed.into_document(
@@ -189,7 +189,7 @@ fn split_value(text: &str) -> Result<(&str, &str), String> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     match values.next() {
         Some(Ok(_)) => Ok(text.split_at(values.byte_offset())),
-        Some(Err(error)) => Err(foreign_text(&error.to_string())),
+        Some(Err(error)) => Err(escape_untrusted(&error.to_string())),
         None => Err("the object is truncated".into()),
     }
 }
@@ -245,7 +245,7 @@ fn check_issuer(wanted: &[u8], list: &[u8]) -> Result<(), AnswerFault> {
     }
 }
 
-fn check_number(evaluation: TcbEvaluation, got: u32) -> Result<(), AnswerFault> {
+fn check_evaluation_number(evaluation: TcbEvaluation, got: u32) -> Result<(), AnswerFault> {
     match evaluation {
         TcbEvaluation::Number(wanted) if wanted != got => {
             Err(AnswerFault::other_document(format!("TCB recovery {wanted}"), got.to_string()))

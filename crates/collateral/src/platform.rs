@@ -4,9 +4,9 @@
 use std::fmt;
 
 use confide_evidence::{
-    Kind, ParseError,
+    EvidenceKind, ParseError,
     certificate::Certificate,
-    detect,
+    detect_kind,
     pck::PckExtension,
     pem::decode_chain,
     quote::{Quote, Tee},
@@ -46,8 +46,8 @@ impl Platform {
         evidence: &[u8],
         product: Option<Product>,
     ) -> Result<Self, CollateralError> {
-        if detect(evidence) == Some(Kind::SnpReport) {
-            return read_report(Report::parse(evidence)?, product).map(Self::Snp);
+        if detect_kind(evidence) == Some(EvidenceKind::SnpReport) {
+            return amd_key_from_report(Report::parse(evidence)?, product).map(Self::Snp);
         }
         let quote = Quote::parse(evidence)?;
         let chain = decode_chain("PCK chain", quote.pck_chain)?;
@@ -63,7 +63,7 @@ impl Platform {
     }
 
     /// The documents of the platform's set, in the order in which the set lists them.
-    pub fn documents(&self, evaluation: TcbEvaluation) -> Vec<DocumentKey> {
+    pub fn document_keys(&self, evaluation: TcbEvaluation) -> Vec<DocumentKey> {
         match self {
             Self::Dcap { fmspc, ca, tee } => vec![
                 DocumentKey::IntelRootCrl,
@@ -94,7 +94,10 @@ impl fmt::Display for Platform {
     }
 }
 
-fn read_report(report: Report<'_>, named: Option<Product>) -> Result<AmdKey, CollateralError> {
+fn amd_key_from_report(
+    report: Report<'_>,
+    named: Option<Product>,
+) -> Result<AmdKey, CollateralError> {
     let product = match report.cpuid() {
         None => named.ok_or_else(|| {
             let wanted =

@@ -47,7 +47,7 @@ impl EndorsementSet {
         platform: &Platform,
         evaluation: TcbEvaluation,
     ) -> Result<Self, CollateralError> {
-        let keys = platform.documents(evaluation);
+        let keys = platform.document_keys(evaluation);
         let documents: Option<Vec<_>> =
             keys.iter().map(|key| store.find(key).map(Arc::new)).collect();
         let missing = || CollateralError::NotAtHand { subject: platform.to_string() };
@@ -92,7 +92,7 @@ impl EndorsementSet {
         self.generation
     }
 
-    pub(crate) fn refresh_due(&self, now: u64) -> bool {
+    pub(crate) fn is_refresh_due(&self, now: u64) -> bool {
         // A document that was fetched later than now shows that the clock went back.
         now >= self.refresh_at || self.documents.iter().any(|each| each.fetched_at > now)
     }
@@ -229,12 +229,12 @@ impl SetMap {
         self.shard(platform).load().get(platform).cloned()
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<EndorsementSet>> {
+    pub(crate) fn to_vec(&self) -> Vec<Arc<EndorsementSet>> {
         let maps = self.shards.iter().map(|shard| shard.load_full());
         maps.flat_map(|map| map.values().cloned().collect::<Vec<_>>()).collect()
     }
 
-    pub(crate) fn put(&self, set: Arc<EndorsementSet>) {
+    pub(crate) fn insert(&self, set: Arc<EndorsementSet>) {
         let shard = self.shard(&set.platform);
         let mut map = HashMap::clone(&shard.load());
         map.insert(set.platform.clone(), set);
@@ -242,12 +242,12 @@ impl SetMap {
     }
 
     /// Drops the sets that were used longest ago, until at most `most` are left.
-    pub(crate) fn shrink(&self, most: usize) {
+    pub(crate) fn shrink_to(&self, most: usize) {
         let count: usize = self.shards.iter().map(|shard| shard.load().len()).sum();
         if count <= most {
             return;
         }
-        let mut sets = self.all();
+        let mut sets = self.to_vec();
         sets.sort_by_key(|set| set.used_at());
         for set in sets.iter().take(count - most) {
             let shard = self.shard(&set.platform);

@@ -61,8 +61,8 @@ impl Source {
 
     /// The endorsements, if they are at hand and valid now. This takes no lock and never waits; if
     /// a refresh is due, it begins in the background.
-    pub fn current(&self, platform: &Platform) -> Option<Arc<EndorsementSet>> {
-        self.cache.current(platform)
+    pub fn current_set(&self, platform: &Platform) -> Option<Arc<EndorsementSet>> {
+        self.cache.current_set(platform)
     }
 
     /// Begins to fetch the platform's documents that are missing or due, without waiting.
@@ -75,28 +75,28 @@ impl Source {
     ///
     /// # Errors
     /// If the platform's documents are not at hand and no service provides them.
-    pub async fn ensure(
+    pub async fn find_or_fetch(
         &self,
         platform: &Platform,
     ) -> Result<Arc<EndorsementSet>, CollateralError> {
-        if let Some(set) = self.current(platform) {
+        if let Some(set) = self.current_set(platform) {
             return Ok(set);
         }
         let aborted = CollateralError::Aborted { subject: platform.to_string() };
         self.cache.start_refresh(platform)?.outcome().await.unwrap_or(Err(aborted))
     }
 
-    /// Like [`Source::ensure`], for a caller without a runtime, or one that may block; `deadline`
+    /// Like [`Source::find_or_fetch`], for a caller without a runtime, or one that may block; `deadline`
     /// bounds the wait.
     ///
     /// # Errors
-    /// Those of [`Source::ensure`], and [`CollateralError::NotAtHand`] at the deadline.
-    pub fn ensure_blocking(
+    /// Those of [`Source::find_or_fetch`], and [`CollateralError::NotAtHand`] at the deadline.
+    pub fn find_or_fetch_blocking(
         &self,
         platform: &Platform,
         deadline: Duration,
     ) -> Result<Arc<EndorsementSet>, CollateralError> {
-        if let Some(set) = self.current(platform) {
+        if let Some(set) = self.current_set(platform) {
             return Ok(set);
         }
         let flight = self.cache.start_refresh(platform)?;

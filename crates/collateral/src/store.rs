@@ -21,7 +21,7 @@ use crate::{
     document::{Document, DocumentKey},
     error::CollateralError,
     limits::{ANSWER_LENGTH_MAX, LOCK_DEADLINE},
-    newest_ranks::NewestRanks,
+    newest_ranks::NewestVersions,
 };
 
 const MAGIC: &[u8; 8] = b"CFDSTR01";
@@ -31,7 +31,7 @@ const HEADER_LENGTH: usize = 8 + 8 + 32;
 const FILE_LENGTH_MAX: usize = 3 * ANSWER_LENGTH_MAX;
 /// The pause between two attempts to take the lock.
 const LOCK_RETRY: Duration = Duration::from_millis(5);
-/// The newest ranks are kept in two files, so that one of them may be lost.
+/// The newest versions are kept in two files, so that one of them may be lost.
 const NEWEST_RANKS_FILES: [&str; 2] = ["seen.a", "seen.b"];
 /// The length of these files is a multiple of this: the block size of most file systems.
 const NEWEST_RANKS_BLOCK: usize = 4096;
@@ -161,14 +161,14 @@ impl Store {
     /// # Errors
     /// If the folder cannot be created or read, or others than its owner may write to it.
     pub fn open(folder: &Path, limits: StoreLimits) -> Result<Self, CollateralError> {
-        Self::with_files(folder, limits, Box::new(OsFileSystem))
+        Self::with_file_system(folder, limits, Box::new(OsFileSystem))
     }
 
     /// Like [`Store::open`], with other file system calls.
     ///
     /// # Errors
     /// If the folder cannot be created or read, or others than its owner may write to it.
-    pub fn with_files(
+    pub fn with_file_system(
         folder: &Path,
         limits: StoreLimits,
         files: Box<dyn FileSystem>,
@@ -234,8 +234,8 @@ impl Store {
         if let Ok(Some(there)) = self.read_document(&name)
             && there.service == document.service
             && there.root_digest() == document.root_digest()
-            && document.key.is_ranked()
-            && document.key.is_older(document.rank(), there.rank())
+            && document.key.is_versioned()
+            && document.key.is_older(document.version(), there.version())
         {
             return Ok(Some(there));
         }
@@ -248,21 +248,24 @@ impl Store {
         Ok(None)
     }
 
-    /// Reads the newest ranks from both files.
-    pub(crate) fn read_newest_ranks(&self) -> NewestRanks {
-        let mut memory = NewestRanks::default();
+    /// Reads the newest versions from both files.
+    pub(crate) fn read_newest_versions(&self) -> NewestVersions {
+        let mut memory = NewestVersions::default();
         for name in NEWEST_RANKS_FILES {
-            if let Some(kept) = self.read_newest_ranks_file(name) {
+            if let Some(kept) = self.read_newest_versions_file(name) {
                 memory.merge(&kept);
             }
         }
         memory
     }
 
-    /// Adds newest ranks to the stored ones, in both files.
-    pub(crate) fn merge_newest_ranks(&self, seen: &NewestRanks) -> Result<(), CollateralError> {
+    /// Adds newest versions to the stored ones, in both files.
+    pub(crate) fn merge_newest_versions(
+        &self,
+        seen: &NewestVersions,
+    ) -> Result<(), CollateralError> {
         let _lock = self.lock()?;
-        let kept = NEWEST_RANKS_FILES.map(|name| self.read_newest_ranks_file(name));
+        let kept = NEWEST_RANKS_FILES.map(|name| self.read_newest_versions_file(name));
         let mut memory = seen.clone();
         kept.iter().flatten().for_each(|kept| memory.merge(kept));
         if kept.iter().all(|kept| kept.as_ref().is_some_and(|kept| kept.holds_all_of(&memory))) {
@@ -281,14 +284,14 @@ impl Store {
         let bytes = encode_record(&content);
         // One file after the other: if one is damaged by a crash, the other one is intact.
         let [first, second] = NEWEST_RANKS_FILES;
-        self.replace_newest_ranks_file(first, &bytes, kept[1].is_some())?;
-        self.replace_newest_ranks_file(second, &bytes, true)
+        self.replace_newest_versions_file(first, &bytes, kept[1].is_some())?;
+        self.replace_newest_versions_file(second, &bytes, true)
     }
 
-    /// Replaces a file of newest ranks. A full disk has no space for a new file, but the ranks must
+    /// Replaces a file of newest versions. A full disk has no space for a new file, but the versions must
     /// be stored: then the file is overwritten in place, if `other_is_whole`, so that a crash
     /// cannot damage both.
-    fn replace_newest_ranks_file(
+    fn replace_newest_versions_file(
         &self,
         name: &str,
         bytes: &[u8],
@@ -305,7 +308,7 @@ impl Store {
             .map_err(|error| CollateralError::store("overwrite", &path, &error))
     }
 
-    fn read_newest_ranks_file(&self, name: &str) -> Option<NewestRanks> {
+    fn read_newest_versions_file(&self, name: &str) -> Option<NewestVersions> {
         let bytes = read_bounded(&self.folder.join(name)).ok()?;
         let content = read_record(&bytes).ok();
         let read = content.and_then(|content| serde_json::from_slice(content).ok());

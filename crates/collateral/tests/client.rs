@@ -173,7 +173,7 @@ fn the_set_of_an_snp_platform_has_key_chain_and_list() {
     let clock = service::TestClock::starting_at(ISSUED_AT + 60);
     let options = confide_collateral::SourceOptions::new(service.services(), clock.clock());
     let source = confide_collateral::Source::start(options).unwrap();
-    let set = source.ensure_blocking(&Platform::Snp(key), Duration::from_secs(60)).unwrap();
+    let set = source.find_or_fetch_blocking(&Platform::Snp(key), Duration::from_secs(60)).unwrap();
     let parsed = SnpEndorsements::parse(set.json()).unwrap();
     assert_eq!(parsed.chain, chain);
     assert!(parsed.crl.is_some());
@@ -235,7 +235,7 @@ async fn rims_ocsp_answers_and_pck_certificates_are_fetched() {
     assert_eq!(client.fetch_rim("NV_GPU_DRIVER_GH100_535.86.09").await.unwrap(), b"<rim/>");
     assert!(client.fetch_rim("../secrets").await.is_err());
     assert!(client.fetch_ocsp(b"asked".to_vec()).await.is_ok());
-    assert!(client.fetch_ocsp(b"other".to_vec()).await.unwrap_err().is_unknown());
+    assert!(client.fetch_ocsp(b"other".to_vec()).await.unwrap_err().is_not_found());
     let request = PckRequest {
         encrypted_ppid: vec![2; 384],
         qe_id: [1; 16],

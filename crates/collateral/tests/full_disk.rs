@@ -63,7 +63,7 @@ impl Place {
 
     fn source(&self, service: &Service) -> Source {
         let files = Box::new(Full(self.full.clone()));
-        let store = Store::with_files(&self.folder, StoreLimits::default(), files).unwrap();
+        let store = Store::with_file_system(&self.folder, StoreLimits::default(), files).unwrap();
         let mut options = SourceOptions::new(service.services(), self.clock.clock());
         options.look_every = Duration::from_millis(20);
         options.store = Some(store);
@@ -77,7 +77,7 @@ fn give(service: &Service, issuer: &Issuer) {
 }
 
 fn is_served(source: &Source, issuer: &Issuer) -> bool {
-    source.current(&issuer.platform).is_some_and(|set| {
+    source.current_set(&issuer.platform).is_some_and(|set| {
         serde_json::from_slice::<serde_json::Value>(set.json()).unwrap() == issuer.collateral
     })
 }
@@ -89,7 +89,7 @@ fn a_list_seen_while_the_disk_was_full_is_remembered_after_a_restart() {
     let service = Service::start(|_| service::Reply::new(500, ""));
     give(&service, &old);
     let source = place.source(&service);
-    source.ensure_blocking(&old.platform, WAIT).unwrap();
+    source.find_or_fetch_blocking(&old.platform, WAIT).unwrap();
     place.full.store(true, SeqCst);
     give(&service, &new);
     place.clock.set(ISSUED_AT + 6 * DAY);
@@ -98,11 +98,11 @@ fn a_list_seen_while_the_disk_was_full_is_remembered_after_a_restart() {
     drop(source);
     let back = Issuer::new(ISSUED_AT + 6 * DAY, Some(Fault::RolledBackCrl));
     give(&service, &back);
-    let refused = place.source(&service).ensure_blocking(&old.platform, WAIT).map(drop);
+    let refused = place.source(&service).find_or_fetch_blocking(&old.platform, WAIT).map(drop);
     assert!(matches!(refused, Err(CollateralError::RolledBack { .. })), "{refused:?}");
     // With the service as it should be, and the disk still full, all is well again.
     give(&service, &new);
-    place.source(&service).ensure_blocking(&old.platform, WAIT).unwrap();
+    place.source(&service).find_or_fetch_blocking(&old.platform, WAIT).unwrap();
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn the_memory_is_not_written_over_where_it_is_the_last_one_that_is_whole() {
     let service = Service::start(|_| service::Reply::new(500, ""));
     give(&service, &old);
     let source = place.source(&service);
-    source.ensure_blocking(&old.platform, WAIT).unwrap();
+    source.find_or_fetch_blocking(&old.platform, WAIT).unwrap();
     let [first, second] = ["seen.a", "seen.b"].map(|name| place.folder.join(name));
     let whole = fs::read(&first).unwrap();
     fs::write(&second, b"torn").unwrap();

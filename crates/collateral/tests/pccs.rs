@@ -111,7 +111,7 @@ fn half_of_the_answers_failing_slow_and_cut_gives_a_set_in_the_end() {
         ..Faults::default()
     });
     let (source, platform) = source(&served);
-    eventually("a set", || source.ensure_blocking(&platform, WAIT).is_ok());
+    eventually("a set", || source.find_or_fetch_blocking(&platform, WAIT).is_ok());
     let counts = source.counts();
     assert!(counts.hosts.values().any(|host| host.requests > 4), "{counts:?}");
 }
@@ -121,7 +121,7 @@ fn a_limit_on_requests_is_kept_to() {
     let limit = Some(RequestLimit { requests: 2, window_s: 1 });
     let served = serve(Faults { limit, ..Faults::default() });
     let (source, platform) = source(&served);
-    eventually("a set", || source.ensure_blocking(&platform, WAIT).is_ok());
+    eventually("a set", || source.find_or_fetch_blocking(&platform, WAIT).is_ok());
     assert!(source.counts().hosts.values().any(|host| host.throttled > 0));
 }
 
@@ -131,24 +131,24 @@ fn editions_that_do_not_hold_are_refused_and_the_next_good_one_taken() {
     let (source, platform) = source(&served);
     for edition in [ServedEdition::Expired, ServedEdition::LateCrls] {
         served.simulation.set_faults(Faults { edition, ..Faults::default() });
-        let refused = source.ensure_blocking(&platform, WAIT);
+        let refused = source.find_or_fetch_blocking(&platform, WAIT);
         assert!(matches!(refused, Err(CollateralError::NotValidNow { .. })), "{refused:?}");
     }
     served.simulation.set_faults(Faults::default());
-    eventually("a set", || source.ensure_blocking(&platform, WAIT).is_ok());
+    eventually("a set", || source.find_or_fetch_blocking(&platform, WAIT).is_ok());
 }
 
 #[test]
 fn a_service_that_rolls_back_is_refused_while_the_newer_set_is_served() {
     let served = serve(Faults::default());
     let (source, platform) = source(&served);
-    let first = source.ensure_blocking(&platform, WAIT).unwrap();
+    let first = source.find_or_fetch_blocking(&platform, WAIT).unwrap();
     let edition = ServedEdition::RolledBackCrls;
     served.simulation.set_faults(Faults { edition, ..Faults::default() });
     // Everything is due, and nothing has ended.
     CLOCK.fetch_max(ISSUED_AT + DAY, SeqCst);
     eventually("a refusal", || {
-        let set = source.current(&platform).expect("what holds is served");
+        let set = source.current_set(&platform).expect("what holds is served");
         let lists = |set: &confide_collateral::EndorsementSet| {
             let json: serde_json::Value = serde_json::from_slice(set.json()).unwrap();
             (json["pck_crl"].clone(), json["root_ca_crl"].clone())

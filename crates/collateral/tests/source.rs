@@ -27,7 +27,7 @@ fn options(service: &Service, clock: &TestClock) -> SourceOptions {
 }
 
 fn ensure(source: &Source, platform: &Platform) -> Result<Arc<EndorsementSet>, CollateralError> {
-    source.ensure_blocking(platform, WAIT)
+    source.find_or_fetch_blocking(platform, WAIT)
 }
 
 fn json(set: &EndorsementSet) -> serde_json::Value {
@@ -44,10 +44,10 @@ fn a_set_is_the_documents_that_the_issuer_signed_byte_for_byte() {
     let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::starting_at(ISSUED_AT + 60));
     let service = issuer_service(&issuer);
     let source = Source::start(options(&service, &clock)).unwrap();
-    assert!(source.current(&issuer.platform).is_none());
+    assert!(source.current_set(&issuer.platform).is_none());
     let set = ensure(&source, &issuer.platform).unwrap();
     assert_eq!(json(&set), issuer.collateral);
-    assert_eq!(source.current(&issuer.platform).unwrap().generation(), set.generation());
+    assert_eq!(source.current_set(&issuer.platform).unwrap().generation(), set.generation());
     assert_eq!(service.count(), 4);
     let counts = source.counts();
     assert_eq!((counts.hits, counts.refreshes), (1, 4));
@@ -77,7 +77,7 @@ fn a_caller_on_a_runtime_of_one_thread_may_block_without_a_deadlock() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         assert!(ensure(&source, &issuer.platform).is_ok());
-        assert!(source.ensure(&issuer.platform).await.is_ok());
+        assert!(source.find_or_fetch(&issuer.platform).await.is_ok());
     });
 }
 
@@ -93,10 +93,10 @@ fn what_still_holds_is_served_at_once_while_newer_documents_are_fetched() {
         Reply { delay, ..issuer.reply(request) }
     });
     clock.set(ISSUED_AT + 6 * DAY);
-    let served = source.current(&old.platform).expect("it still holds");
+    let served = source.current_set(&old.platform).expect("it still holds");
     assert_eq!(served.generation(), first.generation());
     eventually("the newer set", || {
-        source.current(&old.platform).is_some_and(|set| json(&set) == new.collateral)
+        source.current_set(&old.platform).is_some_and(|set| json(&set) == new.collateral)
     });
     assert!(source.generation() >= 2);
 }
@@ -113,7 +113,7 @@ fn a_set_in_use_is_refreshed_though_nobody_asks_at_that_time() {
     service.answer(move |request| issuer.reply(request));
     clock.set(ISSUED_AT + DAY * 3 / 4);
     eventually("a change", || changes.has_changed().unwrap());
-    assert_eq!(json(&source.current(&old.platform).unwrap()), new.collateral);
+    assert_eq!(json(&source.current_set(&old.platform).unwrap()), new.collateral);
 }
 
 #[test]
@@ -125,14 +125,14 @@ fn what_has_ended_is_not_served_and_is_fetched_before_the_caller_goes_on() {
     let source = Source::start(options).unwrap();
     ensure(&source, &old.platform).unwrap();
     clock.set(ISSUED_AT + 41 * DAY);
-    assert!(source.current(&old.platform).is_none());
+    assert!(source.current_set(&old.platform).is_none());
     // The service itself still gives what has ended.
     let late = ensure(&source, &old.platform);
     assert!(matches!(late, Err(CollateralError::NotValidNow { .. })), "{late:?}");
     let issuer = new.clone();
     service.answer(move |request| issuer.reply(request));
     eventually("the new set", || ensure(&source, &old.platform).is_ok());
-    assert_eq!(json(&source.current(&old.platform).unwrap()), new.collateral);
+    assert_eq!(json(&source.current_set(&old.platform).unwrap()), new.collateral);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_service_that_is_down_keeps_nobody_from_what_still_holds() {
     service.answer(|_| Reply::new(500, ""));
     clock.set(ISSUED_AT + 10 * DAY);
     eventually("a failure", || {
-        assert!(source.current(&issuer.platform).is_some());
+        assert!(source.current_set(&issuer.platform).is_some());
         source.counts().failures > 0
     });
     assert!(ensure(&source, &issuer.platform).is_ok());
@@ -175,10 +175,10 @@ fn a_rolled_back_list_is_refused_reported_and_the_newer_one_kept() {
     service.answer(move |request| issuer.reply(request));
     clock.set(later + DAY);
     eventually("a refusal", || {
-        source.current(&good.platform);
+        source.current_set(&good.platform);
         source.counts().refused_rollbacks >= 2
     });
-    let set = source.current(&good.platform).unwrap();
+    let set = source.current_set(&good.platform).unwrap();
     assert_eq!(json(&set)["pck_crl"], good.collateral["pck_crl"]);
     assert_eq!(json(&set)["root_ca_crl"], good.collateral["root_ca_crl"]);
 }
@@ -202,7 +202,7 @@ fn a_document_that_names_another_root_and_is_refused_lets_no_older_list_past_the
     });
     clock.set(later + DAY);
     eventually("a refusal", || {
-        let set = source.current(&good.platform).unwrap();
+        let set = source.current_set(&good.platform).unwrap();
         assert_eq!(json(&set)["pck_crl"], good.collateral["pck_crl"]);
         assert_eq!(json(&set)["root_ca_crl"], good.collateral["root_ca_crl"]);
         source.counts().refused_rollbacks >= 2
@@ -263,12 +263,12 @@ fn clocks_that_step_serve_nothing_wrong_and_recover() {
     ensure(&source, &issuer.platform).unwrap();
     for now in [0, ISSUED_AT - 1, ISSUED_AT + 31 * DAY, u64::MAX, ISSUED_AT + 31 * DAY] {
         clock.set(now);
-        assert!(source.current(&issuer.platform).is_none(), "{now}");
+        assert!(source.current_set(&issuer.platform).is_none(), "{now}");
         assert!(ensure(&source, &issuer.platform).is_err(), "{now}");
     }
     for now in [ISSUED_AT + 60, ISSUED_AT + 20 * DAY, ISSUED_AT] {
         clock.set(now);
-        assert!(source.current(&issuer.platform).is_some(), "{now}");
+        assert!(source.current_set(&issuer.platform).is_some(), "{now}");
         assert!(ensure(&source, &issuer.platform).is_ok(), "{now}");
     }
 }
@@ -312,7 +312,7 @@ fn platforms_that_are_new_are_asked_for_in_bounded_number() {
     assert_eq!(source.counts().refused_platforms, u64::from(crowded));
     let asked = service.count();
     let known = Platform::Dcap { fmspc: [0; 6], ca, tee };
-    assert!(ensure(&source, &known).unwrap_err().is_unknown());
+    assert!(ensure(&source, &known).unwrap_err().is_not_found());
     assert_eq!(
         service.count(),
         asked,
@@ -337,7 +337,7 @@ fn a_list_that_comes_newer_for_one_family_is_in_every_set() {
     clock.set(ISSUED_AT + DAY * 3 / 4);
     ensure(&source, &other).unwrap();
     // Its own documents were not fetched; the lists that it shares are the newer ones.
-    let set = source.current(&old.platform).unwrap();
+    let set = source.current_set(&old.platform).unwrap();
     assert_eq!(json(&set)["pck_crl"], new.collateral["pck_crl"]);
     assert!(set.documents().any(|document| document.key == DocumentKey::IntelRootCrl));
 }

@@ -137,7 +137,8 @@ fn a_writer_that_dies_at_any_byte_leaves_the_old_document_or_the_new_one() {
         let _ = fs::remove_dir_all(&folder);
         open(&folder).put(&document(1)).unwrap();
         let files = Dying { steps: Arc::new(AtomicI64::new(steps)) };
-        let dying = Store::with_files(&folder, StoreLimits::default(), Box::new(files)).unwrap();
+        let dying =
+            Store::with_file_system(&folder, StoreLimits::default(), Box::new(files)).unwrap();
         let died = catch_unwind(AssertUnwindSafe(|| dying.put(&document(2)))).is_err();
         let after = open(&folder);
         match after.find(&KEY) {
@@ -181,7 +182,7 @@ fn a_full_disk_is_reported_keeps_the_old_document_and_is_got_over() {
     let folder = folder("full");
     let full = Arc::new(AtomicBool::new(false));
     let files = Box::new(Full(full.clone()));
-    let store = Store::with_files(&folder, StoreLimits::default(), files).unwrap();
+    let store = Store::with_file_system(&folder, StoreLimits::default(), files).unwrap();
     store.put(&document(1)).unwrap();
     full.store(true, SeqCst);
     assert!(matches!(store.put(&document(2)), Err(CollateralError::Store { .. })));

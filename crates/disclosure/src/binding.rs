@@ -26,7 +26,7 @@ pub(crate) fn text_context(field: &BoundLeaf) -> [u8; 32] {
 }
 
 /// The context of a proof that two fields are equal: both fields, in their order.
-pub(crate) fn equal_context(one: &BoundLeaf, other: &BoundLeaf) -> Vec<u8> {
+pub(crate) fn equality_context(one: &BoundLeaf, other: &BoundLeaf) -> Vec<u8> {
     let both = [one.statement, one.leaf, other.statement, other.leaf].concat();
     [CONTEXT, b"equal\0", &both].concat()
 }

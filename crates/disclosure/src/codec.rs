@@ -63,7 +63,7 @@ pub enum FormatError {
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    pub(crate) fn new(magic: &[u8]) -> Self {
+    pub(crate) fn starting_with(magic: &[u8]) -> Self {
         Self(magic.to_vec())
     }
 
@@ -89,13 +89,13 @@ impl Writer {
     }
 
     /// Writes a length of two bytes, then the bytes, which must be fewer than 64 KiB.
-    pub(crate) fn short(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(crate) fn u16_prefixed(&mut self, bytes: &[u8]) -> &mut Self {
         debug_assert!(bytes.len() <= usize::from(u16::MAX));
         self.u16(bytes.len() as u16).raw(bytes)
     }
 
     /// Writes a length of four bytes, then the bytes, which must be fewer than 4 GiB.
-    pub(crate) fn long(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(crate) fn u32_prefixed(&mut self, bytes: &[u8]) -> &mut Self {
         debug_assert!(u32::try_from(bytes.len()).is_ok());
         self.u32(bytes.len() as u32).raw(bytes)
     }
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
         self.array(subject).map(u64::from_be_bytes)
     }
 
-    pub(crate) fn short(
+    pub(crate) fn u16_prefixed(
         &mut self,
         limit: usize,
         subject: &'static str,
@@ -166,18 +166,18 @@ impl<'a> Reader<'a> {
         self.take_limited(length, limit, subject)
     }
 
-    pub(crate) fn long(
+    pub(crate) fn u32_prefixed(
         &mut self,
         limit: usize,
         subject: &'static str,
     ) -> Result<&'a [u8], FormatError> {
-        let length = self.count(limit, subject)?;
+        let length = self.limited_count(limit, subject)?;
         self.raw(length, subject)
     }
 
     /// Reads a count of four bytes and checks it against a limit. No memory is reserved for the
     /// count, which is not trusted.
-    pub(crate) fn count(
+    pub(crate) fn limited_count(
         &mut self,
         limit: usize,
         subject: &'static str,
@@ -194,12 +194,12 @@ impl<'a> Reader<'a> {
         limit: usize,
         subject: &'static str,
     ) -> Result<&'a str, FormatError> {
-        let bytes = self.short(limit, subject)?;
+        let bytes = self.u16_prefixed(limit, subject)?;
         std::str::from_utf8(bytes).map_err(|_| FormatError::Text { subject })
     }
 
     /// Reads the byte that is 1 if a value follows, otherwise 0.
-    pub(crate) fn present(&mut self, subject: &'static str) -> Result<bool, FormatError> {
+    pub(crate) fn presence_flag(&mut self, subject: &'static str) -> Result<bool, FormatError> {
         match self.u8(subject)? {
             0 => Ok(false),
             1 => Ok(true),
@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn end(self, subject: &'static str) -> Result<(), FormatError> {
+    pub(crate) fn expect_end(self, subject: &'static str) -> Result<(), FormatError> {
         match self.0.len() {
             0 => Ok(()),
             got => Err(FormatError::Trailing { subject, got }),

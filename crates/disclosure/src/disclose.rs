@@ -37,10 +37,10 @@ impl NotarisedSession {
         means: DiscloseOptions<'_>,
     ) -> Result<Disclosure, DiscloseError> {
         self.check()?;
-        check_limits(prove)?;
+        check_predicate_limits(prove)?;
         self.check_equalities(prove, means.other)?;
         let mut wanted = self.selected_fields(show)?;
-        for path in prove.iter().flat_map(proven_paths) {
+        for path in prove.iter().flat_map(predicate_paths) {
             let index = self.field_index(path)?;
             if wanted.insert(index, Reveal::PathOnly) == Some(Reveal::Value) {
                 return Err(DiscloseError::AlreadyShown { path: path.into() });
@@ -60,7 +60,7 @@ impl NotarisedSession {
                 disclosure.lengths[place] = Some(committed_bytes.open_length());
             }
         }
-        if let Some(other) = disclose_other(prove, means.other)? {
+        if let Some(other) = disclose_other_session(prove, means.other)? {
             disclosure.claims.push(Claim::OtherSession(Box::new(other)));
         }
         let prover = Prover::new(self, &disclosure, means)?;
@@ -150,7 +150,8 @@ impl NotarisedSession {
         let named = |index| wanted.get(&index) == Some(&Reveal::Value);
         let of_direction = find_secrets(direction, &self.fields);
         for secret in of_direction.iter().filter(|secret| !named(secret.field)) {
-            let holds = |range: &&Range<u64>| secret.is_in(bytes, &extend_to_chunks(range));
+            let holds =
+                |range: &&Range<u64>| secret.overlaps_range(bytes, &extend_to_chunks(range));
             if let Some(range) = ranges.iter().find(holds) {
                 let Range { start, end } = extend_to_chunks(range);
                 let path = self.fields[secret.field].path.clone();
@@ -162,7 +163,7 @@ impl NotarisedSession {
 }
 
 /// Makes the other session's disclosure, which shows the paths of the fields in equalities.
-fn disclose_other(
+fn disclose_other_session(
     prove: &[Predicate],
     other: Option<&NotarisedSession>,
 ) -> Result<Option<Disclosure>, DiscloseError> {
@@ -184,7 +185,7 @@ fn disclose_other(
     }
 }
 
-fn check_limits(prove: &[Predicate]) -> Result<(), DiscloseError> {
+fn check_predicate_limits(prove: &[Predicate]) -> Result<(), DiscloseError> {
     let check = |what, limit, got| match got > limit {
         true => Err(DiscloseError::Limit { what, limit, got }),
         false => Ok(()),
@@ -205,7 +206,7 @@ fn check_limits(prove: &[Predicate]) -> Result<(), DiscloseError> {
 }
 
 /// The paths of the fields of this session that a predicate is about.
-fn proven_paths(wish: &Predicate) -> Vec<&str> {
+fn predicate_paths(wish: &Predicate) -> Vec<&str> {
     match wish {
         Predicate::BytesContain { .. } => vec![],
         Predicate::Compare { path, .. }

@@ -48,8 +48,8 @@ pub struct Disclosure {
 impl Disclosure {
     /// Encodes the disclosure as `docs/disclosure.md` specifies.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(DISCLOSURE_MAGIC);
-        writer.long(&self.statement.encode()).raw(&self.signature);
+        let mut writer = Writer::starting_with(DISCLOSURE_MAGIC);
+        writer.u32_prefixed(&self.statement.encode()).raw(&self.signature);
         self.evidence.write(&mut writer);
         for (bytes, length) in self.bytes.iter().zip(&self.lengths) {
             writer.u8(bytes.is_some().into());
@@ -82,13 +82,13 @@ impl Disclosure {
     }
 
     /// Decodes a disclosure within another, which must not contain a third one.
-    pub(crate) fn decode_within(file: &[u8]) -> Result<Self, FormatError> {
+    pub(crate) fn decode_nested(file: &[u8]) -> Result<Self, FormatError> {
         Self::read(file, Nesting::Inner)
     }
 
     fn read(file: &[u8], nested: Nesting) -> Result<Self, FormatError> {
         let mut reader = Reader::new(file, DISCLOSURE_MAGIC, FORMAT)?;
-        let statement = reader.long(STATEMENT_BYTES_MAX, "statement")?;
+        let statement = reader.u32_prefixed(STATEMENT_BYTES_MAX, "statement")?;
         let mut disclosure = Self {
             statement: NotaryStatement::decode(statement)?,
             signature: reader.array("signature")?,
@@ -100,22 +100,22 @@ impl Disclosure {
         };
         let both = disclosure.bytes.iter_mut().zip(&mut disclosure.lengths);
         for (bytes, opened) in both {
-            if reader.present("opened bytes")? {
+            if reader.presence_flag("opened bytes")? {
                 *bytes = Some(TranscriptOpening::read(&mut reader)?);
             }
-            if reader.present("opened length")? {
+            if reader.presence_flag("opened length")? {
                 let length = reader.u64("length of a transcript")?;
                 *opened = Some(LengthOpening { length, salt: reader.array("salt of a length")? });
             }
         }
-        if reader.present("opened fields")? {
+        if reader.presence_flag("opened fields")? {
             disclosure.fields = Some(FieldsOpening::read(&mut reader)?);
         }
-        let count = reader.count(CLAIMS_MAX, "claims")?;
+        let count = reader.limited_count(CLAIMS_MAX, "claims")?;
         for _ in 0..count {
             disclosure.claims.push(Claim::read(&mut reader, nested)?);
         }
-        reader.end(FORMAT)?;
+        reader.expect_end(FORMAT)?;
         disclosure.check_claim_limits()?;
         Ok(disclosure)
     }
@@ -219,26 +219,26 @@ impl Claim {
             Claim::Compare { field, comparison, proof } => {
                 writer.u8(1).u32(*field);
                 comparison.write(writer);
-                writer.long(proof);
+                writer.u32_prefixed(proof);
             }
             Claim::BytesContain { direction, text, proof } => {
-                writer.u8(2).u8(direction.byte()).short(text.as_bytes()).long(proof);
+                writer.u8(2).u8(direction.byte()).u16_prefixed(text.as_bytes()).u32_prefixed(proof);
             }
             Claim::FieldContains { field, text, proof } => {
-                writer.u8(3).u32(*field).short(text.as_bytes()).long(proof);
+                writer.u8(3).u32(*field).u16_prefixed(text.as_bytes()).u32_prefixed(proof);
             }
             Claim::FieldSha256 { field, sha256, proof } => {
-                writer.u8(4).u32(*field).raw(sha256).long(proof);
+                writer.u8(4).u32(*field).raw(sha256).u32_prefixed(proof);
             }
             Claim::OtherSession(disclosure) => {
-                writer.u8(5).long(&disclosure.encode());
+                writer.u8(5).u32_prefixed(&disclosure.encode());
             }
             Claim::Equal { field, other, proof } => {
                 let (session, other) = match other {
                     OtherField::ThisSession(other) => (0, other),
                     OtherField::OtherSession(other) => (1, other),
                 };
-                writer.u8(6).u32(*field).u8(session).u32(*other).long(proof);
+                writer.u8(6).u32(*field).u8(session).u32(*other).u32_prefixed(proof);
             }
         }
     }
@@ -266,12 +266,12 @@ impl Claim {
                 proof: read_proof(reader)?,
             }),
             5 if nested == Nesting::Outer => {
-                let file = reader.long(OTHER_BYTES_MAX, "other session")?;
-                Ok(Claim::OtherSession(Box::new(Disclosure::decode_within(file)?)))
+                let file = reader.u32_prefixed(OTHER_BYTES_MAX, "other session")?;
+                Ok(Claim::OtherSession(Box::new(Disclosure::decode_nested(file)?)))
             }
             6 => Ok(Claim::Equal {
                 field: read_field_index(reader)?,
-                other: match reader.present("other session")? {
+                other: match reader.presence_flag("other session")? {
                     false => OtherField::ThisSession(read_field_index(reader)?),
                     true => OtherField::OtherSession(read_field_index(reader)?),
                 },
@@ -301,7 +301,7 @@ fn read_claim_text(reader: &mut Reader<'_>) -> Result<String, FormatError> {
 }
 
 fn read_proof(reader: &mut Reader<'_>) -> Result<Vec<u8>, FormatError> {
-    Ok(reader.long(PROOF_BYTES_MAX, "proof")?.to_vec())
+    Ok(reader.u32_prefixed(PROOF_BYTES_MAX, "proof")?.to_vec())
 }
 
 fn read_direction(reader: &mut Reader<'_>) -> Result<Direction, FormatError> {

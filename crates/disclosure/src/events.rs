@@ -79,7 +79,7 @@ pub fn assemble_stream(stream: &[u8]) -> Result<AssembledStream, EventsError> {
         if finished {
             return Err(EventsError::Unknown { event, what: "it follows [DONE]" });
         }
-        if data == "[DONE]" { finished = true } else { answer.add(event, &data)? }
+        if data == "[DONE]" { finished = true } else { answer.add_event(event, &data)? }
     }
     Ok(AssembledStream { json: answer.finish(count)?, finished })
 }
@@ -153,7 +153,7 @@ struct AssembledCall {
 }
 
 impl AssembledAnswer {
-    fn add(&mut self, event: usize, data: &str) -> Result<(), EventsError> {
+    fn add_event(&mut self, event: usize, data: &str) -> Result<(), EventsError> {
         let chunk =
             Json::parse(data.as_bytes()).map_err(|source| EventsError::Json { event, source })?;
         let unknown = |what| EventsError::Unknown { event, what };
@@ -164,7 +164,11 @@ impl AssembledAnswer {
                     self.has_choices = true;
                     for choice in &choices {
                         let index = parse_choice_index(choice, event)?;
-                        self.choices.entry(index).or_default().add(choice).map_err(unknown)?;
+                        self.choices
+                            .entry(index)
+                            .or_default()
+                            .merge_delta(choice)
+                            .map_err(unknown)?;
                     }
                 }
                 ("choices", _) => return Err(unknown("choices are not an array")),
@@ -202,7 +206,7 @@ impl AssembledAnswer {
 }
 
 impl AssembledChoice {
-    fn add(&mut self, choice: &Json) -> Result<(), &'static str> {
+    fn merge_delta(&mut self, choice: &Json) -> Result<(), &'static str> {
         if let Some(text) = string_member(choice, "text")? {
             self.text.get_or_insert_default().push_str(text);
         }
@@ -225,7 +229,7 @@ impl AssembledChoice {
         };
         for call in calls {
             let index = parse_index(call).ok_or("a tool call has no index")?;
-            self.calls.entry(index).or_default().add(call)?;
+            self.calls.entry(index).or_default().merge_delta(call)?;
         }
         Ok(())
     }
@@ -252,7 +256,7 @@ impl AssembledChoice {
 }
 
 impl AssembledCall {
-    fn add(&mut self, call: &Json) -> Result<(), &'static str> {
+    fn merge_delta(&mut self, call: &Json) -> Result<(), &'static str> {
         for name in ["id", "type"] {
             if let Some(text) = string_member(call, name)? {
                 let mut known = self.members.remove(name);

@@ -29,14 +29,17 @@ pub struct NotaryEvidence {
 
 impl NotaryEvidence {
     pub(crate) fn write(&self, writer: &mut Writer) {
-        writer.long(&self.quote).long(&self.claims).long(&self.endorsements);
+        writer
+            .u32_prefixed(&self.quote)
+            .u32_prefixed(&self.claims)
+            .u32_prefixed(&self.endorsements);
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
         Ok(Self {
-            quote: reader.long(QUOTE_BYTES_MAX, "quote")?.to_vec(),
-            claims: reader.long(CLAIMS_BYTES_MAX, "claims")?.to_vec(),
-            endorsements: reader.long(ENDORSEMENTS_BYTES_MAX, "endorsements")?.to_vec(),
+            quote: reader.u32_prefixed(QUOTE_BYTES_MAX, "quote")?.to_vec(),
+            claims: reader.u32_prefixed(CLAIMS_BYTES_MAX, "claims")?.to_vec(),
+            endorsements: reader.u32_prefixed(ENDORSEMENTS_BYTES_MAX, "endorsements")?.to_vec(),
         })
     }
 }

@@ -107,8 +107,8 @@ pub(crate) fn field_leaf(
     value_digest: &[u8; 32],
     commitment: Option<&[u8; 32]>,
 ) -> [u8; 32] {
-    let mut writer = Writer::new(&[FIELD_TAG, kind as u8]);
-    writer.short(path.as_bytes()).raw(value_digest);
+    let mut writer = Writer::starting_with(&[FIELD_TAG, kind as u8]);
+    writer.u16_prefixed(path.as_bytes()).raw(value_digest);
     match commitment {
         None => writer.u8(0),
         Some(commitment) => writer.u8(1).raw(commitment),

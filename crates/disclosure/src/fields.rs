@@ -229,14 +229,14 @@ impl FieldsOpening {
     pub(crate) fn write(&self, writer: &mut Writer) {
         writer.u32(self.fields.len() as u32);
         for field in &self.fields {
-            writer.u32(field.place).u8(field.kind as u8).short(field.path.as_bytes());
+            writer.u32(field.place).u8(field.kind as u8).u16_prefixed(field.path.as_bytes());
             match &field.commitment {
                 None => writer.u8(0),
                 Some(commitment) => writer.u8(1).raw(commitment),
             };
             match &field.value {
                 OpenedValue::Hidden { digest } => writer.u8(0).raw(digest),
-                OpenedValue::Revealed { salt, value } => writer.u8(1).raw(salt).long(value),
+                OpenedValue::Revealed { salt, value } => writer.u8(1).raw(salt).u32_prefixed(value),
             };
         }
         write_siblings(writer, &self.siblings);
@@ -244,7 +244,7 @@ impl FieldsOpening {
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
         let mut fields = Vec::new();
-        for _ in 0..reader.count(OPENED_MAX.min(1 << DEPTH_MAX), "opened fields")? {
+        for _ in 0..reader.limited_count(OPENED_MAX.min(1 << DEPTH_MAX), "opened fields")? {
             fields.push(read_field(reader)?);
         }
         if fields.windows(2).any(|pair: &[OpenedField]| pair[0].place >= pair[1].place) {
@@ -257,15 +257,15 @@ impl FieldsOpening {
 fn read_field(reader: &mut Reader<'_>) -> Result<OpenedField, FormatError> {
     let place = reader.u32("place of a field")?;
     let (path, kind) = read_path_and_kind(reader)?;
-    let commitment = match reader.present("commitment to a number")? {
+    let commitment = match reader.presence_flag("commitment to a number")? {
         true => Some(reader.array("commitment to a number")?),
         false => None,
     };
-    let value = match reader.present("value of a field")? {
+    let value = match reader.presence_flag("value of a field")? {
         false => OpenedValue::Hidden { digest: reader.array("digest of a value")? },
         true => {
             let salt = reader.array("salt of a value")?;
-            let value = reader.long(VALUE_BYTES_MAX, "value of a field")?.to_vec();
+            let value = reader.u32_prefixed(VALUE_BYTES_MAX, "value of a field")?.to_vec();
             check_value(kind, &value)?;
             OpenedValue::Revealed { salt, value }
         }

@@ -231,11 +231,11 @@ impl JsonReader<'_> {
     }
 
     fn parse_unicode_escape(&mut self) -> Result<char, JsonError> {
-        let first = self.code_unit().ok_or_else(|| self.grammar_error())?;
+        let first = self.parse_code_unit().ok_or_else(|| self.grammar_error())?;
         self.place += 6;
         let point = match first {
             0xd800..=0xdbff => {
-                let second = self.code_unit().filter(|unit| (0xdc00..=0xdfff).contains(unit));
+                let second = self.parse_code_unit().filter(|unit| (0xdc00..=0xdfff).contains(unit));
                 let second = second.ok_or_else(|| self.grammar_error())?;
                 self.place += 6;
                 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00)
@@ -246,7 +246,7 @@ impl JsonReader<'_> {
     }
 
     /// The code unit of an escape such as `\u0041` at the current position.
-    fn code_unit(&self) -> Option<u32> {
+    fn parse_code_unit(&self) -> Option<u32> {
         let text = self.text.as_bytes().get(self.place..self.place + 6)?;
         let digits = text.strip_prefix(b"\\u")?;
         let digit = |value: u32, digit: &u8| Some(value << 4 | char::from(*digit).to_digit(16)?);

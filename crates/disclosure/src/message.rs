@@ -133,7 +133,7 @@ impl HttpMessage {
         let (json, view) = match self.media_type().as_deref() {
             Some("text/event-stream") => {
                 let assembled = assemble_stream(&self.body).map_err(|error| match error {
-                    EventsError::Json { source, .. } => failed_view(source),
+                    EventsError::Json { source, .. } => body_view_of_error(source),
                     EventsError::Encoding => BodyView::NotJson,
                     EventsError::Unknown { .. } => BodyView::UnknownEvents,
                     EventsError::Limit { .. } => BodyView::BeyondLimits,
@@ -145,7 +145,7 @@ impl HttpMessage {
                 )
             }
             Some(media) if media == "application/json" || media.ends_with("+json") => {
-                (Json::parse(&self.body).map_err(failed_view)?, BodyView::Json)
+                (Json::parse(&self.body).map_err(body_view_of_error)?, BodyView::Json)
             }
             _ => return Err(BodyView::None),
         };
@@ -168,7 +168,7 @@ fn is_header_name(name: &str) -> bool {
     (1..=256).contains(&name.len()) && name.bytes().all(token)
 }
 
-fn failed_view(error: JsonError) -> BodyView {
+fn body_view_of_error(error: JsonError) -> BodyView {
     match error {
         JsonError::Grammar { .. } => BodyView::NotJson,
         JsonError::Duplicate { .. } => BodyView::DuplicateMember,
@@ -196,7 +196,7 @@ fn collect_fields(path: &mut String, json: &Json, fields: &mut Vec<Field>) -> Re
         Json::Number(text) => (FieldKind::Number, text.as_bytes().to_vec()),
         Json::String(text) => (FieldKind::String, text.as_bytes().to_vec()),
         Json::Array(elements) => (FieldKind::Array, elements.len().to_string().into()),
-        Json::Object(members) => (FieldKind::Object, encode_names(members)),
+        Json::Object(members) => (FieldKind::Object, encode_member_names(members)),
     };
     fields.push(Field { path: path.clone(), kind, value });
     let length = path.len();
@@ -220,7 +220,7 @@ fn collect_fields(path: &mut String, json: &Json, fields: &mut Vec<Field>) -> Re
     }
 }
 
-fn encode_names(members: &[(String, Json)]) -> Vec<u8> {
+fn encode_member_names(members: &[(String, Json)]) -> Vec<u8> {
     let mut names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     let framed = |name: &str| [&(name.len() as u32).to_be_bytes()[..], name.as_bytes()].concat();

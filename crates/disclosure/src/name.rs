@@ -121,7 +121,7 @@ impl Selector {
                 if start < end { Ok(Selector::Bytes(direction, start..end)) } else { Err(wrong()) }
             }
             None if part == "length" => Ok(Selector::Length(direction)),
-            None if is_field(part) => Ok(Selector::Field(text.into())),
+            None if is_field_name(part) => Ok(Selector::Field(text.into())),
             None => Err(wrong()),
         }
     }
@@ -203,7 +203,7 @@ fn name_error(text: &str) -> NameError {
 
 fn check_field_name(name: &str) -> Result<String, NameError> {
     match split_direction(name) {
-        Some((_, part)) if is_field(part) => Ok(name.into()),
+        Some((_, part)) if is_field_name(part) => Ok(name.into()),
         _ => Err(name_error(name)),
     }
 }
@@ -224,7 +224,7 @@ fn split_direction(text: &str) -> Option<(Direction, &str)> {
     }
 }
 
-fn is_field(part: &str) -> bool {
+fn is_field_name(part: &str) -> bool {
     let header = part.strip_prefix("header:").is_some_and(|name| !name.is_empty());
     part.is_empty()
         || part.starts_with('/')

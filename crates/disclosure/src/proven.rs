@@ -3,7 +3,7 @@
 use confide_sigma::{Commitment, LinearRelation, ProofSecurity, Range, SigmaError, verify_equal};
 
 use crate::{
-    binding::{BoundLeaf, bytes_context, equal_context, field_context, text_context},
+    binding::{BoundLeaf, bytes_context, equality_context, field_context, text_context},
     comparison::Comparison,
     disclosure::{Claim, Disclosure, OtherField},
     field::FieldKind,
@@ -132,7 +132,8 @@ impl OpenedDisclosure<'_> {
             }
             Claim::Equal { field, other, proof } => {
                 let one = self.opened_field(*field).ok_or_else(subject)?;
-                let (other, in_other_session) = self.other_field(other).ok_or_else(subject)?;
+                let (other, in_other_session) =
+                    self.resolve_other_field(other).ok_or_else(subject)?;
                 if one.bound == other.bound {
                     return Err(VerifyError::SameField { claim: place });
                 }
@@ -154,7 +155,7 @@ impl OpenedDisclosure<'_> {
         self.opened_field(place).filter(|bound| bound.field.kind == FieldKind::String)
     }
 
-    fn other_field(&self, other: &OtherField) -> Option<(BoundField<'_>, bool)> {
+    fn resolve_other_field(&self, other: &OtherField) -> Option<(BoundField<'_>, bool)> {
         match other {
             OtherField::ThisSession(place) => Some((self.opened_field(*place)?, false)),
             OtherField::OtherSession(place) => {
@@ -191,7 +192,7 @@ fn verify_equality(
     let verify = || {
         let first = Commitment::from_bytes(commitments.0)?;
         let second = Commitment::from_bytes(commitments.1)?;
-        verify_equal(&equal_context(&one.bound, &other.bound), &first, &second, proof)
+        verify_equal(&equality_context(&one.bound, &other.bound), &first, &second, proof)
     };
     let (path, other) = (one.field.path.clone(), other.field.path.clone());
     Some(verify().map(|()| ProvenFact::Equal { path, other, in_other_session }))

@@ -4,7 +4,7 @@ use confide_sigma::{Blinding, Commitment, SigmaError, prove_equal};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    binding::{BoundLeaf, bytes_context, equal_context, field_context, text_context},
+    binding::{BoundLeaf, bytes_context, equality_context, field_context, text_context},
     comparison::Comparison,
     disclose_error::DiscloseError,
     disclosure::{Claim, Disclosure, OtherField},
@@ -106,7 +106,7 @@ impl<'a> Prover<'a> {
         if one.amount != two.amount || one.kind != two.kind {
             return Err(DiscloseError::FalsePredicate { subject: format!("{path} == {other}") });
         }
-        let context = equal_context(&one.bound, &two.bound);
+        let context = equality_context(&one.bound, &two.bound);
         let (first, second) = (one.commitment(), two.commitment());
         let proof = prove_equal(&context, (&first, &one.blinding), (&second, &two.blinding));
         let proof = proof.map_err(|error| proof_error(path, error))?.to_vec();

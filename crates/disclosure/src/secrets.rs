@@ -30,7 +30,7 @@ pub(crate) struct SecretValue<'a> {
 
 impl SecretValue<'_> {
     /// Whether an occurrence of the secret in `bytes` overlaps `range`.
-    pub(crate) fn is_in(&self, bytes: &[u8], range: &Range<u64>) -> bool {
+    pub(crate) fn overlaps_range(&self, bytes: &[u8], range: &Range<u64>) -> bool {
         let more = self.value.len() as u64 - 1;
         let (before, after) = (range.start.saturating_sub(more), range.end.saturating_add(more));
         let part = bytes.get(before as usize..after.min(bytes.len() as u64) as usize);
@@ -46,7 +46,7 @@ pub(crate) fn find_secrets(direction: Direction, fields: &[Field]) -> Vec<Secret
         let Some(part) = path.strip_prefix(&prefix) else { continue };
         let of = |value| SecretValue { field, value };
         match part.strip_prefix("header:") {
-            Some(name) if is_secret(name) => secrets.push(of(value.as_slice())),
+            Some(name) if is_secret_name(name) => secrets.push(of(value.as_slice())),
             None if part == "target" => secrets.extend(query_secrets(value).map(of)),
             _ => {}
         }
@@ -63,11 +63,11 @@ fn query_secrets(target: &[u8]) -> impl Iterator<Item = &[u8]> {
     parameters.filter_map(|parameter| {
         let at = parameter.iter().position(|byte| *byte == b'=')?;
         let name = String::from_utf8_lossy(&parameter[..at]).to_ascii_lowercase();
-        is_secret(&name).then_some(&parameter[at + 1..])
+        is_secret_name(&name).then_some(&parameter[at + 1..])
     })
 }
 
-fn is_secret(name: &str) -> bool {
+fn is_secret_name(name: &str) -> bool {
     SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
@@ -109,8 +109,11 @@ mod tests {
         let secret = SecretValue { field: 0, value: b"abc" };
         let bytes = b"....abc....";
         for (range, wanted) in [(0..4, false), (0..5, true), (6..7, true), (7..11, false)] {
-            assert_eq!(secret.is_in(bytes, &range), wanted, "{range:?}");
+            assert_eq!(secret.overlaps_range(bytes, &range), wanted, "{range:?}");
         }
-        assert!(!secret.is_in(bytes, &(100..200)) && secret.is_in(bytes, &(0..u64::MAX)));
+        assert!(
+            !secret.overlaps_range(bytes, &(100..200))
+                && secret.overlaps_range(bytes, &(0..u64::MAX))
+        );
     }
 }

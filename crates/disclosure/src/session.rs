@@ -179,13 +179,13 @@ impl NotarisedSession {
     /// Encodes the holder's file. It contains every secret of the session: store it with mode 0600
     /// and never share it.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut writer = Writer::new(HOLDER_MAGIC);
-        writer.long(&self.statement.encode()).raw(&self.signature);
+        let mut writer = Writer::starting_with(HOLDER_MAGIC);
+        writer.u32_prefixed(&self.statement.encode()).raw(&self.signature);
         self.evidence.write(&mut writer);
-        writer.raw(self.seed.secret()).long(&self.sent).long(&self.received);
+        writer.raw(self.seed.secret()).u32_prefixed(&self.sent).u32_prefixed(&self.received);
         writer.u32(self.fields.len() as u32);
         for Field { path, kind, value } in &self.fields {
-            writer.u8(*kind as u8).short(path.as_bytes()).long(value);
+            writer.u8(*kind as u8).u16_prefixed(path.as_bytes()).u32_prefixed(value);
         }
         Zeroizing::new(writer.finish())
     }
@@ -197,23 +197,23 @@ impl NotarisedSession {
     /// [`FormatError`] if the bytes are not exactly one file of this version within its limits.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new(bytes, HOLDER_MAGIC, FORMAT)?;
-        let statement = reader.long(STATEMENT_BYTES_MAX, "statement")?;
+        let statement = reader.u32_prefixed(STATEMENT_BYTES_MAX, "statement")?;
         let mut notarised = Self {
             statement: NotaryStatement::decode(statement)?,
             signature: reader.array("signature")?,
             evidence: NotaryEvidence::read(&mut reader)?,
             seed: Seed::from_bytes(reader.array("seed")?),
-            sent: reader.long(TRANSCRIPT_BYTES_MAX, "request bytes")?.to_vec(),
-            received: reader.long(TRANSCRIPT_BYTES_MAX, "response bytes")?.to_vec(),
+            sent: reader.u32_prefixed(TRANSCRIPT_BYTES_MAX, "request bytes")?.to_vec(),
+            received: reader.u32_prefixed(TRANSCRIPT_BYTES_MAX, "response bytes")?.to_vec(),
             fields: Vec::new(),
         };
-        for _ in 0..reader.count(FIELDS_MAX, "fields")? {
+        for _ in 0..reader.limited_count(FIELDS_MAX, "fields")? {
             let (path, kind) = read_path_and_kind(&mut reader)?;
-            let value = reader.long(VALUE_BYTES_MAX, "value of a field")?.to_vec();
+            let value = reader.u32_prefixed(VALUE_BYTES_MAX, "value of a field")?.to_vec();
             check_value(kind, &value)?;
             notarised.fields.push(Field { path, kind, value });
         }
-        reader.end(FORMAT)?;
+        reader.expect_end(FORMAT)?;
         Ok(notarised)
     }
 }

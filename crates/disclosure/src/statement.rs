@@ -163,8 +163,8 @@ pub(crate) const FIELDS_DEPTH_MIN: u8 = 6;
 impl NotaryStatement {
     /// Encodes the statement in the form that is signed.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(MAGIC);
-        writer.short(self.host.as_bytes()).u16(self.port).raw(&self.certificate_chain_hash);
+        let mut writer = Writer::starting_with(MAGIC);
+        writer.u16_prefixed(self.host.as_bytes()).u16(self.port).raw(&self.certificate_chain_hash);
         self.tls.write(&mut writer);
         writer.u64(self.time);
         writer.u8(self.http as u8).u8(self.request_view as u8).u8(self.response_view as u8);
@@ -196,7 +196,7 @@ impl NotaryStatement {
             fields: FieldsRoot::read(&mut reader)?,
             key: reader.array("the notary's key")?,
         };
-        reader.end(FORMAT)?;
+        reader.expect_end(FORMAT)?;
         statement.check()?;
         Ok(statement)
     }

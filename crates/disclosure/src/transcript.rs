@@ -348,7 +348,7 @@ impl TranscriptOpening {
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
         let mut leaves = Vec::new();
-        for _ in 0..reader.count(1 << DEPTH_MAX, "opened leaves")? {
+        for _ in 0..reader.limited_count(1 << DEPTH_MAX, "opened leaves")? {
             let index = reader.u32("index of a leaf")?;
             let salt = reader.array("salt of a leaf")?;
             let length = usize::from(reader.u8("length of a chunk")?);
@@ -393,7 +393,7 @@ pub(crate) fn write_siblings(writer: &mut Writer, siblings: &[Hash]) {
 }
 
 pub(crate) fn read_siblings(reader: &mut Reader<'_>) -> Result<Vec<Hash>, FormatError> {
-    let count = reader.count(1 << DEPTH_MAX, "nodes of an opening")?;
+    let count = reader.limited_count(1 << DEPTH_MAX, "nodes of an opening")?;
     (0..count).map(|_| reader.array("node of an opening")).collect()
 }
 

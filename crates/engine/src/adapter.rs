@@ -35,7 +35,7 @@ pub struct AdapterReport {
 ///
 /// # Errors
 /// [`EngineError::AdapterSite`] for the first projection that differs.
-pub fn check_sites(
+pub fn check_adapter_sites(
     name: &str,
     adapter: &dyn DeltaProvider,
     width: impl Fn(ProjectionSite) -> Option<ProjectionWidth>,

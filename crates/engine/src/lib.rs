@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use confide_lora::DeltaProvider;
 
-pub use adapter::{AdapterLossPolicy, AdapterReport, check_sites};
+pub use adapter::{AdapterLossPolicy, AdapterReport, check_adapter_sites};
 pub use error::EngineError;
 pub use generation::{
     EventSender, FinishReason, Generation, GenerationEvent, Token, Usage, generation_channel,

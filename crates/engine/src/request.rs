@@ -41,7 +41,11 @@ impl Request {
     /// # Errors
     /// [`EngineError::PromptTooLong`] if the prompt exceeds the request's limit or leaves no room
     /// for a token.
-    pub fn completion_room(&self, got: u32, context_tokens: u32) -> Result<u32, EngineError> {
+    pub fn remaining_completion_tokens(
+        &self,
+        got: u32,
+        context_tokens: u32,
+    ) -> Result<u32, EngineError> {
         let limit = self.prompt_tokens_max.min(context_tokens.saturating_sub(1));
         if got > limit {
             return Err(EngineError::PromptTooLong { got, limit });

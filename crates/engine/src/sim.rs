@@ -96,13 +96,13 @@ impl Engine for Sim {
 
     fn count_prompt_tokens(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError> {
         self.check_model(model)?;
-        Ok(count_prompt_pieces(prompt))
+        Ok(count_prompt_word_pieces(prompt))
     }
 
     fn generate(&self, request: Request) -> Result<Generation, EngineError> {
         let start = Instant::now();
         let got = self.count_prompt_tokens(&request.model, &request.prompt)?;
-        let room = request.completion_room(got, self.options.context_tokens)?;
+        let room = request.remaining_completion_tokens(got, self.options.context_tokens)?;
         let wanted = request.max_tokens.unwrap_or(self.options.answer_tokens);
         let (length, at_length) = match request.max_tokens {
             None if wanted <= room => (wanted, FinishReason::Stop),
@@ -132,7 +132,7 @@ impl Engine for Sim {
 
 /// Counts the word pieces of a text. A piece is up to eight letters or digits with the space before
 /// them, or one other character; every simulated token is one piece.
-pub fn count_pieces(text: &str) -> u32 {
+pub fn count_word_pieces(text: &str) -> u32 {
     const PIECE_CHARS_MAX: u32 = 8;
     let (mut count, mut letters) = (0u32, 0u32);
     let mut after_space = false;
@@ -197,7 +197,7 @@ impl SimulatedEvents {
         let word = WORDS[id as usize];
         let word = if self.sent == 0 { &word[1..] } else { word };
         self.sent += 1;
-        if self.stop.is_idle() {
+        if self.stop.has_no_stop_strings() {
             return Token { id, text: Cow::Borrowed(word) };
         }
         Token { id, text: Cow::Owned(self.stop.push(word)) }
@@ -249,13 +249,13 @@ impl Stream for SimulatedEvents {
     }
 }
 
-fn count_prompt_pieces(prompt: &Prompt) -> u32 {
+fn count_prompt_word_pieces(prompt: &Prompt) -> u32 {
     match prompt {
-        Prompt::Text(text) => count_pieces(text),
+        Prompt::Text(text) => count_word_pieces(text),
         // One token for the role of each message, as in chat templates.
         Prompt::Chat(messages) => messages
             .iter()
-            .fold(0u32, |sum, message| sum.saturating_add(count_pieces(&message.content) + 1)),
+            .fold(0u32, |sum, message| sum.saturating_add(count_word_pieces(&message.content) + 1)),
     }
 }
 
@@ -343,7 +343,7 @@ mod tests {
         for length in [1, 2, 64, 200] {
             let (text, tokens, reason, usage) =
                 answer(&sim, ask("How many, please?", Some(length))).await;
-            assert_eq!((tokens, count_pieces(&text)), (length, length));
+            assert_eq!((tokens, count_word_pieces(&text)), (length, length));
             assert_eq!(usage, Usage { prompt_tokens: 5, completion_tokens: length });
             assert_eq!(reason, FinishReason::Length);
         }
@@ -446,9 +446,12 @@ mod tests {
         for (text, count) in
             [("", 0), ("one", 1), (" one two", 2), ("a,b", 3), ("ninechars", 2), ("\n\n", 2)]
         {
-            assert_eq!(count_pieces(text), count, "{text:?}");
+            assert_eq!(count_word_pieces(text), count, "{text:?}");
         }
-        assert_eq!(count_prompt_pieces(&Prompt::Chat(vec![message("one"), message("two")])), 4);
-        assert!(WORDS.iter().all(|word| count_pieces(word) == 1));
+        assert_eq!(
+            count_prompt_word_pieces(&Prompt::Chat(vec![message("one"), message("two")])),
+            4
+        );
+        assert!(WORDS.iter().all(|word| count_word_pieces(word) == 1));
     }
 }

@@ -20,7 +20,7 @@ pub trait SplitModel: Send + Sync + 'static {
     /// # Errors
     /// [`EngineError::UnknownModel`], [`EngineError::QueueFull`] if too many sessions are open,
     /// [`EngineError::Adapter`].
-    fn open(&self, adapter: Option<&str>) -> Result<Box<dyn SplitSession>, EngineError>;
+    fn open_session(&self, adapter: Option<&str>) -> Result<Box<dyn SplitSession>, EngineError>;
 }
 
 /// A session that reads one text. All calls block during the computation.
@@ -39,15 +39,15 @@ pub trait SplitSession: Send {
     /// # Errors
     /// Those of [`SplitSession::forward`]; [`EngineError::Prompt`] if the length is not a multiple
     /// of `H`.
-    fn forward_rows(&mut self, rows: &[f32]) -> Result<Vec<f32>, EngineError>;
+    fn forward_embeddings(&mut self, rows: &[f32]) -> Result<Vec<f32>, EngineError>;
 
     /// The number of tokens read so far.
-    fn read_tokens(&self) -> u32;
+    fn token_count(&self) -> u32;
 
     /// Discards the text that was read. The adapter's report continues.
     fn restart(&mut self);
 
     /// The report of the adapter so far; `None` for the base model. Its `lost` is set as soon as a
     /// hidden state was computed without the adapter.
-    fn adapter(&self) -> Option<AdapterReport>;
+    fn adapter_report(&self) -> Option<AdapterReport>;
 }

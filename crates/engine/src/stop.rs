@@ -20,7 +20,7 @@ impl StopFilter {
     }
 
     /// Whether there are no stop strings, so that the filter can be skipped.
-    pub fn is_idle(&self) -> bool {
+    pub fn has_no_stop_strings(&self) -> bool {
         self.stops.is_empty()
     }
 

@@ -14,4 +14,4 @@ pub use chat_template::{CHATML, ChatTemplate};
 pub use detokenise::Detokeniser;
 pub use error::FolderError;
 pub use folder::{ModelText, model_name_from_folder};
-pub use manifest::read_limited;
+pub use manifest::read_file_limited;

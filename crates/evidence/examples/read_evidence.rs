@@ -3,23 +3,23 @@
 
 use std::{env, error::Error, fs};
 
-use confide_evidence::{Kind, detect, quote::Quote, snp::Report};
+use confide_evidence::{EvidenceKind, detect_kind, quote::Quote, snp::Report};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let file = env::args().nth(1).ok_or("usage: read_evidence FILE")?;
     let bytes = fs::read(&file)?;
-    let kind = detect(&bytes).ok_or_else(|| format!("{file} holds no known evidence"))?;
+    let kind = detect_kind(&bytes).ok_or_else(|| format!("{file} holds no known evidence"))?;
     println!("{file} holds {kind}");
     match kind {
-        Kind::SgxQuote | Kind::TdxQuote => {
+        EvidenceKind::SgxQuote | EvidenceKind::TdxQuote => {
             let quote = Quote::parse(&bytes)?;
             println!("version {}, report data {}", quote.header.version(), quote.report_data());
         }
-        Kind::SnpReport => {
+        EvidenceKind::SnpReport => {
             let report = Report::parse(&bytes)?;
             println!("report data {:02x?}", report.report_data());
         }
-        Kind::GpuEvidence => println!("{} bytes", bytes.len()),
+        EvidenceKind::GpuEvidence => println!("{} bytes", bytes.len()),
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ pub trait Attest: Send + Sync {
     ///
     /// # Errors
     /// [`AttestError::Device`] if there is a GPU that attests and it gives no evidence.
-    fn gpu(&self, _nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+    fn gpu_evidence(&self, _nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
         Ok(None)
     }
 
@@ -41,8 +41,8 @@ impl<A: Attest + ?Sized> Attest for Arc<A> {
         (**self).collateral()
     }
 
-    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
-        (**self).gpu(nonce)
+    fn gpu_evidence(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+        (**self).gpu_evidence(nonce)
     }
 
     fn is_simulated(&self) -> bool {

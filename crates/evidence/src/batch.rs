@@ -112,9 +112,9 @@ impl BatchTree {
             .filter_map(|(height, side)| {
                 let at = index >> height;
                 match side {
-                    Sibling::OnTheLeft => self.levels[height].get(at - 1),
-                    Sibling::OnTheRight => self.levels[height].get(at + 1),
-                    Sibling::None => None,
+                    SiblingSide::OnTheLeft => self.levels[height].get(at - 1),
+                    SiblingSide::OnTheRight => self.levels[height].get(at + 1),
+                    SiblingSide::None => None,
                 }
             })
             .copied()
@@ -152,9 +152,9 @@ impl BatchPath {
         let mut siblings = self.siblings.iter();
         for side in PathSteps::new(self.index(), self.size()) {
             // Every path, built or decoded, has as many siblings as it has steps that need one.
-            node = match (side, side.sibling(&mut siblings)) {
-                (Sibling::OnTheLeft, Some(left)) => node_hash(left, &node),
-                (Sibling::OnTheRight, Some(right)) => node_hash(&node, right),
+            node = match (side, side.next_sibling(&mut siblings)) {
+                (SiblingSide::OnTheLeft, Some(left)) => node_hash(left, &node),
+                (SiblingSide::OnTheRight, Some(right)) => node_hash(&node, right),
                 _ => node,
             };
         }
@@ -193,7 +193,7 @@ impl BatchPath {
             return Err(BatchPathError::Index { index: index.into(), size: size.into() });
         }
         let steps = PathSteps::new(index.into(), size.into());
-        let depth = steps.filter(|side| *side != Sibling::None).count();
+        let depth = steps.filter(|side| *side != SiblingSide::None).count();
         let (siblings, odd) = rest.as_chunks::<NODE_BYTES>();
         if siblings.len() != depth || !odd.is_empty() {
             return Err(BatchPathError::Length {
@@ -242,16 +242,16 @@ pub enum BatchPathError {
 
 /// The side on which a node's sibling stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sibling {
+enum SiblingSide {
     OnTheLeft,
     OnTheRight,
     /// The odd node at the end of a level, which moves up as it is.
     None,
 }
 
-impl Sibling {
-    fn sibling<'a>(self, siblings: &mut core::slice::Iter<'a, Node>) -> Option<&'a Node> {
-        if self == Sibling::None { None } else { siblings.next() }
+impl SiblingSide {
+    fn next_sibling<'a>(self, siblings: &mut core::slice::Iter<'a, Node>) -> Option<&'a Node> {
+        if self == SiblingSide::None { None } else { siblings.next() }
     }
 }
 
@@ -268,16 +268,16 @@ impl PathSteps {
 }
 
 impl Iterator for PathSteps {
-    type Item = Sibling;
+    type Item = SiblingSide;
 
-    fn next(&mut self) -> Option<Sibling> {
+    fn next(&mut self) -> Option<SiblingSide> {
         if self.last == 0 {
             return None;
         }
         let side = match self.at {
-            at if at % 2 == 1 => Sibling::OnTheLeft,
-            at if at < self.last => Sibling::OnTheRight,
-            _ => Sibling::None,
+            at if at % 2 == 1 => SiblingSide::OnTheLeft,
+            at if at < self.last => SiblingSide::OnTheRight,
+            _ => SiblingSide::None,
         };
         self.at /= 2;
         self.last /= 2;

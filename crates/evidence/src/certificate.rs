@@ -116,11 +116,11 @@ impl<'a> SignedParts<'a> {
     /// # Errors
     /// [`ParseError::Der`] with `subject` and the first field that is not as RFC 5280 has it.
     pub fn from_der(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
-        split(bytes).map_err(|field| ParseError::Der { subject, field })
+        split_signed_parts(bytes).map_err(|field| ParseError::Der { subject, field })
     }
 }
 
-fn split(bytes: &[u8]) -> Result<SignedParts<'_>, &'static str> {
+fn split_signed_parts(bytes: &[u8]) -> Result<SignedParts<'_>, &'static str> {
     let mut outer = open_sequence(bytes, "outer sequence")?;
     let signed = outer.tlv_bytes().map_err(|_| "signed part")?;
     let algorithm = read_tagged(&mut outer, Tag::Sequence, "signature algorithm")?.value();

@@ -54,16 +54,16 @@ impl Claims {
         let optional = [self.nonce.is_some(), self.gpu_evidence_hash.is_some()];
         writer.map(6 + optional.into_iter().map(u64::from).sum::<u64>());
         if let Some(nonce) = &self.nonce {
-            writer.text(Key::Nonce.name()).bytes(nonce);
+            writer.text(Claim::Nonce.name()).bytes(nonce);
         }
-        writer.text(Key::Guarantee.name()).text(&self.guarantee);
-        writer.text(Key::NotAfter.name()).uint(self.not_after);
-        writer.text(Key::NotBefore.name()).uint(self.not_before);
-        writer.text(Key::PubkeyHash.name()).array(2).uint(SHA_256).bytes(&self.pubkey_hash);
-        writer.text(Key::ConfigDigest.name()).bytes(&self.config_digest);
-        writer.text(Key::ConfideVersion.name()).uint(CLAIMS_VERSION);
+        writer.text(Claim::Guarantee.name()).text(&self.guarantee);
+        writer.text(Claim::NotAfter.name()).uint(self.not_after);
+        writer.text(Claim::NotBefore.name()).uint(self.not_before);
+        writer.text(Claim::PubkeyHash.name()).array(2).uint(SHA_256).bytes(&self.pubkey_hash);
+        writer.text(Claim::ConfigDigest.name()).bytes(&self.config_digest);
+        writer.text(Claim::ConfideVersion.name()).uint(CLAIMS_VERSION);
         if let Some(hash) = &self.gpu_evidence_hash {
-            writer.text(Key::GpuEvidenceHash.name()).bytes(hash);
+            writer.text(Claim::GpuEvidenceHash.name()).bytes(hash);
         }
         writer.finish()
     }
@@ -78,7 +78,7 @@ impl Claims {
         if bytes.len() > CLAIMS_BYTES_MAX {
             return Err(ClaimsError::TooLong { wanted: CLAIMS_BYTES_MAX, got: bytes.len() });
         }
-        let claims = Fields::read(bytes)?.complete()?;
+        let claims = PartialClaims::read(bytes)?.complete()?;
         claims.check()?;
         if claims.encode() != bytes {
             return Err(ClaimsError::NotCanonical);
@@ -211,7 +211,7 @@ pub enum ClaimsError {
 }
 
 #[derive(Clone, Copy)]
-enum Key {
+enum Claim {
     Nonce,
     Guarantee,
     NotAfter,
@@ -222,34 +222,34 @@ enum Key {
     GpuEvidenceHash,
 }
 
-impl Key {
-    const ALL: [Key; 8] = [
-        Key::Nonce,
-        Key::Guarantee,
-        Key::NotAfter,
-        Key::NotBefore,
-        Key::PubkeyHash,
-        Key::ConfigDigest,
-        Key::ConfideVersion,
-        Key::GpuEvidenceHash,
+impl Claim {
+    const ALL: [Claim; 8] = [
+        Claim::Nonce,
+        Claim::Guarantee,
+        Claim::NotAfter,
+        Claim::NotBefore,
+        Claim::PubkeyHash,
+        Claim::ConfigDigest,
+        Claim::ConfideVersion,
+        Claim::GpuEvidenceHash,
     ];
 
     fn name(self) -> &'static str {
         match self {
-            Key::Nonce => "nonce",
-            Key::Guarantee => "guarantee",
-            Key::NotAfter => "not-after",
-            Key::NotBefore => "not-before",
-            Key::PubkeyHash => "pubkey-hash",
-            Key::ConfigDigest => "config-digest",
-            Key::ConfideVersion => "confide-version",
-            Key::GpuEvidenceHash => "gpu-evidence-hash",
+            Claim::Nonce => "nonce",
+            Claim::Guarantee => "guarantee",
+            Claim::NotAfter => "not-after",
+            Claim::NotBefore => "not-before",
+            Claim::PubkeyHash => "pubkey-hash",
+            Claim::ConfigDigest => "config-digest",
+            Claim::ConfideVersion => "confide-version",
+            Claim::GpuEvidenceHash => "gpu-evidence-hash",
         }
     }
 }
 
 #[derive(Default)]
-struct Fields {
+struct PartialClaims {
     config_digest: Option<[u8; 32]>,
     gpu_evidence_hash: Option<[u8; 32]>,
     guarantee: Option<String>,
@@ -260,7 +260,7 @@ struct Fields {
     version: Option<u64>,
 }
 
-impl Fields {
+impl PartialClaims {
     fn read(bytes: &[u8]) -> Result<Self, ClaimsError> {
         let mut decoder = Decoder::new(bytes);
         let entries = decoder.map().ok().flatten();
@@ -269,72 +269,72 @@ impl Fields {
         // Each round consumes input or fails, so a huge count costs nothing.
         for index in 0..entries {
             let name = decoder.str().map_err(|_| malformed_error(&decoder, "a text key"))?;
-            let key = Key::ALL.into_iter().find(|key| key.name() == name);
+            let key = Claim::ALL.into_iter().find(|key| key.name() == name);
             fields.read_value(key.ok_or(ClaimsError::UnknownKey { index })?, &mut decoder)?;
         }
         Ok(fields)
     }
 
-    fn read_value(&mut self, key: Key, decoder: &mut Decoder<'_>) -> Result<(), ClaimsError> {
+    fn read_value(&mut self, key: Claim, decoder: &mut Decoder<'_>) -> Result<(), ClaimsError> {
         match key {
-            Key::Nonce => set(&mut self.nonce, key, byte_string(decoder)?.into()),
-            Key::Guarantee => {
+            Claim::Nonce => set(&mut self.nonce, key, read_byte_string(decoder)?.into()),
+            Claim::Guarantee => {
                 let text = decoder.str().map_err(|_| malformed_error(decoder, "text"))?;
                 set(&mut self.guarantee, key, text.into())
             }
-            Key::NotAfter => set(&mut self.not_after, key, uint(decoder)?),
-            Key::NotBefore => set(&mut self.not_before, key, uint(decoder)?),
-            Key::PubkeyHash => {
+            Claim::NotAfter => set(&mut self.not_after, key, read_uint(decoder)?),
+            Claim::NotBefore => set(&mut self.not_before, key, read_uint(decoder)?),
+            Claim::PubkeyHash => {
                 if !matches!(decoder.array(), Ok(Some(2))) {
                     return Err(malformed_error(decoder, "an array of two"));
                 }
-                let algorithm = uint(decoder)?;
+                let algorithm = read_uint(decoder)?;
                 if algorithm != SHA_256 {
                     return Err(ClaimsError::HashAlgorithm { wanted: SHA_256, got: algorithm });
                 }
                 set(&mut self.pubkey_hash, key, digest(key, decoder)?)
             }
-            Key::ConfigDigest => set(&mut self.config_digest, key, digest(key, decoder)?),
-            Key::ConfideVersion => set(&mut self.version, key, uint(decoder)?),
-            Key::GpuEvidenceHash => set(&mut self.gpu_evidence_hash, key, digest(key, decoder)?),
+            Claim::ConfigDigest => set(&mut self.config_digest, key, digest(key, decoder)?),
+            Claim::ConfideVersion => set(&mut self.version, key, read_uint(decoder)?),
+            Claim::GpuEvidenceHash => set(&mut self.gpu_evidence_hash, key, digest(key, decoder)?),
         }
     }
 
     fn complete(self) -> Result<Claims, ClaimsError> {
-        let version = self.version.ok_or(missing_claim(Key::ConfideVersion))?;
+        let version = self.version.ok_or(missing_claim(Claim::ConfideVersion))?;
         if version != CLAIMS_VERSION {
             return Err(ClaimsError::Version { wanted: CLAIMS_VERSION, got: version });
         }
         Ok(Claims {
-            config_digest: self.config_digest.ok_or(missing_claim(Key::ConfigDigest))?,
+            config_digest: self.config_digest.ok_or(missing_claim(Claim::ConfigDigest))?,
             gpu_evidence_hash: self.gpu_evidence_hash,
-            guarantee: self.guarantee.ok_or(missing_claim(Key::Guarantee))?,
+            guarantee: self.guarantee.ok_or(missing_claim(Claim::Guarantee))?,
             nonce: self.nonce,
-            not_after: self.not_after.ok_or(missing_claim(Key::NotAfter))?,
-            not_before: self.not_before.ok_or(missing_claim(Key::NotBefore))?,
-            pubkey_hash: self.pubkey_hash.ok_or(missing_claim(Key::PubkeyHash))?,
+            not_after: self.not_after.ok_or(missing_claim(Claim::NotAfter))?,
+            not_before: self.not_before.ok_or(missing_claim(Claim::NotBefore))?,
+            pubkey_hash: self.pubkey_hash.ok_or(missing_claim(Claim::PubkeyHash))?,
         })
     }
 }
 
-fn set<T>(field: &mut Option<T>, key: Key, value: T) -> Result<(), ClaimsError> {
+fn set<T>(field: &mut Option<T>, key: Claim, value: T) -> Result<(), ClaimsError> {
     match field.replace(value) {
         None => Ok(()),
         Some(_) => Err(ClaimsError::DuplicateKey { key: key.name() }),
     }
 }
 
-fn digest(key: Key, decoder: &mut Decoder<'_>) -> Result<[u8; 32], ClaimsError> {
-    let bytes = byte_string(decoder)?;
+fn digest(key: Claim, decoder: &mut Decoder<'_>) -> Result<[u8; 32], ClaimsError> {
+    let bytes = read_byte_string(decoder)?;
     let got = bytes.len();
     bytes.try_into().map_err(|_| ClaimsError::DigestLength { key: key.name(), got })
 }
 
-fn byte_string<'b>(decoder: &mut Decoder<'b>) -> Result<&'b [u8], ClaimsError> {
+fn read_byte_string<'b>(decoder: &mut Decoder<'b>) -> Result<&'b [u8], ClaimsError> {
     decoder.bytes().map_err(|_| malformed_error(decoder, "a byte string"))
 }
 
-fn uint(decoder: &mut Decoder<'_>) -> Result<u64, ClaimsError> {
+fn read_uint(decoder: &mut Decoder<'_>) -> Result<u64, ClaimsError> {
     decoder.u64().map_err(|_| malformed_error(decoder, "an unsigned integer"))
 }
 
@@ -342,7 +342,7 @@ fn malformed_error(decoder: &Decoder<'_>, wanted: &'static str) -> ClaimsError {
     ClaimsError::Malformed { position: decoder.position(), wanted }
 }
 
-fn missing_claim(key: Key) -> ClaimsError {
+fn missing_claim(key: Claim) -> ClaimsError {
     ClaimsError::Missing { key: key.name() }
 }
 

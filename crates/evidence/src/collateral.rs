@@ -53,8 +53,8 @@ impl Collateral {
         let wire: Wire<'_> = json::parse_document("collateral", document)?;
         Ok(Self {
             pck_crl_issuer_chain: text("pck_crl_issuer_chain", wire.pck_crl_issuer_chain)?,
-            root_ca_crl: bytes("root_ca_crl", wire.root_ca_crl)?,
-            pck_crl: bytes("pck_crl", wire.pck_crl)?,
+            root_ca_crl: hex_bytes("root_ca_crl", wire.root_ca_crl)?,
+            pck_crl: hex_bytes("pck_crl", wire.pck_crl)?,
             tcb_info_issuer_chain: text("tcb_info_issuer_chain", wire.tcb_info_issuer_chain)?,
             tcb_info: text("tcb_info", wire.tcb_info)?,
             tcb_info_signature: signature("tcb_info_signature", wire.tcb_info_signature)?,
@@ -102,7 +102,7 @@ fn text(subject: &'static str, value: Option<Text<'_>>) -> Result<String, ParseE
     require_text(subject, value).map(Cow::into_owned)
 }
 
-fn bytes(subject: &'static str, value: Option<Text<'_>>) -> Result<Vec<u8>, ParseError> {
+fn hex_bytes(subject: &'static str, value: Option<Text<'_>>) -> Result<Vec<u8>, ParseError> {
     let value = require_text(subject, value)?;
     let mut bytes = vec![0; value.len() / 2];
     match hexadecimal::decode(value.as_bytes(), &mut bytes) {
@@ -112,7 +112,7 @@ fn bytes(subject: &'static str, value: Option<Text<'_>>) -> Result<Vec<u8>, Pars
 }
 
 fn signature(subject: &'static str, value: Option<Text<'_>>) -> Result<[u8; 64], ParseError> {
-    let value = bytes(subject, value)?;
+    let value = hex_bytes(subject, value)?;
     let got = value.len();
     value.try_into().map_err(|_| ParseError::Length { subject, wanted: 64, got })
 }

@@ -28,10 +28,10 @@ pub(crate) fn parse_document<'a, T: Deserialize<'a>>(
 }
 
 /// Reads exactly `N` bytes in hexadecimal.
-pub(crate) fn hex_array<'de, D: Deserializer<'de>, const N: usize>(
+pub(crate) fn read_hex_array<'de, D: Deserializer<'de>, const N: usize>(
     deserializer: D,
 ) -> Result<[u8; N], D::Error> {
-    with_text(deserializer, |text| {
+    read_text_with(deserializer, |text| {
         let mut bytes = [0; N];
         match hexadecimal::decode(text.as_bytes(), &mut bytes) {
             true => Ok(bytes),
@@ -41,8 +41,8 @@ pub(crate) fn hex_array<'de, D: Deserializer<'de>, const N: usize>(
 }
 
 /// Reads a time such as `2026-01-27T09:01:45Z` as Unix seconds.
-pub(crate) fn date<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    with_text(deserializer, |text| {
+pub(crate) fn read_date<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    read_text_with(deserializer, |text| {
         let date = der::DateTime::from_str(text);
         let seconds = date.map(|date| date.unix_duration().as_secs());
         seconds.map_err(|_| "wanted a date as 2026-01-27T09:01:45Z")
@@ -56,11 +56,11 @@ where
     T: FromStr,
     T::Err: fmt::Display,
 {
-    with_text(deserializer, T::from_str)
+    read_text_with(deserializer, T::from_str)
 }
 
 /// Reads text without keeping it; the error is that of `read`.
-pub(crate) fn with_text<'de, D: Deserializer<'de>, T, X: fmt::Display>(
+pub(crate) fn read_text_with<'de, D: Deserializer<'de>, T, X: fmt::Display>(
     deserializer: D,
     read: impl FnOnce(&str) -> Result<T, X>,
 ) -> Result<T, D::Error> {

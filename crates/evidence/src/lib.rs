@@ -35,7 +35,7 @@ mod unix_seconds;
 
 pub use appraise::{Appraise, BindingKind, PresentedEvidence, PresentedGpuEvidence};
 pub use attest::{Attest, AttestError};
-pub use detect::{Kind, detect};
-pub use parse_error::{ParseError, foreign_text};
+pub use detect::{EvidenceKind, detect_kind};
+pub use parse_error::{ParseError, escape_untrusted};
 pub use report_data::ReportData;
 pub use unix_seconds::{UnixSeconds, Utc};

@@ -101,7 +101,7 @@ pub enum ParseError {
 
 /// Text from an unverified message, made fit for an error: cut, and control characters escaped,
 /// because on a terminal they are commands.
-pub fn foreign_text(text: &str) -> String {
+pub fn escape_untrusted(text: &str) -> String {
     let mut shown = String::new();
     for character in text.chars() {
         if shown.len() > FOREIGN_TEXT_MAX {
@@ -118,7 +118,7 @@ pub fn foreign_text(text: &str) -> String {
 
 impl ParseError {
     pub(crate) fn json(subject: &'static str, error: &serde_json::Error) -> Self {
-        ParseError::Json { subject, reason: foreign_text(&error.to_string()) }
+        ParseError::Json { subject, reason: escape_untrusted(&error.to_string()) }
     }
 
     /// Whether an endorsement was absent, rather than present and wrong.

@@ -59,7 +59,7 @@ fn read(bytes: &[u8]) -> Result<PckExtension, &'static str> {
             3 => set_once(&mut pce_id, octets(value, "PCE-ID")?, "PCE-ID"),
             4 => set_once(&mut fmspc, octets(value, "FMSPC")?, "FMSPC"),
             5 => {
-                set_once(&mut sgx_type, read_small(value, Tag::Enumerated, "SGX type")?, "SGX type")
+                set_once(&mut sgx_type, decode_u16(value, Tag::Enumerated, "SGX type")?, "SGX type")
             }
             // Present on machines with several packages; read only so that malformed values are refused.
             6 => set_once(&mut instance, octets::<16>(value, "platform instance")?, "instance"),
@@ -96,11 +96,11 @@ fn read_tcb(value: AnyRef<'_>) -> Result<([u8; 16], u16, [u8; 16]), &'static str
     let (mut pce_svn, mut cpu_svn) = (None, None);
     visit_entries(value, TCB, |arc, value| match arc {
         1..=16 => {
-            let svn = read_small(value, Tag::Integer, "TCB component")?;
+            let svn = decode_u16(value, Tag::Integer, "TCB component")?;
             let svn = u8::try_from(svn).map_err(|_| "TCB component")?;
             set_once(&mut components[usize::from(arc) - 1], svn, "TCB component")
         }
-        17 => set_once(&mut pce_svn, read_small(value, Tag::Integer, "PCESVN")?, "PCESVN"),
+        17 => set_once(&mut pce_svn, decode_u16(value, Tag::Integer, "PCESVN")?, "PCESVN"),
         18 => set_once(&mut cpu_svn, octets(value, "CPUSVN")?, "CPUSVN"),
         _ => Err("TCB entry identifier"),
     })?;
@@ -145,7 +145,7 @@ fn octets<const N: usize>(value: AnyRef<'_>, field: &'static str) -> Result<[u8;
 }
 
 /// Reads a non-negative INTEGER or ENUMERATED below 65,536.
-fn read_small(value: AnyRef<'_>, tag: Tag, field: &'static str) -> Result<u16, &'static str> {
+fn decode_u16(value: AnyRef<'_>, tag: Tag, field: &'static str) -> Result<u16, &'static str> {
     match (value.tag() == tag, value.value()) {
         (true, [low @ 0..=0x7f]) => Ok(u16::from(*low)),
         (true, [0, low @ 0x80..=0xff]) => Ok(u16::from(*low)),

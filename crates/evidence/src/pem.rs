@@ -24,11 +24,11 @@ const END: &[u8] = b"-----END CERTIFICATE-----";
 /// [`ParseError::TooLong`] over [`CHAIN_LENGTH_MAX`], [`ParseError::TooMany`] over
 /// four certificates, [`ParseError::Text`] if the text is not PEM certificates.
 pub fn decode_chain(subject: &'static str, text: &[u8]) -> Result<Vec<Vec<u8>>, ParseError> {
-    decode_chain_of(subject, text, CHAIN_CERTIFICATES_MAX)
+    decode_chain_with_limit(subject, text, CHAIN_CERTIFICATES_MAX)
 }
 
 /// As [`decode_chain`], with another limit on the certificates.
-pub(crate) fn decode_chain_of(
+pub(crate) fn decode_chain_with_limit(
     subject: &'static str,
     text: &[u8],
     certificates_max: usize,

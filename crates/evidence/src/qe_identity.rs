@@ -81,20 +81,20 @@ impl QeIdentity {
 struct Wire {
     id: WireId,
     version: u32,
-    #[serde(deserialize_with = "json::date")]
+    #[serde(deserialize_with = "json::read_date")]
     issue_date: u64,
-    #[serde(deserialize_with = "json::date")]
+    #[serde(deserialize_with = "json::read_date")]
     next_update: u64,
     tcb_evaluation_data_number: u32,
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     miscselect: [u8; 4],
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     miscselect_mask: [u8; 4],
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     attributes: [u8; 16],
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     attributes_mask: [u8; 16],
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     mrsigner: [u8; 32],
     isvprodid: u16,
     tcb_levels: Vec<IsvLevel>,

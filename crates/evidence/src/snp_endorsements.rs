@@ -28,7 +28,7 @@ pub struct SnpEndorsements {
 
 impl SnpEndorsements {
     /// Whether a JSON object has the shape of these endorsements rather than of a quote's collateral.
-    pub fn is_object(document: &[u8]) -> bool {
+    pub fn is_snp_endorsements(document: &[u8]) -> bool {
         document.windows(KEY.len()).any(|window| window == KEY)
     }
 
@@ -121,7 +121,7 @@ mod tests {
         let mut endorsements =
             SnpEndorsements::new(vec![1, 2], "chain".into(), Some(vec![3])).unwrap();
         let text = endorsements.to_json();
-        assert!(SnpEndorsements::is_object(&text));
+        assert!(SnpEndorsements::is_snp_endorsements(&text));
         assert_eq!(SnpEndorsements::parse(&text), Ok(endorsements.clone()));
         endorsements.crl = None;
         let text = endorsements.to_json();

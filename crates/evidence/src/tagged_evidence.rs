@@ -44,9 +44,9 @@ impl<'a> TaggedEvidence<'a> {
     /// [`TaggedEvidenceError::Malformed`], [`TaggedEvidenceError::Empty`] or [`TaggedEvidenceError::TooLong`] for a
     /// member, [`TaggedEvidenceError::NotCanonical`] for any other encoding.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedEvidenceError> {
-        let mut decoder = tagged_array(bytes, 2)?;
-        let quote = member(&mut decoder, "quote", QUOTE_BYTES_MAX)?;
-        let claims = member(&mut decoder, "claims", CLAIMS_BYTES_MAX)?;
+        let mut decoder = open_tagged_array(bytes, 2)?;
+        let quote = read_member(&mut decoder, "quote", QUOTE_BYTES_MAX)?;
+        let claims = read_member(&mut decoder, "claims", CLAIMS_BYTES_MAX)?;
         let evidence = Self { quote, claims };
         if evidence.encode() != bytes {
             return Err(TaggedEvidenceError::NotCanonical);
@@ -77,8 +77,8 @@ impl<'a> TaggedCollateral<'a> {
     /// [`TaggedEvidenceError::Malformed`], [`TaggedEvidenceError::Empty`] or [`TaggedEvidenceError::TooLong`] for a
     /// member, [`TaggedEvidenceError::NotCanonical`] for any other encoding.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedEvidenceError> {
-        let mut decoder = tagged_array(bytes, 1)?;
-        let collateral = member(&mut decoder, "collateral", COLLATERAL_BYTES_MAX)?;
+        let mut decoder = open_tagged_array(bytes, 1)?;
+        let collateral = read_member(&mut decoder, "collateral", COLLATERAL_BYTES_MAX)?;
         let tagged = Self { collateral };
         if tagged.encode() != bytes {
             return Err(TaggedEvidenceError::NotCanonical);
@@ -91,19 +91,19 @@ impl<'a> TaggedCollateral<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaggedEvidenceError {
     /// The bytes do not begin with the tag.
-    #[error("tagged evidence begins with another item, wanted CBOR tag {wanted}")]
+    #[error("tagged evidence begins with an unexpected item, wanted CBOR tag {wanted}")]
     Tag {
         /// The tag of a quote.
         wanted: u64,
     },
     /// The tag holds no array of the wanted length.
-    #[error("tagged evidence holds another item, wanted an array of {wanted}")]
+    #[error("tagged evidence holds an unexpected item, wanted an array of {wanted}")]
     Array {
         /// The wanted number of members.
         wanted: u64,
     },
     /// A member is not a byte string or is cut short.
-    #[error("{member} is not a whole byte string")]
+    #[error("{member} is not a complete byte string")]
     Malformed {
         /// The name of the member.
         member: &'static str,
@@ -129,7 +129,7 @@ pub enum TaggedEvidenceError {
     NotCanonical,
 }
 
-fn tagged_array(bytes: &[u8], len: u64) -> Result<Decoder<'_>, TaggedEvidenceError> {
+fn open_tagged_array(bytes: &[u8], len: u64) -> Result<Decoder<'_>, TaggedEvidenceError> {
     let mut decoder = Decoder::new(bytes);
     if !matches!(decoder.tag(), Ok(tag) if tag == Tag::new(TAG_QUOTE)) {
         return Err(TaggedEvidenceError::Tag { wanted: TAG_QUOTE });
@@ -140,7 +140,7 @@ fn tagged_array(bytes: &[u8], len: u64) -> Result<Decoder<'_>, TaggedEvidenceErr
     Ok(decoder)
 }
 
-fn member<'b>(
+fn read_member<'b>(
     decoder: &mut Decoder<'b>,
     member: &'static str,
     wanted: usize,

@@ -105,15 +105,15 @@ pub struct UnknownTcbStatus(pub String);
 /// Reads a status that a signed document can give; the derived ones are refused.
 impl<'de> Deserialize<'de> for TcbStatus {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Listed(TcbStatus);
-        impl FromStr for Listed {
+        struct ListedStatus(TcbStatus);
+        impl FromStr for ListedStatus {
             type Err = UnknownTcbStatus;
 
             fn from_str(text: &str) -> Result<Self, UnknownTcbStatus> {
-                status_from_text(TcbStatus::ALL.into_iter(), text).map(Listed)
+                status_from_text(TcbStatus::ALL.into_iter(), text).map(ListedStatus)
             }
         }
-        json::deserialize_from_str::<D, Listed>(deserializer).map(|listed| listed.0)
+        json::deserialize_from_str::<D, ListedStatus>(deserializer).map(|listed| listed.0)
     }
 }
 
@@ -198,7 +198,7 @@ pub struct TcbLevel {
     /// The least versions that a platform of this level has.
     pub tcb: Tcb,
     /// Unix seconds at which the level was the newest.
-    #[serde(deserialize_with = "json::date")]
+    #[serde(deserialize_with = "json::read_date")]
     pub tcb_date: u64,
     /// The status that Intel gives this level.
     pub tcb_status: TcbStatus,
@@ -212,13 +212,13 @@ pub struct TcbLevel {
 #[serde(deny_unknown_fields)]
 pub struct Tcb {
     /// The sixteen SGX components.
-    #[serde(rename = "sgxtcbcomponents", deserialize_with = "components")]
+    #[serde(rename = "sgxtcbcomponents", deserialize_with = "read_components")]
     pub sgx: [u8; 16],
     /// Version of the provisioning certification enclave.
     #[serde(rename = "pcesvn")]
     pub pce_svn: u16,
     /// The sixteen TDX components (TDX only).
-    #[serde(rename = "tdxtcbcomponents", default, deserialize_with = "some_components")]
+    #[serde(rename = "tdxtcbcomponents", default, deserialize_with = "read_optional_components")]
     pub tdx: Option<[u8; 16]>,
 }
 
@@ -227,13 +227,13 @@ pub struct Tcb {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TdxModule {
     /// Hash of the module's signer.
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     pub mrsigner: [u8; 48],
     /// Attributes that the module must have under the mask.
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     pub attributes: [u8; 8],
     /// Which bits of the attributes are compared; the others must be zero.
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     pub attributes_mask: [u8; 8],
 }
 
@@ -242,16 +242,16 @@ pub struct TdxModule {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TdxModuleIdentity {
     /// The major version, from `TDX_xx` (hexadecimal).
-    #[serde(rename = "id", deserialize_with = "module_version")]
+    #[serde(rename = "id", deserialize_with = "read_module_version")]
     pub version: u8,
     /// Hash of the module's signer.
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     pub mrsigner: [u8; 48],
     /// Attributes that the module must have under the mask.
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     pub attributes: [u8; 8],
     /// Which bits of the attributes are compared; the others must be zero.
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     pub attributes_mask: [u8; 8],
     /// Levels by ISVSVN, highest first.
     pub tcb_levels: Vec<IsvLevel>,
@@ -263,7 +263,7 @@ pub struct TdxModuleIdentity {
 pub struct IsvLevel {
     tcb: IsvTcb,
     /// Unix seconds at which the level was the newest.
-    #[serde(deserialize_with = "json::date")]
+    #[serde(deserialize_with = "json::read_date")]
     pub tcb_date: u64,
     /// The status that Intel gives this level.
     pub tcb_status: TcbStatus,
@@ -290,15 +290,15 @@ struct IsvTcb {
 struct Wire {
     id: WireId,
     version: u32,
-    #[serde(deserialize_with = "json::date")]
+    #[serde(deserialize_with = "json::read_date")]
     issue_date: u64,
-    #[serde(deserialize_with = "json::date")]
+    #[serde(deserialize_with = "json::read_date")]
     next_update: u64,
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     fmspc: [u8; 6],
-    #[serde(deserialize_with = "json::hex_array")]
+    #[serde(deserialize_with = "json::read_hex_array")]
     pce_id: [u8; 2],
-    #[serde(deserialize_with = "tcb_type_zero", rename = "tcbType")]
+    #[serde(deserialize_with = "read_zero_tcb_type", rename = "tcbType")]
     _tcb_type: (),
     tcb_evaluation_data_number: u32,
     tdx_module: Option<TdxModule>,
@@ -341,15 +341,15 @@ fn shape_error(reason: &str) -> ParseError {
 }
 
 /// Reads `tcbType`, which must be 0: it says how components are compared, and no other type is defined.
-fn tcb_type_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+fn read_zero_tcb_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
     match u32::deserialize(deserializer)? {
         0 => Ok(()),
         other => Err(de::Error::custom(format_args!("tcbType: wanted 0, got {other}"))),
     }
 }
 
-fn module_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
-    json::with_text(deserializer, |text| {
+fn read_module_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    json::read_text_with(deserializer, |text| {
         let mut version = [0];
         let digits = text.strip_prefix("TDX_").unwrap_or_default();
         let read = hex::decode_to_slice(digits, &mut version);
@@ -367,13 +367,13 @@ struct Component {
     _kind: de::IgnoredAny,
 }
 
-fn components<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 16], D::Error> {
+fn read_components<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 16], D::Error> {
     let listed = <[Component; 16]>::deserialize(deserializer)?;
     Ok(listed.map(|component| component.svn))
 }
 
-fn some_components<'de, D: Deserializer<'de>>(
+fn read_optional_components<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<[u8; 16]>, D::Error> {
-    components(deserializer).map(Some)
+    read_components(deserializer).map(Some)
 }

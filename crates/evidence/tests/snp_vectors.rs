@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use confide_evidence::{
-    Kind, ParseError, detect, pem,
+    EvidenceKind, ParseError, detect_kind, pem,
     snp::{AmdCertificate, AmdKey, Cpuid, Product, Report, SigningKey},
 };
 
 #[test]
 fn a_report_of_version_2_is_read_field_by_field() {
     let Some(bytes) = read("milan-a-report.bin") else { return };
-    assert_eq!(detect(&bytes), Some(Kind::SnpReport));
+    assert_eq!(detect_kind(&bytes), Some(EvidenceKind::SnpReport));
     let report = Report::parse(&bytes).unwrap();
     assert_eq!((report.version(), report.guest_svn(), report.vmpl()), (2, 0, 0));
     let policy = report.policy();

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     device,
-    edition::{COLLATERAL_DAYS, Edition},
+    edition::{COLLATERAL_DAYS, EndorsementEdition},
     endorsements::FakeEndorsements,
     error::FakeError,
     gpu::{FakeGpu, GpuOptions},
@@ -100,13 +100,13 @@ impl FakeAttester {
             path: dir.into(),
             source,
         })?;
-        write(dir, "collateral.json", self.collateral.as_bytes())?;
-        write(dir, "root.der", self.root_der())?;
-        write(dir, "policy.toml", self.policy_toml().as_bytes())?;
+        write_file(dir, "collateral.json", self.collateral.as_bytes())?;
+        write_file(dir, "root.der", self.root_der())?;
+        write_file(dir, "policy.toml", self.policy_toml().as_bytes())?;
         if let Some(files) = &self.snp {
-            write(dir, "endorsement-key.der", &files.endorsement_key)?;
-            write(dir, "chain.pem", files.chain.as_bytes())?;
-            write(dir, "crl.der", &files.crl)?;
+            write_file(dir, "endorsement-key.der", &files.endorsement_key)?;
+            write_file(dir, "chain.pem", files.chain.as_bytes())?;
+            write_file(dir, "crl.der", &files.crl)?;
         }
         state::save(dir, &self.options, &self.variant, self.gpu.is_some())
     }
@@ -143,20 +143,20 @@ impl FakeAttester {
     /// A policy for `confide verify` that accepts exactly this attester. It pins no configuration,
     /// so clients refuse it (check `scope`).
     pub fn policy_toml(&self) -> String {
-        self.policy_with(ConfigurationLines::Unpinned)
+        self.render_policy(ConfigurationLines::Unpinned)
     }
 
     /// The same policy with the configuration pinned, for clients.
     pub fn policy_toml_pinning(&self, config_digest: [u8; 32]) -> String {
-        self.policy_with(ConfigurationLines::Pinned(config_digest))
+        self.render_policy(ConfigurationLines::Pinned(config_digest))
     }
 
     /// The same policy for clients that accept this attester in any configuration.
     pub fn dangerous_policy_toml(&self) -> String {
-        self.policy_with(ConfigurationLines::DangerousAny)
+        self.render_policy(ConfigurationLines::DangerousAny)
     }
 
-    fn policy_with(&self, configuration: ConfigurationLines) -> String {
+    fn render_policy(&self, configuration: ConfigurationLines) -> String {
         let gpu_roots = self.gpu.as_ref().map(FakeGpu::root_ders);
         policy::write_policy(&self.options, self.root_der(), gpu_roots, configuration)
     }
@@ -182,7 +182,7 @@ impl FakeAttester {
     }
 
     /// The last second at which its collateral holds; make it again with the same seed after that.
-    pub fn collateral_until(&self) -> u64 {
+    pub fn collateral_valid_until(&self) -> u64 {
         // A revocation list ends at its nextUpdate, one second before the documents do.
         self.options.issued_at + COLLATERAL_DAYS * DAY - 1
     }
@@ -217,11 +217,11 @@ impl FakeAttester {
         let vendors = vendors.clone();
         let (machine, collateral, snp) = match options.tee {
             Tee::Snp => {
-                let (machine, files) = snp(&vendors, &options, &variant, &plan);
-                (machine, files.json()?, Some(files))
+                let (machine, files) = make_snp_machine(&vendors, &options, &variant, &plan);
+                (machine, files.to_json()?, Some(files))
             }
             Tee::Tdx | Tee::TdxV5 | Tee::Sgx => {
-                let (machine, collateral) = dcap(&vendors, &options, &variant, plan)?;
+                let (machine, collateral) = make_dcap_machine(&vendors, &options, &variant, plan)?;
                 (machine, collateral, None)
             }
         };
@@ -230,59 +230,64 @@ impl FakeAttester {
 }
 
 /// Makes a machine with a quoting enclave, and its collateral.
-fn dcap(
+fn make_dcap_machine(
     vendors: &FakeEndorsements,
     options: &FakeAttesterOptions,
     variant: &SimulatedPlatform,
     mut plan: SimulationPlan,
 ) -> Result<(SimulatedMachine, String), FakeError> {
     let pki = vendors.intel_issuer();
-    let pck = pki.pck(variant.pck_ca, variant.platform, &plan, 0)?;
-    if plan.has(Fault::RevokedPck) {
+    let pck = pki.issue_pck(variant.pck_ca, variant.platform, &plan, 0)?;
+    if plan.has_fault(Fault::RevokedPck) {
         plan.edition.revoked_pck.push(pck.serial.clone());
     }
-    if plan.has(Fault::RevokedPlatformCa) {
+    if plan.has_fault(Fault::RevokedPlatformCa) {
         plan.edition.revoked_ca.push(pki.ca_serial(variant.pck_ca));
     }
     let issuers = pki.pck_issuers_pem(variant.pck_ca);
-    let other_chain = match plan.has(Fault::OtherPckChain) {
-        true => Some(pki.pck(variant.pck_ca, variant.platform, &plan, 1)?.pem + &issuers),
+    let other_chain = match plan.has_fault(Fault::OtherPckChain) {
+        true => Some(pki.issue_pck(variant.pck_ca, variant.platform, &plan, 1)?.pem + &issuers),
         false => None,
     };
     let intel = vendors.issue_intel_with_plan(&plan)?;
     let collateral = intel.collateral_with_chain(options.tee, variant.pck_ca, other_chain)?;
     let chain = [pck.pem.as_str(), &issuers].concat();
-    Ok((SimulatedMachine::dcap(options, variant, &plan, &pck.key, &chain), collateral))
+    Ok((
+        SimulatedMachine::with_quoting_enclave(options, variant, &plan, &pck.key, &chain),
+        collateral,
+    ))
 }
 
 /// Makes a machine with a secure processor, and its endorsements.
-fn snp(
+fn make_snp_machine(
     vendors: &FakeEndorsements,
     options: &FakeAttesterOptions,
     variant: &SimulatedPlatform,
     plan: &SimulationPlan,
 ) -> (SimulatedMachine, SnpFiles) {
     let SimulatedPlatform { product, signer, .. } = *variant;
-    let machine = SimulatedMachine::snp(vendors, options, variant, plan);
-    let mut edition: Edition = plan.edition.clone();
-    if plan.has(Fault::RevokedPck) {
+    let machine = SimulatedMachine::with_secure_processor(vendors, options, variant, plan);
+    let mut edition: EndorsementEdition = plan.edition.clone();
+    if plan.has_fault(Fault::RevokedPck) {
         // Chip keys are all certified under number zero.
         edition.revoked_amd.push(vec![0]);
     }
     let amd = vendors.amd_issuer(product);
-    if plan.has(Fault::RevokedPlatformCa) {
+    if plan.has_fault(Fault::RevokedPlatformCa) {
         edition.revoked_amd.push(amd.intermediate_serial(signer));
     }
     let files = SnpFiles {
-        endorsement_key: SimulatedMachine::endorsement_key(vendors, options, variant, plan),
+        endorsement_key: SimulatedMachine::endorsement_key_certificate(
+            vendors, options, variant, plan,
+        ),
         chain: amd.chain_pem(signer),
-        crl: amd.crl(&edition.list(edition.revoked_amd.clone())),
+        crl: amd.crl(&edition.revocation_list(edition.revoked_amd.clone())),
     };
     (machine, files)
 }
 
 impl SnpFiles {
-    fn json(&self) -> Result<String, FakeError> {
+    fn to_json(&self) -> Result<String, FakeError> {
         #[derive(Serialize)]
         struct Endorsements<'a> {
             endorsement_key: String,
@@ -306,7 +311,7 @@ impl Attest for FakeAttester {
         Some(self.collateral.clone().into_bytes())
     }
 
-    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+    fn gpu_evidence(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
         Ok(self.gpu.as_ref().map(|gpu| gpu.evidence(nonce)))
     }
 
@@ -315,7 +320,7 @@ impl Attest for FakeAttester {
     }
 }
 
-fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), FakeError> {
+fn write_file(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), FakeError> {
     let path = dir.join(name);
     fs::write(&path, bytes).map_err(|source| FakeError::File { action: "write", path, source })
 }

@@ -13,7 +13,7 @@ pub(crate) const EVALUATION_NUMBER: u32 = 20;
 ///
 /// An edition with an older date or number than another one is what a rolled-back cache serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edition {
+pub struct EndorsementEdition {
     /// `issueDate` of TCB info and QE identities, unix seconds.
     pub issued_at: u64,
     /// `thisUpdate` of all revocation lists, unix seconds.
@@ -40,7 +40,7 @@ pub(crate) struct RevocationList {
     pub(crate) revoked: Vec<Vec<u8>>,
 }
 
-impl Edition {
+impl EndorsementEdition {
     /// An edition that is issued at one moment for the 30 days that Intel's services give; no
     /// certificate in use is revoked.
     pub fn issued_at(issued_at: u64) -> Self {
@@ -61,7 +61,7 @@ impl Edition {
         self.issued_at + self.days * DAY
     }
 
-    pub(crate) fn list(&self, revoked: Vec<Vec<u8>>) -> RevocationList {
+    pub(crate) fn revocation_list(&self, revoked: Vec<Vec<u8>>) -> RevocationList {
         let from = self.crl_issued_at;
         RevocationList { from, until: from + self.days * DAY, number: self.crl_number, revoked }
     }

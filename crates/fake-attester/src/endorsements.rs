@@ -5,19 +5,19 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 
 use crate::{
-    edition::Edition,
+    edition::EndorsementEdition,
     error::FakeError,
     keys::{Key, SimulatedKey},
     options::Tee,
-    pki::Pki,
+    pki::IntelPki,
     plan::SimulationPlan,
-    snp::{Amd, ChipKey, Product, SnpSigner, SnpTcb},
+    snp::{AmdPki, ChipKey, Product, SnpSigner, SnpTcb},
     tcb,
     time::{FIRST_ISSUE, LAST_ISSUE},
     variant::{PckCa, SimulatedPlatform},
 };
 
-/// The simulated vendors: the same keys and certificates for any number of [`Edition`]s.
+/// The simulated vendors: the same keys and certificates for any number of [`EndorsementEdition`]s.
 #[derive(Clone)]
 pub struct FakeEndorsements {
     issuers: Arc<Issuers>,
@@ -26,10 +26,10 @@ pub struct FakeEndorsements {
 struct Issuers {
     seed: [u8; 32],
     certified_at: u64,
-    intel: Pki,
+    intel: IntelPki,
     /// The keys of AMD by [`Product`], made when first asked for: an RSA key takes a quarter of a
     /// second.
-    amd: [OnceLock<Amd>; Product::ALL.len()],
+    amd: [OnceLock<AmdPki>; Product::ALL.len()],
 }
 
 impl Drop for Issuers {
@@ -119,7 +119,7 @@ impl FakeEndorsements {
         if !(first..=last).contains(&got) {
             return Err(FakeError::IssuedAt { first, last, got });
         }
-        let intel = Pki::issue(&seed, certified_at)?;
+        let intel = IntelPki::issue(&seed, certified_at)?;
         let amd = std::array::from_fn(|_| OnceLock::new());
         Ok(Self { issuers: Arc::new(Issuers { seed, certified_at, intel, amd }) })
     }
@@ -138,19 +138,22 @@ impl FakeEndorsements {
     ///
     /// # Errors
     /// [`FakeError`] if an encoder fails.
-    pub fn issue_intel(&self, edition: &Edition) -> Result<IntelEndorsements, FakeError> {
+    pub fn issue_intel(
+        &self,
+        edition: &EndorsementEdition,
+    ) -> Result<IntelEndorsements, FakeError> {
         let mut plan = SimulationPlan::new(self.issuers.certified_at, None);
         plan.edition = edition.clone();
         self.issue_intel_with_plan(&plan)
     }
 
     /// Everything that AMD's service gives in this edition but for the chips' certificates.
-    pub fn issue_amd(&self, product: Product, edition: &Edition) -> AmdEndorsements {
+    pub fn issue_amd(&self, product: Product, edition: &EndorsementEdition) -> AmdEndorsements {
         let amd = self.amd_issuer(product);
         AmdEndorsements {
             vcek_chain: amd.chain_pem(SnpSigner::Vcek),
             vlek_chain: amd.chain_pem(SnpSigner::Vlek),
-            crl: amd.crl(&edition.list(edition.revoked_amd.clone())),
+            crl: amd.crl(&edition.revocation_list(edition.revoked_amd.clone())),
         }
     }
 
@@ -164,7 +167,7 @@ impl FakeEndorsements {
     ) -> Result<PckCertificate, FakeError> {
         let plan = SimulationPlan::new(self.issuers.certified_at, None);
         let pki = &self.issuers.intel;
-        let pck = pki.pck(variant.pck_ca, variant.platform, &plan, 0)?;
+        let pck = pki.issue_pck(variant.pck_ca, variant.platform, &plan, 0)?;
         let svns = [&plan.level.cpu_svn()[..], &plan.level.pce_svn().to_le_bytes()].concat();
         Ok(PckCertificate {
             pem: pck.pem.clone(),
@@ -175,12 +178,12 @@ impl FakeEndorsements {
         })
     }
 
-    /// Serial number of a CA of PCKs, big-endian, for [`Edition::revoked_ca`].
+    /// Serial number of a CA of PCKs, big-endian, for [`EndorsementEdition::revoked_ca`].
     pub fn pck_ca_serial(&self, ca: PckCa) -> Vec<u8> {
         self.issuers.intel.ca_serial(ca)
     }
 
-    /// Serial number of the ASK or ASVK, big-endian, for [`Edition::revoked_amd`].
+    /// Serial number of the ASK or ASVK, big-endian, for [`EndorsementEdition::revoked_amd`].
     pub fn amd_intermediate_serial(&self, product: Product, signer: SnpSigner) -> Vec<u8> {
         self.amd_issuer(product).intermediate_serial(signer)
     }
@@ -190,7 +193,7 @@ impl FakeEndorsements {
     /// `chip_id` is the report's field; products with shorter identifiers have zeros at its end.
     pub fn vcek(&self, product: Product, chip_id: &[u8; 64], tcb: SnpTcb) -> Vec<u8> {
         let key = self.chip_key(product, SnpSigner::Vcek, chip_id, tcb);
-        self.certify(product, SnpSigner::Vcek, &key, chip_id, tcb)
+        self.certify_chip_key(product, SnpSigner::Vcek, &key, chip_id, tcb)
     }
 
     /// Signs any message by ECDSA P-256 with SHA-256, as r and s: for tests whose faults lie behind a
@@ -206,7 +209,7 @@ impl FakeEndorsements {
         let (pki, edition) = (&self.issuers.intel, &plan.edition);
         let pck = |ca| {
             Ok::<_, FakeError>(PckEndorsements {
-                crl: pki.pck_crl(ca, &edition.list(edition.revoked_pck.clone()))?,
+                crl: pki.pck_crl(ca, &edition.revocation_list(edition.revoked_pck.clone()))?,
                 issuer_chain: pki.pck_issuers_pem(ca),
             })
         };
@@ -217,7 +220,7 @@ impl FakeEndorsements {
             })
         };
         Ok(IntelEndorsements {
-            root_crl: pki.root_crl(&edition.list(edition.revoked_ca.clone()))?,
+            root_crl: pki.root_crl(&edition.revocation_list(edition.revoked_ca.clone()))?,
             platform: pck(PckCa::Platform)?,
             processor: pck(PckCa::Processor)?,
             sgx: tee(Tee::Sgx)?,
@@ -226,12 +229,12 @@ impl FakeEndorsements {
         })
     }
 
-    pub(crate) fn intel_issuer(&self) -> &Pki {
+    pub(crate) fn intel_issuer(&self) -> &IntelPki {
         &self.issuers.intel
     }
 
-    pub(crate) fn amd_issuer(&self, product: Product) -> &Amd {
-        let make = || Amd::new(&self.issuers.seed, product);
+    pub(crate) fn amd_issuer(&self, product: Product) -> &AmdPki {
+        let make = || AmdPki::new(&self.issuers.seed, product);
         self.issuers.amd[product as usize].get_or_init(make)
     }
 
@@ -250,7 +253,7 @@ impl FakeEndorsements {
         ChipKey::derive(&self.issuers.seed, &labels)
     }
 
-    pub(crate) fn certify(
+    pub(crate) fn certify_chip_key(
         &self,
         product: Product,
         signer: SnpSigner,
@@ -258,7 +261,13 @@ impl FakeEndorsements {
         chip_id: &[u8; 64],
         tcb: SnpTcb,
     ) -> Vec<u8> {
-        self.amd_issuer(product).certify(signer, key, chip_id, tcb, self.issuers.certified_at)
+        self.amd_issuer(product).certify_chip_key(
+            signer,
+            key,
+            chip_id,
+            tcb,
+            self.issuers.certified_at,
+        )
     }
 
     fn sign(&self, json: String) -> SignedDocument {

@@ -85,7 +85,7 @@ pub struct FakeAttesterWithGpu<A> {
 }
 
 impl<A> FakeAttesterWithGpu<A> {
-    /// Answers [`Attest::gpu`] by `gpu` and everything else by `attester`.
+    /// Answers [`Attest::gpu_evidence`] by `gpu` and everything else by `attester`.
     pub fn new(attester: A, gpu: FakeGpu) -> Self {
         Self { attester, gpu }
     }
@@ -100,7 +100,7 @@ impl<A: Attest> Attest for FakeAttesterWithGpu<A> {
         self.attester.collateral()
     }
 
-    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+    fn gpu_evidence(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
         Ok(Some(self.gpu.evidence(nonce)))
     }
 

@@ -42,7 +42,7 @@ mod variant;
 
 pub use attester::FakeAttester;
 pub use device::SERVICE_TIME;
-pub use edition::Edition;
+pub use edition::EndorsementEdition;
 pub use endorsements::{
     AmdEndorsements, FakeEndorsements, IntelEndorsements, PckCertificate, PckEndorsements,
     SignedDocument, TeeEndorsements,

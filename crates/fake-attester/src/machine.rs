@@ -26,7 +26,7 @@ enum MachineSigner {
 }
 
 impl SimulatedMachine {
-    pub(crate) fn dcap(
+    pub(crate) fn with_quoting_enclave(
         options: &FakeAttesterOptions,
         variant: &SimulatedPlatform,
         plan: &SimulationPlan,
@@ -37,7 +37,7 @@ impl SimulatedMachine {
         Self::new(MachineSigner::QuotingEnclave(Box::new(quoter)), plan)
     }
 
-    pub(crate) fn snp(
+    pub(crate) fn with_secure_processor(
         vendors: &FakeEndorsements,
         options: &FakeAttesterOptions,
         variant: &SimulatedPlatform,
@@ -51,15 +51,15 @@ impl SimulatedMachine {
             signer: variant.signer,
             chip_id: &chip.id,
             tcb: chip.tcb,
-            debug: options.debug || plan.has(Fault::Debug),
-            low_privilege: plan.has(Fault::LowPrivilege),
-            migration_agent: plan.has(Fault::MigrationAgent),
+            debug: options.debug || plan.has_fault(Fault::Debug),
+            low_privilege: plan.has_fault(Fault::LowPrivilege),
+            migration_agent: plan.has_fault(Fault::MigrationAgent),
         };
         Self::new(MachineSigner::SecureProcessor(Box::new(Reporter::new(key, &fields))), plan)
     }
 
-    /// The certificate of the key with which [`Self::snp`] signs.
-    pub(crate) fn endorsement_key(
+    /// The certificate of the key with which [`Self::with_secure_processor`] signs.
+    pub(crate) fn endorsement_key_certificate(
         vendors: &FakeEndorsements,
         options: &FakeAttesterOptions,
         variant: &SimulatedPlatform,
@@ -67,13 +67,13 @@ impl SimulatedMachine {
     ) -> Vec<u8> {
         let ChipIdentity { mut id, mut tcb } = ChipIdentity::new(options, variant);
         let key = vendors.chip_key(variant.product, variant.signer, &id, tcb);
-        if plan.has(Fault::WrongChip) {
+        if plan.has_fault(Fault::WrongChip) {
             id[0] ^= 1;
         }
-        if plan.has(Fault::WrongTcb) {
+        if plan.has_fault(Fault::WrongTcb) {
             tcb.microcode -= 1;
         }
-        vendors.certify(variant.product, variant.signer, &key, &id, tcb)
+        vendors.certify_chip_key(variant.product, variant.signer, &key, &id, tcb)
     }
 
     pub(crate) fn quote(&self, report_data: &ReportData) -> Vec<u8> {
@@ -91,7 +91,11 @@ impl SimulatedMachine {
     }
 
     fn new(signer: MachineSigner, plan: &SimulationPlan) -> Self {
-        Self { signer, empty: plan.has(Fault::EmptyQuote), trailing: plan.has(Fault::TrailingByte) }
+        Self {
+            signer,
+            empty: plan.has_fault(Fault::EmptyQuote),
+            trailing: plan.has_fault(Fault::TrailingByte),
+        }
     }
 }
 

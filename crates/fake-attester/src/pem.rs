@@ -5,7 +5,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 /// Columns of a line (RFC 7468 section 2).
 const COLUMNS: usize = 64;
 
-pub(crate) fn certificate(der: &[u8]) -> String {
+pub(crate) fn encode_certificate(der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
     let mut rest = text.as_str();

@@ -40,7 +40,7 @@ const LEAF_DAYS: u64 = 7 * 365;
 const CLOCK_SLACK: u64 = DAY;
 
 /// The issuers and their keys.
-pub(crate) struct Pki {
+pub(crate) struct IntelPki {
     seed: [u8; 32],
     certified_at: u64,
     root: Authority,
@@ -63,28 +63,32 @@ pub(crate) struct IssuedCertificate {
     pub(crate) pem: String,
 }
 
-impl Drop for Pki {
+impl Drop for IntelPki {
     fn drop(&mut self) {
         self.seed.zeroize();
     }
 }
 
-impl Pki {
+impl IntelPki {
     /// Certifies root, CAs and TCB signer; the root depends on the seed alone.
     pub(crate) fn issue(seed: &[u8; 32], certified_at: u64) -> Result<Self, FakeError> {
         let root = {
             let key = Key::derive(seed, SimulatedKey::IntelRoot);
             let life = ROOT_NOT_BEFORE..ROOT_NOT_AFTER;
             let number = derive_serial(&key, 0);
-            let params = issue_authority("Intel SGX Root CA", 1, life, number.clone());
+            let params = authority_parameters("Intel SGX Root CA", 1, life, number.clone());
             let certificate = params.self_signed(&key)?;
             Authority { params, certified: IssuedCertificate::new(key, number, &certificate) }
         };
         let ca = |name, role| {
             let key = Key::derive(seed, role);
             let number = derive_serial(&key, certified_at);
-            let params =
-                issue_authority(name, 0, validity_range(certified_at, CA_DAYS), number.clone());
+            let params = authority_parameters(
+                name,
+                0,
+                validity_range(certified_at, CA_DAYS),
+                number.clone(),
+            );
             let certificate = params.signed_by(&key, &root.issuer())?;
             Ok::<_, FakeError>(Authority {
                 params,
@@ -107,7 +111,7 @@ impl Pki {
 
     /// Issues the certificate of one platform; another `reissue` gives another one for the same
     /// key.
-    pub(crate) fn pck(
+    pub(crate) fn issue_pck(
         &self,
         ca: PckCa,
         platform: u32,
@@ -175,7 +179,7 @@ impl Authority {
 impl IssuedCertificate {
     fn new(key: Key, serial: SerialNumber, certificate: &Certificate) -> Self {
         let der = certificate.der().to_vec();
-        Self { key, serial: serial.to_bytes(), pem: pem::certificate(&der), der }
+        Self { key, serial: serial.to_bytes(), pem: pem::encode_certificate(&der), der }
     }
 }
 
@@ -184,13 +188,13 @@ fn validity_range(certified_at: u64, days: u64) -> Range<u64> {
     from..from + days * DAY
 }
 
-fn issue_authority(
+fn authority_parameters(
     name: &str,
     path_length: u8,
     life: Range<u64>,
     serial: SerialNumber,
 ) -> CertificateParams {
-    let mut params = certificate(name, ROOT_CRL_URI, life, serial);
+    let mut params = certificate_parameters(name, ROOT_CRL_URI, life, serial);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(path_length));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
@@ -202,13 +206,13 @@ fn leaf_parameters(
     life: Range<u64>,
     serial: SerialNumber,
 ) -> CertificateParams {
-    let mut params = certificate(name, crl_uri, life, serial);
+    let mut params = certificate_parameters(name, crl_uri, life, serial);
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::ContentCommitment];
     params
 }
 
-fn certificate(
+fn certificate_parameters(
     name: &str,
     crl_uri: &str,
     life: Range<u64>,

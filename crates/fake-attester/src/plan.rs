@@ -1,7 +1,7 @@
 //! Plans of what is issued and when: the honest plan, and plans with one fault each.
 
 use crate::{
-    edition::{COLLATERAL_DAYS, Edition},
+    edition::{COLLATERAL_DAYS, EndorsementEdition},
     level::SimulatedTcbLevel,
     time::DAY,
 };
@@ -69,7 +69,7 @@ pub enum Fault {
 /// The times, levels and lists that the issuers follow, and the fault of the machine.
 #[derive(Clone)]
 pub(crate) struct SimulationPlan {
-    pub(crate) edition: Edition,
+    pub(crate) edition: EndorsementEdition,
     pub(crate) level: SimulatedTcbLevel,
     fault: Option<Fault>,
 }
@@ -85,13 +85,13 @@ impl SimulationPlan {
         Self { edition: edition(issued_at, fault), level, fault }
     }
 
-    pub(crate) fn has(&self, fault: Fault) -> bool {
+    pub(crate) fn has_fault(&self, fault: Fault) -> bool {
         self.fault == Some(fault)
     }
 }
 
-fn edition(issued_at: u64, fault: Option<Fault>) -> Edition {
-    let mut edition = Edition::issued_at(issued_at);
+fn edition(issued_at: u64, fault: Option<Fault>) -> EndorsementEdition {
+    let mut edition = EndorsementEdition::issued_at(issued_at);
     match fault {
         Some(Fault::ExpiredCollateral) => {
             edition.issued_at -= 2 * COLLATERAL_DAYS * DAY;

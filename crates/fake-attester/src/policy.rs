@@ -74,8 +74,8 @@ config_digest = \"dangerous-any\"
 ";
 
 const DANGEROUS_ANY: &str = "\
-# Any configuration passes, even that of a gateway with a foreign upstream, and clients talk to an
-# end of which only the platform is known. `confide policy pin` ends both.
+# Any configuration passes, even that of a gateway with a foreign upstream, and clients use a server
+# although only its platform is known. `confide policy pin` ends both.
 config_digest = \"dangerous-any\"
 dangerous_scope = \"platform\"
 ";

@@ -67,8 +67,8 @@ impl Quoter {
     ) -> Self {
         let attestation_key =
             Key::derive(&options.seed, SimulatedKey::AttestationKey(variant.platform));
-        let enclave = QuotingEnclave::running(options.tee, plan);
-        let debug = options.debug || plan.has(Fault::Debug);
+        let enclave = QuotingEnclave::for_plan(options.tee, plan);
+        let debug = options.debug || plan.has_fault(Fault::Debug);
         let mut unsigned = header(options.tee, &enclave, plan);
         let mut after_report_data = Vec::new();
         match (options.tee, variant.td_body) {
@@ -86,7 +86,8 @@ impl Quoter {
         }
         let report_data_at = unsigned.len() - REPORT_DATA_BYTES;
         unsigned.extend(after_report_data);
-        let certification = certify(options.tee, &attestation_key, &enclave, plan, pck, chain);
+        let certification =
+            encode_certification_data(options.tee, &attestation_key, &enclave, plan, pck, chain);
         Self { attestation_key, unsigned, report_data_at, certification }
     }
 
@@ -122,7 +123,7 @@ fn header(tee: Tee, enclave: &QuotingEnclave, plan: &SimulationPlan) -> Vec<u8> 
 
 /// The TD report of TDX 1.0, 584 bytes.
 fn trust_domain_report(debug: bool, plan: &SimulationPlan) -> Vec<u8> {
-    let sept = if plan.has(Fault::SeptVeEnabled) { 0 } else { TD_SEPT_VE_DISABLE };
+    let sept = if plan.has_fault(Fault::SeptVeEnabled) { 0 } else { TD_SEPT_VE_DISABLE };
     let attributes = if debug { sept | TD_DEBUG } else { sept };
     let zero = [0; 48];
     [
@@ -154,7 +155,7 @@ fn body_type(body: TdBody) -> u16 {
 
 /// The fields that TDX 1.5 adds behind the report data: TEE_TCB_SVN_2 and MRSERVICETD, 64 bytes.
 fn trust_domain_15_fields(plan: &SimulationPlan) -> Vec<u8> {
-    let service = if plan.has(Fault::ServiceTdBound) {
+    let service = if plan.has_fault(Fault::ServiceTdBound) {
         trust_domain_measurement("service td")
     } else {
         [0; 48]
@@ -182,7 +183,7 @@ pub(crate) const WORKLOAD_PROD_ID: u16 = 1;
 pub(crate) const WORKLOAD_SVN: u16 = 1;
 
 /// The attestation key, the QE report and its signature, the authentication data and the PCK chain.
-fn certify(
+fn encode_certification_data(
     tee: Tee,
     attestation_key: &Key,
     enclave: &QuotingEnclave,
@@ -191,7 +192,7 @@ fn certify(
     chain: &str,
 ) -> Vec<u8> {
     let mut vouched = Sha256::new().chain_update(attestation_key.point());
-    if !plan.has(Fault::UnboundAttestationKey) {
+    if !plan.has_fault(Fault::UnboundAttestationKey) {
         vouched = vouched.chain_update(QE_AUTHENTICATION_DATA);
     }
     let report = enclave_report(&EnclaveReport {

@@ -80,13 +80,13 @@ impl RsaKey {
             .finalize();
         let encoded = encode_pss(&hash, &salt);
         let mut signature = [0; BYTES];
-        let value = self.private(&U4096::from_be_slice(&encoded));
+        let value = self.apply_private_key(&U4096::from_be_slice(&encoded));
         signature.copy_from_slice(value.to_be_bytes().as_ref());
         signature
     }
 
     /// Applies the private key: RFC 8017 section 5.1.2, step 2b, for more than two primes.
-    fn private(&self, message: &U4096) -> U4096 {
+    fn apply_private_key(&self, message: &U4096) -> U4096 {
         let (mut result, mut product) = (U4096::ZERO, U4096::ONE);
         for factor in &self.factors {
             let params = FixedMontyParams::new_vartime(factor.prime);

@@ -24,7 +24,7 @@ pub(crate) const PCE_ID: [u8; 2] = [0, 0];
 /// The TEE_TCB_SVN of the TD report: module SVN, module version, then what the level demands.
 pub(crate) fn tee_tcb_svn(plan: &SimulationPlan) -> [u8; 16] {
     let mut svn = plan.level.tdx_svn();
-    svn[0] = if plan.has(Fault::OutOfDateModule) { OLD_MODULE_SVN } else { MODULE_SVN };
+    svn[0] = if plan.has_fault(Fault::OutOfDateModule) { OLD_MODULE_SVN } else { MODULE_SVN };
     svn[1] = MODULE_VERSION;
     svn
 }
@@ -55,12 +55,12 @@ impl QuotingEnclave {
     }
 
     /// The enclave as it runs under `plan`.
-    pub(crate) fn running(tee: Tee, plan: &SimulationPlan) -> Self {
+    pub(crate) fn for_plan(tee: Tee, plan: &SimulationPlan) -> Self {
         let mut enclave = Self::for_tee(tee);
-        if plan.has(Fault::OutOfDateModule) && tee == Tee::Sgx {
+        if plan.has_fault(Fault::OutOfDateModule) && tee == Tee::Sgx {
             enclave.isv_svn -= 1;
         }
-        if plan.has(Fault::ForeignQuotingEnclave) {
+        if plan.has_fault(Fault::ForeignQuotingEnclave) {
             enclave.mr_signer =
                 measurements::enclave_measurement("foreign quoting enclave mrsigner");
         }
@@ -81,7 +81,7 @@ pub(crate) fn tcb_info(tee: Tee, plan: &SimulationPlan) -> Result<String, FakeEr
         issue_date: rfc3339(plan.edition.issued_at),
         next_update: rfc3339(plan.edition.valid_until()),
         // Intel's service writes both cases; go-tdx-guest compares with small letters.
-        fmspc: hex::encode(if plan.has(Fault::ForeignFmspc) { FOREIGN_FMSPC } else { FMSPC }),
+        fmspc: hex::encode(if plan.has_fault(Fault::ForeignFmspc) { FOREIGN_FMSPC } else { FMSPC }),
         pce_id: hex::encode_upper(PCE_ID),
         tcb_type: 0,
         tcb_evaluation_data_number: plan.edition.evaluation_number,
@@ -154,7 +154,7 @@ fn enclave_level(
 fn platform_levels(tdx: bool, plan: &SimulationPlan) -> Vec<TcbLevel<PlatformTcb>> {
     let mut levels: Vec<_> =
         SimulatedTcbLevel::ALL.iter().map(|&level| platform_level(level, tdx)).collect();
-    if plan.has(Fault::UnknownTcbStatus) {
+    if plan.has_fault(Fault::UnknownTcbStatus) {
         levels[0].tcb_status = "SimulatedUnknownStatus";
     }
     levels

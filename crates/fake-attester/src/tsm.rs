@@ -40,8 +40,8 @@ impl TsmTree {
             Tee::Snp => TsmProvider::Sev,
             Tee::Sgx => return Err(FakeError::Tree { got: "sgx" }),
         };
-        let auxblob = cert_table::host_table(&attester);
-        Ok(Self::with_reports(provider, move |data| attester.quote(data)).auxblob(auxblob))
+        let auxblob = cert_table::host_certificate_table(&attester);
+        Ok(Self::with_reports(provider, move |data| attester.quote(data)).with_auxblob(auxblob))
     }
 
     /// Mounts the tree; it shows the folder `report`, as `/sys/kernel/config/tsm` does.
@@ -85,12 +85,12 @@ impl MountedTsm {
     }
 
     /// Injects a fault from now on; `None` ends it.
-    pub fn inject(&self, fault: Option<TsmFault>) {
+    pub fn inject_fault(&self, fault: Option<TsmFault>) {
         Reports::lock(&self.reports).fault = fault;
     }
 
     /// The number of entries that exist now.
-    pub fn entries(&self) -> usize {
+    pub fn entry_count(&self) -> usize {
         Reports::lock(&self.reports).count()
     }
 
@@ -99,10 +99,11 @@ impl MountedTsm {
     /// # Errors
     /// [`FakeError::Mount`] if the tree is in use or gone.
     pub fn unmount(mut self) -> Result<(), FakeError> {
-        self.end().map_err(|source| FakeError::Mount { path: self.mountpoint.clone(), source })
+        self.end_session()
+            .map_err(|source| FakeError::Mount { path: self.mountpoint.clone(), source })
     }
 
-    fn end(&mut self) -> io::Result<()> {
+    fn end_session(&mut self) -> io::Result<()> {
         self.session.take().map_or(Ok(()), BackgroundSession::umount_and_join)
     }
 }
@@ -111,6 +112,6 @@ impl Drop for MountedTsm {
     fn drop(&mut self) {
         // The error can be told to nobody; a busy tree is detached by the kernel when its users
         // have gone.
-        let _ = self.end();
+        let _ = self.end_session();
     }
 }

@@ -36,7 +36,7 @@ fn collateral_issued_later_is_accepted_under_the_same_policy() {
 fn collateral_holds_until_its_last_second() {
     for tee in ALL {
         let attester = honest(tee);
-        let (policy, last) = (policy(&attester), attester.collateral_until());
+        let (policy, last) = (policy(&attester), attester.collateral_valid_until());
         let yes = ask(&attester, &policy, last).unwrap();
         assert_eq!(yes.platform().valid_until, last);
         let late = ask(&attester, &policy, last + 1).unwrap_err();

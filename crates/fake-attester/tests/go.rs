@@ -9,8 +9,8 @@ use std::{
 
 use confide_evidence::ReportData;
 use confide_fake_attester::{
-    Edition, FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, PckCa, Product,
-    ReportVersion, SimulatedPlatform, SnpSigner, Tee,
+    EndorsementEdition, FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, PckCa,
+    Product, ReportVersion, SimulatedPlatform, SnpSigner, Tee,
 };
 use confide_tests::Folder;
 
@@ -103,7 +103,7 @@ fn go_sev_guest_refuses_a_revoked_ask_and_a_chain_of_another_seed() {
     assert!(said.contains("revoked"), "{said}");
     let dir = snp_folder(SimulatedPlatform::default(), None);
     let other = FakeEndorsements::new([2; 32], NOW).unwrap();
-    let chain = other.issue_amd(Product::Milan, &Edition::issued_at(NOW)).vcek_chain;
+    let chain = other.issue_amd(Product::Milan, &EndorsementEdition::issued_at(NOW)).vcek_chain;
     fs::write(dir.join("vcek-chain.pem"), chain).unwrap();
     assert!(verdict(program, "snp", dir.path(), &["Milan"]).is_err());
 }
@@ -135,7 +135,7 @@ fn tdx_folder(tee: Tee, variant: SimulatedPlatform, fault: Option<Fault>) -> Fol
 fn snp_folder(variant: SimulatedPlatform, fault: Option<Fault>) -> Folder {
     let attester = attester(Tee::Snp, variant, fault);
     let dir = Folder::new("go");
-    let amd = VENDORS.issue_amd(variant.product, &Edition::issued_at(NOW));
+    let amd = VENDORS.issue_amd(variant.product, &EndorsementEdition::issued_at(NOW));
     let file = |name: &str, bytes: &[u8]| fs::write(dir.join(name), bytes).unwrap();
     file("evidence.bin", &attester.quote(&ReportData([3; 64])));
     file("endorsement-key.der", attester.endorsement_key_der().unwrap());

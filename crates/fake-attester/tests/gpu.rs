@@ -13,7 +13,7 @@ use confide_fake_attester::{
     Tee,
 };
 use confide_verifier::{
-    Appraised, AwsLc, Check, Endorsements, Evidence, GpuAppraised, GpuCase, Outcome, Policy,
+    Appraised, AwsLc, Check, Endorsements, Evidence, GpuAppraisal, GpuAppraised, Outcome, Policy,
     Reason, Roots, UnixTime, appraise,
 };
 use sha2::{Digest, Sha256};
@@ -95,7 +95,7 @@ fn one_revocation_counts_wherever_it_stands_among_the_answers() {
     let policy = policy(&good, "required = true");
     let ask = |answers: [&[Vec<u8>]; 2]| {
         let container = good.evidence(&NONCE);
-        let mut case = GpuCase::from_container(&container, NONCE).expect("a container");
+        let mut case = GpuAppraisal::from_container(&container, NONCE).expect("a container");
         case.ocsp = answers.into_iter().flatten().map(Vec::as_slice).collect();
         case.appraise(&policy, now(), &AwsLc).map_err(|refused| refused.reason().clone())
     };
@@ -256,7 +256,8 @@ impl Pair {
     fn judge(&self, spoil: impl Fn(&mut Parts), gpu: &str) -> Result<Appraised, Reason> {
         let pubkey_hash = [9; 32];
         let nonce = key_gpu_nonce(Role::Server, &pubkey_hash);
-        let evidence = self.attester.gpu(&nonce).expect("it answers").expect("it has a GPU");
+        let evidence =
+            self.attester.gpu_evidence(&nonce).expect("it answers").expect("it has a GPU");
         let hash = Some(Sha256::digest(&evidence).into());
         let mut parts = Parts { gpu: Some(evidence), hash, nonce };
         spoil(&mut parts);
@@ -307,7 +308,7 @@ fn judge(gpu: &FakeGpu, policy: &Policy) -> Result<GpuAppraised, Reason> {
 }
 
 fn judge_bytes(bytes: &[u8], policy: &Policy) -> Result<GpuAppraised, Reason> {
-    let appraised = GpuCase::from_container(bytes, NONCE)?.appraise(policy, now(), &AwsLc);
+    let appraised = GpuAppraisal::from_container(bytes, NONCE)?.appraise(policy, now(), &AwsLc);
     appraised.map_err(|refused| refused.reason().clone())
 }
 

@@ -63,8 +63,9 @@ fn openssl_verifies_intels_chain_and_lists() {
             let chain = std::str::from_utf8(chain).unwrap().trim_end_matches('\0');
             let (rest, root) = last(chain);
             let (leaf, ca) = last(rest);
-            let intel =
-                vendors.issue_intel(&confide_fake_attester::Edition::issued_at(NOW)).unwrap();
+            let intel = vendors
+                .issue_intel(&confide_fake_attester::EndorsementEdition::issued_at(NOW))
+                .unwrap();
             write(dir, "root.pem", root);
             write(dir, "ca.pem", ca);
             write(dir, "leaf.pem", leaf);

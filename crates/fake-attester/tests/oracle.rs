@@ -3,7 +3,8 @@
 
 use confide_evidence::{Attest, ReportData};
 use confide_fake_attester::{
-    Edition, FakeAttester, FakeAttesterOptions, Fault, Mode, PckCa, SimulatedPlatform, TdBody, Tee,
+    EndorsementEdition, FakeAttester, FakeAttesterOptions, Fault, Mode, PckCa, SimulatedPlatform,
+    TdBody, Tee,
 };
 use dcap_qvl::{
     QuoteCollateralV3,
@@ -47,7 +48,7 @@ fn an_edition_is_accepted_beside_the_quote_of_another() {
     for tee in ALL {
         let attester = honest(tee);
         let later = NOW + 40 * 86_400;
-        let mut edition = Edition::issued_at(later);
+        let mut edition = EndorsementEdition::issued_at(later);
         edition.evaluation_number += 1;
         let intel = attester.endorsements().issue_intel(&edition).unwrap();
         let collateral = intel.collateral_json(tee, PckCa::Platform).unwrap();

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs, path::PathBuf, sync::LazyLock};
 
 use confide_evidence::ReportData;
 use confide_fake_attester::{
-    Edition, FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, Product,
+    EndorsementEdition, FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, Product,
     ReportVersion, SimulatedPlatform, SnpSigner, Tee,
 };
 use sev::{
@@ -92,8 +92,8 @@ fn the_certificate_that_the_vendor_gives_for_a_chip_is_the_attesters_own() {
 
 #[test]
 fn an_edition_changes_the_revocation_list_and_no_certificate() {
-    let now = VENDORS.issue_amd(Product::Milan, &Edition::issued_at(NOW));
-    let mut later = Edition::issued_at(NOW + 86_400);
+    let now = VENDORS.issue_amd(Product::Milan, &EndorsementEdition::issued_at(NOW));
+    let mut later = EndorsementEdition::issued_at(NOW + 86_400);
     later.revoked_amd = vec![VENDORS.amd_intermediate_serial(Product::Milan, SnpSigner::Vcek)];
     let later = VENDORS.issue_amd(Product::Milan, &later);
     assert_eq!(now.vcek_chain, later.vcek_chain);

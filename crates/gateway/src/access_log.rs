@@ -91,7 +91,7 @@ impl AccessLogThread {
 fn masked_path(path: &str) -> String {
     let mut text = String::with_capacity(path.len().min(PATH_BYTES_MAX));
     for segment in path.split('/').skip(1) {
-        let word = if is_word(segment) { segment } else { "*" };
+        let word = if is_loggable_segment(segment) { segment } else { "*" };
         if text.len() + 1 + word.len() > PATH_BYTES_MAX {
             text.push_str("/*");
             break;
@@ -102,7 +102,7 @@ fn masked_path(path: &str) -> String {
     if text.is_empty() { "*".into() } else { text }
 }
 
-fn is_word(segment: &str) -> bool {
+fn is_loggable_segment(segment: &str) -> bool {
     let letters = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b"-_.".contains(&b));
     let version = segment.strip_prefix('v').is_some_and(|number| {
         (1..=2).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit())
@@ -145,7 +145,7 @@ fn method_name(method: &Method) -> &str {
 }
 
 /// Appends a line. Its fields need no escapes: the method is a known one, and the path consists of
-/// words (see [`is_word`]).
+/// words (see [`is_loggable_segment`]).
 fn append_line(batch: &mut String, line: &AccessLogLine) {
     let AccessLogLine { unix_s, method, path, status, head } = line;
     let (method, status, head_us) = (method_name(method), status.as_u16(), head.as_micros());

@@ -7,10 +7,10 @@ use http::{
 };
 use http_body_util::{Either, Full};
 
-use crate::{body::GuardedBody, pool::AnswerStream};
+use crate::{body::LimitedBody, pool::AnswerStream};
 
 /// The body of an upstream's answer, or one that the gateway made itself.
-pub(crate) type AnswerBody = Either<GuardedBody<AnswerStream>, Full<Bytes>>;
+pub(crate) type AnswerBody = Either<LimitedBody<AnswerStream>, Full<Bytes>>;
 
 /// A complete JSON answer.
 pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<AnswerBody> {

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 pub(crate) type LingeringBody = confide_http::LingeringBody<Incoming>;
 
 /// Passes frames on until there are too many bytes, or they arrive too slowly.
-pub(crate) struct GuardedBody<B> {
+pub(crate) struct LimitedBody<B> {
     inner: B,
     bytes_left: u64,
     bytes_limit: u64,
@@ -33,13 +33,13 @@ pub(crate) enum BodyFault {
     Broken(#[source] hyper::Error),
 }
 
-impl<B> GuardedBody<B> {
+impl<B> LimitedBody<B> {
     pub(crate) fn new(inner: B, bytes_limit: u64, pace: BodyPace) -> Self {
         Self { inner, bytes_left: bytes_limit, bytes_limit, clock: BodyClock::new(pace) }
     }
 }
 
-impl<B> Body for GuardedBody<B>
+impl<B> Body for LimitedBody<B>
 where
     B: Body<Data = Bytes, Error = hyper::Error> + Unpin,
 {

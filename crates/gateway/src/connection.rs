@@ -20,7 +20,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, sync::watch};
 
 use crate::{
-    body::{GuardedBody, LingeringBody},
+    body::{LimitedBody, LingeringBody},
     fault::{UpstreamFailure, UpstreamFault},
     limits::GatewayLimits,
     upstream::Upstream,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The body of a request to the upstream, possibly empty.
-pub(crate) type RequestBody = Either<GuardedBody<LingeringBody>, Empty<Bytes>>;
+pub(crate) type RequestBody = Either<LimitedBody<LingeringBody>, Empty<Bytes>>;
 
 /// The largest number of bytes of a list of models, enough for thousands of models.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
@@ -161,8 +161,8 @@ impl Connection {
     }
 
     /// Makes the next request test whether the connection is still open, before it is written.
-    pub(crate) fn test_before_use(&self) {
-        self.wire.test_before_use();
+    pub(crate) fn schedule_liveness_test(&self) {
+        self.wire.schedule_liveness_test();
     }
 }
 

@@ -21,8 +21,8 @@ pub enum GatewayError {
     },
     /// The address of the upstream ends with `/v1`, which request paths already contain.
     #[error(
-        "upstream `{url}` is not usable: wanted the address without `/v1`, with which every \
-         request's path begins"
+        "upstream `{url}` is not usable: wanted the address without `/v1`, because every request's \
+         path begins with it"
     )]
     UpstreamApiPath {
         /// The address as it was given.
@@ -40,8 +40,8 @@ pub enum GatewayError {
     },
     /// The route cannot match a request, or is listed twice.
     #[error(
-        "route `{route}` is not usable: wanted `PATH` or `METHOD[,METHOD] PATH`, the path \
-         normalised, `*` for one segment, `**` at its end for the rest, got {got}"
+        "route `{route}` is not usable: wanted `PATH` or `METHOD[,METHOD] PATH` with a normalised \
+         path, in which `*` stands for one segment and `**` at the end for the rest, got {got}"
     )]
     Route {
         /// The route as it was given.

@@ -53,7 +53,7 @@ impl UpstreamFault {
     }
 
     /// Returns the status, the error code and the text of the gateway's answer.
-    pub(crate) fn to_answer_parts(self) -> (StatusCode, &'static str, &'static str) {
+    pub(crate) fn to_status_and_message(self) -> (StatusCode, &'static str, &'static str) {
         let gateway = StatusCode::BAD_GATEWAY;
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         match self {

@@ -100,7 +100,8 @@ impl AttestedModelWatch {
         let got = match connection.list_models(upstream, deadline).await? {
             ModelList::List(list) => single_model_manifest(&list),
             ModelList::Refused(status) if is_transient(status) => {
-                let reason = format!("its list of models was answered with status {status}");
+                let reason =
+                    format!("the request for its list of models was answered with status {status}");
                 return Err(UpstreamFailure::new(UpstreamFault::NotReady, reason));
             }
             ModelList::Refused(_) => None,

@@ -105,7 +105,7 @@ impl UpstreamPool {
     /// before the next write.
     pub(crate) fn take_idle(&self, is_repeatable: bool) -> Option<Connection> {
         let now = Instant::now();
-        let mut state = self.sweep(now);
+        let mut state = self.lock_and_drop_stale(now);
         let trusted = state.lifetime.trusted_idle_time(now);
         let newest = state.idle.last()?;
         let limit = if is_repeatable { newest.limit } else { newest.limit.min(trusted) };
@@ -113,7 +113,7 @@ impl UpstreamPool {
             return None;
         }
         let connection = state.idle.pop()?.connection;
-        connection.test_before_use();
+        connection.schedule_liveness_test();
         Some(connection)
     }
 
@@ -135,7 +135,7 @@ impl UpstreamPool {
         if !is_open {
             return Connection::open(&self.upstream, &self.limits).await;
         }
-        connection.test_before_use();
+        connection.schedule_liveness_test();
         Ok(connection)
     }
 
@@ -150,10 +150,10 @@ impl UpstreamPool {
 
     /// Closes the connections that have been idle for too long.
     pub(crate) fn close_stale(&self) {
-        drop(self.sweep(Instant::now()));
+        drop(self.lock_and_drop_stale(Instant::now()));
     }
 
-    fn sweep(&self, now: Instant) -> std::sync::MutexGuard<'_, PoolState> {
+    fn lock_and_drop_stale(&self, now: Instant) -> std::sync::MutexGuard<'_, PoolState> {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         let lifetime = &mut state.lifetime;
@@ -207,7 +207,7 @@ fn lock(mutex: &Mutex<PoolState>) -> std::sync::MutexGuard<'_, PoolState> {
 
 /// The keep-alive time that the upstream announced: zero after `Connection: close`, and a second
 /// less than `Keep-Alive: timeout=N`, because the upstream's clock started earlier.
-fn announced_limit(headers: &HeaderMap) -> Option<Duration> {
+fn announced_keep_alive(headers: &HeaderMap) -> Option<Duration> {
     let connection = headers.get_all(header::CONNECTION).iter();
     let closes = |value: &str| value.split(',').any(|v| v.trim().eq_ignore_ascii_case("close"));
     if connection.filter_map(|value| value.to_str().ok()).any(closes) {
@@ -236,7 +236,7 @@ impl AnswerStream {
         headers: &HeaderMap,
     ) -> Self {
         let most = pool.limits.upstream_idle;
-        let limit = announced_limit(headers).map_or(most, |announced| announced.min(most));
+        let limit = announced_keep_alive(headers).map_or(most, |announced| announced.min(most));
         let mut stream = Self { inner, lease: Some((pool, connection, limit)) };
         stream.return_connection_at_end();
         stream
@@ -299,12 +299,12 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(KEEP_ALIVE, value.parse().unwrap());
-            assert_eq!(announced_limit(&headers), wanted.map(Duration::from_secs), "{value}");
+            assert_eq!(announced_keep_alive(&headers), wanted.map(Duration::from_secs), "{value}");
         }
-        assert_eq!(announced_limit(&HeaderMap::new()), None);
+        assert_eq!(announced_keep_alive(&HeaderMap::new()), None);
         let mut closing = HeaderMap::new();
         closing.insert(header::CONNECTION, "x, Close".parse().unwrap());
-        assert_eq!(announced_limit(&closing), Some(Duration::ZERO));
+        assert_eq!(announced_keep_alive(&closing), Some(Duration::ZERO));
     }
 
     #[test]

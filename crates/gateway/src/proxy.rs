@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use crate::{
     access_log::AccessLog,
     answer::{self, AnswerBody},
-    body::{GuardedBody, LingeringBody},
+    body::{LimitedBody, LingeringBody},
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
     connection::{Connection, RequestBody, UnansweredRequest, bodiless_request},
     fault::{UpstreamFailure, UpstreamFault},
@@ -89,7 +89,7 @@ impl Proxy {
 
     /// Resolves when the upstream has named another model, so that the evidence attests a false
     /// digest.
-    pub(crate) async fn wait_for_other_model(&self) {
+    pub(crate) async fn wait_for_model_change(&self) {
         self.manifest.wait_for_change().await;
     }
 
@@ -223,7 +223,7 @@ impl Proxy {
             head.headers.remove(name);
         }
         head.headers.insert(header::HOST, upstream.host_header());
-        let body = GuardedBody::new(body, limit, self.limits.request_body_pace);
+        let body = LimitedBody::new(body, limit, self.limits.request_body_pace);
         Ok(Request::from_parts(head, Either::Left(body)))
     }
 
@@ -254,7 +254,7 @@ impl Proxy {
             head.headers.insert(header::LOCATION, path);
         }
         let pace = BodyPace::without_rate(self.limits.response_body_pause);
-        let body = GuardedBody::new(body, u64::MAX, pace);
+        let body = LimitedBody::new(body, u64::MAX, pace);
         Ok(Response::from_parts(head, Either::Left(body)))
     }
 }

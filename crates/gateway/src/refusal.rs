@@ -52,7 +52,7 @@ impl RequestRefusal {
         let bad = StatusCode::BAD_REQUEST;
         let text;
         let (status, code, message) = match &self {
-            Self::Upstream(failure) => failure.fault.to_answer_parts(),
+            Self::Upstream(failure) => failure.fault.to_status_and_message(),
             Self::Method(_) => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",

@@ -42,7 +42,7 @@ async fn serve_gateway_connection<A: Acceptor>(
     mut closing: ClosingSignal,
 ) {
     // The evidence would attest a false digest, so no handshake is started.
-    let mut lost = pin!(proxy.wait_for_other_model());
+    let mut lost = pin!(proxy.wait_for_model_change());
     let opened = tokio::select! {
         biased;
         () = lost.as_mut() => return tracing::info!("connection refused: upstream changed its model"),
@@ -66,7 +66,7 @@ async fn serve_gateway_connection<A: Acceptor>(
     let stop = async {
         tokio::select! {
             () = wait_until_closing(closing) => {}
-            () = proxy.wait_for_other_model() => {}
+            () = proxy.wait_for_model_change() => {}
         }
     };
     let loss = async {

@@ -37,7 +37,7 @@ impl Upstream {
         }
         let base_path = url.path().trim_end_matches('/').to_owned();
         if let Some(base) = base_path.strip_suffix("/v1") {
-            let port = url.written_port().map_or_else(String::new, |port| format!(":{port}"));
+            let port = url.explicit_port().map_or_else(String::new, |port| format!(":{port}"));
             let without = format!("http://{}{port}{base}", uri_host(url.host()));
             return Err(GatewayError::UpstreamApiPath { url: text.into(), without });
         }

@@ -38,7 +38,7 @@ impl UpstreamStreamState {
     /// The runtime notices a closed connection when it next asks the kernel, which may be after a
     /// request was written. hyper reads before it writes, so it sees the end that the test reports
     /// while the request is still queued, and returns the request unsent.
-    pub(crate) fn test_before_use(&self) {
+    pub(crate) fn schedule_liveness_test(&self) {
         self.test_is_due.store(true, Ordering::Release);
     }
 

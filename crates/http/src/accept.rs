@@ -81,7 +81,7 @@ where
                 } else if announcing.len() < admission.limits().connections {
                     announcing.spawn(read_announced_peer(tcp, peer, admission.header_deadline));
                 } else {
-                    admission.refuse_unknown(peer);
+                    admission.record_refused_unknown(peer);
                 }
             }
         }
@@ -122,7 +122,7 @@ async fn accept_connection(
         }
         Err(error) => {
             if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) {
-                admission.evict_any();
+                admission.evict_any_idle();
             } else {
                 tracing::warn!(%error, "no connection could be accepted");
             }
@@ -176,7 +176,7 @@ mod tests {
 
     const GENEROUS: Duration = Duration::from_secs(20);
 
-    /// PlacesState for all, for one peer and for newcomers.
+    /// Places for all, for one peer and for newcomers.
     fn places(connections: usize, per_peer: usize, reserve: usize) -> Admission {
         Admission::new(AdmissionLimits {
             connections,
@@ -287,7 +287,7 @@ mod tests {
     #[tokio::test]
     async fn connections_of_a_listed_proxy_are_counted_by_the_client_that_it_names() {
         let proxies = ["127.0.0.9".parse().unwrap()];
-        let admission = places(8, 1, 0).behind_proxies(&proxies);
+        let admission = places(8, 1, 0).with_trusted_proxies(&proxies);
         let running = server(admission, GENEROUS, false).await;
         let from = |client: &str| format!("PROXY TCP4 {client} 192.0.2.9 1 2\r\nw");
         let mut held = Vec::new();
@@ -311,7 +311,7 @@ mod tests {
     #[tokio::test]
     async fn a_listed_proxy_without_a_header_in_time_is_closed() {
         let proxies = ["127.0.0.9".parse().unwrap()];
-        let mut admission = places(8, 8, 0).behind_proxies(&proxies);
+        let mut admission = places(8, 8, 0).with_trusted_proxies(&proxies);
         admission.header_deadline = Duration::from_millis(50);
         let running = server(admission, GENEROUS, false).await;
         for start in ["", "PROXY TCP4 192.0.2.1", "w"] {

@@ -94,14 +94,14 @@ impl fmt::Display for Peer {
 /// Assigns the places of a server to connections.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    places: Arc<PlacesState>,
+    places: Arc<AdmissionState>,
     proxies: Arc<[IpAddr]>,
     /// The deadline for the header of a listed proxy, which tests shorten.
     pub(crate) header_deadline: Duration,
 }
 
 #[derive(Debug)]
-struct PlacesState {
+struct AdmissionState {
     limits: AdmissionLimits,
     began: Instant,
     table: Mutex<PlaceTable>,
@@ -160,7 +160,7 @@ impl Admission {
     /// Makes an admission whose places are all free.
     pub fn new(limits: AdmissionLimits) -> Self {
         Self {
-            places: Arc::new(PlacesState {
+            places: Arc::new(AdmissionState {
                 limits,
                 began: Instant::now(),
                 table: Mutex::default(),
@@ -174,7 +174,7 @@ impl Admission {
     /// Returns the admission for a server behind `proxies`. Connections from these addresses must
     /// begin with a PROXY protocol header, whose source address is counted as the peer; from other
     /// addresses no header is read.
-    pub fn behind_proxies(mut self, proxies: &[IpAddr]) -> Self {
+    pub fn with_trusted_proxies(mut self, proxies: &[IpAddr]) -> Self {
         self.proxies = proxies.iter().map(IpAddr::to_canonical).collect();
         self
     }
@@ -234,7 +234,7 @@ impl Admission {
     }
 
     /// Evicts any idle connection, to free a file descriptor.
-    pub(crate) fn evict_any(&self) {
+    pub(crate) fn evict_any_idle(&self) {
         let mut table = self.places.lock_table();
         let Some(peer) = table.choose_victim(0, None) else { return };
         let held = table.count_places(peer);
@@ -247,7 +247,7 @@ impl Admission {
     }
 
     /// Counts a connection that was closed before its peer was known.
-    pub(crate) fn refuse_unknown(&self, peer: Peer) {
+    pub(crate) fn record_refused_unknown(&self, peer: Peer) {
         let line = self.places.lock_table().record_limit_event(false);
         if let Some(line) = line {
             line.log(peer, 0, ReachedLimit::Connections);
@@ -268,7 +268,7 @@ impl Admission {
     }
 }
 
-impl PlacesState {
+impl AdmissionState {
     /// Locks the table. A panic elsewhere leaves it valid.
     fn lock_table(&self) -> MutexGuard<'_, PlaceTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -392,7 +392,7 @@ pub struct ConnectionPlace(Arc<PlaceRecord>);
 struct PlaceRecord {
     state: Arc<PlaceState>,
     peer: Peer,
-    places: Arc<PlacesState>,
+    places: Arc<AdmissionState>,
 }
 
 impl ConnectionPlace {
@@ -606,7 +606,7 @@ mod tests {
         let admission = admission(8, 8, 0);
         let many: Vec<_> = (0..2).map(|_| admission.admit(peer(1)).expect("a place")).collect();
         let other = admission.admit(peer(2)).expect("a place");
-        admission.evict_any();
+        admission.evict_any_idle();
         assert_eq!(admission.occupied_places(), 2);
         assert!(!is_evicted(&other).await);
         assert!(is_evicted(&many[0]).await || is_evicted(&many[1]).await);

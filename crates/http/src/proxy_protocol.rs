@@ -62,22 +62,22 @@ const fn malformed_header(part: &'static str) -> ProxyHeaderError {
 pub fn parse_proxy_header(
     bytes: &[u8],
 ) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
-    if agrees_so_far(bytes, SIGNATURE) {
-        return if bytes.len() < SIGNATURE.len() { Ok(None) } else { parse_binary(bytes) };
+    if matches_prefix(bytes, SIGNATURE) {
+        return if bytes.len() < SIGNATURE.len() { Ok(None) } else { parse_v2_header(bytes) };
     }
-    if agrees_so_far(bytes, TEXT_START) {
-        return if bytes.len() < TEXT_START.len() { Ok(None) } else { parse_text(bytes) };
+    if matches_prefix(bytes, TEXT_START) {
+        return if bytes.len() < TEXT_START.len() { Ok(None) } else { parse_v1_header(bytes) };
     }
     Err(ProxyHeaderError::Signature)
 }
 
 /// Whether `bytes` and `start` agree over the length of the shorter one.
-fn agrees_so_far(bytes: &[u8], start: &[u8]) -> bool {
+fn matches_prefix(bytes: &[u8], start: &[u8]) -> bool {
     bytes.iter().zip(start).all(|(got, wanted)| got == wanted)
 }
 
 /// Parses a header of version 1: `PROXY TCP4 192.0.2.1 198.51.100.1 56324 443` and CRLF.
-fn parse_text(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
+fn parse_v1_header(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
     let too_long = ProxyHeaderError::Length { wanted: TEXT_BYTES_MAX };
     let within = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
     let Some(end) = within.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
@@ -102,18 +102,18 @@ fn parse_text(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeade
     }
     let (source, _) = match family {
         Some("TCP4") => {
-            (parse_text_address::<Ipv4Addr>(source)?, parse_text_address::<Ipv4Addr>(destination)?)
+            (parse_v1_address::<Ipv4Addr>(source)?, parse_v1_address::<Ipv4Addr>(destination)?)
         }
         Some("TCP6") => {
-            (parse_text_address::<Ipv6Addr>(source)?, parse_text_address::<Ipv6Addr>(destination)?)
+            (parse_v1_address::<Ipv6Addr>(source)?, parse_v1_address::<Ipv6Addr>(destination)?)
         }
         _ => return Err(malformed_header("family")),
     };
-    parse_text_port(own_port)?;
-    Ok(Some((AnnouncedPeer::Client(SocketAddr::new(source, parse_text_port(port)?)), length)))
+    parse_v1_port(own_port)?;
+    Ok(Some((AnnouncedPeer::Client(SocketAddr::new(source, parse_v1_port(port)?)), length)))
 }
 
-fn parse_text_address<A: std::str::FromStr + Into<IpAddr>>(
+fn parse_v1_address<A: std::str::FromStr + Into<IpAddr>>(
     text: Option<&str>,
 ) -> Result<IpAddr, ProxyHeaderError> {
     let address = text.and_then(|text| text.parse::<A>().ok());
@@ -121,7 +121,7 @@ fn parse_text_address<A: std::str::FromStr + Into<IpAddr>>(
 }
 
 /// Parses a decimal port without sign and leading zeros.
-fn parse_text_port(text: Option<&str>) -> Result<u16, ProxyHeaderError> {
+fn parse_v1_port(text: Option<&str>) -> Result<u16, ProxyHeaderError> {
     let text = text.ok_or(malformed_header("port"))?;
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     if !plain || (text.len() > 1 && text.starts_with('0')) {
@@ -132,7 +132,7 @@ fn parse_text_port(text: Option<&str>) -> Result<u16, ProxyHeaderError> {
 
 /// Parses a header of version 2: signature, version and command, family, length as u16, addresses,
 /// TLV fields.
-fn parse_binary(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
+fn parse_v2_header(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
     let Some(&command) = bytes.get(12) else { return Ok(None) };
     if !matches!(command, 0x20 | 0x21) {
         return Err(malformed_header("version or command"));

@@ -42,7 +42,7 @@ where
         F: Future<Output = V> + Send + 'static,
     {
         let admit = |_running| Ok::<(), Infallible>(());
-        match self.start_if(runtime, key, admit, work) {
+        match self.start_if_admitted(runtime, key, admit, work) {
             Ok(flight) => flight,
             Err(never) => match never {},
         }
@@ -57,7 +57,7 @@ where
     ///
     /// # Errors
     /// The error of `admit`.
-    pub fn start_if<F, E>(
+    pub fn start_if_admitted<F, E>(
         self: &Arc<Self>,
         runtime: &Handle,
         key: &K,
@@ -167,13 +167,14 @@ mod tests {
             })
         };
         let refuse = |running: usize| Err::<(), usize>(running);
-        let refused = flights.start_if(&Handle::current(), &2, refuse, || async { 8 });
+        let refused = flights.start_if_admitted(&Handle::current(), &2, refuse, || async { 8 });
         assert_eq!(refused.err(), Some(1), "one piece of work was under way");
-        let joined = flights.start_if(&Handle::current(), &1, refuse, || async { 9 });
+        let joined = flights.start_if_admitted(&Handle::current(), &1, refuse, || async { 9 });
         gate.notify_one();
         assert_eq!(joined.expect("it was under way").outcome().await, Some(7));
         assert_eq!(held.outcome().await, Some(7));
-        let lone = flights.start_if(&Handle::current(), &2, |_| Ok::<_, ()>(()), || async { 8 });
+        let lone =
+            flights.start_if_admitted(&Handle::current(), &2, |_| Ok::<_, ()>(()), || async { 8 });
         assert_eq!(lone.expect("it is admitted").outcome().await, Some(8));
     }
 }

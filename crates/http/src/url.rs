@@ -51,7 +51,7 @@ impl fmt::Display for Scheme {
 pub struct HttpUrl {
     scheme: Scheme,
     host: String,
-    written_port: Option<u16>,
+    explicit_port: Option<u16>,
     target: PathAndQuery,
 }
 
@@ -125,7 +125,7 @@ impl HttpUrl {
             return Err(UrlError::UserInformation);
         }
         let (written_host, port) = split_port(authority)?;
-        let written_port = port.map(parse_port).transpose()?;
+        let explicit_port = port.map(parse_port).transpose()?;
         let host = parse_host(scheme, written_host)?;
         let target = match target.starts_with('/') {
             true => target.parse(),
@@ -135,7 +135,7 @@ impl HttpUrl {
         Ok(Self {
             scheme,
             host,
-            written_port,
+            explicit_port,
             target: target.map_err(|_| UrlError::RequestTarget)?,
         })
     }
@@ -152,12 +152,12 @@ impl HttpUrl {
 
     /// The port to connect to: the written one, or the scheme's default.
     pub fn port(&self) -> u16 {
-        self.written_port.unwrap_or(self.scheme.default_port())
+        self.explicit_port.unwrap_or(self.scheme.default_port())
     }
 
     /// The port that is written in the URL; `None` if there is none.
-    pub fn written_port(&self) -> Option<u16> {
-        self.written_port
+    pub fn explicit_port(&self) -> Option<u16> {
+        self.explicit_port
     }
 
     /// `HOST:PORT`, with brackets around an IPv6 address and always with a port.
@@ -200,7 +200,7 @@ impl HttpUrl {
 impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme, uri_host(&self.host))?;
-        if let Some(port) = self.written_port {
+        if let Some(port) = self.explicit_port {
             write!(f, ":{port}")?;
         }
         self.target.fmt(f)

@@ -14,7 +14,7 @@ use std::{
 use confide_lora::{Adapter, ProjectionSite, peft::BaseFolder, plain};
 
 fn main() -> ExitCode {
-    match run() {
+    match print_deltas() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("delta: {error}");
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> Result<(), Box<dyn Error>> {
+fn print_deltas() -> Result<(), Box<dyn Error>> {
     let (mut dir, mut base, mut save) = (None, None, None);
     let mut arguments = std::env::args_os().skip(1);
     while let Some(argument) = arguments.next() {
@@ -43,13 +43,14 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
     let inputs: BTreeMap<String, Vec<f64>> = serde_json::from_reader(std::io::stdin())?;
     let asked: BTreeSet<ProjectionSite> =
-        inputs.keys().map(|name| site(name)).collect::<Result<_, _>>()?;
+        inputs.keys().map(|name| parse_site(name)).collect::<Result<_, _>>()?;
     if let Some(site) = adapter.modules.keys().find(|site| !asked.contains(site)) {
         return Err(format!("{site} is adapted, but the input has no vector for it").into());
     }
     let mut deltas = BTreeMap::new();
     for (name, input) in &inputs {
-        let pair = adapter.modules.get(&site(name)?).ok_or(format!("{name} is not adapted"))?;
+        let pair =
+            adapter.modules.get(&parse_site(name)?).ok_or(format!("{name} is not adapted"))?;
         if pair.width().input != input.len() {
             return Err(format!("{name}: wanted {} elements", pair.width().input).into());
         }
@@ -59,7 +60,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn site(name: &str) -> Result<ProjectionSite, Box<dyn Error>> {
+fn parse_site(name: &str) -> Result<ProjectionSite, Box<dyn Error>> {
     let (layer, projection) = name.split_once('.').ok_or("wanted LAYER.PROJECTION")?;
     Ok(ProjectionSite { layer: layer.parse()?, projection: projection.parse()? })
 }

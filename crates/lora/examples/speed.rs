@@ -7,8 +7,8 @@ use confide_lora::{
     CounterSlot, DigitScratch, IntMatrix, LayerInput, LoraPair, Matrix, NetworkLink,
     OperationCosts, ProcessKey, Projection, ProtectedMatrices, QuantisedWeights, StepMeter,
     TileShape, WeightRounding,
-    direct::{self, EncryptedHolder, EncryptedHost},
-    masked::{ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest},
+    direct::{self, EncryptedProductHolder, EncryptedProductHost},
+    masked::{ApplyJob, BatchState, CounterSequence, HolderBatch, HostWeights, MaskRequest},
     quantise_vector,
 };
 use confide_rlwe::{Context, ParameterSet, PublicKey, Rng, SecretKey};
@@ -18,15 +18,15 @@ const RANK: usize = 32;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut rng = Rng::from_os()?;
-    let pair = pair(&mut rng);
-    online(&pair, &mut rng)?;
+    let pair = random_pair(&mut rng);
+    measure_online(&pair, &mut rng)?;
     for (name, dangerous) in [("rlwe-4096-q100-flood40", false), ("rlwe-2048-q50", true)] {
-        one_direct(&pair, name, dangerous, &mut rng)?;
+        measure_direct(&pair, name, dangerous, &mut rng)?;
     }
     Ok(())
 }
 
-fn pair(rng: &mut Rng) -> LoraPair {
+fn random_pair(rng: &mut Rng) -> LoraPair {
     let mut normal = || {
         let sum: u64 = (0..12).map(|_| rng.next_below(1 << 20)).sum();
         (sum as f64 / (1 << 20) as f64 - 6.0) as f32 * 0.02
@@ -39,32 +39,32 @@ fn pair(rng: &mut Rng) -> LoraPair {
     LoraPair { a: matrix(RANK, COLUMNS), b: matrix(COLUMNS, RANK), scale: 2.0 }
 }
 
-struct Masked {
-    input: HostInput,
+struct MaskedParties {
+    input: HostWeights,
     key: SecretKey,
     public: PublicKey,
     process: ProcessKey,
 }
 
-fn online(pair: &LoraPair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
+fn measure_online(pair: &LoraPair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
     let set = ParameterSet::from_name("rlwe-4096-q100-flood40")?;
     println!("{set}");
     let context = Context::new(&set)?;
     let weights =
         QuantisedWeights::new(0, &[(Projection::Query, pair)], ProtectedMatrices::A, &set)?;
     let key = SecretKey::generate(&context, rng);
-    let parties = Masked {
-        input: HostInput::new(&context, &weights)?,
+    let parties = MaskedParties {
+        input: HostWeights::new(&context, &weights)?,
         public: key.public_key(rng),
         process: ProcessKey::random(rng),
         key,
     };
     let slot =
         CounterSlot { client: [0; 32], adapter: [0; 32], layer: 0, input: LayerInput::Attention };
-    let mut sequence = parties.input.sequence(&parties.process, slot, rng);
-    let mut batch = prepare(&parties, &mut sequence, rng)?;
+    let mut sequence = parties.input.new_counter_sequence(&parties.process, slot, rng);
+    let mut batch = prepare_batch(&parties, &mut sequence, rng)?;
     let real: Vec<f32> = (0..COLUMNS).map(|at| (at as f32 * 0.37).sin()).collect();
-    product(&weights.matrix);
+    measure_product(&weights.matrix);
     let (mut least, mut steps) = (f64::MAX, [f64::MAX; 6]);
     let mut digits = DigitScratch::default();
     let mut output = vec![0f32; COLUMNS];
@@ -76,7 +76,7 @@ fn online(pair: &LoraPair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
             at[step] = clock.elapsed().as_secs_f64() * 1e6;
             clock = Instant::now();
         };
-        batch.refill();
+        batch.precompute_masks();
         lap(0, &mut at);
         let x = quantise_vector(&real, weights.terms.norm_limit)?;
         lap(1, &mut at);
@@ -89,7 +89,7 @@ fn online(pair: &LoraPair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
         lap(3, &mut at);
         let words = batch.unmask(masked.counter, &answer, &mut meter)?;
         lap(4, &mut at);
-        weights.terms.add(Projection::Query, &words, &[x.scale], &mut output);
+        weights.terms.add_deltas(Projection::Query, &words, &[x.scale], &mut output);
         lap(5, &mut at);
         steps.iter_mut().zip(at).for_each(|(least, now)| *least = least.min(now));
         least = least.min(at[2..].iter().sum());
@@ -101,7 +101,7 @@ fn online(pair: &LoraPair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn product(matrix: &IntMatrix) {
+fn measure_product(matrix: &IntMatrix) {
     let vector = vec![0x1_2345_6789u64; COLUMNS];
     let mut digits = DigitScratch::default();
     for count in [1, 8] {
@@ -110,16 +110,16 @@ fn product(matrix: &IntMatrix) {
         let mut least = f64::MAX;
         for _ in 0..2000 {
             let clock = Instant::now();
-            matrix.products(&vectors, 33, &mut digits, &mut products);
+            matrix.multiply_vectors(&vectors, 33, &mut digits, &mut products);
             least = least.min(clock.elapsed().as_secs_f64() * 1e6);
         }
         println!("product of {count} vectors: {:.2} us each", least / count as f64);
     }
 }
 
-fn prepare(
-    parties: &Masked,
-    sequence: &mut HostSequence,
+fn prepare_batch(
+    parties: &MaskedParties,
+    sequence: &mut CounterSequence,
     rng: &mut Rng,
 ) -> Result<HolderBatch, Box<dyn Error>> {
     let (epoch, terms) = (parties.process.epoch(), parties.input.terms());
@@ -132,7 +132,7 @@ fn prepare(
         clock = Instant::now();
     };
     let mut requesting = MaskRequest::new(&parties.key, terms, epoch, 0, rng)?;
-    let mut preparing = parties.input.prepare(&parties.process, sequence, epoch, 0)?;
+    let mut preparing = parties.input.start_batch(&parties.process, sequence, epoch, 0)?;
     loop {
         let block = requesting.next_block(holder)?;
         lap(0);
@@ -147,7 +147,7 @@ fn prepare(
     loop {
         let answer = answering.next_row(&parties.public, rng, host)?.ok_or("a row is missing")?;
         lap(1);
-        let accepted = awaiting.accept(&parties.key, &[answer], holder)?;
+        let accepted = awaiting.accept_answers(&parties.key, &[answer], holder)?;
         lap(0);
         match accepted {
             BatchState::Pending(more) => awaiting = more,
@@ -164,13 +164,13 @@ fn prepare(
     }
 }
 
-fn one_direct(
+fn measure_direct(
     pair: &LoraPair,
     name: &str,
     dangerous: bool,
     rng: &mut Rng,
 ) -> Result<(), Box<dyn Error>> {
-    let (set, entry_max) = direct::parameters(&ParameterSet::dangerous_from_name(name)?)?;
+    let (set, entry_max) = direct::derive_parameters(&ParameterSet::dangerous_from_name(name)?)?;
     let context = Context::new(&set)?;
     let rounding = WeightRounding { entry_max, noise_sigma: 0.0 };
     let pairs = [(Projection::Query, pair)];
@@ -190,24 +190,24 @@ fn one_direct(
         }
         let tile = TileShape { inputs, outputs };
         let host = match dangerous {
-            true => EncryptedHost::dangerous_unflooded(&context, &weights, tile)?,
-            false => EncryptedHost::new(&context, &weights, tile)?,
+            true => EncryptedProductHost::dangerous_unflooded(&context, &weights, tile)?,
+            false => EncryptedProductHost::new(&context, &weights, tile)?,
         };
-        let holder = EncryptedHolder::new(&context, &weights.terms, tile)?;
+        let holder = EncryptedProductHolder::new(&context, &weights.terms, tile)?;
         let mut least = [f64::MAX; 4];
         for _ in 0..40 {
             let mut meter = StepMeter::default();
             let start = Instant::now();
-            let request = holder.request(&key, &x.values, rng, &mut meter)?;
+            let request = holder.encrypt_request(&key, &x.values, rng, &mut meter)?;
             let sent = start.elapsed().as_secs_f64();
             let answers = host.answer(request, &public, rng, &mut meter)?;
             let answered = start.elapsed().as_secs_f64();
-            holder.open(&key, &answers, &mut meter)?;
+            holder.decrypt_answers(&key, &answers, &mut meter)?;
             let opened = start.elapsed().as_secs_f64();
             let now = [opened, sent, answered - sent, opened - answered];
             least.iter_mut().zip(now).for_each(|(least, now)| *least = least.min(now * 1e3));
         }
-        let estimate = job.estimate(tile, &NetworkLink::LAN, &OperationCosts::GIVEN);
+        let estimate = job.estimate_cost(tile, &NetworkLink::LAN, &OperationCosts::GIVEN);
         let [total, request, answer, open] = least;
         println!(
             "  {inputs:4} x {outputs:2}: {total:.3} ms ({request:.3} + {answer:.3} + {open:.3}), {} B up, {} B down",

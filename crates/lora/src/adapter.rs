@@ -44,7 +44,7 @@ impl Adapter {
     }
 
     /// The number of elements of all matrices.
-    pub fn parameters(&self) -> u64 {
+    pub fn parameter_count(&self) -> u64 {
         let elements = |pair: &LoraPair| (pair.a.values.len() + pair.b.values.len()) as u64;
         self.modules.values().map(elements).sum()
     }

@@ -76,7 +76,7 @@ impl AnswerAllowance {
     /// Returns whether a key holder with this allowance can learn the adapter. That holds for every
     /// number of answers: packed queries, lattice reduction and the uncounted leak of `prepare` each
     /// reveal an adapter within the default budget (tests/attacks/packing.rs).
-    pub fn lets_learn(self) -> bool {
+    pub fn permits_extraction(self) -> bool {
         match self {
             // Code that the adapter's policy accepts stores no answers and sends honest queries.
             AnswerAllowance::Attested => false,
@@ -115,29 +115,29 @@ impl AnswerBudgets {
             return Err(BudgetError::UsedUp { limit, used: *used, wanted: vectors });
         }
         *used = after;
-        Ok(state(after, width, allowance))
+        Ok(budget_state(after, width, allowance))
     }
 
     /// The number of answers that were given, for every slot with a count.
-    pub(crate) fn counts(&self) -> HashMap<CounterSlot, u64> {
+    pub(crate) fn answer_counts(&self) -> HashMap<CounterSlot, u64> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The state of a client's budget for one input of `width` elements.
-    pub fn state(
+    pub fn budget_state(
         &self,
         slot: &CounterSlot,
         width: usize,
         allowance: AnswerAllowance,
     ) -> BudgetState {
         let all = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        state(all.get(slot).copied().unwrap_or(0), width, allowance)
+        budget_state(all.get(slot).copied().unwrap_or(0), width, allowance)
     }
 }
 
-fn state(used: u64, width: usize, allowance: AnswerAllowance) -> BudgetState {
+fn budget_state(used: u64, width: usize, allowance: AnswerAllowance) -> BudgetState {
     let left = allowance.limit(width).map(|limit| limit.saturating_sub(used));
-    BudgetState { used, left, adapter_can_be_learned: allowance.lets_learn() }
+    BudgetState { used, left, adapter_can_be_learned: allowance.permits_extraction() }
 }
 
 #[cfg(test)]
@@ -166,15 +166,15 @@ mod tests {
         for counted in
             [AnswerAllowance::Vectors(0), AnswerAllowance::Vectors(7), AnswerAllowance::BelowWidth]
         {
-            assert!(counted.lets_learn(), "{counted:?}");
+            assert!(counted.permits_extraction(), "{counted:?}");
         }
-        assert!(!AnswerAllowance::Attested.lets_learn());
+        assert!(!AnswerAllowance::Attested.permits_extraction());
         let budgets = AnswerBudgets::new();
         let state =
             budgets.count_answers(SLOT, 8, AnswerAllowance::Attested, 100).expect("no budget");
         assert_eq!((state.left, state.adapter_can_be_learned), (None, false));
         // A key holder that was attested may come back without attestation: its answers count.
-        let state = budgets.state(&SLOT, 8, AnswerAllowance::BelowWidth);
+        let state = budgets.budget_state(&SLOT, 8, AnswerAllowance::BelowWidth);
         assert_eq!((state.left, state.adapter_can_be_learned), (Some(0), true));
     }
 }

@@ -24,7 +24,11 @@ pub trait DeltaProvider: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`AdaptError::BudgetTooSmall`] if fewer answers are left; then none is reserved.
-    fn reserve(&self, prompt: u32, completion: Option<u32>) -> Result<Reservation, AdaptError> {
+    fn reserve_answers(
+        &self,
+        prompt: u32,
+        completion: Option<u32>,
+    ) -> Result<Reservation, AdaptError> {
         let _ = (prompt, completion);
         Ok(Reservation::UNLIMITED)
     }
@@ -33,7 +37,7 @@ pub trait DeltaProvider: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the adapter's host cannot be reached or refuses.
-    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError>;
+    fn open_session(&self) -> Result<Box<dyn DeltaSession>, AdaptError>;
 }
 
 /// The use of an adapter in one generation. All calls block.
@@ -46,7 +50,7 @@ pub trait DeltaSession: Send {
     ///
     /// # Errors
     /// If the host fails or refuses; then the outputs are unchanged.
-    fn add(
+    fn add_deltas(
         &mut self,
         layer: u32,
         input: LayerInput,

@@ -9,17 +9,17 @@
 //! key and switched down to one limb. Only the wanted coefficients of its `c0` are sent.
 //!
 //! The weights of *all* rows of a tile add to the noise of each of its answers, which limits the number
-//! of rows: [`outputs_max`].
+//! of rows: [`tile_outputs_max`].
 
 mod holder;
 mod host;
 mod tiling;
 
-pub use holder::EncryptedHolder;
-pub use host::EncryptedHost;
-pub use tiling::{EncryptedError, parameters, tiling_problem};
+pub use holder::EncryptedProductHolder;
+pub use host::EncryptedProductHost;
+pub use tiling::{EncryptedProductError, derive_parameters, tiling_problem};
 
-pub use crate::terms::outputs_max;
+pub use crate::terms::tile_outputs_max;
 
 #[cfg(test)]
 mod tests;

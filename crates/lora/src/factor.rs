@@ -7,7 +7,7 @@ mod simd;
 use std::fmt;
 
 pub use panels::ScaledB;
-use panels::{PANEL, Panel, add_panels};
+use panels::{PANEL, Panel, add_panel_products};
 
 impl ScaledB {
     /// Makes a matrix of `width x rank` whose entries are `entry(output, column)`.
@@ -45,16 +45,16 @@ impl ScaledB {
     ///
     /// # Panics
     /// If the lengths do not match.
-    pub fn add(&self, vectors: &[f32], outputs: &mut [f32]) {
+    pub fn add_products(&self, vectors: &[f32], outputs: &mut [f32]) {
         assert_eq!(vectors.len() * self.width, outputs.len() * self.rank, "vectors and outputs");
         if vectors.is_empty() {
             return;
         }
         #[cfg(target_arch = "x86_64")]
-        if simd::add(self, vectors, outputs) {
+        if simd::add_products(self, vectors, outputs) {
             return;
         }
-        add_panels(self, vectors, outputs);
+        add_panel_products(self, vectors, outputs);
     }
 }
 
@@ -76,9 +76,9 @@ mod tests {
             assert_eq!(factor.entry(width - 1, rank - 1), entry(width - 1, rank - 1));
             let vectors: Vec<f32> = (0..rows * rank).map(|at| at as f32 * 0.25 - 1.0).collect();
             let mut slow = vec![0.5; rows * width];
-            add_panels(&factor, &vectors, &mut slow);
+            add_panel_products(&factor, &vectors, &mut slow);
             let mut fast = vec![0.5; rows * width];
-            factor.add(&vectors, &mut fast);
+            factor.add_products(&vectors, &mut fast);
             assert_eq!(fast, slow);
             let row: f32 = (0..rank).map(|c| entry(width - 1, c) * vectors[c]).sum();
             assert!((slow[width - 1] - 0.5 - row).abs() <= 1e-5 * row.abs());

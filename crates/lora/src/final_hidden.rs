@@ -15,7 +15,7 @@ impl Adapter {
     ///
     /// # Errors
     /// If there is no such pair, or if its input and output widths differ.
-    pub fn into_final_hidden(mut self) -> Result<Adapter, PeftError> {
+    pub fn into_final_hidden_adapter(mut self) -> Result<Adapter, PeftError> {
         let first = ProjectionSite { layer: 0, projection: Projection::Query };
         let refused = |got: String| PeftError::NoFinalHidden { got };
         let pair = self.modules.remove(&first).ok_or_else(|| refused("no pair".into()))?;

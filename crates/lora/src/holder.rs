@@ -18,5 +18,5 @@ mod session;
 
 pub use connect::{ByteStream, EvidenceRefused, HostConnector, HostStream, StreamFuture};
 pub use error::HolderError;
-pub use options::HolderOptions;
+pub use options::KeyHolderOptions;
 pub use remote::{PreparationProgress, RemoteAdapter};

@@ -112,7 +112,7 @@ impl IntMatrix {
 
     /// The entries of a row.
     pub fn row(&self, row: usize) -> impl Iterator<Item = i16> + '_ {
-        self.lane_row(row).iter().flat_map(|lane| lane.0).take(self.columns)
+        self.row_lanes(row).iter().flat_map(|lane| lane.0).take(self.columns)
     }
 
     /// The sum of the magnitudes of a row.
@@ -150,17 +150,17 @@ impl IntMatrix {
     /// # Panics
     /// If a vector or `products` has the wrong length, or `bits` is above [`VECTOR_BITS_MAX`]. The
     /// caller has to check input from outside first.
-    pub fn products(
+    pub fn multiply_vectors(
         &self,
         vectors: &[&[u64]],
         bits: u32,
         scratch: &mut DigitScratch,
         products: &mut [u64],
     ) {
-        self.products_on_path(ProductPath::fastest(), vectors, bits, scratch, products);
+        self.multiply_on_path(ProductPath::fastest(), vectors, bits, scratch, products);
     }
 
-    fn products_on_path(
+    fn multiply_on_path(
         &self,
         path: ProductPath,
         vectors: &[&[u64]],
@@ -189,7 +189,7 @@ impl IntMatrix {
         }
     }
 
-    fn lane_row(&self, row: usize) -> &[Lane] {
+    fn row_lanes(&self, row: usize) -> &[Lane] {
         &self.values[row * self.lanes..][..self.lanes]
     }
 }
@@ -234,7 +234,7 @@ impl ProductPath {
 
     /// The paths that this machine supports, the slowest first.
     #[cfg(test)]
-    fn all() -> Vec<ProductPath> {
+    fn supported_paths() -> Vec<ProductPath> {
         let mut found = vec![ProductPath::Portable];
         #[cfg(target_arch = "x86_64")]
         {
@@ -263,9 +263,9 @@ impl ProductPath {
         match self {
             ProductPath::Portable => portable::split_digits(vector, digits),
             #[cfg(target_arch = "x86_64")]
-            ProductPath::Avx2 => simd::split_avx2(vector, digits),
+            ProductPath::Avx2 => simd::split_digits_avx2(vector, digits),
             #[cfg(target_arch = "x86_64")]
-            ProductPath::Avx512Vnni => simd::split_avx512(vector, digits),
+            ProductPath::Avx512Vnni => simd::split_digits_avx512(vector, digits),
         }
     }
 

@@ -98,7 +98,7 @@ impl OperationCosts {
 
 impl TilingProblem {
     /// Computes the cost of a tile. The last row and column of tiles cost the same as full ones.
-    pub fn estimate(
+    pub fn estimate_cost(
         &self,
         tile: TileShape,
         link: &NetworkLink,
@@ -132,7 +132,7 @@ impl TilingProblem {
             let outputs = (self.degree / inputs).min(self.rows).min(self.outputs_max);
             (outputs > 0).then_some(TileShape { inputs, outputs })
         });
-        let total = |tile: &TileShape| self.estimate(*tile, link, costs).total_s;
+        let total = |tile: &TileShape| self.estimate_cost(*tile, link, costs).total_s;
         candidates.min_by(|a, b| total(a).total_cmp(&total(b)))
     }
 }
@@ -192,14 +192,14 @@ mod tests {
                 .flat_map(|link| COSTS.iter().map(move |costs| (link, costs)))
             {
                 let tile = job.best_tile(link, costs).expect("has rows");
-                let best = job.estimate(tile, link, costs).total_s;
+                let best = job.estimate_cost(tile, link, costs).total_s;
                 assert!(
                     tile.inputs * tile.outputs <= job.degree && tile.outputs <= job.outputs_max
                 );
                 for inputs in 1..=job.columns.min(job.degree) {
                     for outputs in 1..=job.rows.min(job.degree / inputs).min(job.outputs_max) {
                         let other =
-                            job.estimate(TileShape { inputs, outputs }, link, costs).total_s;
+                            job.estimate_cost(TileShape { inputs, outputs }, link, costs).total_s;
                         assert!(best <= other, "{job:?}: {tile:?}, but {inputs} x {outputs}");
                     }
                 }
@@ -212,7 +212,7 @@ mod tests {
         let job = jobs()[0];
         let bytes = |link: &NetworkLink| {
             let tile = job.best_tile(link, &COSTS[0]).expect("has rows");
-            let estimate = job.estimate(tile, link, &COSTS[0]);
+            let estimate = job.estimate_cost(tile, link, &COSTS[0]);
             estimate.up_bytes + estimate.down_bytes
         };
         assert!(bytes(&WAN) <= bytes(&NetworkLink::LOOPBACK));

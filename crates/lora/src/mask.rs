@@ -70,7 +70,7 @@ impl MaskStream {
     }
 
     /// The masks of one tile for all `tokens`: 32 vectors of one word for each token.
-    pub(crate) fn columns(
+    pub(crate) fn column_masks(
         &self,
         tile: usize,
         tokens: Range<u32>,
@@ -87,7 +87,13 @@ impl MaskStream {
     }
 
     /// Writes rows of `columns` words for `tokens`, one token after the other, into `rows`.
-    pub(crate) fn rows(&self, tokens: Range<u32>, columns: usize, bits: u32, rows: &mut [u64]) {
+    pub(crate) fn fill_row_masks(
+        &self,
+        tokens: Range<u32>,
+        columns: usize,
+        bits: u32,
+        rows: &mut [u64],
+    ) {
         debug_assert_eq!(rows.len(), tokens.len() * columns);
         for tile in 0..columns.div_ceil(TILE) {
             let first = tile * TILE;
@@ -117,16 +123,21 @@ impl MaskStream {
         // Wiping a buffer takes longer than filling it, so single tokens use a smaller one.
         let many = all / TOKENS_AT_ONCE * TOKENS_AT_ONCE;
         if many > 0 {
-            read_tokens::<{ TOKEN_BYTES * TOKENS_AT_ONCE }>(&mut cipher, many, bits, &mut next);
+            read_token_masks::<{ TOKEN_BYTES * TOKENS_AT_ONCE }>(
+                &mut cipher,
+                many,
+                bits,
+                &mut next,
+            );
         }
         if many < all {
-            read_tokens::<TOKEN_BYTES>(&mut cipher, all - many, bits, &mut next);
+            read_token_masks::<TOKEN_BYTES>(&mut cipher, all - many, bits, &mut next);
         }
     }
 }
 
 /// Reads `tokens` tokens from the cipher, in chunks of `BYTES` bytes.
-fn read_tokens<const BYTES: usize>(
+fn read_token_masks<const BYTES: usize>(
     cipher: &mut ChaCha20,
     tokens: usize,
     bits: u32,
@@ -224,15 +235,15 @@ mod tests {
         let stream = MaskStream::random(&mut Rng::from_seed([9; 32]));
         let (columns, tokens) = (70, 40);
         let mut rows = vec![0; tokens * columns];
-        stream.rows(0..tokens as u32, columns, 33, &mut rows);
+        stream.fill_row_masks(0..tokens as u32, columns, 33, &mut rows);
         for column in 0..columns {
-            let tile = stream.columns(column / TILE, 0..tokens as u32, 33);
+            let tile = stream.column_masks(column / TILE, 0..tokens as u32, 33);
             for token in 0..tokens {
                 assert_eq!(rows[token * columns + column], tile[column % TILE][token]);
             }
         }
         let mut window = vec![0; 3 * columns];
-        stream.rows(17..20, columns, 33, &mut window);
+        stream.fill_row_masks(17..20, columns, 33, &mut window);
         assert_eq!(window, rows[17 * columns..20 * columns]);
     }
 
@@ -242,7 +253,7 @@ mod tests {
         // 0 and 1.
         let stream = MaskStream { key: Zeroizing::new([0; 32]) };
         let mut row = vec![0; 32];
-        stream.rows(0..1, 32, 64, &mut row);
+        stream.fill_row_masks(0..1, 32, 64, &mut row);
         assert_eq!(row[0], u64::from_le_bytes([0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1, 0x3d, 0x90]));
         assert_eq!(row[8], u64::from_le_bytes([0x9f, 0x07, 0xe7, 0xbe, 0x55, 0x51, 0x38, 0x7a]));
     }
@@ -257,7 +268,7 @@ mod tests {
         for wanted in vectors["streams"].as_array().unwrap() {
             let mut rows = vec![0; tokens * columns];
             let bits = wanted["bits"].as_u64().unwrap() as u32;
-            stream.rows(0..tokens as u32, columns, bits, &mut rows);
+            stream.fill_row_masks(0..tokens as u32, columns, bits, &mut rows);
             let mut digest = Sha256::new();
             rows.iter().for_each(|word| digest.update(word.to_le_bytes()));
             let digest: [u8; 32] = digest.finalize().into();
@@ -271,7 +282,7 @@ mod tests {
         let key = ProcessKey::random(&mut Rng::from_seed([4; 32]));
         let first = |key: &ProcessKey, slot: &CounterSlot, nonce: [u8; 16], batch| {
             let mut row = [0; 1];
-            key.answer_masks(slot, &nonce, batch).rows(0..1, 1, 64, &mut row);
+            key.answer_masks(slot, &nonce, batch).fill_row_masks(0..1, 1, 64, &mut row);
             row[0]
         };
         let other_key = ProcessKey::random(&mut Rng::from_seed([5; 32]));

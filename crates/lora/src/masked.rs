@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! key holder: MaskRequest -> PendingBatch -> HolderBatch: mask, unmask, one counter after the other
-//! host:       HostSequence -> HostPreparation -> HostAnswers -> HostSequence: apply
+//! host:       CounterSequence -> HostPreparation -> HostAnswers -> CounterSequence: apply
 //! ```
 //!
 //! Tokens have *counters*: the `n`th token of batch `b` has `b·N + n`. Each end uses a counter once.
@@ -26,7 +26,7 @@ mod noise;
 
 pub use error::{BLOCK, MaskedError, ROWS_MAX};
 pub use holder::{BatchState, HolderBatch, MaskRequest, MaskedVectors, PendingBatch};
-pub use host::{ApplyJob, HostAnswers, HostInput, HostPreparation, HostSequence};
+pub use host::{ApplyJob, CounterSequence, HostAnswers, HostPreparation, HostWeights};
 
 #[cfg(test)]
 mod tests;

@@ -53,12 +53,12 @@ impl StepMeter {
     pub fn time<T>(&mut self, step: DeltaStep, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let done = work();
-        self.add(step, start.elapsed().as_nanos() as u64);
+        self.add_time(step, start.elapsed().as_nanos() as u64);
         done
     }
 
     /// Adds a time that the caller measured.
-    pub fn add(&mut self, step: DeltaStep, nanoseconds: u64) {
+    pub fn add_time(&mut self, step: DeltaStep, nanoseconds: u64) {
         self.ran[step as usize] = true;
         self.nanoseconds[step as usize] += nanoseconds;
     }
@@ -74,7 +74,7 @@ impl StepMeter {
     }
 
     /// Writes the operation counts, and the times of the steps that ran, to a report.
-    pub fn write_to(&self, report: &mut DeltaReport) {
+    pub fn write_to_report(&self, report: &mut DeltaReport) {
         report.he_operations = self.he_operations;
         report.he_rotations = self.he_rotations;
         let steps = STEPS.iter().enumerate().filter(|(step, _)| self.ran[*step]);
@@ -91,11 +91,11 @@ mod tests {
     fn steps_that_did_not_run_are_absent() {
         let mut meter = StepMeter::default();
         assert_eq!(meter.time(DeltaStep::Mask, || 7), 7);
-        meter.add(DeltaStep::B, 2_000_000);
+        meter.add_time(DeltaStep::B, 2_000_000);
         let mut all = StepMeter { he_operations: 3, ..StepMeter::default() };
         all.merge(&meter);
         let mut report = DeltaReport::default();
-        all.write_to(&mut report);
+        all.write_to_report(&mut report);
         assert_eq!(report.he_operations, 3);
         assert_eq!(report.steps_ms.keys().copied().collect::<Vec<_>>(), ["b_ms", "mask_ms"]);
         assert_eq!(report.steps_ms["b_ms"], 2.0);

@@ -40,7 +40,7 @@ impl Adapter {
     /// If a file cannot be read, or if its content is invalid in PEFT or not supported here.
     /// [`PeftError::BaseNeeded`] for DoRA: see [`Adapter::load_with_base`].
     pub fn load(dir: impl AsRef<Path>) -> Result<Adapter, PeftError> {
-        Self::load_from(dir.as_ref(), None)
+        Self::load_with_optional_base(dir.as_ref(), None)
     }
 
     /// Reads the PEFT adapter in `dir` and folds DoRA's magnitudes with the base model's weights.
@@ -54,7 +54,7 @@ impl Adapter {
         dir: impl AsRef<Path>,
         base: &dyn BaseWeights,
     ) -> Result<Adapter, PeftError> {
-        Self::load_from(dir.as_ref(), Some(base))
+        Self::load_with_optional_base(dir.as_ref(), Some(base))
     }
 
     /// Reads an adapter from the bytes of its two files.
@@ -68,7 +68,7 @@ impl Adapter {
         base: Option<&dyn BaseWeights>,
     ) -> Result<Adapter, PeftError> {
         let config = Config::parse(config)?;
-        let modules = weights::read_pairs(&config, weights, base)?;
+        let modules = weights::parse_pairs(&config, weights, base)?;
         Ok(Adapter { name: name.into(), base_model: config.base_model().map(Into::into), modules })
     }
 
@@ -81,7 +81,10 @@ impl Adapter {
         write::save(self, dir.as_ref())
     }
 
-    fn load_from(dir: &Path, base: Option<&dyn BaseWeights>) -> Result<Adapter, PeftError> {
+    fn load_with_optional_base(
+        dir: &Path,
+        base: Option<&dyn BaseWeights>,
+    ) -> Result<Adapter, PeftError> {
         let config = read_config(dir)?;
         let path = dir.join(WEIGHTS_FILE);
         if !path.exists() {

@@ -16,11 +16,11 @@ use crate::{
 /// # Panics
 /// If the length of `input` is not the width of A.
 pub fn delta(pair: &LoraPair, input: &[f64]) -> Vec<f64> {
-    let inner = product(&pair.a, input);
-    product(&pair.b, &inner).into_iter().map(|value| pair.scale * value).collect()
+    let inner = multiply_vector(&pair.a, input);
+    multiply_vector(&pair.b, &inner).into_iter().map(|value| pair.scale * value).collect()
 }
 
-fn product(matrix: &Matrix, vector: &[f64]) -> Vec<f64> {
+fn multiply_vector(matrix: &Matrix, vector: &[f64]) -> Vec<f64> {
     assert_eq!(matrix.columns, vector.len(), "width of the matrix and length of the vector");
     let row = |row: &[f32]| row.iter().zip(vector).map(|(a, x)| f64::from(*a) * x).sum();
     matrix.values.chunks_exact(matrix.columns).map(row).collect()
@@ -56,7 +56,7 @@ impl DeltaProvider for LocalAdapter {
         Guarantee::NONE
     }
 
-    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
+    fn open_session(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         Ok(Box::new(LocalDeltas {
             adapter: Arc::clone(&self.adapter),
             report: DeltaReport::default(),
@@ -70,7 +70,7 @@ struct LocalDeltas {
 }
 
 impl DeltaSession for LocalDeltas {
-    fn add(
+    fn add_deltas(
         &mut self,
         layer: u32,
         input: LayerInput,
@@ -87,7 +87,7 @@ impl DeltaSession for LocalDeltas {
             for (row, out) in
                 rows.chunks_exact(width.input).zip(output.chunks_exact_mut(width.output))
             {
-                self.report.add_pair(pair, row, out);
+                self.report.add_pair_delta(pair, row, out);
             }
         }
         Ok(())
@@ -99,7 +99,7 @@ impl DeltaSession for LocalDeltas {
 }
 
 impl DeltaReport {
-    fn add_pair(&mut self, pair: &LoraPair, row: &[f32], out: &mut [f32]) {
+    fn add_pair_delta(&mut self, pair: &LoraPair, row: &[f32], out: &mut [f32]) {
         let start = Instant::now();
         let scale = pair.scale as f32;
         let inner: Vec<f32> =
@@ -192,13 +192,15 @@ mod tests {
     #[test]
     fn local_adds_what_the_reference_gives_to_every_row() {
         let adapter = Arc::new(adapter());
-        let mut deltas = LocalAdapter::new(Arc::clone(&adapter)).open().unwrap();
+        let mut deltas = LocalAdapter::new(Arc::clone(&adapter)).open_session().unwrap();
         for projection in Projection::ALL {
             let pair = &adapter.modules[&ProjectionSite { layer: 1, projection }];
             let width = pair.width();
             let rows = matrix(2, width.input, 99).values;
             let mut output = vec![1.0_f32; 2 * width.output];
-            deltas.add(1, projection.input(), &rows, &mut [(projection, &mut output)]).unwrap();
+            deltas
+                .add_deltas(1, projection.input(), &rows, &mut [(projection, &mut output)])
+                .unwrap();
             for (row, out) in rows.chunks(width.input).zip(output.chunks(width.output)) {
                 let row: Vec<f64> = row.iter().map(|value| f64::from(*value)).collect();
                 for (got, wanted) in out.iter().zip(delta(pair, &row)) {
@@ -213,27 +215,40 @@ mod tests {
 
     #[test]
     fn a_projection_without_a_pair_is_left_as_it_is() {
-        let mut deltas = LocalAdapter::new(Arc::new(adapter())).open().unwrap();
+        let mut deltas = LocalAdapter::new(Arc::new(adapter())).open_session().unwrap();
         let mut output = [1.0_f32; 3];
         deltas
-            .add(0, LayerInput::Attention, &[2.0; 5], &mut [(Projection::Query, &mut output)])
+            .add_deltas(
+                0,
+                LayerInput::Attention,
+                &[2.0; 5],
+                &mut [(Projection::Query, &mut output)],
+            )
             .unwrap();
         assert_eq!(output, [1.0; 3]);
     }
 
     #[test]
     fn what_does_not_fit_is_refused_before_anything_is_written() {
-        let mut deltas = LocalAdapter::new(Arc::new(adapter())).open().unwrap();
+        let mut deltas = LocalAdapter::new(Arc::new(adapter())).open_session().unwrap();
         let (mut key, mut query) = ([0.0_f32; 40], [0.0_f32; 39]);
         let mut outputs = [(Projection::Key, &mut key[..]), (Projection::Query, &mut query[..])];
-        let got = deltas.add(1, LayerInput::Attention, &[1.0; 24], &mut outputs);
+        let got = deltas.add_deltas(1, LayerInput::Attention, &[1.0; 24], &mut outputs);
         assert!(matches!(got, Err(AdaptError::Activation { .. })));
         assert_eq!(key, [0.0; 40]);
-        let got =
-            deltas.add(1, LayerInput::Attention, &[1.0; 25], &mut [(Projection::Key, &mut key)]);
+        let got = deltas.add_deltas(
+            1,
+            LayerInput::Attention,
+            &[1.0; 25],
+            &mut [(Projection::Key, &mut key)],
+        );
         assert!(matches!(got, Err(AdaptError::Activation { .. })));
-        let got =
-            deltas.add(1, LayerInput::FeedForward, &[1.0; 24], &mut [(Projection::Key, &mut key)]);
+        let got = deltas.add_deltas(
+            1,
+            LayerInput::FeedForward,
+            &[1.0; 24],
+            &mut [(Projection::Key, &mut key)],
+        );
         assert!(matches!(got, Err(AdaptError::Activation { .. })));
     }
 

@@ -14,14 +14,14 @@ mod scheme;
 mod version;
 
 pub use error::ProtocolError;
-pub(crate) use fields::is_name;
+pub(crate) use fields::is_valid_name;
 pub(crate) use frame::HEADER_BYTES;
 pub use frame::{FRAME_DEADLINE, Frame, FrameBuffer, FrameReader, write_frame};
 pub use kind::{ConnectionSide, FrameKind};
 pub use message::{
-    ApplyAnswer, Attach, AttachAnswer, BlockCredit, CiphertextAnswer, CiphertextBlock,
-    CiphertextRequest, Goodbye, GroupTerms, Hello, MaskedRequest, PrepareRequest, PreparedRows,
-    Welcome, decode_terms, encode_terms,
+    Attach, AttachAnswer, BlockCredit, CiphertextAnswer, CiphertextBlock, CiphertextRequest,
+    Goodbye, GroupTerms, Hello, MaskedAnswer, MaskedRequest, PrepareRequest, PreparedRows, Welcome,
+    decode_terms, encode_terms,
 };
 pub use pack::{pack, packed_bytes, unpack};
 pub use refusal::Refusal;

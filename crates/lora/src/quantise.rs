@@ -307,12 +307,12 @@ mod tests {
             let words: Vec<u64> =
                 x.values.iter().map(|v| i64::from(*v) as u64 & low_mask(bits)).collect();
             let mut wrapped = [0];
-            a.products(&[&words], bits, &mut DigitScratch::default(), &mut wrapped);
+            a.multiply_vectors(&[&words], bits, &mut DigitScratch::default(), &mut wrapped);
             assert_eq!(wrapped[0], product as u64 & low_mask(bits));
             let x = quantise_vector(&heavy_tailed(&mut rng, 1536), limit);
             assert!(
                 x.is_err()
-                    || portable::integer_square(&x.expect("is a vector").values) <= limit.pow(2)
+                    || portable::sum_of_squares(&x.expect("is a vector").values) <= limit.pow(2)
             );
         }
     }

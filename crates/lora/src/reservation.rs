@@ -43,14 +43,14 @@ impl Reservations {
     ///
     /// Answers that an ended generation did not use become free once no generation runs. Until then
     /// they cannot be distinguished from those that the others use.
-    pub(crate) fn reserve(
+    pub(crate) fn reserve_answers(
         self: &Arc<Self>,
         left: Option<u64>,
         prompt: u32,
         completion: Option<u32>,
     ) -> Result<Reservation, AdaptError> {
         let Some(left) = left else { return Ok(Reservation::UNLIMITED) };
-        let mut state = self.state();
+        let mut state = self.lock();
         let free = match state.running {
             0 => left,
             _ => left.min(state.free),
@@ -72,14 +72,14 @@ impl Reservations {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, ReservationState> {
+    fn lock(&self) -> MutexGuard<'_, ReservationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for ReservationClaim {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.lock();
         state.running = state.running.saturating_sub(1);
     }
 }
@@ -98,26 +98,30 @@ mod tests {
     #[test]
     fn a_request_that_does_not_fit_takes_nothing_and_a_smaller_one_still_fits() {
         let reservations = Arc::new(Reservations::default());
-        let error = reservations.reserve(Some(31), 23, Some(24)).expect_err("46 answers");
+        let error = reservations.reserve_answers(Some(31), 23, Some(24)).expect_err("46 answers");
         assert_eq!(refusal_counts(error), (46, 31));
-        let fits = reservations.reserve(Some(31), 6, Some(6)).expect("11 answers");
+        let fits = reservations.reserve_answers(Some(31), 6, Some(6)).expect("11 answers");
         assert_eq!(fits.completion_max(), Some(6));
     }
 
     #[test]
     fn generations_at_once_share_what_is_left_and_give_it_back() {
         let reservations = Arc::new(Reservations::default());
-        let first = reservations.reserve(Some(100), 50, Some(11)).expect("60 answers");
+        let first = reservations.reserve_answers(Some(100), 50, Some(11)).expect("60 answers");
         // The first one has used 30 of its own meanwhile.
-        let error = reservations.reserve(Some(70), 50, Some(1)).expect_err("50 of 40");
+        let error = reservations.reserve_answers(Some(70), 50, Some(1)).expect_err("50 of 40");
         assert_eq!(refusal_counts(error), (50, 40));
-        let second = reservations.reserve(Some(70), 40, Some(1)).expect("40 of 40");
+        let second = reservations.reserve_answers(Some(70), 40, Some(1)).expect("40 of 40");
         drop((first, second));
-        let open_ended = reservations.reserve(Some(40), 10, None).expect("the prompt fits");
+        let open_ended = reservations.reserve_answers(Some(40), 10, None).expect("the prompt fits");
         assert_eq!(open_ended.completion_max(), Some(31));
         drop(open_ended);
-        let error = reservations.reserve(Some(40), 41, None).expect_err("the prompt does not");
+        let error =
+            reservations.reserve_answers(Some(40), 41, None).expect_err("the prompt does not");
         assert_eq!(refusal_counts(error), (41, 40));
-        assert_eq!(reservations.reserve(None, 1, None).expect("no budget").completion_max(), None);
+        assert_eq!(
+            reservations.reserve_answers(None, 1, None).expect("no budget").completion_max(),
+            None
+        );
     }
 }

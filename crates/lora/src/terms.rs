@@ -62,7 +62,7 @@ pub struct InputTerms {
     /// The standard deviation of the noise on each answer, in units of the integers; 0 adds no
     /// noise.
     pub noise_sigma: f64,
-    /// The greatest number of rows of a tile of the direct scheme ([`crate::direct::outputs_max`]);
+    /// The greatest number of rows of a tile of the direct scheme ([`crate::direct::tile_outputs_max`]);
     /// this reveals a bound on the sum of magnitudes of a row, rounded to a fraction of the noise
     /// budget.
     pub outputs_max: usize,
@@ -151,7 +151,7 @@ impl QuantisedWeights {
     }
 
     /// Quantises as [`QuantisedWeights::new`] does, with the greatest entries and the noise of `rounding`;
-    /// the direct scheme uses the parameters that [`crate::direct::parameters`] returns.
+    /// the direct scheme uses the parameters that [`crate::direct::derive_parameters`] returns.
     ///
     /// # Errors
     /// As there, and if `noise_sigma` is not from 0 to 2^30.
@@ -185,7 +185,7 @@ impl QuantisedWeights {
         let matrix = IntMatrix::stack_rows(&matrices.iter().collect::<Vec<_>>())?;
         let bits = set.plaintext_bits().min(VECTOR_BITS_MAX);
         let norm_limit = norm_limit(&matrix, bits, noise_headroom(noise_sigma));
-        let outputs_max = outputs_max(&matrix, set);
+        let outputs_max = tile_outputs_max(&matrix, set);
         let terms =
             InputTerms { layer, input, columns, bits, norm_limit, noise_sigma, outputs_max, parts };
         Ok(QuantisedWeights { matrix, terms })
@@ -206,7 +206,7 @@ impl InputTerms {
     ///
     /// # Panics
     /// If the lengths do not match.
-    pub fn add(
+    pub fn add_deltas(
         &self,
         projection: Projection,
         products: &[u64],
@@ -219,7 +219,7 @@ impl InputTerms {
         for part in &self.parts {
             if part.projection == projection {
                 let of_part = products.chunks_exact(rows).map(|all| &all[first..][..part.rows]);
-                self.add_part(part, of_part, scales, outputs);
+                self.add_projection_deltas(part, of_part, scales, outputs);
                 return true;
             }
             first += part.rows;
@@ -227,7 +227,7 @@ impl InputTerms {
         false
     }
 
-    fn add_part<'a>(
+    fn add_projection_deltas<'a>(
         &self,
         part: &ProjectionTerms,
         products: impl Iterator<Item = &'a [u64]>,
@@ -238,7 +238,9 @@ impl InputTerms {
             product.iter().map(move |word| (sign_extend(*word, self.bits) as f64 * scale) as f32)
         });
         match &part.effect {
-            OutputTransform::Factor(factor) => factor.add(&real.collect::<Vec<f32>>(), outputs),
+            OutputTransform::Factor(factor) => {
+                factor.add_products(&real.collect::<Vec<f32>>(), outputs)
+            }
             OutputTransform::Scale(all) => {
                 assert_eq!(outputs.len(), part.rows * scales.len(), "outputs");
                 for (output, value) in outputs.iter_mut().zip(real) {
@@ -325,7 +327,7 @@ fn scaled_product(a: &Matrix, b: &Matrix, scale: f64) -> Vec<f64> {
 
 /// The greatest number of rows of a tile: the magnitudes of so many consecutive rows sum to at most
 /// the set's `row_l1_max` everywhere in the matrix. 0 if a single row exceeds it.
-pub fn outputs_max(matrix: &IntMatrix, set: &ParameterSet) -> usize {
+pub fn tile_outputs_max(matrix: &IntMatrix, set: &ParameterSet) -> usize {
     let rows: Vec<u64> = (0..matrix.rows()).map(|row| matrix.row_l1(row)).collect();
     let fits = |count: &usize| {
         rows.windows(*count).all(|window| window.iter().sum::<u64>() <= set.row_l1_max())
@@ -365,10 +367,10 @@ mod tests {
             let words: Vec<u64> = x_int.values.iter().map(|v| *v as i64 as u64 & mask).collect();
             let mut products = vec![0; terms.rows()];
             let mut digits = crate::DigitScratch::default();
-            weights.matrix.products(&[&words], terms.bits, &mut digits, &mut products);
+            weights.matrix.multiply_vectors(&[&words], terms.bits, &mut digits, &mut products);
             for (projection, pair) in &pairs {
                 let mut outputs = vec![1.0; pair.b.rows];
-                assert!(terms.add(*projection, &products, &[x_int.scale], &mut outputs));
+                assert!(terms.add_deltas(*projection, &products, &[x_int.scale], &mut outputs));
                 let (mut error, mut size) = (0.0, 0.0);
                 for (row, output) in
                     scaled_product(&pair.a, &pair.b, pair.scale).chunks_exact(96).zip(&outputs)
@@ -379,7 +381,7 @@ mod tests {
                 }
                 assert!((error / size).sqrt() < 5e-4, "{protect:?} {projection}");
             }
-            assert!(!terms.add(Projection::Key, &products, &[1.0], &mut []));
+            assert!(!terms.add_deltas(Projection::Key, &products, &[1.0], &mut []));
         }
     }
 

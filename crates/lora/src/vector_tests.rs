@@ -11,7 +11,7 @@ use crate::{
     int_matrix::{DigitScratch, IntMatrix},
     mask::{CounterSlot, MaskStream, ProcessKey},
     protocol::{
-        ApplyAnswer, Attach, FrameBuffer, FrameKind, GroupTerms, Hello, MaskedRequest,
+        Attach, FrameBuffer, FrameKind, GroupTerms, Hello, MaskedAnswer, MaskedRequest,
         PrepareRequest, Refusal, Scheme, VERSION, Welcome, encode_terms, pack,
     },
     quantise::{QuantiseError, quantise_vector},
@@ -121,7 +121,7 @@ fn vectors_of_weights_and_products_are_those_in_the_folder() {
         x.iter_mut().for_each(|word| *word = rng.next_u64() >> (64 - weights.terms.bits));
         let vectors: Vec<&[u64]> = x.chunks_exact(41).collect();
         let mut products = vec![0; 2 * rows];
-        weights.matrix.products(&vectors, weights.terms.bits, &mut DigitScratch::default(), &mut products);
+        weights.matrix.multiply_vectors(&vectors, weights.terms.bits, &mut DigitScratch::default(), &mut products);
         json!({
             "protect": protect.name(), "entries": entries, "terms": hex(&encode_terms(&weights.terms)),
             "vectors": x, "products": products,
@@ -131,7 +131,12 @@ fn vectors_of_weights_and_products_are_those_in_the_folder() {
     let entries: Vec<i16> = (0..3 * 700).map(|at| if at % 3 == 0 { -4095 } else { 4095 }).collect();
     let extreme = IntMatrix::new(3, 700, &entries).expect("fits");
     let mut products = vec![0; 3];
-    extreme.products(&[&[(1 << 33) - 1; 700]], 33, &mut DigitScratch::default(), &mut products);
+    extreme.multiply_vectors(
+        &[&[(1 << 33) - 1; 700]],
+        33,
+        &mut DigitScratch::default(),
+        &mut products,
+    );
     check("extremes", &json!({ "rows": 3, "columns": 700, "bits": 33, "products": products }));
 }
 
@@ -144,7 +149,7 @@ fn vectors_of_masks_are_those_in_the_folder() {
     let cases = [(0u32, 3u32, 70usize, 33u32), (4095, 1, 33, 35), (17, 2, 8, 64)].map(
         |(first, tokens, columns, bits)| {
             let mut rows = vec![0; tokens as usize * columns];
-            stream.rows(first..first + tokens, columns, bits, &mut rows);
+            stream.fill_row_masks(first..first + tokens, columns, bits, &mut rows);
             let rows: Vec<String> = rows.iter().map(u64::to_string).collect();
             json!({"first": first, "tokens": tokens, "columns": columns, "bits": bits, "rows": rows})
         },
@@ -155,7 +160,7 @@ fn vectors_of_masks_are_those_in_the_folder() {
     let slot =
         CounterSlot { client: [1; 32], adapter: [2; 32], layer: 3, input: LayerInput::FeedForward };
     let mut answer = vec![0; 2 * 40];
-    host.answer_masks(&slot, &[7; 16], 5).rows(9..11, 40, 33, &mut answer);
+    host.answer_masks(&slot, &[7; 16], 5).fill_row_masks(9..11, 40, 33, &mut answer);
     let answers = json!({
         "process_key": hex(&process[..32]), "epoch": hex(&host.epoch().0), "client": hex(&slot.client),
         "adapter": hex(&slot.adapter), "layer": 3, "source": 2, "nonce": hex(&[7; 16]), "batch": 5,
@@ -209,7 +214,7 @@ fn vectors_of_frames_are_those_in_the_folder() {
         packed: &packed,
     };
     put("apply", FrameKind::Apply, 4, &|out| apply.encode(out));
-    let products = ApplyAnswer { budget_left: None, vectors: 1, packed: &packed };
+    let products = MaskedAnswer { budget_left: None, vectors: 1, packed: &packed };
     put("products", FrameKind::Products, 4, &|out| products.encode(out));
     put("error", FrameKind::Error, 4, &|out| Refusal::Budget { limit: 1535 }.encode(out));
     check("frames", &Value::Object(frames));

@@ -5,8 +5,8 @@ use confide_lora::{
     CounterSlot, DigitScratch, InputTerms, LayerInput, LoraPair, Matrix, NetworkLink,
     OperationCosts, ProcessKey, Projection, ProtectedMatrices, QuantisedWeights, StepMeter,
     WeightRounding,
-    direct::{self, EncryptedHolder, EncryptedHost},
-    masked::{ApplyJob, BatchState, HostInput, MaskRequest},
+    direct::{self, EncryptedProductHolder, EncryptedProductHost},
+    masked::{ApplyJob, BatchState, HostWeights, MaskRequest},
     plain, quantise_vector,
 };
 use confide_rlwe::{Context, ParameterSet, Rng, SecretKey};
@@ -49,7 +49,7 @@ fn direct_deltas_are_those_of_the_plain_reference() {
     let sets = [("rlwe-4096-q100-flood40", 1e-3), ("rlwe-2048-q50", 2e-2)];
     for (name, error_max) in sets {
         let set = ParameterSet::dangerous_from_name(name).expect("a set");
-        let (set, entry_max) = direct::parameters(&set).expect("room");
+        let (set, entry_max) = direct::derive_parameters(&set).expect("room");
         let mut rng = Rng::from_seed([14; 32]);
         let pair = pair(1536, 32, 256, &mut rng);
         let rounding = WeightRounding { entry_max, noise_sigma: 0.0 };
@@ -92,7 +92,7 @@ fn error(
     x: &[f32],
 ) -> f64 {
     let mut outputs = vec![0f32; pair.b.rows];
-    assert!(terms.add(projection, products, &[scale], &mut outputs));
+    assert!(terms.add_deltas(projection, products, &[scale], &mut outputs));
     let x: Vec<f64> = x.iter().map(|value| f64::from(*value)).collect();
     let wanted = plain::delta(pair, &x);
     let square = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>();
@@ -107,16 +107,16 @@ fn run_masked(
     rng: &mut Rng,
 ) -> (Vec<u64>, f64) {
     let context = Context::new(set).expect("a set");
-    let input = HostInput::new(&context, weights).expect("fits");
+    let input = HostWeights::new(&context, weights).expect("fits");
     let key = SecretKey::generate(&context, rng);
     let public = key.public_key(rng);
     let process = ProcessKey::random(rng);
     let (epoch, meter) = (process.epoch(), &mut StepMeter::default());
     let slot =
         CounterSlot { client: [0; 32], adapter: [0; 32], layer: 0, input: LayerInput::Attention };
-    let mut sequence = input.sequence(&process, slot, rng);
+    let mut sequence = input.new_counter_sequence(&process, slot, rng);
     let mut requesting = MaskRequest::new(&key, input.terms(), epoch, 0, rng).expect("fits");
-    let mut preparing = input.prepare(&process, &mut sequence, epoch, 0).expect("next");
+    let mut preparing = input.start_batch(&process, &mut sequence, epoch, 0).expect("next");
     loop {
         let block = requesting.next_block(meter).expect("columns");
         if block.is_empty() {
@@ -130,7 +130,8 @@ fn run_masked(
         answers.push(answer);
     }
     answering.commit(&mut sequence).expect("all answered");
-    let accepted = requesting.finish().expect("all").accept(&key, &answers, meter).expect("whole");
+    let accepted =
+        requesting.finish().expect("all").accept_answers(&key, &answers, meter).expect("whole");
     let BatchState::Ready(mut batch) = accepted else { panic!("all rows were answered") };
 
     let quantised = quantise_vector(x, weights.terms.norm_limit).expect("fits");
@@ -154,13 +155,13 @@ fn direct(
     let job = direct::tiling_problem(&context, &weights.terms);
     let tile = job.best_tile(&NetworkLink::LAN, &OperationCosts::GIVEN).expect("fits");
     let host = match set.flood_bits() {
-        0 => EncryptedHost::dangerous_unflooded(&context, weights, tile),
-        _ => EncryptedHost::new(&context, weights, tile),
+        0 => EncryptedProductHost::dangerous_unflooded(&context, weights, tile),
+        _ => EncryptedProductHost::new(&context, weights, tile),
     };
-    let holder = EncryptedHolder::new(&context, &weights.terms, tile).expect("fits");
+    let holder = EncryptedProductHolder::new(&context, &weights.terms, tile).expect("fits");
     let quantised = quantise_vector(x, weights.terms.norm_limit).expect("fits");
     let meter = &mut StepMeter::default();
-    let request = holder.request(&key, &quantised.values, rng, meter).expect("whole");
+    let request = holder.encrypt_request(&key, &quantised.values, rng, meter).expect("whole");
     let answers = host.expect("fits").answer(request, &public, rng, meter).expect("whole");
-    (holder.open(&key, &answers, meter).expect("whole"), quantised.scale)
+    (holder.decrypt_answers(&key, &answers, meter).expect("whole"), quantised.scale)
 }

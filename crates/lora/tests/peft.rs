@@ -27,7 +27,7 @@ fn every_supported_field_gives_the_scale_that_peft_gives() {
             Config::parse(&config(&case["with"])).unwrap_or_else(|e| panic!("{name}: {e}"));
         let scales = case.get("scale").and_then(Value::as_object).cloned().unwrap_or_default();
         for (path, wanted) in scales {
-            assert_eq!(config.scale_of(&path), Ok(wanted.as_f64().unwrap()), "{name}: {path}");
+            assert_eq!(config.module_scale(&path), Ok(wanted.as_f64().unwrap()), "{name}: {path}");
         }
     }
 }
@@ -40,7 +40,7 @@ fn every_supported_choice_of_modules_chooses_the_same_ones() {
         let parsed = Config::parse(&config).unwrap();
         let mut tensors = Tensors::default();
         for path in [query(0), key(0), query(1), key(1)] {
-            tensors.pair(&path, parsed.rank_of(&path).unwrap(), INPUT, OUTPUT);
+            tensors.pair(&path, parsed.module_rank(&path).unwrap(), INPUT, OUTPUT);
         }
         let adapter = Adapter::from_bytes("a", &config, &tensors.bytes(), None);
         let adapter = adapter.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -66,7 +66,7 @@ fn the_first_pattern_that_matches_decides_in_the_order_of_the_file() {
     };
     let one = file(r#""q_proj": 2, "(q|k)_proj": 3"#).unwrap();
     let other = file(r#""(q|k)_proj": 3, "q_proj": 2"#).unwrap();
-    assert_eq!((one.rank_of("a.q_proj"), other.rank_of("a.q_proj")), (Ok(2), Ok(3)));
+    assert_eq!((one.module_rank("a.q_proj"), other.module_rank("a.q_proj")), (Ok(2), Ok(3)));
     assert!(matches!(file(r#""q_proj": 2, "q_proj": 3"#), Err(PeftError::Json { .. })));
 }
 
@@ -162,7 +162,7 @@ fn what_is_no_safetensors_is_refused() {
     }
     let none = Tensors::default().bytes();
     let error = Adapter::from_bytes("a", &config(&json!({})), &none, None).unwrap_err();
-    assert_eq!(kind(&error), "missing any lora_A");
+    assert_eq!(kind(&error), "missing every lora_A");
 }
 
 #[test]
@@ -282,15 +282,15 @@ fn final_hidden_is_the_first_pair_alone() {
         tensors.read(json!({"target_modules": ["q_proj"]})).unwrap()
     };
     let whole = square(INPUT);
-    let one = whole.clone().into_final_hidden().unwrap();
+    let one = whole.clone().into_final_hidden_adapter().unwrap();
     let here = site(0, Projection::FinalHidden);
     assert_eq!(one.modules.keys().collect::<Vec<_>>(), [&here]);
     assert_eq!(one.modules[&here], whole.modules[&site(0, Projection::Query)]);
     let dir = Scratch::new("final");
     assert_eq!(one.save(&dir.0), Err(PeftError::NotInPeft { site: here }));
-    let error = square(OUTPUT).into_final_hidden().unwrap_err();
+    let error = square(OUTPUT).into_final_hidden_adapter().unwrap_err();
     assert!(matches!(error, PeftError::NoFinalHidden { .. }));
-    assert!(one.into_final_hidden().is_err());
+    assert!(one.into_final_hidden_adapter().is_err());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use confide_engine::{AdapterLossPolicy, Engine, GenerationEvent, Message, Prompt
 use confide_lora::plain;
 use confide_native::{
     NativeEngine, NativeOptions,
-    make::{AdapterOrder, Corpus, MakeProgress, make_adapter},
+    make::{AdapterTrainingSpec, Corpus, MakeProgress, make_adapter},
 };
 use futures_executor::block_on;
 use futures_util::StreamExt;
@@ -34,8 +34,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let corpus = corpus.unwrap_or_else(|| Corpus::File(name.clone().into()));
     let seed = arguments.next().map_or(Ok(7), |seed| seed.parse())?;
     let steps = arguments.next().map(|steps| steps.parse()).transpose()?;
-    let order =
-        AdapterOrder { model: model.clone(), corpus, dir, rank: 8, alpha: 16.0, steps, seed };
+    let order = AdapterTrainingSpec {
+        model: model.clone(),
+        corpus,
+        dir,
+        rank: 8,
+        alpha: 16.0,
+        steps,
+        seed,
+    };
     let start = Instant::now();
     let trained = make_adapter(&order, &mut |progress| {
         if let MakeProgress::Training { step, steps, loss } = progress

@@ -7,7 +7,7 @@ use std::{error::Error, ops::ControlFlow, path::PathBuf, time::Instant};
 use confide_engine::{Engine, GenerationEvent, Message, Prompt, Request, Role};
 use confide_native::{
     NativeEngine, NativeOptions,
-    make::{MakeProgress, ModelOrder, ModelShape, make_model},
+    make::{MakeProgress, ModelShape, ModelSpec, make_model},
 };
 use futures_executor::block_on;
 use futures_util::StreamExt;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shape =
         ModelShape::ALL.into_iter().find(|shape| shape.name() == name).ok_or("no such shape")?;
     let start = Instant::now();
-    let order = ModelOrder { shape, seed, dir: dir.clone(), steps: None };
+    let order = ModelSpec { shape, seed, dir: dir.clone(), steps: None };
     make_model(&order, &mut |progress| {
         if let MakeProgress::Training { step, steps, loss } = progress
             && (step == 1 || step % 20 == 0)

@@ -6,7 +6,7 @@ use std::{
 };
 
 use candle_core::{Device, Tensor};
-use confide_engine::{AdapterLossPolicy, AdapterReport, EngineError, check_sites};
+use confide_engine::{AdapterLossPolicy, AdapterReport, EngineError, check_adapter_sites};
 use confide_lora::{
     AdaptError, DeltaProvider, DeltaSession, Projection, ProjectionSite, Reservation,
 };
@@ -58,7 +58,7 @@ impl NativeAdapters {
         adapter: Arc<dyn DeltaProvider>,
         on_loss: AdapterLossPolicy,
     ) -> Result<(), EngineError> {
-        check_sites(name, &*adapter, |site| self.config.width(site))?;
+        check_adapter_sites(name, &*adapter, |site| self.config.projection_width(site))?;
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
         if name == self.base || loaded.contains_key(name) {
             return Err(EngineError::NameTaken { name: name.into() });
@@ -91,7 +91,7 @@ impl LoadedAdapter {
         prompt: u32,
         completion: Option<u32>,
     ) -> Result<ReservedBudget, EngineError> {
-        match self.adapter.reserve(prompt, completion) {
+        match self.adapter.reserve_answers(prompt, completion) {
             Err(error) if self.on_loss == AdapterLossPolicy::Fail => {
                 Err(EngineError::Adapter { name: self.name.clone(), error })
             }
@@ -123,7 +123,7 @@ impl AppliedAdapter {
 
     /// Opens the adapter, which may take a round trip.
     pub(crate) fn open(loaded: Arc<LoadedAdapter>) -> Result<Self, EngineError> {
-        match loaded.adapter.open() {
+        match loaded.adapter.open_session() {
             Ok(deltas) => Ok(Self { loaded, deltas: Some(deltas), lost: None }),
             Err(error) if loaded.on_loss == AdapterLossPolicy::Base => {
                 Ok(Self { loaded, deltas: None, lost: Some(error) })
@@ -173,7 +173,7 @@ impl AppliedAdapter {
 impl AdapterHook for AppliedAdapter {
     /// Adds the adapter's part. After a loss within a pass, this layer and the later ones are the
     /// base model's, if it may answer.
-    fn add(
+    fn add_deltas(
         &mut self,
         layer: u32,
         rows: &Tensor,
@@ -192,7 +192,7 @@ impl AdapterHook for AppliedAdapter {
             .iter_mut()
             .map(|(_, projection, values)| (*projection, values.as_mut_slice()))
             .collect();
-        if let Err(error) = deltas.add(layer, input, &rows, &mut plain) {
+        if let Err(error) = deltas.add_deltas(layer, input, &rows, &mut plain) {
             let message = error.to_string();
             self.lost = Some(error);
             return match self.loaded.on_loss {

@@ -35,7 +35,7 @@ impl<'a> Completion<'a> {
         let most = request.max_tokens.unwrap_or(u32::MAX).min(room);
         Self {
             text,
-            sampler: Sampler::new(request.sampling, text.vocabulary(), banned),
+            sampler: Sampler::new(request.sampling, text.vocabulary_size(), banned),
             answer: AnswerDecoder::new(text, &request.stop, prompt_tokens, most),
             ignore_eos: request.ignore_eos,
         }

@@ -43,13 +43,13 @@ impl DecoderConfig {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         // The architecture is checked first, because another one may lack these fields.
         let kind: ModelType = serde_json::from_slice(bytes)?;
-        has_bias(&kind.model_type).map_err(serde::de::Error::custom)?;
+        has_qkv_bias(&kind.model_type).map_err(serde::de::Error::custom)?;
         let raw: RawConfig = serde_json::from_slice(bytes)?;
         raw.validate().map_err(serde::de::Error::custom)
     }
 
     /// The name and shape of every tensor, in the order in which models made here store them.
-    pub(crate) fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+    pub(crate) fn tensor_shapes(&self) -> Vec<(String, Vec<usize>)> {
         let (hidden, ffn) = (self.hidden, self.ffn);
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let mut list = vec![("model.embed_tokens.weight".into(), vec![self.vocabulary, hidden])];
@@ -78,7 +78,7 @@ impl DecoderConfig {
     }
 
     /// The widths of a projection; `None` if the model has no such layer.
-    pub(crate) fn width(&self, site: ProjectionSite) -> Option<ProjectionWidth> {
+    pub(crate) fn projection_width(&self, site: ProjectionSite) -> Option<ProjectionWidth> {
         let (hidden, ffn) = (self.hidden, self.ffn);
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let (layers, input, output) = match site.projection {
@@ -93,8 +93,8 @@ impl DecoderConfig {
     }
 
     /// The number of weights.
-    pub(crate) fn parameters(&self) -> u64 {
-        self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
+    pub(crate) fn parameter_count(&self) -> u64 {
+        self.tensor_shapes().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
     }
 }
 
@@ -105,7 +105,7 @@ struct ModelType {
 
 /// Whether this architecture has a bias in q, k and v; an error for an architecture that is not
 /// supported.
-fn has_bias(model_type: &str) -> Result<bool, NativeError> {
+fn has_qkv_bias(model_type: &str) -> Result<bool, NativeError> {
     match model_type {
         "qwen2" => Ok(true),
         "llama" => Ok(false),
@@ -127,8 +127,8 @@ struct RawConfig {
     rms_norm_eps: f32,
     hidden_act: Option<String>,
     rope_theta: Option<f64>,
-    rope_scaling: Option<RawRope>,
-    rope_parameters: Option<RawRope>,
+    rope_scaling: Option<RawRopeScaling>,
+    rope_parameters: Option<RawRopeScaling>,
     #[serde(default)]
     attention_bias: bool,
     #[serde(default)]
@@ -141,7 +141,7 @@ struct RawConfig {
 
 /// The field `rope_scaling`, or `rope_parameters` in the format of transformers 5.
 #[derive(Deserialize)]
-struct RawRope {
+struct RawRopeScaling {
     #[serde(alias = "type")]
     rope_type: Option<String>,
     rope_theta: Option<f64>,
@@ -153,7 +153,7 @@ struct RawRope {
 
 impl RawConfig {
     fn validate(self) -> Result<DecoderConfig, NativeError> {
-        let bias = has_bias(&self.model_type)?;
+        let bias = has_qkv_bias(&self.model_type)?;
         for (field, on) in [
             ("attention_bias", self.attention_bias && !bias),
             ("mlp_bias", self.mlp_bias),
@@ -182,7 +182,7 @@ impl RawConfig {
             context: self.max_position_embeddings,
             norm_epsilon: self.rms_norm_eps,
             rope_theta: theta.unwrap_or(10_000.0),
-            rope_scaling: rope.map_or(Ok(None), RawRope::validate)?,
+            rope_scaling: rope.map_or(Ok(None), RawRopeScaling::validate)?,
             bias,
             tied: self.tie_word_embeddings,
         };
@@ -220,7 +220,7 @@ impl DecoderConfig {
     }
 }
 
-impl RawRope {
+impl RawRopeScaling {
     fn validate(self) -> Result<Option<RopeScaling>, NativeError> {
         match self.rope_type.as_deref() {
             None | Some("default") => return Ok(None),
@@ -281,7 +281,7 @@ mod tests {
     fn the_shape_of_qwen2_5_1_5b_has_its_known_number_of_weights() {
         let config = parse(&qwen()).expect("a configuration");
         // The model card of Qwen2.5-1.5B says 1.54 billion, 1.31 without the embedding.
-        assert_eq!(config.parameters(), 1_543_714_304);
+        assert_eq!(config.parameter_count(), 1_543_714_304);
         assert_eq!((config.head_dim, config.bias), (128, true));
     }
 

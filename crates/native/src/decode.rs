@@ -17,7 +17,7 @@ use crate::{
 
 /// How the model treats the tokens before the newest ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadMode {
+pub(crate) enum CacheMode {
     /// Their keys and values are cached: the fast path.
     Cached,
     /// Everything is computed again for each token: the reference.
@@ -26,7 +26,7 @@ pub(crate) enum ReadMode {
 }
 
 /// Reads tokens, and returns the hidden state or the logits of the last one.
-pub(crate) struct TokenReader {
+pub(crate) struct DecoderSession {
     model: Arc<DecoderModel>,
     cache: Option<KeyValueCache>,
     /// The embeddings that were read, which the reference reads again.
@@ -38,30 +38,30 @@ pub(crate) struct TokenReader {
 /// delay of a cancel.
 const PREFILL_TOKENS: usize = 256;
 
-impl TokenReader {
+impl DecoderSession {
     pub(crate) fn new(
         model: &Arc<DecoderModel>,
-        reading: ReadMode,
+        reading: CacheMode,
         adapter: Option<AppliedAdapter>,
     ) -> Self {
-        let cache = (reading == ReadMode::Cached).then(|| model.new_cache());
+        let cache = (reading == CacheMode::Cached).then(|| model.new_cache());
         Self { model: Arc::clone(model), cache, read: Vec::new(), adapter }
     }
 
     /// Reads `ids` and returns the logits of the last one; `None` once `cancelled` returns true.
-    pub(crate) fn read(
+    pub(crate) fn forward(
         &mut self,
         ids: &[u32],
         cancelled: impl Fn() -> bool,
     ) -> Result<Option<Vec<f32>>> {
         let embedded = self.model.embed(&Tensor::new(ids, &Device::Cpu)?)?;
-        let Some(hidden) = self.read_embedded(&embedded, cancelled)? else { return Ok(None) };
+        let Some(hidden) = self.forward_embeddings(&embedded, cancelled)? else { return Ok(None) };
         self.model.logits(&hidden)?.squeeze(0)?.to_vec1().map(Some)
     }
 
     /// Reads embeddings `[T, H]`, at least one, and returns the hidden state `[1, H]` of the last
     /// one; `None` once `cancelled` returns true.
-    pub(crate) fn read_embedded(
+    pub(crate) fn forward_embeddings(
         &mut self,
         embedded: &Tensor,
         cancelled: impl Fn() -> bool,
@@ -94,7 +94,7 @@ impl TokenReader {
         let last = hidden.narrow(0, hidden.dim(0)? - 1, 1)?;
         let Some(adapter) = &mut self.adapter else { return Ok(last) };
         let mut output = [(Projection::FinalHidden, last.clone())];
-        adapter.add(0, &last, &mut output)?;
+        adapter.add_deltas(0, &last, &mut output)?;
         let [(_, changed)] = output;
         Ok(changed)
     }
@@ -132,7 +132,7 @@ impl TokenReader {
 }
 
 /// The parameters of one generation.
-pub(crate) struct GenerationJob {
+pub(crate) struct GenerationInput {
     pub(crate) ids: Vec<u32>,
     pub(crate) request: Request,
     pub(crate) adapter: Option<Arc<LoadedAdapter>>,
@@ -147,8 +147,8 @@ pub(crate) struct GenerationJob {
 pub(crate) fn run_generation(
     model: &Arc<DecoderModel>,
     text: &ModelText,
-    reading: ReadMode,
-    job: &GenerationJob,
+    reading: CacheMode,
+    job: &GenerationInput,
 ) {
     if let Err(error) = generate_tokens(model, text, reading, job) {
         // The reader may have dropped the generation.
@@ -159,21 +159,21 @@ pub(crate) fn run_generation(
 fn generate_tokens(
     model: &Arc<DecoderModel>,
     text: &ModelText,
-    reading: ReadMode,
-    job: &GenerationJob,
+    reading: CacheMode,
+    job: &GenerationInput,
 ) -> result::Result<(), EngineError> {
-    let GenerationJob { ids, request, adapter, reserved, room, sender } = job;
+    let GenerationInput { ids, request, adapter, reserved, room, sender } = job;
     let open = |loaded| AppliedAdapter::open_reserved(loaded, reserved);
     let adapter = adapter.clone().map(open).transpose()?;
     let mut completion = Completion::new(text, request, ids.len() as u32, *room);
-    let mut reader = TokenReader::new(model, reading, adapter);
+    let mut reader = DecoderSession::new(model, reading, adapter);
     let mut next = ids.clone();
     let mut told = false;
     let reason = loop {
         if let Some(reason) = completion.finish_reason() {
             break reason;
         }
-        let read = reader.read(&next, || sender.is_cancelled());
+        let read = reader.forward(&next, || sender.is_cancelled());
         let Some(logits) = read.map_err(|error| reader.to_engine_error(&error))? else {
             return Ok(());
         };
@@ -211,27 +211,27 @@ mod tests {
         adapter::NativeAdapters,
         config::DecoderConfig,
         model::OperationKind,
-        specimen::{self, llama, prompt, qwen},
+        specimen::{self, llama_config, qwen_config, random_prompt},
     };
 
     fn model(config: &DecoderConfig, operations: OperationKind) -> Arc<DecoderModel> {
-        specimen::model(config, specimen::weights(config), operations)
+        specimen::build_model(config, specimen::random_weights(config), operations)
     }
 
     /// Runs the same body for the cached path and the reference; returns greedy tokens and their
     /// logits.
     fn greedy(
         model: &Arc<DecoderModel>,
-        reading: ReadMode,
+        reading: CacheMode,
         prompt: &[u32],
     ) -> (Vec<u32>, Vec<Vec<f32>>) {
-        greedy_by(TokenReader::new(model, reading, None), prompt)
+        greedy_by(DecoderSession::new(model, reading, None), prompt)
     }
 
-    fn greedy_by(mut reader: TokenReader, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
+    fn greedy_by(mut reader: DecoderSession, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
         let (mut tokens, mut all, mut next) = (Vec::new(), Vec::new(), prompt.to_vec());
         for _ in 0..12 {
-            let logits = reader.read(&next, || false).expect("logits").expect("not cancelled");
+            let logits = reader.forward(&next, || false).expect("logits").expect("not cancelled");
             let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
             let best = best.expect("some logits") as u32;
             tokens.push(best);
@@ -249,13 +249,13 @@ mod tests {
 
     #[test]
     fn cached_tokens_are_those_of_the_reference() {
-        for config in [qwen(), llama()] {
+        for config in [qwen_config(), llama_config()] {
             let model = model(&config, OperationKind::Fused);
             // Prompts of one token, of some, and of more than are read at once.
             for length in [1, 7, PREFILL_TOKENS + 9] {
-                let prompt = prompt(length);
-                let (fast, fast_logits) = greedy(&model, ReadMode::Cached, &prompt);
-                let (slow, slow_logits) = greedy(&model, ReadMode::Recomputed, &prompt);
+                let prompt = random_prompt(length);
+                let (fast, fast_logits) = greedy(&model, CacheMode::Cached, &prompt);
+                let (slow, slow_logits) = greedy(&model, CacheMode::Recomputed, &prompt);
                 assert_eq!(fast, slow, "prompt of {length}");
                 assert_close(&fast_logits, &slow_logits);
             }
@@ -264,10 +264,10 @@ mod tests {
 
     #[test]
     fn fused_and_differentiable_operations_agree() {
-        for config in [qwen(), llama()] {
-            let prompt = prompt(20);
+        for config in [qwen_config(), llama_config()] {
+            let prompt = random_prompt(20);
             let [fused, plain] = [OperationKind::Fused, OperationKind::Differentiable]
-                .map(|operations| greedy(&model(&config, operations), ReadMode::Cached, &prompt));
+                .map(|operations| greedy(&model(&config, operations), CacheMode::Cached, &prompt));
             assert_eq!(fused.0, plain.0);
             assert_close(&fused.1, &plain.1);
         }
@@ -275,9 +275,9 @@ mod tests {
 
     #[test]
     fn a_cancelled_prompt_is_read_no_further() {
-        let model = model(&qwen(), OperationKind::Fused);
-        let mut reader = TokenReader::new(&model, ReadMode::Cached, None);
-        assert_eq!(reader.read(&prompt(5), || true).expect("no error"), None);
+        let model = model(&qwen_config(), OperationKind::Fused);
+        let mut reader = DecoderSession::new(&model, CacheMode::Cached, None);
+        assert_eq!(reader.forward(&random_prompt(5), || true).expect("no error"), None);
     }
 
     fn apply(config: &DecoderConfig, adapter: &Adapter) -> AppliedAdapter {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     fn merge(config: &DecoderConfig, adapter: &Adapter) -> HashMap<String, Tensor> {
-        let mut weights = specimen::weights(config);
+        let mut weights = specimen::random_weights(config);
         for (ProjectionSite { layer, projection }, pair) in &adapter.modules {
             let part = match projection {
                 Projection::MlpGate | Projection::MlpUp | Projection::MlpDown => "mlp",
@@ -315,17 +315,19 @@ mod tests {
 
     #[test]
     fn an_adapter_gives_the_logits_of_a_model_that_it_is_merged_into() {
-        for config in [qwen(), llama()] {
-            let adapter = specimen::adapter(&config);
+        for config in [qwen_config(), llama_config()] {
+            let adapter = specimen::random_adapter(&config);
             assert_eq!(adapter.modules.len(), 7 * config.layers);
             let base = model(&config, OperationKind::Fused);
-            let truth = specimen::model(&config, merge(&config, &adapter), OperationKind::Fused);
+            let truth =
+                specimen::build_model(&config, merge(&config, &adapter), OperationKind::Fused);
             for length in [1, 7, PREFILL_TOKENS + 9] {
-                let prompt = prompt(length);
-                let (wanted, wanted_logits) = greedy(&truth, ReadMode::Recomputed, &prompt);
-                assert_ne!(wanted_logits, greedy(&base, ReadMode::Recomputed, &prompt).1);
-                for reading in [ReadMode::Cached, ReadMode::Recomputed] {
-                    let reader = TokenReader::new(&base, reading, Some(apply(&config, &adapter)));
+                let prompt = random_prompt(length);
+                let (wanted, wanted_logits) = greedy(&truth, CacheMode::Recomputed, &prompt);
+                assert_ne!(wanted_logits, greedy(&base, CacheMode::Recomputed, &prompt).1);
+                for reading in [CacheMode::Cached, CacheMode::Recomputed] {
+                    let reader =
+                        DecoderSession::new(&base, reading, Some(apply(&config, &adapter)));
                     let (tokens, logits) = greedy_by(reader, &prompt);
                     assert_eq!(tokens, wanted, "prompt of {length}, {reading:?}");
                     assert_close(&logits, &wanted_logits);
@@ -336,9 +338,9 @@ mod tests {
 
     #[test]
     fn an_adapter_of_the_last_hidden_state_is_added_to_it_alone() {
-        let config = qwen();
+        let config = qwen_config();
         let model = model(&config, OperationKind::Fused);
-        let pair = specimen::adapter(&config).modules
+        let pair = specimen::random_adapter(&config).modules
             [&ProjectionSite { layer: 0, projection: QUERY }]
             .clone();
         let site = ProjectionSite { layer: 0, projection: Projection::FinalHidden };
@@ -347,11 +349,14 @@ mod tests {
             base_model: None,
             modules: [(site, pair.clone())].into_iter().collect(),
         };
-        let ids = Tensor::new(prompt(9), &Device::Cpu).expect("tokens");
+        let ids = Tensor::new(random_prompt(9), &Device::Cpu).expect("tokens");
         let embedded = model.embed(&ids).expect("embeddings");
         let hidden = |adapter| {
-            let mut reader = TokenReader::new(&model, ReadMode::Cached, adapter);
-            reader.read_embedded(&embedded, || false).expect("no error").expect("not cancelled")
+            let mut reader = DecoderSession::new(&model, CacheMode::Cached, adapter);
+            reader
+                .forward_embeddings(&embedded, || false)
+                .expect("no error")
+                .expect("not cancelled")
         };
         let plain = hidden(None);
         let delta = plain
@@ -369,7 +374,7 @@ mod tests {
 
     #[test]
     fn an_adapter_that_does_not_fit_is_refused_by_the_name_of_its_projection() {
-        let (own, other) = (qwen(), llama());
+        let (own, other) = (qwen_config(), llama_config());
         let adapters = NativeAdapters::new(&own, "base");
         let load = |adapter: Adapter| {
             adapters.load(
@@ -378,12 +383,12 @@ mod tests {
                 AdapterLossPolicy::Fail,
             )
         };
-        let error = load(specimen::adapter(&other)).expect_err("other widths");
+        let error = load(specimen::random_adapter(&other)).expect_err("other widths");
         assert!(matches!(
             error,
             EngineError::AdapterSite { site: ProjectionSite { layer: 0, .. }, .. }
         ));
-        let mut deep = specimen::adapter(&own);
+        let mut deep = specimen::random_adapter(&own);
         let pair = deep.modules[&ProjectionSite { layer: 0, projection: QUERY }].clone();
         deep.modules =
             [(ProjectionSite { layer: 2, projection: QUERY }, pair)].into_iter().collect();
@@ -393,6 +398,6 @@ mod tests {
             EngineError::AdapterSite { site: ProjectionSite { layer: 2, .. }, .. }
         ));
         assert!(adapters.names().is_empty());
-        assert_eq!(load(specimen::adapter(&own)), Ok(()));
+        assert_eq!(load(specimen::random_adapter(&own)), Ok(()));
     }
 }

@@ -13,7 +13,8 @@ use std::{
 #[cfg(feature = "report-003")]
 use confide_engine::SplitModel;
 use confide_engine::text::{
-    FolderError, ModelText, manifest::check_folder, model_name_from_folder, read_limited,
+    FolderError, ModelText, manifest::check_folder_against_manifest, model_name_from_folder,
+    read_file_limited,
 };
 use confide_engine::{
     AdapterLossPolicy, Engine, EngineError, Generation, Model as ServedModel, Prompt, Request,
@@ -23,7 +24,7 @@ use confide_lora::{DeltaProvider, Reservation};
 use crate::{
     adapter::NativeAdapters,
     config::DecoderConfig,
-    decode::{self, GenerationJob, ReadMode},
+    decode::{self, CacheMode, GenerationInput},
     error::NativeError,
     model::{DecoderModel, OperationKind},
     weights,
@@ -42,7 +43,7 @@ pub struct NativeOptions {
 /// The native engine: one model, its adapters and its computing threads.
 pub struct NativeEngine {
     adapters: Arc<NativeAdapters>,
-    jobs: SyncSender<GenerationJob>,
+    jobs: SyncSender<GenerationInput>,
     served: ServedModel,
     slots: usize,
     #[cfg(feature = "report-003")]
@@ -68,25 +69,25 @@ impl NativeEngine {
     /// # Errors
     /// [`NativeError`] for the first invalid file of the folder.
     pub fn load(dir: &Path, options: NativeOptions) -> Result<Self, NativeError> {
-        let manifest_sha256 = check_folder(dir)?;
-        let config = read_config(dir)?;
+        let manifest_sha256 = check_folder_against_manifest(dir)?;
+        let config = read_decoder_config(dir)?;
         let text = Arc::new(ModelText::load(dir)?);
         let context = config.context.min(CONTEXT_TOKENS_MAX);
-        let weights = weights::load(dir, &config, |_| true)?;
+        let weights = weights::load_tensors(dir, &config, |_| true)?;
         let model = Arc::new(DecoderModel::new(&config, weights, context, OperationKind::Fused)?);
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let is_small = config.parameters() < SMALL_PARAMETERS;
+        let is_small = config.parameter_count() < SMALL_PARAMETERS;
         let (slots, threads) = if is_small { (cores.min(SLOTS_MAX), 1) } else { (1, cores) };
         let (jobs, waiting) = mpsc::sync_channel(QUEUED_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
         for _ in 0..slots {
-            start_worker(threads, &model, &text, &waiting)?;
+            start_generation_thread(threads, &model, &text, &waiting)?;
         }
         let name = options.model_name.unwrap_or_else(|| model_name_from_folder(dir));
         let adapters = Arc::new(NativeAdapters::new(&config, &name));
         #[cfg(feature = "report-003")]
         let split = {
-            let pools = (0..slots).map(|_| thread_pool(threads)).collect::<Result<_, _>>()?;
+            let pools = (0..slots).map(|_| build_thread_pool(threads)).collect::<Result<_, _>>()?;
             Arc::new(NativeSplitModel::new(&config, context, &model, &adapters, pools))
         };
         let served = ServedModel {
@@ -124,7 +125,7 @@ impl Engine for NativeEngine {
         let adapter = self.adapters.find(&request.model)?;
         let ids = self.text.encode(&request.prompt)?;
         let got = ids.len() as u32;
-        let room = request.completion_room(got, self.served.context_tokens)?;
+        let room = request.remaining_completion_tokens(got, self.served.context_tokens)?;
         let completion = request.max_tokens.map(|most| most.min(room));
         let reserved = match &adapter {
             Some(loaded) => loaded.reserve(got, completion)?,
@@ -133,7 +134,7 @@ impl Engine for NativeEngine {
         let left = reserved.as_ref().ok().and_then(Reservation::completion_max);
         let room = left.map_or(room, |left| left.min(room));
         let (sender, generation) = confide_engine::generation_channel(got);
-        let job = GenerationJob { ids, request, adapter, reserved, room, sender };
+        let job = GenerationInput { ids, request, adapter, reserved, room, sender };
         match self.jobs.try_send(job) {
             Ok(()) => Ok(generation),
             Err(TrySendError::Full(_)) => Err(EngineError::QueueFull { limit: QUEUED_MAX }),
@@ -166,13 +167,13 @@ impl Engine for NativeEngine {
 
 /// Starts a thread that runs generations in its own pool of `threads` threads until the engine is
 /// dropped.
-fn start_worker(
+fn start_generation_thread(
     threads: usize,
     model: &Arc<DecoderModel>,
     text: &Arc<ModelText>,
-    waiting: &Arc<Mutex<Receiver<GenerationJob>>>,
+    waiting: &Arc<Mutex<Receiver<GenerationInput>>>,
 ) -> Result<(), NativeError> {
-    let pool = thread_pool(threads)?;
+    let pool = build_thread_pool(threads)?;
     let (model, text, waiting) = (Arc::clone(model), Arc::clone(text), Arc::clone(waiting));
     let work = move || {
         loop {
@@ -180,23 +181,23 @@ fn start_worker(
             let Ok(job) = job else { return };
             // A panic in a tensor kernel must end one answer, not the thread. It drops the job's
             // sender, which the reader sees as a failure.
-            let run = || decode::run_generation(&model, &text, ReadMode::Cached, &job);
+            let run = || decode::run_generation(&model, &text, CacheMode::Cached, &job);
             let _ = catch_unwind(AssertUnwindSafe(|| pool.install(run)));
         }
     };
     let started = thread::Builder::new().name("native-engine".into()).spawn(work);
-    started.map(drop).map_err(NativeError::threads)
+    started.map(drop).map_err(NativeError::thread_pool_error)
 }
 
 /// Makes a pool of exactly `threads` threads. candle computes in the pool of its caller.
-pub(crate) fn thread_pool(threads: usize) -> Result<rayon::ThreadPool, NativeError> {
+pub(crate) fn build_thread_pool(threads: usize) -> Result<rayon::ThreadPool, NativeError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    pool.map_err(NativeError::threads)
+    pool.map_err(NativeError::thread_pool_error)
 }
 
 /// Reads the configuration of the model in a folder.
-pub(crate) fn read_config(dir: &Path) -> Result<DecoderConfig, NativeError> {
+pub(crate) fn read_decoder_config(dir: &Path) -> Result<DecoderConfig, NativeError> {
     let path = dir.join("config.json");
-    let bytes = read_limited(&path, CONFIG_BYTES_MAX)?;
+    let bytes = read_file_limited(&path, CONFIG_BYTES_MAX)?;
     Ok(DecoderConfig::parse(&bytes).map_err(|error| FolderError::malformed_file(&path, error))?)
 }

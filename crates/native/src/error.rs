@@ -85,7 +85,7 @@ impl NativeError {
         }
     }
 
-    pub(crate) fn threads(error: impl Display) -> Self {
+    pub(crate) fn thread_pool_error(error: impl Display) -> Self {
         NativeError::Threads { reason: error.to_string() }
     }
 }

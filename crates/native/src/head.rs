@@ -3,14 +3,14 @@
 use std::{path::Path, thread};
 
 use candle_core::{Device, Tensor};
-use confide_engine::text::{ModelText, manifest::check_folder};
+use confide_engine::text::{ModelText, manifest::check_folder_against_manifest};
 use confide_engine::{EngineError, Prompt, Request};
 use rayon::ThreadPool;
 
 use crate::{
     completion::Completion,
     config::DecoderConfig,
-    engine::{SMALL_PARAMETERS, read_config, thread_pool},
+    engine::{SMALL_PARAMETERS, build_thread_pool, read_decoder_config},
     error::NativeError,
     weights,
 };
@@ -35,9 +35,10 @@ impl LmHead {
     /// # Errors
     /// [`NativeError`] for the first invalid file of the folder.
     pub fn load(dir: &Path) -> Result<Self, NativeError> {
-        check_folder(dir)?;
-        let config = read_config(dir)?;
-        let mut tensors = weights::load(dir, &config, |name| name == EMBEDDING || name == OUTPUT)?;
+        check_folder_against_manifest(dir)?;
+        let config = read_decoder_config(dir)?;
+        let mut tensors =
+            weights::load_tensors(dir, &config, |name| name == EMBEDDING || name == OUTPUT)?;
         let mut take = |name: &str| {
             tensors.remove(name).ok_or_else(|| NativeError::missing_tensor(name, "a matrix"))
         };
@@ -45,7 +46,7 @@ impl LmHead {
         let output = if config.tied { embedding.clone() } else { take(OUTPUT)? };
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let large = output.elem_count() as u64 >= SMALL_PARAMETERS;
-        let pool = thread_pool(if large { cores } else { 1 })?;
+        let pool = build_thread_pool(if large { cores } else { 1 })?;
         let text = ModelText::load(dir)?;
         Ok(Self { config, embedding, output, pool, text })
     }

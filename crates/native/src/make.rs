@@ -20,18 +20,18 @@ use confide_engine::text::{
 use serde_json::{Value, json};
 use tokenizers::Tokenizer;
 
-pub use adapter::{AdapterOrder, Corpus, TRAINING_FILE, TrainedAdapter, make_adapter};
+pub use adapter::{AdapterTrainingSpec, Corpus, TRAINING_FILE, TrainedAdapter, make_adapter};
 pub use progress::{MakeProgress, OnProgress};
 pub use shape::ModelShape;
 
 use crate::{config::DecoderConfig, error::NativeError};
-use new_folder::fill_new_folder;
+use new_folder::create_folder_atomically;
 pub(crate) use tokenizer::train_tokenizer;
 use writer::ModelFolderWriter;
 
 /// The parameters of a model to make.
 #[derive(Clone, Debug)]
-pub struct ModelOrder {
+pub struct ModelSpec {
     /// The shape of the model.
     pub shape: ModelShape,
     /// The random seed of the weights. The same seed produces the same files on the same machine.
@@ -51,10 +51,10 @@ pub struct ModelOrder {
 /// [`NativeError::Exists`], [`NativeError::Cancelled`], [`NativeError::Folder`] and the errors of
 /// the tensor library and the tokenizer.
 pub fn make_model(
-    order: &ModelOrder,
+    order: &ModelSpec,
     progress: &mut OnProgress<'_>,
 ) -> Result<Manifest, NativeError> {
-    fill_new_folder(&order.dir, |partial| write_model_folder(order, partial, progress))
+    create_folder_atomically(&order.dir, |partial| write_model_folder(order, partial, progress))
 }
 
 /// Makes a folder with all files of a shape except the weights. An engine may draw the weights from
@@ -63,9 +63,9 @@ pub fn make_model(
 /// # Errors
 /// Those of [`make_model`].
 pub fn make_model_without_weights(shape: ModelShape, dir: &Path) -> Result<Manifest, NativeError> {
-    fill_new_folder(dir, |partial| {
+    create_folder_atomically(dir, |partial| {
         let mut folder = ModelFolderWriter::new(partial);
-        let (_, config) = write_text(&mut folder, shape)?;
+        let (_, config) = write_tokenizer_and_config(&mut folder, shape)?;
         write_manifest(folder, shape, 0, NO_WEIGHTS.into(), &config)
     })
 }
@@ -74,21 +74,21 @@ pub fn make_model_without_weights(shape: ModelShape, dir: &Path) -> Result<Manif
 pub const NO_WEIGHTS: &str = "none";
 
 fn write_model_folder(
-    order: &ModelOrder,
+    order: &ModelSpec,
     dir: &Path,
     progress: &mut OnProgress<'_>,
 ) -> Result<Manifest, NativeError> {
     let mut folder = ModelFolderWriter::new(dir);
-    let (tokenizer, config) = write_text(&mut folder, order.shape)?;
+    let (tokenizer, config) = write_tokenizer_and_config(&mut folder, order.shape)?;
     let weights = match order.shape {
         ModelShape::Tiny => {
             let steps = order.steps.unwrap_or(train::STEPS);
             let trained = train::train(&config, &tokenizer, order.seed, steps, progress)?;
-            writer::write_trained(&mut folder, &config, &trained, progress)?;
+            writer::write_trained_weights(&mut folder, &config, &trained, progress)?;
             "trained".to_owned()
         }
         _ => {
-            writer::write_random(&mut folder, &config, order.seed, progress)?;
+            writer::write_random_weights(&mut folder, &config, order.seed, progress)?;
             format!("random({})", order.seed)
         }
     };
@@ -96,13 +96,13 @@ fn write_model_folder(
 }
 
 /// Writes tokenizer and configuration.
-fn write_text(
+fn write_tokenizer_and_config(
     folder: &mut ModelFolderWriter,
     shape: ModelShape,
 ) -> Result<(Tokenizer, DecoderConfig), NativeError> {
     let tokenizer = train_tokenizer()?;
     folder.write("tokenizer.json", tokenizer.to_string(true)?.as_bytes())?;
-    folder.write_json("tokenizer_config.json", &tokenizer_config(shape))?;
+    folder.write_json("tokenizer_config.json", &tokenizer_config_json(shape))?;
     let end = tokenizer::token_id(&tokenizer, tokenizer::TURN_END)?;
     let config_json = shape.config_json(end);
     let config = DecoderConfig::parse(config_json.to_string().as_bytes())
@@ -125,7 +125,7 @@ fn write_manifest(
         shape: shape.name().into(),
         seed,
         weights,
-        parameters: config.parameters(),
+        parameters: config.parameter_count(),
         made_by: concat!("confide ", env!("CARGO_PKG_VERSION")).into(),
         files: folder.entries().to_vec(),
     };
@@ -135,10 +135,10 @@ fn write_manifest(
     Ok(manifest)
 }
 
-fn tokenizer_config(shape: ModelShape) -> Value {
+fn tokenizer_config_json(shape: ModelShape) -> Value {
     json!({
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": shape.context(),
+        "model_max_length": shape.context_tokens(),
         "eos_token": tokenizer::TURN_END,
         "pad_token": tokenizer::TEXT_END,
         "chat_template": CHATML,

@@ -50,7 +50,7 @@ pub(crate) struct BatchShape {
 pub(crate) trait AdapterHook {
     /// Adds the adapter's part. `rows` has the shape `[N, input width]`; each output belongs to a
     /// projection of these rows and has the shape `[N, output width]`.
-    fn add(
+    fn add_deltas(
         &mut self,
         layer: u32,
         rows: &Tensor,
@@ -270,7 +270,7 @@ impl DecoderLayer {
             outputs.push((projection, linear.apply(rows)?));
         }
         if let Some(hook) = hook {
-            hook.add(self.index, rows, &mut outputs)?;
+            hook.add_deltas(self.index, rows, &mut outputs)?;
         }
         let outputs: Vec<Tensor> = outputs.into_iter().map(|(_, output)| output).collect();
         outputs

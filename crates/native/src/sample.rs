@@ -23,7 +23,7 @@ impl Sampler {
 
     /// Chooses the next token; `None` if no allowed logit is a number.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Option<u32> {
-        let draw = uniform(self.sampling.seed, self.chosen);
+        let draw = uniform_at(self.sampling.seed, self.chosen);
         self.chosen += 1;
         let admitted = logits
             .iter()
@@ -41,7 +41,7 @@ impl Sampler {
         let mut weights: Vec<(u32, f64)> =
             admitted.map(|(id, logit)| (id, weight(logit))).collect();
         if self.sampling.top_p < 1.0 {
-            let least = least_of_nucleus(&weights, f64::from(self.sampling.top_p));
+            let least = nucleus_threshold(&weights, f64::from(self.sampling.top_p));
             weights.retain(|(_, weight)| *weight >= least);
         }
         let target = draw * weights.iter().map(|(_, weight)| weight).sum::<f64>();
@@ -55,7 +55,7 @@ impl Sampler {
 }
 
 /// Number `index` of a seed's stream in [0, 1): SplitMix64's output after `index + 1` steps.
-fn uniform(seed: u64, index: u64) -> f64 {
+fn uniform_at(seed: u64, index: u64) -> f64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let state = seed.wrapping_add(STEP.wrapping_mul(index.wrapping_add(1)));
     (split_mix(state) >> 11) as f64 / (1u64 << 53) as f64
@@ -63,7 +63,7 @@ fn uniform(seed: u64, index: u64) -> f64 {
 
 /// The least weight of the nucleus, the smallest set of the largest weights with a share of at
 /// least `top_p`. Weights that equal it belong to the nucleus as well.
-fn least_of_nucleus(weights: &[(u32, f64)], top_p: f64) -> f64 {
+fn nucleus_threshold(weights: &[(u32, f64)], top_p: f64) -> f64 {
     let mut sorted: Vec<f64> = weights.iter().map(|(_, weight)| *weight).collect();
     sorted.sort_by(|left, right| right.total_cmp(left));
     let size = nucleus_size(&sorted, top_p);
@@ -120,7 +120,7 @@ mod tests {
         let published = [0xe220_a839_7b1d_cdaf_u64, 0x6e78_9e6a_a1b9_65f4];
         for (index, output) in published.into_iter().enumerate() {
             let wanted = (output >> 11) as f64 / (1u64 << 53) as f64;
-            assert_eq!(uniform(0, index as u64), wanted);
+            assert_eq!(uniform_at(0, index as u64), wanted);
         }
         // By the running sum in the order of the vocabulary: 0.88 falls into the last of three.
         let mut sampler = sampler(1.0, 1.0, 0);

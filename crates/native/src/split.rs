@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{
     adapter::{AppliedAdapter, NativeAdapters},
     config::DecoderConfig,
-    decode::{ReadMode, TokenReader},
+    decode::{CacheMode, DecoderSession},
     model::DecoderModel,
 };
 
@@ -63,13 +63,13 @@ impl SplitModel for NativeSplitModel {
         self.context as u32
     }
 
-    fn open(&self, adapter: Option<&str>) -> Result<Box<dyn SplitSession>, EngineError> {
+    fn open_session(&self, adapter: Option<&str>) -> Result<Box<dyn SplitSession>, EngineError> {
         let adapter = adapter.map(|name| self.adapters.find(name)).transpose()?.flatten();
         let permit = Arc::clone(&self.sessions).try_acquire_owned();
         let permit = permit.map_err(|_| EngineError::QueueFull { limit: SESSIONS_MAX })?;
         let adapter = adapter.map(AppliedAdapter::open).transpose()?;
         Ok(Box::new(NativeSplitSession {
-            reader: TokenReader::new(&self.model, ReadMode::Cached, adapter),
+            reader: DecoderSession::new(&self.model, CacheMode::Cached, adapter),
             model: Arc::clone(&self.model),
             pools: Arc::clone(&self.pools),
             pool: self.opened.fetch_add(1, Ordering::Relaxed) % self.pools.len().max(1),
@@ -82,7 +82,7 @@ impl SplitModel for NativeSplitModel {
 }
 
 struct NativeSplitSession {
-    reader: TokenReader,
+    reader: DecoderSession,
     model: Arc<DecoderModel>,
     pools: Arc<[ThreadPool]>,
     pool: usize,
@@ -102,10 +102,10 @@ impl SplitSession for NativeSplitSession {
         self.check_fits_context(ids.len())?;
         let tokens = Tensor::new(ids, &Device::Cpu).map_err(EngineError::failure)?;
         let embedded = self.model.embed(&tokens).map_err(EngineError::failure)?;
-        self.read(&embedded)
+        self.forward_tensor(&embedded)
     }
 
-    fn forward_rows(&mut self, rows: &[f32]) -> Result<Vec<f32>, EngineError> {
+    fn forward_embeddings(&mut self, rows: &[f32]) -> Result<Vec<f32>, EngineError> {
         if !rows.len().is_multiple_of(self.width) {
             let reason =
                 format!("wanted rows of {} numbers, got {} numbers in all", self.width, rows.len());
@@ -114,10 +114,10 @@ impl SplitSession for NativeSplitSession {
         let count = rows.len() / self.width;
         self.check_fits_context(count)?;
         let embedded = Tensor::from_slice(rows, (count, self.width), &Device::Cpu);
-        self.read(&embedded.map_err(EngineError::failure)?)
+        self.forward_tensor(&embedded.map_err(EngineError::failure)?)
     }
 
-    fn read_tokens(&self) -> u32 {
+    fn token_count(&self) -> u32 {
         self.reader.len() as u32
     }
 
@@ -125,7 +125,7 @@ impl SplitSession for NativeSplitSession {
         self.reader.restart();
     }
 
-    fn adapter(&self) -> Option<AdapterReport> {
+    fn adapter_report(&self) -> Option<AdapterReport> {
         self.reader.report()
     }
 }
@@ -142,10 +142,10 @@ impl NativeSplitSession {
         }
     }
 
-    fn read(&mut self, embedded: &Tensor) -> Result<Vec<f32>, EngineError> {
+    fn forward_tensor(&mut self, embedded: &Tensor) -> Result<Vec<f32>, EngineError> {
         let (reader, pools) = (&mut self.reader, &self.pools);
         let read = || {
-            let hidden = reader.read_embedded(embedded, || false)?;
+            let hidden = reader.forward_embeddings(embedded, || false)?;
             hidden.map_or_else(|| Ok(Vec::new()), |hidden| hidden.squeeze(0)?.to_vec1())
         };
         let hidden = pools[self.pool].install(read);

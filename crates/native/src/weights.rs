@@ -10,7 +10,7 @@ use std::{
 };
 
 use candle_core::{Device, Tensor};
-use confide_engine::text::{FolderError, read_limited};
+use confide_engine::text::{FolderError, read_file_limited};
 use serde::Deserialize;
 
 use crate::{config::DecoderConfig, error::NativeError};
@@ -25,15 +25,15 @@ const BLOCK_BYTES: usize = 1 << 20;
 
 /// Loads the tensors of `config` that are `wanted`, from any stored float type. The names and
 /// shapes of the others are checked.
-pub(crate) fn load(
+pub(crate) fn load_tensors(
     dir: &Path,
     config: &DecoderConfig,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<HashMap<String, Tensor>, NativeError> {
-    let shapes: HashMap<String, Vec<usize>> = config.tensors().into_iter().collect();
+    let shapes: HashMap<String, Vec<usize>> = config.tensor_shapes().into_iter().collect();
     let mut found = HashMap::with_capacity(shapes.len());
-    for path in list_files(dir)? {
-        load_file(&path, &shapes, &wanted, &mut found)?;
+    for path in list_safetensors_files(dir)? {
+        load_tensor_file(&path, &shapes, &wanted, &mut found)?;
     }
     match shapes.iter().find(|(name, _)| wanted(name) && !found.contains_key(*name)) {
         None => Ok(found),
@@ -41,17 +41,17 @@ pub(crate) fn load(
     }
 }
 
-fn list_files(dir: &Path) -> Result<Vec<PathBuf>, NativeError> {
+fn list_safetensors_files(dir: &Path) -> Result<Vec<PathBuf>, NativeError> {
     let path = dir.join("model.safetensors.index.json");
     if !path.exists() {
         return Ok(vec![dir.join("model.safetensors")]);
     }
     #[derive(Deserialize)]
-    struct Index {
+    struct SafetensorsIndex {
         weight_map: BTreeMap<String, String>,
     }
-    let bytes = read_limited(&path, INDEX_BYTES_MAX)?;
-    let index: Index =
+    let bytes = read_file_limited(&path, INDEX_BYTES_MAX)?;
+    let index: SafetensorsIndex =
         serde_json::from_slice(&bytes).map_err(|error| malformed_file(&path, error))?;
     let names: BTreeSet<String> = index.weight_map.into_values().collect();
     for name in &names {
@@ -70,7 +70,7 @@ struct TensorEntry {
     data_offsets: (u64, u64),
 }
 
-fn load_file(
+fn load_tensor_file(
     path: &Path,
     shapes: &HashMap<String, Vec<usize>>,
     wanted: &dyn Fn(&str) -> bool,

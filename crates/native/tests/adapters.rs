@@ -19,8 +19,8 @@ use confide_lora::{
 use confide_native::{
     NativeEngine, NativeError, NativeOptions,
     make::{
-        AdapterOrder, Corpus, MakeProgress, ModelOrder, ModelShape, TRAINING_FILE, make_adapter,
-        make_model,
+        AdapterTrainingSpec, Corpus, MakeProgress, ModelShape, ModelSpec, TRAINING_FILE,
+        make_adapter, make_model,
     },
 };
 use futures_executor::block_on;
@@ -38,18 +38,18 @@ fn tiny() -> &'static Path {
     MADE.get_or_init(|| {
         let dir = temporary("model");
         let order =
-            ModelOrder { shape: ModelShape::Tiny, seed: 7, dir: dir.clone(), steps: Some(3) };
+            ModelSpec { shape: ModelShape::Tiny, seed: 7, dir: dir.clone(), steps: Some(3) };
         make_model(&order, &mut |_| ControlFlow::Continue(())).expect("a model");
         dir
     })
 }
 
-fn order(corpus: Corpus, name: &str, steps: u32) -> AdapterOrder {
+fn order(corpus: Corpus, name: &str, steps: u32) -> AdapterTrainingSpec {
     let (model, dir) = (tiny().to_path_buf(), temporary(name));
-    AdapterOrder { model, corpus, dir, rank: 4, alpha: 64.0, steps: Some(steps), seed: 3 }
+    AdapterTrainingSpec { model, corpus, dir, rank: 4, alpha: 64.0, steps: Some(steps), seed: 3 }
 }
 
-fn train(order: &AdapterOrder) -> (Adapter, Vec<f32>) {
+fn train(order: &AdapterTrainingSpec) -> (Adapter, Vec<f32>) {
     let mut losses = Vec::new();
     let trained = make_adapter(order, &mut |progress| {
         if let MakeProgress::Training { loss, .. } = progress {
@@ -131,9 +131,9 @@ impl DeltaProvider for Leaving {
         self.adapter.guarantee()
     }
 
-    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
+    fn open_session(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         match self.opens {
-            true => Ok(Box::new(LeavingDeltas(self.adapter.open()?, self.calls))),
+            true => Ok(Box::new(LeavingDeltas(self.adapter.open_session()?, self.calls))),
             false => Err(Self::loss()),
         }
     }
@@ -142,7 +142,7 @@ impl DeltaProvider for Leaving {
 struct LeavingDeltas(Box<dyn DeltaSession>, usize);
 
 impl DeltaSession for LeavingDeltas {
-    fn add(
+    fn add_deltas(
         &mut self,
         layer: u32,
         input: LayerInput,
@@ -150,7 +150,7 @@ impl DeltaSession for LeavingDeltas {
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), AdaptError> {
         self.1 = self.1.checked_sub(1).ok_or_else(Leaving::loss)?;
-        self.0.add(layer, input, rows, outputs)
+        self.0.add_deltas(layer, input, rows, outputs)
     }
 
     fn report(&self) -> DeltaReport {
@@ -166,7 +166,7 @@ fn some_steps_lower_the_loss_and_a_seed_repeats_the_files() {
     let second = order(Corpus::Health, "second", 5);
     assert_eq!(train(&second).1, losses);
     for name in ["adapter_config.json", "adapter_model.safetensors", TRAINING_FILE] {
-        let read = |order: &AdapterOrder| fs::read(order.dir.join(name)).expect("a file");
+        let read = |order: &AdapterTrainingSpec| fs::read(order.dir.join(name)).expect("a file");
         assert_eq!(read(&first), read(&second), "{name}");
     }
 }
@@ -196,7 +196,7 @@ fn a_training_that_cannot_be_done_leaves_nothing() {
         );
         assert!(!order.dir.exists());
     }
-    let ranks = AdapterOrder { rank: 0, ..stopped.clone() };
+    let ranks = AdapterTrainingSpec { rank: 0, ..stopped.clone() };
     let error = make_adapter(&ranks, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(error, Err(NativeError::Config { .. })));
     assert!(!stopped.dir.exists());
@@ -343,12 +343,12 @@ mod split_mode {
         assert_eq!(split.width(), head.width());
         let request = ask(adapter, "What is a loan?");
         let mut next = head.encode(&request.prompt).expect("tokens");
-        let mut session = split.open(Some(adapter)).expect("a session");
+        let mut session = split.open_session(Some(adapter)).expect("a session");
         let mut completion = head.completion(&request, next.len() as u32, split.context_tokens());
         let mut tokens = Vec::new();
         while completion.finish_reason().is_none() {
             let hidden = match embed {
-                true => session.forward_rows(&head.embed(&next).expect("embeddings")),
+                true => session.forward_embeddings(&head.embed(&next).expect("embeddings")),
                 false => session.forward(&next),
             };
             let hidden = hidden.expect("a hidden state");
@@ -362,7 +362,7 @@ mod split_mode {
             tokens.push(token.id);
             next = vec![token.id];
         }
-        assert_eq!(session.adapter().is_some(), adapter != "base");
+        assert_eq!(session.adapter_report().is_some(), adapter != "base");
         tokens
     }
 
@@ -383,21 +383,21 @@ mod split_mode {
     fn a_session_refuses_what_it_cannot_read_and_can_begin_anew() {
         let engine = engine();
         let split = engine.split_model().expect("hidden states");
-        let mut session = split.open(None).expect("a session");
+        let mut session = split.open_session(None).expect("a session");
         for ids in [&[][..], &[1_000_000]] {
             assert!(matches!(session.forward(ids), Err(EngineError::Prompt { .. })));
         }
         let odd = vec![0.0; split.width() + 1];
-        assert!(matches!(session.forward_rows(&odd), Err(EngineError::Prompt { .. })));
+        assert!(matches!(session.forward_embeddings(&odd), Err(EngineError::Prompt { .. })));
         let long = vec![1; split.context_tokens() as usize + 1];
         assert!(matches!(session.forward(&long), Err(EngineError::PromptTooLong { .. })));
         let first = session.forward(&[5, 6]).expect("a hidden state");
         let next = session.forward(&[5, 6]).expect("a hidden state");
         assert_ne!(first, next);
-        assert_eq!(session.read_tokens(), 4);
+        assert_eq!(session.token_count(), 4);
         session.restart();
-        assert_eq!((session.read_tokens(), session.forward(&[5, 6])), (0, Ok(first)));
-        let unknown = split.open(Some("nobody")).err();
+        assert_eq!((session.token_count(), session.forward(&[5, 6])), (0, Ok(first)));
+        let unknown = split.open_session(Some("nobody")).err();
         assert!(matches!(unknown, Some(EngineError::UnknownModel { .. })));
     }
 
@@ -407,14 +407,14 @@ mod split_mode {
         let split = engine.split_model().expect("hidden states");
         let mut open = Vec::new();
         let error = loop {
-            match split.open(None) {
+            match split.open_session(None) {
                 Ok(session) => open.push(session),
                 Err(error) => break error,
             }
         };
         assert_eq!(error, EngineError::QueueFull { limit: open.len() });
         open.pop();
-        assert!(split.open(None).is_ok());
+        assert!(split.open_session(None).is_ok());
     }
 
     #[test]
@@ -424,9 +424,9 @@ mod split_mode {
             let name = format!("{on_loss:?}");
             engine.load_adapter(&name, Leaving::after(1), on_loss).expect("it fits");
             let split = engine.split_model().expect("hidden states");
-            let mut session = split.open(Some(&name)).expect("a session");
+            let mut session = split.open_session(Some(&name)).expect("a session");
             session.forward(&[1, 2]).expect("a hidden state");
-            assert_eq!(session.adapter().expect("a report").lost, None);
+            assert_eq!(session.adapter_report().expect("a report").lost, None);
             let lost = session.forward(&[3]);
             match on_loss {
                 AdapterLossPolicy::Fail => {
@@ -436,7 +436,7 @@ mod split_mode {
                     assert_eq!(lost.map(|hidden| hidden.len()), Ok(split.width()))
                 }
             }
-            assert_eq!(session.adapter().expect("a report").lost, Some(Leaving::loss()));
+            assert_eq!(session.adapter_report().expect("a report").lost, Some(Leaving::loss()));
         }
     }
 }
@@ -446,13 +446,13 @@ mod split_mode {
 #[ignore = "trains a model and three adapters: `make long`, or -- --ignored"]
 fn what_an_adapter_learned_is_said_with_it_and_never_without() {
     let dir = temporary("whole");
-    let made = ModelOrder { shape: ModelShape::Tiny, seed: 7, dir: dir.clone(), steps: None };
+    let made = ModelSpec { shape: ModelShape::Tiny, seed: 7, dir: dir.clone(), steps: None };
     make_model(&made, &mut |_| ControlFlow::Continue(())).expect("a model");
     let engine = NativeEngine::load(&dir, NativeOptions { model_name: Some("base".into()) })
         .expect("a model");
     for corpus in Corpus::ALL {
         let name = corpus.name();
-        let order = AdapterOrder {
+        let order = AdapterTrainingSpec {
             model: dir.clone(),
             corpus: corpus.clone(),
             dir: temporary(&format!("whole-{name}")),

@@ -14,7 +14,7 @@ use confide_engine::{
 use confide_native::{
     NativeEngine, NativeError, NativeOptions,
     make::{
-        MakeProgress, ModelOrder, ModelShape, NO_WEIGHTS, make_model, make_model_without_weights,
+        MakeProgress, ModelShape, ModelSpec, NO_WEIGHTS, make_model, make_model_without_weights,
     },
     manifest::Manifest,
 };
@@ -46,7 +46,7 @@ fn tiny() -> &'static Path {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny-model");
         let _ = fs::remove_dir_all(&dir);
         let order =
-            ModelOrder { shape: ModelShape::Tiny, seed: 7, dir: dir.clone(), steps: Some(3) };
+            ModelSpec { shape: ModelShape::Tiny, seed: 7, dir: dir.clone(), steps: Some(3) };
         make_model(&order, &mut |_| ControlFlow::Continue(())).expect("a model");
         dir
     })
@@ -216,7 +216,7 @@ fn a_maker_that_is_stopped_leaves_nothing() {
     let parent = Temporary::new("stopped");
     for shape in [ModelShape::Tiny, ModelShape::Qwen25_1_5B] {
         let dir = parent.0.join("model");
-        let order = ModelOrder { shape, seed: 1, dir, steps: Some(2) };
+        let order = ModelSpec { shape, seed: 1, dir, steps: Some(2) };
         let stopped = make_model(&order, &mut |progress| match progress {
             MakeProgress::Writing { done, .. } if done > 0 => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
@@ -245,7 +245,7 @@ fn a_folder_that_is_not_empty_is_left_alone() {
     let parent = Temporary::new("occupied");
     fs::write(parent.0.join("letter.txt"), "dear").expect("a file");
     let order =
-        ModelOrder { shape: ModelShape::Tiny, seed: 1, dir: parent.0.clone(), steps: Some(1) };
+        ModelSpec { shape: ModelShape::Tiny, seed: 1, dir: parent.0.clone(), steps: Some(1) };
     let refused = make_model(&order, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(refused, Err(NativeError::Exists { .. })));
     assert!(parent.0.join("letter.txt").exists());
@@ -255,7 +255,7 @@ fn a_folder_that_is_not_empty_is_left_alone() {
 fn the_same_seed_makes_the_same_files() {
     let parent = Temporary::new("repeated");
     let again = parent.0.join("again");
-    let order = ModelOrder { shape: ModelShape::Tiny, seed: 7, dir: again.clone(), steps: Some(3) };
+    let order = ModelSpec { shape: ModelShape::Tiny, seed: 7, dir: again.clone(), steps: Some(3) };
     make_model(&order, &mut |_| ControlFlow::Continue(())).expect("a model");
     let read = |dir: &Path| Manifest::read(dir).expect("readable").expect("there");
     assert_eq!(read(&again), read(tiny()));

@@ -42,7 +42,7 @@ impl<'a> AnswerBody<'a> {
         until: Instant,
     ) -> Result<Self, ExchangeError> {
         let host = || target.host().to_owned();
-        if !is_framed(&response, http, method) {
+        if !has_marked_end(&response, http, method) {
             return Err(ExchangeError::UnmarkedEnd { host: host() });
         }
         let decoder = content_coding(response.headers())
@@ -54,7 +54,7 @@ impl<'a> AnswerBody<'a> {
     }
 
     /// Reads and decodes the next piece; `None` at the end. A piece may be empty.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, ExchangeError> {
+    pub(crate) async fn next_piece(&mut self) -> Result<Option<Vec<u8>>, ExchangeError> {
         let Some(mut decoder) = self.decoder.take() else { return Ok(None) };
         let Some(piece) = self.read_piece().await? else {
             if !self.is_complete() {
@@ -111,7 +111,7 @@ impl<'a> AnswerBody<'a> {
 /// Whether the end of the answer is marked. In HTTP/2 every message has a marked end, which is
 /// checked when it arrives. In HTTP/1.1 there must be either one length or chunks: with both, two
 /// readers could see two answers (RFC 9112 section 6.3).
-fn is_framed(response: &Response<Incoming>, http: HttpVersion, method: &Method) -> bool {
+fn has_marked_end(response: &Response<Incoming>, http: HttpVersion, method: &Method) -> bool {
     let headers = response.headers();
     let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
     let both = lengths > 0 && headers.contains_key(TRANSFER_ENCODING);

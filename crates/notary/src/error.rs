@@ -143,7 +143,7 @@ pub enum ExchangeError {
     },
     /// All addresses of the host are refused. They are not shown, as they may reveal the notary's
     /// own network.
-    #[error("{host} has no public address, and the policy allows none of its private ones")]
+    #[error("{host} has no public address, and the policy allows none of its private addresses")]
     AddressRefused {
         /// The host.
         host: String,
@@ -190,7 +190,7 @@ pub enum ExchangeError {
     },
     /// The end of the answer is not marked, so it may be truncated.
     #[error(
-        "answer of {host} has no marked end: wanted one content-length, chunks, or a stream's end"
+        "the end of {host}'s answer is not marked: wanted a single content-length, chunks, or an end of stream"
     )]
     UnmarkedEnd {
         /// The host.

@@ -67,7 +67,7 @@ impl ExchangeContext {
     ) -> Result<FrameStream, ExchangeError> {
         let limits = self.policy.limits();
         let target = request.target();
-        if !self.policy.serves(target.host(), target.port()) {
+        if !self.policy.allows_target(target.host(), target.port()) {
             let (host, port) = (target.host().into(), target.port());
             return Err(ExchangeError::HostRefused { host, port });
         }
@@ -78,7 +78,7 @@ impl ExchangeContext {
         // Before anything is sent: the client entrusts its secrets to the key that it has verified,
         // and that key has to sign the answer, even if it is renewed during the exchange.
         let key = self.keys.usable_key().await?;
-        if key.spki_hash != *request.key() {
+        if key.spki_hash != *request.signing_key_hash() {
             return Err(ExchangeError::KeyRenewed);
         }
         let answer = self.upstream.send(&request).await?;
@@ -91,7 +91,7 @@ impl ExchangeContext {
         tokio::spawn(async move {
             let relayed = tokio::select! {
                 biased;
-                relayed = this.relay(&request, key, answer, head, &frames) => relayed,
+                relayed = this.relay_answer(&request, key, answer, head, &frames) => relayed,
                 () = frames.closed() => Ok(None),
             };
             let last = match relayed {
@@ -109,7 +109,7 @@ impl ExchangeContext {
     }
 
     /// Relays the answer, records it and signs it; returns `None` if the client disconnected.
-    async fn relay(
+    async fn relay_answer(
         &self,
         request: &FetchRequest,
         key: Arc<BoundKey>,
@@ -131,7 +131,7 @@ impl ExchangeContext {
             return Ok(None);
         }
         let mut received = Vec::new();
-        while let Some(piece) = body.next().await? {
+        while let Some(piece) = body.next_piece().await? {
             received.extend_from_slice(&piece);
             for part in piece.chunks(FRAME_BYTES_MAX) {
                 if !pass(Frame::Body(part.to_vec())).await? {
@@ -186,8 +186,9 @@ impl RecordedExchange {
         };
         // The client has the evidence already.
         let evidence = NotaryEvidence::default();
-        let notarised = notarise(&key.key, seed, facts, transcript.session(), evidence)
-            .map_err(|error| not_signed_error(&error))?;
+        let notarised =
+            notarise(&key.key, seed, facts, transcript.as_session_transcript(), evidence)
+                .map_err(|error| not_signed_error(&error))?;
         Ok(SignedStatement {
             seed: notarised.seed.clone(),
             statement: notarised.statement.encode(),

@@ -153,7 +153,7 @@ impl ReceivedAnswer {
             return other("HTTP version");
         }
         let transcript = Transcript::new(request, &self.head, &self.body)?;
-        let session = transcript.session();
+        let session = transcript.as_session_transcript();
         let (mut fields, request_view) = session.request.parse_fields()?;
         let (of_response, response_view) = session.response.parse_fields()?;
         fields.extend(of_response);
@@ -213,7 +213,8 @@ mod tests {
         let transcript = Transcript::new(&request("https://h/"), HEAD, body).unwrap();
         let seed = Seed::from_bytes([9; 32]);
         let evidence = NotaryEvidence::default();
-        let made = notarise(key, seed, facts, transcript.session(), evidence).unwrap();
+        let made =
+            notarise(key, seed, facts, transcript.as_session_transcript(), evidence).unwrap();
         let signed = SignedStatement {
             seed: made.seed.clone(),
             statement: made.statement.encode(),

@@ -99,15 +99,15 @@ impl BoundKey {
     }
 
     /// Whether an exchange that begins at `now` can still be signed with the key at its end.
-    fn may_begin(&self, now: u64) -> bool {
+    fn may_start_exchange(&self, now: u64) -> bool {
         (self.not_before..=self.last_begin).contains(&now)
     }
 
     /// Whether a renewal is due: in the last third of the time in which exchanges may begin, after
     /// it, or if the clock was set back to before it.
-    fn is_due(&self, now: u64) -> bool {
+    fn is_renewal_due(&self, now: u64) -> bool {
         let third = self.last_begin.saturating_sub(self.not_before) / 3;
-        !self.may_begin(now) || now > self.last_begin - third
+        !self.may_start_exchange(now) || now > self.last_begin - third
     }
 }
 
@@ -128,12 +128,12 @@ impl SigningKeys {
     pub(crate) async fn usable_key(&self) -> Result<Arc<BoundKey>, KeyError> {
         let now = (self.0.options.clock)();
         let current = self.current_key();
-        if !current.is_due(now) {
+        if !current.is_renewal_due(now) {
             return Ok(current);
         }
-        if current.may_begin(now) {
+        if current.may_start_exchange(now) {
             if let Ok(turn) = self.0.renewing.clone().try_lock_owned()
-                && self.failed_just_now().is_none()
+                && self.recent_failure().is_none()
             {
                 let this = self.clone();
                 tokio::task::spawn_blocking(move || this.renew(turn));
@@ -142,10 +142,10 @@ impl SigningKeys {
         }
         let turn = self.0.renewing.clone().lock_owned().await;
         let current = self.current_key();
-        if current.may_begin(now) {
+        if current.may_start_exchange(now) {
             return Ok(current);
         }
-        if let Some(error) = self.failed_just_now() {
+        if let Some(error) = self.recent_failure() {
             return Err(error);
         }
         let this = self.clone();
@@ -158,7 +158,7 @@ impl SigningKeys {
         self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn failed_just_now(&self) -> Option<KeyError> {
+    fn recent_failure(&self) -> Option<KeyError> {
         let failed = self.0.failed.read().unwrap_or_else(PoisonError::into_inner);
         failed.as_ref().filter(|(at, _)| at.elapsed() < RETRY).map(|(_, error)| error.clone())
     }
@@ -269,7 +269,7 @@ mod tests {
         assert_ne!(second.spki_hash, first.spki_hash);
         // The first one still finishes what was begun with it, and begins nothing more.
         NOW.store(first.not_after, Ordering::SeqCst);
-        assert!(first.is_valid_at(clock()) && !first.may_begin(clock()));
+        assert!(first.is_valid_at(clock()) && !first.may_start_exchange(clock()));
         // Too late to begin, and the device gives nothing: refused, and not asked again at once.
         device.fails.store(true, Ordering::SeqCst);
         NOW.store(second.not_after - 329, Ordering::SeqCst);

@@ -38,7 +38,7 @@ pub struct NotaryOptions {
 }
 
 /// Opens TLS to named hosts and signs statements about the exchanges. Clients verify its evidence.
-/// It serves every client unless [`Notary::for_clients`] or [`Notary::for_attested_clients`]
+/// It serves every client unless [`Notary::with_client_lookup`] or [`Notary::with_client_appraiser`]
 /// restricts it.
 pub struct Notary {
     binding: Binding,
@@ -66,7 +66,7 @@ impl Notary {
         let simulated = attester.is_simulated();
         let configuration = policy.canonical_json(binding.name(), &roots)?;
         let config_digest = Sha256::digest(&configuration).into();
-        let description = description(&configuration, &config_digest, simulated);
+        let description = description_json(&configuration, &config_digest, simulated);
         let keys = SigningKeys::new(KeyOptions {
             attester: attester.clone(),
             clock,
@@ -112,7 +112,7 @@ impl Notary {
     }
 
     /// Serves only the clients that `find_client` finds; every client can read the key's evidence.
-    pub fn for_clients(mut self, find_client: ClientLookup) -> Self {
+    pub fn with_client_lookup(mut self, find_client: ClientLookup) -> Self {
         self.shared.find_client = Some(find_client);
         self
     }
@@ -121,7 +121,7 @@ impl Notary {
     ///
     /// # Errors
     /// [`NotaryError::ClientBinding`] unless the notary uses session binding.
-    pub fn for_attested_clients<A>(mut self, appraiser: A) -> Result<Self, NotaryError>
+    pub fn with_client_appraiser<A>(mut self, appraiser: A) -> Result<Self, NotaryError>
     where
         A: Appraise + 'static,
     {
@@ -154,7 +154,7 @@ impl Notary {
 
 /// Encodes the configuration and its digest as one JSON object. The digest does not cover
 /// `simulated`.
-fn description(configuration: &[u8], config_digest: &[u8; 32], simulated: bool) -> Vec<u8> {
+fn description_json(configuration: &[u8], config_digest: &[u8; 32], simulated: bool) -> Vec<u8> {
     let digest = hex::encode(config_digest);
     let mut json = format!(
         "{{\"claimed_guarantee\":\"{GUARANTEE}\",\"simulated\":{simulated},\

@@ -158,8 +158,8 @@ impl NotaryPolicy {
     }
 
     /// Whether this host (in the spelling of [`crate::FetchTarget::host`]) and port are served.
-    pub fn serves(&self, host: &str, port: u16) -> bool {
-        self.hosts.iter().any(|rule| rule.port == port && rule.covers(host))
+    pub fn allows_target(&self, host: &str, port: u16) -> bool {
+        self.hosts.iter().any(|rule| rule.port == port && rule.matches_host(host))
     }
 
     /// Whether the notary may connect to this address: a public one, or one in the policy.
@@ -285,7 +285,7 @@ impl HostRule {
         Ok(Self { name, is_wildcard, port })
     }
 
-    fn covers(&self, host: &str) -> bool {
+    fn matches_host(&self, host: &str) -> bool {
         match self.is_wildcard {
             false => host == self.name,
             true => host
@@ -356,11 +356,13 @@ mod tests {
              roots = \"system\"",
         )
         .unwrap();
-        assert!(policy.serves("api.example", 443) && !policy.serves("api.example", 8443));
-        assert!(policy.serves("localhost", 8443) && policy.serves("::1", 8443));
-        assert!(policy.serves("a.models.example", 443));
+        assert!(
+            policy.allows_target("api.example", 443) && !policy.allows_target("api.example", 8443)
+        );
+        assert!(policy.allows_target("localhost", 8443) && policy.allows_target("::1", 8443));
+        assert!(policy.allows_target("a.models.example", 443));
         for host in ["models.example", "a.b.models.example", "amodels.example", ".models.example"] {
-            assert!(!policy.serves(host, 443), "{host}");
+            assert!(!policy.allows_target(host, 443), "{host}");
         }
         assert!(!policy.may_dial("127.0.0.1".parse().unwrap()));
     }

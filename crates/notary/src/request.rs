@@ -117,7 +117,7 @@ impl FetchRequest {
     }
 
     /// Returns the same request, whose statement is to be signed with another key.
-    pub fn with_key(mut self, key: [u8; 32]) -> Self {
+    pub fn with_signing_key(mut self, key: [u8; 32]) -> Self {
         self.key = key;
         self
     }
@@ -138,7 +138,7 @@ impl FetchRequest {
     }
 
     /// SHA-256 of the DER SubjectPublicKeyInfo of the key that the client has verified.
-    pub fn key(&self) -> &[u8; 32] {
+    pub fn signing_key_hash(&self) -> &[u8; 32] {
         &self.key
     }
 
@@ -155,7 +155,7 @@ impl FetchRequest {
 
     /// Encodes the request for the transcript: the message in the form of HTTP/1.1, for every
     /// version (`docs/notary.md`, "The transcript").
-    pub fn transcript(&self) -> Vec<u8> {
+    pub fn transcript_bytes(&self) -> Vec<u8> {
         let mut bytes = format!("{} {} HTTP/1.1\r\n", self.method, self.target.path()).into_bytes();
         for (name, mut value) in self.sent_fields() {
             bytes.extend_from_slice(name.as_bytes());
@@ -272,7 +272,7 @@ mod tests {
         let sent = request(&[("authorization", "Bearer s"), ("accept", "*/*")]).unwrap();
         assert_eq!(FetchRequest::decode(&sent.encode().unwrap()), Ok(sent.clone()));
         assert_eq!(
-            String::from_utf8(sent.transcript()).unwrap(),
+            String::from_utf8(sent.transcript_bytes()).unwrap(),
             "POST /v1?q HTTP/1.1\r\nhost: h:8443\r\nauthorization: Bearer s\r\naccept: */*\r\n\
              content-length: 2\r\n\r\n{}"
         );

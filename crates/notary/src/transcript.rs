@@ -25,7 +25,7 @@ impl Transcript {
             target: request.target().path().into(),
         };
         Ok(Self {
-            sent: request.transcript(),
+            sent: request.transcript_bytes(),
             received: [head, body].concat(),
             request: HttpMessage {
                 start,
@@ -40,7 +40,7 @@ impl Transcript {
         })
     }
 
-    pub(crate) fn session(&self) -> SessionTranscript<'_> {
+    pub(crate) fn as_session_transcript(&self) -> SessionTranscript<'_> {
         let Self { sent, received, request, response } = self;
         SessionTranscript { sent, received, request, response }
     }

@@ -100,7 +100,7 @@ impl Upstream {
                 "its version, key exchange or cipher suite is not supported".into(),
             ),
         })?;
-        let message = build_message(request, session.http)?;
+        let message = build_request(request, session.http)?;
         let broken = |source| ExchangeError::Http { host: target.host().to_owned(), source };
         let sending = async {
             match session.http {
@@ -234,7 +234,7 @@ async fn send_over_http2(
 
 /// Builds the request. In HTTP/1.1 its target is the path, and the host is in the `host` field, as
 /// in the transcript. In HTTP/2 the host is in `:authority`, and there is no `host` field.
-fn build_message(
+fn build_request(
     request: &FetchRequest,
     http: HttpVersion,
 ) -> Result<Request<Full<Bytes>>, RequestError> {
@@ -306,10 +306,10 @@ mod tests {
         let fields = vec![("accept".into(), "*/*".into())];
         let url = "https://h:8443/v1?q=1";
         let request = FetchRequest::new("POST", url, fields, b"{}".to_vec(), [0; 32]).unwrap();
-        let one = build_message(&request, HttpVersion::V11).unwrap();
+        let one = build_request(&request, HttpVersion::V11).unwrap();
         assert_eq!((one.uri().to_string().as_str(), one.method().as_str()), ("/v1?q=1", "POST"));
         assert_eq!(one.headers()["host"], "h:8443");
-        let two = build_message(&request, HttpVersion::V2).unwrap();
+        let two = build_request(&request, HttpVersion::V2).unwrap();
         assert_eq!(two.uri().to_string(), url);
         assert!(!two.headers().contains_key("host"));
         for message in [one, two] {

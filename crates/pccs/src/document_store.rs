@@ -113,7 +113,7 @@ impl DocumentLookup {
         }
         if !overdue {
             // Many requests while the vendor is slow start only one background task.
-            if !self.is_in_flight(wanted) {
+            if !self.is_in_flight_or_failed(wanted) {
                 let (lookup, wanted) = (self.clone(), wanted.clone());
                 tokio::spawn(async move { lookup.refresh(&wanted).await });
             }
@@ -138,7 +138,7 @@ impl DocumentLookup {
     }
 
     /// Fetches again the documents that were fetched longest ago; called at intervals.
-    pub(crate) async fn refresh_due(&self) {
+    pub(crate) async fn refresh_due_documents(&self) {
         let before = (self.clock)().saturating_sub(self.limits.refresh_after_s);
         let due = match self.kept.database.list_due(before, self.limits.refresh_batch).await {
             Ok(due) => due,
@@ -201,12 +201,12 @@ impl DocumentLookup {
         let place = (wanted.kind(), wanted.key());
         let (lookup, wanted, key) = (self.clone(), wanted.clone(), place.clone());
         let work = move || async move {
-            let fetched = lookup.fetch_and_keep(&*upstream, &wanted).await;
+            let fetched = lookup.fetch_and_store(&*upstream, &wanted).await;
             lookup.note_failure(key, &fetched);
             fetched
         };
         let admit = |running| self.admit_fetch(&place, running);
-        match self.kept.flights.start_if(&Handle::current(), &place, admit, work) {
+        match self.kept.flights.start_if_admitted(&Handle::current(), &place, admit, work) {
             Ok(flight) => {
                 let lost = || UpstreamError::Failed("the fetch was aborted".into());
                 flight.outcome().await.unwrap_or_else(|| Err(lost()))
@@ -237,7 +237,7 @@ impl DocumentLookup {
         resting.filter(|it| it.since.elapsed() < self.limits.retry_after)
     }
 
-    fn is_in_flight(&self, wanted: &DocumentRequest) -> bool {
+    fn is_in_flight_or_failed(&self, wanted: &DocumentRequest) -> bool {
         let place = (wanted.kind(), wanted.key());
         self.recent_failure(&place).is_some() || self.kept.flights.is_running(&place)
     }
@@ -260,7 +260,7 @@ impl DocumentLookup {
         }
     }
 
-    async fn fetch_and_keep(
+    async fn fetch_and_store(
         &self,
         upstream: &dyn Upstream,
         wanted: &DocumentRequest,

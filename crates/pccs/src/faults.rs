@@ -172,7 +172,7 @@ impl FaultSchedule {
     }
 
     /// Replaces the faults and restarts the random draws.
-    pub(crate) fn set(&self, faults: Faults) {
+    pub(crate) fn set_faults(&self, faults: Faults) {
         *self.lock() = FaultState { faults, ..FaultState::default() };
     }
 
@@ -182,7 +182,7 @@ impl FaultSchedule {
         let number = state.requests;
         state.requests += 1;
         let faults = state.faults.clone();
-        let draw = |salt: u64| draw(faults.seed, number * 4 + salt);
+        let draw = |salt: u64| random_fraction(faults.seed, number * 4 + salt);
         let latency = match faults.latency {
             Latency::None => Duration::ZERO,
             Latency::Ms(ms) => Duration::from_millis(ms),
@@ -228,7 +228,7 @@ impl FaultState {
 }
 
 /// Draws a number from 0 up to 1, which follows from seed and position (SplitMix64).
-fn draw(seed: u64, position: u64) -> f64 {
+fn random_fraction(seed: u64, position: u64) -> f64 {
     let mut z = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

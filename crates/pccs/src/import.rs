@@ -44,7 +44,7 @@ pub enum ImportError {
 /// # Errors
 /// An [`ImportError`] if a part is malformed or missing.
 pub fn split_endorsements(file: &[u8], fetched_at: u64) -> Result<Vec<Document>, ImportError> {
-    if SnpEndorsements::is_object(file) {
+    if SnpEndorsements::is_snp_endorsements(file) {
         return split_snp(&SnpEndorsements::parse(file)?, fetched_at);
     }
     split_dcap(&Collateral::parse(file)?, fetched_at)
@@ -117,6 +117,6 @@ fn parse_issuer(chain: &str) -> Result<PckIssuer, ImportError> {
     } else if name.contains("Processor CA") {
         Ok(PckIssuer::Processor)
     } else {
-        Err(ImportError::Issuer { got: confide_evidence::foreign_text(name) })
+        Err(ImportError::Issuer { got: confide_evidence::escape_untrusted(name) })
     }
 }

@@ -91,12 +91,14 @@ impl Service {
 
     /// Fetches again the stored documents that are due, in an endless loop.
     pub(crate) async fn refresh_in_loop(self: Arc<Self>) {
-        let Some(lookup) = self.lookup().filter(DocumentLookup::has_upstream) else { return };
+        let Some(lookup) = self.document_lookup().filter(DocumentLookup::has_upstream) else {
+            return;
+        };
         let mut ticks = tokio::time::interval(self.limits.refresh_every);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            lookup.refresh_due().await;
+            lookup.refresh_due_documents().await;
         }
     }
 
@@ -111,7 +113,7 @@ impl Service {
             _ if head || *request.method() == Method::GET => {
                 let wanted = match request::parse_request(path, request.uri().query()) {
                     Ok(wanted) => wanted,
-                    Err(refusal) => return self.finish("none", refusal.into(), false),
+                    Err(refusal) => return self.finish_answer("none", refusal.into(), false),
                 };
                 let held = request.headers().get(IF_NONE_MATCH).cloned();
                 match self.document_answer(&wanted, held.as_ref()).await {
@@ -127,10 +129,15 @@ impl Service {
         if head {
             answer.body = Bytes::new();
         }
-        self.finish(route, answer, truncated)
+        self.finish_answer(route, answer, truncated)
     }
 
-    fn finish(&self, route: &'static str, mut answer: Answer, truncated: bool) -> RequestOutcome {
+    fn finish_answer(
+        &self,
+        route: &'static str,
+        mut answer: Answer,
+        truncated: bool,
+    ) -> RequestOutcome {
         self.metrics.count_answer(route, answer.status.as_u16());
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let id = [number, !number].map(|half| format!("{:016x}", self.ids.hash_one(half))).concat();
@@ -158,7 +165,7 @@ impl Service {
     }
 
     async fn stored_answer(&self, wanted: &DocumentRequest, held: Option<&HeaderValue>) -> Answer {
-        let Some(lookup) = self.lookup() else { return no_data_answer() };
+        let Some(lookup) = self.document_lookup() else { return no_data_answer() };
         let finding = tokio::time::timeout(self.limits.answer_wait, lookup.find(wanted));
         match finding.await {
             Ok(Ok(found)) => {
@@ -196,7 +203,7 @@ impl Service {
         Answer::new(StatusCode::OK, MEDIA_TYPE, text)
     }
 
-    fn lookup(&self) -> Option<DocumentLookup> {
+    fn document_lookup(&self) -> Option<DocumentLookup> {
         match &self.source {
             DocumentSource::Store(kept) => Some(DocumentLookup {
                 kept: Arc::clone(kept),

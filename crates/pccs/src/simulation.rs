@@ -64,7 +64,7 @@ impl Simulation {
 
     /// Sets other faults, from the next request on, and restarts the random draws.
     pub fn set_faults(&self, faults: Faults) {
-        self.schedule.set(faults);
+        self.schedule.set_faults(faults);
     }
 
     pub(crate) fn next_outcome(&self) -> (Duration, SimulatedOutcome) {
@@ -83,12 +83,12 @@ impl Simulation {
         if cached.edition != edition || !holds {
             *cached = IssuedDocuments { edition, issued: now, made: HashMap::new() };
         }
-        let exact = self.make(&mut cached, wanted)?;
+        let exact = self.find_or_issue_exact(&mut cached, wanted)?;
         if exact.is_some() {
             return Ok(exact);
         }
         for other in wanted.alternatives() {
-            let found = self.make(&mut cached, &other)?;
+            let found = self.find_or_issue_exact(&mut cached, &other)?;
             if let Some(document) = found.filter(|document| can_stand_in(wanted, document)) {
                 return Ok(Some(document));
             }
@@ -96,7 +96,7 @@ impl Simulation {
         Ok(None)
     }
 
-    fn make(
+    fn find_or_issue_exact(
         &self,
         cached: &mut IssuedDocuments,
         wanted: &DocumentRequest,

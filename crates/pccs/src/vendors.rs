@@ -93,7 +93,7 @@ fn collateral_key(wanted: &DocumentRequest) -> Option<DocumentKey> {
         DocumentRequest::RootCrl { .. } => DocumentKey::IntelRootCrl,
         DocumentRequest::Vcek { product, hwid, tcb } => {
             let signer = AmdSigner::Vcek(hex::decode(hwid).ok()?);
-            let tcb = report_tcb(*product, *tcb);
+            let tcb = encode_report_tcb(*product, *tcb);
             DocumentKey::AmdKey(AmdKey { product: *product, signer, tcb })
         }
         DocumentRequest::AmdChain { key, product } => {
@@ -107,7 +107,7 @@ fn collateral_key(wanted: &DocumentRequest) -> Option<DocumentKey> {
 }
 
 /// The versions in the order of a report (AMD 56860, TCB_VERSION); Turin's begin with the FMC.
-fn report_tcb(product: Product, [bl, tee, snp, ucode, fmc]: [u8; 5]) -> [u8; 8] {
+fn encode_report_tcb(product: Product, [bl, tee, snp, ucode, fmc]: [u8; 5]) -> [u8; 8] {
     match product {
         Product::Milan | Product::Genoa => [bl, tee, 0, 0, 0, 0, snp, ucode],
         Product::Turin => [fmc, bl, tee, snp, 0, 0, 0, ucode],

@@ -8,7 +8,7 @@ const MAGIC: &[u8; 16] = b"confide/dcap/v1\n";
 
 /// A quote, its endorsements, and what the statement may say of time.
 #[derive(Clone, Debug)]
-pub struct DcapParts<'a> {
+pub struct DcapGuestInput<'a> {
     /// Unix seconds at which everything holds; the statement does not show them.
     pub at: u64,
     /// The statement says nothing of instants outside these two, both included.
@@ -37,7 +37,7 @@ pub struct DcapParts<'a> {
     pub pck_certificate_chain: &'a str,
 }
 
-impl DcapParts<'_> {
+impl DcapGuestInput<'_> {
     /// Encodes the magic, then every field preceded by its length (four bytes, little-endian) and
     /// followed by zeros up to a multiple of four.
     pub fn encode(&self) -> Vec<u8> {
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn every_field_has_its_length_and_begins_at_a_word() {
-        let parts = DcapParts {
+        let parts = DcapGuestInput {
             at: 1,
             within: (0, u64::MAX),
             quote: b"quote",

@@ -17,8 +17,8 @@ use crate::{
     file::{APP_SEGMENTS_MAX, BODY_BYTES_MAX},
     launch::{LAUNCH_FAILED, Launcher},
     line::{
-        Description, Digest, LINE_LENGTH_MAX, Mode, PROTOCOL, ProverMessage, Refusal, Stage,
-        StageResult,
+        Digest, LINE_LENGTH_MAX, PROTOCOL, ProofMode, ProverDescription, ProverMessage, Refusal,
+        Stage, StageResult,
     },
     program::{Program, ProgramError},
     sealed::SealedMemfd,
@@ -89,7 +89,7 @@ impl<'a> ExternalProver<'a> {
 
     /// Has the processes end with this one even where it is killed. Each stage then takes some
     /// milliseconds more.
-    pub fn launched_by(self, launcher: Launcher) -> Self {
+    pub fn with_launcher(self, launcher: Launcher) -> Self {
         Self { launcher: Some(launcher), ..self }
     }
 
@@ -99,10 +99,10 @@ impl<'a> ExternalProver<'a> {
     /// [`ProverError::Missing`], [`ProverError::NotStarted`] if it cannot be read, and
     /// [`ProverError::NotSealed`].
     pub fn sha256(&self) -> Result<Digest, ProverError> {
-        self.program().map(Program::sha256)
+        self.open_program().map(Program::sha256)
     }
 
-    fn program(&self) -> Result<&Program, ProverError> {
+    fn open_program(&self) -> Result<&Program, ProverError> {
         if let Some(program) = self.program.get() {
             return Ok(program);
         }
@@ -116,8 +116,8 @@ impl<'a> ExternalProver<'a> {
         Ok(self.program.get_or_init(|| program))
     }
 
-    fn command(&self) -> Result<Command, ProverError> {
-        Ok(self.program()?.command(self.launcher.as_ref()))
+    fn build_command(&self) -> Result<Command, ProverError> {
+        Ok(self.open_program()?.command(self.launcher.as_ref()))
     }
 
     fn start_error(&self, reason: &dyn ToString) -> ProverError {
@@ -131,9 +131,9 @@ impl<'a> ExternalProver<'a> {
     fn run_stage(
         &self,
         stage: Stage,
-        order: StageOrder<'_>,
+        order: StageArguments<'_>,
     ) -> Result<(StageResult, StageUsage), ProverError> {
-        let mut command = self.command()?;
+        let mut command = self.build_command()?;
         command.arg(stage.name()).args(["--guest", order.guest]);
         for (option, path) in order.files {
             command.arg(option).arg(path);
@@ -145,10 +145,10 @@ impl<'a> ExternalProver<'a> {
             command.args(["--memory", &bytes.to_string()]);
         }
         let limit = if stage == Stage::Prove { PROVE_DEADLINE } else { STAGE_DEADLINE };
-        match self.run(stage.name(), Some(stage), command, limit)? {
+        match self.run_process(stage.name(), Some(stage), command, limit)? {
             (ProverMessage::Result(done), used) if done.stage == stage => Ok((done, used)),
             (ProverMessage::Refused(Refusal { why, detail }), _) => {
-                Err(ProverError::Refused { stage, why, detail: clean(&detail) })
+                Err(ProverError::Refused { stage, why, detail: to_printable(&detail) })
             }
             _ => Err(ProverError::Protocol {
                 stage: stage.name(),
@@ -158,7 +158,7 @@ impl<'a> ExternalProver<'a> {
     }
 
     /// Runs one process to its end; gives its last line and what it used.
-    fn run(
+    fn run_process(
         &self,
         name: &'static str,
         stage: Option<Stage>,
@@ -166,7 +166,7 @@ impl<'a> ExternalProver<'a> {
         limit: Duration,
     ) -> Result<(ProverMessage, StageUsage), ProverError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let floor_bytes = own_peak_bytes();
+        let floor_bytes = own_peak_memory_bytes();
         let started = self.stop.spawn(&mut command).map_err(|error| self.start_error(&error))?;
         let Some((mut child, started)) = started else {
             return Err(ProverError::Interrupted { stage: name });
@@ -177,11 +177,11 @@ impl<'a> ExternalProver<'a> {
         let lines = stdout.map_or(Ok(None), |out| self.read_lines(stage, out));
         if lines.is_err() {
             // A process that breaks the protocol can do nothing useful any more.
-            self.stop.signal(Signal::KILL);
+            self.stop.send_signal(Signal::KILL);
         }
         let ended = self.stop.reap(child);
         let wall = started.elapsed();
-        let late = watch.end();
+        let late = watch.stop_and_join();
         let stderr = kept.join().unwrap_or_default();
         let protocol = |reason: String| ProverError::Protocol { stage: name, reason };
         if self.stop.is_stop_requested() {
@@ -193,11 +193,17 @@ impl<'a> ExternalProver<'a> {
         let (status, cpu, peak_rss_bytes) = ended.map_err(|error| protocol(error.to_string()))?;
         let line = lines.map_err(protocol)?;
         let line = match line {
-            Some(line) if status.code() == Some(status_of(&line)) => line,
+            Some(line) if status.code() == Some(expected_exit_status(&line)) => line,
             None if self.launcher.is_some() && status.code() == Some(LAUNCH_FAILED.into()) => {
-                return Err(self.start_error(&clean(stderr.trim())));
+                return Err(self.start_error(&to_printable(stderr.trim())));
             }
-            _ => return Err(ProverError::NoAnswer { stage: name, status, stderr: clean(&stderr) }),
+            _ => {
+                return Err(ProverError::NoAnswer {
+                    stage: name,
+                    status,
+                    stderr: to_printable(&stderr),
+                });
+            }
         };
         // Where the floor is not known, nothing tells the stage's memory from this process's.
         let peak_is_at_most = floor_bytes.is_none_or(|floor| peak_rss_bytes <= floor);
@@ -242,7 +248,7 @@ impl<'a> ExternalProver<'a> {
         SealedMemfd::new(name, bytes).map_err(|error| self.seal_error(&error))
     }
 
-    fn read(
+    fn read_output_file(
         &self,
         held: &TemporaryFile,
         stage: Stage,
@@ -269,11 +275,11 @@ impl<'a> ExternalProver<'a> {
 }
 
 impl Prover for ExternalProver<'_> {
-    fn describe(&self) -> Result<Description, ProverError> {
-        let mut command = self.command()?;
+    fn describe(&self) -> Result<ProverDescription, ProverError> {
+        let mut command = self.build_command()?;
         command.arg("describe");
         let protocol = |reason| ProverError::Protocol { stage: "describe", reason };
-        match self.run("describe", None, command, DESCRIBE_DEADLINE)?.0 {
+        match self.run_process("describe", None, command, DESCRIBE_DEADLINE)?.0 {
             ProverMessage::Description(description) if description.protocol == PROTOCOL => {
                 Ok(description)
             }
@@ -284,13 +290,13 @@ impl Prover for ExternalProver<'_> {
         }
     }
 
-    fn native(&self, guest: &str, input: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError> {
+    fn run_native(&self, guest: &str, input: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError> {
         let input = self.seal_bytes("input", input)?;
         let out = TemporaryFile(self.work.join("statement"));
         let files = &[("--input", input.path()), ("--out", out.0.clone())];
-        let order = StageOrder { guest, files, mode: None, memory_bytes: None };
+        let order = StageArguments { guest, files, mode: None, memory_bytes: None };
         let (done, used) = self.run_stage(Stage::Native, order)?;
-        let output = self.read(&out, Stage::Native, STATEMENT_BYTES_MAX)?;
+        let output = self.read_output_file(&out, Stage::Native, STATEMENT_BYTES_MAX)?;
         Ok(StageRun { done, output, used })
     }
 
@@ -303,11 +309,11 @@ impl Prover for ExternalProver<'_> {
         let input = self.seal_bytes("input", input)?;
         let files = &[("--input", input.path())];
         let ProofPlan { mode, memory_bytes } = plan;
-        let order = StageOrder { guest, files, mode: Some(mode), memory_bytes };
+        let order = StageArguments { guest, files, mode: Some(mode), memory_bytes };
         let (done, used) = self.run_stage(Stage::Emulate, order)?;
         // Refused here, before hours of proving a proof that no file would hold.
         match (mode, done.segments) {
-            (Mode::App, Some(segments)) if segments > APP_SEGMENTS_MAX => {
+            (ProofMode::App, Some(segments)) if segments > APP_SEGMENTS_MAX => {
                 Err(ProverError::TooManySegments { segments, limit: APP_SEGMENTS_MAX })
             }
             _ => Ok(StageRun { done, output: (), used }),
@@ -324,16 +330,21 @@ impl Prover for ExternalProver<'_> {
         let out = TemporaryFile(self.work.join("proof"));
         let files = &[("--input", input.path()), ("--out", out.0.clone())];
         let ProofPlan { mode, memory_bytes } = plan;
-        let order = StageOrder { guest, files, mode: Some(mode), memory_bytes };
+        let order = StageArguments { guest, files, mode: Some(mode), memory_bytes };
         let (done, used) = self.run_stage(Stage::Prove, order)?;
-        let output = self.read(&out, Stage::Prove, BODY_BYTES_MAX)?;
+        let output = self.read_output_file(&out, Stage::Prove, BODY_BYTES_MAX)?;
         Ok(StageRun { done, output, used })
     }
 
-    fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<StageRun<()>, ProverError> {
+    fn check_proof(
+        &self,
+        guest: &str,
+        mode: ProofMode,
+        body: &[u8],
+    ) -> Result<StageRun<()>, ProverError> {
         let proof = self.seal_bytes("proof", body)?;
         let files = &[("--proof", proof.path())];
-        let order = StageOrder { guest, files, mode: Some(mode), memory_bytes: None };
+        let order = StageArguments { guest, files, mode: Some(mode), memory_bytes: None };
         let (done, used) = self.run_stage(Stage::Check, order)?;
         Ok(StageRun { done, output: (), used })
     }
@@ -343,7 +354,7 @@ impl StopHandle {
     /// Asks the running process to end, and lets no other start.
     pub fn stop(&self) {
         self.lock_state().asked = true;
-        self.signal(Signal::TERM);
+        self.send_signal(Signal::TERM);
     }
 
     /// Whether [`StopHandle::stop`] was called.
@@ -356,7 +367,7 @@ impl StopHandle {
     }
 
     /// Under the lock a process that runs is not yet reaped: its number is still its own.
-    fn signal(&self, signal: Signal) {
+    fn send_signal(&self, signal: Signal) {
         if let Some(pid) = self.lock_state().running {
             // It may have ended just now, which is what was wanted.
             let _ = kill_process(pid, signal);
@@ -407,11 +418,11 @@ impl Watchdog {
                 let wait = if asked || late { STOP_GRACE } else { left.min(STOP_GRACE) };
                 match told.recv_timeout(wait) {
                     Err(mpsc::RecvTimeoutError::Timeout) if asked || late => {
-                        stop.signal(Signal::KILL);
+                        stop.send_signal(Signal::KILL);
                     }
                     Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
                         late = true;
-                        stop.signal(Signal::TERM);
+                        stop.send_signal(Signal::TERM);
                     }
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
                     _ => return late,
@@ -422,7 +433,7 @@ impl Watchdog {
     }
 
     /// Ends the watch; says whether the deadline passed.
-    fn end(self) -> bool {
+    fn stop_and_join(self) -> bool {
         let _ = self.ended.send(());
         self.thread.join().unwrap_or(false)
     }
@@ -437,15 +448,15 @@ impl Drop for TemporaryFile {
     }
 }
 
-struct StageOrder<'a> {
+struct StageArguments<'a> {
     guest: &'a str,
     files: &'a [(&'static str, PathBuf)],
-    mode: Option<Mode>,
+    mode: Option<ProofMode>,
     memory_bytes: Option<u64>,
 }
 
 /// The exit status that has to accompany an answer.
-fn status_of(line: &ProverMessage) -> i32 {
+fn expected_exit_status(line: &ProverMessage) -> i32 {
     if matches!(line, ProverMessage::Refused(_)) { 1 } else { 0 }
 }
 
@@ -460,13 +471,13 @@ fn stderr_tail(mut stderr: ChildStderr) -> String {
 }
 
 /// Makes text of another program fit for a terminal.
-fn clean(text: &str) -> String {
+fn to_printable(text: &str) -> String {
     let kept = text.chars().filter(|c| !c.is_control() || *c == '\n');
     kept.take(STDERR_BYTES_MAX).collect()
 }
 
 /// Peak memory of this process: Linux counts it to a child that it starts.
-fn own_peak_bytes() -> Option<u64> {
+fn own_peak_memory_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

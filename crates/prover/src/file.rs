@@ -15,7 +15,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 
-use crate::line::{Digest, Mode, Strength};
+use crate::line::{Digest, ProofMode, ProofStrength};
 
 /// The first bytes of a proof file.
 pub const MAGIC: &[u8] = b"confide proof v1\n";
@@ -66,10 +66,10 @@ pub struct Header {
     /// Version of the back end.
     pub backend_version: String,
     /// Kind of the proof.
-    pub mode: Mode,
+    pub mode: ProofMode,
     /// Security of the proof's parameters.
     #[serde(flatten)]
-    pub strength: Strength,
+    pub strength: ProofStrength,
     /// Segments that were proved.
     pub segments: u32,
     /// Cycles that the executor counted; no check can tell.
@@ -79,7 +79,7 @@ pub struct Header {
 /// Why bytes are no proof file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum FileError {
+pub enum ProofFileError {
     /// The file does not begin with [`MAGIC`].
     #[error("proof file: wanted \"confide proof v1\" at its beginning, got something else")]
     Magic,
@@ -134,9 +134,9 @@ impl ProofFile {
     /// Encodes the file.
     ///
     /// # Errors
-    /// [`FileError::TooLong`] if header or body is beyond its limit, [`FileError::Header`] if the
+    /// [`ProofFileError::TooLong`] if header or body is beyond its limit, [`ProofFileError::Header`] if the
     /// header is nothing that JSON holds.
-    pub fn encode(&self) -> Result<Vec<u8>, FileError> {
+    pub fn encode(&self) -> Result<Vec<u8>, ProofFileError> {
         let header = self.header.encode()?;
         check_length("header", HEADER_BYTES_MAX, header.len() as u64)?;
         check_length("body", BODY_BYTES_MAX, self.body.len() as u64)?;
@@ -153,8 +153,8 @@ impl ProofFile {
     ///
     /// # Errors
     /// The first thing that is wrong with it.
-    pub fn decode(bytes: &[u8]) -> Result<Self, FileError> {
-        let rest = bytes.strip_prefix(MAGIC).ok_or(FileError::Magic)?;
+    pub fn decode(bytes: &[u8]) -> Result<Self, ProofFileError> {
+        let rest = bytes.strip_prefix(MAGIC).ok_or(ProofFileError::Magic)?;
         let (length, rest) = take_array::<4>("header's length", rest)?;
         let length = u64::from(u32::from_be_bytes(length));
         check_length("header", HEADER_BYTES_MAX, length)?;
@@ -164,18 +164,19 @@ impl ProofFile {
         check_length("body", BODY_BYTES_MAX, length)?;
         let (body, rest) = take_bytes("body", rest, length)?;
         if !rest.is_empty() {
-            return Err(FileError::Trailing { got: rest.len() });
+            return Err(ProofFileError::Trailing { got: rest.len() });
         }
         Ok(Self { header: Header::decode(header)?, body: body.to_vec() })
     }
 }
 
 impl Header {
-    fn encode(&self) -> Result<Vec<u8>, FileError> {
-        serde_json::to_vec(self).map_err(|error| FileError::Header { reason: error.to_string() })
+    fn encode(&self) -> Result<Vec<u8>, ProofFileError> {
+        serde_json::to_vec(self)
+            .map_err(|error| ProofFileError::Header { reason: error.to_string() })
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, FileError> {
+    fn decode(bytes: &[u8]) -> Result<Self, ProofFileError> {
         let header: Self = serde_json::from_slice(bytes).map_err(header_error)?;
         for (subject, name) in [
             ("claim", &header.claim),
@@ -185,33 +186,33 @@ impl Header {
             check_length(subject, NAME_BYTES_MAX, name.len() as u64)?;
             let is_named = |c: char| c.is_ascii_alphanumeric() || "-._+".contains(c);
             if name.is_empty() || !name.chars().all(is_named) {
-                return Err(FileError::Name { subject });
+                return Err(ProofFileError::Name { subject });
             }
         }
-        if header.encode()? != bytes { Err(FileError::Spelling) } else { Ok(header) }
+        if header.encode()? != bytes { Err(ProofFileError::Spelling) } else { Ok(header) }
     }
 }
 
 /// Says where and how the JSON is wrong, without quoting its text.
-fn header_error(error: serde_json::Error) -> FileError {
+fn header_error(error: serde_json::Error) -> ProofFileError {
     let how = match error.classify() {
         Category::Io => "it cannot be read",
         Category::Syntax => "it is not JSON",
         Category::Data => "a field is missing, unknown or of the wrong type",
         Category::Eof => "it ends too early",
     };
-    FileError::Header { reason: format!("{how}, at byte {}", error.column()) }
+    ProofFileError::Header { reason: format!("{how}, at byte {}", error.column()) }
 }
 
-fn check_length(subject: &'static str, limit: usize, got: u64) -> Result<(), FileError> {
-    if got > limit as u64 { Err(FileError::TooLong { subject, limit, got }) } else { Ok(()) }
+fn check_length(subject: &'static str, limit: usize, got: u64) -> Result<(), ProofFileError> {
+    if got > limit as u64 { Err(ProofFileError::TooLong { subject, limit, got }) } else { Ok(()) }
 }
 
 fn take_array<'a, const N: usize>(
     subject: &'static str,
     bytes: &'a [u8],
-) -> Result<([u8; N], &'a [u8]), FileError> {
-    let (first, rest) = bytes.split_first_chunk::<N>().ok_or(FileError::Truncated {
+) -> Result<([u8; N], &'a [u8]), ProofFileError> {
+    let (first, rest) = bytes.split_first_chunk::<N>().ok_or(ProofFileError::Truncated {
         subject,
         wanted: N as u64,
         got: bytes.len(),
@@ -223,8 +224,8 @@ fn take_bytes<'a>(
     subject: &'static str,
     bytes: &'a [u8],
     wanted: u64,
-) -> Result<(&'a [u8], &'a [u8]), FileError> {
-    let truncated = FileError::Truncated { subject, wanted, got: bytes.len() };
+) -> Result<(&'a [u8], &'a [u8]), ProofFileError> {
+    let truncated = ProofFileError::Truncated { subject, wanted, got: bytes.len() };
     usize::try_from(wanted).ok().and_then(|at| bytes.split_at_checked(at)).ok_or(truncated)
 }
 
@@ -260,7 +261,7 @@ mod tests {
             assert!(ProofFile::decode(&bytes[..end]).is_err(), "{end}");
         }
         let longer = [&bytes[..], b"\0"].concat();
-        assert_eq!(ProofFile::decode(&longer), Err(FileError::Trailing { got: 1 }));
+        assert_eq!(ProofFile::decode(&longer), Err(ProofFileError::Trailing { got: 1 }));
     }
 
     #[test]
@@ -281,7 +282,9 @@ mod tests {
             let error = ProofFile::decode(&with_header(&text)).unwrap_err();
             let wanted = matches!(
                 error,
-                FileError::Spelling | FileError::Header { .. } | FileError::TooLong { .. }
+                ProofFileError::Spelling
+                    | ProofFileError::Header { .. }
+                    | ProofFileError::TooLong { .. }
             );
             assert!(wanted, "{what}: {error:?}");
         }
@@ -298,7 +301,7 @@ mod tests {
             files[2].header.backend_version = name.to_string();
             for file in files {
                 let error = ProofFile::decode(&file.encode().unwrap()).unwrap_err();
-                assert!(matches!(error, FileError::Name { .. }), "{name:?}: {error:?}");
+                assert!(matches!(error, ProofFileError::Name { .. }), "{name:?}: {error:?}");
             }
         }
         // A mode that does not exist is not repeated either.
@@ -312,14 +315,14 @@ mod tests {
     fn a_length_beyond_its_limit_is_refused_before_anything_is_read() {
         let mut header = MAGIC.to_vec();
         header.extend_from_slice(&u32::MAX.to_be_bytes());
-        assert!(matches!(ProofFile::decode(&header), Err(FileError::TooLong { .. })));
+        assert!(matches!(ProofFile::decode(&header), Err(ProofFileError::TooLong { .. })));
         let bytes = sample().encode().unwrap();
         let at = MAGIC.len() + 4 + header_length(&bytes);
         let mut body = bytes[..at].to_vec();
         body.extend_from_slice(&u64::MAX.to_be_bytes());
-        assert!(matches!(ProofFile::decode(&body), Err(FileError::TooLong { .. })));
+        assert!(matches!(ProofFile::decode(&body), Err(ProofFileError::TooLong { .. })));
         let long = ProofFile { body: vec![0; BODY_BYTES_MAX + 1], ..sample() };
-        assert!(matches!(long.encode(), Err(FileError::TooLong { .. })));
+        assert!(matches!(long.encode(), Err(ProofFileError::TooLong { .. })));
     }
 
     fn header_length(bytes: &[u8]) -> usize {
@@ -333,14 +336,15 @@ mod tests {
     }
 
     fn sample() -> ProofFile {
-        let strength = Strength { proven_bits: 100, conjectured_bits: 100, zero_knowledge: false };
+        let strength =
+            ProofStrength { proven_bits: 100, conjectured_bits: 100, zero_knowledge: false };
         let header = Header {
             statement: vec![0xab, 0xcd, 0xef],
             claim: "fibonacci".to_string(),
             program_digest: Digest([7; 32]),
             backend: "openvm".to_string(),
             backend_version: "2.0.2".to_string(),
-            mode: Mode::App,
+            mode: ProofMode::App,
             strength,
             segments: 2,
             cycles: 423_373,

@@ -6,7 +6,7 @@ use confide_statement::{Statement, StatementError};
 
 use crate::{
     file::{Header, ProofFile},
-    line::{Description, Digest, Mode, RefusalReason, StageResult, Strength},
+    line::{Digest, ProofMode, ProofStrength, ProverDescription, RefusalReason, StageResult},
     policy::{AllowedCheckers, ProofPolicy},
     stages::{Prover, ProverError, StageUsage},
 };
@@ -65,7 +65,7 @@ impl CheckedProof {
 #[derive(Clone, Debug)]
 pub struct RejectedProof {
     /// The first reason.
-    pub reason: Reason,
+    pub reason: RejectionReason,
     /// The checks up to it, with it.
     pub checks: Vec<Check>,
 }
@@ -106,7 +106,7 @@ impl Outcome {
 /// Why a proof is not believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum RejectionReason {
     /// The policy does not say which `confide-prover` may check.
     #[error("policy pins no confide-prover: found {got}")]
     UnpinnedProver {
@@ -152,7 +152,7 @@ pub enum Reason {
     #[error("mode is not one that the policy accepts: got {got}")]
     Mode {
         /// The proof's mode.
-        got: Mode,
+        got: ProofMode,
     },
     /// The parameters are weaker than the policy allows.
     #[error("parameters are weaker than the policy allows: wanted {wanted}, got {got}")]
@@ -190,7 +190,7 @@ pub enum Reason {
     },
 }
 
-impl Reason {
+impl RejectionReason {
     /// Name of the reason, for programs.
     pub fn name(&self) -> &'static str {
         match self {
@@ -211,7 +211,7 @@ impl Reason {
 
 /// Why a proof was not judged.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum JudgementError {
     /// The proof is not believed.
     Rejected(RejectedProof),
     /// The back end gave no answer.
@@ -221,24 +221,24 @@ pub enum Verdict {
 /// Judges a proof by the back end at hand, which is asked only when it is one that the policy takes.
 ///
 /// # Errors
-/// [`Verdict`]: the first reason not to believe it, or why nobody could tell.
+/// [`JudgementError`]: the first reason not to believe it, or why nobody could tell.
 pub fn judge(
     file: &ProofFile,
     prover: &impl Prover,
     expected: &ExpectedProof<'_>,
-) -> Result<CheckedProof, Verdict> {
+) -> Result<CheckedProof, JudgementError> {
     let mut steps = CheckList::default();
     let checked = steps.check_all(file, prover, expected);
     checked.map_err(|verdict| match verdict {
-        Failure::Reason(reason) => {
-            Verdict::Rejected(RejectedProof { reason: *reason, checks: steps.checks })
+        Failure::Rejected(reason) => {
+            JudgementError::Rejected(RejectedProof { reason: *reason, checks: steps.checks })
         }
-        Failure::Prover(error) => Verdict::NotJudged(error),
+        Failure::Prover(error) => JudgementError::NotJudged(error),
     })
 }
 
 enum Failure {
-    Reason(Box<Reason>),
+    Rejected(Box<RejectionReason>),
     Prover(ProverError),
 }
 
@@ -262,24 +262,24 @@ impl CheckList {
     ) -> Result<CheckedProof, Failure> {
         let header = &file.header;
         self.check_prover(expected)?;
-        let statement = self.statement(header, expected)?;
+        let statement = self.check_statement(header, expected)?;
         let description = prover.describe()?;
         self.check_backend(header, &description)?;
         self.check_program(header, &description, expected)?;
         self.check_strength(header.mode, description.strength, expected.policy)?;
-        let (done, used) = self.proof(file, prover)?;
+        let (done, used) = self.check_proof(file, prover)?;
         let shown = done.program_digest;
         if shown != header.program_digest {
             let (by, wanted) = ("the proof", shown.to_string());
             let got = header.program_digest.to_string();
-            return self.fail("proof", Reason::AnotherProgram { by, wanted, got });
+            return self.fail("proof", RejectionReason::AnotherProgram { by, wanted, got });
         }
         let (wanted, got) = (Digest(statement.digest()), done.public_values);
         if wanted != got {
-            return self.fail("public_values", Reason::PublicValues { wanted, got });
+            return self.fail("public_values", RejectionReason::PublicValues { wanted, got });
         }
         self.pass("public_values", got);
-        self.header(header, &done, description.strength)?;
+        self.check_header(header, &done, description.strength)?;
         let header = header.clone();
         let checks = std::mem::take(&mut self.checks);
         Ok(CheckedProof { header, statement, done, used, checks })
@@ -288,7 +288,7 @@ impl CheckList {
     fn check_prover(&mut self, expected: &ExpectedProof<'_>) -> Result<(), Failure> {
         let got = expected.prover_sha256;
         match &expected.policy.prover_sha256 {
-            AllowedCheckers::Absent => self.fail("prover", Reason::UnpinnedProver { got }),
+            AllowedCheckers::Absent => self.fail("prover", RejectionReason::UnpinnedProver { got }),
             AllowedCheckers::DangerousAny => {
                 self.push_check("prover", Outcome::NotEvaluated, format!("not pinned: {got}"));
                 Ok(())
@@ -297,11 +297,13 @@ impl CheckList {
                 self.pass("prover", got);
                 Ok(())
             }
-            AllowedCheckers::AnyOf(_) => self.fail("prover", Reason::AnotherProver { got }),
+            AllowedCheckers::AnyOf(_) => {
+                self.fail("prover", RejectionReason::AnotherProver { got })
+            }
         }
     }
 
-    fn statement(
+    fn check_statement(
         &mut self,
         header: &Header,
         expected: &ExpectedProof<'_>,
@@ -309,33 +311,37 @@ impl CheckList {
         const NAME: &str = "statement";
         let statement = match Statement::decode(&header.statement) {
             Ok(statement) => statement,
-            Err(error) => return self.fail(NAME, Reason::MalformedStatement(error)),
+            Err(error) => return self.fail(NAME, RejectionReason::MalformedStatement(error)),
         };
-        if statement.claim() != header.claim {
-            let (wanted, got) = (header.claim.clone(), statement.claim().to_string());
-            return self.fail(NAME, Reason::AnotherStatement { wanted, got });
+        if statement.claim_name() != header.claim {
+            let (wanted, got) = (header.claim.clone(), statement.claim_name().to_string());
+            return self.fail(NAME, RejectionReason::AnotherStatement { wanted, got });
         }
         let digest = Digest(statement.digest());
         match expected.statement {
             None => {
-                let detail = format!("not compared: {} {digest}", statement.claim());
+                let detail = format!("not compared: {} {digest}", statement.claim_name());
                 self.push_check(NAME, Outcome::NotEvaluated, detail);
             }
             Some(wanted) if *wanted == statement => self.pass(NAME, digest),
             Some(wanted) => {
-                let wanted = format!("{} {}", wanted.claim(), Digest(wanted.digest()));
-                let got = format!("{} {digest}", statement.claim());
-                return self.fail(NAME, Reason::AnotherStatement { wanted, got });
+                let wanted = format!("{} {}", wanted.claim_name(), Digest(wanted.digest()));
+                let got = format!("{} {digest}", statement.claim_name());
+                return self.fail(NAME, RejectionReason::AnotherStatement { wanted, got });
             }
         }
         Ok(statement)
     }
 
-    fn check_backend(&mut self, header: &Header, description: &Description) -> Result<(), Failure> {
+    fn check_backend(
+        &mut self,
+        header: &Header,
+        description: &ProverDescription,
+    ) -> Result<(), Failure> {
         let wanted = format!("{} {}", description.backend, description.version);
         let got = format!("{} {}", header.backend, header.backend_version);
         if wanted != got {
-            return self.fail("backend", Reason::AnotherBackend { wanted, got });
+            return self.fail("backend", RejectionReason::AnotherBackend { wanted, got });
         }
         self.pass("backend", got);
         Ok(())
@@ -346,7 +352,7 @@ impl CheckList {
     fn check_program(
         &mut self,
         header: &Header,
-        description: &Description,
+        description: &ProverDescription,
         expected: &ExpectedProof<'_>,
     ) -> Result<(), Failure> {
         let got = header.program_digest;
@@ -368,7 +374,7 @@ impl CheckList {
             let wanted =
                 if all.is_empty() { format!("no {}", header.claim) } else { all.join(" or ") };
             let got = got.to_string();
-            return self.fail("program", Reason::AnotherProgram { by, wanted, got });
+            return self.fail("program", RejectionReason::AnotherProgram { by, wanted, got });
         }
         self.pass("program", format!("{} {got}", header.claim));
         Ok(())
@@ -376,12 +382,12 @@ impl CheckList {
 
     fn check_strength(
         &mut self,
-        mode: Mode,
-        got: Strength,
+        mode: ProofMode,
+        got: ProofStrength,
         policy: &ProofPolicy,
     ) -> Result<(), Failure> {
         if !policy.modes.contains(&mode) {
-            return self.fail("mode", Reason::Mode { got: mode });
+            return self.fail("mode", RejectionReason::Mode { got: mode });
         }
         self.pass("mode", mode);
         let hiding = |yes| if yes { "zero-knowledge" } else { "not zero-knowledge" };
@@ -391,52 +397,52 @@ impl CheckList {
         ] {
             if bits < least {
                 let (wanted, got) = (format!("{least} {wanted}"), bits.to_string());
-                return self.fail("parameters", Reason::WeakerParameters { wanted, got });
+                return self.fail("parameters", RejectionReason::WeakerParameters { wanted, got });
             }
         }
         if policy.zero_knowledge && !got.zero_knowledge {
             let (wanted, got) = (hiding(true).to_string(), hiding(false).to_string());
-            return self.fail("parameters", Reason::WeakerParameters { wanted, got });
+            return self.fail("parameters", RejectionReason::WeakerParameters { wanted, got });
         }
-        let Strength { proven_bits, conjectured_bits, zero_knowledge } = got;
+        let ProofStrength { proven_bits, conjectured_bits, zero_knowledge } = got;
         let bits = format!("{proven_bits} bits proven, {conjectured_bits} conjectured");
         self.pass("parameters", format!("{bits}, {}", hiding(zero_knowledge)));
         Ok(())
     }
 
-    fn proof(
+    fn check_proof(
         &mut self,
         file: &ProofFile,
         prover: &impl Prover,
     ) -> Result<(StageResult, StageUsage), Failure> {
         let header = &file.header;
-        match prover.check(&header.claim, header.mode, &file.body) {
+        match prover.check_proof(&header.claim, header.mode, &file.body) {
             Ok(ran) => {
                 self.pass("proof", format!("{} bytes", file.body.len()));
                 Ok((ran.done, ran.used))
             }
             // A fault of disk or memory says nothing of the proof.
             Err(ProverError::Refused { why, detail, .. }) if why != RefusalReason::Fault => {
-                self.fail("proof", Reason::Refused { why, detail })
+                self.fail("proof", RejectionReason::Refused { why, detail })
             }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Compares the header with what the proof shows. An absent strength or mode is a failure.
-    fn header(
+    fn check_header(
         &mut self,
         header: &Header,
         done: &StageResult,
-        known: Strength,
+        known: ProofStrength,
     ) -> Result<(), Failure> {
-        let shown = done.strength.unwrap_or(Strength {
+        let shown = done.strength.unwrap_or(ProofStrength {
             proven_bits: 0,
             conjectured_bits: 0,
             zero_knowledge: false,
         });
         let said = header.strength;
-        let mode = done.mode.map_or("none", Mode::name);
+        let mode = done.mode.map_or("none", ProofMode::name);
         let segments = done.segments.unwrap_or(header.segments);
         for (field, shown, said) in [
             ("mode", mode.to_string(), header.mode.to_string()),
@@ -450,14 +456,14 @@ impl CheckList {
             ("zero_knowledge", shown.zero_knowledge.to_string(), said.zero_knowledge.to_string()),
         ] {
             if shown != said {
-                return self.fail("header", Reason::Header { field, shown, said });
+                return self.fail("header", RejectionReason::Header { field, shown, said });
             }
         }
         // The policy judged what the back end says of itself: the proof must have just that.
         if shown != known {
             let wanted = format!("{} proven bits", known.proven_bits);
             let got = shown.proven_bits.to_string();
-            return self.fail("header", Reason::WeakerParameters { wanted, got });
+            return self.fail("header", RejectionReason::WeakerParameters { wanted, got });
         }
         let unseen = match done.segments {
             Some(_) => "cycles are as claimed by the prover",
@@ -471,9 +477,9 @@ impl CheckList {
         self.push_check(name, Outcome::Passed, detail.to_string());
     }
 
-    fn fail<T>(&mut self, name: &'static str, reason: Reason) -> Result<T, Failure> {
+    fn fail<T>(&mut self, name: &'static str, reason: RejectionReason) -> Result<T, Failure> {
         self.push_check(name, Outcome::Failed, reason.to_string());
-        Err(Failure::Reason(Box::new(reason)))
+        Err(Failure::Rejected(Box::new(reason)))
     }
 
     fn push_check(&mut self, name: &'static str, outcome: Outcome, detail: String) {

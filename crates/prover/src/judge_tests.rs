@@ -6,7 +6,7 @@ use confide_statement::Fibonacci;
 
 use super::*;
 use crate::{
-    line::{PROTOCOL, Program, Stage},
+    line::{PROTOCOL, ProgramDescription, Stage},
     stages::{ProofPlan, StageRun},
 };
 
@@ -27,7 +27,7 @@ fn a_proof_of_what_was_expected_is_believed() {
 #[test]
 fn what_was_not_asked_for_is_not_a_yes() {
     let case = Case::new();
-    let policy = ProofPolicy::unwritten();
+    let policy = ProofPolicy::with_any_prover();
     let checked = judge(&case.file, &case.back, &expected_proof(&policy)).unwrap();
     let open = |name| {
         let mut checks = checked.checks().iter();
@@ -106,12 +106,12 @@ fn parameters_and_modes_below_the_policy_are_refused() {
     assert_eq!(case.rejection_name(), "weaker_parameters");
 
     let mut case = Case::new();
-    case.policy.modes = vec![Mode::Aggregated];
+    case.policy.modes = vec![ProofMode::Aggregated];
     assert_eq!(case.rejection_name(), "mode");
 
     // The proof has weaker ones than the back end says of itself; its header agrees with it.
     let mut case = Case::new();
-    let weak = Strength { proven_bits: 40, ..STRENGTH };
+    let weak = ProofStrength { proven_bits: 40, ..STRENGTH };
     case.back.done.strength = Some(weak);
     case.file.header.strength = weak;
     assert_eq!(case.rejection_name(), "weaker_parameters");
@@ -132,7 +132,7 @@ fn a_header_that_says_more_than_the_proof_shows_is_refused() {
     assert_eq!(case.rejection_name(), "header");
 
     let mut case = Case::new();
-    case.file.header.mode = Mode::Aggregated;
+    case.file.header.mode = ProofMode::Aggregated;
     assert_eq!(case.rejection_name(), "header");
 
     // A back end that says nothing of its proof has not accepted it.
@@ -159,8 +159,8 @@ fn what_the_back_end_refuses_keeps_its_name_and_a_fault_is_no_judgement() {
         case.back.answer = Answer::Refuse(why);
         let verdict = judge(&case.file, &case.back, &expected_proof(&case.policy)).unwrap_err();
         match verdict {
-            Verdict::Rejected(rejected) => assert_eq!(rejected.reason.name(), why.name()),
-            Verdict::NotJudged(_) => assert_eq!(why, RefusalReason::Fault),
+            JudgementError::Rejected(rejected) => assert_eq!(rejected.reason.name(), why.name()),
+            JudgementError::NotJudged(_) => assert_eq!(why, RefusalReason::Fault),
         }
     }
 }
@@ -168,8 +168,8 @@ fn what_the_back_end_refuses_keeps_its_name_and_a_fault_is_no_judgement() {
 const PROGRAM: Digest = Digest([7; 32]);
 const OTHER: Digest = Digest([8; 32]);
 const PROVER: Digest = Digest([9; 32]);
-const STRENGTH: Strength =
-    Strength { proven_bits: 100, conjectured_bits: 120, zero_knowledge: false };
+const STRENGTH: ProofStrength =
+    ProofStrength { proven_bits: 100, conjectured_bits: 120, zero_knowledge: false };
 
 struct Case {
     file: ProofFile,
@@ -197,17 +197,17 @@ impl Case {
             public_values: Digest(statement.digest()),
             cycles: None,
             segments: Some(2),
-            mode: Some(Mode::App),
+            mode: Some(ProofMode::App),
             strength: Some(STRENGTH),
             parts: BTreeMap::new(),
         };
         let header = Header {
             statement: statement.encode(),
-            claim: statement.claim().to_string(),
+            claim: statement.claim_name().to_string(),
             program_digest: PROGRAM,
             backend: "stand-in".to_string(),
             backend_version: "1".to_string(),
-            mode: Mode::App,
+            mode: ProofMode::App,
             strength: STRENGTH,
             segments: 2,
             cycles: 1000,
@@ -230,14 +230,14 @@ fn expected_proof(policy: &ProofPolicy) -> ExpectedProof<'_> {
     ExpectedProof { prover_sha256: PROVER, policy, statement: None, program: None }
 }
 
-fn name(judged: Result<CheckedProof, Verdict>) -> &'static str {
+fn name(judged: Result<CheckedProof, JudgementError>) -> &'static str {
     match judged.unwrap_err() {
-        Verdict::Rejected(rejected) => {
+        JudgementError::Rejected(rejected) => {
             let last = rejected.checks.last().unwrap();
             assert_eq!(last.outcome, Outcome::Failed);
             rejected.reason.name()
         }
-        Verdict::NotJudged(error) => panic!("not judged: {error}"),
+        JudgementError::NotJudged(error) => panic!("not judged: {error}"),
     }
 }
 
@@ -246,24 +246,24 @@ fn fibonacci(n: u32) -> Statement {
 }
 
 impl Prover for Back {
-    fn describe(&self) -> Result<Description, ProverError> {
+    fn describe(&self) -> Result<ProverDescription, ProverError> {
         assert!(!matches!(self.answer, Answer::Panic), "it was started");
-        let program = |claim: &str| Program {
+        let program = |claim: &str| ProgramDescription {
             claim: claim.to_string(),
             program_digest: PROGRAM,
             elf_sha256: Digest([1; 32]),
         };
-        Ok(Description {
+        Ok(ProverDescription {
             protocol: PROTOCOL,
             backend: "stand-in".to_string(),
             version: "1".to_string(),
             programs: vec![program("fibonacci"), program("sort")],
-            modes: vec![Mode::App, Mode::Aggregated],
+            modes: vec![ProofMode::App, ProofMode::Aggregated],
             strength: STRENGTH,
         })
     }
 
-    fn check(&self, _: &str, _: Mode, _: &[u8]) -> Result<StageRun<()>, ProverError> {
+    fn check_proof(&self, _: &str, _: ProofMode, _: &[u8]) -> Result<StageRun<()>, ProverError> {
         let used = StageUsage {
             wall: Duration::from_millis(1),
             cpu: Duration::from_millis(1),
@@ -278,7 +278,7 @@ impl Prover for Back {
         }
     }
 
-    fn native(&self, _: &str, _: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError> {
+    fn run_native(&self, _: &str, _: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError> {
         panic!("a checker runs nothing")
     }
 

@@ -1,7 +1,7 @@
 //! A stage's process ends with the process that started it, however that one ends.
 //!
 //! `PR_SET_PDEATHSIG` has to be set inside the child. Between `fork` and `exec` that takes unsafe
-//! code, so the child first runs a program that knows [`launch`], which sets it and becomes
+//! code, so the child first runs a program that knows [`exec_launched_program`], which sets it and becomes
 //! `confide-prover`.
 
 use std::{
@@ -14,13 +14,13 @@ use std::{
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-/// First argument of a program that is to call [`launch`].
+/// First argument of a program that is to call [`exec_launched_program`].
 pub const LAUNCH_WORD: &str = "launch-stage";
 
 /// Exit status of a process that could not become the program.
 pub const LAUNCH_FAILED: u8 = 127;
 
-/// A program whose `main` calls [`launch`] if its first argument is [`LAUNCH_WORD`].
+/// A program whose `main` calls [`exec_launched_program`] if its first argument is [`LAUNCH_WORD`].
 #[derive(Clone, Debug)]
 pub struct Launcher(PathBuf);
 
@@ -43,7 +43,7 @@ impl Launcher {
 /// # Errors
 /// The system's message, or that the starting process is gone. It does not return where it
 /// succeeds.
-pub fn launch(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
+pub fn exec_launched_program(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
     let mut arguments = arguments.into_iter();
     let (Some(parent), Some(program), Some(shown)) =
         (arguments.next(), arguments.next(), arguments.next())

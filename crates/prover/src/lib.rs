@@ -17,16 +17,17 @@ mod program;
 mod sealed;
 mod stages;
 
-pub use dcap::DcapParts;
+pub use dcap::DcapGuestInput;
 pub use external::{ExternalProver, INPUT_BYTES_MAX, StopHandle};
 pub use file::{
-    APP_SEGMENTS_MAX, BODY_BYTES_MAX, FILE_BYTES_MAX, FileError, HEADER_BYTES_MAX, Header, MAGIC,
-    ProofFile, SEGMENT_BYTES_MAX,
+    APP_SEGMENTS_MAX, BODY_BYTES_MAX, FILE_BYTES_MAX, HEADER_BYTES_MAX, Header, MAGIC, ProofFile,
+    ProofFileError, SEGMENT_BYTES_MAX,
 };
 pub use judge::{
-    Check, CheckedProof, ExpectedProof, Outcome, Reason, RejectedProof, Verdict, judge,
+    Check, CheckedProof, ExpectedProof, JudgementError, Outcome, RejectedProof, RejectionReason,
+    judge,
 };
-pub use launch::{LAUNCH_FAILED, LAUNCH_WORD, Launcher, launch};
+pub use launch::{LAUNCH_FAILED, LAUNCH_WORD, Launcher, exec_launched_program};
 pub use policy::{
     AllowedCheckers, POLICY_BYTES_MAX, PROVEN_BITS_DEFAULT, PolicyError, ProofPolicy,
 };

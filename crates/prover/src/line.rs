@@ -39,7 +39,7 @@ pub enum ProverMessage {
     /// The stage was refused; for `check`: the proof does not hold.
     Refused(Refusal),
     /// The answer to `describe`.
-    Description(Description),
+    Description(ProverDescription),
 }
 
 impl ProverMessage {
@@ -55,7 +55,7 @@ impl ProverMessage {
 /// The answer to `describe`: the back end and its programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Description {
+pub struct ProverDescription {
     /// Version of the protocol: [`PROTOCOL`].
     pub protocol: u32,
     /// Name of the back end: `openvm`.
@@ -63,17 +63,17 @@ pub struct Description {
     /// Version of the back end: `2.0.2`.
     pub version: String,
     /// Programs that can be proved and checked.
-    pub programs: Vec<Program>,
+    pub programs: Vec<ProgramDescription>,
     /// Modes that are built in.
-    pub modes: Vec<Mode>,
+    pub modes: Vec<ProofMode>,
     /// Security of the back end's parameters.
-    pub strength: Strength,
+    pub strength: ProofStrength,
 }
 
 /// A program of a description.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Program {
+pub struct ProgramDescription {
     /// Name of guest and claim: `fibonacci`.
     pub claim: String,
     /// The back end's commitment to the program.
@@ -84,7 +84,7 @@ pub struct Program {
 
 /// Security of a back end's parameters; from the back end, never from the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Strength {
+pub struct ProofStrength {
     /// Bits that a published proof covers.
     pub proven_bits: u32,
     /// Bits under the conjectures that the back end's makers name.
@@ -131,14 +131,14 @@ impl fmt::Display for Stage {
 /// Kind of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum ProofMode {
     /// One proof for each segment; its size grows with the work.
     App,
     /// Aggregated to one proof of constant size.
     Aggregated,
 }
 
-impl Mode {
+impl ProofMode {
     /// The mode's name on the command line and in files.
     pub fn name(self) -> &'static str {
         match self {
@@ -148,13 +148,13 @@ impl Mode {
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for ProofMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Mode {
+impl FromStr for ProofMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -226,10 +226,10 @@ pub struct StageResult {
     pub segments: Option<u32>,
     /// Kind of the proof: for `prove` and `check`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
+    pub mode: Option<ProofMode>,
     /// Security of the proof, from its own parameters: for `prove` and `check`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strength: Option<Strength>,
+    pub strength: Option<ProofStrength>,
     /// Seconds of this process by part (`set_up_s`, `execute_s`, `prove_s`, `check_s`, …), wall clock.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<String, f64>,
@@ -362,9 +362,10 @@ mod tests {
 
     #[test]
     fn each_line_reads_back_as_it_was_written() {
-        let strength = Strength { proven_bits: 100, conjectured_bits: 128, zero_knowledge: false };
+        let strength =
+            ProofStrength { proven_bits: 100, conjectured_bits: 128, zero_knowledge: false };
         let digest = Digest([0xab; 32]);
-        let program = Program {
+        let program = ProgramDescription {
             claim: "fibonacci".to_string(),
             program_digest: digest,
             elf_sha256: Digest([1; 32]),
@@ -376,12 +377,12 @@ mod tests {
                 why: RefusalReason::Segments,
                 detail: "1 of 2".to_string(),
             }),
-            ProverMessage::Description(Description {
+            ProverMessage::Description(ProverDescription {
                 protocol: PROTOCOL,
                 backend: "openvm".to_string(),
                 version: "2.0.2".to_string(),
                 programs: vec![program],
-                modes: vec![Mode::App, Mode::Aggregated],
+                modes: vec![ProofMode::App, ProofMode::Aggregated],
                 strength,
             }),
             ProverMessage::Result(StageResult {
@@ -390,7 +391,7 @@ mod tests {
                 public_values: digest,
                 cycles: Some(423_373),
                 segments: Some(2),
-                mode: Some(Mode::App),
+                mode: Some(ProofMode::App),
                 strength: Some(strength),
                 parts: BTreeMap::from([("prove_s".to_string(), 18.6)]),
             }),
@@ -410,9 +411,9 @@ mod tests {
         for stage in Stage::ALL {
             assert_eq!(serde_json::to_value(stage).unwrap(), stage.name());
         }
-        for mode in [Mode::App, Mode::Aggregated] {
+        for mode in [ProofMode::App, ProofMode::Aggregated] {
             assert_eq!(serde_json::to_value(mode).unwrap(), mode.name());
-            assert_eq!(mode.name().parse::<Mode>().unwrap(), mode);
+            assert_eq!(mode.name().parse::<ProofMode>().unwrap(), mode);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::line::{Digest, Mode};
+use crate::line::{Digest, ProofMode};
 
 /// The longest policy text that is read.
 pub const POLICY_BYTES_MAX: usize = 64 * 1024;
@@ -22,7 +22,7 @@ pub struct ProofPolicy {
     /// SHA-256 of the `confide-prover` that may check.
     pub prover_sha256: AllowedCheckers,
     /// Kinds of proofs that are taken.
-    pub modes: Vec<Mode>,
+    pub modes: Vec<ProofMode>,
     /// Least proven bits.
     pub proven_bits_min: u32,
     /// Least conjectured bits.
@@ -78,7 +78,7 @@ impl ProofPolicy {
     }
 
     /// The policy where none was written: the default, with any `confide-prover` that is found.
-    pub fn unwritten() -> Self {
+    pub fn with_any_prover() -> Self {
         Self { prover_sha256: AllowedCheckers::DangerousAny, ..Self::default() }
     }
 }
@@ -87,7 +87,7 @@ impl Default for ProofPolicy {
     fn default() -> Self {
         Self {
             prover_sha256: AllowedCheckers::Absent,
-            modes: vec![Mode::App, Mode::Aggregated],
+            modes: vec![ProofMode::App, ProofMode::Aggregated],
             proven_bits_min: PROVEN_BITS_DEFAULT,
             conjectured_bits_min: 0,
             zero_knowledge: false,
@@ -100,16 +100,16 @@ impl<'de> Deserialize<'de> for AllowedCheckers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum DigestOrList {
             Single(String),
             Many(Vec<Digest>),
         }
-        match Written::deserialize(deserializer)? {
-            Written::Single(word) if word == "dangerous-any" => Ok(Self::DangerousAny),
-            Written::Single(digest) => {
+        match DigestOrList::deserialize(deserializer)? {
+            DigestOrList::Single(word) if word == "dangerous-any" => Ok(Self::DangerousAny),
+            DigestOrList::Single(digest) => {
                 digest.parse().map(|digest| Self::AnyOf(vec![digest])).map_err(de::Error::custom)
             }
-            Written::Many(digests) => Ok(Self::AnyOf(digests)),
+            DigestOrList::Many(digests) => Ok(Self::AnyOf(digests)),
         }
     }
 }
@@ -138,7 +138,7 @@ mod tests {
             policy.prover_sha256,
             AllowedCheckers::AnyOf(vec![Digest([0xab; 32]), Digest([0xcd; 32])])
         );
-        assert_eq!(policy.modes, [Mode::Aggregated]);
+        assert_eq!(policy.modes, [ProofMode::Aggregated]);
         assert_eq!((policy.proven_bits_min, policy.conjectured_bits_min), (100, 120));
         assert!(policy.zero_knowledge);
         assert_eq!(policy.programs.unwrap()["fibonacci"], [Digest([0xab; 32])]);
@@ -164,7 +164,7 @@ mod tests {
     fn any_prover_is_spelled_dangerous() {
         let policy = ProofPolicy::from_toml("prover_sha256 = \"dangerous-any\"").unwrap();
         assert_eq!(policy.prover_sha256, AllowedCheckers::DangerousAny);
-        assert_eq!(policy, ProofPolicy::unwritten());
+        assert_eq!(policy, ProofPolicy::with_any_prover());
         // One spelling, which is that of every other policy.
         ProofPolicy::from_toml("prover_sha256 = \"dangerous_any\"").unwrap_err();
     }

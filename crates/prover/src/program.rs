@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     launch::Launcher,
     line::Digest,
-    sealed::{create_runnable, path_of, seal},
+    sealed::{create_executable_memfd, memfd_path, seal_memfd},
 };
 
 /// Largest `confide-prover`: a release build has some 30 MB, one for debugging some hundred.
@@ -65,11 +65,11 @@ impl Program {
         if about.len() > PROGRAM_BYTES_MAX {
             return Err(ProgramError::Unreadable(io::ErrorKind::FileTooLarge.into()));
         }
-        let mut copy = create_runnable("confide-prover").map_err(ProgramError::Unsealed)?;
+        let mut copy = create_executable_memfd("confide-prover").map_err(ProgramError::Unsealed)?;
         // It may grow while it is read.
         let sha256 =
             copy_and_hash(file, &mut copy, PROGRAM_BYTES_MAX).map_err(ProgramError::Unreadable)?;
-        seal(&copy).map_err(ProgramError::Unsealed)?;
+        seal_memfd(&copy).map_err(ProgramError::Unsealed)?;
         Ok(Self { path: path.to_owned(), copy, sha256 })
     }
 
@@ -82,7 +82,7 @@ impl Program {
     /// is one.
     pub(crate) fn command(&self, launcher: Option<&Launcher>) -> Command {
         // A script's interpreter opens it a second time, when the child's descriptors are closed.
-        let path = path_of(&self.copy);
+        let path = memfd_path(&self.copy);
         match launcher {
             Some(launcher) => launcher.command(path.as_os_str(), self.path.as_os_str()),
             None => {

@@ -23,7 +23,7 @@ const SEAL_ATTEMPTS: u32 = 20;
 const SEAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Memory that looks like a file and can be run.
-pub(crate) fn create_runnable(name: &str) -> io::Result<File> {
+pub(crate) fn create_executable_memfd(name: &str) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = match memfd_create(name, flags | MemfdFlags::EXEC) {
         // Before Linux 6.3 there is no such flag, and all of it can be run.
@@ -36,12 +36,12 @@ pub(crate) fn create_runnable(name: &str) -> io::Result<File> {
 }
 
 /// Lets nobody write, grow or shrink `memory` from here on.
-pub(crate) fn seal(memory: &File) -> io::Result<()> {
-    seal_after(memory, || thread::sleep(SEAL_PAUSE))
+pub(crate) fn seal_memfd(memory: &File) -> io::Result<()> {
+    seal_with_retries(memory, || thread::sleep(SEAL_PAUSE))
 }
 
-/// Seals as [`seal`] does; `pause` is called between two attempts.
-fn seal_after(memory: &File, mut pause: impl FnMut()) -> io::Result<()> {
+/// Seals as [`seal_memfd`] does; `pause` is called between two attempts.
+fn seal_with_retries(memory: &File, mut pause: impl FnMut()) -> io::Result<()> {
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     for _ in 1..SEAL_ATTEMPTS {
         match fcntl_add_seals(memory, seals) {
@@ -61,17 +61,17 @@ impl SealedMemfd {
         let mut memory = File::from(memfd_create(name, flags)?);
         memory.set_permissions(Permissions::from_mode(0o400))?;
         memory.write_all(bytes)?;
-        seal(&memory)?;
+        seal_memfd(&memory)?;
         Ok(Self(memory))
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        path_of(&self.0)
+        memfd_path(&self.0)
     }
 }
 
 /// The path names this process's own number, since the descriptor is closed in a child.
-pub(crate) fn path_of(memory: &File) -> PathBuf {
+pub(crate) fn memfd_path(memory: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd()).into()
 }
 
@@ -94,12 +94,12 @@ mod tests {
 
     /// Makes memory that another process has mapped for writing, until the process's input ends.
     fn map_memory(name: &str) -> (File, Child) {
-        let mut memory = create_runnable(name).unwrap();
+        let mut memory = create_executable_memfd(name).unwrap();
         memory.write_all(&[7; 4096]).unwrap();
         memory.set_permissions(Permissions::from_mode(0o700)).unwrap();
         let mut mapper = Command::new("python3")
             .args(["-c", MAPPER])
-            .arg(path_of(&memory))
+            .arg(memfd_path(&memory))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -114,7 +114,7 @@ mod tests {
     fn sealing_waits_for_a_mapping_that_lives_meanwhile() {
         let (mut memory, mut mapper) = map_memory("busy");
         let mut pauses = 0;
-        seal_after(&memory, || {
+        seal_with_retries(&memory, || {
             pauses += 1;
             // Its input ends, and with it the mapping.
             mapper.stdin.take();
@@ -129,7 +129,7 @@ mod tests {
     fn a_mapping_that_never_ends_is_not_waited_for_without_end() {
         let (memory, mut mapper) = map_memory("held");
         let mut pauses = 0;
-        let error = seal_after(&memory, || pauses += 1).unwrap_err();
+        let error = seal_with_retries(&memory, || pauses += 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
         assert_eq!(pauses, SEAL_ATTEMPTS - 1);
         mapper.stdin.take();

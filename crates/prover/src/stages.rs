@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitStatus, time::Duration};
 
-use crate::line::{Description, Mode, Progress, RefusalReason, Stage, StageResult};
+use crate::line::{Progress, ProofMode, ProverDescription, RefusalReason, Stage, StageResult};
 
 /// A back end that proves runs of programs.
 ///
@@ -12,18 +12,18 @@ pub trait Prover {
     ///
     /// # Errors
     /// If it cannot be asked.
-    fn describe(&self) -> Result<Description, ProverError>;
+    fn describe(&self) -> Result<ProverDescription, ProverError>;
 
     /// Runs the guest's program on this machine; gives the statement's encoding.
     ///
     /// # Errors
     /// If the program refuses the input, or the stage fails.
-    fn native(&self, guest: &str, input: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError>;
+    fn run_native(&self, guest: &str, input: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError>;
 
     /// Runs the guest in the zkVM's executor, which counts its cycles.
     ///
     /// # Errors
-    /// As [`Prover::native`].
+    /// As [`Prover::run_native`].
     fn emulate(
         &self,
         guest: &str,
@@ -34,7 +34,7 @@ pub trait Prover {
     /// Runs the guest and proves it; gives the proof's body.
     ///
     /// # Errors
-    /// As [`Prover::native`]; and where the work does not fit into the memory.
+    /// As [`Prover::run_native`]; and where the work does not fit into the memory.
     fn prove(
         &self,
         guest: &str,
@@ -46,14 +46,19 @@ pub trait Prover {
     ///
     /// # Errors
     /// [`ProverError::Refused`] if it does not hold.
-    fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<StageRun<()>, ProverError>;
+    fn check_proof(
+        &self,
+        guest: &str,
+        mode: ProofMode,
+        body: &[u8],
+    ) -> Result<StageRun<()>, ProverError>;
 }
 
 /// The mode and the memory of a proof that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProofPlan {
     /// The proof's mode.
-    pub mode: Mode,
+    pub mode: ProofMode,
     /// The largest number of memory that proving may take; absent: what the back end takes by itself.
     pub memory_bytes: Option<u64>,
 }

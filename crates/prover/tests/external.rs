@@ -13,12 +13,12 @@ use std::{
 use confide_prover::{
     APP_SEGMENTS_MAX, BODY_BYTES_MAX, ExternalProver, ProofPlan, Prover, ProverError, StopHandle,
     line::{
-        Digest, Mode, PROTOCOL, Phase, Progress, ProverMessage, Refusal, RefusalReason, Stage,
-        StageResult, Strength,
+        Digest, PROTOCOL, Phase, Progress, ProofMode, ProofStrength, ProverMessage, Refusal,
+        RefusalReason, Stage, StageResult,
     },
 };
 
-const PLAN: ProofPlan = ProofPlan { mode: Mode::App, memory_bytes: Some(1 << 30) };
+const PLAN: ProofPlan = ProofPlan { mode: ProofMode::App, memory_bytes: Some(1 << 30) };
 
 #[test]
 fn a_stage_gives_its_result_its_output_and_what_it_used() {
@@ -50,7 +50,7 @@ fn the_words_of_the_command_line_are_those_of_the_protocol() {
     let case = Case::new("words");
     let line = text(&ProverMessage::Result(stage_result(Stage::Check)));
     let script = format!("echo \"$@\" > {}/words\necho '{line}'", case.dir.display());
-    case.run(&script, |back| back.check("sort", Mode::Aggregated, b"proof")).unwrap();
+    case.run(&script, |back| back.check_proof("sort", ProofMode::Aggregated, b"proof")).unwrap();
     let words = fs::read_to_string(case.dir.join("words")).unwrap();
     let (proof, mode) = words.rsplit_once(" --mode ").unwrap();
     // A descriptor of this process: nothing that it reads is ever in a file.
@@ -64,7 +64,8 @@ fn a_refusal_keeps_its_name() {
     let case = Case::new("refusal");
     let refusal = Refusal { why: RefusalReason::Segments, detail: "1 of 2\u{7}".to_string() };
     let script = format!("echo '{}'\nexit 1", text(&ProverMessage::Refused(refusal)));
-    let error = case.run(&script, |back| back.check("sort", Mode::App, b"")).unwrap_err();
+    let error =
+        case.run(&script, |back| back.check_proof("sort", ProofMode::App, b"")).unwrap_err();
     let ProverError::Refused { stage: Stage::Check, why: RefusalReason::Segments, detail } = error
     else {
         panic!("{error}")
@@ -84,7 +85,8 @@ fn an_end_without_an_answer_is_no_yes() {
         format!("echo '{yes}'\nexit 1"),
         format!("echo '{yes}'\nkill -9 $$"),
     ] {
-        let error = case.run(&script, |back| back.check("sort", Mode::App, b"")).unwrap_err();
+        let error =
+            case.run(&script, |back| back.check_proof("sort", ProofMode::App, b"")).unwrap_err();
         assert!(matches!(error, ProverError::NoAnswer { .. }), "{script}: {error}");
         let broken = script.contains("broken");
         assert_eq!(error.to_string().contains("broken"), broken, "what it says to people is kept");
@@ -105,7 +107,8 @@ fn what_is_not_of_the_protocol_is_refused() {
         "while :; do echo no; done".to_string(),
         "echo no\nexec sleep 1000".to_string(),
     ] {
-        let error = case.run(&script, |back| back.check("sort", Mode::App, b"")).unwrap_err();
+        let error =
+            case.run(&script, |back| back.check_proof("sort", ProofMode::App, b"")).unwrap_err();
         assert!(matches!(error, ProverError::Protocol { .. }), "{script}: {error}");
     }
     let description = format!(
@@ -126,7 +129,7 @@ fn an_output_beyond_its_limit_is_not_read_whole() {
          head -c 70000 /dev/zero > \"$out\"\necho '{}'",
         text(&ProverMessage::Result(stage_result(Stage::Native)))
     );
-    let error = case.run(&script, |back| back.native("sort", b"")).unwrap_err();
+    let error = case.run(&script, |back| back.run_native("sort", b"")).unwrap_err();
     assert!(matches!(error, ProverError::Protocol { .. }), "{error}");
 }
 
@@ -143,7 +146,7 @@ fn a_run_of_more_segments_than_an_app_proof_holds_is_refused_at_the_first_stage(
     let Err(ProverError::TooManySegments { segments, limit }) = refused else { panic!() };
     assert_eq!((segments, limit), (most + 1, most));
     // One proof of constant size joins as many as there are.
-    let joined = ProofPlan { mode: Mode::Aggregated, ..PLAN };
+    let joined = ProofPlan { mode: ProofMode::Aggregated, ..PLAN };
     case.run(&emulated(most + 1), |back| back.emulate("sort", b"", joined)).unwrap();
 }
 
@@ -197,17 +200,17 @@ fn every_stage_runs_the_program_that_was_hashed_whatever_becomes_of_its_file() {
     let told = |_, _| ();
     let back = ExternalProver::new(&program, case.work(), StopHandle::default(), &told);
     let hashed = back.sha256().unwrap();
-    back.check("sort", Mode::App, b"").unwrap();
+    back.check_proof("sort", ProofMode::App, b"").unwrap();
     // Written over in its place, then replaced by another, then gone.
     let no = Refusal { why: RefusalReason::Unsound, detail: String::new() };
     case.write(&format!("echo '{}'\nexit 1", text(&ProverMessage::Refused(no))));
-    back.check("sort", Mode::App, b"").unwrap();
+    back.check_proof("sort", ProofMode::App, b"").unwrap();
     let other = case.dir.join("other");
     fs::write(&other, "#!/bin/false\n").unwrap();
     fs::rename(&other, &program).unwrap();
-    back.check("sort", Mode::App, b"").unwrap();
+    back.check_proof("sort", ProofMode::App, b"").unwrap();
     fs::remove_file(&program).unwrap();
-    back.check("sort", Mode::App, b"").unwrap();
+    back.check_proof("sort", ProofMode::App, b"").unwrap();
     assert_eq!(back.sha256().unwrap(), hashed);
     // Anyone who comes later finds what is there later.
     let later = ExternalProver::new(&program, case.work(), StopHandle::default(), &told);
@@ -304,8 +307,12 @@ fn stage_result(stage: Stage) -> StageResult {
         public_values: Digest([2; 32]),
         cycles: Some(1000),
         segments: Some(2),
-        mode: Some(Mode::App),
-        strength: Some(Strength { proven_bits: 1, conjectured_bits: 2, zero_knowledge: false }),
+        mode: Some(ProofMode::App),
+        strength: Some(ProofStrength {
+            proven_bits: 1,
+            conjectured_bits: 2,
+            zero_knowledge: false,
+        }),
         parts: [("prove_s".to_string(), 0.5)].into(),
     }
 }

@@ -13,10 +13,10 @@
 //!
 //! # From slots to slots
 //!
-//! [`Ckks::encode`] turns N/2 reals into an [`EncodedMessage`] of N integers. [`SecretKey::encrypt`]
-//! turns it into a [`Ciphertext`], [`Ckks::plaintext`] into a factor in NTT form.
+//! [`CkksContext::encode`] turns N/2 reals into an [`EncodedMessage`] of N integers. [`SecretKey::encrypt`]
+//! turns it into a [`Ciphertext`], [`CkksContext::to_plaintext`] into a factor in NTT form.
 //! [`Ciphertext::product`], [`Ciphertext::add_assign`], [`Ciphertext::rescale`] and
-//! [`Ciphertext::rotate`] compute. [`SecretKey::decrypt`] and [`Ckks::decode`] return the slots. The
+//! [`Ciphertext::rotate`] compute. [`SecretKey::decrypt`] and [`CkksContext::decode`] return the slots. The
 //! primes, their order and the order of the slots are SEAL's, so that both can be compared value by
 //! value (`tests/python/test_seal.py`).
 //!
@@ -50,7 +50,7 @@ mod switch;
 mod wire;
 
 pub use cipher::{Ciphertext, DecryptedMessage, Plaintext, SecretKey};
-pub use context::Ckks;
+pub use context::CkksContext;
 pub use error::CkksError;
 pub use message::EncodedMessage;
 pub use parameters::Parameters;

@@ -24,9 +24,9 @@ use confide_lora::{
 };
 use confide_rlwe::Rng;
 
-use crate::ckks::{Ciphertext, Ckks, CkksError, DecryptedMessage, GaloisKey, SecretKey};
-pub use error::CkksSlotsError;
-pub use options::{CkksSlotsOptions, DecryptionMode, EncryptingSide, LimbChoice, Packing};
+use crate::ckks::{Ciphertext, CkksContext, CkksError, DecryptedMessage, GaloisKey, SecretKey};
+pub use error::CkksAdapterError;
+pub use options::{CkksAdapterOptions, DecryptionMode, EncryptingSide, LimbChoice, Packing};
 
 use layout::EncodedWeights;
 
@@ -36,27 +36,30 @@ const PLAINTEXTS_MAX: usize = 8192;
 
 /// An adapter applied under CKKS, in one process with its key.
 #[derive(Clone)]
-pub struct CkksSlots {
-    shared: Arc<CkksSlotsState>,
+pub struct CkksAdapter {
+    shared: Arc<CkksAdapterState>,
 }
 
-struct CkksSlotsState {
-    options: CkksSlotsOptions,
-    ckks: Arc<Ckks>,
+struct CkksAdapterState {
+    options: CkksAdapterOptions,
+    ckks: Arc<CkksContext>,
     key: SecretKey,
     rotations: BTreeMap<usize, GaloisKey>,
     sites: BTreeMap<ProjectionSite, ProjectionWidth>,
     weights: BTreeMap<ProjectionSite, EncodedWeights>,
 }
 
-impl CkksSlots {
+impl CkksAdapter {
     /// Makes a key and encodes the adapter's weights, once for all steps.
     ///
     /// # Errors
     /// If the operating system's random generator fails, a weight is not finite or too large, or
     /// there are more plaintexts than are allowed.
-    pub fn new(adapter: &Adapter, options: CkksSlotsOptions) -> Result<CkksSlots, CkksSlotsError> {
-        let ckks = Ckks::new(&options.parameters)?;
+    pub fn new(
+        adapter: &Adapter,
+        options: CkksAdapterOptions,
+    ) -> Result<CkksAdapter, CkksAdapterError> {
+        let ckks = CkksContext::new(&options.parameters)?;
         let mut rng = Rng::from_os().map_err(CkksError::from)?;
         let key = SecretKey::generate(&ckks, &mut rng);
         let (mut weights, mut plaintexts) = (BTreeMap::new(), 0);
@@ -65,7 +68,7 @@ impl CkksSlots {
             let encoded = EncodedWeights::encode(&ckks, &options, pair)?;
             plaintexts += encoded.plaintext_count();
             if plaintexts > PLAINTEXTS_MAX {
-                return Err(CkksSlotsError::Plaintexts { limit: PLAINTEXTS_MAX });
+                return Err(CkksAdapterError::Plaintexts { limit: PLAINTEXTS_MAX });
             }
             segment = segment.max(encoded.segment_slots());
             weights.insert(*site, encoded);
@@ -75,18 +78,18 @@ impl CkksSlots {
         let make = |steps| Ok((steps, key.galois_key(steps, &mut rng)?));
         let rotations = steps.map(make).collect::<Result<_, CkksError>>()?;
         let sites = adapter.sites();
-        Ok(CkksSlots {
-            shared: Arc::new(CkksSlotsState { options, ckks, key, rotations, sites, weights }),
+        Ok(CkksAdapter {
+            shared: Arc::new(CkksAdapterState { options, ckks, key, rotations, sites, weights }),
         })
     }
 
     /// The options of the adapter.
-    pub fn options(&self) -> &CkksSlotsOptions {
+    pub fn options(&self) -> &CkksAdapterOptions {
         &self.shared.options
     }
 }
 
-impl DeltaProvider for CkksSlots {
+impl DeltaProvider for CkksAdapter {
     fn sites(&self) -> &BTreeMap<ProjectionSite, ProjectionWidth> {
         &self.shared.sites
     }
@@ -97,7 +100,7 @@ impl DeltaProvider for CkksSlots {
         Guarantee::NONE
     }
 
-    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
+    fn open_session(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         let rng =
             Rng::from_os().map_err(|error| AdaptError::Refused { reason: error.to_string() })?;
         let shared = Arc::clone(&self.shared);
@@ -107,7 +110,7 @@ impl DeltaProvider for CkksSlots {
 }
 
 struct CkksDeltas {
-    shared: Arc<CkksSlotsState>,
+    shared: Arc<CkksAdapterState>,
     rng: Rng,
     report: DeltaReport,
     memory: StepBuffers,
@@ -123,7 +126,7 @@ struct StepBuffers {
 }
 
 impl DeltaSession for CkksDeltas {
-    fn add(
+    fn add_deltas(
         &mut self,
         layer: u32,
         input: LayerInput,
@@ -161,10 +164,10 @@ impl DeltaSession for CkksDeltas {
 }
 
 // Weights, key and activations are never printed.
-impl fmt::Debug for CkksSlots {
+impl fmt::Debug for CkksAdapter {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shared = &self.shared;
-        write!(out, "CkksSlots({:?}, {} sites)", shared.options, shared.sites.len())
+        write!(out, "CkksAdapter({:?}, {} sites)", shared.options, shared.sites.len())
     }
 }
 

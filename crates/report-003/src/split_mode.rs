@@ -33,7 +33,7 @@ pub trait ClientHead: Send + Sync + 'static {
     fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError>;
 
     /// Starts a completion after `prompt_tokens` tokens, in a context of `context_tokens` tokens.
-    fn completion<'a>(
+    fn start_completion<'a>(
         &'a self,
         request: &Request,
         prompt_tokens: u32,
@@ -50,7 +50,7 @@ pub trait TokenChooser {
     ///
     /// # Errors
     /// [`EngineError::Failed`].
-    fn choose(&mut self, logits: &[f32]) -> Result<Option<Token>, EngineError>;
+    fn choose_token(&mut self, logits: &[f32]) -> Result<Option<Token>, EngineError>;
 
     /// Ends the completion and returns the reason, the text that was held back, and the usage.
     ///
@@ -153,7 +153,7 @@ pub fn generate_split(
     if got > limit {
         return Err(EngineError::PromptTooLong { got, limit });
     }
-    let mut completion = head.completion(request, got, context_tokens);
+    let mut completion = head.start_completion(request, got, context_tokens);
     let mut adapter = None;
     let reason = loop {
         if let Some(reason) = completion.finish_reason() {
@@ -167,7 +167,7 @@ pub fn generate_split(
         let logits = head.logits(&read.hidden)?;
         let head_ms = milliseconds_since(started);
         let started = Instant::now();
-        let Some(token) = completion.choose(&logits)? else { break FinishReason::Stop };
+        let Some(token) = completion.choose_token(&logits)? else { break FinishReason::Stop };
         let choose_ms = milliseconds_since(started);
         next = vec![token.id];
         let step = TimedToken { token, forward_ms, head_ms, choose_ms, adapter: adapter.clone() };

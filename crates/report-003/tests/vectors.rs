@@ -7,7 +7,7 @@
 #[path = "../../rlwe/tests/vectors/digests.rs"]
 mod digests;
 
-use confide_report_003::ckks::{Ckks, EncodedMessage, Parameters, SecretKey};
+use confide_report_003::ckks::{CkksContext, EncodedMessage, Parameters, SecretKey};
 use digests::{compare_with_committed, digest_bytes, digest_signed, digest_words, rng_from_byte};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn ckks_in_the_layout_of_report_003_is_as_committed() {
 }
 
 fn compute_walk(parameters: &Parameters, width: usize, rank: usize) -> Value {
-    let ckks = Ckks::new(parameters).unwrap();
+    let ckks = CkksContext::new(parameters).unwrap();
     let copies = ckks.slot_count() / width;
     let vector: Vec<f64> = (0..width).map(|column| entry(0, column) * 8.0).collect();
     let rows: Vec<Vec<f64>> =
@@ -34,11 +34,11 @@ fn compute_walk(parameters: &Parameters, width: usize, rank: usize) -> Value {
     let mut dots = Vec::new();
     for rows in rows.chunks(copies) {
         let weights = ckks.encode(&rows.concat()).unwrap();
-        let factor = ckks.plaintext(&weights, ckks.limbs_max()).unwrap();
+        let factor = ckks.to_plaintext(&weights, ckks.limbs_max()).unwrap();
         let product = input.product(&factor).unwrap();
         let decrypted = key.decrypt(&product).unwrap();
         let slots = ckks.decode(&decrypted).unwrap();
-        let (c0, c1) = product.parts();
+        let (c0, c1) = product.polynomials();
         packs.push(json!({ "weights": message_json(&weights),
             "factor": digest_words(factor.poly().values()), "c0": digest_words(c0.values()),
             "c1": digest_words(c1.values()), "decrypted": digest_words(decrypted.values()) }));
@@ -49,7 +49,7 @@ fn compute_walk(parameters: &Parameters, width: usize, rank: usize) -> Value {
         let wanted: f64 = row.iter().zip(&vector).map(|(a, x)| a * x).sum();
         assert!((wanted - dot).abs() < 1e-4, "{wanted} {dot}");
     }
-    let (c0, c1) = input.parts();
+    let (c0, c1) = input.polynomials();
     json!({ "set": parameters.name(), "n": parameters.n(), "primes": parameters.primes().0,
         "width": width, "rank": rank, "seeds": { "key": 21, "encrypt": 22 },
         "message": message_json(&message), "c0": digest_words(c0.values()), "c1": digest_words(c1.values()),

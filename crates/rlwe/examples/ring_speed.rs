@@ -16,12 +16,12 @@ const ROWS: usize = 32;
 const BLOCK: usize = 128;
 
 fn main() -> Result<(), RlweError> {
-    transforms()?;
-    sampling();
-    products()
+    measure_transforms()?;
+    measure_sampling();
+    measure_products()
 }
 
-fn transforms() -> Result<(), RlweError> {
+fn measure_transforms() -> Result<(), RlweError> {
     println!("{:<36} {:>10} {:>10}", "transform", "forward us", "inverse us");
     for (bits, degrees) in [(50, 10..=15), (60, 14..=15)] {
         for n in degrees.map(|log| 1 << log) {
@@ -29,8 +29,8 @@ fn transforms() -> Result<(), RlweError> {
             for path in NttPath::available(modulus) {
                 let table = NttTable::with_path(n, modulus, path)?;
                 let mut values = vec![1; n];
-                let forward = best_us(40, || table.forward(&mut values));
-                let inverse = best_us(40, || table.inverse(&mut values));
+                let forward = least_time_us(40, || table.forward(&mut values));
+                let inverse = least_time_us(40, || table.inverse(&mut values));
                 println!("{n:>6} {bits} bits {path:<20} {forward:>12.2} {inverse:>10.2}");
             }
         }
@@ -38,21 +38,24 @@ fn transforms() -> Result<(), RlweError> {
     Ok(())
 }
 
-fn sampling() {
+fn measure_sampling() {
     let mut rng = Rng::from_seed([1; 32]);
     let mut bytes = vec![0; 1 << 20];
-    let us = best_us(10, || rng.fill_bytes(&mut bytes));
+    let us = least_time_us(10, || rng.fill_bytes(&mut bytes));
     println!("keystream {:.0} MB/s", (1 << 20) as f64 / us);
     let mut errors = vec![0; 4096];
-    println!("4096 errors {:.2} us", best_us(40, || rng.fill_errors(&mut errors)));
+    println!("4096 errors {:.2} us", least_time_us(40, || rng.fill_errors(&mut errors)));
     let mut ternary = vec![0; 4096];
-    println!("4096 ternary {:.2} us", best_us(40, || rng.fill_ternary(&mut ternary)));
+    println!("4096 ternary {:.2} us", least_time_us(40, || rng.fill_ternary(&mut ternary)));
     let modulus = Modulus::new(ntt_primes_below(50, 4096, 1)[0]).expect("a prime");
     let mut uniform = vec![0; 4096];
-    println!("4096 uniform {:.2} us", best_us(40, || rng.fill_uniform(modulus, &mut uniform)));
+    println!(
+        "4096 uniform {:.2} us",
+        least_time_us(40, || rng.fill_uniform(modulus, &mut uniform))
+    );
 }
 
-fn products() -> Result<(), RlweError> {
+fn measure_products() -> Result<(), RlweError> {
     let set = ParameterSet::from_name("rlwe-4096-q100-flood40")?;
     println!("{set}");
     let context = Context::new(&set)?;
@@ -64,22 +67,22 @@ fn products() -> Result<(), RlweError> {
     rng.fill_bits(set.plaintext_bits(), &mut messages);
     let mut encryptor = key.encryptor(rng.fork());
     let fresh = encryptor.encrypt(&messages)?;
-    let encrypt = best_us(40, || {
+    let encrypt = least_time_us(40, || {
         black_box(encryptor.encrypt(&messages)).ok();
     });
     let bytes = fresh.to_bytes(&context);
-    let write = best_us(40, || {
+    let write = least_time_us(40, || {
         black_box(fresh.to_bytes(&context));
     });
-    let read = best_us(40, || {
+    let read = least_time_us(40, || {
         black_box(confide_rlwe::SeededCiphertext::from_bytes(&context, &bytes)).ok();
     });
-    let expand = best_us(40, || {
+    let expand = least_time_us(40, || {
         black_box(fresh.c1());
     });
     println!("ciphertext: encrypt {encrypt:.1}, write {write:.1}, read {read:.1} us, ");
     println!("  expand {expand:.1} us; {:.3} of each for a token", COLUMNS as f64 / n as f64);
-    let zero = best_us(20, || {
+    let zero = least_time_us(20, || {
         black_box(public.encrypt(&context, &messages, &mut rng)).ok();
     });
     let weights: Vec<i16> = (0..ROWS * COLUMNS).map(|i| (i * 7919 % 4095) as i16 - 2047).collect();
@@ -100,17 +103,17 @@ fn products() -> Result<(), RlweError> {
     );
     println!("  {:.2} us expand the public polynomials", expand * share);
     let small = answers[0].clone().switch_down();
-    let switch = best_us(20, || {
+    let switch = least_time_us(20, || {
         black_box(answers[0].clone().switch_down());
     });
-    let decrypt = best_us(20, || {
+    let decrypt = least_time_us(20, || {
         black_box(key.decrypt(&small)).ok();
     });
     println!("answer: zero {zero:.1}, switch {switch:.1}, decrypt {decrypt:.1} us");
     Ok(())
 }
 
-fn best_us(runs: usize, mut run: impl FnMut()) -> f64 {
+fn least_time_us(runs: usize, mut run: impl FnMut()) -> f64 {
     let timed = |_| {
         let start = Instant::now();
         run();

@@ -80,7 +80,7 @@ impl Plaintext {
     /// If there are not N weights, or their magnitudes sum to more than the set's `row_l1_max`.
     pub fn new(context: &Context, weights: &[i64]) -> Result<Plaintext, RlweError> {
         let sum = |l1: u64, w: &i64| l1.saturating_add(w.unsigned_abs());
-        let (l1, limit) = (weights.iter().fold(0, sum), context.set().row_l1_max());
+        let (l1, limit) = (weights.iter().fold(0, sum), context.parameter_set().row_l1_max());
         if l1 > limit {
             return Err(RlweError::WeightsTooLarge { limit, got: l1 });
         }

@@ -49,7 +49,7 @@ impl Context {
     }
 
     /// The parameter set.
-    pub fn set(&self) -> &ParameterSet {
+    pub fn parameter_set(&self) -> &ParameterSet {
         &self.set
     }
 
@@ -133,19 +133,20 @@ mod tests {
     fn encoding_rounds_and_decoding_undoes_it_at_the_edges() {
         for name in ParameterSet::names() {
             let context = Context::new(&ParameterSet::dangerous_from_name(name).unwrap()).unwrap();
-            let (n, t) = (context.n(), 1u64 << context.set().plaintext_bits());
+            let (n, t) = (context.n(), 1u64 << context.parameter_set().plaintext_bits());
             let mut messages = vec![0; n];
-            Rng::from_seed([21; 32]).fill_bits(context.set().plaintext_bits(), &mut messages);
+            Rng::from_seed([21; 32])
+                .fill_bits(context.parameter_set().plaintext_bits(), &mut messages);
             messages[..5].copy_from_slice(&[0, 1, t / 2 - 1, t / 2, t - 1]);
             let mut poly = Poly::zero(context.ring());
             context.add_encoded(&messages, &mut poly).unwrap();
             let mut small = poly;
             while small.ring().limbs().len() > 1 {
-                small = small.drop_limb();
+                small = small.divide_by_last_prime();
             }
             let p = context.first_modulus();
             // The greatest error that rounding corrects, less the one of the encoding itself.
-            let edge = (p.value() >> (context.set().plaintext_bits() + 1)) - 2;
+            let edge = (p.value() >> (context.parameter_set().plaintext_bits() + 1)) - 2;
             for (&phase, &message) in small.values().iter().zip(&messages) {
                 let exact = u128::from(message) * u128::from(p.value());
                 let off = (u128::from(phase) * u128::from(t)).abs_diff(exact);

@@ -113,7 +113,7 @@ pub(crate) mod tests {
     fn every_set_decrypts_what_it_encrypted_extremes_included() {
         for name in ParameterSet::names() {
             let (context, key, mut rng) = new_key(name);
-            let (k, mask) = (context.set().plaintext_bits(), context.message_mask());
+            let (k, mask) = (context.parameter_set().plaintext_bits(), context.message_mask());
             let mut uniform = vec![0; context.n()];
             rng.fill_bits(k, &mut uniform);
             for messages in [vec![0; context.n()], vec![mask; context.n()], uniform] {
@@ -160,7 +160,7 @@ pub(crate) mod tests {
     fn a_product_of_polynomials_is_exact_at_the_budgets_edge() {
         for name in ParameterSet::names() {
             let (context, key, mut rng) = new_key(name);
-            let (n, limit) = (context.n(), context.set().row_l1_max());
+            let (n, limit) = (context.n(), context.parameter_set().row_l1_max());
             // One answer with all the weight that the set allows, and its greatest noise at one
             // place.
             let mut weights = vec![0i64; n];
@@ -170,11 +170,11 @@ pub(crate) mod tests {
             assert_eq!(weights.iter().map(|w| w.unsigned_abs()).sum::<u64>(), limit);
             let plaintext = Plaintext::new(&context, &weights).unwrap();
             let mut messages = vec![0; n];
-            rng.fill_bits(context.set().plaintext_bits(), &mut messages);
+            rng.fill_bits(context.parameter_set().plaintext_bits(), &mut messages);
             let fresh = key.encrypt(&messages, &mut rng).unwrap().expand();
             let mut product = Ciphertext::zero(&context);
             product.add_product(&fresh, &plaintext);
-            if context.set().flood_bits() > 0 {
+            if context.parameter_set().flood_bits() > 0 {
                 let public = key.public_key(&mut rng);
                 product.add_assign(&public.encrypt_zero(&context, &mut rng).unwrap());
             }
@@ -217,7 +217,7 @@ pub(crate) mod tests {
     fn greatest_flooding(context: &Context, negative: bool) -> NttPoly {
         let mut flood = Poly::zero(context.ring());
         for (p, limb) in flood.limbs_mut() {
-            let value = p.reduce_wide(context.set().flood_bound());
+            let value = p.reduce_wide(context.parameter_set().flood_bound());
             limb.fill(if negative { p.sub(0, value) } else { value });
         }
         flood.into_ntt()
@@ -233,7 +233,7 @@ pub(crate) mod tests {
             ("toy-256-q100-flood40", true),
         ] {
             let (context, key, mut rng) = new_key(name);
-            let limit = context.set().row_l1_max().min(COLUMNS as u64 * 32_767);
+            let limit = context.parameter_set().row_l1_max().min(COLUMNS as u64 * 32_767);
             // One row of exactly the greatest sum, with every error of the sign that adds up.
             let mut row = vec![0i16; COLUMNS];
             let mut left = limit;
@@ -249,7 +249,7 @@ pub(crate) mod tests {
             let mut wanted = vec![0u64; context.n()];
             for &w in &row {
                 let mut messages = vec![0; context.n()];
-                rng.fill_bits(context.set().plaintext_bits(), &mut messages);
+                rng.fill_bits(context.parameter_set().plaintext_bits(), &mut messages);
                 let sign = if (w < 0) == negative { 1 } else { -1 };
                 encryptor.errors.fill(sign * ERROR_BOUND as i64);
                 sums.push(&encryptor.encrypt_with_errors(&messages).unwrap()).unwrap();

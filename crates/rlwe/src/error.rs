@@ -12,8 +12,8 @@ pub enum RlweError {
     },
     /// A degree and a modulus have no negacyclic transform.
     #[error(
-        "ring: wanted N a power of two from 16 to 65536 and a modulus of 1 mod 2N, \
-         got N = {n}, modulus {modulus}"
+        "ring: wanted a power of two N from 16 to 65536 and a modulus that is 1 mod 2N, got N = \
+         {n}, modulus {modulus}"
     )]
     NoTransform {
         /// The degree N.

@@ -10,7 +10,7 @@ use crate::{
     error::RlweError,
     poly::{NttPoly, Poly},
     rng::{Rng, Seed},
-    sampler::scale_below,
+    sampler::scale_to_bound,
     simd,
     switch::SmallCiphertext,
 };
@@ -124,8 +124,8 @@ impl PublicKey {
         rng: &mut Rng,
         mut encoded: Poly,
     ) -> Result<Ciphertext, RlweError> {
-        if context.set().flood_bits() == 0 {
-            return Err(RlweError::NotFlooded { name: context.set().name() });
+        if context.parameter_set().flood_bits() == 0 {
+            return Err(RlweError::NotFlooded { name: context.parameter_set().name() });
         }
         if !self.a.ring().is_same(context.ring()) {
             let (wanted, got) = (context.ring().len(), self.a.ring().len());
@@ -153,7 +153,7 @@ impl Drop for SecretKey {
 
 impl fmt::Debug for SecretKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "SecretKey({}, ..)", self.context.set().name())
+        write!(out, "SecretKey({}, ..)", self.context.parameter_set().name())
     }
 }
 
@@ -169,13 +169,13 @@ fn small_polynomial(context: &Context, rng: &mut Rng, fill: fn(&mut Rng, &mut [i
 /// poly += a uniform value of [−F, F) in each coefficient, in constant time: its upper part is
 /// uniform in [−B, B), its lower part has `flood_bits` uniform bits.
 fn add_flooding(context: &Context, rng: &mut Rng, poly: &mut Poly) {
-    let (n, bits) = (context.n(), context.set().flood_bits());
-    let bound = context.set().product_noise();
+    let (n, bits) = (context.n(), context.parameter_set().flood_bits());
+    let bound = context.parameter_set().product_noise();
     let mut words = Zeroizing::new(vec![0; 3 * n]);
     rng.fill_bits(64, &mut words);
     let (words, low) = words.split_at_mut(2 * n);
     low.iter_mut().for_each(|word| *word >>= 64 - bits);
-    let high = words.as_chunks().0.iter().map(|&pair| scale_below(pair, 2 * bound as u64));
+    let high = words.as_chunks().0.iter().map(|&pair| scale_to_bound(pair, 2 * bound as u64));
     let high: Zeroizing<Vec<u64>> = Zeroizing::new(high.collect());
     let mut shifted = Zeroizing::new(vec![0; n]);
     let limbs = context.ring().limbs().iter();
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn flooding_keeps_to_its_bound_and_reaches_far() {
         let context = context("toy-256-q100-flood40");
-        let set = context.set();
+        let set = context.parameter_set();
         let mut rng = Rng::from_seed([32; 32]);
         let (mut least, mut greatest) = (0f64, 0f64);
         for _ in 0..20 {

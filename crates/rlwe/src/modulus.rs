@@ -52,20 +52,20 @@ impl Modulus {
 
     /// floor(2^(63 + bits) / q), the constant of Barrett's reduction.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn ratio(self) -> u64 {
+    pub(crate) fn barrett_ratio(self) -> u64 {
         self.ratio
     }
 
     /// a + b mod q.
     #[inline(always)]
     pub fn add(self, a: u64, b: u64) -> u64 {
-        subtract_once(a + b, self.value)
+        conditional_subtract(a + b, self.value)
     }
 
     /// a − b mod q.
     #[inline(always)]
     pub fn sub(self, a: u64, b: u64) -> u64 {
-        subtract_once(a + self.value - b, self.value)
+        conditional_subtract(a + self.value - b, self.value)
     }
 
     /// a · b mod q.
@@ -96,7 +96,7 @@ impl Modulus {
         let c = (x >> (self.bits - 1)) as u64;
         let quotient = high_word_of_product(c, self.ratio);
         let rest = (x as u64).wrapping_sub(quotient.wrapping_mul(self.value));
-        subtract_once(subtract_once(rest, 2 * self.value), self.value)
+        conditional_subtract(conditional_subtract(rest, 2 * self.value), self.value)
     }
 
     /// x mod q for signed x of any size.
@@ -104,7 +104,7 @@ impl Modulus {
     pub fn reduce_signed(self, x: i64) -> u64 {
         let sign = (x >> 63) as u64;
         let rest = self.reduce(x.unsigned_abs());
-        subtract_once(
+        conditional_subtract(
             ((rest ^ sign).wrapping_sub(sign)).wrapping_add(self.value & sign),
             self.value,
         )
@@ -126,7 +126,7 @@ impl Modulus {
     /// x · factor mod q for any x.
     #[inline(always)]
     pub fn mul_shoup(self, x: u64, factor: ShoupFactor) -> u64 {
-        subtract_once(self.mul_shoup_lazy(x, factor), self.value)
+        conditional_subtract(self.mul_shoup_lazy(x, factor), self.value)
     }
 
     /// x · factor mod q for any x, in [0, 2q).
@@ -170,7 +170,7 @@ impl Modulus {
 
 /// x − q if x >= q, else x, without a branch; for x below 2q.
 #[inline(always)]
-pub(crate) fn subtract_once(x: u64, q: u64) -> u64 {
+pub(crate) fn conditional_subtract(x: u64, q: u64) -> u64 {
     x.min(x.wrapping_sub(q))
 }
 

@@ -9,7 +9,7 @@ mod stages;
 use std::fmt;
 
 pub use path::NttPath;
-use stages::{PathFactor, RootPowers, StageConstants};
+use stages::{RootPowers, ScaleFactor, StageConstants};
 
 use crate::{error::RlweError, modulus::Modulus};
 
@@ -53,7 +53,7 @@ impl NttTable {
         let inverse = RootPowers::new(n, modulus, modulus.inverse(root), path);
         let scale = modulus.inverse(n as u64);
         let last = modulus.mul(scale, inverse.values[1]);
-        let scale = [scale, last].map(|value| PathFactor {
+        let scale = [scale, last].map(|value| ScaleFactor {
             value,
             quotient: path.convert_quotient(modulus.shoup_factor(value).quotient),
         });

@@ -195,7 +195,7 @@ impl ParameterSet {
 
     /// B, the greatest noise of products whose weights keep to `row_l1_max`.
     pub(crate) fn product_noise(&self) -> u128 {
-        noise_of_weights(self.row_l1_max.into())
+        weighted_noise(self.row_l1_max.into())
     }
 
     /// F, the bound of flooding, which is uniform in ±F; 0 means no flooding.
@@ -208,7 +208,7 @@ impl ParameterSet {
 
     /// F + B + Z, the greatest noise of an answer before it is switched down.
     fn worst_case_noise(&self) -> u128 {
-        self.flood_bound() + self.product_noise() + self.zero_noise()
+        self.flood_bound() + self.product_noise() + self.zero_encryption_noise()
     }
 
     /// The greatest noise before switching down for which decryption is exact, or a lower bound of
@@ -229,7 +229,7 @@ impl ParameterSet {
 
     /// Z, the noise of Enc(0) under the public key, e·u + e1 + e2·s, and of one encoded message; 0
     /// without flooding, because such a zero would protect nothing.
-    fn zero_noise(&self) -> u128 {
+    fn zero_encryption_noise(&self) -> u128 {
         match self.flood_bits() {
             0 => 0,
             _ => u128::from(ERROR_BOUND) * (2 * self.n() as u128 + 1) + 1,
@@ -240,7 +240,7 @@ impl ParameterSet {
         if self.plaintext_bits > 62 {
             return 0;
         }
-        let room = self.noise_budget().saturating_sub(self.zero_noise());
+        let room = self.noise_budget().saturating_sub(self.zero_encryption_noise());
         let share = match self.flood_bits() {
             0 => room,
             bits => room / ((1 << bits) + 1),
@@ -250,7 +250,7 @@ impl ParameterSet {
 }
 
 /// 21.5 for each unit of weight, rounded up.
-fn noise_of_weights(l1: u128) -> u128 {
+fn weighted_noise(l1: u128) -> u128 {
     (l1 * u128::from(2 * ERROR_BOUND + 1)).div_ceil(2)
 }
 

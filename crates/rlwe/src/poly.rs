@@ -170,7 +170,7 @@ impl Poly {
     ///
     /// # Panics
     /// If the ring has one limb.
-    pub fn drop_limb(&self) -> Poly {
+    pub fn divide_by_last_prime(&self) -> Poly {
         let lower = self.ring.lower_ring().expect("a ring of two limbs or more");
         let n = self.ring.n();
         let (kept, last) = self.values.split_at(lower.len());
@@ -206,26 +206,26 @@ impl NttPoly {
 
     /// self *= other.
     pub fn mul_assign(&mut self, other: &NttPoly) {
-        self.zip_limbs(other, other, |limb, x, y, _| {
+        self.combine_limbs(other, other, |limb, x, y, _| {
             simd::multiply(limb.table.path(), limb.modulus, x, y);
         });
     }
 
     /// self += a · b.
     pub fn add_product(&mut self, a: &NttPoly, b: &NttPoly) {
-        self.zip_limbs(a, b, |limb, x, a, b| {
+        self.combine_limbs(a, b, |limb, x, a, b| {
             simd::add_product(limb.table.path(), limb.modulus, x, a, b);
         });
     }
 
     /// self −= a · b.
     pub fn sub_product(&mut self, a: &NttPoly, b: &NttPoly) {
-        self.zip_limbs(a, b, |limb, x, a, b| {
+        self.combine_limbs(a, b, |limb, x, a, b| {
             simd::sub_product(limb.table.path(), limb.modulus, x, a, b);
         });
     }
 
-    fn zip_limbs(
+    fn combine_limbs(
         &mut self,
         a: &NttPoly,
         b: &NttPoly,
@@ -238,12 +238,12 @@ impl NttPoly {
         limbs.zip(pairs).for_each(|((limb, x), (a, b))| each(limb, x, a, b));
     }
 
-    /// Divides by the last prime as [`Poly::drop_limb`] does, in NTT form: it takes one inverse
+    /// Divides by the last prime as [`Poly::divide_by_last_prime`] does, in NTT form: it takes one inverse
     /// transform of the last limb and one forward transform for each other limb.
     ///
     /// # Panics
     /// If the ring has one limb.
-    pub fn drop_limb(&self) -> NttPoly {
+    pub fn divide_by_last_prime(&self) -> NttPoly {
         let lower = self.ring.lower_ring().expect("a ring of two limbs or more");
         let n = self.ring.n();
         let (kept, last) = self.values.split_at(lower.len());
@@ -319,8 +319,11 @@ mod tests {
         }
         let poly = Poly::from_signed(&ring, &values).unwrap();
         let lower = ring.lower_ring().unwrap();
-        assert_eq!(poly.drop_limb(), Poly::from_signed(lower, &wanted).unwrap());
-        assert_eq!(poly.clone().into_ntt().drop_limb().into_poly(), poly.drop_limb());
+        assert_eq!(poly.divide_by_last_prime(), Poly::from_signed(lower, &wanted).unwrap());
+        assert_eq!(
+            poly.clone().into_ntt().divide_by_last_prime().into_poly(),
+            poly.divide_by_last_prime()
+        );
     }
 
     #[test]

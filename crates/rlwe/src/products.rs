@@ -73,7 +73,7 @@ impl ScalarMatrix {
         if wanted != got {
             return Err(RlweError::Length { what: "matrix", wanted, got });
         }
-        let limit = context.set().row_l1_max();
+        let limit = context.parameter_set().row_l1_max();
         let mut weights = vec![0; wanted];
         for (i, row) in values.chunks_exact(columns).enumerate() {
             let got = row.iter().map(|w| u64::from(w.unsigned_abs())).sum();
@@ -134,7 +134,7 @@ impl<'a> ScalarProducts<'a> {
         }
         self.pushed = got;
         if self.pushed.is_multiple_of(BLOCK) {
-            self.multiply(BLOCK);
+            self.multiply_block(BLOCK);
         }
         Ok(())
     }
@@ -150,13 +150,13 @@ impl<'a> ScalarProducts<'a> {
         }
         let rest = self.pushed % BLOCK;
         if rest > 0 {
-            self.multiply(rest);
+            self.multiply_block(rest);
         }
         Ok(self.sums)
     }
 
     /// Adds the products of the `count` ciphertexts in the block to the sums.
-    fn multiply(&mut self, count: usize) {
+    fn multiply_block(&mut self, count: usize) {
         let rows = self.matrix.rows;
         let first = (self.pushed - 1) / BLOCK * BLOCK;
         let weights = &self.matrix.weights[first * rows..][..count * rows];

@@ -10,7 +10,7 @@ use std::fmt;
 use zeroize::{Zeroize, Zeroizing};
 
 pub use self::keystream::Seed;
-use self::{keystream::STREAM_WORDS, stream::Stream};
+use self::{keystream::STREAM_WORDS, stream::Keystream};
 use crate::error::RlweError;
 
 /// Nonce label of a generator's own stream; derived seeds use other labels.
@@ -22,7 +22,7 @@ const STREAM: [u8; 4] = [0; 4];
 /// Every call takes whole words of eight bytes from the stream. Words are little-endian. Given one
 /// seed, the same calls give the same values on every machine.
 pub struct Rng {
-    stream: Stream,
+    stream: Keystream,
     buffer: Box<[u64; STREAM_WORDS]>,
     /// The number of words of the buffer that were read.
     used: usize,
@@ -102,10 +102,10 @@ impl Rng {
     }
 
     fn keystream(seed: &Seed, label: [u8; 4], counter: u64) -> Rng {
-        Rng::from_stream(Stream::new(seed, &nonce(label, counter)))
+        Rng::from_keystream(Keystream::new(seed, &nonce(label, counter)))
     }
 
-    fn from_stream(stream: Stream) -> Rng {
+    fn from_keystream(stream: Keystream) -> Rng {
         Rng { stream, buffer: Box::new([0; STREAM_WORDS]), used: STREAM_WORDS }
     }
 }
@@ -156,8 +156,8 @@ mod tests {
 
     /// The portable generator, and the fastest one of this machine.
     fn both_paths(seed: &Seed, label: [u8; 4], counter: u64) -> [Rng; 2] {
-        let portable = Stream::new_portable(seed, &nonce(label, counter));
-        [Rng::from_stream(portable), Rng::keystream(seed, label, counter)]
+        let portable = Keystream::new_portable(seed, &nonce(label, counter));
+        [Rng::from_keystream(portable), Rng::keystream(seed, label, counter)]
     }
 
     #[test]

@@ -25,27 +25,27 @@ impl Rng {
 
     /// Draws uniform values below 2^bits, `bits` from 1 to 64, in constant time.
     pub fn fill_bits(&mut self, bits: u32, values: &mut [u64]) {
-        self.fill_each(values, |word| word >> (64 - bits.clamp(1, 64)));
+        self.fill_from_words(values, |word| word >> (64 - bits.clamp(1, 64)));
     }
 
     /// Draws a value below `bound`, in constant time. Its distance from uniform is below 2^−64, so
     /// no test can distinguish them.
     pub fn next_below(&mut self, bound: u64) -> u64 {
-        scale_below([self.next_u64(), self.next_u64()], bound)
+        scale_to_bound([self.next_u64(), self.next_u64()], bound)
     }
 
     /// Draws ternary values, −1, 0 and 1 each with probability 1/3 (within 2^−62), in constant
     /// time.
     pub fn fill_ternary(&mut self, values: &mut [i64]) {
-        self.fill_each(values, |word| ((u128::from(word) * 3) >> 64) as i64 - 1);
+        self.fill_from_words(values, |word| ((u128::from(word) * 3) >> 64) as i64 - 1);
     }
 
     /// Draws centred binomial values: the difference of two sums of 21 bits, in constant time.
     pub fn fill_errors(&mut self, values: &mut [i64]) {
-        self.fill_each(values, binomial_error);
+        self.fill_from_words(values, binomial_error);
     }
 
-    fn fill_each<T>(&mut self, values: &mut [T], each: impl Fn(u64) -> T + Copy) {
+    fn fill_from_words<T>(&mut self, values: &mut [T], each: impl Fn(u64) -> T + Copy) {
         let mut at = 0;
         self.draw_words(values.len(), |words| {
             let run = &mut values[at..][..words.len()];
@@ -59,7 +59,7 @@ impl Rng {
 
 /// The upper 64 of the 192 bits of a 128-bit word times the bound.
 #[inline(always)]
-pub(crate) fn scale_below([low, high]: [u64; 2], bound: u64) -> u64 {
+pub(crate) fn scale_to_bound([low, high]: [u64; 2], bound: u64) -> u64 {
     let low = u128::from(low) * u128::from(bound);
     let high = u128::from(high) * u128::from(bound);
     ((high + (low >> 64)) >> 64) as u64

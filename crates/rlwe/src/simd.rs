@@ -11,7 +11,7 @@ mod wide;
 pub(crate) use encoding::EncodingConstants;
 
 use crate::{
-    modulus::{Modulus, ShoupFactor, subtract_once},
+    modulus::{Modulus, ShoupFactor, conditional_subtract},
     ntt::NttPath,
 };
 
@@ -106,8 +106,8 @@ pub(crate) fn divide_by_last_prime(
                 // rest, minus last if rest > last/2, plus 2q: in (q, 3q).
                 let above = (half.wrapping_sub(rest) >> 63).wrapping_neg();
                 let lifted = rest + (shift & above) + ((2 * q.value()) & !above);
-                *x = subtract_once(
-                    subtract_once(*x + 3 * q.value() - lifted, 2 * q.value()),
+                *x = conditional_subtract(
+                    conditional_subtract(*x + 3 * q.value() - lifted, 2 * q.value()),
                     q.value(),
                 );
             }

@@ -21,7 +21,7 @@ impl Ciphertext {
         let [c0, c1] = [self.c0, self.c1].map(|part| {
             let mut poly: Poly = part.into_poly();
             while poly.ring().lower_ring().is_some() {
-                poly = poly.drop_limb();
+                poly = poly.divide_by_last_prime();
             }
             poly.values().to_vec()
         });
@@ -34,7 +34,7 @@ impl SmallCiphertext {
     ///
     /// # Errors
     /// If the positions are not ascending or not below N, or if positions were selected before.
-    pub fn select(mut self, positions: &[usize]) -> Result<SmallCiphertext, RlweError> {
+    pub fn select_positions(mut self, positions: &[usize]) -> Result<SmallCiphertext, RlweError> {
         let n = self.c1.len();
         if self.positions.is_some() {
             let got = self.c0.len();
@@ -90,16 +90,16 @@ mod tests {
         let key = SecretKey::generate(&context, &mut rng);
         let messages: Vec<u64> = (0..256).map(|i| 1000 + i).collect();
         let answer = key.encrypt(&messages, &mut rng).unwrap().expand().switch_down();
-        let selected = answer.clone().select(&[0, 7, 255]).unwrap();
+        let selected = answer.clone().select_positions(&[0, 7, 255]).unwrap();
         assert_eq!(key.decrypt(&selected).unwrap(), [1000, 1007, 1255]);
         assert_eq!((selected.len(), selected.is_empty()), (3, false));
-        assert!(answer.clone().select(&[]).unwrap().is_empty());
+        assert!(answer.clone().select_positions(&[]).unwrap().is_empty());
         for wrong in [&[256][..], &[3, 3], &[5, 4]] {
-            let refused = answer.clone().select(wrong);
+            let refused = answer.clone().select_positions(wrong);
             assert!(matches!(refused, Err(RlweError::Limit { .. })), "{wrong:?}");
         }
-        assert!(matches!(selected.select(&[0]), Err(RlweError::Length { .. })));
+        assert!(matches!(selected.select_positions(&[0]), Err(RlweError::Length { .. })));
         let every: Vec<usize> = (0..256).collect();
-        assert_eq!(answer.clone().select(&every).unwrap(), answer);
+        assert_eq!(answer.clone().select_positions(&every).unwrap(), answer);
     }
 }

@@ -40,7 +40,7 @@ impl SeededCiphertext {
 
     /// Encodes the ciphertext.
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
-        let mut out = header(context, SEEDED, SeededCiphertext::wire_bytes(context));
+        let mut out = encode_header(context, SEEDED, SeededCiphertext::wire_bytes(context));
         out.extend(self.seed);
         out.extend(self.index.to_le_bytes());
         pack_poly(&self.c0, &mut out);
@@ -68,7 +68,7 @@ impl PublicKey {
 
     /// Encodes the public key.
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
-        let mut out = header(context, PUBLIC_KEY, PublicKey::wire_bytes(context));
+        let mut out = encode_header(context, PUBLIC_KEY, PublicKey::wire_bytes(context));
         out.extend(self.seed);
         pack_poly(&self.b, &mut out);
         out
@@ -96,7 +96,7 @@ impl Ciphertext {
 
     /// Encodes the ciphertext.
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
-        let mut out = header(context, WHOLE, Ciphertext::wire_bytes(context));
+        let mut out = encode_header(context, WHOLE, Ciphertext::wire_bytes(context));
         pack_poly(&self.c0, &mut out);
         pack_poly(&self.c1, &mut out);
         out
@@ -125,7 +125,8 @@ impl SmallCiphertext {
 
     /// Encodes the answer.
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
-        let mut out = header(context, SMALL, SmallCiphertext::wire_bytes(context, self.c0.len()));
+        let mut out =
+            encode_header(context, SMALL, SmallCiphertext::wire_bytes(context, self.c0.len()));
         out.extend((self.c0.len() as u32).to_le_bytes());
         out.extend(self.positions.iter().flatten().flat_map(|position| position.to_le_bytes()));
         let bits = context.first_modulus().bits();
@@ -153,9 +154,9 @@ impl SmallCiphertext {
     }
 }
 
-fn header(context: &Context, kind: WireType, capacity: usize) -> Vec<u8> {
+fn encode_header(context: &Context, kind: WireType, capacity: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(capacity);
-    let set = context.set();
+    let set = context.parameter_set();
     out.extend([VERSION, kind.number, set.id(), set.plaintext_bits() as u8]);
     out
 }
@@ -202,8 +203,8 @@ impl<'a> WireReader<'a> {
         bytes: &'a [u8],
     ) -> Result<WireReader<'a>, RlweError> {
         let mut reader = WireReader { kind, length: bytes.len(), rest: bytes };
-        let header = reader.take(HEADER_BYTES)?;
-        let set = context.set();
+        let header = reader.take_bytes(HEADER_BYTES)?;
+        let set = context.parameter_set();
         if header[0] != VERSION {
             return Err(reader.wire_error("unsupported version"));
         }
@@ -223,7 +224,7 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], RlweError> {
+    fn take_bytes(&mut self, count: usize) -> Result<&'a [u8], RlweError> {
         let (taken, rest) = self
             .rest
             .split_at_checked(count)
@@ -234,18 +235,18 @@ impl<'a> WireReader<'a> {
 
     fn read_seed(&mut self) -> Result<Seed, RlweError> {
         let mut seed = [0; SEED_BYTES];
-        seed.copy_from_slice(self.take(SEED_BYTES)?);
+        seed.copy_from_slice(self.take_bytes(SEED_BYTES)?);
         Ok(seed)
     }
 
     fn read_u32(&mut self) -> Result<u32, RlweError> {
         let mut bytes = [0; 4];
-        bytes.copy_from_slice(self.take(4)?);
+        bytes.copy_from_slice(self.take_bytes(4)?);
         Ok(u32::from_le_bytes(bytes))
     }
 
     fn read_positions(&mut self, count: usize, n: usize) -> Result<Vec<u16>, RlweError> {
-        let bytes = self.take(2 * count)?;
+        let bytes = self.take_bytes(2 * count)?;
         let positions: Vec<u16> =
             bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
         let ascending = positions.windows(2).all(|pair| pair[0] < pair[1]);
@@ -259,26 +260,26 @@ impl<'a> WireReader<'a> {
     fn read_poly(&mut self, ring: &Arc<Ring>) -> Result<NttPoly, RlweError> {
         let mut values = Vec::with_capacity(ring.len());
         for modulus in ring.moduli() {
-            self.unpack(modulus, ring.n(), &mut values)?;
+            self.unpack_values(modulus, ring.n(), &mut values)?;
         }
         NttPoly::from_values(ring, values)
     }
 
     fn read_values(&mut self, modulus: Modulus, count: usize) -> Result<Vec<u64>, RlweError> {
         let mut values = Vec::with_capacity(count);
-        self.unpack(modulus, count, &mut values)?;
+        self.unpack_values(modulus, count, &mut values)?;
         Ok(values)
     }
 
     /// Reads `count` values, each below the modulus, and appends them to `values`.
-    fn unpack(
+    fn unpack_values(
         &mut self,
         modulus: Modulus,
         count: usize,
         values: &mut Vec<u64>,
     ) -> Result<(), RlweError> {
         let bits = modulus.bits() as usize;
-        let bytes = self.take((count * bits).div_ceil(8))?;
+        let bytes = self.take_bytes((count * bits).div_ceil(8))?;
         let mask = (1u64 << bits) - 1;
         let (start, mut at) = (values.len(), 0);
         for _ in 0..count {
@@ -319,7 +320,7 @@ mod tests {
         let fresh = key.encrypt(&vec![3; context.n()], &mut rng).unwrap();
         let whole = fresh.clone().expand();
         let small = whole.clone().switch_down();
-        let some = small.clone().select(&[0, 5, context.n() - 1]).unwrap();
+        let some = small.clone().select_positions(&[0, 5, context.n() - 1]).unwrap();
         let read_small: Rewrite = |c, b| Ok(SmallCiphertext::from_bytes(c, b)?.to_bytes(c));
         vec![
             (fresh.to_bytes(context), |c, b| Ok(SeededCiphertext::from_bytes(c, b)?.to_bytes(c))),

@@ -41,12 +41,12 @@ pub struct OpenedAdapter {
     /// self-test.
     pub reference: Option<Arc<dyn DeltaProvider>>,
     /// Whether it was trained for the served model.
-    pub base: BaseCheck,
+    pub base: BaseModelMatch,
 }
 
 /// Whether an adapter was trained for the served model; its widths are checked separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BaseCheck {
+pub enum BaseModelMatch {
     /// Its configuration names the served model.
     Confirmed,
     /// Its base model is unknown, so nothing is confirmed.
@@ -55,13 +55,13 @@ pub enum BaseCheck {
     OtherModel,
 }
 
-impl BaseCheck {
+impl BaseModelMatch {
     /// The text in the ready line and in `/v1/models`.
     pub fn name(self) -> &'static str {
         match self {
-            BaseCheck::Confirmed => "confirmed",
-            BaseCheck::NotEvaluated => "not evaluated",
-            BaseCheck::OtherModel => "another model (dangerous)",
+            BaseModelMatch::Confirmed => "confirmed",
+            BaseModelMatch::NotEvaluated => "not evaluated",
+            BaseModelMatch::OtherModel => "another model (dangerous)",
         }
     }
 }
@@ -135,7 +135,7 @@ pub struct LoadedAdapter {
     /// Its path, as `/v1/models` shows it.
     pub root: String,
     /// Whether it was trained for the served model.
-    pub base: BaseCheck,
+    pub base: BaseModelMatch,
     adapter: Arc<dyn DeltaProvider>,
     reference: Option<Arc<dyn DeltaProvider>>,
 }
@@ -322,7 +322,7 @@ impl fmt::Debug for AdapterRegistry {
 fn check_adapter_name(name: &str) -> Result<(), LoadError> {
     let odd = |c: char| !c.is_ascii_alphanumeric() && !"._-/".contains(c);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(odd) {
-        let got = crate::clip::clip(name);
+        let got = crate::clip::truncate_with_ellipsis(name);
         return Err(LoadError::Name { limit: NAME_BYTES_MAX, got });
     }
     Ok(())

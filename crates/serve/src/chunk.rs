@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     error::ApiError,
-    label::{adapter_label, adapter_lost_label},
+    label::{adapter_loss_json, adapter_report_json},
 };
 
 /// The kind of completion, which determines the format of the answer.
@@ -48,8 +48,8 @@ impl AnswerEnding {
         }
     }
 
-    fn label(&self, name: &str) -> Option<Value> {
-        let mut label = adapter_label(name, self.adapter.as_ref()?);
+    fn report_json(&self, name: &str) -> Option<Value> {
+        let mut label = adapter_report_json(name, self.adapter.as_ref()?);
         label["finish_reason"] = finish_reason_name(self.reason).into();
         Some(label)
     }
@@ -86,7 +86,7 @@ impl AnswerHeading {
             "choices": [choice],
             "usage": usage_object(ending.usage),
         });
-        if let Some(label) = ending.label(&self.model) {
+        if let Some(label) = ending.report_json(&self.model) {
             whole["confide"] = label;
         }
         whole
@@ -111,11 +111,11 @@ impl ChunkWriter {
         let (model, before_text) = (heading.model.clone(), String::new());
         let mut chunks =
             Self { heading, model, include_usage, before_text, after_text: String::new() };
-        chunks.format_text_chunk();
+        chunks.prepare_text_chunk();
         chunks
     }
 
-    fn format_text_chunk(&mut self) {
+    fn prepare_text_chunk(&mut self) {
         self.before_text = self.chunk_opening();
         self.before_text.push_str(match self.heading.route {
             CompletionRoute::Chat => "[{\"index\":0,\"delta\":{\"content\":",
@@ -147,20 +147,20 @@ impl ChunkWriter {
 
     /// Writes the chunk that marks the loss of the adapter. This chunk and all later ones name the
     /// base model.
-    pub(crate) fn write_loss(&mut self, out: &mut Vec<u8>, reason: &AdaptError) {
+    pub(crate) fn write_adapter_loss(&mut self, out: &mut Vec<u8>, reason: &AdaptError) {
         self.model = self.heading.model_after_loss().into();
-        self.format_text_chunk();
-        let label = adapter_lost_label(&self.heading.model, reason);
+        self.prepare_text_chunk();
+        let label = adapter_loss_json(&self.heading.model, reason);
         self.write_chunk(out, &self.empty_choice(Value::Null), Some(&label));
     }
 
     /// Writes the last chunk, the usage if requested, and the end mark.
     pub(crate) fn write_end(&self, out: &mut Vec<u8>, ending: &AnswerEnding) {
-        let label = ending.label(&self.heading.model);
+        let label = ending.report_json(&self.heading.model);
         let choice = self.empty_choice(ending.finish_reason().into());
         self.write_chunk(out, &choice, label.as_ref());
         if self.include_usage {
-            let (opening, label) = (self.chunk_opening(), label_field(label.as_ref()));
+            let (opening, label) = (self.chunk_opening(), confide_field(label.as_ref()));
             let usage = usage_object(ending.usage);
             let event = format!("{opening}[],\"usage\":{usage}{label}}}\n\n");
             out.extend_from_slice(event.as_bytes());
@@ -179,7 +179,7 @@ impl ChunkWriter {
 
     fn write_chunk(&self, out: &mut Vec<u8>, choices: &Value, label: Option<&Value>) {
         let (opening, closing, label) =
-            (self.chunk_opening(), self.chunk_closing(), label_field(label));
+            (self.chunk_opening(), self.chunk_closing(), confide_field(label));
         out.extend_from_slice(format!("{opening}{choices}{label}{closing}").as_bytes());
     }
 
@@ -203,7 +203,7 @@ impl ChunkWriter {
     }
 }
 
-fn label_field(label: Option<&Value>) -> String {
+fn confide_field(label: Option<&Value>) -> String {
     label.map_or_else(String::new, |label| format!(",\"confide\":{label}"))
 }
 
@@ -317,7 +317,7 @@ mod tests {
         let mut out = Vec::new();
         let mut chunks = chunks(CompletionRoute::Chat, false);
         chunks.write_text(&mut out, "adapted");
-        chunks.write_loss(&mut out, &lost);
+        chunks.write_adapter_loss(&mut out, &lost);
         chunks.write_text(&mut out, "base");
         chunks.write_end(&mut out, &ending);
         let events = events(out);

@@ -35,7 +35,7 @@ struct AdapterSums {
 
 impl ServerCounters {
     /// Starts to count one answer.
-    pub fn start_answer(self: &Arc<Self>) -> AnswerMeter {
+    pub fn start_answer_meter(self: &Arc<Self>) -> AnswerMeter {
         AnswerMeter { counters: Arc::clone(self), tokens: 0, ended: false }
     }
 

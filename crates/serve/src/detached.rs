@@ -38,16 +38,20 @@ impl DeltaProvider for DetachedAdapter {
         self.0.as_ref().map_or(Guarantee::NONE, |adapter| adapter.guarantee())
     }
 
-    fn reserve(&self, prompt: u32, completion: Option<u32>) -> Result<Reservation, AdaptError> {
+    fn reserve_answers(
+        &self,
+        prompt: u32,
+        completion: Option<u32>,
+    ) -> Result<Reservation, AdaptError> {
         match &self.0 {
-            Some(adapter) => adapter.reserve(prompt, completion),
+            Some(adapter) => adapter.reserve_answers(prompt, completion),
             None => Ok(Reservation::UNLIMITED),
         }
     }
 
-    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
+    fn open_session(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         match &self.0 {
-            Some(adapter) => adapter.open(),
+            Some(adapter) => adapter.open_session(),
             None => Err(AdaptError::HostLost { reason: "the adapter was unloaded".into() }),
         }
     }

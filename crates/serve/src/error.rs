@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     adapters::{LoadError, SourceError},
-    clip::clip,
+    clip::truncate_with_ellipsis,
 };
 
 /// The reason why a client gets no completion.
@@ -56,8 +56,8 @@ pub enum ApiError {
 
 impl ApiError {
     /// An error about a field's value. A long value is shortened, so that the answer stays small.
-    pub fn field(param: &str, wanted: impl Display, got: &Value) -> Self {
-        let got = clip(&got.to_string());
+    pub fn invalid_field(param: &str, wanted: impl Display, got: &Value) -> Self {
+        let got = truncate_with_ellipsis(&got.to_string());
         ApiError::Field { param: param.into(), wanted: wanted.to_string(), got }
     }
 
@@ -86,13 +86,13 @@ impl ApiError {
     pub fn body(&self) -> Value {
         json!({ "error": {
             "message": self.to_string(),
-            "type": self.kind(),
+            "type": self.error_type(),
             "param": self.param(),
             "code": self.code(),
         }})
     }
 
-    fn kind(&self) -> &'static str {
+    fn error_type(&self) -> &'static str {
         match self.status() {
             StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
             status if status.is_client_error() => "invalid_request_error",

@@ -66,7 +66,7 @@ impl AnswerStream {
             match Pin::new(&mut self.generation).poll_next(context) {
                 Poll::Pending => {
                     if frame.is_empty() && self.deadline.as_mut().poll(context).is_ready() {
-                        self.break_off(&mut frame, &ApiError::Deadline { limit: self.limit });
+                        self.end_with_error(&mut frame, &ApiError::Deadline { limit: self.limit });
                     }
                     return frame;
                 }
@@ -91,14 +91,14 @@ impl AnswerStream {
                 }
                 Poll::Ready(Some(GenerationEvent::AdapterLost { reason })) => {
                     self.write_opening(&mut frame);
-                    self.chunks.write_loss(&mut frame, &reason);
+                    self.chunks.write_adapter_loss(&mut frame, &reason);
                 }
                 Poll::Ready(Some(GenerationEvent::Failed(error))) => {
-                    self.break_off(&mut frame, &error.into());
+                    self.end_with_error(&mut frame, &error.into());
                     return frame;
                 }
                 Poll::Ready(None) => {
-                    self.break_off(&mut frame, &EngineError::Stopped.into());
+                    self.end_with_error(&mut frame, &EngineError::Stopped.into());
                     return frame;
                 }
             }
@@ -116,7 +116,7 @@ impl AnswerStream {
         }
     }
 
-    fn break_off(&mut self, frame: &mut Vec<u8>, error: &ApiError) {
+    fn end_with_error(&mut self, frame: &mut Vec<u8>, error: &ApiError) {
         tracing::warn!(%error, "a streamed answer failed");
         chunk::write_error(frame, error);
         self.state = StreamState::Breaking;
@@ -185,7 +185,7 @@ mod tests {
         } else {
             Generation::new(1, stream::iter(list))
         };
-        let meter = Arc::new(ServerCounters::default()).start_answer();
+        let meter = Arc::new(ServerCounters::default()).start_answer_meter();
         AnswerStream::new(generation, ChunkWriter::new(heading, false), limit, meter, slot)
     }
 

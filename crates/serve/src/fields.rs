@@ -4,7 +4,7 @@ use std::{fmt::Display, ops::RangeInclusive};
 
 use serde_json::{Map, Value};
 
-use crate::{clip::clip, error::ApiError};
+use crate::{clip::truncate_with_ellipsis, error::ApiError};
 
 /// The fields of a JSON object, which are taken one by one. A field that remains at the end is an
 /// error.
@@ -30,7 +30,7 @@ impl JsonFields {
     pub(crate) fn from_value(path: &str, value: Value) -> Result<Self, ApiError> {
         match value {
             Value::Object(map) => Ok(Self { path: format!("{path}."), map }),
-            other => Err(ApiError::field(path, "an object", &other)),
+            other => Err(ApiError::invalid_field(path, "an object", &other)),
         }
     }
 
@@ -53,7 +53,7 @@ impl JsonFields {
     pub(crate) fn refuse_field(&mut self, name: &str, wanted: &str) -> Result<(), ApiError> {
         match self.take(name).filter(|value| *value != Value::Array(Vec::new())) {
             None => Ok(()),
-            Some(value) => Err(ApiError::field(&self.field_path(name), wanted, &value)),
+            Some(value) => Err(ApiError::invalid_field(&self.field_path(name), wanted, &value)),
         }
     }
 
@@ -65,7 +65,7 @@ impl JsonFields {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(ApiError::field(&self.field_path(name), "a string", &other)),
+            Some(other) => Err(ApiError::invalid_field(&self.field_path(name), "a string", &other)),
         }
     }
 
@@ -85,7 +85,9 @@ impl JsonFields {
         match self.take(name) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(flag),
-            Some(other) => Err(ApiError::field(&self.field_path(name), "true or false", &other)),
+            Some(other) => {
+                Err(ApiError::invalid_field(&self.field_path(name), "true or false", &other))
+            }
         }
     }
 
@@ -123,19 +125,21 @@ impl JsonFields {
         let Some(value) = self.take(name) else { return Ok(None) };
         let number = read(&value).filter(|number| range.contains(number));
         let wanted = || format!("{kind} from {} to {}", range.start(), range.end());
-        number.map(Some).ok_or_else(|| ApiError::field(&self.field_path(name), wanted(), &value))
+        number
+            .map(Some)
+            .ok_or_else(|| ApiError::invalid_field(&self.field_path(name), wanted(), &value))
     }
 
     /// Takes a field that this server does not support. Only its neutral values are accepted.
     ///
     /// # Errors
     /// [`ApiError::Field`] for any other value.
-    pub fn admit_neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
+    pub fn allow_only_neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
         match self.take(name) {
             Some(value) if !neutral.iter().any(|admitted| is_same(admitted, &value)) => {
                 let admitted: Vec<String> = neutral.iter().map(Value::to_string).collect();
                 let wanted = format!("{} (no other value is supported)", admitted.join(" or "));
-                Err(ApiError::field(&self.field_path(name), wanted, &value))
+                Err(ApiError::invalid_field(&self.field_path(name), wanted, &value))
             }
             _ => Ok(()),
         }
@@ -149,7 +153,9 @@ impl JsonFields {
         self.map.retain(|name, value| !value.is_null() && !ignored.contains(&name.as_str()));
         match self.map.keys().next() {
             None => Ok(()),
-            Some(name) => Err(ApiError::UnknownField { param: clip(&self.field_path(name)) }),
+            Some(name) => Err(ApiError::UnknownField {
+                param: truncate_with_ellipsis(&self.field_path(name)),
+            }),
         }
     }
 

@@ -5,7 +5,7 @@ use confide_lora::AdaptError;
 use serde_json::{Value, json};
 
 /// The `confide` object of an answer. Every field is computed from the actual run.
-pub fn adapter_label(name: &str, adapter: &AdapterReport) -> Value {
+pub fn adapter_report_json(name: &str, adapter: &AdapterReport) -> Value {
     let AdapterReport { report, guarantee, lost } = adapter;
     json!({
         "adapter": name,
@@ -20,15 +20,15 @@ pub fn adapter_label(name: &str, adapter: &AdapterReport) -> Value {
         "round_trips": report.round_trips,
         "online_bytes": report.online_bytes,
         "steps_ms": report.steps_ms,
-        "adapter_lost": lost.as_ref().map(lost_object),
+        "adapter_lost": lost.as_ref().map(loss_json),
     })
 }
 
 /// The `confide` object before the first token that was computed without the adapter.
-pub fn adapter_lost_label(name: &str, reason: &AdaptError) -> Value {
-    json!({ "adapter": name, "adapter_lost": lost_object(reason) })
+pub fn adapter_loss_json(name: &str, reason: &AdaptError) -> Value {
+    json!({ "adapter": name, "adapter_lost": loss_json(reason) })
 }
 
-fn lost_object(reason: &AdaptError) -> Value {
+fn loss_json(reason: &AdaptError) -> Value {
     json!({ "reason": reason.to_string(), "answered_by": "base model" })
 }

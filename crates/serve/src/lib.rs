@@ -27,7 +27,7 @@ mod routes;
 mod server_state;
 
 pub use adapters::{
-    AdapterRegistry, AdapterSource, BaseCheck, LoadError, LoadedAdapter, NAME_BYTES_MAX,
+    AdapterRegistry, AdapterSource, BaseModelMatch, LoadError, LoadedAdapter, NAME_BYTES_MAX,
     OpenedAdapter, Requester, SourceError,
 };
 pub use body::{json_response, read_body};
@@ -38,9 +38,9 @@ pub use detached::drop_detached;
 pub use error::ApiError;
 pub use fields::JsonFields;
 pub use gate::Slot;
-pub use label::{adapter_label, adapter_lost_label};
+pub use label::{adapter_loss_json, adapter_report_json};
 pub use limits::ServeLimits;
-pub use listen::{HeldConnection, serve};
+pub use listen::{ConnectionHandle, serve};
 pub use pages::refuse_web_pages;
 pub use parse::{ParsedRequest, parse_chat, parse_completion};
 pub use routes::router;

@@ -25,12 +25,12 @@ use crate::{limits::ServeLimits, routes::router, server_state::ServeOptions};
 /// The request extension that represents the connection. A handler that upgrades a request keeps
 /// it, so that the upgraded connection still counts.
 #[derive(Clone)]
-pub struct HeldConnection {
+pub struct ConnectionHandle {
     _busy: Arc<BusyGuard>,
     stopped: ClosingSignal,
 }
 
-impl HeldConnection {
+impl ConnectionHandle {
     /// Resolves when the server is asked to stop.
     pub async fn wait_until_stopped(&self) {
         wait_until_closing(self.stopped.clone()).await;
@@ -70,7 +70,7 @@ async fn serve_connection(
     let service = service_fn(|mut request: Request<Incoming>| {
         // A WebSocket outlives its HTTP connection, and continues to count as one.
         let connection =
-            HeldConnection { _busy: Arc::new(place.mark_busy()), stopped: stopped.clone() };
+            ConnectionHandle { _busy: Arc::new(place.mark_busy()), stopped: stopped.clone() };
         request.extensions_mut().insert(connection);
         place.run_exchange(routes.call(request))
     });

@@ -23,7 +23,7 @@ pub(crate) async fn load_adapter(
     let name = fields.require_text("lora_name")?;
     let path = fields.require_text("lora_path")?;
     // A field of vLLM. Adapters are never replaced here, so only its default is supported.
-    fields.admit_neutral("load_inplace", &[false.into()])?;
+    fields.allow_only_neutral("load_inplace", &[false.into()])?;
     fields.finish(&[])?;
     let wanted = name.clone();
     run_adapter_change(&server, move |server| {

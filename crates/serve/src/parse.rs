@@ -38,10 +38,10 @@ pub fn parse_chat(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, 
         ("tool_choice", vec![json!("none"), json!("auto")]),
         ("top_logprobs", vec![json!(0)]),
     ] {
-        fields.admit_neutral(name, &neutral)?;
+        fields.allow_only_neutral(name, &neutral)?;
     }
     let max_tokens = parse_max_tokens(&mut fields)?;
-    parse_shared(fields, prompt, max_tokens, prompt_tokens_max)
+    parse_shared_fields(fields, prompt, max_tokens, prompt_tokens_max)
 }
 
 /// Parses the body of `/v1/completions`. An unsupported field is an error.
@@ -56,7 +56,7 @@ pub fn parse_completion(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedReq
             Some([Value::String(text)]) => text.clone(),
             _ => {
                 let wanted = "a string, or a list of one string";
-                return Err(ApiError::field("prompt", wanted, &other));
+                return Err(ApiError::invalid_field("prompt", wanted, &other));
             }
         },
     };
@@ -66,15 +66,15 @@ pub fn parse_completion(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedReq
         ("logprobs", vec![]),
         ("suffix", vec![json!("")]),
     ] {
-        fields.admit_neutral(name, &neutral)?;
+        fields.allow_only_neutral(name, &neutral)?;
     }
     // The default of this route is 16 (OpenAI's API reference).
     let max_tokens = parse_max_tokens(&mut fields)?.or(Some(16));
-    parse_shared(fields, Prompt::Text(prompt), max_tokens, prompt_tokens_max)
+    parse_shared_fields(fields, Prompt::Text(prompt), max_tokens, prompt_tokens_max)
 }
 
 /// Parses the fields that both routes share, and refuses the remaining ones.
-fn parse_shared(
+fn parse_shared_fields(
     mut fields: JsonFields,
     prompt: Prompt,
     max_tokens: Option<u32>,
@@ -88,7 +88,7 @@ fn parse_shared(
         ("presence_penalty", json!(0)),
         ("response_format", json!({ "type": "text" })),
     ] {
-        fields.admit_neutral(name, &[neutral])?;
+        fields.allow_only_neutral(name, &[neutral])?;
     }
     let stream = fields.take_flag("stream")?;
     let include_usage = parse_stream_options(&mut fields, stream)?;
@@ -123,7 +123,7 @@ fn parse_messages(value: Value) -> Result<Vec<Message>, ApiError> {
         Value::Array(list) if !list.is_empty() => {
             list.into_iter().enumerate().map(|(index, value)| parse_message(index, value)).collect()
         }
-        other => Err(ApiError::field("messages", "a list of at least one message", &other)),
+        other => Err(ApiError::invalid_field("messages", "a list of at least one message", &other)),
     }
 }
 
@@ -136,11 +136,15 @@ fn parse_message(index: usize, value: Value) -> Result<Message, ApiError> {
         fields.refuse_field(name, NO_TOOLS)?;
     }
     if matches!(role.as_str(), Some("tool" | "function")) {
-        return Err(ApiError::field(&format!("{path}.role"), NO_TOOLS, &role));
+        return Err(ApiError::invalid_field(&format!("{path}.role"), NO_TOOLS, &role));
     }
     let known = role.as_str().and_then(Role::parse);
     let role = known.ok_or_else(|| {
-        ApiError::field(&format!("{path}.role"), "system, developer, user or assistant", &role)
+        ApiError::invalid_field(
+            &format!("{path}.role"),
+            "system, developer, user or assistant",
+            &role,
+        )
     })?;
     let content = parse_content(&format!("{path}.content"), fields.require_present("content")?)?;
     fields.finish(&["name"])?;
@@ -152,13 +156,15 @@ fn parse_content(path: &str, value: Value) -> Result<String, ApiError> {
     let parts = match value {
         Value::String(text) => return Ok(text),
         Value::Array(parts) => parts,
-        other => return Err(ApiError::field(path, "a string or a list of text parts", &other)),
+        other => {
+            return Err(ApiError::invalid_field(path, "a string or a list of text parts", &other));
+        }
     };
     let mut whole = String::new();
     for (index, part) in parts.into_iter().enumerate() {
         let path = format!("{path}[{index}]");
         let mut fields = JsonFields::from_value(&path, part)?;
-        fields.admit_neutral("type", &[json!("text")])?;
+        fields.allow_only_neutral("type", &[json!("text")])?;
         whole.push_str(&fields.require_text("text")?);
         fields.finish(&[])?;
     }
@@ -172,7 +178,7 @@ fn parse_max_tokens(fields: &mut JsonFields) -> Result<Option<u32>, ApiError> {
     if let (Some(old), Some(new)) = (old, new)
         && old != new
     {
-        return Err(ApiError::field(
+        return Err(ApiError::invalid_field(
             "max_tokens",
             "the value of max_completion_tokens",
             &json!(old),
@@ -184,7 +190,11 @@ fn parse_max_tokens(fields: &mut JsonFields) -> Result<Option<u32>, ApiError> {
 fn parse_stream_options(fields: &mut JsonFields, stream: bool) -> Result<bool, ApiError> {
     let Some(value) = fields.take("stream_options") else { return Ok(false) };
     if !stream {
-        return Err(ApiError::field("stream_options", "nothing unless stream is true", &value));
+        return Err(ApiError::invalid_field(
+            "stream_options",
+            "nothing unless stream is true",
+            &value,
+        ));
     }
     let mut options = JsonFields::from_value("stream_options", value)?;
     let include_usage = options.take_flag("include_usage")?;
@@ -202,12 +212,12 @@ fn parse_stop(fields: &mut JsonFields) -> Result<Vec<String>, ApiError> {
         None => return Ok(Vec::new()),
         Some(Value::Array(list)) if list.len() <= STOP_STRINGS_MAX => list,
         Some(one @ Value::String(_)) => vec![one],
-        Some(other) => return Err(ApiError::field("stop", wanted, &other)),
+        Some(other) => return Err(ApiError::invalid_field("stop", wanted, &other)),
     };
     list.into_iter()
         .map(|value| match value {
             Value::String(text) if (1..=STOP_BYTES_MAX).contains(&text.len()) => Ok(text),
-            other => Err(ApiError::field("stop", &wanted, &other)),
+            other => Err(ApiError::invalid_field("stop", &wanted, &other)),
         })
         .collect()
 }

@@ -96,7 +96,7 @@ async fn complete(
     let slot = server.gate.enter().await?;
     let heading = server.new_heading(route, model);
     let generation = server.start_generation(request, body_bytes).await?;
-    let meter = server.counters.start_answer();
+    let meter = server.counters.start_answer_meter();
     if stream {
         let chunks = ChunkWriter::new(heading, include_usage);
         return Ok(stream_response(server, chunks, generation, meter, slot));

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use crate::{
     adapters::AdapterRegistry,
     chunk::{AnswerEnding, AnswerHeading, CompletionRoute},
-    clip::clip,
+    clip::truncate_with_ellipsis,
     counters::{AnswerMeter, ServerCounters},
     error::ApiError,
     gate::Slot,
@@ -170,7 +170,7 @@ impl ServerState {
     fn unknown_model_error(&self, got: &str) -> ApiError {
         let models = self.models();
         let served: Vec<String> = models.iter().map(|model| format!("{:?}", model.name)).collect();
-        ApiError::NoModel { got: clip(got), served: served.join(" or ") }
+        ApiError::NoModel { got: truncate_with_ellipsis(got), served: served.join(" or ") }
     }
 
     pub(crate) fn new_heading(&self, route: CompletionRoute, model: Model) -> AnswerHeading {

@@ -60,7 +60,7 @@ impl PublicKey {
     ///
     /// Those of [`from_spki`](Self::from_spki).
     pub fn from_rsa_numbers(modulus: &[u8], exponent: &[u8]) -> Result<Self, SigmaError> {
-        Ok(Self::new(KeyKind::rsa(modulus, exponent)?))
+        Ok(Self::new(KeyKind::from_rsa_numbers(modulus, exponent)?))
     }
 
     pub(crate) fn new(kind: KeyKind) -> Self {

@@ -51,7 +51,7 @@ pub(crate) fn encode_pss(
     let start = shape.data - salt.len();
     data[start - 1] = 1;
     data[start..].copy_from_slice(salt);
-    shape.mask(&mut data, &h);
+    shape.apply_mgf1_mask(&mut data, &h);
     let mut em = vec![0; length - shape.length];
     em.extend(data);
     em.extend(h);
@@ -69,7 +69,7 @@ pub(crate) fn pss_salt(hash: HashFunction, em: &[u8], bits: usize) -> Option<Vec
         return None;
     }
     let mut data = data.to_vec();
-    shape.mask(&mut data, h);
+    shape.apply_mgf1_mask(&mut data, h);
     let one = data.iter().position(|byte| *byte != 0)?;
     (data[one] == 1).then(|| data[one + 1..].to_vec())
 }
@@ -98,7 +98,7 @@ impl PssLayout {
     }
 
     /// Masks or unmasks the data block with MGF1 of the hash (RFC 8017, B.2.1).
-    fn mask(&self, data: &mut [u8], seed: &[u8]) {
+    fn apply_mgf1_mask(&self, data: &mut [u8], seed: &[u8]) {
         for (counter, block) in data.chunks_mut(self.hash.length()).enumerate() {
             let mask = self.hash.digest_parts(&[seed, &(counter as u32).to_be_bytes()]);
             block.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);

@@ -114,9 +114,9 @@ impl RsaKey {
         stream: &mut SecretStream,
     ) -> Result<Vec<u8>, SigmaError> {
         match &self.modulus {
-            Modulus::To2048(params) => self.prove_in(params, statement, signature, stream),
-            Modulus::To3072(params) => self.prove_in(params, statement, signature, stream),
-            Modulus::To4096(params) => self.prove_in(params, statement, signature, stream),
+            Modulus::To2048(params) => self.prove_with_limbs(params, statement, signature, stream),
+            Modulus::To3072(params) => self.prove_with_limbs(params, statement, signature, stream),
+            Modulus::To4096(params) => self.prove_with_limbs(params, statement, signature, stream),
         }
     }
 
@@ -127,13 +127,13 @@ impl RsaKey {
         proof: &[u8],
     ) -> Result<(), SigmaError> {
         match &self.modulus {
-            Modulus::To2048(params) => self.verify_in(params, statement, proof),
-            Modulus::To3072(params) => self.verify_in(params, statement, proof),
-            Modulus::To4096(params) => self.verify_in(params, statement, proof),
+            Modulus::To2048(params) => self.verify_with_limbs(params, statement, proof),
+            Modulus::To3072(params) => self.verify_with_limbs(params, statement, proof),
+            Modulus::To4096(params) => self.verify_with_limbs(params, statement, proof),
         }
     }
 
-    fn prove_in<const L: usize>(
+    fn prove_with_limbs<const L: usize>(
         &self,
         params: &FixedMontyParams<L>,
         statement: &RsaStatement<'_>,
@@ -151,7 +151,7 @@ impl RsaKey {
         let encoded = commitments.iter().flat_map(|u| ring.encode(u)).collect::<Vec<_>>();
         let proof = self.hash_challenges(statement, &encoded);
         let responses = ring.respond(&nonces, &signature, &round_challenges(&proof));
-        if !ring.product_holds(&responses, &commitments, &em, &round_challenges(&proof)) {
+        if !ring.verify_product(&responses, &commitments, &em, &round_challenges(&proof)) {
             return Err(SigmaError::SelfCheck);
         }
         let mut proof = proof.to_vec();
@@ -159,7 +159,7 @@ impl RsaKey {
         Ok(proof)
     }
 
-    fn verify_in<const L: usize>(
+    fn verify_with_limbs<const L: usize>(
         &self,
         params: &FixedMontyParams<L>,
         statement: &RsaStatement<'_>,
@@ -175,7 +175,7 @@ impl RsaKey {
         let powers = ring.small_powers(&em);
         let mut encoded = Vec::with_capacity(ROUNDS * self.length());
         for (response, c) in responses.chunks(self.length()).zip(round_challenges(claimed)) {
-            let u = ring.recompute(response, c, &powers).ok_or(malformed.clone())?;
+            let u = ring.recompute_commitment(response, c, &powers).ok_or(malformed.clone())?;
             encoded.extend(residue::encode_number(&u, self.length()));
         }
         match self.hash_challenges(statement, &encoded).ct_eq(claimed).into() {
@@ -262,7 +262,7 @@ mod tests {
         for (z, c) in
             ring.draw_nonces(&mut stream).iter().zip([0, 1, 2, 255, 256, 4096, 65534, 65535])
         {
-            let u = ring.recompute(&ring.encode(z), c, &powers).unwrap();
+            let u = ring.recompute_commitment(&ring.encode(z), c, &powers).unwrap();
             // The holder of the signature would have sent exactly this, from one nonce and no
             // other.
             let exponent = Uint::<1>::from(EXPONENT - u32::from(c));

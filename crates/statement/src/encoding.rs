@@ -21,11 +21,11 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn field(&mut self, bytes: &[u8]) {
-        self.field_of(&[bytes]);
+        self.field_from_parts(&[bytes]);
     }
 
     /// Writes one field made of several parts.
-    pub(crate) fn field_of(&mut self, parts: &[&[u8]]) {
+    pub(crate) fn field_from_parts(&mut self, parts: &[&[u8]]) {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         // A field beyond 4 GiB cannot be read again: decode refuses far shorter ones.
         let length = u32::try_from(length).unwrap_or(u32::MAX);

@@ -52,7 +52,7 @@ pub enum StatementError {
     NotCanonical,
     /// The JSON does not have the shape of a statement.
     #[cfg(feature = "json")]
-    #[error("statement is not the JSON of one: {reason}")]
+    #[error("the JSON is not that of a statement: {reason}")]
     Json {
         /// The JSON reader's message.
         reason: alloc::string::String,

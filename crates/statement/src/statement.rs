@@ -42,7 +42,7 @@ impl Statement {
     pub const CLAIMS: [&str; 6] = ["fibonacci", "sort", "rsa2048", "sha256", "transcript", "dcap"];
 
     /// The name of the claim: `fibonacci`, `sort`, `rsa2048`, `sha256`, `transcript` or `dcap`.
-    pub fn claim(&self) -> &'static str {
+    pub fn claim_name(&self) -> &'static str {
         let at = match self {
             Statement::Fibonacci(_) => 0,
             Statement::Sort(_) => 1,
@@ -58,7 +58,7 @@ impl Statement {
     /// order in which its struct has them; each is preceded by its length, four bytes, big-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.field_of(&[DOMAIN.as_bytes(), self.claim().as_bytes()]);
+        writer.field_from_parts(&[DOMAIN.as_bytes(), self.claim_name().as_bytes()]);
         match self {
             Statement::Fibonacci(claim) => claim.write(&mut writer),
             Statement::Sort(claim) => claim.write(&mut writer),

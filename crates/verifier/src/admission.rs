@@ -19,7 +19,7 @@ impl AdmittedTees {
     const ALL: [Tee; 3] = [Tee::Sgx, Tee::Snp, Tee::Tdx];
 
     /// Checks that the policy looks at evidence of this TEE.
-    pub(crate) fn admit(&self, tee: Tee) -> Result<(), Reason> {
+    pub(crate) fn check_admitted(&self, tee: Tee) -> Result<(), Reason> {
         if self.0.contains(&tee) {
             return Ok(());
         }

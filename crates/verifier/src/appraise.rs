@@ -42,13 +42,13 @@ pub fn appraise(
 ) -> Result<Appraised, Rejection> {
     let mut found = PartialResult::new(Checks::new::<Step>());
     let outcome = read_quote(&mut found, evidence, policy).and_then(|quote| {
-        let verified = endorsements.verify_into(&mut found.checks, &policy.roots, now, crypto)?;
+        let verified = endorsements.verify(&mut found.checks, &policy.roots, now, crypto)?;
         found.root = Some(verified.root);
         let appraisal =
             Appraisal { evidence, quote, endorsed: verified.values(), policy, now, crypto };
         appraisal.judge(&mut found, &mut FullVerification(&verified))
     });
-    found.close(outcome)
+    found.into_verdict(outcome)
 }
 
 impl Appraisal<'_> {
@@ -111,7 +111,7 @@ pub(crate) fn read_quote<'a>(
 ) -> Result<Quote<'a>, Reason> {
     found.checks.run(Step::QuoteFormat, || {
         let quote = Quote::parse(evidence.quote)?;
-        policy.formats.admit(quote.tee())?;
+        policy.formats.check_admitted(quote.tee())?;
         let version = quote.header.version();
         let padding = quote.padding_length;
         let numbers = [version.into(), padding as u64];

@@ -13,9 +13,9 @@ use crate::{
 };
 
 /// Intel TDX Module ABI Specification, `ATTRIBUTES`: bits that must be zero.
-const TD_RESERVED: u64 = bits(1, 3) | bits(7, 15) | bits(23, 26) | bits(32, 61);
+const TD_RESERVED: u64 = bit_mask(1, 3) | bit_mask(7, 15) | bit_mask(23, 26) | bit_mask(32, 61);
 /// Profiling and the like: the TD is not to be trusted (bits 4 to 6 of the TUD group).
-const TD_UNTRUSTED: u64 = bits(4, 6);
+const TD_UNTRUSTED: u64 = bit_mask(4, 6);
 /// What a service TD may do to a TD that extends its report through one cannot be judged; a body of
 /// TDX 1.0 does not even say which are bound.
 const TD_SERVICE_EXTENSION: u64 = 1 << 17;
@@ -57,7 +57,7 @@ pub(crate) fn check_attributes(
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
             Some((_, wanted)) => return Err(Reason::TdAttributes { wanted, got }),
-            None => service_td(report, policy)?,
+            None => check_service_td(report, policy)?,
         }
         Ok(((), Detail::numbers([got], |[got, ..], f| write!(f, "{got:#018x}"))))
     })
@@ -65,7 +65,7 @@ pub(crate) fn check_attributes(
 
 /// Checks that no service TD is bound unless the policy names it. What the extended report adds has to be empty:
 /// partitions, devices and service TDs cannot be judged.
-fn service_td(report: TdReport<'_>, policy: &Policy) -> Result<(), Reason> {
+fn check_service_td(report: TdReport<'_>, policy: &Policy) -> Result<(), Reason> {
     let workload = policy.workload.as_ref().and_then(|workload| workload.tdx.as_ref());
     let none = Expect::Exactly([0; 48]);
     let wanted = workload.map_or(&none, |workload| &workload.mr_service_td);
@@ -91,6 +91,6 @@ fn service_td(report: TdReport<'_>, policy: &Policy) -> Result<(), Reason> {
 }
 
 /// Bits `first` to `last`, both included.
-const fn bits(first: u32, last: u32) -> u64 {
+const fn bit_mask(first: u32, last: u32) -> u64 {
     (u64::MAX >> (63 - last)) & (u64::MAX << first)
 }

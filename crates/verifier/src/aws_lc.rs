@@ -28,7 +28,7 @@ impl AwsLc {
     /// # Panics
     ///
     /// Where the system has no random numbers; nothing is secret there.
-    pub fn secret() -> TagKey {
+    pub fn generate_tag_key() -> TagKey {
         let mut random = [0; 16];
         aws_lc_rs::rand::fill(&mut random).expect("the system has random numbers");
         TagKey::new(random)

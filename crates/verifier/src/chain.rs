@@ -6,7 +6,7 @@ use alloc::{format, string::ToString, vec::Vec};
 use confide_evidence::{
     certificate::{Certificate, SignedParts},
     crl::CrlDates,
-    foreign_text,
+    escape_untrusted,
 };
 use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
 use webpki::{
@@ -37,7 +37,7 @@ impl CertificateRole {
     }
 
     /// Common names of Intel's certificates. A test root may write words of its own before them.
-    fn names(self) -> &'static [&'static str] {
+    fn common_names(self) -> &'static [&'static str] {
         match self {
             CertificateRole::Root => &["Intel SGX Root CA"],
             CertificateRole::PckCa => &["Intel SGX PCK Platform CA", "Intel SGX PCK Processor CA"],
@@ -59,12 +59,12 @@ pub(crate) fn read_certificate(
 ) -> Result<Certificate<'_>, Reason> {
     let subject = role.subject();
     let certificate = Certificate::parse(subject, der)?;
-    let named = role.names().iter().any(|name| is_named(certificate.common_name, name));
+    let named = role.common_names().iter().any(|name| has_role_name(certificate.common_name, name));
     if !named {
         return Err(Reason::CertificateName {
             subject,
-            wanted: role.names()[0],
-            got: foreign_text(certificate.common_name),
+            wanted: role.common_names()[0],
+            got: escape_untrusted(certificate.common_name),
         });
     }
     if certificate.has_other_critical_extension {
@@ -198,7 +198,7 @@ pub(crate) fn verify_leaf(
 ) -> Result<(), Reason> {
     let path =
         ChainPath { chain: CertificateRole::Pck.subject(), leaf, intermediates: &[], anchor: ca };
-    path.verify_whole(crypto.certificate_algorithm(), any_purpose(), None, now)
+    path.verify_using_all(crypto.certificate_algorithm(), any_purpose(), None, now)
 }
 
 /// Reads the root as a trust anchor.
@@ -230,7 +230,7 @@ pub(crate) fn verify_chain(
         .with_expiration_policy(ExpirationPolicy::Enforce)
         .build();
     let path = ChainPath { chain, leaf, intermediates, anchor };
-    path.verify_whole(crypto.certificate_algorithm(), any_purpose(), Some(revocation), now)
+    path.verify_using_all(crypto.certificate_algorithm(), any_purpose(), Some(revocation), now)
 }
 
 /// The certificates of one path, from a leaf to its trust anchor.
@@ -244,7 +244,7 @@ pub(crate) struct ChainPath<'a> {
 
 impl ChainPath<'_> {
     /// Verifies signatures, dates and `usage`, and that every intermediate is on the path.
-    pub(crate) fn verify_whole(
+    pub(crate) fn verify_using_all(
         &self,
         algorithm: &'static dyn SignatureVerificationAlgorithm,
         usage: KeyUsage,
@@ -302,7 +302,7 @@ pub(crate) fn webpki_error(chain: &'static str, error: webpki::Error) -> Reason 
     Reason::Chain { chain, reason: format!("{error}") }
 }
 
-pub(crate) fn is_named(common_name: &str, role: &str) -> bool {
+pub(crate) fn has_role_name(common_name: &str, role: &str) -> bool {
     match common_name.strip_suffix(role) {
         Some(before) => before.is_empty() || before.ends_with(' '),
         None => false,

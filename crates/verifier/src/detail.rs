@@ -32,7 +32,7 @@ impl Detail {
         Self(Content::Numbers { write, numbers: all })
     }
 
-    /// A detail of 32 bytes and the sentence that they go into; [`bytes`] returns them.
+    /// A detail of 32 bytes and the sentence that they go into; [`unpack_bytes`] returns them.
     pub(crate) fn bytes(bytes: &[u8; 32], write: WriteNumbers) -> Self {
         let mut numbers = [0; 4];
         for (number, chunk) in numbers.iter_mut().zip(bytes.as_chunks().0) {
@@ -54,7 +54,7 @@ impl Detail {
 }
 
 /// The bytes that [`Detail::bytes`] took.
-pub(crate) fn bytes(numbers: &[u64; 4]) -> [u8; 32] {
+pub(crate) fn unpack_bytes(numbers: &[u64; 4]) -> [u8; 32] {
     let mut bytes = [0; 32];
     for (chunk, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
         *chunk = number.to_be_bytes();
@@ -147,7 +147,7 @@ mod tests {
             (Detail::from("written".to_string()), "written".to_string()),
             (Detail::numbers([7, 8], |[a, b, ..], f| write!(f, "{a} of {b}")), "7 of 8".into()),
             (
-                Detail::bytes(&digest, |it, f| f.write_str(&hex::encode(bytes(it)))),
+                Detail::bytes(&digest, |it, f| f.write_str(&hex::encode(unpack_bytes(it)))),
                 hex::encode(digest),
             ),
             (Detail::list(&list, "none", "!"), "A, B!".into()),

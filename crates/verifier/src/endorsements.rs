@@ -77,7 +77,7 @@ impl Endorsements {
     }
 
     /// Verifies what does not depend on a quote: root, root CRL, TCB signer, TCB info, QE identity.
-    pub(crate) fn verify_into(
+    pub(crate) fn verify(
         &self,
         checks: &mut Checks,
         roots: &Roots,
@@ -95,7 +95,7 @@ impl Endorsements {
         let anchor_der = CertificateDer::from(root_der);
         let issuer = Issuer { anchor: &anchor_der, root_crl: &root_crl, now, crypto };
         let signer = checks.run(Step::TcbSigner, || {
-            let signer = issuer.tcb_signer("TCB info issuer chain", &self.tcb_chain)?;
+            let signer = issuer.verify_tcb_signer("TCB info issuer chain", &self.tcb_chain)?;
             root_crl.check_not_revoked(CertificateRole::Root.subject(), &root_certificate)?;
             Ok((signer, "issued by the root, not revoked".into()))
         })?;
@@ -110,7 +110,7 @@ impl Endorsements {
             // Intel signs both documents with one certificate; it is verified once.
             let qe_signer = match &self.qe_chain {
                 Some(chain) if *chain != self.tcb_chain => {
-                    issuer.tcb_signer("QE identity issuer chain", chain)?
+                    issuer.verify_tcb_signer("QE identity issuer chain", chain)?
                 }
                 _ => signer.clone(),
             };
@@ -127,7 +127,7 @@ impl Endorsements {
             Ok((crl, "".into()))
         })?;
         checks.skip(Step::PckCrl, SIGNATURE_NOT_REACHED);
-        let windows = self.windows(&root_certificate, &signer, &qe_signer, &root_crl, &pck_crl);
+        let windows = self.validities(&root_certificate, &signer, &qe_signer, &root_crl, &pck_crl);
         let life = windows.iter().fold(Validity::EVER, |life, window| life.and(window.life));
         Ok(VerifiedEndorsements {
             endorsements: self,
@@ -140,7 +140,7 @@ impl Endorsements {
         })
     }
 
-    fn windows(
+    fn validities(
         &self,
         root: &Certificate<'_>,
         signer: &Certificate<'_>,
@@ -210,7 +210,7 @@ struct Issuer<'a> {
 impl Issuer<'_> {
     /// Verifies the chain of a TCB signer: two signatures, on the signer's certificate and on the root's revocation
     /// list.
-    fn tcb_signer<'e>(
+    fn verify_tcb_signer<'e>(
         &self,
         name: &'static str,
         list: &'e [Vec<u8>],

@@ -59,7 +59,7 @@ impl Policy {
         let (ppid, otherwise) = ("the Intel platform's PPID", "any Intel platform");
         explanation.add_optional("ppids", ppid, ppids.as_ref(), otherwise);
         explanation.add_binding(*binding);
-        let otherwise = "the report data is whatever the channel or the caller computes";
+        let otherwise = "the report data equals the value that the channel or the caller computes";
         let wanted = report_data.as_ref();
         explanation.add_optional("report_data", "the report data", wanted, otherwise);
         let otherwise = "any configuration of the program: clients refuse, because acceptance \

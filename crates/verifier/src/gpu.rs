@@ -40,7 +40,7 @@ use crate::{
 
 /// The evidence of one GPU, and the nonce that it has to hold.
 #[derive(Clone, Debug)]
-pub struct GpuCase<'a> {
+pub struct GpuAppraisal<'a> {
     /// The report, raw or as hexadecimal text.
     pub report: Cow<'a, [u8]>,
     /// The certificate chain in PEM, attestation key first.
@@ -53,7 +53,7 @@ pub struct GpuCase<'a> {
     pub nonce: [u8; 32],
 }
 
-impl<'a> GpuCase<'a> {
+impl<'a> GpuAppraisal<'a> {
     /// Reads a container, as channels and files carry it.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl<'a> GpuCase<'a> {
     }
 
     /// A rejection of bytes that are no evidence of a GPU, before any other check could run.
-    pub fn unreadable(reason: Reason) -> Rejection {
+    pub fn reject_unreadable(reason: Reason) -> Rejection {
         let mut found = PartialResult::new(Checks::new::<GpuStep>());
         let reason = found.checks.fail(GpuStep::Format, reason);
         found.reject(reason)
@@ -146,9 +146,9 @@ impl<'a> GpuCase<'a> {
         let manifests = Manifests::verify(&self.rims, &judge, &report, checks)?;
         let manifests_known = judge.check_manifest_revocation(checks, &manifests)?;
         let compared = manifests.compare(checks, &report)?;
-        judge.note_debug(checks, compared);
+        judge.record_debug_check(checks, compared);
         judge.check_required(checks, revocation_known && manifests_known, compared)?;
-        let until = manifests.until().min(chain.until);
+        let until = manifests.valid_until().min(chain.until);
         Ok((root, GpuClaims::from_report(&report, &chain, compared, until)))
     }
 }
@@ -180,7 +180,7 @@ impl Judge<'_> {
 
     /// No field of the report says whether debugging is on. With it on a GPU measures otherwise
     /// than its manifests say, so measurements that agree are the signed word on it.
-    fn note_debug(&self, checks: &mut Checks, compared: bool) {
+    fn record_debug_check(&self, checks: &mut Checks, compared: bool) {
         if compared {
             // A difference would have ended the appraisal before this point.
             checks.pass(GpuStep::Debug, "off: all measurements are those of the manifests");

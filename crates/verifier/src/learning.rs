@@ -136,7 +136,7 @@ impl RecalledVerification<'_> {
     /// Asks the memory, and believes it only where the tag is that of these bytes under this
     /// generation and the verdict is not too old for the policy.
     fn recall(&mut self, appraisal: &Appraisal<'_>, certification: Certification<'_>) {
-        let Some(secret) = self.memory.secret() else { return };
+        let Some(secret) = self.memory.tag_key() else { return };
         let generation = &self.prepared.generation;
         let tags = Tags::derive(secret, generation, certification, &appraisal.quote);
         self.tags = Some(tags);
@@ -179,7 +179,7 @@ impl PreparedEndorsements {
         let mut found = PartialResult::new(self.checks.clone());
         let mut learning = RecalledVerification::new(self, known);
         let outcome = self.judge(&mut found, &mut learning, evidence, policy, now, crypto);
-        found.close(outcome).map(|appraised| (appraised, learning.learned))
+        found.into_verdict(outcome).map(|appraised| (appraised, learning.learned))
     }
 
     fn judge(

@@ -56,7 +56,7 @@ pub use evidence::Evidence;
 pub use expect::{DANGEROUS_ANY, Expect, ReferenceValue};
 pub use explanation::{FieldTreatment, Sentence};
 pub use generation::EndorsementsId;
-pub use gpu::{GpuAppraised, GpuCase, GpuClaims, GpuPolicy, GpuVersion, verify_rim};
+pub use gpu::{GpuAppraisal, GpuAppraised, GpuClaims, GpuPolicy, GpuVersion, verify_rim};
 pub use memory::{
     KnownEnclave, KnownPck, LastPlatform, NewVerdicts, NoMemory, RecallPlatform, TagKey, VerdictTag,
 };

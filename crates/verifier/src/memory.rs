@@ -67,7 +67,7 @@ impl core::fmt::Debug for TagKey {
 /// too long ago is refused and learnt again.
 pub trait RecallPlatform {
     /// The key of its tags; `None` if it holds nothing and keeps nothing.
-    fn secret(&self) -> Option<&TagKey>;
+    fn tag_key(&self) -> Option<&TagKey>;
 
     /// Returns what is known of a quoting enclave.
     fn enclave(&self, tag: VerdictTag) -> Option<Arc<KnownEnclave>>;
@@ -81,7 +81,7 @@ pub trait RecallPlatform {
 pub struct NoMemory;
 
 impl RecallPlatform for NoMemory {
-    fn secret(&self) -> Option<&TagKey> {
+    fn tag_key(&self) -> Option<&TagKey> {
         None
     }
 
@@ -106,7 +106,7 @@ pub struct LastPlatform {
 }
 
 impl RecallPlatform for LastPlatform {
-    fn secret(&self) -> Option<&TagKey> {
+    fn tag_key(&self) -> Option<&TagKey> {
         Some(&self.secret)
     }
 

@@ -264,7 +264,7 @@ pub enum PolicyError {
         reason: String,
     },
     /// `operator_roots` has a root that `roots` does not have.
-    #[error("policy is not valid: operator_roots has a root that `roots` does not list")]
+    #[error("policy is not valid: operator_roots contains a root that `roots` does not list")]
     OperatorRoots,
 }
 

@@ -63,7 +63,7 @@ impl Endorsements {
         crypto: &dyn Crypto,
     ) -> Result<PreparedEndorsements, Rejection> {
         let mut found = PartialResult::new(Checks::new::<Step>());
-        let held = self.verify_into(&mut found.checks, roots, now, crypto).and_then(|verified| {
+        let held = self.verify(&mut found.checks, roots, now, crypto).and_then(|verified| {
             found.root = Some(verified.root);
             let ca = found.checks.run(Step::PckChain, || {
                 Ok((VerifiedCa::verify(&verified, &self.collateral, now, crypto)?, "".into()))
@@ -100,7 +100,7 @@ impl Endorsements {
 
 impl PreparedEndorsements {
     /// The identifier of these endorsements.
-    pub fn generation(&self) -> EndorsementsId {
+    pub fn endorsements_id(&self) -> EndorsementsId {
         self.generation
     }
 

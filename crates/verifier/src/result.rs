@@ -56,7 +56,7 @@ impl PartialResult {
     }
 
     /// Turns the findings and the outcome of the last check into the verdict.
-    pub(crate) fn close(
+    pub(crate) fn into_verdict(
         self,
         outcome: Result<AcceptedParts, Reason>,
     ) -> Result<Appraised, Rejection> {
@@ -333,7 +333,7 @@ impl PlatformClaims {
                 put("root_crl", intel.root_crl.to_json());
                 put("pck_crl", intel.pck_crl.to_json());
             }
-            EndorsementClaims::Amd(amd) => amd.put_into(&mut put),
+            EndorsementClaims::Amd(amd) => amd.put_json_fields(&mut put),
         }
         put("valid_until", self.valid_until.into());
         if let Some(claims) = claims {
@@ -348,7 +348,7 @@ impl PlatformClaims {
 }
 
 impl AmdClaims {
-    fn put_into(&self, put: &mut impl FnMut(&str, Value) -> Option<Value>) {
+    fn put_json_fields(&self, put: &mut impl FnMut(&str, Value) -> Option<Value>) {
         put("product", self.product.as_str().into());
         put("signing_key", if self.chip_key { "vcek" } else { "vlek" }.into());
         put("chip_id", self.chip_id.map(hex::encode).into());

@@ -197,10 +197,10 @@ impl RootKind {
     pub(crate) fn detail(self, sha256: &[u8; 32]) -> Detail {
         let write: detail::WriteNumbers = match self {
             RootKind::Production => {
-                |it, f| write!(f, "production sha256:{}", hex::encode(detail::bytes(it)))
+                |it, f| write!(f, "production sha256:{}", hex::encode(detail::unpack_bytes(it)))
             }
             RootKind::Custom => {
-                |it, f| write!(f, "custom sha256:{}", hex::encode(detail::bytes(it)))
+                |it, f| write!(f, "custom sha256:{}", hex::encode(detail::unpack_bytes(it)))
             }
         };
         Detail::bytes(sha256, write)
@@ -240,13 +240,13 @@ fn add_named(roots: &mut Vec<[u8; 32]>, name: &str) -> Result<(), String> {
 
 impl core::fmt::Display for Roots {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let mut names: Vec<String> = self.0.iter().map(name).collect();
+        let mut names: Vec<String> = self.0.iter().map(root_name).collect();
         names.dedup();
         f.write_str(&names.join(" or "))
     }
 }
 
-fn name(sha256: &[u8; 32]) -> String {
+fn root_name(sha256: &[u8; 32]) -> String {
     match PRODUCTION.iter().find(|(_, _, known)| known == sha256) {
         Some((_, name, _)) => name.to_string(),
         None => format!("sha256:{}", hex::encode(sha256)),

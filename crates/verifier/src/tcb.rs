@@ -40,7 +40,7 @@ impl TcbStanding {
             status: level.tcb_status,
             advisories,
             stale_since,
-            needs: status_needs(level.tcb_status),
+            needs: needed_mitigations(level.tcb_status),
         }
     }
 
@@ -60,7 +60,7 @@ impl TcbStanding {
         if part.tcb_status != UpToDate {
             self.stale_since = earlier_date(self.stale_since, Some(part.tcb_date));
         }
-        self.add_needs(status_needs(part.tcb_status));
+        self.add_needed_mitigations(needed_mitigations(part.tcb_status));
         self.add_advisories(&part.advisory_ids);
         self
     }
@@ -71,7 +71,7 @@ impl TcbStanding {
     pub(crate) fn include_running(mut self, current: &TcbStanding) -> Self {
         use TcbStatus::*;
         let stale = is_stale;
-        let unconfigured = |status| status_needs(status)[0];
+        let unconfigured = |status| needed_mitigations(status)[0];
         let configure = unconfigured(self.status) || unconfigured(current.status);
         self.status = match (self.status, current.status) {
             (Revoked, _) | (_, Revoked) => Revoked,
@@ -88,7 +88,7 @@ impl TcbStanding {
             }
         };
         self.stale_since = earlier_date(self.stale_since, current.stale_since);
-        self.add_needs(current.needs);
+        self.add_needed_mitigations(current.needs);
         self.add_advisories(&current.advisories);
         self
     }
@@ -103,7 +103,7 @@ impl TcbStanding {
         }
     }
 
-    fn add_needs(&mut self, more: [bool; 2]) {
+    fn add_needed_mitigations(&mut self, more: [bool; 2]) {
         for (needed, more) in self.needs.iter_mut().zip(more) {
             *needed |= more;
         }
@@ -119,7 +119,7 @@ impl TcbStanding {
 }
 
 /// Whether a status asks for another configuration, and for hardening in software.
-fn status_needs(status: TcbStatus) -> [bool; 2] {
+fn needed_mitigations(status: TcbStatus) -> [bool; 2] {
     use TcbStatus::*;
     match status {
         SwHardeningNeeded => [false, true],

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use confide_evidence::gpu::{decode_chain, report_bytes};
 use confide_verifier::{
-    AwsLc, GpuAppraised, GpuCase, NVIDIA_DEVICE_ROOT_DER, NVIDIA_DEVICE_ROOT_SHA256,
+    AwsLc, GpuAppraisal, GpuAppraised, NVIDIA_DEVICE_ROOT_DER, NVIDIA_DEVICE_ROOT_SHA256,
     NVIDIA_RIM_ROOT_DER, NVIDIA_RIM_ROOT_SHA256, Outcome, Policy, Reason, RootKind, Roots,
     UnixTime, verify_rim,
 };
@@ -165,7 +165,7 @@ impl Hopper {
         now_s: u64,
     ) -> Result<GpuAppraised, confide_verifier::Rejection> {
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now_s));
-        let case = GpuCase::from_report(&self.report, &self.chain, self.nonce);
+        let case = GpuAppraisal::from_report(&self.report, &self.chain, self.nonce);
         case.map_err(confide_verifier::Rejection::before_checks)?.appraise(policy, now, &AwsLc)
     }
 }

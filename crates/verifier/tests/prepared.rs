@@ -75,7 +75,7 @@ fn what_was_learnt_elsewhere_is_learnt_again() {
     assert_ne!(text, spaced);
     let again = Endorsements::parse(spaced.as_bytes()).unwrap();
     let again = again.prepare(&policy.roots, unix_time(NOW), &AwsLc).unwrap();
-    assert_ne!(again.generation(), prepared.generation());
+    assert_ne!(again.endorsements_id(), prepared.endorsements_id());
     assert_eq!(cost(&again, &made, &memory(Some(&learned)), NOW), 3);
     // Another process' secret.
     let foreign = LastPlatform {

@@ -46,7 +46,7 @@ impl LoadedAdapter {
         match &self.placement {
             AdapterPlacement::DeltaThreadHandle(relayed) => {
                 let spec = json!({
-                    "sites": sites::to_json(relayed.adapter.sites()),
+                    "sites": sites::sites_to_json(relayed.adapter.sites()),
                     "guarantee": relayed.adapter.guarantee().to_string(),
                 });
                 message::encode_load_adapter(&self.name, "relay", &spec)
@@ -85,14 +85,14 @@ impl DeltaProvider for WorkerAdapter {
         self.guarantee.clone()
     }
 
-    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
+    fn open_session(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         Err(AdaptError::Refused { reason: "the adapter is in the worker".into() })
     }
 }
 
 /// Reads the worker's answer to a load. `Err` is the worker's error, or states what the answer
 /// lacks.
-pub(crate) fn read_worker_adapter(
+pub(crate) fn parse_load_answer(
     answer: message::AdapterAnswer,
 ) -> Result<Arc<WorkerAdapter>, String> {
     if let Some(error) = answer.error {
@@ -101,6 +101,6 @@ pub(crate) fn read_worker_adapter(
     let sites = answer.sites.ok_or("the answer lacks the projections that it changes")?;
     let text = answer.guarantee.ok_or("the answer lacks its guarantee")?;
     let guarantee = crate::report::parse_guarantee(&text)
-        .ok_or_else(|| format!("its guarantee is unknown: {:?}", message::printable(&text)))?;
+        .ok_or_else(|| format!("its guarantee is unknown: {:?}", message::to_printable(&text)))?;
     Ok(Arc::new(WorkerAdapter { sites, guarantee }))
 }

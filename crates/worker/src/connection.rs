@@ -46,7 +46,7 @@ pub(crate) enum ReadOutcome {
 }
 
 impl WorkerConnection {
-    pub(crate) fn open(path: &Path, deadlines: &WorkerDeadlines) -> Result<Self, WorkerError> {
+    pub(crate) fn connect(path: &Path, deadlines: &WorkerDeadlines) -> Result<Self, WorkerError> {
         let stream = UnixStream::connect(path).map_err(|error| {
             let reason = format!("{}: {error}", path.display());
             WorkerError::System { what: "cannot connect", reason }
@@ -69,9 +69,9 @@ impl WorkerConnection {
     }
 
     /// Reads once, for at most a [`TICK`].
-    pub(crate) fn read(&mut self) -> ReadOutcome {
+    pub(crate) fn read_once(&mut self) -> ReadOutcome {
         match self.stream.read(&mut self.block) {
-            Ok(0) => ReadOutcome::End(self.end_reason("it closed the connection")),
+            Ok(0) => ReadOutcome::End(self.disconnect_reason("it closed the connection")),
             Ok(count) => {
                 self.reader.push(&self.block[..count]);
                 ReadOutcome::Bytes
@@ -80,12 +80,14 @@ impl WorkerConnection {
                 io::ErrorKind::WouldBlock
                 | io::ErrorKind::TimedOut
                 | io::ErrorKind::Interrupted => ReadOutcome::TimedOut,
-                _ => ReadOutcome::End(self.end_reason(&format!("the connection broke: {error}"))),
+                _ => ReadOutcome::End(
+                    self.disconnect_reason(&format!("the connection broke: {error}")),
+                ),
             },
         }
     }
 
-    fn end_reason(&self, found: &str) -> String {
+    fn disconnect_reason(&self, found: &str) -> String {
         let error = self.write_error.lock().unwrap_or_else(PoisonError::into_inner).take();
         error.unwrap_or_else(|| found.into())
     }
@@ -112,7 +114,7 @@ impl WorkerConnection {
             if let Some(message) = self.next_message()? {
                 return Ok(message);
             }
-            match self.read() {
+            match self.read_once() {
                 ReadOutcome::End(reason) => return Err(WorkerError::Protocol { reason }),
                 _ if stopping.load(Ordering::Acquire) => return Err(WorkerError::Stopped),
                 _ if Instant::now() > until => return Err(WorkerError::TimedOut { what, limit }),

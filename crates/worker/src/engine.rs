@@ -11,18 +11,18 @@ use std::{
 };
 
 use confide_engine::text::{
-    AnswerDecoder, ModelText, manifest::check_folder, model_name_from_folder,
+    AnswerDecoder, ModelText, manifest::check_folder_against_manifest, model_name_from_folder,
 };
 use confide_engine::{
     AdapterLossPolicy, AdapterReport, Engine, EngineError, FinishReason, Generation,
-    GenerationEvent, Model, Prompt, Request, Usage, check_sites,
+    GenerationEvent, Model, Prompt, Request, Usage, check_adapter_sites,
 };
 use confide_lora::DeltaProvider;
 use futures_util::stream;
 use serde_json::Value;
 
 use crate::{
-    adapter::{ADAPTERS_MAX, AdapterPlacement, LoadedAdapter, read_worker_adapter},
+    adapter::{ADAPTERS_MAX, AdapterPlacement, LoadedAdapter, parse_load_answer},
     error::WorkerError,
     feed::EventStream,
     message::{self, AdapterAnswer, GenerateMessage, Welcome},
@@ -30,7 +30,7 @@ use crate::{
     process::PrivateFolder,
     relay::LocalAdapter,
     report,
-    state::{GenerationOrder, SharedWorkerState},
+    state::{GenerationRequest, SharedWorkerState},
     supervise::{WorkerStarter, supervise},
 };
 
@@ -51,7 +51,7 @@ impl Worker {
     /// # Errors
     /// [`WorkerError`] if the model's folder cannot be used, or if no worker becomes ready.
     pub fn start(options: WorkerOptions) -> Result<Self, WorkerError> {
-        let manifest_sha256 = check_folder(&options.model)?;
+        let manifest_sha256 = check_folder_against_manifest(&options.model)?;
         let text = Arc::new(ModelText::load(&options.model)?);
         let model = options.model.canonicalize();
         let model = model.map_err(WorkerError::system("the model's folder"))?;
@@ -63,7 +63,7 @@ impl Worker {
         let starter = WorkerStarter {
             launch: options.launch,
             model,
-            vocabulary: text.vocabulary(),
+            vocabulary: text.vocabulary_size(),
             deadlines: options.deadlines,
             folder,
         };
@@ -76,7 +76,7 @@ impl Worker {
             parent: None,
         };
         let (stop_ids, special_ids) =
-            (sort_ids(text.end_of_text()), sort_ids(&text.special_tokens()));
+            (sort_ids(text.end_of_text_tokens()), sort_ids(&text.special_tokens()));
         let frames = up.connection.frames.clone();
         let shared = Arc::new(SharedWorkerState::new(
             up.welcome.clone(),
@@ -106,7 +106,7 @@ impl Worker {
         let (sender, answer) = mpsc::sync_channel(1);
         {
             let mut state = self.shared.lock_state();
-            state.send(message::encode_status_request())?;
+            state.send_frame(message::encode_status_request())?;
             state.statuses.push_back(sender);
         }
         wait_for_answer(&answer, self.shared.deadlines.answer)
@@ -125,20 +125,20 @@ impl Worker {
         spec: Value,
     ) -> Result<Arc<dyn DeltaProvider>, EngineError> {
         let _change = self.shared.change.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.find_loaded(name).is_some_and(|loaded| !loaded.is_served) {
+        if self.find_loaded_adapter(name).is_some_and(|loaded| !loaded.is_served) {
             self.remove_adapter(name)?;
         }
         self.check_adapter_name(name)?;
         let frame = message::encode_load_adapter(name, kind, &spec);
-        let answer = self.request_change(name, frame, self.shared.deadlines.load)?;
-        let adapter = match read_worker_adapter(answer) {
+        let answer = self.request_adapter_change(name, frame, self.shared.deadlines.load)?;
+        let adapter = match parse_load_answer(answer) {
             Ok(adapter) => adapter,
             Err(reason) => {
                 let _ = self.request_unload(name);
                 return Err(EngineError::failure(format!("adapter {name:?}: {reason}")));
             }
         };
-        if let Err(error) = self.check_sites(name, &*adapter) {
+        if let Err(error) = self.check_adapter_sites(name, &*adapter) {
             let _ = self.request_unload(name);
             return Err(error);
         }
@@ -151,7 +151,7 @@ impl Worker {
         Ok(adapter)
     }
 
-    fn find_loaded(&self, name: &str) -> Option<Arc<LoadedAdapter>> {
+    fn find_loaded_adapter(&self, name: &str) -> Option<Arc<LoadedAdapter>> {
         self.shared.lock_state().adapters.iter().find(|loaded| loaded.name == name).cloned()
     }
 
@@ -160,12 +160,12 @@ impl Worker {
         if name == self.shared.name {
             return Ok(None);
         }
-        let found = self.find_loaded(name).filter(|loaded| loaded.is_served);
+        let found = self.find_loaded_adapter(name).filter(|loaded| loaded.is_served);
         found.map(Some).ok_or_else(|| EngineError::UnknownModel { got: name.into() })
     }
 
     fn check_adapter_name(&self, name: &str) -> Result<(), EngineError> {
-        if name == self.shared.name || self.find_loaded(name).is_some() {
+        if name == self.shared.name || self.find_loaded_adapter(name).is_some() {
             return Err(EngineError::NameTaken { name: name.into() });
         }
         if self.shared.lock_state().adapters.len() >= ADAPTERS_MAX {
@@ -174,12 +174,16 @@ impl Worker {
         Ok(())
     }
 
-    fn check_sites(&self, name: &str, adapter: &dyn DeltaProvider) -> Result<(), EngineError> {
-        check_sites(name, adapter, |site| self.shared.welcome.sites.width(site))
+    fn check_adapter_sites(
+        &self,
+        name: &str,
+        adapter: &dyn DeltaProvider,
+    ) -> Result<(), EngineError> {
+        check_adapter_sites(name, adapter, |site| self.shared.welcome.sites.width(site))
     }
 
     /// Sends a load or an unload to the worker, and waits for its answer.
-    fn request_change(
+    fn request_adapter_change(
         &self,
         name: &str,
         frame: Vec<u8>,
@@ -191,14 +195,14 @@ impl Worker {
             if state.changing.is_some() {
                 return Err(unavailable_error("it has not answered the previous load or unload"));
             }
-            state.send(frame)?;
+            state.send_frame(frame)?;
             state.changing = Some((name.into(), sender));
         }
         wait_for_answer(&answer, limit)
     }
 
     fn request_unload(&self, name: &str) -> Result<AdapterAnswer, EngineError> {
-        self.request_change(
+        self.request_adapter_change(
             name,
             message::encode_unload_adapter(name),
             self.shared.deadlines.answer,
@@ -243,7 +247,7 @@ impl Engine for Worker {
         }
         let ids = self.shared.text.encode(&request.prompt)?;
         let got = ids.len() as u32;
-        let room = request.completion_room(got, self.served.context_tokens)?;
+        let room = request.remaining_completion_tokens(got, self.served.context_tokens)?;
         let most = request.max_tokens.unwrap_or(u32::MAX).min(room);
         if most == 0 {
             return Ok(empty_generation(got, adapter.as_deref()));
@@ -263,7 +267,7 @@ impl Engine for Worker {
         };
         let completion = request.max_tokens.map(|_| most);
         let limit = (self.shared.welcome.slots + self.shared.welcome.queue) as usize;
-        let (id, feed) = self.shared.lock_state().start_generation(GenerationOrder {
+        let (id, feed) = self.shared.lock_state().start_generation(GenerationRequest {
             generate,
             adapter,
             limit,
@@ -271,7 +275,7 @@ impl Engine for Worker {
         })?;
         let answer = AnswerDecoder::new(Arc::clone(&self.shared.text), &request.stop, got, most);
         let shared = Arc::clone(&self.shared);
-        let cancel = Box::new(move || shared.cancel(id));
+        let cancel = Box::new(move || shared.cancel_generation(id));
         Ok(Generation::new(got, EventStream::new(feed, answer, adapted, cancel)))
     }
 
@@ -286,19 +290,22 @@ impl Engine for Worker {
         on_loss: AdapterLossPolicy,
     ) -> Result<(), EngineError> {
         let _change = self.shared.change.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = self.find_loaded(name).filter(|loaded| !loaded.is_served) {
+        if let Some(loaded) = self.find_loaded_adapter(name).filter(|loaded| !loaded.is_served) {
             return self.promote_to_model(&loaded, on_loss);
         }
         self.check_adapter_name(name)?;
-        self.check_sites(name, &*adapter)?;
+        self.check_adapter_sites(name, &*adapter)?;
         let placement = AdapterPlacement::DeltaThreadHandle(LocalAdapter {
             name: name.into(),
             adapter,
             on_loss,
         });
         let loaded = LoadedAdapter::new(name, placement, true);
-        let answer =
-            self.request_change(name, loaded.encode_load_frame(), self.shared.deadlines.load)?;
+        let answer = self.request_adapter_change(
+            name,
+            loaded.encode_load_frame(),
+            self.shared.deadlines.load,
+        )?;
         if let Some(reason) = answer.error {
             return Err(EngineError::failure(format!("adapter {name:?}: {reason}")));
         }
@@ -355,7 +362,7 @@ fn empty_generation(prompt_tokens: u32, adapter: Option<&LoadedAdapter>) -> Gene
             AdapterPlacement::DeltaThreadHandle(relayed) => relayed.adapter.guarantee(),
             AdapterPlacement::Worker { guarantee, .. } => guarantee.clone(),
         },
-        ..report::read_report(&Value::Null, &confide_lora::Guarantee::NONE)
+        ..report::parse_adapter_report(&Value::Null, &confide_lora::Guarantee::NONE)
     });
     let (reason, tail) = (FinishReason::Length, String::new());
     let finished = GenerationEvent::Finished { reason, tail, usage, adapter };

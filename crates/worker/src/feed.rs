@@ -51,7 +51,7 @@ pub(crate) enum FeedEnd {
 impl EventFeed {
     /// Adds a token; `false` if the reader is too far behind.
     pub(crate) fn push_token(&self, id: u32) -> bool {
-        let mut queue = self.queue();
+        let mut queue = self.lock_queue();
         if queue.events.len() >= TOKENS_QUEUED_MAX {
             return false;
         }
@@ -61,19 +61,19 @@ impl EventFeed {
     }
 
     pub(crate) fn push_adapter_lost(&self, reason: AdaptError) {
-        let mut queue = self.queue();
+        let mut queue = self.lock_queue();
         queue.events.push_back(QueuedEvent::AdapterLost(reason));
         wake_reader(queue);
     }
 
     /// Ends the feed, unless it has ended already.
     pub(crate) fn end(&self, end: FeedEnd) {
-        let mut queue = self.queue();
+        let mut queue = self.lock_queue();
         queue.end.get_or_insert(end);
         wake_reader(queue);
     }
 
-    fn queue(&self) -> MutexGuard<'_, EventQueue> {
+    fn lock_queue(&self) -> MutexGuard<'_, EventQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -131,7 +131,7 @@ impl EventStream {
                 return Some(self.finish(FinishReason::Stop, None));
             }
         }
-        let mut queue = self.feed.queue();
+        let mut queue = self.feed.lock_queue();
         loop {
             match queue.events.pop_front() {
                 // Tokens after a stop string are not part of the answer.

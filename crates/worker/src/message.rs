@@ -99,10 +99,10 @@ pub enum EndReason {
 pub struct WorkerFault {
     /// The kind of the error: `out_of_memory`, `adapter`, `prompt_too_long`, `internal`,
     /// `queue_full`, `unknown_adapter` or `malformed`.
-    #[serde(deserialize_with = "read_printable")]
+    #[serde(deserialize_with = "deserialize_printable")]
     pub kind: String,
     /// The error message, for people.
-    #[serde(default, deserialize_with = "read_printable")]
+    #[serde(default, deserialize_with = "deserialize_printable")]
     pub message: String,
     /// The cause of an adapter's error: `host_lost`, `refused`, `budget` or `activation`.
     pub cause: Option<String>,
@@ -154,16 +154,16 @@ impl WorkerMessage {
             kind::TOKENS => parse_tokens(frame.payload).map(WorkerMessage::Tokens),
             kind::ENDED => Ok(WorkerMessage::End(parse_json(frame)?)),
             kind::NEED => parse_delta_request(frame.payload).map(WorkerMessage::DeltaRequest),
-            kind::ADAPTER => parse_adapter(parse_json(frame)?).map(WorkerMessage::Adapter),
+            kind::ADAPTER => parse_adapter_answer(parse_json(frame)?).map(WorkerMessage::Adapter),
             kind::STATUS => Ok(WorkerMessage::Status(parse_object(frame)?)),
             kind::REFUSED => {
-                let RawRefused { id, error } = parse_json(frame)?;
+                let RawRefusal { id, error } = parse_json(frame)?;
                 Ok(WorkerMessage::Refused { id, error })
             }
             kind => return Err(FrameError::Kind { kind }),
         };
         parsed.map_err(|reason| {
-            let reason = printable(&reason);
+            let reason = to_printable(&reason);
             FrameError::Payload { kind: frame.kind, reason }
         })
     }
@@ -171,7 +171,7 @@ impl WorkerMessage {
 
 fn parse_json<'a, T: Deserialize<'a>>(frame: Frame<'a>) -> Result<T, FrameError> {
     // An error of serde quotes values unchanged, of any length.
-    let explain = |error: serde_json::Error| printable(&error.to_string());
+    let explain = |error: serde_json::Error| to_printable(&error.to_string());
     serde_json::from_slice(frame.payload)
         .map_err(|error| FrameError::Payload { kind: frame.kind, reason: explain(error) })
 }
@@ -185,13 +185,13 @@ fn parse_object(frame: Frame<'_>) -> Result<Value, FrameError> {
 
 /// Makes text of the worker printable: cuts it to [`SHOWN_BYTES_MAX`] and replaces control
 /// characters by spaces.
-pub(crate) fn printable(text: &str) -> String {
+pub(crate) fn to_printable(text: &str) -> String {
     let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
     text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-fn read_printable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    String::deserialize(deserializer).map(|text| printable(&text))
+fn deserialize_printable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer).map(|text| to_printable(&text))
 }
 
 fn parse_welcome(value: &Value) -> Result<Welcome, String> {
@@ -203,7 +203,7 @@ fn parse_welcome(value: &Value) -> Result<Welcome, String> {
     };
     let text = |name: &str| {
         let text = value[name].as_str().ok_or_else(|| format!("{name}: wanted a text"))?;
-        Ok::<_, String>(printable(text))
+        Ok::<_, String>(to_printable(text))
     };
     number("protocol", PROTOCOL, PROTOCOL)?;
     let versions = value["versions"].as_object().into_iter().flatten();
@@ -220,7 +220,7 @@ fn parse_welcome(value: &Value) -> Result<Welcome, String> {
             .ok_or("sites: wanted layers and widths by name")?,
         versions: versions
             .map(|(name, version)| {
-                (printable(name), printable(version.as_str().unwrap_or_default()))
+                (to_printable(name), to_printable(version.as_str().unwrap_or_default()))
             })
             .collect(),
     })
@@ -242,13 +242,13 @@ fn parse_tokens(payload: &[u8]) -> Result<Vec<(u32, u32)>, String> {
 }
 
 #[derive(Deserialize)]
-struct RawRefused {
+struct RawRefusal {
     id: u32,
     error: WorkerFault,
 }
 
 #[derive(Deserialize)]
-struct RawAdapter {
+struct RawAdapterAnswer {
     name: String,
     ok: bool,
     error: Option<String>,
@@ -256,13 +256,13 @@ struct RawAdapter {
     guarantee: Option<String>,
 }
 
-fn parse_adapter(raw: RawAdapter) -> Result<AdapterAnswer, String> {
-    let RawAdapter { name, ok, error, sites, guarantee } = raw;
-    let error = (!ok).then(|| printable(&error.unwrap_or_else(|| "no reason given".into())));
+fn parse_adapter_answer(raw: RawAdapterAnswer) -> Result<AdapterAnswer, String> {
+    let RawAdapterAnswer { name, ok, error, sites, guarantee } = raw;
+    let error = (!ok).then(|| to_printable(&error.unwrap_or_else(|| "no reason given".into())));
     let sites = match sites.filter(|sites| !sites.is_null()) {
         None => None,
         Some(value) => {
-            Some(sites::from_json(&value).ok_or("sites: wanted [layer, name, in, out]")?)
+            Some(sites::sites_from_json(&value).ok_or("sites: wanted [layer, name, in, out]")?)
         }
     };
     Ok(AdapterAnswer { name, error, sites, guarantee })
@@ -273,7 +273,8 @@ fn parse_delta_request(payload: &[u8]) -> Result<DeltaRequest, String> {
     let short = || format!("wanted a head of {HEAD} bytes, got {} bytes", payload.len());
     let (head, rest) = payload.split_first_chunk::<HEAD>().ok_or_else(short)?;
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let source = sites::source_from_number(head[8]).ok_or_else(|| format!("source {}", head[8]))?;
+    let source =
+        sites::layer_input_from_number(head[8]).ok_or_else(|| format!("source {}", head[8]))?;
     let (rows, width, count) = (word(9) as usize, word(13) as usize, usize::from(head[17]));
     if rows == 0 || width == 0 || !(1..=8).contains(&count) || rest.len() < count {
         return Err(format!("{rows} rows of {width} for {count} outputs"));
@@ -309,7 +310,7 @@ pub(crate) struct GenerateMessage<'a> {
 }
 
 pub(crate) fn encode_hello(vocabulary: usize) -> Vec<u8> {
-    json_frame(kind::HELLO, &json!({ "protocol": PROTOCOL, "vocabulary": vocabulary }))
+    encode_json_frame(kind::HELLO, &json!({ "protocol": PROTOCOL, "vocabulary": vocabulary }))
 }
 
 /// Encodes a request; `None` if it is longer than a frame may be.
@@ -330,11 +331,11 @@ pub(crate) fn encode_cancel(id: u32) -> Vec<u8> {
 }
 
 pub(crate) fn encode_load_adapter(name: &str, kind: &str, spec: &Value) -> Vec<u8> {
-    json_frame(kind::LOAD_ADAPTER, &json!({ "name": name, "kind": kind, "spec": spec }))
+    encode_json_frame(kind::LOAD_ADAPTER, &json!({ "name": name, "kind": kind, "spec": spec }))
 }
 
 pub(crate) fn encode_unload_adapter(name: &str) -> Vec<u8> {
-    json_frame(kind::UNLOAD_ADAPTER, &json!({ "name": name }))
+    encode_json_frame(kind::UNLOAD_ADAPTER, &json!({ "name": name }))
 }
 
 pub(crate) fn encode_status_request() -> Vec<u8> {
@@ -346,7 +347,7 @@ pub(crate) fn encode_deltas(need: &DeltaRequest, added: Result<&[f32], &AdaptErr
     let mut payload = Vec::new();
     payload.extend_from_slice(&need.id.to_le_bytes());
     payload.extend_from_slice(&need.layer.to_le_bytes());
-    payload.push(sites::source_number(need.source));
+    payload.push(sites::layer_input_number(need.source));
     match added {
         Ok(values) => {
             payload.push(0);
@@ -359,7 +360,7 @@ pub(crate) fn encode_deltas(need: &DeltaRequest, added: Result<&[f32], &AdaptErr
                 AdaptError::Refused { .. } => 2,
                 _ => 1,
             });
-            let text = json!({ "message": printable(&error.to_string()) }).to_string();
+            let text = json!({ "message": to_printable(&error.to_string()) }).to_string();
             payload.extend_from_slice(&(text.len() as u32).to_le_bytes());
             payload.extend_from_slice(text.as_bytes());
         }
@@ -367,7 +368,7 @@ pub(crate) fn encode_deltas(need: &DeltaRequest, added: Result<&[f32], &AdaptErr
     Frame { kind: kind::DELTAS, payload: &payload }.encode()
 }
 
-fn json_frame(kind: u8, value: &Value) -> Vec<u8> {
+fn encode_json_frame(kind: u8, value: &Value) -> Vec<u8> {
     Frame { kind, payload: value.to_string().as_bytes() }.encode()
 }
 

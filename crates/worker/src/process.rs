@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use crate::{
     error::WorkerError,
-    message::{PROTOCOL, printable},
+    message::{PROTOCOL, to_printable},
     options::{WorkerDeadlines, WorkerProgram},
 };
 
@@ -83,16 +83,16 @@ impl WorkerProcess {
         let (line, lines) = mpsc::sync_channel(1);
         let spawned = thread::Builder::new()
             .name("worker-output".into())
-            .spawn(move || read_ready(output, &line))
+            .spawn(move || read_ready_line(output, &line))
             .and_then(|_| {
-                let keep = move || keep_last_output(errors, &error_output);
+                let keep = move || log_and_keep_stderr(errors, &error_output);
                 thread::Builder::new().name("worker-errors".into()).spawn(keep)
             });
         spawned.map_err(WorkerError::system("thread"))?;
         let started = Instant::now();
         loop {
             match lines.recv_timeout(TICK) {
-                Ok(line) => return process.check_ready(&line).map(|()| process),
+                Ok(line) => return process.check_ready_line(&line).map(|()| process),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(WorkerError::ProcessEnded { ending: process.describe_ending() });
                 }
@@ -110,7 +110,7 @@ impl WorkerProcess {
         }
     }
 
-    fn check_ready(&mut self, line: &str) -> Result<(), WorkerError> {
+    fn check_ready_line(&mut self, line: &str) -> Result<(), WorkerError> {
         let value: Value = serde_json::from_str(line).unwrap_or_default();
         if value["ready"] == true && value["protocol"] == PROTOCOL {
             return Ok(());
@@ -118,7 +118,7 @@ impl WorkerProcess {
         if line.is_empty() {
             return Err(WorkerError::ProcessEnded { ending: self.describe_ending() });
         }
-        let reason = format!("its ready line is {:?}", printable(line.trim_end()));
+        let reason = format!("its ready line is {:?}", to_printable(line.trim_end()));
         Err(WorkerError::Protocol { reason })
     }
 
@@ -133,7 +133,7 @@ impl WorkerProcess {
                 "it still ran and was killed".into()
             }
         };
-        match self.last_line() {
+        match self.last_error_line() {
             Some(line) => format!("{status}; its last output was: {line}"),
             None => format!("{status}; it had no output"),
         }
@@ -173,12 +173,15 @@ impl WorkerProcess {
     }
 
     /// The last line of the process's standard error that is not blank.
-    fn last_line(&self) -> Option<String> {
+    fn last_error_line(&self) -> Option<String> {
         // The thread that reads it may lag behind the end of the process.
         thread::sleep(Duration::from_millis(20));
         let error_output = self.error_output.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&error_output).into_owned();
-        text.lines().rev().find(|line| !line.trim().is_empty()).map(|line| printable(line.trim()))
+        text.lines()
+            .rev()
+            .find(|line| !line.trim().is_empty())
+            .map(|line| to_printable(line.trim()))
     }
 }
 
@@ -211,7 +214,7 @@ fn build_command(program: &WorkerProgram, model: &Path, socket: &Path) -> Comman
 }
 
 /// Reads the ready line and discards the rest, because a full pipe would stall the worker.
-fn read_ready(output: Option<impl Read>, line: &mpsc::SyncSender<String>) {
+fn read_ready_line(output: Option<impl Read>, line: &mpsc::SyncSender<String>) {
     let Some(output) = output else { return };
     let mut output = BufReader::new(output);
     let mut first = String::new();
@@ -222,12 +225,12 @@ fn read_ready(output: Option<impl Read>, line: &mpsc::SyncSender<String>) {
 }
 
 /// Logs the worker's standard error, and keeps its last bytes.
-fn keep_last_output(errors: Option<impl Read>, error_output: &Mutex<Vec<u8>>) {
+fn log_and_keep_stderr(errors: Option<impl Read>, error_output: &Mutex<Vec<u8>>) {
     let Some(mut errors) = errors else { return };
     let mut block = [0; 4096];
     while let Ok(count @ 1..) = errors.read(&mut block) {
         let text = String::from_utf8_lossy(&block[..count]);
-        text.lines().for_each(|line| tracing::info!(target: "worker", "{}", printable(line)));
+        text.lines().for_each(|line| tracing::info!(target: "worker", "{}", to_printable(line)));
         let mut error_output = error_output.lock().unwrap_or_else(PoisonError::into_inner);
         error_output.extend_from_slice(&block[..count]);
         let surplus = error_output.len().saturating_sub(ERROR_OUTPUT_BYTES_MAX);

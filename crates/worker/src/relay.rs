@@ -28,7 +28,7 @@ pub(crate) const DELTA_THREADS_MAX: usize = 512;
 /// The thread that applies an adapter of this process in one generation.
 pub(crate) struct DeltaThreadHandle {
     needs: SyncSender<DeltaRequest>,
-    account: Arc<DeltaProgress>,
+    account: Arc<SharedDeltaState>,
 }
 
 /// An adapter that is applied in this process.
@@ -40,7 +40,7 @@ pub(crate) struct LocalAdapter {
 }
 
 #[derive(Default)]
-struct DeltaProgress {
+struct SharedDeltaState {
     state: Mutex<DeltaState>,
     /// Whether the worker waits for an answer.
     is_waiting: AtomicBool,
@@ -52,8 +52,8 @@ struct DeltaState {
     lost: Option<AdaptError>,
 }
 
-impl DeltaProgress {
-    fn state(&self) -> MutexGuard<'_, DeltaState> {
+impl SharedDeltaState {
+    fn lock_state(&self) -> MutexGuard<'_, DeltaState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -73,7 +73,7 @@ impl DeltaThreadHandle {
             io::Error::other(format!("{DELTA_THREADS_MAX} relay threads already run"))
         })?;
         let (needs, received) = mpsc::sync_channel(1);
-        let account = Arc::<DeltaProgress>::default();
+        let account = Arc::<SharedDeltaState>::default();
         let thread = DeltaThread {
             relayed: relayed.clone(),
             tokens,
@@ -99,7 +99,7 @@ impl DeltaThreadHandle {
     }
 
     pub(crate) fn report(&self, relayed: &LocalAdapter) -> AdapterReport {
-        let state = self.account.state();
+        let state = self.account.lock_state();
         AdapterReport {
             report: state.report.clone(),
             guarantee: relayed.adapter.guarantee(),
@@ -110,7 +110,7 @@ impl DeltaThreadHandle {
     /// The error that ends the generation; `None` if the adapter works, or if the base model may
     /// continue.
     pub(crate) fn failure(&self, relayed: &LocalAdapter) -> Option<EngineError> {
-        let error = self.account.state().lost.clone()?;
+        let error = self.account.lock_state().lost.clone()?;
         let name = relayed.name.clone();
         (relayed.on_loss == AdapterLossPolicy::Fail).then_some(EngineError::Adapter { name, error })
     }
@@ -136,7 +136,7 @@ struct DeltaThread {
     /// The reservation of the adapter's budget, held while the generation runs.
     _reservation: Reservation,
     deltas: Option<Box<dyn DeltaSession>>,
-    account: Arc<DeltaProgress>,
+    account: Arc<SharedDeltaState>,
     feed: Arc<EventFeed>,
     frames: SyncSender<Vec<u8>>,
     /// The permit of this thread, returned when it ends.
@@ -146,7 +146,7 @@ struct DeltaThread {
 impl DeltaThread {
     fn run(mut self, received: &Receiver<DeltaRequest>) {
         while let Ok(mut need) = received.recv() {
-            let added = self.apply(&mut need);
+            let added = self.apply_adapter(&mut need);
             let frame =
                 message::encode_deltas(&need, added.as_ref().map(|()| need.values.as_slice()));
             self.account.is_waiting.store(false, Ordering::Release);
@@ -159,13 +159,13 @@ impl DeltaThread {
 
     /// Adds the adapter's deltas to the values of the request. If the adapter is lost and the base
     /// model may answer, the values stay unchanged.
-    fn apply(&mut self, need: &mut DeltaRequest) -> Result<(), AdaptError> {
-        if self.account.state().lost.is_some() {
+    fn apply_adapter(&mut self, need: &mut DeltaRequest) -> Result<(), AdaptError> {
+        if self.account.lock_state().lost.is_some() {
             return Ok(());
         }
-        let done = self.add(need);
+        let done = self.add_deltas(need);
         let Err(error) = done else { return Ok(()) };
-        self.account.state().lost = Some(error.clone());
+        self.account.lock_state().lost = Some(error.clone());
         match self.relayed.on_loss {
             AdapterLossPolicy::Fail => Err(error),
             AdapterLossPolicy::Base => {
@@ -176,11 +176,11 @@ impl DeltaThread {
         }
     }
 
-    fn add(&mut self, need: &mut DeltaRequest) -> Result<(), AdaptError> {
+    fn add_deltas(&mut self, need: &mut DeltaRequest) -> Result<(), AdaptError> {
         if self.deltas.is_none() {
             let (prompt, completion) = self.tokens;
-            self._reservation = self.relayed.adapter.reserve(prompt, completion)?;
-            self.deltas = Some(self.relayed.adapter.open()?);
+            self._reservation = self.relayed.adapter.reserve_answers(prompt, completion)?;
+            self.deltas = Some(self.relayed.adapter.open_session()?);
         }
         let Some(deltas) = &mut self.deltas else { return Ok(()) };
         let rows = need.rows.len() / need.width;
@@ -193,8 +193,8 @@ impl DeltaThread {
             outputs.push((*projection, output));
             rest = after;
         }
-        let added = deltas.add(need.layer, need.source, &need.rows, &mut outputs);
-        self.account.state().report = deltas.report();
+        let added = deltas.add_deltas(need.layer, need.source, &need.rows, &mut outputs);
+        self.account.lock_state().report = deltas.report();
         added
     }
 }

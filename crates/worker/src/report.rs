@@ -43,7 +43,7 @@ pub(crate) fn parse_guarantee(text: &str) -> Option<Guarantee> {
 
 /// Reads the report of a worker's adapter. Missing numbers are 0; without a guarantee, the one from
 /// the load applies.
-pub(crate) fn read_report(value: &Value, loaded: &Guarantee) -> AdapterReport {
+pub(crate) fn parse_adapter_report(value: &Value, loaded: &Guarantee) -> AdapterReport {
     let count = |name: &str| value[name].as_u64().unwrap_or_default();
     let steps = STEPS.iter().filter_map(|step| {
         let taken = value["steps_ms"][*step].as_f64().filter(|taken| taken.is_finite())?;
@@ -66,7 +66,7 @@ pub(crate) fn read_report(value: &Value, loaded: &Guarantee) -> AdapterReport {
 }
 
 /// Converts the worker's error for a lost adapter.
-pub(crate) fn adapt_error(fault: &WorkerFault) -> AdaptError {
+pub(crate) fn to_adapt_error(fault: &WorkerFault) -> AdaptError {
     let reason = fault.message.clone();
     match fault.cause.as_deref() {
         Some("activation") => AdaptError::Activation { reason },
@@ -106,9 +106,9 @@ mod tests {
             "guarantee": "perfect" });
         let loaded =
             parse_guarantee("adapter host is blind; A is not handed over, B is").expect("one");
-        let report = read_report(&value, &loaded);
+        let report = parse_adapter_report(&value, &loaded);
         assert_eq!((report.report.he_operations, report.report.steps_ms["mask_ms"]), (4, 0.5));
         assert_eq!(report.guarantee, Guarantee::NONE);
-        assert_eq!(read_report(&Value::Null, &loaded).guarantee, loaded);
+        assert_eq!(parse_adapter_report(&Value::Null, &loaded).guarantee, loaded);
     }
 }

@@ -33,11 +33,11 @@ pub(crate) fn projection_from_number(number: u8) -> Option<Projection> {
     PROJECTIONS.get(usize::from(number)).map(|(projection, _)| *projection)
 }
 
-pub(crate) fn source_from_number(number: u8) -> Option<LayerInput> {
+pub(crate) fn layer_input_from_number(number: u8) -> Option<LayerInput> {
     SOURCES.get(usize::from(number)).copied()
 }
 
-pub(crate) fn source_number(input: LayerInput) -> u8 {
+pub(crate) fn layer_input_number(input: LayerInput) -> u8 {
     SOURCES.iter().position(|source| *source == input).unwrap_or_default() as u8
 }
 
@@ -82,14 +82,14 @@ impl ModelSites {
 }
 
 /// Converts sites to JSON: `[[LAYER, PROJECTION, IN, OUT], …]`.
-pub(crate) fn to_json(sites: &BTreeMap<ProjectionSite, ProjectionWidth>) -> Value {
+pub(crate) fn sites_to_json(sites: &BTreeMap<ProjectionSite, ProjectionWidth>) -> Value {
     let one = |(site, width): (&ProjectionSite, &ProjectionWidth)| {
         json!([site.layer, projection_name(site.projection), width.input, width.output])
     };
     sites.iter().map(one).collect()
 }
 
-pub(crate) fn from_json(value: &Value) -> Option<BTreeMap<ProjectionSite, ProjectionWidth>> {
+pub(crate) fn sites_from_json(value: &Value) -> Option<BTreeMap<ProjectionSite, ProjectionWidth>> {
     let one = |entry: &Value| {
         let [layer, projection, input, output] = entry.as_array()?.as_slice() else { return None };
         let layer = u32::try_from(layer.as_u64()?).ok().filter(|layer| *layer < LAYERS_MAX)?;
@@ -119,14 +119,14 @@ mod tests {
                 (site, ProjectionWidth { input: 4 + index, output: 9 })
             })
             .collect();
-        assert_eq!(from_json(&to_json(&sites)), Some(sites));
+        assert_eq!(sites_from_json(&sites_to_json(&sites)), Some(sites));
         for odd in [
             json!([[0, "q", 1]]),
             json!([[0, "q_proj", 1, 1]]),
             json!([[-1, "q", 1, 1]]),
             json!({}),
         ] {
-            assert_eq!(from_json(&odd), None);
+            assert_eq!(sites_from_json(&odd), None);
         }
     }
 

@@ -95,7 +95,7 @@ impl SharedWorkerState {
             change: Mutex::default(),
             relays: Arc::new(Semaphore::new(DELTA_THREADS_MAX)),
             stopping: AtomicBool::new(false),
-            vocabulary: text.vocabulary() as u32,
+            vocabulary: text.vocabulary_size() as u32,
             text,
             welcome,
             state: Mutex::new(state),
@@ -107,8 +107,8 @@ impl SharedWorkerState {
     }
 
     /// Cancels a generation in the worker.
-    pub(crate) fn cancel(&self, id: u32) {
-        self.lock_state().cancel(id);
+    pub(crate) fn cancel_generation(&self, id: u32) {
+        self.lock_state().cancel_generation(id);
     }
 
     /// Processes a message from the worker.
@@ -140,7 +140,7 @@ impl SharedWorkerState {
                 let (wanted, sender) =
                     state.changing.take().ok_or("an adapter answer that was not requested")?;
                 if wanted != answer.name {
-                    let got = message::printable(&answer.name);
+                    let got = message::to_printable(&answer.name);
                     return Err(format!("an answer for adapter {got:?}, wanted {wanted:?}"));
                 }
                 // The caller may have stopped waiting.
@@ -160,7 +160,7 @@ impl SharedWorkerState {
     ///
     /// # Errors
     /// The reason why the worker counts as lost.
-    pub(crate) fn check_deadlines(&self, now: Instant) -> Result<(), String> {
+    pub(crate) fn enforce_deadlines(&self, now: Instant) -> Result<(), String> {
         let limits = &self.deadlines;
         let mut state = self.lock_state();
         let is_late = |running: &RunningGeneration| {
@@ -199,13 +199,13 @@ impl SharedWorkerState {
     }
 
     /// Marks the worker as disconnected. Running generations end later, with
-    /// [`SharedWorkerState::fail_all`].
-    pub(crate) fn disconnect(&self, reason: &str) {
+    /// [`SharedWorkerState::fail_all_generations`].
+    pub(crate) fn mark_disconnected(&self, reason: &str) {
         self.lock_state().link = WorkerLink::Disconnected(reason.into());
     }
 
     /// Ends all running generations with an error.
-    pub(crate) fn fail_all(&self, reason: &str) {
+    pub(crate) fn fail_all_generations(&self, reason: &str) {
         let mut state = self.lock_state();
         state.link = WorkerLink::Disconnected(reason.into());
         let running: Vec<RunningGeneration> =
@@ -219,7 +219,7 @@ impl SharedWorkerState {
         }
     }
 
-    pub(crate) fn reconnect(&self, frames: SyncSender<Vec<u8>>) {
+    pub(crate) fn set_connected(&self, frames: SyncSender<Vec<u8>>) {
         let mut state = self.lock_state();
         state.quiet_since = Instant::now();
         state.link = WorkerLink::Connected(frames);
@@ -227,7 +227,7 @@ impl SharedWorkerState {
 }
 
 /// A generation to start.
-pub(crate) struct GenerationOrder<'a> {
+pub(crate) struct GenerationRequest<'a> {
     pub(crate) generate: message::GenerateMessage<'a>,
     pub(crate) adapter: Option<Arc<LoadedAdapter>>,
     pub(crate) limit: usize,
@@ -237,7 +237,7 @@ pub(crate) struct GenerationOrder<'a> {
 
 impl WorkerState {
     /// Returns the frame queue of the connection to the worker.
-    fn frames(&self) -> Result<&SyncSender<Vec<u8>>, EngineError> {
+    fn frame_queue(&self) -> Result<&SyncSender<Vec<u8>>, EngineError> {
         match &self.link {
             WorkerLink::Connected(frames) => Ok(frames),
             WorkerLink::Disconnected(reason) => {
@@ -247,8 +247,8 @@ impl WorkerState {
     }
 
     /// Sends a frame to the worker.
-    pub(crate) fn send(&self, frame: Vec<u8>) -> Result<(), EngineError> {
-        self.frames()?.try_send(frame).map_err(|_| {
+    pub(crate) fn send_frame(&self, frame: Vec<u8>) -> Result<(), EngineError> {
+        self.frame_queue()?.try_send(frame).map_err(|_| {
             let reason = "worker: it does not read from the connection".into();
             EngineError::Unavailable { reason }
         })
@@ -257,20 +257,20 @@ impl WorkerState {
     /// Sends a request; returns its id and the feed of its events.
     pub(crate) fn start_generation(
         &mut self,
-        order: GenerationOrder<'_>,
+        order: GenerationRequest<'_>,
     ) -> Result<(u32, Arc<EventFeed>), EngineError> {
-        self.frames()?;
+        self.frame_queue()?;
         if self.running.len() >= order.limit {
             return Err(EngineError::QueueFull { limit: order.limit });
         }
-        let id = self.free_id();
+        let id = self.next_free_id();
         let generate = message::GenerateMessage { id, ..order.generate };
         let frame = message::encode_generate(&generate).ok_or_else(|| EngineError::Prompt {
             reason: format!("{} tokens do not fit a frame", generate.ids.len()),
         })?;
         let feed = Arc::<EventFeed>::default();
         let now = Instant::now();
-        self.send(frame)?;
+        self.send_frame(frame)?;
         if self.running.is_empty() {
             self.quiet_since = now;
         }
@@ -289,7 +289,7 @@ impl WorkerState {
         Ok((id, feed))
     }
 
-    fn free_id(&mut self) -> u32 {
+    fn next_free_id(&mut self) -> u32 {
         loop {
             let id = self.next_id;
             self.next_id = self.next_id.wrapping_add(1);
@@ -299,7 +299,7 @@ impl WorkerState {
         }
     }
 
-    fn cancel(&mut self, id: u32) {
+    fn cancel_generation(&mut self, id: u32) {
         let Some(running) = self.running.get_mut(&id) else { return };
         if running.cancelled.is_none() {
             running.cancelled = Some(Instant::now());
@@ -314,7 +314,7 @@ impl WorkerState {
         if let Some(running) = self.running.get(&id) {
             running.feed.end(FeedEnd::Failed(EngineError::failure(reason)));
         }
-        self.cancel(id);
+        self.cancel_generation(id);
     }
 
     /// Removes a generation that has ended.
@@ -404,10 +404,10 @@ impl RunningGeneration {
         let adapter = self.adapter.as_deref().map(|loaded| match &loaded.placement {
             AdapterPlacement::DeltaThreadHandle(relayed) => match &self.relay {
                 Some(relay) => relay.report(relayed),
-                None => report::read_report(&Value::Null, &relayed.adapter.guarantee()),
+                None => report::parse_adapter_report(&Value::Null, &relayed.adapter.guarantee()),
             },
             AdapterPlacement::Worker { guarantee, .. } => {
-                report::read_report(&ended.adapter, guarantee)
+                report::parse_adapter_report(&ended.adapter, guarantee)
             }
         });
         self.feed.end(FeedEnd::Completed { reason, adapter });
@@ -427,7 +427,7 @@ impl RunningGeneration {
         match (fault.kind.as_str(), &self.adapter) {
             ("out_of_memory", _) => EngineError::OutOfMemory { reason },
             ("adapter", Some(loaded)) => {
-                let error = report::adapt_error(fault);
+                let error = report::to_adapt_error(fault);
                 EngineError::Adapter { name: loaded.name.clone(), error }
             }
             ("prompt_too_long", _) => {

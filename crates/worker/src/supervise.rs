@@ -53,7 +53,7 @@ impl WorkerStarter {
         };
         let limit = self.deadlines.welcome;
         let greeted =
-            WorkerConnection::open(&socket, &self.deadlines).and_then(|mut connection| {
+            WorkerConnection::connect(&socket, &self.deadlines).and_then(|mut connection| {
                 let welcome = connection.request_welcome(self.vocabulary, limit, stopping)?;
                 self.check_random_weights(&welcome)?;
                 Ok((connection, welcome))
@@ -88,10 +88,10 @@ pub(crate) fn supervise(shared: &SharedWorkerState, starter: &WorkerStarter, up:
     let ReadyWorker { mut process, mut connection, .. } = up;
     loop {
         let lost = read_messages(shared, &mut connection);
-        shared.disconnect(lost.as_deref().unwrap_or("the engine stops"));
+        shared.mark_disconnected(lost.as_deref().unwrap_or("the engine stops"));
         drop(connection);
         let Some(lost) = lost else {
-            shared.fail_all("the engine stops");
+            shared.fail_all_generations("the engine stops");
             if let Some(process) = process {
                 process.stop();
             }
@@ -103,8 +103,8 @@ pub(crate) fn supervise(shared: &SharedWorkerState, starter: &WorkerStarter, up:
         };
         drop(process);
         tracing::warn!("{reason}");
-        shared.fail_all(&reason);
-        match restart(shared, starter, &reason) {
+        shared.fail_all_generations(&reason);
+        match restart_worker(shared, starter, &reason) {
             Some(up) => (process, connection) = (up.process, up.connection),
             None => return,
         }
@@ -118,7 +118,7 @@ fn read_messages(shared: &SharedWorkerState, connection: &mut WorkerConnection) 
         if shared.stopping.load(Ordering::Acquire) {
             return None;
         }
-        if let ReadOutcome::End(reason) = connection.read() {
+        if let ReadOutcome::End(reason) = connection.read_once() {
             return Some(reason);
         }
         loop {
@@ -135,7 +135,7 @@ fn read_messages(shared: &SharedWorkerState, connection: &mut WorkerConnection) 
         let now = Instant::now();
         if now.saturating_duration_since(checked) >= TICK {
             checked = now;
-            if let Err(reason) = shared.check_deadlines(now) {
+            if let Err(reason) = shared.enforce_deadlines(now) {
                 return Some(reason);
             }
         }
@@ -143,7 +143,11 @@ fn read_messages(shared: &SharedWorkerState, connection: &mut WorkerConnection) 
 }
 
 /// Restarts the worker; `None` if the engine stops, or if no further attempt is made.
-fn restart(shared: &SharedWorkerState, starter: &WorkerStarter, lost: &str) -> Option<ReadyWorker> {
+fn restart_worker(
+    shared: &SharedWorkerState,
+    starter: &WorkerStarter,
+    lost: &str,
+) -> Option<ReadyWorker> {
     let limits = &shared.deadlines;
     let mut wait = limits.back_off;
     for number in 1..=limits.tries {
@@ -155,7 +159,7 @@ fn restart(shared: &SharedWorkerState, starter: &WorkerStarter, lost: &str) -> O
             check_same_model(&shared.welcome, &up.welcome)?;
             let _change = shared.change.lock().unwrap_or_else(PoisonError::into_inner);
             reload_adapters(shared, &mut up.connection)?;
-            shared.reconnect(up.connection.frames.clone());
+            shared.set_connected(up.connection.frames.clone());
             Ok(up)
         });
         match up {
@@ -163,11 +167,11 @@ fn restart(shared: &SharedWorkerState, starter: &WorkerStarter, lost: &str) -> O
             Err(WorkerError::Stopped) => return None,
             Err(error) => {
                 tracing::warn!(number, "the worker could not be restarted: {error}");
-                shared.disconnect(&format!("{lost}; it could not be restarted: {error}"));
+                shared.mark_disconnected(&format!("{lost}; it could not be restarted: {error}"));
             }
         }
     }
-    shared.disconnect(&format!(
+    shared.mark_disconnected(&format!(
         "{lost}; {} restarts failed, and no more are attempted",
         limits.tries
     ));

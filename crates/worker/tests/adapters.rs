@@ -97,7 +97,12 @@ fn a_relayed_adapter_answers_each_need_as_it_would_answer_an_engine_here() {
     let (mut value, mut query) = (outputs[0].1.clone(), outputs[1].1.clone());
     let mut wanted =
         [(Projection::Value, value.as_mut_slice()), (Projection::Query, query.as_mut_slice())];
-    let added = plain().open().expect("open").add(1, LayerInput::Attention, &rows, &mut wanted);
+    let added = plain().open_session().expect("open").add_deltas(
+        1,
+        LayerInput::Attention,
+        &rows,
+        &mut wanted,
+    );
     added.expect("deltas");
     assert_eq!((error, floats(&bytes)), (0, [value, query].concat()));
     peer.tokens(&[(id, 3)]);
@@ -124,7 +129,7 @@ impl DeltaProvider for Short {
         Guarantee::NONE
     }
 
-    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
+    fn open_session(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         Ok(Box::new(ShortDeltas(1)))
     }
 }
@@ -134,7 +139,7 @@ fn loss() -> AdaptError {
 }
 
 impl DeltaSession for ShortDeltas {
-    fn add(
+    fn add_deltas(
         &mut self,
         _layer: u32,
         _input: LayerInput,

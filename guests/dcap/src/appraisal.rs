@@ -25,19 +25,19 @@ pub fn run(input: &[u8], crypto: &dyn Crypto) -> Result<Statement, DcapError> {
     let DcapInput { at, not_before, not_after, quote, collateral } = DcapInput::decode(input)?;
     let endorsements = Endorsements::from_collateral(collateral).map_err(DcapError::Collateral)?;
     let root = endorsements.root_der().unwrap_or_default();
-    let policy = facts_only(Roots::from_sha256(crypto.sha256(&[root])));
+    let policy = facts_only_policy(Roots::from_sha256(crypto.sha256(&[root])));
     let evidence = Evidence { quote: &quote, ..Evidence::default() };
     let now = UnixTime::since_unix_epoch(Duration::from_secs(at));
     let appraised = appraise(&evidence, &endorsements, &policy, now, crypto)
         .map_err(|rejection| DcapError::Rejected(Box::new(rejection)))?;
-    state(&appraised, not_before, not_after).map(Statement::Dcap)
+    state_facts(&appraised, not_before, not_after).map(Statement::Dcap)
 }
 
 /// A policy that leaves to the reader of the statement what the statement says: root, status,
 /// advisories, debug, numbers of lists and documents, measurements. With it nothing that appraisal
 /// says depends on the instant but whether everything holds at it: there is no time of grace and
 /// there are no claims.
-fn facts_only(roots: Roots) -> Policy {
+fn facts_only_policy(roots: Roots) -> Policy {
     Policy {
         roots,
         tcb_status: Expect::DangerousAny,
@@ -48,7 +48,7 @@ fn facts_only(roots: Roots) -> Policy {
 }
 
 /// The facts of an appraised quote that hold at every instant from `first` to `last`, Unix seconds.
-fn state(appraised: &Appraised, first: u64, last: u64) -> Result<Dcap, DcapError> {
+fn state_facts(appraised: &Appraised, first: u64, last: u64) -> Result<Dcap, DcapError> {
     let platform = appraised.platform();
     let (Some(intel), Some(tcb_status)) = (platform.intel(), appraised.tcb_status()) else {
         return Err(DcapError::NotIntel);

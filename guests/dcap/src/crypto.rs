@@ -58,11 +58,11 @@ impl<M: Machine> Crypto for GuestCrypto<M> {
     }
 
     fn p384_certificate_algorithm(&self) -> &'static dyn SignatureVerificationAlgorithm {
-        &NotInThisGuest("P-384")
+        &UnsupportedAlgorithm("P-384")
     }
 
     fn amd_certificate_algorithms(&self) -> [&'static dyn SignatureVerificationAlgorithm; 2] {
-        [&NotInThisGuest("RSA"), &NotInThisGuest("RSA")]
+        [&UnsupportedAlgorithm("RSA"), &UnsupportedAlgorithm("RSA")]
     }
 }
 
@@ -77,7 +77,7 @@ impl<M: Machine> SignatureVerificationAlgorithm for EcdsaP256<M> {
         signature: &[u8],
     ) -> Result<(), InvalidSignature> {
         let key = public_key.try_into().map_err(|_| InvalidSignature)?;
-        let signature = fixed_length(signature).ok_or(InvalidSignature)?;
+        let signature = fixed_length_signature(signature).ok_or(InvalidSignature)?;
         match p256::verify::<M>(key, &sha256::<M>(&[message]), &signature) {
             true => Ok(()),
             false => Err(InvalidSignature),
@@ -100,9 +100,9 @@ impl<M> fmt::Debug for EcdsaP256<M> {
 }
 
 /// An algorithm that DCAP evidence does not have.
-struct NotInThisGuest(&'static str);
+struct UnsupportedAlgorithm(&'static str);
 
-impl SignatureVerificationAlgorithm for NotInThisGuest {
+impl SignatureVerificationAlgorithm for UnsupportedAlgorithm {
     fn verify_signature(&self, _: &[u8], _: &[u8], _: &[u8]) -> Result<(), InvalidSignature> {
         Err(InvalidSignature)
     }
@@ -116,20 +116,20 @@ impl SignatureVerificationAlgorithm for NotInThisGuest {
     }
 }
 
-impl fmt::Debug for NotInThisGuest {
+impl fmt::Debug for UnsupportedAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: not in this guest", self.0)
     }
 }
 
 /// Reads r, then s, 32 bytes each, from `SEQUENCE { INTEGER, INTEGER }` in its one DER spelling.
-fn fixed_length(der: &[u8]) -> Option<[u8; 64]> {
+fn fixed_length_signature(der: &[u8]) -> Option<[u8; 64]> {
     let [0x30, length, content @ ..] = der else { return None };
     if usize::from(*length) != content.len() || *length > 0x7f {
         return None;
     }
-    let (r, rest) = integer(content)?;
-    let (s, rest) = integer(rest)?;
+    let (r, rest) = read_der_integer(content)?;
+    let (s, rest) = read_der_integer(rest)?;
     let mut fixed = [0; 64];
     fixed[32 - r.len()..32].copy_from_slice(r);
     fixed[64 - s.len()..].copy_from_slice(s);
@@ -137,7 +137,7 @@ fn fixed_length(der: &[u8]) -> Option<[u8; 64]> {
 }
 
 /// Reads a non-negative INTEGER of at most 32 bytes, without its sign's zero; gives the rest too.
-fn integer(der: &[u8]) -> Option<(&[u8], &[u8])> {
+fn read_der_integer(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let [0x02, length, rest @ ..] = der else { return None };
     let (content, rest) = rest.split_at_checked(usize::from(*length))?;
     let digits = match content {
@@ -158,7 +158,7 @@ fn sha256<M: Machine>(parts: &[&[u8]]) -> [u8; 32] {
         total += part.len() as u64;
         let (blocks, rest) = pending.fill::<M>(&mut state, part).as_chunks();
         M::sha256_blocks(&mut state, blocks);
-        pending.hold(rest);
+        pending.append_bytes(rest);
     }
     pending.finish::<M>(&mut state, total);
     let mut digest = [0; 32];
@@ -182,7 +182,7 @@ impl Pending {
             return part;
         }
         let (head, rest) = part.split_at(part.len().min(64 - self.length));
-        self.hold(head);
+        self.append_bytes(head);
         if self.length == 64 {
             M::sha256_blocks(state, core::slice::from_ref(&self.bytes));
             self.length = 0;
@@ -190,13 +190,13 @@ impl Pending {
         rest
     }
 
-    fn hold(&mut self, more: &[u8]) {
+    fn append_bytes(&mut self, more: &[u8]) {
         self.bytes[self.length..][..more.len()].copy_from_slice(more);
         self.length += more.len();
     }
 
     fn finish<M: Machine>(&mut self, state: &mut [u32; 8], total: u64) {
-        self.hold(&[0x80]);
+        self.append_bytes(&[0x80]);
         self.bytes[self.length..].fill(0);
         if self.length > 56 {
             M::sha256_blocks(state, core::slice::from_ref(&self.bytes));

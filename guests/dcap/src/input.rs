@@ -75,18 +75,18 @@ impl DcapInput {
             return Err(DcapError::TooLong { limit: INPUT_LENGTH_MAX, got: bytes.len() });
         }
         let rest = bytes.strip_prefix(MAGIC).ok_or(DcapError::Input { field: "magic" })?;
-        let mut fields = Fields(rest);
+        let mut fields = FieldReader(rest);
         let numbers = fields.array::<24>("instants")?;
         let number = |at: usize| u64::from_le_bytes(numbers.as_chunks().0[at]);
         let (at, not_before, not_after) = (number(0), number(1), number(2));
-        let quote = fields.next("quote")?;
+        let quote = fields.next_field("quote")?;
         if quote.len() > QUOTE_LENGTH_MAX {
             return Err(DcapError::TooLong { limit: QUOTE_LENGTH_MAX, got: quote.len() });
         }
         let collateral = Collateral {
             pck_crl_issuer_chain: fields.text("pck_crl_issuer_chain")?,
-            root_ca_crl: fields.next("root_ca_crl")?.into(),
-            pck_crl: fields.next("pck_crl")?.into(),
+            root_ca_crl: fields.next_field("root_ca_crl")?.into(),
+            pck_crl: fields.next_field("pck_crl")?.into(),
             tcb_info_issuer_chain: fields.text("tcb_info_issuer_chain")?,
             tcb_info: fields.text("tcb_info")?,
             tcb_info_signature: *fields.array("tcb_info_signature")?,
@@ -103,10 +103,10 @@ impl DcapInput {
     }
 }
 
-struct Fields<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
-    fn next(&mut self, field: &'static str) -> Result<&'a [u8], DcapError> {
+impl<'a> FieldReader<'a> {
+    fn next_field(&mut self, field: &'static str) -> Result<&'a [u8], DcapError> {
         let malformed = DcapError::Input { field };
         let (length, rest) = self.0.split_first_chunk().ok_or(malformed.clone())?;
         let length = u32::from_le_bytes(*length) as usize;
@@ -121,11 +121,11 @@ impl<'a> Fields<'a> {
     }
 
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<&'a [u8; N], DcapError> {
-        self.next(field)?.try_into().map_err(|_| DcapError::Input { field })
+        self.next_field(field)?.try_into().map_err(|_| DcapError::Input { field })
     }
 
     fn text(&mut self, field: &'static str) -> Result<String, DcapError> {
-        let text = core::str::from_utf8(self.next(field)?);
+        let text = core::str::from_utf8(self.next_field(field)?);
         text.map(String::from).map_err(|_| DcapError::Input { field })
     }
 }

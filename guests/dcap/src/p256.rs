@@ -45,8 +45,8 @@ pub trait Arithmetic {
 /// x, y).
 pub fn verify<A: Arithmetic>(key: &[u8; 65], digest: &[u8; 32], signature: &[u8; 64]) -> bool {
     let [_, coordinates @ ..] = key;
-    let (x, y) = halves(coordinates);
-    let (r, s) = halves(signature);
+    let (x, y) = split_numbers(coordinates);
+    let (r, s) = split_numbers(signature);
     let is_scalar = |it: &Number| *it != ZERO && is_below(it, &ORDER);
     if key[0] != 4 || !is_scalar(&r) || !is_scalar(&s) {
         return false;
@@ -60,7 +60,7 @@ pub fn verify<A: Arithmetic>(key: &[u8; 65], digest: &[u8; 32], signature: &[u8;
         return true;
     }
     // p is larger than n, so that an x from n to p-1 stands for x - n.
-    match plus(&r, &ORDER) {
+    match checked_add(&r, &ORDER) {
         Some(other) if is_below(&other, &FIELD) => A::same_field(&sum.x, &other),
         _ => false,
     }
@@ -135,7 +135,7 @@ fn multiples<A: Arithmetic>(point: &Point) -> [Point; 15] {
     table
 }
 
-fn halves(bytes: &[u8; 64]) -> (Number, Number) {
+fn split_numbers(bytes: &[u8; 64]) -> (Number, Number) {
     let (first, second) = bytes.split_at(32);
     let read = |half: &[u8]| half.try_into().map_or(ZERO, |half: &[u8; 32]| from_big_endian(half));
     (read(first), read(second))
@@ -152,7 +152,7 @@ fn is_below(a: &Number, b: &Number) -> bool {
 }
 
 /// The sum, or `None` if it does not fit.
-fn plus(a: &Number, b: &Number) -> Option<Number> {
+fn checked_add(a: &Number, b: &Number) -> Option<Number> {
     let (mut sum, mut carry) = (ZERO, 0);
     for (sum, (a, b)) in sum.0.iter_mut().zip(a.0.iter().zip(&b.0)) {
         carry += u16::from(*a) + u16::from(*b);

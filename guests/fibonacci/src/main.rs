@@ -6,7 +6,7 @@ openvm::entry!(main);
 
 #[cfg(target_os = "zkvm")]
 fn main() {
-    confide_guest_machine::prove(confide_guest_programs::fibonacci);
+    confide_guest_machine::run_and_reveal(confide_guest_programs::fibonacci);
 }
 
 #[cfg(not(target_os = "zkvm"))]

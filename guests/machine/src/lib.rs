@@ -11,4 +11,4 @@ extern crate alloc;
 mod vm;
 
 #[cfg(target_os = "zkvm")]
-pub use vm::{Hints, OpenVm, prove};
+pub use vm::{Hints, OpenVm, run_and_reveal};

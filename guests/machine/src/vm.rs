@@ -35,7 +35,7 @@ static SHIFT_124: U256 = U256([124, 0, 0, 0, 0, 0, 0, 0]);
 
 /// Runs `program` over the first input of the run and reveals the digest of its statement. Where it
 /// refuses, the run ends without one, and no proof of it exists.
-pub fn prove(program: fn(&mut Input<Hints>) -> Result<Statement, ProgramError>) {
+pub fn run_and_reveal(program: fn(&mut Input<Hints>) -> Result<Statement, ProgramError>) {
     openvm::hint_input();
     let mut length = [0];
     Hints.words(&mut length);
@@ -54,10 +54,10 @@ impl Source for Hints {
     fn words(&mut self, into: &mut [u32]) {
         // Known when it is compiled, most of the time.
         if (1..=HINT_WORDS_MAX).contains(&into.len()) {
-            return fill(into.as_mut_ptr(), into.len());
+            return read_hint_words(into.as_mut_ptr(), into.len());
         }
         for part in into.chunks_mut(HINT_WORDS_MAX) {
-            fill(part.as_mut_ptr(), part.len());
+            read_hint_words(part.as_mut_ptr(), part.len());
         }
     }
 
@@ -69,7 +69,7 @@ impl Source for Hints {
         let mut done = 0;
         while done < words {
             let part = (words - done).min(HINT_WORDS_MAX);
-            fill(start.wrapping_add(done), part);
+            read_hint_words(start.wrapping_add(done), part);
             done += part;
         }
         // SAFETY: the capacity is at least `length`, and all of it has been written.
@@ -80,7 +80,7 @@ impl Source for Hints {
 
 /// Takes the next `count` words of the hint stream, at least one.
 #[inline(always)]
-fn fill(to: *mut u32, count: usize) {
+fn read_hint_words(to: *mut u32, count: usize) {
     // SAFETY: `to` is aligned, and `count` words from it on belong to the caller.
     unsafe {
         asm!(".insn i 0x0b, 1, {to}, {count}, 1", to = in(reg) to, count = in(reg) count,

@@ -8,4 +8,4 @@ mod sample;
 pub use encode::{InputError, RsaHints};
 pub use json::input_from_json;
 pub use native::{GUESTS, Native, Slice, run};
-pub use sample::sample;
+pub use sample::sample_input;

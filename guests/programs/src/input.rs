@@ -62,7 +62,7 @@ impl<S: Source> Input<S> {
 
     /// Fills the lower half of each number with the next four words.
     #[inline(always)]
-    pub(crate) fn low_halves(
+    pub(crate) fn read_low_halves(
         &mut self,
         subject: &'static str,
         numbers: &mut [U256],

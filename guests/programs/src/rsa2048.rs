@@ -98,6 +98,6 @@ pub(crate) fn encoded_message(digest: &[u8; DIGEST_BYTES]) -> [u8; MODULUS_BYTES
 
 /// The words of a number as an input has them.
 #[cfg(feature = "host")]
-pub(crate) fn words_of(bytes: &[u8; MODULUS_BYTES]) -> Vec<u32> {
+pub(crate) fn input_words(bytes: &[u8; MODULUS_BYTES]) -> Vec<u32> {
     Number::from_be_bytes(bytes).words()
 }

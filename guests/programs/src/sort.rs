@@ -31,7 +31,7 @@ pub fn sort<M: Sha256>(input: &mut Input<impl Source>) -> Result<Statement, Prog
             let numbers = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
             (SortSource::Supplied { input_sha256: M::sha256(&bytes) }, numbers)
         }
-        1 => (SortSource::Fibonacci, sequence(count)),
+        1 => (SortSource::Fibonacci, fibonacci_terms(count)),
         _ => return Err(ProgramError::Value { subject: "source", wanted: "0 or 1" }),
     };
     input.finish()?;
@@ -42,7 +42,7 @@ pub fn sort<M: Sha256>(input: &mut Input<impl Source>) -> Result<Statement, Prog
 
 /// F(0) to F(count - 1), each modulo 2^32. An iterator of known length writes each number once and
 /// nothing else; `push` writes the length too, and asks for the capacity.
-fn sequence(count: u32) -> Vec<u32> {
+fn fibonacci_terms(count: u32) -> Vec<u32> {
     let (mut value, mut next) = (0u32, 1u32);
     let term = |_| {
         let term = value;

@@ -119,7 +119,7 @@ fn number_between<M: Sha256>(
         _ => leaf.append(&[1]).append(&input.array::<32>("commitment")?),
     };
     let root = root_of::<M>(input, depth, index, alloc::vec![leaf.hash()])?;
-    let number = integer(&value).ok_or(ProgramError::Predicate { wanted: "an integer" })?;
+    let number = parse_integer(&value).ok_or(ProgramError::Predicate { wanted: "an integer" })?;
     if !(least..=greatest).contains(&number) {
         return Err(ProgramError::Predicate { wanted: "a number that is not outside" });
     }
@@ -162,7 +162,7 @@ fn node<M: Sha256>(left: &Hash, right: &Hash) -> Hash {
 }
 
 /// Reads an integer in its canonical form: a sign where it is negative, digits, no leading zero.
-fn integer(text: &[u8]) -> Option<i64> {
+fn parse_integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let canonical = match digits {
         [b'0'] => text.len() == 1,

@@ -5,7 +5,7 @@
 
 use std::{env, fs, process::Command};
 
-use confide_guest_programs::host::{GUESTS, input_from_json, run, sample};
+use confide_guest_programs::host::{GUESTS, input_from_json, run, sample_input};
 use serde_json::Value;
 
 /// Changes to each input: one run takes a fraction of a second.
@@ -20,7 +20,7 @@ fn emulated_and_native_programs_say_the_same() {
     for guest in GUESTS {
         let (mut stated, mut refused) = (0, 0);
         for seed in [2, 3] {
-            let json = sample(guest, 150, seed).expect("a sample").to_string();
+            let json = sample_input(guest, 150, seed).expect("a sample").to_string();
             let good = input_from_json(guest, json.as_bytes()).expect("an input");
             for input in hostile(&good).into_iter().chain([good.clone()]) {
                 let native = run(guest, &input).expect("a guest");

@@ -2,7 +2,7 @@
 
 use confide_guest_programs::{
     FIBONACCI_N_MAX, ProgramError, SORT_COUNT_MAX,
-    host::{GUESTS, input_from_json, run, sample},
+    host::{GUESTS, input_from_json, run, sample_input},
 };
 use confide_statement::{Fibonacci, Sort, SortSource, Statement};
 use sha2::{Digest, Sha256};
@@ -62,7 +62,7 @@ fn the_work_of_the_report_is_a_sorted_fibonacci_sequence() {
 #[test]
 fn a_message_has_its_digest() {
     for length in [0, 1, 3, 55, 56, 63, 64, 65, 1024, 65536] {
-        let sample = sample("sha256", length, 7).expect("a sample");
+        let sample = sample_input("sha256", length, 7).expect("a sample");
         let message = sample["message_hex"].as_str().expect("hexadecimal");
         let message = hex::decode(message).expect("hexadecimal");
         let Statement::Sha256(claim) = state("sha256", &sample.to_string()) else {
@@ -80,22 +80,22 @@ fn samples_of_every_guest_are_proved_and_differ_by_their_seed() {
     for guest in GUESTS {
         for size in [1, 100, 2000] {
             let statements = [2, 3, 4].map(|seed| {
-                let sample = sample(guest, size, seed).expect("a sample");
+                let sample = sample_input(guest, size, seed).expect("a sample");
                 state(guest, &sample.to_string())
             });
-            statements.iter().for_each(|statement| assert_eq!(statement.claim(), guest));
+            statements.iter().for_each(|statement| assert_eq!(statement.claim_name(), guest));
             let differ = statements[0] != statements[2];
             assert_eq!(differ, guest != "fibonacci", "{guest}: only n is its input");
         }
     }
-    assert!(sample("dcap", 1, 1).is_err());
-    assert!(sample("fibonacci", FIBONACCI_N_MAX + 1, 1).is_err());
+    assert!(sample_input("dcap", 1, 1).is_err());
+    assert!(sample_input("fibonacci", FIBONACCI_N_MAX + 1, 1).is_err());
 }
 
 #[test]
 fn inputs_that_are_cut_longer_or_not_whole_words_are_refused() {
     for guest in GUESTS {
-        let sample = sample(guest, 100, 2).expect("a sample").to_string();
+        let sample = sample_input(guest, 100, 2).expect("a sample").to_string();
         let input = input_from_json(guest, sample.as_bytes()).expect("an input");
         for length in 0..input.len() {
             let why = run_refused(guest, &input[..length]);

@@ -2,7 +2,7 @@
 
 use confide_guest_programs::{
     LIMBS, ProgramError, STEPS,
-    host::{InputError, RsaHints, input_from_json, run, sample},
+    host::{InputError, RsaHints, input_from_json, run, sample_input},
 };
 use confide_statement::Statement;
 use crypto_bigint::{U2048, U4096};
@@ -14,7 +14,7 @@ const LIMB_BYTES: usize = 16;
 const TOP_NIBBLE: u8 = 0xf0;
 
 fn json(seed: u64) -> Value {
-    sample("rsa2048", 100, seed).expect("a sample")
+    sample_input("rsa2048", 100, seed).expect("a sample")
 }
 
 fn hints(seed: u64) -> RsaHints {
@@ -37,7 +37,7 @@ fn signature_at(hints: &RsaHints) -> usize {
 fn a_signature_that_holds_gives_a_statement() {
     for seed in 0..5 {
         let hints = hints(seed);
-        assert!(hints.holds());
+        assert!(hints.is_valid());
         let Ok(Statement::Rsa2048(claim)) = program(&hints.encode()) else { panic!("refused") };
         assert_eq!(claim.modulus, hints.modulus);
     }
@@ -62,7 +62,7 @@ fn another_message_signature_or_modulus_has_no_hints_that_pass() {
             _ => modulus[100] ^= 1,
         }
         let hints = RsaHints::new(&message, &modulus, &signature).expect("hints");
-        assert!(!hints.holds());
+        assert!(!hints.is_valid());
         assert_eq!(program(&hints.encode()), Err(ProgramError::Identity { step: STEPS - 1 }));
     }
 }

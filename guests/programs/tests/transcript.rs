@@ -2,13 +2,13 @@
 
 use confide_guest_programs::{
     ProgramError,
-    host::{input_from_json, run, sample},
+    host::{input_from_json, run, sample_input},
 };
 use confide_statement::{Direction, Predicate, Statement, Transcript};
 use serde_json::{Value, json};
 
 fn json(size: u32, seed: u64) -> Value {
-    sample("transcript", size, seed).expect("a sample")
+    sample_input("transcript", size, seed).expect("a sample")
 }
 
 fn state(json: &Value) -> Result<Transcript, ProgramError> {

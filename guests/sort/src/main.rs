@@ -6,7 +6,7 @@ openvm::entry!(main);
 
 #[cfg(target_os = "zkvm")]
 fn main() {
-    confide_guest_machine::prove(|input| {
+    confide_guest_machine::run_and_reveal(|input| {
         confide_guest_programs::sort::<confide_guest_machine::OpenVm>(input)
     });
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..cuda import parameters
 from ..cuda.runtime import DeviceMissing, check_device
-from .accounts import BUDGET_FILE_NAME, CLIENTS_BYTES_MAX, Clients, default_budget_file
+from .accounts import BUDGET_FILE_NAME, CLIENTS_BYTES_MAX, ClientList, default_budget_file
 from .audit import AuditLog
 from .errors import AdapterRefused
 from .host import BELOW_WIDTH, AdapterHost, HostOptions
@@ -58,9 +58,18 @@ def _add_host_arguments(host: argparse.ArgumentParser) -> None:
         default="cpu",
         help="cuda:N, or cpu in a checkout of the repository (default: cpu)",
     )
-    add("--protect", choices=("a", "ba"), default="a", help="matrices that stay: A, or A and B")
+    add(
+        "--protect",
+        choices=("a", "ba"),
+        default="a",
+        help="matrices that never leave the host: A, or A and B",
+    )
     add("--parameters", metavar="NAME", default=parameters.DEFAULT)
-    add("--dangerous-parameters", action="store_true", help="also allow a set below 128 bits")
+    add(
+        "--dangerous-parameters",
+        action="store_true",
+        help="also allow a parameter set below 128 bits of security",
+    )
     add(
         "--final-hidden",
         action="store_true",
@@ -70,7 +79,8 @@ def _add_host_arguments(host: argparse.ArgumentParser) -> None:
         "--budget",
         type=int,
         metavar="N",
-        help="answers for each client, adapter and input; by default the input's width less one",
+        help="largest number of answers for each client, adapter and input; by default one fewer than "
+        "the input's width",
     )
     _add_budget_file_arguments(host)
     add(
@@ -87,7 +97,12 @@ def _add_host_arguments(host: argparse.ArgumentParser) -> None:
         help="standard deviation of the noise on each answer, in the answer's integer units",
     )
     add("--max-rank", type=int, default=256, metavar="N", help="refuse adapters of a greater rank")
-    add("--audit-log", type=Path, metavar="FILE", help="append the count of answers by client")
+    add(
+        "--audit-log",
+        type=Path,
+        metavar="FILE",
+        help="append the count of answers for each client to this file",
+    )
     add("--dangerous-plain", action="store_true", help="listen beyond loopback, in the clear")
     add(
         "--dangerous-answer-strangers",
@@ -146,18 +161,18 @@ def _run_host(given: argparse.Namespace) -> int:
         server.run()
     finally:
         server.stop()
-        server_host.budgets.settle()
+        server_host.budgets.write_exact_counts()
         log.flush()
         log("stopped")
     return 0
 
 
 def _options(given: argparse.Namespace) -> HostOptions:
-    clients = Clients()
+    clients = ClientList()
     if given.clients:
         with given.clients.open() as file:
             text = file.read(CLIENTS_BYTES_MAX + 1)
-        clients = Clients.parse(text)
+        clients = ClientList.parse(text)
         if len(text) > CLIENTS_BYTES_MAX or not clients.known:
             raise ValueError(f"{given.clients}: wanted 1 to 4096 clients")
     allowance = BELOW_WIDTH if given.budget is None else given.budget
@@ -196,7 +211,7 @@ def _ready_line(host: AdapterHost, listener: socket.socket) -> dict[str, Any]:
             "inputs": len(hosted.products),
             "rows": sum(product.terms.rows for product in hosted.products),
             "budget_least": min(
-                host.options.limit(product.terms.columns) for product in hosted.products
+                host.options.answer_limit(product.terms.columns) for product in hosted.products
             ),
         }
         for hosted in host.adapters.values()

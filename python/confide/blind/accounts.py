@@ -41,15 +41,15 @@ class AccountId:
 
 
 @dataclass
-class Clients:
+class ClientList:
     """The clients that a host knows by a credential; an empty list serves everyone on one account."""
 
     known: dict[bytes, str] = field(default_factory=dict)
 
     @staticmethod
-    def parse(text: str) -> Clients:
+    def parse(text: str) -> ClientList:
         """Reads lines of a name and the SHA-256 of its credential in hexadecimal; `#` begins a comment."""
-        clients = Clients()
+        clients = ClientList()
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split("#")[0].split()
             if not words:
@@ -72,7 +72,7 @@ class Clients:
                 raise AdapterRefused(f"clients: wanted at most {CLIENTS_MAX}, got more")
         return clients
 
-    def account(self, credential: bytes) -> AccountId:
+    def account_of(self, credential: bytes) -> AccountId:
         """Gives the account of a client; strangers are refused if there is a list."""
         name = "everyone"
         if self.known:
@@ -109,11 +109,11 @@ class Budgets:
             self._used[slot] = after
         return None if limit is None else limit - after
 
-    def settle(self) -> None:
+    def write_exact_counts(self) -> None:
         """Writes exactly what was answered to disk, at a clean end."""
         with self._lock:
             if self._file is not None:
-                self._file.settle(self._used)
+                self._file.write_exact_counts(self._used)
 
     def remaining(self, slot: CountKey, limit: int | None) -> int | None:
         """Gives the answers left; None if there is no budget."""
@@ -127,7 +127,7 @@ class _BudgetFile:
     def __init__(self, path: Path, counts: dict[CountKey, int]) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path = _resolve(path)
+            path = _follow_links(path)
             # Two hosts that count in one file would each miss the other's answers.
             self._lock = open(f"{path}.lock", "a")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,7 +138,7 @@ class _BudgetFile:
         text = path.read_text() if path.exists() else ""
         # What a crash cut short was not on the disk yet, so nothing was answered for it.
         for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
-            slot, used = _read_line(path, number, line)
+            slot, used = _parse_line(path, number, line)
             counts[slot] = max(counts.get(slot, 0), used)
         self._path, self._written = path, dict(counts)
         self._file = self._rewrite(counts)
@@ -148,12 +148,12 @@ class _BudgetFile:
         if self._written.get(slot, -1) >= used:
             return
         ahead = used + (AHEAD_MAX if limit is None else min(limit // AHEAD_SHARE, AHEAD_MAX))
-        self._file.write(_line(slot, ahead))
+        self._file.write(_format_line(slot, ahead))
         self._file.flush()
         os.fdatasync(self._file.fileno())
         self._written[slot] = ahead
 
-    def settle(self, counts: dict[CountKey, int]) -> None:
+    def write_exact_counts(self, counts: dict[CountKey, int]) -> None:
         """Writes the true counts in place of those written ahead."""
         self._file = self._rewrite(counts)
         self._written = dict(counts)
@@ -161,7 +161,7 @@ class _BudgetFile:
     def _rewrite(self, counts: dict[CountKey, int]) -> TextIO:
         beside = self._path.with_name(self._path.name + ".new")
         with beside.open("w") as file:
-            file.write("".join(_line(slot, used) for slot, used in counts.items()))
+            file.write("".join(_format_line(slot, used) for slot, used in counts.items()))
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, self._path)
@@ -173,7 +173,7 @@ class _BudgetFile:
         return self._path.open("a")
 
 
-def _resolve(path: Path) -> Path:
+def _follow_links(path: Path) -> Path:
     """The file that `path` leads to. It is replaced when it is written again, so a device or a pipe would be lost, and
     of two names of one file each would go on with counts of its own.
     """
@@ -184,11 +184,11 @@ def _resolve(path: Path) -> Path:
     if not stat.S_ISREG(found.st_mode):
         raise OSError("wanted an ordinary file, got a device, a pipe or a folder")
     if found.st_nlink > 1:
-        raise OSError("wanted a file without further hard links, got one with some")
+        raise OSError("wanted a file with only one hard link, got one with more")
     return path
 
 
-def _read_line(path: Path, number: int, line: str) -> tuple[CountKey, int]:
+def _parse_line(path: Path, number: int, line: str) -> tuple[CountKey, int]:
     by_name = False
     try:
         entry = json.loads(line)
@@ -212,7 +212,7 @@ def _read_line(path: Path, number: int, line: str) -> tuple[CountKey, int]:
     )
 
 
-def _line(slot: CountKey, used: int) -> str:
+def _format_line(slot: CountKey, used: int) -> str:
     return (
         json.dumps(
             {

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..cuda import parameters
 from .channel import dial_tcp
-from .errors import Abandoned, AdapterRefused
+from .errors import AdapterRefused, RequestAbandoned
 from .holder import RemoteAdapter
 from .messages import PROTECTS
 from .session import HolderOptions
@@ -45,14 +45,14 @@ def make_adapter(kind: str, spec: dict[str, Any], context: Any) -> Any:
 
             bank = _shared_bank(context, device)
             return OneGraphAdapter(
-                name, _path(spec), bank, set_name, protect or "a", mode, dangerous
+                name, _spec_path(spec), bank, set_name, protect or "a", mode, dangerous
             )
         if kind == "ipc":
             from .ipc import IpcAdapter
 
             made = IpcAdapter(
                 name,
-                _path(spec),
+                _spec_path(spec),
                 device,
                 set_name,
                 protect or "a",
@@ -69,12 +69,12 @@ def make_adapter(kind: str, spec: dict[str, Any], context: Any) -> Any:
             device,
             dangerous_parameters=dangerous,
         )
-        return _step_others_meanwhile(_reach(name, spec, options), context)
+        return _step_others_meanwhile(_connect_adapter(name, spec, options), context)
     except ValueError as error:
         raise AdapterRefused(f"adapter {name}: {error}") from error
 
 
-def _reach(name: str, spec: dict[str, Any], options: HolderOptions) -> RemoteAdapter:
+def _connect_adapter(name: str, spec: dict[str, Any], options: HolderOptions) -> RemoteAdapter:
     host, _, port = str(spec.get("address", "")).rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdigit():
@@ -94,7 +94,7 @@ def _step_others_meanwhile(adapter: RemoteAdapter, context: Any) -> RemoteAdapte
     def idle() -> None:
         line.pump()
         if adapter.asking and all(line.is_cancelled(number) for number in adapter.asking):
-            raise Abandoned("the generation was cancelled")
+            raise RequestAbandoned("the generation was cancelled")
 
     if line is not None:
         adapter.idle = idle
@@ -108,7 +108,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _path(spec: dict[str, Any]) -> str:
+def _spec_path(spec: dict[str, Any]) -> str:
     if not isinstance(spec.get("path"), str) or not spec["path"]:
         raise AdapterRefused("path: wanted the folder of a PEFT adapter")
     return spec["path"]

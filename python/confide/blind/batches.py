@@ -15,12 +15,12 @@ from ..cuda.arrays import Array
 from ..cuda.mask_stream import TILE
 from .channel import Channel
 from .errors import ProtocolError
-from .frames import STEP_DEADLINE_S, Kind
+from .frames import STEP_DEADLINE_S, FrameKind
 from .messages import decode_credit, decode_part, encode_part, encode_place
-from .terms import Terms
+from .terms import InputTerms
 
 
-class Batch:
+class MaskBatch:
     """N tokens of one input: the mask key, and what was decrypted for each, uint64 [tokens, rows]."""
 
     def __init__(self, device: str, number: int, key: bytes, prepared: Array) -> None:
@@ -45,14 +45,14 @@ class Batch:
         self.next, self.key = self.tokens, bytes(32)
         # What was launched on this stream may still read them.
         for words in (self.prepared, self.lines, self.places):
-            arrays.retire(words)
+            arrays.wipe_in_stream_order(words)
 
 
 @dataclass(frozen=True)
 class CounterRange:
     """A run of counters of one batch, which are spent from here on, even if the request is lost."""
 
-    batch: Batch
+    batch: MaskBatch
     first: int
     count: int
 
@@ -62,11 +62,11 @@ class CounterRange:
         return self.batch.number * self.batch.tokens + self.first
 
 
-class Pool:
+class MaskPool:
     """The masks prepared for one input and not yet used: each counter leaves the pool once and never comes back."""
 
     def __init__(self) -> None:
-        self._batches: deque[Batch] = deque()
+        self._batches: deque[MaskBatch] = deque()
         self.preparing = False
         self.lock = threading.Lock()
 
@@ -80,12 +80,12 @@ class Pool:
         """The number of batches with counters left."""
         return len(self._batches)
 
-    def put(self, batch: Batch) -> None:
+    def add_batch(self, batch: MaskBatch) -> None:
         """Takes a batch whose preparation has ended."""
         with self.lock:
             self._batches.append(batch)
 
-    def take(self, vectors: int) -> CounterRange | None:
+    def take_counters(self, vectors: int) -> CounterRange | None:
         """Takes as many counters as the oldest batch has, at most `vectors`; None if nothing is prepared."""
         with self.lock:
             while self._batches:
@@ -107,9 +107,9 @@ class Pool:
 
 
 def encrypted_masks(
-    context: ring.Context, secret: ring.SecretKey, terms: Terms, key: bytes, tiles: int = 1
-) -> Generator[tuple[int, int, ring.Seeded], None, None]:
-    """Yields (first column, count, `ring.Seeded`) of one batch's masks, `tiles` tiles of 32 columns at a time.
+    context: ring.Context, secret: ring.SecretKey, terms: InputTerms, key: bytes, tiles: int = 1
+) -> Generator[tuple[int, int, ring.SeededCiphertexts], None, None]:
+    """Yields (first column, count, `ring.SeededCiphertexts`) of a batch's masks, `tiles` tiles of 32 columns at once.
 
     A block of the protocol is one tile. More at once take fewer launches, and `limbs` times 2 · 256 KiB · tiles at
     n = 4096 while they are multiplied.
@@ -129,31 +129,33 @@ def encrypted_masks(
         encryptor.wipe()
 
 
-def prepare(channel: Channel, context: ring.Context, secret: ring.SecretKey, terms: Terms) -> Batch:
+def prepare_batch(
+    channel: Channel, context: ring.Context, secret: ring.SecretKey, terms: InputTerms
+) -> MaskBatch:
     """Has the host prepare the next batch of an input."""
-    request = channel.begin(Kind.PREPARE, encode_place(terms.layer, terms.source))
-    blocks, number = decode_credit(channel.expect(request, Kind.CREDIT, STEP_DEADLINE_S))
+    request = channel.begin_request(FrameKind.PREPARE, encode_place(terms.layer, terms.source))
+    blocks, number = decode_credit(channel.expect(request, FrameKind.CREDIT, STEP_DEADLINE_S))
     key = os.urandom(32)
     for first, count, seeded in encrypted_masks(context, secret, terms, key):
-        raw = b"".join(seeded.all_bytes())
+        raw = b"".join(seeded.to_wire_forms())
         while blocks == 0:
-            blocks, _ = decode_credit(channel.expect(request, Kind.CREDIT, STEP_DEADLINE_S))
+            blocks, _ = decode_credit(channel.expect(request, FrameKind.CREDIT, STEP_DEADLINE_S))
         blocks -= 1
-        channel.send(Kind.BLOCK, request, encode_part(first, count, raw))
+        channel.send(FrameKind.BLOCK, request, encode_part(first, count, raw))
     rows: list[Array] = []
     done = 0
     while done < terms.rows:
         frame = channel.receive(request, "a prepared batch", STEP_DEADLINE_S)
-        if frame.kind is Kind.CREDIT:
+        if frame.kind is FrameKind.CREDIT:
             continue
-        if frame.kind is not Kind.PREPARED:
+        if frame.kind is not FrameKind.PREPARED:
             raise ProtocolError(f"frame: wanted a prepared batch, got {frame.kind.name.lower()}")
         first, count, raw = decode_part("prepared", frame.payload)
         if first != done or count > terms.rows - done:
             raise ProtocolError("prepared: ciphertexts: wanted the next rows, each whole")
         length = len(raw) // count
         try:
-            answers = ring.Small.from_bytes(
+            answers = ring.SmallCiphertexts.from_bytes(
                 context, [raw[at * length : (at + 1) * length] for at in range(count)]
             )
         except ValueError as error:
@@ -167,4 +169,4 @@ def prepare(channel: Channel, context: ring.Context, secret: ring.SecretKey, ter
         raise ProtocolError(
             f"prepared: wanted all {context.n} messages of a row, got {whole.shape[1]}"
         )
-    return Batch(context.device, number, key, arrays.transpose_and_wipe(whole))
+    return MaskBatch(context.device, number, key, arrays.transpose_and_wipe(whole))

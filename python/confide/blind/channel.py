@@ -20,8 +20,8 @@ from .frames import (
     CONNECT_DEADLINE_S,
     FAREWELL_DEADLINE_S,
     Frame,
+    FrameKind,
     FrameStream,
-    Kind,
     Side,
 )
 from .messages import Attach, decode_error
@@ -65,21 +65,21 @@ class Channel:
         """The bytes sent and received until now."""
         return self.frames.bytes_sent + self.frames.bytes_received
 
-    def begin(self, kind: Kind, payload: bytes) -> int:
+    def begin_request(self, kind: FrameKind, payload: bytes) -> int:
         """Begins a request of several frames; gives its id."""
         request = self._next
         self._next = request % 0xFFFFFFFF + 1
         self.send(kind, request, payload)
         return request
 
-    def send(self, kind: Kind, request: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, request: int, payload: bytes) -> None:
         """Sends one more frame of a request."""
         self.frames.send(kind, request, payload, ANSWER_DEADLINE_S)
 
     def receive(self, request: int, what: str, seconds: float) -> Frame:
         """Receives the next frame, which has to belong to the request; raises a refusal that comes instead."""
-        frame = self.frames.next(what, seconds)
-        if frame.kind is Kind.ERROR:
+        frame = self.frames.receive(what, seconds)
+        if frame.kind is FrameKind.ERROR:
             raise decode_error(frame.payload)
         if frame.id != request:
             raise ProtocolError(
@@ -87,18 +87,22 @@ class Channel:
             )
         return frame
 
-    def expect(self, request: int, kind: Kind, seconds: float = ANSWER_DEADLINE_S) -> bytes:
+    def expect(self, request: int, kind: FrameKind, seconds: float = ANSWER_DEADLINE_S) -> bytes:
         """Receives the next frame, which has to be of this kind; gives its payload."""
         frame = self.receive(request, f"the host's {kind.name.lower()}", seconds)
         if frame.kind is not kind:
             raise ProtocolError(f"frame: wanted {kind.name.lower()}, got {frame.kind.name.lower()}")
         return frame.payload
 
-    def ask(
-        self, kind: Kind, payload: bytes, answer: Kind, idle: Callable[[], None] | None = None
+    def request(
+        self,
+        kind: FrameKind,
+        payload: bytes,
+        answer: FrameKind,
+        idle: Callable[[], None] | None = None,
     ) -> bytes:
         """Sends one frame and receives one; `idle` is called now and then while nothing comes."""
-        request = self.begin(kind, payload)
+        request = self.begin_request(kind, payload)
         if idle is not None:
             self.frames.idle_until_bytes(
                 f"the host's {answer.name.lower()}", ANSWER_DEADLINE_S, idle
@@ -107,13 +111,15 @@ class Channel:
 
     def attach(self, attach: Attach) -> None:
         """Joins the session of an earlier hello."""
-        self.ask(Kind.ATTACH, attach.encode(), Kind.ATTACHED)
+        self.request(FrameKind.ATTACH, attach.encode(), FrameKind.ATTACHED)
 
-    def goodbye(self, session: bool) -> None:
+    def say_goodbye(self, session: bool) -> None:
         """Says that nothing more comes, of the whole session where `session` is set, and closes."""
         with contextlib.suppress(BlindError):
             self.expect(
-                self.begin(Kind.GOODBYE, bytes([session])), Kind.FAREWELL, FAREWELL_DEADLINE_S
+                self.begin_request(FrameKind.GOODBYE, bytes([session])),
+                FrameKind.FAREWELL,
+                FAREWELL_DEADLINE_S,
             )
         self.frames.close()
 

@@ -27,7 +27,7 @@ class StreamEnded(ProtocolError):
         super().__init__("stream ended " + ("within a frame" if within_frame else "by the peer"))
 
 
-class Deadline(ProtocolError):
+class DeadlineExceeded(ProtocolError):
     """The peer was silent for too long."""
 
     def __init__(self, what: str, seconds: float) -> None:
@@ -43,7 +43,7 @@ class FieldError(ProtocolError):
         super().__init__(f"{message}: {field}: wanted {wanted}")
 
 
-class Abandoned(BlindError):
+class RequestAbandoned(BlindError):
     """Nobody wants the answer any more: the generations that asked were cancelled."""
 
     KIND = "cancelled"

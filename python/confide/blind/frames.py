@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .errors import Deadline, ProtocolError, StreamEnded
+from .errors import DeadlineExceeded, ProtocolError, StreamEnded
 
 VERSION = 1
 MAGIC = b"CFDBLIND"
@@ -35,7 +35,7 @@ FAREWELL_DEADLINE_S = 1.0
 _READ_BYTES = 64 * 1024
 
 
-class Kind(enum.IntEnum):
+class FrameKind(enum.IntEnum):
     """The kind of a frame: the key holder's are below 0x80, the host's from there on."""
 
     HELLO = 0x01
@@ -57,22 +57,22 @@ class Kind(enum.IntEnum):
 
 
 PAYLOAD_MAX = {
-    Kind.HELLO: 512 << 10,
-    Kind.ATTACH: 128,
-    Kind.PREPARE: 256,
-    Kind.BLOCK: 8 << 20,
-    Kind.APPLY: 4 << 20,
-    Kind.DIRECT: 8 << 20,
-    Kind.GOODBYE: 1,
-    Kind.WELCOME: 128,
-    Kind.TERMS: 64 << 20,
-    Kind.ATTACHED: 128,
-    Kind.CREDIT: 16,
-    Kind.PREPARED: (1 << 20) + 64,
-    Kind.PRODUCTS: 16 << 20,
-    Kind.DIRECT_ANSWER: 64 << 20,
-    Kind.FAREWELL: 0,
-    Kind.ERROR: 9,
+    FrameKind.HELLO: 512 << 10,
+    FrameKind.ATTACH: 128,
+    FrameKind.PREPARE: 256,
+    FrameKind.BLOCK: 8 << 20,
+    FrameKind.APPLY: 4 << 20,
+    FrameKind.DIRECT: 8 << 20,
+    FrameKind.GOODBYE: 1,
+    FrameKind.WELCOME: 128,
+    FrameKind.TERMS: 64 << 20,
+    FrameKind.ATTACHED: 128,
+    FrameKind.CREDIT: 16,
+    FrameKind.PREPARED: (1 << 20) + 64,
+    FrameKind.PRODUCTS: 16 << 20,
+    FrameKind.DIRECT_ANSWER: 64 << 20,
+    FrameKind.FAREWELL: 0,
+    FrameKind.ERROR: 9,
 }
 
 
@@ -82,7 +82,7 @@ class Side(enum.Enum):
     HOST = "host"
     HOLDER = "holder"
 
-    def receives(self, kind: Kind) -> bool:
+    def receives(self, kind: FrameKind) -> bool:
         """Whether frames of this kind come to this side."""
         return (kind < 0x80) == (self is Side.HOST)
 
@@ -91,12 +91,12 @@ class Side(enum.Enum):
 class Frame:
     """A whole frame: its kind, the request's id and the payload."""
 
-    kind: Kind
+    kind: FrameKind
     id: int
     payload: bytes
 
 
-def encode(kind: Kind, request: int, payload: bytes | bytearray = b"") -> bytes:
+def encode(kind: FrameKind, request: int, payload: bytes | bytearray = b"") -> bytes:
     """Encodes a frame; a payload beyond its kind's limit is a mistake of this end."""
     if len(payload) > PAYLOAD_MAX[kind]:
         raise ProtocolError(
@@ -105,14 +105,14 @@ def encode(kind: Kind, request: int, payload: bytes | bytearray = b"") -> bytes:
     return HEADER.pack(len(payload) + COUNTED_BYTES, kind, request) + payload
 
 
-def parse_header(header: bytes, side: Side) -> tuple[Kind, int, int]:
+def parse_header(header: bytes, side: Side) -> tuple[FrameKind, int, int]:
     """Reads the kind, the request id and the payload's length of a header that `side` received."""
     counted, number, request = HEADER.unpack(header)
     if counted < COUNTED_BYTES:
         raise ProtocolError(f"frame length: wanted at least {COUNTED_BYTES}, got {counted}")
-    if number not in Kind._value2member_map_ or not side.receives(Kind(number)):
+    if number not in FrameKind._value2member_map_ or not side.receives(FrameKind(number)):
         raise ProtocolError(f"frame kind: wanted one for this side, got {number:#04x}")
-    kind, count = Kind(number), counted - COUNTED_BYTES
+    kind, count = FrameKind(number), counted - COUNTED_BYTES
     if count > PAYLOAD_MAX[kind]:
         raise ProtocolError(
             f"{kind.name.lower()} frame: wanted at most {PAYLOAD_MAX[kind]} bytes of payload, got {count}"
@@ -133,7 +133,7 @@ class FrameStream:
 
     def send(
         self,
-        kind: Kind,
+        kind: FrameKind,
         request: int,
         payload: bytes | bytearray = b"",
         seconds: float = WRITE_DEADLINE_S,
@@ -147,22 +147,22 @@ class FrameStream:
             self._out.settimeout(seconds)
             self._out.sendall(frame)
         except TimeoutError as error:
-            raise Deadline("sending a frame", seconds) from error
+            raise DeadlineExceeded("sending a frame", seconds) from error
         except OSError as error:
             raise ProtocolError(f"stream: {error}") from error
         self.bytes_sent += len(frame)
 
-    def next(self, what: str, seconds: float) -> Frame:
+    def receive(self, what: str, seconds: float) -> Frame:
         """Receives the next frame; `seconds` are for its first bytes, the rest has FRAME_DEADLINE_S."""
         if not self._held:
-            self._read(what, time.monotonic() + seconds, seconds, within=False)
+            self._receive_available(what, time.monotonic() + seconds, seconds, within=False)
         until = time.monotonic() + FRAME_DEADLINE_S
         while len(self._held) < HEADER.size:
-            self._read("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
+            self._receive_available("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
         kind, request, count = parse_header(bytes(self._held[: HEADER.size]), self.side)
         end = HEADER.size + count
         while len(self._held) < end:
-            self._read("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
+            self._receive_available("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
         payload = bytes(self._held[HEADER.size : end])
         del self._held[:end]
         self.bytes_received += end
@@ -173,8 +173,10 @@ class FrameStream:
         until = time.monotonic() + seconds
         while not self._held:
             try:
-                self._read(what, min(until, time.monotonic() + IDLE_SLICE_S), seconds, within=False)
-            except Deadline:
+                self._receive_available(
+                    what, min(until, time.monotonic() + IDLE_SLICE_S), seconds, within=False
+                )
+            except DeadlineExceeded:
                 if time.monotonic() >= until:
                     raise
                 idle()
@@ -186,16 +188,16 @@ class FrameStream:
         self.socket.close()
         self._out.close()
 
-    def _read(self, what: str, until: float, seconds: float, within: bool) -> None:
+    def _receive_available(self, what: str, until: float, seconds: float, within: bool) -> None:
         """Reads what has arrived. Memory grows with what arrives, never with what a length announces."""
         left = until - time.monotonic()
         if left <= 0:
-            raise Deadline(what, seconds)
+            raise DeadlineExceeded(what, seconds)
         try:
             self.socket.settimeout(left)
             part = self.socket.recv(_READ_BYTES)
         except TimeoutError as error:
-            raise Deadline(what, seconds) from error
+            raise DeadlineExceeded(what, seconds) from error
         except OSError as error:
             raise ProtocolError(f"stream: {error}") from error
         if not part:

@@ -16,10 +16,9 @@ from typing import Any
 
 from ..cuda.parameters import SECURITY_BITS_MIN
 from ..sites import source_number
-from .batches import Batch, CounterRange, prepare
+from .batches import CounterRange, MaskBatch, prepare_batch
 from .channel import Channel, Dial, translate_error
 from .errors import (
-    Abandoned,
     BlindError,
     BudgetExhausted,
     HostRefused,
@@ -27,15 +26,16 @@ from .errors import (
     NotPrepared,
     ProtocolError,
     Refusal,
+    RequestAbandoned,
 )
-from .frames import Kind
+from .frames import FrameKind
 from .guarantee import Guarantee
 from .host import BATCHES_MAX
 from .messages import VECTORS_MAX, decode_products, encode_apply
 from .online_step import OnlineStep
 from .pack import packed_bytes
-from .session import HolderOptions, Meter, Session
-from .terms import Terms, sites_of
+from .session import HolderOptions, HolderSession, Meter
+from .terms import InputTerms, adapter_sites
 
 _LOOK_EVERY_S, _RETRY_S, _MASK_SLICE_S = 2.0, 0.5, 0.002
 
@@ -48,14 +48,14 @@ class RemoteAdapter:
     ) -> None:
         self.name, self.host, self.options = name, host, options
         self._dial = dial
-        # What the thread that asks about tokens does while the host computes: others' steps. It raises `Abandoned`
-        # where those whose numbers are in `asking` were cancelled.
+        # What the thread that asks about tokens does while the host computes: others' steps. It raises
+        # `RequestAbandoned` where those whose numbers are in `asking` were cancelled.
         self.idle: Callable[[], None] = lambda: None
         self.asking: list[int] = []
         self._online: Channel | None = Channel(dial, host)
         with self._translate_errors():
             self.session = _open_session(self._online, options)
-        self.sites = sites_of(self.session.terms)
+        self.sites = adapter_sites(self.session.terms)
         self._offline: tuple[float, int] | None = None
         self._changed = threading.Condition()
         self._lock, self._stopping = threading.RLock(), False
@@ -87,10 +87,10 @@ class RemoteAdapter:
         """Begins a generation; a session that the host has forgotten is begun again."""
         with self._lock:
             if self.session.dead:
-                self._begin_anew()
+                self._open_new_session()
         return RemoteDeltas(self, self.session)
 
-    def time_offline(self) -> tuple[float, int]:
+    def measure_offline(self) -> tuple[float, int]:
         """Times the preparing of one batch of every input with the host: milliseconds, and the tokens it serves.
 
         Measured once: the batches are kept for later tokens, and a host holds few of each input.
@@ -107,8 +107,8 @@ class RemoteAdapter:
                 wait()
                 self._offline = (time.perf_counter() - began) * 1e3, session.context.n
                 for pool, batch in zip(session.pools, made):
-                    pool.put(batch)
-                channel.goodbye(session=False)
+                    pool.add_batch(batch)
+                channel.say_goodbye(session=False)
         return self._offline
 
     def prepare(self, vectors: int, seconds: float) -> int:
@@ -132,9 +132,9 @@ class RemoteAdapter:
             self._changed.notify_all()
         with self._lock:
             if self._online is not None:
-                self._online.goodbye(session=True)
+                self._online.say_goodbye(session=True)
                 self._online = None
-            self.session.kill()
+            self.session.wipe()
 
     def add(
         self,
@@ -159,11 +159,11 @@ class RemoteAdapter:
                 for name, output in outputs.items():
                     output[chosen] = some[name]
             for _, one in members:
-                one.meter.share(meter, len(chosen))
+                one.meter.add_share(meter, len(chosen))
 
     def add_rows(
         self,
-        session: Session,
+        session: HolderSession,
         layer: int,
         source: str,
         rows: Any,
@@ -183,17 +183,17 @@ class RemoteAdapter:
             meter.add_ms("b_ms", began)
 
     def _request_products(
-        self, session: Session, input_index: int, rows: Any, meter: Meter
+        self, session: HolderSession, input_index: int, rows: Any, meter: Meter
     ) -> OnlineStep:
         """Asks about all rows; what has to be added is left in the step."""
-        step = self._step(session, input_index)
+        step = self._online_step(session, input_index)
         step.begin(rows)
         done = 0
         while done < rows.shape[0]:
             at_once = min(
                 rows.shape[0] - done,
                 VECTORS_MAX,
-                self._vectors_of_a_frame(session.terms[input_index]),
+                self._max_vectors_per_frame(session.terms[input_index]),
             )
             with self._translate_errors():
                 taken = self._take_counters(session, input_index, at_once)
@@ -209,7 +209,7 @@ class RemoteAdapter:
 
     def _apply_rows(
         self,
-        session: Session,
+        session: HolderSession,
         input_index: int,
         step: OnlineStep,
         taken: CounterRange,
@@ -225,7 +225,7 @@ class RemoteAdapter:
         began, before = time.perf_counter(), self._online.byte_count
         payload = encode_apply(terms.layer, terms.source, taken.counter, taken.count, packed)
         left, vectors, raw = decode_products(
-            self._online.ask(Kind.APPLY, payload, Kind.PRODUCTS, self.idle)
+            self._online.request(FrameKind.APPLY, payload, FrameKind.PRODUCTS, self.idle)
         )
         if vectors != taken.count or len(raw) != taken.count * packed_bytes(terms.rows, terms.bits):
             raise ProtocolError("products: vectors: wanted the number of vectors in the request")
@@ -236,7 +236,7 @@ class RemoteAdapter:
 
     def _record_answers(
         self,
-        session: Session,
+        session: HolderSession,
         input_index: int,
         taken: CounterRange,
         left: int | None,
@@ -253,14 +253,16 @@ class RemoteAdapter:
         of_batch = terms.columns + terms.rows * terms.columns + terms.rows
         meter.he_operations += -(-of_batch * taken.count // session.context.n)
 
-    def _take_counters(self, session: Session, input_index: int, vectors: int) -> CounterRange:
+    def _take_counters(
+        self, session: HolderSession, input_index: int, vectors: int
+    ) -> CounterRange:
         until = time.monotonic() + self.options.mask_deadline_s
         while True:
             if session.dead or self._stopping:
                 raise HostRestarted(
                     f"adapter host {self.host} was restarted or lost: no masks are prepared"
                 )
-            if taken := session.pools[input_index].take(vectors):
+            if taken := session.pools[input_index].take_counters(vectors):
                 with self._changed:
                     self._changed.notify_all()
                 return taken
@@ -275,7 +277,7 @@ class RemoteAdapter:
                 self._changed.wait(_MASK_SLICE_S)
             self.idle()
 
-    def _step(self, session: Session, input_index: int) -> OnlineStep:
+    def _online_step(self, session: HolderSession, input_index: int) -> OnlineStep:
         step = self._steps.get(input_index)
         if step is None or step.session is not session:
             step = self._steps[input_index] = OnlineStep(
@@ -283,7 +285,7 @@ class RemoteAdapter:
             )
         return step
 
-    def _vectors_of_a_frame(self, terms: Terms) -> int:
+    def _max_vectors_per_frame(self, terms: InputTerms) -> int:
         return max(
             min(
                 (4 << 20) // packed_bytes(terms.columns, 36),
@@ -293,30 +295,30 @@ class RemoteAdapter:
             1,
         )
 
-    def _reconnect(self, session: Session) -> None:
+    def _reconnect(self, session: HolderSession) -> None:
         """Attaches the same session over a new connection."""
         if self._online is not None:
             self._online.frames.close()
             self._online = None
         self._online = self._attach_channel(session)
 
-    def _attach_channel(self, session: Session) -> Channel:
+    def _attach_channel(self, session: HolderSession) -> Channel:
         channel = Channel(self._dial, self.host)
         try:
             channel.attach(session.attach)
         except BlindError as error:
             channel.frames.close()
             if isinstance(error, Refusal) and error.name == "no-session":
-                session.kill()
+                session.wipe()
             raise
         return channel
 
-    def _begin_anew(self) -> None:
+    def _open_new_session(self) -> None:
         with self._translate_errors():
             channel = Channel(self._dial, self.host)
             fresh = _open_session(channel, self.options)
-        if sites_of(fresh.terms) != self.sites:
-            channel.goodbye(session=True)
+        if adapter_sites(fresh.terms) != self.sites:
+            channel.say_goodbye(session=True)
             raise HostRefused(f"adapter host {self.host} offers other projections than before")
         self._online, self.session = channel, fresh
 
@@ -326,17 +328,17 @@ class RemoteAdapter:
             yield
         except BlindError as error:
             # Neither is there before the first session is.
-            session: Session | None = getattr(self, "session", None)
+            session: HolderSession | None = getattr(self, "session", None)
             online: Channel | None = getattr(self, "_online", None)
             if isinstance(error, Refusal) and error.name == "no-session" and session is not None:
-                session.kill()
-            if not isinstance(error, (Refusal, ProtocolError, Abandoned)):
+                session.wipe()
+            if not isinstance(error, (Refusal, ProtocolError, RequestAbandoned)):
                 raise
             if not isinstance(error, Refusal) and online is not None:
                 # An answer may still be on its way: nothing more is asked there.
                 online.frames.close()
                 self._online = None
-            if isinstance(error, Abandoned):
+            if isinstance(error, RequestAbandoned):
                 raise
             raise translate_error(error, self.host) from error
 
@@ -359,7 +361,7 @@ class RemoteAdapter:
                     if session.dead:
                         batch.wipe()
                     else:
-                        pool.put(batch)
+                        pool.add_batch(batch)
                 except (BlindError, RuntimeError) as error:
                     if channel is not None:
                         channel.frames.close()
@@ -374,12 +376,14 @@ class RemoteAdapter:
                     with self._changed:
                         self._changed.notify_all()
         if channel is not None:
-            channel.goodbye(session=False)
+            channel.say_goodbye(session=False)
 
-    def _prepare_batch(self, session: Session, input_index: int, channel: Channel) -> Batch:
-        return prepare(channel, session.context, session.secret, session.terms[input_index])
+    def _prepare_batch(
+        self, session: HolderSession, input_index: int, channel: Channel
+    ) -> MaskBatch:
+        return prepare_batch(channel, session.context, session.secret, session.terms[input_index])
 
-    def _next_to_prepare(self, session: Session) -> int | None:
+    def _next_to_prepare(self, session: HolderSession) -> int | None:
         """Picks the input with the fewest vectors left, if any has too few. What no budget allows is not prepared."""
         best = None
         for input_index, pool in enumerate(session.pools):
@@ -393,9 +397,9 @@ class RemoteAdapter:
         return best
 
 
-def _open_session(channel: Channel, options: HolderOptions) -> Session:
+def _open_session(channel: Channel, options: HolderOptions) -> HolderSession:
     try:
-        return Session(channel, options)
+        return HolderSession(channel, options)
     except BaseException:
         channel.frames.close()
         raise
@@ -422,12 +426,12 @@ class RemoteDeltas:
 
     capturable = False
 
-    def __init__(self, adapter: RemoteAdapter, session: Session) -> None:
+    def __init__(self, adapter: RemoteAdapter, session: HolderSession) -> None:
         self.adapter, self.session, self.meter = adapter, session, Meter()
         self.guarantee = adapter.guarantee
         self.grouped, self.number = adapter, 0
 
-    def belongs_to(self, number: int) -> None:
+    def set_generation(self, number: int) -> None:
         """Takes the generation's number."""
         self.number = number
 

@@ -25,15 +25,15 @@ from ..cuda import arrays, online, ring
 from ..cuda.arrays import Array
 from ..cuda.mask_stream import TILE
 from ..cuda.parameters import SECURITY_BITS_MIN, ParameterSet
-from ..peft import Pair
+from ..peft import LoraPair
 from ..sites import PROJECTIONS, source_of
 from . import masks
-from .accounts import AccountId, Budgets, Clients, CountKey
+from .accounts import AccountId, Budgets, ClientList, CountKey
 from .errors import AdapterRefused, Refusal
 from .guarantee import Guarantee
 from .messages import INPUTS_MAX, Attach, Hello, Welcome, is_name
-from .peers import HostLimits, Preparations, room_for_session
-from .terms import Terms, Weights, noise_headroom, quantise_pairs
+from .peers import HostLimits, PreparationSlots, evict_for_session
+from .terms import HostWeights, InputTerms, noise_headroom, quantise_pairs
 
 ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 64, 4
 SESSION_IDLE_S = 600.0
@@ -52,17 +52,17 @@ class HostOptions:
     allowance: int | str = BELOW_WIDTH
     noise_sigma: float = 0.0
     rank_max: int = 256
-    clients: Clients = field(default_factory=Clients)
+    clients: ClientList = field(default_factory=ClientList)
     budget_file: Path | None = None
     device: str = "cpu"
     limits: HostLimits = field(default_factory=HostLimits)
 
-    def limit(self, width: int) -> int:
+    def answer_limit(self, width: int) -> int:
         """The number of answers for an input of `width`."""
         return width - 1 if self.allowance == BELOW_WIDTH else int(self.allowance)
 
 
-def weights_digest(pairs: list[tuple[str, Pair]]) -> bytes:
+def weights_digest(pairs: list[tuple[str, LoraPair]]) -> bytes:
     """SHA-256 over every A that reads an input: whatever has the same A shares one count (docs/blind-protocol.md)."""
     digest = hashlib.sha256(b"confide lora weights v1")
     for projection, pair in pairs:
@@ -75,7 +75,7 @@ def weights_digest(pairs: list[tuple[str, Pair]]) -> bytes:
 class InputProduct:
     """One input of one layer and all that reads it: integers, terms, and the exact product of both."""
 
-    def __init__(self, weights: Weights, device: str, digest: bytes) -> None:
+    def __init__(self, weights: HostWeights, device: str, digest: bytes) -> None:
         self.weights, self.terms, self.device = weights, weights.terms, device
         # What answers are counted for.
         self.weights_digest = digest
@@ -83,13 +83,13 @@ class InputProduct:
         self._lock = threading.Lock()
 
     @functools.cached_property
-    def _kernel(self) -> tuple[online.Online, online.Table]:
+    def _kernel(self) -> tuple[online.OnlineKernels, online.InputTable]:
         """The launch and its table on the device, made when a vector is first answered."""
-        table = online.Table(self.device, 1)
+        table = online.InputTable(self.device, 1)
         table.put(0, self.terms.to_device(self.device, self.weights.matrix))
-        return online.Online(self.device, 1, 1), table
+        return online.OnlineKernels(self.device, 1, 1), table
 
-    def answer(self, words: Array, key: bytes, first: int) -> Array:
+    def multiply(self, words: Array, key: bytes, first: int) -> Array:
         """Computes A·y + s mod 2^k: uint64 [vectors, columns] -> [vectors, rows], where the words are."""
         count, in_host = words.shape[0], isinstance(words, numpy.ndarray)
         jobs = numpy.zeros((count, 6), numpy.uint64)
@@ -107,14 +107,16 @@ class InputProduct:
 class HostedAdapter:
     """A loaded adapter: a product for each input, in the order of layers and inputs."""
 
-    def __init__(self, name: str, pairs: dict[tuple[int, str], Pair], options: HostOptions) -> None:
+    def __init__(
+        self, name: str, pairs: dict[tuple[int, str], LoraPair], options: HostOptions
+    ) -> None:
         if not is_name(name.encode()):
             raise AdapterRefused(
                 f"adapter name: wanted 1 to 128 visible ASCII characters, got {name!r}"
             )
         self.name = name
         self.id = hashlib.sha256(b"confide lora adapter v1" + name.encode()).digest()
-        inputs: dict[tuple[int, int], list[tuple[str, Pair]]] = {}
+        inputs: dict[tuple[int, int], list[tuple[str, LoraPair]]] = {}
         for (layer, projection), pair in sorted(
             pairs.items(), key=lambda item: (item[0][0], PROJECTIONS.index(item[0][1]))
         ):
@@ -189,7 +191,7 @@ class CounterSequence:
 
 
 @dataclass
-class Session:
+class HostSession:
     """A key holder's session, opened by its hello."""
 
     client: bytes
@@ -205,7 +207,7 @@ class Session:
     is_used: bool = False
     peer: str = ""
 
-    def note_use(self) -> None:
+    def record_use(self) -> None:
         """Notes that the session was used just now."""
         self.last_used, self.is_used = time.monotonic(), True
 
@@ -213,7 +215,9 @@ class Session:
 class BatchPreparation:
     """A batch whose ciphertexts are arriving."""
 
-    def __init__(self, host: AdapterHost, session: Session, input_index: int, batch: int) -> None:
+    def __init__(
+        self, host: AdapterHost, session: HostSession, input_index: int, batch: int
+    ) -> None:
         self.host, self.session, self.index, self.batch = host, session, input_index, batch
         self.product = session.adapter.products[input_index]
         self.pushed = 0
@@ -237,8 +241,8 @@ class BatchPreparation:
 
 
 def answer_products(
-    products: ring.ScalarProducts, public_key: ring.PublicKey, key: bytes, terms: Terms
-) -> ring.Small:
+    products: ring.ScalarProducts, public_key: ring.PublicKey, key: bytes, terms: InputTerms
+) -> ring.SmallCiphertexts:
     """Computes Enc(A·r − s) of every row, fresh under the key holder's public key; `key` makes the masks s."""
     context = products.context
     stream = ring.MaskStream(key, context.device)
@@ -266,9 +270,9 @@ class AdapterHost:
         self._key, self.epoch = os.urandom(32), os.urandom(16)
         self.adapters: dict[str, HostedAdapter] = {}
         self.budgets = Budgets(options.budget_file)
-        self._sessions: dict[bytes, Session] = {}
+        self._sessions: dict[bytes, HostSession] = {}
         self._lock = threading.Lock()
-        self.room = Preparations(options.limits)
+        self.room = PreparationSlots(options.limits)
         # One preparation computes at a time: the others' tokens come first.
         self.turn = threading.Lock()
 
@@ -276,10 +280,12 @@ class AdapterHost:
         self, folder: str | Path, final_hidden: bool = False, name: str | None = None
     ) -> HostedAdapter:
         """Quantises the adapter in a PEFT folder and offers it under the folder's name, or another."""
-        found, pairs = peft.load(folder)
-        return self.offer(name or found, peft.into_final_hidden(pairs) if final_hidden else pairs)
+        found, pairs = peft.load_adapter(folder)
+        return self.add_adapter(
+            name or found, peft.into_final_hidden(pairs) if final_hidden else pairs
+        )
 
-    def offer(self, name: str, pairs: dict[tuple[int, str], Pair]) -> HostedAdapter:
+    def add_adapter(self, name: str, pairs: dict[tuple[int, str], LoraPair]) -> HostedAdapter:
         """Offers an adapter as `load` does, from pairs."""
         hosted = HostedAdapter(name, pairs, self.options)
         if len(self.adapters) >= ADAPTERS_MAX or name in self.adapters:
@@ -300,9 +306,9 @@ class AdapterHost:
             adapter_can_be_learned=True,
         )
 
-    def open(self, hello: Hello, peer: str = "") -> tuple[Session, Welcome]:
+    def open_session(self, hello: Hello, peer: str = "") -> tuple[HostSession, Welcome]:
         """Opens a session with its first connection, which came from `peer`."""
-        account = self.options.clients.account(hello.credential)
+        account = self.options.clients.account_of(hello.credential)
         adapter = self.adapters.get(hello.adapter)
         if adapter is None:
             raise Refusal("unknown-adapter")
@@ -318,7 +324,7 @@ class AdapterHost:
         except ValueError as error:
             raise Refusal("malformed") from error
         sequences = [CounterSequence(self.context.n) for _ in adapter.products]
-        session = Session(
+        session = HostSession(
             hello.client,
             os.urandom(32),
             adapter,
@@ -332,7 +338,7 @@ class AdapterHost:
             # A client id names shares: the same one twice would have two sessions share them.
             if hello.client in self._sessions:
                 raise Refusal("busy")
-            evicted = room_for_session(self._sessions, peer, options.limits)
+            evicted = evict_for_session(self._sessions, peer, options.limits)
             self._sessions[hello.client] = session
         if evicted is not None:
             self.log("evicted", session=evicted)
@@ -341,7 +347,7 @@ class AdapterHost:
             self.epoch, session.token, False, False, True, options.protect, len(adapter.products)
         )
 
-    def attach(self, attach: Attach) -> tuple[Session, int]:
+    def attach_connection(self, attach: Attach) -> tuple[HostSession, int]:
         """Adds a connection to a session; gives the session and its connections. One refusal covers every fault."""
         with self._lock:
             session = self._sessions.get(attach.client)
@@ -358,13 +364,13 @@ class AdapterHost:
             session.last_used = time.monotonic()
             return session, session.connections
 
-    def note_disconnect(self, session: Session) -> None:
+    def record_disconnect(self, session: HostSession) -> None:
         """Notes that a connection ended; the session lives on."""
         with self._lock:
             session.connections -= 1
             session.last_used = time.monotonic()
 
-    def end(self, session: Session) -> None:
+    def end_session(self, session: HostSession) -> None:
         """Forgets a session with its batches."""
         with self._lock:
             self._sessions.pop(session.client, None)
@@ -373,44 +379,44 @@ class AdapterHost:
     def forget_expired_sessions(self) -> None:
         """Forgets sessions that nobody has come back to."""
         with self._lock:
-            expired = self._expire_locked()
+            expired = self._pop_expired_locked()
         for session in expired:
             self.log("expired", session=session)
 
-    def input_index(self, session: Session, layer: int, source: int) -> int:
+    def input_index(self, session: HostSession, layer: int, source: int) -> int:
         """Gives the index of an input among the adapter's. Raises `Refusal` where the adapter does not read it."""
         found = session.adapter.by_input.get((layer, source))
         if found is None:
             raise Refusal("not-offered")
         return found
 
-    def budget(self, session: Session, input_index: int) -> tuple[int, int]:
+    def budget(self, session: HostSession, input_index: int) -> tuple[int, int]:
         """Gives the budget of an input, and how much of it is left."""
-        limit = self.options.limit(session.adapter.products[input_index].terms.columns)
+        limit = self.options.answer_limit(session.adapter.products[input_index].terms.columns)
         left = self.budgets.remaining(self._count_key(session, input_index), limit)
         return limit, 0 if left is None else left
 
-    def prepare(self, session: Session, input_index: int) -> BatchPreparation:
+    def begin_batch(self, session: HostSession, input_index: int) -> BatchPreparation:
         """Begins the next batch of an input. The caller holds a place of `room` until it is answered."""
-        session.note_use()
+        session.record_use()
         return BatchPreparation(self, session, input_index, session.sequences[input_index].begin())
 
-    def apply(
-        self, session: Session, input_index: int, counter: int, words: Any
+    def answer_vectors(
+        self, session: HostSession, input_index: int, counter: int, words: Any
     ) -> tuple[Any, int | None]:
         """Answers masked vectors, uint64 [vectors, columns] below 2^k: gives [vectors, rows], and the budget left.
 
         Counted first: what the masked scheme then refuses was asked against the rules.
         """
-        session.note_use()
+        session.record_use()
         terms = session.adapter.products[input_index].terms
-        limit = self.options.limit(terms.columns)
+        limit = self.options.answer_limit(terms.columns)
         left = self.budgets.charge(self._count_key(session, input_index), limit, words.shape[0])
         key, first = session.sequences[input_index].use_counters(counter, words.shape[0])
-        answers = session.adapter.products[input_index].answer(words, key, first)
+        answers = session.adapter.products[input_index].multiply(words, key, first)
         return _add_noise(answers, terms.noise_sigma, terms.bits), left
 
-    def answer_key(self, session: Session, input_index: int, batch: int) -> bytes:
+    def answer_key(self, session: HostSession, input_index: int, batch: int) -> bytes:
         """Derives the key of one batch's answer masks: bound to the client id, not to the account."""
         terms = session.adapter.products[input_index].terms
         return masks.answer_key(
@@ -425,11 +431,11 @@ class AdapterHost:
         )
 
     @property
-    def sessions(self) -> int:
+    def session_count(self) -> int:
         """The number of open sessions."""
         return len(self._sessions)
 
-    def _count_key(self, session: Session, input_index: int) -> CountKey:
+    def _count_key(self, session: HostSession, input_index: int) -> CountKey:
         terms = session.adapter.products[input_index].terms
         return CountKey(
             session.account.id,
@@ -438,10 +444,10 @@ class AdapterHost:
             terms.source,
         )
 
-    def _is_expired(self, session: Session) -> bool:
+    def _is_expired(self, session: HostSession) -> bool:
         return session.connections == 0 and time.monotonic() - session.last_used >= SESSION_IDLE_S
 
-    def _expire_locked(self) -> list[Session]:
+    def _pop_expired_locked(self) -> list[HostSession]:
         expired = [session for session in self._sessions.values() if self._is_expired(session)]
         for session in expired:
             del self._sessions[session.client]

@@ -25,7 +25,7 @@ from typing import Any
 from ..cuda import arrays, parameters, ring
 from ..cuda.mask_stream import TILE
 from ..cuda.shared import SharedWords
-from .batches import Batch, CounterRange, encrypted_masks
+from .batches import CounterRange, MaskBatch, encrypted_masks
 from .channel import dial_unix
 from .errors import BlindError, HostLost, ProtocolError, Refusal
 from .frames import ANSWER_DEADLINE_S, STEP_DEADLINE_S
@@ -35,7 +35,7 @@ from .host import AdapterHost, HostOptions
 from .lane import APPLY, BEGIN, FINISH, PUSH, Lane, Request
 from .messages import VECTORS_MAX, Attach
 from .serving import Server
-from .session import HolderOptions, Meter, Session
+from .session import HolderOptions, HolderSession, Meter
 
 UNLIMITED = 1 << 62
 _START_S = 120.0
@@ -87,7 +87,7 @@ class IpcAdapter(RemoteAdapter):
                 target=self._prepare_ahead, name="confide-prepare", daemon=True
             ).start()
         except BaseException:
-            self._end()
+            self._stop_host()
             raise
 
     @property
@@ -102,9 +102,9 @@ class IpcAdapter(RemoteAdapter):
         try:
             super().close()
         finally:
-            self._end()
+            self._stop_host()
 
-    def _end(self) -> None:
+    def _stop_host(self) -> None:
         self._ended = True
         for held in self._lanes:
             held.close()
@@ -148,7 +148,7 @@ class IpcAdapter(RemoteAdapter):
 
     def _apply_rows(
         self,
-        session: Session,
+        session: HolderSession,
         input_index: int,
         step: Any,
         taken: CounterRange,
@@ -160,24 +160,24 @@ class IpcAdapter(RemoteAdapter):
         terms, lane = session.terms[input_index], self._online_lane
         lane.idle = self.idle
         step.mask_into(taken, done, lane.request.words)
-        _, left = lane.ask(
+        _, left = lane.send_request(
             Request(APPLY, input_index, taken.counter, taken.count), ANSWER_DEADLINE_S
         )
         answers = lane.answer.words[: taken.count * terms.rows].reshape(taken.count, terms.rows)
         step.unmask_words(taken, done, answers)
         self._record_answers(session, input_index, taken, left, meter)
 
-    def _prepare_batch(self, session: Session, input_index: int, channel: Any) -> Batch:
-        """Prepares a batch as `batches.prepare` does, through memory that both see, without the channel."""
+    def _prepare_batch(self, session: HolderSession, input_index: int, channel: Any) -> MaskBatch:
+        """Prepares a batch as `batches.prepare_batch` does, through memory that both see, without the channel."""
         # A lane has one asker at a time.
         with self._offline_turn:
             if self._ended:
                 raise ProtocolError("the host was ended")
-            return self._prepare_in_turn(session, input_index)
+            return self._prepare_batch_locked(session, input_index)
 
-    def _prepare_in_turn(self, session: Session, input_index: int) -> Batch:
+    def _prepare_batch_locked(self, session: HolderSession, input_index: int) -> MaskBatch:
         terms, context, lane = session.terms[input_index], session.context, self._offline_lane
-        number, _ = lane.ask(Request(BEGIN, input_index, 0, 0), STEP_DEADLINE_S)
+        number, _ = lane.send_request(Request(BEGIN, input_index, 0, 0), STEP_DEADLINE_S)
         key = os.urandom(32)
         for first, count, seeded in encrypted_masks(context, session.secret, terms, key):
             words = count * context.limbs * context.n
@@ -187,18 +187,20 @@ class IpcAdapter(RemoteAdapter):
                 raise ProtocolError(
                     "encryptor: wanted one seed and indices in the order of the columns"
                 )
-            lane.ask(
+            lane.send_request(
                 Request(PUSH, input_index, first, count, seeded.seeds[0], seeded.indices[0]),
                 STEP_DEADLINE_S,
             )
-        lane.ask(Request(FINISH, input_index, 0, 0), STEP_DEADLINE_S)
+        lane.send_request(Request(FINISH, input_index, 0, 0), STEP_DEADLINE_S)
         half = terms.rows * context.n
         parts = [
             lane.answer.words[at : at + half].reshape(terms.rows, context.n) for at in (0, half)
         ]
-        prepared = arrays.transpose_and_wipe(session.secret.decrypt(ring.Small(context, *parts)))
+        prepared = arrays.transpose_and_wipe(
+            session.secret.decrypt(ring.SmallCiphertexts(context, *parts))
+        )
         arrays.synchronize(self.options.device)
-        return Batch(context.device, number, key, prepared)
+        return MaskBatch(context.device, number, key, prepared)
 
 
 def _start_host(place: Path, name: str, options: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -275,7 +277,7 @@ def _serve_lane(host: AdapterHost, bell: socket.socket, place: Path) -> None:
     line = json.loads(raw)
     if line["name"] not in ("online", "offline"):
         return
-    session, _ = host.attach(
+    session, _ = host.attach_connection(
         Attach(*(bytes.fromhex(line[field]) for field in ("client", "epoch", "token")))
     )
     device = host.options.device
@@ -297,7 +299,7 @@ def _serve_lane(host: AdapterHost, bell: socket.socket, place: Path) -> None:
         side_stream(device, first=line["name"] == "online") as wait,
     ):
         _answer_all(host, session, lane, wait)
-    host.note_disconnect(session)
+    host.record_disconnect(session)
 
 
 def _answer_all(host: AdapterHost, session: Any, lane: Lane, wait: Callable[[], None]) -> None:
@@ -329,11 +331,11 @@ def _answer(
         words = lane.request.words[: request.count * terms.columns].reshape(
             request.count, terms.columns
         )
-        answers, left = host.apply(session, request.input_index, request.first, words)
+        answers, left = host.answer_vectors(session, request.input_index, request.first, words)
         arrays.copy(lane.answer.words[: request.count * terms.rows], answers)
         return 0, left
     if request.operation == BEGIN:
-        state["preparing"] = host.prepare(session, request.input_index)
+        state["preparing"] = host.begin_batch(session, request.input_index)
         return state["preparing"].batch, None
     preparing = state.get("preparing")
     if preparing is None or preparing.index != request.input_index:
@@ -345,7 +347,8 @@ def _answer(
         c0 = words.reshape(request.count, context.limbs, context.n)
         indices = list(range(request.index, request.index + request.count))
         preparing.push(
-            ring.Seeded(context, c0, [request.seed] * request.count, indices), request.count
+            ring.SeededCiphertexts(context, c0, [request.seed] * request.count, indices),
+            request.count,
         )
         return 0, None
     if request.operation == FINISH:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy
 
 from ..cuda.shared import SharedWords
-from .errors import REFUSALS, Deadline, ProtocolError, Refusal, StreamEnded
+from .errors import REFUSALS, DeadlineExceeded, ProtocolError, Refusal, StreamEnded
 from .messages import NO_BUDGET
 
 HEADER_WORDS = 32
@@ -55,7 +55,7 @@ class Lane:
         # What the asker does meanwhile, where it has something to do.
         self.idle: Callable[[], None] = lambda: None
 
-    def ask(self, request: Request, seconds: float) -> tuple[int, int | None]:
+    def send_request(self, request: Request, seconds: float) -> tuple[int, int | None]:
         """Asks and waits; gives the answer's detail and what is left of the budget. Raises the other side's refusal."""
         head = self._head
         head[_OPERATION:_STATUS] = (
@@ -136,7 +136,7 @@ class Lane:
             finally:
                 head[sleeper] = 0
             if until is not None and time.monotonic() >= until:
-                raise Deadline(what, seconds)
+                raise DeadlineExceeded(what, seconds)
             self.idle()
 
     def _sleep(self) -> None:

@@ -28,7 +28,7 @@ from .batches import encrypted_masks
 from .errors import ActivationRefused, NotPrepared
 from .holder import side_stream
 from .host import AdapterHost, HostedAdapter, HostOptions, answer_products
-from .terms import Terms, sites_of
+from .terms import InputTerms, adapter_sites
 
 ADAPTERS_MAX = 16
 PREFILL_ROWS_MAX = 1024
@@ -47,16 +47,16 @@ class OneGraphBank:
     def __init__(self, device: str, slots: int) -> None:
         self.device, self.slots, self.version = device, slots, 0
         self.members: list[OneGraphAdapter | None] = [None] * ADAPTERS_MAX
-        self.tables: dict[tuple[int, int], online.Table] = {}
+        self.tables: dict[tuple[int, int], online.InputTable] = {}
         self.rows: list[int] = [-1] * slots
         self.adapter_of = arrays.zeros(slots, "int32", device)
         self.offset_of = arrays.zeros(slots, "int32", device)
         self._rows_max = 0
-        self._steps: list[online.Online] = []
-        self.status = online.Status(device, slots)
+        self._steps: list[online.OnlineKernels] = []
+        self.status = online.StatusWords(device, slots)
         # That of the step at whose point `add` is called next, where nothing else adds there.
         self.order: runtime.LaunchOrder | None = None
-        self._returned: list[tuple[online.Status, Any]] = []
+        self._returned: list[tuple[online.StatusWords, Any]] = []
         # Rows of a prefill in the order of their counters.
         self.in_order = arrays.upload(numpy.arange(PREFILL_ROWS_MAX, dtype=numpy.int32), device)
         self._write_rows()
@@ -70,7 +70,7 @@ class OneGraphBank:
         for state in adapter.inputs:
             place = (state.terms.layer, state.terms.source)
             table = self.tables.get(place) or self.tables.setdefault(
-                place, online.Table(self.device, ADAPTERS_MAX)
+                place, online.InputTable(self.device, ADAPTERS_MAX)
             )
             table.put(index, state.line, state.pool)
         tallest = max(table.rows_max for table in self.tables.values())
@@ -78,11 +78,11 @@ class OneGraphBank:
             self._rows_max = tallest
             # Recorded steps keep the buffers that they were recorded with.
             self._steps.append(
-                online.Online(self.device, max(self.slots, PREFILL_ROWS_MAX), tallest)
+                online.OnlineKernels(self.device, max(self.slots, PREFILL_ROWS_MAX), tallest)
             )
         # Grids and tables may be others: steps are recorded again.
         self.version += 1
-        self._rehearse()
+        self._warm_up_kernels()
         return index
 
     def remove_adapter(self, index: int) -> None:
@@ -124,7 +124,7 @@ class OneGraphBank:
         outputs: dict[str, Any],
         adapter_of: Any,
         offset_of: Any,
-        status: online.Status,
+        status: online.StatusWords,
         order: runtime.LaunchOrder | None = None,
     ) -> None:
         """Launches the two kernels of one point, in the order of a step where they are its own."""
@@ -134,16 +134,16 @@ class OneGraphBank:
         chosen = [outputs.get(name) for name in READERS[source]]
         self._steps[-1].run_fused(table, adapter_of, offset_of, rows, chosen, status, order)
 
-    def lend_status(self) -> online.Status:
+    def lend_status(self) -> online.StatusWords:
         """Lends status words for one generation's prefills; returned ones once no kernel writes them any more."""
         for at, (status, done) in enumerate(self._returned):
             if done is None or done.query():
                 del self._returned[at]
                 status.array.fill(0)
                 return status
-        return online.Status(self.device, PREFILL_ROWS_MAX)
+        return online.StatusWords(self.device, PREFILL_ROWS_MAX)
 
-    def take_back(self, status: online.Status) -> None:
+    def return_status(self, status: online.StatusWords) -> None:
         """Takes back the status words of a generation that is over; what it launched may still run."""
         done = None
         if self.device != "cpu":
@@ -173,7 +173,7 @@ class OneGraphBank:
             else:
                 arrays.copy(target, fresh)
 
-    def _rehearse(self) -> None:
+    def _warm_up_kernels(self) -> None:
         """Loads the kernels outside any recording, by a launch for no adapter."""
         if self.device == "cpu":
             return
@@ -195,11 +195,11 @@ class InputState:
 
     def __init__(self, device: str, hosted: HostedAdapter, index: int, tokens: int) -> None:
         product = hosted.products[index]
-        self.terms: Terms = product.terms
+        self.terms: InputTerms = product.terms
         self.matrix = product.weights.matrix
         readers = READERS[self.terms.source]
         self.line = self.terms.to_device(device, self.matrix, tokens, readers)
-        self.pool = online.Pool(device, tokens, SLOTS)
+        self.pool = online.DevicePool(device, tokens, SLOTS)
         # Used by the host at the last exact reading.
         self.exact = 0
 
@@ -227,11 +227,11 @@ class OneGraphAdapter:
     ) -> None:
         chosen = parameters.find_set(set_name, dangerous_parameters)
         self.name, self.bank, self.device = name, bank, bank.device
-        _, pairs = peft.load(folder)
+        _, pairs = peft.load_adapter(folder)
         pairs = peft.into_final_hidden(pairs) if mode == "final-hidden" else pairs
         options = HostOptions(chosen, protect, 1 << 62, rank_max=1024, device=self.device)
         self.host = AdapterHost(options)
-        hosted = self.host.offer(name, pairs)
+        hosted = self.host.add_adapter(name, pairs)
         self.context = self.host.context
         self.secret = ring.SecretKey.random(self.context)
         self.public_key = ring.PublicKey.from_bytes(
@@ -241,7 +241,7 @@ class OneGraphAdapter:
             InputState(self.device, hosted, at, self.context.n)
             for at in range(len(hosted.products))
         ]
-        self.sites = sites_of(state.terms for state in self.inputs)
+        self.sites = adapter_sites(state.terms for state in self.inputs)
         self._key, self._client = os.urandom(32), os.urandom(32)
         self._changed, self._stopping = threading.Condition(), False
         self._since = self._least = 0
@@ -275,7 +275,7 @@ class OneGraphAdapter:
             self.secret.wipe()
         self.bank.remove_adapter(self.index)
 
-    def time_offline(self) -> tuple[float, int]:
+    def measure_offline(self) -> tuple[float, int]:
         """Times the preparing of one batch of every input, which is discarded: milliseconds, and its tokens."""
         with side_stream(self.device) as wait:
             began = time.perf_counter()
@@ -284,7 +284,7 @@ class OneGraphAdapter:
             wait()
             return (time.perf_counter() - began) * 1e3, self.context.n
 
-    def announce(self, rows: int) -> None:
+    def announce_rows(self, rows: int) -> None:
         """Announces a pass over so many rows. Waits for masks if need be; a missing mask is never replaced."""
         with self._changed:
             if self._stopping:
@@ -397,7 +397,7 @@ class OneGraphDeltas:
         self.adapter, self.grouped = adapter, adapter.bank
         self.row: int | None = None
         self.answered = 0
-        self.prefill_status: online.Status | None = adapter.bank.lend_status()
+        self.prefill_status: online.StatusWords | None = adapter.bank.lend_status()
 
     @property
     def graph_key(self) -> tuple[str, int, int]:
@@ -424,7 +424,7 @@ class OneGraphDeltas:
 
     def before_step(self, rows: int) -> None:
         """Waits for masks, outside any graph."""
-        self.adapter.announce(rows)
+        self.adapter.announce_rows(rows)
         self.answered += rows
 
     def after_step(self) -> None:
@@ -435,7 +435,7 @@ class OneGraphDeltas:
         if found:
             raise ActivationRefused(f"activation cannot be sent: {online.refusal_text(found)}")
 
-    def place(self, row: int | None) -> None:
+    def assign_row(self, row: int | None) -> None:
         """Gives the generation this row of decode batches from now on; None gives it no row."""
         if self.row is not None:
             self.grouped.assign_row(self.row, -1)
@@ -458,7 +458,7 @@ class OneGraphDeltas:
 
     def close(self) -> None:
         """Leaves the row and gives the status words back, at the generation's end."""
-        self.place(None)
+        self.assign_row(None)
         if self.prefill_status is not None:
-            self.grouped.take_back(self.prefill_status)
+            self.grouped.return_status(self.prefill_status)
             self.prefill_status = None

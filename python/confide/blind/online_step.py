@@ -11,23 +11,23 @@ from .batches import CounterRange
 from .errors import ActivationRefused, ProtocolError
 from .messages import VECTORS_MAX
 from .pack import has_stray_bits, packed_bytes
-from .session import Session
-from .terms import Terms
+from .session import HolderSession
+from .terms import InputTerms
 
 
 class OnlineStep:
     """`begin`, then `mask` and `unmask` for each run of counters, then `add`. One thread at a time."""
 
-    def __init__(self, session: Session, terms: Terms, device: str) -> None:
+    def __init__(self, session: HolderSession, terms: InputTerms, device: str) -> None:
         self.session, self.terms, self.device = session, terms, device
-        self.places, self.table = READERS[terms.source], online.Table(device, 1)
+        self.places, self.table = READERS[terms.source], online.InputTable(device, 1)
         self.line = terms.to_device(device, tokens=session.context.n, places=self.places)
         self.table.put(0, self.line)
         self.packed, self.answers = (
             online.HostBuffer(device, (VECTORS_MAX, packed_bytes(width, terms.bits)), "uint8")
             for width in (terms.columns, terms.rows)
         )
-        self.status = online.Status(device, VECTORS_MAX)
+        self.status = online.StatusWords(device, VECTORS_MAX)
         self.words = arrays.zeros((VECTORS_MAX, terms.columns), "int64", device)
         self.vectors = 0
 
@@ -40,7 +40,7 @@ class OnlineStep:
         self.rows = rows
         if rows.shape[0] > self.vectors:
             self.vectors = max(rows.shape[0], 16)
-            self.online = online.Online(self.device, self.vectors, self.terms.rows)
+            self.online = online.OnlineKernels(self.device, self.vectors, self.terms.rows)
             self.scales = arrays.zeros(self.vectors, "float64", self.device)
             self.adapter_of = arrays.zeros(self.vectors, "int32", self.device)
 

@@ -21,7 +21,7 @@ class HostLimits:
     preparations_per_peer: int = 3
 
 
-def peer_of(address: str) -> str:
+def peer_address_block(address: str) -> str:
     """Gives an IPv4 address, or the /64 network of an IPv6 one, all of whose addresses one peer has. An empty text
     where there is no address, as on a Unix socket.
     """
@@ -36,7 +36,7 @@ def peer_of(address: str) -> str:
     )
 
 
-class Preparations:
+class PreparationSlots:
     """The batches that are being prepared, by peer."""
 
     def __init__(self, limits: HostLimits) -> None:
@@ -65,7 +65,7 @@ class Preparations:
                 del self._running[peer]
 
 
-def room_for_session(sessions: dict[bytes, Any], peer: str, limits: HostLimits) -> Any:
+def evict_for_session(sessions: dict[bytes, Any], peer: str, limits: HostLimits) -> Any:
     """Makes room for a session of `peer`; gives the one that was evicted for it, or None.
 
     Only sessions without a connection give way here: those that were never used first, then those of the peer

@@ -20,13 +20,13 @@ def quantise_rows(real: numpy.ndarray, row_l1_max: int) -> tuple[numpy.ndarray, 
     """Rounds float32 [rows, columns] to int16 of the same shape, with a float64 scale above 0 for each row."""
     wide = real.astype(numpy.float64)
     scales = numpy.array([_scale_of(row[None], row_l1_max) for row in wide])
-    return _half_away(wide / scales[:, None]).astype(numpy.int16), scales
+    return _round_half_away(wide / scales[:, None]).astype(numpy.int16), scales
 
 
-def quantise_whole(real: numpy.ndarray, row_l1_max: int) -> tuple[numpy.ndarray, float]:
+def quantise_with_one_scale(real: numpy.ndarray, row_l1_max: int) -> tuple[numpy.ndarray, float]:
     """Rounds float64 [rows, columns] to int16 with one scale, which tells nothing of a single row."""
     scale = _scale_of(real, row_l1_max)
-    return _half_away(real / scale).astype(numpy.int16), scale
+    return _round_half_away(real / scale).astype(numpy.int16), scale
 
 
 def norm_limit(matrix: numpy.ndarray, bits: int, headroom: int) -> int:
@@ -51,14 +51,14 @@ def _scale_of(rows: numpy.ndarray, row_l1_max: int) -> float:
         raise AdapterRefused("row bound: wanted at least 1, got 0")
     scale = greatest / ENTRY_MAX
     while True:
-        longest = int(numpy.abs(_half_away(rows / scale)).sum(axis=1).max())
+        longest = int(numpy.abs(_round_half_away(rows / scale)).sum(axis=1).max())
         if longest <= row_l1_max:
             return scale
         # Rounding up can keep a row above the bound: a little more than the ratio ends that.
         scale *= (longest / row_l1_max) * (1.0 + 1.0 / 65536.0)
 
 
-def _half_away(values: numpy.ndarray) -> numpy.ndarray:
+def _round_half_away(values: numpy.ndarray) -> numpy.ndarray:
     """Rounds to the nearest integer, halves away from zero, as f64::round."""
     whole = numpy.trunc(values)
     return whole + numpy.copysign((numpy.abs(values - whole) >= 0.5).astype(numpy.float64), values)

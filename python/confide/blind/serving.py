@@ -8,9 +8,16 @@ import socket
 import threading
 
 from ..cuda import ring
-from .errors import BlindError, Deadline, FieldError, ProtocolError, Refusal, StreamEnded
-from .frames import BLOCK_DEADLINE_S, HELLO_DEADLINE_S, IDLE_DEADLINE_S, FrameStream, Kind, Side
-from .host import AdapterHost, BatchPreparation, Session
+from .errors import BlindError, DeadlineExceeded, FieldError, ProtocolError, Refusal, StreamEnded
+from .frames import (
+    BLOCK_DEADLINE_S,
+    HELLO_DEADLINE_S,
+    IDLE_DEADLINE_S,
+    FrameKind,
+    FrameStream,
+    Side,
+)
+from .host import AdapterHost, BatchPreparation, HostSession
 from .messages import (
     Attach,
     Hello,
@@ -23,7 +30,7 @@ from .messages import (
     encode_products,
 )
 from .pack import pack, unpack
-from .peers import peer_of
+from .peers import peer_address_block
 
 CONNECTIONS_OF_PROGRAM_MAX = 1024
 WINDOW = 4
@@ -59,7 +66,7 @@ class Server:
                 stream.close()
                 continue
             connection = Connection(
-                self, stream, peer_of(address[0] if isinstance(address, tuple) else "")
+                self, stream, peer_address_block(address[0] if isinstance(address, tuple) else "")
             )
             with self._lock:
                 self._open.add(connection)
@@ -96,28 +103,28 @@ class Connection:
         self.host, self.server, self.peer = server.host, server, peer
         self.frames = FrameStream(stream, Side.HOST)
         self._writing = threading.Lock()
-        self._upload: Upload | None = None
+        self._upload: BatchUpload | None = None
 
     def run(self) -> None:
         """Serves until either side ends it."""
         goodbye = None
         try:
-            session = self._greet()
+            session = self._open_session()
             try:
                 goodbye = self._serve_requests(session)
             except BlindError as error:
-                self._note(session, error)
+                self._audit_error(session, error)
                 raise
             finally:
                 if self._upload is not None:
                     self._upload.abandon()
-                self.host.note_disconnect(session)
-            self.send(Kind.FAREWELL, goodbye)
+                self.host.record_disconnect(session)
+            self.send(FrameKind.FAREWELL, goodbye)
         except StreamEnded:
             pass
         except Refusal as refusal:
             self._send_final_refusal(refusal)
-        except Deadline:
+        except DeadlineExceeded:
             self._send_final_refusal(Refusal("deadline"))
         except ProtocolError as error:
             if not str(error).startswith("stream:"):
@@ -133,7 +140,7 @@ class Connection:
         self._send_final_refusal(Refusal("stopping"))
         self.frames.close()
 
-    def send(self, kind: Kind, request: int, payload: bytes = b"") -> None:
+    def send(self, kind: FrameKind, request: int, payload: bytes = b"") -> None:
         """Writes a frame; the preparing thread writes too."""
         with self._writing:
             self.frames.send(kind, request, payload)
@@ -141,81 +148,83 @@ class Connection:
     def _send_final_refusal(self, refusal: Refusal) -> None:
         # The id 0 belongs to no request: nothing comes after it.
         with contextlib.suppress(ProtocolError):
-            self.send(Kind.ERROR, 0, encode_error(refusal))
+            self.send(FrameKind.ERROR, 0, encode_error(refusal))
 
-    def _greet(self) -> Session:
-        frame = self.frames.next("hello", HELLO_DEADLINE_S)
-        if frame.kind is Kind.ATTACH:
-            session, connections = self.host.attach(Attach.decode(frame.payload))
-            self.send(Kind.ATTACHED, frame.id, connections.to_bytes(2, "little"))
+    def _open_session(self) -> HostSession:
+        frame = self.frames.receive("hello", HELLO_DEADLINE_S)
+        if frame.kind is FrameKind.ATTACH:
+            session, connections = self.host.attach_connection(Attach.decode(frame.payload))
+            self.send(FrameKind.ATTACHED, frame.id, connections.to_bytes(2, "little"))
             return session
-        if frame.kind is not Kind.HELLO:
+        if frame.kind is not FrameKind.HELLO:
             raise ProtocolError(f"frame: wanted hello or attach, got {frame.kind.name.lower()}")
-        session, welcome = self.host.open(Hello.decode(frame.payload), self.peer)
+        session, welcome = self.host.open_session(Hello.decode(frame.payload), self.peer)
         try:
-            self.send(Kind.WELCOME, frame.id, welcome.encode())
+            self.send(FrameKind.WELCOME, frame.id, welcome.encode())
             for index, product in enumerate(session.adapter.products):
                 budget, left = self.host.budget(session, index)
                 self.send(
-                    Kind.TERMS, frame.id, encode_input_terms(budget, left, product.terms_bytes)
+                    FrameKind.TERMS, frame.id, encode_input_terms(budget, left, product.terms_bytes)
                 )
         except ProtocolError:
-            self.host.note_disconnect(session)
+            self.host.record_disconnect(session)
             raise
         return session
 
-    def _serve_requests(self, session: Session) -> int:
+    def _serve_requests(self, session: HostSession) -> int:
         """Answers requests until a goodbye; gives its id."""
         while True:
-            frame = self.frames.next("a request", IDLE_DEADLINE_S)
+            frame = self.frames.receive("a request", IDLE_DEADLINE_S)
             if frame.id == 0:
                 raise Refusal("malformed")
             try:
-                if frame.kind is Kind.APPLY:
-                    self._apply(session, frame.id, frame.payload)
-                elif frame.kind is Kind.PREPARE:
+                if frame.kind is FrameKind.APPLY:
+                    self._answer_apply(session, frame.id, frame.payload)
+                elif frame.kind is FrameKind.PREPARE:
                     self._prepare(session, frame.id, frame.payload)
-                elif frame.kind is Kind.BLOCK:
+                elif frame.kind is FrameKind.BLOCK:
                     self._take_block(frame.id, frame.payload)
-                elif frame.kind is Kind.DIRECT:
+                elif frame.kind is FrameKind.DIRECT:
                     raise Refusal("not-offered")
-                elif frame.kind is Kind.GOODBYE:
+                elif frame.kind is FrameKind.GOODBYE:
                     if len(frame.payload) != 1 or frame.payload[0] > 1:
                         raise FieldError("goodbye", "session", "0 or 1")
                     if frame.payload[0]:
-                        self.host.end(session)
+                        self.host.end_session(session)
                     return frame.id
                 else:
                     raise ProtocolError(f"frame: wanted a request, got {frame.kind.name.lower()}")
             except Refusal as refusal:
                 if refusal.name in _ENDS:
                     raise
-                self._note(session, refusal)
-                self.send(Kind.ERROR, frame.id, encode_error(refusal))
+                self._audit_error(session, refusal)
+                self.send(FrameKind.ERROR, frame.id, encode_error(refusal))
 
-    def _apply(self, session: Session, request: int, payload: bytes) -> None:
+    def _answer_apply(self, session: HostSession, request: int, payload: bytes) -> None:
         layer, source, counter, vectors, packed = decode_apply(payload)
         input_index = self.host.input_index(session, layer, source)
         terms = session.adapter.products[input_index].terms
         words = unpack(packed, terms.bits, vectors, terms.columns)
         if words is None:
             raise Refusal("malformed")
-        answers, left = self.host.apply(session, input_index, counter, words)
-        self.send(Kind.PRODUCTS, request, encode_products(left, vectors, pack(answers, terms.bits)))
+        answers, left = self.host.answer_vectors(session, input_index, counter, words)
+        self.send(
+            FrameKind.PRODUCTS, request, encode_products(left, vectors, pack(answers, terms.bits))
+        )
         self.host.log("answered", session=session, layer=layer, source=source, vectors=vectors)
 
-    def _prepare(self, session: Session, request: int, payload: bytes) -> None:
+    def _prepare(self, session: HostSession, request: int, payload: bytes) -> None:
         if self._upload is not None and not self._upload.ended:
             raise Refusal("busy")
         input_index = self.host.input_index(session, *decode_prepare(payload))
         if not self.host.room.acquire(session.peer):
             raise Refusal("busy")
         try:
-            preparing = self.host.prepare(session, input_index)
+            preparing = self.host.begin_batch(session, input_index)
         except BaseException:
             self.host.room.release(session.peer)
             raise
-        self._upload = Upload(self, preparing, request)
+        self._upload = BatchUpload(self, preparing, request)
 
     def _take_block(self, request: int, payload: bytes) -> None:
         first, count, ciphertexts = decode_part("block", payload)
@@ -223,7 +232,7 @@ class Connection:
             raise Refusal("malformed")
         self._upload.put_block(first, count, ciphertexts)
 
-    def _note(self, session: Session, error: BlindError) -> None:
+    def _audit_error(self, session: HostSession, error: BlindError) -> None:
         if isinstance(error, StreamEnded):
             self.host.log("lost", session=session)
         elif isinstance(error, Refusal):
@@ -232,11 +241,11 @@ class Connection:
             self.host.log(
                 "refused",
                 session=session,
-                refusal="deadline" if isinstance(error, Deadline) else "malformed",
+                refusal="deadline" if isinstance(error, DeadlineExceeded) else "malformed",
             )
 
 
-class Upload:
+class BatchUpload:
     """A batch on its way in: blocks go through a bounded queue to a thread of their own."""
 
     def __init__(self, connection: Connection, preparing: BatchPreparation, request: int) -> None:
@@ -278,9 +287,9 @@ class Upload:
         finally:
             self._end()
             if refusal is not None:
-                self.connection._note(self.preparing.session, refusal)
+                self.connection._audit_error(self.preparing.session, refusal)
                 with contextlib.suppress(ProtocolError):
-                    self.connection.send(Kind.ERROR, self.request, encode_error(refusal))
+                    self.connection.send(FrameKind.ERROR, self.request, encode_error(refusal))
 
     def _work(self) -> None:
         host, columns = self.connection.host, self.preparing.product.terms.columns
@@ -297,13 +306,15 @@ class Upload:
             try:
                 forms = [raw[at * length : (at + 1) * length] for at in range(count)]
                 with host.turn:
-                    self.preparing.push(ring.Seeded.from_bytes(host.context, forms), count)
+                    self.preparing.push(
+                        ring.SeededCiphertexts.from_bytes(host.context, forms), count
+                    )
             except ValueError as error:
                 raise Refusal("malformed") from error
             if self.preparing.pushed < columns:
                 self._grant_credit(1)
         with host.turn:
-            answers = self.preparing.finish().all_bytes()
+            answers = self.preparing.finish().to_wire_forms()
         terms = self.preparing.product.terms
         host.log(
             "prepared",
@@ -320,12 +331,12 @@ class Upload:
                 # Before the last frame: the key holder that reads it may ask for the next batch at once.
                 self._end()
             self.connection.send(
-                Kind.PREPARED, self.request, encode_part(first, len(part), b"".join(part))
+                FrameKind.PREPARED, self.request, encode_part(first, len(part), b"".join(part))
             )
 
     def _grant_credit(self, blocks: int) -> None:
         credit = blocks.to_bytes(2, "little") + self.preparing.batch.to_bytes(8, "little")
-        self.connection.send(Kind.CREDIT, self.request, credit)
+        self.connection.send(FrameKind.CREDIT, self.request, credit)
 
     def _end(self) -> None:
         """Makes room for the next preparation, once."""

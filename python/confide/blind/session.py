@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass, field
 
 from ..cuda import parameters, ring
-from .batches import Pool
+from .batches import MaskPool
 from .channel import Channel
 from .errors import HostRefused
-from .frames import Kind
+from .frames import FrameKind
 from .messages import Attach, Hello, Welcome, decode_input_terms
-from .terms import Terms
+from .terms import InputTerms
 
 
 @dataclass
@@ -29,7 +29,7 @@ class HolderOptions:
     dangerous_parameters: bool = False
 
 
-class Session:
+class HolderSession:
     """The key holder's state of one session: all of it is worthless once the host is restarted."""
 
     def __init__(self, channel: Channel, options: HolderOptions) -> None:
@@ -46,18 +46,18 @@ class Session:
             options.credential,
             self.secret.public_key().to_bytes(),
         )
-        request = channel.begin(Kind.HELLO, hello.encode())
-        self.welcome = Welcome.decode(channel.expect(request, Kind.WELCOME))
-        self.terms: list[Terms] = []
+        request = channel.begin_request(FrameKind.HELLO, hello.encode())
+        self.welcome = Welcome.decode(channel.expect(request, FrameKind.WELCOME))
+        self.terms: list[InputTerms] = []
         self.budgets: list[int | None] = []
         self.budget_left: list[int | None] = []
         for _ in range(self.welcome.inputs):
-            budget, left, raw = decode_input_terms(channel.expect(request, Kind.TERMS))
-            self.terms.append(Terms.decode(raw))
+            budget, left, raw = decode_input_terms(channel.expect(request, FrameKind.TERMS))
+            self.terms.append(InputTerms.decode(raw))
             self.budgets.append(budget)
             self.budget_left.append(left)
         self.attach = Attach(client, self.welcome.epoch, self.welcome.token)
-        self.pools = [Pool() for _ in self.terms]
+        self.pools = [MaskPool() for _ in self.terms]
         self.by_input = {
             (terms.layer, terms.source): index for index, terms in enumerate(self.terms)
         }
@@ -82,7 +82,7 @@ class Session:
             if terms.is_merged != (self.welcome.protect == "ba"):
                 raise refusal(f"terms of protect = {self.welcome.protect}", "others")
 
-    def kill(self) -> None:
+    def wipe(self) -> None:
         """Wipes keys and masks; nothing more can be asked."""
         self.dead = True
         for pool in self.pools:
@@ -101,7 +101,7 @@ class Meter:
     budget_left: int | None = None
     steps_ms: dict[str, float] = field(default_factory=dict)
 
-    def share(self, other: Meter, among: int) -> None:
+    def add_share(self, other: Meter, among: int) -> None:
         """Adds one generation's share of what several took together."""
         self.answered_vectors += other.answered_vectors // among
         self.round_trips += other.round_trips

@@ -14,11 +14,11 @@ import numpy
 
 from ..cuda import arrays, online
 from ..cuda.parameters import ParameterSet
-from ..peft import Pair
+from ..peft import LoraPair
 from ..sites import PROJECTIONS, Site, Width, source_of
 from .errors import AdapterRefused
 from .messages import Fields
-from .quantise import VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_whole
+from .quantise import VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_with_one_scale
 
 WIDTH_MAX = 1 << 16
 RANK_MAX = 1024
@@ -28,7 +28,7 @@ NOISE_SIGMA_MAX = float(1 << 30)
 
 
 @dataclass(frozen=True)
-class Part:
+class ProjectionPart:
     """One projection: its rows in the product, and what follows from them: a factor or a scale, never both."""
 
     projection: str
@@ -44,7 +44,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Terms:
+class InputTerms:
     """What a key holder must know of one input. `bits` is k, `norm_limit` bounds the integers' norm."""
 
     layer: int
@@ -54,7 +54,7 @@ class Terms:
     norm_limit: int
     noise_sigma: float
     outputs_max: int
-    parts: tuple[Part, ...]
+    parts: tuple[ProjectionPart, ...]
 
     @property
     def rows(self) -> int:
@@ -115,7 +115,7 @@ class Terms:
         )
 
     @staticmethod
-    def decode(payload: bytes) -> Terms:
+    def decode(payload: bytes) -> InputTerms:
         """Reads the terms. Raises `FieldError`."""
         fields = Fields("terms", payload)
         layer, source = fields.read_integer("layer", "I"), fields.read_integer("input", "B")
@@ -137,7 +137,7 @@ class Terms:
         count = fields.read_integer("parts", "B")
         if not 1 <= count <= PARTS_MAX:
             raise fields.field_error("parts", "1 to 8")
-        parts: list[Part] = []
+        parts: list[ProjectionPart] = []
         for _ in range(count):
             part = _decode_part(fields)
             if source_of(part.projection) != source:
@@ -146,10 +146,10 @@ class Terms:
                 raise fields.field_error("projection", "each once")
             parts.append(part)
         fields.expect_end()
-        return Terms(layer, source, columns, bits, limit, sigma, outputs_max, tuple(parts))
+        return InputTerms(layer, source, columns, bits, limit, sigma, outputs_max, tuple(parts))
 
 
-def sites_of(inputs: Iterable[Terms]) -> dict[Site, Width]:
+def adapter_sites(inputs: Iterable[InputTerms]) -> dict[Site, Width]:
     """Every projection that an adapter with these inputs changes, with its widths."""
     return {
         (terms.layer, part.projection): (terms.columns, part.outputs)
@@ -159,20 +159,20 @@ def sites_of(inputs: Iterable[Terms]) -> dict[Site, Width]:
 
 
 @dataclass(frozen=True)
-class Weights:
+class HostWeights:
     """What the host computes with, int16 [rows, columns], and the terms on which."""
 
     matrix: numpy.ndarray
-    terms: Terms
+    terms: InputTerms
 
 
 def quantise_pairs(
     layer: int,
-    pairs: list[tuple[str, Pair]],
+    pairs: list[tuple[str, LoraPair]],
     protect: str,
     parameters: ParameterSet,
     noise_sigma: float = 0.0,
-) -> Weights:
+) -> HostWeights:
     """Stacks and rounds the projections that read one vector."""
     if not 1 <= len(pairs) <= PARTS_MAX:
         raise AdapterRefused(f"an input: wanted 1 to {PARTS_MAX} projections, got {len(pairs)}")
@@ -189,15 +189,15 @@ def quantise_pairs(
             factor = ((pair.b.astype(numpy.float64) * pair.scale) * scales[None, :]).astype(
                 numpy.float32
             )
-            parts.append(Part(projection, matrix.shape[0], factor=factor))
+            parts.append(ProjectionPart(projection, matrix.shape[0], factor=factor))
         else:
-            matrix, scale = quantise_whole(multiply_pair(pair), parameters.row_l1_max)
-            parts.append(Part(projection, matrix.shape[0], scale=scale))
+            matrix, scale = quantise_with_one_scale(multiply_pair(pair), parameters.row_l1_max)
+            parts.append(ProjectionPart(projection, matrix.shape[0], scale=scale))
         matrices.append(matrix)
     matrix = numpy.ascontiguousarray(numpy.concatenate(matrices))
     bits = min(parameters.plaintext_bits, VECTOR_BITS_MAX)
     limit = norm_limit(matrix, bits, noise_headroom(noise_sigma))
-    terms = Terms(
+    terms = InputTerms(
         layer,
         source,
         columns,
@@ -207,10 +207,10 @@ def quantise_pairs(
         outputs_max(matrix, parameters),
         tuple(parts),
     )
-    return Weights(matrix, terms)
+    return HostWeights(matrix, terms)
 
 
-def multiply_pair(pair: Pair) -> numpy.ndarray:
+def multiply_pair(pair: LoraPair) -> numpy.ndarray:
     """Returns scale · b · a in float64, summed rank after rank."""
     total = numpy.zeros((pair.b.shape[0], pair.a.shape[1]))
     for rank in range(pair.a.shape[0]):
@@ -237,7 +237,7 @@ def noise_headroom(sigma: float) -> int:
     return 0 if sigma == 0.0 else math.ceil(8.0 * sigma) + 1
 
 
-def _check_pair(projection: str, pair: Pair, source: int, columns: int) -> None:
+def _check_pair(projection: str, pair: LoraPair, source: int, columns: int) -> None:
     rank, width, outputs = pair.a.shape[0], pair.a.shape[1], pair.b.shape[0]
     reasons = (
         (source_of(projection) != source, "it reads another vector"),
@@ -253,13 +253,13 @@ def _check_pair(projection: str, pair: Pair, source: int, columns: int) -> None:
             raise AdapterRefused(f"{projection} does not belong to this input: {reason}")
 
 
-def _decode_part(fields: Fields) -> Part:
+def _decode_part(fields: Fields) -> ProjectionPart:
     number, rows = fields.read_integer("projection", "B"), 0
     if number >= len(PROJECTIONS):
         raise fields.field_error("projection", "a known code")
     rows, effect = _decode_dimension(fields, "rows", WIDTH_MAX), fields.read_integer("effect", "B")
     if effect == 0:
-        return Part(PROJECTIONS[number], rows, scale=fields.read_magnitude("scale"))
+        return ProjectionPart(PROJECTIONS[number], rows, scale=fields.read_magnitude("scale"))
     if effect != 1 or rows > RANK_MAX:
         raise fields.field_error("effect", "0, or 1 with at most 1024 rows")
     outputs = _decode_dimension(fields, "outputs", WIDTH_MAX)
@@ -268,7 +268,7 @@ def _decode_part(fields: Fields) -> Part:
     )
     if not numpy.isfinite(factor).all():
         raise fields.field_error("factor", "finite numbers")
-    return Part(PROJECTIONS[number], rows, factor=factor.astype(numpy.float32))
+    return ProjectionPart(PROJECTIONS[number], rows, factor=factor.astype(numpy.float32))
 
 
 def _decode_dimension(fields: Fields, field: str, limit: int) -> int:

@@ -145,7 +145,7 @@ def wipe(values: Array) -> None:
         values.view(torch.uint8).zero_()
 
 
-def retire(values: Array) -> None:
+def wipe_in_stream_order(values: Array) -> None:
     """Wipes a buffer after all that the current stream reads of it; its memory is nobody else's before that."""
     wipe(values)
     if not isinstance(values, np.ndarray) and values.is_cuda:

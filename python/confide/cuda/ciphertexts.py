@@ -14,7 +14,7 @@ from .context import Context
 from .wire import WireError
 
 
-class Seeded:
+class SeededCiphertexts:
     """Fresh encryptions: `.c0 [count, limbs, n]` in NTT form, and the seeds and indices that c1 is expanded from."""
 
     def __init__(self, context: Context, c0: Array, seeds: list[bytes], indices: list[int]) -> None:
@@ -26,7 +26,7 @@ class Seeded:
         fixed = wire.HEADER_BYTES + wire.SEED_BYTES + 4
         return fixed + wire.packed_bytes(context, context.limbs, context.n)
 
-    def all_bytes(self) -> list[bytes]:
+    def to_wire_forms(self) -> list[bytes]:
         """Encodes all, each as header, seed, index and c0: one copy from the device."""
         if not self.seeds:
             return []
@@ -35,7 +35,7 @@ class Seeded:
         return [start + seed + struct.pack("<I", index) + body for seed, index, body in parts]
 
     @classmethod
-    def from_bytes(cls, context: Context, forms: Sequence[bytes]) -> Seeded:
+    def from_bytes(cls, context: Context, forms: Sequence[bytes]) -> SeededCiphertexts:
         """Reads wire forms; raises WireError for anything else."""
         length, end = cls.wire_bytes(context), wire.SEED_BYTES
         opened = [wire.read_body(context, wire.SEEDED, bytes(form), length) for form in forms]
@@ -72,7 +72,7 @@ def expand_seeds(context: Context, seeds: Array, indices: Array) -> Array:
     return values
 
 
-class Small:
+class SmallCiphertexts:
     """Answers switched down to the first limb, in coefficient form: `.c0 [count, n or positions]`, `.c1 [count, n]`."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Small:
         places = 0 if count == n else 2 * count
         return wire.HEADER_BYTES + 4 + places + -(-count * bits // 8) + n * bits // 8
 
-    def all_bytes(self) -> list[bytes]:
+    def to_wire_forms(self) -> list[bytes]:
         """Encodes all, each as header, count, positions where not all are there, c0 and c1: two copies."""
         if self.count == 0:
             return []
@@ -106,7 +106,7 @@ class Small:
         return [start + c0 + c1 for c0, c1 in zip(first, second)]
 
     @classmethod
-    def from_bytes(cls, context: Context, forms: Sequence[bytes]) -> Small:
+    def from_bytes(cls, context: Context, forms: Sequence[bytes]) -> SmallCiphertexts:
         """Reads wire forms, all with the same positions; raises WireError for anything else."""
         n, heads, firsts, seconds = context.n, set(), [], []
         for form in forms:

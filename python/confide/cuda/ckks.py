@@ -128,10 +128,10 @@ class Ckks:
         made = arrays.empty((count, self.limbs, self.n), "uint64", self.device)
         grid = (self.n // 256, self.limbs, count)
         self.kernel("ckks_residues")(grid, 256, coefficients, made, self.limb_table, self.n)
-        self.transform(made)
+        self.ntt_in_place(made)
         return made
 
-    def transform(self, values: Array) -> None:
+    def ntt_in_place(self, values: Array) -> None:
         """Transforms [count, limbs, n] to NTT form, in place."""
         kernel = runtime.Module("ntt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel(
             "ntt_forward"
@@ -160,7 +160,7 @@ class Ckks:
         return secret
 
 
-class SeedLayout:
+class CkksSlots:
     """A matrix [rank, width] under CKKS together with the key: `step` gives A*x. `wipe()` zeroes key and generator.
 
     A step is kernels alone, over memory that is kept: it can be recorded in a CUDA graph, and each replay draws fresh

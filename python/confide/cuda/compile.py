@@ -28,10 +28,10 @@ class CompiledKernel(NamedTuple):
     defines: dict[str, str]
     arch: str
     kernel: str
-    figures: nvrtc.Figures | None
+    figures: nvrtc.KernelResources | None
 
 
-def files() -> list[str]:
+def kernel_files() -> list[str]:
     """Lists the names of this package's kernel files."""
     return sorted(path.name for path in source.FOLDER.glob("*.cu"))
 
@@ -48,7 +48,7 @@ def _kernels(
     """Compiles one variant; gives its kernels and its faults: the compiler's warnings, overlooked kernels."""
     read = source.read(file, defines)
     _, log = nvrtc.build_cubin(read, arch)
-    figures, name = nvrtc.figures(log), Path(file).name
+    figures, name = nvrtc.parse_kernel_resources(log), Path(file).name
     found = [
         CompiledKernel(name, defines, arch, kernel, figures.get(kernel)) for kernel in read.kernels
     ]
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", help="kernel files; by default all of this package")
     given = parser.parse_args(arguments)
     print(f"NVRTC {'.'.join(map(str, nvrtc.version()))}")
-    named = [str(Path(file).resolve()) for file in given.files] or files()
+    named = [str(Path(file).resolve()) for file in given.files] or kernel_files()
     wanted = [(file, defines, arch) for arch in given.arch.split(",") for file in named
               for defines in source.variants(file)]  # fmt: skip
     # ctypes lets go of the interpreter while NVRTC works.

@@ -45,7 +45,7 @@ class Context:
         inverses = np.zeros((self.limbs, self.limbs, 2), np.uint64)
         for last, dropped in enumerate(self.primes):
             for index, q in enumerate(self.primes[:last]):
-                inverses[last, index] = primes.shoup(pow(dropped, -1, q), q)
+                inverses[last, index] = primes.with_shoup_quotient(pow(dropped, -1, q), q)
         product = 1
         for q in self.primes:
             product *= q
@@ -79,7 +79,7 @@ class Context:
         shape = self.transform
         self.kernel(file, name)(grid, shape["block"], *arguments, shared=shape["shared"])
 
-    def residues(self, values: Array, what: str = "values") -> Array:
+    def as_residues(self, values: Array, what: str = "values") -> Array:
         """Gives an array [count, limbs, n] as kernels take it."""
         return arrays.to_device(values, "uint64", self.device, what, (None, self.limbs, self.n))
 
@@ -98,14 +98,14 @@ class Context:
         self.launch("ntt.cu", name, count, values, *tables, self.limbs, self.log_n)
 
     def _transform(self, name: str, values: Array) -> Array:
-        given = self.residues(values)
+        given = self.as_residues(values)
         made = given.copy() if isinstance(given, np.ndarray) else given.clone()
         self.transform_in_place(name, made)
         return made
 
 
 @contextmanager
-def generator(context: Context, rng: Rng | None) -> Iterator[Rng]:
+def borrow_rng(context: Context, rng: Rng | None) -> Iterator[Rng]:
     """Yields the generator given, or one from the operating system that is wiped afterwards."""
     if rng is not None:
         yield rng

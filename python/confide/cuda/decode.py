@@ -101,7 +101,7 @@ class DecodeStep:
         self._products: dict[Product, tuple[runtime.Kernel, Tiling, int]] = {}
         self._take_buffers()
         heads = AttentionShape(self.element, config.heads, config.kv_heads, config.head_dim, rows)
-        self.share_attention(self._tilings.of_attention(heads))
+        self.set_attention_split(self._tilings.of_attention(heads))
         group = config.heads // config.kv_heads
         defines: dict[str, str | int] = {
             "ELEMENT": self.element,
@@ -199,7 +199,7 @@ class DecodeStep:
             self.cosines.shape[1], config.window or 0, self._split.least, config.head_dim**-0.5, overlap=overlap,
         )  # fmt: skip
 
-    def share_attention(self, split: AttentionSplit) -> None:
+    def set_attention_split(self, split: AttentionSplit) -> None:
         """Shares contexts out as `split` says from now on."""
         config = self.config
         self._split, self._splits = split, split.blocks(self.limit)

@@ -63,7 +63,7 @@ def check(status: int, call: str) -> None:
 
 
 @functools.cache
-def context(ordinal: int) -> ctypes.c_void_p:
+def primary_context(ordinal: int) -> ctypes.c_void_p:
     """The primary context of device `ordinal`, the one that torch works in; kept for the life of the process."""
     import torch
 
@@ -80,7 +80,7 @@ class CurrentContext:
     """The device's context made current for the calls inside."""
 
     def __init__(self, ordinal: int) -> None:
-        self._wanted = context(ordinal)
+        self._wanted = primary_context(ordinal)
         self._pushed = False
 
     def __enter__(self) -> None:
@@ -103,7 +103,7 @@ def architecture(ordinal: int) -> str:
     return f"sm_{major}{minor}"
 
 
-def cubin(source: Source, arch: str) -> bytes:
+def load_or_compile_cubin(source: Source, arch: str) -> bytes:
     """Gives the cubin of `source`, from the cache where the same options and NVRTC compiled it before."""
     return nvrtc.build_cubin(source, arch)[0]
 
@@ -113,7 +113,7 @@ class DeviceModule:
 
     def __init__(self, source: Source, ordinal: int) -> None:
         self.ordinal = ordinal
-        self._binary = cubin(source, architecture(ordinal))
+        self._binary = load_or_compile_cubin(source, architecture(ordinal))
         self._handle = ctypes.c_void_p()
         with CurrentContext(ordinal):
             check(

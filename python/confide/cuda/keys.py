@@ -6,8 +6,8 @@ import numpy as np
 
 from . import arrays, wire
 from .arrays import Array
-from .ciphertexts import Seeded, Small, public_polynomials
-from .context import Context, generator
+from .ciphertexts import SeededCiphertexts, SmallCiphertexts, public_polynomials
+from .context import Context, borrow_rng
 from .generator import Rng
 
 
@@ -23,7 +23,7 @@ class SecretKey:
     def random(cls, context: Context, rng: Rng | None = None) -> SecretKey:
         """Draws a fresh key."""
         secret = arrays.empty((context.limbs, context.n), "uint64", context.device)
-        with generator(context, rng) as drawn:
+        with borrow_rng(context, rng) as drawn:
             first = drawn.reserve_words(context.n)
             given = (drawn.key, first, context.limb_table, context.roots, secret)
             context.launch("encrypt.cu", "secret_key", context.limbs, *given, context.log_n)
@@ -38,12 +38,12 @@ class SecretKey:
 
     def public_key(self, rng: Rng | None = None) -> PublicKey:
         """Makes a public key of this secret; each call makes another one."""
-        with generator(self.context, rng) as drawn:
+        with borrow_rng(self.context, rng) as drawn:
             seed = drawn.seed()
             b = self._encrypt(None, 1, drawn, seed, 0)
         return PublicKey(self.context, arrays.to_host(seed).tobytes(), b)
 
-    def decrypt(self, answers: Small) -> Array:
+    def decrypt(self, answers: SmallCiphertexts) -> Array:
         """Decrypts the messages of each answer, `[count, n]` or `[count, positions]`, in [0, 2^k)."""
         context, kept = self.context, answers.c0.shape[1]
         if answers.context.set != context.set:
@@ -127,7 +127,7 @@ class Encryptor:
         self.seed = arrays.to_host(self._seed).tobytes()
         self._next = 0
 
-    def encrypt(self, messages: Array) -> Seeded:
+    def encrypt(self, messages: Array) -> SeededCiphertexts:
         """Encrypts `messages` [count, n], taken mod 2^k."""
         context = self.key.context
         given = arrays.to_device(messages, "uint64", context.device, "messages", (None, context.n))
@@ -141,7 +141,7 @@ class Encryptor:
         c0 = self.key._encrypt(given, count, self._rng, self._seed, indices[0]) if count else None
         if c0 is None:
             c0 = arrays.empty((0, context.limbs, context.n), "uint64", context.device)
-        return Seeded(context, c0, [self.seed] * count, indices)
+        return SeededCiphertexts(context, c0, [self.seed] * count, indices)
 
     def wipe(self) -> None:
         """Zeroes the generator's key."""

@@ -28,7 +28,7 @@ class CompileError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Figures:
+class KernelResources:
     """What ptxas says of a kernel: registers a thread, shared bytes a block, spilled and stack bytes a thread."""
 
     registers: int
@@ -107,12 +107,14 @@ def compile_cubin(source: Source, arch: str) -> tuple[bytes, str]:
 
 
 def build_cubin(source: Source, arch: str) -> tuple[bytes, str]:
-    """Gives what `compile_cubin` gives: from the folder of cubins that were brought along (`cache.cubins`), whichever
-    NVRTC compiled them, or from the cache where the same options and this NVRTC compiled it before.
+    """Gives what `compile_cubin` gives: from the folder of cubins that were brought along (`cache.cubin_folder`),
+    whichever NVRTC compiled them, or from the cache where the same options and this NVRTC compiled it before.
     """
-    if (brought := cache.cubins()) and (found := _read_pair(brought / cubin_name(source, arch))):
+    if (brought := cache.cubin_folder()) and (
+        found := _read_pair(brought / cubin_name(source, arch))
+    ):
         return found
-    path = cache.folder() / cubin_name(source, arch, repr(version()))
+    path = cache.kernel_cache_folder() / cubin_name(source, arch, repr(version()))
     if found := _read_pair(path):
         return found
     binary, log = compile_cubin(source, arch)
@@ -120,7 +122,7 @@ def build_cubin(source: Source, arch: str) -> tuple[bytes, str]:
     return binary, log
 
 
-def bring_along(source: Source, arch: str, folder: Path) -> None:
+def export_cubin(source: Source, arch: str, folder: Path) -> None:
     """Puts the cubin of `source` into a folder for another machine, whose $CONFIDE_CUBINS names it there."""
     _put_pair(folder / cubin_name(source, arch), *build_cubin(source, arch))
 
@@ -141,13 +143,13 @@ def _read_pair(path: Path) -> tuple[bytes, str] | None:
 
 
 def _put_pair(path: Path, binary: bytes, log: str) -> None:
-    cache.put(path.with_suffix(".log"), log.encode())
-    cache.put(path, binary)
+    cache.write_atomically(path.with_suffix(".log"), log.encode())
+    cache.write_atomically(path, binary)
 
 
-def figures(log: str) -> dict[str, Figures]:
+def parse_kernel_resources(log: str) -> dict[str, KernelResources]:
     """Returns ptxas's figures for each kernel named in the log; empty if this NVRTC does not pass them on."""
-    found: dict[str, Figures] = {}
+    found: dict[str, KernelResources] = {}
     parts = re.split(r"Compiling entry function '(\w+)'", log)[1:]
     for name, part in zip(parts[::2], parts[1::2]):
         spills = re.search(
@@ -157,7 +159,7 @@ def figures(log: str) -> dict[str, Figures]:
         shared = re.search(r"(\d+) bytes smem", part)
         stack, stores, loads = (int(number) for number in spills.groups()) if spills else (0, 0, 0)
         registers = int(used.group(1)) if used else 0
-        found[name] = Figures(
+        found[name] = KernelResources(
             registers, int(shared.group(1)) if shared else 0, stores, loads, stack
         )
     return found

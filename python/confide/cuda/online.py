@@ -1,7 +1,7 @@
 """The online step of the masked scheme on a device: Python face of online.cu (crates/lora/src/masked.rs).
 
-Arrays are torch tensors on "cuda:N"; on "cpu" numpy arrays or torch CPU tensors. `Pool` and `Table` are what lives in
-device memory, so that a CUDA graph that recorded `run_fused` finds the batches of later tokens there.
+Arrays are torch tensors on "cuda:N"; on "cpu" numpy arrays or torch CPU tensors. `DevicePool` and `InputTable` are what
+lives in device memory, so that a CUDA graph that recorded `run_fused` finds the batches of later tokens there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_PART, _FACTOR_PART, _SCALE_PART = 0, 1, 2
 # Address, width, stride and type of an output; nothing where there is none.
 Place = tuple[int, int, int, str | None]
 _TYPES = {"float32": "float", "bfloat16": "bf16"}
-# Prepared launches that an `Online` keeps: one for each input, kind of call and number of rows.
+# Prepared launches that an `OnlineKernels` keeps: one for each input, kind of call and number of rows.
 _LAUNCHES_MAX = 1024
 
 
@@ -67,7 +67,7 @@ class InputOnDevice:
             padded[:, :columns] = matrix
             self.matrix = arrays.upload(padded, device)
 
-    def words(self, pool: Pool | None) -> numpy.ndarray:
+    def words(self, pool: DevicePool | None) -> numpy.ndarray:
         """Gives its line of a table, uint64 [INPUT_WORDS]."""
         line = numpy.zeros(INPUT_WORDS, numpy.uint64)
         matrix = 0 if self.matrix is None else arrays.address(self.matrix)
@@ -90,7 +90,7 @@ class InputOnDevice:
         return line
 
 
-class Pool:
+class DevicePool:
     """The batches of one input that are ready, and the counter of the next token: all in device memory."""
 
     def __init__(self, device: str, tokens: int, slots: int = 2) -> None:
@@ -162,7 +162,7 @@ class HostBuffer:
         return torch.from_numpy(self.array)
 
 
-class Status(HostBuffer):
+class StatusWords(HostBuffer):
     """A word for each row: 0 is not a refusal. Only a refusal is ever written, so it costs a step nothing."""
 
     def __init__(self, device: str, rows: int) -> None:
@@ -181,7 +181,7 @@ def refusal_text(status: int) -> str:
     return "; ".join(text for bit, text in REFUSALS.items() if status & bit)
 
 
-class Table:
+class InputTable:
     """What the adapters are at one input, in device memory: a line for each."""
 
     def __init__(self, device: str, adapters: int) -> None:
@@ -189,7 +189,7 @@ class Table:
         self._kept: list[Any] = [None] * adapters
         self.rows_max = 0
 
-    def put(self, index: int, line: InputOnDevice | None, pool: Pool | None = None) -> None:
+    def put(self, index: int, line: InputOnDevice | None, pool: DevicePool | None = None) -> None:
         """Sets a line; None: this adapter has nothing at this input."""
         words = numpy.zeros(INPUT_WORDS, numpy.uint64) if line is None else line.words(pool)
         if self.device == "cpu":
@@ -200,7 +200,7 @@ class Table:
         self.rows_max = max((kept[0].rows for kept in self._kept if kept and kept[0]), default=0)
 
 
-class Online:
+class OnlineKernels:
     """The launches. Buffers are kept between calls, so that graphs find them where they were."""
 
     def __init__(self, device: str, vectors_max: int, rows_max: int) -> None:
@@ -211,12 +211,12 @@ class Online:
 
     def run_fused(
         self,
-        table: Table,
+        table: InputTable,
         adapter_of: Array,
         offset_of: Array,
         rows: Array,
         outputs: Sequence[Array | None],
-        status: Status,
+        status: StatusWords,
         order: runtime.LaunchOrder | None = None,
     ) -> None:
         """Runs rows [T, width] through both roles in two launches and adds to `outputs` [T, width of each].
@@ -269,7 +269,7 @@ class Online:
         launch()
 
     def answer(
-        self, table: Table, jobs: Array, words: Array, packed: Array, answers: Array
+        self, table: InputTable, jobs: Array, words: Array, packed: Array, answers: Array
     ) -> None:
         """Answers for the host: jobs int64 [T, 6] (line of the table, share key, token); answers int64 [T, stride]."""
         stride = (packed if words is None else words).shape[1]
@@ -310,7 +310,7 @@ class Online:
         launch.replace(0, prepared)
         launch()
 
-    def add(self, table: Table, adapter_of: Array, outputs: Sequence[Array | None]) -> None:
+    def add(self, table: InputTable, adapter_of: Array, outputs: Sequence[Array | None]) -> None:
         """Adds B times what `unmask` left to `outputs`."""
 
         def prepare() -> runtime.Launch:
@@ -359,7 +359,10 @@ def launch_fused(
     used: Array,
     order: runtime.LaunchOrder | None = None,
 ) -> None:
-    """Launches `Online.run_fused` with a table's words; buffers real float32 [>= T, >= rows_max], used int32 [>= T]."""
+    """Launches `OnlineKernels.run_fused` with a table's words.
+
+    Buffers: real float32 [>= T, >= rows_max], used int32 [>= T].
+    """
     vectors, x, stride, kind = _vector_arguments(rows)
     places = _output_arguments(outputs, vectors)
     output_kind = next((place[3] for place in places if place[3]), kind)
@@ -417,7 +420,7 @@ def _vector_arguments(rows: Array) -> tuple[int, int, int, str]:
     else:
         stride, step = rows.stride()
     if step != 1 and rows.shape[1] > 1:
-        raise TypeError("activations: wanted rows whose elements lie side by side")
+        raise TypeError("activations: wanted rows with contiguous elements")
     return int(rows.shape[0]), arrays.address(rows), int(stride), _TYPES[dtype]
 
 

@@ -174,11 +174,12 @@ def add_private_deltas(
 ) -> None:
     """Runs both roles of the masked step at one input and adds what the adapters make of `rows` to `outputs`.
 
-    table: `online.Table.words`, whose batches of masks are used up. adapter_of int32 [B]: which adapter a row meets, -1
-    for none. offset_of int32 [B]: how many of that adapter's rows stand before it. rows [B, width], outputs [B, width
-    of each] of the projections that read this input, in the order of `confide.sites.READERS` (width 0 for one that the
-    engine has not), float32 or bfloat16. status: int32 [B] in pinned host memory (`online.Status.to_tensor`), written
-    where a row is refused. rows_max: `online.Table.rows_max`, the most products that an adapter has at this input.
+    table: `online.InputTable.words`, whose batches of masks are used up. adapter_of int32 [B]: which adapter a row
+    meets, -1 for none. offset_of int32 [B]: how many of that adapter's rows stand before it. rows [B, width], outputs
+    [B, width of each] of the projections that read this input, in the order of `confide.sites.READERS` (width 0 for one
+    that the engine has not), float32 or bfloat16. status: int32 [B] in pinned host memory
+    (`online.StatusWords.to_tensor`), written where a row is refused. rows_max: `online.InputTable.rows_max`, the most
+    products that an adapter has at this input.
     """
     real = rows.new_empty((rows.shape[0], max(rows_max, 1)), dtype=torch.float32)
     used = rows.new_empty(rows.shape[0], dtype=torch.int32)

@@ -52,7 +52,7 @@ def primitive_root(q: int, order: int) -> int:
     return least
 
 
-def shoup(value: int, q: int) -> tuple[int, int]:
+def with_shoup_quotient(value: int, q: int) -> tuple[int, int]:
     """Gives a factor with floor(value * 2^64 / q)."""
     return value, (value << 64) // q
 
@@ -82,4 +82,4 @@ def limb_words(
     turn = inverse_n * int(root_powers(n, q)[1, 1, 0]) % q
     factors = (pow(1 << plaintext_bits, -1, q), inverse_n, turn, (1 << flood_bits) % q)
     words = [q, (1 << (63 + bits)) // q, bits, (product_noise << flood_bits) % q]
-    return words + [word for factor in factors for word in shoup(factor, q)]
+    return words + [word for factor in factors for word in with_shoup_quotient(factor, q)]

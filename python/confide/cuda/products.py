@@ -6,8 +6,8 @@ import numpy as np
 
 from . import arrays, runtime
 from .arrays import Array
-from .ciphertexts import Seeded, Small
-from .context import Context, generator
+from .ciphertexts import SeededCiphertexts, SmallCiphertexts
+from .context import Context, borrow_rng
 from .generator import Rng
 from .keys import PublicKey
 
@@ -16,7 +16,7 @@ _SIDE_MAX = 1 << 17
 _THREADS = 128
 
 
-def hide(
+def add_flooded_encryption(
     context: Context, parts: Array, plain: Array | None, key: PublicKey, rng: Rng | None
 ) -> None:
     """Adds to `parts` [rows, 2, limbs, n], in NTT form, a fresh flooded encryption of plain [rows, n] (None: of zero)
@@ -33,7 +33,7 @@ def hide(
     rows = parts.shape[0]
     if plain is not None:
         plain = arrays.to_device(plain, "uint64", context.device, "plain", (rows, context.n))
-    with generator(context, rng) as drawn:
+    with borrow_rng(context, rng) as drawn:
         first = drawn.reserve_words(6 * context.n * rows)
         if first % 2:
             raise ValueError("generator: wanted one that has drawn an even number of words")
@@ -45,7 +45,7 @@ def hide(
         )
 
 
-def switch_down(context: Context, parts: Array) -> Small:
+def switch_down(context: Context, parts: Array) -> SmallCiphertexts:
     """Divides `parts` [rows, 2, limbs, n], in coefficient form, by all primes but the first."""
     rows = parts.shape[0]
     c0, c1 = (arrays.empty((rows, context.n), "uint64", context.device) for _ in range(2))
@@ -53,7 +53,7 @@ def switch_down(context: Context, parts: Array) -> Small:
     kernel = context.kernel("switch.cu", "switch_down")
     given = (parts, context.limb_table, context.inverses)
     kernel(grid, _THREADS, *given, c0, c1, context.limbs, context.n)
-    return Small(context, c0, c1)
+    return SmallCiphertexts(context, c0, c1)
 
 
 class ScalarProducts:
@@ -84,7 +84,7 @@ class ScalarProducts:
     def add(self, first_column: int, c0: Array, c1: Array) -> None:
         """Takes the ciphertexts of the next columns, in order, each once; c0, c1 [count, limbs, n] in NTT form."""
         context = self.context
-        c0, c1 = context.residues(c0, "c0"), context.residues(c1, "c1")
+        c0, c1 = context.as_residues(c0, "c0"), context.as_residues(c1, "c1")
         count = c0.shape[0]
         if c1.shape[0] != count:
             raise ValueError(f"c1: wanted {count} polynomials, got {c1.shape[0]}")
@@ -110,18 +110,20 @@ class ScalarProducts:
         context.kernel("products.cu", "scalar_products")(grid, _THREADS, *given)
         self.added += count
 
-    def add_seeded(self, first_column: int, seeded: Seeded) -> None:
+    def add_seeded(self, first_column: int, seeded: SeededCiphertexts) -> None:
         """Adds as `add` does, from ciphertexts as they arrived."""
         self.add(first_column, *seeded.expand())
 
-    def answers(self, public_key: PublicKey, plain: Array, rng: Rng | None = None) -> Small:
+    def answers(
+        self, public_key: PublicKey, plain: Array, rng: Rng | None = None
+    ) -> SmallCiphertexts:
         """Gives each row plus a fresh, flooded encryption of plain [rows, n], switched down; resets the sums to 0."""
         if self.added != self.columns:
             raise ValueError(f"ciphertexts of a product: wanted {self.columns}, got {self.added}")
-        hide(self.context, self.sums, plain, public_key, rng)
+        add_flooded_encryption(self.context, self.sums, plain, public_key, rng)
         return self._finish()
 
-    def _finish(self) -> Small:
+    def _finish(self) -> SmallCiphertexts:
         made = switch_down(self.context, self.sums)
         arrays.wipe(self.sums)
         self.added = 0

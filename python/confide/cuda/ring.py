@@ -14,7 +14,7 @@ flooding are in registers and shared memory only. Kernels have no branch and no 
 
 from __future__ import annotations
 
-from .ciphertexts import Seeded, Small
+from .ciphertexts import SeededCiphertexts, SmallCiphertexts
 from .context import Context
 from .generator import Rng
 from .keys import Encryptor, PublicKey, SecretKey
@@ -24,5 +24,5 @@ from .wire import WireError
 
 __all__ = [
     "Context", "Encryptor", "MaskStream", "PublicKey", "Rng", "ScalarProducts", "SecretKey",
-    "Seeded", "Small", "WireError",
+    "SeededCiphertexts", "SmallCiphertexts", "WireError",
 ]  # fmt: skip

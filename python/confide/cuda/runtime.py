@@ -50,7 +50,7 @@ def compile_ahead(file: str, device: str, defines: Mapping[str, str | int]) -> b
     """Fills the cache for `Module` with the same arguments, from any thread; whether it compiled."""
     try:
         read = source.read(file, defines)
-        driver.cubin(read, driver.architecture(int(device.partition(":")[2] or 0)))
+        driver.load_or_compile_cubin(read, driver.architecture(int(device.partition(":")[2] or 0)))
     except RuntimeError:
         return False
     return True

@@ -195,7 +195,7 @@ def path(device_name: str) -> Path:
     """Gives the file of what was measured on a device of this name with gemv.cu and attention.cu as they are."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in device_name)
     digests = "-".join(source.read(file).digest[:8] for file in ("gemv.cu", "attention.cu"))
-    return cache.folder() / f"tilings-{plain}-{digests}.json"
+    return cache.kernel_cache_folder() / f"tilings-{plain}-{digests}.json"
 
 
 def load_on(device: str) -> Tilings:
@@ -228,7 +228,7 @@ def save_measured(device_name: str, chosen: Tilings) -> None:
             for shape, split in whole.attention.items()
         ],
     }
-    cache.put(path(device_name), json.dumps(kept, indent=1).encode())
+    cache.write_atomically(path(device_name), json.dumps(kept, indent=1).encode())
 
 
 def _override_tilings(first: Tilings, second: Tilings) -> Tilings:

@@ -147,7 +147,7 @@ def _time_attention(step: DecodeStep, split: AttentionSplit) -> float | None:
     def launch(layer: int, overlap: bool) -> None:
         step.attend(layer, positions, overlap)
 
-    step.share_attention(split)
+    step.set_attention_split(split)
     return _time_launches(step, launch, range(step.config.layers))
 
 

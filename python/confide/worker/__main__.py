@@ -17,7 +17,7 @@ from pathlib import Path
 STOP_SECONDS = 4.0
 
 
-def arguments(given: list[str] | None = None) -> argparse.Namespace:
+def parse_arguments(given: list[str] | None = None) -> argparse.Namespace:
     """Reads the command line."""
     from .setup import CONTEXT_TOKENS, DTYPES, SLOTS
 
@@ -49,28 +49,36 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "--chunk",
         type=int,
         default=512,
-        help="tokens of a prompt that are read between two steps of other generations",
+        help="largest number of prompt tokens read between two steps of other generations",
     )
     add("--cache-bytes", type=int, default=0, help="largest size of the cache")
     add("--prefill-bytes", type=int, default=0, help="largest size of a chunk's activations")
     add("--decoder", choices=["auto", "kernels", "torch"], default="auto")
-    add("--no-graphs", action="store_true", help="run steps without recording them")
-    add("--no-warm", action="store_true", help="record steps when they are first needed")
+    add(
+        "--no-graphs",
+        action="store_true",
+        help="run decode steps directly instead of recording them as CUDA graphs",
+    )
+    add(
+        "--no-warm",
+        action="store_true",
+        help="record steps when they are first needed, not at the start",
+    )
     add("--name", help="the model's name in reports")
     return parser.parse_args(given)
 
 
 def main() -> int:
     """Runs a worker; gives the exit status, 0 if it was asked to stop."""
-    options = arguments()
-    stop = Stop()
+    options = parse_arguments()
+    stop = StopSignal()
     stop.watch()
     try:
         from .server import Server
-        from .setup import build
+        from .setup import build_worker
         from .status import status
 
-        built = build(options)
+        built = build_worker(options)
         server = Server(
             options.socket, built.scheduler, built.welcome, lambda: status(built.scheduler)
         )
@@ -97,7 +105,7 @@ def main() -> int:
     return 0
 
 
-class Stop:
+class StopSignal:
     """The three ways to be asked to stop: the end of standard input, SIGTERM, SIGINT. Each is clean at first; what
     takes too long is cut off.
     """
@@ -110,7 +118,9 @@ class Stop:
         """Begins to listen for all three ways to be stopped."""
         for number in (signal.SIGTERM, signal.SIGINT):
             # A handler runs in the middle of anything, so it only starts what asks.
-            signal.signal(number, lambda *_: threading.Thread(target=self.ask, daemon=True).start())
+            signal.signal(
+                number, lambda *_: threading.Thread(target=self.request_stop, daemon=True).start()
+            )
         threading.Thread(target=self.watch_input, name="standard-input", daemon=True).start()
 
     def watch_input(self) -> None:
@@ -119,17 +129,17 @@ class Stop:
             # One that is not open has ended.
             while os.read(0, 4096):
                 pass
-        self.ask()
+        self.request_stop()
 
-    def ask(self) -> None:
+    def request_stop(self) -> None:
         """Stops, or, where nothing runs yet, leaves at once."""
         self.asked.set()
         if self.action is None:
             os._exit(0)
         self.action()
-        threading.Thread(target=self.cut_off, name="cut-off", daemon=True).start()
+        threading.Thread(target=self.kill_after_deadline, name="cut-off", daemon=True).start()
 
-    def cut_off(self) -> None:
+    def kill_after_deadline(self) -> None:
         """Ends the process, however busy, when the time to stop in is over."""
         time.sleep(STOP_SECONDS)
         os._exit(0)

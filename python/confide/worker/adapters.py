@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from .. import peft
-from .config import Config
+from .config import ModelConfig
 from .deltas import (
     PROJECTIONS,
     READS,
     SOURCE_OF,
     Adapter,
     AdapterError,
-    Deltas,
+    GenerationDeltas,
     Site,
     Width,
     points_of,
@@ -31,10 +31,10 @@ KINDS = ("plain", "relay", "one-graph", "ipc", "blind")
 
 
 @dataclass
-class Context:
+class WorkerContext:
     """What an adapter may need of the worker it is loaded into."""
 
-    config: Config
+    config: ModelConfig
     device: torch.device
     dtype: torch.dtype
     slots: int
@@ -42,10 +42,10 @@ class Context:
     line: Any = None
 
 
-class Adapters:
+class AdapterRegistry:
     """Loaded adapters by name."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: WorkerContext) -> None:
         self.context = context
         self.loaded: dict[str, Adapter] = {}
         self.bank = PlainBank(context)
@@ -65,7 +65,7 @@ class Adapters:
             if len(self.loaded) >= ADAPTERS_MAX:
                 raise AdapterError(f"too many adapters: wanted at most {ADAPTERS_MAX}")
             for site, got in adapter.sites.items():
-                self.check(name, site, got)
+                self.check_site(name, site, got)
             if isinstance(adapter, PlainAdapter):
                 self.bank.add_adapter(adapter)
         except Exception:
@@ -77,7 +77,7 @@ class Adapters:
     def make(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
         """Reads or reaches an adapter; may take long, and may run while steps do."""
         if kind == "plain":
-            _, pairs = peft.load(str(spec.get("path", "")))
+            _, pairs = peft.load_adapter(str(spec.get("path", "")))
             return PlainAdapter(name, pairs, self.bank, self.context)
         if kind == "relay":
             from .relay import RelayAdapter
@@ -92,7 +92,7 @@ class Adapters:
             raise AdapterError(f"adapter kind {kind}: confide.blind is missing: {error}") from error
         return opened(kind, {**spec, "adapter": name}, self.context)
 
-    def check(self, name: str, site: Site, got: Width) -> None:
+    def check_site(self, name: str, site: Site, got: Width) -> None:
         """Refuses a site that the model does not have, or not with these widths."""
         wanted = self.context.config.width(site)
         if wanted != got:
@@ -148,7 +148,7 @@ class PlainAdapter:
     count = itertools.count()
 
     def __init__(
-        self, name: str, pairs: dict[Site, peft.Pair], bank: PlainBank, context: Context
+        self, name: str, pairs: dict[Site, peft.LoraPair], bank: PlainBank, context: WorkerContext
     ) -> None:
         self.name, self.bank = name, bank
         self.sites = {site: (pair.a.shape[1], pair.b.shape[0]) for site, pair in pairs.items()}
@@ -161,7 +161,7 @@ class PlainAdapter:
             site: (torch.from_numpy(pair.b) * pair.scale).to(**kept) for site, pair in pairs.items()
         }
 
-    def open(self) -> Deltas:
+    def open(self) -> GenerationDeltas:
         """Returns the deltas of one generation."""
         self.open_count += 1
         return PlainDeltas(self)
@@ -190,7 +190,7 @@ class PlainDeltas:
             if a is not None:
                 output.add_(rows @ a.t() @ self.adapter.b[layer, projection].t())
 
-    def place(self, row: int | None) -> None:
+    def assign_row(self, row: int | None) -> None:
         """Gives the generation this row of decode batches from now on; None gives it no row."""
         if self.row is not None:
             self.grouped.shares[self.row].zero_()
@@ -204,7 +204,7 @@ class PlainDeltas:
 
     def close(self) -> None:
         """Leaves the place in the batch and the adapter."""
-        self.place(None)
+        self.assign_row(None)
         self.adapter.open_count -= 1
 
 
@@ -213,7 +213,7 @@ class PlainBank:
     one product with every B. Which adapter a row has is data on the device, so that one recorded step serves all.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: WorkerContext) -> None:
         self.context, self.version = context, 0
         self.members: list[PlainAdapter] = []
         self.stacked: dict[tuple[int, str], tuple[Tensor, Tensor, list[str]]] = {}
@@ -298,7 +298,7 @@ class PlainBank:
         source: str,
         rows: Tensor,
         outputs: dict[str, Tensor],
-        deltas: list[Deltas | None],
+        deltas: list[GenerationDeltas | None],
     ) -> None:
         """Adds the deltas of a decode batch. `deltas` are not read: rows of others, and of none, have no share."""
         found = self.stacks_for(layer, source, rows.dtype)

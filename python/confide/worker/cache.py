@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .config import Config
+from .config import ModelConfig
 
 # Rows of a slot beyond its context. The first takes what rows without a generation write, so that a batch may be padded
 # up to its bucket; so many that a length rounded up to ROUND, which attention kernels want, lies within the cache.
@@ -22,18 +22,18 @@ class CacheTooLarge(Exception):
 
 
 @dataclass(frozen=True)
-class Size:
+class CacheSize:
     """The size of a cache. `context` is in tokens and a multiple of eight."""
 
     slots: int
     context: int
 
-    def bytes(self, config: Config, dtype: torch.dtype) -> int:
+    def bytes(self, config: ModelConfig, dtype: torch.dtype) -> int:
         """Gives the bytes of the whole cache."""
         return self.slots * (self.context + SPARE) * token_bytes(config, dtype)
 
 
-def token_bytes(config: Config, dtype: torch.dtype) -> int:
+def token_bytes(config: ModelConfig, dtype: torch.dtype) -> int:
     """Gives the bytes of one token's keys and values in all layers."""
     return config.layers * 2 * config.key_width * dtype.itemsize
 
@@ -49,7 +49,9 @@ def free_bytes(device: torch.device) -> int:
     return 0
 
 
-def fit(config: Config, dtype: torch.dtype, wanted: Size, room: int) -> None:
+def require_cache_fits(
+    config: ModelConfig, dtype: torch.dtype, wanted: CacheSize, room: int
+) -> None:
     """Refuses a cache larger than `room` bytes, and says how many slots or tokens would fit."""
     need = wanted.bytes(config, dtype)
     if need <= room:
@@ -67,10 +69,15 @@ class Cache:
     """Keys and values [layers, 2, slots, kv_heads, context + SPARE, head_dim]; a batch's row i is slot i."""
 
     def __init__(
-        self, config: Config, size: Size, device: torch.device, dtype: torch.dtype, limit: int = 0
+        self,
+        config: ModelConfig,
+        size: CacheSize,
+        device: torch.device,
+        dtype: torch.dtype,
+        limit: int = 0,
     ) -> None:
         room = free_bytes(device) - RESERVE_BYTES if device.type == "cuda" else free_bytes(device)
-        fit(config, dtype, size, min(room, limit) if limit else room)
+        require_cache_fits(config, dtype, size, min(room, limit) if limit else room)
         self.size, self.length = size, size.context + SPARE
         shape = (config.layers, 2, size.slots, config.kv_heads, self.length, config.head_dim)
         self.values = torch.zeros(shape, device=device, dtype=dtype)

@@ -38,7 +38,7 @@ class Rope:
 
 
 @dataclass(frozen=True)
-class Config:
+class ModelConfig:
     """Sizes in elements; `window` is the length of sliding attention in tokens, None for all."""
 
     family: str
@@ -90,7 +90,7 @@ class Config:
         return self.layers * layer + self.hidden * (1 + self.vocabulary * (1 if self.tied else 2))
 
 
-def read(folder: Path) -> Config:
+def read(folder: Path) -> ModelConfig:
     """Reads the shape of the model in `folder`."""
     path = folder / "config.json"
     try:
@@ -109,29 +109,29 @@ def read(folder: Path) -> Config:
     return parse(raw)
 
 
-def parse(raw: dict[str, Any]) -> Config:
+def parse(raw: dict[str, Any]) -> ModelConfig:
     """Reads the shape that a `config.json` describes, in the layout of transformers 4 or 5."""
     family = raw.get("model_type")
     if family not in FAMILIES:
         raise field_error("model_type", " or ".join(FAMILIES), family)
     refuse_unsupported(raw, family)
-    heads = number(raw, "num_attention_heads", LAYERS_MAX)
-    hidden = number(raw, "hidden_size", DIMENSION_MAX)
+    heads = parse_whole_number(raw, "num_attention_heads", LAYERS_MAX)
+    hidden = parse_whole_number(raw, "hidden_size", DIMENSION_MAX)
     head_dim = raw.get("head_dim") or hidden // heads
     window = raw.get("sliding_window") if family == "phi3" else None
     ends = raw.get("eos_token_id")
-    config = Config(
+    config = ModelConfig(
         family=family,
         hidden=hidden,
-        layers=number(raw, "num_hidden_layers", LAYERS_MAX),
+        layers=parse_whole_number(raw, "num_hidden_layers", LAYERS_MAX),
         heads=heads,
         kv_heads=raw.get("num_key_value_heads") or heads,
         head_dim=head_dim,
-        ffn=number(raw, "intermediate_size", DIMENSION_MAX),
-        vocabulary=number(raw, "vocab_size", DIMENSION_MAX),
-        context=number(raw, "max_position_embeddings", 1 << 24),
+        ffn=parse_whole_number(raw, "intermediate_size", DIMENSION_MAX),
+        vocabulary=parse_whole_number(raw, "vocab_size", DIMENSION_MAX),
+        context=parse_whole_number(raw, "max_position_embeddings", 1 << 24),
         norm_epsilon=float(raw.get("rms_norm_eps", 1e-6)),
-        rope=rope(raw, head_dim),
+        rope=parse_rope(raw, head_dim),
         bias=family == "qwen2",
         tied=bool(raw.get("tie_word_embeddings", False)),
         window=window,
@@ -154,7 +154,7 @@ def refuse_unsupported(raw: dict[str, Any], family: str) -> None:
         raise field_error("quantization_config", "plain weights", "quantised ones")
 
 
-def rope(raw: dict[str, Any], head_dim: int) -> Rope:
+def parse_rope(raw: dict[str, Any], head_dim: int) -> Rope:
     """Reads rotary positions from `rope_parameters` (transformers 5) or `rope_scaling` and `rope_theta` (4)."""
     given = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
     kind = given.get("rope_type") or given.get("type") or "default"
@@ -176,15 +176,18 @@ def rope(raw: dict[str, Any], head_dim: int) -> Rope:
                 plain, kind=kind, factor=factor, low=low, high=high, original_context=int(original)
             )
         if kind in ("longrope", "su"):
-            return longrope(
-                plain, given, int(original), number(raw, "max_position_embeddings", 1 << 24)
+            return parse_longrope(
+                plain,
+                given,
+                int(original),
+                parse_whole_number(raw, "max_position_embeddings", 1 << 24),
             )
     except (KeyError, TypeError) as error:
         raise ConfigError(f"config.json: rope_scaling: {kind}: {error} is missing") from error
     raise field_error("rope_type", "default, linear, llama3 or longrope", kind)
 
 
-def longrope(plain: Rope, given: dict[str, Any], original: int, context: int) -> Rope:
+def parse_longrope(plain: Rope, given: dict[str, Any], original: int, context: int) -> Rope:
     """Phi-3's stretched positions, of which only those within the original context are exact for a cache."""
     from math import log, sqrt
 
@@ -200,7 +203,7 @@ def longrope(plain: Rope, given: dict[str, Any], original: int, context: int) ->
     )
 
 
-def with_exact_longrope(config: Config) -> Config:
+def with_exact_longrope(config: ModelConfig) -> ModelConfig:
     """Longrope turns all positions otherwise once a text is longer than the original context, which keys in a cache
     cannot follow. So the context ends there, where the short factors are exact.
     """
@@ -209,7 +212,7 @@ def with_exact_longrope(config: Config) -> Config:
     return replace(config, context=min(config.context, config.rope.original_context))
 
 
-def number(raw: dict[str, Any], name: str, most: int) -> int:
+def parse_whole_number(raw: dict[str, Any], name: str, most: int) -> int:
     """Reads a whole number from 1 to `most`."""
     value = raw.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
@@ -222,24 +225,24 @@ def field_error(name: str, wanted: str, got: object) -> ConfigError:
     return ConfigError(f"config.json: {name}: wanted {wanted}, got {got!r}")
 
 
-def _llama(hidden: int, layers: int, heads: int, ffn: int) -> Config:
+def _llama(hidden: int, layers: int, heads: int, ffn: int) -> ModelConfig:
     scaled = Rope(500_000.0, 128, "llama3", factor=8.0, low=1.0, high=4.0, original_context=8192)
-    return Config(
+    return ModelConfig(
         "llama", hidden, layers, heads, 8, 128, ffn, 128_256, 131_072, 1e-5, scaled, end_of_text=(128_001, 128_009)
     )  # fmt: skip
 
 
-SHAPES: dict[str, Config] = {
-    "tiny": Config("qwen2", 64, 2, 4, 2, 16, 128, 512, 512, 1e-6, Rope(10_000.0, 16), bias=True, tied=True),
-    "qwen2.5-1.5b": Config(
+SHAPES: dict[str, ModelConfig] = {
+    "tiny": ModelConfig("qwen2", 64, 2, 4, 2, 16, 128, 512, 512, 1e-6, Rope(10_000.0, 16), bias=True, tied=True),
+    "qwen2.5-1.5b": ModelConfig(
         "qwen2", 1536, 28, 12, 2, 128, 8960, 151_936, 32_768, 1e-6, Rope(1e6, 128), bias=True, tied=True,
         end_of_text=(151_643, 151_645),
     ),
-    "qwen2.5-14b": Config(
+    "qwen2.5-14b": ModelConfig(
         "qwen2", 5120, 48, 40, 8, 128, 13_824, 152_064, 32_768, 1e-6, Rope(1e6, 128), bias=True,
         end_of_text=(151_643, 151_645),
     ),
-    "phi-3-medium-14b": Config(
+    "phi-3-medium-14b": ModelConfig(
         "phi3", 5120, 40, 40, 10, 128, 17_920, 32_064, 4096, 1e-5, Rope(10_000.0, 128), window=2047,
         end_of_text=(32_000, 32_007),
     ),

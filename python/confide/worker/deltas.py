@@ -27,7 +27,7 @@ SOURCE_OF = {
 
 
 @runtime_checkable
-class Deltas(Protocol):
+class GenerationDeltas(Protocol):
     """One adapter at work in one generation.
 
     `capturable` says whether `add` may be recorded in a CUDA graph together with the model: it launches on the current
@@ -38,9 +38,9 @@ class Deltas(Protocol):
 
     Where they are there: `before_step(rows)` is called on the host before each pass over so many rows of the
     generation, `after_step()` when that pass's tokens have been read (status words may be read then without waiting);
-    both may raise `AdapterError`. `place(row)` tells which row of decode batches is the generation's from now on, None
-    at its end; `belongs_to(id)` the generation's number; `close()` is called at the end. `grouped` is a `DeltasGroup`
-    that several deltas share: decode batches call it, prefills call `add`.
+    both may raise `AdapterError`. `assign_row(row)` tells which row of decode batches is the generation's from now on,
+    None at its end; `set_generation(id)` the generation's number; `close()` is called at the end. `grouped` is a
+    `DeltasGroup` that several deltas share: decode batches call it, prefills call `add`.
     """
 
     guarantee: str
@@ -70,7 +70,7 @@ class Adapter(Protocol):
     name: str
     sites: dict[Site, Width]
 
-    def open(self) -> Deltas:
+    def open(self) -> GenerationDeltas:
         """Begins a generation. Raises `AdapterError`."""
 
 
@@ -84,9 +84,11 @@ class DeltasGroup(Protocol):
         source: str,
         rows: Tensor,
         outputs: dict[str, Tensor],
-        deltas: list[Deltas | None],
+        deltas: list[GenerationDeltas | None],
     ) -> None:
-        """Adds as `Deltas.add` does for a decode batch: row i belongs to `deltas[i]`; rows of None stay as they are."""
+        """Adds as `GenerationDeltas.add` does, for a decode batch: row i belongs to `deltas[i]`; rows of None stay
+        as they are.
+        """
 
 
 @runtime_checkable
@@ -117,7 +119,7 @@ def points_of(sites: dict[Site, Width]) -> Points:
     return frozenset((layer, SOURCE_OF[projection]) for layer, projection in sites)
 
 
-def graph_key(deltas: Deltas | None) -> Hashable:
+def graph_key(deltas: GenerationDeltas | None) -> Hashable:
     """Gives what a recorded graph depends on of these deltas."""
     if deltas is None:
         return None
@@ -127,7 +129,9 @@ def graph_key(deltas: Deltas | None) -> Hashable:
 OnFailure = Callable[[int, Exception], None]
 
 
-def add_each(point: Point, deltas: Sequence[Deltas | None], on_failure: OnFailure) -> None:
+def add_each(
+    point: Point, deltas: Sequence[GenerationDeltas | None], on_failure: OnFailure
+) -> None:
     """Adds each row's own deltas: grouped ones together, the others one row after the other.
 
     What goes wrong with one row goes to `on_failure` and leaves the others alone; what goes wrong with a group, for

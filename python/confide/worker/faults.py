@@ -41,7 +41,7 @@ def is_fatal(error: Exception) -> bool:
     )
 
 
-def give_back(error: Exception, device: torch.device) -> None:
+def free_cached_memory(error: Exception, device: torch.device) -> None:
     """Lets go of what the allocator keeps, after memory ran out."""
     if not is_out_of_memory(error):
         return

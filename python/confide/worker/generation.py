@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from .deltas import NO_POINTS, Adapter, AdapterError, Deltas, Points
+from .deltas import NO_POINTS, Adapter, AdapterError, GenerationDeltas, Points
 from .faults import is_out_of_memory
 from .rows import FAST, SLOW
 from .sample import choice_kind
@@ -119,8 +119,8 @@ class Generation:
     adapter: Adapter | None = None
     slot: int = NO_SLOT
     # The adapter's opening, where it takes time.
-    opening: Future[Deltas] | None = None
-    deltas: Deltas | None = None
+    opening: Future[GenerationDeltas] | None = None
+    deltas: GenerationDeltas | None = None
     points: Points = NO_POINTS
     prefilled: int = 0
     launched: int = 0

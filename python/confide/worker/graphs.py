@@ -73,7 +73,7 @@ class RecordedStep:
 
 
 @dataclass
-class Counts:
+class RecordingCounts:
     """What recording has taken: shapes recorded, seconds, steps run, and the form of attention by size."""
 
     recorded: int = 0
@@ -105,13 +105,13 @@ class Stepper:
         decoder: str = "torch",
         overlap: bool = True,
     ) -> None:
-        """decoder: `torch` or `kernels`; of kernels `overlap` as in `Kernels`."""
+        """decoder: `torch` or `kernels`; of kernels `overlap` as in `KernelDecoder`."""
         self.model, self.cache, self.rows = model, cache, rows
         self.device = model.device
         self.graphs = graphs and can_record(self.device)
         self.batches = step_buckets(BATCHES, cache.size.slots)
         self.contexts = step_buckets(CONTEXTS, -(-cache.size.context // ROUND) * ROUND)
-        self.counts = Counts()
+        self.counts = RecordingCounts()
         self.recorded: OrderedDict[Shape, RecordedStep] = OrderedDict()
         self.forms: dict[tuple[int, int], str] = {}
         self.shadow: Rows | None = None
@@ -126,12 +126,12 @@ class Stepper:
         if decoder == "kernels":
             from confide.cuda.sample import GreedyChoice
 
-            from .kernels import Attention, Kernels
+            from .kernels import KernelAttention, KernelDecoder
 
             device = str(self.device)
             self.choose_greedy = GreedyChoice(device, cache.size.slots, rows.vocabulary)
-            self.kernels = Kernels(model, cache, overlap)
-            model.kernel_attention = Attention(model, cache)
+            self.kernels = KernelDecoder(model, cache, overlap)
+            model.kernel_attention = KernelAttention(model, cache)
         if self.graphs:
             # Recorded kernels keep the stream's priority: masks that are prepared meanwhile give way to tokens.
             self.stream = torch.cuda.Stream(self.device, priority=-1)

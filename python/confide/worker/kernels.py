@@ -15,7 +15,7 @@ from torch import Tensor
 
 from confide.cuda import decode, tiling
 
-from .config import Config
+from .config import ModelConfig
 from .deltas import Point
 from .rotary import angles
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 ROWS_MAX = decode.ROWS_MAX
 
 
-def is_supported(config: Config) -> bool:
+def is_supported(config: ModelConfig) -> bool:
     """Whether the kernels compute this shape."""
     widths = (config.hidden, config.query_width, config.ffn, config.head_dim)
     few = config.heads <= decode.GROUP_MAX * config.kv_heads
     return few and not any(width % 8 for width in widths) and config.head_dim <= 256
 
 
-def shape_of(config: Config) -> decode.Shape:
+def shape_of(config: ModelConfig) -> decode.Shape:
     """Gives the sizes that the kernels ask for."""
     names = (field.name for field in dataclasses.fields(decode.Shape))
     return decode.Shape(**{name: getattr(config, name) for name in names})
 
 
-class Kernels:
+class KernelDecoder:
     """Decode steps in kernels, made when a size is first asked for."""
 
     def __init__(self, model: Model, cache: Cache, overlap: bool = True) -> None:
@@ -79,7 +79,7 @@ class Kernels:
         return self.steps[key]
 
 
-class Attention:
+class KernelAttention:
     """One launch for rotary positions, the cache's new rows and attention, for batches whose products are torch's."""
 
     def __init__(self, model: Model, cache: Cache) -> None:

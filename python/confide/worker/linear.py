@@ -31,7 +31,7 @@ class Matrix(Protocol):
         """Returns the bytes of device memory that the matrix takes."""
 
 
-class Plain:
+class PlainMatrix:
     """A weight [out, in] in the model's type, and a bias [out] or None."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
@@ -53,7 +53,7 @@ class Plain:
         return self.weight.nbytes + bias
 
 
-class FourBit:
+class FourBitMatrix:
     """A weight [out, in] in 4 bits: `(q − 8) · scale + offset` for each group of inputs, scale and offset in bfloat16.
 
     `codes` [out, in] hold q in 0..15, two to a byte, the even input in the high half: what torch's CUDA product wants.
@@ -115,14 +115,14 @@ class FourBit:
         self.codes = self.codes[:, :0]
 
 
-def quantise(weight: Tensor, bias: Tensor | None = None) -> FourBit:
+def quantise(weight: Tensor, bias: Tensor | None = None) -> FourBitMatrix:
     """Makes a 4-bit matrix of a plain one, on the device where it lies. The inputs must be a multiple of the group."""
     width = weight.shape[1]
     if width % GROUP:
         raise ValueError(f"4-bit weights: wanted inputs in groups of {GROUP}, got {width}")
     parts = [quantise_rows(rows) for rows in weight.split(ROWS_AT_ONCE)]
     codes, scales = (torch.cat(part) for part in zip(*parts))
-    return FourBit(codes, scales.transpose(0, 1).contiguous(), bias, weight.dtype)
+    return FourBitMatrix(codes, scales.transpose(0, 1).contiguous(), bias, weight.dtype)
 
 
 def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:

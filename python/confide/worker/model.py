@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .cache import Cache
-from .config import Config
+from .config import ModelConfig
 from .deltas import NO_POINTS, Point, Points
 from .linear import Matrix
 from .rotary import Rotary
@@ -43,7 +43,7 @@ def run_pass(run: Pass, add: Callable[[Point], None] | None = None) -> Tensor:
 
 
 @dataclass
-class Span:
+class PrefillSpan:
     """Rows of one slot in a prefill: tokens `start` to `start + rows` of the text."""
 
     slot: int
@@ -54,7 +54,7 @@ class Span:
 class Model:
     """A decoder with its weights."""
 
-    def __init__(self, config: Config, weights: Weights, positions: int) -> None:
+    def __init__(self, config: ModelConfig, weights: Weights, positions: int) -> None:
         self.config, self.weights = config, weights
         self.device, self.dtype = weights.embedding.device, weights.embedding.dtype
         self.rotary = Rotary(config, positions, self.device, self.dtype)
@@ -105,7 +105,9 @@ class Model:
 
         return attend
 
-    def prefill(self, tokens: Tensor, span: Span, cache: Cache, points: Points = NO_POINTS) -> Pass:
+    def prefill(
+        self, tokens: Tensor, span: PrefillSpan, cache: Cache, points: Points = NO_POINTS
+    ) -> Pass:
         """Runs part of a prompt, `tokens` int64 [T] on the device; gives the logits of its last row [1, vocabulary]."""
         config, rows = self.config, span.rows
         positions = torch.arange(span.start, span.start + rows, device=self.device)
@@ -192,7 +194,7 @@ class Model:
     def rotate_heads(self, qkv: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
         """Gives all heads of fused rows, positions applied: [T, heads + 2 · kv_heads, head_dim]."""
         heads = self.config.heads + 2 * self.config.kv_heads
-        return self.rotary.turn(qkv.view(qkv.shape[0], heads, self.config.head_dim), table)
+        return self.rotary.rotate(qkv.view(qkv.shape[0], heads, self.config.head_dim), table)
 
     def rows_to_keep(self, heads: Tensor) -> Tensor:
         """Gives keys and values of `heads` as rows of the cache, in the order of `places`."""

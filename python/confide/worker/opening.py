@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-from .deltas import Adapter, Deltas
+from .deltas import Adapter, GenerationDeltas
 
 OPENING_THREADS = 4
 
@@ -19,7 +19,7 @@ class Openings:
         self.wake = wake
         self.threads = ThreadPoolExecutor(OPENING_THREADS, "open-adapter", on_device(device))
 
-    def begin(self, adapter: Adapter) -> Future[Deltas]:
+    def begin(self, adapter: Adapter) -> Future[GenerationDeltas]:
         """Begins a generation with this adapter; an adapter that reaches no other machine is opened at once."""
         if getattr(adapter, "opens_at_once", False):
             return immediate(adapter.open)
@@ -37,9 +37,9 @@ def on_device(device: torch.device) -> Callable[[], None]:
     return (lambda: torch.cuda.set_device(device)) if device.type == "cuda" else (lambda: None)
 
 
-def immediate(call: Callable[[], Deltas]) -> Future[Deltas]:
+def immediate(call: Callable[[], GenerationDeltas]) -> Future[GenerationDeltas]:
     """Calls `call` and gives its result as a future that is done."""
-    future: Future[Deltas] = Future()
+    future: Future[GenerationDeltas] = Future()
     try:
         future.set_result(call())
     except Exception as error:
@@ -47,7 +47,7 @@ def immediate(call: Callable[[], Deltas]) -> Future[Deltas]:
     return future
 
 
-def close_late(opening: Future[Deltas]) -> None:
+def close_late(opening: Future[GenerationDeltas]) -> None:
     """Closes deltas that came after their generation had ended."""
     if not opening.cancelled() and opening.exception() is None:
         done = getattr(opening.result(), "close", None)

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from .cache import Cache
-from .config import Config
+from .config import ModelConfig
 from .deltas import Point
 from .faults import OutOfMemory, is_fatal, is_out_of_memory, to_adapter_error
 from .generation import Generation
-from .model import Model, Span, run_pass
+from .model import Model, PrefillSpan, run_pass
 from .rows import Rows
 
 CHUNK_TOKENS = 512
@@ -37,7 +37,7 @@ def read_chunk(
         model.config, model.dtype.itemsize, len(part), start + len(part), limits.prefill_bytes
     )
     generation.call_hook("before_step", len(part))
-    span = Span(generation.slot, start, len(part))
+    span = PrefillSpan(generation.slot, start, len(part))
     run = model.prefill(rows.to_device(torch.tensor(part)), span, cache, generation.points)
 
     def add(point: Point) -> None:
@@ -55,7 +55,9 @@ def read_chunk(
     return logits
 
 
-def refuse_too_large(config: Config, element_bytes: int, rows: int, length: int, most: int) -> None:
+def refuse_too_large(
+    config: ModelConfig, element_bytes: int, rows: int, length: int, most: int
+) -> None:
     """Refuses a chunk whose activations would take more than the worker was given for them."""
     wide = config.query_width + 2 * config.key_width + 3 * config.ffn + 4 * config.hidden
     need = rows * (wide + config.heads * length) * element_bytes

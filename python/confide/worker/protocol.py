@@ -24,41 +24,43 @@ PIECE_BYTES = 1 << 16
 TEXT_MAX = 4000
 
 
-class Malformed(Exception):
+class MalformedFrame(Exception):
     """The other end does not speak the protocol; the connection ends."""
 
 
-class Closed(Exception):
+class ConnectionClosed(Exception):
     """The other end closed the connection."""
 
 
 def read_frame(stream: socket.socket) -> tuple[int, bytes]:
-    """Reads the next frame: kind and payload. Raises `Malformed` before a payload that is too long is read, `Closed`
-    at the end of the stream, and OSError.
+    """Reads the next frame: kind and payload. Raises `MalformedFrame` before a payload that is too long is read,
+    `ConnectionClosed` at the end of the stream, and OSError.
     """
     (length,) = struct.unpack("<I", read_exactly(stream, 4, may_end=True))
     if length == 0:
-        raise Malformed("frame: wanted a length of at least 1, got 0")
+        raise MalformedFrame("frame: wanted a length of at least 1, got 0")
     kind = read_exactly(stream, 1)[0]
     most = PAYLOAD_MAX.get(kind)
     if most is None:
-        raise Malformed(f"frame: kind {kind:#04x} is not known")
+        raise MalformedFrame(f"frame: kind {kind:#04x} is not known")
     if length - 1 > most:
-        raise Malformed(f"frame {kind:#04x}: wanted at most {most} bytes, got {length - 1}")
+        raise MalformedFrame(f"frame {kind:#04x}: wanted at most {most} bytes, got {length - 1}")
     return kind, read_exactly(stream, length - 1)
 
 
 def read_exactly(stream: socket.socket, count: int, may_end: bool = False) -> bytes:
-    """Reads `count` bytes. Raises `Closed` where the stream `may_end` and does so before them; else `Malformed`."""
+    """Reads `count` bytes. Raises `ConnectionClosed` where the stream `may_end` and does so before them, otherwise
+    `MalformedFrame`.
+    """
     pieces: list[bytes] = []
     left = count
     while left:
         piece = stream.recv(min(left, PIECE_BYTES))
         if not piece:
             raise (
-                Closed("closed")
+                ConnectionClosed("closed")
                 if may_end and left == count
-                else Malformed("frame: the stream ends within it")
+                else MalformedFrame("frame: the stream ends within it")
             )
         pieces.append(piece)
         left -= len(piece)
@@ -66,30 +68,32 @@ def read_exactly(stream: socket.socket, count: int, may_end: bool = False) -> by
 
 
 def parse_object(payload: bytes) -> dict[str, Any]:
-    """Reads the object in a payload. Raises `Malformed`."""
+    """Reads the object in a payload. Raises `MalformedFrame`."""
     try:
         found = json.loads(payload)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"frame: not JSON: {error}") from error
+        raise MalformedFrame(f"frame: not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise Malformed("frame: wanted an object")
+        raise MalformedFrame("frame: wanted an object")
     return found
 
 
-def frame(kind: int, payload: bytes) -> bytes:
+def encode_frame(kind: int, payload: bytes) -> bytes:
     """Encodes a whole frame."""
     return struct.pack("<IB", 1 + len(payload), kind) + payload
 
 
-def json_frame(kind: int, content: dict[str, Any]) -> bytes:
+def encode_json_frame(kind: int, content: dict[str, Any]) -> bytes:
     """Encodes a frame with an object."""
-    return frame(kind, json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
+    return encode_frame(
+        kind, json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    )
 
 
-def tokens_frame(told: list[tuple[int, int]]) -> bytes:
+def encode_tokens_frame(told: list[tuple[int, int]]) -> bytes:
     """Encodes the tokens of one step."""
     flat = [number for pair in told for number in pair]
-    return frame(TOKENS, struct.pack(f"<H{len(flat)}I", len(told), *flat))
+    return encode_frame(TOKENS, struct.pack(f"<H{len(flat)}I", len(told), *flat))
 
 
 def shorten(text: str) -> str:

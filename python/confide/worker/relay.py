@@ -12,7 +12,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from .deltas import PROJECTIONS, SOURCES, AdapterError, Deltas, points_of
+from .deltas import PROJECTIONS, SOURCES, AdapterError, GenerationDeltas, points_of
 
 ANSWER_SECONDS = 300.0
 # How long a wait sleeps before others get their turn.
@@ -35,14 +35,14 @@ class Mailbox:
         # Whether a generation was cancelled meanwhile; the scheduler sets it.
         self.is_cancelled: Callable[[int], bool] = lambda _: False
 
-    def ask(self, number: int, layer: int, source: int, payload: bytes) -> None:
-        """Sends a need; the answer is fetched by `answer`."""
+    def send_request(self, number: int, layer: int, source: int, payload: bytes) -> None:
+        """Sends a need; the answer is fetched by `wait_for_answer`."""
         with self.changed:
             self.wanted[number] = (layer, source)
             self.answers.pop(number, None)
         self.send(payload)
 
-    def put(self, payload: bytes) -> None:
+    def deliver_answer(self, payload: bytes) -> None:
         """Takes an answer's payload. One that nobody waits for is ignored. Raises ValueError where it is malformed."""
         if len(payload) < 10:
             raise ValueError(f"deltas: wanted at least 10 bytes, got {len(payload)}")
@@ -56,7 +56,7 @@ class Mailbox:
             self.answers[number] = (error, payload[10:])
             self.changed.notify_all()
 
-    def answer(self, number: int) -> bytes:
+    def wait_for_answer(self, number: int) -> bytes:
         """Waits for an answer, while others go on. Raises `AdapterError`."""
         end = time.monotonic() + ANSWER_SECONDS
         try:
@@ -116,7 +116,7 @@ class RelayAdapter:
         self.guarantee = str(spec.get("guarantee", "none"))
         self.group = RelayGroup(context.line)
 
-    def open(self) -> Deltas:
+    def open(self) -> GenerationDeltas:
         """Returns the deltas of one generation."""
         return RelayDeltas(self)
 
@@ -133,7 +133,7 @@ class RelayDeltas:
         self.trips = self.bytes = 0
         self.seconds = 0.0
 
-    def belongs_to(self, number: int) -> None:
+    def set_generation(self, number: int) -> None:
         """Takes the generation's id, which frames carry."""
         self.number = number
 
@@ -180,11 +180,11 @@ class RelayDeltas:
         parts += [output.astype("<f4").tobytes() for output in outputs.values()]
         payload = b"".join(parts)
         self.trips, self.bytes = self.trips + 1, self.bytes + len(payload)
-        self.adapter.group.mailbox.ask(number, layer, kind, payload)
+        self.adapter.group.mailbox.send_request(number, layer, kind, payload)
 
     def fetch(self, asked: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
         """Gives the outputs as they come back. Raises `AdapterError`."""
-        rest = self.adapter.group.mailbox.answer(self.number)
+        rest = self.adapter.group.mailbox.wait_for_answer(self.number)
         self.bytes += len(rest)
         wanted = sum(output.size for output in asked.values()) * 4
         if len(rest) != wanted:
@@ -215,7 +215,7 @@ class RelayGroup:
         source: str,
         rows: Tensor,
         outputs: dict[str, Tensor],
-        deltas: list[Deltas | None],
+        deltas: list[GenerationDeltas | None],
     ) -> None:
         """Asks for all rows of the batch at once, then waits for the answers; an error stops its generation alone."""
         host = rows.float().cpu().numpy()

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from .config import Config, Rope
+from .config import ModelConfig, Rope
 
 
 def frequencies(rope: Rope) -> Tensor:
@@ -48,7 +48,7 @@ class Rotary:
     """
 
     def __init__(
-        self, config: Config, positions: int, device: torch.device, dtype: torch.dtype
+        self, config: ModelConfig, positions: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         rope, head_dim = config.rope, config.head_dim
         cosine, sine = angles(rope, positions)
@@ -82,7 +82,7 @@ class Rotary:
         )
         return cosines, sines
 
-    def turn(self, heads: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
+    def rotate(self, heads: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
         """Turns `heads` [T, heads of q, k and v, head_dim]."""
         cosines, sines = table
         exchanged = heads.roll(self.half, -1) if self.whole else heads.index_select(-1, self.order)

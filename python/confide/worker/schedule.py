@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .cache import Cache
-from .deltas import Adapter, AdapterError, Deltas, Point, add_each, graph_key, points_of
-from .faults import OutOfMemory, give_back, is_fatal, is_out_of_memory, to_adapter_error
+from .deltas import Adapter, AdapterError, GenerationDeltas, Point, add_each, graph_key, points_of
+from .faults import OutOfMemory, free_cached_memory, is_fatal, is_out_of_memory, to_adapter_error
 from .generation import NO_SLOT, Failure, Generation, Request, RequestRefused
 from .graphs import RING, Shape, Stepper, TokenCopy
 from .model import Model
@@ -143,7 +143,7 @@ class Scheduler:
         launched |= self.prefill()
         if not self.slow_runs:
             launched |= self.run_slow_step()
-        self.read(keep=1 if launched else 0)
+        self.read_steps(keep=1 if launched else 0)
 
     def run_round_meanwhile(self) -> None:
         """Runs a round for those who need not wait, while a slow step or prefill does."""
@@ -151,7 +151,7 @@ class Scheduler:
         self.fill_free_slots()
         launched = self.launch_step(FAST)
         launched |= self.prefill()
-        self.read(keep=1 if launched else 0)
+        self.read_steps(keep=1 if launched else 0)
 
     def drop_cancelled(self) -> None:
         """Ends those who were cancelled. One that is in a slow pass ends when the pass lets go of it."""
@@ -199,7 +199,7 @@ class Scheduler:
         try:
             generation.deltas = opening.result()
             generation.points = points_of(adapter.sites)
-            generation.call_hook("belongs_to", generation.request.number)
+            generation.call_hook("set_generation", generation.request.number)
         except Exception as error:
             self.end_by_error(generation, to_adapter_error(error))
             return
@@ -217,7 +217,7 @@ class Scheduler:
         if not chosen:
             return False
         while len(self.unread) >= UNREAD_MAX:
-            self.read_one()
+            self.read_oldest_step()
         deltas = self.deltas_of(chosen)
         try:
             told = self.stepper.step(
@@ -235,7 +235,7 @@ class Scheduler:
                 raise
             for one in chosen:
                 self.end_by_error(one, error)
-            give_back(error, self.model.device)
+            free_cached_memory(error, self.model.device)
             return True
         for one in chosen:
             one.launched += 1
@@ -243,7 +243,9 @@ class Scheduler:
         self.unread.append(UnreadStep(told, [(one.slot, one) for one in chosen]))
         return True
 
-    def shape(self, chosen: list[Generation], group: int, deltas: list[Deltas | None]) -> Shape:
+    def shape(
+        self, chosen: list[Generation], group: int, deltas: list[GenerationDeltas | None]
+    ) -> Shape:
         """Gives what the step of these generations depends on."""
         # Where adapters are called between graphs, no graph depends on which they are.
         adapted = [one.deltas for one in chosen if one.deltas is not None and group == FAST]
@@ -261,21 +263,21 @@ class Scheduler:
         """Runs one step of those whose adapters have to be waited for; others take turns meanwhile."""
         if any(one is not None and one.is_decoding and one.group == SLOW for one in self.slots):
             # Nobody may leave a slot that a slow step, once begun, still writes.
-            self.read(keep=0)
+            self.read_steps(keep=0)
         self.slow_runs = True
         try:
             return self.launch_step(SLOW)
         finally:
             self.slow_runs = False
 
-    def deltas_of(self, chosen: list[Generation]) -> list[Deltas | None]:
+    def deltas_of(self, chosen: list[Generation]) -> list[GenerationDeltas | None]:
         """Gives the deltas by row; None for rows that take no part."""
-        deltas: list[Deltas | None] = [None] * (chosen[-1].slot + 1)
+        deltas: list[GenerationDeltas | None] = [None] * (chosen[-1].slot + 1)
         for one in chosen:
             deltas[one.slot] = one.deltas
         return deltas
 
-    def add(self, point: Point, deltas: list[Deltas | None], rehearsal: bool) -> None:
+    def add(self, point: Point, deltas: list[GenerationDeltas | None], rehearsal: bool) -> None:
         """Adds what the adapters of a step give at a point. A row whose adapter fails goes on without it; its tokens
         are not read.
         """
@@ -327,7 +329,7 @@ class Scheduler:
         self.rows.move(source, free)
         self.cache.move(source, free, last.tokens)
         self.slots[source], self.slots[free] = None, last
-        last.call_hook("place", free)
+        last.call_hook("assign_row", free)
 
     # Prefill.
 
@@ -347,7 +349,7 @@ class Scheduler:
                 if is_fatal(error):
                     raise
                 self.end_by_error(generation, error)
-                give_back(error, self.model.device)
+                free_cached_memory(error, self.model.device)
             finally:
                 self.slow_runs = before
             if generation.is_prefilling:
@@ -362,10 +364,10 @@ class Scheduler:
         if generation.prefilled < len(generation.request.ids) or generation.cancelled:
             return
         slot = generation.slot
-        generation.call_hook("place", slot)
+        generation.call_hook("assign_row", slot)
         self.rows.begin(slot, generation.group, generation.prefilled, logits, generation.kind)
         while len(self.unread) >= UNREAD_MAX:
-            self.read_one()
+            self.read_oldest_step()
         generation.launched = 1
         self.totals["prompt_tokens"] += generation.prefilled
         told = self.stepper.copy_chosen(slice(slot, slot + 1), generation.group)
@@ -373,12 +375,12 @@ class Scheduler:
 
     # Results.
 
-    def read(self, keep: int) -> None:
+    def read_steps(self, keep: int) -> None:
         """Reads steps, the oldest first, until so many are left unread."""
         while len(self.unread) > keep:
-            self.read_one()
+            self.read_oldest_step()
 
-    def read_one(self) -> None:
+    def read_oldest_step(self) -> None:
         """Reads one step and tells what came of it."""
         step = self.unread.popleft()
         tokens = step.told.read()
@@ -387,7 +389,7 @@ class Scheduler:
         for index, generation in step.rows:
             if generation.ended:
                 continue
-            reason = self.take_token(generation, tokens[index], told)
+            reason = self.record_token(generation, tokens[index], told)
             if reason:
                 ended.append((generation, reason))
         if told:
@@ -396,7 +398,7 @@ class Scheduler:
         for generation, reason in ended:
             self.end_generation(generation, reason)
 
-    def take_token(
+    def record_token(
         self, generation: Generation, token: int, told: list[tuple[int, int]]
     ) -> str | None:
         """Takes one token of a generation; gives the reason where it is the last."""

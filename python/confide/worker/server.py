@@ -17,11 +17,11 @@ from typing import Any
 import torch
 
 from . import protocol
-from .adapters import Adapters, Context, close, sites_on_wire
+from .adapters import AdapterRegistry, WorkerContext, close, sites_on_wire
 from .deltas import Adapter, AdapterError
 from .generation import Generation, Request, RequestRefused
 from .opening import on_device
-from .protocol import Closed, Malformed, json_frame, parse_object
+from .protocol import ConnectionClosed, MalformedFrame, encode_json_frame, parse_object
 from .relay import Mailbox
 from .schedule import Scheduler
 
@@ -45,23 +45,27 @@ class Connection:
         self.pending = 0
         self.changed = threading.Condition()
         self.lost: str | None = None
-        self.mailbox = Mailbox(lambda payload: self.send(protocol.frame(protocol.NEED, payload)))
+        self.mailbox = Mailbox(
+            lambda payload: self.send(protocol.encode_frame(protocol.NEED, payload))
+        )
         for target in (self.read, self.write):
             threading.Thread(target=target, name=f"socket-{target.__name__}", daemon=True).start()
 
     def read(self) -> None:
-        """Takes frames until the connection ends. Deltas go past the inbox, since a step waits for them."""
+        """Takes frames until the connection ends. GenerationDeltas go past the inbox, since a step waits for them."""
         try:
             while self.lost is None:
                 kind, payload = protocol.read_frame(self.stream)
                 if kind == protocol.DELTAS:
-                    self.mailbox.put(payload)
+                    self.mailbox.deliver_answer(payload)
                     continue
                 if len(self.inbox) >= INBOX_FRAMES_MAX:
-                    raise Malformed(f"wanted at most {INBOX_FRAMES_MAX} waiting frames, got more")
+                    raise MalformedFrame(
+                        f"wanted at most {INBOX_FRAMES_MAX} waiting frames, got more"
+                    )
                 self.inbox.append((kind, payload))
                 self.wake()
-        except (Closed, Malformed, ValueError, OSError) as error:
+        except (ConnectionClosed, MalformedFrame, ValueError, OSError) as error:
             self.end_with(f"{error}")
 
     def send(self, frame: bytes) -> None:
@@ -232,7 +236,7 @@ class Server:
             kind, payload = connection.inbox.popleft()
             try:
                 self.handle_frame(connection, kind, payload)
-            except Malformed as error:
+            except MalformedFrame as error:
                 connection.end_with(str(error))
         if connection.lost is not None and kinds is not AT_ANY_TIME:
             self.drop_connection()
@@ -247,7 +251,7 @@ class Server:
         print(f"connection ended: {connection.lost}", file=sys.stderr, flush=True)
         self.scheduler.cancel_all()
         self.scheduler.drop_cancelled()
-        self.scheduler.read(keep=0)
+        self.scheduler.read_steps(keep=0)
         self.adapters.clear()
         if self.loading is not None:
             self.loading[1].add_done_callback(close_loaded)
@@ -258,39 +262,39 @@ class Server:
         """Does what one frame asks for."""
         if not self.greeted:
             if kind != protocol.HELLO:
-                raise Malformed(f"frame: wanted a hello first, got kind {kind:#04x}")
+                raise MalformedFrame(f"frame: wanted a hello first, got kind {kind:#04x}")
             self.answer_hello(connection, parse_object(payload))
         elif kind == protocol.GENERATE:
             self.generate(parse_object(payload))
         elif kind == protocol.CANCEL:
             if len(payload) != 4:
-                raise Malformed(f"cancel: wanted 4 bytes, got {len(payload)}")
+                raise MalformedFrame(f"cancel: wanted 4 bytes, got {len(payload)}")
             self.scheduler.cancel(int.from_bytes(payload, "little"))
         elif kind == protocol.LOAD_ADAPTER:
             self.load(parse_object(payload))
         elif kind == protocol.UNLOAD_ADAPTER:
             self.unload(parse_object(payload))
         elif kind == protocol.STATUS:
-            connection.send(json_frame(protocol.STATUS_TOLD, self.status()))
+            connection.send(encode_json_frame(protocol.STATUS_TOLD, self.status()))
         else:
-            raise Malformed("frame: a second hello")
+            raise MalformedFrame("frame: a second hello")
 
     def answer_hello(self, connection: Connection, hello: dict[str, Any]) -> None:
         """Answers a hello."""
         if hello.get("protocol") != protocol.PROTOCOL:
-            raise Malformed(
+            raise MalformedFrame(
                 f"hello: wanted protocol {protocol.PROTOCOL}, got {hello.get('protocol')!r}"
             )
         vocabulary = self.scheduler.rows.vocabulary
         known = hello.get("vocabulary", vocabulary)
         if not isinstance(known, int) or known < 1:
-            raise Malformed(f"hello: vocabulary: wanted at least 1, got {known!r}")
+            raise MalformedFrame(f"hello: vocabulary: wanted at least 1, got {known!r}")
         self.scheduler.rows.known = min(known, vocabulary)
         self.adapters = self.make_adapters(connection.mailbox)
         connection.mailbox.pump = self.run_round_meanwhile
         connection.mailbox.is_cancelled = self.is_cancelled
         self.greeted = True
-        connection.send(json_frame(protocol.WELCOME, self.told))
+        connection.send(encode_json_frame(protocol.WELCOME, self.told))
 
     def is_cancelled(self, number: int) -> bool:
         """Whether a generation that waits for deltas was cancelled; later cancels are still in the inbox."""
@@ -300,10 +304,12 @@ class Server:
                 self.scheduler.cancel(number)
         return self.scheduler.is_cancelled(number)
 
-    def make_adapters(self, mailbox: Mailbox | None) -> Adapters:
+    def make_adapters(self, mailbox: Mailbox | None) -> AdapterRegistry:
         """Returns an empty set of adapters for the model, over `mailbox`."""
         model, cache = self.scheduler.model, self.scheduler.cache
-        made = Adapters(Context(model.config, model.device, model.dtype, cache.size.slots, mailbox))
+        made = AdapterRegistry(
+            WorkerContext(model.config, model.device, model.dtype, cache.size.slots, mailbox)
+        )
         made.in_use = self.scheduler.uses
         return made
 
@@ -321,13 +327,15 @@ class Server:
                         "unknown_adapter", f"no adapter {request.adapter!r} is loaded"
                     )
             if self.scheduler.is_running(request.number):
-                raise Malformed(f"generate: id {request.number} belongs to a running generation")
+                raise MalformedFrame(
+                    f"generate: id {request.number} belongs to a running generation"
+                )
             self.scheduler.submit(request, adapter)
         except RequestRefused as error:
             told = {"kind": error.kind, "message": protocol.shorten(str(error))}
-            self.send(json_frame(protocol.REFUSED, {"id": raw["id"], "error": told}))
+            self.send(encode_json_frame(protocol.REFUSED, {"id": raw["id"], "error": told}))
         except ValueError as error:
-            raise Malformed(str(error)) from error
+            raise MalformedFrame(str(error)) from error
 
     # Adapters.
 
@@ -335,7 +343,7 @@ class Server:
         """Begins to load an adapter while steps go on."""
         name, kind, spec = raw.get("name"), raw.get("kind"), raw.get("spec")
         if not isinstance(name, str) or not isinstance(kind, str) or not isinstance(spec, dict):
-            raise Malformed("load adapter: wanted name, kind and spec")
+            raise MalformedFrame("load adapter: wanted name, kind and spec")
         if self.loading is not None:
             self.answer(name, error="another adapter is being loaded")
             return
@@ -363,10 +371,10 @@ class Server:
         self.forget_graphs()
 
     def unload(self, raw: dict[str, Any]) -> None:
-        """Unloads an adapter by name. Raises `Malformed` without a name."""
+        """Unloads an adapter by name. Raises `MalformedFrame` without a name."""
         name = raw.get("name")
         if not isinstance(name, str):
-            raise Malformed("unload adapter: wanted a name")
+            raise MalformedFrame("unload adapter: wanted a name")
         try:
             self.adapters.unload(name)
         except AdapterError as error:
@@ -388,7 +396,7 @@ class Server:
         }
         if error is not None:
             told["error"] = protocol.shorten(error)
-        self.send(json_frame(protocol.ADAPTER, told))
+        self.send(encode_json_frame(protocol.ADAPTER, told))
 
     # Frames out.
 
@@ -399,14 +407,14 @@ class Server:
 
     def emit_tokens(self, told: list[tuple[int, int]]) -> None:
         """Sends the tokens of a step, each with its generation's number."""
-        self.send(protocol.tokens_frame(told))
+        self.send(protocol.encode_tokens_frame(told))
 
     def emit_end(self, generation: Generation) -> None:
         """Sends the end of a generation, with its error cut to what a frame takes."""
         told = generation.end_frame()
         if told["error"] is not None:
             told["error"]["message"] = protocol.shorten(told["error"]["message"])
-        self.send(json_frame(protocol.ENDED, told))
+        self.send(encode_json_frame(protocol.ENDED, told))
 
 
 def close_loaded(future: Future[Adapter]) -> None:

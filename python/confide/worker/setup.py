@@ -11,8 +11,8 @@ import torch
 
 from . import config as shapes
 from . import protocol, weights
-from .cache import SPARE, Cache, Size, fit, free_bytes
-from .config import Config, ConfigError
+from .cache import SPARE, Cache, CacheSize, free_bytes, require_cache_fits
+from .config import ConfigError, ModelConfig
 from .generation import Generation
 from .graphs import Stepper
 from .model import Model
@@ -47,7 +47,7 @@ class RecordingListener:
 class BuiltWorker:
     """A worker without its socket."""
 
-    config: Config
+    config: ModelConfig
     model: Model
     scheduler: Scheduler
     welcome: dict[str, Any]
@@ -55,7 +55,7 @@ class BuiltWorker:
 
 @dataclass
 class Options:
-    """What `build` reads of the command line, for those who have none. `model` is a folder or a shape's name."""
+    """What `build_worker` reads of the command line, for those who have none. `model` is a folder or a shape's name."""
 
     model: str
     device: str = "cpu"
@@ -75,10 +75,10 @@ class Options:
     name: str | None = None
 
 
-def build(options: argparse.Namespace | Options) -> BuiltWorker:
+def build_worker(options: argparse.Namespace | Options) -> BuiltWorker:
     """Loads everything that a worker needs. Errors say what is wrong in one line."""
-    device, dtype = device_of(options.device), DTYPES[options.dtype]
-    config, folder = shape_of(options.model)
+    device, dtype = resolve_device(options.device), DTYPES[options.dtype]
+    config, folder = load_model_config(options.model)
     whole = config.layers
     if options.layers is not None:
         config = replace(config, layers=min(max(options.layers, 1), whole))
@@ -94,21 +94,27 @@ def build(options: argparse.Namespace | Options) -> BuiltWorker:
         )
     if config.window is not None and config.window >= context:
         config = replace(config, window=None)
-    size = Size(options.slots, context)
+    size = CacheSize(options.slots, context)
     room = free_bytes(device)
     if device.type == "cuda" and not options.weight_bits:
         room -= config.parameters() * dtype.itemsize
     # Before minutes of loading: a cache that cannot fit next to the weights is refused at once.
-    fit(config, dtype, size, min(room, options.cache_bytes) if options.cache_bytes else room)
+    require_cache_fits(
+        config, dtype, size, min(room, options.cache_bytes) if options.cache_bytes else room
+    )
     with torch.inference_mode():
-        loaded = weights_of(options, config, folder, device, dtype)
+        loaded = load_model_weights(options, config, folder, device, dtype)
         if config.layers < whole:
             loaded.label += f", {config.layers} layers only"
         model = Model(config, loaded, context + SPARE)
         cache = Cache(config, size, device, dtype, options.cache_bytes)
         rows = Rows(options.slots, context, config.vocabulary, cache.idle_position, device)
         stepper = Stepper(
-            model, cache, rows, not options.no_graphs, decoder_of(options.decoder, config, device)
+            model,
+            cache,
+            rows,
+            not options.no_graphs,
+            resolve_decoder(options.decoder, config, device),
         )
         if not options.no_warm:
             stepper.record_without_adapters()
@@ -118,7 +124,7 @@ def build(options: argparse.Namespace | Options) -> BuiltWorker:
     return BuiltWorker(config, model, scheduler, welcome(name, scheduler, options))
 
 
-def device_of(name: str) -> torch.device:
+def resolve_device(name: str) -> torch.device:
     """Gives the device and makes it current. Raises `ConfigError`."""
     device = torch.device(name)
     if device.type == "cuda":
@@ -131,15 +137,15 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def shape_of(model: str) -> tuple[Config, Path | None]:
+def load_model_config(model: str) -> tuple[ModelConfig, Path | None]:
     """Gives the shape and the folder; a built-in shape has none."""
     if model in shapes.SHAPES and not Path(model).is_dir():
         return shapes.SHAPES[model], None
     return shapes.read(Path(model)), Path(model)
 
 
-def weights_of(
-    options: Any, config: Config, folder: Path | None, device: torch.device, dtype: torch.dtype
+def load_model_weights(
+    options: Any, config: ModelConfig, folder: Path | None, device: torch.device, dtype: torch.dtype
 ) -> weights.Weights:
     """Loads weights from the folder, or makes random ones where they are asked for."""
     bits = options.weight_bits or 0
@@ -152,7 +158,7 @@ def weights_of(
     return weights.load(config, folder, device, dtype, bits)
 
 
-def decoder_of(name: str, config: Config, device: torch.device) -> str:
+def resolve_decoder(name: str, config: ModelConfig, device: torch.device) -> str:
     """`auto` is the kernels on a CUDA device, where they are there."""
     if name != "auto":
         return name

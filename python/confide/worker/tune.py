@@ -17,7 +17,7 @@ from confide.cuda.tiling import Tilings
 
 from . import config as shapes
 from . import rotary, weights
-from .cache import Cache, Size
+from .cache import Cache, CacheSize
 from .kernels import overlaps, shape_of
 
 
@@ -62,7 +62,7 @@ def random_step(
     config = shapes.SHAPES[shape]
     config = config if layers is None else dataclasses.replace(config, layers=layers)
     target = torch.device(device)
-    cache = Cache(config, Size(rows, context), target, torch.bfloat16)
+    cache = Cache(config, CacheSize(rows, context), target, torch.bfloat16)
     cosines, sines = (table.to(target) for table in rotary.angles(config.rope, cache.length))
     return DecodeStep(
         shape_of(config),

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .config import Config
-from .linear import Matrix, Plain, quantise
+from .config import ModelConfig
+from .linear import Matrix, PlainMatrix, quantise
 
 INDEX_BYTES_MAX = 16 << 20
 # Standard deviation of random matrices; that of Hugging Face's own initialisers.
@@ -55,7 +55,7 @@ class Weights:
         """Gives the bytes that the weights take; a head that is the embedding counts once."""
         matrices = sum(matrix.bytes() for layer in self.layers for matrix in layer.matrices())
         norms = sum(layer.attention_norm.nbytes + layer.ffn_norm.nbytes for layer in self.layers)
-        tied = isinstance(self.head, Plain) and self.head.weight is self.embedding
+        tied = isinstance(self.head, PlainMatrix) and self.head.weight is self.embedding
         return (
             matrices
             + norms
@@ -66,7 +66,7 @@ class Weights:
 
     def bytes_per_token(self) -> int:
         """Gives the bytes that one decode step reads: all but the embedding's rows that are not looked up."""
-        tied = isinstance(self.head, Plain) and self.head.weight is self.embedding
+        tied = isinstance(self.head, PlainMatrix) and self.head.weight is self.embedding
         return self.bytes() - (0 if tied else self.embedding.nbytes)
 
 
@@ -74,7 +74,7 @@ class Weights:
 Source = Callable[[str, tuple[int, ...]], Tensor]
 
 
-def assemble(config: Config, source: Source, label: str, bits: int = 0) -> Weights:
+def assemble(config: ModelConfig, source: Source, label: str, bits: int = 0) -> Weights:
     """Asks `source` for each part, layer by layer; with `bits` 4 each matrix of a layer is quantised at once, so that
     no more than one layer is held unquantised.
     """
@@ -84,7 +84,7 @@ def assemble(config: Config, source: Source, label: str, bits: int = 0) -> Weigh
     def matrix(name: str, out: int, width: int, bias: Tensor | None = None) -> Matrix:
         weight = source(f"{name}.weight", (out, width))
         if not bits:
-            return Plain(weight, bias)
+            return PlainMatrix(weight, bias)
         small = quantise(weight, bias)
         small.pack()
         return small
@@ -108,14 +108,16 @@ def assemble(config: Config, source: Source, label: str, bits: int = 0) -> Weigh
     if embedding.device.type == "cuda":
         # What quantising and loading took is given back before the cache is sized.
         torch.cuda.empty_cache()
-    head = Plain(embedding if config.tied else source("head.weight", (config.vocabulary, hidden)))
+    head = PlainMatrix(
+        embedding if config.tied else source("head.weight", (config.vocabulary, hidden))
+    )
     final = source("final_norm.weight", (hidden,))
     note = f"{label}, 4 bits in groups" if bits else label
     return Weights(embedding, layers, final, head, note, bits)
 
 
 def random(
-    config: Config, seed: int, device: torch.device, dtype: torch.dtype, bits: int = 0
+    config: ModelConfig, seed: int, device: torch.device, dtype: torch.dtype, bits: int = 0
 ) -> Weights:
     """Random weights of the true shape. Each tensor has its own stream, so that fewer layers are a beginning of more.
 
@@ -137,12 +139,12 @@ def random(
 
 
 def load(
-    config: Config, folder: Path, device: torch.device, dtype: torch.dtype, bits: int = 0
+    config: ModelConfig, folder: Path, device: torch.device, dtype: torch.dtype, bits: int = 0
 ) -> Weights:
     """Loads the weights in `folder`: model.safetensors, or several with an index."""
     from safetensors import SafetensorError, safe_open
 
-    names = names_in(folder)
+    names = map_tensor_files(folder)
     opened: dict[str, Any] = {}
     used: set[str] = set()
 
@@ -162,7 +164,7 @@ def load(
     def source(name: str, shape: tuple[int, ...]) -> Tensor:
         whole = torch.empty(shape, device=device, dtype=dtype)
         filled = 0
-        for part in parts_of(config, name, names):
+        for part in tensor_parts(config, name, names):
             found = tensor(part)
             if tuple(found.shape[1:]) != shape[1:] or filled + found.shape[0] > shape[0]:
                 raise WeightsError(
@@ -177,11 +179,11 @@ def load(
         return whole
 
     weights = assemble(config, source, f"safetensors in {folder.name}", bits)
-    refuse_left_over(config, names, used)
+    refuse_unused_tensors(config, names, used)
     return weights
 
 
-def names_in(folder: Path) -> dict[str, str]:
+def map_tensor_files(folder: Path) -> dict[str, str]:
     """Gives each tensor's file by the tensor's name."""
     from safetensors import SafetensorError, safe_open
 
@@ -206,7 +208,7 @@ def names_in(folder: Path) -> dict[str, str]:
         raise WeightsError(f"{single}: {error}") from error
 
 
-def parts_of(config: Config, name: str, names: dict[str, str]) -> Iterator[str]:
+def tensor_parts(config: ModelConfig, name: str, names: dict[str, str]) -> Iterator[str]:
     """Gives Hugging Face's names of the tensors that make up one fused part, in order."""
     whole = {"embedding": "model.embed_tokens", "final_norm": "model.norm", "head": "lm_head"}
     module, kind = name.rsplit(".", 1)
@@ -231,7 +233,7 @@ def parts_of(config: Config, name: str, names: dict[str, str]) -> Iterator[str]:
         yield f"{at}.{one}.{kind}"
 
 
-def refuse_left_over(config: Config, names: dict[str, str], used: set[str]) -> None:
+def refuse_unused_tensors(config: ModelConfig, names: dict[str, str], used: set[str]) -> None:
     """Refuses a tensor without a place, which would change the output; cut-off layers and tables are none."""
     for name in sorted(set(names) - used):
         parts = name.split(".")

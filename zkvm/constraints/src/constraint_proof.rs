@@ -14,13 +14,13 @@ use openvm_stark_sdk::config::baby_bear_poseidon2::{BabyBearPoseidon2Config as S
 use p3_field::{Field, PrimeCharacteristicRing, TwoAdicField};
 
 use crate::{
-    forms::Forms,
-    gkr::{self, Proved},
+    forms::TableForms,
+    gkr::{self, FractionSumProof},
     lanes,
-    leaves::Leaves,
-    rounds::Folded,
-    skip::{self, Polynomials},
-    table::Table,
+    leaves::LookupFractions,
+    rounds::FoldedTable,
+    skip::{self, FirstRoundPolynomials},
+    table::TraceTable,
 };
 
 type Backend = CpuBackend<SC>;
@@ -38,10 +38,10 @@ pub(crate) fn prove_constraints<TS: FiatShamirTranscript<SC>>(
     traces: &ProvingContext<Backend>,
 ) -> Result<Proofs, LogupZerocheckError> {
     let l_skip = key.params.l_skip;
-    let tables: Vec<Table<'_>> = traces
+    let tables: Vec<TraceTable<'_>> = traces
         .per_trace
         .iter()
-        .map(|(at, trace)| Table::new(&key.per_air[*at], trace, l_skip))
+        .map(|(at, trace)| TraceTable::new(&key.per_air[*at], trace, l_skip))
         .collect();
     let lookups = tables.iter().map(|table| (table.lookups.len() as u64) << table.log_lifted);
     let n_logup = calculate_n_logup(l_skip, lookups.sum());
@@ -54,13 +54,20 @@ pub(crate) fn prove_constraints<TS: FiatShamirTranscript<SC>>(
     let longest = tables.iter().flat_map(|table| &table.lookups).map(|it| it.message.len()).max();
     let beta_powers: Vec<EF> = beta.powers().take(longest.unwrap_or(0) + 1).collect();
 
-    let Proved { denominator, claims, polynomials, point } = match layout.sorted_cols.is_empty() {
-        true => Proved { denominator: EF::ONE, claims: vec![], polynomials: vec![], point: vec![] },
-        false => {
-            let leaves = Leaves::new(&tables, &layout, l_skip + n_logup, alpha, &beta_powers);
-            gkr::prove(transcript, leaves)?
-        }
-    };
+    let FractionSumProof { denominator, claims, polynomials, point } =
+        match layout.sorted_cols.is_empty() {
+            true => FractionSumProof {
+                denominator: EF::ONE,
+                claims: vec![],
+                polynomials: vec![],
+                point: vec![],
+            },
+            false => {
+                let leaves =
+                    LookupFractions::new(&tables, &layout, l_skip + n_logup, alpha, &beta_powers);
+                gkr::prove(transcript, leaves)?
+            }
+        };
     let gkr_proof = GkrProof::<SC> {
         logup_pow_witness,
         q0_claim: denominator,
@@ -74,13 +81,13 @@ pub(crate) fn prove_constraints<TS: FiatShamirTranscript<SC>>(
         xi.push(transcript.sample_ext());
     }
     let lambda = transcript.sample_ext();
-    let forms: Vec<Forms> = (0..tables.len())
+    let forms: Vec<TableForms> = (0..tables.len())
         .map(|at| {
-            let weights = weights(&tables[at], at, &layout, &xi[..l_skip + n_logup]);
-            Forms::new(&tables[at], lambda, &beta_powers, &weights)
+            let weights = lookup_eq_weights(&tables[at], at, &layout, &xi[..l_skip + n_logup]);
+            TableForms::new(&tables[at], lambda, &beta_powers, &weights)
         })
         .collect();
-    let batch = Batch {
+    let batch = BatchSumcheck {
         tables: &tables,
         forms: &forms,
         l_skip,
@@ -92,7 +99,12 @@ pub(crate) fn prove_constraints<TS: FiatShamirTranscript<SC>>(
 }
 
 /// `eq` of the place of each lookup among the leaves.
-fn weights(table: &Table<'_>, at: usize, layout: &StackedLayout, xi: &[EF]) -> Vec<EF> {
+fn lookup_eq_weights(
+    table: &TraceTable<'_>,
+    at: usize,
+    layout: &StackedLayout,
+    xi: &[EF],
+) -> Vec<EF> {
     let of = |lookup: usize| {
         let place = layout.get(at, lookup).expect("laid out").row_idx >> table.log_lifted;
         let xs = &xi[table.log_lifted..];
@@ -103,34 +115,34 @@ fn weights(table: &Table<'_>, at: usize, layout: &StackedLayout, xi: &[EF]) -> V
 }
 
 /// Runs one sumcheck over all sums of all tables.
-struct Batch<'a> {
-    tables: &'a [Table<'a>],
-    forms: &'a [Forms],
+struct BatchSumcheck<'a> {
+    tables: &'a [TraceTable<'a>],
+    forms: &'a [TableForms],
     l_skip: usize,
     xi: &'a [EF],
     /// Greatest degree of any constraint of the machine.
     degree: usize,
 }
 
-/// Factors that what is behind leaves: for constraints and for lookups.
+/// Products of `eq` over the variables of earlier rounds: for constraints and for lookups.
 #[derive(Clone, Copy)]
-struct Behind {
+struct EqFactors {
     constraints: EF,
     lookups: EF,
 }
 
-impl Batch<'_> {
+impl BatchSumcheck<'_> {
     fn prove<TS: FiatShamirTranscript<SC>>(
         &self,
         transcript: &mut TS,
     ) -> (BatchConstraintProof<SC>, Vec<EF>) {
-        let first: Vec<Polynomials> = self
+        let first: Vec<FirstRoundPolynomials> = self
             .tables
             .iter()
             .zip(self.forms)
             .map(|(table, forms)| {
                 let xs = &self.xi[self.l_skip..table.log_lifted];
-                let mut polynomials = skip::polynomials(table, forms, self.l_skip, xs);
+                let mut polynomials = skip::first_round_polynomials(table, forms, self.l_skip, xs);
                 let weight = numerator_weight(table, self.l_skip);
                 polynomials.lookups[0].coeffs_mut().iter_mut().for_each(|it| *it *= weight);
                 polynomials
@@ -141,7 +153,9 @@ impl Batch<'_> {
         let size = sumcheck_round0_deg(self.l_skip, self.degree + 1) + 1;
         let whole: Vec<[Vec<EF>; 2]> = first
             .iter()
-            .map(|it| it.lookups.each_ref().map(|it| product(it.coeffs(), &eq_lookups, size)))
+            .map(|it| {
+                it.lookups.each_ref().map(|it| truncated_product(it.coeffs(), &eq_lookups, size))
+            })
             .collect();
         let subgroup = EF::from_usize(1 << self.l_skip);
         let (mut numerator_term_per_air, mut denominator_term_per_air) = (vec![], vec![]);
@@ -164,7 +178,7 @@ impl Batch<'_> {
                 *sum += *mu * *value;
             }
         }
-        let mut coefficients = product(&sum, &eq_constraints, size);
+        let mut coefficients = truncated_product(&sum, &eq_constraints, size);
         for (coefficients_of, mu) in whole.iter().flatten().zip(mu_lookups) {
             for (sum, value) in coefficients.iter_mut().zip(coefficients_of) {
                 *sum += *mu * *value;
@@ -175,7 +189,7 @@ impl Batch<'_> {
         let r: EF = transcript.sample_ext();
 
         let (rounds, point, column_openings) =
-            self.rounds(transcript, r, first.eval_at_point(r), &mus);
+            self.prove_later_rounds(transcript, r, first.eval_at_point(r), &mus);
         let proof = BatchConstraintProof::<SC> {
             numerator_term_per_air,
             denominator_term_per_air,
@@ -187,7 +201,7 @@ impl Batch<'_> {
     }
 
     /// All rounds after the first, whose challenge was `r` and whose claim is `claim`.
-    fn rounds<TS: FiatShamirTranscript<SC>>(
+    fn prove_later_rounds<TS: FiatShamirTranscript<SC>>(
         &self,
         transcript: &mut TS,
         r: EF,
@@ -195,10 +209,10 @@ impl Batch<'_> {
         mus: &[EF],
     ) -> (Vec<Vec<EF>>, Vec<EF>, Openings) {
         let l_skip = self.l_skip;
-        let mut folded: Vec<Folded> =
-            self.tables.iter().map(|table| Folded::new(table, l_skip, r)).collect();
+        let mut folded: Vec<FoldedTable> =
+            self.tables.iter().map(|table| FoldedTable::new(table, l_skip, r)).collect();
         let roots: Vec<F> = F::two_adic_generator(l_skip).powers().take(1 << l_skip).collect();
-        let mut behind = Behind {
+        let mut behind = EqFactors {
             constraints: eval_eq_uni(l_skip, self.xi[0], r),
             lookups: eval_eq_sharp_uni(&roots, &self.xi[..l_skip], r),
         };
@@ -206,29 +220,30 @@ impl Batch<'_> {
         let (mut polynomials, mut point) = (Vec::new(), vec![r]);
         for round in 1..=self.tables[0].log_lifted - l_skip {
             let (head, tail) =
-                self.round(round, point[round - 1], &folded, behind, &mut ended, mus);
+                self.round_sums(round, point[round - 1], &folded, behind, &mut ended, mus);
             let x = self.xi[l_skip + round - 1];
             let (polynomial, values) = round_polynomial(x, head, tail, claim);
             values.iter().for_each(|value| transcript.observe_ext(*value));
             polynomials.push(values);
             let r: EF = transcript.sample_ext();
             claim = polynomial.eval_at_point(r);
-            folded.iter_mut().for_each(|table| table.fold(r));
-            let eq = lanes::eq_one(x, r);
-            behind = Behind { constraints: behind.constraints * eq, lookups: behind.lookups * eq };
+            folded.iter_mut().for_each(|table| table.fold_pairs(r));
+            let eq = lanes::eq_single(x, r);
+            behind =
+                EqFactors { constraints: behind.constraints * eq, lookups: behind.lookups * eq };
             point.push(r);
         }
-        let openings = self.openings(transcript, &folded);
+        let openings = self.open_columns(transcript, &folded);
         (polynomials, point, openings)
     }
 
     /// Sums of the tables that have rows to join, at 1 and on, and the constant of those that have none.
-    fn round(
+    fn round_sums(
         &self,
         round: usize,
         r: EF,
-        folded: &[Folded],
-        behind: Behind,
+        folded: &[FoldedTable],
+        behind: EqFactors,
         ended: &mut [Option<[EF; 3]>],
         mus: &[EF],
     ) -> (Vec<EF>, EF) {
@@ -244,7 +259,7 @@ impl Batch<'_> {
             let rounds = table.log_lifted - self.l_skip;
             if round <= rounds {
                 let xs = &self.xi[self.l_skip + round..self.l_skip + rounds];
-                let sums = folded[at].sums(table, forms, xs, self.degree);
+                let sums = folded[at].round_sums(table, forms, xs, self.degree);
                 for (head, [numerator, denominator, constraints]) in head.iter_mut().zip(sums) {
                     let sums = [numerator * weight, denominator, constraints];
                     let (lookups, constraints) = batched(sums);
@@ -255,7 +270,8 @@ impl Batch<'_> {
             let now = match ended[at] {
                 Some(values) => values.map(|value: EF| value * r),
                 None => {
-                    let [numerator, denominator, constraints] = folded[at].values(table, forms);
+                    let [numerator, denominator, constraints] =
+                        folded[at].evaluate_forms(table, forms);
                     let lookups = [numerator * weight, denominator].map(|it| it * behind.lookups);
                     [lookups[0], lookups[1], constraints * behind.constraints]
                 }
@@ -268,18 +284,18 @@ impl Batch<'_> {
     }
 
     /// The columns at the point, common matrices of all tables before the others.
-    fn openings<TS: FiatShamirTranscript<SC>>(
+    fn open_columns<TS: FiatShamirTranscript<SC>>(
         &self,
         transcript: &mut TS,
-        folded: &[Folded],
+        folded: &[FoldedTable],
     ) -> Openings {
         let openings: Openings = self
             .tables
             .iter()
             .zip(folded)
-            .map(|(table, folded)| parts(table, folded.last()))
+            .map(|(table, folded)| openings_by_matrix(table, folded.last_row()))
             .collect();
-        let mut observe = |part: &[EF], table: &Table<'_>| {
+        let mut observe = |part: &[EF], table: &TraceTable<'_>| {
             for (value, next) in column_openings_by_rot(part, table.reads_next) {
                 transcript.observe_ext(value);
                 transcript.observe_ext(next);
@@ -296,7 +312,7 @@ impl Batch<'_> {
 }
 
 /// Columns of each matrix, each before its next one's where next rows are read; the common matrix first.
-fn parts(table: &Table<'_>, row: &[EF]) -> Vec<Vec<EF>> {
+fn openings_by_matrix(table: &TraceTable<'_>, row: &[EF]) -> Vec<Vec<EF>> {
     let of = |at: usize| &row[table.views[at].first..][..table.views[at].matrix.width];
     let step = 1 + usize::from(table.reads_next);
     let part = |at: usize| match table.reads_next {
@@ -309,12 +325,12 @@ fn parts(table: &Table<'_>, row: &[EF]) -> Vec<Vec<EF>> {
 }
 
 /// A table of fewer rows than are skipped at once stands there several times.
-fn numerator_weight(table: &Table<'_>, l_skip: usize) -> F {
+fn numerator_weight(table: &TraceTable<'_>, l_skip: usize) -> F {
     F::from_usize(1 << l_skip.saturating_sub(table.log_height)).inverse()
 }
 
 /// The first coefficients of a product.
-fn product(left: &[EF], right: &[EF], size: usize) -> Vec<EF> {
+fn truncated_product(left: &[EF], right: &[EF], size: usize) -> Vec<EF> {
     let mut product = vec![EF::ZERO; size];
     for (at, left) in left.iter().enumerate() {
         for (sum, right) in product[at.min(size)..].iter_mut().zip(right) {
@@ -334,7 +350,7 @@ fn round_polynomial(x: EF, head: Vec<EF>, tail: EF, claim: EF) -> (UnivariatePol
     let head = UnivariatePoly::lagrange_interpolate(&points, &values).into_coeffs();
     // eq(x, X) = (1 - x) + (2x - 1)·X
     let eq = [EF::ONE - x, x + x - EF::ONE];
-    let mut coefficients = product(&head, &eq, degree + 1);
+    let mut coefficients = truncated_product(&head, &eq, degree + 1);
     coefficients[1] += tail;
     let whole = UnivariatePoly::new(coefficients);
     let values = (1..=degree).map(|at| whole.eval_at_point(EF::from_usize(at))).collect();

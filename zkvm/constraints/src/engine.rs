@@ -12,7 +12,7 @@ use openvm_stark_backend::{
     },
 };
 use openvm_stark_sdk::config::baby_bear_poseidon2::{
-    BabyBearPoseidon2Config as SC, BabyBearPoseidon2CpuEngine as Theirs, Digest, EF, F,
+    BabyBearPoseidon2Config as SC, BabyBearPoseidon2CpuEngine as BackendEngine, Digest, EF, F,
 };
 use p3_matrix::dense::RowMajorMatrix;
 
@@ -20,11 +20,11 @@ use crate::constraint_proof::prove_constraints;
 
 type Backend = CpuBackend<SC>;
 type Data = <Backend as ProverBackend>::PcsData;
-type Transcript = <Theirs as StarkEngine>::TS;
+type Transcript = <BackendEngine as StarkEngine>::TS;
 
 /// Proves as the back end's engine does, to the bit, faster.
 pub struct Engine {
-    theirs: Theirs,
+    theirs: BackendEngine,
     device: Device,
 }
 
@@ -35,7 +35,7 @@ impl StarkEngine for Engine {
     type TS = Transcript;
 
     fn new(params: SystemParams) -> Self {
-        Self::from(Theirs::new(params))
+        Self::from(BackendEngine::new(params))
     }
 
     fn config(&self) -> &SC {
@@ -58,8 +58,8 @@ impl StarkEngine for Engine {
     }
 }
 
-impl From<Theirs> for Engine {
-    fn from(theirs: Theirs) -> Self {
+impl From<BackendEngine> for Engine {
+    fn from(theirs: BackendEngine) -> Self {
         let device = Device(theirs.device().clone());
         Self { theirs, device }
     }
@@ -71,7 +71,7 @@ impl From<Theirs> for Engine {
 ///
 /// As that engine's.
 pub fn prove(
-    engine: &Theirs,
+    engine: &BackendEngine,
     key: &DeviceMultiStarkProvingKey<Backend>,
     traces: ProvingContext<Backend>,
 ) -> Result<Proof<SC>, CpuProverError> {

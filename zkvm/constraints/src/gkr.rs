@@ -13,15 +13,18 @@ use p3_field::{PackedFieldExtension, PrimeCharacteristicRing};
 use rayon::prelude::*;
 
 use crate::{
-    lanes::{LOG_W, P, PE, Point, W, eq_lanes, eq_one, eq_table, interpolate, without_lowest},
-    leaves::Leaves,
+    lanes::{
+        LOG_W, P, PE, SumcheckValue, W, drop_lowest_variable, eq_over_lanes, eq_single, eq_table,
+        interpolate,
+    },
+    leaves::LookupFractions,
 };
 
 /// Fewer pairs than these are not shared out among threads.
 const PAIRS_MIN: usize = 256;
 
 /// The proof's parts, and the point at which the leaves' extension is claimed.
-pub(crate) struct Proved {
+pub(crate) struct FractionSumProof {
     pub(crate) denominator: EF,
     pub(crate) claims: Vec<GkrLayerClaims<SC>>,
     /// Round polynomials of each layer, at 1, 2 and 3.
@@ -39,12 +42,12 @@ enum Layer {
 }
 
 impl Layer {
-    fn leaves(leaves: &Leaves) -> Self {
+    fn from_leaves(leaves: &LookupFractions) -> Self {
         let count = leaves.numerators.len();
         if count < 4 * W {
-            return Self::Plain((0..count).map(|at| leaves.value_at(at)).collect());
+            return Self::Plain((0..count).map(|at| leaves.fraction_at(at)).collect());
         }
-        let (numerators, denominators) = leaves.pack();
+        let (numerators, denominators) = leaves.pack_lanes();
         Self::Leaves(numerators, denominators)
     }
 
@@ -53,17 +56,17 @@ impl Layer {
         match self {
             Self::Leaves(numerators, denominators) => {
                 let child = |at: usize| [PE::from(numerators[at]), denominators[at]];
-                Self::Packed(add_pairs(numerators.len() / 2, child)).settle()
+                Self::Packed(add_fraction_pairs(numerators.len() / 2, child)).unpack_if_small()
             }
             Self::Packed(nodes) => {
-                Self::Packed(add_pairs(nodes.len() / 2, |at| nodes[at])).settle()
+                Self::Packed(add_fraction_pairs(nodes.len() / 2, |at| nodes[at])).unpack_if_small()
             }
-            Self::Plain(nodes) => Self::Plain(add_pairs(nodes.len() / 2, |at| nodes[at])),
+            Self::Plain(nodes) => Self::Plain(add_fraction_pairs(nodes.len() / 2, |at| nodes[at])),
         }
     }
 
     /// Turns one register of nodes, or the last pair, into plain numbers from here on.
-    fn settle(self) -> Self {
+    fn unpack_if_small(self) -> Self {
         match self {
             Self::Packed(nodes) if nodes.len() * W <= W.max(2) => {
                 let lanes = (0..W).flat_map(|lane| {
@@ -76,7 +79,10 @@ impl Layer {
     }
 }
 
-fn add_pairs<V: Point>(count: usize, child: impl Fn(usize) -> [V; 2] + Sync) -> Vec<[V; 2]> {
+fn add_fraction_pairs<V: SumcheckValue>(
+    count: usize,
+    child: impl Fn(usize) -> [V; 2] + Sync,
+) -> Vec<[V; 2]> {
     let sum = |at: usize| {
         let ([a, b], [c, d]) = (child(2 * at), child(2 * at + 1));
         [a * d + c * b, b * d]
@@ -90,10 +96,10 @@ fn add_pairs<V: Point>(count: usize, child: impl Fn(usize) -> [V; 2] + Sync) -> 
 /// If they do not.
 pub(crate) fn prove(
     transcript: &mut impl FiatShamirTranscript<SC>,
-    leaves: Leaves,
-) -> Result<Proved, LogupZerocheckError> {
+    leaves: LookupFractions,
+) -> Result<FractionSumProof, LogupZerocheckError> {
     let rounds = leaves.numerators.len().trailing_zeros() as usize;
-    let mut layers = vec![Layer::leaves(&leaves)];
+    let mut layers = vec![Layer::from_leaves(&leaves)];
     drop(leaves);
     for _ in 0..rounds {
         layers.push(layers[layers.len() - 1].next_layer());
@@ -107,8 +113,12 @@ pub(crate) fn prove(
         return Err(LogupZerocheckError::NonZeroRootSum);
     }
     transcript.observe_ext(root[1]);
-    let mut proved =
-        Proved { denominator: root[1], claims: vec![], polynomials: vec![], point: vec![] };
+    let mut proved = FractionSumProof {
+        denominator: root[1],
+        claims: vec![],
+        polynomials: vec![],
+        point: vec![],
+    };
     for layer in top_down {
         let values = match (proved.point.is_empty(), layer) {
             (true, Layer::Plain(nodes)) => [nodes[0][0], nodes[0][1], nodes[1][0], nodes[1][1]],
@@ -161,74 +171,78 @@ impl<'a, TS: FiatShamirTranscript<SC>> Sumcheck<'a, TS> {
                 let pairs = nodes.as_chunks::<2>().0.iter();
                 pairs.map(|[[a, b], [c, d]]| [*a, *b, *c + *d * lambda, *d]).collect()
             }
-            Layer::Leaves(n, d) => self.run_packed(n.len() / 2, |at| {
+            Layer::Leaves(n, d) => self.run_packed_rounds(n.len() / 2, |at| {
                 let node = |at: usize| [PE::from(n[at]), d[at]];
                 quad(node(2 * at), node(2 * at + 1))
             }),
             Layer::Packed(nodes) => {
-                self.run_packed(nodes.len() / 2, |at| quad(nodes[2 * at], nodes[2 * at + 1]))
+                self.run_packed_rounds(nodes.len() / 2, |at| quad(nodes[2 * at], nodes[2 * at + 1]))
             }
         };
-        let [a, b, c, d] = self.plain(quads);
+        let [a, b, c, d] = self.run_plain_rounds(quads);
         [a, b, c - d * lambda, d]
     }
 
     /// Runs rounds on registers, until one is left.
-    fn run_packed(
+    fn run_packed_rounds(
         &mut self,
         count: usize,
         first: impl Fn(usize) -> Quad<PE> + Sync,
     ) -> Vec<Quad<EF>> {
         let lanes = self.point.len() - LOG_W;
         if count > 1 {
-            let tops = eq_lanes(&self.point[lanes..]);
+            let tops = eq_over_lanes(&self.point[lanes..]);
             let mut lows = eq_table(&self.point[1..lanes]);
-            let r = self.round(sums(&lows, &first).map(|sum| (sum * tops).total()));
-            let mut quads = fold(count / 2, &first, r);
+            let r =
+                self.run_round(quadratic_sums(&lows, &first).map(|sum| (sum * tops).sum_lanes()));
+            let mut quads = fold_quads(count / 2, &first, r);
             while quads.len() > 1 {
-                lows = without_lowest(&lows);
-                let sums = sums(&lows, &|at: usize| quads[at]);
-                let r = self.round(sums.map(|sum| (sum * tops).total()));
-                quads = fold(quads.len() / 2, &|at: usize| quads[at], r);
+                lows = drop_lowest_variable(&lows);
+                let sums = quadratic_sums(&lows, &|at: usize| quads[at]);
+                let r = self.run_round(sums.map(|sum| (sum * tops).sum_lanes()));
+                quads = fold_quads(quads.len() / 2, &|at: usize| quads[at], r);
             }
-            return unpack(&quads[0]);
+            return unpack_lanes(&quads[0]);
         }
-        unpack(&first(0))
+        unpack_lanes(&first(0))
     }
 
     /// Runs rounds on single numbers.
-    fn plain(&mut self, mut quads: Vec<Quad<EF>>) -> Quad<EF> {
+    fn run_plain_rounds(&mut self, mut quads: Vec<Quad<EF>>) -> Quad<EF> {
         while quads.len() > 1 {
             let lows = eq_table(&self.point[self.challenges.len() + 1..]);
-            let r = self.round(sums(&lows, &|at: usize| quads[at]));
-            quads = fold(quads.len() / 2, &|at: usize| quads[at], r);
+            let r = self.run_round(quadratic_sums(&lows, &|at: usize| quads[at]));
+            quads = fold_quads(quads.len() / 2, &|at: usize| quads[at], r);
         }
         quads[0]
     }
 
     /// Runs one round, from `t(0)`, `t(1)` and the leading coefficient of `t`; gives its challenge.
-    fn round(&mut self, [zero, one, leading]: [EF; 3]) -> EF {
+    fn run_round(&mut self, [zero, one, leading]: [EF; 3]) -> EF {
         let x = self.point[self.challenges.len()];
         let linear = one - zero - leading;
         let polynomial = [1u32, 2, 3].map(|at| {
             let at = EF::from_u32(at);
-            self.behind * eq_one(x, at) * ((leading * at + linear) * at + zero)
+            self.behind * eq_single(x, at) * ((leading * at + linear) * at + zero)
         });
         polynomial.iter().for_each(|value| self.transcript.observe_ext(*value));
         let r = self.transcript.sample_ext();
-        self.behind *= eq_one(x, r);
+        self.behind *= eq_single(x, r);
         self.polynomials.push(polynomial);
         self.challenges.push(r);
         r
     }
 }
 
-fn unpack(quad: &Quad<PE>) -> Vec<Quad<EF>> {
+fn unpack_lanes(quad: &Quad<PE>) -> Vec<Quad<EF>> {
     (0..W).map(|lane| quad.map(|part| part.extract(lane))).collect()
 }
 
 /// `Σ lows[y]·g(X, y)` at 0, at 1 and at infinity, `g = a·d + b·c`.
-fn sums<V: Point>(lows: &[EF], at: &(impl Fn(usize) -> Quad<V> + Sync)) -> [V; 3] {
+fn quadratic_sums<V: SumcheckValue>(
+    lows: &[EF],
+    at: &(impl Fn(usize) -> Quad<V> + Sync),
+) -> [V; 3] {
     let value = |[a, b, c, d]: Quad<V>| a * d + b * c;
     let add = |mut all: [V; 3], (y, low): (usize, &EF)| {
         let (zero, one) = (at(2 * y), at(2 * y + 1));
@@ -246,7 +260,11 @@ fn sums<V: Point>(lows: &[EF], at: &(impl Fn(usize) -> Quad<V> + Sync)) -> [V; 3
         .reduce(none, |left, right| std::array::from_fn(|at| left[at] + right[at]))
 }
 
-fn fold<V: Point>(count: usize, at: &(impl Fn(usize) -> Quad<V> + Sync), r: EF) -> Vec<Quad<V>> {
+fn fold_quads<V: SumcheckValue>(
+    count: usize,
+    at: &(impl Fn(usize) -> Quad<V> + Sync),
+    r: EF,
+) -> Vec<Quad<V>> {
     let fold = |y: usize| {
         let (zero, one) = (at(2 * y), at(2 * y + 1));
         std::array::from_fn(|part| interpolate(zero[part], one[part], r))

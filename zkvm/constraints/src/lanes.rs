@@ -25,7 +25,7 @@ pub(crate) const W: usize = <P as PackedValue>::WIDTH;
 pub(crate) const LOG_W: usize = W.trailing_zeros() as usize;
 
 /// One number of the extension field, or a register of them: sumchecks run on both.
-pub(crate) trait Point:
+pub(crate) trait SumcheckValue:
     Copy
     + Send
     + Sync
@@ -39,34 +39,34 @@ pub(crate) trait Point:
     + From<EF>
 {
     /// The sum over the lanes.
-    fn total(self) -> EF;
+    fn sum_lanes(self) -> EF;
 
     /// Makes a constant of the base field.
-    fn constant(value: F) -> Self;
+    fn from_base(value: F) -> Self;
 }
 
-impl Point for EF {
-    fn total(self) -> EF {
+impl SumcheckValue for EF {
+    fn sum_lanes(self) -> EF {
         self
     }
 
-    fn constant(value: F) -> Self {
+    fn from_base(value: F) -> Self {
         value.into()
     }
 }
 
-impl Point for PE {
-    fn total(self) -> EF {
+impl SumcheckValue for PE {
+    fn sum_lanes(self) -> EF {
         (0..W).map(|lane| self.extract(lane)).sum()
     }
 
-    fn constant(value: F) -> Self {
+    fn from_base(value: F) -> Self {
         PE::from(P::from(value))
     }
 }
 
 /// Interpolates at `r` between `a`, where the variable is 0, and `b`, where it is 1.
-pub(crate) fn interpolate<V: Point>(a: V, b: V, r: EF) -> V {
+pub(crate) fn interpolate<V: SumcheckValue>(a: V, b: V, r: EF) -> V {
     a + (b - a) * r
 }
 
@@ -85,17 +85,17 @@ pub(crate) fn eq_table(xs: &[EF]) -> Vec<EF> {
 }
 
 /// Returns the table without its lowest variable.
-pub(crate) fn without_lowest(table: &[EF]) -> Vec<EF> {
+pub(crate) fn drop_lowest_variable(table: &[EF]) -> Vec<EF> {
     table.as_chunks::<2>().0.iter().map(|[low, high]| *low + *high).collect()
 }
 
 /// `eq(xs, lane)` for each lane; there are `LOG_W` of them.
-pub(crate) fn eq_lanes(xs: &[EF]) -> PE {
+pub(crate) fn eq_over_lanes(xs: &[EF]) -> PE {
     PE::from_ext_slice(&eq_table(xs))
 }
 
 /// `eq(x, y)` of one variable.
-pub(crate) fn eq_one(x: EF, y: EF) -> EF {
+pub(crate) fn eq_single(x: EF, y: EF) -> EF {
     let both = x * y;
     both + both - x - y + EF::ONE
 }
@@ -109,7 +109,7 @@ mod tests {
         let xs: Vec<EF> = (3..8).map(EF::from_u32).collect();
         let table = eq_table(&xs);
         assert_eq!(table.iter().copied().sum::<EF>(), EF::ONE);
-        assert_eq!(without_lowest(&table), eq_table(&xs[1..]));
+        assert_eq!(drop_lowest_variable(&table), eq_table(&xs[1..]));
         assert_eq!(table[1], xs[0] * xs[1..].iter().map(|x| EF::ONE - *x).product::<EF>());
     }
 }

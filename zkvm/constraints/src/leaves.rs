@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::{
     lanes::{P, PE, W},
-    table::{SELECTORS, Table},
+    table::{SELECTORS, TraceTable},
 };
 
 /// Coefficients of an element of the extension field.
@@ -16,23 +16,23 @@ const D: usize = 4;
 const ROWS: usize = 1024;
 
 /// Numerators and denominators, in plain order; what no lookup fills is `0 / alpha`.
-pub(crate) struct Leaves {
+pub(crate) struct LookupFractions {
     pub(crate) numerators: Vec<F>,
     /// One vector for each coefficient of an element.
     pub(crate) denominators: [Vec<F>; D],
 }
 
 /// Part of a table's leaves: for each lookup numerators, then denominators, of the rows from `row` on.
-struct LeafTask<'l, 't> {
-    table: &'l Table<'t>,
+struct FractionTask<'l, 't> {
+    table: &'l TraceTable<'t>,
     row: usize,
     out: Vec<[&'l mut [F]; 1 + D]>,
 }
 
-impl Leaves {
+impl LookupFractions {
     /// Fills `2^log_leaves` of them. `beta_powers` reach as far as the longest message and one further.
     pub(crate) fn new(
-        tables: &[Table<'_>],
+        tables: &[TraceTable<'_>],
         layout: &StackedLayout,
         log_leaves: usize,
         alpha: EF,
@@ -58,8 +58,8 @@ impl Leaves {
         }
         for (table, lookups) in tables.iter().zip(slices) {
             let length = lookups.first().map_or(0, |parts| parts[0].len());
-            let mut chunks: Vec<LeafTask<'_, '_>> = (0..length.div_ceil(ROWS))
-                .map(|chunk| LeafTask { table, row: chunk * ROWS, out: Vec::new() })
+            let mut chunks: Vec<FractionTask<'_, '_>> = (0..length.div_ceil(ROWS))
+                .map(|chunk| FractionTask { table, row: chunk * ROWS, out: Vec::new() })
                 .collect();
             for parts in lookups {
                 let [n, d0, d1, d2, d3] = parts.map(|part| part.chunks_mut(ROWS));
@@ -70,13 +70,13 @@ impl Leaves {
             }
             jobs.extend(chunks);
         }
-        jobs.into_par_iter().for_each(|job| job.fill(alpha, beta_powers));
+        jobs.into_par_iter().for_each(|job| job.compute_rows(alpha, beta_powers));
         Self { numerators, denominators }
     }
 }
 
-impl LeafTask<'_, '_> {
-    fn fill(mut self, alpha: EF, beta_powers: &[EF]) {
+impl FractionTask<'_, '_> {
+    fn compute_rows(mut self, alpha: EF, beta_powers: &[EF]) {
         let table = self.table;
         let packed_powers: Vec<PE> = beta_powers.iter().map(|power| PE::from(*power)).collect();
         // A table of fewer rows than are skipped at once stands there several times.
@@ -84,15 +84,16 @@ impl LeafTask<'_, '_> {
         let times = (1 << table.log_lifted) / table.height;
         let weight = P::from(F::from_usize(times).inverse());
         let columns: Vec<_> =
-            table.lookup_program.columns.iter().map(|place| table.column(*place)).collect();
+            table.lookup_program.columns.iter().map(|place| table.locate_column(*place)).collect();
         let (mut numbers, mut values) = (vec![P::ZERO; columns.len()], Vec::new());
         for at in (0..rows).step_by(W) {
             let row = self.row + at;
             for (number, (view, column)) in numbers.iter_mut().zip(&columns) {
                 *number = P::from_fn(|lane| view.value_at(row + lane, *column));
             }
-            let selectors: [P; SELECTORS] =
-                std::array::from_fn(|which| P::from_fn(|lane| table.selector(which, row + lane)));
+            let selectors: [P; SELECTORS] = std::array::from_fn(|which| {
+                P::from_fn(|lane| table.selector_value(which, row + lane))
+            });
             table.lookup_program.run(&numbers, &selectors, P::from, &mut values);
             let width = W.min(rows - at);
             for (lookup, out) in table.lookups_alone.iter().zip(&mut self.out) {
@@ -112,24 +113,24 @@ impl LeafTask<'_, '_> {
     }
 }
 
-impl Leaves {
+impl LookupFractions {
     /// Returns numerators and denominators in registers, in lane order.
-    pub(crate) fn pack(&self) -> (Vec<P>, Vec<PE>) {
+    pub(crate) fn pack_lanes(&self) -> (Vec<P>, Vec<PE>) {
         let each = self.numerators.len() / W;
-        let numerators = (0..each).into_par_iter().map(|at| self.lane_order(0, at, each));
-        let denominators = (0..each)
-            .into_par_iter()
-            .map(|at| PE::from_basis_coefficients_fn(|part| self.lane_order(1 + part, at, each)));
+        let numerators = (0..each).into_par_iter().map(|at| self.pack_register(0, at, each));
+        let denominators = (0..each).into_par_iter().map(|at| {
+            PE::from_basis_coefficients_fn(|part| self.pack_register(1 + part, at, each))
+        });
         (numerators.collect(), denominators.collect())
     }
 
-    fn lane_order(&self, part: usize, at: usize, each: usize) -> P {
+    fn pack_register(&self, part: usize, at: usize, each: usize) -> P {
         let from = if part == 0 { &self.numerators } else { &self.denominators[part - 1] };
         P::from_fn(|lane| from[lane * each + at])
     }
 
     /// Returns numerator and denominator at one place.
-    pub(crate) fn value_at(&self, at: usize) -> [EF; 2] {
+    pub(crate) fn fraction_at(&self, at: usize) -> [EF; 2] {
         let denominator = EF::from_basis_coefficients_fn(|part| self.denominators[part][at]);
         [self.numerators[at].into(), denominator]
     }

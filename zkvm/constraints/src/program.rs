@@ -6,12 +6,12 @@ use openvm_stark_backend::air_builders::symbolic::{
 use openvm_stark_sdk::config::baby_bear_poseidon2::{EF, F};
 use p3_field::PrimeCharacteristicRing;
 
-use crate::lanes::{P, PE, Point};
+use crate::lanes::{P, PE, SumcheckValue};
 
 /// One step of a program. Each names earlier steps by their number.
 #[derive(Clone, Copy)]
-enum Step {
-    /// One of the columns that [`Program::columns`] lists.
+enum ProgramStep {
+    /// One of the columns that [`ExpressionProgram::columns`] lists.
     Column(u32),
     /// First row, transition, last row.
     Selector(u32),
@@ -23,15 +23,15 @@ enum Step {
 }
 
 /// Steps to the values that are asked for, and no others.
-pub(crate) struct Program {
-    steps: Vec<Step>,
+pub(crate) struct ExpressionProgram {
+    steps: Vec<ProgramStep>,
     /// Places of the columns that it reads, as its table numbers them.
     pub(crate) columns: Vec<usize>,
     /// The step of each value that was asked for.
     pub(crate) wanted: Vec<u32>,
 }
 
-impl Program {
+impl ExpressionProgram {
     /// A program without steps.
     pub(crate) fn empty() -> Self {
         Self { steps: Vec::new(), columns: Vec::new(), wanted: Vec::new() }
@@ -49,61 +49,63 @@ impl Program {
         let mut is_needed = vec![false; nodes.len()];
         wanted.iter().for_each(|at| is_needed[*at] = true);
         for at in (0..nodes.len()).rev().filter(|at| is_needed[*at]).collect::<Vec<_>>() {
-            mark(nodes, at, &mut is_needed);
+            mark_operands(nodes, at, &mut is_needed);
         }
         let mut program = Self::empty();
         let mut step_of = vec![0; nodes.len()];
         for (at, node) in nodes.iter().enumerate().filter(|(at, _)| is_needed[*at]) {
             step_of[at] = program.steps.len() as u32;
-            let step = program.step(node, &step_of, public_values, &place);
+            let step = program.translate_node(node, &step_of, public_values, &place);
             program.steps.push(step);
         }
         program.wanted = wanted.iter().map(|at| step_of[*at]).collect();
         program
     }
 
-    fn step(
+    fn translate_node(
         &mut self,
         node: &Node<F>,
         step_of: &[u32],
         public_values: &[F],
         place: impl Fn(Option<usize>, usize, usize) -> usize,
-    ) -> Step {
+    ) -> ProgramStep {
         match *node {
-            Node::Constant(value) => Step::Constant(value),
-            Node::IsFirstRow => Step::Selector(0),
-            Node::IsTransition => Step::Selector(1),
-            Node::IsLastRow => Step::Selector(2),
+            Node::Constant(value) => ProgramStep::Constant(value),
+            Node::IsFirstRow => ProgramStep::Selector(0),
+            Node::IsTransition => ProgramStep::Selector(1),
+            Node::IsLastRow => ProgramStep::Selector(2),
             Node::Add { left_idx, right_idx, .. } => {
-                Step::Add(step_of[left_idx], step_of[right_idx])
+                ProgramStep::Add(step_of[left_idx], step_of[right_idx])
             }
             Node::Sub { left_idx, right_idx, .. } => {
-                Step::Sub(step_of[left_idx], step_of[right_idx])
+                ProgramStep::Sub(step_of[left_idx], step_of[right_idx])
             }
             Node::Mul { left_idx, right_idx, .. } => {
-                Step::Mul(step_of[left_idx], step_of[right_idx])
+                ProgramStep::Mul(step_of[left_idx], step_of[right_idx])
             }
-            Node::Neg { idx, .. } => Step::Neg(step_of[idx]),
+            Node::Neg { idx, .. } => ProgramStep::Neg(step_of[idx]),
             Node::Variable(variable) => match variable.entry {
-                Entry::Public => Step::Constant(public_values[variable.index]),
-                Entry::Preprocessed { offset } => self.column(place(None, offset, variable.index)),
+                Entry::Public => ProgramStep::Constant(public_values[variable.index]),
+                Entry::Preprocessed { offset } => {
+                    self.column_step(place(None, offset, variable.index))
+                }
                 Entry::Main { part_index, offset } => {
-                    self.column(place(Some(part_index), offset, variable.index))
+                    self.column_step(place(Some(part_index), offset, variable.index))
                 }
                 Entry::Challenge => unreachable!("the back end makes no such variable"),
             },
         }
     }
 
-    fn column(&mut self, place: usize) -> Step {
+    fn column_step(&mut self, place: usize) -> ProgramStep {
         let known = self.columns.iter().position(|column| *column == place);
-        Step::Column(known.unwrap_or_else(|| {
+        ProgramStep::Column(known.unwrap_or_else(|| {
             self.columns.push(place);
             self.columns.len() - 1
         }) as u32)
     }
 
-    /// Takes all steps. `columns` has the numbers of [`Program::columns`] in their order.
+    /// Takes all steps. `columns` has the numbers of [`ExpressionProgram::columns`] in their order.
     pub(crate) fn run<V>(
         &self,
         columns: &[V],
@@ -116,20 +118,20 @@ impl Program {
         values.clear();
         for step in &self.steps {
             let value = match *step {
-                Step::Column(at) => columns[at as usize],
-                Step::Selector(at) => selectors[at as usize],
-                Step::Constant(value) => constant(value),
-                Step::Add(left, right) => values[left as usize] + values[right as usize],
-                Step::Sub(left, right) => values[left as usize] - values[right as usize],
-                Step::Neg(at) => -values[at as usize],
-                Step::Mul(left, right) => values[left as usize] * values[right as usize],
+                ProgramStep::Column(at) => columns[at as usize],
+                ProgramStep::Selector(at) => selectors[at as usize],
+                ProgramStep::Constant(value) => constant(value),
+                ProgramStep::Add(left, right) => values[left as usize] + values[right as usize],
+                ProgramStep::Sub(left, right) => values[left as usize] - values[right as usize],
+                ProgramStep::Neg(at) => -values[at as usize],
+                ProgramStep::Mul(left, right) => values[left as usize] * values[right as usize],
             };
             values.push(value);
         }
     }
 }
 
-fn mark(nodes: &[Node<F>], at: usize, is_needed: &mut [bool]) {
+fn mark_operands(nodes: &[Node<F>], at: usize, is_needed: &mut [bool]) {
     let mut pending = vec![at];
     let mut need = |at: usize, pending: &mut Vec<usize>| {
         if !is_needed[at] {
@@ -153,18 +155,18 @@ fn mark(nodes: &[Node<F>], at: usize, is_needed: &mut [bool]) {
 
 /// `constant + Σ factor · value`, with each value of a program once, however often it is asked for.
 #[derive(Default)]
-pub(crate) struct Form {
+pub(crate) struct LinearForm {
     constant: EF,
     terms: Vec<(u32, EF, PE)>,
 }
 
-impl Form {
+impl LinearForm {
     pub(crate) fn add_constant(&mut self, constant: EF) {
         self.constant += constant;
     }
 
     /// Adds `factor` times the value of `step`.
-    pub(crate) fn add(&mut self, step: u32, factor: EF) {
+    pub(crate) fn add_term(&mut self, step: u32, factor: EF) {
         match self.terms.iter_mut().find(|(known, ..)| *known == step) {
             Some((_, known, packed)) => {
                 *known += factor;
@@ -175,7 +177,7 @@ impl Form {
     }
 
     /// Evaluates the form from values of the base field.
-    pub(crate) fn of_base(&self, values: &[P]) -> PE {
+    pub(crate) fn evaluate_base(&self, values: &[P]) -> PE {
         let mut sum = PE::from(self.constant);
         for (step, _, factor) in &self.terms {
             sum += *factor * values[*step as usize];
@@ -184,7 +186,7 @@ impl Form {
     }
 
     /// Evaluates the form from values of the extension field.
-    pub(crate) fn evaluate<V: Point>(&self, values: &[V]) -> V {
+    pub(crate) fn evaluate<V: SumcheckValue>(&self, values: &[V]) -> V {
         let mut sum = V::from(self.constant);
         for (step, factor, _) in &self.terms {
             sum += values[*step as usize] * *factor;

@@ -8,29 +8,29 @@ use p3_field::{
 use rayon::prelude::*;
 
 use crate::{
-    forms::Forms,
-    lanes::{LOG_W, P, PE, Point, W, eq_lanes, eq_table, interpolate},
-    table::{SELECTORS, Table},
+    forms::TableForms,
+    lanes::{LOG_W, P, PE, SumcheckValue, W, eq_over_lanes, eq_table, interpolate},
+    table::{SELECTORS, TraceTable},
 };
 
 /// Fewer rows than these are not shared out among threads.
 const ROWS_MIN: usize = 16;
 
 /// A table whose blocks were joined: rows of all columns, then the selectors.
-pub(crate) struct Folded {
-    rows: Rows,
+pub(crate) struct FoldedTable {
+    rows: FoldedRows,
     /// Number of columns and selectors.
     width: usize,
 }
 
-enum Rows {
+enum FoldedRows {
     /// Rows in lane order.
     Packed(Vec<PE>),
     Plain(Vec<EF>),
 }
 
 /// Weights of the rows of a block at the first challenge: Lagrange's, for the subgroup.
-fn weights(l_skip: usize, r: EF) -> Vec<EF> {
+fn lagrange_weights(l_skip: usize, r: EF) -> Vec<EF> {
     let points: Vec<F> = F::two_adic_generator(l_skip).powers().take(1 << l_skip).collect();
     let distances: Vec<EF> = points.iter().map(|point| r - EF::from(*point)).collect();
     let size = EF::from_usize(1 << l_skip);
@@ -39,16 +39,16 @@ fn weights(l_skip: usize, r: EF) -> Vec<EF> {
     inverses.iter().zip(points).map(|(inverse, point)| all * *inverse * point).collect()
 }
 
-impl Folded {
+impl FoldedTable {
     /// Joins the `2^l_skip` rows of each block at `r`.
-    pub(crate) fn new(table: &Table<'_>, l_skip: usize, r: EF) -> Self {
-        let weights = weights(l_skip, r);
+    pub(crate) fn new(table: &TraceTable<'_>, l_skip: usize, r: EF) -> Self {
+        let weights = lagrange_weights(l_skip, r);
         let blocks = 1usize << (table.log_lifted - l_skip);
         let width = table.width + SELECTORS;
         let rows = match blocks >= 2 * W {
-            true => Rows::Packed(pack_rows(table, l_skip, &weights, blocks / W)),
-            false => Rows::Plain(
-                (0..blocks).flat_map(|block| row(table, l_skip, &weights, block)).collect(),
+            true => FoldedRows::Packed(fold_blocks_packed(table, l_skip, &weights, blocks / W)),
+            false => FoldedRows::Plain(
+                (0..blocks).flat_map(|block| fold_block(table, l_skip, &weights, block)).collect(),
             ),
         };
         Self { rows, width }
@@ -56,50 +56,52 @@ impl Folded {
 
     /// For `X` from 1 to `degree` the sums of the three forms over what is left, weighted by `eq` at `xs`, the
     /// variables after this round's: numerators, denominators, constraints.
-    pub(crate) fn sums(
+    pub(crate) fn round_sums(
         &self,
-        table: &Table<'_>,
-        forms: &Forms,
+        table: &TraceTable<'_>,
+        forms: &TableForms,
         xs: &[EF],
         degree: usize,
     ) -> Vec<[EF; 3]> {
         match &self.rows {
-            Rows::Packed(rows) => {
+            FoldedRows::Packed(rows) => {
                 let (lows, tops) = xs.split_at(xs.len() - LOG_W);
-                let tops = eq_lanes(tops);
-                let sums = sums(rows, self.width, table, forms, &eq_table(lows), degree);
-                sums.into_iter().map(|sums| sums.map(|sum| (sum * tops).total())).collect()
+                let tops = eq_over_lanes(tops);
+                let sums = sum_row_pairs(rows, self.width, table, forms, &eq_table(lows), degree);
+                sums.into_iter().map(|sums| sums.map(|sum| (sum * tops).sum_lanes())).collect()
             }
-            Rows::Plain(rows) => sums(rows, self.width, table, forms, &eq_table(xs), degree),
+            FoldedRows::Plain(rows) => {
+                sum_row_pairs(rows, self.width, table, forms, &eq_table(xs), degree)
+            }
         }
     }
 
     /// Returns the three forms of the last row.
-    pub(crate) fn values(&self, table: &Table<'_>, forms: &Forms) -> [EF; 3] {
-        values(self.last(), table, forms, &mut Vec::new(), &mut Vec::new())
+    pub(crate) fn evaluate_forms(&self, table: &TraceTable<'_>, forms: &TableForms) -> [EF; 3] {
+        evaluate_row(self.last_row(), table, forms, &mut Vec::new(), &mut Vec::new())
     }
 
     /// The last row: one number for each column, and the selectors.
-    pub(crate) fn last(&self) -> &[EF] {
+    pub(crate) fn last_row(&self) -> &[EF] {
         match &self.rows {
-            Rows::Plain(row) if row.len() == self.width => row,
+            FoldedRows::Plain(row) if row.len() == self.width => row,
             _ => unreachable!("rows are left to be joined"),
         }
     }
 
     /// Joins pairs of rows at `r`; the last row stays.
-    pub(crate) fn fold(&mut self, r: EF) {
+    pub(crate) fn fold_pairs(&mut self, r: EF) {
         let width = self.width;
         let rows = match &self.rows {
-            Rows::Plain(rows) if rows.len() == width => return,
-            Rows::Plain(rows) => Rows::Plain(fold_rows(rows, width, r)),
-            Rows::Packed(rows) => {
+            FoldedRows::Plain(rows) if rows.len() == width => return,
+            FoldedRows::Plain(rows) => FoldedRows::Plain(fold_rows(rows, width, r)),
+            FoldedRows::Packed(rows) => {
                 let rows = fold_rows(rows, width, r);
                 match rows.len() == width {
-                    true => Rows::Plain(
+                    true => FoldedRows::Plain(
                         (0..W).flat_map(|lane| rows.iter().map(move |n| n.extract(lane))).collect(),
                     ),
-                    false => Rows::Packed(rows),
+                    false => FoldedRows::Packed(rows),
                 }
             }
         };
@@ -107,19 +109,24 @@ impl Folded {
     }
 }
 
-fn row(table: &Table<'_>, l_skip: usize, weights: &[EF], block: usize) -> Vec<EF> {
+fn fold_block(table: &TraceTable<'_>, l_skip: usize, weights: &[EF], block: usize) -> Vec<EF> {
     let joined = |at: &dyn Fn(usize) -> F| -> EF {
         weights.iter().enumerate().map(|(row, weight)| *weight * at((block << l_skip) + row)).sum()
     };
     let columns = table.views.iter().flat_map(|view| {
         (0..view.matrix.width).map(move |column| joined(&|row| view.value_at(row, column)))
     });
-    let selectors = (0..SELECTORS).map(|which| joined(&|row| table.selector(which, row)));
+    let selectors = (0..SELECTORS).map(|which| joined(&|row| table.selector_value(which, row)));
     columns.chain(selectors).collect()
 }
 
 /// Joins blocks in lane order: gives `each` rows of registers.
-fn pack_rows(table: &Table<'_>, l_skip: usize, weights: &[EF], each: usize) -> Vec<PE> {
+fn fold_blocks_packed(
+    table: &TraceTable<'_>,
+    l_skip: usize,
+    weights: &[EF],
+    each: usize,
+) -> Vec<PE> {
     let weights: Vec<PE> = weights.iter().map(|weight| PE::from(*weight)).collect();
     let width = table.width + SELECTORS;
     let mut rows = vec![PE::ZERO; each * width];
@@ -133,14 +140,14 @@ fn pack_rows(table: &Table<'_>, l_skip: usize, weights: &[EF], each: usize) -> V
                 }
             }
             for (which, sum) in into[table.width..].iter_mut().enumerate() {
-                *sum += *weight * P::from_fn(|lane| table.selector(which, of(lane)));
+                *sum += *weight * P::from_fn(|lane| table.selector_value(which, of(lane)));
             }
         }
     });
     rows
 }
 
-fn fold_rows<V: Point>(rows: &[V], width: usize, r: EF) -> Vec<V> {
+fn fold_rows<V: SumcheckValue>(rows: &[V], width: usize, r: EF) -> Vec<V> {
     let mut joined = vec![V::ZERO; rows.len() / 2];
     let pairs = rows.par_chunks_exact(2 * width).with_min_len(ROWS_MIN);
     joined.par_chunks_exact_mut(width).zip(pairs).for_each(|(to, pair)| {
@@ -153,16 +160,16 @@ fn fold_rows<V: Point>(rows: &[V], width: usize, r: EF) -> Vec<V> {
 }
 
 /// Returns numerators, denominators and constraints of one row.
-fn values<V: Point>(
+fn evaluate_row<V: SumcheckValue>(
     row: &[V],
-    table: &Table<'_>,
-    forms: &Forms,
+    table: &TraceTable<'_>,
+    forms: &TableForms,
     numbers: &mut Vec<V>,
     steps: &mut Vec<V>,
 ) -> [V; 3] {
     numbers.clear();
     numbers.extend(table.program.columns.iter().map(|place| row[*place]));
-    table.program.run(numbers, &row[table.width..], V::constant, steps);
+    table.program.run(numbers, &row[table.width..], V::from_base, steps);
     let lookups = match table.lookups.is_empty() {
         true => [V::ZERO; 2],
         false => [forms.numerators.evaluate(steps), forms.denominators.evaluate(steps)],
@@ -170,27 +177,27 @@ fn values<V: Point>(
     [lookups[0], lookups[1], forms.constraints.evaluate(steps)]
 }
 
-fn sums<V: Point>(
+fn sum_row_pairs<V: SumcheckValue>(
     rows: &[V],
     width: usize,
-    table: &Table<'_>,
-    forms: &Forms,
+    table: &TraceTable<'_>,
+    forms: &TableForms,
     weights: &[EF],
     degree: usize,
 ) -> Vec<[V; 3]> {
-    struct Work<V> {
+    struct SumScratch<V> {
         row: Vec<V>,
         numbers: Vec<V>,
         steps: Vec<V>,
         sums: Vec<[V; 3]>,
     }
-    let work = || Work {
+    let work = || SumScratch {
         row: vec![V::ZERO; width],
         numbers: Vec::new(),
         steps: Vec::new(),
         sums: vec![[V::ZERO; 3]; degree],
     };
-    let add = |mut work: Work<V>, (pair, weight): (&[V], &EF)| {
+    let add = |mut work: SumScratch<V>, (pair, weight): (&[V], &EF)| {
         let (zero, one) = pair.split_at(width);
         work.row.copy_from_slice(one);
         for at in 0..degree {
@@ -198,8 +205,8 @@ fn sums<V: Point>(
                 let slopes = zero.iter().zip(one).map(|(zero, one)| *one - *zero);
                 work.row.iter_mut().zip(slopes).for_each(|(number, slope)| *number += slope);
             }
-            let Work { row, numbers, steps, sums } = &mut work;
-            let values = values(row, table, forms, numbers, steps);
+            let SumScratch { row, numbers, steps, sums } = &mut work;
+            let values = evaluate_row(row, table, forms, numbers, steps);
             for (sum, value) in sums[at].iter_mut().zip(values) {
                 *sum += value * *weight;
             }

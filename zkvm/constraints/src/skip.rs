@@ -11,19 +11,19 @@ use p3_matrix::dense::RowMajorMatrix;
 use rayon::prelude::*;
 
 use crate::{
-    forms::Forms,
-    lanes::{P, PE, Point, W, eq_table},
-    table::{SELECTORS, Table, View},
+    forms::TableForms,
+    lanes::{P, PE, SumcheckValue, W, eq_table},
+    table::{MatrixView, SELECTORS, TraceTable},
 };
 
-/// Polynomials of one table: numerators, denominators, constraints.
-pub(crate) struct Polynomials {
+/// The polynomials of one table: numerators, denominators, constraints.
+pub(crate) struct FirstRoundPolynomials {
     pub(crate) lookups: [UnivariatePoly<EF>; 2],
     pub(crate) constraints: UnivariatePoly<EF>,
 }
 
 /// Powers of the roots that a transform multiplies with, and of the shifts to its cosets.
-struct Domain {
+struct CosetDomain {
     l_skip: usize,
     roots: Vec<F>,
     inverse_roots: Vec<F>,
@@ -32,7 +32,7 @@ struct Domain {
     cosets: Vec<F>,
 }
 
-impl Domain {
+impl CosetDomain {
     fn new(l_skip: usize, degree: usize) -> Self {
         let size = 1 << l_skip;
         let root = F::two_adic_generator(l_skip);
@@ -55,18 +55,22 @@ impl Domain {
     /// `width`.
     fn to_coefficients(&self, rows: &mut [P], width: usize) {
         for log in (1..=self.l_skip).rev() {
-            self.layer(rows, width, log, &self.inverse_roots, |a, b, root| (a + b, (a - b) * root));
+            self.butterfly_layer(rows, width, log, &self.inverse_roots, |a, b, root| {
+                (a + b, (a - b) * root)
+            });
         }
     }
 
     /// Transforms coefficients in bit-reversed order to values.
     fn to_values(&self, rows: &mut [P], width: usize) {
         for log in 1..=self.l_skip {
-            self.layer(rows, width, log, &self.roots, |a, b, root| (a + b * root, a - b * root));
+            self.butterfly_layer(rows, width, log, &self.roots, |a, b, root| {
+                (a + b * root, a - b * root)
+            });
         }
     }
 
-    fn layer(
+    fn butterfly_layer(
         &self,
         rows: &mut [P],
         width: usize,
@@ -102,22 +106,22 @@ struct TaskSums {
 }
 
 /// The first round of one table at the point `xs` of its blocks.
-pub(crate) fn polynomials(
-    table: &Table<'_>,
-    forms: &Forms,
+pub(crate) fn first_round_polynomials(
+    table: &TraceTable<'_>,
+    forms: &TableForms,
     l_skip: usize,
     xs: &[EF],
-) -> Polynomials {
+) -> FirstRoundPolynomials {
     let degree = table.degree;
     let has_lookups = !table.lookups.is_empty();
     if degree == 0 {
         let none = || UnivariatePoly::new(vec![]);
-        return Polynomials { lookups: [none(), none()], constraints: none() };
+        return FirstRoundPolynomials { lookups: [none(), none()], constraints: none() };
     }
-    let domain = Domain::new(l_skip, degree);
-    let sums = sums(table, forms, &domain, l_skip, xs);
+    let domain = CosetDomain::new(l_skip, degree);
+    let sums = sum_over_blocks(table, forms, &domain, l_skip, xs);
     let of = |which: usize, cosets: usize| -> Vec<EF> {
-        let at = |point: usize, coset: usize| sums[(coset << l_skip) + point][which].total();
+        let at = |point: usize, coset: usize| sums[(coset << l_skip) + point][which].sum_lanes();
         (0..1 << l_skip)
             .flat_map(|point| (0..cosets).map(move |coset| (point, coset)))
             .map(|(point, coset)| at(point, coset))
@@ -127,15 +131,15 @@ pub(crate) fn polynomials(
         true => interpolate_cosets(of(which, degree), degree),
         false => UnivariatePoly::new(vec![]),
     });
-    let constraints = constraints(&domain, of(2, degree - 1), degree);
-    Polynomials { lookups, constraints }
+    let constraints = interpolate_constraints(&domain, of(2, degree - 1), degree);
+    FirstRoundPolynomials { lookups, constraints }
 }
 
 /// Sums over all blocks: for each coset and point numerators, denominators, constraints.
-fn sums(
-    table: &Table<'_>,
-    forms: &Forms,
-    domain: &Domain,
+fn sum_over_blocks(
+    table: &TraceTable<'_>,
+    forms: &TableForms,
+    domain: &CosetDomain,
     l_skip: usize,
     xs: &[EF],
 ) -> Vec<[PE; 3]> {
@@ -145,8 +149,8 @@ fn sums(
     let blocks = weights.len();
     // Lanes without a block weigh nothing.
     weights.resize(blocks.next_multiple_of(W), EF::ZERO);
-    let columns: Vec<(View<'_>, usize)> =
-        table.program.columns.iter().map(|place| table.column(*place)).collect();
+    let columns: Vec<(MatrixView<'_>, usize)> =
+        table.program.columns.iter().map(|place| table.locate_column(*place)).collect();
     let width = columns.len() + SELECTORS;
     let numbers = width << l_skip;
     let work = || TaskSums {
@@ -157,7 +161,7 @@ fn sums(
     };
     let add = |mut work: TaskSums, (group, weights): (usize, &[EF])| {
         let weight = PE::from_ext_slice(weights);
-        read(table, &columns, group * W, l_skip, &mut work.coefficients);
+        fill_block_rows(table, &columns, group * W, l_skip, &mut work.coefficients);
         domain.to_coefficients(&mut work.coefficients, width);
         for (coset, factors) in domain.shifts.iter().enumerate() {
             let rows = work.coefficients.chunks_exact(width).zip(factors);
@@ -171,12 +175,12 @@ fn sums(
                 table.program.run(numbers, selectors, P::from, &mut work.steps);
                 let sums = &mut work.sums[(coset << l_skip) + point];
                 if has_lookups {
-                    sums[0] += weight * forms.numerators.of_base(&work.steps);
-                    sums[1] += weight * forms.denominators.of_base(&work.steps);
+                    sums[0] += weight * forms.numerators.evaluate_base(&work.steps);
+                    sums[1] += weight * forms.denominators.evaluate_base(&work.steps);
                 }
                 // On so many cosets the quotient by the subgroup's polynomial is determined.
                 if coset + 1 < degree {
-                    sums[2] += weight * forms.constraints.of_base(&work.steps);
+                    sums[2] += weight * forms.constraints.evaluate_base(&work.steps);
                 }
             }
         }
@@ -193,9 +197,9 @@ fn sums(
 }
 
 /// Fills a block of rows for each lane, columns next to each other: selectors first.
-fn read(
-    table: &Table<'_>,
-    columns: &[(View<'_>, usize)],
+fn fill_block_rows(
+    table: &TraceTable<'_>,
+    columns: &[(MatrixView<'_>, usize)],
     block: usize,
     l_skip: usize,
     into: &mut [P],
@@ -203,7 +207,7 @@ fn read(
     for (row, to) in into.chunks_exact_mut(SELECTORS + columns.len()).enumerate() {
         let at = |lane: usize| ((block + lane) << l_skip) + row;
         for (which, selector) in to[..SELECTORS].iter_mut().enumerate() {
-            *selector = P::from_fn(|lane| table.selector(which, at(lane)));
+            *selector = P::from_fn(|lane| table.selector_value(which, at(lane)));
         }
         for (number, (view, column)) in to[SELECTORS..].iter_mut().zip(columns) {
             *number = P::from_fn(|lane| view.value_at(at(lane), *column));
@@ -217,7 +221,11 @@ fn interpolate_cosets(values: Vec<EF>, cosets: usize) -> UnivariatePoly<EF> {
 }
 
 /// The sum of constraints is zero on the subgroup: its quotient is interpolated and multiplied out.
-fn constraints(domain: &Domain, mut values: Vec<EF>, degree: usize) -> UnivariatePoly<EF> {
+fn interpolate_constraints(
+    domain: &CosetDomain,
+    mut values: Vec<EF>,
+    degree: usize,
+) -> UnivariatePoly<EF> {
     let (l_skip, cosets) = (domain.l_skip, degree - 1);
     let size = 1 << l_skip;
     if cosets == 0 {

@@ -6,14 +6,14 @@ use openvm_stark_sdk::config::baby_bear_poseidon2::{BabyBearPoseidon2Config as S
 use p3_field::PrimeCharacteristicRing;
 use p3_matrix::dense::RowMajorMatrix;
 
-use crate::program::Program;
+use crate::program::ExpressionProgram;
 
 /// Selectors: first row, transition, last row.
 pub(crate) const SELECTORS: usize = 3;
 
 /// A matrix as it is read: its rows, or each row's next one, cyclically.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
+pub(crate) struct MatrixView<'a> {
     pub(crate) matrix: &'a RowMajorMatrix<F>,
     /// 1 for the next row, else 0.
     pub(crate) offset: usize,
@@ -29,9 +29,9 @@ pub(crate) struct Lookup {
 }
 
 /// One table with the expressions that are asked of it.
-pub(crate) struct Table<'a> {
+pub(crate) struct TraceTable<'a> {
     /// Preprocessed, cached and common matrices, each before its next rows.
-    pub(crate) views: Vec<View<'a>>,
+    pub(crate) views: Vec<MatrixView<'a>>,
     /// Columns of all views.
     pub(crate) width: usize,
     pub(crate) height: usize,
@@ -45,15 +45,15 @@ pub(crate) struct Table<'a> {
     /// Greatest degree of the table's constraints.
     pub(crate) degree: usize,
     /// The program of all expressions; in its steps are constraints and lookups.
-    pub(crate) program: Program,
+    pub(crate) program: ExpressionProgram,
     pub(crate) constraints: Vec<u32>,
     pub(crate) lookups: Vec<Lookup>,
     /// The program of the lookups alone.
-    pub(crate) lookup_program: Program,
+    pub(crate) lookup_program: ExpressionProgram,
     pub(crate) lookups_alone: Vec<Lookup>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> TraceTable<'a> {
     pub(crate) fn new(
         key: &'a DeviceStarkProvingKey<CpuBackend<SC>>,
         trace: &'a AirProvingContext<CpuBackend<SC>>,
@@ -66,7 +66,7 @@ impl<'a> Table<'a> {
         let (mut views, mut width) = (Vec::new(), 0);
         for matrix in matrices {
             for offset in 0..=usize::from(reads_next) {
-                views.push(View { matrix, offset, first: width });
+                views.push(MatrixView { matrix, offset, first: width });
                 width += matrix.width;
             }
         }
@@ -81,10 +81,10 @@ impl<'a> Table<'a> {
             reads_next,
             has_preprocessed: preprocessed.is_some(),
             degree: key.vk.max_constraint_degree.into(),
-            program: Program::empty(),
+            program: ExpressionProgram::empty(),
             constraints: vec![],
             lookups: vec![],
-            lookup_program: Program::empty(),
+            lookup_program: ExpressionProgram::empty(),
             lookups_alone: vec![],
         };
         let dag = &key.vk.symbolic_constraints;
@@ -96,8 +96,8 @@ impl<'a> Table<'a> {
         let constraints = &dag.constraints.constraint_idx;
         let both: Vec<usize> = constraints.iter().chain(&lookups).copied().collect();
         let build = |wanted: &[usize]| {
-            let place = |part, offset, index| table.place(part, offset, index);
-            Program::new(dag, table.public_values, place, wanted)
+            let place = |part, offset, index| table.column_place(part, offset, index);
+            ExpressionProgram::new(dag, table.public_values, place, wanted)
         };
         let (program, lookup_program) = (build(&both), build(&lookups));
         (table.program, table.lookup_program) = (program, lookup_program);
@@ -117,7 +117,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the place of a column among those of all views; no part is the preprocessed one.
-    pub(crate) fn place(&self, part: Option<usize>, offset: usize, index: usize) -> usize {
+    pub(crate) fn column_place(&self, part: Option<usize>, offset: usize, index: usize) -> usize {
         let matrix = part.map_or(0, |part| part + usize::from(self.has_preprocessed));
         let view = &self.views[matrix * (1 + usize::from(self.reads_next)) + offset];
         assert!(view.offset == offset && index < view.matrix.width, "a variable beyond its matrix");
@@ -125,14 +125,14 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the view of the column at a place, and the column's index in it.
-    pub(crate) fn column(&self, place: usize) -> (View<'a>, usize) {
+    pub(crate) fn locate_column(&self, place: usize) -> (MatrixView<'a>, usize) {
         let after = self.views.partition_point(|view| view.first <= place);
         let view = self.views[after - 1];
         (view, place - view.first)
     }
 
     /// Returns the selector of a row: 0 first row, 1 transition, 2 last row.
-    pub(crate) fn selector(&self, which: usize, row: usize) -> F {
+    pub(crate) fn selector_value(&self, which: usize, row: usize) -> F {
         let row = row % self.height;
         F::from_bool(match which {
             0 => row == 0,
@@ -142,7 +142,7 @@ impl<'a> Table<'a> {
     }
 }
 
-impl View<'_> {
+impl MatrixView<'_> {
     /// Returns the number of a column in a row; rows are counted cyclically.
     pub(crate) fn value_at(&self, row: usize, column: usize) -> F {
         let height = self.matrix.values.len() / self.matrix.width;

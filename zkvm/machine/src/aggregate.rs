@@ -17,10 +17,10 @@ use crate::{
     backend::SC,
     error::Fault,
     fan_in::{FanIn, INTERNAL_CHILDREN, LEAF_CHILDREN},
-    lineage::{Lineage, bits_of},
+    lineage::{LayerCommitments, proven_bits_of_key},
     progress::ProofStep,
     prove::AppProof,
-    wire::Body,
+    wire::ProofBody,
 };
 
 /// Provers of the layers of the tree.
@@ -43,8 +43,8 @@ pub fn aggregate(
 ) -> Result<Vec<u8>, Fault> {
     let AppProof { body, key } = proof;
     let aggregator = Aggregator::new(Arc::new(key));
-    let joined = aggregator.join(body.proofs, fan_in, step)?;
-    Body { aggregated: true, proofs: vec![joined], ..body }
+    let joined = aggregator.join_proofs(body.proofs, fan_in, step)?;
+    ProofBody { aggregated: true, proofs: vec![joined], ..body }
         .encode()
         .map_err(|e| Fault::Backend(e.to_string()))
 }
@@ -62,12 +62,12 @@ impl Aggregator {
         Self { leaf, internal_for_leaf, internal_recursive }
     }
 
-    pub fn key(&self) -> MultiStarkVerifyingKey<SC> {
+    pub fn verifying_key(&self) -> MultiStarkVerifyingKey<SC> {
         self.internal_recursive.get_vk().as_ref().clone()
     }
 
-    pub fn lineage(&self) -> Lineage {
-        Lineage {
+    pub fn layer_commitments(&self) -> LayerCommitments {
+        LayerCommitments {
             app: self.leaf.get_vk_commit(false),
             leaf: self.internal_for_leaf.get_vk_commit(false),
             internal_for_leaf: self.internal_recursive.get_vk_commit(false),
@@ -76,14 +76,14 @@ impl Aggregator {
     }
 
     /// The least proven bits of the three layers.
-    pub fn bits(&self) -> u32 {
+    pub fn proven_bits(&self) -> u32 {
         let keys =
             [self.leaf.get_vk(), self.internal_for_leaf.get_vk(), self.internal_recursive.get_vk()];
-        keys.iter().map(|key| bits_of(key)).min().unwrap_or(0)
+        keys.iter().map(|key| proven_bits_of_key(key)).min().unwrap_or(0)
     }
 
     /// Joins layer by layer, and once more at the end, which makes the proof smaller.
-    fn join(
+    fn join_proofs(
         &self,
         segments: Vec<Proof<SC>>,
         fan_in: FanIn,
@@ -92,25 +92,27 @@ impl Aggregator {
         // A node that joins one proof makes no layer shorter: the last layers would have no end.
         let leaf = fan_in.leaf.clamp(1, LEAF_CHILDREN);
         let internal = fan_in.internal.clamp(2, INTERNAL_CHILDREN);
-        let mut tally = Tally { done: 0, of: joins(segments.len(), leaf, internal), step };
-        let mut proofs = tally.layer(&segments, leaf, |children| {
+        let mut tally =
+            JoinProgress { done: 0, of: count_joins(segments.len(), leaf, internal), step };
+        let mut proofs = tally.join_layer(&segments, leaf, |children| {
             self.leaf.agg_prove_no_def::<Engine>(children, ChildVkKind::App)
         })?;
         drop(segments);
-        proofs = tally.layer(&proofs, internal, |children| {
+        proofs = tally.join_layer(&proofs, internal, |children| {
             self.internal_for_leaf.agg_prove_no_def::<Engine>(children, ChildVkKind::Standard)
         })?;
-        proofs = tally.layer(&proofs, internal, |children| {
+        proofs = tally.join_layer(&proofs, internal, |children| {
             self.internal_recursive.agg_prove_no_def::<Engine>(children, ChildVkKind::Standard)
         })?;
         while proofs.len() > 1 {
-            proofs = tally.layer(&proofs, internal, |children| self.join_again(children))?;
+            proofs =
+                tally.join_layer(&proofs, internal, |children| self.join_recursively(children))?;
         }
         (tally.step)(ProofStep::Wrap);
-        self.join_again(&proofs).map_err(|e| Fault::Backend(e.to_string()))
+        self.join_recursively(&proofs).map_err(|e| Fault::Backend(e.to_string()))
     }
 
-    fn join_again(&self, children: &[Proof<SC>]) -> eyre::Result<Proof<SC>> {
+    fn join_recursively(&self, children: &[Proof<SC>]) -> eyre::Result<Proof<SC>> {
         self.internal_recursive.agg_prove::<Engine>(
             children,
             ChildVkKind::RecursiveSelf,
@@ -120,14 +122,14 @@ impl Aggregator {
     }
 }
 
-struct Tally<'a> {
+struct JoinProgress<'a> {
     done: u32,
     of: u32,
     step: &'a mut dyn FnMut(ProofStep),
 }
 
-impl Tally<'_> {
-    fn layer(
+impl JoinProgress<'_> {
+    fn join_layer(
         &mut self,
         proofs: &[Proof<SC>],
         children: usize,
@@ -144,7 +146,7 @@ impl Tally<'_> {
 }
 
 /// How many joins a run of so many segments takes, without the last one.
-fn joins(segments: usize, leaf: usize, internal: usize) -> u32 {
+fn count_joins(segments: usize, leaf: usize, internal: usize) -> u32 {
     let mut layer = segments.div_ceil(leaf);
     let mut joins = layer;
     for _ in 0..2 {

@@ -18,14 +18,14 @@ use crate::{
     backend::{Digest, Engine, F, PUBLIC_VALUES_BYTES, SC},
     config::Blueprint,
     error::Rejection,
-    keys::Keys,
-    program::{Commitment, to_bytes},
-    wire::{Body, PublicValues},
+    keys::VerifyingKeys,
+    program::{ProgramCommitment, digest_to_bytes},
+    wire::{ProofBody, PublicValues},
 };
 
 /// The result of a check that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedProof {
     /// The public values that the program revealed.
     pub public_values: [u8; PUBLIC_VALUES_BYTES],
     /// Number of segments, where the proof shows them.
@@ -41,28 +41,28 @@ pub struct Checked {
 /// [`Rejection`], by the first thing that is wrong.
 pub fn check_segments(
     bytes: &[u8],
-    keys: &Keys,
+    keys: &VerifyingKeys,
     blueprint: Blueprint,
-    program: &Commitment,
-) -> Result<Checked, Rejection> {
-    let body = open(bytes, false, keys, program)?;
+    program: &ProgramCommitment,
+) -> Result<CheckedProof, Rejection> {
+    let body = decode_for_program(bytes, false, keys, program)?;
     for proof in &body.proofs {
-        let instructions = instructions_of(proof).ok_or(Rejection::Malformed("a table"))?;
-        if to_bytes(&instructions) != program.instructions {
+        let instructions = instructions_commitment(proof).ok_or(Rejection::Malformed("a table"))?;
+        if digest_to_bytes(&instructions) != program.instructions {
             return Err(Rejection::AnotherProgram);
         }
     }
     let engine: Engine = Engine::new(keys.app.inner.params.clone());
-    let run = verify_segments(&engine, &keys.app, &body.proofs).map_err(reject_app)?;
-    if to_bytes(&run.exe_commit) != program.executable {
+    let run = verify_segments(&engine, &keys.app, &body.proofs).map_err(app_rejection)?;
+    if digest_to_bytes(&run.exe_commit) != program.executable {
         // The instructions are the program's: so memory or entry point are not those it starts with.
         return Err(Rejection::Segments("the first one does not start the program"));
     }
-    let public_values = values(&body.public_values)?;
+    let public_values = public_value_bytes(&body.public_values)?;
     body.public_values
         .verify(&vm_poseidon2_hasher(), memory_dimensions(blueprint), run.final_memory_root)
         .map_err(|_| Rejection::PublicValues)?;
-    Ok(Checked { public_values, segments: Some(body.proofs.len() as u32) })
+    Ok(CheckedProof { public_values, segments: Some(body.proofs.len() as u32) })
 }
 
 /// Checks an aggregated proof of a run of `program`. That segments connect is part of what it proves.
@@ -72,12 +72,12 @@ pub fn check_segments(
 /// [`Rejection`], by the first thing that is wrong.
 pub fn check_aggregated(
     bytes: &[u8],
-    keys: &Keys,
+    keys: &VerifyingKeys,
     blueprint: Blueprint,
-    program: &Commitment,
-) -> Result<Checked, Rejection> {
-    let mut body = open(bytes, true, keys, program)?;
-    let public_values = values(&body.public_values)?;
+    program: &ProgramCommitment,
+) -> Result<CheckedProof, Rejection> {
+    let mut body = decode_for_program(bytes, true, keys, program)?;
+    let public_values = public_value_bytes(&body.public_values)?;
     let proof = VmStarkProof {
         inner: body.proofs.remove(0),
         user_pvs_proof: body.public_values,
@@ -86,7 +86,7 @@ pub fn check_aggregated(
     let key = VmStarkVerifyingKey {
         mvk: keys.aggregated.clone(),
         baseline: VerificationBaseline {
-            app_exe_commit: from_bytes(&program.executable),
+            app_exe_commit: digest_from_bytes(&program.executable),
             memory_dimensions: memory_dimensions(blueprint),
             num_user_pvs: PUBLIC_VALUES_BYTES,
             app_vk_commit: keys.lineage.app,
@@ -96,18 +96,18 @@ pub fn check_aggregated(
             expected_def_hook_commit: None,
         },
     };
-    verify_vm_stark_proof_decoded(&key, &proof).map_err(reject_aggregated)?;
-    Ok(Checked { public_values, segments: None })
+    verify_vm_stark_proof_decoded(&key, &proof).map_err(aggregated_rejection)?;
+    Ok(CheckedProof { public_values, segments: None })
 }
 
-fn open(
+fn decode_for_program(
     bytes: &[u8],
     aggregated: bool,
-    keys: &Keys,
-    program: &Commitment,
-) -> Result<Body, Rejection> {
-    let body = Body::decode(bytes, aggregated)?;
-    if body.machine != keys.machine() {
+    keys: &VerifyingKeys,
+    program: &ProgramCommitment,
+) -> Result<ProofBody, Rejection> {
+    let body = ProofBody::decode(bytes, aggregated)?;
+    if body.machine != keys.machine_digest() {
         return Err(Rejection::Parameters);
     }
     if body.executable != program.executable {
@@ -117,13 +117,13 @@ fn open(
 }
 
 /// The commitment to the instructions that a segment ran.
-fn instructions_of(proof: &Proof<SC>) -> Option<Digest> {
+fn instructions_commitment(proof: &Proof<SC>) -> Option<Digest> {
     let table = proof.trace_vdata.get(PROGRAM_AIR_ID)?.as_ref()?;
     table.cached_commitments.get(PROGRAM_CACHED_TRACE_INDEX).copied()
 }
 
 /// Reads public values as bytes. Each is a field element; one above 255 is not a byte of a digest.
-fn values(values: &PublicValues) -> Result<[u8; PUBLIC_VALUES_BYTES], Rejection> {
+fn public_value_bytes(values: &PublicValues) -> Result<[u8; PUBLIC_VALUES_BYTES], Rejection> {
     let mut bytes = [0; PUBLIC_VALUES_BYTES];
     if values.public_values.len() != bytes.len() {
         return Err(Rejection::PublicValues);
@@ -134,7 +134,7 @@ fn values(values: &PublicValues) -> Result<[u8; PUBLIC_VALUES_BYTES], Rejection>
     Ok(bytes)
 }
 
-fn reject_app(error: VmVerificationError<SC>) -> Rejection {
+fn app_rejection(error: VmVerificationError<SC>) -> Rejection {
     use VmVerificationError as E;
     match error {
         E::ProgramCommitMismatch { .. } | E::ExeCommitMismatch { .. } => Rejection::AnotherProgram,
@@ -148,7 +148,7 @@ fn reject_app(error: VmVerificationError<SC>) -> Rejection {
     }
 }
 
-fn reject_aggregated(error: VerifyStarkError) -> Rejection {
+fn aggregated_rejection(error: VerifyStarkError) -> Rejection {
     use VerifyStarkError as E;
     match error {
         E::AppExeCommitMismatch { .. } => Rejection::AnotherProgram,
@@ -171,7 +171,7 @@ fn reject_aggregated(error: VerifyStarkError) -> Rejection {
 
 /// Reads the field elements of a commitment. Bytes that are none give zeros, which no program
 /// commits to.
-fn from_bytes(bytes: &[u8; 32]) -> Digest {
+fn digest_from_bytes(bytes: &[u8; 32]) -> Digest {
     let mut digest = Digest::default();
     for (limb, four) in digest.iter_mut().zip(bytes.chunks_exact(4)) {
         let value = u32::from_le_bytes([four[0], four[1], four[2], four[3]]);

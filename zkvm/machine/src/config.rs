@@ -52,11 +52,11 @@ pub struct Blueprint {
 
 impl Blueprint {
     /// Parameters of the proof of one segment: 100 proven bits, by the makers of the back end.
-    pub fn params(&self) -> SystemParams {
+    pub fn proof_parameters(&self) -> SystemParams {
         app_params_with_100_bits_security(self.log_height)
     }
 
-    pub(crate) fn config(&self) -> MachineConfig {
+    pub(crate) fn machine_config(&self) -> MachineConfig {
         let mut memory = MemoryConfig::default();
         // No program defers a computation to another circuit.
         memory.addr_spaces[DEFERRAL_AS as usize].num_cells = 0;

@@ -1,7 +1,7 @@
 //! The virtual machine behind plain functions: OpenVM's circuits, its executor, its prover.
 //!
 //! A [`Blueprint`] says which instructions a machine has, a [`Program`] is an ELF loaded for it,
-//! [`Prover`] runs and proves it, [`Keys`] check. Nothing here reads a file or prints a line.
+//! [`Prover`] runs and proves it, [`VerifyingKeys`] check. Nothing here reads a file or prints a line.
 
 mod aggregate;
 mod app_key;
@@ -20,13 +20,13 @@ mod wire;
 
 pub use aggregate::aggregate;
 pub use backend::{BACKEND, PUBLIC_VALUES_BYTES, VERSION};
-pub use check::{Checked, check_aggregated, check_segments};
+pub use check::{CheckedProof, check_aggregated, check_segments};
 pub use config::Blueprint;
 pub use error::{Fault, Rejection};
 pub use fan_in::FanIn;
-pub use keys::{Keys, KeysError};
-pub use program::{Commitment, Program};
+pub use keys::{KeysError, VerifyingKeys};
+pub use program::{Program, ProgramCommitment};
 pub use progress::ProofStep;
-pub use prove::{AppProof, Machine, Plan, Prover};
-pub use size::{Load, MEMORY_DEFAULT};
+pub use prove::{AppProof, Machine, Prover, SegmentPlan};
+pub use size::{MEMORY_DEFAULT, SegmentSize};
 pub use wire::{BODY_BYTES_MAX, declared_digests};

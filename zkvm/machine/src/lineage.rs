@@ -8,7 +8,7 @@ use crate::backend::{F, SC};
 
 /// Commitments to the keys of the layers of an aggregated proof.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Lineage {
+pub(crate) struct LayerCommitments {
     pub app: VkCommit<F>,
     pub leaf: VkCommit<F>,
     pub internal_for_leaf: VkCommit<F>,
@@ -16,6 +16,6 @@ pub(crate) struct Lineage {
 }
 
 /// Proven bits of round-by-round soundness, rounded down.
-pub(crate) fn bits_of(key: &MultiStarkVerifyingKey<SC>) -> u32 {
+pub(crate) fn proven_bits_of_key(key: &MultiStarkVerifyingKey<SC>) -> u32 {
     SoundnessCalculator::calculate_from_vk(key).total_bits.floor() as u32
 }

@@ -34,7 +34,7 @@ impl Program {
 
 /// The commitments by which a checker knows a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Commitment {
+pub struct ProgramCommitment {
     /// Commitment to the instructions.
     pub instructions: [u8; 32],
     /// Commitment to instructions, first memory and entry point.
@@ -42,7 +42,7 @@ pub struct Commitment {
 }
 
 /// Encodes eight field elements as 32 bytes, little-endian, canonical.
-pub(crate) fn to_bytes(digest: &Digest) -> [u8; 32] {
+pub(crate) fn digest_to_bytes(digest: &Digest) -> [u8; 32] {
     let mut bytes = [0; 32];
     for (into, limb) in bytes.chunks_exact_mut(4).zip(digest) {
         into.copy_from_slice(&limb.as_canonical_u32().to_le_bytes());

@@ -18,17 +18,17 @@ use openvm_stark_backend::{
 };
 
 use crate::{
-    app_key::{app_key, machine_digest},
+    app_key::{generate_app_key, machine_digest},
     backend::{Engine, F, PUBLIC_VALUES_BYTES, SC},
     config::MachineBuilder,
     error::Fault,
-    program::{Commitment, Program, to_bytes},
+    program::{Program, ProgramCommitment, digest_to_bytes},
     progress::ProofStep,
     size::{
-        LIMIT_MAX, LIMIT_MIN, Load, Tables, first_limit, least_memory_to_report, next_limit,
-        seconds,
+        LIMIT_MAX, LIMIT_MIN, SegmentSize, TableShapes, first_segment_limit,
+        least_memory_to_report, next_segment_limit, run_seconds,
     },
-    wire::{Body, PublicValues},
+    wire::{ProofBody, PublicValues},
 };
 
 /// Cuts that are tried after the first one that fits.
@@ -39,17 +39,17 @@ pub struct Machine {
     vm: VirtualMachine<Engine, MachineBuilder>,
     exe: Arc<VmExe<F>>,
     key: MultiStarkVerifyingKey<SC>,
-    tables: Tables,
+    tables: TableShapes,
 }
 
 /// A run, cut into segments.
-pub struct Plan {
+pub struct SegmentPlan {
     /// Instructions that the program took, as the executor counts them.
     pub cycles: u64,
     /// The public values that it revealed.
     pub public_values: [u8; PUBLIC_VALUES_BYTES],
     /// Weight of each segment.
-    pub loads: Vec<Load>,
+    pub loads: Vec<SegmentSize>,
     /// Peak of resident memory while it is proved, by the model, in bytes.
     pub peak_bytes: u64,
     segments: Vec<Segment>,
@@ -63,10 +63,10 @@ impl Machine {
     /// [`Fault::Backend`].
     pub fn new(program: &Program) -> Result<Self, Fault> {
         let blueprint = program.blueprint;
-        let key = app_key(blueprint)?;
-        let engine: Engine = Engine::new(blueprint.params());
+        let key = generate_app_key(blueprint)?;
+        let engine: Engine = Engine::new(blueprint.proof_parameters());
         let on_device = engine.device().transport_pk_to_device(&key);
-        let tables = Tables {
+        let tables = TableShapes {
             log_height: blueprint.log_height,
             widths: key.per_air.iter().map(|t| t.vk.params.width.total_width() as u64).collect(),
             interactions: key
@@ -75,7 +75,7 @@ impl Machine {
                 .map(|t| t.vk.symbolic_constraints.interactions.len() as u64)
                 .collect(),
         };
-        let vm = VirtualMachine::new(engine, MachineBuilder, blueprint.config(), on_device)
+        let vm = VirtualMachine::new(engine, MachineBuilder, blueprint.machine_config(), on_device)
             .map_err(|e| Fault::Backend(e.to_string()))?;
         Ok(Self { vm, exe: program.exe.clone(), key: key.get_vk(), tables })
     }
@@ -85,7 +85,7 @@ impl Machine {
     /// # Errors
     ///
     /// [`Fault::Exit`] and [`Fault::Stopped`] if the program refuses its input.
-    pub fn run(&self, input: &[u8]) -> Result<Plan, Fault> {
+    pub fn run(&self, input: &[u8]) -> Result<SegmentPlan, Fault> {
         self.plan_within(input, LIMIT_MAX)
     }
 
@@ -98,11 +98,11 @@ impl Machine {
     /// # Errors
     ///
     /// As [`Machine::run`], and [`Fault::Memory`] if no cut is small enough.
-    pub fn plan(&self, input: &[u8], memory: u64) -> Result<Plan, Fault> {
-        let mut best: Option<Plan> = None;
+    pub fn plan_segments(&self, input: &[u8], memory: u64) -> Result<SegmentPlan, Fault> {
+        let mut best: Option<SegmentPlan> = None;
         let mut least = u64::MAX;
         let mut refined = 0;
-        let mut limit = first_limit(memory);
+        let mut limit = first_segment_limit(memory);
         while limit > LIMIT_MIN && refined < REFINEMENTS {
             let plan = self.plan_within(input, limit)?;
             let needed = plan.peak_bytes;
@@ -110,10 +110,10 @@ impl Machine {
             if best.as_ref().is_some_and(|best| plan.segments.len() > best.segments.len()) {
                 break;
             }
-            if needed > memory && plan.loads.iter().all(Load::is_smallest) {
+            if needed > memory && plan.loads.iter().all(SegmentSize::is_smallest) {
                 break;
             }
-            let faster = |best: &Plan| seconds(&plan.loads) < seconds(&best.loads);
+            let faster = |best: &SegmentPlan| run_seconds(&plan.loads) < run_seconds(&best.loads);
             if needed <= memory && best.as_ref().is_none_or(faster) {
                 best = Some(plan);
             }
@@ -121,22 +121,23 @@ impl Machine {
                 break;
             }
             refined += u32::from(best.is_some());
-            limit = next_limit(limit, memory, needed);
+            limit = next_segment_limit(limit, memory, needed);
         }
         best.ok_or_else(|| Fault::Memory { needed: least_memory_to_report(least), given: memory })
     }
 
     /// Makes a plan within the back end's own limit, whose bytes are those of a graphics card.
-    fn plan_within(&self, input: &[u8], limit: usize) -> Result<Plan, Fault> {
+    fn plan_within(&self, input: &[u8], limit: usize) -> Result<SegmentPlan, Fault> {
         let meter = self.vm.build_metered_ctx(&self.exe).with_max_memory(limit);
         let runner =
             self.vm.metered_interpreter(&self.exe).map_err(|e| Fault::Load(e.to_string()))?;
-        let (segments, state) = runner.execute_metered(streams(input), meter)?;
+        let (segments, state) = runner.execute_metered(input_streams(input), meter)?;
         let revealed = extract_public_values(PUBLIC_VALUES_BYTES, &state.memory.memory);
         let mut public_values = [0; PUBLIC_VALUES_BYTES];
         public_values.copy_from_slice(&revealed);
-        let loads: Vec<Load> = segments.iter().map(|s| self.tables.load(s)).collect();
-        Ok(Plan {
+        let loads: Vec<SegmentSize> =
+            segments.iter().map(|s| self.tables.segment_size(s)).collect();
+        Ok(SegmentPlan {
             cycles: segments.iter().map(|segment| segment.num_insns).sum(),
             public_values,
             peak_bytes: self.tables.peak_bytes(&loads),
@@ -150,7 +151,7 @@ impl Machine {
     /// # Errors
     ///
     /// [`Fault::Backend`].
-    pub fn prover(self) -> Result<Prover, Fault> {
+    pub fn into_prover(self) -> Result<Prover, Fault> {
         let Self { vm, exe, key, tables: _ } = self;
         let table = vm.commit_program_on_device(&exe.program);
         let instance =
@@ -168,7 +169,7 @@ pub struct Prover {
 /// Proofs of all segments of a run.
 #[derive(Clone)]
 pub struct AppProof {
-    pub(crate) body: Body,
+    pub(crate) body: ProofBody,
     pub(crate) key: MultiStarkVerifyingKey<SC>,
 }
 
@@ -185,29 +186,32 @@ impl AppProof {
 
 impl Prover {
     /// Returns the commitments by which a checker knows the program.
-    pub fn commitment(&self) -> Commitment {
+    pub fn program_commitment(&self) -> ProgramCommitment {
         let instructions = *self.instance.program_commitment();
         let executable = compute_exe_commit_from_mem_config(
             &instructions,
             self.instance.exe(),
-            &self.system().memory_config,
+            &self.system_config().memory_config,
         );
-        Commitment { instructions: to_bytes(&instructions), executable: to_bytes(&executable) }
+        ProgramCommitment {
+            instructions: digest_to_bytes(&instructions),
+            executable: digest_to_bytes(&executable),
+        }
     }
 
     /// Proves a run, segment after segment; the memory of each is given back before the next.
     ///
     /// # Errors
     ///
-    /// [`Fault::Backend`], and what [`Machine::plan`] would have said of the input.
+    /// [`Fault::Backend`], and what [`Machine::plan_segments`] would have said of the input.
     pub fn prove(
         mut self,
-        plan: Plan,
+        plan: SegmentPlan,
         input: &[u8],
         step: &mut dyn FnMut(ProofStep),
     ) -> Result<AppProof, Fault> {
-        let executable = self.commitment().executable;
-        self.instance.reset_state(streams(input));
+        let executable = self.program_commitment().executable;
+        self.instance.reset_state(input_streams(input));
         let of = plan.segments.len() as u32;
         let mut proofs = Vec::with_capacity(plan.segments.len());
         for (done, segment) in (0..).zip(&plan.segments) {
@@ -215,9 +219,9 @@ impl Prover {
             proofs.push(self.prove_segment(segment)?);
         }
         step(ProofStep::Segment { done: of, of });
-        let public_values = self.public_values()?;
+        let public_values = self.prove_public_values()?;
         let machine = machine_digest(&self.key);
-        let body = Body { aggregated: false, machine, executable, proofs, public_values };
+        let body = ProofBody { aggregated: false, machine, executable, proofs, public_values };
         Ok(AppProof { body, key: self.key })
     }
 
@@ -243,12 +247,12 @@ impl Prover {
         Ok(proof)
     }
 
-    fn public_values(&self) -> Result<PublicValues, Fault> {
+    fn prove_public_values(&self) -> Result<PublicValues, Fault> {
         let missing = || Fault::Backend("no memory after the run".into());
         let state = self.instance.state().as_ref().ok_or_else(missing)?;
         let top = self.instance.vm.memory_top_tree().ok_or_else(missing)?;
         Ok(PublicValues::compute(
-            self.system().memory_config.memory_dimensions(),
+            self.system_config().memory_config.memory_dimensions(),
             PUBLIC_VALUES_BYTES,
             &vm_poseidon2_hasher(),
             &state.memory.memory,
@@ -256,16 +260,16 @@ impl Prover {
         ))
     }
 
-    fn system(&self) -> &openvm_circuit::arch::SystemConfig {
+    fn system_config(&self) -> &openvm_circuit::arch::SystemConfig {
         self.instance.vm.config().as_ref()
     }
 
-    /// Digest of the machine, as [`crate::Keys::machine`].
-    pub fn machine(&self) -> [u8; 32] {
+    /// Digest of the machine, as [`crate::VerifyingKeys::machine_digest`].
+    pub fn machine_digest(&self) -> [u8; 32] {
         machine_digest(&self.key)
     }
 }
 
-fn streams(input: &[u8]) -> Streams<F> {
+fn input_streams(input: &[u8]) -> Streams<F> {
     Streams::new(vec![input.iter().map(|byte| F::from_u8(*byte)).collect::<Vec<F>>()])
 }

@@ -43,13 +43,13 @@ const S_PER_CELL: f64 = 0.125e-6;
 const S_PER_LEAF: f64 = 0.12e-6;
 
 /// A limit that is too high for so much memory, but not by much: the back end's bytes are fewer.
-pub(crate) fn first_limit(memory: u64) -> usize {
+pub(crate) fn first_segment_limit(memory: u64) -> usize {
     LIMIT_MIN + (memory / 2).clamp(ABOVE_MIN, LIMIT_MAX as u64) as usize
 }
 
 /// The limit to try after one that gave segments of `needed` bytes: further down, the more that is
 /// too much.
-pub(crate) fn next_limit(limit: usize, memory: u64, needed: u64) -> usize {
+pub(crate) fn next_segment_limit(limit: usize, memory: u64, needed: u64) -> usize {
     let excess = memory as f64 / needed.max(1) as f64;
     let above = limit.saturating_sub(LIMIT_MIN) as f64;
     LIMIT_MIN + (above * excess.clamp(0.5, 0.85)) as usize
@@ -62,50 +62,50 @@ pub(crate) fn least_memory_to_report(least: u64) -> u64 {
 
 /// The size of one segment, in cells and lookups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct SegmentSize {
     /// Cells of all tables, padded.
     pub cells: u64,
     /// Lookups of all rows, padded.
     pub interactions: u64,
 }
 
-impl Load {
+impl SegmentSize {
     /// Resident memory in bytes that proving the segment adds to a process.
-    pub fn bytes(&self) -> u64 {
-        self.cells * BYTES_PER_CELL + self.leaves() * BYTES_PER_LEAF
+    pub fn memory_bytes(&self) -> u64 {
+        self.cells * BYTES_PER_CELL + self.padded_leaves() * BYTES_PER_LEAF
     }
 
     /// CPU seconds that proving the segment takes.
-    fn seconds(&self) -> f64 {
-        FIXED_S + self.cells as f64 * S_PER_CELL + self.leaves() as f64 * S_PER_LEAF
+    fn proving_seconds(&self) -> f64 {
+        FIXED_S + self.cells as f64 * S_PER_CELL + self.padded_leaves() as f64 * S_PER_LEAF
     }
 
-    fn leaves(&self) -> u64 {
+    fn padded_leaves(&self) -> u64 {
         self.interactions.next_power_of_two().max(LEAVES_MIN)
     }
 
     /// Whether a smaller segment would take about as much, by the model.
     pub(crate) fn is_smallest(&self) -> bool {
-        self.leaves() == LEAVES_MIN
+        self.padded_leaves() == LEAVES_MIN
     }
 }
 
 /// CPU seconds of a run. Good enough to tell which of two cuts is the faster one.
-pub(crate) fn seconds(loads: &[Load]) -> f64 {
-    loads.iter().map(Load::seconds).sum()
+pub(crate) fn run_seconds(loads: &[SegmentSize]) -> f64 {
+    loads.iter().map(SegmentSize::proving_seconds).sum()
 }
 
 /// Width and lookups of each table of a machine.
-pub(crate) struct Tables {
+pub(crate) struct TableShapes {
     pub log_height: usize,
     pub widths: Vec<u64>,
     pub interactions: Vec<u64>,
 }
 
-impl Tables {
+impl TableShapes {
     /// Peak of resident memory of a run, of which one segment at a time is in memory.
-    pub fn peak_bytes(&self, loads: &[Load]) -> u64 {
-        let segment = loads.iter().map(Load::bytes).max().unwrap_or(0);
+    pub fn peak_bytes(&self, loads: &[SegmentSize]) -> u64 {
+        let segment = loads.iter().map(SegmentSize::memory_bytes).max().unwrap_or(0);
         let left = match loads.len() as u64 {
             0 | 1 => 0,
             several => BYTES_LEFT + several * BYTES_PER_PROOF,
@@ -113,8 +113,8 @@ impl Tables {
         FIXED_BYTES + (BYTES_PER_STACKED_ROW << self.log_height) + segment + left
     }
 
-    pub fn load(&self, segment: &Segment) -> Load {
-        let mut load = Load::default();
+    pub fn segment_size(&self, segment: &Segment) -> SegmentSize {
+        let mut load = SegmentSize::default();
         let tables = self.widths.iter().zip(&self.interactions);
         for (&height, (width, interactions)) in segment.trace_heights.iter().zip(tables) {
             let rows = if height == 0 { 0 } else { u64::from(height).next_power_of_two() };

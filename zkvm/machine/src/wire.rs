@@ -35,7 +35,7 @@ const AGGREGATED: &[u8; TAG_BYTES] = b"openvm2 aggr v1\0";
 /// Reads what a body says that it is of: machine and executable. Nothing of it is checked.
 pub fn declared_digests(bytes: &[u8]) -> Option<([u8; 32], [u8; 32])> {
     let mut rest = bytes;
-    take(&mut rest, TAG_BYTES).ok()?;
+    take_bytes(&mut rest, TAG_BYTES).ok()?;
     Some((take_32(&mut rest).ok()?, take_32(&mut rest).ok()?))
 }
 
@@ -43,7 +43,7 @@ pub(crate) type PublicValues = UserPublicValuesProof<DIGEST_SIZE, F>;
 
 /// A body, taken apart.
 #[derive(Clone)]
-pub(crate) struct Body {
+pub(crate) struct ProofBody {
     pub aggregated: bool,
     pub machine: [u8; 32],
     pub executable: [u8; 32],
@@ -51,7 +51,7 @@ pub(crate) struct Body {
     pub public_values: PublicValues,
 }
 
-impl Body {
+impl ProofBody {
     pub fn encode(&self) -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(if self.aggregated { AGGREGATED } else { APP });
@@ -77,7 +77,7 @@ impl Body {
         }
         let mut rest = bytes;
         let tag = if aggregated { AGGREGATED } else { APP };
-        if take(&mut rest, TAG_BYTES)? != tag {
+        if take_bytes(&mut rest, TAG_BYTES)? != tag {
             return Err(Rejection::Malformed("tag is of another kind or version"));
         }
         let machine = take_32(&mut rest)?;
@@ -89,12 +89,12 @@ impl Body {
         let mut proofs = Vec::new();
         for _ in 0..count {
             let length = take_length(&mut rest)?;
-            let proof = Proof::<SC>::decode_from_bytes(take(&mut rest, length)?)
+            let proof = Proof::<SC>::decode_from_bytes(take_bytes(&mut rest, length)?)
                 .map_err(|_| Rejection::Malformed("a segment's encoding"))?;
             proofs.push(proof);
         }
         let length = take_length(&mut rest)?;
-        let mut values = Cursor::new(take(&mut rest, length)?);
+        let mut values = Cursor::new(take_bytes(&mut rest, length)?);
         let public_values = PublicValues::decode::<SC, _>(&mut values)
             .map_err(|_| Rejection::Malformed("encoding of the public values"))?;
         let body = Self { aggregated, machine, executable, proofs, public_values };
@@ -105,7 +105,7 @@ impl Body {
     }
 }
 
-fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Rejection> {
+fn take_bytes<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Rejection> {
     let (taken, left) =
         rest.split_at_checked(length).ok_or(Rejection::Malformed("body ends early"))?;
     *rest = left;
@@ -114,12 +114,12 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Rejection> {
 
 fn take_32(rest: &mut &[u8]) -> Result<[u8; 32], Rejection> {
     let mut bytes = [0; 32];
-    bytes.copy_from_slice(take(rest, 32)?);
+    bytes.copy_from_slice(take_bytes(rest, 32)?);
     Ok(bytes)
 }
 
 fn take_length(rest: &mut &[u8]) -> Result<usize, Rejection> {
     let mut bytes = [0; 4];
-    bytes.copy_from_slice(take(rest, 4)?);
+    bytes.copy_from_slice(take_bytes(rest, 4)?);
     Ok(u32::from_le_bytes(bytes) as usize)
 }

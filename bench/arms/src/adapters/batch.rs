@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::{
     floor,
-    masked::Masked,
+    masked::MaskedScheme,
     problem::{ProjectionShape, RandomProjection},
-    spans::differences,
-    step::Step,
+    spans::duration_differences,
+    step::ProjectionStep,
 };
 use crate::version::VERSION;
 
@@ -23,49 +23,49 @@ const CHECKED_DELTAS: usize = 4;
 
 pub(crate) fn run(_: Args) -> Outcome {
     let problem = RandomProjection::new(ProjectionShape::PUBLISHED);
-    let mut masked = Masked::new(&problem)?;
+    let mut masked = MaskedScheme::new(&problem)?;
     let hello = Hello {
         guarantee: Some(masked.guarantee()),
-        note: Some(format!("{} tokens to a batch", masked.tokens())),
+        note: Some(format!("{} tokens to a batch", masked.batch_tokens())),
         ..Hello::new("masked, whole batches", VERSION)
     };
     serve_runs(&hello, |order| measure(order, &problem, &mut masked))
 }
 
-fn measure(order: &Run, problem: &RandomProjection, masked: &mut Masked) -> Outcome<Report> {
+fn measure(order: &Run, problem: &RandomProjection, masked: &mut MaskedScheme) -> Outcome<Report> {
     order.refuse_unknown_params(&["width", "rank"])?;
     let inputs: Vec<Vec<f32>> = (0..16).map(|number| problem.input(order.seed, number)).collect();
     let mut report = order.measure_each(|_| measure_batch(problem, masked, &inputs))?;
     let name = "keystream and transforms that the offline share cannot do without";
-    let floor_ms = floor::offline_ms(problem.shape.width)?;
+    let floor_ms = floor::measure_offline_floor_ms(problem.shape.width)?;
     report.floor = Some((name.into(), "step_ms".into(), floor_ms));
     Ok(report)
 }
 
 fn measure_batch(
     problem: &RandomProjection,
-    masked: &mut Masked,
+    masked: &mut MaskedScheme,
     inputs: &[Vec<f32>],
 ) -> Outcome<Sample> {
-    let prepared = masked.prepare()?;
-    let tokens = masked.tokens();
+    let prepared = masked.prepare_batch()?;
+    let tokens = masked.batch_tokens();
     let mut delta = vec![0.0; problem.shape.output];
     let (mut refill_ms, mut online_ms, mut worst) = (0.0, 0.0, 0.0f64);
-    let before = masked.parts();
+    let before = masked.durations_ms();
     for token in 0..tokens {
         let input = &inputs[token % inputs.len()];
         let began = Instant::now();
-        masked.refill();
+        masked.refill_masks();
         refill_ms += began.elapsed().as_secs_f64() * 1e3;
         delta.fill(0.0);
         let began = Instant::now();
-        masked.answer(input, &mut delta)?;
+        masked.add_prepared_delta(input, &mut delta)?;
         online_ms += began.elapsed().as_secs_f64() * 1e3;
         if token % (tokens / CHECKED_DELTAS) == 0 {
-            worst = worst.max(problem.error(input, &delta));
+            worst = worst.max(problem.relative_error(input, &delta));
         }
     }
-    let b_ms = differences(&before, &masked.parts()).get("b_ms").copied();
+    let b_ms = duration_differences(&before, &masked.durations_ms()).get("b_ms").copied();
     let of_token = |ms: f64| ms / tokens as f64;
     let holder_ms = of_token(prepared.holder_ms + refill_ms);
     let host_ms = of_token(prepared.host_ms);

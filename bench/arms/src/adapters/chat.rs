@@ -6,7 +6,7 @@ use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, serve_run
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::conversation::{Link, post};
+use crate::conversation::{HttpConnection, post_json};
 use crate::version::VERSION;
 
 /// The query of report 003, in every run.
@@ -43,7 +43,7 @@ struct Answer {
 
 async fn measure(args: &Args, order: &Run) -> Outcome<Report> {
     order.refuse_unknown_params(&["tokens"])?;
-    let tokens = order.number("tokens", 16)?;
+    let tokens = order.integer_param("tokens", 16)?;
     let mut samples = Vec::new();
     let watch = Stopwatch::start();
     for _ in 0..order.requests {
@@ -70,13 +70,13 @@ pub(crate) fn with_best_rate(mut report: Report) -> Report {
 }
 
 async fn request_answer(args: &Args, tokens: u64) -> Outcome<Answer> {
-    let mut link = Link::plain(&args.server).await?;
+    let mut link = HttpConnection::open_plain(&args.server).await?;
     let body = json!({
         "model": args.model, "max_tokens": tokens, "temperature": 0, "ignore_eos": true,
         "messages": [{ "role": "user", "content": QUERY }],
     });
     let began = Instant::now();
-    let answer = post(&mut link, "/v1/chat/completions", &body).await?;
+    let answer = post_json(&mut link, "/v1/chat/completions", &body).await?;
     let total_ms = began.elapsed().as_secs_f64() * 1e3;
     let tokens = answer["usage"]["completion_tokens"].as_u64();
     let tokens = tokens.ok_or_else(|| format!("the answer has no usage: {answer}"))?;

@@ -6,7 +6,10 @@ use confide_arm_line::Outcome;
 use confide_lora::{
     DeltaStep as Lap, Guarantee, InputTerms, NetworkLink, OperationCosts, Projection,
     ProtectedMatrices, QuantisedWeights, StepMeter, WeightRounding,
-    direct::{EncryptedError, EncryptedHolder, EncryptedHost, parameters, tiling_problem},
+    direct::{
+        EncryptedProductError, EncryptedProductHolder, EncryptedProductHost, derive_parameters,
+        tiling_problem,
+    },
     quantise_vector,
 };
 use confide_rlwe::{
@@ -14,39 +17,39 @@ use confide_rlwe::{
 };
 
 use super::{
-    masked::{SET, combined_guarantee, meter_parts},
+    masked::{SET, combined_guarantee, meter_durations_ms},
     problem::RandomProjection,
-    spans::Parts,
-    step::{Step, matrix_pair},
+    spans::DurationsMs,
+    step::{ProjectionStep, lora_pair},
 };
 
 /// The set without flooding.
 const UNFLOODED: &str = "rlwe-2048-q50";
 
 /// Key holder and host of one projection.
-pub(crate) struct Direct {
+pub(crate) struct DirectScheme {
     key: SecretKey,
     public: PublicKey,
     rng: Rng,
     terms: InputTerms,
-    holder: EncryptedHolder,
-    host: EncryptedHost,
+    holder: EncryptedProductHolder,
+    host: EncryptedProductHost,
     meter: StepMeter,
     flooded: bool,
     wire: [usize; 2],
 }
 
-impl Direct {
+impl DirectScheme {
     pub(crate) fn new(problem: &RandomProjection, flooded: bool) -> Outcome<Self> {
         let (context, entry_max) = select_parameters(flooded)?;
-        let pair = matrix_pair(problem);
+        let pair = lora_pair(problem);
         let pairs = [(Projection::Query, &pair)];
         let rounding = WeightRounding { entry_max, noise_sigma: 0.0 };
         let weights = QuantisedWeights::with_rounding(
             0,
             &pairs,
             ProtectedMatrices::A,
-            context.set(),
+            context.parameter_set(),
             rounding,
         );
         let weights = weights?;
@@ -55,11 +58,11 @@ impl Direct {
         let tile = job.best_tile(&NetworkLink::LOOPBACK, &OperationCosts::GIVEN);
         let tile = tile.ok_or("no tile fits the noise budget")?;
         let host = if flooded {
-            EncryptedHost::new(&context, &weights, tile)?
+            EncryptedProductHost::new(&context, &weights, tile)?
         } else {
-            EncryptedHost::dangerous_unflooded(&context, &weights, tile)?
+            EncryptedProductHost::dangerous_unflooded(&context, &weights, tile)?
         };
-        let holder = EncryptedHolder::new(&context, &terms, tile)?;
+        let holder = EncryptedProductHolder::new(&context, &terms, tile)?;
         let mut rng = Rng::from_os()?;
         let key = SecretKey::generate(&context, &mut rng);
         let public = key.public_key(&mut rng);
@@ -74,11 +77,11 @@ impl Direct {
         Ok(Self { key, public, rng, terms, holder, host, meter, flooded, wire })
     }
 
-    fn products(&mut self, values: &[i16]) -> Result<Vec<u64>, EncryptedError> {
+    fn encrypted_products(&mut self, values: &[i16]) -> Result<Vec<u64>, EncryptedProductError> {
         let (rng, meter) = (&mut self.rng, &mut self.meter);
-        let request = self.holder.request(&self.key, values, rng, meter)?;
+        let request = self.holder.encrypt_request(&self.key, values, rng, meter)?;
         let answers = self.host.answer(request, &self.public, rng, meter)?;
-        self.holder.open(&self.key, &answers, meter)
+        self.holder.decrypt_answers(&self.key, &answers, meter)
     }
 }
 
@@ -89,11 +92,11 @@ fn select_parameters(flooded: bool) -> Result<(Arc<Context>, i16), RlweError> {
     } else {
         ParameterSet::dangerous_from_name(UNFLOODED)?
     };
-    let (set, entry_max) = parameters(&set)?;
+    let (set, entry_max) = derive_parameters(&set)?;
     Ok((Context::new(&set)?, entry_max))
 }
 
-impl Step for Direct {
+impl ProjectionStep for DirectScheme {
     fn guarantee(&self) -> String {
         combined_guarantee(Guarantee {
             host_is_blind: true,
@@ -105,18 +108,19 @@ impl Step for Direct {
         })
     }
 
-    fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
+    fn add_delta(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
         let limit = self.terms.norm_limit;
         let x = self.meter.time(Lap::Quantise, || quantise_vector(input, limit));
         let x = x?;
-        let products = self.products(&x.values)?;
+        let products = self.encrypted_products(&x.values)?;
         let terms = &self.terms;
-        self.meter.time(Lap::B, || terms.add(Projection::Query, &products, &[x.scale], delta));
+        self.meter
+            .time(Lap::B, || terms.add_deltas(Projection::Query, &products, &[x.scale], delta));
         Ok(())
     }
 
-    fn parts(&self) -> Parts {
-        meter_parts(&self.meter)
+    fn durations_ms(&self) -> DurationsMs {
+        meter_durations_ms(&self.meter)
     }
 
     fn error_max(&self) -> f64 {

@@ -12,7 +12,7 @@ pub(crate) const BASE_BYTES: f64 = 3.087e9;
 const READ_BYTES: usize = 128 << 20;
 
 /// Bytes a second that all cores together read from memory: the best of some passes.
-pub(crate) fn read_bytes_per_s() -> f64 {
+pub(crate) fn measure_memory_read_bytes_per_s() -> f64 {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let words = vec![1u64; READ_BYTES / 8];
     let part = words.len().div_ceil(threads);
@@ -39,17 +39,17 @@ fn xor_words(words: &[u64]) -> u64 {
 /// The work that no masked offline share can do without, in ms a token of this thread: the
 /// keystream of `a` (expanded by both ends), of masks and errors, and two transforms of two limbs
 /// for every encrypted column.
-pub(crate) fn offline_ms(width: usize) -> Outcome<f64> {
+pub(crate) fn measure_offline_floor_ms(width: usize) -> Outcome<f64> {
     const N: usize = 4096;
     const LIMBS: usize = 2;
     // `a` at both ends, 8 bytes a value; a mask in 5 bytes; 42 bits of an error.
     let stream_bytes = (width * N * (2 * LIMBS * 8 + 5 + 6)) as f64;
     let transforms = (width * 2 * LIMBS) as f64;
-    let seconds = stream_bytes / keystream_bytes_per_s() + transforms * transform_s(N)?;
+    let seconds = stream_bytes / measure_keystream_bytes_per_s() + transforms * measure_ntt_s(N)?;
     Ok(seconds * 1e3 / N as f64)
 }
 
-fn keystream_bytes_per_s() -> f64 {
+fn measure_keystream_bytes_per_s() -> f64 {
     let mut bytes = vec![0; 1 << 20];
     let mut rng = Rng::from_seed([3; 32]);
     let mut once = || {
@@ -60,7 +60,7 @@ fn keystream_bytes_per_s() -> f64 {
     std::iter::repeat_with(&mut once).take(8).fold(0.0, f64::max)
 }
 
-fn transform_s(n: usize) -> Outcome<f64> {
+fn measure_ntt_s(n: usize) -> Outcome<f64> {
     let prime = ntt_primes_below(50, n, 1).first().copied().ok_or("no prime below 2^50")?;
     let modulus = Modulus::new(prime)?;
     let table = NttTable::new(n, modulus)?;

@@ -57,7 +57,7 @@ fn measure(order: &Run, head: &LmHead, speed: MultiplyKernel) -> Outcome<Report>
         let mut random = Random(order.seed ^ number);
         let hidden: Vec<f32> = (0..head.width).map(|_| random.normal()).collect();
         let began = Instant::now();
-        let row = head.find_greatest(&hidden, speed);
+        let row = head.argmax_logit(&hidden, speed);
         let mut sample = Sample::new([("head_ms", began.elapsed().as_secs_f64() * 1e3)]);
         // Rows repeat, and sums differ in their last bits: the row within the few says which it is.
         sample.answer = json!({ "row": row % 64 });
@@ -105,11 +105,11 @@ impl LmHead {
     }
 
     /// The row whose product with this hidden state is greatest.
-    pub(crate) fn find_greatest(&self, hidden: &[f32], speed: MultiplyKernel) -> usize {
+    pub(crate) fn argmax_logit(&self, hidden: &[f32], speed: MultiplyKernel) -> usize {
         let rows = self.values.len() / self.width;
         match speed {
             MultiplyKernel::Slow => {
-                find_greatest(self.values.chunks_exact(self.width).map(|row| {
+                argmax(self.values.chunks_exact(self.width).map(|row| {
                     // The order of the sum is fixed, so the compiler may not use wide registers.
                     row.iter().zip(hidden).fold(0.0, |sum, (a, x)| sum + a * x)
                 }))
@@ -122,7 +122,7 @@ impl LmHead {
                 let part = rows.div_ceil(threads).max(1);
                 let parts: Vec<&[f32]> = self.values.chunks(part * self.width).collect();
                 let search = |part: &[f32]| {
-                    find_greatest(part.chunks_exact(self.width).map(|row| dot_product(row, hidden)))
+                    argmax(part.chunks_exact(self.width).map(|row| dot_product(row, hidden)))
                 };
                 if let [only] = parts[..] {
                     return search(only).0;
@@ -143,7 +143,7 @@ impl LmHead {
     }
 }
 
-fn find_greatest(values: impl Iterator<Item = f32>) -> (usize, f32) {
+fn argmax(values: impl Iterator<Item = f32>) -> (usize, f32) {
     values.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or((0, 0.0))
 }
 
@@ -158,8 +158,8 @@ mod tests {
         for _ in 0..20 {
             let hidden: Vec<f32> = (0..48).map(|_| random.normal()).collect();
             assert_eq!(
-                head.find_greatest(&hidden, MultiplyKernel::Fast),
-                head.find_greatest(&hidden, MultiplyKernel::Slow)
+                head.argmax_logit(&hidden, MultiplyKernel::Fast),
+                head.argmax_logit(&hidden, MultiplyKernel::Slow)
             );
         }
     }

@@ -28,7 +28,7 @@ pub(crate) struct Args {
 }
 
 /// Hidden width, width of keys and values, width of the feed-forward part.
-struct Widths {
+struct ModelWidths {
     hidden: usize,
     kv: usize,
     inner: usize,
@@ -36,14 +36,19 @@ struct Widths {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let widths = match args.shape.as_str() {
-        "qwen-1.5b" => Widths { hidden: 1536, kv: 256, inner: 8960 },
+        "qwen-1.5b" => ModelWidths { hidden: 1536, kv: 256, inner: 8960 },
         other => return Err(format!("--shape {other}: wanted qwen-1.5b").into()),
     };
-    let adapter = make_adapter(&widths, args.layers, args.rank, &args.projections);
+    let adapter = random_adapter(&widths, args.layers, args.rank, &args.projections);
     Ok(adapter.save(&args.out)?)
 }
 
-fn make_adapter(widths: &Widths, layers: u32, rank: usize, projections: &[Projection]) -> Adapter {
+fn random_adapter(
+    widths: &ModelWidths,
+    layers: u32,
+    rank: usize,
+    projections: &[Projection],
+) -> Adapter {
     let mut random = Random(11);
     let sites = (0..layers).flat_map(|layer| {
         projections.iter().map(move |projection| ProjectionSite { layer, projection: *projection })
@@ -59,7 +64,7 @@ fn make_adapter(widths: &Widths, layers: u32, rank: usize, projections: &[Projec
     Adapter { name: "random".into(), base_model: None, modules }
 }
 
-impl Widths {
+impl ModelWidths {
     /// Input and output width of a projection.
     fn dimensions(&self, projection: Projection) -> (usize, usize) {
         match projection {
@@ -77,8 +82,8 @@ mod tests {
 
     #[test]
     fn a_made_adapter_has_the_widths_of_the_model() {
-        let widths = Widths { hidden: 12, kv: 4, inner: 20 };
-        let adapter = make_adapter(&widths, 2, 3, &Projection::ALL);
+        let widths = ModelWidths { hidden: 12, kv: 4, inner: 20 };
+        let adapter = random_adapter(&widths, 2, 3, &Projection::ALL);
         assert_eq!(adapter.modules.len(), 14);
         let site = ProjectionSite { layer: 1, projection: Projection::MlpDown };
         assert_eq!((adapter.sites()[&site].input, adapter.sites()[&site].output), (20, 12));

@@ -6,7 +6,7 @@ use confide_arm_line::Outcome;
 use confide_lora::{
     CounterSlot, DeltaReport, DeltaStep as Lap, DigitScratch, Guarantee, LayerInput, ProcessKey,
     Projection, ProtectedMatrices, QuantisedWeights, StepMeter,
-    masked::{ApplyJob, BLOCK, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest},
+    masked::{ApplyJob, BLOCK, BatchState, CounterSequence, HolderBatch, HostWeights, MaskRequest},
     quantise_vector,
 };
 use confide_rlwe::{
@@ -15,8 +15,8 @@ use confide_rlwe::{
 
 use super::{
     problem::RandomProjection,
-    spans::Parts,
-    step::{Step, matrix_pair},
+    spans::DurationsMs,
+    step::{ProjectionStep, lora_pair},
 };
 
 /// The set of both schemes.
@@ -28,13 +28,13 @@ fn packed_bytes(words: usize, bits: u32) -> usize {
 }
 
 /// Key holder and host of one projection.
-pub(crate) struct Masked {
+pub(crate) struct MaskedScheme {
     key: SecretKey,
     public: PublicKey,
     rng: Rng,
     process: ProcessKey,
-    input: HostInput,
-    sequence: HostSequence,
+    input: HostWeights,
+    sequence: CounterSequence,
     batch: Option<HolderBatch>,
     scratch: DigitScratch,
     meter: StepMeter,
@@ -50,14 +50,14 @@ pub(crate) struct BatchCost {
     pub(crate) down_bytes: usize,
 }
 
-impl Masked {
+impl MaskedScheme {
     pub(crate) fn new(problem: &RandomProjection) -> Outcome<Self> {
         let set = ParameterSet::from_name(SET)?;
         let context = Context::new(&set)?;
-        let pair = matrix_pair(problem);
+        let pair = lora_pair(problem);
         let pairs = [(Projection::Query, &pair)];
         let weights = QuantisedWeights::new(0, &pairs, ProtectedMatrices::A, &set)?;
-        let input = HostInput::new(&context, &weights)?;
+        let input = HostWeights::new(&context, &weights)?;
         let mut rng = Rng::from_os()?;
         let process = ProcessKey::random(&mut rng);
         let slot = CounterSlot {
@@ -66,7 +66,7 @@ impl Masked {
             layer: 0,
             input: LayerInput::Attention,
         };
-        let sequence = input.sequence(&process, slot, &mut rng);
+        let sequence = input.new_counter_sequence(&process, slot, &mut rng);
         let key = SecretKey::generate(&context, &mut rng);
         let public = key.public_key(&mut rng);
         let (scratch, meter) = (DigitScratch::default(), StepMeter::default());
@@ -75,15 +75,15 @@ impl Masked {
     }
 
     /// Tokens of a batch.
-    pub(crate) fn tokens(&self) -> usize {
+    pub(crate) fn batch_tokens(&self) -> usize {
         self.context.n()
     }
 
     /// Makes the next batch; what was left of the one before is thrown away.
-    pub(crate) fn prepare(&mut self) -> Outcome<BatchCost> {
+    pub(crate) fn prepare_batch(&mut self) -> Outcome<BatchCost> {
         let mut cost = BatchCost::default();
         let mut meter = StepMeter::default();
-        let (epoch, index) = (self.process.epoch(), self.sequence.next_batch());
+        let (epoch, index) = (self.process.epoch(), self.sequence.next_batch_index());
         let mut began = Instant::now();
         let mut side = |ms: &mut f64, now: Instant| {
             *ms += (now - began).as_secs_f64() * 1e3;
@@ -92,7 +92,8 @@ impl Masked {
         let terms = self.input.terms();
         let mut requesting = MaskRequest::new(&self.key, terms, epoch, index, &mut self.rng)?;
         side(&mut cost.holder_ms, Instant::now());
-        let mut preparing = self.input.prepare(&self.process, &mut self.sequence, epoch, index)?;
+        let mut preparing =
+            self.input.start_batch(&self.process, &mut self.sequence, epoch, index)?;
         side(&mut cost.host_ms, Instant::now());
         loop {
             let block = requesting.next_block(&mut meter)?;
@@ -117,7 +118,7 @@ impl Masked {
             side(&mut cost.host_ms, Instant::now());
             let row_bytes = SmallCiphertext::wire_bytes(&self.context, self.context.n());
             cost.down_bytes += rows.len() * row_bytes;
-            match awaiting.accept(&self.key, &rows, &mut meter)? {
+            match awaiting.accept_answers(&self.key, &rows, &mut meter)? {
                 BatchState::Pending(more) => awaiting = more,
                 BatchState::Ready(batch) => break batch,
             }
@@ -131,12 +132,12 @@ impl Masked {
     }
 
     /// Masks of the next tokens, made while nothing waits.
-    pub(crate) fn refill(&mut self) {
-        self.batch.iter_mut().for_each(HolderBatch::refill);
+    pub(crate) fn refill_masks(&mut self) {
+        self.batch.iter_mut().for_each(HolderBatch::precompute_masks);
     }
 
     /// Adds the delta of one vector.
-    pub(crate) fn answer(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
+    pub(crate) fn add_prepared_delta(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
         if self.batch.as_ref().is_none_or(|batch| batch.tokens_left() == 0) {
             return Err("the batch is used up".into());
         }
@@ -156,12 +157,12 @@ impl Masked {
         let mut answers = host.apply(&mut [job], &mut self.scratch, &mut self.rng, meter);
         let answer = answers.pop().ok_or("no answer")??;
         let products = batch.unmask(masked.counter, &answer, meter)?;
-        meter.time(Lap::B, || terms.add(Projection::Query, &products, &[x.scale], delta));
+        meter.time(Lap::B, || terms.add_deltas(Projection::Query, &products, &[x.scale], delta));
         Ok(())
     }
 }
 
-impl Step for Masked {
+impl ProjectionStep for MaskedScheme {
     /// The guarantee of two processes; here both are one.
     fn guarantee(&self) -> String {
         combined_guarantee(Guarantee {
@@ -176,18 +177,18 @@ impl Step for Masked {
 
     fn prepare_step(&mut self) -> Outcome {
         if self.batch.as_ref().is_none_or(|batch| batch.tokens_left() == 0) {
-            self.prepare()?;
+            self.prepare_batch()?;
         }
-        self.refill();
+        self.refill_masks();
         Ok(())
     }
 
-    fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
-        self.answer(input, delta)
+    fn add_delta(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
+        self.add_prepared_delta(input, delta)
     }
 
-    fn parts(&self) -> Parts {
-        meter_parts(&self.meter)
+    fn durations_ms(&self) -> DurationsMs {
+        meter_durations_ms(&self.meter)
     }
 
     fn error_max(&self) -> f64 {
@@ -204,9 +205,9 @@ impl Step for Masked {
 }
 
 /// The steps that a meter timed, in ms by name.
-pub(crate) fn meter_parts(meter: &StepMeter) -> Parts {
+pub(crate) fn meter_durations_ms(meter: &StepMeter) -> DurationsMs {
     let mut report = DeltaReport::default();
-    meter.write_to(&mut report);
+    meter.write_to_report(&mut report);
     report.steps_ms
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use confide_arm_line::{Hello, Outcome, Report, Run, Sample, serve_runs};
-use confide_report_003::ckks::{Ckks, CkksError, GaloisKey, Parameters, Plaintext, SecretKey};
+use confide_report_003::ckks::{
+    CkksContext, CkksError, GaloisKey, Parameters, Plaintext, SecretKey,
+};
 use confide_rlwe::Rng;
 use serde_json::json;
 
@@ -20,8 +22,8 @@ pub(crate) struct Args {
 /// Nine digits are kept; one wrong slot is far beyond this.
 const CLOSE: f64 = 1e-7;
 
-struct Operations {
-    ckks: Arc<Ckks>,
+struct CkksOperations {
+    ckks: Arc<CkksContext>,
     key: SecretKey,
     rng: Rng,
     factor: Vec<f64>,
@@ -30,28 +32,28 @@ struct Operations {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let mut arm = Operations::new(args.n)?;
+    let mut arm = CkksOperations::new(args.n)?;
     let hello = Hello {
         guarantee: Some(confide_lora::Guarantee::NONE.to_string()),
         ..Hello::new(format!("CKKS operations, {}", arm.ckks.parameters()), VERSION)
     };
-    serve_runs(&hello, |order| arm.answer(order))
+    serve_runs(&hello, |order| arm.measure(order))
 }
 
-impl Operations {
+impl CkksOperations {
     fn new(n: usize) -> Result<Self, CkksError> {
-        let ckks = Ckks::new(&Parameters::from_name(&format!("ckks-{n}-tensafe"))?)?;
+        let ckks = CkksContext::new(&Parameters::from_name(&format!("ckks-{n}-tensafe"))?)?;
         let mut rng = Rng::from_os()?;
         let key = SecretKey::generate(&ckks, &mut rng);
         let mut random = Random(1);
         let factor: Vec<f64> =
             (0..ckks.slot_count()).map(|_| f64::from(random.normal()) * 0.02).collect();
-        let weights = ckks.plaintext(&ckks.encode(&factor)?, ckks.limbs_max())?;
+        let weights = ckks.to_plaintext(&ckks.encode(&factor)?, ckks.limbs_max())?;
         let rotation = key.galois_key(1, &mut rng)?;
         Ok(Self { ckks, key, rng, factor, weights, rotation })
     }
 
-    fn answer(&mut self, order: &Run) -> Outcome<Report> {
+    fn measure(&mut self, order: &Run) -> Outcome<Report> {
         order.refuse_unknown_params(&[])?;
         order.measure_each(|number| {
             let mut random = Random(order.seed ^ number);
@@ -81,7 +83,7 @@ impl Operations {
         let size = right.iter().fold(0.0f64, |most, value| most.max(value.abs()));
         let close = got.iter().zip(&right).all(|(got, right)| (got - right).abs() <= CLOSE * size);
         let answer = json!({ "slots": got.len(), "close": close });
-        let parts = spans.parts().into_iter();
+        let parts = spans.durations_ms().into_iter();
         let metrics = parts.map(|(name, ms)| (name.to_owned(), json!(ms))).collect();
         Ok(Sample { metrics, answer, ..Sample::default() })
     }

@@ -44,7 +44,7 @@ impl RandomProjection {
     }
 
     /// Relative distance from `B·A·x` in float64.
-    pub(crate) fn error(&self, input: &[f32], delta: &[f32]) -> f64 {
+    pub(crate) fn relative_error(&self, input: &[f32], delta: &[f32]) -> f64 {
         let input: Vec<f64> = input.iter().copied().map(f64::from).collect();
         let exact = multiply(&self.b, &multiply(&self.a, &input));
         let square = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>();
@@ -70,14 +70,14 @@ impl Random {
 
     /// A number of about the normal distribution: the sum of twelve uniform numbers, less six.
     pub(crate) fn normal(&mut self) -> f32 {
-        (0..12).map(|_| self.unit()).sum::<f32>() - 6.0
+        (0..12).map(|_| self.uniform()).sum::<f32>() - 6.0
     }
 
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1u64 << 24) as f32
+    fn uniform(&mut self) -> f32 {
+        (self.next_u64() >> 40) as f32 / (1u64 << 24) as f32
     }
 
-    fn next(&mut self) -> u64 {
+    fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -109,8 +109,8 @@ mod tests {
         let exact: Vec<f64> = input.iter().copied().map(f64::from).collect();
         let delta = multiply(&problem.b, &multiply(&problem.a, &exact));
         let mut delta: Vec<f32> = delta.into_iter().map(|value| value as f32).collect();
-        assert!(problem.error(&input, &delta) < 1e-5);
+        assert!(problem.relative_error(&input, &delta) < 1e-5);
         delta[3] += delta.iter().fold(0.0f32, |most, value| most.max(value.abs()));
-        assert!(problem.error(&input, &delta) > 0.05);
+        assert!(problem.relative_error(&input, &delta) > 0.05);
     }
 }

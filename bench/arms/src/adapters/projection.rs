@@ -14,17 +14,17 @@ use confide_lora::{
 };
 use confide_report_003::{
     ckks::Parameters,
-    ckks_slots::{CkksSlots, CkksSlotsOptions, DecryptionMode, Packing},
+    ckks_slots::{CkksAdapter, CkksAdapterOptions, DecryptionMode, Packing},
 };
 use serde_json::json;
 
 use super::{
-    direct::Direct,
+    direct::DirectScheme,
     dot::measure_copy_ms,
-    masked::Masked,
+    masked::MaskedScheme,
     problem::{ProjectionShape, RandomProjection},
-    spans::{Parts, differences},
-    step::{Step, matrix_pair},
+    spans::{DurationsMs, duration_differences},
+    step::{ProjectionStep, lora_pair},
 };
 use crate::version::VERSION;
 
@@ -53,12 +53,12 @@ pub(crate) struct Args {
     n: usize,
     /// The factor that differs from report 003's best layout, for ckks.
     #[arg(long, value_enum)]
-    factor: Option<SlowFactor>,
+    factor: Option<AblatedFactor>,
 }
 
 /// A factor of speed that report 003 names, taken out of its best layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SlowFactor {
+pub(crate) enum AblatedFactor {
     /// Each product is decrypted and decoded before the next.
     OneByOne,
     /// Terms are summed under encryption, by rotations.
@@ -82,39 +82,47 @@ pub(crate) fn run(args: Args) -> Outcome {
     serve_runs(&hello, |order| measure(order, &problem, step.as_mut()))
 }
 
-fn measure(order: &Run, problem: &RandomProjection, step: &mut dyn Step) -> Outcome<Report> {
+fn measure(
+    order: &Run,
+    problem: &RandomProjection,
+    step: &mut dyn ProjectionStep,
+) -> Outcome<Report> {
     order.refuse_unknown_params(&["width", "rank"])?;
     let shape = ProjectionShape::PUBLISHED;
     for (name, wanted) in [("width", shape.width), ("rank", shape.rank)] {
-        let got = order.number(name, wanted as u64)?;
+        let got = order.integer_param(name, wanted as u64)?;
         if got != wanted as u64 {
             return Err(format!("param {name}: wanted {wanted}, got {got}").into());
         }
     }
     let inputs: Vec<Vec<f32>> = (0..order.requests).map(|i| problem.input(order.seed, i)).collect();
     let mut report =
-        order.measure_each(|number| sample(problem, step, &inputs[number as usize]))?;
-    report.floor = step.floor();
+        order.measure_each(|number| measure_sample(problem, step, &inputs[number as usize]))?;
+    report.floor = step.measured_floor();
     Ok(report)
 }
 
 /// One request: the step once, or the mean of many where it is short.
-fn sample(problem: &RandomProjection, step: &mut dyn Step, input: &[f32]) -> Outcome<Sample> {
+fn measure_sample(
+    problem: &RandomProjection,
+    step: &mut dyn ProjectionStep,
+    input: &[f32],
+) -> Outcome<Sample> {
     let mut delta = vec![0.0; problem.shape.output];
     let (mut total_ms, mut repeats) = (0.0, 0_u32);
-    let before = step.parts();
+    let before = step.durations_ms();
     while repeats == 0 || repeats < REPEATS && total_ms < SHORT_MS * f64::from(repeats) {
         delta.fill(0.0);
         step.prepare_step()?;
         let began = Instant::now();
-        step.add(input, &mut delta)?;
+        step.add_delta(input, &mut delta)?;
         total_ms += began.elapsed().as_secs_f64() * 1e3;
         repeats += 1;
     }
     let mut sample = Sample::default();
     let mut parts_ms = 0.0;
     let mean_ms = |ms: f64| ms / f64::from(repeats);
-    let parts = differences(&before, &step.parts());
+    let parts = duration_differences(&before, &step.durations_ms());
     for (name, ms) in &parts {
         sample.set(name, mean_ms(*ms));
         parts_ms += ms;
@@ -122,7 +130,7 @@ fn sample(problem: &RandomProjection, step: &mut dyn Step, input: &[f32]) -> Out
     let b_ms = parts.get("b_ms").copied().unwrap_or_default();
     sample.set("step_ms", mean_ms(total_ms - b_ms));
     sample.set("remainder_ms", mean_ms(total_ms - parts_ms));
-    let error = problem.error(input, &delta);
+    let error = problem.relative_error(input, &delta);
     sample.set("delta_error_ratio", error);
     for (name, bytes) in step.wire_bytes() {
         sample.set(name, bytes as f64);
@@ -132,41 +140,41 @@ fn sample(problem: &RandomProjection, step: &mut dyn Step, input: &[f32]) -> Out
     Ok(sample)
 }
 
-fn open_step(args: &Args, problem: &RandomProjection) -> Outcome<Box<dyn Step>> {
+fn open_step(args: &Args, problem: &RandomProjection) -> Outcome<Box<dyn ProjectionStep>> {
     match args.scheme {
         Scheme::Plain => {
-            let plain = LocalAdapter::new(Arc::new(adapter(problem)));
+            let plain = LocalAdapter::new(Arc::new(projection_adapter(problem)));
             Ok(Box::new(AdapterStep {
                 a: problem.a.values.clone(),
                 ..AdapterStep::new(&plain, 1e-5)?
             }))
         }
-        Scheme::Masked => Ok(Box::new(Masked::new(problem)?)),
-        Scheme::Direct => Ok(Box::new(Direct::new(problem, true)?)),
-        Scheme::DangerousDirect2048 => Ok(Box::new(Direct::new(problem, false)?)),
+        Scheme::Masked => Ok(Box::new(MaskedScheme::new(problem)?)),
+        Scheme::Direct => Ok(Box::new(DirectScheme::new(problem, true)?)),
+        Scheme::DangerousDirect2048 => Ok(Box::new(DirectScheme::new(problem, false)?)),
         Scheme::Ckks => {
-            let slots = CkksSlots::new(&adapter(problem), options(args)?);
+            let slots = CkksAdapter::new(&projection_adapter(problem), slots_options(args)?);
             let slots = slots?;
             Ok(Box::new(AdapterStep::new(&slots, 1e-6)?))
         }
     }
 }
 
-fn options(args: &Args) -> Outcome<CkksSlotsOptions> {
+fn slots_options(args: &Args) -> Outcome<CkksAdapterOptions> {
     let name = format!("ckks-{}-tensafe", args.n);
-    let mut options = CkksSlotsOptions::new(Parameters::from_name(&name)?);
+    let mut options = CkksAdapterOptions::new(Parameters::from_name(&name)?);
     match args.factor {
         None => {}
-        Some(SlowFactor::OneByOne) => options.decryption = DecryptionMode::Sequential,
-        Some(SlowFactor::Rotations) => options.packing = Packing::Rotations,
-        Some(SlowFactor::TwoProducts) => options.packing = Packing::TwoProducts,
+        Some(AblatedFactor::OneByOne) => options.decryption = DecryptionMode::Sequential,
+        Some(AblatedFactor::Rotations) => options.packing = Packing::Rotations,
+        Some(AblatedFactor::TwoProducts) => options.packing = Packing::TwoProducts,
     }
     Ok(options)
 }
 
 /// An adapter of this one projection.
-fn adapter(problem: &RandomProjection) -> Adapter {
-    let modules = [(SITE, matrix_pair(problem))].into();
+fn projection_adapter(problem: &RandomProjection) -> Adapter {
+    let modules = [(SITE, lora_pair(problem))].into();
     Adapter { name: "one projection".into(), base_model: None, modules }
 }
 
@@ -183,22 +191,22 @@ struct AdapterStep {
 
 impl AdapterStep {
     fn new(adapt: &dyn DeltaProvider, error_max: f64) -> Outcome<Self> {
-        let deltas = adapt.open()?;
+        let deltas = adapt.open_session()?;
         Ok(Self { deltas, guarantee: adapt.guarantee(), error_max, a: Vec::new() })
     }
 }
 
-impl Step for AdapterStep {
+impl ProjectionStep for AdapterStep {
     fn guarantee(&self) -> String {
         self.guarantee.to_string()
     }
 
-    fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
+    fn add_delta(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
         let outputs = &mut [(SITE.projection, delta)];
-        Ok(self.deltas.add(SITE.layer, LayerInput::Attention, input, outputs)?)
+        Ok(self.deltas.add_deltas(SITE.layer, LayerInput::Attention, input, outputs)?)
     }
 
-    fn parts(&self) -> Parts {
+    fn durations_ms(&self) -> DurationsMs {
         self.deltas.report().steps_ms
     }
 
@@ -206,7 +214,7 @@ impl Step for AdapterStep {
         self.error_max
     }
 
-    fn floor(&self) -> Option<(String, String, f64)> {
+    fn measured_floor(&self) -> Option<(String, String, f64)> {
         let floor = || ("a copy of A".into(), "step_ms".into(), measure_copy_ms(&self.a));
         (!self.a.is_empty()).then(floor)
     }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use confide_arm_line::Outcome;
 use confide_lora::{
     Adapter, AnswerAllowance, ProtectedMatrices,
-    holder::{HolderOptions, HostConnector, HostStream, RemoteAdapter, StreamFuture},
+    holder::{HostConnector, HostStream, KeyHolderOptions, RemoteAdapter, StreamFuture},
     host::{AdapterHost, AuditLog, ChannelPeer, ClientList, HostLimits, HostOptions},
     protocol::Scheme,
 };
@@ -28,7 +28,7 @@ pub(crate) fn connect(
     scheme: Scheme,
 ) -> Outcome<RemoteAdapter> {
     let set = ParameterSet::from_name(SET)?;
-    let mut options = HolderOptions::new(adapter.name.clone(), set.clone());
+    let mut options = KeyHolderOptions::new(adapter.name.clone(), set.clone());
     options.scheme = scheme;
     options.mask_deadline = PREPARE_DEADLINE;
     let connect: Arc<dyn HostConnector> = match address {

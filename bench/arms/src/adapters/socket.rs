@@ -49,7 +49,7 @@ struct SocketArm {
 }
 
 /// Milliseconds of an answer by part.
-type Parts = BTreeMap<String, f64>;
+type DurationsMs = BTreeMap<String, f64>;
 
 pub(crate) fn run(args: Args) -> Outcome {
     let head = args.weights.as_deref().map(LmHead::load).transpose()?;
@@ -57,7 +57,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let runtime = Runtime::new()?;
     // The first answer says who is protected from whom; it is not measured.
     runtime.block_on(async {
-        let mut socket = arm.open().await?;
+        let mut socket = arm.connect().await?;
         arm.request_answer(&mut socket, 1).await
     })?;
     let hello = Hello {
@@ -70,20 +70,20 @@ pub(crate) fn run(args: Args) -> Outcome {
 impl SocketArm {
     async fn measure(&mut self, order: &Run) -> Outcome<Report> {
         order.refuse_unknown_params(&["tokens"])?;
-        let tokens = order.number("tokens", 16)?;
-        let mut socket = self.open().await?;
+        let tokens = order.integer_param("tokens", 16)?;
+        let mut socket = self.connect().await?;
         let mut samples = Vec::new();
         let watch = Stopwatch::start();
         for _ in 0..order.requests {
             let began = Instant::now();
             let (count, parts) = self.request_answer(&mut socket, tokens).await?;
             let total_ms = began.elapsed().as_secs_f64() * 1e3;
-            samples.push(sample(count, total_ms, &parts));
+            samples.push(per_token_sample(count, total_ms, &parts));
         }
         Ok(with_best_rate(Report { samples, ..watch.report() }))
     }
 
-    async fn open(&self) -> Outcome<Socket> {
+    async fn connect(&self) -> Outcome<Socket> {
         let server = &self.args.server;
         let tcp = TcpStream::connect(server).await?;
         tcp.set_nodelay(true)?;
@@ -93,15 +93,23 @@ impl SocketArm {
         Ok(socket)
     }
 
-    async fn request_answer(&mut self, socket: &mut Socket, tokens: u64) -> Outcome<(u64, Parts)> {
+    async fn request_answer(
+        &mut self,
+        socket: &mut Socket,
+        tokens: u64,
+    ) -> Outcome<(u64, DurationsMs)> {
         match self.args.route {
-            Endpoint::Chat => self.chat(socket, tokens).await,
-            Endpoint::Split => self.split(socket, tokens).await,
+            Endpoint::Chat => self.request_chat_tokens(socket, tokens).await,
+            Endpoint::Split => self.generate_with_local_head(socket, tokens).await,
         }
     }
 
     /// Tokens from the server, each with what it took there.
-    async fn chat(&mut self, socket: &mut Socket, tokens: u64) -> Outcome<(u64, Parts)> {
+    async fn request_chat_tokens(
+        &mut self,
+        socket: &mut Socket,
+        tokens: u64,
+    ) -> Outcome<(u64, DurationsMs)> {
         let mut request = json!({
             "query": QUERY, "max_tokens": tokens, "temperature": 0.0,
             "use_he": self.args.adapter.is_some(),
@@ -110,13 +118,13 @@ impl SocketArm {
             request["expert_name"] = json!(adapter);
         }
         socket.send(Message::text(request.to_string())).await?;
-        let (mut count, mut parts) = (0, Parts::new());
+        let (mut count, mut parts) = (0, DurationsMs::new());
         loop {
             let event = receive_json(socket).await?;
             match event["type"].as_str() {
                 Some("token") => {
                     count += 1;
-                    add_server_parts(&mut parts, &event["metrics"]);
+                    add_server_durations(&mut parts, &event["metrics"]);
                 }
                 Some("done") => {
                     self.guarantee = event["guarantee"].as_str().map(str::to_owned);
@@ -129,13 +137,17 @@ impl SocketArm {
     }
 
     /// Hidden states from the server; head and choice here.
-    async fn split(&mut self, socket: &mut Socket, tokens: u64) -> Outcome<(u64, Parts)> {
+    async fn generate_with_local_head(
+        &mut self,
+        socket: &mut Socket,
+        tokens: u64,
+    ) -> Outcome<(u64, DurationsMs)> {
         let head = self.head.as_ref().ok_or("no output matrix")?;
         let request = json!({ "type": "tokenize", "text": QUERY });
         socket.send(Message::text(request.to_string())).await?;
         let reply = receive_json(socket).await?;
         let mut ids = reply["token_ids"].clone();
-        let mut parts = Parts::new();
+        let mut parts = DurationsMs::new();
         for count in 0..tokens {
             let mut request = json!({
                 "type": "forward", "token_ids": ids, "incremental": count > 0,
@@ -153,7 +165,7 @@ impl SocketArm {
             *parts.entry("forward_ms".into()).or_default() += forward;
             *parts.entry("transport_ms".into()).or_default() += there - forward;
             let began = Instant::now();
-            let chosen = head.find_greatest(&hidden, self.args.head);
+            let chosen = head.argmax_logit(&hidden, self.args.head);
             *parts.entry("head_ms".into()).or_default() += began.elapsed().as_secs_f64() * 1e3;
             ids = json!([chosen]);
         }
@@ -162,7 +174,7 @@ impl SocketArm {
 }
 
 /// Per token; what no part claims is the remainder, for `chat` the WebSocket's share among it.
-fn sample(tokens: u64, total_ms: f64, parts: &Parts) -> Sample {
+fn per_token_sample(tokens: u64, total_ms: f64, parts: &DurationsMs) -> Sample {
     let mut sample = rate_sample(tokens, total_ms);
     let of_token = |ms: f64| ms / tokens.max(1) as f64;
     let mut known = 0.0;
@@ -177,7 +189,7 @@ fn sample(tokens: u64, total_ms: f64, parts: &Parts) -> Sample {
 
 /// The server's own spans of a token: its transformer without the adapter's steps, the steps, head
 /// and choice.
-fn add_server_parts(parts: &mut Parts, metrics: &Value) {
+fn add_server_durations(parts: &mut DurationsMs, metrics: &Value) {
     let mut add = |name: &str, ms: f64| *parts.entry(name.to_owned()).or_default() += ms;
     let mut adapter = 0.0;
     for (name, ms) in metrics["steps_ms"].as_object().into_iter().flatten() {

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Milliseconds by part, since the start of a process.
-pub(crate) type Parts = BTreeMap<&'static str, f64>;
+pub(crate) type DurationsMs = BTreeMap<&'static str, f64>;
 
 /// Books the time of one thread under names.
 pub(crate) struct Spans {
@@ -28,13 +28,13 @@ impl Spans {
     }
 
     /// The time booked so far, in ms by name.
-    pub(crate) fn parts(&self) -> Parts {
+    pub(crate) fn durations_ms(&self) -> DurationsMs {
         self.parts.iter().map(|(name, time)| (*name, time.as_secs_f64() * 1e3)).collect()
     }
 }
 
 /// The time booked after `before` and up to `after`, by part.
-pub(crate) fn differences(before: &Parts, after: &Parts) -> Parts {
+pub(crate) fn duration_differences(before: &DurationsMs, after: &DurationsMs) -> DurationsMs {
     let since = |name: &&'static str| before.get(*name).copied().unwrap_or_default();
     after.iter().map(|(name, ms)| (*name, ms - since(name))).collect()
 }

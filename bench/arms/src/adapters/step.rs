@@ -3,10 +3,10 @@
 use confide_arm_line::Outcome;
 use confide_lora::LoraPair;
 
-use super::{problem::RandomProjection, spans::Parts};
+use super::{problem::RandomProjection, spans::DurationsMs};
 
 /// One projection under one scheme, both roles in this process.
-pub(crate) trait Step {
+pub(crate) trait ProjectionStep {
     /// The guarantee: who is protected from whom.
     fn guarantee(&self) -> String;
 
@@ -16,10 +16,10 @@ pub(crate) trait Step {
     }
 
     /// Adds `B·A·x` to `delta`.
-    fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome;
+    fn add_delta(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome;
 
     /// Time in ms of each part since the start; `b_ms` is not a part of the step.
-    fn parts(&self) -> Parts;
+    fn durations_ms(&self) -> DurationsMs;
 
     /// The greatest error of a delta that this scheme may have.
     fn error_max(&self) -> f64;
@@ -30,12 +30,12 @@ pub(crate) trait Step {
     }
 
     /// A bound measured now: name, metric, value.
-    fn floor(&self) -> Option<(String, String, f64)> {
+    fn measured_floor(&self) -> Option<(String, String, f64)> {
         None
     }
 }
 
 /// The pair of matrices of a problem.
-pub(crate) fn matrix_pair(problem: &RandomProjection) -> LoraPair {
+pub(crate) fn lora_pair(problem: &RandomProjection) -> LoraPair {
     LoraPair { a: problem.a.clone(), b: problem.b.clone(), scale: 1.0 }
 }

@@ -15,7 +15,9 @@ use confide_lora::{
 };
 use serde_json::json;
 
-use super::{floor, masked::combined_guarantee, problem::Random, remote, spans::differences};
+use super::{
+    floor, masked::combined_guarantee, problem::Random, remote, spans::duration_differences,
+};
 use crate::version::VERSION;
 
 #[derive(clap::Args)]
@@ -45,7 +47,7 @@ enum Scheme {
 const ERROR_MAX: f64 = 2e-3;
 
 /// A vector of the model, by layer and place, with the projections that read it.
-struct Stage {
+struct InputSite {
     layer: u32,
     input: LayerInput,
     width: usize,
@@ -54,7 +56,7 @@ struct Stage {
 
 struct TokenArm {
     adapter: Arc<Adapter>,
-    stages: Vec<Stage>,
+    stages: Vec<InputSite>,
     deltas: Box<dyn DeltaSession>,
     /// The holder that makes the masks, for the masked scheme.
     mask_source: Option<Arc<RemoteAdapter>>,
@@ -88,22 +90,22 @@ pub(crate) fn run(args: Args) -> Outcome {
         ..Hello::new("complete LoRA, one token at a time", VERSION)
     };
     let mut arm = TokenArm {
-        stages: stages(adapt.as_ref()),
+        stages: input_sites(adapt.as_ref()),
         adapter,
-        deltas: adapt.open()?,
+        deltas: adapt.open_session()?,
         mask_source,
         offline_ms: None,
         connected,
-        read_bytes_per_s: floor::read_bytes_per_s(),
+        read_bytes_per_s: floor::measure_memory_read_bytes_per_s(),
     };
-    serve_runs(&hello, |order| arm.answer(order))
+    serve_runs(&hello, |order| arm.measure(order))
 }
 
-fn stages(adapt: &dyn DeltaProvider) -> Vec<Stage> {
-    let mut stages: BTreeMap<(u32, LayerInput), Stage> = BTreeMap::new();
+fn input_sites(adapt: &dyn DeltaProvider) -> Vec<InputSite> {
+    let mut stages: BTreeMap<(u32, LayerInput), InputSite> = BTreeMap::new();
     for (site, width) in adapt.sites() {
         let input = site.projection.input();
-        let stage = stages.entry((site.layer, input)).or_insert_with(|| Stage {
+        let stage = stages.entry((site.layer, input)).or_insert_with(|| InputSite {
             layer: site.layer,
             input,
             width: width.input,
@@ -115,10 +117,10 @@ fn stages(adapt: &dyn DeltaProvider) -> Vec<Stage> {
 }
 
 impl TokenArm {
-    fn answer(&mut self, order: &Run) -> Outcome<Report> {
+    fn measure(&mut self, order: &Run) -> Outcome<Report> {
         order.refuse_unknown_params(&["layers"])?;
         let here = self.stages.iter().map(|stage| stage.layer + 1).max().unwrap_or(0);
-        let layers = order.number("layers", u64::from(here))?;
+        let layers = order.integer_param("layers", u64::from(here))?;
         if layers != u64::from(here) {
             return Err(format!("param layers: wanted the adapter's {here}, got {layers}").into());
         }
@@ -138,7 +140,7 @@ impl TokenArm {
             return Ok(known);
         }
         let Some(remote) = &self.mask_source else { return Ok(0.0) };
-        let progress = remote.prepare(1, remote::PREPARE_DEADLINE, |_| ());
+        let progress = remote.wait_until_prepared(1, remote::PREPARE_DEADLINE, |_| ());
         progress?;
         let tokens = remote::batch_tokens()? as f64;
         let offline_ms = self.connected.elapsed().as_secs_f64() * 1e3 / tokens;
@@ -163,11 +165,11 @@ impl TokenArm {
         for ((stage, input), outputs) in self.stages.iter().zip(&inputs).zip(&mut outputs) {
             let mut room: Vec<(Projection, &mut [f32])> =
                 outputs.iter_mut().map(|(p, values)| (*p, values.as_mut_slice())).collect();
-            self.deltas.add(stage.layer, stage.input, input, &mut room)?;
+            self.deltas.add_deltas(stage.layer, stage.input, input, &mut room)?;
         }
         let token_ms = began.elapsed().as_secs_f64() * 1e3;
         let after = self.deltas.report();
-        let parts = differences(&before.steps_ms, &after.steps_ms);
+        let parts = duration_differences(&before.steps_ms, &after.steps_ms);
         let mut sample = Sample::new([
             ("token_ms", token_ms),
             ("offline_ms", offline_ms),
@@ -178,7 +180,7 @@ impl TokenArm {
             ("round_trips_ratio", (after.round_trips - before.round_trips) as f64),
         ]);
         parts.into_iter().for_each(|(name, ms)| sample.set(name, ms));
-        let error = self.greatest_error(seed, &inputs, &outputs);
+        let error = self.largest_relative_error(seed, &inputs, &outputs);
         sample.set("delta_error_ratio", error);
         sample.answer = json!({ "close": error <= ERROR_MAX });
         Ok(sample)
@@ -186,7 +188,7 @@ impl TokenArm {
 
     /// The greatest relative error of one stage of the token, another one each time: float64 takes
     /// longer than the token.
-    fn greatest_error(
+    fn largest_relative_error(
         &self,
         seed: u64,
         inputs: &[Vec<f32>],

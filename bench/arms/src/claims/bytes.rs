@@ -20,12 +20,12 @@ pub(super) fn sample_text(length: usize) -> Vec<u8> {
 }
 
 /// Everything is shown, and its digest compared.
-pub(super) struct ShownText {
+pub(super) struct DisclosedText {
     text: Vec<u8>,
     digest: [u8; 32],
 }
 
-impl ShownText {
+impl DisclosedText {
     pub(super) fn transcript() -> Self {
         Self::new(TRANSCRIPT_BYTES)
     }
@@ -40,8 +40,8 @@ impl ShownText {
     }
 }
 
-impl ClaimMethod for ShownText {
-    fn hidden_part(&self) -> &'static str {
+impl ClaimMethod for DisclosedText {
+    fn describe_disclosure(&self) -> &'static str {
         "nothing: all bytes are shown"
     }
 
@@ -49,25 +49,25 @@ impl ClaimMethod for ShownText {
         Ok(None)
     }
 
-    fn check(&mut self) -> Outcome {
+    fn verify_claim(&mut self) -> Outcome {
         let got: [u8; 32] = Sha256::digest(&self.text).into();
         if got == self.digest { Ok(()) } else { Err("another digest".into()) }
     }
 
-    fn shown_bytes(&self) -> usize {
+    fn disclosed_bytes(&self) -> usize {
         self.text.len()
     }
 }
 
 /// Some leaves of the transcript are opened.
-pub(super) struct Opening {
+pub(super) struct LeafOpening {
     committed: CommittedDirection<'static>,
     commitment: DirectionCommitment,
     range: std::ops::Range<u64>,
     opening: TranscriptOpening,
 }
 
-impl Opening {
+impl LeafOpening {
     /// The opening of an excerpt of 100 bytes.
     pub(super) fn excerpt() -> Outcome<Self> {
         Self::new(EXCERPT)
@@ -92,8 +92,8 @@ pub(super) fn commit_transcript() -> Outcome<CommittedDirection<'static>> {
     Ok(CommittedDirection::new(seed, Direction::Response, text)?)
 }
 
-impl ClaimMethod for Opening {
-    fn hidden_part(&self) -> &'static str {
+impl ClaimMethod for LeafOpening {
+    fn describe_disclosure(&self) -> &'static str {
         "the leaves that are not opened; place, length and root are public; openings can be linked"
     }
 
@@ -105,7 +105,7 @@ impl ClaimMethod for Opening {
         Ok(Some(8 + leaves.sum::<usize>() + 32 * self.opening.siblings.len()))
     }
 
-    fn check(&mut self) -> Outcome {
+    fn verify_claim(&mut self) -> Outcome {
         let shown = self.opening.check(Direction::Response, &self.commitment);
         Ok(shown.map(drop)?)
     }

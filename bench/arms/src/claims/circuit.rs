@@ -14,13 +14,13 @@ use super::{bytes, method::ClaimMethod};
 const CONTEXT: [u8; 32] = [3; 32];
 
 /// The claim that a digest is that of some text of 1 KiB.
-pub(super) struct Preimage {
+pub(super) struct PreimageProof {
     message: Vec<u8>,
     digest: [u8; 32],
     proof: Vec<u8>,
 }
 
-impl Preimage {
+impl PreimageProof {
     pub(super) fn new() -> Outcome<Self> {
         let message = bytes::sample_text(1024);
         let circuit = Circuit::for_message(message.len())?;
@@ -29,8 +29,8 @@ impl Preimage {
     }
 }
 
-impl ClaimMethod for Preimage {
-    fn hidden_part(&self) -> &'static str {
+impl ClaimMethod for PreimageProof {
+    fn describe_disclosure(&self) -> &'static str {
         "the text; its digest and a bound on its length are public (zero-knowledge: yes)"
     }
 
@@ -40,7 +40,7 @@ impl ClaimMethod for Preimage {
         Ok(Some(self.proof.len()))
     }
 
-    fn check(&mut self) -> Outcome {
+    fn verify_claim(&mut self) -> Outcome {
         let header = check_sha256(&self.proof, &self.digest, &CONTEXT);
         Ok(header.map(drop)?)
     }
@@ -51,14 +51,14 @@ impl ClaimMethod for Preimage {
 }
 
 /// The claim that one leaf of 1,024 contains some bytes.
-pub(super) struct Contains {
+pub(super) struct ContainsProof {
     leaf: OpenedLeaf,
     siblings: Vec<[u8; 32]>,
     commitment: DirectionCommitment,
     proof: Vec<u8>,
 }
 
-impl Contains {
+impl ContainsProof {
     pub(super) fn new() -> Outcome<Self> {
         let committed = bytes::commit_transcript()?;
         let (leaf, siblings) = committed.witness(17).ok_or("no leaf 17")?;
@@ -78,8 +78,8 @@ impl Contains {
     }
 }
 
-impl ClaimMethod for Contains {
-    fn hidden_part(&self) -> &'static str {
+impl ClaimMethod for ContainsProof {
+    fn describe_disclosure(&self) -> &'static str {
         "which leaf it is and its other bytes; root and found bytes are public (zero-knowledge: yes)"
     }
 
@@ -91,7 +91,7 @@ impl ClaimMethod for Contains {
         Ok(Some(self.proof.len()))
     }
 
-    fn check(&mut self) -> Outcome {
+    fn verify_claim(&mut self) -> Outcome {
         let header = check_contains(&self.proof, &self.tree(), self.needle(), &CONTEXT);
         Ok(header.map(drop)?)
     }

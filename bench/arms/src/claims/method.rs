@@ -5,13 +5,13 @@ use confide_arm_line::Outcome;
 /// A means to make a claim and to check it.
 pub(super) trait ClaimMethod {
     /// What the claim hides from the party that checks it, and what it shows.
-    fn hidden_part(&self) -> &'static str;
+    fn describe_disclosure(&self) -> &'static str;
     /// Makes the claim; gives the bytes that are sent. `None` if there is nothing to make.
     fn prove(&mut self) -> Outcome<Option<usize>>;
     /// Checks what was made, or shown.
-    fn check(&mut self) -> Outcome;
+    fn verify_claim(&mut self) -> Outcome;
     /// The bytes that are sent where nothing has to be made.
-    fn shown_bytes(&self) -> usize {
+    fn disclosed_bytes(&self) -> usize {
         0
     }
     /// Repetitions of each step within a sample, so that the clock's resolution does not matter.

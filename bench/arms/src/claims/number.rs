@@ -24,16 +24,16 @@ impl CommittedNumber {
 }
 
 /// The claim that shows number and blinding.
-pub(super) struct ShownNumber(CommittedNumber);
+pub(super) struct DisclosedNumber(CommittedNumber);
 
-impl ShownNumber {
+impl DisclosedNumber {
     pub(super) fn new() -> Outcome<Self> {
         CommittedNumber::new().map(Self)
     }
 }
 
-impl ClaimMethod for ShownNumber {
-    fn hidden_part(&self) -> &'static str {
+impl ClaimMethod for DisclosedNumber {
+    fn describe_disclosure(&self) -> &'static str {
         "nothing of this number: it is shown with its opening"
     }
 
@@ -41,12 +41,12 @@ impl ClaimMethod for ShownNumber {
         Ok(None)
     }
 
-    fn check(&mut self) -> Outcome {
+    fn verify_claim(&mut self) -> Outcome {
         let opened = self.0.commitment.opens_to(NUMBER, &self.0.blinding);
         if opened && NUMBER <= BOUND { Ok(()) } else { Err("it opens to another number".into()) }
     }
 
-    fn shown_bytes(&self) -> usize {
+    fn disclosed_bytes(&self) -> usize {
         8 + 32
     }
 }
@@ -66,7 +66,7 @@ impl RangeProof {
 }
 
 impl ClaimMethod for RangeProof {
-    fn hidden_part(&self) -> &'static str {
+    fn describe_disclosure(&self) -> &'static str {
         "the number, except that it is at most 4096 (zero-knowledge: yes)"
     }
 
@@ -76,7 +76,7 @@ impl ClaimMethod for RangeProof {
         Ok(Some(self.proof.len()))
     }
 
-    fn check(&mut self) -> Outcome {
+    fn verify_claim(&mut self) -> Outcome {
         let held = verify_range(CONTEXT, &self.range, &self.committed.commitment, &self.proof);
         Ok(held?)
     }

@@ -69,7 +69,7 @@ impl NativeSignature {
 }
 
 impl ClaimMethod for NativeSignature {
-    fn hidden_part(&self) -> &'static str {
+    fn describe_disclosure(&self) -> &'static str {
         "nothing: the signature is shown, and can be passed on"
     }
 
@@ -77,19 +77,19 @@ impl ClaimMethod for NativeSignature {
         Ok(None)
     }
 
-    fn check(&mut self) -> Outcome {
+    fn verify_claim(&mut self) -> Outcome {
         let SignedText { key, signature, algorithm, .. } = &self.0;
         let key = UnparsedPublicKey::new(*algorithm, key);
         key.verify(&TEXT, signature).map_err(|_| "a signature made here does not verify".into())
     }
 
-    fn shown_bytes(&self) -> usize {
+    fn disclosed_bytes(&self) -> usize {
         self.0.signature.len()
     }
 }
 
 /// The claim that proves knowledge of the signature.
-pub(super) struct Sigma {
+pub(super) struct SigmaSignatureProof {
     key: PublicKey,
     signature: Vec<u8>,
     rsa: bool,
@@ -99,7 +99,7 @@ pub(super) struct Sigma {
 /// The context to which proofs are bound.
 const CONTEXT: &[u8] = b"confide bench";
 
-impl Sigma {
+impl SigmaSignatureProof {
     pub(super) fn rsa() -> Outcome<Self> {
         Self::new(SignedText::rsa()?, true)
     }
@@ -114,8 +114,8 @@ impl Sigma {
     }
 }
 
-impl ClaimMethod for Sigma {
-    fn hidden_part(&self) -> &'static str {
+impl ClaimMethod for SigmaSignatureProof {
+    fn describe_disclosure(&self) -> &'static str {
         if self.rsa {
             "the signature; key and digest are public (zero-knowledge: yes)"
         } else {
@@ -131,7 +131,7 @@ impl ClaimMethod for Sigma {
         Ok(Some(self.proof.len()))
     }
 
-    fn check(&mut self) -> Outcome {
+    fn verify_claim(&mut self) -> Outcome {
         let proof = SignatureProof::from_bytes(&self.proof);
         let held = proof.and_then(|proof| proof.verify(&self.key, &TEXT, CONTEXT));
         Ok(held?)

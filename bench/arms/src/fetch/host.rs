@@ -70,15 +70,15 @@ async fn serve_connection(server: Arc<Server>, stream: TcpStream) {
     let Ok(accepted) = server.accept(stream).await else { return };
     let service =
         service_fn(
-            |request: Request<Incoming>| async move { Ok::<_, Infallible>(answer(&request)) },
+            |request: Request<Incoming>| async move { Ok::<_, Infallible>(respond(&request)) },
         );
     let _ = http1::Builder::new().serve_connection(TokioIo::new(accepted.stream), service).await;
 }
 
-fn answer(request: &Request<Incoming>) -> Response<Full<Bytes>> {
+fn respond(request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let wanted = request.uri().path().trim_start_matches('/').parse().unwrap_or(0);
     let (status, body) = if (BODY_BYTES_MIN..=BODY_BYTES_MAX).contains(&wanted) {
-        (StatusCode::OK, body(wanted))
+        (StatusCode::OK, completion_body(wanted))
     } else {
         (StatusCode::NOT_FOUND, "{}".into())
     };
@@ -101,7 +101,7 @@ const AFTER: &str = concat!(
 pub(super) const BODY_BYTES_MIN: u64 = (BEFORE.len() + AFTER.len()) as u64;
 
 /// A chat completion of exactly this length, as a model gives it: one long text and five numbers.
-fn body(bytes: u64) -> String {
+fn completion_body(bytes: u64) -> String {
     let text = (bytes - BODY_BYTES_MIN) as usize;
     let words = "and so on ".repeat(text / 10 + 1);
     [BEFORE, &words[..text], AFTER].concat()
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn an_answer_is_json_of_the_length_that_was_asked_for() {
         for bytes in [BODY_BYTES_MIN, 1024, 65_536] {
-            let body = body(bytes);
+            let body = completion_body(bytes);
             assert_eq!(body.len() as u64, bytes);
             let json: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!(json["usage"]["total_tokens"], 14);

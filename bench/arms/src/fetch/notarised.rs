@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use super::answer::{DEADLINE, FetchedAnswer};
 use crate::{clock::unix_now, trust::open_appraiser};
 
-pub(super) struct Notarised {
+pub(super) struct NotarisedFetcher {
     host: String,
     client: HttpClient,
     key: KeyEvidence,
@@ -23,7 +23,7 @@ pub(super) struct Notarised {
     simulated: bool,
 }
 
-impl Notarised {
+impl NotarisedFetcher {
     /// Opens the attested channel, judges the signing key as a third party will.
     pub(super) async fn open(host: &str, notary: &str, policy: &Path) -> Outcome<Self> {
         let appraiser = Arc::new(open_appraiser(policy, None)?);

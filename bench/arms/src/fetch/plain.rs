@@ -15,12 +15,12 @@ use tokio::net::TcpStream;
 use super::answer::{DEADLINE, FetchedAnswer};
 use crate::{clock::unix_now, trust::read_root};
 
-pub(super) struct Plain {
+pub(super) struct PlainFetcher {
     host: String,
     sender: SendRequest<Empty<Bytes>>,
 }
 
-impl Plain {
+impl PlainFetcher {
     pub(super) async fn open(host: &str, root: &Path) -> Outcome<Self> {
         let options = ClientOptions { binding: Binding::None, deadline: DEADLINE };
         let client = PlainClient::new(options, &read_root(root)?, unix_now)

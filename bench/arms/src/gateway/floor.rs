@@ -15,7 +15,7 @@ pub(crate) const NAME: &str = "P-256 sign + X25519 keygen + agree, aws-lc-rs, th
 const LOOK_NS: i64 = 10_000_000;
 
 /// Rounds in a CPU second of this core, now. `None` when the library refuses.
-pub(crate) fn rate_per_s() -> Option<f64> {
+pub(crate) fn handshake_crypto_per_s() -> Option<f64> {
     let random = SystemRandom::new();
     let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).ok()?;
     let peer = EphemeralPrivateKey::generate(&X25519, &random).ok()?.compute_public_key().ok()?;
@@ -43,6 +43,6 @@ fn thread_cpu_ns() -> i64 {
 mod tests {
     #[test]
     fn a_floor_is_a_rate() {
-        assert!(super::rate_per_s().is_some_and(|rate| rate > 0.0));
+        assert!(super::handshake_crypto_per_s().is_some_and(|rate| rate > 0.0));
     }
 }

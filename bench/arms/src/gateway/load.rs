@@ -48,7 +48,7 @@ pub(crate) async fn run_closed_loop(route: &Route, work: &LoadPlan) -> Outcome<L
             left.set(left.get() - 1);
             let began = Instant::now();
             let request = shared.borrow().request.clone();
-            let answer = line.ask(route, work.kept, &request).await?;
+            let answer = line.request(route, work.kept, &request).await?;
             shared.borrow_mut().add(answer, began.elapsed())?;
         }
         line.close().await
@@ -85,7 +85,7 @@ pub(crate) async fn run_open_loop(
             let delay = due.elapsed();
             let request = shared.borrow().request.clone();
             let mut line = free.borrow_mut().pop().unwrap_or_default();
-            let answer = line.ask(route, work.kept, &request).await?;
+            let answer = line.request(route, work.kept, &request).await?;
             let took = due.elapsed();
             if work.kept {
                 free.borrow_mut().push(line);
@@ -156,7 +156,12 @@ struct ClientSlot {
 }
 
 impl ClientSlot {
-    async fn ask(&mut self, route: &Route, kept: bool, request: &[u8]) -> Outcome<RequestResult> {
+    async fn request(
+        &mut self,
+        route: &Route,
+        kept: bool,
+        request: &[u8],
+    ) -> Outcome<RequestResult> {
         let opens = self.stream.is_none();
         let mut stream = match self.stream.take() {
             Some(stream) => stream,

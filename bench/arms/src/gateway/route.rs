@@ -87,9 +87,9 @@ pub(crate) struct Guarantee {
 }
 
 /// Description of a connection, for people.
-pub(crate) struct RouteFacts(Option<String>);
+pub(crate) struct ConnectionDescription(Option<String>);
 
-impl fmt::Display for RouteFacts {
+impl fmt::Display for ConnectionDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.as_deref().unwrap_or("HTTP without TLS"))
     }
@@ -102,7 +102,11 @@ impl Route {
             KeyExchangeGroup::X25519mlkem768 => "X25519MLKEM768",
         };
         if args.default_sockets && args.channel.via.is_some() {
-            return Err("--default-sockets and --via: the tunnel's client sets its own".into());
+            return Err(
+                "--default-sockets cannot be used with --via: the tunnel's client sets its \
+                        own socket options"
+                    .into(),
+            );
         }
         let mut route = Self {
             server: args.channel.server.clone(),
@@ -115,7 +119,7 @@ impl Route {
         let (certificate, guarantee) = match args.mode {
             Mode::Http => return Ok((route, none())),
             Mode::Tls => (args.channel.read_root()?, none()),
-            Mode::Key => route.appraise(args).await?,
+            Mode::Key => route.appraise_server(args).await?,
         };
         let pinned = Arc::new(PinnedCertificate::new(certificate, args.group));
         let config = client_config(pinned.clone())?;
@@ -124,11 +128,13 @@ impl Route {
     }
 
     /// Opens a connection and says what it is.
-    pub(crate) async fn probe(&self) -> Outcome<RouteFacts> {
+    pub(crate) async fn probe(&self) -> Outcome<ConnectionDescription> {
         self.open().await?;
-        let Some((_, pinned)) = &self.tls else { return Ok(RouteFacts(None)) };
+        let Some((_, pinned)) = &self.tls else { return Ok(ConnectionDescription(None)) };
         let seen = pinned.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(RouteFacts(seen.clone().map(|seen| format!("full TLS 1.3 handshakes, {seen}"))))
+        Ok(ConnectionDescription(
+            seen.clone().map(|seen| format!("full TLS 1.3 handshakes, {seen}")),
+        ))
     }
 
     pub(crate) fn server(&self) -> &str {
@@ -140,15 +146,15 @@ impl Route {
     }
 
     pub(crate) async fn open(&self) -> Outcome<Stream> {
-        let carrier = self.carrier().await?;
+        let carrier = self.open_carrier().await?;
         let Some((tls, pinned)) = &self.tls else { return Ok(carrier) };
         let name = ServerName::try_from("localhost")?;
         let stream = tls.connect(name, carrier).await.map_err(|error| error_chain(&error))?;
-        self.check(stream.get_ref().1, pinned)?;
+        self.check_handshake(stream.get_ref().1, pinned)?;
         Ok(Box::new(stream))
     }
 
-    async fn carrier(&self) -> Outcome<Stream> {
+    async fn open_carrier(&self) -> Outcome<Stream> {
         match &self.via {
             Some(via) => {
                 let stream = tunnel::dial(via, &self.server, DEADLINE).await;
@@ -163,7 +169,7 @@ impl Route {
     }
 
     /// Refuses a resumed handshake, an older version or another group: each is another amount of work.
-    fn check(&self, session: &ClientConnection, pinned: &PinnedCertificate) -> Outcome {
+    fn check_handshake(&self, session: &ClientConnection, pinned: &PinnedCertificate) -> Outcome {
         let group = session.negotiated_key_exchange_group().map(|group| group.name());
         let group = group.and_then(|name| name.as_str()).unwrap_or("none");
         let kind = session.handshake_kind();
@@ -193,12 +199,12 @@ impl Route {
 
     /// Appraises the server's evidence as any client does, and gives the certificate that it came
     /// in: the verdict holds for its key.
-    async fn appraise(&self, args: &RouteArgs) -> Outcome<(Vec<u8>, Guarantee)> {
+    async fn appraise_server(&self, args: &RouteArgs) -> Outcome<(Vec<u8>, Guarantee)> {
         let appraiser = args.channel.open_appraiser(None)?;
         let options = ClientOptions { binding: Binding::Key, deadline: DEADLINE };
         let client =
             Client::new(options, Arc::new(appraiser)).map_err(|error| error_chain(&error))?;
-        let stream = self.carrier().await?;
+        let stream = self.open_carrier().await?;
         let attested =
             client.connect("localhost", stream).await.map_err(|error| error_chain(&error))?;
         let (stream, appraised, _) = attested.into_parts();

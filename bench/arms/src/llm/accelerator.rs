@@ -13,19 +13,19 @@ const EVERY_MS: &str = "200";
 const OUTPUT_BYTES_MAX: u64 = 2 << 20;
 
 /// The note on that figure for a reader.
-pub(super) fn note() -> String {
-    match devices() {
+pub(super) fn accelerator_note() -> String {
+    match list_devices() {
         Some(devices) => format!("accelerator share: {devices}, every {EVERY_MS} ms"),
         None => "accelerator share: no device here".into(),
     }
 }
 
 /// A child process that samples the devices until it is stopped.
-pub(super) struct Accelerator {
+pub(super) struct UtilisationSampler {
     child: Child,
 }
 
-impl Accelerator {
+impl UtilisationSampler {
     /// Starts sampling; `None` if there is no device.
     pub(super) fn start() -> Option<Self> {
         let child = Command::new(PROGRAM)
@@ -46,11 +46,11 @@ impl Accelerator {
         let out = self.child.stdout.take()?;
         let read = out.take(OUTPUT_BYTES_MAX).read_to_string(&mut text);
         let _ = self.child.wait();
-        read.ok().and_then(|_| mean_share(&text))
+        read.ok().and_then(|_| parse_mean_share(&text))
     }
 }
 
-fn devices() -> Option<String> {
+fn list_devices() -> Option<String> {
     let output = Command::new(PROGRAM)
         .args(["--query-gpu=name", "--format=csv,noheader"])
         .stderr(Stdio::null())
@@ -63,7 +63,7 @@ fn devices() -> Option<String> {
 }
 
 /// Lines of whole percents; what is not a number (`[N/A]`) is not a sample.
-fn mean_share(text: &str) -> Option<f64> {
+fn parse_mean_share(text: &str) -> Option<f64> {
     let shares: Vec<f64> = text
         .lines()
         .filter_map(|line| line.trim().parse::<f64>().ok())
@@ -78,8 +78,8 @@ mod tests {
 
     #[test]
     fn a_share_is_the_mean_of_what_was_said_and_nothing_is_no_zero() {
-        assert_eq!(mean_share("0\n50\n 100 \n[N/A]\n"), Some(0.5));
-        assert_eq!(mean_share("[N/A]\n"), None);
-        assert_eq!(mean_share(""), None);
+        assert_eq!(parse_mean_share("0\n50\n 100 \n[N/A]\n"), Some(0.5));
+        assert_eq!(parse_mean_share("[N/A]\n"), None);
+        assert_eq!(parse_mean_share(""), None);
     }
 }

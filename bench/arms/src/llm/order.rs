@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use confide_arm_line::{Outcome, Run};
-use confide_load::{Arrivals, Lengths, Limits, Sessions, Workload, read_trace};
+use confide_load::{Arrivals, ConnectionReuse, GoodputLimits, TokenLengths, Workload, read_trace};
 use serde_json::Value;
 
 use super::saturation;
@@ -31,31 +31,31 @@ const REQUESTS_MAX: u64 = 50_000;
 
 pub(super) struct LlmOrder {
     pub(super) workload: Workload,
-    pub(super) limits: Limits,
-    pub(super) sessions: Sessions,
+    pub(super) limits: GoodputLimits,
+    pub(super) sessions: ConnectionReuse,
     pub(super) ignore_eos: bool,
 }
 
 impl LlmOrder {
-    pub(super) fn read(run: &Run, saturation: Option<&Path>) -> Outcome<Self> {
+    pub(super) fn from_run(run: &Run, saturation: Option<&Path>) -> Outcome<Self> {
         run.refuse_unknown_params(KNOWN)?;
-        let limit = |name: &str| optional_number(run, name);
-        let sessions = match run.text("session", "new")?.as_str() {
-            "new" => Sessions::New,
-            "kept" => Sessions::Reused { first: param_u32(run, "sessions", 0)? },
+        let limit = |name: &str| optional_number_param(run, name);
+        let sessions = match run.text_param("session", "new")?.as_str() {
+            "new" => ConnectionReuse::New,
+            "kept" => ConnectionReuse::Reused { first: u32_param(run, "sessions", 0)? },
             other => return Err(format!("param session: wanted new or kept, got {other}").into()),
         };
         let requests = run.requests.clamp(1, REQUESTS_MAX);
         Ok(Self {
             workload: Workload {
-                arrivals: arrivals(run, saturation)?,
+                arrivals: parse_arrivals(run, saturation)?,
                 requests: usize::try_from(requests).unwrap_or(usize::MAX),
-                duration_s: optional_number(run, "duration_s")?,
-                prompt_tokens: lengths(run, "prompt_tokens", 128)?,
-                output_tokens: lengths(run, "output_tokens", 128)?,
+                duration_s: optional_number_param(run, "duration_s")?,
+                prompt_tokens: lengths_param(run, "prompt_tokens", 128)?,
+                output_tokens: lengths_param(run, "output_tokens", 128)?,
                 seed: run.seed,
             },
-            limits: Limits {
+            limits: GoodputLimits {
                 ttft_ms: limit("ttft_limit_ms")?,
                 itl_ms: limit("itl_limit_ms")?,
                 tpot_ms: limit("tpot_limit_ms")?,
@@ -67,17 +67,17 @@ impl LlmOrder {
     }
 }
 
-fn arrivals(run: &Run, saturation: Option<&Path>) -> Outcome<Arrivals> {
-    let kind = run.text("arrivals", "poisson")?;
+fn parse_arrivals(run: &Run, saturation: Option<&Path>) -> Outcome<Arrivals> {
+    let kind = run.text_param("arrivals", "poisson")?;
     match kind.as_str() {
-        "poisson" => Ok(Arrivals::Poisson { rate_per_s: rate(run, saturation)? }),
-        "constant" => Ok(Arrivals::Constant { rate_per_s: rate(run, saturation)? }),
+        "poisson" => Ok(Arrivals::Poisson { rate_per_s: offered_rate_per_s(run, saturation)? }),
+        "constant" => Ok(Arrivals::Constant { rate_per_s: offered_rate_per_s(run, saturation)? }),
         "closed" => Ok(Arrivals::Closed {
-            users: param_u32(run, "users", 1)?,
-            ramp_s: optional_number(run, "ramp_s")?.unwrap_or(0.0),
+            users: u32_param(run, "users", 1)?,
+            ramp_s: optional_number_param(run, "ramp_s")?.unwrap_or(0.0),
         }),
         "trace" => {
-            let path = run.text("trace", "")?;
+            let path = run.text_param("trace", "")?;
             let file = std::fs::File::open(&path)
                 .map_err(|error| format!("param trace: cannot read {path}: {error}"))?;
             let rows = read_trace(std::io::BufReader::new(file))
@@ -92,18 +92,18 @@ fn arrivals(run: &Run, saturation: Option<&Path>) -> Outcome<Arrivals> {
 }
 
 /// `rate_per_s`, or `load_ratio` of the reference arm's saturation: the same for every arm.
-fn rate(run: &Run, file: Option<&Path>) -> Outcome<f64> {
-    match (optional_number(run, "rate_per_s")?, optional_number(run, "load_ratio")?) {
+fn offered_rate_per_s(run: &Run, file: Option<&Path>) -> Outcome<f64> {
+    match (optional_number_param(run, "rate_per_s")?, optional_number_param(run, "load_ratio")?) {
         (Some(rate), None) => Ok(rate),
         (None, Some(share)) => {
             let file = file.ok_or("param load_ratio needs --saturation FILE")?;
-            Ok(share * saturation::read_rate(file)?)
+            Ok(share * saturation::read_saturation_rate(file)?)
         }
         _ => Err("open arrivals: wanted either rate_per_s or load_ratio".into()),
     }
 }
 
-fn optional_number(run: &Run, name: &str) -> Outcome<Option<f64>> {
+fn optional_number_param(run: &Run, name: &str) -> Outcome<Option<f64>> {
     let Some(value) = run.params.get(name) else { return Ok(None) };
     let number = value.as_f64().filter(|number| *number > 0.0);
     Ok(number
@@ -111,19 +111,19 @@ fn optional_number(run: &Run, name: &str) -> Outcome<Option<f64>> {
         .ok_or_else(|| format!("param {name}: wanted a number above 0, got {value}"))?)
 }
 
-fn param_u32(run: &Run, name: &str, default: u64) -> Outcome<u32> {
-    let number = run.number(name, default)?;
+fn u32_param(run: &Run, name: &str, default: u64) -> Outcome<u32> {
+    let number = run.integer_param(name, default)?;
     Ok(u32::try_from(number).map_err(|_| format!("param {name}: {number} is too many"))?)
 }
 
 /// A number, or a text `64..256`.
-fn lengths(run: &Run, name: &str, default: u32) -> Outcome<Lengths> {
+fn lengths_param(run: &Run, name: &str, default: u32) -> Outcome<TokenLengths> {
     let text = match run.params.get(name) {
-        None => return Ok(Lengths::of_tokens(default)),
+        None => return Ok(TokenLengths::of_tokens(default)),
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
     };
-    Ok(Lengths::parse(&text)
+    Ok(TokenLengths::parse(&text)
         .ok_or_else(|| format!("param {name}: wanted N or MIN..MAX, got {text}"))?)
 }
 
@@ -135,7 +135,7 @@ mod tests {
 
     fn read(params: Value) -> Outcome<LlmOrder> {
         let run = json!({ "id": 1, "requests": 7, "seed": 3, "params": params });
-        LlmOrder::read(&serde_json::from_value(run).unwrap(), None)
+        LlmOrder::from_run(&serde_json::from_value(run).unwrap(), None)
     }
 
     #[test]
@@ -147,8 +147,8 @@ mod tests {
         .unwrap();
         assert_eq!(order.workload.arrivals, Arrivals::Constant { rate_per_s: 5.0 });
         assert_eq!((order.workload.requests, order.workload.seed), (7, 3));
-        assert_eq!(order.workload.prompt_tokens, Lengths { min: 4, max: 9 });
-        assert_eq!(order.sessions, Sessions::Reused { first: 4 });
+        assert_eq!(order.workload.prompt_tokens, TokenLengths { min: 4, max: 9 });
+        assert_eq!(order.sessions, ConnectionReuse::Reused { first: 4 });
         assert_eq!(order.limits.ttft_ms, Some(200.0));
     }
 

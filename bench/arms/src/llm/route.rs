@@ -12,7 +12,9 @@ use confide_channel::{
     tunnel::{self, TunnelStream},
 };
 use confide_client::{PolicyAppraiser, SharedAppraisal, error_chain};
-use confide_load::{Attestation, Clock, Opened, Opening, Stages, Tcp, Transport};
+use confide_load::{
+    Attestation, Clock, ConnectStages, OpenedConnection, Opening, TcpTransport, Transport,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -39,7 +41,7 @@ impl RouteArgs {
 
 /// How connections are opened.
 pub(super) struct Route {
-    tcp: Tcp,
+    tcp: TcpTransport,
     host: String,
     server: String,
     via: Option<String>,
@@ -85,7 +87,9 @@ impl Route {
             }
         };
         if matches!(security, Security::Plain) && args.channel.via.is_some() {
-            return Err("--mode plain and --via: the tunnel would read everything".into());
+            return Err(
+                "--mode plain cannot be used with --via: the tunnel would read everything".into()
+            );
         }
         let through = args.channel.describe_tunnel();
         let description = match &security {
@@ -95,7 +99,7 @@ impl Route {
         };
         let (host, server) = (host.to_owned(), args.channel.server.clone());
         Ok(Self {
-            tcp: Tcp::new(&host, port),
+            tcp: TcpTransport::new(&host, port),
             host,
             server,
             via: args.channel.via.clone(),
@@ -115,7 +119,7 @@ impl Route {
         })
     }
 
-    async fn connect(&self, clock: Clock) -> Outcome<(Opened, Option<SharedAppraisal>)> {
+    async fn connect(&self, clock: Clock) -> Outcome<(OpenedConnection, Option<SharedAppraisal>)> {
         match &self.via {
             None => {
                 let (stream, stages) = self.tcp.dial(clock).await?;
@@ -125,8 +129,9 @@ impl Route {
                 let stream: TunnelStream = tunnel::dial(via, &self.server, DEADLINE)
                     .await
                     .map_err(|error| error_chain(&error))?;
-                let stages = Stages { connected_s: Some(clock.now_s()), ..Stages::default() };
-                self.secure(stream, stages, clock).await
+                let stages =
+                    ConnectStages { connected_s: Some(clock.now_s()), ..ConnectStages::default() };
+                self.secure_stream(stream, stages, clock).await
             }
         }
     }
@@ -134,38 +139,38 @@ impl Route {
     async fn secure_tcp(
         &self,
         stream: TcpStream,
-        stages: Stages,
+        stages: ConnectStages,
         clock: Clock,
-    ) -> Outcome<(Opened, Option<SharedAppraisal>)> {
+    ) -> Outcome<(OpenedConnection, Option<SharedAppraisal>)> {
         match self.security {
-            Security::Plain => Ok((Opened { wire: Box::new(stream), stages }, None)),
-            _ => self.secure(stream, stages, clock).await,
+            Security::Plain => Ok((OpenedConnection { wire: Box::new(stream), stages }, None)),
+            _ => self.secure_stream(stream, stages, clock).await,
         }
     }
 
-    async fn secure<S>(
+    async fn secure_stream<S>(
         &self,
         io: S,
-        mut stages: Stages,
+        mut stages: ConnectStages,
         clock: Clock,
-    ) -> Outcome<(Opened, Option<SharedAppraisal>)>
+    ) -> Outcome<(OpenedConnection, Option<SharedAppraisal>)>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let started_s = clock.now_s();
         match &self.security {
-            Security::Plain => Ok((Opened { wire: Box::new(io), stages }, None)),
+            Security::Plain => Ok((OpenedConnection { wire: Box::new(io), stages }, None)),
             Security::Tls(client) => {
                 let connected = client.connect(&self.host, io).await;
                 let connected = connected.map_err(|error| error_chain(&error))?;
                 stages.handshake_s = Some(clock.now_s());
-                Ok((Opened { wire: Box::new(connected.stream), stages }, None))
+                Ok((OpenedConnection { wire: Box::new(connected.stream), stages }, None))
             }
             Security::Attested(client) => {
                 let attested = client.connect(&self.host, io).await;
                 let (wire, appraised, timings) =
                     attested.map_err(|error| error_chain(&error))?.into_parts();
-                let collateral = appraised.collateral_time();
+                let collateral = appraised.collateral_duration();
                 stages.handshake_s = Some(started_s + timings.handshake.as_secs_f64());
                 stages.attested_s = Some(clock.now_s());
                 stages.attestation = Some(Attestation {
@@ -173,7 +178,7 @@ impl Route {
                     collateral_s: collateral.as_secs_f64(),
                     appraisal_s: timings.appraisal.saturating_sub(collateral).as_secs_f64(),
                 });
-                Ok((Opened { wire: Box::new(wire), stages }, Some(appraised)))
+                Ok((OpenedConnection { wire: Box::new(wire), stages }, Some(appraised)))
             }
         }
     }

@@ -10,8 +10,8 @@ use std::{
 
 use confide_arm_line::{Outcome, read_file};
 use confide_load::{
-    Arrivals, Bound, Lengths, Limits, Options, Plan, Sessions, Summary, Target, Transport,
-    Workload, run as load,
+    Arrivals, ClientBound, ConnectionReuse, GoodputLimits, LoadOptions, Plan, Summary, Target,
+    TokenLengths, Transport, Workload, run as load,
 };
 use serde_json::{Value, json};
 
@@ -43,11 +43,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     if !args.file.exists() {
-        let measured = measure(&args)?;
+        let measured = measure_saturation(&args)?;
         std::fs::write(&args.file, measured.to_string())
             .map_err(|error| format!("cannot write {}: {error}", args.file.display()))?;
     }
-    let rate_per_s = read_rate(&args.file)?;
+    let rate_per_s = read_saturation_rate(&args.file)?;
     let file = args.file.to_string_lossy();
     println!("{}", json!({ "ready": true, "rate_per_s": rate_per_s, "file": file }));
     // Ended by a signal, as every service.
@@ -57,45 +57,46 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// The rate that a file holds, in answers a second.
-pub(super) fn read_rate(file: &Path) -> Outcome<f64> {
+pub(super) fn read_saturation_rate(file: &Path) -> Outcome<f64> {
     let value: Value = serde_json::from_slice(&read_file(file)?)
         .map_err(|error| format!("{}: {error}", file.display()))?;
     let rate = value["rate_per_s"].as_f64().filter(|rate| rate.is_finite() && *rate > 0.0);
     Ok(rate.ok_or_else(|| format!("{}: wanted a rate_per_s above 0", file.display()))?)
 }
 
-fn measure(args: &Args) -> Outcome<Value> {
+fn measure_saturation(args: &Args) -> Outcome<Value> {
     let workload = Workload {
         arrivals: Arrivals::Closed { users: args.users, ramp_s: 0.0 },
         requests: args.requests,
         duration_s: None,
-        prompt_tokens: Lengths::of_tokens(args.prompt_tokens),
-        output_tokens: Lengths::of_tokens(args.output_tokens),
+        prompt_tokens: TokenLengths::of_tokens(args.prompt_tokens),
+        output_tokens: TokenLengths::of_tokens(args.output_tokens),
         seed: 1,
     };
     let plan = Arc::new(Plan::new(&workload)?);
     let url = format!("http://{}", args.route.server());
     let target = Target::parse(&url, &args.model)?;
     let transport: Arc<dyn Transport> = Arc::new(Route::new(&args.route)?);
-    let options = Options { sessions: Sessions::Reused { first: 0 }, ..Options::default() };
+    let options =
+        LoadOptions { sessions: ConnectionReuse::Reused { first: 0 }, ..LoadOptions::default() };
     let stop = AtomicBool::new(false);
     let outcome = load(&plan, &Arc::new(target), &transport, &options, &stop, &mut |_| {})?;
-    let summary = Summary::from_events(&outcome.events, Limits::default());
+    let summary = Summary::from_events(&outcome.events, GoodputLimits::default());
     if summary.complete != summary.requests {
         let error = outcome.events.iter().find_map(|event| event.error.clone());
         return Err(format!("saturation: a request failed: {}", error.unwrap_or_default()).into());
     }
-    let bounds = Bound::find(&summary, &outcome.client);
+    let bounds = ClientBound::find_all(&summary, &outcome.client);
     Ok(json!({
         "rate_per_s": summary.qps,
-        "by": "closed loop, answers over the time from the first request to the last byte",
+        "by": "closed loop: answers divided by the time from the first request to the last byte",
         "transport": transport.describe(),
         "users": args.users,
         "requests": args.requests,
         "prompt_tokens": args.prompt_tokens,
         "output_tokens": args.output_tokens,
         "streams_mean": summary.streams_mean,
-        "client_bound": Bound::reason(&bounds),
+        "client_bound": ClientBound::describe_all(&bounds),
     }))
 }
 
@@ -113,9 +114,9 @@ mod tests {
             ("x", None),
         ] {
             std::fs::write(&file, text).unwrap();
-            assert_eq!(read_rate(&file).ok(), rate, "{text}");
+            assert_eq!(read_saturation_rate(&file).ok(), rate, "{text}");
         }
         std::fs::remove_file(&file).unwrap();
-        assert!(read_rate(&file).is_err());
+        assert!(read_saturation_rate(&file).is_err());
     }
 }

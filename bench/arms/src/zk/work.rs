@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use confide_arm_line::{Outcome, read_file};
 use confide_evidence::collateral::Collateral;
-use confide_guest_programs::host::{input_from_json, sample};
-use confide_prover::DcapParts;
+use confide_guest_programs::host::{self, input_from_json};
+use confide_prover::DcapGuestInput;
 use serde_json::{Value, json};
 
 /// The random seed of all inputs: a proof of one block can be checked in the next, and two machines
@@ -65,7 +65,7 @@ impl GuestWork {
 }
 
 fn sample_input(guest: &str, size: u32) -> Outcome<Value> {
-    Ok(sample(guest, size, SEED)?)
+    Ok(host::sample_input(guest, size, SEED)?)
 }
 
 fn read_dcap_input(files: &DcapFiles) -> Outcome<Vec<u8>> {
@@ -75,7 +75,7 @@ fn read_dcap_input(files: &DcapFiles) -> Outcome<Vec<u8>> {
     };
     let (quote, json) = (read_file(quote)?, read_file(collateral)?);
     let it = Collateral::parse(&json)?;
-    let parts = DcapParts {
+    let parts = DcapGuestInput {
         at,
         within: (0, u64::MAX),
         quote: &quote,

@@ -5,24 +5,24 @@ use confide_estimate::{
 };
 
 use super::{
-    CheckOptions, CheckOutcome, CheckReport, CheckedRow, add_not_run, check_outcome,
-    has_failed_twin, is_wanted,
+    CheckOptions, CheckOutcome, CheckReport, CheckedRow, add_benches_not_run, has_failed_aa_check,
+    is_selected_row, outcome_of_verdict,
 };
 use crate::{
     compare::{
         all_cases,
-        refusal::{Reason, Refusal, is_same_run, refuse_suites},
+        refusal::{Refusal, RefusalReason, is_same_run, refuse_different_suites},
     },
     error::BenchError,
-    format::digits,
+    format::format_number,
     loaded::LoadedRecord,
     rows::{
         pair_values,
         row::{Row, RowVerdict},
         runs::Runs,
-        text::{cost, ratio},
+        text::{format_cost, format_ratio},
     },
-    suite::{Suite, bench::Better},
+    suite::{Suite, bench::BetterDirection},
     validity::Validity,
 };
 
@@ -34,13 +34,13 @@ use crate::{
 ///
 /// # Errors
 /// When the suite of a record cannot be read by this version.
-pub fn check_against(
+pub fn check_against_baselines(
     loaded: &LoadedRecord,
     baselines: &[LoadedRecord],
     options: &CheckOptions,
 ) -> Result<CheckReport, BenchError> {
     let refused = baselines.iter().flat_map(|baseline| refuse_records(loaded, baseline));
-    let refused = refuse_same(loaded, baselines).into_iter().chain(refused);
+    let refused = refuse_duplicate_records(loaded, baselines).into_iter().chain(refused);
     let refused: Vec<String> = refused.map(|refusal| refusal.to_string()).collect();
     if !refused.is_empty() {
         return Ok(CheckReport {
@@ -54,17 +54,17 @@ pub fn check_against(
         says.extend(baseline.record.remarks.iter().map(|remark| format!("baseline: {remark}")));
     }
     let suite = loaded.record.parse_suite()?;
-    let now = RunCosts::new(loaded, &suite);
+    let now = RecordCosts::new(loaded, &suite);
     let suites: Vec<Suite> =
         baselines.iter().map(|one| one.record.parse_suite()).collect::<Result<_, _>>()?;
-    let before: Vec<RunCosts<'_>> =
-        baselines.iter().zip(&suites).map(|(one, suite)| RunCosts::new(one, suite)).collect();
+    let before: Vec<RecordCosts<'_>> =
+        baselines.iter().zip(&suites).map(|(one, suite)| RecordCosts::new(one, suite)).collect();
     let (compared, absent): (Vec<&Row>, Vec<&Row>) = loaded
         .record
         .rows
         .iter()
-        .filter(|row| is_wanted(row, options))
-        .partition(|row| before.iter().all(|run| run.find(row).is_some()));
+        .filter(|row| is_selected_row(row, options))
+        .partition(|row| before.iter().all(|run| run.find_row(row).is_some()));
     says.extend(absent.iter().map(|row| format!("{}: not in every baseline", row.label)));
     let rows: Vec<CostHistory<'_>> =
         compared.iter().map(|row| CostHistory::new(row, &now, &before)).collect();
@@ -73,15 +73,18 @@ pub fn check_against(
         twins.map(|row| CostHistory::new(row, &now, &before)).collect();
     let variance = estimate_run_variance(&rows, &twins);
     says.extend(describe_variance(variance, baselines.len(), rows.len()));
-    let checked = rows.iter().map(|row| row.check(variance, rows.len(), options)).collect();
+    let checked = rows.iter().map(|row| row.judge_change(variance, rows.len(), options)).collect();
     let validity: Vec<&Validity> =
         std::iter::once(loaded).chain(baselines).map(|one| &one.record.validity).collect();
     let mut check = CheckReport::from_rows(checked, says, &validity);
-    check.add_missing(missing_now(loaded, baselines, options), "in a baseline, not in the record");
+    check.add_missing_rows(
+        missing_baseline_rows(loaded, baselines, options),
+        "in a baseline, not in the record",
+    );
     if !loaded.record.not_run.is_empty() {
-        add_not_run(&mut check, &loaded.record.not_run());
+        add_benches_not_run(&mut check, &loaded.record.not_run());
     }
-    check.judge_chain(&loaded.record, options);
+    check.check_hash_chain(&loaded.record, options);
     check.judge_disturbance("", &loaded.record, options);
     for baseline in baselines {
         check.judge_disturbance("the baseline: ", &baseline.record, options);
@@ -97,19 +100,20 @@ fn describe_variance(variance: Option<f64>, baselines: usize, rows: usize) -> Ve
     };
     let Some(variance) = variance else {
         return vec![format!(
-            "costs compared with {of}, without a verdict: neither the A/A rows nor eight other rows tell by \
-             how much runs differ"
+            "costs compared with {of}, without a verdict: with no A/A row and fewer than eight \
+             other rows, the variance between runs is not known"
         )];
     };
     let mut says = vec![format!(
-        "costs compared with {of}; their intervals have the variance between runs (SD {} %) and are \
-         corrected for {rows} rows",
-        digits(variance.sqrt() * 100.0)
+        "costs compared with {of}; their intervals include the variance between runs (SD {} %) and \
+         are corrected for {rows} rows",
+        format_number(variance.sqrt() * 100.0)
     )];
     if baselines == 1 {
         says.push(
-            "with one baseline that variance is taken from the A/A rows, and from all rows where they \
-             are eight or more: a change of most rows at once hides in it; more baselines tell"
+            "with one baseline, that variance is estimated from the A/A rows, and also from the \
+             other rows if there are at least eight: a change of most rows at once is then taken \
+             for variance; more baselines tell the two apart"
                 .into(),
         );
     }
@@ -117,7 +121,7 @@ fn describe_variance(variance: Option<f64>, baselines: usize, rows: usize) -> Ve
 }
 
 /// Refuses a record that is its own baseline, or a baseline that is given twice.
-fn refuse_same(loaded: &LoadedRecord, baselines: &[LoadedRecord]) -> Vec<Refusal> {
+fn refuse_duplicate_records(loaded: &LoadedRecord, baselines: &[LoadedRecord]) -> Vec<Refusal> {
     let detail = |index: usize, baseline: &LoadedRecord| {
         if is_same_run(loaded, baseline) {
             return Some("the record is its own baseline".to_owned());
@@ -126,11 +130,11 @@ fn refuse_same(loaded: &LoadedRecord, baselines: &[LoadedRecord]) -> Vec<Refusal
         is_again.then(|| "a baseline is given twice".to_owned())
     };
     let details = baselines.iter().enumerate().filter_map(|(index, one)| detail(index, one));
-    details.map(|detail| Refusal { reason: Reason::SameRecord, detail }).collect()
+    details.map(|detail| Refusal { reason: RefusalReason::SameRecord, detail }).collect()
 }
 
 /// Names the rows of a baseline that the record should have and does not.
-fn missing_now(
+fn missing_baseline_rows(
     loaded: &LoadedRecord,
     baselines: &[LoadedRecord],
     options: &CheckOptions,
@@ -139,7 +143,7 @@ fn missing_now(
         |row: &Row| loaded.record.rows.iter().any(|other| !other.twin && other.key() == row.key());
     let mut missing: Vec<String> = Vec::new();
     for row in baselines.iter().flat_map(|baseline| &baseline.record.rows) {
-        if is_wanted(row, options) && !has(row) && !missing.contains(&row.label) {
+        if is_selected_row(row, options) && !has(row) && !missing.contains(&row.label) {
             missing.push(row.label.clone());
         }
     }
@@ -149,53 +153,56 @@ fn missing_now(
 /// Returns the reasons for which costs of two records cannot be compared.
 fn refuse_records(loaded: &LoadedRecord, baseline: &LoadedRecord) -> Vec<Refusal> {
     let (now, before) = (&loaded.record, &baseline.record);
-    let mut refused = refuse_suites(now, before, "the baseline");
+    let mut refused = refuse_different_suites(now, before, "the baseline");
     let mut say = |reason, detail: String| refused.push(Refusal { reason, detail });
     if now.suite.name != before.suite.name {
-        say(Reason::DifferentSuite, format!("{} against {}", now.suite.name, before.suite.name));
+        say(
+            RefusalReason::DifferentSuite,
+            format!("{} against {}", now.suite.name, before.suite.name),
+        );
     }
     let [a, b] = [now, before]
         .map(|record| (record.machine.describe_processor(), record.machine.cpus_online));
     if a != b {
-        say(Reason::DifferentHardware, format!("{} against {}", a.0, b.0));
+        say(RefusalReason::DifferentHardware, format!("{} against {}", a.0, b.0));
     }
     if now.partial.is_some() || before.partial.is_some() {
-        say(Reason::Partial, "a record ended before its plan was complete".into());
+        say(RefusalReason::Partial, "a record ended before its plan was complete".into());
     }
     refused
 }
 
 /// A record with what its costs are computed from.
-struct RunCosts<'a> {
+struct RecordCosts<'a> {
     rows: &'a [Row],
     suite: &'a Suite,
     runs: Runs<'a>,
 }
 
-impl<'a> RunCosts<'a> {
+impl<'a> RecordCosts<'a> {
     fn new(loaded: &'a LoadedRecord, suite: &'a Suite) -> Self {
         let runs = Runs::new(&loaded.samples, &loaded.slices);
         Self { rows: &loaded.record.rows, suite, runs }
     }
 
-    fn find(&self, row: &Row) -> Option<&'a Row> {
+    fn find_row(&self, row: &Row) -> Option<&'a Row> {
         self.rows.iter().find(|other| (other.twin, other.key()) == (row.twin, row.key()))
     }
 
     /// The mean of the logarithms of a row's cost and the variance of that mean; `None` below ten blocks.
-    fn cost(&self, row: &Row) -> Option<CostEstimate> {
-        let logs = log_costs(row, self.suite, &self.runs)?;
+    fn estimate_cost(&self, row: &Row) -> Option<LogCostEstimate> {
+        let logs = cost_logarithms(row, self.suite, &self.runs)?;
         let enough = logs.len() >= INTERVAL_BLOCKS_MIN;
         let count = logs.len() as f64;
         let mean = logs.iter().sum::<f64>() / count;
         let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
-        enough.then(|| CostEstimate { mean, variance: squares / (count - 1.0) / count })
+        enough.then(|| LogCostEstimate { mean, variance: squares / (count - 1.0) / count })
     }
 }
 
 /// The logarithm of a cost in one run.
 #[derive(Clone, Copy)]
-struct CostEstimate {
+struct LogCostEstimate {
     mean: f64,
     variance: f64,
 }
@@ -203,9 +210,9 @@ struct CostEstimate {
 /// A row with its cost now and in every baseline.
 struct CostHistory<'a> {
     row: &'a Row,
-    has_failed_twin: bool,
-    now: Option<CostEstimate>,
-    before: Option<Vec<CostEstimate>>,
+    has_failed_aa_check: bool,
+    now: Option<LogCostEstimate>,
+    before: Option<Vec<LogCostEstimate>>,
 }
 
 /// The number of rows from which on the typical change of all of them is one that no change of the code made.
@@ -243,18 +250,23 @@ fn estimate_run_variance(rows: &[CostHistory<'_>], twins: &[CostHistory<'_>]) ->
 }
 
 impl<'a> CostHistory<'a> {
-    fn new(row: &'a Row, now: &RunCosts<'_>, before: &[RunCosts<'_>]) -> Self {
-        let old = || before.iter().filter_map(|run| run.find(row));
+    fn new(row: &'a Row, now: &RecordCosts<'_>, before: &[RecordCosts<'_>]) -> Self {
+        let old = || before.iter().filter_map(|run| run.find_row(row));
         Self {
             row,
-            has_failed_twin: has_failed_twin(row) || old().any(has_failed_twin),
-            now: now.cost(row),
-            before: before.iter().map(|run| run.cost(row)).collect(),
+            has_failed_aa_check: has_failed_aa_check(row) || old().any(has_failed_aa_check),
+            now: now.estimate_cost(row),
+            before: before.iter().map(|run| run.estimate_cost(row)).collect(),
         }
     }
 
     /// Judges the change of the cost; `variance` is that between runs, `rows` the number that are judged together.
-    fn check(&self, variance: Option<f64>, rows: usize, options: &CheckOptions) -> CheckedRow {
+    fn judge_change(
+        &self,
+        variance: Option<f64>,
+        rows: usize,
+        options: &CheckOptions,
+    ) -> CheckedRow {
         let row = self.row;
         let checked_row = |checked, cost: String, verdict: &str| CheckedRow {
             label: row.label.clone(),
@@ -262,16 +274,16 @@ impl<'a> CostHistory<'a> {
             cost,
             verdict: verdict.to_owned(),
         };
-        if self.has_failed_twin {
-            return checked_row(CheckOutcome::Invalid, cost(row), "its A/A row failed");
+        if self.has_failed_aa_check {
+            return checked_row(CheckOutcome::Invalid, format_cost(row), "its A/A row failed");
         }
         let (Some(now), Some(before)) = (self.now, &self.before) else {
-            return checked_row(CheckOutcome::Undecided, cost(row), "too few blocks");
+            return checked_row(CheckOutcome::Undecided, format_cost(row), "too few blocks");
         };
         let Some(variance) = variance else {
             return checked_row(
                 CheckOutcome::Undecided,
-                cost(row),
+                format_cost(row),
                 "variance between runs unknown",
             );
         };
@@ -300,14 +312,14 @@ impl<'a> CostHistory<'a> {
             RowVerdict::Undecided { .. } | RowVerdict::NotEvaluated => "undecided at",
         };
         let cheaper = if outcome == RowVerdict::BelowMargin { ", cheaper" } else { "" };
-        let verdict = format!("{place} {} %{cheaper}", digits(margin * 100.0));
-        let text = format!("{} of the baseline's cost", ratio(value, low, high));
-        checked_row(check_outcome(outcome, options), text, &verdict)
+        let verdict = format!("{place} {} %{cheaper}", format_number(margin * 100.0));
+        let text = format!("{} of the baseline's cost", format_ratio(value, low, high));
+        checked_row(outcome_of_verdict(outcome, options), text, &verdict)
     }
 }
 
 /// Computes the logarithm of the cost for each block; `None` if a ratio is not defined.
-fn log_costs(row: &Row, suite: &Suite, runs: &Runs<'_>) -> Option<Vec<f64>> {
+fn cost_logarithms(row: &Row, suite: &Suite, runs: &Runs<'_>) -> Option<Vec<f64>> {
     let bench = suite.bench(&row.bench)?;
     let metric = bench.metrics.iter().find(|metric| metric.name == row.metric)?;
     let cases = all_cases(bench);
@@ -318,7 +330,7 @@ fn log_costs(row: &Row, suite: &Suite, runs: &Runs<'_>) -> Option<Vec<f64>> {
         .into_iter()
         .map(|(clear, protected)| {
             let log = (protected / clear).ln();
-            let cost = if metric.better == Better::Lower { log } else { -log };
+            let cost = if metric.better == BetterDirection::Lower { log } else { -log };
             cost.is_finite().then_some(cost)
         })
         .collect();
@@ -337,10 +349,10 @@ mod tests {
         let shape = SyntheticSuite::default();
         let [now, before] = [run(&shape, 1, [0.0, 0.1]), run(&shape, 2, [0.0, 0.1])];
         let options = CheckOptions::default();
-        let same = check_against(&now, std::slice::from_ref(&now), &options).unwrap();
+        let same = check_against_baselines(&now, std::slice::from_ref(&now), &options).unwrap();
         assert_eq!(same.checked, CheckOutcome::Undecided);
         assert!(same.text().contains("the record is its own baseline"), "{}", same.text());
-        let twice = check_against(&now, &[before.clone(), before], &options).unwrap();
+        let twice = check_against_baselines(&now, &[before.clone(), before], &options).unwrap();
         assert!(twice.text().contains("a baseline is given twice"), "{}", twice.text());
     }
 
@@ -351,7 +363,7 @@ mod tests {
         let checked = |change: fn(&str) -> String| {
             let mut other = before.clone();
             other.record.suite.text = change(&before.record.suite.text);
-            check_against(&now, &[other], &options).unwrap()
+            check_against_baselines(&now, &[other], &options).unwrap()
         };
         let report = checked(|text| text.replace("requests = 1", "requests = 2"));
         assert_eq!(report.checked, CheckOutcome::Undecided);
@@ -371,11 +383,11 @@ mod tests {
         let [mut now, before] = [run(&shape, 1, [0.0, 0.1]), run(&shape, 2, [0.0, 0.1])];
         let options = CheckOptions { margin: Some(0.9), ..CheckOptions::default() };
         assert_eq!(
-            check_against(&now, std::slice::from_ref(&before), &options).unwrap().checked,
+            check_against_baselines(&now, std::slice::from_ref(&before), &options).unwrap().checked,
             CheckOutcome::Within
         );
         now.record.rows.retain(|row| row.twin);
-        let report = check_against(&now, &[before], &options).unwrap();
+        let report = check_against_baselines(&now, &[before], &options).unwrap();
         assert_eq!(report.checked, CheckOutcome::Undecided);
         assert!(report.text().contains("in a baseline, not in the record"), "{}", report.text());
     }
@@ -386,7 +398,7 @@ mod tests {
         let [mut now, before] = [run(&shape, 1, [0.0, 0.1]), run(&shape, 2, [0.0, 0.1])];
         now.record.rows.retain(|row| !row.twin);
         let options = CheckOptions { margin: Some(0.9), ..CheckOptions::default() };
-        let report = check_against(&now, &[before], &options).unwrap();
+        let report = check_against_baselines(&now, &[before], &options).unwrap();
         assert_eq!(report.checked, CheckOutcome::Undecided);
         assert!(report.text().contains("variance between runs unknown"), "{}", report.text());
     }
@@ -409,7 +421,7 @@ mod tests {
             let baselines: Vec<LoadedRecord> =
                 (1..5).map(|n| of(trial * 10 + n, &mut luck)).collect();
             let now = of(trial * 10 + 9, &mut luck);
-            let report = check_against(&now, &baselines, &options).unwrap();
+            let report = check_against_baselines(&now, &baselines, &options).unwrap();
             outside += u32::from(report.checked == CheckOutcome::Outside);
         }
         assert!(outside <= 4, "{outside} of 40");

@@ -10,7 +10,7 @@ use super::scope::{ComparedCase, FigureOrigin};
 use crate::{
     loaded::LoadedRecord,
     rows::{
-        row::{AaVerdict, Note, Row},
+        row::{AaVerdict, Row, RowNote},
         runs::Runs,
     },
     suite::Suite,
@@ -43,7 +43,7 @@ pub(crate) struct GatheredFigures {
     pub(crate) aa: Vec<Option<AaVerdict>>,
     /// The ratio of the A/A row with its 95 % ends, by record.
     twins: Vec<[f64; 3]>,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<RowNote>,
     pub(crate) marks: Vec<String>,
     pub(crate) floor: Option<(String, f64)>,
 }
@@ -63,17 +63,17 @@ impl<'a> SideFigures<'a> {
     pub(super) fn new(suite: &Suite, side: &'a [LoadedRecord]) -> Self {
         let of = |loaded: &'a LoadedRecord| {
             let runs = Runs::new(&loaded.samples, &loaded.slices);
-            JudgedRecord { loaded, runs, rows: loaded.judge(suite).rows }
+            JudgedRecord { loaded, runs, rows: loaded.analyse_with_suite(suite).rows }
         };
         Self { records: side.iter().map(of).collect() }
     }
 
-    pub(super) fn gather(&self, one: &ComparedCase<'_>) -> GatheredFigures {
+    pub(super) fn gather_case(&self, one: &ComparedCase<'_>) -> GatheredFigures {
         let mut gathered = GatheredFigures::default();
         let mut clusters: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for (number, record) in self.records.iter().enumerate() {
             for run in record.runs.valid_runs(one.bench, one.case, one.arm, false) {
-                let Some(value) = run.value(one.metric) else { continue };
+                let Some(value) = run.metric_value(one.metric) else { continue };
                 let session = record.loaded.record.sessions.get(run.slice.session as usize);
                 // Two records of one boot are one cluster; where no boot is told, each is its own.
                 let boot = session.map(|session| session.boot.as_str());
@@ -82,14 +82,17 @@ impl<'a> SideFigures<'a> {
                 clusters.entry(key).or_default().push(value);
                 gathered.simulated |= run.slice.simulated;
             }
-            gathered.add(one, &record.rows);
+            gathered.add_rows(one, &record.rows);
         }
         gathered.values = clusters.into_values().collect();
         gathered
     }
 
     /// Returns the answers of one arm, by record and block.
-    pub(super) fn answers(&self, one: &ComparedCase<'_>) -> Vec<BTreeMap<u32, Vec<Value>>> {
+    pub(super) fn answers_by_block(
+        &self,
+        one: &ComparedCase<'_>,
+    ) -> Vec<BTreeMap<u32, Vec<Value>>> {
         let of = |record: &JudgedRecord<'_>| {
             let runs = record.runs.valid_runs(one.bench, one.case, one.arm, false);
             runs.into_iter().map(|run| (run.slice.place.block, run.answers())).collect()
@@ -98,13 +101,13 @@ impl<'a> SideFigures<'a> {
     }
 
     /// Computes the means over all records of the metrics that count work: bytes, tokens, counts.
-    pub(super) fn work(&self, one: &ComparedCase<'_>) -> BTreeMap<String, f64> {
+    pub(super) fn mean_work_counts(&self, one: &ComparedCase<'_>) -> BTreeMap<String, f64> {
         let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for record in &self.records {
             for run in record.runs.valid_runs(one.bench, one.case, one.arm, false) {
                 let of_samples = run.samples.iter().flat_map(|sample| &sample.metrics);
                 for (name, value) in of_samples.chain(&run.slice.metrics) {
-                    if counts_work(name) {
+                    if is_work_count(name) {
                         all.entry(name.clone()).or_default().push(*value);
                     }
                 }
@@ -115,7 +118,7 @@ impl<'a> SideFigures<'a> {
 }
 
 impl GatheredFigures {
-    fn add(&mut self, one: &ComparedCase<'_>, rows: &[Row]) {
+    fn add_rows(&mut self, one: &ComparedCase<'_>, rows: &[Row]) {
         let here = |row: &&Row| {
             row.bench == one.bench.name && row.case == one.case.key && row.metric == one.metric.name
         };
@@ -131,8 +134,11 @@ impl GatheredFigures {
         let Some(row) = mine else { return };
         self.client_bound |= row.client_bound;
         // The other notes are about the ratio of arms within one machine.
-        let of_figure = |note: &&Note| {
-            matches!(note, Note::LittlesLaw { .. } | Note::ThinTail { .. } | Note::NotOpen { .. })
+        let of_figure = |note: &&RowNote| {
+            matches!(
+                note,
+                RowNote::LittlesLaw { .. } | RowNote::ThinTail { .. } | RowNote::NotOpen { .. }
+            )
         };
         for note in row.notes.iter().filter(of_figure) {
             if !self.notes.contains(note) {
@@ -150,14 +156,14 @@ impl GatheredFigures {
         }
     }
 
-    pub(crate) fn blocks(&self) -> usize {
+    pub(crate) fn block_count(&self) -> usize {
         self.values.iter().map(Vec::len).sum()
     }
 
-    pub(super) fn side(&self) -> ComparedFigure {
+    pub(super) fn to_compared_figure(&self) -> ComparedFigure {
         let clusters = self.values.len();
-        let value = (clusters > 0).then(|| centre(&self.values));
-        ComparedFigure { value, blocks: self.blocks(), clusters, twins: self.twins.clone() }
+        let value = (clusters > 0).then(|| central_value(&self.values));
+        ComparedFigure { value, blocks: self.block_count(), clusters, twins: self.twins.clone() }
     }
 }
 
@@ -170,7 +176,7 @@ pub(super) fn mean_of_means(clusters: &[Vec<f64>], of: impl Fn(f64) -> f64) -> f
 }
 
 /// Computes the centre of one side: geometric where all values are positive, as ratios are, else arithmetic.
-pub(super) fn centre(clusters: &[Vec<f64>]) -> f64 {
+pub(super) fn central_value(clusters: &[Vec<f64>]) -> f64 {
     if clusters.iter().flatten().all(|value| *value > 0.0) {
         mean_of_means(clusters, f64::ln).exp()
     } else {
@@ -179,13 +185,13 @@ pub(super) fn centre(clusters: &[Vec<f64>]) -> f64 {
 }
 
 /// True for metrics that say how much was done, not how fast.
-fn counts_work(name: &str) -> bool {
+fn is_work_count(name: &str) -> bool {
     ["_bytes", "_tokens", "_count", "_cycles"].iter().any(|end| name.ends_with(end))
         || name == "tokens"
 }
 
 /// Describes where a record's figures are from.
-pub(super) fn describe_origin(loaded: &LoadedRecord) -> FigureOrigin {
+pub(super) fn figure_origin(loaded: &LoadedRecord) -> FigureOrigin {
     let record = &loaded.record;
     let calibrations = loaded.slices.iter().map(|slice| slice.quiet.calibration_us);
     let calibrations: Vec<f64> = calibrations.filter(|us| *us > 0.0).collect();
@@ -208,7 +214,7 @@ pub(super) fn machine_differences(a: &[LoadedRecord], b: &[LoadedRecord]) -> Vec
     let facts = |side: &[LoadedRecord]| {
         let machine = &side.first()?.record.machine;
         let mut facts = BTreeMap::new();
-        collect_leaves("", &serde_json::to_value(machine).ok()?, &mut facts);
+        collect_json_leaves("", &serde_json::to_value(machine).ok()?, &mut facts);
         Some(facts)
     };
     let (Some(a), Some(b)) = (facts(a), facts(b)) else { return Vec::new() };
@@ -234,25 +240,25 @@ fn shorten(text: &str) -> String {
 }
 
 /// Collects every leaf of a JSON value by its path.
-fn collect_leaves(path: &str, value: &Value, found: &mut BTreeMap<String, String>) {
+fn collect_json_leaves(path: &str, value: &Value, found: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
                 let below = format!("{path}.{name}");
-                collect_leaves(below.trim_start_matches('.'), value, found);
+                collect_json_leaves(below.trim_start_matches('.'), value, found);
             }
         }
         Value::Array(items) => {
-            let shown: Vec<String> = items.iter().map(value_text).collect();
+            let shown: Vec<String> = items.iter().map(json_to_text).collect();
             found.insert(path.to_owned(), shown.join(", "));
         }
         Value::Null => {}
         other => {
-            found.insert(path.to_owned(), value_text(other));
+            found.insert(path.to_owned(), json_to_text(other));
         }
     }
 }
 
-fn value_text(value: &Value) -> String {
+fn json_to_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

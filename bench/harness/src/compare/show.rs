@@ -1,21 +1,21 @@
 //! A comparison for people: at a terminal, in Markdown, as a page; and JSON for programs.
 
 use super::{
-    CONFOUNDED, ComparedFigure, ComparedRow, Comparison, ComparisonResult, Spread,
+    CONFOUNDED, ClusteredEstimate, ComparedFigure, ComparedRow, Comparison, ComparisonResult,
     scope::FigureOrigin,
 };
 use crate::{
     disturbed::DRIFT_MAX,
     document::{
-        Block, Cell, Column, Content, ListItem, Section, Table, html, markdown,
+        Block, Cell, CellContent, Column, ListItem, Section, Table, html, markdown,
         text::{self, Terminal},
     },
-    format::{digits, value},
+    format::{format_number, format_value},
     page::{
         judgement::short_commit,
         plot::{Axis, RatioTrack},
     },
-    rows::text::ratio,
+    rows::text::format_ratio,
     validity::Validity,
 };
 
@@ -24,12 +24,12 @@ impl Comparison {
     pub fn text(&self) -> String {
         let sections = self.sections();
         let unnamed = sections.map(|section| Section { heading: String::new(), ..section });
-        text::write(&unnamed, Terminal::UNLIMITED)
+        text::render_sections(&unnamed, Terminal::UNLIMITED)
     }
 
     /// Writes the same in Markdown.
     pub fn markdown(&self) -> String {
-        markdown::write(&self.sections(), "##")
+        markdown::render_sections(&self.sections(), "##")
     }
 
     /// Writes a page that works offline. It has no script, because there is nothing to filter.
@@ -38,9 +38,9 @@ impl Comparison {
         let introduction = "<p>Arms of one run are measured in the same blocks; these records were not. With one \
                             record on a side, the effect of the treatment cannot be separated from that \
                             of the machine: the figure is <i>confounded</i> and has no interval.</p>";
-        let sections = html::write(&self.sections());
+        let sections = html::render_sections(&self.sections());
         let body = format!("<main>\n<h1>{title}</h1>\n{introduction}\n{sections}</main>\n");
-        html::write_page(title, "", &body)
+        html::render_page(title, "", &body)
     }
 
     /// Writes the whole comparison as indented JSON, ending in a newline.
@@ -56,11 +56,11 @@ impl Comparison {
             [] => vec![Block::Paragraph("Nothing was compared.".to_owned())],
             rows => vec![Block::Table(cost_table(rows))],
         };
-        let notes = self.notes();
+        let notes = self.list_notes();
         let items =
             notes.into_iter().map(|text| ListItem { text, ..ListItem::default() }).collect();
         [
-            Section::new("The records", vec![Block::Code(self.sides().join("\n"))]),
+            Section::new("The records", vec![Block::Code(self.describe_sides().join("\n"))]),
             Section {
                 about: "Cost of B divided by that of A: marks right of the line cost more. A bar is the 95 % \
                         interval over boots or machines; a square has no interval."
@@ -72,10 +72,10 @@ impl Comparison {
     }
 
     /// Lists the records of both sides, then how fast their processors are.
-    fn sides(&self) -> Vec<String> {
+    fn describe_sides(&self) -> Vec<String> {
         let sides = [("A", &self.a), ("B", &self.b)];
         let places = sides.iter().flat_map(|(side, places)| {
-            places.iter().map(move |place| format!("{side}  {}", describe_place(place)))
+            places.iter().map(move |place| format!("{side}  {}", format_origin(place)))
         });
         let mut lines: Vec<String> = places.collect();
         let calibration = |places: &[FigureOrigin]| {
@@ -86,17 +86,17 @@ impl Comparison {
             lines.push(format!(
                 "calibration loop: {} µs on A, {} µs on B, x{:.3}: arithmetic alone, no memory and no \
                  device",
-                digits(a),
-                digits(b),
+                format_number(a),
+                format_number(b),
                 b / a
             ));
-            lines.extend(flag_slower(a, b));
+            lines.extend(slower_side_warning(a, b));
         }
         lines
     }
 
     /// Lists refusals, A/A ratios and floors, one line each.
-    fn notes(&self) -> Vec<String> {
+    fn list_notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.says.clone();
         notes.extend(self.refused.iter().map(|refusal| format!("not compared: {refusal}")));
         notes.extend(self.rows.iter().flat_map(row_notes));
@@ -122,7 +122,7 @@ impl Comparison {
         }
         if self.refused.is_empty() && !self.differs.is_empty() {
             notes.push(format!(
-                "facts in which the first records differ, the treatment among them: {}",
+                "facts in which the first records differ, including the treatment: {}",
                 self.differs.join("; ")
             ));
         }
@@ -131,12 +131,12 @@ impl Comparison {
 }
 
 /// Flags the side whose processor was slower, or busy, by more than a quiet machine's drift.
-fn flag_slower(a: f64, b: f64) -> Option<String> {
+fn slower_side_warning(a: f64, b: f64) -> Option<String> {
     let (side, times) = if b > a { ("B", b / a) } else { ("A", a / b) };
     (times > 1.0 + DRIFT_MAX).then(|| {
         format!(
-            "WARNING: {side}'s processor was x{times:.2} slower at a fixed piece of arithmetic: it was busy, \
-             throttled or is another model, and every cost below contains that"
+            "WARNING: {side}'s processor was x{times:.2} slower at a fixed piece of arithmetic: it \
+             was busy, throttled or is another model, and this affects every cost below"
         )
     })
 }
@@ -152,15 +152,15 @@ fn row_notes(row: &ComparedRow) -> Vec<String> {
     notes.extend(row.says.iter().cloned());
     if let Some(floor) = &row.to_floor {
         notes.push(format!(
-            "x{:.3} after each is divided by its own floor ({}: {} of it on A, {} on B)",
+            "x{:.3} after each figure is divided by its own floor ({}: {} times the floor on A, {} on B)",
             floor.ratio,
             floor.name,
-            digits(floor.a),
-            digits(floor.b)
+            format_number(floor.a),
+            format_number(floor.b)
         ));
     }
     for (side, twins) in [("A", &row.a.twins), ("B", &row.b.twins)] {
-        let twins: Vec<String> = twins.iter().map(|[v, l, h]| ratio(*v, *l, *h)).collect();
+        let twins: Vec<String> = twins.iter().map(|[v, l, h]| format_ratio(*v, *l, *h)).collect();
         if !twins.is_empty() && !matches!(row.result, ComparisonResult::Refused { .. }) {
             notes.push(format!("A/A on {side} {}", twins.join(", ")));
         }
@@ -168,7 +168,7 @@ fn row_notes(row: &ComparedRow) -> Vec<String> {
     notes.into_iter().map(|note| format!("{}: {note}", row.label)).collect()
 }
 
-fn describe_place(place: &FigureOrigin) -> String {
+fn format_origin(place: &FigureOrigin) -> String {
     let aa = match &place.validity {
         Validity::Valid { judged, failed } => {
             format!("A/A passed, {} of {judged}", judged - failed)
@@ -189,23 +189,23 @@ fn describe_place(place: &FigureOrigin) -> String {
 
 fn cost_table(rows: &[ComparedRow]) -> Table {
     let columns = vec![
-        Column::label("layer"),
-        Column::number("A"),
-        Column::number("B"),
-        Column::text("cost of B over A").with_name("cost"),
-        Column::text("drawn").with_name("").with_class("wide"),
-        Column::text("n"),
+        Column::new_label("layer"),
+        Column::new_number("A"),
+        Column::new_number("B"),
+        Column::new_text("cost of B over A").with_name("cost"),
+        Column::new_text("drawn").with_name("").with_class("wide"),
+        Column::new_text("n"),
     ];
     let mut table = Table::new("Costs of B over A", columns);
     let (mut low, mut high) = (0.95f64, 1.05f64);
-    let ends = rows.iter().filter_map(ratio_ends).flat_map(|(ends, _)| ends);
+    let ends = rows.iter().filter_map(ratio_interval).flat_map(|(ends, _)| ends);
     for end in ends.filter(|end| end.is_finite() && *end > 0.0) {
         (low, high) = (low.min(end), high.max(end));
     }
-    let axis = Axis::of_ratios(low, high, 0.0);
+    let axis = Axis::from_ratios(low, high, 0.0);
     for row in rows {
         let figure = |side: &ComparedFigure| {
-            side.value.map_or_else(|| "–".into(), |number| value(&row.metric, number))
+            side.value.map_or_else(|| "–".into(), |number| format_value(&row.metric, number))
         };
         let counts = |side: &ComparedFigure| match side.clusters {
             1 => format!("{}", side.blocks),
@@ -216,7 +216,7 @@ fn cost_table(rows: &[ComparedRow]) -> Table {
             figure(&row.a).into(),
             figure(&row.b).into(),
             describe_cost(row).into(),
-            Cell::new(Content::Markup, draw_ratio(row, &axis)),
+            Cell::new(CellContent::Markup, draw_ratio(row, &axis)),
             format!("{} and {}", counts(&row.a), counts(&row.b)).into(),
         ]);
     }
@@ -232,7 +232,7 @@ fn describe_cost(row: &ComparedRow) -> String {
         ComparisonResult::Columns { .. } => "no ratio (different-hardware)".into(),
         ComparisonResult::Confounded { ratio, difference } => {
             let sign = if *difference < 0.0 { "-" } else { "+" };
-            let difference = format!("{sign}{}", value(&row.metric, difference.abs()));
+            let difference = format!("{sign}{}", format_value(&row.metric, difference.abs()));
             let number = match ratio {
                 Some(ratio) => format!("x{ratio:.3} ({difference})"),
                 None => difference,
@@ -240,13 +240,13 @@ fn describe_cost(row: &ComparedRow) -> String {
             format!("{number}, {CONFOUNDED}, no interval")
         }
         ComparisonResult::Clustered { ratio: Some(spread), .. } => {
-            let Spread { value, low, high, clusters: [a, b], few, .. } = *spread;
+            let ClusteredEstimate { value, low, high, clusters: [a, b], few, .. } = *spread;
             let few = if few { ", too few to tell them apart" } else { "" };
-            format!("{}, {a} and {b} clusters{few}", ratio(value, low, high))
+            format!("{}, {a} and {b} clusters{few}", format_ratio(value, low, high))
         }
         ComparisonResult::Clustered { ratio: None, difference } => {
             let ends = [difference.value, difference.low, difference.high];
-            let [middle, low, high] = ends.map(|number| value(&row.metric, number));
+            let [middle, low, high] = ends.map(|number| format_value(&row.metric, number));
             let [a, b] = difference.clusters;
             format!("{middle} [{low}, {high}], {a} and {b} clusters")
         }
@@ -254,7 +254,7 @@ fn describe_cost(row: &ComparedRow) -> String {
 }
 
 /// Returns low, value and high of a ratio, and whether the ends are an interval.
-fn ratio_ends(row: &ComparedRow) -> Option<([f64; 3], bool)> {
+fn ratio_interval(row: &ComparedRow) -> Option<([f64; 3], bool)> {
     match &row.result {
         ComparisonResult::Clustered { ratio: Some(spread), .. } => {
             Some(([spread.low, spread.value, spread.high], true))
@@ -265,11 +265,11 @@ fn ratio_ends(row: &ComparedRow) -> Option<([f64; 3], bool)> {
 }
 
 fn draw_ratio(row: &ComparedRow, axis: &Axis) -> String {
-    let ends = ratio_ends(row);
+    let ends = ratio_interval(row);
     let interval = ends.and_then(|([low, _, high], is)| is.then_some([low, high]));
     let mark = if interval.is_some() { "good" } else { "mute" };
     let value = ends.map(|([_, value, _], _)| value);
-    RatioTrack { axis, colour: "calm", mark, band: None, hair: None, interval, value }.write()
+    RatioTrack { axis, colour: "calm", mark, band: None, hair: None, interval, value }.render()
 }
 
 #[cfg(test)]
@@ -279,14 +279,15 @@ mod tests {
     use crate::{
         compare::{compare, scope::CompareOptions},
         loaded::LoadedRecord,
-        selftest::synthetic::{Noise, SyntheticSuite, blocks, make_loaded},
+        selftest::synthetic::{Noise, SyntheticSuite, make_loaded_record, make_slices},
     };
 
     fn machines(seeds: std::ops::Range<u64>) -> Vec<LoadedRecord> {
         let arms = [("a", false, 0.0), ("a", true, 0.0), ("b", false, 0.1)];
         let machine = |seed: u64| {
-            let slices = blocks(&arms, 12, Noise::Quiet, &mut Random::new(seed));
-            make_loaded(&SyntheticSuite::default(), 1_000 + seed, Vec::new(), slices).unwrap()
+            let slices = make_slices(&arms, 12, Noise::Quiet, &mut Random::new(seed));
+            make_loaded_record(&SyntheticSuite::default(), 1_000 + seed, Vec::new(), slices)
+                .unwrap()
         };
         seeds.map(machine).collect()
     }

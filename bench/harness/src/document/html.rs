@@ -1,13 +1,13 @@
 //! Sections as a page that works offline. Every text is escaped here, and nowhere else.
 
 use super::{
-    Attributes, Block, Cell, Column, Content, Judgement, JudgementColour, ListItem, Section, Table,
-    TableBody, TableRow, is_invisible,
+    Attributes, Block, Cell, CellContent, Column, Judgement, JudgementColour, ListItem, Section,
+    Table, TableBody, TableRow, is_invisible,
 };
 
 /// Writes a whole page. `script_source` names the one script that may run
 /// (Content-Security-Policy); `body` is markup, with the script in it.
-pub(crate) fn write_page(title: &str, script_source: &str, body: &str) -> String {
+pub(crate) fn render_page(title: &str, script_source: &str, body: &str) -> String {
     let title = escape(title);
     let style = include_str!("../page/style.css");
     format!(
@@ -20,7 +20,7 @@ pub(crate) fn write_page(title: &str, script_source: &str, body: &str) -> String
 }
 
 /// Writes sections, each a group that the filters hide when nothing in it is left.
-pub(crate) fn write(sections: &[Section]) -> String {
+pub(crate) fn render_sections(sections: &[Section]) -> String {
     sections.iter().filter(|section| !section.blocks.is_empty()).map(render_section).collect()
 }
 
@@ -29,23 +29,23 @@ fn render_section(section: &Section) -> String {
     let id = if id.is_empty() { String::new() } else { format!(" id=\"{}\"", escape(id)) };
     let mut out = format!("<section class=\"group\"{id}>\n");
     if !heading.is_empty() {
-        out += &format!("<h2>{}</h2>\n", mark_code(heading));
+        out += &format!("<h2>{}</h2>\n", escape_and_mark_code(heading));
     }
     if !about.is_empty() {
-        out += &format!("<p class=\"soft\">{}</p>\n", mark_code(about));
+        out += &format!("<p class=\"soft\">{}</p>\n", escape_and_mark_code(about));
     }
-    blocks.iter().for_each(|block| out += &write_block(block));
+    blocks.iter().for_each(|block| out += &render_block(block));
     out + "</section>\n"
 }
 
 /// Writes one block, without a section around it.
-pub(crate) fn write_block(block: &Block) -> String {
+pub(crate) fn render_block(block: &Block) -> String {
     match block {
-        Block::Heading(text) => format!("<h3>{}</h3>\n", mark_code(text)),
-        Block::Paragraph(text) => format!("<p>{}</p>\n", mark_code(text)),
+        Block::Heading(text) => format!("<h3>{}</h3>\n", escape_and_mark_code(text)),
+        Block::Paragraph(text) => format!("<p>{}</p>\n", escape_and_mark_code(text)),
         Block::Judgement(judgement) => render_judgement(judgement),
         Block::Group { id, attributes, blocks } => {
-            let blocks: String = blocks.iter().map(write_block).collect();
+            let blocks: String = blocks.iter().map(render_block).collect();
             let (id, attributes) = (escape(id), render_attributes(attributes));
             format!("<article class=\"item\" id=\"{id}\"{attributes}>\n{blocks}</article>\n")
         }
@@ -53,13 +53,13 @@ pub(crate) fn write_block(block: &Block) -> String {
             let items: String = items.iter().map(render_item).collect();
             format!("<ul class=\"entries\">\n{items}</ul>\n")
         }
-        Block::Table(table) => write_table(table),
+        Block::Table(table) => render_table(table),
         Block::Facts(facts) => render_facts(facts) + "\n",
         Block::Code(text) => format!("<pre>{}</pre>\n", escape(text)),
         Block::Folded { summary, is_open, blocks } => {
             let open = if *is_open { " open" } else { "" };
-            let blocks: String = blocks.iter().map(write_block).collect();
-            let summary = mark_code(summary);
+            let blocks: String = blocks.iter().map(render_block).collect();
+            let summary = escape_and_mark_code(summary);
             format!(
                 "<details class=\"group\"{open}><summary>{summary}</summary>{blocks}</details>\n"
             )
@@ -70,13 +70,13 @@ pub(crate) fn write_block(block: &Block) -> String {
 
 fn render_judgement(judgement: &Judgement) -> String {
     let class = judgement.class;
-    let mark = if class == JudgementColour::Warn { "!" } else { class.sign() };
+    let mark = if class == JudgementColour::Warn { "!" } else { class.symbol() };
     format!(
         "<div class=\"judgement {}\"><span class=\"mark\" aria-hidden=\"true\">{mark}</span>\
          <p><b>{}</b> {}</p></div>\n",
-        class.name(),
-        mark_code(&judgement.strong),
-        mark_code(&judgement.text),
+        class.css_class(),
+        escape_and_mark_code(&judgement.strong),
+        escape_and_mark_code(&judgement.text),
     )
 }
 
@@ -91,14 +91,14 @@ fn render_item(item: &ListItem) -> String {
     let source = source.iter().map(|(name, number)| {
         format!("; <a class=\"source\" href=\"#r{number}\">{}</a>", escape(name))
     });
-    let origin = mark_code(detail) + &source.collect::<String>();
+    let origin = escape_and_mark_code(detail) + &source.collect::<String>();
     let origin = if origin.is_empty() { origin } else { format!(" <small>{origin}</small>") };
     format!(
         "<li{}{}>{verdict}{}{}{origin} {}</li>\n",
         render_class(class),
         render_attributes(attributes),
         element("b", strong),
-        mark_code(text),
+        escape_and_mark_code(text),
         element("code", command),
     )
 }
@@ -106,14 +106,14 @@ fn render_item(item: &ListItem) -> String {
 fn render_facts(facts: &[(String, String)]) -> String {
     let known = facts.iter().filter(|(_, text)| !text.is_empty());
     let pair = |(name, text): &(String, String)| {
-        format!("<dt>{}</dt><dd>{}</dd>", escape(name), mark_code(text))
+        format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape_and_mark_code(text))
     };
     format!("<dl>{}</dl>", known.map(pair).collect::<String>())
 }
 
 /// Writes a table in a region that the keyboard can scroll. Rows below a heading are folded, in a
 /// table of their own.
-pub(crate) fn write_table(table: &Table) -> String {
+pub(crate) fn render_table(table: &Table) -> String {
     let has_rows = |body: &&TableBody| !body.rows.is_empty();
     let (plain, folded): (Vec<_>, Vec<_>) =
         table.bodies.iter().filter(has_rows).partition(|body| body.heading.is_empty());
@@ -125,7 +125,7 @@ pub(crate) fn write_table(table: &Table) -> String {
         let name = format!("{}, folded", table.name);
         out += &format!(
             "<details class=\"more group\"><summary>{} ({})</summary>{}</details>\n",
-            mark_code(&body.heading),
+            escape_and_mark_code(&body.heading),
             body.rows.len(),
             render_bodies(table, &name, &[body]),
         );
@@ -134,7 +134,7 @@ pub(crate) fn write_table(table: &Table) -> String {
 }
 
 fn render_bodies(table: &Table, name: &str, bodies: &[&TableBody]) -> String {
-    let heads: String = table.columns.iter().map(write_heading).collect();
+    let heads: String = table.columns.iter().map(render_heading).collect();
     let bodies = bodies.iter().map(|body| {
         let rows: String = body.rows.iter().map(|row| render_row(&table.columns, row)).collect();
         format!("<tbody>\n{rows}</tbody>\n")
@@ -147,8 +147,8 @@ fn render_bodies(table: &Table, name: &str, bodies: &[&TableBody]) -> String {
     )
 }
 
-fn write_heading(column: &Column) -> String {
-    let heading = mark_code(&column.heading);
+fn render_heading(column: &Column) -> String {
+    let heading = escape_and_mark_code(&column.heading);
     let class = render_class(column.class);
     match column.class {
         "wide" => format!("<th scope=\"col\"{class}><span class=\"unseen\">{heading}</span></th>"),
@@ -165,20 +165,20 @@ fn render_row(columns: &[Column], row: &TableRow) -> String {
 
 fn render_cell(column: &Column, cell: &Cell) -> String {
     let shown = if cell.short.is_empty() { &cell.text } else { &cell.short };
-    let text = mark_code(shown);
+    let text = escape_and_mark_code(shown);
     let text = match cell.content {
-        Content::Text => text,
-        Content::Strong => format!("<b>{text}</b>"),
-        Content::Figure => match text.split_once(" [") {
+        CellContent::Text => text,
+        CellContent::Strong => format!("<b>{text}</b>"),
+        CellContent::Figure => match text.split_once(" [") {
             Some((number, interval)) => format!("<b>{number}</b> <span>[{interval}</span>"),
             None => format!("<b>{text}</b>"),
         },
-        Content::Verdict(class) => render_chip(class, shown),
-        Content::Markup => cell.text.clone(),
+        CellContent::Verdict(class) => render_chip(class, shown),
+        CellContent::Markup => cell.text.clone(),
     };
     let simulated = if cell.is_simulated { SIMULATED } else { "" };
     let note = |(class, note): &(&str, String)| {
-        format!("<small class=\"{class}\">{}</small>", mark_code(note))
+        format!("<small class=\"{class}\">{}</small>", escape_and_mark_code(note))
     };
     let notes: String = cell.notes.iter().map(note).collect();
     let text = if cell.folded.is_empty() {
@@ -195,7 +195,7 @@ fn render_cell(column: &Column, cell: &Cell) -> String {
         attributes += &format!(" data-v=\"{sort}\"");
     }
     // On a narrow screen the cell is a grid of its name and one element.
-    let is_plain = cell.content == Content::Text && simulated.is_empty() && notes.is_empty();
+    let is_plain = cell.content == CellContent::Text && simulated.is_empty() && notes.is_empty();
     if column.name.is_empty() || is_plain {
         return format!("<td{attributes}>{text}{simulated}{notes}</td>");
     }
@@ -213,9 +213,9 @@ const SIMULATED: &str = " <span class=\"tag\">simulated</span>";
 pub(crate) fn render_chip(class: JudgementColour, text: &str) -> String {
     format!(
         "<span class=\"chip {}\"><span aria-hidden=\"true\">{}</span> {}</span>",
-        class.name(),
-        class.sign(),
-        mark_code(text)
+        class.css_class(),
+        class.symbol(),
+        escape_and_mark_code(text)
     )
 }
 
@@ -243,7 +243,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// Escapes text and turns what is between backticks into code; a backtick without a partner stays.
-fn mark_code(text: &str) -> String {
+fn escape_and_mark_code(text: &str) -> String {
     let escaped = escape(text);
     let parts: Vec<&str> = escaped.split('`').collect();
     let mut out = String::with_capacity(escaped.len());
@@ -263,8 +263,8 @@ mod tests {
 
     #[test]
     fn what_stands_between_backticks_is_code_and_escaped() {
-        assert_eq!(mark_code("run `a <b>` twice"), "run <code>a &lt;b&gt;</code> twice");
-        assert_eq!(mark_code("a ` alone"), "a ` alone");
+        assert_eq!(escape_and_mark_code("run `a <b>` twice"), "run <code>a &lt;b&gt;</code> twice");
+        assert_eq!(escape_and_mark_code("a ` alone"), "a ` alone");
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Sections as Markdown, for a code host: what a record says is escaped, and nothing but tables is drawn.
 
-use super::{Block, Cell, ListItem, Section, Table, is_invisible, mark_invisible};
+use super::{Block, Cell, ListItem, Section, Table, is_invisible, replace_invisible};
 
 /// Writes sections; each heading starts with `marks`, such as `##`.
-pub(crate) fn write(sections: &[Section], marks: &str) -> String {
+pub(crate) fn render_sections(sections: &[Section], marks: &str) -> String {
     let mut out = String::new();
     for section in sections.iter().filter(|section| !section.blocks.is_empty()) {
         if !section.heading.is_empty() {
             out += &format!("{marks} {}\n\n", escape(&section.heading));
         }
-        section.blocks.iter().for_each(|block| out += &write_block(block, marks));
+        section.blocks.iter().for_each(|block| out += &render_block(block, marks));
     }
     out
 }
@@ -47,7 +47,7 @@ pub(crate) fn render_grid(heads: &[&str], rows: &[Vec<String>], numbers: &[bool]
     out + "\n"
 }
 
-fn write_block(block: &Block, marks: &str) -> String {
+fn render_block(block: &Block, marks: &str) -> String {
     match block {
         Block::Heading(text) => format!("{marks}# {}\n\n", escape(text)),
         Block::Paragraph(text) => format!("{}\n\n", escape(text)),
@@ -55,10 +55,10 @@ fn write_block(block: &Block, marks: &str) -> String {
             format!("**{}** {}\n\n", escape(&judgement.strong), escape(&judgement.text))
         }
         Block::Group { blocks, .. } => {
-            blocks.iter().map(|block| write_block(block, marks)).collect()
+            blocks.iter().map(|block| render_block(block, marks)).collect()
         }
         Block::List(items) => items.iter().map(render_item).collect::<String>() + "\n",
-        Block::Table(table) => write_table(table),
+        Block::Table(table) => render_table(table),
         Block::Facts(facts) => {
             let rows: Vec<Vec<String>> = facts
                 .iter()
@@ -67,10 +67,10 @@ fn write_block(block: &Block, marks: &str) -> String {
                 .collect();
             render_grid(&["what", "here"], &rows, &[false; 2])
         }
-        Block::Code(text) => fence(text),
+        Block::Code(text) => fence_code(text),
         Block::Folded { summary, blocks, .. } => {
             let below = format!("{marks}#");
-            let blocks: String = blocks.iter().map(|block| write_block(block, &below)).collect();
+            let blocks: String = blocks.iter().map(|block| render_block(block, &below)).collect();
             format!("{marks}# {}\n\n{blocks}", escape(summary))
         }
         Block::Markup(_) => String::new(),
@@ -91,8 +91,8 @@ fn render_item(item: &ListItem) -> String {
 }
 
 /// Writes each body as a table of its own, under its heading.
-fn write_table(table: &Table) -> String {
-    let columns = table.columns_without(&["data", "wide"]);
+fn render_table(table: &Table) -> String {
+    let columns = table.columns_without_classes(&["data", "wide"]);
     let heads: Vec<&str> = columns.iter().map(|at| table.columns[*at].heading.as_str()).collect();
     let numbers: Vec<bool> = columns.iter().map(|at| table.columns[*at].is_number()).collect();
     let mut out = String::new();
@@ -126,10 +126,10 @@ fn render_cell(cell: &Cell) -> String {
 
 /// Writes a code block whose fence is longer than any run of backticks within, so that nothing in
 /// it acts.
-fn fence(raw: &str) -> String {
+fn fence_code(raw: &str) -> String {
     let longest = raw.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
-    format!("{fence}text\n{}\n{fence}\n\n", mark_invisible(raw).trim_end())
+    format!("{fence}text\n{}\n{fence}\n\n", replace_invisible(raw).trim_end())
 }
 
 #[cfg(test)]
@@ -148,13 +148,13 @@ mod tests {
 
     #[test]
     fn a_fence_is_longer_than_what_it_holds() {
-        assert!(fence("a ```` b").starts_with("`````text\n"));
+        assert!(fence_code("a ```` b").starts_with("`````text\n"));
     }
 
     #[test]
     fn a_table_has_a_rule_that_aligns_numbers() {
-        let mut table = Table::new("", vec![Column::label("name"), Column::number("n")]);
+        let mut table = Table::new("", vec![Column::new_label("name"), Column::new_number("n")]);
         table.push(vec!["a".into(), "1".into()]);
-        assert_eq!(write_table(&table), "| name | n |\n| --- | ---: |\n| a | 1 |\n\n");
+        assert_eq!(render_table(&table), "| name | n |\n| --- | ---: |\n| a | 1 |\n\n");
     }
 }

@@ -1,6 +1,6 @@
 //! Sections as plain text for a terminal: wrapped at its width, tables in columns where they fit.
 
-use super::{Block, Cell, Content, JudgementColour, Section, Table, mark_invisible};
+use super::{Block, Cell, CellContent, JudgementColour, Section, Table, replace_invisible};
 
 /// The capabilities of a terminal.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +28,13 @@ const LABEL_WIDTH_MIN: usize = 24;
 const BOLD: &str = "1";
 
 /// Writes sections at the terminal's width, which is taken as at least 40 and at most 160 characters.
-pub(crate) fn write(sections: &[Section], terminal: Terminal) -> String {
+pub(crate) fn render_sections(sections: &[Section], terminal: Terminal) -> String {
     let width = match terminal.width {
         usize::MAX => usize::MAX,
         width => width.clamp(WIDTH_MIN, WIDTH_MAX),
     };
-    let mut writer = Writer { out: String::new(), width, has_colour: terminal.colour, indent: "" };
+    let mut writer =
+        TextWriter { out: String::new(), width, has_colour: terminal.colour, indent: "" };
     for section in sections.iter().filter(|section| !section.blocks.is_empty()) {
         writer.indent = "";
         if !section.heading.is_empty() {
@@ -46,25 +47,25 @@ pub(crate) fn write(sections: &[Section], terminal: Terminal) -> String {
     writer.out + "\n"
 }
 
-struct Writer {
+struct TextWriter {
     out: String,
     width: usize,
     has_colour: bool,
     indent: &'static str,
 }
 
-impl Writer {
+impl TextWriter {
     fn write_block(&mut self, block: &Block) {
         match block {
             Block::Heading(text) => self.write_heading(text),
-            Block::Paragraph(text) => self.wrap(text),
+            Block::Paragraph(text) => self.write_wrapped(text),
             Block::Judgement(judgement) => {
                 let from = self.out.len();
-                self.wrap(&format!("{} {}", judgement.strong, judgement.text));
+                self.write_wrapped(&format!("{} {}", judgement.strong, judgement.text));
                 // The words are wrapped before they are painted, because paint has no width.
-                let strong = clean_text(&judgement.strong);
+                let strong = sanitise_text(&judgement.strong);
                 if let Some(at) = self.out[from..].find(&strong) {
-                    let painted = self.paint(paint_of(judgement.class), &strong);
+                    let painted = self.paint(colour_code(judgement.class), &strong);
                     self.out.replace_range(from + at..from + at + strong.len(), &painted);
                 }
             }
@@ -78,15 +79,17 @@ impl Writer {
                     let parts = [&item.strong, &item.text, &origin, &item.command];
                     let parts: Vec<&str> =
                         parts.into_iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
-                    self.wrap(&parts.join(" "));
+                    self.write_wrapped(&parts.join(" "));
                 }
             }
             Block::Table(table) => self.write_table(table),
             Block::Facts(facts) => {
                 let known = facts.iter().filter(|(_, text)| !text.is_empty());
-                known.for_each(|(name, text)| self.wrap(&format!("{name}: {text}")));
+                known.for_each(|(name, text)| self.write_wrapped(&format!("{name}: {text}")));
             }
-            Block::Code(text) => text.lines().for_each(|line| self.write_line(&clean_text(line))),
+            Block::Code(text) => {
+                text.lines().for_each(|line| self.write_line(&sanitise_text(line)))
+            }
             Block::Folded { blocks, .. } => {
                 blocks.iter().for_each(|block| self.write_block(block));
             }
@@ -95,7 +98,7 @@ impl Writer {
     }
 
     fn write_table(&mut self, table: &Table) {
-        let mut columns = table.columns_without(&["data", "wide"]);
+        let mut columns = table.columns_without_classes(&["data", "wide"]);
         // Verdicts differ in length, so that they stand last, where nothing is aligned behind them.
         columns.sort_by_key(|at| table.columns[*at].class == "verdict");
         let texts = |cells: &[Cell]| -> Vec<String> {
@@ -107,13 +110,13 @@ impl Writer {
         let mut widths: Vec<usize> = (0..columns.len()).filter_map(width).collect();
         let numbers = widths[1..].iter().sum::<usize>() + 2 * widths.len();
         if self.width < COLUMNS_WIDTH_MIN || self.width <= numbers.saturating_add(LABEL_WIDTH_MIN) {
-            return self.write_stacked(table, &columns);
+            return self.write_stacked_rows(table, &columns);
         }
         widths[0] = widths[0].min(self.width - numbers);
         let line = |writer: &mut Self, texts: &[String], cells: Option<&[Cell]>| {
             let parts = texts.iter().zip(&widths).enumerate().map(|(at, (text, width))| {
                 let text = align_text(
-                    &cut_text(text, *width),
+                    &truncate_text(text, *width),
                     *width,
                     table.columns[columns[at]].is_number(),
                 );
@@ -138,9 +141,9 @@ impl Writer {
     }
 
     /// Writes each row as a line with its name and lines with the other cells.
-    fn write_stacked(&mut self, table: &Table, columns: &[usize]) {
+    fn write_stacked_rows(&mut self, table: &Table, columns: &[usize]) {
         for row in table.rows() {
-            self.wrap(&plain_text(&row.cells[columns[0]]));
+            self.write_wrapped(&plain_text(&row.cells[columns[0]]));
             let start = format!("{}    ", self.indent);
             let (mut line, mut length) = (start.clone(), start.len());
             for at in &columns[1..] {
@@ -166,7 +169,7 @@ impl Writer {
 
     /// Writes a heading at the margin; what follows is indented.
     fn write_heading(&mut self, text: &str) {
-        let painted = self.paint(BOLD, &clean_text(text));
+        let painted = self.paint(BOLD, &sanitise_text(text));
         self.indent = "";
         self.write_line(&painted);
         self.indent = "  ";
@@ -188,14 +191,14 @@ impl Writer {
 
     fn paint_cell(&self, cell: &Cell, text: &str) -> String {
         match cell.content {
-            Content::Verdict(class) => self.paint(paint_of(class), text),
+            CellContent::Verdict(class) => self.paint(colour_code(class), text),
             _ => text.to_owned(),
         }
     }
 
     /// Writes lines of whole words within the width; further lines are indented by two more.
-    fn wrap(&mut self, text: &str) {
-        let (text, indent) = (clean_text(text), self.indent);
+    fn write_wrapped(&mut self, text: &str) {
+        let (text, indent) = (sanitise_text(text), self.indent);
         let (mut line, mut length) = (String::new(), indent.len());
         for word in text.split_whitespace() {
             let more = word.chars().count() + usize::from(!line.is_empty());
@@ -215,7 +218,7 @@ impl Writer {
 }
 
 /// Returns the number of the escape sequence that colours a class; empty for no colour.
-fn paint_of(class: JudgementColour) -> &'static str {
+fn colour_code(class: JudgementColour) -> &'static str {
     match class {
         JudgementColour::Good => "32",
         JudgementColour::Warn => "33",
@@ -226,7 +229,7 @@ fn paint_of(class: JudgementColour) -> &'static str {
 }
 
 fn plain_text(cell: &Cell) -> String {
-    clean_text(&cell.text) + if cell.is_simulated { ", simulated" } else { "" }
+    sanitise_text(&cell.text) + if cell.is_simulated { ", simulated" } else { "" }
 }
 
 fn align_text(text: &str, width: usize, is_number: bool) -> String {
@@ -234,12 +237,12 @@ fn align_text(text: &str, width: usize, is_number: bool) -> String {
 }
 
 /// Marks what must not reach the terminal as a command to it, and joins lines.
-fn clean_text(text: &str) -> String {
-    mark_invisible(&text.replace(['\n', '\t'], " "))
+fn sanitise_text(text: &str) -> String {
+    replace_invisible(&text.replace(['\n', '\t'], " "))
 }
 
 /// Cuts a text to at most `room` characters, the last an ellipsis where more were cut.
-fn cut_text(text: &str, room: usize) -> String {
+fn truncate_text(text: &str, room: usize) -> String {
     if text.chars().count() <= room {
         return text.to_owned();
     }
@@ -252,32 +255,33 @@ mod tests {
     use super::*;
     use crate::document::{Column, TableBody};
 
-    fn writer(width: usize) -> Writer {
-        Writer { out: String::new(), width, has_colour: false, indent: "  " }
+    fn writer(width: usize) -> TextWriter {
+        TextWriter { out: String::new(), width, has_colour: false, indent: "  " }
     }
 
     #[test]
     fn lines_break_between_words_and_escapes_stay_text() {
         let mut writer = writer(20);
-        writer.wrap("one two three four five\x1b[2J six");
+        writer.write_wrapped("one two three four five\x1b[2J six");
         assert!(writer.out.lines().all(|line| line.chars().count() <= 20), "{}", writer.out);
         assert!(!writer.out.contains('\x1b'));
     }
 
     #[test]
     fn without_colour_nothing_is_painted() {
-        assert_eq!(writer(80).paint(paint_of(JudgementColour::Bad), "text"), "text");
-        assert_eq!(cut_text("abcdef", 4), "abc…");
+        assert_eq!(writer(80).paint(colour_code(JudgementColour::Bad), "text"), "text");
+        assert_eq!(truncate_text("abcdef", 4), "abc…");
     }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new("", vec![Column::label("name"), Column::number("n")]);
+        let mut table = Table::new("", vec![Column::new_label("name"), Column::new_number("n")]);
         assert!(table.is_empty());
         table.push(vec!["a longer name".into(), "12".into()]);
         table.bodies.push(TableBody::default());
         table.push(vec!["b".into(), "3".into()]);
-        let text = write(&[Section::new("", vec![Block::Table(table)])], Terminal::UNLIMITED);
+        let text =
+            render_sections(&[Section::new("", vec![Block::Table(table)])], Terminal::UNLIMITED);
         assert_eq!(text, "name            n\na longer name  12\n\nb               3\n");
     }
 }

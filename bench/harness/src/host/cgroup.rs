@@ -8,7 +8,8 @@ use super::root::FileTree;
 /// The limits of the group and of every group above it: the lowest counts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
-pub(crate) struct Limits {
+#[schemars(rename = "Limits")]
+pub(crate) struct CgroupLimits {
     /// `v1`, `v2` or `v1 and v2`; absent without cgroups.
     pub(crate) version: Option<String>,
     /// The CPU time in CPUs; absent if there is no limit.
@@ -27,10 +28,10 @@ const NO_LIMIT_BYTES: u64 = 1 << 62;
 /// The depth beyond which groups are not walked.
 const DEPTH_MAX: usize = 32;
 
-impl Limits {
+impl CgroupLimits {
     pub(crate) fn read(root: &FileTree) -> Self {
-        let own = root.text("/proc/self/cgroup").unwrap_or_default();
-        let mounts = root.text("/proc/self/mountinfo").unwrap_or_default();
+        let own = root.read_text("/proc/self/cgroup").unwrap_or_default();
+        let mounts = root.read_text("/proc/self/mountinfo").unwrap_or_default();
         let mut limits = Self::default();
         let mut versions = Vec::new();
         for line in own.lines() {
@@ -38,13 +39,13 @@ impl Limits {
             let mut parts = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
             let version = if controllers.is_empty() { "v2" } else { "v1" };
-            let Some(mount) = mount_point(&mounts, controllers) else { continue };
-            let groups = groups(root, &mount, path);
+            let Some(mount) = find_mount_point(&mounts, controllers) else { continue };
+            let groups = group_folders(root, &mount, path);
             let before = limits.clone();
             if controllers.is_empty() {
-                limits.version_2(root, &groups);
+                limits.add_version_2_limits(root, &groups);
             } else {
-                limits.version_1(root, controllers, &groups);
+                limits.add_version_1_limits(root, controllers, &groups);
             }
             let tells = limits != before || ["cpu", "memory"].contains(&controllers);
             if (tells || version == "v2") && !versions.contains(&version) {
@@ -56,35 +57,37 @@ impl Limits {
         limits
     }
 
-    fn version_2(&mut self, root: &FileTree, groups: &[String]) {
+    fn add_version_2_limits(&mut self, root: &FileTree, groups: &[String]) {
         for group in groups {
-            if let Some(text) = root.value(&format!("{group}/cpu.max")) {
-                self.at_most_cpus(cpu_max(&text));
+            if let Some(text) = root.read_value(&format!("{group}/cpu.max")) {
+                self.lower_cpu_limit(parse_cpu_max(&text));
             }
-            self.at_most_bytes(root.number(&format!("{group}/memory.max")));
+            self.lower_memory_limit(root.read_number(&format!("{group}/memory.max")));
         }
-        let own = |name: &str| groups.iter().find_map(|g| root.value(&format!("{g}/{name}")));
+        let own = |name: &str| groups.iter().find_map(|g| root.read_value(&format!("{g}/{name}")));
         self.cpuset = own("cpuset.cpus.effective").or(self.cpuset.take());
         self.cpuset_nodes = own("cpuset.mems.effective").or(self.cpuset_nodes.take());
         self.weight = own("cpu.weight").and_then(|text| text.parse().ok()).or(self.weight);
     }
 
-    fn version_1(&mut self, root: &FileTree, controllers: &str, groups: &[String]) {
+    fn add_version_1_limits(&mut self, root: &FileTree, controllers: &str, groups: &[String]) {
         let has = |name: &str| controllers.split(',').any(|controller| controller == name);
-        let own = |name: &str| groups.iter().find_map(|g| root.value(&format!("{g}/{name}")));
+        let own = |name: &str| groups.iter().find_map(|g| root.read_value(&format!("{g}/{name}")));
         if has("cpu") {
             for group in groups {
-                let quota = root.value(&format!("{group}/cpu.cfs_quota_us"));
-                let period = root.number(&format!("{group}/cpu.cfs_period_us"));
+                let quota = root.read_value(&format!("{group}/cpu.cfs_quota_us"));
+                let period = root.read_number(&format!("{group}/cpu.cfs_period_us"));
                 let quota = quota.and_then(|quota| quota.parse::<f64>().ok());
                 let cpus = quota.zip(period).filter(|(quota, period)| *quota > 0.0 && *period > 0);
-                self.at_most_cpus(cpus.map(|(quota, period)| quota / period as f64));
+                self.lower_cpu_limit(cpus.map(|(quota, period)| quota / period as f64));
             }
-            self.weight = root.number(&format!("{}/cpu.shares", first(groups)));
+            self.weight = root.read_number(&format!("{}/cpu.shares", first_group(groups)));
         }
         if has("memory") {
             for group in groups {
-                self.at_most_bytes(root.number(&format!("{group}/memory.limit_in_bytes")));
+                self.lower_memory_limit(
+                    root.read_number(&format!("{group}/memory.limit_in_bytes")),
+                );
             }
         }
         if has("cpuset") {
@@ -93,18 +96,18 @@ impl Limits {
         }
     }
 
-    fn at_most_cpus(&mut self, cpus: Option<f64>) {
+    fn lower_cpu_limit(&mut self, cpus: Option<f64>) {
         self.cpus = self.cpus.into_iter().chain(cpus).min_by(f64::total_cmp);
     }
 
-    fn at_most_bytes(&mut self, bytes: Option<u64>) {
+    fn lower_memory_limit(&mut self, bytes: Option<u64>) {
         let bytes = bytes.filter(|bytes| *bytes < NO_LIMIT_BYTES);
         self.memory_bytes = self.memory_bytes.into_iter().chain(bytes).min();
     }
 }
 
 /// Parses a limit of CPU time: `150000 100000` is 1.5 CPUs; `max 100000` is not a limit.
-fn cpu_max(text: &str) -> Option<f64> {
+fn parse_cpu_max(text: &str) -> Option<f64> {
     let (quota, period) = text.split_once(' ')?;
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.trim().parse().ok()?);
     (quota > 0.0 && period > 0.0).then(|| quota / period)
@@ -112,7 +115,7 @@ fn cpu_max(text: &str) -> Option<f64> {
 
 /// Finds where a hierarchy is mounted: `cgroup2`, or the `cgroup` whose options name the
 /// controllers.
-fn mount_point(mountinfo: &str, controllers: &str) -> Option<String> {
+fn find_mount_point(mountinfo: &str, controllers: &str) -> Option<String> {
     mountinfo.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         let point = before.split(' ').nth(4)?;
@@ -129,7 +132,7 @@ fn mount_point(mountinfo: &str, controllers: &str) -> Option<String> {
 
 /// Returns the group's folder and those above it; in a container that shows its own group as the
 /// root, the mount point alone.
-fn groups(root: &FileTree, mount: &str, path: &str) -> Vec<String> {
+fn group_folders(root: &FileTree, mount: &str, path: &str) -> Vec<String> {
     let mut groups = Vec::new();
     let mut path = path.trim_end_matches('/');
     while !path.is_empty() && groups.len() < DEPTH_MAX {
@@ -143,13 +146,14 @@ fn groups(root: &FileTree, mount: &str, path: &str) -> Vec<String> {
     groups
 }
 
-fn first(groups: &[String]) -> &str {
+fn first_group(groups: &[String]) -> &str {
     groups.first().map_or("", String::as_str)
 }
 
 /// Runs the parsers of this file over any text, for the fuzzer.
-pub(super) fn fuzz(text: &str) {
-    let _ = (cpu_max(text), mount_point(text, ""), mount_point(text, "cpu,cpuacct"));
+pub(super) fn fuzz_parsers(text: &str) {
+    let _ =
+        (parse_cpu_max(text), find_mount_point(text, ""), find_mount_point(text, "cpu,cpuacct"));
 }
 
 #[cfg(test)]
@@ -177,7 +181,7 @@ mod tests {
                 ("/sys/fs/cgroup/a/b/cpuset.cpus.effective", "0-1\n"),
             ],
         );
-        let limits = Limits::read(&tree.root);
+        let limits = CgroupLimits::read(&tree.root);
         assert_eq!(limits.version.as_deref(), Some("v2"));
         assert_eq!((limits.cpus, limits.memory_bytes), (Some(1.5), Some(1 << 30)));
         assert_eq!((limits.cpuset.as_deref(), limits.weight), (Some("0-1"), Some(100)));
@@ -199,7 +203,7 @@ mod tests {
                 ("/sys/fs/cgroup/cpuset/cpuset.effective_cpus", "0-3\n"),
             ],
         );
-        let limits = Limits::read(&tree.root);
+        let limits = CgroupLimits::read(&tree.root);
         assert_eq!(limits.version.as_deref(), Some("v1"));
         assert_eq!((limits.cpus, limits.memory_bytes), (Some(0.5), None));
         assert_eq!((limits.cpuset.as_deref(), limits.weight), (Some("0-3"), Some(1024)));
@@ -215,14 +219,14 @@ mod tests {
                 ("/sys/fs/cgroup/cpu.max", "200000 100000\n"),
             ],
         );
-        assert_eq!(Limits::read(&tree.root).cpus, Some(2.0));
+        assert_eq!(CgroupLimits::read(&tree.root).cpus, Some(2.0));
     }
 
     #[test]
     fn without_cgroups_nothing_is_claimed() {
         let tree = FakeTree::new("cgroup-none", &[]);
-        assert_eq!(Limits::read(&tree.root), Limits::default());
-        assert_eq!(cpu_max("nonsense"), None);
-        assert_eq!(cpu_max("1 0"), None);
+        assert_eq!(CgroupLimits::read(&tree.root), CgroupLimits::default());
+        assert_eq!(parse_cpu_max("nonsense"), None);
+        assert_eq!(parse_cpu_max("1 0"), None);
     }
 }

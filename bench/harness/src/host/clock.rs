@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     programs::RunProgram,
-    root::{FileTree, field},
+    root::{FileTree, field_value},
 };
 
 /// The clocks of the machine, as far as they are known.
@@ -23,11 +23,11 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn read(root: &FileTree, cpuinfo: &str, ask: RunProgram<'_>) -> Self {
-        let flags = field(cpuinfo, "flags").unwrap_or_default();
+        let flags = field_value(cpuinfo, "flags").unwrap_or_default();
         let of_tsc = ["constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable"];
         let has = |name: &&&str| flags.split_whitespace().any(|flag| flag == **name);
         let answer = ask("chronyc", &["-n", "-c", "tracking"]);
-        let offset_s = answer.as_deref().and_then(chrony_offset_s);
+        let offset_s = answer.as_deref().and_then(parse_chrony_offset_s);
         let source = match (&answer, offset_s) {
             (None, _) => "not known: chronyc is missing or has no daemon",
             (Some(_), None) => "not known: chrony is not synchronised",
@@ -35,7 +35,7 @@ impl Clock {
         };
         Self {
             available: root
-                .value("/sys/devices/system/clocksource/clocksource0/available_clocksource"),
+                .read_value("/sys/devices/system/clocksource/clocksource0/available_clocksource"),
             tsc: of_tsc.iter().filter(has).map(|name| (*name).to_owned()).collect(),
             offset_s,
             offset_source: Some(source.to_owned()),
@@ -45,7 +45,7 @@ impl Clock {
 
 /// Parses the fifth field of `chronyc -c tracking`, unless the last says that no source is
 /// followed. The first two are addresses and are not kept.
-fn chrony_offset_s(csv: &str) -> Option<f64> {
+fn parse_chrony_offset_s(csv: &str) -> Option<f64> {
     let fields: Vec<&str> = csv.lines().next()?.trim().split(',').collect();
     if fields.len() < 14 || fields.last() == Some(&"Not synchronised") {
         return None;
@@ -56,8 +56,8 @@ fn chrony_offset_s(csv: &str) -> Option<f64> {
 }
 
 /// Runs the parsers of this file over any text, for the fuzzer.
-pub(super) fn fuzz(text: &str) {
-    let _ = chrony_offset_s(text);
+pub(super) fn fuzz_parsers(text: &str) {
+    let _ = parse_chrony_offset_s(text);
 }
 
 #[cfg(test)]
@@ -70,11 +70,11 @@ mod tests {
 
     #[test]
     fn the_offset_of_chrony_is_read_and_its_servers_are_not() {
-        assert_eq!(chrony_offset_s(TRACKING), Some(0.000012345));
+        assert_eq!(parse_chrony_offset_s(TRACKING), Some(0.000012345));
         let lost = TRACKING.replace("Normal", "Not synchronised");
-        assert_eq!(chrony_offset_s(&lost), None);
+        assert_eq!(parse_chrony_offset_s(&lost), None);
         for text in ["", "a,b", "\u{fffd},,,,nan,,,,,,,,,Normal"] {
-            assert_eq!(chrony_offset_s(text), None, "{text:?}");
+            assert_eq!(parse_chrony_offset_s(text), None, "{text:?}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::root::{FileTree, field};
+use super::root::{FileTree, field_value};
 
 /// Facts beyond the model's name; what cannot be read is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
@@ -37,29 +37,29 @@ const INSTRUCTIONS: &str =
 
 impl Cpu {
     pub(crate) fn read(root: &FileTree, cpuinfo: &str) -> Self {
-        let text = |name: &str| field(cpuinfo, name).map(str::to_owned);
-        let id = |name: &str| field(cpuinfo, name).unwrap_or("?");
+        let text = |name: &str| field_value(cpuinfo, name).map(str::to_owned);
+        let id = |name: &str| field_value(cpuinfo, name).unwrap_or("?");
         let policy = "/sys/devices/system/cpu/cpu0/cpufreq";
-        let known = field(cpuinfo, "model").is_some();
+        let known = field_value(cpuinfo, "model").is_some();
         let flags: BTreeSet<&str> =
-            field(cpuinfo, "flags").unwrap_or_default().split_whitespace().collect();
+            field_value(cpuinfo, "flags").unwrap_or_default().split_whitespace().collect();
         Self {
             vendor: text("vendor_id"),
             family_model_stepping: known
                 .then(|| format!("{} {} {}", id("cpu family"), id("model"), id("stepping"))),
             microcode: text("microcode"),
             allowed: root
-                .text("/proc/self/status")
-                .and_then(|status| field(&status, "Cpus_allowed_list").map(str::to_owned)),
-            sockets: distinct(cpuinfo, &["physical id"]),
-            cores: distinct(cpuinfo, &["physical id", "core id"]),
-            numa_nodes: numa_nodes(root),
-            last_level_cache: last_level_cache(root),
-            frequency_driver: root.value(&format!("{policy}/scaling_driver")),
-            frequency_min_khz: root.number(&format!("{policy}/cpuinfo_min_freq")),
-            frequency_max_khz: root.number(&format!("{policy}/cpuinfo_max_freq")),
-            turbo: turbo(root),
-            idle_driver: root.value("/sys/devices/system/cpu/cpuidle/current_driver"),
+                .read_text("/proc/self/status")
+                .and_then(|status| field_value(&status, "Cpus_allowed_list").map(str::to_owned)),
+            sockets: count_distinct(cpuinfo, &["physical id"]),
+            cores: count_distinct(cpuinfo, &["physical id", "core id"]),
+            numa_nodes: count_numa_nodes(root),
+            last_level_cache: describe_last_level_cache(root),
+            frequency_driver: root.read_value(&format!("{policy}/scaling_driver")),
+            frequency_min_khz: root.read_number(&format!("{policy}/cpuinfo_min_freq")),
+            frequency_max_khz: root.read_number(&format!("{policy}/cpuinfo_max_freq")),
+            turbo: read_turbo_state(root),
+            idle_driver: root.read_value("/sys/devices/system/cpu/cpuidle/current_driver"),
             instructions: INSTRUCTIONS
                 .split(' ')
                 .filter(|name| flags.contains(name))
@@ -70,47 +70,49 @@ impl Cpu {
 }
 
 /// Reads the entries of /sys/devices/system/cpu/vulnerabilities that are not "Not affected".
-pub(crate) fn mitigations(root: &FileTree) -> BTreeMap<String, String> {
+pub(crate) fn read_mitigations(root: &FileTree) -> BTreeMap<String, String> {
     let folder = "/sys/devices/system/cpu/vulnerabilities";
-    root.names(folder)
+    root.list_names(folder)
         .into_iter()
         .filter_map(|name| {
-            let text = root.value(&format!("{folder}/{name}"))?;
+            let text = root.read_value(&format!("{folder}/{name}"))?;
             (text != "Not affected").then_some((name, text))
         })
         .collect()
 }
 
 /// Counts the different values that the CPUs have for these fields together.
-fn distinct(cpuinfo: &str, names: &[&str]) -> Option<u64> {
+fn count_distinct(cpuinfo: &str, names: &[&str]) -> Option<u64> {
     let blocks = cpuinfo.split("\n\n").filter(|block| !block.trim().is_empty());
-    let values: BTreeSet<Vec<&str>> =
-        blocks.filter_map(|block| names.iter().map(|name| field(block, name)).collect()).collect();
+    let values: BTreeSet<Vec<&str>> = blocks
+        .filter_map(|block| names.iter().map(|name| field_value(block, name)).collect())
+        .collect();
     (!values.is_empty()).then_some(values.len() as u64)
 }
 
-fn numa_nodes(root: &FileTree) -> Option<u64> {
+fn count_numa_nodes(root: &FileTree) -> Option<u64> {
     let is_node =
         |name: &String| name.strip_prefix("node").is_some_and(|rest| rest.parse::<u32>().is_ok());
-    let count = root.names("/sys/devices/system/node").iter().filter(|name| is_node(name)).count();
+    let count =
+        root.list_names("/sys/devices/system/node").iter().filter(|name| is_node(name)).count();
     (count > 0).then_some(count as u64)
 }
 
 /// Describes the last level cache: `32768K shared by 0-7`.
-fn last_level_cache(root: &FileTree) -> Option<String> {
+fn describe_last_level_cache(root: &FileTree) -> Option<String> {
     let folder = "/sys/devices/system/cpu/cpu0/cache";
-    let names = root.names(folder);
+    let names = root.list_names(folder);
     let last = names.iter().rfind(|name| name.starts_with("index"))?;
-    let size = root.value(&format!("{folder}/{last}/size"))?;
-    let shared = root.value(&format!("{folder}/{last}/shared_cpu_list"));
+    let size = root.read_value(&format!("{folder}/{last}/size"))?;
+    let shared = root.read_value(&format!("{folder}/{last}/shared_cpu_list"));
     Some(shared.map_or_else(|| size.clone(), |cpus| format!("{size} shared by CPUs {cpus}")))
 }
 
-fn turbo(root: &FileTree) -> Option<String> {
+fn read_turbo_state(root: &FileTree) -> Option<String> {
     let cpu = "/sys/devices/system/cpu";
-    let on = match root.number(&format!("{cpu}/intel_pstate/no_turbo")) {
+    let on = match root.read_number(&format!("{cpu}/intel_pstate/no_turbo")) {
         Some(no_turbo) => no_turbo == 0,
-        None => root.number(&format!("{cpu}/cpufreq/boost"))? != 0,
+        None => root.read_number(&format!("{cpu}/cpufreq/boost"))? != 0,
     };
     Some(if on { "on" } else { "off" }.into())
 }
@@ -156,7 +158,7 @@ mod tests {
     fn an_empty_machine_is_absent_everywhere_and_zero_nowhere() {
         let tree = FakeTree::new("cpu-empty", &[]);
         assert_eq!(Cpu::read(&tree.root, ""), Cpu::default());
-        assert!(mitigations(&tree.root).is_empty());
+        assert!(read_mitigations(&tree.root).is_empty());
     }
 
     #[test]
@@ -169,7 +171,7 @@ mod tests {
                 (&format!("{folder}/spectre_v2"), "Mitigation: Enhanced IBRS\n"),
             ],
         );
-        let found = mitigations(&tree.root);
+        let found = read_mitigations(&tree.root);
         assert_eq!(found.len(), 1);
         assert_eq!(found["spectre_v2"], "Mitigation: Enhanced IBRS");
     }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// The leaves that tell of virtualisation and of confidential guests, raw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Leaves {
+#[schemars(rename = "Leaves")]
+pub(crate) struct CpuidLeaves {
     /// True where leaf 1 sets the hypervisor bit (ECX bit 31).
     pub(crate) hypervisor_present: bool,
     /// Leaf 0: EBX, EDX, ECX.
@@ -20,7 +21,7 @@ pub(crate) struct Leaves {
     pub(crate) hyperv_isolation: Option<[u32; 2]>,
 }
 
-impl Leaves {
+impl CpuidLeaves {
     /// Reads the leaves of this processor; `None` if it is not an x86-64.
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) fn read() -> Option<Self> {
@@ -36,9 +37,10 @@ impl Leaves {
         let extended = cpuid(0x8000_0000, 0).eax;
         // Without the hypervisor bit the leaves at 0x40000000 are not defined.
         let hypervisor = hypervisor_present.then(|| cpuid(0x4000_0000, 0));
-        let hypervisor_name = hypervisor.map(|leaf| vendor_bytes([leaf.ebx, leaf.ecx, leaf.edx]));
+        let hypervisor_name =
+            hypervisor.map(|leaf| registers_to_bytes([leaf.ebx, leaf.ecx, leaf.edx]));
         let microsoft = hypervisor
-            .filter(|leaf| vendor_bytes([leaf.ebx, leaf.ecx, leaf.edx]) == *b"Microsoft Hv")
+            .filter(|leaf| registers_to_bytes([leaf.ebx, leaf.ecx, leaf.edx]) == *b"Microsoft Hv")
             .filter(|leaf| leaf.eax >= 0x4000_000c)
             // Hypervisor Top Level Functional Specification: EBX bit 22, isolation.
             .filter(|_| cpuid(0x4000_0003, 0).ebx & (1 << 22) != 0)
@@ -46,9 +48,9 @@ impl Leaves {
         let tdx = (first.eax >= 0x21).then(|| cpuid(0x21, 0));
         Some(Self {
             hypervisor_present,
-            vendor: vendor_bytes([first.ebx, first.edx, first.ecx]),
+            vendor: registers_to_bytes([first.ebx, first.edx, first.ecx]),
             hypervisor: hypervisor_name,
-            tdx: tdx.map(|leaf| vendor_bytes([leaf.ebx, leaf.edx, leaf.ecx])),
+            tdx: tdx.map(|leaf| registers_to_bytes([leaf.ebx, leaf.edx, leaf.ecx])),
             amd_encryption: (extended >= 0x8000_001f).then(|| cpuid(0x8000_001f, 0).eax),
             hyperv_isolation: microsoft.map(|leaf| [leaf.eax, leaf.ebx]),
         })
@@ -56,12 +58,12 @@ impl Leaves {
 }
 
 /// Returns the printable part of a name in registers.
-pub(crate) fn to_text(name: [u8; 12]) -> String {
+pub(crate) fn register_name_to_text(name: [u8; 12]) -> String {
     let printable = name.iter().filter(|byte| (0x20..0x7f).contains(*byte));
     printable.map(|byte| char::from(*byte)).collect::<String>().trim().to_owned()
 }
 
-fn vendor_bytes(registers: [u32; 3]) -> [u8; 12] {
+fn registers_to_bytes(registers: [u32; 3]) -> [u8; 12] {
     let mut bytes = [0; 12];
     for (to, from) in bytes.chunks_exact_mut(4).zip(registers) {
         to.copy_from_slice(&from.to_le_bytes());
@@ -75,14 +77,14 @@ mod tests {
 
     #[test]
     fn a_name_in_registers_is_read_in_order_and_shown_without_zeros() {
-        let name = vendor_bytes([0x4b4d_564b, 0x564b_4d56, 0x0000_004d]);
+        let name = registers_to_bytes([0x4b4d_564b, 0x564b_4d56, 0x0000_004d]);
         assert_eq!(&name, b"KVMKVMKVM\0\0\0");
-        assert_eq!(to_text(name), "KVMKVMKVM");
+        assert_eq!(register_name_to_text(name), "KVMKVMKVM");
     }
 
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn this_processor_has_a_vendor() {
-        assert!(!to_text(Leaves::read().unwrap().vendor).is_empty());
+        assert!(!register_name_to_text(CpuidLeaves::read().unwrap().vendor).is_empty());
     }
 }

@@ -58,41 +58,41 @@ pub(crate) fn list_disks(root: &FileTree) -> Vec<Disk> {
             name.strip_prefix(kind).is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()))
         })
     };
-    let names = root.names("/sys/block").into_iter().filter(|name| !skipped(name));
+    let names = root.list_names("/sys/block").into_iter().filter(|name| !skipped(name));
     names.take(DISKS_MAX).map(|name| read_disk(root, name)).collect()
 }
 
 fn read_disk(root: &FileTree, name: String) -> Disk {
     let at = |file: &str| format!("/sys/block/{name}/{file}");
-    let flag = |file: &str| root.number(&at(file)).map(|number| number != 0);
-    let queues = root.names(&at("mq")).len() as u64;
+    let flag = |file: &str| root.read_number(&at(file)).map(|number| number != 0);
+    let queues = root.list_names(&at("mq")).len() as u64;
     Disk {
-        model: root.value(&at("device/model")),
+        model: root.read_value(&at("device/model")),
         // Always in sectors of 512 bytes, whatever the disk's own are.
-        size_bytes: root.number(&at("size")).and_then(|sectors| sectors.checked_mul(512)),
-        write_cache: root.value(&at("queue/write_cache")),
-        cache_type: root.value(&at("cache_type")),
+        size_bytes: root.read_number(&at("size")).and_then(|sectors| sectors.checked_mul(512)),
+        write_cache: root.read_value(&at("queue/write_cache")),
+        cache_type: root.read_value(&at("cache_type")),
         fua: flag("queue/fua"),
-        scheduler: root.choice(&at("queue/scheduler")),
+        scheduler: root.read_choice(&at("queue/scheduler")),
         rotational: flag("queue/rotational"),
         queues: (queues > 0).then_some(queues),
-        requests: root.number(&at("queue/nr_requests")),
+        requests: root.read_number(&at("queue/nr_requests")),
         name,
     }
 }
 
 /// Finds the file system below a folder of this machine, or below the nearest one that is there.
-pub(crate) fn file_system(root: &FileTree, folder: &Path) -> Option<FileSystem> {
+pub(crate) fn find_file_system(root: &FileTree, folder: &Path) -> Option<FileSystem> {
     let there = |folder: &Path| folder.ancestors().find_map(|above| above.canonicalize().ok());
     // A relative path whose first part is not there lies in the working folder.
     let folder = there(folder).or_else(|| Path::new(".").canonicalize().ok())?;
     let device = folder.metadata().ok().map(|metadata| metadata.dev());
-    let mounts = root.text("/proc/self/mountinfo")?;
-    of_mounts(root, &mounts, &folder, device)
+    let mounts = root.read_text("/proc/self/mountinfo")?;
+    file_system_from_mounts(root, &mounts, &folder, device)
 }
 
 /// Finds the mount by the device of the folder, else by the longest mount point above it.
-fn of_mounts(
+fn file_system_from_mounts(
     root: &FileTree,
     mountinfo: &str,
     folder: &Path,
@@ -119,7 +119,11 @@ fn of_mounts(
             options.push(option.clone());
         }
     }
-    Some(FileSystem { disk: disk_of(root, mount.major, mount.minor), kind: mount.kind, options })
+    Some(FileSystem {
+        disk: disk_of_device(root, mount.major, mount.minor),
+        kind: mount.kind,
+        options,
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -158,15 +162,15 @@ impl Mount {
 
 /// Returns the disk of a device: `/sys/dev/block/259:2` leads to `…/block/nvme0n1/nvme0n1p2`, and
 /// the part behind `block` is the disk.
-fn disk_of(root: &FileTree, major: u64, minor: u64) -> Option<String> {
-    let link = root.link(&format!("/sys/dev/block/{major}:{minor}"))?;
+fn disk_of_device(root: &FileTree, major: u64, minor: u64) -> Option<String> {
+    let link = root.read_link(&format!("/sys/dev/block/{major}:{minor}"))?;
     let parts: Vec<&str> = link.iter().filter_map(|part| part.to_str()).collect();
     let block = parts.iter().rposition(|part| *part == "block")?;
     parts.get(block + 1).map(|name| (*name).to_owned())
 }
 
 /// Runs the parsers of this file over any text, for the fuzzer.
-pub(super) fn fuzz(text: &str) {
+pub(super) fn fuzz_parsers(text: &str) {
     for mount in text.lines().filter_map(Mount::parse) {
         let _ = mount.device();
     }
@@ -213,7 +217,9 @@ mod tests {
         let link = tree.root.path("/sys/dev/block/254:0");
         std::fs::create_dir_all(link.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("../../devices/block/vda/vda1", link).unwrap();
-        let of = |folder: &str| of_mounts(&tree.root, mounts, Path::new(folder), None).unwrap();
+        let of = |folder: &str| {
+            file_system_from_mounts(&tree.root, mounts, Path::new(folder), None).unwrap()
+        };
         let out = of("/out/run");
         assert_eq!(out.kind, "cifs");
         assert_eq!(out.options, ["rw", "noatime", "vers=3.0", "cache=none"]);

@@ -32,13 +32,13 @@ impl Machine {
     /// old record lacks are left out.
     pub fn facts(&self) -> Vec<FactGroup> {
         let groups = vec![
-            FactGroup { title: "Processor and memory", facts: self.processor() },
+            FactGroup { title: "Processor and memory", facts: self.processor_facts() },
             FactGroup { title: "Kernel", facts: self.kernel_facts() },
             FactGroup { title: "Signs of a confidential VM", facts: self.tee_facts() },
             FactGroup { title: "GPU", facts: self.gpu_facts() },
             FactGroup { title: "Disks", facts: self.disk_facts() },
             FactGroup { title: "Limits and clocks", facts: self.limit_facts() },
-            FactGroup { title: "Programs", facts: self.program_facts() },
+            FactGroup { title: "Programs", facts: self.program_hash_facts() },
         ];
         groups.into_iter().filter(|group| !group.facts.is_empty()).collect()
     }
@@ -62,7 +62,7 @@ impl Machine {
         out
     }
 
-    fn processor(&self) -> Vec<Fact> {
+    fn processor_facts(&self) -> Vec<Fact> {
         let cpu = &self.cpu;
         let mut lines = FactLines::default();
         lines.add("CPU", &self.cpu_model);
@@ -227,7 +227,7 @@ impl Machine {
         lines.facts
     }
 
-    fn program_facts(&self) -> Vec<Fact> {
+    fn program_hash_facts(&self) -> Vec<Fact> {
         let mut lines = FactLines::default();
         for (name, program) in &self.programs {
             let text = format!("SHA-256 {}", program.sha256);
@@ -238,7 +238,7 @@ impl Machine {
 }
 
 /// The note on every summary of signs of protection.
-const HINT: &str = "a hint only: an arm counts as protected if its evidence was verified";
+const HINT: &str = "only a hint: an arm counts as protected only if its evidence was verified";
 
 #[derive(Default)]
 struct FactLines {

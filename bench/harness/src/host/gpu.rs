@@ -69,7 +69,7 @@ impl Gpus {
         let mut gpus = Self::parse(&xml);
         for option in CONFIDENTIAL {
             let text = ask("nvidia-smi", &["conf-compute", option]).unwrap_or_default();
-            gpus.confidential.extend(confidential(&text));
+            gpus.confidential.extend(parse_confidential_mode(&text));
         }
         gpus
     }
@@ -86,8 +86,8 @@ impl Gpus {
         let before = xml.split("<gpu ").next().unwrap_or_default();
         Self {
             source: source.into(),
-            driver: tag(before, "driver_version"),
-            cuda: tag(before, "cuda_version"),
+            driver: xml_value(before, "driver_version"),
+            cuda: xml_value(before, "cuda_version"),
             devices,
             confidential: BTreeMap::new(),
         }
@@ -97,43 +97,44 @@ impl Gpus {
 impl Gpu {
     fn parse(xml: &str) -> Self {
         let xml = xml.split("</gpu>").next().unwrap_or_default();
-        let within = |section: &str, name: &str| tag(section_of(xml, section), name);
+        let within = |section: &str, name: &str| xml_value(xml_section(xml, section), name);
         Self {
-            name: tag(xml, "product_name"),
-            architecture: tag(xml, "product_architecture"),
-            vbios: tag(xml, "vbios_version"),
+            name: xml_value(xml, "product_name"),
+            architecture: xml_value(xml, "product_architecture"),
+            vbios: xml_value(xml, "vbios_version"),
             memory_total: within("fb_memory_usage", "total"),
             memory_protected: within("cc_protected_memory_usage", "total"),
             ecc: within("ecc_mode", "current_ecc"),
             mig: within("mig_mode", "current_mig"),
-            persistence: tag(xml, "persistence_mode"),
-            power_limit: tag(xml, "current_power_limit").or_else(|| tag(xml, "power_limit")),
+            persistence: xml_value(xml, "persistence_mode"),
+            power_limit: xml_value(xml, "current_power_limit")
+                .or_else(|| xml_value(xml, "power_limit")),
             clock_graphics_max: within("max_clocks", "graphics_clock"),
             clock_memory_max: within("max_clocks", "mem_clock"),
-            pcie_generation: tag(xml, "current_link_gen"),
-            pcie_width: tag(xml, "current_link_width"),
-            virtualisation: tag(xml, "virtualization_mode"),
+            pcie_generation: xml_value(xml, "current_link_gen"),
+            pcie_width: xml_value(xml, "current_link_width"),
+            virtualisation: xml_value(xml, "virtualization_mode"),
         }
     }
 }
 
 /// Returns the text between the first `<name>` and its `</name>`.
-fn section_of<'a>(xml: &'a str, name: &str) -> &'a str {
+fn xml_section<'a>(xml: &'a str, name: &str) -> &'a str {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let inside = xml.split_once(&open).and_then(|(_, rest)| rest.split_once(&close));
     inside.map_or("", |(inside, _)| inside)
 }
 
 /// Returns a short value; `None` for `N/A`.
-fn tag(xml: &str, name: &str) -> Option<String> {
-    let value = section_of(xml, name).trim();
+fn xml_value(xml: &str, name: &str) -> Option<String> {
+    let value = xml_section(xml, name).trim();
     let plain = !value.contains('<') && value.chars().count() <= VALUE_CHARACTERS_MAX;
     let known = !value.is_empty() && !value.contains("N/A") && plain;
     known.then(|| value.replace("&amp;", "&"))
 }
 
 /// Collects the `name: value` lines of known names.
-fn confidential(text: &str) -> BTreeMap<String, String> {
+fn parse_confidential_mode(text: &str) -> BTreeMap<String, String> {
     let line = |line: &str| {
         let (name, value) = line.split_once(':')?;
         let (name, value) = (name.trim(), value.trim());
@@ -146,8 +147,8 @@ fn confidential(text: &str) -> BTreeMap<String, String> {
 }
 
 /// Runs the parsers of this file over any text, for the fuzzer.
-pub(super) fn fuzz(text: &str) {
-    let _ = confidential(text);
+pub(super) fn fuzz_parsers(text: &str) {
+    let _ = parse_confidential_mode(text);
 }
 
 #[cfg(test)]
@@ -212,7 +213,7 @@ mod tests {
         let tree = FakeTree::new("gpu-none", &[]);
         let gpus = Gpus::read(&tree.root, &|_, _| None);
         assert!(gpus.devices.is_empty() && gpus.source.starts_with("no device here"));
-        tree.put("/dev/nvidiactl", b"");
+        tree.write_file("/dev/nvidiactl", b"");
         let gpus = Gpus::read(&tree.root, &|_, _| None);
         assert!(gpus.source.starts_with("unknown"), "{}", gpus.source);
     }
@@ -227,6 +228,6 @@ mod tests {
             assert_eq!(gpus.driver, None, "{text}");
             assert!(gpus.devices.iter().all(|gpu| *gpu == Gpu::default()), "{text}");
         }
-        assert!(confidential("serial: 12\nCC status:\n").is_empty());
+        assert!(parse_confidential_mode("serial: 12\nCC status:\n").is_empty());
     }
 }

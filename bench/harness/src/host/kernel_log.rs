@@ -66,21 +66,21 @@ impl KernelLog {
     pub(crate) fn parse(text: &str) -> Self {
         let mut lines: Vec<String> = Vec::new();
         for line in text.lines().filter(|line| KEPT.iter().any(|part| line.contains(part))) {
-            let line: String = message(line).chars().take(LINE_CHARACTERS_MAX).collect();
+            let line: String = extract_message(line).chars().take(LINE_CHARACTERS_MAX).collect();
             if lines.len() < LINES_MAX && !lines.contains(&line) {
                 lines.push(line);
             }
         }
-        Self { readable: !text.is_empty(), whole: is_whole(text), lines }
+        Self { readable: !text.is_empty(), whole: starts_at_boot(text), lines }
     }
 
     /// Returns the first kept line with this part.
-    pub(crate) fn line(&self, part: &str) -> Option<&str> {
+    pub(crate) fn find_line(&self, part: &str) -> Option<&str> {
         self.lines.iter().find(|line| line.contains(part)).map(String::as_str)
     }
 }
 
-fn is_whole(text: &str) -> bool {
+fn starts_at_boot(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
     match first.split_once(';') {
         Some((head, _)) => head.split(',').nth(1) == Some("0"),
@@ -89,7 +89,7 @@ fn is_whole(text: &str) -> bool {
 }
 
 /// Strips what stands before the message of a line.
-fn message(line: &str) -> &str {
+fn extract_message(line: &str) -> &str {
     let head_ends = |head: &str| head.chars().all(|c| c.is_ascii_digit() || ",-c".contains(c));
     if let Some((head, rest)) = line.split_once(';')
         && head_ends(head)
@@ -118,7 +118,7 @@ mod tests {
         let log = KernelLog::parse(KMSG);
         assert!(log.readable && log.whole);
         assert_eq!(log.lines.len(), 2);
-        let line = log.line("Memory Encryption").unwrap();
+        let line = log.find_line("Memory Encryption").unwrap();
         assert_eq!(line, "Memory Encryption Features active: Intel TDX");
     }
 
@@ -144,7 +144,7 @@ mod tests {
     fn a_missing_log_is_not_readable() {
         let tree = super::super::root::FakeTree::new("kmsg", &[("/dev/null", "")]);
         assert!(!KernelLog::read(&tree.root).readable);
-        tree.put("/dev/kmsg", KMSG.as_bytes());
+        tree.write_file("/dev/kmsg", KMSG.as_bytes());
         assert_eq!(KernelLog::read(&tree.root), KernelLog::parse(KMSG));
     }
 }

@@ -6,17 +6,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    cgroup::Limits,
+    cgroup::CgroupLimits,
     clock::Clock,
-    cpu::{Cpu, mitigations},
-    cpuid::{Leaves, to_text},
-    disk::{Disk, FileSystem, file_system, list_disks},
+    cpu::{Cpu, read_mitigations},
+    cpuid::{CpuidLeaves, register_name_to_text},
+    disk::{Disk, FileSystem, find_file_system, list_disks},
     gpu::Gpus,
     kernel_log::KernelLog,
     programs::{self, Program, RunProgram},
-    root::{FileTree, field},
+    root::{FileTree, field_value},
     swiotlb::Swiotlb,
-    tee::{signal::SignalMeaning, summary::Tee},
+    tee::{signal::SignalMeaning, summary::TeeSummary},
 };
 
 /// The text of a fact that could not be read.
@@ -44,9 +44,9 @@ pub struct Machine {
     pub(crate) virtualisation_hints: Vec<String>,
     pub(crate) cpu: Cpu,
     /// The raw leaves of cpuid; absent if this is not an x86-64.
-    pub(crate) cpuid: Option<Leaves>,
-    pub(crate) limits: Limits,
-    pub(crate) tee: Tee,
+    pub(crate) cpuid: Option<CpuidLeaves>,
+    pub(crate) limits: CgroupLimits,
+    pub(crate) tee: TeeSummary,
     pub(crate) gpus: Gpus,
     pub(crate) swiotlb: Swiotlb,
     pub(crate) disks: Vec<Disk>,
@@ -60,7 +60,7 @@ pub struct Machine {
 impl Machine {
     /// Reads this machine, and the file system that `output` lies on or would lie on.
     pub fn read(output: &Path) -> Self {
-        let leaves = Leaves::read();
+        let leaves = CpuidLeaves::read();
         Self::read_from(&FileTree::system(), leaves, output, &programs::run_program)
     }
 
@@ -93,37 +93,37 @@ impl Machine {
     /// Reads the machine below `root`; what is not there is `unknown` or absent.
     pub(crate) fn read_from(
         root: &FileTree,
-        cpuid: Option<Leaves>,
+        cpuid: Option<CpuidLeaves>,
         output: &Path,
         ask: RunProgram<'_>,
     ) -> Self {
-        let cpuinfo = root.text("/proc/cpuinfo").unwrap_or_default();
-        let meminfo = root.text("/proc/meminfo").unwrap_or_default();
+        let cpuinfo = root.read_text("/proc/cpuinfo").unwrap_or_default();
+        let meminfo = root.read_text("/proc/meminfo").unwrap_or_default();
         let log = KernelLog::read(root);
-        let limits = Limits::read(root);
-        let tee = Tee::read(root, cpuid.as_ref(), &log);
-        let line = |path: &str| root.value(path).unwrap_or_else(|| UNKNOWN.into());
+        let limits = CgroupLimits::read(root);
+        let tee = TeeSummary::read(root, cpuid.as_ref(), &log);
+        let line = |path: &str| root.read_value(path).unwrap_or_else(|| UNKNOWN.into());
         Self {
-            cpu_model: field(&cpuinfo, "model name").unwrap_or(UNKNOWN).to_owned(),
-            cpus_online: cpus_online(root),
+            cpu_model: field_value(&cpuinfo, "model name").unwrap_or(UNKNOWN).to_owned(),
+            cpus_online: count_online_cpus(root),
             smt_active: line("/sys/devices/system/cpu/smt/active"),
-            memory_bytes: read_kib(&meminfo, "MemTotal").unwrap_or(0),
-            swap_bytes: read_kib(&meminfo, "SwapTotal"),
+            memory_bytes: parse_kib_as_bytes(&meminfo, "MemTotal").unwrap_or(0),
+            swap_bytes: parse_kib_as_bytes(&meminfo, "SwapTotal"),
             kernel: line("/proc/sys/kernel/osrelease"),
-            kernel_command_line: speed_parameters(&line("/proc/cmdline")),
+            kernel_command_line: select_speed_parameters(&line("/proc/cmdline")),
             clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             transparent_hugepages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
             cgroup_cpu_max: format_limit(limits.version.as_ref(), limits.cpus),
             cgroup_memory_max: format_limit(limits.version.as_ref(), limits.memory_bytes),
-            mitigations: mitigations(root),
-            virtualisation_hints: collect_hints(&tee, cpuid.as_ref()),
+            mitigations: read_mitigations(root),
+            virtualisation_hints: collect_virtualisation_hints(&tee, cpuid.as_ref()),
             cpu: Cpu::read(root, &cpuinfo),
             limits,
             gpus: Gpus::read(root, ask),
             swiotlb: Swiotlb::read(root, &log),
             disks: list_disks(root),
-            output: file_system(root, output),
+            output: find_file_system(root, output),
             clock: Clock::read(root, &cpuinfo, ask),
             programs: BTreeMap::new(),
             tee,
@@ -133,12 +133,12 @@ impl Machine {
 
     /// Hashes a program that an arm or service ran, under the last part of its path; `None` if it is known already
     /// or cannot be read.
-    pub(crate) fn unknown_program(&self, path: &Path) -> Option<(String, Program)> {
+    pub(crate) fn hash_unknown_program(&self, path: &Path) -> Option<(String, Program)> {
         let name = path.file_name()?.to_str()?;
         if self.programs.contains_key(name) {
             return None;
         }
-        Some((name.to_owned(), Program::hash(path)?))
+        Some((name.to_owned(), Program::hash_file(path)?))
     }
 
     /// True where a hypervisor shows itself.
@@ -149,13 +149,14 @@ impl Machine {
 }
 
 /// Counts the CPUs that /sys/devices/system/cpu/online lists, else those that this process may use.
-fn cpus_online(root: &FileTree) -> u64 {
-    let listed = root.value("/sys/devices/system/cpu/online").and_then(|text| count_cpus(&text));
+fn count_online_cpus(root: &FileTree) -> u64 {
+    let listed =
+        root.read_value("/sys/devices/system/cpu/online").and_then(|text| count_listed_cpus(&text));
     listed.unwrap_or_else(|| std::thread::available_parallelism().map_or(0, |n| n.get() as u64))
 }
 
 /// Counts the CPUs of a list: `0-3,8` is 5.
-fn count_cpus(list: &str) -> Option<u64> {
+fn count_listed_cpus(list: &str) -> Option<u64> {
     list.split(',').try_fold(0u64, |sum, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
@@ -163,8 +164,8 @@ fn count_cpus(list: &str) -> Option<u64> {
     })
 }
 
-fn read_kib(meminfo: &str, name: &str) -> Option<u64> {
-    let value = field(meminfo, name)?.split_whitespace().next()?;
+fn parse_kib_as_bytes(meminfo: &str, name: &str) -> Option<u64> {
+    let value = field_value(meminfo, name)?.split_whitespace().next()?;
     value.parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -177,9 +178,9 @@ fn format_limit(version: Option<&String>, limit: Option<impl ToString>) -> Strin
 }
 
 /// Returns the short list of older records: what was found, without judgement.
-fn collect_hints(tee: &Tee, cpuid: Option<&Leaves>) -> Vec<String> {
+fn collect_virtualisation_hints(tee: &TeeSummary, cpuid: Option<&CpuidLeaves>) -> Vec<String> {
     let hypervisor = cpuid.and_then(|leaves| leaves.hypervisor);
-    let first = hypervisor.map(|name| format!("hypervisor {}", to_text(name)));
+    let first = hypervisor.map(|name| format!("hypervisor {}", register_name_to_text(name)));
     let guest = tee.signals.iter().filter(|signal| signal.says == SignalMeaning::Guest);
     let found = guest.map(|signal| format!("{}: {}", signal.source, signal.value));
     let dmi = tee.signals.iter().filter(|s| s.source == "dmi" && s.value != "none");
@@ -188,7 +189,7 @@ fn collect_hints(tee: &Tee, cpuid: Option<&Leaves>) -> Vec<String> {
 
 /// Returns the parameters of a kernel command line that change speed. The others are private to the
 /// machine and stay out of a record that is passed on.
-fn speed_parameters(command_line: &str) -> String {
+fn select_speed_parameters(command_line: &str) -> String {
     let kept = |word: &&str| {
         let name = word.split('=').next().unwrap_or_default();
         SPEED_PARAMETERS.split(' ').any(|prefix| name.starts_with(prefix))
@@ -202,8 +203,12 @@ const SPEED_PARAMETERS: &str = "amd_iommu amd_pstate clocksource cpuidle default
     preempt processor.max_cstate psi rcu_nocbs spec swiotlb transparent_hugepage tsc";
 
 /// Runs the parsers of this file over any text, for the fuzzer.
-pub(super) fn fuzz(text: &str) {
-    let _ = (count_cpus(text), read_kib(text, "MemTotal"), speed_parameters(text));
+pub(super) fn fuzz_parsers(text: &str) {
+    let _ = (
+        count_listed_cpus(text),
+        parse_kib_as_bytes(text, "MemTotal"),
+        select_speed_parameters(text),
+    );
 }
 
 #[cfg(test)]

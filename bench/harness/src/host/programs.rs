@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::process::wait_until;
+use crate::process::wait_or_kill;
 
 /// The time that a program may take; nvidia-smi without persistence mode takes some seconds for
 /// each GPU.
@@ -44,7 +44,7 @@ pub(crate) fn run_program(program: &str, args: &[&str]) -> Option<String> {
     });
     let until = Instant::now() + DEADLINE;
     // After a kill a grandchild may hold the pipe: the reader is left to end by itself.
-    let status = wait_until(&mut child, until, &AtomicBool::new(false)).ok()??;
+    let status = wait_or_kill(&mut child, until, &AtomicBool::new(false)).ok()??;
     let bytes = reader.join().ok()?;
     status.success().then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -59,7 +59,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Hashes the file; `None` if it cannot be read.
-    pub(crate) fn hash(path: &Path) -> Option<Self> {
+    pub(crate) fn hash_file(path: &Path) -> Option<Self> {
         let mut file = File::open(path).ok()?;
         let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 16]);
         loop {
@@ -88,9 +88,9 @@ mod tests {
 
     #[test]
     fn a_program_is_known_by_its_hash() {
-        let empty = Program::hash(Path::new("/dev/null")).unwrap();
+        let empty = Program::hash_file(Path::new("/dev/null")).unwrap();
         assert_eq!(empty.bytes, 0);
         assert!(empty.sha256.starts_with("e3b0c44298fc1c149afbf4c8996fb924"));
-        assert_eq!(Program::hash(Path::new("/no/such/file")), None);
+        assert_eq!(Program::hash_file(Path::new("/no/such/file")), None);
     }
 }

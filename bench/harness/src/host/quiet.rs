@@ -13,7 +13,8 @@ use super::root::FileTree;
 /// Counters over one slice, and a fixed piece of arithmetic before and after it. What the machine
 /// does not tell is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Quiet {
+#[schemars(rename = "Quiet")]
+pub(crate) struct InterferenceReading {
     /// The share of the slice in which some task waited for a CPU (PSI).
     pub(crate) psi_cpu: Option<f64>,
     /// The share of the slice in which some task waited for memory.
@@ -68,7 +69,7 @@ pub(crate) enum FrequencySource {
     ProcCpuinfo,
 }
 
-impl Quiet {
+impl InterferenceReading {
     /// Computes how much longer the loop took after the slice than before it: 0.05 is 5 % longer.
     pub(crate) fn calibration_drift(&self) -> Option<f64> {
         let after = self.calibration_after_us?;
@@ -95,8 +96,8 @@ pub(crate) fn calibration_budget(last_slice: Option<Duration>) -> Duration {
 pub(crate) struct SliceWatch {
     root: FileTree,
     budget: Duration,
-    before: CalibrationLoop,
-    counters: Counters,
+    before: CalibrationTimes,
+    counters: KernelCounters,
     frequencies: (Vec<f64>, FrequencySource),
     started: Instant,
 }
@@ -108,17 +109,17 @@ impl SliceWatch {
     }
 
     fn start_in(root: FileTree, budget: Duration) -> Self {
-        let before = calibrate(budget);
+        let before = run_calibration_loop(budget);
         let frequencies = read_clock_rates(&root);
-        let counters = Counters::read(&root);
+        let counters = KernelCounters::read(&root);
         Self { budget, before, counters, frequencies, started: Instant::now(), root }
     }
 
     /// Reads the counters again, then runs the loop again. `own_cpu_s` is what arm, services and
     /// harness used meanwhile.
-    pub(crate) fn stop(self, own_cpu_s: Option<f64>) -> Quiet {
+    pub(crate) fn stop(self, own_cpu_s: Option<f64>) -> InterferenceReading {
         let wall_us = self.started.elapsed().as_secs_f64() * 1e6;
-        let now = Counters::read(&self.root);
+        let now = KernelCounters::read(&self.root);
         let was = &self.counters;
         let share = |from: Option<f64>, to: Option<f64>| {
             (wall_us > 0.0).then(|| Some(((to? - from?) / wall_us).clamp(0.0, 1.0))).flatten()
@@ -129,17 +130,19 @@ impl SliceWatch {
         let since = |from: Option<u64>, to: Option<u64>| Some(to?.saturating_sub(from?));
         let (mut rates, source) = read_clock_rates(&self.root);
         rates.extend(self.frequencies.0);
-        let temperature_c = temperature_c(&self.root);
-        let after = calibrate(self.budget);
-        Quiet {
+        let temperature_c = read_temperature_c(&self.root);
+        let after = run_calibration_loop(self.budget);
+        InterferenceReading {
             psi_cpu,
             psi_memory,
             psi_io,
-            steal: ticks.and_then(|ticks| ticks.share(ticks.stolen)),
-            others_cpu: ticks.zip(own_cpu_s).and_then(|(ticks, own_s)| ticks.others_share(own_s)),
+            steal: ticks.and_then(|ticks| ticks.share_of_total(ticks.stolen)),
+            others_cpu: ticks
+                .zip(own_cpu_s)
+                .and_then(|(ticks, own_s)| ticks.other_processes_share(own_s)),
             calibration_us: self.before.median_us,
             calibration_after_us: Some(after.median_us),
-            calibration_lost: Some(self.before.lost_with(&after)),
+            calibration_lost: Some(self.before.lost_time_share(&after)),
             frequency_mhz: Frequency::from_rates(&rates, source),
             temperature_c,
             context_switches: since(was.switches, now.switches),
@@ -151,27 +154,27 @@ impl SliceWatch {
 
 /// Counters since boot.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counters {
+struct KernelCounters {
     psi_cpu: Option<f64>,
     psi_memory: Option<f64>,
     psi_io: Option<f64>,
-    ticks: Option<Ticks>,
+    ticks: Option<CpuTicks>,
     switches: Option<u64>,
     major_faults: Option<u64>,
     swapped: Option<u64>,
 }
 
-impl Counters {
+impl KernelCounters {
     fn read(root: &FileTree) -> Self {
-        let psi = |name: &str| psi_us(&root.text(&format!("/proc/pressure/{name}"))?);
-        let stat = root.text("/proc/stat").unwrap_or_default();
-        let vmstat = root.text("/proc/vmstat").unwrap_or_default();
+        let psi = |name: &str| parse_psi_us(&root.read_text(&format!("/proc/pressure/{name}"))?);
+        let stat = root.read_text("/proc/stat").unwrap_or_default();
+        let vmstat = root.read_text("/proc/vmstat").unwrap_or_default();
         let swapped = number_after(&vmstat, "pswpin").zip(number_after(&vmstat, "pswpout"));
         Self {
             psi_cpu: psi("cpu"),
             psi_memory: psi("memory"),
             psi_io: psi("io"),
-            ticks: Ticks::parse(&stat),
+            ticks: CpuTicks::parse(&stat),
             switches: number_after(&stat, "ctxt"),
             major_faults: number_after(&vmstat, "pgmajfault"),
             swapped: swapped.map(|(swapped_in, out)| swapped_in.saturating_add(out)),
@@ -180,7 +183,7 @@ impl Counters {
 }
 
 /// Parses the microseconds of `some avg10=… total=MICROSECONDS`.
-fn psi_us(text: &str) -> Option<f64> {
+fn parse_psi_us(text: &str) -> Option<f64> {
     let some = text.lines().find(|line| line.starts_with("some"))?;
     some.split("total=").nth(1)?.trim().parse().ok()
 }
@@ -195,7 +198,7 @@ fn number_after(text: &str, name: &str) -> Option<u64> {
 
 /// Ticks of all CPUs, of which every Linux port has 100 a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Ticks {
+struct CpuTicks {
     all: f64,
     busy: f64,
     stolen: f64,
@@ -204,7 +207,7 @@ struct Ticks {
 /// The ticks of a second (USER_HZ).
 pub(super) const TICKS_PER_S: f64 = 100.0;
 
-impl Ticks {
+impl CpuTicks {
     /// Parses user, nice, system, idle, iowait, irq, softirq and steal (proc(5), /proc/stat).
     fn parse(stat: &str) -> Option<Self> {
         let first = stat.lines().next()?.strip_prefix("cpu ")?;
@@ -225,17 +228,17 @@ impl Ticks {
         }
     }
 
-    fn share(self, of: f64) -> Option<f64> {
+    fn share_of_total(self, of: f64) -> Option<f64> {
         (self.all > 0.0).then(|| (of / self.all).clamp(0.0, 1.0))
     }
 
     /// Returns the share of CPU time that is busy beyond `own_s`. A slice of less than ten ticks is
     /// too short to tell.
-    fn others_share(self, own_s: f64) -> Option<f64> {
+    fn other_processes_share(self, own_s: f64) -> Option<f64> {
         if self.all < 10.0 {
             return None;
         }
-        self.share(self.busy - own_s * TICKS_PER_S)
+        self.share_of_total(self.busy - own_s * TICKS_PER_S)
     }
 }
 
@@ -245,14 +248,14 @@ const RATES_MAX: usize = 64;
 /// Reads the clock rates in MHz from cpufreq, else from /proc/cpuinfo.
 fn read_clock_rates(root: &FileTree) -> (Vec<f64>, FrequencySource) {
     let folder = "/sys/devices/system/cpu/cpufreq";
-    let khz = |name: &String| root.number(&format!("{folder}/{name}/scaling_cur_freq"));
-    let policies = root.names(folder);
+    let khz = |name: &String| root.read_number(&format!("{folder}/{name}/scaling_cur_freq"));
+    let policies = root.list_names(folder);
     let by_policy: Vec<f64> =
         policies.iter().take(RATES_MAX).filter_map(khz).map(|khz| khz as f64 / 1e3).collect();
     if !by_policy.is_empty() {
         return (by_policy, FrequencySource::Cpufreq);
     }
-    let cpuinfo = root.text("/proc/cpuinfo").unwrap_or_default();
+    let cpuinfo = root.read_text("/proc/cpuinfo").unwrap_or_default();
     let rates = cpuinfo.lines().filter(|line| line.starts_with("cpu MHz"));
     let rates = rates.filter_map(|line| line.split_once(':')?.1.trim().parse().ok());
     (rates.take(RATES_MAX).collect(), FrequencySource::ProcCpuinfo)
@@ -267,19 +270,19 @@ impl Frequency {
 }
 
 /// Reads the hottest of the thermal zones and hardware monitors, which count in millidegrees.
-fn temperature_c(root: &FileTree) -> Option<f64> {
+fn read_temperature_c(root: &FileTree) -> Option<f64> {
     let zones = root
-        .names("/sys/class/thermal")
+        .list_names("/sys/class/thermal")
         .into_iter()
         .filter(|name| name.starts_with("thermal_zone"))
         .map(|name| format!("/sys/class/thermal/{name}/temp"));
-    let monitors = root.names("/sys/class/hwmon").into_iter().flat_map(|name| {
+    let monitors = root.list_names("/sys/class/hwmon").into_iter().flat_map(|name| {
         let folder = format!("/sys/class/hwmon/{name}");
-        let inputs = root.names(&folder).into_iter();
+        let inputs = root.list_names(&folder).into_iter();
         let input = |name: &String| name.starts_with("temp") && name.ends_with("_input");
         inputs.filter(input).map(move |input| format!("{folder}/{input}")).collect::<Vec<_>>()
     });
-    let celsius = |path: String| Some(root.value(&path)?.parse::<f64>().ok()? / 1e3);
+    let celsius = |path: String| Some(root.read_value(&path)?.parse::<f64>().ok()? / 1e3);
     let possible = |celsius: &f64| (-50.0..200.0).contains(celsius);
     zones.chain(monitors).filter_map(celsius).filter(possible).max_by(f64::total_cmp)
 }
@@ -291,22 +294,22 @@ const TURNS_MIN: usize = 3;
 
 /// The times of one calibration loop.
 #[derive(Clone, Debug)]
-struct CalibrationLoop {
+struct CalibrationTimes {
     turns: usize,
     total_us: f64,
     median_us: f64,
 }
 
-impl CalibrationLoop {
+impl CalibrationTimes {
     /// Computes the share of both loops' time that lies beyond turns of their median length.
-    fn lost_with(&self, other: &Self) -> f64 {
+    fn lost_time_share(&self, other: &Self) -> f64 {
         let ideal = |one: &Self| one.median_us * one.turns as f64;
         let total = self.total_us + other.total_us;
         (1.0 - (ideal(self) + ideal(other)) / total.max(1e-9)).clamp(0.0, 1.0)
     }
 }
 
-fn calibrate(budget: Duration) -> CalibrationLoop {
+fn run_calibration_loop(budget: Duration) -> CalibrationTimes {
     let started = Instant::now();
     let mut turns = Vec::new();
     while turns.len() < TURNS_MIN || started.elapsed() < budget {
@@ -316,7 +319,7 @@ fn calibrate(budget: Duration) -> CalibrationLoop {
     }
     let total_us = turns.iter().sum();
     turns.sort_by(f64::total_cmp);
-    CalibrationLoop { turns: turns.len(), total_us, median_us: turns[turns.len() / 2] }
+    CalibrationTimes { turns: turns.len(), total_us, median_us: turns[turns.len() / 2] }
 }
 
 /// Does arithmetic that nothing can shorten, since each step needs the last.
@@ -331,8 +334,8 @@ pub(crate) fn spin(steps: u32) -> u64 {
 }
 
 /// Runs the parsers of this file over any text, for the fuzzer.
-pub(super) fn fuzz(text: &str) {
-    let _ = (psi_us(text), number_after(text, "ctxt"), Ticks::parse(text));
+pub(super) fn fuzz_parsers(text: &str) {
+    let _ = (parse_psi_us(text), number_after(text, "ctxt"), CpuTicks::parse(text));
 }
 
 #[cfg(test)]
@@ -368,17 +371,17 @@ mod tests {
                 ("/proc/cpuinfo", "cpu MHz\t: 2500.0\n\ncpu MHz\t: 2100.0\n"),
             ],
         );
-        let counters = Counters::read(&tree.root);
+        let counters = KernelCounters::read(&tree.root);
         assert_eq!((counters.psi_io, counters.psi_cpu), (Some(250.0), None));
-        assert_eq!(counters.ticks, Some(Ticks { all: 200.0, busy: 25.0, stolen: 100.0 }));
+        assert_eq!(counters.ticks, Some(CpuTicks { all: 200.0, busy: 25.0, stolen: 100.0 }));
         assert_eq!((counters.switches, counters.major_faults), (Some(77), Some(3)));
         assert_eq!(counters.swapped, Some(3));
-        assert_eq!(temperature_c(&tree.root), Some(51.5));
+        assert_eq!(read_temperature_c(&tree.root), Some(51.5));
         let (rates, source) = read_clock_rates(&tree.root);
         let frequency = Frequency::from_rates(&rates, source).unwrap();
         assert_eq!((frequency.min, frequency.mean), (2100.0, 2300.0));
         assert_eq!(frequency.source, FrequencySource::ProcCpuinfo);
-        tree.put("/sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", b"3000000\n");
+        tree.write_file("/sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", b"3000000\n");
         assert_eq!(read_clock_rates(&tree.root), (vec![3000.0], FrequencySource::Cpufreq));
     }
 
@@ -387,21 +390,21 @@ mod tests {
         let tree = FakeTree::new("counters-none", &[]);
         let watch = SliceWatch::start_in(tree.root.clone(), Duration::ZERO);
         let quiet = watch.stop(None);
-        let told = Quiet {
+        let told = InterferenceReading {
             calibration_us: 0.0,
             calibration_after_us: None,
             calibration_lost: None,
             ..quiet
         };
-        assert_eq!(told, Quiet::default());
+        assert_eq!(told, InterferenceReading::default());
     }
 
     #[test]
     fn what_others_used_is_what_is_busy_beyond_ones_own() {
-        let ticks = Ticks { all: 200.0, busy: 100.0, stolen: 20.0 };
-        assert_eq!(ticks.others_share(0.5), Some(0.25));
-        assert_eq!(ticks.others_share(2.0), Some(0.0));
-        assert_eq!(Ticks { all: 4.0, busy: 4.0, stolen: 0.0 }.others_share(0.0), None);
+        let ticks = CpuTicks { all: 200.0, busy: 100.0, stolen: 20.0 };
+        assert_eq!(ticks.other_processes_share(0.5), Some(0.25));
+        assert_eq!(ticks.other_processes_share(2.0), Some(0.0));
+        assert_eq!(CpuTicks { all: 4.0, busy: 4.0, stolen: 0.0 }.other_processes_share(0.0), None);
     }
 
     #[test]
@@ -416,7 +419,7 @@ mod tests {
     #[test]
     fn a_slice_of_an_old_record_is_read() {
         let text = r#"{"psi_cpu":0.1,"psi_memory":null,"steal":0.0,"calibration_us":200.5}"#;
-        let quiet: Quiet = serde_json::from_str(text).unwrap();
+        let quiet: InterferenceReading = serde_json::from_str(text).unwrap();
         assert_eq!((quiet.psi_cpu, quiet.calibration_drift()), (Some(0.1), None));
     }
 }

@@ -36,31 +36,31 @@ impl FileTree {
     }
 
     /// Reads the start of a file, at most 4 MiB; `None` if it is missing or may not be read.
-    pub(crate) fn bytes(&self, path: &str) -> Option<Vec<u8>> {
+    pub(crate) fn read_bytes(&self, path: &str) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         File::open(self.path(path)).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
 
     /// Reads a whole file, with what is not UTF-8 replaced.
-    pub(crate) fn text(&self, path: &str) -> Option<String> {
-        self.bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    pub(crate) fn read_text(&self, path: &str) -> Option<String> {
+        self.read_bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Reads a file of one value, without space around it; `None` also where it is empty.
-    pub(crate) fn value(&self, path: &str) -> Option<String> {
-        let text = self.text(path)?.trim().to_owned();
+    pub(crate) fn read_value(&self, path: &str) -> Option<String> {
+        let text = self.read_text(path)?.trim().to_owned();
         (!text.is_empty()).then_some(text)
     }
 
     /// Reads a file of one number.
-    pub(crate) fn number(&self, path: &str) -> Option<u64> {
-        self.value(path)?.parse().ok()
+    pub(crate) fn read_number(&self, path: &str) -> Option<u64> {
+        self.read_value(path)?.parse().ok()
     }
 
     /// Reads the chosen word of a file such as `always [madvise] never`, else its whole value.
-    pub(crate) fn choice(&self, path: &str) -> Option<String> {
-        let text = self.value(path)?;
+    pub(crate) fn read_choice(&self, path: &str) -> Option<String> {
+        let text = self.read_value(path)?;
         let chosen = text.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0));
         Some(chosen.map_or_else(|| text.clone(), str::to_owned))
     }
@@ -71,7 +71,7 @@ impl FileTree {
     }
 
     /// Lists the names in a folder, in order; empty if it cannot be read.
-    pub(crate) fn names(&self, folder: &str) -> Vec<String> {
+    pub(crate) fn list_names(&self, folder: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
         let mut names: Vec<String> = entries
             .take(ENTRIES_MAX)
@@ -82,13 +82,13 @@ impl FileTree {
     }
 
     /// Reads the target of a link, as written.
-    pub(crate) fn link(&self, path: &str) -> Option<PathBuf> {
+    pub(crate) fn read_link(&self, path: &str) -> Option<PathBuf> {
         fs::read_link(self.path(path)).ok()
     }
 }
 
 /// Returns the value behind `name` in a file of `name : value` lines.
-pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn field_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name).then(|| value.trim())
@@ -111,13 +111,13 @@ impl FakeTree {
         fs::create_dir_all(&root.at).unwrap();
         let tree = Self { root };
         for (path, text) in files {
-            tree.put(path, text.as_bytes());
+            tree.write_file(path, text.as_bytes());
         }
         tree
     }
 
     /// Adds a file, or replaces it.
-    pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
+    pub(crate) fn write_file(&self, path: &str, bytes: &[u8]) {
         let path = self.root.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
@@ -142,21 +142,21 @@ mod tests {
             &[("/a/text", " word \n"), ("/a/number", "12\n"), ("/a/choice", "x [y] z\n")],
         );
         let root = &tree.root;
-        assert_eq!(root.value("/a/text").as_deref(), Some("word"));
-        assert_eq!(root.number("/a/number"), Some(12));
-        assert_eq!(root.choice("/a/choice").as_deref(), Some("y"));
-        assert_eq!(root.choice("/a/text").as_deref(), Some("word"));
-        assert_eq!(root.names("/a"), ["choice", "number", "text"]);
+        assert_eq!(root.read_value("/a/text").as_deref(), Some("word"));
+        assert_eq!(root.read_number("/a/number"), Some(12));
+        assert_eq!(root.read_choice("/a/choice").as_deref(), Some("y"));
+        assert_eq!(root.read_choice("/a/text").as_deref(), Some("word"));
+        assert_eq!(root.list_names("/a"), ["choice", "number", "text"]);
         assert!(root.exists("/a") && !root.exists("/b"));
-        assert_eq!((root.text("/b"), root.number("/a/text")), (None, None));
-        assert!(root.names("/b").is_empty());
+        assert_eq!((root.read_text("/b"), root.read_number("/a/text")), (None, None));
+        assert!(root.list_names("/b").is_empty());
     }
 
     #[test]
     fn a_field_is_found_by_its_whole_name() {
         let text = "model\t\t: 2\nmodel name\t: AMD EPYC\nno colon\n";
-        assert_eq!(field(text, "model name"), Some("AMD EPYC"));
-        assert_eq!(field(text, "model"), Some("2"));
-        assert_eq!(field(text, "name"), None);
+        assert_eq!(field_value(text, "model name"), Some("AMD EPYC"));
+        assert_eq!(field_value(text, "model"), Some("2"));
+        assert_eq!(field_value(text, "name"), None);
     }
 }

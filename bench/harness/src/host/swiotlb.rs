@@ -25,16 +25,16 @@ pub(crate) struct Swiotlb {
 
 impl Swiotlb {
     pub(crate) fn read(root: &FileTree, log: &KernelLog) -> Self {
-        let command_line = root.value("/proc/cmdline").unwrap_or_default();
+        let command_line = root.read_value("/proc/cmdline").unwrap_or_default();
         let asked = command_line
             .split_whitespace()
             .find_map(|word| word.strip_prefix("swiotlb="))
             .map(str::to_owned);
         let slabs = |name: &str| {
-            let slabs = root.number(&format!("/sys/kernel/debug/swiotlb/{name}"))?;
+            let slabs = root.read_number(&format!("/sys/kernel/debug/swiotlb/{name}"))?;
             slabs.checked_mul(SLAB_BYTES)
         };
-        let logged = log.line("software IO TLB: mapped").and_then(mapped_bytes);
+        let logged = log.find_line("software IO TLB: mapped").and_then(parse_mapped_bytes);
         let (size_bytes, source) = match (slabs("io_tlb_nslabs"), logged) {
             (Some(bytes), _) => (Some(bytes), Some("debugfs".to_owned())),
             (None, Some(bytes)) => (Some(bytes), Some("kernel log".to_owned())),
@@ -55,7 +55,7 @@ fn is_forced(asked: Option<&str>, log: &KernelLog) -> Option<bool> {
     if word("noforce") {
         return Some(false);
     }
-    if word("force") || log.line("system is using DMA bounce buffers").is_some() {
+    if word("force") || log.find_line("system is using DMA bounce buffers").is_some() {
         return Some(true);
     }
     // Without the whole log a silent kernel says nothing.
@@ -63,14 +63,14 @@ fn is_forced(asked: Option<&str>, log: &KernelLog) -> Option<bool> {
 }
 
 /// Parses the size in `software IO TLB: mapped [mem 0x…-0x…] (64MB)`.
-fn mapped_bytes(line: &str) -> Option<u64> {
+fn parse_mapped_bytes(line: &str) -> Option<u64> {
     let size = line.rsplit_once('(')?.1.strip_suffix("MB)")?;
     size.parse::<u64>().ok()?.checked_mul(1 << 20)
 }
 
 /// Runs the parsers of this file over any text, for the fuzzer.
-pub(super) fn fuzz(text: &str) {
-    let _ = mapped_bytes(text);
+pub(super) fn fuzz_parsers(text: &str) {
+    let _ = parse_mapped_bytes(text);
 }
 
 #[cfg(test)]
@@ -115,6 +115,6 @@ mod tests {
     fn a_silent_kernel_without_its_whole_log_says_nothing() {
         let tree = FakeTree::new("swiotlb-none", &[("/proc/cmdline", "quiet")]);
         assert_eq!(Swiotlb::read(&tree.root, &KernelLog::default()), Swiotlb::default());
-        assert_eq!(mapped_bytes("software IO TLB: mapped (xMB)"), None);
+        assert_eq!(parse_mapped_bytes("software IO TLB: mapped (xMB)"), None);
     }
 }

@@ -4,15 +4,15 @@ use serde_json::Value;
 
 use super::LoadedRecord;
 use crate::{
-    rows::row::{Ends, Row},
+    rows::row::{Row, RowEstimate},
     samples::{Slice, columns::samples_by_slice},
-    suite::bench::Show,
+    suite::bench::CostForm,
     validity::Validity,
 };
 
 /// The facts of a run and of its rows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Facts {
+pub struct RunFacts {
     /// The SHA-256 of the text of `record.json`, decompressed, by which the run is known.
     pub sha256: String,
     /// The suite's name.
@@ -81,9 +81,9 @@ pub struct RowFacts {
     /// True where the cost is written as a difference rather than as a ratio.
     pub as_difference: bool,
     /// The cost as a ratio: above 1 is slower, or less of what should be more.
-    pub ratio: Option<Estimated>,
+    pub ratio: Option<IntervalEstimate>,
     /// The cost as a difference, in the metric's unit.
-    pub difference: Option<Estimated>,
+    pub difference: Option<IntervalEstimate>,
     /// `within`, `above`, `below`, `undecided` or `not_evaluated`.
     pub verdict: String,
     /// True where the row rests on something simulated.
@@ -94,7 +94,7 @@ pub struct RowFacts {
 
 /// An estimate, with its 95 % interval where there are blocks enough to print one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimated {
+pub struct IntervalEstimate {
     /// The estimate.
     pub value: f64,
     /// The lower and the upper end.
@@ -103,7 +103,7 @@ pub struct Estimated {
 
 /// One number that an arm gave: of a sample, or of a whole run of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Number<'a> {
+pub struct MetricValue<'a> {
     /// The bench.
     pub bench: &'a str,
     /// The point of its grid.
@@ -138,11 +138,11 @@ pub struct Number<'a> {
 
 impl LoadedRecord {
     /// Returns the facts of the run and of its rows.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> RunFacts {
         let record = &self.record;
         let machine = &record.machine;
         let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
-        Facts {
+        RunFacts {
             sha256: self.sha256.clone(),
             suite: record.suite.name.clone(),
             suite_sha256: record.suite.sha256.clone(),
@@ -155,7 +155,7 @@ impl LoadedRecord {
             ),
             version: record.version.clone(),
             commit: record.commit.clone(),
-            effort: choice_name(&record.effort),
+            effort: serialised_name(&record.effort),
             seed: record.seed,
             started_unix_s: record.started_unix_s,
             wall_s: record.wall_s,
@@ -172,25 +172,27 @@ impl LoadedRecord {
     }
 
     /// Lists every number of every slice, in the order of the slices.
-    pub fn numbers(&self) -> Vec<Number<'_>> {
+    pub fn metric_values(&self) -> Vec<MetricValue<'_>> {
         let mut numbers = Vec::new();
         for (slice, mine) in self.slices.iter().zip(samples_by_slice(&self.samples, &self.slices)) {
             for sample in mine {
-                numbers.extend(sample.metrics.iter().map(|(metric, value)| Number {
+                numbers.extend(sample.metrics.iter().map(|(metric, value)| MetricValue {
                     sample: Some(sample.index),
                     at_s: sample.at_s,
                     failed: sample.error.is_some(),
-                    ..number(slice, metric, *value)
+                    ..new_metric_value(slice, metric, *value)
                 }));
             }
-            numbers.extend(slice.metrics.iter().map(|(metric, v)| number(slice, metric, *v)));
+            numbers.extend(
+                slice.metrics.iter().map(|(metric, v)| new_metric_value(slice, metric, *v)),
+            );
         }
         numbers
     }
 }
 
-fn number<'a>(slice: &'a Slice, metric: &'a str, value: f64) -> Number<'a> {
-    Number {
+fn new_metric_value<'a>(slice: &'a Slice, metric: &'a str, value: f64) -> MetricValue<'a> {
+    MetricValue {
         bench: &slice.place.bench,
         case: &slice.place.case,
         block: slice.place.block,
@@ -211,7 +213,7 @@ fn number<'a>(slice: &'a Slice, metric: &'a str, value: f64) -> Number<'a> {
 
 fn row_facts(row: &Row) -> RowFacts {
     let is_figure = !row.is_without_tail();
-    let estimated = |ends: &Ends| Estimated {
+    let estimated = |ends: &RowEstimate| IntervalEstimate {
         value: ends.value,
         interval: row.has_interval().then_some([ends.low, ends.high]),
     };
@@ -221,8 +223,8 @@ fn row_facts(row: &Row) -> RowFacts {
         case: row.case.clone(),
         model: row.model.clone(),
         metric: row.metric.clone(),
-        stat: choice_name(&row.stat),
-        better: choice_name(&row.better),
+        stat: serialised_name(&row.stat),
+        better: serialised_name(&row.better),
         reference: row.reference.clone(),
         arm: row.arm.clone(),
         arm_label: row.arm_label.clone(),
@@ -231,7 +233,7 @@ fn row_facts(row: &Row) -> RowFacts {
         clear: is_figure.then_some(row.clear),
         protected: is_figure.then_some(row.protected),
         blocks: row.blocks,
-        as_difference: row.show == Show::Difference || row.ratio.is_none(),
+        as_difference: row.show == CostForm::Difference || row.ratio.is_none(),
         ratio: row.ratio.as_ref().filter(|_| is_figure).map(estimated),
         difference: is_figure.then(|| estimated(&row.difference)),
         verdict: match serde_json::to_value(row.outcome) {
@@ -244,7 +246,7 @@ fn row_facts(row: &Row) -> RowFacts {
 }
 
 /// Returns the word that stands for a choice in the record.
-fn choice_name(choice: &impl serde::Serialize) -> String {
+fn serialised_name(choice: &impl serde::Serialize) -> String {
     match serde_json::to_value(choice) {
         Ok(Value::String(word)) => word,
         _ => String::new(),

@@ -6,13 +6,13 @@ use crate::{
 };
 
 /// Lists every arm once, with the benches that it is in.
-pub(super) fn arms(record: &Record) -> Section {
+pub(super) fn arms_section(record: &Record) -> Section {
     let heading = "What was compared, and who is protected from whom";
     let columns = vec![
-        Column::label("arm"),
-        Column::text("what it does").with_name("does"),
-        Column::text("who is protected from whom").with_name("protects"),
-        Column::text("what it reports about itself").with_name("reports"),
+        Column::new_label("arm"),
+        Column::new_text("what it does").with_name("does"),
+        Column::new_text("who is protected from whom").with_name("protects"),
+        Column::new_text("what it reports about itself").with_name("reports"),
     ];
     let mut table = Table::new(heading, columns);
     let arms: Vec<&ArmRecord> = record.arms.iter().filter(|arm| !arm.twin).collect();

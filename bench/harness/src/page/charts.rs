@@ -7,7 +7,8 @@ use confide_estimate::{mean, supported_quantile};
 use super::{
     plot::{
         Axis, Caption, CaseCharts, DrawnArm, LEFT, LineStyle, RIGHT, TOP, WIDTH, bench_attributes,
-        draw_axis_y, draw_grid_x, draw_grid_y, drawn_arms, legend, open_figure,
+        draw_axis_y, draw_horizontal_gridline, draw_vertical_gridline, drawn_arms,
+        render_figure_start, render_legend,
     },
     tables::number_cell,
     view::RecordView,
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     document::{Block, Cell, Column, Section, Table},
-    format::{digits, labels, value},
+    format::{format_axis_labels, format_number, format_value},
     plan::cases,
     samples::{Sample, SamplePlace, Slice},
     suite::bench::{Bench, Metric},
@@ -35,7 +36,7 @@ const STRIP: f64 = 34.0;
 const TALL: f64 = PLOT + 50.0;
 
 /// The values and runs of one arm at one case.
-struct Curve {
+struct ArmChartData {
     ink: LineStyle,
     /// The values of all valid samples.
     values: Vec<f64>,
@@ -45,13 +46,13 @@ struct Curve {
 }
 
 /// Draws two charts for each case; on a page of `many` records most of them are folded.
-pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) -> Section {
+pub(super) fn distributions_section(view: &RecordView<'_>, number: usize, many: bool) -> Section {
     let open_cases = if many { OPEN_CASES_OF_MANY } else { OPEN_CASES };
     let mut blocks = Vec::new();
     for bench in view.suite.iter().flat_map(|suite| &suite.benches) {
         let Some(metric) = bench.metrics.iter().find(|m| m.headline && m.compare) else { continue };
         for case in cases(bench, view.record.effort) {
-            let curves = collect_curves(view, bench, metric, &case.key);
+            let curves = collect_chart_data(view, bench, metric, &case.key);
             if curves.iter().all(|curve| curve.values.is_empty()) {
                 continue;
             }
@@ -66,13 +67,13 @@ pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) ->
                 attributes: bench_attributes(view, bench, &metric.name),
                 is_open: drawn <= open_cases,
                 title: case_title(bench, &case),
-                legend: legend(curves.iter().map(|curve| &curve.ink)),
+                legend: render_legend(curves.iter().map(|curve| &curve.ink)),
                 figures: draw_distribution(&id, metric, &curves)
                     + &draw_timeline(&id, metric, &curves, &here),
                 class: "charts",
                 numbers: Some(chart_table(metric, &curves)),
             };
-            blocks.push(Block::Markup(charts.write()));
+            blocks.push(Block::Markup(charts.render()));
         }
     }
     Section {
@@ -88,7 +89,12 @@ pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) ->
 }
 
 /// Collects the curves of every arm of a bench at a case, the A/A arm last.
-fn collect_curves(view: &RecordView<'_>, bench: &Bench, metric: &Metric, case: &str) -> Vec<Curve> {
+fn collect_chart_data(
+    view: &RecordView<'_>,
+    bench: &Bench,
+    metric: &Metric,
+    case: &str,
+) -> Vec<ArmChartData> {
     let mut by_run: BTreeMap<(&str, bool, u32), Vec<f64>> = BTreeMap::new();
     let here = |place: &SamplePlace| place.bench == bench.name && place.case == case;
     for sample in view.samples.iter().filter(|s: &&Sample| !s.warmup && here(&s.place)) {
@@ -113,50 +119,59 @@ fn collect_curves(view: &RecordView<'_>, bench: &Bench, metric: &Metric, case: &
                 values.extend(of_samples.into_iter().chain(alone));
             }
         }
-        Curve { ink, values, points, disturbed }
+        ArmChartData { ink, values, points, disturbed }
     };
     drawn_arms(view, bench).into_iter().map(&mut curve).collect()
 }
 
-fn draw_distribution(id: &str, metric: &Metric, curves: &[Curve]) -> String {
+fn draw_distribution(id: &str, metric: &Metric, curves: &[ArmChartData]) -> String {
     let all = || curves.iter().flat_map(|curve| curve.values.iter().copied());
-    let Some(axis) = Axis::axis_over(all()) else { return String::new() };
+    let Some(axis) = Axis::from_values(all()) else { return String::new() };
     let samples = curves.iter().map(|curve| curve.values.len()).max().unwrap_or_default();
     let described = curves.iter().filter_map(|curve| {
         let middle = confide_estimate::quantile(&curve.values, 0.5)?;
-        Some(format!("{}: median {}", curve.ink.label, value(&metric.name, middle)))
+        Some(format!("{}: median {}", curve.ink.label, format_value(&metric.name, middle)))
     });
     let described = described.collect::<Vec<_>>().join("; ");
     let text = format!(
         "{}: distribution, up to {} {} an arm{}",
         metric_name(&metric.name),
-        digits(samples as f64),
+        format_number(samples as f64),
         if samples == 1 { "sample" } else { "samples" },
         if axis.log { ", logarithmic" } else { "" }
     );
     let caption = Caption { text, metric: &metric.name, described };
-    let mut out = open_figure(&format!("{id}e"), &caption, TOP + TALL + 24.0);
+    let mut out = render_figure_start(&format!("{id}e"), &caption, TOP + TALL + 24.0);
     for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
-        draw_grid_y(&mut out, TOP + TALL * (1.0 - share), &format!("{:.0} %", share * 100.0));
+        draw_horizontal_gridline(
+            &mut out,
+            TOP + TALL * (1.0 - share),
+            &format!("{:.0} %", share * 100.0),
+        );
     }
     let ticks = axis.ticks(5);
-    for (tick, label) in ticks.iter().zip(labels(&metric.name, &ticks)) {
-        draw_grid_x(&mut out, axis.place(*tick, LEFT, WIDTH - RIGHT), TOP + TALL, &label);
+    for (tick, label) in ticks.iter().zip(format_axis_labels(&metric.name, &ticks)) {
+        draw_vertical_gridline(
+            &mut out,
+            axis.position(*tick, LEFT, WIDTH - RIGHT),
+            TOP + TALL,
+            &label,
+        );
     }
     for curve in curves.iter().filter(|curve| !curve.values.is_empty()) {
-        out += &curve.ink.line(&draw_staircase(&curve.values, &axis), 2.0);
+        out += &curve.ink.render_line(&draw_empirical_cdf(&curve.values, &axis), 2.0);
     }
     out + "</svg></figure>"
 }
 
 /// Draws a rising staircase, thinned to what can be seen.
-fn draw_staircase(values: &[f64], axis: &Axis) -> String {
+fn draw_empirical_cdf(values: &[f64], axis: &Axis) -> String {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
     let stride = n.div_ceil(CURVE_POINTS_MAX).max(1);
     let mut path = String::new();
-    let x = |v: f64| axis.place(v, LEFT, WIDTH - RIGHT);
+    let x = |v: f64| axis.position(v, LEFT, WIDTH - RIGHT);
     let y = |rank: usize| TOP + TALL * (1.0 - rank as f64 / n as f64);
     let _ = write!(path, "M{:.1} {:.1}", x(sorted[0]), y(0));
     for rank in (1..=n).filter(|rank| rank % stride == 0 || *rank == n) {
@@ -165,9 +180,9 @@ fn draw_staircase(values: &[f64], axis: &Axis) -> String {
     path
 }
 
-fn draw_timeline(id: &str, metric: &Metric, curves: &[Curve], slices: &[&Slice]) -> String {
+fn draw_timeline(id: &str, metric: &Metric, curves: &[ArmChartData], slices: &[&Slice]) -> String {
     let all = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
-    let Some(axis) = Axis::axis_over(all()) else { return String::new() };
+    let Some(axis) = Axis::from_values(all()) else { return String::new() };
     let times = || slices.iter().map(|slice| slice.started_s);
     let from = times().fold(f64::INFINITY, f64::min);
     let to = slices.iter().map(|s| s.started_s + s.wall_s).fold(from, f64::max).max(from + 0.1);
@@ -179,7 +194,7 @@ fn draw_timeline(id: &str, metric: &Metric, curves: &[Curve], slices: &[&Slice])
     let described = described.collect::<Vec<_>>().join("; ");
     let text = format!("{}: every run in time order", metric_name(&metric.name));
     let caption = Caption { text, metric: &metric.name, described };
-    let mut out = open_figure(&format!("{id}t"), &caption, STRIP_TOP + STRIP + 10.0);
+    let mut out = render_figure_start(&format!("{id}t"), &caption, STRIP_TOP + STRIP + 10.0);
     draw_axis_y(&mut out, &axis, &metric.name, TOP + PLOT);
     let places = usize::from(to - from < 8.0);
     for part in [0.0, 0.25, 0.5, 0.75, 1.0] {
@@ -193,25 +208,30 @@ fn draw_timeline(id: &str, metric: &Metric, curves: &[Curve], slices: &[&Slice])
         );
     }
     for curve in curves {
-        draw_runs(&mut out, curve, &x, &|v| axis.place(v, TOP + PLOT, TOP));
+        draw_runs(&mut out, curve, &x, &|v| axis.position(v, TOP + PLOT, TOP));
     }
-    draw_strip(&mut out, slices, &x);
+    draw_disturbance_strip(&mut out, slices, &x);
     out + "</svg></figure>"
 }
 
 /// Draws two paths for each arm: marks, and crosses where a run is void.
-fn draw_runs(out: &mut String, curve: &Curve, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {
+fn draw_runs(
+    out: &mut String,
+    curve: &ArmChartData,
+    x: &dyn Fn(f64) -> f64,
+    y: &dyn Fn(f64) -> f64,
+) {
     let (mut marks, mut crosses) = (String::new(), String::new());
     for (time, value, void) in &curve.points {
         let (x, y) = (x(*time), y(*value));
         if *void {
             let _ = write!(crosses, "M{:.1} {:.1}l6 6m0-6l-6 6", x - 3.0, y - 3.0);
         } else {
-            marks.push_str(&curve.ink.mark(x, y));
+            marks.push_str(&curve.ink.marker_path(x, y));
         }
     }
     if !marks.is_empty() {
-        let _ = write!(out, "<path d=\"{marks}\" {}/>", curve.ink.paint());
+        let _ = write!(out, "<path d=\"{marks}\" {}/>", curve.ink.marker_style());
     }
     if !crosses.is_empty() {
         let _ = write!(
@@ -223,7 +243,7 @@ fn draw_runs(out: &mut String, curve: &Curve, x: &dyn Fn(f64) -> f64, y: &dyn Fn
 }
 
 /// Draws PSI and steal under the points, one bar for each slice.
-fn draw_strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
+fn draw_disturbance_strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
     let bottom = STRIP_TOP + STRIP;
     for class in ["psi", "steal"] {
         let mut path = String::new();
@@ -264,13 +284,13 @@ fn draw_strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
 }
 
 /// Builds the table behind both charts.
-fn chart_table(metric: &Metric, curves: &[Curve]) -> Table {
-    let mut columns = vec![Column::label("arm")];
+fn chart_table(metric: &Metric, curves: &[ArmChartData]) -> Table {
+    let mut columns = vec![Column::new_label("arm")];
     columns.extend(
         ["runs", "excluded", "disturbed", "samples", "min", "mean", "p50", "p95", "p99", "max"]
-            .map(Column::number),
+            .map(Column::new_number),
     );
-    columns.push(Column::number("mean of the first third, of the last").with_name("drift"));
+    columns.push(Column::new_number("mean of the first third, of the last").with_name("drift"));
     let mut table = Table::new("The numbers of these charts", columns);
     for curve in curves {
         let all = &curve.values;
@@ -294,12 +314,12 @@ fn chart_table(metric: &Metric, curves: &[Curve]) -> Table {
 }
 
 /// Formats the mean over the first and over the last third of the runs, which shows drift.
-fn describe_drift(metric: &Metric, curve: &Curve) -> String {
+fn describe_drift(metric: &Metric, curve: &ArmChartData) -> String {
     let valid: Vec<f64> = curve.points.iter().filter(|p| !p.2).map(|p| p.1).collect();
     let third = valid.len() / 3;
     match (mean(&valid[..third]), mean(&valid[valid.len() - third..])) {
         (Some(first), Some(last)) => {
-            format!("{}, {}", value(&metric.name, first), value(&metric.name, last))
+            format!("{}, {}", format_value(&metric.name, first), format_value(&metric.name, last))
         }
         _ => "–".into(),
     }
@@ -311,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_staircase_ends_at_the_top() {
-        let axis = Axis::axis_over([1.0, 2.0].into_iter()).unwrap();
-        assert!(draw_staircase(&[2.0, 1.0], &axis).ends_with(&format!("V{TOP:.1}")));
+        let axis = Axis::from_values([1.0, 2.0].into_iter()).unwrap();
+        assert!(draw_empirical_cdf(&[2.0, 1.0], &axis).ends_with(&format!("V{TOP:.1}")));
     }
 }

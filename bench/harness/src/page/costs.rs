@@ -7,27 +7,30 @@ use super::vocabulary::row_label;
 use crate::{
     disturbed::Disturbance,
     document::{Block, Cell, Column, Section, Table},
-    format::{digits, value},
+    format::{format_number, format_value},
     record::Record,
     rows::row::{Row, RunCosts},
 };
 
 /// Lists what the runs of one row used and what disturbed them; empty for a record that counted
 /// none.
-pub(super) fn row_facts(row: &Row) -> Vec<(String, String)> {
+pub(super) fn usage_facts(row: &Row) -> Vec<(String, String)> {
     let Some(beside) = row.beside.as_deref() else { return Vec::new() };
-    let seconds = |cpu_s| value("cpu_s", cpu_s);
-    let memory = |mib| value("_mib", mib);
+    let seconds = |cpu_s| format_value("cpu_s", cpu_s);
+    let memory = |mib| format_value("_mib", mib);
     let facts = [
         ("CPU time of a run", describe_sides(beside.cpu_s, seconds)),
         ("CPU time of its services", describe_sides(beside.services_cpu_s, seconds)),
         ("CPU cores in use", describe_sides(beside.cores, |cores| format!("{cores:.2}"))),
-        ("work per CPU second", describe_sides(beside.per_cpu_s, |work| describe_work(row, work))),
+        (
+            "work per CPU second",
+            describe_sides(beside.per_cpu_s, |work| format_work_per_cpu_s(row, work)),
+        ),
         ("memory, peak", describe_sides(beside.memory_mib, memory)),
         ("memory of its services, peak", describe_sides(beside.services_memory_mib, memory)),
         ("CPU time of the harness", beside.harness_cpu_s.map(seconds).unwrap_or_default()),
         ("disturbed runs", describe_disturbed(beside)),
-        ("without disturbed runs", beside.describe_quiet_estimate(row).unwrap_or_default()),
+        ("without disturbed runs", beside.describe_undisturbed_estimate(row).unwrap_or_default()),
     ];
     facts.map(|(name, text)| (name.to_owned(), text)).into()
 }
@@ -45,8 +48,8 @@ fn describe_sides(sides: [Option<f64>; 2], show: impl Fn(f64) -> String) -> Stri
     }
 }
 
-fn describe_work(row: &Row, work: f64) -> String {
-    value(&row.metric, work).trim_end_matches(" /s").replace("/s", "")
+fn format_work_per_cpu_s(row: &Row, work: f64) -> String {
+    format_value(&row.metric, work).trim_end_matches(" /s").replace("/s", "")
 }
 
 /// Counts the disturbed runs, and those of each cause.
@@ -60,28 +63,28 @@ fn describe_disturbed(beside: &RunCosts) -> String {
 
 /// Builds the table of CPU time, memory and disturbed slices of the headline rows; the section has
 /// no blocks for a record that counted none.
-pub(super) fn costs(record: &Record) -> Section {
+pub(super) fn costs_section(record: &Record) -> Section {
     let rows: Vec<(&Row, &RunCosts)> = record
         .rows
         .iter()
         .filter(|row| row.headline)
         .filter_map(|row| Some((row, row.beside.as_deref()?)))
         .collect();
-    let mut columns = vec![Column::label("cost of a run")];
-    columns.extend(["CPU time", "cores", "MiB", "per CPU s", "disturbed"].map(Column::text));
+    let mut columns = vec![Column::new_label("cost of a run")];
+    columns.extend(["CPU time", "cores", "MiB", "per CPU s", "disturbed"].map(Column::new_text));
     let mut table = Table::new("What a run used", columns);
     rows.iter().for_each(|(row, beside)| table.push(cost_cells(row, beside)));
     if table.is_empty() {
         return Section::default();
     }
     let mut lines = vec![SIDES.to_owned()];
-    lines.extend(describe_harness(&rows));
+    lines.extend(describe_harness_usage(&rows));
     lines.extend(describe_disturbances(&rows));
     lines.extend(rows.iter().filter_map(|(row, beside)| {
         Some(format!(
             "without disturbed slices: {}: {}",
             row.label,
-            beside.describe_quiet_estimate(row)?
+            beside.describe_undisturbed_estimate(row)?
         ))
     }));
     let lines = lines.into_iter().map(Block::Paragraph);
@@ -96,10 +99,10 @@ fn cost_cells(row: &Row, beside: &RunCosts) -> Vec<Cell> {
     let none = [None, None];
     vec![
         row_label(row).into(),
-        join_sides(beside.cpu_s, beside.services_cpu_s, |cpu_s| value("cpu_s", cpu_s)),
+        join_sides(beside.cpu_s, beside.services_cpu_s, |cpu_s| format_value("cpu_s", cpu_s)),
         join_sides(beside.cores, none, |cores| format!("{cores:.2}")),
-        join_sides(beside.memory_mib, beside.services_memory_mib, digits),
-        join_sides(beside.per_cpu_s, none, |work| describe_work(row, work)),
+        join_sides(beside.memory_mib, beside.services_memory_mib, format_number),
+        join_sides(beside.per_cpu_s, none, |work| format_work_per_cpu_s(row, work)),
         format!("{} of {}", beside.disturbed, beside.slices).into(),
     ]
 }
@@ -123,13 +126,13 @@ fn join_sides(
 }
 
 /// Describes what the harness used of a CPU while slices ran, as the largest of the rows.
-fn describe_harness(rows: &[(&Row, &RunCosts)]) -> Option<String> {
+fn describe_harness_usage(rows: &[(&Row, &RunCosts)]) -> Option<String> {
     let most = |number: fn(&RunCosts) -> Option<f64>| {
         rows.iter().filter_map(|(_, beside)| number(beside)).max_by(f64::total_cmp)
     };
     let cpu_ms = most(|beside| beside.harness_cpu_s)? * 1e3;
     let memory_mib = most(|beside| beside.harness_memory_mib)?;
-    let (cpu_ms, memory_mib) = (digits(cpu_ms), digits(memory_mib));
+    let (cpu_ms, memory_mib) = (format_number(cpu_ms), format_number(memory_mib));
     Some(format!("harness: at most {cpu_ms} ms of CPU a slice, {memory_mib} MiB"))
 }
 

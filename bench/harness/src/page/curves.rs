@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::{
     plot::{
         Axis, Caption, CaseCharts, DrawnArm, LEFT, LineStyle, RIGHT, TOP, WIDTH, bench_attributes,
-        draw_axis_y, draw_grid_x, drawn_arms, legend, open_figure, render_numbers,
+        draw_axis_y, draw_vertical_gridline, drawn_arms, render_figure_start, render_folded_table,
+        render_legend,
     },
     tables::figure_cells,
     view::RecordView,
@@ -16,9 +17,9 @@ use super::{
 };
 use crate::{
     document::{Block, Cell, Column, Section, Table},
-    format::{digits, value},
+    format::{format_number, format_value},
     plan::{Case, cases},
-    rows::row::Figure,
+    rows::row::PooledFigure,
     suite::bench::Bench,
 };
 
@@ -43,13 +44,13 @@ struct Series<'a> {
 /// The figure of one arm at one value of the parameter.
 struct CurvePoint<'a> {
     at: f64,
-    figure: &'a Figure,
+    figure: &'a PooledFigure,
     /// True where the server gave fewer answers than were asked for.
     saturated: bool,
 }
 
 /// Draws a chart for each metric of each bench with such a parameter.
-pub(super) fn curves(view: &RecordView<'_>, number: usize) -> Section {
+pub(super) fn curves_section(view: &RecordView<'_>, number: usize) -> Section {
     let mut blocks = Vec::new();
     let mut drawn = 0;
     for bench in view.suite.iter().flat_map(|suite| &suite.benches) {
@@ -57,13 +58,13 @@ pub(super) fn curves(view: &RecordView<'_>, number: usize) -> Section {
         for (name, group) in group_cases(bench, &all) {
             let (mut figures, mut inks) = (String::new(), Vec::new());
             for metric in metric_names(bench).take(METRICS_MAX) {
-                let series = series(view, bench, metric, &group);
+                let series = collect_series(view, bench, metric, &group);
                 if series.iter().all(|one| one.points.len() < POINTS_MIN) {
                     continue;
                 }
                 drawn += 1;
                 figures += &draw_chart(&format!("r{number}p{drawn}"), metric, &name, &series);
-                figures += &render_numbers(&series_table(&name, &series));
+                figures += &render_folded_table(&series_table(&name, &series));
                 figures += "</figure>";
                 inks = series.into_iter().map(|one| one.ink).collect();
             }
@@ -74,13 +75,13 @@ pub(super) fn curves(view: &RecordView<'_>, number: usize) -> Section {
             let charts = CaseCharts {
                 attributes: bench_attributes(view, bench, &metrics),
                 is_open: true,
-                title: title(bench, &name, &group),
-                legend: legend(inks.iter()),
+                title: chart_title(bench, &name, &group),
+                legend: render_legend(inks.iter()),
                 figures,
                 class: "charts",
                 numbers: None,
             };
-            blocks.push(Block::Markup(charts.write()));
+            blocks.push(Block::Markup(charts.render()));
         }
     }
     Section {
@@ -106,7 +107,7 @@ fn group_cases<'a>(bench: &Bench, all: &'a [Case]) -> Vec<(String, Group<'a>)> {
     for name in bench.grid.keys() {
         for case in all {
             let Some(number) = case.params.get(name).and_then(Value::as_f64) else { continue };
-            let rest = key_without(case, name);
+            let rest = case_key_without(case, name);
             match out.iter_mut().find(|(known, other, _)| known == name && *other == rest) {
                 Some((.., group)) => group.push((number, case)),
                 None => out.push((name.clone(), rest, vec![(number, case)])),
@@ -122,20 +123,20 @@ fn group_cases<'a>(bench: &Bench, all: &'a [Case]) -> Vec<(String, Group<'a>)> {
         .collect()
 }
 
-fn title(bench: &Bench, name: &str, group: &[(f64, &Case)]) -> String {
+fn chart_title(bench: &Bench, name: &str, group: &[(f64, &Case)]) -> String {
     let rest = group.first().map(|(_, case)| describe_case(bench, case, name)).unwrap_or_default();
     let comma = if rest.is_empty() { "" } else { "; " };
     format!("{} over {}{comma}{rest}", bench.name, param_name(name))
 }
 
 /// Returns the key of a case without one of its parameters.
-fn key_without(case: &Case, name: &str) -> String {
+fn case_key_without(case: &Case, name: &str) -> String {
     let start = format!("{name}=");
     let parts = case.key.split(' ').filter(|part| !part.starts_with(&start));
     parts.collect::<Vec<_>>().join(" ")
 }
 
-fn series<'a>(
+fn collect_series<'a>(
     view: &RecordView<'a>,
     bench: &Bench,
     metric: &str,
@@ -144,7 +145,7 @@ fn series<'a>(
     let series = drawn_arms(view, bench).into_iter().map(|DrawnArm { name, is_twin, ink }| {
         let point = |(at, case): &(f64, &Case)| {
             let find = |metric: &str| {
-                let is = |figure: &&Figure| {
+                let is = |figure: &&PooledFigure| {
                     figure.bench == bench.name
                         && figure.case == case.key
                         && figure.arm == name
@@ -168,7 +169,7 @@ fn draw_chart(id: &str, metric: &str, name: &str, series: &[Series<'_>]) -> Stri
     let figures = || series.iter().flat_map(|one| one.points.iter());
     let heights = figures().flat_map(|p| [Some(p.figure.mean), p.figure.p95].into_iter().flatten());
     let (Some(xs), Some(ys)) =
-        (axis_over(figures().map(|point| point.at)), Axis::axis_over(heights))
+        (choose_axis(figures().map(|point| point.at)), Axis::from_values(heights))
     else {
         return String::from("<figure>");
     };
@@ -177,23 +178,23 @@ fn draw_chart(id: &str, metric: &str, name: &str, series: &[Series<'_>]) -> Stri
         let ends = ends.map_or_else(String::new, |(first, last)| {
             format!(
                 "{} at {}, {} at {}",
-                value(metric, first.figure.mean),
-                name_value(name, first.at),
-                value(metric, last.figure.mean),
-                name_value(name, last.at)
+                format_value(metric, first.figure.mean),
+                format_param_value(name, first.at),
+                format_value(metric, last.figure.mean),
+                format_param_value(name, last.at)
             )
         });
         format!("{}: {ends}", one.ink.label)
     });
     let described = described.collect::<Vec<_>>().join("; ");
     let text = format!("{} over {}", metric_name(metric), param_name(name));
-    let mut out = open_figure(id, &Caption { text, metric, described }, TOP + PLOT + 24.0);
+    let mut out = render_figure_start(id, &Caption { text, metric, described }, TOP + PLOT + 24.0);
     draw_axis_y(&mut out, &ys, metric, TOP + PLOT);
     for (tick, text) in x_ticks(&xs, name, series) {
-        draw_grid_x(&mut out, xs.place(tick, LEFT, WIDTH - RIGHT), TOP + PLOT, &text);
+        draw_vertical_gridline(&mut out, xs.position(tick, LEFT, WIDTH - RIGHT), TOP + PLOT, &text);
     }
     if name == LOAD_RATIO && figures().any(|point| point.at >= 1.0) {
-        let x = xs.place(1.0, LEFT, WIDTH - RIGHT);
+        let x = xs.position(1.0, LEFT, WIDTH - RIGHT);
         let _ = write!(
             out,
             "<path class=\"saturation\" d=\"M{x:.1} {TOP}V{}\"/><text x=\"{:.1}\" y=\"{}\" \
@@ -215,20 +216,20 @@ fn draw_chart(id: &str, metric: &str, name: &str, series: &[Series<'_>]) -> Stri
 }
 
 /// Chooses the axis of a parameter: loads are read on an even scale, others by their span.
-fn axis_over(values: impl Iterator<Item = f64> + Clone) -> Option<Axis> {
+fn choose_axis(values: impl Iterator<Item = f64> + Clone) -> Option<Axis> {
     let high = values.clone().fold(f64::NEG_INFINITY, f64::max);
     let low = values.clone().fold(f64::INFINITY, f64::min);
-    if low > 0.0 && high <= 1.5 { Axis::from_zero(high) } else { Axis::axis_over(values) }
+    if low > 0.0 && high <= 1.5 { Axis::from_zero(high) } else { Axis::from_values(values) }
 }
 
 /// Formats a value of the parameter in words.
-fn name_value(name: &str, number: f64) -> String {
+fn format_param_value(name: &str, number: f64) -> String {
     if name == LOAD_RATIO {
         format!("{:.0} %", number * 100.0)
     } else if name.ends_with("_bytes") {
-        value(name, number)
+        format_value(name, number)
     } else {
-        digits(number)
+        format_number(number)
     }
 }
 
@@ -240,17 +241,17 @@ fn x_ticks(axis: &Axis, name: &str, series: &[Series<'_>]) -> Vec<(f64, String)>
     values.dedup();
     let values = if values.len() <= 6 || axis.log { values } else { axis.ticks(6) };
     let stride = values.len().div_ceil(8).max(1);
-    values.into_iter().step_by(stride).map(|x| (x, name_value(name, x))).collect()
+    values.into_iter().step_by(stride).map(|x| (x, format_param_value(name, x))).collect()
 }
 
 fn draw_series(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
     let (mut path, mut whiskers, mut marks) = (String::new(), String::new(), String::new());
     let mut rings = String::new();
     for (index, CurvePoint { at, figure, saturated }) in series.points.iter().enumerate() {
-        let x = xs.place(*at, LEFT, WIDTH - RIGHT);
-        let y = |v: f64| ys.place(v, TOP + PLOT, TOP);
+        let x = xs.position(*at, LEFT, WIDTH - RIGHT);
+        let y = |v: f64| ys.position(v, TOP + PLOT, TOP);
         let _ = write!(path, "{}{x:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, y(figure.mean));
-        marks.push_str(&series.ink.mark(x, y(figure.mean)));
+        marks.push_str(&series.ink.marker_path(x, y(figure.mean)));
         if *saturated {
             let _ = write!(rings, "M{:.1} {:.1}a6 6 0 1 1 0 .1z", x - 6.0, y(figure.mean));
         }
@@ -258,7 +259,7 @@ fn draw_series(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
             let _ = write!(whiskers, "M{x:.1} {:.1}V{:.1}", y(p50), y(p95));
         }
     }
-    out.push_str(&series.ink.line(&path, 1.8));
+    out.push_str(&series.ink.render_line(&path, 1.8));
     if !whiskers.is_empty() {
         let _ = write!(
             out,
@@ -266,7 +267,7 @@ fn draw_series(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
             series.ink.colour(),
         );
     }
-    let _ = write!(out, "<path d=\"{marks}\" {}/>", series.ink.paint());
+    let _ = write!(out, "<path d=\"{marks}\" {}/>", series.ink.marker_style());
     if !rings.is_empty() {
         let _ = write!(out, "<path class=\"ring\" d=\"{rings}\"/>");
     }
@@ -274,8 +275,8 @@ fn draw_series(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
 
 fn series_table(name: &str, series: &[Series<'_>]) -> Table {
     let parameter = param_name(name);
-    let mut columns = vec![Column::label(&parameter), Column::text("arm")];
-    columns.extend(["mean", "p50", "p95", "n"].map(Column::number));
+    let mut columns = vec![Column::new_label(&parameter), Column::new_text("arm")];
+    columns.extend(["mean", "p50", "p95", "n"].map(Column::new_number));
     let mut table = Table::new("The numbers of this chart", columns);
     for (ink, CurvePoint { at, figure, saturated }) in
         series.iter().flat_map(|one| one.points.iter().map(|point| (&one.ink, point)))
@@ -283,7 +284,7 @@ fn series_table(name: &str, series: &[Series<'_>]) -> Table {
         let saturated = if *saturated { ", saturated" } else { "" };
         let [mean, p50, p95, _] = figure_cells(figure);
         table.push(vec![
-            format!("{}{saturated}", name_value(name, *at)).into(),
+            format!("{}{saturated}", format_param_value(name, *at)).into(),
             Cell::from(ink.label.clone()).with_simulated(figure.simulated),
             mean,
             p50,

@@ -11,7 +11,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use flate2::{Compression, write::GzEncoder};
 
 use super::view::RecordView;
-use crate::{document::html::escape, format::value, record::SAMPLES_FILE};
+use crate::{document::html::escape, format::format_value, record::SAMPLES_FILE};
 
 /// The size of a compressed record in bytes, beyond which the page links to its file.
 const EMBEDDED_BYTES_MAX: usize = 1 << 20;
@@ -23,7 +23,7 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 const LEVEL: u32 = 7;
 
 /// Where a reader of the page finds the document of one record.
-pub(super) enum Attached {
+pub(super) enum RecordAttachment {
     /// The compressed document in the page, and the name of its file.
     Embedded { name: String, bytes: Vec<u8> },
     /// Files in the folder of the page or below it, each with its path from there and its size in bytes.
@@ -34,29 +34,29 @@ pub(super) enum Attached {
 
 /// Attaches every record to the page that will be written to `page`: it embeds small ones, as many as
 /// the page can carry, and links to the others.
-pub(super) fn attach(views: &[RecordView<'_>], page: &Path) -> Vec<Attached> {
+pub(super) fn attach_records(views: &[RecordView<'_>], page: &Path) -> Vec<RecordAttachment> {
     let mut room = PAGE_BYTES_MAX;
     views.iter().map(|view| attach_record(view, page, &mut room)).collect()
 }
 
-impl Attached {
+impl RecordAttachment {
     /// Returns the link with what stands behind it, or the reason why there is none.
-    pub(super) fn link(&self) -> String {
+    pub(super) fn render_link(&self) -> String {
         match self {
             Self::Embedded { name, bytes } => format!(
                 "<a download=\"{}\" href=\"data:application/gzip;base64,{}\">Download the record</a> \
                  ({}, with every sample)",
                 escape(name),
                 STANDARD.encode(bytes),
-                escape(&value("_bytes", bytes.len() as f64)),
+                escape(&format_value("_bytes", bytes.len() as f64)),
             ),
             Self::Linked(files) => {
                 let link = |(path, bytes): &(String, u64)| {
                     format!(
                         "<a href=\"./{}\">{}</a> ({})",
-                        encode_path(path),
+                        percent_encode_path(path),
                         escape(path),
-                        escape(&value("_bytes", *bytes as f64)),
+                        escape(&format_value("_bytes", *bytes as f64)),
                     )
                 };
                 let links: Vec<String> = files.iter().map(link).collect();
@@ -67,7 +67,7 @@ impl Attached {
     }
 
     /// Says in a sentence where the record is.
-    pub(super) fn sentence(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match self {
             Self::Embedded { name, .. } => format!(
                 "This page contains its record as `{name}`; `confide bench report {name}` makes the page from \
@@ -87,20 +87,20 @@ impl Attached {
 const LINKED: &str = " next to this page: the record with every sample. It is not embedded, which keeps the page \
     smaller; move both together";
 
-fn attach_record(view: &RecordView<'_>, page: &Path, room: &mut usize) -> Attached {
+fn attach_record(view: &RecordView<'_>, page: &Path, room: &mut usize) -> RecordAttachment {
     let name = format!("{}.record.json.gz", file_stem(view));
-    let packed = pack(view);
+    let packed = compress_record(view);
     let size = match packed {
         Some(bytes) if bytes.len() <= EMBEDDED_BYTES_MAX.min(*room) => {
             *room -= bytes.len();
-            return Attached::Embedded { name, bytes };
+            return RecordAttachment::Embedded { name, bytes };
         }
-        Some(bytes) => format!(" ({} compressed)", value("_bytes", bytes.len() as f64)),
+        Some(bytes) => format!(" ({} compressed)", format_value("_bytes", bytes.len() as f64)),
         None => String::new(),
     };
-    match record_files(view, page) {
-        Some(files) => Attached::Linked(files),
-        None => Attached::Omitted(format!(
+    match list_record_files(view, page) {
+        Some(files) => RecordAttachment::Linked(files),
+        None => RecordAttachment::Omitted(format!(
             "The record, {name}{size}, is not embedded, so that the page stays small; it is where the \
              page was made"
         )),
@@ -109,7 +109,7 @@ fn attach_record(view: &RecordView<'_>, page: &Path, room: &mut usize) -> Attach
 
 /// Lists the files of a record by their paths from the folder of the page; `None` if one of them
 /// lies elsewhere, because a page does not tell the folders of a machine.
-fn record_files(view: &RecordView<'_>, page: &Path) -> Option<Vec<(String, u64)>> {
+fn list_record_files(view: &RecordView<'_>, page: &Path) -> Option<Vec<(String, u64)>> {
     let absolute =
         |path: &Path| fs::canonicalize(if path == Path::new("") { Path::new(".") } else { path });
     let folder = absolute(page.parent()?).ok()?;
@@ -129,7 +129,7 @@ fn record_files(view: &RecordView<'_>, page: &Path) -> Option<Vec<(String, u64)>
 }
 
 /// Encodes whatever has a meaning in an address.
-fn encode_path(path: &str) -> String {
+fn percent_encode_path(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for byte in path.bytes() {
         match byte {
@@ -152,11 +152,11 @@ fn file_stem(view: &RecordView<'_>) -> String {
 /// Returns the whole document with its samples, compressed: the file itself where it is such a
 /// document, else one of this version's layout. It holds no time of its making, so that the same
 /// record gives the same page.
-fn pack(view: &RecordView<'_>) -> Option<Vec<u8>> {
-    let text = match read_file(view) {
+fn compress_record(view: &RecordView<'_>) -> Option<Vec<u8>> {
+    let text = match read_record_file(view) {
         Some(bytes) if bytes.starts_with(&[0x1f, 0x8b]) => return Some(bytes),
         Some(bytes) => bytes,
-        None => view.record.document(view.samples, view.slices).ok()?.into_bytes(),
+        None => view.record.to_json_document(view.samples, view.slices).ok()?.into_bytes(),
     };
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
     encoder.write_all(&text).ok()?;
@@ -165,7 +165,7 @@ fn pack(view: &RecordView<'_>) -> Option<Vec<u8>> {
 
 /// Reads the record's own file, where it holds its samples. A partial record is not read, because
 /// it may be behind its journal.
-fn read_file(view: &RecordView<'_>) -> Option<Vec<u8>> {
+fn read_record_file(view: &RecordView<'_>) -> Option<Vec<u8>> {
     if view.record.schema < 2 || view.record.partial.is_some() {
         return None;
     }
@@ -200,10 +200,10 @@ mod tests {
         let mut large = loaded.record.clone();
         (large.schema, large.partial) = (2, None);
         let large = RecordView::new(&large, &loaded.samples, &loaded.slices, record.clone());
-        let link = attach(&[large], &page)[0].link();
+        let link = attach_records(&[large], &page)[0].render_link();
         assert!(link.contains("href=\"./a%20folder/record.json.gz\""), "{link}");
         assert!(link.contains("1 MiB") && link.contains("keeps the page smaller"), "{link}");
-        let small = attach(&[view(&loaded.path)], &page)[0].link();
+        let small = attach_records(&[view(&loaded.path)], &page)[0].render_link();
         assert!(small.starts_with("<a download=") && small.contains("data:application/gzip"));
     }
 
@@ -216,9 +216,9 @@ mod tests {
         let loaded = LoadedRecord::read(&known).unwrap();
         let view =
             RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone());
-        assert!(record_files(&view, &page).is_none());
+        assert!(list_record_files(&view, &page).is_none());
         let beside = known.join("report.html");
-        let files = record_files(&view, &beside).unwrap();
+        let files = list_record_files(&view, &beside).unwrap();
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["record.json", "samples.jsonl.gz"]);
     }

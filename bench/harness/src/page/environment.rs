@@ -5,11 +5,11 @@ use confide_estimate::quantile;
 use super::view::RecordView;
 use crate::{
     document::{Block, Section},
-    format::digits,
+    format::format_number,
     host::facts::Fact,
     record::Record,
     samples::Slice,
-    utc::utc,
+    utc::format_utc,
 };
 
 /// The most voids that are listed; more than these have one cause.
@@ -17,10 +17,10 @@ const VOIDS_SHOWN: usize = 60;
 
 /// Builds the section of the command, the machine and the voids. A page folds the machine where it
 /// has `many` records.
-pub(super) fn environment(view: &RecordView<'_>, many: bool) -> Section {
+pub(super) fn environment_section(view: &RecordView<'_>, many: bool) -> Section {
     let record = view.record;
     let mut blocks = vec![
-        Block::Code(command_line(record)),
+        Block::Code(format_command_line(record)),
         Block::Folded {
             summary: "The machine and the run".to_owned(),
             is_open: !many,
@@ -36,7 +36,7 @@ pub(super) fn environment(view: &RecordView<'_>, many: bool) -> Section {
 }
 
 /// Builds what only a page has room for: every process, and the suite's text.
-pub(super) fn sources(record: &Record) -> Vec<Block> {
+pub(super) fn source_blocks(record: &Record) -> Vec<Block> {
     let fold = |summary: &str, text: String| Block::Folded {
         summary: summary.to_owned(),
         is_open: false,
@@ -49,7 +49,7 @@ pub(super) fn sources(record: &Record) -> Vec<Block> {
 }
 
 /// Returns the command as it was given, for a shell.
-pub(super) fn command_line(record: &Record) -> String {
+pub(super) fn format_command_line(record: &Record) -> String {
     record.command.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" ")
 }
 
@@ -65,7 +65,7 @@ fn quote_word(word: &str) -> String {
 /// Lists the facts of the run and of the machine, group by group.
 fn fact_blocks(record: &Record, slices: &[Slice]) -> Vec<Block> {
     let run = [
-        ("started", utc(record.started_unix_s)),
+        ("started", format_utc(record.started_unix_s)),
         ("seed of the plan", record.seed.to_string()),
         ("version", format!("confide {}", record.version)),
         ("commit of the working folder", record.commit.clone()),
@@ -74,7 +74,7 @@ fn fact_blocks(record: &Record, slices: &[Slice]) -> Vec<Block> {
             "end of the chain of hashes",
             record.chain_end().unwrap_or("none: the record is of an older layout").to_owned(),
         ),
-        ("disturbance during the run", describe_quiet(slices)),
+        ("disturbance during the run", describe_interference(slices)),
     ];
     let run = run.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
     let mut blocks = vec![Block::Heading("The run".to_owned()), Block::Facts(run)];
@@ -90,11 +90,12 @@ fn fact_blocks(record: &Record, slices: &[Slice]) -> Vec<Block> {
 }
 
 /// Describes how quiet the machine was while slices ran.
-fn describe_quiet(slices: &[Slice]) -> String {
+fn describe_interference(slices: &[Slice]) -> String {
     let measured = || slices.iter().filter(|slice| !slice.warmup);
     let centre = |values: Vec<f64>| quantile(&values, 0.5);
     let percent = |share: Option<f64>| {
-        share.map_or_else(|| "unknown".into(), |share| format!("{} %", digits(share * 100.0)))
+        share
+            .map_or_else(|| "unknown".into(), |share| format!("{} %", format_number(share * 100.0)))
     };
     let psi: Vec<f64> = measured().filter_map(|slice| slice.quiet.psi_cpu).collect();
     let steal: Vec<f64> = measured().filter_map(|slice| slice.quiet.steal).collect();
@@ -102,7 +103,11 @@ fn describe_quiet(slices: &[Slice]) -> String {
     loops.sort_by(f64::total_cmp);
     let spread = quantile(&loops, 0.05).zip(quantile(&loops, 0.95));
     let spread = spread.map_or_else(String::new, |(low, high)| {
-        format!("; calibration loop {} to {} µs (p5 to p95)", digits(low), digits(high))
+        format!(
+            "; calibration loop {} to {} µs (p5 to p95)",
+            format_number(low),
+            format_number(high)
+        )
     });
     let mean_steal = confide_estimate::mean(&steal);
     format!(

@@ -30,7 +30,7 @@ pub(super) fn script_hash() -> String {
 
 /// Writes the form of the filters. It stays hidden until the script shows it, because without one
 /// it could do nothing.
-pub(super) fn form(views: &[RecordView<'_>]) -> String {
+pub(super) fn render_filter_form(views: &[RecordView<'_>]) -> String {
     let (mut suites, mut arms, mut metrics) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let (mut layers, mut verdicts) = (Vec::new(), Vec::new());
     for view in views {

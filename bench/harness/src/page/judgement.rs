@@ -1,24 +1,24 @@
 //! Judgement of a record: what it is, and whether to believe it, before any figure.
 
-use confide_estimate::smallest_effect;
+use confide_estimate::minimum_detectable_effect;
 
-use super::{download::Attached, layers::describe_left_out, view::RecordView};
+use super::{download::RecordAttachment, layers::describe_left_out_arms, view::RecordView};
 use crate::{
     disturbed::DISTURBED_WARNS,
     document::{
-        Block, Cell, Column, Content, Judgement, JudgementColour, Section, Table, TableRow,
+        Block, Cell, CellContent, Column, Judgement, JudgementColour, Section, Table, TableRow,
     },
-    format::digits,
+    format::format_number,
     plan::Effort,
     record::Record,
-    utc::utc,
+    utc::format_utc,
     validity::Validity,
 };
 
 /// Judges whether the record may be believed, and lists what is missing from it.
 pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
-    let mut out = vec![validity(record)];
-    out.extend(disturbance(record));
+    let mut out = vec![validity_judgement(record)];
+    out.extend(disturbance_judgement(record));
     let mut warn = |strong: String, text: &str| {
         out.push(Judgement { class: JudgementColour::Warn, strong, text: text.to_owned() });
     };
@@ -33,7 +33,7 @@ pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
     }
     let mut benches: Vec<&str> = record.arms.iter().map(|arm| arm.bench.as_str()).collect();
     benches.dedup();
-    for text in benches.into_iter().filter_map(|bench| describe_left_out(record, bench)) {
+    for text in benches.into_iter().filter_map(|bench| describe_left_out_arms(record, bench)) {
         warn("Left out:".into(), &text);
     }
     for cut in &record.cut {
@@ -60,7 +60,7 @@ pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
 }
 
 /// Warns where other work on the machine reached too many runs.
-fn disturbance(record: &Record) -> Option<Judgement> {
+fn disturbance_judgement(record: &Record) -> Option<Judgement> {
     let share = record.disturbed_share();
     (share >= DISTURBED_WARNS).then(|| Judgement {
         class: JudgementColour::Warn,
@@ -76,7 +76,7 @@ fn describe_power(record: &Record) -> String {
     let twins = record.rows.iter().filter(|row| row.twin && row.headline && row.has_interval());
     let effects = twins.filter_map(|row| {
         let ends = row.ratio?;
-        smallest_effect((ends.high / ends.low).ln() / 2.0, row.blocks).map(f64::exp_m1)
+        minimum_detectable_effect((ends.high / ends.low).ln() / 2.0, row.blocks).map(f64::exp_m1)
     });
     let effects: Vec<f64> = effects.filter(|effect| effect.is_finite()).collect();
     let bounds =
@@ -84,22 +84,22 @@ fn describe_power(record: &Record) -> String {
     match bounds {
         Some((least, most)) => format!(
             " The smallest difference that these rows could have shown is {} to {} %.",
-            digits(least * 100.0),
-            digits(most * 100.0)
+            format_number(least * 100.0),
+            format_number(most * 100.0)
         ),
         None => String::new(),
     }
 }
 
-fn validity(record: &Record) -> Judgement {
+fn validity_judgement(record: &Record) -> Judgement {
     let is_disturbed = record.disturbed_share() >= DISTURBED_WARNS;
     let passed = if is_disturbed { JudgementColour::Warn } else { JudgementColour::Good };
     let (class, strong, text) = match &record.validity {
         Validity::Valid { judged, failed } if *failed > 0 => (
             JudgementColour::Warn,
             format!("A/A passed, {} of {judged}.", judged - failed),
-            "As many failed as chance allows among so many; the rows that they belong to are marked \
-             invalid."
+            "That is no more than chance explains among so many; the rows that they belong to are \
+             marked invalid."
                 .to_owned(),
         ),
         Validity::Valid { judged, .. } => (
@@ -134,7 +134,7 @@ pub(super) fn judgement_blocks(record: &Record) -> Vec<Block> {
 }
 
 /// Counts what the A/A rows say of many records, in one sentence.
-pub(super) fn count_validity(views: &[RecordView<'_>]) -> String {
+pub(super) fn describe_validity(views: &[RecordView<'_>]) -> String {
     let count =
         |is: fn(&Validity) -> bool| views.iter().filter(|one| is(&one.record.validity)).count();
     let counts: Vec<String> = [
@@ -153,14 +153,14 @@ pub(super) fn count_validity(views: &[RecordView<'_>]) -> String {
 }
 
 /// Lists the facts that place a record: its start, suite, machine, version and duration.
-pub(crate) fn placement(record: &Record) -> Vec<String> {
+pub(crate) fn record_summary(record: &Record) -> Vec<String> {
     let effort = match record.effort {
         Effort::Quick => "quick",
         Effort::Full => "full",
     };
     let memory = record.machine.memory_bytes as f64 / f64::from(1 << 30);
     vec![
-        utc(record.started_unix_s),
+        format_utc(record.started_unix_s),
         format!("suite {} ({effort})", record.suite.name),
         format!(
             "{}, {} CPUs, {memory:.0} GiB",
@@ -174,23 +174,26 @@ pub(crate) fn placement(record: &Record) -> Vec<String> {
 
 /// Builds the list of the records of a report, each with what its A/A rows say; in a page with its
 /// download.
-pub(super) fn record_list(views: &[RecordView<'_>], attached: &[Attached]) -> Section {
+pub(super) fn record_list_section(
+    views: &[RecordView<'_>],
+    attached: &[RecordAttachment],
+) -> Section {
     let columns = vec![
-        Column::label("suite"),
-        Column::text("machine"),
-        Column::text("A/A check"),
-        Column::text("data").with_class("data"),
+        Column::new_label("suite"),
+        Column::new_text("machine"),
+        Column::new_text("A/A check"),
+        Column::new_text("data").with_class("data"),
     ];
     let mut table = Table::new("The records of this report", columns);
     for (number, view) in views.iter().enumerate() {
-        let facts = placement(view.record);
+        let facts = record_summary(view.record);
         let judgements = judgements(view.record);
         let (first, others) = (&judgements[0], &judgements[1..]);
         let mut others: Vec<&str> =
             others.iter().map(|one| one.strong.trim_end_matches([':', '.'])).collect();
         others.dedup();
         let link = attached.get(number).map_or_else(String::new, |attached| {
-            format!("<a href=\"#r{number}\">Its report</a><br>{}", attached.link())
+            format!("<a href=\"#r{number}\">Its report</a><br>{}", attached.render_link())
         });
         table.push_row(TableRow {
             class: "item",
@@ -199,9 +202,9 @@ pub(super) fn record_list(views: &[RecordView<'_>], attached: &[Attached]) -> Se
                 Cell::from(view.record.suite.title.clone())
                     .with_note(format!("{}, {}", facts[1], facts[0])),
                 Cell::from(facts[2].clone()).with_note(facts[3..].join(", ")),
-                Cell::new(Content::Verdict(first.class), first.strong.clone())
+                Cell::new(CellContent::Verdict(first.class), first.strong.clone())
                     .with_note(others.join("; ")),
-                Cell::new(Content::Markup, link),
+                Cell::new(CellContent::Markup, link),
             ],
         });
     }

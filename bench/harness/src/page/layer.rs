@@ -15,7 +15,7 @@ const OTHER: &str = "other";
 /// The file `bench/suites/layers.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Layers {
+struct LayersFile {
     #[serde(rename = "layer")]
     layers: Vec<LayerDefinition>,
 }
@@ -30,8 +30,9 @@ struct LayerDefinition {
     suite: Option<String>,
 }
 
-static LAYERS: LazyLock<Vec<LayerDefinition>> =
-    LazyLock::new(|| toml::from_str::<Layers>(TEXT).map_or_else(|_| Vec::new(), |all| all.layers));
+static LAYERS: LazyLock<Vec<LayerDefinition>> = LazyLock::new(|| {
+    toml::from_str::<LayersFile>(TEXT).map_or_else(|_| Vec::new(), |all| all.layers)
+});
 
 /// A part of the page, as the index of its text in `bench/suites/layers.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,28 +71,28 @@ impl Layer {
         Self::from_id(suite.and_then(|suite| suite.suite.layer.as_deref()))
     }
 
-    fn text(self) -> Option<&'static LayerDefinition> {
+    fn definition(self) -> Option<&'static LayerDefinition> {
         LAYERS.get(self.0)
     }
 
     /// Returns the name that links and filters use.
     pub(crate) fn id(self) -> &'static str {
-        self.text().map_or(OTHER, |layer| &layer.id)
+        self.definition().map_or(OTHER, |layer| &layer.id)
     }
 
     /// Returns the heading that the report gives the layer.
     pub(crate) fn title(self) -> &'static str {
-        self.text().map_or("", |layer| &layer.title)
+        self.definition().map_or("", |layer| &layer.title)
     }
 
     /// Returns the question that a buyer asks about the layer.
     pub(crate) fn question(self) -> &'static str {
-        self.text().map_or("", |layer| &layer.question)
+        self.definition().map_or("", |layer| &layer.question)
     }
 
     /// Returns the suite that would measure it, where no record does.
     pub(crate) fn suite(self) -> Option<&'static str> {
-        self.text()?.suite.as_deref()
+        self.definition()?.suite.as_deref()
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::{layer::Layer, view::RecordView};
 use crate::{
-    format::{capital, label, value},
-    plan::{blocks, cases},
+    format::{capitalise, fill_label, format_value},
+    plan::{block_count, cases},
     record::Record,
-    rows::row::{Figure, Row},
+    rows::row::{PooledFigure, Row},
     suite::bench::Bench,
-    utc::utc,
+    utc::format_utc,
 };
 
 /// A row, and the record that it is in.
@@ -45,7 +45,7 @@ pub(crate) struct MissingSuite {
 }
 
 /// Collects every layer, empty ones included, except those that no suite measures.
-pub(crate) fn layers<'a>(
+pub(crate) fn collect_layers<'a>(
     views: &'a [RecordView<'a>],
     absent: &[MissingSuite],
 ) -> Vec<LayerRows<'a>> {
@@ -66,7 +66,7 @@ pub(crate) fn layers<'a>(
             // Where several records are on a page, each sentence says whose figure it is.
             let source = match views.len() {
                 1 => String::new(),
-                _ => format!(" ({}, {})", record.suite.name, utc(record.started_unix_s)),
+                _ => format!(" ({}, {})", record.suite.name, format_utc(record.started_unix_s)),
             };
             let sentences = single_arm_figures(view, layer).into_iter();
             figures.extend(sentences.map(|sentence| sentence + &source));
@@ -90,7 +90,7 @@ fn single_arm_figures(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
     for bench in suite.benches.iter().filter(mine) {
         for case in cases(bench, view.record.effort) {
             for metric in bench.metrics.iter().filter(|metric| metric.headline) {
-                let is = |figure: &&Figure| {
+                let is = |figure: &&PooledFigure| {
                     figure.bench == bench.name
                         && figure.case == case.key
                         && figure.metric == metric.name
@@ -100,8 +100,8 @@ fn single_arm_figures(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
                 let simulated = if figure.simulated { ", simulated" } else { "" };
                 out.push(format!(
                     "{}: {}, the mean of {}{simulated}; not compared with anything.",
-                    capital(&label(&metric.label, &case.params), view.names()),
-                    value(&metric.name, figure.mean),
+                    capitalise(&fill_label(&metric.label, &case.params), view.program_names()),
+                    format_value(&metric.name, figure.mean),
                     figure.n,
                 ));
             }
@@ -120,14 +120,14 @@ fn missing_benches(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
     for bench in suite.benches.iter().filter(mine) {
         if let Some(not) = record.not_run.iter().find(|not| not.bench == bench.name) {
             out.push(format!("{}: {}", bench.name, not.reason));
-        } else if blocks(bench, record.effort, None) == 0 {
+        } else if block_count(bench, record.effort, None) == 0 {
             out.push(format!("{}: in a full run only", bench.name));
         } else if !record.rows.iter().any(|row| row.bench == bench.name) {
             out.extend(
                 reason_without_rows(record, bench).map(|why| format!("{}: {why}", bench.name)),
             );
         }
-        out.extend(describe_left_out(record, &bench.name));
+        out.extend(describe_left_out_arms(record, &bench.name));
     }
     out
 }
@@ -145,7 +145,7 @@ fn reason_without_rows(record: &Record, bench: &Bench) -> Option<String> {
 }
 
 /// Names the arms of one bench that were left out, in one sentence, each with its reason.
-pub(super) fn describe_left_out(record: &Record, bench: &str) -> Option<String> {
+pub(super) fn describe_left_out_arms(record: &Record, bench: &str) -> Option<String> {
     let reasons: Vec<String> = record
         .arms
         .iter()

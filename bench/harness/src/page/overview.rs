@@ -1,9 +1,9 @@
 //! The answers, layer by layer, before any table.
 
 use super::{
-    layers::{LayerRows, MissingSuite, layers},
+    layers::{LayerRows, MissingSuite, collect_layers},
     view::RecordView,
-    words::{count_verdicts, sentences},
+    words::{describe_verdict_counts, layer_sentences},
 };
 use crate::document::{Block, ListItem, Section};
 
@@ -11,14 +11,14 @@ use crate::document::{Block, ListItem, Section};
 const MISSING_SHOWN: usize = 6;
 
 /// Builds the section of every layer with its answer, then of the layers that no record measured.
-pub(super) fn answers(views: &[RecordView<'_>], absent: &[MissingSuite]) -> Section {
-    let all = layers(views, absent);
+pub(super) fn answers_section(views: &[RecordView<'_>], absent: &[MissingSuite]) -> Section {
+    let all = collect_layers(views, absent);
     let (measured, absent): (Vec<_>, Vec<_>) = all.iter().partition(|layer| layer.is_measured());
     let mut blocks: Vec<Block> =
-        measured.into_iter().map(|layer| answer(layer, views.len() > 1)).collect();
+        measured.into_iter().map(|layer| layer_answer(layer, views.len() > 1)).collect();
     if !absent.is_empty() {
         blocks.push(Block::Heading("Not measured here".to_owned()));
-        blocks.push(Block::List(absent.into_iter().map(missing_layer).collect()));
+        blocks.push(Block::List(absent.into_iter().map(missing_layer_item).collect()));
     }
     Section {
         id: "overview".to_owned(),
@@ -32,7 +32,7 @@ pub(super) fn answers(views: &[RecordView<'_>], absent: &[MissingSuite]) -> Sect
 }
 
 /// Writes the question of a layer, its sentences, and how many comparisons came to which verdict.
-fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
+fn layer_answer(layer: &LayerRows<'_>, many: bool) -> Block {
     let id = layer.layer.id();
     let mut suites: Vec<&str> =
         layer.rows.iter().map(|row| row.view.record.suite.name.as_str()).collect();
@@ -41,7 +41,7 @@ fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
     if !suites.is_empty() {
         attributes.push(("suite", suites.join("\n")));
     }
-    let mut items = sentences(layer, many);
+    let mut items = layer_sentences(layer, many);
     items.extend(
         layer.figures.iter().map(|text| ListItem { text: text.clone(), ..ListItem::default() }),
     );
@@ -51,7 +51,8 @@ fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
         Block::List(items),
     ];
     if let Some(first) = layer.rows.first() {
-        blocks.push(Block::Paragraph(count_verdicts(layer.rows.iter().map(|row| row.row))));
+        blocks
+            .push(Block::Paragraph(describe_verdict_counts(layer.rows.iter().map(|row| row.row))));
         blocks.push(Block::Markup(format!(
             "<p><a class=\"screen\" data-filter=\"layer={id}\" href=\"?layer={id}#rows-{}\">Show these rows \
              only</a></p>\n",
@@ -66,7 +67,7 @@ fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
 }
 
 /// Says why a layer has no row, and which command would give it some.
-fn missing_layer(layer: &LayerRows<'_>) -> ListItem {
+fn missing_layer_item(layer: &LayerRows<'_>) -> ListItem {
     let (text, command) = match layer.layer.suite() {
         Some(suite) if layer.missing.is_empty() => (
             "no record of this layer was given; make one with".to_owned(),

@@ -7,9 +7,9 @@ use super::view::RecordView;
 use crate::{
     document::{
         Attributes, Table,
-        html::{escape, render_attributes, write_table},
+        html::{escape, render_attributes, render_table},
     },
-    format::labels,
+    format::format_axis_labels,
     suite::bench::Bench,
 };
 
@@ -42,13 +42,13 @@ impl LineStyle {
         if self.twin { "var(--twin)".into() } else { format!("var(--a{})", self.index) }
     }
 
-    pub(super) fn dash(&self) -> String {
+    pub(super) fn dash_attribute(&self) -> String {
         let dash = if self.twin { "3 3" } else { DASHES[self.index] };
         if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") }
     }
 
     /// Returns the outline of this arm's mark about a point, as path commands.
-    pub(super) fn mark(&self, x: f64, y: f64) -> String {
+    pub(super) fn marker_path(&self, x: f64, y: f64) -> String {
         match (self.twin, self.index) {
             (true, _) | (_, 0) => {
                 format!("M{:.1} {y:.1}a2.6 2.6 0 1 1 0 .1z", x - 2.6)
@@ -62,16 +62,16 @@ impl LineStyle {
     }
 
     /// Draws a line in the colour and dashes of this arm.
-    pub(super) fn line(&self, path: &str, width: f64) -> String {
+    pub(super) fn render_line(&self, path: &str, width: f64) -> String {
         format!(
             "<path d=\"{path}\" fill=\"none\" style=\"stroke:{}\" stroke-width=\"{width}\"{}/>",
             self.colour(),
-            self.dash(),
+            self.dash_attribute(),
         )
     }
 
     /// Returns fill and stroke of marks, which are hollow for A/A.
-    pub(super) fn paint(&self) -> String {
+    pub(super) fn marker_style(&self) -> String {
         let colour = self.colour();
         if self.twin {
             format!("fill=\"none\" style=\"stroke:{colour}\" stroke-width=\"1.3\"")
@@ -82,16 +82,16 @@ impl LineStyle {
 }
 
 /// Lists the arms with line and mark as they are drawn below.
-pub(super) fn legend<'a>(inks: impl Iterator<Item = &'a LineStyle>) -> String {
+pub(super) fn render_legend<'a>(inks: impl Iterator<Item = &'a LineStyle>) -> String {
     let mut out = String::from("<ul class=\"legend\">");
     for ink in inks {
         let _ = write!(
             out,
             "<li><svg viewBox=\"0 0 34 10\" aria-hidden=\"true\" focusable=\"false\">{}<path d=\"{}\" \
              {}/></svg> {}</li>",
-            ink.line("M0 5H34", 2.0),
-            ink.mark(17.0, 5.0),
-            ink.paint(),
+            ink.render_line("M0 5H34", 2.0),
+            ink.marker_path(17.0, 5.0),
+            ink.marker_style(),
             escape(&ink.label),
         );
     }
@@ -144,7 +144,7 @@ pub(super) struct CaseCharts {
 
 impl CaseCharts {
     /// Writes the charts as markup.
-    pub(super) fn write(&self) -> String {
+    pub(super) fn render(&self) -> String {
         format!(
             "<details class=\"case item\"{}{}><summary>{}</summary>{}<div class=\"{}\">{}</div>{}\
              </details>\n",
@@ -154,15 +154,15 @@ impl CaseCharts {
             self.legend,
             self.class,
             self.figures,
-            self.numbers.as_ref().map_or_else(String::new, render_numbers),
+            self.numbers.as_ref().map_or_else(String::new, render_folded_table),
         )
     }
 }
 
 /// Writes the table behind a chart, folded.
-pub(super) fn render_numbers(table: &Table) -> String {
+pub(super) fn render_folded_table(table: &Table) -> String {
     let summary = escape(&table.name);
-    format!("<details class=\"data\"><summary>{summary}</summary>{}</details>", write_table(table))
+    format!("<details class=\"data\"><summary>{summary}</summary>{}</details>", render_table(table))
 }
 
 /// The words of a figure.
@@ -175,7 +175,7 @@ pub(super) struct Caption<'a> {
 }
 
 /// Opens a figure with its caption and an image that is named and described in words.
-pub(super) fn open_figure(id: &str, caption: &Caption<'_>, height: f64) -> String {
+pub(super) fn render_figure_start(id: &str, caption: &Caption<'_>, height: f64) -> String {
     let metric = match caption.metric {
         "" => String::new(),
         metric => format!(" <small><code>{}</code></small>", escape(metric)),
@@ -190,7 +190,7 @@ pub(super) fn open_figure(id: &str, caption: &Caption<'_>, height: f64) -> Strin
 }
 
 /// Draws a line across with its value at the left.
-pub(super) fn draw_grid_y(out: &mut String, y: f64, text: &str) {
+pub(super) fn draw_horizontal_gridline(out: &mut String, y: f64, text: &str) {
     let _ = write!(
         out,
         "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{}\"/>\
@@ -203,7 +203,7 @@ pub(super) fn draw_grid_y(out: &mut String, y: f64, text: &str) {
 }
 
 /// Draws a line upwards with its value below.
-pub(super) fn draw_grid_x(out: &mut String, x: f64, bottom: f64, text: &str) {
+pub(super) fn draw_vertical_gridline(out: &mut String, x: f64, bottom: f64, text: &str) {
     let _ = write!(
         out,
         "<path class=\"grid\" d=\"M{x:.1} {TOP}V{bottom:.1}\"/>\
@@ -218,8 +218,8 @@ pub(super) fn draw_grid_x(out: &mut String, x: f64, bottom: f64, text: &str) {
 /// Draws lines across for the round values of an axis that ends at `bottom`, named as values of the metric.
 pub(super) fn draw_axis_y(out: &mut String, axis: &Axis, metric: &str, bottom: f64) {
     let ticks = axis.ticks(5);
-    for (tick, label) in ticks.iter().zip(labels(metric, &ticks)) {
-        draw_grid_y(out, axis.place(*tick, bottom, TOP), &label);
+    for (tick, label) in ticks.iter().zip(format_axis_labels(metric, &ticks)) {
+        draw_horizontal_gridline(out, axis.position(*tick, bottom, TOP), &label);
     }
 }
 
@@ -231,7 +231,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    pub(super) fn axis_over(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
+    pub(super) fn from_values(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
         let finite = || values.clone().filter(|value| value.is_finite());
         let low = finite().fold(f64::INFINITY, f64::min);
         let high = finite().fold(f64::NEG_INFINITY, f64::max);
@@ -248,7 +248,7 @@ impl Axis {
 
     /// Creates a logarithmic axis from `low` to `high`, with a share of its length as `room` at
     /// both ends.
-    pub(crate) fn of_ratios(low: f64, high: f64, room: f64) -> Self {
+    pub(crate) fn from_ratios(low: f64, high: f64, room: f64) -> Self {
         let room = (high / low).ln() * room;
         Self { low: low.ln() - room, high: high.ln() + room, log: true }
     }
@@ -258,7 +258,7 @@ impl Axis {
         (high.is_finite() && high > 0.0).then_some(Self { low: 0.0, high: high * 1.02, log: false })
     }
 
-    pub(crate) fn place(&self, value: f64, from: f64, to: f64) -> f64 {
+    pub(crate) fn position(&self, value: f64, from: f64, to: f64) -> f64 {
         let value = if self.log { value.max(1e-300).ln() } else { value };
         let share = ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
         from + share * (to - from)
@@ -332,8 +332,8 @@ pub(crate) struct RatioTrack<'a> {
 
 impl RatioTrack<'_> {
     /// Writes the line as markup; screen readers are given the text next to it.
-    pub(crate) fn write(&self) -> String {
-        let place = |ratio: f64| self.axis.place(ratio, 0.0, 100.0);
+    pub(crate) fn render(&self) -> String {
+        let place = |ratio: f64| self.axis.position(ratio, 0.0, 100.0);
         let bar = |class: &str, ends: Option<[f64; 2]>| {
             ends.map_or_else(String::new, |ends| {
                 let [from, to] = ends.map(place);
@@ -363,20 +363,20 @@ mod tests {
 
     #[test]
     fn an_axis_holds_its_values_and_its_ticks_are_round() {
-        let axis = Axis::axis_over([3.0, 9.0].into_iter()).unwrap();
+        let axis = Axis::from_values([3.0, 9.0].into_iter()).unwrap();
         assert!(!axis.log);
         assert_eq!(axis.ticks(5), [4.0, 6.0, 8.0]);
-        assert!(axis.place(3.0, 0.0, 100.0) > 0.0 && axis.place(9.0, 0.0, 100.0) < 100.0);
-        let wide = Axis::axis_over([0.5, 900.0].into_iter()).unwrap();
+        assert!(axis.position(3.0, 0.0, 100.0) > 0.0 && axis.position(9.0, 0.0, 100.0) < 100.0);
+        let wide = Axis::from_values([0.5, 900.0].into_iter()).unwrap();
         assert!(wide.log && wide.ticks(5).len() <= 5);
-        assert!(Axis::axis_over(std::iter::empty()).is_none());
-        assert!(Axis::axis_over([f64::NAN, f64::INFINITY].into_iter()).is_none());
+        assert!(Axis::from_values(std::iter::empty()).is_none());
+        assert!(Axis::from_values([f64::NAN, f64::INFINITY].into_iter()).is_none());
     }
 
     #[test]
     fn a_single_value_has_an_axis() {
-        let axis = Axis::axis_over([5.0].into_iter()).unwrap();
-        assert!((axis.place(5.0, 0.0, 100.0) - 50.0).abs() < 1e-6);
+        let axis = Axis::from_values([5.0].into_iter()).unwrap();
+        assert!((axis.position(5.0, 0.0, 100.0) - 50.0).abs() < 1e-6);
     }
 
     #[test]
@@ -385,8 +385,8 @@ mod tests {
             (0..COLOURS).map(|index| LineStyle::new(index, "arm", false)).collect();
         for (index, ink) in inks.iter().enumerate() {
             for other in &inks[..index] {
-                assert_ne!(ink.mark(10.0, 10.0), other.mark(10.0, 10.0));
-                assert_ne!(ink.dash(), other.dash());
+                assert_ne!(ink.marker_path(10.0, 10.0), other.marker_path(10.0, 10.0));
+                assert_ne!(ink.dash_attribute(), other.dash_attribute());
             }
         }
     }
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn few_ticks_stand_on_an_axis_and_one_is_among_them() {
         for (low, high) in [(0.9f64, 1.1), (0.5, 3.0), (0.02, 15.0), (0.03, 3e6), (1.0, 950.0)] {
-            let ticks = Axis::of_ratios(low, high, 0.04).ratio_ticks();
+            let ticks = Axis::from_ratios(low, high, 0.04).ratio_ticks();
             let is_one = |tick: &f64| (tick - 1.0).abs() < 1e-9;
             assert!((2..=9).contains(&ticks.len()), "{low} to {high}: {ticks:?}");
             assert!(ticks.iter().any(is_one), "{low} to {high}: {ticks:?}");

@@ -11,14 +11,14 @@ use crate::{
 const PAIRINGS_NAMED_MAX: usize = 4;
 
 /// Writes every remark as a paragraph.
-pub(super) fn remarks(record: &Record) -> Vec<Block> {
-    let lines = [guarantees(record), pairings(record), notes(record)];
-    let lines = lines.into_iter().flatten().chain(joint_test(record));
+pub(super) fn remark_blocks(record: &Record) -> Vec<Block> {
+    let lines = [describe_guarantees(record), describe_pairings(record), describe_notes(record)];
+    let lines = lines.into_iter().flatten().chain(describe_joint_test(record));
     lines.map(Block::Paragraph).collect()
 }
 
 /// Lists what the arms of the headline rows computed of themselves, one line for each answer.
-fn guarantees(record: &Record) -> Vec<String> {
+fn describe_guarantees(record: &Record) -> Vec<String> {
     let has_row = |arm: &&ArmRecord| {
         !arm.twin && record.rows.iter().any(|row| row.headline && row.bench == arm.bench)
     };
@@ -36,7 +36,7 @@ fn guarantees(record: &Record) -> Vec<String> {
 }
 
 /// Says what pairing gained, row by row where they are few.
-fn pairings(record: &Record) -> Vec<String> {
+fn describe_pairings(record: &Record) -> Vec<String> {
     let headline = record.rows.iter().filter(|row| row.headline);
     let known: Vec<(&Row, String)> =
         headline.filter_map(|row| Some((row, describe_pairing(row)?))).collect();
@@ -53,13 +53,17 @@ fn pairings(record: &Record) -> Vec<String> {
 }
 
 /// Lists what the samples say against headline rows, each kind once.
-fn notes(record: &Record) -> Vec<String> {
+fn describe_notes(record: &Record) -> Vec<String> {
     let mut known: Vec<(&str, String, usize)> = Vec::new();
     for row in record.rows.iter().filter(|row| row.headline) {
         for note in &row.notes {
-            match known.iter_mut().find(|(short, ..)| *short == note.short()) {
+            match known.iter_mut().find(|(short, ..)| *short == note.short_text()) {
                 Some((_, _, count)) => *count += 1,
-                None => known.push((note.short(), format!("{}: {}", row.label, note.long()), 1)),
+                None => known.push((
+                    note.short_text(),
+                    format!("{}: {}", row.label, note.long_text()),
+                    1,
+                )),
             }
         }
     }
@@ -72,7 +76,7 @@ fn notes(record: &Record) -> Vec<String> {
 
 /// Counts the rows that differ from 1 when all are tried together, which is secondary to the
 /// intervals.
-fn joint_test(record: &Record) -> Option<String> {
+fn describe_joint_test(record: &Record) -> Option<String> {
     let tried: Vec<f64> = record.rows.iter().filter_map(|row| row.p_holm).collect();
     let (differ, all) = (tried.iter().filter(|p| **p < 0.05).count(), tried.len());
     (all > 1).then(|| {

@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use serde::Deserialize;
 
 use super::{
-    plot::{Axis, Caption, CaseCharts, WIDTH, bench_attributes, open_figure},
+    plot::{Axis, Caption, CaseCharts, WIDTH, bench_attributes, render_figure_start},
     tables::ABSENT,
     view::RecordView,
     vocabulary::case_title,
 };
 use crate::{
     document::{Block, Cell, Column, Section, Table, html::escape},
-    format::value,
+    format::format_value,
     plan::cases,
     samples::SamplePlace,
     suite::bench::Bench,
@@ -25,7 +25,7 @@ const TEXT: &str = include_str!("../../../suites/stages.toml");
 /// The file `bench/suites/stages.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stages {
+struct StagesFile {
     #[serde(rename = "stage")]
     stages: Vec<Stage>,
 }
@@ -44,8 +44,9 @@ struct Stage {
     since: Option<String>,
 }
 
-static STAGES: LazyLock<Vec<Stage>> =
-    LazyLock::new(|| toml::from_str::<Stages>(TEXT).map_or_else(|_| Vec::new(), |all| all.stages));
+static STAGES: LazyLock<Vec<Stage>> = LazyLock::new(|| {
+    toml::from_str::<StagesFile>(TEXT).map_or_else(|_| Vec::new(), |all| all.stages)
+});
 
 /// The names that the whole time of a request may have; without one there are no stages.
 const WHOLE_METRICS: [&str; 3] = ["total_ms", "e2e_ms", "ttft_ms"];
@@ -72,11 +73,11 @@ impl StageBar {
 }
 
 /// Draws one chart for each case whose samples know their stages.
-pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {
+pub(super) fn stages_section(view: &RecordView<'_>, number: usize) -> Section {
     let mut blocks = Vec::new();
     for bench in view.suite.iter().flat_map(|suite| &suite.benches) {
         for case in cases(bench, view.record.effort) {
-            let bars = bars(view, bench, &case.key);
+            let bars = collect_bars(view, bench, &case.key);
             let parts = |bar: &StageBar| bar.stages.iter().flatten().count();
             if bars.iter().all(|bar| parts(bar) < 2) {
                 continue;
@@ -98,12 +99,12 @@ pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {
                 attributes: bench_attributes(view, bench, "total_ms"),
                 is_open: drawn <= 2,
                 title: case_title(bench, &case),
-                legend: legend(&used),
+                legend: render_legend(&used),
                 figures,
                 class: "charts wide",
-                numbers: Some(numbers(&used, &bars)),
+                numbers: Some(numbers_table(&used, &bars)),
             };
-            blocks.push(Block::Markup(charts.write()));
+            blocks.push(Block::Markup(charts.render()));
         }
     }
     Section {
@@ -116,7 +117,7 @@ pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {
     }
 }
 
-fn bars(view: &RecordView<'_>, bench: &Bench, case: &str) -> Vec<StageBar> {
+fn collect_bars(view: &RecordView<'_>, bench: &Bench, case: &str) -> Vec<StageBar> {
     let void: Vec<&SamplePlace> =
         view.slices.iter().filter(|s| s.void.is_some()).map(|s| &s.place).collect();
     bench
@@ -178,7 +179,7 @@ fn used_stages(bars: &[StageBar]) -> Vec<usize> {
 }
 
 /// Writes the names of the stages, numbered as their segments are.
-fn legend(used: &[usize]) -> String {
+fn render_legend(used: &[usize]) -> String {
     let item = |(at, index): (usize, &usize)| {
         format!(
             "<li><i class=\"s{index}\" aria-hidden=\"true\">{}</i> {}</li>",
@@ -194,17 +195,18 @@ fn draw_chart(id: &str, caption: &str, used: &[usize], bars: &[&StageBar]) -> St
     let most = bars.iter().map(|bar| bar.total()).fold(0.0, f64::max);
     let Some(axis) = Axis::from_zero(most) else { return String::new() };
     let bottom = 6.0 + ROW * bars.len() as f64;
-    let described =
-        bars.iter().map(|bar| format!("{}: {} in all", bar.label, value("_ms", bar.total())));
+    let described = bars
+        .iter()
+        .map(|bar| format!("{}: {} in all", bar.label, format_value("_ms", bar.total())));
     let described = described.collect::<Vec<_>>().join("; ");
     let caption = Caption { text: caption.to_owned(), metric: "", described };
-    let mut out = open_figure(id, &caption, bottom + 22.0);
+    let mut out = render_figure_start(id, &caption, bottom + 22.0);
     for tick in axis.ticks(5) {
-        let x = axis.place(tick, SIDE, WIDTH - SIDE);
+        let x = axis.position(tick, SIDE, WIDTH - SIDE);
         let (anchor, name) = match tick {
             0.0 => ("start", "0".to_owned()),
-            _ if x > WIDTH - 30.0 => ("end", value("_ms", tick)),
-            _ => ("middle", value("_ms", tick)),
+            _ if x > WIDTH - 30.0 => ("end", format_value("_ms", tick)),
+            _ => ("middle", format_value("_ms", tick)),
         };
         out += &format!(
             "<path class=\"grid\" d=\"M{x:.1} 6V{bottom:.1}\"/><text x=\"{x:.1}\" y=\"{:.1}\" \
@@ -227,14 +229,14 @@ fn draw_bar(bar: &StageBar, used: &[usize], axis: &Axis, y: f64) -> String {
         "<text class=\"name\" x=\"{SIDE}\" y=\"{:.1}\">{}: {}{simulated}</text>",
         y + 12.0,
         escape(&bar.label),
-        escape(&value("_ms", bar.total())),
+        escape(&format_value("_ms", bar.total())),
     );
     let mut from = 0.0;
     for (at, index) in used.iter().enumerate() {
         let Some(ms) = bar.stages[*index] else { continue };
-        let left = axis.place(from, SIDE, WIDTH - SIDE);
+        let left = axis.position(from, SIDE, WIDTH - SIDE);
         from += ms;
-        let width = axis.place(from, SIDE, WIDTH - SIDE) - left;
+        let width = axis.position(from, SIDE, WIDTH - SIDE) - left;
         out += &format!(
             "<rect class=\"s{index}\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
             y + 17.0,
@@ -252,10 +254,10 @@ fn draw_bar(bar: &StageBar, used: &[usize], axis: &Axis, y: f64) -> String {
     out
 }
 
-fn numbers(used: &[usize], bars: &[StageBar]) -> Table {
-    let mut columns = vec![Column::label("arm"), Column::number("samples")];
-    columns.extend(used.iter().map(|index| Column::number(&STAGES[*index].label)));
-    columns.push(Column::number("whole"));
+fn numbers_table(used: &[usize], bars: &[StageBar]) -> Table {
+    let mut columns = vec![Column::new_label("arm"), Column::new_number("samples")];
+    columns.extend(used.iter().map(|index| Column::new_number(&STAGES[*index].label)));
+    columns.push(Column::new_number("whole"));
     let mut table = Table::new("The numbers of this chart", columns);
     for bar in bars {
         let mut cells = vec![
@@ -264,7 +266,7 @@ fn numbers(used: &[usize], bars: &[StageBar]) -> Table {
         ];
         let numbers = used.iter().map(|index| bar.stages[*index]).chain([Some(bar.total())]);
         cells.extend(numbers.map(|ms| match ms {
-            Some(ms) => Cell::from(value("_ms", ms)).with_sort(ms),
+            Some(ms) => Cell::from(format_value("_ms", ms)).with_sort_key(ms),
             None => ABSENT.into(),
         }));
         table.push(cells);
@@ -305,7 +307,7 @@ mod tests {
         let parts = parts_of(&standard);
         assert_eq!((parts[3], parts[4]), (Some(4.0), None));
         let absent = StageBar { label: "TLS".into(), stages: parts, n: 1, simulated: false };
-        let table = numbers(&[3, 4], &[absent]);
+        let table = numbers_table(&[3, 4], &[absent]);
         let row = table.rows().next().unwrap();
         let texts: Vec<&str> = row.cells.iter().map(|cell| cell.text.as_str()).collect();
         assert_eq!(texts, ["TLS", "1", "4.00 ms", "absent", "10.0 ms"]);

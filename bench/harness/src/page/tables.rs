@@ -2,26 +2,27 @@
 
 use super::{
     costs,
-    published::protection,
+    published::arm_protection,
     view::RecordView,
     vocabulary::{metric_name, row_label},
-    words::count_verdicts,
+    words::describe_verdict_counts,
 };
 use crate::{
-    document::{Attributes, Block, Cell, Column, Content, Section, Table, TableBody, TableRow},
-    fit::fit_record,
-    format::{digits, is_duration, statistic, value},
-    published::has_params,
+    document::{Attributes, Block, Cell, CellContent, Column, Section, Table, TableBody, TableRow},
+    fit::fit_cost_lines,
+    format::{describe_statistic, format_number, format_value, is_duration},
+    published::case_has_params,
     record::{ArmRecord, Record},
     rows::{
-        row::{Figure, Note, Row},
+        row::{PooledFigure, Row, RowNote},
         text::{
-            arm_figures, cost, describe_pairing, judgement, ratio, verdict_class, verdict_name,
+            describe_pairing, format_arm_figures, format_cost, format_judgement, format_ratio,
+            verdict_colour, verdict_name,
         },
     },
     suite::{
         PublishedFigure,
-        bench::{Params, Show},
+        bench::{CostForm, Params},
     },
 };
 
@@ -42,7 +43,7 @@ pub(super) fn row_attributes(view: &RecordView<'_>, row: &Row) -> Attributes {
 
 /// Builds the table of headline rows, one line each, with what stands behind a row folded below its
 /// label, and the A/A rows in a body of their own.
-pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
+pub(super) fn headline_section(view: &RecordView<'_>, number: usize) -> Section {
     let record = view.record;
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.headline).collect();
     let shared = shared_remarks(&rows);
@@ -68,11 +69,11 @@ pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
         id: format!("rows-{number}"),
         heading: HEADING.to_owned(),
         about: format!(
-            "{} Every block runs each arm once, in random order. The cost is the mean over n blocks with \
-             its 95 % interval, and the verdict compares it with a margin that was set before the run. \
-             Fewer than ten blocks give neither. Open a row for what was compared, its CPU time, memory, \
-             disturbed runs and definition.",
-            count_verdicts(rows.iter().copied())
+            "{} Every block runs each arm once, in random order. The cost is the mean over n \
+             blocks with its 95 % interval, and the verdict compares it with a margin that was set \
+             before the run. With fewer than ten blocks there is neither. Open a row to see what \
+             was compared, its CPU time, memory, disturbed runs and definition.",
+            describe_verdict_counts(rows.iter().copied())
         ),
         blocks,
     }
@@ -84,12 +85,12 @@ const AA_HEADING: &str =
 
 fn row_columns() -> Vec<Column> {
     vec![
-        Column::label("what is measured"),
-        Column::text("cost [95 %]").with_name("cost").with_class("cost"),
-        Column::text("verdict").with_class("verdict"),
-        Column::number("reference"),
-        Column::number("this arm"),
-        Column::number("n"),
+        Column::new_label("what is measured"),
+        Column::new_text("cost [95 %]").with_name("cost").with_class("cost"),
+        Column::new_text("verdict").with_class("verdict"),
+        Column::new_number("reference"),
+        Column::new_number("this arm"),
+        Column::new_number("n"),
     ]
 }
 
@@ -102,13 +103,13 @@ fn shared_remarks(rows: &[&Row]) -> Vec<String> {
     let Some(first) = rows.next().filter(|_| rows.clone().count() + 1 >= SHARED_ROWS_MIN) else {
         return Vec::new();
     };
-    let is_shared = |remark: &String| rows.clone().all(|row| remarks(row).contains(remark));
-    remarks(first).into_iter().filter(is_shared).collect()
+    let is_shared = |remark: &String| rows.clone().all(|row| row_remarks(row).contains(remark));
+    row_remarks(first).into_iter().filter(is_shared).collect()
 }
 
 /// Lists what arms and samples say against a row, each in a few words.
-fn remarks(row: &Row) -> Vec<String> {
-    let notes = row.notes.iter().map(|note| note.short().to_owned());
+fn row_remarks(row: &Row) -> Vec<String> {
+    let notes = row.notes.iter().map(|note| note.short_text().to_owned());
     row.marks.iter().cloned().chain(notes).collect()
 }
 
@@ -120,33 +121,33 @@ fn headline_row(view: &RecordView<'_>, row: &Row, shared: &[String]) -> TableRow
 /// Builds the cells of a row: what is measured, with facts folded below it, cost, verdict and both
 /// figures.
 fn row_cells(row: &Row, folded: Vec<(String, String)>, shared: &[String]) -> Vec<Cell> {
-    let [reference, arm] = arm_figures(row);
+    let [reference, arm] = format_arm_figures(row);
     vec![
         Cell { folded, ..Cell::from(row_label(row)) },
-        Cell::new(Content::Figure, short_cost(row)).with_sort(cost_size(row)),
-        short_verdict(row, shared),
-        Cell::from(reference).with_sort(row.clear),
-        Cell::from(arm).with_sort(row.protected),
-        Cell::from(row.blocks.to_string()).with_sort(row.blocks as f64),
+        Cell::new(CellContent::Figure, format_short_cost(row)).with_sort_key(cost_sort_key(row)),
+        short_verdict_cell(row, shared),
+        Cell::from(reference).with_sort_key(row.clear),
+        Cell::from(arm).with_sort_key(row.protected),
+        Cell::from(row.blocks.to_string()).with_sort_key(row.blocks as f64),
     ]
 }
 
 /// Formats the cost; the verdict says where it has no interval.
-fn short_cost(row: &Row) -> String {
-    let cost = cost(row);
+fn format_short_cost(row: &Row) -> String {
+    let cost = format_cost(row);
     cost.split_once(", no interval").map_or(cost.as_str(), |(number, _)| number).to_owned()
 }
 
 /// Formats the cost as a difference, also where the suite shows a ratio.
-pub(super) fn cost_as_difference(row: &Row) -> String {
-    cost(&Row { show: Show::Difference, ..row.clone() })
+pub(super) fn format_cost_as_difference(row: &Row) -> String {
+    format_cost(&Row { show: CostForm::Difference, ..row.clone() })
 }
 
 /// Writes the verdict without the remarks that all rows share. A page shows it without any: these are
 /// among the facts of the row.
-fn short_verdict(row: &Row, shared: &[String]) -> Cell {
+fn short_verdict_cell(row: &Row, shared: &[String]) -> Cell {
     let without = |text: String, remark: &String| text.replace(&format!(", {remark}"), "");
-    let whole = shared.iter().fold(judgement(row), without);
+    let whole = shared.iter().fold(format_judgement(row), without);
     let first = whole.split(", ").next().unwrap_or_default();
     let has_interval = row.has_interval() || row.twin || row.is_without_tail();
     let (text, mut short) = if has_interval {
@@ -155,21 +156,21 @@ fn short_verdict(row: &Row, shared: &[String]) -> Cell {
         let text = format!("no interval: {} blocks{}", row.blocks, &whole[first.len()..]);
         (text, "no interval".to_owned())
     };
-    if row.adds_at_most.is_some() && row.show == Show::Ratio && has_interval && !row.twin {
+    if row.adds_at_most.is_some() && row.show == CostForm::Ratio && has_interval && !row.twin {
         // The limit is on a difference: next to a ratio alone it would have no unit in common.
-        let difference = cost_as_difference(row);
+        let difference = format_cost_as_difference(row);
         let number = difference.split(" [").next().unwrap_or_default();
         short = format!("{number}: {short}");
     }
     if row.client_bound && !row.twin {
         short += ", client-bound";
     }
-    match remarks(row).iter().filter(|remark| !shared.contains(remark)).count() {
+    match row_remarks(row).iter().filter(|remark| !shared.contains(remark)).count() {
         0 => {}
         1 => short += ", 1 remark",
         many => short += &format!(", {many} remarks"),
     }
-    let cell = Cell::new(Content::Verdict(verdict_class(row)), text);
+    let cell = Cell::new(CellContent::Verdict(verdict_colour(row)), text);
     Cell { short, ..cell }.with_simulated(row.simulated)
 }
 
@@ -177,18 +178,18 @@ fn short_verdict(row: &Row, shared: &[String]) -> Cell {
 /// definition.
 fn row_facts(view: &RecordView<'_>, row: &Row) -> Vec<(String, String)> {
     let fact = |name: &str, text: String| (name.to_owned(), text);
-    let remarks: Vec<String> = row.notes.iter().map(Note::long).collect();
+    let remarks: Vec<String> = row.notes.iter().map(RowNote::long_text).collect();
     let mut facts = vec![
         fact("compared", describe_arms(view, row)),
-        fact("verdict", judgement(row)),
+        fact("verdict", format_judgement(row)),
         fact("remarks", remarks.join("; ")),
         fact("as a ratio", ratio_of_difference(row).unwrap_or_default()),
         fact("round trips before the first byte", describe_round_trips(row).unwrap_or_default()),
         fact("share of the floor", describe_floor(row)),
         fact("who is protected", describe_protection(view.record, row)),
-        fact("published, on other hardware", describe_published(view.record, row)),
+        fact("published, on other hardware", describe_published_figures(view.record, row)),
     ];
-    facts.extend(costs::row_facts(row));
+    facts.extend(costs::usage_facts(row));
     facts.push(fact("what pairing gained", describe_pairing(row).unwrap_or_default()));
     facts.push(fact("definition", describe_definition(row)));
     facts
@@ -206,13 +207,13 @@ fn describe_arms(view: &RecordView<'_>, row: &Row) -> String {
 fn describe_protection(record: &Record, row: &Row) -> String {
     let is = |arm: &&ArmRecord| arm.name == row.arm && arm.bench == row.bench && !arm.twin;
     let arm = record.arms.iter().find(is).filter(|_| !row.twin);
-    arm.map(|arm| protection(arm).to_owned()).unwrap_or_default()
+    arm.map(|arm| arm_protection(arm).to_owned()).unwrap_or_default()
 }
 
 /// Formats the ratio of a row whose cost is printed as a difference.
 fn ratio_of_difference(row: &Row) -> Option<String> {
-    let ends = row.ratio.filter(|_| row.show == Show::Difference && row.has_interval())?;
-    Some(ratio(ends.value, ends.low, ends.high))
+    let ends = row.ratio.filter(|_| row.show == CostForm::Difference && row.has_interval())?;
+    Some(format_ratio(ends.value, ends.low, ends.high))
 }
 
 fn describe_round_trips(row: &Row) -> Option<String> {
@@ -222,18 +223,21 @@ fn describe_round_trips(row: &Row) -> Option<String> {
 
 fn describe_floor(row: &Row) -> String {
     let floor = row.floor.as_ref();
-    floor.map(|floor| format!("{} of {}", digits(floor.value), floor.name)).unwrap_or_default()
+    floor
+        .map(|floor| format!("{} of {}", format_number(floor.value), floor.name))
+        .unwrap_or_default()
 }
 
 /// Returns the number that a cost is sorted by: its ratio, else its difference.
-pub(super) fn cost_size(row: &Row) -> f64 {
+pub(super) fn cost_sort_key(row: &Row) -> f64 {
     row.ratio.map_or(row.difference.value, |ends| ends.value)
 }
 
 /// Quotes the published figures that answer a row, with their source.
-fn describe_published(record: &Record, row: &Row) -> String {
+fn describe_published_figures(record: &Record, row: &Row) -> String {
     let figure = |arm: Option<&str>| {
-        let mut figures = record.seed_figures.iter().filter(|figure| is_figure_of(figure, row));
+        let mut figures =
+            record.seed_figures.iter().filter(|figure| is_published_figure_of(figure, row));
         figures.find(|figure| figure.arm.as_deref() == arm).filter(|_| !row.twin)
     };
     let figures = [figure(None), figure(Some(&row.arm))];
@@ -242,14 +246,17 @@ fn describe_published(record: &Record, row: &Row) -> String {
     format!("{} ({})", values.join(" → "), last.source)
 }
 
-fn is_figure_of(figure: &PublishedFigure, row: &Row) -> bool {
+fn is_published_figure_of(figure: &PublishedFigure, row: &Row) -> bool {
     figure.bench == row.bench
         && figure.metric == row.metric
-        && has_params(&Params::new(), &row.case, &figure.params)
+        && case_has_params(&Params::new(), &row.case, &figure.params)
 }
 
 /// Builds the table of rows of every metric, A/A rows among them.
-pub(super) fn comparisons<'a>(view: &RecordView<'_>, rows: impl Iterator<Item = &'a Row>) -> Table {
+pub(super) fn comparisons_table<'a>(
+    view: &RecordView<'_>,
+    rows: impl Iterator<Item = &'a Row>,
+) -> Table {
     let mut table = Table::new("Every comparison", row_columns());
     for row in rows {
         let cells = row_cells(row, comparison_facts(view, row), &[]);
@@ -266,10 +273,10 @@ fn comparison_facts(view: &RecordView<'_>, row: &Row) -> Vec<(String, String)> {
     let facts = [
         ("bench", bench.trim_end_matches(", ").to_owned()),
         ("compared", describe_arms(view, row)),
-        ("verdict", judgement(row)),
+        ("verdict", format_judgement(row)),
         ("correlation of pairs", correlation),
         ("what pairing gained", describe_pairing(row).unwrap_or_default()),
-        ("statistic", statistic(row.stat, row.better)),
+        ("statistic", describe_statistic(row.stat, row.better)),
         ("definition", describe_definition(row)),
     ];
     facts.map(|(name, text)| (name.to_owned(), text)).into()
@@ -282,13 +289,13 @@ fn describe_definition(row: &Row) -> String {
 }
 
 /// Describes how cost grows with work, where the suite asks for it.
-pub(super) fn growth(record: &Record) -> Section {
+pub(super) fn cost_growth_section(record: &Record) -> Section {
     let columns = vec![
-        Column::label("what is measured"),
-        Column::text("fixed part, and part for each unit").with_name("cost"),
+        Column::new_label("what is measured"),
+        Column::new_text("fixed part, and part for each unit").with_name("cost"),
     ];
     let mut table = Table::new("How cost grows with work", columns);
-    for fitted in fit_record(record) {
+    for fitted in fit_cost_lines(record) {
         table.push(vec![
             Cell::from(format!("{}: {}", fitted.name, metric_name(&fitted.cost)))
                 .with_simulated(fitted.simulated),
@@ -303,10 +310,10 @@ pub(super) fn growth(record: &Record) -> Section {
 }
 
 /// Builds the table of pooled means and percentiles of every metric of every arm.
-pub(super) fn figures(view: &RecordView<'_>) -> Table {
-    let text = ["arm", "metric"].map(Column::text);
-    let numbers = ["n", "mean", "p50", "p95", "p99"].map(Column::number);
-    let columns = [Column::label("bench")].into_iter().chain(text).chain(numbers).collect();
+pub(super) fn figures_table(view: &RecordView<'_>) -> Table {
+    let text = ["arm", "metric"].map(Column::new_text);
+    let numbers = ["n", "mean", "p50", "p95", "p99"].map(Column::new_number);
+    let columns = [Column::new_label("bench")].into_iter().chain(text).chain(numbers).collect();
     let mut table = Table::new("All figures", columns);
     for figure in &view.record.figures {
         let label = view.arm_label(&figure.arm);
@@ -324,7 +331,7 @@ pub(super) fn figures(view: &RecordView<'_>) -> Table {
             Cell::from(figure.bench.clone()).with_note(figure.case.clone()),
             Cell::from(format!("{label}{twin}")).with_simulated(figure.simulated),
             metric_cell(&figure.metric),
-            Cell::from(digits(figure.n as f64)).with_sort(figure.n as f64),
+            Cell::from(format_number(figure.n as f64)).with_sort_key(figure.n as f64),
         ];
         cells.extend(figure_cells(figure));
         table.push_row(TableRow { class: "item", attributes, cells });
@@ -341,7 +348,7 @@ fn metric_cell(id: &str) -> Cell {
 pub(super) const ABSENT: &str = "absent";
 
 /// Formats the mean and the three percentiles of a figure; a dash for one without a tail.
-pub(super) fn figure_cells(figure: &Figure) -> [Cell; 4] {
+pub(super) fn figure_cells(figure: &PooledFigure) -> [Cell; 4] {
     if figure.mean == 0.0 && is_duration(&figure.metric) {
         return [ABSENT, "–", "–", "–"].map(Cell::from);
     }
@@ -352,7 +359,7 @@ pub(super) fn figure_cells(figure: &Figure) -> [Cell; 4] {
 /// Formats a number of a metric with its unit; a dash where there is none.
 pub(super) fn number_cell(metric: &str, number: Option<f64>) -> Cell {
     match number {
-        Some(number) => Cell::from(value(metric, number)).with_sort(number),
+        Some(number) => Cell::from(format_value(metric, number)).with_sort_key(number),
         None => "–".into(),
     }
 }

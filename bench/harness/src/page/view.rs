@@ -9,7 +9,7 @@ use crate::{
     samples::{Sample, Slice},
     suite::Suite,
     suites::embedded_suites,
-    utc::utc,
+    utc::format_utc,
 };
 
 /// A record as the report shows it.
@@ -37,7 +37,7 @@ impl<'a> RecordView<'a> {
 
     /// Returns the suite whose words the page takes: the record's own, or the embedded one of the
     /// same name where the record is from before suites had words for the page.
-    fn wording(&self) -> Option<&Suite> {
+    fn suite_with_wording(&self) -> Option<&Suite> {
         let name = &self.record.suite.name;
         let today = || embedded_suites().iter().find(|suite| suite.suite.name == *name);
         self.suite.as_ref().filter(|suite| suite.names_layers()).or_else(today)
@@ -45,12 +45,12 @@ impl<'a> RecordView<'a> {
 
     /// Returns the layer of a bench, by its name and its definition.
     pub(crate) fn layer(&self, bench: &str, model: &str) -> Layer {
-        Layer::from_bench(self.wording(), bench, model)
+        Layer::from_bench(self.suite_with_wording(), bench, model)
     }
 
     /// Returns what the suite calls the row's arm, and the place of these words among the suite's.
     pub(crate) fn find_arm_subject(&self, row: &Row) -> Option<(usize, &str)> {
-        let subjects = self.wording()?.subjects.iter().enumerate();
+        let subjects = self.suite_with_wording()?.subjects.iter().enumerate();
         let mut fitting = subjects.filter(|(_, subject)| {
             subject.benches.contains(&row.bench) && subject.arms.contains(&row.arm)
         });
@@ -58,21 +58,22 @@ impl<'a> RecordView<'a> {
     }
 
     /// Returns the place of the row's arm among those of its subject; the last where it has none.
-    pub(crate) fn arm_place(&self, row: &Row) -> usize {
-        let subject =
-            self.find_arm_subject(row).and_then(|(place, _)| self.wording()?.subjects.get(place));
+    pub(crate) fn arm_rank(&self, row: &Row) -> usize {
+        let subject = self
+            .find_arm_subject(row)
+            .and_then(|(place, _)| self.suite_with_wording()?.subjects.get(place));
         let place = subject.and_then(|subject| subject.arms.iter().position(|arm| *arm == row.arm));
         place.unwrap_or(usize::MAX)
     }
 
     /// Returns the names of programs that keep their lower case where a sentence begins.
-    pub(crate) fn names(&self) -> &[String] {
-        self.wording().map_or(&[], |suite| &suite.suite.names)
+    pub(crate) fn program_names(&self) -> &[String] {
+        self.suite_with_wording().map_or(&[], |suite| &suite.suite.names)
     }
 
     /// Returns what a reader calls this record: the suite and its minute.
-    pub(crate) fn name(&self) -> String {
-        format!("{}, {}", self.record.suite.name, utc(self.record.started_unix_s))
+    pub(crate) fn display_name(&self) -> String {
+        format!("{}, {}", self.record.suite.name, format_utc(self.record.started_unix_s))
     }
 
     /// Returns what a reader calls an arm: its label, or its name where the record has no such arm.

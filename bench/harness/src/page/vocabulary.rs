@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use serde::Deserialize;
 
 use crate::{
-    format::{label, words_of_id},
+    format::{fill_label, id_to_words},
     plan::Case,
     rows::row::Row,
     suite::bench::{Bench, Params},
@@ -27,7 +27,7 @@ static VOCABULARY: LazyLock<Vocabulary> =
 
 /// Returns what a reader calls a metric; for one that the data file does not know, the words of its id.
 pub(super) fn metric_name(id: &str) -> String {
-    VOCABULARY.metric.get(id).cloned().unwrap_or_else(|| words_of_id(id))
+    VOCABULARY.metric.get(id).cloned().unwrap_or_else(|| id_to_words(id))
 }
 
 /// Returns what a reader calls a parameter of a grid.
@@ -41,7 +41,7 @@ pub(super) fn describe_case(bench: &Bench, case: &Case, without: &str) -> String
     let varied = bench.grid.iter().filter(|(name, values)| *name != without && values.len() > 1);
     let parts = varied.filter_map(|(name, _)| {
         let only = Params::from([(name.clone(), case.params.get(name)?.clone())]);
-        Some(format!("{}: {}", param_name(name), label(&format!("{{{name}}}"), &only)))
+        Some(format!("{}: {}", param_name(name), fill_label(&format!("{{{name}}}"), &only)))
     });
     parts.collect::<Vec<_>>().join(", ")
 }
@@ -50,7 +50,7 @@ pub(super) fn describe_case(bench: &Bench, case: &Case, without: &str) -> String
 /// parameters.
 pub(super) fn case_title(bench: &Bench, case: &Case) -> String {
     match bench.metrics.iter().find(|metric| metric.headline) {
-        Some(metric) => label(&metric.label, &case.params),
+        Some(metric) => fill_label(&metric.label, &case.params),
         None => {
             let title = format!("{}, {}", bench.name, describe_case(bench, case, ""));
             title.trim_end_matches(", ").to_owned()

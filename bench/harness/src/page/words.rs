@@ -3,12 +3,12 @@
 use super::layers::{LayerRows, RowView};
 use crate::{
     document::ListItem,
-    format::capital,
+    format::capitalise,
     rows::{
         row::{AaVerdict, Row, RowVerdict},
-        text::{conditions, cost, verdict, verdict_class, verdict_name},
+        text::{format_caveats, format_cost, format_verdict, verdict_colour, verdict_name},
     },
-    suite::bench::Show,
+    suite::bench::CostForm,
     validity::Validity,
 };
 
@@ -28,13 +28,18 @@ fn describe_row(view: &RowView<'_>) -> [String; 2] {
         None => (instead, [about, blocks, String::new()]),
     };
     let text = if row.has_interval() {
-        format!("{subject} {}: {}, {}.", describe_verdict(row), cost(row), verdict(row))
+        format!(
+            "{subject} {}: {}, {}.",
+            describe_verdict(row),
+            format_cost(row),
+            format_verdict(row)
+        )
     } else {
         // The predicate says already that there is no verdict.
-        format!("{subject} {}: {}{}.", describe_verdict(row), cost(row), conditions(row))
+        format!("{subject} {}: {}{}.", describe_verdict(row), format_cost(row), format_caveats(row))
     };
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    [capital(&text, view.view.names()), parts.join("; ")]
+    [capitalise(&text, view.view.program_names()), parts.join("; ")]
 }
 
 /// Puts a label with a comma in it in quotation marks.
@@ -54,7 +59,7 @@ fn describe_verdict(row: &Row) -> &'static str {
         return "has too few blocks for a verdict";
     }
     if row.is_indistinguishable() {
-        return "has a cost that is not distinguishable from none";
+        return "has a cost that cannot be distinguished from zero";
     }
     let ratio_spans_one = row.ratio.is_some_and(|ends| ends.low <= 1.0 && ends.high >= 1.0);
     let nothing = row.difference.low <= 0.0 && row.difference.high >= 0.0;
@@ -76,11 +81,11 @@ fn describe_verdict(row: &Row) -> &'static str {
 /// Writes the answer of a layer: one sentence for each subject that its suite names, in the suite's order, else its
 /// first sound row. Which rows stand for a layer is chosen before the run, never by how they came out. With `many`
 /// records each sentence names its record.
-pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<ListItem> {
+pub(super) fn layer_sentences(layer: &LayerRows<'_>, many: bool) -> Vec<ListItem> {
     let mut chosen: Vec<&RowView<'_>> = Vec::new();
     let mut answered: Vec<(usize, usize)> = Vec::new();
     let mut rows: Vec<&RowView<'_>> =
-        layer.rows.iter().filter(|view| !is_dangerous(view.row)).collect();
+        layer.rows.iter().filter(|view| !is_dangerous_arm(view.row)).collect();
     rows.sort_by_key(|view| sentence_rank(view));
     for view in &rows {
         let Some((place, _)) = view.view.find_arm_subject(view.row) else { continue };
@@ -95,10 +100,10 @@ pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<ListItem> {
     let sentence = |view: &RowView<'_>| {
         let [text, detail] = describe_row(view);
         ListItem {
-            verdict: Some((verdict_class(view.row), verdict_name(view.row))),
+            verdict: Some((verdict_colour(view.row), verdict_name(view.row))),
             text,
             detail,
-            source: many.then(|| (view.view.name(), view.number)),
+            source: many.then(|| (view.view.display_name(), view.number)),
             ..ListItem::default()
         }
     };
@@ -106,7 +111,7 @@ pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<ListItem> {
 }
 
 /// True for an arm that weakens a protection on purpose: it is measured, and answers for nothing.
-fn is_dangerous(row: &Row) -> bool {
+fn is_dangerous_arm(row: &Row) -> bool {
     row.arm.contains("dangerous") || row.arm_label.contains("dangerous")
 }
 
@@ -114,13 +119,13 @@ fn is_dangerous(row: &Row) -> bool {
 /// the subject, and ratios before differences.
 fn sentence_rank(view: &RowView<'_>) -> (bool, usize, usize, bool) {
     let place = view.view.find_arm_subject(view.row).map_or(usize::MAX, |(place, _)| place);
-    let arm = view.view.arm_place(view.row);
-    let absolute = view.row.show == Show::Difference;
-    (!is_sound(view), place, arm, absolute && place != usize::MAX)
+    let arm = view.view.arm_rank(view.row);
+    let absolute = view.row.show == CostForm::Difference;
+    (!may_represent_layer(view), place, arm, absolute && place != usize::MAX)
 }
 
 /// True where a row may stand for its layer.
-fn is_sound(view: &RowView<'_>) -> bool {
+fn may_represent_layer(view: &RowView<'_>) -> bool {
     let row = view.row;
     !row.client_bound
         && row.has_interval()
@@ -129,7 +134,7 @@ fn is_sound(view: &RowView<'_>) -> bool {
 }
 
 /// Counts verdicts in words: `Of 16 comparisons, 5 within their margin, 8 above it.`
-pub(crate) fn count_verdicts<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+pub(crate) fn describe_verdict_counts<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let rows: Vec<&Row> = rows.filter(|row| !row.twin).collect();
     let few = rows.iter().filter(|row| !row.has_interval()).count();
     let count = |wanted: fn(&RowVerdict) -> bool| {

@@ -37,7 +37,7 @@ impl RecordChain {
         for slice in slices {
             link =
                 Sha256::new().chain_update(link).chain_update(hash_value(slice)).finalize().into();
-            links.push(shorten(&link));
+            links.push(short_hex(&link));
         }
         let measured = record.iter().filter(|(key, _)| !COMPUTED.contains(&key.as_str()));
         let mut parts = BTreeMap::new();
@@ -49,7 +49,7 @@ impl RecordChain {
                 .chain_update(hash)
                 .finalize()
                 .into();
-            parts.insert(key.clone(), shorten(&hash));
+            parts.insert(key.clone(), short_hex(&hash));
         }
         Self { parts, links, end: hex::encode(link) }
     }
@@ -85,20 +85,20 @@ fn describe_slice(slice: &Value) -> String {
     format!("{}, block {block}, arm {}", place.collect::<Vec<_>>().join(" "), text("arm"))
 }
 
-fn shorten(hash: &[u8; 32]) -> String {
+fn short_hex(hash: &[u8; 32]) -> String {
     hex::encode(&hash[..SHORT / 2])
 }
 
 /// Hashes a JSON value in a form that no layout of the text changes.
 fn hash_value(value: &Value) -> [u8; 32] {
     let mut hash = Sha256::new();
-    feed(&mut hash, value);
+    update_hash_with_value(&mut hash, value);
     hash.finalize().into()
 }
 
 /// Feeds a value to the hash: a letter for its kind, then its content, with a length where it has no fixed one. Members
 /// of objects are in the order of their names' bytes; a number with a fraction or an exponent is given by its 64 bits.
-fn feed(hash: &mut Sha256, value: &Value) {
+fn update_hash_with_value(hash: &mut Sha256, value: &Value) {
     match value {
         Value::Null => hash.update(b"n"),
         Value::Bool(true) => hash.update(b"t"),
@@ -108,23 +108,23 @@ fn feed(hash: &mut Sha256, value: &Value) {
             hash.update(number.as_f64().unwrap_or_default().to_bits().to_be_bytes());
         }
         Value::Number(number) => hash.update(format!("i{number};")),
-        Value::String(text) => feed_text(hash, text),
+        Value::String(text) => update_hash_with_text(hash, text),
         Value::Array(items) => {
             hash.update(format!("a{};", items.len()));
-            items.iter().for_each(|item| feed(hash, item));
+            items.iter().for_each(|item| update_hash_with_value(hash, item));
         }
         Value::Object(members) => {
             hash.update(format!("o{};", members.len()));
             let sorted: BTreeMap<&String, &Value> = members.iter().collect();
             for (name, value) in sorted {
-                feed_text(hash, name);
-                feed(hash, value);
+                update_hash_with_text(hash, name);
+                update_hash_with_value(hash, value);
             }
         }
     }
 }
 
-fn feed_text(hash: &mut Sha256, text: &str) {
+fn update_hash_with_text(hash: &mut Sha256, text: &str) {
     hash.update(format!("s{};", text.len()));
     hash.update(text);
 }

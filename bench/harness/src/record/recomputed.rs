@@ -15,10 +15,10 @@ pub(crate) fn find_difference(record: &Record, judged: &RunAnalysis) -> Option<S
     for row in &record.rows {
         let same = |other: &&Row| (other.twin, other.key()) == (row.twin, row.key());
         let Some(recomputed) = judged.rows.iter().find(same) else {
-            return Some(format!("row {} follows from none of its samples", name(row)));
+            return Some(format!("row {} follows from none of its samples", describe_row(row)));
         };
         if let Some(difference) = describe_difference(row, recomputed) {
-            return Some(format!("row {}: {difference}", name(row)));
+            return Some(format!("row {}: {difference}", describe_row(row)));
         }
     }
     if record.rows.len() != judged.rows.len() {
@@ -33,7 +33,7 @@ pub(crate) fn find_difference(record: &Record, judged: &RunAnalysis) -> Option<S
     parts.into_iter().find_map(|(part, found)| Some(format!("{part}: {}", found?)))
 }
 
-fn name(row: &Row) -> String {
+fn describe_row(row: &Row) -> String {
     let twin = if row.twin { " (A/A)" } else { "" };
     format!("{}, {}{twin}, {}", row.bench, row.arm, row.metric)
 }

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::{
-    row::{Note, Row},
+    row::{Row, RowNote},
     runs::{ArmPair, Run},
 };
 use crate::{
     plan::Case,
-    suite::bench::{Bench, Better, Load, Metric, Stat},
+    suite::bench::{Bench, BetterDirection, LoadModel, Metric, RunStatistic},
 };
-use confide_estimate::{Paired, Steadiness, assess_steadiness, autocorrelation, quantile};
+use confide_estimate::{PairedBlocks, Steadiness, assess_steadiness, autocorrelation, quantile};
 
 /// The params that say how many callers a closed loop has.
 const USERS: &[&str] = &["concurrency", "users", "workers", "clients"];
@@ -44,9 +44,9 @@ pub(crate) fn is_cache_served(mark: &str) -> bool {
     CACHED.iter().any(|words| mark.contains(words))
 }
 
-impl Note {
+impl RowNote {
     /// Returns a word or two, for the end of a verdict.
-    pub(crate) fn short(&self) -> &'static str {
+    pub(crate) fn short_text(&self) -> &'static str {
         match self {
             Self::LittlesLaw { .. } => "Little's law",
             Self::ThinTail { .. } => "percentile without a tail",
@@ -60,18 +60,18 @@ impl Note {
     }
 
     /// Returns a sentence for a reader.
-    pub(crate) fn long(&self) -> String {
+    pub(crate) fn long_text(&self) -> String {
         match self {
             Self::LittlesLaw { users } => format!(
-                "latency equals {users:.0} users / rate (Little's law): in a closed loop it adds \
-                 nothing to the rate"
+                "latency equals {users:.0} users / rate (Little's law): in a closed loop it says \
+                 no more than the rate"
             ),
             Self::ThinTail { samples } => format!(
                 "{samples:.0} samples a run leave fewer than ten in the tail of this percentile"
             ),
             Self::NotOpen { share } => format!(
-                "{:.0} % of its requests were scheduled when the last one ended: a closed loop, \
-                 whose latencies omit the delay of a stall",
+                "{:.0} % of its requests were scheduled when the one before ended: this is a \
+                 closed loop, whose latencies omit the delay of a stall",
                 share * 100.0
             ),
             Self::Unsteady { block, blocks } => format!(
@@ -83,7 +83,7 @@ impl Note {
             ),
             Self::Outliers { hodges_lehmann } => format!(
                 "the median of pairs, x{hodges_lehmann:.3}, lies outside the interval of the mean: \
-                 outliers move it"
+                 outliers move the mean"
             ),
             Self::Superlinear { times } => format!(
                 "each thread does x{times:.2} of what the reference does, more than scaling can give: the \
@@ -102,58 +102,63 @@ impl Note {
 
 /// Computes the notes of one row; those that need its neighbours come later
 /// ([`mark_non_monotone`]).
-pub(super) fn notes(
+pub(super) fn compute_notes(
     pair: &ArmPair<'_>,
-    paired: &Paired<'_>,
+    paired: &PairedBlocks<'_>,
     location: Option<f64>,
     row: Option<(f64, f64)>,
-) -> Vec<Note> {
+) -> Vec<RowNote> {
     let ArmPair { bench, case, metric, .. } = *pair;
     let (reference, mine) = (&pair.reference.runs, &pair.arm.runs);
     let both: Vec<&Run<'_>> = reference.iter().chain(mine).copied().collect();
     let mut notes = Vec::new();
-    notes.extend(littles_law(bench, case, metric, reference).filter(|_| !mine.is_empty()));
-    notes.extend(thin_tail(metric, &both));
-    notes.extend(not_open(bench, metric, &both));
+    notes.extend(littles_law_note(bench, case, metric, reference).filter(|_| !mine.is_empty()));
+    notes.extend(thin_tail_note(metric, &both));
+    notes.extend(not_open_note(bench, metric, &both));
     if let Ok(logs) = paired.log_ratios() {
         notes.extend(unsteady_note(&logs));
-        notes.extend(equal_values_note(&logs));
+        notes.extend(autocorrelation_note(&logs));
     }
     let arm = |runs: &[&Run<'_>]| runs.first().map(|run| run.slice.place.arm.clone());
     if let Some((_, high)) = row.filter(|_| arm(reference) != arm(mine))
         && metric.name.contains(PER_THREAD)
-        && metric.better == Better::Higher
+        && metric.better == BetterDirection::Higher
         && high < 1.0
         && let Ok(ratio) = paired.log_ratios()
     {
         let times = (ratio.iter().sum::<f64>() / ratio.len() as f64).exp();
-        notes.push(Note::Superlinear { times });
+        notes.push(RowNote::Superlinear { times });
     }
     if let (Some(hodges_lehmann), Some((low, high))) = (location, row)
         && (hodges_lehmann < low || hodges_lehmann > high)
     {
-        notes.push(Note::Outliers { hodges_lehmann });
+        notes.push(RowNote::Outliers { hodges_lehmann });
     }
     notes
 }
 
-fn littles_law(bench: &Bench, case: &Case, metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
+fn littles_law_note(
+    bench: &Bench,
+    case: &Case,
+    metric: &Metric,
+    runs: &[&Run<'_>],
+) -> Option<RowNote> {
     let users = USERS.iter().find_map(|name| case.params.get(*name).and_then(Value::as_f64));
-    let users = users.filter(|users| *users > 1.0 && bench.load == Load::Closed)?;
-    let per_second = seconds(&metric.name)?;
+    let users = users.filter(|users| *users > 1.0 && bench.load == LoadModel::Closed)?;
+    let per_second = seconds_per_unit(&metric.name)?;
     let products: Vec<f64> = runs
         .iter()
         .filter_map(|run| {
             let rate = run.slice.metrics.get(RATE)?;
-            Some(run.value(metric)? * per_second * rate / users)
+            Some(run.metric_value(metric)? * per_second * rate / users)
         })
         .collect();
     let share = quantile(&products, 0.5)?;
-    ((share - 1.0).abs() <= LITTLE_WITHIN).then_some(Note::LittlesLaw { users })
+    ((share - 1.0).abs() <= LITTLE_WITHIN).then_some(RowNote::LittlesLaw { users })
 }
 
 /// Returns the seconds in a unit of a metric that is a duration.
-fn seconds(metric: &str) -> Option<f64> {
+fn seconds_per_unit(metric: &str) -> Option<f64> {
     let per = |scale: f64| (!metric.ends_with("_per_s")).then_some(scale);
     match metric.rsplit_once('_')?.1 {
         "s" => per(1.0),
@@ -163,9 +168,9 @@ fn seconds(metric: &str) -> Option<f64> {
     }
 }
 
-fn thin_tail(metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
+fn thin_tail_note(metric: &Metric, runs: &[&Run<'_>]) -> Option<RowNote> {
     let tail = match metric.stat {
-        Stat::P95 => 0.05,
+        RunStatistic::P95 => 0.05,
         _ => return None,
     };
     let having = |run: &&Run<'_>| {
@@ -173,13 +178,13 @@ fn thin_tail(metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
     };
     let counts: Vec<f64> = runs.iter().map(having).filter(|count| *count > 0.0).collect();
     let samples = quantile(&counts, 0.5)?;
-    (samples * tail + 1e-9 < TAIL_SAMPLES_MIN).then_some(Note::ThinTail { samples })
+    (samples * tail + 1e-9 < TAIL_SAMPLES_MIN).then_some(RowNote::ThinTail { samples })
 }
 
 /// Notes an open load that waits for its answers: latency counts from the scheduled instant, and a
 /// schedule that waits is none.
-fn not_open(bench: &Bench, metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
-    if bench.load != Load::Open {
+fn not_open_note(bench: &Bench, metric: &Metric, runs: &[&Run<'_>]) -> Option<RowNote> {
+    if bench.load != LoadModel::Open {
         return None;
     }
     let total = ["total_ms", metric.name.as_str()];
@@ -190,7 +195,7 @@ fn not_open(bench: &Bench, metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
             .iter()
             .filter_map(|sample| {
                 let name = total.into_iter().find(|name| sample.metrics.contains_key(*name))?;
-                Some((sample.at_s?, sample.metrics.get(name)? * seconds(name)?))
+                Some((sample.at_s?, sample.metrics.get(name)? * seconds_per_unit(name)?))
             })
             .collect();
         requests.sort_by(|x, y| x.0.total_cmp(&y.0));
@@ -202,22 +207,22 @@ fn not_open(bench: &Bench, metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
         }
     }
     let share = following as f64 / all as f64;
-    (all >= SCHEDULE_REQUESTS_MIN && share >= FOLLOWING_SHARE).then_some(Note::NotOpen { share })
+    (all >= SCHEDULE_REQUESTS_MIN && share >= FOLLOWING_SHARE).then_some(RowNote::NotOpen { share })
 }
 
-fn unsteady_note(logs: &[f64]) -> Option<Note> {
+fn unsteady_note(logs: &[f64]) -> Option<RowNote> {
     match assess_steadiness(logs) {
         Steadiness::Never { last_change } => {
-            Some(Note::Unsteady { block: last_change + 1, blocks: logs.len() })
+            Some(RowNote::Unsteady { block: last_change + 1, blocks: logs.len() })
         }
         _ => None,
     }
 }
 
-fn equal_values_note(logs: &[f64]) -> Option<Note> {
+fn autocorrelation_note(logs: &[f64]) -> Option<RowNote> {
     let correlation = autocorrelation(logs)?;
     let beyond = ALIKE_BEYOND / (logs.len() as f64).sqrt();
-    (logs.len() >= 12 && correlation > beyond).then_some(Note::Alike { correlation })
+    (logs.len() >= 12 && correlation > beyond).then_some(RowNote::Alike { correlation })
 }
 
 /// Marks rows of one arm and metric over a grid of one number that stick out between neighbours: a
@@ -262,6 +267,6 @@ pub(super) fn mark_non_monotone(bench: &Bench, cases: &[Case], rows: &mut [Row])
         }
     }
     for index in outside {
-        rows[index].notes.push(Note::NonMonotone { param: param.clone() });
+        rows[index].notes.push(RowNote::NonMonotone { param: param.clone() });
     }
 }

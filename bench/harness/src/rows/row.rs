@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use confide_estimate::{AaJudgement, Estimate, INTERVAL_BLOCKS_MIN, Verdict, smallest_effect};
+use confide_estimate::{
+    AaJudgement, Estimate, INTERVAL_BLOCKS_MIN, Verdict, minimum_detectable_effect,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     disturbed::Disturbance,
-    suite::bench::{Better, Show, Stat},
+    suite::bench::{BetterDirection, CostForm, RunStatistic},
 };
 
 /// One arm against the reference arm, by one metric, at one point of the grid.
@@ -20,9 +22,9 @@ pub(crate) struct Row {
     pub(crate) load: String,
     pub(crate) label: String,
     pub(crate) metric: String,
-    pub(crate) stat: Stat,
-    pub(crate) better: Better,
-    pub(crate) show: Show,
+    pub(crate) stat: RunStatistic,
+    pub(crate) better: BetterDirection,
+    pub(crate) show: CostForm,
     pub(crate) reference: String,
     pub(crate) arm: String,
     pub(crate) arm_label: String,
@@ -34,9 +36,9 @@ pub(crate) struct Row {
     pub(crate) protected: f64,
     pub(crate) blocks: usize,
     /// Cost: above 1 is slower or less, whichever way the metric counts.
-    pub(crate) ratio: Option<Ends>,
+    pub(crate) ratio: Option<RowEstimate>,
     /// This arm minus the reference arm, in the metric's unit.
-    pub(crate) difference: Ends,
+    pub(crate) difference: RowEstimate,
     pub(crate) margin: f64,
     pub(crate) adds_at_most: Option<f64>,
     pub(crate) outcome: RowVerdict,
@@ -74,7 +76,7 @@ pub(crate) struct Row {
     pub(crate) p_holm: Option<f64>,
     /// The reasons in its own samples to doubt it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<RowNote>,
     /// CPU time, memory and disturbed slices of its runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) beside: Option<Box<RunCosts>>,
@@ -92,19 +94,19 @@ impl Row {
     }
 
     /// The ratio where the cost is shown as one; `None` where the difference is.
-    pub(crate) fn ratio_if_shown(&self) -> Option<&Ends> {
-        self.ratio.as_ref().filter(|_| self.show == Show::Ratio)
+    pub(crate) fn ratio_if_shown(&self) -> Option<&RowEstimate> {
+        self.ratio.as_ref().filter(|_| self.show == CostForm::Ratio)
     }
 
     /// The smallest effect that the row's own interval could have seen, in the scale in which intervals are symmetric:
     /// the logarithm of a shown ratio, else the metric's unit. `None` below ten blocks.
-    pub(crate) fn own_smallest_effect(&self) -> Option<f64> {
+    pub(crate) fn own_minimum_detectable_effect(&self) -> Option<f64> {
         let half = match self.ratio_if_shown() {
             Some(ends) => (ends.high / ends.low).ln() / 2.0,
             None => (self.difference.high - self.difference.low) / 2.0,
         };
         let wanted = self.has_interval() && half.is_finite();
-        wanted.then(|| smallest_effect(half, self.blocks)).flatten()
+        wanted.then(|| minimum_detectable_effect(half, self.blocks)).flatten()
     }
 
     /// True where the cost is smaller than the smallest effect that the row could have seen.
@@ -123,13 +125,14 @@ impl Row {
 
     /// True for a percentile of runs whose tail holds too little: it is not a figure at all.
     pub(crate) fn is_without_tail(&self) -> bool {
-        self.notes.iter().any(|note| matches!(note, Note::ThinTail { .. }))
+        self.notes.iter().any(|note| matches!(note, RowNote::ThinTail { .. }))
     }
 }
 
 /// An estimate with its intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Ends {
+#[schemars(rename = "Ends")]
+pub(crate) struct RowEstimate {
     pub(crate) value: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
@@ -174,7 +177,8 @@ pub(crate) struct FloorRatio {
 
 /// All samples of one arm at one point of the grid, pooled.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Figure {
+#[schemars(rename = "Figure")]
+pub(crate) struct PooledFigure {
     pub(crate) bench: String,
     pub(crate) case: String,
     pub(crate) arm: String,
@@ -193,7 +197,7 @@ pub(crate) struct Figure {
     pub(crate) simulated: bool,
 }
 
-impl From<Estimate> for Ends {
+impl From<Estimate> for RowEstimate {
     fn from(estimate: Estimate) -> Self {
         Self {
             value: estimate.value,
@@ -256,21 +260,23 @@ pub(crate) struct RunCosts {
     /// The estimate of the blocks in which neither slice was disturbed, where that leaves some out
     /// and at least two in.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) without_disturbed: Option<QuietEstimate>,
+    pub(crate) without_disturbed: Option<UndisturbedEstimate>,
 }
 
 /// An estimate of fewer blocks, for comparison; the row's own stays the one with all.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct QuietEstimate {
+#[schemars(rename = "QuietEstimate")]
+pub(crate) struct UndisturbedEstimate {
     pub(crate) blocks: usize,
-    pub(crate) ratio: Option<Ends>,
-    pub(crate) difference: Ends,
+    pub(crate) ratio: Option<RowEstimate>,
+    pub(crate) difference: RowEstimate,
 }
 
 /// A remark on one row.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "note")]
-pub(crate) enum Note {
+#[schemars(rename = "Note")]
+pub(crate) enum RowNote {
     /// In a closed loop with this many users the latency is users / rate: it repeats the rate, and
     /// says nothing of the time of service.
     LittlesLaw { users: f64 },

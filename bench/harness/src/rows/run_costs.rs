@@ -5,39 +5,45 @@ use std::collections::BTreeMap;
 use confide_estimate::{INTERVAL_BLOCKS_MIN, mean};
 
 use super::{
-    row::{Ends, Row, RunCosts},
+    row::{Row, RowEstimate, RunCosts},
     runs::Run,
 };
 use crate::{
-    format::value,
-    host::cost::Usage,
+    format::format_value,
+    host::cost::ProcessUsage,
     samples::Slice,
-    suite::bench::{Metric, Show},
+    suite::bench::{CostForm, Metric},
 };
 
 impl RunCosts {
     /// Describes the estimate without disturbed slices: `x1.10 [1.09, 1.11] of 17 blocks, with them
     /// x1.21 [1.05, 1.40] of 20`.
-    pub(crate) fn describe_quiet_estimate(&self, row: &Row) -> Option<String> {
+    pub(crate) fn describe_undisturbed_estimate(&self, row: &Row) -> Option<String> {
         let without = self.without_disturbed.as_ref()?;
-        let fewer = format_ends(row, without.ratio.as_ref(), &without.difference, without.blocks);
-        let whole = format_ends(row, row.ratio.as_ref(), &row.difference, row.blocks);
+        let fewer =
+            format_estimate(row, without.ratio.as_ref(), &without.difference, without.blocks);
+        let whole = format_estimate(row, row.ratio.as_ref(), &row.difference, row.blocks);
         Some(format!("{fewer} of {} blocks, with them {whole} of {}", without.blocks, row.blocks))
     }
 }
 
 /// Formats an estimate; as everywhere, few blocks have no interval.
-fn format_ends(row: &Row, ratio: Option<&Ends>, difference: &Ends, blocks: usize) -> String {
+fn format_estimate(
+    row: &Row,
+    ratio: Option<&RowEstimate>,
+    difference: &RowEstimate,
+    blocks: usize,
+) -> String {
     let few = blocks < INTERVAL_BLOCKS_MIN;
     match ratio {
-        Some(ratio) if row.show == Show::Ratio && few => format!("x{:.3}", ratio.value),
-        Some(ratio) if row.show == Show::Ratio => {
+        Some(ratio) if row.show == CostForm::Ratio && few => format!("x{:.3}", ratio.value),
+        Some(ratio) if row.show == CostForm::Ratio => {
             format!("x{:.3} [{:.3}, {:.3}]", ratio.value, ratio.low, ratio.high)
         }
-        _ if few => value(&row.metric, difference.value),
+        _ if few => format_value(&row.metric, difference.value),
         _ => {
             let ends = [difference.value, difference.low, difference.high];
-            let [v, l, h] = ends.map(|x| value(&row.metric, x));
+            let [v, l, h] = ends.map(|x| format_value(&row.metric, x));
             format!("{v} [{l}, {h}]")
         }
     }
@@ -47,7 +53,7 @@ fn format_ends(row: &Row, ratio: Option<&Ends>, difference: &Ends, blocks: usize
 const CPU_S_MIN: f64 = 1e-3;
 
 /// Sums up the slices that a row is made of.
-pub(super) fn measure_costs(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<Box<RunCosts>> {
+pub(super) fn summarise_costs(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<Box<RunCosts>> {
     let slices = || both.iter().flat_map(|runs| runs.iter().map(|run| run.slice));
     let mut disturbances = BTreeMap::new();
     for disturbed in slices().flat_map(|slice| &slice.disturbed) {
@@ -55,14 +61,14 @@ pub(super) fn measure_costs(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<B
     }
     let harness = || slices().filter_map(|slice| slice.cost.as_ref()).map(|cost| &cost.harness);
     let beside = RunCosts {
-        cpu_s: both.map(|runs| mean_of(runs, |run| run.slice.arm_cpu_s())),
-        services_cpu_s: both.map(|runs| mean_of(runs, |run| run.slice.services_cpu_s)),
-        cores: both.map(|runs| mean_of(runs, cores_busy)),
+        cpu_s: both.map(|runs| mean_over_runs(runs, |run| run.slice.arm_cpu_s())),
+        services_cpu_s: both.map(|runs| mean_over_runs(runs, |run| run.slice.services_cpu_s)),
+        cores: both.map(|runs| mean_over_runs(runs, cores_busy)),
         memory_mib: both.map(|runs| peak_mib(runs, |slice| Some(slice.cost.as_ref()?.arm))),
         services_memory_mib: both.map(|runs| peak_mib(runs, |slice| slice.cost.as_ref()?.services)),
-        per_cpu_s: both.map(|runs| mean_of(runs, |run| per_cpu_s(metric, run))),
+        per_cpu_s: both.map(|runs| mean_over_runs(runs, |run| work_per_cpu_s(metric, run))),
         harness_cpu_s: mean(&harness().filter_map(|usage| usage.cpu_s).collect::<Vec<_>>()),
-        harness_memory_mib: harness().filter_map(|usage| usage.peak_bytes).max().map(mib),
+        harness_memory_mib: harness().filter_map(|usage| usage.peak_bytes).max().map(bytes_to_mib),
         slices: slices().count(),
         disturbed: slices().filter(|slice| !slice.disturbed.is_empty()).count(),
         disturbances,
@@ -80,48 +86,48 @@ impl Slice {
     }
 
     /// Returns the CPU seconds of arm and services; a service that is not there used nothing.
-    fn both_cpu_s(&self) -> Option<f64> {
+    fn arm_and_services_cpu_s(&self) -> Option<f64> {
         Some(self.arm_cpu_s()? + self.services_cpu_s.unwrap_or(0.0))
     }
 }
 
-fn mean_of(runs: &[&Run<'_>], value: impl Fn(&Run<'_>) -> Option<f64>) -> Option<f64> {
+fn mean_over_runs(runs: &[&Run<'_>], value: impl Fn(&Run<'_>) -> Option<f64>) -> Option<f64> {
     mean(&runs.iter().filter_map(|run| value(run)).collect::<Vec<_>>())
 }
 
 fn cores_busy(run: &Run<'_>) -> Option<f64> {
     // CPU time is counted from the run's line to its end; an arm's own clock may cover less.
     let wall_s = run.slice.cost.as_ref().map_or(run.slice.wall_s, |cost| cost.wall_s);
-    (wall_s > 0.0).then(|| Some(run.slice.both_cpu_s()? / wall_s)).flatten()
+    (wall_s > 0.0).then(|| Some(run.slice.arm_and_services_cpu_s()? / wall_s)).flatten()
 }
 
-fn peak_mib(runs: &[&Run<'_>], usage: impl Fn(&Slice) -> Option<Usage>) -> Option<f64> {
-    runs.iter().filter_map(|run| usage(run.slice)?.peak_bytes).max().map(mib)
+fn peak_mib(runs: &[&Run<'_>], usage: impl Fn(&Slice) -> Option<ProcessUsage>) -> Option<f64> {
+    runs.iter().filter_map(|run| usage(run.slice)?.peak_bytes).max().map(bytes_to_mib)
 }
 
-fn mib(bytes: u64) -> f64 {
+fn bytes_to_mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
 /// Computes the work for each CPU second: a rate of work, times the seconds, divided by the CPU
 /// seconds.
-fn per_cpu_s(metric: &Metric, run: &Run<'_>) -> Option<f64> {
+fn work_per_cpu_s(metric: &Metric, run: &Run<'_>) -> Option<f64> {
     if !metric.name.ends_with("_per_s") {
         return None;
     }
-    let cpu_s = run.slice.both_cpu_s().filter(|cpu_s| *cpu_s > CPU_S_MIN)?;
-    Some(run.value(metric)? * run.slice.wall_s / cpu_s)
+    let cpu_s = run.slice.arm_and_services_cpu_s().filter(|cpu_s| *cpu_s > CPU_S_MIN)?;
+    Some(run.metric_value(metric)? * run.slice.wall_s / cpu_s)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        disturbed::{Disturbance, Disturbed},
+        disturbed::{DetectedDisturbance, Disturbance},
         host::cost::SliceUsage,
         plan::{Effort, cases},
         record::Record,
-        rows::judge,
+        rows::analyse_run,
         samples::SamplePlace,
         suite::{Suite, tests::SMALL},
     };
@@ -134,13 +140,13 @@ mod tests {
         for block in 1..21 {
             for (arm, twin, factor) in [("a", false, 1.0), ("b", false, 1.1), ("a", true, 1.0)] {
                 let hit = arm == "b" && disturbed.contains(&block);
-                let value = 10.0 * factor * if hit { 2.0 } else { 1.0 } + 0.01 * random.unit();
-                let usage = Usage {
+                let value = 10.0 * factor * if hit { 2.0 } else { 1.0 } + 0.01 * random.uniform();
+                let usage = ProcessUsage {
                     cpu_s: Some(0.5 * factor),
                     peak_bytes: Some(u64::from(block) << 20),
-                    ..Usage::default()
+                    ..ProcessUsage::default()
                 };
-                let mark = Disturbed { by: Disturbance::Steal, value: 0.2, limit: 0.01 };
+                let mark = DetectedDisturbance { by: Disturbance::Steal, value: 0.2, limit: 0.01 };
                 slices.push(Slice {
                     place: SamplePlace {
                         bench: "one".into(),
@@ -171,7 +177,7 @@ mod tests {
         let mut slices = slices.to_vec();
         let case = &cases(&suite.benches[0], Effort::Quick)[0];
         slices.iter_mut().for_each(|slice| slice.place.case.clone_from(&case.key));
-        Record::from_rows(judge(&suite, Effort::Quick, &[], &slices))
+        Record::from_analysis(analyse_run(&suite, Effort::Quick, &[], &slices))
     }
 
     fn row<'a>(record: &'a Record, metric: &str) -> &'a Row {
@@ -193,7 +199,7 @@ mod tests {
         assert_eq!((beside.slices, beside.disturbed), (40, 0));
         let rate = row(&record, "rate_per_s").beside.as_ref().unwrap();
         assert!(near(rate.per_cpu_s, [8.0 / 0.75, 8.0 / 0.8]), "{rate:?}");
-        let table = crate::table(&record);
+        let table = crate::render_record_text(&record);
         assert!(table.contains("cost of a run") && table.contains("0 of 40"), "{table}");
     }
 
@@ -209,7 +215,7 @@ mod tests {
         let without = beside.without_disturbed.as_ref().unwrap();
         assert_eq!(without.blocks, 17);
         assert!((without.ratio.unwrap().value - 1.1).abs() < 0.01, "{without:?}");
-        let table = crate::table(&record);
+        let table = crate::render_record_text(&record);
         assert!(table.contains("3 of 40") && table.contains("without disturbed slices"), "{table}");
         assert!(table.contains("stolen CPU time (up to 3 slices)"), "{table}");
     }

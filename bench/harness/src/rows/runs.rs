@@ -27,10 +27,10 @@ impl<'a> Runs<'a> {
         let mut by_arm: BTreeMap<ArmKey<'a>, BTreeMap<u32, Run<'a>>> = BTreeMap::new();
         for slice in slices.iter().filter(|slice| !slice.warmup) {
             let run = Run { slice, samples: Vec::new() };
-            by_arm.entry(key(&slice.place)).or_default().insert(slice.place.block, run);
+            by_arm.entry(arm_key(&slice.place)).or_default().insert(slice.place.block, run);
         }
         for sample in samples.iter().filter(|sample| !sample.warmup) {
-            let blocks = by_arm.get_mut(&key(&sample.place));
+            let blocks = by_arm.get_mut(&arm_key(&sample.place));
             if let Some(run) = blocks.and_then(|blocks| blocks.get_mut(&sample.place.block)) {
                 run.samples.push(sample);
             }
@@ -61,14 +61,14 @@ impl Run<'_> {
     }
 
     /// Returns the one number of this run: that of its samples, else that of the whole run.
-    pub(crate) fn value(&self, metric: &Metric) -> Option<f64> {
+    pub(crate) fn metric_value(&self, metric: &Metric) -> Option<f64> {
         let values: Vec<f64> =
             self.samples.iter().filter_map(|s| s.metrics.get(&metric.name).copied()).collect();
         metric.stat.reduce(&values).or_else(|| self.slice.metrics.get(&metric.name).copied())
     }
 }
 
-fn key(place: &SamplePlace) -> ArmKey<'_> {
+fn arm_key(place: &SamplePlace) -> ArmKey<'_> {
     (&place.bench, &place.case, &place.arm, place.twin)
 }
 

@@ -1,21 +1,23 @@
 //! A row in words: its cost, its two figures, its verdict.
 
-use super::row::{AaVerdict, Ends, Note, Row, RowVerdict};
+use super::row::{AaVerdict, Row, RowEstimate, RowNote, RowVerdict};
 use crate::{
     document::JudgementColour,
-    format::{bare_ratio, digits, ratio_places, scale_of, values},
-    suite::bench::Show,
+    format::{
+        display_scale, format_number, format_pair, format_ratio_without_interval, ratio_decimals,
+    },
+    suite::bench::CostForm,
 };
 
 /// Writes the verdict of a row, or the judgement of an A/A row.
 ///
 /// Whether it is simulated is left to the cell that holds it.
-pub(crate) fn judgement(row: &Row) -> String {
+pub(crate) fn format_judgement(row: &Row) -> String {
     if row.twin { describe_aa(row) } else { describe_outcome(row) + &describe_marks(row) }
 }
 
 /// Returns the class of a row's verdict: how it is to be taken.
-pub(crate) fn verdict_class(row: &Row) -> JudgementColour {
+pub(crate) fn verdict_colour(row: &Row) -> JudgementColour {
     if !row.has_interval() {
         return JudgementColour::Mute;
     }
@@ -52,20 +54,26 @@ pub(crate) fn verdict_name(row: &Row) -> &'static str {
 
 /// Formats a cost: `+8.7 ms [8.1, 9.4]` or `x1.16 [1.14, 1.18]`; for fewer than ten blocks `x1.16,
 /// no interval: 8`; for a percentile without a tail `no percentile`.
-pub(crate) fn cost(row: &Row) -> String {
+pub(crate) fn format_cost(row: &Row) -> String {
     if row.is_without_tail() {
         return "no percentile".into();
     }
     let text = match (&row.ratio, row.show) {
-        (Some(Ends { value, low, high, .. }), Show::Ratio) => ratio(*value, *low, *high),
+        (Some(RowEstimate { value, low, high, .. }), CostForm::Ratio) => {
+            format_ratio(*value, *low, *high)
+        }
         _ => format_difference(&row.metric, &row.difference),
     };
     if row.has_interval() {
         return text;
     }
-    if let (Some(ratio), Show::Ratio) = (&row.ratio, row.show) {
+    if let (Some(ratio), CostForm::Ratio) = (&row.ratio, row.show) {
         // The width of an interval that is not shown says nothing of the places that are.
-        return format!("{}, no interval: {}", bare_ratio(ratio.value), row.blocks);
+        return format!(
+            "{}, no interval: {}",
+            format_ratio_without_interval(ratio.value),
+            row.blocks
+        );
     }
     let number = text.split_once(" [").map_or(text.as_str(), |(number, _)| number);
     format!("{number}, no interval: {}", row.blocks)
@@ -73,26 +81,26 @@ pub(crate) fn cost(row: &Row) -> String {
 
 /// Formats a ratio with its interval, `x1.16 [1.14, 1.18]`, with as many places as the interval has
 /// use for.
-pub(crate) fn ratio(value: f64, low: f64, high: f64) -> String {
-    let places = ratio_places(low, high);
+pub(crate) fn format_ratio(value: f64, low: f64, high: f64) -> String {
+    let places = ratio_decimals(low, high);
     let [value, low, high] = [value, low, high].map(|number| match low {
-        1000.0.. => digits(number),
+        1000.0.. => format_number(number),
         _ => format!("{number:.places$}"),
     });
     format!("x{value} [{low}, {high}]")
 }
 
 /// Formats the reference arm's figure and this arm's, of the kind that fits the cost.
-pub(crate) fn arm_figures(row: &Row) -> [String; 2] {
+pub(crate) fn format_arm_figures(row: &Row) -> [String; 2] {
     if row.is_without_tail() {
         return ["–".into(), "–".into()];
     }
-    values(&row.metric, [row.clear, row.protected])
+    format_pair(&row.metric, [row.clear, row.protected])
 }
 
-fn format_difference(metric: &str, ends: &Ends) -> String {
+fn format_difference(metric: &str, ends: &RowEstimate) -> String {
     let biggest = ends.low.abs().max(ends.high.abs()).max(ends.value.abs());
-    let (scale, unit) = scale_of(metric, biggest);
+    let (scale, unit) = display_scale(metric, biggest);
     let spread = (ends.high - ends.low) * scale;
     let places = if spread >= 20.0 {
         0
@@ -114,13 +122,13 @@ fn zero_if_rounded(x: f64, places: usize) -> f64 {
 }
 
 /// Writes the verdict: `above 2 % margin`, `within 5 ms`, `undecided, 48 blocks would decide`.
-pub(crate) fn verdict(row: &Row) -> String {
+pub(crate) fn format_verdict(row: &Row) -> String {
     let simulated = if row.simulated { ", simulated" } else { "" };
     format!("{}{simulated}{}", describe_outcome(row), describe_marks(row))
 }
 
 /// Writes what a reader of the row must know whatever its verdict: `, client-bound, simulated` and its marks.
-pub(crate) fn conditions(row: &Row) -> String {
+pub(crate) fn format_caveats(row: &Row) -> String {
     let client_bound = if row.client_bound { ", client-bound" } else { "" };
     let simulated = if row.simulated { ", simulated" } else { "" };
     format!("{client_bound}{simulated}{}", describe_marks(row))
@@ -129,10 +137,10 @@ pub(crate) fn conditions(row: &Row) -> String {
 fn describe_outcome(row: &Row) -> String {
     let margin = match row.adds_at_most {
         Some(limit) => {
-            let (scale, unit) = scale_of(&row.metric, limit.abs());
-            format!("{} {unit}", digits(limit * scale))
+            let (scale, unit) = display_scale(&row.metric, limit.abs());
+            format!("{} {unit}", format_number(limit * scale))
         }
-        None => format!("{} %", digits(row.margin * 100.0)),
+        None => format!("{} %", format_number(row.margin * 100.0)),
     };
     let mut text = match row.outcome {
         RowVerdict::Undecided { .. } if !row.has_interval() => {
@@ -177,18 +185,18 @@ fn describe_outcome(row: &Row) -> String {
 fn smallest_effect_text(row: &Row) -> Option<String> {
     let smallest = row.smallest_effect.filter(|_| !row.is_without_tail())?;
     if row.ratio_if_shown().is_some() {
-        return Some(format!("{} %", digits(smallest * 100.0)));
+        return Some(format!("{} %", format_number(smallest * 100.0)));
     }
-    let (scale, unit) = scale_of(&row.metric, smallest);
-    Some(format!("{} {unit}", digits(smallest * scale)))
+    let (scale, unit) = display_scale(&row.metric, smallest);
+    Some(format!("{} {unit}", format_number(smallest * scale)))
 }
 
 /// Lists what the arms said of their runs, `, no steady state (3 of 20 runs)`, and what the samples
 /// say by themselves; empty if there is nothing.
 fn describe_marks(row: &Row) -> String {
-    let notes = row.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));
+    let notes = row.notes.iter().filter(|note| !matches!(note, RowNote::ThinTail { .. }));
     let said = row.marks.iter().map(String::as_str);
-    said.chain(notes.map(|note| note.short())).map(|mark| format!(", {mark}")).collect()
+    said.chain(notes.map(|note| note.short_text())).map(|mark| format!(", {mark}")).collect()
 }
 
 /// Describes what running both arms in the same block gained; `None` if it is not known.

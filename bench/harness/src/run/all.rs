@@ -11,8 +11,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    options::{FinishedRun, Options},
-    plan_record, refuse_another, resume, run,
+    initial_record,
+    options::{FinishedRun, RunOptions},
+    refuse_different_plan, resume_suite, run_suite,
 };
 use crate::{
     error::BenchError,
@@ -21,21 +22,21 @@ use crate::{
     progress::Progress,
     record::{INDEX_FILE, RECORD_FILE, SAMPLES_FILE, SuiteSelection, sha256_hex},
     suite::Suite,
-    suites::{SuiteText, suite_named},
+    suites::{SuiteText, find_suite},
 };
 
 const PLAN: &str = include_str!("../../../suites/all.toml");
 
 /// Which suites `run all` runs, and which part of each in a quick run (`bench/suites/all.toml`).
 #[derive(Clone, Debug)]
-pub struct AllPlan {
+pub struct RunAllPlan {
     /// The suites, in the order in which they run.
-    pub entries: Vec<AllEntry>,
+    pub entries: Vec<PlannedSuite>,
 }
 
 /// One suite of the plan, and how much of it a quick run measures.
 #[derive(Clone, Debug)]
-pub struct AllEntry {
+pub struct PlannedSuite {
     /// The suite.
     pub suite: SuiteText,
     /// The number of blocks of every bench in a quick run, in place of the suite's.
@@ -47,7 +48,7 @@ pub struct AllEntry {
 /// `run.json`: the outcome of each suite.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Index {
+pub struct RunAllIndex {
     /// The layout of this file.
     pub schema: u32,
     /// The program's version.
@@ -109,13 +110,13 @@ struct PlanEntry {
     benches: Vec<String>,
 }
 
-impl AllPlan {
+impl RunAllPlan {
     /// Reads the plan that travels inside the binary.
     ///
     /// # Errors
     /// When the plan names an unknown suite.
     pub fn read_embedded() -> Result<Self, BenchError> {
-        Self::parse(PLAN, suite_named)
+        Self::parse(PLAN, find_suite)
     }
 
     /// Reads a plan; `find` gives the text of a suite by its name.
@@ -132,14 +133,14 @@ impl AllPlan {
         })?;
         let entry = |entry: PlanEntry| {
             let part = SuiteSelection { benches: entry.benches, budget_s: Some(entry.budget_s) };
-            Ok(AllEntry { suite: find(&entry.name)?, blocks: entry.blocks, part })
+            Ok(PlannedSuite { suite: find(&entry.name)?, blocks: entry.blocks, part })
         };
         let entries = file.suite.into_iter().map(entry).collect::<Result<_, BenchError>>()?;
         Ok(Self { entries })
     }
 
     /// Returns the texts of all suites, so that a caller can tell which programs they need.
-    pub fn suites(&self) -> Vec<SuiteText> {
+    pub fn suite_texts(&self) -> Vec<SuiteText> {
         self.entries.iter().map(|entry| entry.suite.clone()).collect()
     }
 
@@ -157,17 +158,17 @@ impl AllPlan {
 /// # Errors
 /// When a run that was interrupted had another plan, machine or version, or the index cannot be written.
 pub fn run_all(
-    plan: &AllPlan,
-    options: &Options,
+    plan: &RunAllPlan,
+    options: &RunOptions,
     go_on: bool,
     cancel: &AtomicBool,
     on_progress: &mut dyn FnMut(&Progress),
     on_end: &mut dyn FnMut(&IndexEntry, Option<&FinishedRun>),
-) -> Result<Index, BenchError> {
+) -> Result<RunAllIndex, BenchError> {
     let out = &options.out;
     std::fs::create_dir_all(out).map_err(BenchError::io("create", out))?;
     let started = Instant::now();
-    let mut index = Index {
+    let mut index = RunAllIndex {
         schema: 1,
         version: options.version.clone(),
         command: options.command.clone(),
@@ -204,7 +205,7 @@ pub fn run_all(
     Ok(index)
 }
 
-impl Index {
+impl RunAllIndex {
     /// Reads the index of a folder that `run all` wrote.
     ///
     /// # Errors
@@ -217,7 +218,7 @@ impl Index {
     }
 
     /// Lists the folders that hold a record, in the order of the plan.
-    pub fn folders(&self, folder: &Path) -> Vec<PathBuf> {
+    pub fn record_folders(&self, folder: &Path) -> Vec<PathBuf> {
         let with_record = self.suites.iter().filter(|entry| entry.record_sha256.is_some());
         with_record.map(|entry| folder.join(&entry.suite)).collect()
     }
@@ -241,9 +242,9 @@ fn unreached_entry(suite: &str) -> IndexEntry {
 }
 
 /// Derives the options of one suite from those of the whole run.
-fn entry_options(entry: &AllEntry, all: &Options, elapsed_s: u64) -> Options {
+fn entry_options(entry: &PlannedSuite, all: &RunOptions, elapsed_s: u64) -> RunOptions {
     let quick = all.effort == Effort::Quick;
-    Options {
+    RunOptions {
         suite: entry.suite.clone(),
         blocks: all.blocks.or(entry.blocks.filter(|_| quick)),
         part: if quick { entry.part.clone() } else { SuiteSelection::default() },
@@ -258,32 +259,32 @@ type SuiteResult = Result<Result<Option<FinishedRun>, BenchError>, BenchError>;
 
 /// Runs one suite; `None` if its whole record is there already.
 fn run_one_suite(
-    options: &Options,
+    options: &RunOptions,
     go_on: bool,
     cancel: &AtomicBool,
     on_progress: &mut dyn FnMut(&Progress),
 ) -> SuiteResult {
     if !go_on {
-        return Ok(run(options, cancel, on_progress).map(Some));
+        return Ok(run_suite(options, cancel, on_progress).map(Some));
     }
-    if is_whole(options)? {
+    if has_complete_record(options)? {
         return Ok(Ok(None));
     }
-    match resume(options, cancel, on_progress) {
+    match resume_suite(options, cancel, on_progress) {
         Err(error @ BenchError::Resume { .. }) => Err(error),
         other => Ok(other.map(Some)),
     }
 }
 
 /// True where there is a whole record of this plan; one of another plan is refused by name.
-fn is_whole(options: &Options) -> Result<bool, BenchError> {
+fn has_complete_record(options: &RunOptions) -> Result<bool, BenchError> {
     let out = &options.out;
     if out.join(SAMPLES_FILE).exists() || !out.join(RECORD_FILE).exists() {
         return Ok(false);
     }
     let had = LoadedRecord::read(out)?.record;
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
-    refuse_another(&had, &plan_record(options, &suite))?;
+    refuse_different_plan(&had, &initial_record(options, &suite))?;
     Ok(had.partial.is_none())
 }
 
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_embedded_plan_names_suites_and_benches_that_exist_and_ends_in_time() {
-        let plan = AllPlan::read_embedded().unwrap();
+        let plan = RunAllPlan::read_embedded().unwrap();
         // 20 minutes, less preparations, warm-up and first blocks that are outside the budgets.
         assert!(plan.budget_s() <= 1000, "{}", plan.budget_s());
         // Each has a folder of its name.
@@ -323,8 +324,8 @@ mod tests {
         }
     }
 
-    fn options(part: &SuiteSelection) -> Options {
-        Options {
+    fn options(part: &SuiteSelection) -> RunOptions {
+        RunOptions {
             suite: SuiteText { name: String::new(), text: String::new() },
             effort: Effort::Quick,
             blocks: None,
@@ -335,7 +336,7 @@ mod tests {
             command: Vec::new(),
             version: String::new(),
             started_unix_s: 0,
-            programs: crate::programs::Programs::new(PathBuf::new()),
+            programs: crate::programs::ProgramLocator::new(PathBuf::new()),
         }
     }
 }

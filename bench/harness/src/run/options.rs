@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use crate::{
     plan::Effort,
-    programs::Programs,
+    programs::ProgramLocator,
     record::{Record, SuiteSelection},
     suites::SuiteText,
 };
 
 /// Configuration of a run.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RunOptions {
     /// The suite.
     pub suite: SuiteText,
     /// The effort: quick or full.
@@ -33,7 +33,7 @@ pub struct Options {
     /// The wall clock at the start, in seconds since 1970.
     pub started_unix_s: u64,
     /// The places where programs are looked for.
-    pub programs: Programs,
+    pub programs: ProgramLocator,
 }
 
 /// The result of a run.

@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    options::{FinishedRun, Options},
-    steps::{BlockStep, DoneBlocks, TimeShare, planned_blocks, slices, steps},
+    options::{FinishedRun, RunOptions},
+    steps::{BlockStep, DoneBlocks, TimeShare, count_slices, planned_block_count, remaining_steps},
 };
 use crate::{
     arm::{ArmFailure, ArmProcess, ArmRun},
@@ -20,12 +20,12 @@ use crate::{
     programs::{Variables, resolve_var},
     progress::Progress,
     record::{
-        ArmRecord, NotRun, PAGE_FILE, RECORD_FILE, Record, SAMPLES_FILE, Session, SessionEnd,
-        UnfinishedBench, boot_id,
+        ArmRecord, BenchNotRun, PAGE_FILE, RECORD_FILE, Record, SAMPLES_FILE, Session, SessionEnd,
+        UnfinishedBench, read_boot_id,
     },
     samples::{
         Sample, Slice,
-        journal::{Journal, JournalContent, Line},
+        journal::{Journal, JournalContent, JournalLine},
     },
     services::{Services, fill_command, recorded_command},
     suite::{Arm, Suite, bench::Bench},
@@ -33,8 +33,8 @@ use crate::{
 
 /// Runs what is left of the plan, then writes record and page. `cancel` ends it early, `on_progress`
 /// is called after every slice.
-pub(super) fn measure(
-    options: &Options,
+pub(super) fn run_and_record(
+    options: &RunOptions,
     suite: &Suite,
     had: JournalContent,
     journal: Journal,
@@ -59,17 +59,17 @@ pub(super) fn measure(
         done: 0,
         total: 0,
     };
-    running.note([Line::Session(new_session(options))])?;
+    running.append_to_journal([JournalLine::Session(new_session(options))])?;
     running.total = running.all_slices_left();
     let ended = running.run_suite();
-    running.write_end(ended.as_ref().err())?;
+    running.write_session_end(ended.as_ref().err())?;
     ended?;
     running.finish()
 }
 
 struct SuiteRun<'a> {
     suite: &'a Suite,
-    options: &'a Options,
+    options: &'a RunOptions,
     cancel: &'a AtomicBool,
     on_progress: &'a mut dyn FnMut(&Progress),
     log: &'a Path,
@@ -106,7 +106,7 @@ impl SuiteRun<'_> {
             names.set(name, value);
         }
         if self.total > 0 {
-            match services.prepare(&names, self.cancel) {
+            match services.run_preparations(&names, self.cancel) {
                 Err(error) if !self.cancel.load(Ordering::Relaxed) => return Err(error),
                 _ => {}
             }
@@ -125,9 +125,9 @@ impl SuiteRun<'_> {
                 break;
             }
         }
-        services.end();
+        services.stop_all();
         if !self.stopped {
-            open.into_iter().try_for_each(|bench| self.record_cut(bench))?;
+            open.into_iter().try_for_each(|bench| self.record_unfinished_bench(bench))?;
         }
         Ok(())
     }
@@ -147,12 +147,17 @@ impl SuiteRun<'_> {
             let budget = self.options.part.budget_s.map(|seconds| {
                 Duration::from_secs(seconds.into()).saturating_sub(self.started.elapsed())
             });
-            let after: f64 = benches[index..].iter().map(|bench| self.weight(bench)).sum();
+            let after: f64 =
+                benches[index..].iter().map(|bench| self.remaining_weight(bench)).sum();
             let end = self.done + self.slices_left(bench);
-            let share = TimeShare::new(budget, self.weight(bench) / after, self.cost(bench));
+            let share = TimeShare::new(
+                budget,
+                self.remaining_weight(bench) / after,
+                self.next_block_time(bench),
+            );
             if let Err(error) = self.run_bench(bench, share, services, names.clone()) {
-                let not_run = NotRun { bench: bench.name.clone(), reason: error.to_string() };
-                self.note([Line::NotRun(not_run)])?;
+                let not_run = BenchNotRun { bench: bench.name.clone(), reason: error.to_string() };
+                self.append_to_journal([JournalLine::NotRun(not_run)])?;
                 self.short.remove(&bench.name);
             }
             if !self.stopped && !self.short.contains_key(&bench.name) {
@@ -163,15 +168,15 @@ impl SuiteRun<'_> {
     }
 
     /// Returns the weight of what is left of a bench: its time where it is known, else its slices.
-    fn weight(&self, bench: &Bench) -> f64 {
+    fn remaining_weight(&self, bench: &Bench) -> f64 {
         match self.short.get(&bench.name) {
-            Some(cost) => cost.as_secs_f64() * self.steps(bench).len() as f64,
+            Some(cost) => cost.as_secs_f64() * self.remaining_steps(bench).len() as f64,
             None => self.slices_left(bench) as f64,
         }
     }
 
     /// Returns what the warm-up and one more block would take, where it is known.
-    fn cost(&self, bench: &Bench) -> Option<Duration> {
+    fn next_block_time(&self, bench: &Bench) -> Option<Duration> {
         Some(*self.short.get(&bench.name)? * (bench.warmup + 1))
     }
 
@@ -188,22 +193,22 @@ impl SuiteRun<'_> {
         }
         let measured = self.content.slices.iter().any(|slice| slice.place.bench == bench.name);
         let mut arms: Vec<ArmProcess> = self
-            .arms_of(bench)
+            .arms_with_twin(bench)
             .into_iter()
             .map(|(arm, twin)| {
                 let file = format!("{}{}.stderr", arm.name, if twin { "-twin" } else { "" });
                 let mut process = ArmProcess::new(&arm.name, twin, self.log.join(file));
                 // An arm that was left out of earlier blocks stays out.
                 let earlier =
-                    self.content.record.arm(&bench.name, &arm.name, twin).filter(|_| measured);
+                    self.content.record.find_arm(&bench.name, &arm.name, twin).filter(|_| measured);
                 process.given_up =
-                    earlier.map_or_else(|| arm.first_missing(), |arm| arm.given_up.clone());
+                    earlier.map_or_else(|| arm.unavailable_reason(), |arm| arm.given_up.clone());
                 process
             })
             .collect();
         let outcome = self.run_blocks(bench, &mut arms, share, services, &names);
         for arm in &mut arms {
-            arm.end();
+            arm.shut_down();
         }
         self.record_processes(bench, &arms, services)?;
         outcome
@@ -219,13 +224,13 @@ impl SuiteRun<'_> {
         names: &Variables,
     ) -> Result<(), BenchError> {
         let cases = cases(bench, self.options.effort);
-        let planned = self.planned_blocks(bench);
-        let before = self.blocks_done(bench);
-        for (at, (block, left)) in self.steps(bench).into_iter().enumerate() {
+        let planned = self.planned_block_count(bench);
+        let before = self.count_blocks_done(bench);
+        for (at, (block, left)) in self.remaining_steps(bench).into_iter().enumerate() {
             let done = block.saturating_sub(bench.warmup).max(before);
-            if share.used_up(done) {
+            if share.is_used_up(done) {
                 let known = self.short.get(&bench.name).copied();
-                let cost = share.block_cost().or(known).unwrap_or_default();
+                let cost = share.mean_block_time().or(known).unwrap_or_default();
                 self.short.insert(bench.name.clone(), cost);
                 return Ok(());
             }
@@ -249,7 +254,7 @@ impl SuiteRun<'_> {
                     return Ok(());
                 }
             }
-            share.count();
+            share.count_block();
         }
         self.short.remove(&bench.name);
         Ok(())
@@ -289,12 +294,12 @@ impl SuiteRun<'_> {
         let mut lines = Vec::new();
         for ArmRun { samples, mut slice } in measured {
             slice.session = session;
-            lines.extend(samples.into_iter().map(|sample| Line::Sample(Box::new(sample))));
-            lines.push(Line::Slice(Box::new(slice)));
+            lines.extend(samples.into_iter().map(|sample| JournalLine::Sample(Box::new(sample))));
+            lines.push(JournalLine::Slice(Box::new(slice)));
         }
         let (bench_name, case, chain) = (bench.name.clone(), case.key.clone(), String::new());
-        lines.push(Line::Block { bench: bench_name, case, block, chain });
-        self.note(lines)?;
+        lines.push(JournalLine::Block { bench: bench_name, case, block, chain });
+        self.append_to_journal(lines)?;
         self.record_processes(bench, arms, services)?;
         Ok(true)
     }
@@ -308,14 +313,14 @@ impl SuiteRun<'_> {
         mut names: Variables,
     ) -> Result<(), BenchError> {
         for arm in arms.iter_mut() {
-            arm.end();
+            arm.shut_down();
         }
-        services.end();
-        let all = self.arms_of(bench).into_iter().map(|(arm, _)| arm.command.as_slice());
+        services.stop_all();
+        let all = self.arms_with_twin(bench).into_iter().map(|(arm, _)| arm.command.as_slice());
         let mut left: Vec<_> =
             arms.iter_mut().zip(all).filter(|(arm, _)| arm.given_up.is_none()).collect();
         let commands: Vec<&[String]> = left.iter().map(|(_, command)| *command).collect();
-        let tainted = services.start_for(&commands, &mut names, self.cancel)?;
+        let tainted = services.start_needed(&commands, &mut names, self.cancel)?;
         for ((arm, command), simulated) in left.iter_mut().zip(tainted) {
             (arm.program, arm.args) =
                 fill_command(&self.options.programs, &names, &arm.name, command)?;
@@ -326,19 +331,19 @@ impl SuiteRun<'_> {
     }
 
     /// Lists the reference, the others, then the reference again: the A/A arm.
-    fn arms_of(&self, bench: &Bench) -> Vec<(&Arm, bool)> {
+    fn arms_with_twin(&self, bench: &Bench) -> Vec<(&Arm, bool)> {
         let arms = bench.arms.iter().map(|name| (name, false));
         let twin = bench.arms.first().map(|name| (name, true));
         arms.chain(twin).filter_map(|(name, twin)| Some((self.suite.arm(name)?, twin))).collect()
     }
 
     /// Records that a bench ended before its plan.
-    fn record_cut(&mut self, bench: &Bench) -> Result<(), BenchError> {
-        let planned = self.planned_blocks(bench);
-        let blocks = self.blocks_done(bench);
+    fn record_unfinished_bench(&mut self, bench: &Bench) -> Result<(), BenchError> {
+        let planned = self.planned_block_count(bench);
+        let blocks = self.count_blocks_done(bench);
         let budget = self.options.part.budget_s.unwrap_or_default();
         let reason = format!("its share of the suite's {budget} s was used up");
-        self.note([Line::Cut(UnfinishedBench {
+        self.append_to_journal([JournalLine::Cut(UnfinishedBench {
             bench: bench.name.clone(),
             blocks,
             planned,
@@ -347,9 +352,10 @@ impl SuiteRun<'_> {
     }
 
     /// Counts the measured blocks that are done, of a bench that has a plan.
-    fn blocks_done(&self, bench: &Bench) -> u32 {
-        let left = self.steps(bench).iter().filter(|(block, _)| *block >= bench.warmup).count();
-        self.planned_blocks(bench).saturating_sub(left as u32)
+    fn count_blocks_done(&self, bench: &Bench) -> u32 {
+        let left =
+            self.remaining_steps(bench).iter().filter(|(block, _)| *block >= bench.warmup).count();
+        self.planned_block_count(bench).saturating_sub(left as u32)
     }
 
     /// Writes to the journal what is newly known of arms and services.
@@ -361,28 +367,30 @@ impl SuiteRun<'_> {
     ) -> Result<(), BenchError> {
         let mut lines = Vec::new();
         let mut programs = BTreeMap::new();
-        for path in self.programs(arms, services) {
-            if let Some((name, program)) = self.content.record.machine.unknown_program(&path) {
+        for path in self.programs_used(arms, services) {
+            if let Some((name, program)) = self.content.record.machine.hash_unknown_program(&path) {
                 programs.entry(name).or_insert(program);
             }
         }
-        lines.extend(programs.into_iter().map(|(name, program)| Line::Program { name, program }));
+        lines.extend(
+            programs.into_iter().map(|(name, program)| JournalLine::Program { name, program }),
+        );
         for arm in arms.iter().map(|arm| self.arm_record(bench, arm)) {
-            if self.content.record.arm(&arm.bench, &arm.name, arm.twin) != Some(&arm) {
-                lines.push(Line::Arm(Box::new(arm)));
+            if self.content.record.find_arm(&arm.bench, &arm.name, arm.twin) != Some(&arm) {
+                lines.push(JournalLine::Arm(Box::new(arm)));
             }
         }
         let known = &self.content.record.services;
         let new = services.records.iter().filter(|service| !known.contains(service)).cloned();
-        lines.extend(new.map(Line::Service));
-        if lines.is_empty() { Ok(()) } else { self.note(lines) }
+        lines.extend(new.map(JournalLine::Service));
+        if lines.is_empty() { Ok(()) } else { self.append_to_journal(lines) }
     }
 
     /// Lists the programs of arms that spoke, the tools that those arms run, and programs of
     /// services.
-    fn programs(&self, arms: &[ArmProcess], services: &Services<'_>) -> BTreeSet<PathBuf> {
+    fn programs_used(&self, arms: &[ArmProcess], services: &Services<'_>) -> BTreeSet<PathBuf> {
         let spoke = || arms.iter().filter(|arm| arm.hello.is_some());
-        let tool = |arm: &ArmProcess| self.suite.arm(&arm.name)?.needs.as_ref()?.tool();
+        let tool = |arm: &ArmProcess| self.suite.arm(&arm.name)?.needs.as_ref()?.find_tool();
         let own = spoke().map(|arm| arm.program.clone());
         own.chain(spoke().filter_map(tool)).chain(services.programs_run.iter().cloned()).collect()
     }
@@ -391,7 +399,7 @@ impl SuiteRun<'_> {
         let suite_arm = self.suite.arm(&arm.name);
         let hello = arm.hello.as_ref();
         if let (None, Some(known)) =
-            (hello, self.content.record.arm(&bench.name, &arm.name, arm.twin))
+            (hello, self.content.record.find_arm(&bench.name, &arm.name, arm.twin))
         {
             // It was not started in this session; what it said in an earlier one stays.
             return ArmRecord { given_up: arm.given_up.clone(), ..known.clone() };
@@ -417,25 +425,31 @@ impl SuiteRun<'_> {
     }
 
     /// Returns the number of measured blocks of the bench's plan.
-    fn planned_blocks(&self, bench: &Bench) -> u32 {
-        let Options { effort, blocks, part, .. } = self.options;
-        planned_blocks(bench, *effort, *blocks, part)
+    fn planned_block_count(&self, bench: &Bench) -> u32 {
+        let RunOptions { effort, blocks, part, .. } = self.options;
+        planned_block_count(bench, *effort, *blocks, part)
     }
 
-    fn steps(&self, bench: &Bench) -> Vec<BlockStep> {
+    fn remaining_steps(&self, bench: &Bench) -> Vec<BlockStep> {
         if self.content.record.cut.iter().any(|cut| cut.bench == bench.name) {
             return Vec::new();
         }
         let seed = self.content.record.seed;
-        steps(bench, self.options.effort, seed, self.planned_blocks(bench), &self.content.blocks)
+        remaining_steps(
+            bench,
+            self.options.effort,
+            seed,
+            self.planned_block_count(bench),
+            &self.content.blocks,
+        )
     }
 
     fn slices_left(&self, bench: &Bench) -> u64 {
-        slices(bench, &self.steps(bench))
+        count_slices(bench, &self.remaining_steps(bench))
     }
 
     /// Writes how the session ended.
-    fn write_end(&mut self, failed: Option<&BenchError>) -> Result<(), BenchError> {
+    fn write_session_end(&mut self, failed: Option<&BenchError>) -> Result<(), BenchError> {
         let wall_s = self.started.elapsed().as_secs_f64();
         let interrupted = self.stopped || failed.is_some();
         let ended = if interrupted { SessionEnd::Interrupted } else { SessionEnd::Completed };
@@ -448,15 +462,15 @@ impl SuiteRun<'_> {
             )),
             None => None,
         };
-        self.note([Line::End { wall_s, ended, partial }])
+        self.append_to_journal([JournalLine::End { wall_s, ended, partial }])
     }
 
     /// Appends lines to the journal and applies them to its content.
-    fn note(&mut self, lines: impl Into<Vec<Line>>) -> Result<(), BenchError> {
+    fn append_to_journal(&mut self, lines: impl Into<Vec<JournalLine>>) -> Result<(), BenchError> {
         let mut lines = lines.into();
         self.journal.append(&mut lines)?;
         for line in lines {
-            self.content.apply(line);
+            self.content.apply_line(line);
         }
         Ok(())
     }
@@ -470,8 +484,9 @@ impl SuiteRun<'_> {
     fn planned_slices(&self) -> u64 {
         let (effort, seed, none) =
             (self.options.effort, self.content.record.seed, DoneBlocks::new());
-        let all = |bench| steps(bench, effort, seed, self.planned_blocks(bench), &none);
-        self.suite.benches.iter().map(|bench| slices(bench, &all(bench))).sum()
+        let all =
+            |bench| remaining_steps(bench, effort, seed, self.planned_block_count(bench), &none);
+        self.suite.benches.iter().map(|bench| count_slices(bench, &all(bench))).sum()
     }
 
     /// Writes record and page. The journal is removed once the record holds the whole run.
@@ -479,10 +494,10 @@ impl SuiteRun<'_> {
         let Self { content, suite, options, .. } = self;
         let JournalContent { mut record, samples, slices, .. } = content;
         let out = &options.out;
-        record.fill(suite, &samples, &slices);
+        record.compute_analysis(suite, &samples, &slices);
         let record_path = out.join(RECORD_FILE);
         record
-            .seal(&samples, &slices)
+            .compute_hash_chain(&samples, &slices)
             .map_err(|error| BenchError::io("write", &record_path)(error.into()))?;
         record.write(out, &samples, &slices)?;
         let page_path = write_page(out, &record, &samples, &slices)?;
@@ -495,11 +510,11 @@ impl SuiteRun<'_> {
 }
 
 /// Creates a session that starts now. Until it says otherwise it counts as killed.
-fn new_session(options: &Options) -> Session {
+fn new_session(options: &RunOptions) -> Session {
     Session {
         started_unix_s: options.started_unix_s,
         wall_s: 0.0,
-        boot: boot_id(),
+        boot: read_boot_id(),
         ended: SessionEnd::Killed,
         command: options.command.clone(),
     }

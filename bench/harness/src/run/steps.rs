@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    plan::{Effort, blocks, cases, order},
+    plan::{Effort, block_count, cases, random_order},
     record::SuiteSelection,
     suite::bench::Bench,
 };
@@ -19,23 +19,23 @@ pub(crate) type DoneBlocks = BTreeSet<(String, String, u32)>;
 
 /// Returns the measured blocks of this bench in this run, however few or many were asked for of the
 /// others.
-pub(crate) fn planned_blocks(
+pub(crate) fn planned_block_count(
     bench: &Bench,
     effort: Effort,
     asked: Option<u32>,
     part: &SuiteSelection,
 ) -> u32 {
     let left_out = !part.benches.is_empty() && !part.benches.contains(&bench.name);
-    match blocks(bench, effort, None) {
+    match block_count(bench, effort, None) {
         _ if left_out => 0,
         0 => 0,
-        _ => blocks(bench, effort, asked),
+        _ => block_count(bench, effort, asked),
     }
 }
 
 /// Lists the steps of a bench that are not done. A bench that goes on in a new session warms up
 /// again.
-pub(crate) fn steps(
+pub(crate) fn remaining_steps(
     bench: &Bench,
     effort: Effort,
     seed: u64,
@@ -47,7 +47,7 @@ pub(crate) fn steps(
     }
     let cases = cases(bench, effort);
     let of = |block: u32, wanted: &dyn Fn(&str) -> bool| -> BlockStep {
-        let order = order(seed, &[&bench.name, "cases"], block, cases.len());
+        let order = random_order(seed, &[&bench.name, "cases"], block, cases.len());
         (block, order.into_iter().filter(|case| wanted(&cases[*case].key)).collect())
     };
     let open = |block: u32| {
@@ -66,7 +66,7 @@ pub(crate) fn steps(
 }
 
 /// Counts the slices of these steps.
-pub(crate) fn slices(bench: &Bench, steps: &[BlockStep]) -> u64 {
+pub(crate) fn count_slices(bench: &Bench, steps: &[BlockStep]) -> u64 {
     let runs: usize = steps.iter().map(|(_, cases)| cases.len()).sum();
     runs as u64 * (bench.arms.len() as u64 + 1)
 }
@@ -92,19 +92,19 @@ impl TimeShare {
     }
 
     /// Counts a block as done.
-    pub(crate) fn count(&mut self) {
+    pub(crate) fn count_block(&mut self) {
         self.blocks += 1;
     }
 
     /// Returns the mean time of the blocks so far; `None` before the first.
-    pub(crate) fn block_cost(&self) -> Option<Duration> {
+    pub(crate) fn mean_block_time(&self) -> Option<Duration> {
         self.started.elapsed().checked_div(self.blocks)
     }
 
     /// True where the next block would not end in time, with `measured` of them done in all.
-    pub(crate) fn used_up(&self, measured: u32) -> bool {
+    pub(crate) fn is_used_up(&self, measured: u32) -> bool {
         let Some(limit) = self.limit.filter(|_| measured >= BLOCKS_MIN) else { return false };
-        self.started.elapsed() + self.block_cost().unwrap_or(self.first) > limit
+        self.started.elapsed() + self.mean_block_time().unwrap_or(self.first) > limit
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_fresh_run_has_every_block_of_every_case() {
         let bench = bench();
-        let steps = steps(&bench, Effort::Quick, 7, 3, &DoneBlocks::new());
+        let steps = remaining_steps(&bench, Effort::Quick, 7, 3, &DoneBlocks::new());
         assert_eq!(steps.len() as u32, bench.warmup + 3);
         assert!(steps.iter().all(|(_, cases)| cases.len() == 2));
     }
@@ -135,7 +135,7 @@ mod tests {
             done.extend(keys.iter().map(|key| (bench.name.clone(), key.clone(), block)));
         }
         done.insert((bench.name.clone(), keys[0].clone(), bench.warmup + 1));
-        let left = steps(&bench, Effort::Quick, 7, 3, &done);
+        let left = remaining_steps(&bench, Effort::Quick, 7, 3, &done);
         let blocks: Vec<u32> = left.iter().map(|(block, _)| *block).collect();
         let warm_up = 0..bench.warmup;
         assert_eq!(blocks, warm_up.chain([bench.warmup + 1, bench.warmup + 2]).collect::<Vec<_>>());
@@ -143,32 +143,35 @@ mod tests {
         for block in 0..bench.warmup + 3 {
             done.extend(keys.iter().map(|key| (bench.name.clone(), key.clone(), block)));
         }
-        assert!(steps(&bench, Effort::Quick, 7, 3, &done).is_empty());
+        assert!(remaining_steps(&bench, Effort::Quick, 7, 3, &done).is_empty());
     }
 
     #[test]
     fn a_bench_outside_the_part_has_no_blocks() {
         let part = SuiteSelection { benches: vec!["another".into()], budget_s: None };
-        assert_eq!(planned_blocks(&bench(), Effort::Quick, Some(9), &part), 0);
-        assert_eq!(planned_blocks(&bench(), Effort::Quick, Some(9), &SuiteSelection::default()), 9);
+        assert_eq!(planned_block_count(&bench(), Effort::Quick, Some(9), &part), 0);
+        assert_eq!(
+            planned_block_count(&bench(), Effort::Quick, Some(9), &SuiteSelection::default()),
+            9
+        );
     }
 
     #[test]
     fn a_used_up_share_still_gives_two_blocks() {
         let share = TimeShare::new(Some(Duration::ZERO), 0.5, None);
-        assert!(!share.used_up(1));
-        assert!(share.used_up(2));
-        assert!(!TimeShare::new(None, 0.5, None).used_up(2));
+        assert!(!share.is_used_up(1));
+        assert!(share.is_used_up(2));
+        assert!(!TimeShare::new(None, 0.5, None).is_used_up(2));
     }
 
     #[test]
     fn a_bench_does_not_go_on_where_its_next_block_would_not_fit() {
         let [hour, day] = [3600, 86_400].map(Duration::from_secs);
-        assert!(!TimeShare::new(Some(day), 0.5, Some(hour)).used_up(2));
-        assert!(TimeShare::new(Some(hour), 0.5, Some(hour)).used_up(2));
+        assert!(!TimeShare::new(Some(day), 0.5, Some(hour)).is_used_up(2));
+        assert!(TimeShare::new(Some(hour), 0.5, Some(hour)).is_used_up(2));
         // The first two blocks run whatever they take.
-        assert!(!TimeShare::new(Some(hour), 0.5, Some(day)).used_up(1));
+        assert!(!TimeShare::new(Some(hour), 0.5, Some(day)).is_used_up(1));
         // The weights of nothing give 0 / 0, which leaves the whole budget.
-        assert!(!TimeShare::new(Some(day), f64::NAN, Some(hour)).used_up(2));
+        assert!(!TimeShare::new(Some(day), f64::NAN, Some(hour)).is_used_up(2));
     }
 }

@@ -14,15 +14,16 @@ use crate::protocol::SAMPLES_PER_RUN_MAX;
 pub(crate) struct SliceColumns {
     #[serde(flatten)]
     slice: Slice,
-    #[serde(default, skip_serializing_if = "Columns::is_empty")]
-    columns: Columns,
+    #[serde(default, skip_serializing_if = "SampleColumns::is_empty")]
+    columns: SampleColumns,
 }
 
 /// One array for each field of a sample, in the order of the samples. An absent array holds
 /// nothing; null stands where one sample lacks what others have.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Columns {
+#[schemars(rename = "Columns")]
+struct SampleColumns {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     metrics: BTreeMap<String, Vec<Option<f64>>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -41,10 +42,10 @@ struct Columns {
 }
 
 /// Puts the samples of each slice into columns.
-pub(crate) fn columns(samples: &[Sample], slices: &[Slice]) -> Vec<SliceColumns> {
+pub(crate) fn pack_columns(samples: &[Sample], slices: &[Slice]) -> Vec<SliceColumns> {
     let packed = |(slice, mine): (&Slice, Vec<&Sample>)| {
         let slice = Slice { samples: mine.len() as u32, ..slice.clone() };
-        SliceColumns { slice, columns: Columns::new(&mine) }
+        SliceColumns { slice, columns: SampleColumns::new(&mine) }
     };
     slices.iter().zip(samples_by_slice(samples, slices)).map(packed).collect()
 }
@@ -67,20 +68,20 @@ pub(crate) fn samples_by_slice<'a>(
     slices.iter().map(&mut of).collect()
 }
 
-/// Unpacks [`columns`]; the error says which column of which slice does not fit.
+/// Unpacks [`pack_columns`]; the error says which column of which slice does not fit.
 pub(crate) fn unpack_columns(
     packed: Vec<SliceColumns>,
 ) -> Result<(Vec<Sample>, Vec<Slice>), String> {
     let (mut samples, mut slices) = (Vec::new(), Vec::new());
     for (index, SliceColumns { slice, columns }) in packed.into_iter().enumerate() {
-        let unpacked = columns.samples(&slice);
+        let unpacked = columns.to_samples(&slice);
         samples.extend(unpacked.map_err(|message| format!("slice {index}: {message}"))?);
         slices.push(slice);
     }
     Ok((samples, slices))
 }
 
-impl Columns {
+impl SampleColumns {
     fn new(samples: &[&Sample]) -> Self {
         let mut metrics: BTreeMap<String, Vec<Option<f64>>> = BTreeMap::new();
         for (index, sample) in samples.iter().enumerate() {
@@ -92,12 +93,12 @@ impl Columns {
         let simulated: Vec<bool> = samples.iter().map(|sample| sample.simulated).collect();
         Self {
             metrics,
-            answer: column(samples, |sample| sample.answer.clone()),
-            round_trips: column(samples, |sample| sample.round_trips),
-            cpu_s: column(samples, |sample| sample.cpu_s),
-            at_s: column(samples, |sample| sample.at_s),
+            answer: pack_column(samples, |sample| sample.answer.clone()),
+            round_trips: pack_column(samples, |sample| sample.round_trips),
+            cpu_s: pack_column(samples, |sample| sample.cpu_s),
+            at_s: pack_column(samples, |sample| sample.at_s),
             simulated: if simulated.contains(&true) { simulated } else { Vec::new() },
-            error: column(samples, |sample| sample.error.clone()),
+            error: pack_column(samples, |sample| sample.error.clone()),
         }
     }
 
@@ -105,7 +106,7 @@ impl Columns {
         *self == Self::default()
     }
 
-    fn samples(&self, slice: &Slice) -> Result<Vec<Sample>, String> {
+    fn to_samples(&self, slice: &Slice) -> Result<Vec<Sample>, String> {
         let count = slice.samples as usize;
         if count > SAMPLES_PER_RUN_MAX + 1 {
             return Err(format!("wanted at most {SAMPLES_PER_RUN_MAX} samples, got {count}"));
@@ -122,11 +123,11 @@ impl Columns {
         ]);
         match lengths.iter().find(|(_, length)| *length != 0 && *length != count) {
             Some((name, got)) => Err(format!("column {name}: wanted {count} values, got {got}")),
-            None => Ok((0..count).map(|index| self.sample(slice, index)).collect()),
+            None => Ok((0..count).map(|index| self.sample_at(slice, index)).collect()),
         }
     }
 
-    fn sample(&self, slice: &Slice, index: usize) -> Sample {
+    fn sample_at(&self, slice: &Slice, index: usize) -> Sample {
         let value = |(name, values): (&String, &Vec<Option<f64>>)| {
             Some((name.clone(), (*values.get(index)?)?))
         };
@@ -145,7 +146,7 @@ impl Columns {
     }
 }
 
-fn column<T>(samples: &[&Sample], of: impl Fn(&Sample) -> Option<T>) -> Vec<Option<T>> {
+fn pack_column<T>(samples: &[&Sample], of: impl Fn(&Sample) -> Option<T>) -> Vec<Option<T>> {
     let values: Vec<Option<T>> = samples.iter().map(|sample| of(sample)).collect();
     if values.iter().all(Option::is_none) { Vec::new() } else { values }
 }
@@ -178,7 +179,7 @@ mod tests {
         samples[3].at_s = Some(4e-8);
         // The third slice is the first place again: a run that was resumed.
         let slices = [slice("x", 2), slice("y", 1), slice("x", 1)];
-        let text = serde_json::to_string(&columns(&samples, &slices)).unwrap();
+        let text = serde_json::to_string(&pack_columns(&samples, &slices)).unwrap();
         let packed = serde_json::from_str(&text).unwrap();
         let (samples_back, slices_back) = unpack_columns(packed).unwrap();
         assert_eq!(samples_back, samples);
@@ -187,10 +188,10 @@ mod tests {
 
     #[test]
     fn a_column_of_another_length_and_a_count_beyond_the_limit_are_refused() {
-        let mut packed = columns(&[sample("x", 0)], &[slice("x", 1)]);
+        let mut packed = pack_columns(&[sample("x", 0)], &[slice("x", 1)]);
         packed[0].slice.samples = 2;
         assert!(unpack_columns(packed.clone()).is_err());
-        packed[0].columns = Columns::default();
+        packed[0].columns = SampleColumns::default();
         packed[0].slice.samples = u32::MAX;
         assert!(unpack_columns(packed).is_err());
     }

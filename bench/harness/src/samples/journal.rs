@@ -18,7 +18,7 @@ use super::{Sample, Slice};
 use crate::{
     error::BenchError,
     host::programs::Program,
-    record::{ArmRecord, NotRun, Record, ServiceRecord, Session, SessionEnd, UnfinishedBench},
+    record::{ArmRecord, BenchNotRun, Record, ServiceRecord, Session, SessionEnd, UnfinishedBench},
 };
 
 /// The most bytes of a whole file, after decompression: a hundred times the longest run so far.
@@ -30,7 +30,7 @@ const LINE_BYTES_MAX: u64 = 8 << 20;
 /// A line of the journal.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Line {
+pub(crate) enum JournalLine {
     Sample(Box<Sample>),
     Slice(Box<Slice>),
     /// The record before anything was measured.
@@ -54,7 +54,7 @@ pub(crate) enum Line {
         name: String,
         program: Program,
     },
-    NotRun(NotRun),
+    NotRun(BenchNotRun),
     Cut(UnfinishedBench),
     /// The session ended.
     End {
@@ -107,10 +107,10 @@ impl Journal {
     }
 
     /// Writes these lines in one piece, each `block` line with the chain so far.
-    pub(crate) fn append(&mut self, lines: &mut [Line]) -> Result<(), BenchError> {
+    pub(crate) fn append(&mut self, lines: &mut [JournalLine]) -> Result<(), BenchError> {
         let mut bytes = Vec::new();
         for line in lines {
-            if let Line::Block { chain, .. } = line {
+            if let JournalLine::Block { chain, .. } = line {
                 *chain = self.chain.to_hex();
             }
             let start = bytes.len();
@@ -150,45 +150,45 @@ impl JournalContent {
     }
 
     /// Applies the next line; false if it counts only once its block is whole.
-    pub(crate) fn apply(&mut self, line: Line) -> bool {
+    pub(crate) fn apply_line(&mut self, line: JournalLine) -> bool {
         match line {
-            Line::Sample(sample) => self.open_samples.push(*sample),
-            Line::Slice(slice) => self.open_slices.push(*slice),
-            Line::Block { bench, case, block, .. } => {
+            JournalLine::Sample(sample) => self.open_samples.push(*sample),
+            JournalLine::Slice(slice) => self.open_slices.push(*slice),
+            JournalLine::Block { bench, case, block, .. } => {
                 self.samples.append(&mut self.open_samples);
                 self.slices.append(&mut self.open_slices);
                 self.blocks.insert((bench, case, block));
             }
-            Line::Session(session) => {
-                self.end_killed();
+            JournalLine::Session(session) => {
+                self.close_killed_session();
                 // What could not be run is tried again.
                 self.record.not_run.clear();
                 self.record.sessions.push(session);
                 (self.open_samples, self.open_slices) = (Vec::new(), Vec::new());
                 self.has_ended = false;
             }
-            Line::End { wall_s, ended, partial } => {
+            JournalLine::End { wall_s, ended, partial } => {
                 if let Some(session) = self.record.sessions.last_mut() {
                     (session.wall_s, session.ended) = (wall_s, ended);
                 }
                 self.record.partial = partial;
-                self.record.sum_sessions();
+                self.record.update_wall_time();
                 self.has_ended = true;
             }
-            Line::Arm(arm) => self.record.put_arm(*arm),
-            Line::Service(service) => self.record.put_service(service),
-            Line::Program { name, program } => {
+            JournalLine::Arm(arm) => self.record.put_arm(*arm),
+            JournalLine::Service(service) => self.record.put_service(service),
+            JournalLine::Program { name, program } => {
                 self.record.machine.programs.insert(name, program);
             }
-            Line::NotRun(not_run) => self.record.not_run.push(not_run),
-            Line::Cut(cut) => self.record.cut.push(cut),
-            Line::Run(_) => {}
+            JournalLine::NotRun(not_run) => self.record.not_run.push(not_run),
+            JournalLine::Cut(cut) => self.record.cut.push(cut),
+            JournalLine::Run(_) => {}
         }
         self.open_samples.is_empty() && self.open_slices.is_empty()
     }
 
     /// Returns a session that did not say how it ended a duration up to the end of its last slice.
-    fn end_killed(&mut self) {
+    fn close_killed_session(&mut self) {
         let first = self.record.started_unix_s;
         let Some(session) = self.record.sessions.last_mut() else { return };
         if session.ended == SessionEnd::Killed {
@@ -204,51 +204,52 @@ pub(crate) fn read_journal(
     path: &Path,
     reader: impl Read,
 ) -> Result<Option<JournalContent>, BenchError> {
-    let mut lines = Lines::new(path, reader, true);
-    let Some(Line::Run(record)) = lines.next_line()? else { return Ok(None) };
+    let mut lines = JournalReader::new(path, reader, true);
+    let Some(JournalLine::Run(record)) = lines.next_line()? else { return Ok(None) };
     let mut read = JournalContent::new(*record);
     (read.length, read.chain) = (lines.length, lines.chain.clone());
     loop {
         let before = lines.chain.to_hex();
         let Some(line) = lines.next_line()? else { break };
-        if let Line::Block { bench, block, chain, .. } = &line
+        if let JournalLine::Block { bench, block, chain, .. } = &line
             && *chain != before
         {
             let part = format!("a line before the end of block {block} of {bench}");
             return Err(BenchError::Changed { path: path.to_owned(), part });
         }
-        if read.apply(line) {
+        if read.apply_line(line) {
             (read.length, read.chain) = (lines.length, lines.chain.clone());
         }
     }
-    read.end_killed();
+    read.close_killed_session();
     if !read.has_ended {
         let whole = read.slices.len();
-        let partial = format!("killed, or still running: {whole} slices in the journal and no end");
+        let partial =
+            format!("killed, or still running: {whole} slices in the journal, but no end");
         read.record.partial = Some(partial);
     }
-    read.record.sum_sessions();
+    read.record.update_wall_time();
     Ok(Some(read))
 }
 
 /// Reads the samples next to a record of layout 1.
-pub(crate) fn read_lines(
+pub(crate) fn read_sample_lines(
     path: &Path,
     reader: impl Read,
 ) -> Result<(Vec<Sample>, Vec<Slice>), BenchError> {
     let (mut samples, mut slices) = (Vec::new(), Vec::new());
-    let mut lines = Lines::new(path, reader, false);
+    let mut lines = JournalReader::new(path, reader, false);
     while let Some(line) = lines.next_line()? {
         match line {
-            Line::Sample(sample) => samples.push(*sample),
-            Line::Slice(slice) => slices.push(*slice),
+            JournalLine::Sample(sample) => samples.push(*sample),
+            JournalLine::Slice(slice) => slices.push(*slice),
             _ => {}
         }
     }
     Ok((samples, slices))
 }
 
-struct Lines<'a, R> {
+struct JournalReader<'a, R> {
     path: &'a Path,
     reader: io::BufReader<io::Take<R>>,
     length: u64,
@@ -258,7 +259,7 @@ struct Lines<'a, R> {
     torn_may_end: bool,
 }
 
-impl<'a, R: Read> Lines<'a, R> {
+impl<'a, R: Read> JournalReader<'a, R> {
     fn new(path: &'a Path, reader: R, torn_may_end: bool) -> Self {
         let reader = io::BufReader::new(reader.take(JOURNAL_BYTES_MAX + 1));
         Self {
@@ -272,17 +273,17 @@ impl<'a, R: Read> Lines<'a, R> {
     }
 
     /// Reads the next line; `None` at the end.
-    fn next_line(&mut self) -> Result<Option<Line>, BenchError> {
+    fn next_line(&mut self) -> Result<Option<JournalLine>, BenchError> {
         self.bytes.clear();
         let mut limited = self.reader.by_ref().take(LINE_BYTES_MAX + 1);
         let read = limited.read_until(b'\n', &mut self.bytes);
         let read = read.map_err(BenchError::io("read", self.path))? as u64;
         self.length += read;
         if self.length > JOURNAL_BYTES_MAX {
-            return Err(too_large(self.path, JOURNAL_BYTES_MAX));
+            return Err(too_large_error(self.path, JOURNAL_BYTES_MAX));
         }
         if read > LINE_BYTES_MAX {
-            return Err(too_large(self.path, LINE_BYTES_MAX));
+            return Err(too_large_error(self.path, LINE_BYTES_MAX));
         }
         if read == 0 || self.torn_may_end && self.bytes.last() != Some(&b'\n') {
             return Ok(None);
@@ -296,7 +297,7 @@ impl<'a, R: Read> Lines<'a, R> {
 }
 
 /// Returns the error for a file beyond its limit.
-pub(crate) fn too_large(path: &Path, most: u64) -> BenchError {
+pub(crate) fn too_large_error(path: &Path, most: u64) -> BenchError {
     let message = format!("wanted at most {most} bytes, got more");
     BenchError::io("read", path)(io::Error::new(io::ErrorKind::FileTooLarge, message))
 }

@@ -5,13 +5,13 @@ use super::{
     suites::NamedSuites,
 };
 use crate::{
-    format::value,
+    format::format_value,
     loaded::LoadedRecord,
-    published::{find_value, has_params},
+    published::{case_has_params, find_allowed_value},
     record::Record,
     rows::{
-        row::{Figure, Row},
-        text::{arm_figures, cost, verdict},
+        row::{PooledFigure, Row},
+        text::{format_arm_figures, format_cost, format_verdict},
     },
     suite::bench::Params,
     validity::Validity,
@@ -63,12 +63,12 @@ pub(super) fn find_answer<'a>(
 
 /// True where a row of the answer's bench, metric and params has the blocks that an interval needs.
 fn has_interval(record: &Record, answer: &OurRow) -> bool {
-    let constants = constants(record, answer);
+    let constants = bench_constants(record, answer);
     record.rows.iter().any(|row| {
         row.bench == answer.bench
             && row.metric == answer.metric
             && row.has_interval()
-            && has_params(&constants, &row.case, &answer.params)
+            && case_has_params(&constants, &row.case, &answer.params)
     })
 }
 
@@ -105,21 +105,21 @@ fn describe_figure(record: &Record, answer: &OurRow, reference: &str) -> Option<
     }
     describe_comparison(record, answer, reference)
         .or_else(|| Some(describe_mean(find_figure(record, answer)?)))
-        .or_else(|| describe_left_out(record, answer))
+        .or_else(|| describe_left_out_arm(record, answer))
 }
 
 fn describe_comparison(record: &Record, answer: &OurRow, reference: &str) -> Option<String> {
-    let constants = constants(record, answer);
+    let constants = bench_constants(record, answer);
     let is_answer = |row: &&Row| {
         row.bench == answer.bench
             && row.metric == answer.metric
-            && has_params(&constants, &row.case, &answer.params)
+            && case_has_params(&constants, &row.case, &answer.params)
             && row.reference == reference
     };
     let rows = || record.rows.iter().filter(is_answer);
     if let Some(row) = rows().find(|row| row.arm == answer.arm && !row.twin) {
-        let [clear, protected] = arm_figures(row);
-        let (cost, verdict, n) = (cost(row), verdict(row), row.blocks);
+        let [clear, protected] = format_arm_figures(row);
+        let (cost, verdict, n) = (format_cost(row), format_verdict(row), row.blocks);
         let chosen = describe_choice(&constants, &row.case, answer);
         return Some(format!(
             "{}{chosen}: {clear} to {protected}, {cost}, n {n}, {verdict}",
@@ -130,11 +130,11 @@ fn describe_comparison(record: &Record, answer: &OurRow, reference: &str) -> Opt
     let bare = row.label.split(": ").next().unwrap_or(&row.label);
     let client = if row.client_bound { ", client-bound" } else { "" };
     let chosen = describe_choice(&constants, &row.case, answer);
-    Some(format!("{bare}{chosen}: {}, n {}{client}", arm_figures(row)[0], row.blocks))
+    Some(format!("{bare}{chosen}: {}, n {}{client}", format_arm_figures(row)[0], row.blocks))
 }
 
 /// The params that the record's own suite gives every case of the answer's bench.
-fn constants(record: &Record, answer: &OurRow) -> Params {
+fn bench_constants(record: &Record, answer: &OurRow) -> Params {
     let suite = record.parse_suite().ok();
     let bench = suite.as_ref().and_then(|suite| suite.bench(&answer.bench));
     bench.map(|bench| bench.params.clone()).unwrap_or_default()
@@ -145,25 +145,25 @@ fn describe_choice(constants: &Params, case: &str, answer: &OurRow) -> String {
     let several = answer.params.iter().filter(|(_, wanted)| wanted.is_array());
     let chosen: Vec<String> = several
         .filter_map(|(name, wanted)| {
-            Some(format!("{name} = {}", find_value(constants, case, name, wanted)?))
+            Some(format!("{name} = {}", find_allowed_value(constants, case, name, wanted)?))
         })
         .collect();
     if chosen.is_empty() { String::new() } else { format!(" ({})", chosen.join(", ")) }
 }
 
-fn find_figure<'a>(record: &'a Record, answer: &OurRow) -> Option<&'a Figure> {
-    let constants = constants(record, answer);
+fn find_figure<'a>(record: &'a Record, answer: &OurRow) -> Option<&'a PooledFigure> {
+    let constants = bench_constants(record, answer);
     record.figures.iter().find(|figure| {
         figure.bench == answer.bench
             && figure.metric == answer.metric
             && figure.arm == answer.arm
             && !figure.twin
-            && has_params(&constants, &figure.case, &answer.params)
+            && case_has_params(&constants, &figure.case, &answer.params)
     })
 }
 
-fn describe_mean(figure: &Figure) -> String {
-    let shown = value(&figure.metric, figure.mean);
+fn describe_mean(figure: &PooledFigure) -> String {
+    let shown = format_value(&figure.metric, figure.mean);
     format!(
         "{} of {}: mean {shown}, n {}{}",
         figure.metric,
@@ -174,7 +174,7 @@ fn describe_mean(figure: &Figure) -> String {
 }
 
 /// Describes the percentile where its tail holds ten samples, else says why there is none.
-fn describe_percentile(figure: &Figure, percentile: Percentile) -> Option<String> {
+fn describe_percentile(figure: &PooledFigure, percentile: Percentile) -> Option<String> {
     let (name, number) = match percentile {
         Percentile::P50 => ("p50", figure.p50),
         Percentile::P95 => ("p95", figure.p95),
@@ -182,17 +182,17 @@ fn describe_percentile(figure: &Figure, percentile: Percentile) -> Option<String
     };
     let (metric, arm, n) = (&figure.metric, &figure.arm, figure.n);
     let shown = match number {
-        Some(number) => value(metric, number),
+        Some(number) => format_value(metric, number),
         None => "not printed, its tail holds fewer than ten samples".to_owned(),
     };
     Some(format!("{metric} of {arm}: {name} {shown}, n {n}{}", simulated_mark(figure)))
 }
 
-fn simulated_mark(figure: &Figure) -> &'static str {
+fn simulated_mark(figure: &PooledFigure) -> &'static str {
     if figure.simulated { ", simulated" } else { "" }
 }
 
-fn describe_left_out(record: &Record, answer: &OurRow) -> Option<String> {
+fn describe_left_out_arm(record: &Record, answer: &OurRow) -> Option<String> {
     let arm = record.arms.iter().find(|arm| arm.bench == answer.bench && arm.name == answer.arm)?;
     Some(format!("{}: left out: {}", arm.label, arm.given_up.as_ref()?))
 }

@@ -7,7 +7,7 @@ const DEPTH_MAX: usize = 16;
 /// no expression, or has no finite value.
 pub(super) fn evaluate(text: &str) -> Option<f64> {
     let mut parser = Parser { bytes: text.as_bytes(), at: 0 };
-    let value = parser.sum(0)?;
+    let value = parser.parse_sum(0)?;
     (parser.peek().is_none() && value.is_finite()).then_some(value)
 }
 
@@ -31,41 +31,41 @@ impl Parser<'_> {
         taken
     }
 
-    fn sum(&mut self, depth: usize) -> Option<f64> {
-        let mut value = self.product(depth)?;
+    fn parse_sum(&mut self, depth: usize) -> Option<f64> {
+        let mut value = self.parse_product(depth)?;
         loop {
             if self.accept_byte(b'+') {
-                value += self.product(depth)?;
+                value += self.parse_product(depth)?;
             } else if self.accept_byte(b'-') {
-                value -= self.product(depth)?;
+                value -= self.parse_product(depth)?;
             } else {
                 return Some(value);
             }
         }
     }
 
-    fn product(&mut self, depth: usize) -> Option<f64> {
-        let mut value = self.atom(depth)?;
+    fn parse_product(&mut self, depth: usize) -> Option<f64> {
+        let mut value = self.parse_atom(depth)?;
         loop {
             if self.accept_byte(b'*') {
-                value *= self.atom(depth)?;
+                value *= self.parse_atom(depth)?;
             } else if self.accept_byte(b'/') {
-                value /= self.atom(depth)?;
+                value /= self.parse_atom(depth)?;
             } else {
                 return Some(value);
             }
         }
     }
 
-    fn atom(&mut self, depth: usize) -> Option<f64> {
+    fn parse_atom(&mut self, depth: usize) -> Option<f64> {
         if depth > DEPTH_MAX {
             return None;
         }
         if self.accept_byte(b'-') {
-            return self.atom(depth + 1).map(|value| -value);
+            return self.parse_atom(depth + 1).map(|value| -value);
         }
         if self.accept_byte(b'(') {
-            let value = self.sum(depth + 1)?;
+            let value = self.parse_sum(depth + 1)?;
             return self.accept_byte(b')').then_some(value);
         }
         self.peek()?;

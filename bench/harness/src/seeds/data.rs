@@ -5,26 +5,26 @@ use serde::Deserialize;
 use super::arithmetic;
 use crate::{
     error::BenchError,
-    published::{QuotedRow, bench_of},
+    published::{QuotedRow, find_bench},
     suite::{Suite, bench::Params},
 };
 
 /// The whole file, in which unknown keys are errors.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Seeds {
+pub(super) struct PublishedReports {
     #[serde(rename = "report")]
-    pub(super) reports: Vec<Report>,
+    pub(super) reports: Vec<PublishedReport>,
     #[serde(rename = "table")]
-    pub(super) tables: Vec<Table>,
+    pub(super) tables: Vec<PublishedTable>,
     #[serde(rename = "check")]
-    pub(super) checks: Vec<Check>,
+    pub(super) checks: Vec<ArithmeticCheck>,
 }
 
 /// `[[report]]`: one of the published reports.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Report {
+pub(super) struct PublishedReport {
     pub(super) id: String,
     pub(super) title: String,
     /// The publisher and the date, and what it was measured on.
@@ -36,7 +36,7 @@ pub(super) struct Report {
 /// `[[table]]`: one table of a report, or several that are answered alike.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Table {
+pub(super) struct PublishedTable {
     pub(super) report: String,
     pub(super) name: String,
     /// The first line of each published table that this goes through.
@@ -45,7 +45,7 @@ pub(super) struct Table {
     #[serde(default)]
     pub(super) answers: Vec<SuiteTableReference>,
     #[serde(default, rename = "row")]
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<PublishedRow>,
     /// The mistakes in theirs that no sum shows.
     #[serde(default)]
     pub(super) wrong: Vec<String>,
@@ -70,7 +70,7 @@ pub(super) struct SuiteTableReference {
 /// `[[table.row]]`: one row of theirs, and what answers it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Row {
+pub(super) struct PublishedRow {
     pub(super) what: String,
     /// Their figure, as printed.
     pub(super) theirs: String,
@@ -111,7 +111,7 @@ pub(super) enum Percentile {
 /// `[[check]]`: a sum over their own numbers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Check {
+pub(super) struct ArithmeticCheck {
     pub(super) report: String,
     pub(super) table: String,
     /// The printed claim, in words.
@@ -157,7 +157,7 @@ pub(super) enum CheckKind {
 }
 
 impl PrintedNumber {
-    pub(super) fn ends(&self) -> [f64; 2] {
+    pub(super) fn range(&self) -> [f64; 2] {
         match self {
             Self::Number(number) => [*number; 2],
             Self::Ends(ends) => *ends,
@@ -165,16 +165,16 @@ impl PrintedNumber {
     }
 }
 
-impl Check {
+impl ArithmeticCheck {
     /// Computes the sum, and whether it fits what is printed; `None` when the text is not a sum.
-    pub(super) fn judge(&self) -> Option<(f64, bool)> {
+    pub(super) fn evaluate(&self) -> Option<(f64, bool)> {
         let computed = arithmetic::evaluate(&self.compute)?;
-        let [low, high] = self.printed.ends();
+        let [low, high] = self.printed.range();
         Some((computed, computed >= low - self.round && computed <= high + self.round))
     }
 }
 
-impl Seeds {
+impl PublishedReports {
     /// Parses and checks the file: every table has a report, every check a table and a sum, every
     /// row one answer.
     pub(super) fn parse(text: &str) -> Result<Self, BenchError> {
@@ -208,11 +208,12 @@ impl Seeds {
             }
         }
         for check in &seeds.checks {
-            let table = |table: &&Table| table.report == check.report && table.name == check.table;
+            let table =
+                |table: &&PublishedTable| table.report == check.report && table.name == check.table;
             if !seeds.tables.iter().any(|known| table(&known)) {
                 return wrong(&check.claim, format!("no table {}", check.table));
             }
-            if check.judge().is_none() {
+            if check.evaluate().is_none() {
                 return wrong(&check.claim, format!("no sum: {}", check.compute));
             }
         }
@@ -220,7 +221,7 @@ impl Seeds {
     }
 }
 
-impl Row {
+impl PublishedRow {
     /// Creates a row from one that a suite holds next to its own.
     pub(super) fn from_suite(suite: &str, row: &QuotedRow) -> Self {
         let answers = row.ours.iter().map(|ours| OurRow {
@@ -246,7 +247,7 @@ impl Row {
 impl OurRow {
     /// Checks that the suite has such a row; the error says what is missing.
     pub(super) fn check(&self, suite: &Suite) -> Result<(), String> {
-        let bench = bench_of(&suite.benches, &self.bench, &self.arm, &self.params)?;
+        let bench = find_bench(&suite.benches, &self.bench, &self.arm, &self.params)?;
         if let Some(against) = self.against.as_ref().filter(|arm| !bench.arms.contains(arm)) {
             return Err(format!("bench {} has no arm {against}", self.bench));
         }
@@ -291,8 +292,8 @@ mod tests {
 
     #[test]
     fn a_small_file_parses_and_its_sum_does_not_fit() {
-        let seeds = Seeds::parse(SMALL).unwrap();
-        assert_eq!(seeds.checks[0].judge().map(|(_, agrees)| agrees), Some(false));
+        let seeds = PublishedReports::parse(SMALL).unwrap();
+        assert_eq!(seeds.checks[0].evaluate().map(|(_, agrees)| agrees), Some(false));
     }
 
     #[test]
@@ -304,10 +305,10 @@ mod tests {
             ("table = \"one\"", "table = \"two\""),
             ("compute = \"100 / 3\"", "compute = \"100 /\""),
         ] {
-            let error = Seeds::parse(&SMALL.replacen(from, to, 1)).unwrap_err();
+            let error = PublishedReports::parse(&SMALL.replacen(from, to, 1)).unwrap_err();
             assert!(matches!(error, BenchError::SuiteMeaning { .. }), "{from}: {error}");
         }
-        let error = Seeds::parse(&SMALL.replacen("title", "colour", 1)).unwrap_err();
+        let error = PublishedReports::parse(&SMALL.replacen("title", "colour", 1)).unwrap_err();
         assert!(matches!(error, BenchError::SuiteSyntax { .. }));
     }
 }

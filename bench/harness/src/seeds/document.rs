@@ -2,11 +2,14 @@
 
 use super::{
     answers::{RowLookup, find_answer, record_name},
-    data::{Check, CheckKind, OurRow, Report, Row, Seeds, SuiteTableReference, Table},
+    data::{
+        ArithmeticCheck, CheckKind, OurRow, PublishedReport, PublishedReports, PublishedRow,
+        PublishedTable, SuiteTableReference,
+    },
     suites::NamedSuites,
 };
 use crate::{
-    document::markdown::render_grid, format::digits, loaded::LoadedRecord, plan::Effort,
+    document::markdown::render_grid, format::format_number, loaded::LoadedRecord, plan::Effort,
     validity::Validity,
 };
 
@@ -20,28 +23,28 @@ pub(super) fn find_command(document: &str) -> Option<&str> {
 }
 
 /// The data file, its suites, and the records that answer it.
-pub(super) struct Document<'a> {
-    pub(super) seeds: &'a Seeds,
+pub(super) struct ReportsDocument<'a> {
+    pub(super) seeds: &'a PublishedReports,
     pub(super) suites: &'a NamedSuites,
     pub(super) records: &'a [LoadedRecord],
 }
 
-impl Document<'_> {
+impl ReportsDocument<'_> {
     /// Writes the whole text, ending in a newline.
-    pub(super) fn write(&self, command: &str) -> String {
-        let mut text = introduction(self.seeds, command);
+    pub(super) fn render(&self, command: &str) -> String {
+        let mut text = render_introduction(self.seeds, command);
         for report in &self.seeds.reports {
             text += &self.render_report(report);
         }
-        text + &list_records(self.records)
+        text + &render_record_list(self.records)
     }
 
     /// Lists the rows that are to be answered by a record, and are not.
     pub(super) fn unanswered_rows(&self) -> Vec<String> {
         let mut unanswered = Vec::new();
         for table in &self.seeds.tables {
-            let held: Vec<Row> =
-                table.answers.iter().flat_map(|answers| self.held_rows(answers)).collect();
+            let held: Vec<PublishedRow> =
+                table.answers.iter().flat_map(|answers| self.suite_table_rows(answers)).collect();
             for row in held.iter().chain(&table.rows) {
                 for answer in &row.ours {
                     if !matches!(
@@ -60,25 +63,26 @@ impl Document<'_> {
         unanswered
     }
 
-    fn render_report(&self, report: &Report) -> String {
-        let Report { id, title, source, compared } = report;
+    fn render_report(&self, report: &PublishedReport) -> String {
+        let PublishedReport { id, title, source, compared } = report;
         let mut text = format!("\n## {id}: {title}\n\n{source}. {compared}\n");
         for table in self.seeds.tables.iter().filter(|table| table.report == *id) {
-            let held = table.answers.iter().flat_map(|answers| self.suite_rows(answers));
+            let held = table.answers.iter().flat_map(|answers| self.render_suite_rows(answers));
             let rows: Vec<Vec<String>> =
-                held.chain(table.rows.iter().map(|row| self.row(row))).collect();
+                held.chain(table.rows.iter().map(|row| self.render_row(row))).collect();
             let heads = ["row", "theirs", "ours", "record"];
             let grid = render_grid(&heads, &rows, &[false; 4]);
             text += &format!("\n### {id}, {}\n\n{}", table.name, grid.trim_end());
             text.push('\n');
-            let is_checked = |check: &&Check| check.report == *id && check.table == table.name;
+            let is_checked =
+                |check: &&ArithmeticCheck| check.report == *id && check.table == table.name;
             text += &render_verdicts(table, self.seeds.checks.iter().filter(is_checked));
         }
         text
     }
 
     /// Writes the cells of one row: what it is, theirs, ours, and the records that ours is from.
-    fn row(&self, row: &Row) -> Vec<String> {
+    fn render_row(&self, row: &PublishedRow) -> Vec<String> {
         let (mut ours, mut names) = (Vec::new(), Vec::new());
         for answer in &row.ours {
             match find_answer(answer, self.suites, self.records) {
@@ -107,22 +111,22 @@ impl Document<'_> {
     }
 
     /// Writes the rows that a suite holds next to its own.
-    fn suite_rows(&self, answers: &SuiteTableReference) -> Vec<Vec<String>> {
-        let rows = self.held_rows(answers);
+    fn render_suite_rows(&self, answers: &SuiteTableReference) -> Vec<Vec<String>> {
+        let rows = self.suite_table_rows(answers);
         if rows.is_empty() {
             let missing = format!("*not built*: suite `{}`", answers.suite);
             return vec![dash_if_empty([&answers.title, "–", &missing, ""])];
         }
-        rows.iter().map(|row| self.row(row)).collect()
+        rows.iter().map(|row| self.render_row(row)).collect()
     }
 
     /// Lists the rows that a suite holds already; none where the suite is not there.
-    fn held_rows(&self, answers: &SuiteTableReference) -> Vec<Row> {
+    fn suite_table_rows(&self, answers: &SuiteTableReference) -> Vec<PublishedRow> {
         let suite = self.suites.find(&answers.suite);
         let table =
             suite.and_then(|suite| suite.answers.iter().find(|table| table.title == answers.title));
         let rows = table.map(|table| table.rows.as_slice()).unwrap_or_default();
-        rows.iter().map(|row| Row::from_suite(&answers.suite, row)).collect()
+        rows.iter().map(|row| PublishedRow::from_suite(&answers.suite, row)).collect()
     }
 }
 
@@ -133,27 +137,30 @@ fn dash_if_empty(texts: [&str; 4]) -> Vec<String> {
     texts.map(cell).into()
 }
 
-fn introduction(seeds: &Seeds, command: &str) -> String {
+fn render_introduction(seeds: &PublishedReports, command: &str) -> String {
     let count = |kind: CheckKind| seeds.checks.iter().filter(|check| check.kind == kind).count();
     let (wrong, same) = (count(CheckKind::Contradiction), count(CheckKind::Identity));
     let (fine, few) = (count(CheckKind::TooFine), count(CheckKind::TooFew));
     format!(
         "# The five published reports, table by table\n\n\
          {MADE_BY}{command}`, from records and `bench/seeds.toml`: do not edit it by hand.\n\n\
-         What they printed is quoted as printed, for one purpose: to say which row of ours answers \
-         it. Theirs was measured on other machines, other models and other years, so that no ratio \
-         of ours and theirs is made anywhere. Ours is of the records named at the end; a row whose \
-         suite does not exist says *not built*, a row without a record *no record*. Evidence here \
-         is simulated: what is measured is work, not the protection of a machine, and no row of \
-         ours says what a TEE costs.\n\n\
-         This command and `cargo test -p confide-bench seeds` compute each sum below again from \
-         numbers that the report itself prints. In {wrong} places the result contradicts the report; \
-         in {same}, one figure merely follows from others; {fine} figures have more digits than their \
-         inputs support; {few} percentiles have too few samples in the tail.\n"
+         The figures of the reports are quoted as printed, only to show which row of ours answers \
+         each. They were measured on other machines, with other models and in other years, so no \
+         ratio of ours to theirs is given anywhere. Our figures come from the records named at the \
+         end. A row whose suite does not exist says *not built*, a row without a record *no \
+         record*. Evidence here is simulated: our rows measure work, not the protection of a \
+         machine, and none says what a TEE costs.\n\n\
+         This command and `cargo test -p confide-bench seeds` repeat each calculation below with \
+         numbers that the report itself prints. In {wrong} places the result contradicts the \
+         report; in {same}, one figure merely follows from others; {fine} figures have more digits \
+         than their inputs support; {few} percentiles have too few samples in the tail.\n"
     )
 }
 
-fn render_verdicts<'a>(table: &Table, checks: impl Iterator<Item = &'a Check>) -> String {
+fn render_verdicts<'a>(
+    table: &PublishedTable,
+    checks: impl Iterator<Item = &'a ArithmeticCheck>,
+) -> String {
     let list = |title: &str, points: &[String]| {
         if points.is_empty() {
             return String::new();
@@ -162,7 +169,7 @@ fn render_verdicts<'a>(table: &Table, checks: impl Iterator<Item = &'a Check>) -
         format!("\n{title}\n\n{points}")
     };
     let sums: Vec<String> = checks.map(describe_check).collect();
-    let mut text = list("Sums over their own numbers:", &sums);
+    let mut text = list("Calculations with their own numbers:", &sums);
     text += &list("What else is wrong in their table, or missing from it:", &table.wrong);
     text += &list("How ours avoids it:", &table.kept);
     if !table.traps.is_empty() {
@@ -175,13 +182,13 @@ fn render_verdicts<'a>(table: &Table, checks: impl Iterator<Item = &'a Check>) -
     text
 }
 
-fn describe_check(check: &Check) -> String {
-    let Some((computed, _)) = check.judge() else { return check.claim.clone() };
+fn describe_check(check: &ArithmeticCheck) -> String {
+    let Some((computed, _)) = check.evaluate() else { return check.claim.clone() };
     let unit = match check.unit.as_str() {
         "" => String::new(),
         unit => format!(" {unit}"),
     };
-    let [low, high] = check.printed.ends();
+    let [low, high] = check.printed.range();
     let printed = if low == high {
         quote_number(low)
     } else {
@@ -192,8 +199,8 @@ fn describe_check(check: &Check) -> String {
     let joint = match check.kind {
         CheckKind::Contradiction => format!("{verb} {printed}{unit}, computed"),
         CheckKind::Identity => format!("{verb} {printed}{unit}, from the other figures"),
-        CheckKind::TooFine => format!("{verb} {printed}{unit}, while the digits resolve"),
-        CheckKind::TooFew => format!("wanted {printed} samples beyond it, had"),
+        CheckKind::TooFine => format!("{verb} {printed}{unit}, while the digits resolve only"),
+        CheckKind::TooFew => format!("wanted {printed} samples beyond it, got"),
     };
     let note = check.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
     let (claim, compute) = (&check.claim, &check.compute);
@@ -203,23 +210,31 @@ fn describe_check(check: &Check) -> String {
 /// Formats the number as it was printed, digit for digit.
 fn quote_number(number: f64) -> String {
     let text = number.to_string();
-    if number.abs() >= 10_000.0 { with_minus(digits(number)) } else { with_minus(text) }
+    if number.abs() >= 10_000.0 {
+        with_typographic_minus(format_number(number))
+    } else {
+        with_typographic_minus(text)
+    }
 }
 
 /// Formats the sum with as many decimals as the printed number, or three digits.
 fn round_like(number: f64, printed: f64) -> String {
     let decimals = |text: &str| text.split_once('.').map_or(0, |(_, after)| after.len());
-    let (short, places) = (digits(number), decimals(&printed.to_string()));
-    with_minus(if decimals(&short) < places { format!("{number:.places$}") } else { short })
+    let (short, places) = (format_number(number), decimals(&printed.to_string()));
+    with_typographic_minus(if decimals(&short) < places {
+        format!("{number:.places$}")
+    } else {
+        short
+    })
 }
 
 /// Writes a negative number with the typographical minus sign.
-fn with_minus(text: String) -> String {
+fn with_typographic_minus(text: String) -> String {
     text.replacen('-', "−", 1)
 }
 
 /// Lists the records of the document, for its end.
-fn list_records(records: &[LoadedRecord]) -> String {
+fn render_record_list(records: &[LoadedRecord]) -> String {
     let mut rows: Vec<Vec<String>> = records.iter().map(record_cells).collect();
     if rows.is_empty() {
         rows.push(["none", "–", "–", "–", "–", "–"].map(str::to_owned).into());

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::data::Seeds;
-use crate::{suite::Suite, suites::suite_named};
+use super::data::PublishedReports;
+use crate::{suite::Suite, suites::find_suite};
 
 /// The embedded suites that the data file names, as far as they exist.
 pub(super) struct NamedSuites(BTreeMap<String, Suite>);
 
 impl NamedSuites {
     /// Parses every suite that a row of the data file names.
-    pub(super) fn parse(seeds: &Seeds) -> Self {
+    pub(super) fn parse(seeds: &PublishedReports) -> Self {
         let rows = || seeds.tables.iter().flat_map(|table| &table.rows);
         let measured = rows().flat_map(|row| row.ours.iter().map(|answer| &answer.suite));
         let planned = rows().filter_map(|row| row.not_built.as_ref());
@@ -18,7 +18,7 @@ impl NamedSuites {
         let main = "main".to_owned();
         let names = measured.chain(planned).chain(tables).chain([&main]);
         let parse = |name: &String| {
-            let known = suite_named(name).ok().filter(|_| !name.ends_with(".toml"))?;
+            let known = find_suite(name).ok().filter(|_| !name.ends_with(".toml"))?;
             Some((name.clone(), Suite::parse(name, &known.text).ok()?))
         };
         Self(names.filter_map(parse).collect())

@@ -7,14 +7,14 @@ use confide_estimate::Random;
 
 use super::{
     finding::Finding,
-    synthetic::{Noise, SyntheticSuite, blocks},
+    synthetic::{Noise, SyntheticSuite, make_slices},
 };
 use crate::{
     error::BenchError,
     plan::Effort,
     rows::{
-        RunAnalysis, judge,
-        row::{AaVerdict, Ends, RowVerdict},
+        RunAnalysis, analyse_run,
+        row::{AaVerdict, RowEstimate, RowVerdict},
     },
     suite::Suite,
 };
@@ -38,7 +38,7 @@ const JUDGED_INVALID_MAX: f64 = 0.03;
 ///
 /// # Errors
 /// When a synthetic suite cannot be read.
-pub fn simulate(runs: u32, seed: u64) -> Result<Vec<Finding>, BenchError> {
+pub fn simulate_coverage(runs: u32, seed: u64) -> Result<Vec<Finding>, BenchError> {
     let mut findings = Vec::new();
     let mut all = Vec::new();
     for count in BLOCKS {
@@ -83,7 +83,7 @@ struct SimulatedRow {
 }
 
 impl SimulatedRow {
-    fn new(ends: &Ends, truth: f64, aa: Option<AaVerdict>, outcome: RowVerdict) -> Self {
+    fn new(ends: &RowEstimate, truth: f64, aa: Option<AaVerdict>, outcome: RowVerdict) -> Self {
         Self {
             covers: ends.low <= truth && truth <= ends.high,
             covers_wide: ends.low_999 <= truth && truth <= ends.high_999,
@@ -100,7 +100,7 @@ fn share_of(rows: &[SimulatedRow], is_wanted: impl Fn(&SimulatedRow) -> bool) ->
 }
 
 fn simulate_twins(count: u32, runs: u32, seed: u64) -> Result<Vec<SimulatedRow>, BenchError> {
-    let suite = SyntheticSuite { arms: vec!["a"], ..SyntheticSuite::default() }.suite()?;
+    let suite = SyntheticSuite { arms: vec!["a"], ..SyntheticSuite::default() }.parse()?;
     let arms = [("a", false, 0.0), ("a", true, 0.0)];
     Ok(simulate_rows(&suite, &arms, count, runs, seed, |judged| {
         let row = judged.rows.iter().find(|row| row.twin)?;
@@ -109,7 +109,7 @@ fn simulate_twins(count: u32, runs: u32, seed: u64) -> Result<Vec<SimulatedRow>,
 }
 
 fn simulate_delay(delay: f64, runs: u32, seed: u64) -> Result<Finding, BenchError> {
-    let suite = SyntheticSuite::default().suite()?;
+    let suite = SyntheticSuite::default().parse()?;
     let arms = [("a", false, 0.0), ("b", false, delay)];
     // Each delay has noise of its own: three rows are three experiments.
     let seed = seed ^ delay.to_bits();
@@ -126,8 +126,8 @@ fn simulate_delay(delay: f64, runs: u32, seed: u64) -> Result<Finding, BenchErro
         format!("a delay of {} %, {DELAYED_BLOCKS} blocks", delay * 100.0),
         COVERED.contains(&covered) && wrong <= 0.05,
         format!(
-            "covered by the 95 % interval in {:.2} % of {} runs; called above 2 % in {:.1} %, \
-             within in {:.1} %",
+            "covered by the 95 % interval in {:.2} % of {} runs; judged above the margin of 2 % in \
+             {:.1} %, within it in {:.1} %",
             covered * 100.0,
             found.len(),
             above * 100.0,
@@ -149,8 +149,8 @@ fn simulate_rows(
     let one = |number: u32| {
         let noise = Noise::ALL[number as usize % Noise::ALL.len()];
         let mut random = Random::new(seed ^ (u64::from(count) << 40) ^ u64::from(number));
-        let slices = blocks(arms, count, noise, &mut random);
-        read(&judge(suite, Effort::Full, &[], &slices))
+        let slices = make_slices(arms, count, noise, &mut random);
+        read(&analyse_run(suite, Effort::Full, &[], &slices))
     };
     std::thread::scope(|scope| {
         let parts: Vec<_> = (0..threads)

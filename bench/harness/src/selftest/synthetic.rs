@@ -9,7 +9,7 @@ use crate::{
     loaded::LoadedRecord,
     plan::Effort,
     record::{ArmRecord, Record, SuiteRecord, sha256_hex},
-    rows::judge,
+    rows::analyse_run,
     samples::{Sample, SamplePlace, Slice},
     suite::Suite,
 };
@@ -55,7 +55,7 @@ impl Default for SyntheticSuite {
 }
 
 impl SyntheticSuite {
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn to_toml(&self) -> String {
         let arm = |name: &&str| {
             format!(
                 "[[arm]]\nname = \"{name}\"\nlabel = \"{name}\"\ncommand = [\"{name}\"]\n\
@@ -82,13 +82,13 @@ impl SyntheticSuite {
     }
 
     /// Parses the suite; a made-up one always parses, and a test says so.
-    pub(crate) fn suite(&self) -> Result<Suite, crate::error::BenchError> {
-        Suite::parse("made-up", &self.text())
+    pub(crate) fn parse(&self) -> Result<Suite, crate::error::BenchError> {
+        Suite::parse("made-up", &self.to_toml())
     }
 }
 
 /// Creates the slice of one run of one arm that gave one number.
-pub(crate) fn slice(arm: &str, twin: bool, block: u32, metric: &str, value: f64) -> Slice {
+pub(crate) fn make_slice(arm: &str, twin: bool, block: u32, metric: &str, value: f64) -> Slice {
     Slice {
         place: SamplePlace {
             bench: BENCH.into(),
@@ -103,7 +103,7 @@ pub(crate) fn slice(arm: &str, twin: bool, block: u32, metric: &str, value: f64)
 }
 
 /// Creates one request of the run at `place`.
-pub(crate) fn sample(place: &SamplePlace, index: u32, metric: &str, value: f64) -> Sample {
+pub(crate) fn make_sample(place: &SamplePlace, index: u32, metric: &str, value: f64) -> Sample {
     Sample {
         place: place.clone(),
         index,
@@ -127,11 +127,11 @@ impl Noise {
     pub(crate) const ALL: [Self; 3] = [Self::Quiet, Self::Spiked, Self::Heavy];
 
     /// Draws the factor of one run.
-    pub(crate) fn factor(self, random: &mut Random) -> f64 {
+    pub(crate) fn draw_factor(self, random: &mut Random) -> f64 {
         let quiet = 0.02 * random.normal();
         match self {
             Self::Quiet => quiet.exp(),
-            Self::Spiked if random.unit() < 0.1 => quiet.exp() * (1.0 + 0.33 * random.unit()),
+            Self::Spiked if random.uniform() < 0.1 => quiet.exp() * (1.0 + 0.33 * random.uniform()),
             Self::Spiked => quiet.exp(),
             Self::Heavy => (quiet * random.normal()).exp(),
         }
@@ -140,7 +140,7 @@ impl Noise {
 
 /// Creates the slices of the arms, each delayed by its share, on a machine whose speed is another
 /// in each block.
-pub(crate) fn blocks(
+pub(crate) fn make_slices(
     arms: &[(&str, bool, f64)],
     blocks: u32,
     noise: Noise,
@@ -150,23 +150,23 @@ pub(crate) fn blocks(
     for block in 0..blocks {
         let machine = 10.0 * (0.2 * random.normal()).exp();
         for (arm, twin, delay) in arms {
-            let value = machine * noise.factor(random) * (1.0 + delay);
-            slices.push(slice(arm, *twin, block, METRIC, value));
+            let value = machine * noise.draw_factor(random) * (1.0 + delay);
+            slices.push(make_slice(arm, *twin, block, METRIC, value));
         }
     }
     slices
 }
 
 /// Creates a record of these samples, as `bench run` would have left it.
-pub(crate) fn make_loaded(
+pub(crate) fn make_loaded_record(
     shape: &SyntheticSuite,
     started_unix_s: u64,
     samples: Vec<Sample>,
     slices: Vec<Slice>,
 ) -> Result<LoadedRecord, crate::error::BenchError> {
-    let suite = shape.suite()?;
-    let mut record = Record::from_rows(judge(&suite, Effort::Full, &samples, &slices));
-    let text = shape.text();
+    let suite = shape.parse()?;
+    let mut record = Record::from_analysis(analyse_run(&suite, Effort::Full, &samples, &slices));
+    let text = shape.to_toml();
     record.suite = SuiteRecord {
         name: "made-up".into(),
         title: "made up".into(),
@@ -179,12 +179,12 @@ pub(crate) fn make_loaded(
     record.started_unix_s = started_unix_s;
     record.machine.cpu_model = "a made-up processor".into();
     record.machine.cpus_online = 2;
-    record.arms = shape.arms.iter().map(|arm| arm_record(arm)).collect();
+    record.arms = shape.arms.iter().map(|arm| make_arm_record(arm)).collect();
     let sha256 = sha256_hex(&format!("made-up {started_unix_s}"));
     Ok(LoadedRecord { record, samples, slices, path: PathBuf::from("made-up"), sha256 })
 }
 
-fn arm_record(name: &str) -> ArmRecord {
+fn make_arm_record(name: &str) -> ArmRecord {
     ArmRecord {
         bench: BENCH.into(),
         name: name.into(),
@@ -199,7 +199,7 @@ fn arm_record(name: &str) -> ArmRecord {
 }
 
 /// Creates an answer of so many tokens.
-pub(crate) fn tokens(count: u32) -> Option<Value> {
+pub(crate) fn token_count_answer(count: u32) -> Option<Value> {
     Some(serde_json::json!({ "tokens": count }))
 }
 
@@ -209,9 +209,9 @@ mod tests {
 
     #[test]
     fn a_made_up_suite_parses() {
-        SyntheticSuite::default().suite().unwrap();
+        SyntheticSuite::default().parse().unwrap();
         SyntheticSuite { params: "concurrency = 4", load: "open", ..SyntheticSuite::default() }
-            .suite()
+            .parse()
             .unwrap();
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Bench {
     pub(crate) layer: Option<String>,
     /// The id of the definition in MODELS.md.
     pub(crate) model: String,
-    pub(crate) load: Load,
+    pub(crate) load: LoadModel,
     /// The arms, of which the first is the reference.
     pub(crate) arms: Vec<String>,
     pub(crate) requests: u32,
@@ -60,7 +60,7 @@ pub(crate) struct Bench {
     pub(crate) deadline_s: u32,
     /// `load`: the arm is a client whose CPU must not be the limit. `subject`: it is measured.
     #[serde(default)]
-    pub(crate) client: Client,
+    pub(crate) client: CpuTimeSource,
     #[serde(rename = "metric")]
     pub(crate) metrics: Vec<Metric>,
     /// Lines of cost over work that the report prints.
@@ -79,7 +79,7 @@ pub(crate) struct EffortBlocks {
 /// When the load generator sends its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Load {
+pub(crate) enum LoadModel {
     /// The next request waits for the last answer.
     Closed,
     /// Requests start on a schedule; latency counts from the scheduled instant.
@@ -89,7 +89,7 @@ pub(crate) enum Load {
 /// The process whose CPU time the arm reports: the load generator, or the subject itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Client {
+pub(crate) enum CpuTimeSource {
     Load,
     #[default]
     Subject,
@@ -102,11 +102,11 @@ pub(crate) struct Metric {
     pub(crate) name: String,
     pub(crate) label: String,
     #[serde(default)]
-    pub(crate) stat: Stat,
+    pub(crate) stat: RunStatistic,
     #[serde(default)]
-    pub(crate) better: Better,
+    pub(crate) better: BetterDirection,
     #[serde(default)]
-    pub(crate) show: Show,
+    pub(crate) show: CostForm,
     /// The relative equivalence margin: 0.02 is 2 %.
     #[serde(default = "default_margin")]
     pub(crate) margin: f64,
@@ -130,7 +130,8 @@ pub(crate) struct Metric {
 /// The statistic that turns the samples of one run into one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Stat {
+#[schemars(rename = "Stat")]
+pub(crate) enum RunStatistic {
     #[default]
     Mean,
     P50,
@@ -143,7 +144,8 @@ pub(crate) enum Stat {
 /// The direction of the metric that is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Better {
+#[schemars(rename = "Better")]
+pub(crate) enum BetterDirection {
     Higher,
     #[default]
     Lower,
@@ -152,7 +154,8 @@ pub(crate) enum Better {
 /// The form in which the cost is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Show {
+#[schemars(rename = "Show")]
+pub(crate) enum CostForm {
     Difference,
     #[default]
     Ratio,
@@ -220,7 +223,7 @@ pub(super) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<()
     if holds { Ok(()) } else { Err(message()) }
 }
 
-impl Stat {
+impl RunStatistic {
     /// Reduces many numbers to one; `None` for no numbers.
     pub(crate) fn reduce(self, values: &[f64]) -> Option<f64> {
         match self {

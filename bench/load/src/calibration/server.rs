@@ -21,7 +21,7 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
 
 /// How the server answers.
 #[derive(Clone, Copy)]
-pub(super) enum Manner {
+pub(super) enum ResponsePacing {
     /// At once, with one token.
     OneToken,
     /// When `streams` requests have come: a token to each in turn, one every `gap`, until each has `tokens`.
@@ -35,16 +35,16 @@ pub(super) struct LoopbackServer {
 }
 
 impl LoopbackServer {
-    pub(super) fn start(manner: Manner) -> io::Result<Self> {
+    pub(super) fn start(manner: ResponsePacing) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let ended = Arc::new(AtomicBool::new(false));
         let is_ended = Arc::clone(&ended);
         let (sender, streams) = mpsc::channel();
-        if let Manner::InTurn { streams: count, tokens, gap } = manner {
+        if let ResponsePacing::InTurn { streams: count, tokens, gap } = manner {
             thread::Builder::new().name("ceiling-pace".into()).spawn(move || {
                 let streams: Vec<TcpStream> = streams.iter().take(count as usize).collect();
-                write_in_turn(streams, tokens, gap)
+                write_tokens_in_turn(streams, tokens, gap)
             })?;
         }
         thread::Builder::new().name("ceiling-accept".into()).spawn(move || {
@@ -56,8 +56,8 @@ impl LoopbackServer {
                 let sender = sender.clone();
                 // Without a thread there is no answer, which the client reports.
                 let _ = thread::Builder::new().name("ceiling".into()).spawn(move || match manner {
-                    Manner::OneToken => answer_at_once(stream),
-                    Manner::InTurn { .. } => read_request(&mut BufReader::new(&stream))
+                    ResponsePacing::OneToken => answer_at_once(stream),
+                    ResponsePacing::InTurn { .. } => read_request(&mut BufReader::new(&stream))
                         .map(|_| sender.send(stream).unwrap_or_default()),
                 });
             }
@@ -108,7 +108,7 @@ fn read_request(input: &mut BufReader<&TcpStream>) -> io::Result<bool> {
 }
 
 /// Writes token after token, each to the next stream, each at its instant.
-fn write_in_turn(streams: Vec<TcpStream>, tokens: u32, gap: Duration) -> io::Result<()> {
+fn write_tokens_in_turn(streams: Vec<TcpStream>, tokens: u32, gap: Duration) -> io::Result<()> {
     for mut stream in &streams {
         write!(stream, "{HEAD}transfer-encoding: chunked\r\n\r\n")?;
     }

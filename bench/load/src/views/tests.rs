@@ -37,14 +37,14 @@ fn events() -> Vec<RequestRecord> {
     ]
 }
 
-fn spread(view: &View, quantity: Quantity) -> Quantiles {
+fn spread(view: &ToolView, quantity: Quantity) -> Quantiles {
     match view.figure(quantity) {
         Some((_, Figure::Spread(spread))) => spread,
         other => panic!("{quantity:?}: {other:?}"),
     }
 }
 
-fn rate(view: &View, quantity: Quantity) -> f64 {
+fn rate(view: &ToolView, quantity: Quantity) -> f64 {
     match view.figure(quantity) {
         Some((_, Figure::Rate(rate))) => rate,
         other => panic!("{quantity:?}: {other:?}"),
@@ -73,7 +73,7 @@ fn every_id_is_explained_in_the_definitions_and_used_once() {
 fn a_log_without_answers_gives_no_figures() {
     for tool in Tool::OTHERS {
         for events in [Vec::new(), events().split_off(2)] {
-            let view = View::from_events(tool, &events);
+            let view = ToolView::from_events(tool, &events);
             assert_eq!((view.completed, view.failed), (Some(0), Some(events.len() as u64)));
             assert_eq!(view.figures, []);
         }
@@ -83,7 +83,7 @@ fn a_log_without_answers_gives_no_figures() {
 #[test]
 fn the_first_gap_is_in_no_ones_gaps() {
     for tool in [Tool::Vllm, Tool::AiPerf] {
-        let gaps = spread(&View::from_events(tool, &events()), Quantity::ChunkGap);
+        let gaps = spread(&ToolView::from_events(tool, &events()), Quantity::ChunkGap);
         assert_eq!(gaps.count, Some(3));
         assert_near(gaps.max, 40.0);
     }
@@ -91,7 +91,7 @@ fn the_first_gap_is_in_no_ones_gaps() {
 
 #[test]
 fn the_clock_starts_at_dispatch_and_stops_at_the_last_chunk() {
-    let view = View::from_events(Tool::Vllm, &events());
+    let view = ToolView::from_events(Tool::Vllm, &events());
     assert_eq!((view.completed, view.failed), (Some(2), Some(1)));
     let ttft = spread(&view, Quantity::TimeToFirst);
     assert_near(ttft.mean, 150.0);
@@ -104,7 +104,7 @@ fn the_clock_starts_at_dispatch_and_stops_at_the_last_chunk() {
 
 #[test]
 fn itl_pools_gaps_and_tpot_is_of_requests() {
-    let view = View::from_events(Tool::Vllm, &events());
+    let view = ToolView::from_events(Tool::Vllm, &events());
     let itl = spread(&view, Quantity::ChunkGap);
     assert_near(itl.mean, 100.0 / 3.0);
     assert_near(itl.p50, 40.0);
@@ -115,14 +115,14 @@ fn itl_pools_gaps_and_tpot_is_of_requests() {
 
 #[test]
 fn throughput_is_over_the_whole_run() {
-    let view = View::from_events(Tool::Vllm, &events());
+    let view = ToolView::from_events(Tool::Vllm, &events());
     assert_near(rate(&view, Quantity::RequestRate), 1.0);
     assert_near(rate(&view, Quantity::TokenRate), 3.0);
 }
 
 #[test]
 fn the_clock_starts_behind_the_connection_and_stops_at_the_end_of_the_stream() {
-    let view = View::from_events(Tool::GuideLlm, &events());
+    let view = ToolView::from_events(Tool::GuideLlm, &events());
     let ttft = spread(&view, Quantity::TimeToFirst);
     assert_near(ttft.mean, 149.0);
     assert_near(ttft.p50, 98.0);
@@ -140,7 +140,7 @@ fn the_clock_starts_behind_the_connection_and_stops_at_the_end_of_the_stream() {
 fn figures_per_token_are_weighed_by_tokens() {
     let mut events = events();
     events[1].output_tokens = Some(5);
-    let view = View::from_events(Tool::GuideLlm, &events);
+    let view = ToolView::from_events(Tool::GuideLlm, &events);
     // 60 ms over 2 tokens, 40 ms over 4.
     let itl = spread(&view, Quantity::PerTokenAfterFirst);
     assert_eq!(itl.count, Some(6));
@@ -163,14 +163,14 @@ fn a_percentile_is_a_value_and_rounding_may_take_the_next_one() {
 
 #[test]
 fn rates_are_over_the_time_from_the_first_start_to_the_last_end() {
-    let view = View::from_events(Tool::GuideLlm, &events());
+    let view = ToolView::from_events(Tool::GuideLlm, &events());
     assert_near(rate(&view, Quantity::RequestRate), 2.0 / 1.988);
     assert_near(rate(&view, Quantity::TokenRate), 6.0 / 1.988);
 }
 
 #[test]
 fn itl_is_of_requests_and_icl_pools_gaps() {
-    let view = View::from_events(Tool::AiPerf, &events());
+    let view = ToolView::from_events(Tool::AiPerf, &events());
     let ttft = spread(&view, Quantity::TimeToFirst);
     assert_near(ttft.mean, 150.0);
     assert_near(ttft.p90, 190.0);
@@ -190,26 +190,26 @@ fn a_first_chunk_of_several_tokens_is_left_out_of_the_divisor() {
     let mut events = events();
     events[1].chunk_tokens = Some(vec![2, 1]);
     assert_near(
-        spread(&View::from_events(Tool::AiPerf, &events), Quantity::PerTokenAfterFirst).max,
+        spread(&ToolView::from_events(Tool::AiPerf, &events), Quantity::PerTokenAfterFirst).max,
         40.0,
     );
     events[1].chunk_tokens = Some(vec![3, 0]);
     assert_near(
-        spread(&View::from_events(Tool::AiPerf, &events), Quantity::PerTokenAfterFirst).min,
+        spread(&ToolView::from_events(Tool::AiPerf, &events), Quantity::PerTokenAfterFirst).min,
         20.0,
     );
 }
 
 #[test]
 fn rates_are_over_the_time_of_requests_that_count() {
-    let view = View::from_events(Tool::AiPerf, &events());
+    let view = ToolView::from_events(Tool::AiPerf, &events());
     assert_near(rate(&view, Quantity::RequestRate), 2.0 / 1.23);
     assert_near(rate(&view, Quantity::TokenRate), 6.0 / 1.23);
 }
 
 #[test]
 fn tokens_of_one_chunk_come_together() {
-    let view = View::from_events(Tool::InferencePerf, &events());
+    let view = ToolView::from_events(Tool::InferencePerf, &events());
     let itl = spread(&view, Quantity::ChunkGap);
     // 20 and 40 ms; then 40 ms and, within the second chunk, 0.
     assert_eq!(itl.count, Some(4));
@@ -220,7 +220,7 @@ fn tokens_of_one_chunk_come_together() {
 
 #[test]
 fn a_request_ends_with_its_stream_and_delays_count_failed_ones_too() {
-    let view = View::from_events(Tool::InferencePerf, &events());
+    let view = ToolView::from_events(Tool::InferencePerf, &events());
     assert_near(spread(&view, Quantity::Latency).min, 165.0);
     assert_near(spread(&view, Quantity::PerToken).max, 250.0 / 3.0);
     assert_eq!(spread(&view, Quantity::DispatchDelay).count, Some(3));

@@ -15,8 +15,8 @@ use std::{
 };
 
 use confide_load::{
-    Arrivals, Bound, Clock, Lengths, Limits, Opening, Options, Plan, Sessions, Spread, Summary,
-    Target, Tcp, TraceRow, Transport, Workload, run,
+    Arrivals, ClientBound, Clock, ConnectionReuse, GoodputLimits, LatencyDistribution, LoadOptions,
+    Opening, Plan, Summary, Target, TcpTransport, TokenLengths, TraceRow, Transport, Workload, run,
 };
 
 use self::{
@@ -78,8 +78,8 @@ impl Scenario {
             arrivals,
             requests: REQUESTS,
             duration_s: Some(PLANNED_S),
-            prompt_tokens: Lengths::of_tokens(16),
-            output_tokens: Lengths::of_tokens(CHUNKS * self.fault.tokens_per_chunk()),
+            prompt_tokens: TokenLengths::of_tokens(16),
+            output_tokens: TokenLengths::of_tokens(CHUNKS * self.fault.tokens_per_chunk()),
             seed: 7,
         };
         Plan::new(&workload).unwrap()
@@ -130,7 +130,7 @@ impl Figure {
 /// What came of one run.
 struct Measurement {
     figures: Vec<Figure>,
-    bounds: Vec<Bound>,
+    bounds: Vec<ClientBound>,
 }
 
 impl Measurement {
@@ -186,7 +186,7 @@ fn judge(scenario: Scenario) -> Result<bool, String> {
 /// The result of one run: whether the client was not bound, or the figures that are wrong and not marked.
 fn judge_run(scenario: Scenario) -> Result<bool, String> {
     let measurement = measure(scenario);
-    let reason = Bound::reason(&measurement.bounds);
+    let reason = ClientBound::describe_all(&measurement.bounds);
     let found = measurement.wrong();
     let names: Vec<&str> = found.iter().map(|figure| figure.name).collect();
     println!("{scenario:?}: bound by {reason:?}, wrong: {names:?}");
@@ -203,43 +203,51 @@ fn measure(scenario: Scenario) -> Measurement {
     let server = Server::start(scenario.fault, plan.requests.len());
     let target = Target::parse(&format!("http://127.0.0.1:{}", server.port), "m").unwrap();
     let origin = Arc::new(Mutex::new(None));
-    let tcp = Tcp::new("127.0.0.1", server.port);
+    let tcp = TcpTransport::new("127.0.0.1", server.port);
     let transport: Arc<dyn Transport> = Arc::new(ClockWitness { tcp, origin: Arc::clone(&origin) });
-    let options = Options {
-        sessions: if scenario.keeps { Sessions::Reused { first: 0 } } else { Sessions::New },
+    let options = LoadOptions {
+        sessions: if scenario.keeps {
+            ConnectionReuse::Reused { first: 0 }
+        } else {
+            ConnectionReuse::New
+        },
         deadline: scenario.deadline(),
-        ..Options::default()
+        ..LoadOptions::default()
     };
     let stop = AtomicBool::new(false);
     let outcome = run(&plan, &Arc::new(target), &transport, &options, &stop, &mut |_| {}).unwrap();
     let log = server.end();
-    let limits =
-        Limits { ttft_ms: Some(TTFT_LIMIT_MS), e2e_ms: Some(E2E_LIMIT_MS), ..Limits::default() };
+    let limits = GoodputLimits {
+        ttft_ms: Some(TTFT_LIMIT_MS),
+        e2e_ms: Some(E2E_LIMIT_MS),
+        ..GoodputLimits::default()
+    };
     let summary = Summary::from_run(&outcome.events, limits, plan.duration_s);
     let clock = origin.lock().unwrap().expect("a connection was opened");
     let truth = Truth::new(&plan, &log, clock, scenario.fault, scenario.deadline());
     let mut figures = latencies(&summary, &truth, &outcome.client.unresolved);
     figures.extend(counts(&summary, &truth, scenario.fault));
     figures.extend(rates(&summary, &truth, scenario.fault));
-    Measurement { figures, bounds: Bound::find(&summary, &outcome.client) }
+    Measurement { figures, bounds: ClientBound::find_all(&summary, &outcome.client) }
 }
 
 /// Latencies, those that are not supported left out.
 fn latencies(summary: &Summary, truth: &Truth, unresolved: &[String]) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let mut put = |spread: &Spread, name: &'static str, got: Option<f64>, truth: Range| {
-        let Some(got) = got else { return };
-        let is_bound = match name.ends_with("mean_ms") {
-            true => spread.censored > 0,
-            false => spread.is_lower_bound(got),
+    let mut put =
+        |spread: &LatencyDistribution, name: &'static str, got: Option<f64>, truth: Range| {
+            let Some(got) = got else { return };
+            let is_bound = match name.ends_with("mean_ms") {
+                true => spread.censored > 0,
+                false => spread.is_lower_bound(got),
+            };
+            let mark = match () {
+                () if is_bound => Mark::LowerBound,
+                () if unresolved.iter().any(|unresolved| unresolved == name) => Mark::Unresolved,
+                () => Mark::None,
+            };
+            figures.push(Figure { name, got, truth, within: WITHIN, mark });
         };
-        let mark = match () {
-            () if is_bound => Mark::LowerBound,
-            () if unresolved.iter().any(|unresolved| unresolved == name) => Mark::Unresolved,
-            () => Mark::None,
-        };
-        figures.push(Figure { name, got, truth, within: WITHIN, mark });
-    };
     let (ttft, ttft_ms) = (&summary.ttft, truth.ttft_ms());
     put(ttft, "ttft.mean_ms", ttft.mean_ms, mean(&ttft_ms));
     put(ttft, "ttft.p50_ms", ttft.p50_ms, quantile(&ttft_ms, 0.5));
@@ -310,7 +318,7 @@ fn rates(summary: &Summary, truth: &Truth, fault: Fault) -> Vec<Figure> {
 
 /// Plain TCP that remembers the run's clock.
 struct ClockWitness {
-    tcp: Tcp,
+    tcp: TcpTransport,
     origin: Arc<Mutex<Option<Clock>>>,
 }
 

@@ -74,7 +74,7 @@ impl Truth {
                     let ready_s = first_s.unwrap_or_else(|| {
                         users.pop().map_or(0.0, |Reverse(nanos)| nanos as f64 / 1e9)
                     });
-                    let came_s = served.map_or(ready_s, |served| clock.at_s(served.arrived));
+                    let came_s = served.map_or(ready_s, |served| clock.seconds_at(served.arrived));
                     Some(Range { low: ready_s, high: came_s.max(ready_s) })
                 }
             };
@@ -183,8 +183,8 @@ impl Truth {
 impl Request {
     fn new(scheduled_s: Range, served: Option<&Served>, clock: Clock, deadline_s: f64) -> Self {
         let range = |written: Written| Range {
-            low: clock.at_s(written.before),
-            high: clock.at_s(written.after),
+            low: clock.seconds_at(written.before),
+            high: clock.seconds_at(written.after),
         };
         let (end_s, is_complete, is_hung) = match served.map(|served| served.end) {
             Some(End::Complete(written)) => (range(written), true, false),

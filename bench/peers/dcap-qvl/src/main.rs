@@ -10,7 +10,7 @@ use confide_arm_line::{
 use dcap_qvl::{QuoteCollateralV3, verify::QuoteVerifier};
 use serde_json::json;
 
-struct Input {
+struct QuoteInput {
     quote: Vec<u8>,
     collateral: QuoteCollateralV3,
     root: Option<Vec<u8>>,
@@ -29,10 +29,10 @@ fn run() -> Outcome {
         note: Some("collateral parsed once, outside the measured part".into()),
         ..Hello::new("dcap-qvl verify (ring)", "dcap-qvl 0.7.1")
     };
-    serve_runs(&hello, |run| verify(&input, run))
+    serve_runs(&hello, |run| measure_verification(&input, run))
 }
 
-fn read_input() -> Outcome<Input> {
+fn read_input() -> Outcome<QuoteInput> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let value = |name: &str| {
         let at = arguments.iter().position(|argument| argument == name);
@@ -47,10 +47,10 @@ fn read_input() -> Outcome<Input> {
     let at = value("--at").ok_or("--at UNIX is missing")?;
     let at = at.parse().map_err(|error| format!("--at {at}: {error}"))?;
     let root = value("--root").map(|_| file("--root")).transpose()?;
-    Ok(Input { quote: file("--quote")?, collateral, root, at })
+    Ok(QuoteInput { quote: file("--quote")?, collateral, root, at })
 }
 
-fn verify(input: &Input, run: &Run) -> Outcome<Report> {
+fn measure_verification(input: &QuoteInput, run: &Run) -> Outcome<Report> {
     run.refuse_unknown_params(&["workers"])?;
     let verifier = match &input.root {
         Some(root) => QuoteVerifier::new(root.clone()),
@@ -63,7 +63,7 @@ fn verify(input: &Input, run: &Run) -> Outcome<Report> {
     repeat_in_threads(
         run,
         "verify",
-        run.number("workers", 1)?,
+        run.integer_param("workers", 1)?,
         work,
         |count, status| json!({ "accepted": count, "tcb_status": status }),
     )

@@ -11,7 +11,7 @@ mod work;
 use std::{io::Write as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use confide_prover::line::Line;
+use confide_prover::line::ProverMessage;
 
 use work::{StageRefusal, Work};
 
@@ -42,9 +42,9 @@ enum Request {
 }
 
 fn main() -> ExitCode {
-    let (line, status) = match answer(&Arguments::parse().stage) {
+    let (line, status) = match run_request(&Arguments::parse().stage) {
         Ok(line) => (line, ExitCode::SUCCESS),
-        Err(refused) => (Line::Refused(refused.0), ExitCode::from(1)),
+        Err(refused) => (ProverMessage::Refused(refused.0), ExitCode::from(1)),
     };
     let mut out = std::io::stdout().lock();
     match out.write_all(line.to_text().as_bytes()).and_then(|()| out.flush()) {
@@ -53,12 +53,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn answer(request: &Request) -> Result<Line, StageRefusal> {
+fn run_request(request: &Request) -> Result<ProverMessage, StageRefusal> {
     match request {
         Request::Describe => Ok(stages::describe()),
-        Request::Native(work) => stages::native(work),
+        Request::Native(work) => stages::run_native(work),
         Request::Emulate(work) => stages::emulate(work),
         Request::Prove(work) => stages::prove(work),
-        Request::Check(work) => stages::check(work),
+        Request::Check(work) => stages::verify_proof(work),
     }
 }

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
 use confide_guest_programs::host;
 use confide_prover::line::{
-    Description, Digest, Line, Mode, PROTOCOL, Program, RefusalReason, Stage, StageResult, Strength,
+    Digest, PROTOCOL, ProgramDescription, ProofMode, ProofStrength, ProverDescription,
+    ProverMessage, RefusalReason, Stage, StageResult,
 };
 use sha2::{Digest as _, Sha256};
 use sp1_sdk::{
@@ -28,70 +29,70 @@ const VERSION: &str = "6.10.0";
 
 /// What SP1's makers claim proven for its core proofs, unchanged since 6.1.0 (soundcalc, May 2026);
 /// nothing more is conjectured. Core proofs are succinct, not zero-knowledge.
-const STRENGTH: Strength =
-    Strength { proven_bits: 100, conjectured_bits: 100, zero_knowledge: false };
+const STRENGTH: ProofStrength =
+    ProofStrength { proven_bits: 100, conjectured_bits: 100, zero_knowledge: false };
 
-pub(crate) fn describe() -> Line {
-    Line::Description(Description {
+pub(crate) fn describe() -> ProverMessage {
+    ProverMessage::Description(ProverDescription {
         protocol: PROTOCOL,
         backend: "sp1".to_string(),
         version: VERSION.to_string(),
-        programs: vec![Program {
+        programs: vec![ProgramDescription {
             claim: GUEST.to_string(),
-            program_digest: program(),
-            elf_sha256: program(),
+            program_digest: program_digest(),
+            elf_sha256: program_digest(),
         }],
-        modes: vec![Mode::App],
+        modes: vec![ProofMode::App],
         strength: STRENGTH,
     })
 }
 
-pub(crate) fn native(work: &Work) -> Result<Line, StageRefusal> {
-    let (_, statement) = input(work)?;
-    fs::write(&work.out, &statement).map_err(fault)?;
-    Ok(Line::Result(make_result(Stage::Native, digest(&statement))))
+pub(crate) fn run_native(work: &Work) -> Result<ProverMessage, StageRefusal> {
+    let (_, statement) = read_input(work)?;
+    fs::write(&work.out, &statement).map_err(internal_fault)?;
+    Ok(ProverMessage::Result(make_result(Stage::Native, sha256_digest(&statement))))
 }
 
-pub(crate) fn emulate(work: &Work) -> Result<Line, StageRefusal> {
-    let mut parts = Parts::start();
-    let (input, statement) = input(work)?;
+pub(crate) fn emulate(work: &Work) -> Result<ProverMessage, StageRefusal> {
+    let mut parts = StageDurations::start();
+    let (input, statement) = read_input(work)?;
     let prover = LightProver::new();
-    parts.end("start_s");
+    parts.record_part("start_s");
     let (public_values, cycles) = execute(&prover, &input)?;
-    parts.end("execute_s");
+    parts.record_part("execute_s");
     check_statement(&statement, &public_values)?;
-    let result = make_result(Stage::Emulate, digest(&public_values));
-    Ok(Line::Result(StageResult { cycles: Some(cycles), parts: parts.0, ..result }))
+    let result = make_result(Stage::Emulate, sha256_digest(&public_values));
+    Ok(ProverMessage::Result(StageResult { cycles: Some(cycles), parts: parts.0, ..result }))
 }
 
-pub(crate) fn prove(work: &Work) -> Result<Line, StageRefusal> {
-    let mut parts = Parts::start();
+pub(crate) fn prove(work: &Work) -> Result<ProverMessage, StageRefusal> {
+    let mut parts = StageDurations::start();
     check_mode(work.mode)?;
-    let (input, statement) = input(work)?;
+    let (input, statement) = read_input(work)?;
     memory::check_available()?;
     let client = CpuProver::new();
-    parts.end("start_s");
-    let key = client.setup(Elf::Static(ELF)).map_err(fault)?;
-    parts.end("set_up_s");
+    parts.record_part("start_s");
+    let key = client.setup(Elf::Static(ELF)).map_err(internal_fault)?;
+    parts.record_part("set_up_s");
     let (_, cycles) = execute(&client, &input)?;
-    parts.end("execute_s");
-    let proof = client.prove(&key, stdin(&input)).core().run().map_err(fault)?;
-    parts.end("prove_s");
+    parts.record_part("execute_s");
+    let proof = client.prove(&key, stdin(&input)).core().run().map_err(internal_fault)?;
+    parts.record_part("prove_s");
     check_statement(&statement, proof.public_values.as_slice())?;
-    proof.save(&work.out).map_err(fault)?;
-    let result = make_result(Stage::Prove, digest(&statement));
-    Ok(Line::Result(StageResult {
+    proof.save(&work.out).map_err(internal_fault)?;
+    let result = make_result(Stage::Prove, sha256_digest(&statement));
+    Ok(ProverMessage::Result(StageResult {
         cycles: Some(cycles),
         segments: count_shards(&proof),
-        mode: Some(Mode::App),
+        mode: Some(ProofMode::App),
         strength: Some(STRENGTH),
         parts: parts.0,
         ..result
     }))
 }
 
-pub(crate) fn check(work: &Work) -> Result<Line, StageRefusal> {
-    let mut parts = Parts::start();
+pub(crate) fn verify_proof(work: &Work) -> Result<ProverMessage, StageRefusal> {
+    let mut parts = StageDurations::start();
     check_guest(work)?;
     check_mode(work.mode)?;
     let proof = SP1ProofWithPublicValues::load(&work.proof)
@@ -101,17 +102,17 @@ pub(crate) fn check(work: &Work) -> Result<Line, StageRefusal> {
         return Err(StageRefusal::new(RefusalReason::MalformedProof, "wanted a core proof"));
     }
     let prover = LightProver::new();
-    parts.end("start_s");
-    let key = prover.setup(Elf::Static(ELF)).map_err(fault)?;
-    parts.end("set_up_s");
+    parts.record_part("start_s");
+    let key = prover.setup(Elf::Static(ELF)).map_err(internal_fault)?;
+    parts.record_part("set_up_s");
     prover
         .verify(&proof, sp1_sdk::ProvingKey::verifying_key(&key), None)
         .map_err(|error| StageRefusal::new(RefusalReason::Unsound, error))?;
-    parts.end("check_s");
-    let result = make_result(Stage::Check, digest(proof.public_values.as_slice()));
-    Ok(Line::Result(StageResult {
+    parts.record_part("check_s");
+    let result = make_result(Stage::Check, sha256_digest(proof.public_values.as_slice()));
+    Ok(ProverMessage::Result(StageResult {
         segments,
-        mode: Some(Mode::App),
+        mode: Some(ProofMode::App),
         strength: Some(STRENGTH),
         parts: parts.0,
         ..result
@@ -119,10 +120,11 @@ pub(crate) fn check(work: &Work) -> Result<Line, StageRefusal> {
 }
 
 /// The input, and the statement that our own native run gives for it.
-fn input(work: &Work) -> Result<(Vec<u8>, Vec<u8>), StageRefusal> {
+fn read_input(work: &Work) -> Result<(Vec<u8>, Vec<u8>), StageRefusal> {
     check_guest(work)?;
-    let input = read(&work.input)?;
-    let run = host::run(GUEST, &input).ok_or_else(|| fault("native has no such program"))?;
+    let input = read_bounded(&work.input)?;
+    let run =
+        host::run(GUEST, &input).ok_or_else(|| internal_fault("native has no such program"))?;
     let statement = run.map_err(|error| StageRefusal::new(RefusalReason::ClaimRefused, error))?;
     Ok((input, statement.encode()))
 }
@@ -137,10 +139,12 @@ fn check_guest(work: &Work) -> Result<(), StageRefusal> {
     }
 }
 
-fn check_mode(mode: Mode) -> Result<(), StageRefusal> {
+fn check_mode(mode: ProofMode) -> Result<(), StageRefusal> {
     match mode {
-        Mode::App => Ok(()),
-        other => Err(fault(format!("mode: wanted app, the only one for SP1, got {other}"))),
+        ProofMode::App => Ok(()),
+        other => {
+            Err(internal_fault(format!("mode: wanted app, the only one for SP1, got {other}")))
+        }
     }
 }
 
@@ -148,7 +152,7 @@ fn check_mode(mode: Mode) -> Result<(), StageRefusal> {
 fn execute(prover: &impl Prover, input: &[u8]) -> Result<(Vec<u8>, u64), StageRefusal> {
     // SP1 counts instructions only where it also calculates gas.
     let request = prover.execute(Elf::Static(ELF), stdin(input)).calculate_gas(true);
-    let (public_values, report) = request.run().map_err(fault)?;
+    let (public_values, report) = request.run().map_err(internal_fault)?;
     match report.exit_code {
         0 => Ok((public_values.as_slice().to_vec(), report.total_instruction_count())),
         status => Err(StageRefusal::new(
@@ -183,7 +187,7 @@ fn count_shards(proof: &SP1ProofWithPublicValues) -> Option<u32> {
 fn make_result(stage: Stage, public_values: Digest) -> StageResult {
     StageResult {
         stage,
-        program_digest: program(),
+        program_digest: program_digest(),
         public_values,
         cycles: None,
         segments: None,
@@ -194,35 +198,35 @@ fn make_result(stage: Stage, public_values: Digest) -> StageResult {
 }
 
 /// The program is named by its file here; SP1's verifying key is made from it in every check.
-fn program() -> Digest {
-    digest(ELF)
+fn program_digest() -> Digest {
+    sha256_digest(ELF)
 }
 
-fn digest(bytes: &[u8]) -> Digest {
+fn sha256_digest(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, StageRefusal> {
-    let bytes = fs::read(path).map_err(fault)?;
+fn read_bounded(path: &Path) -> Result<Vec<u8>, StageRefusal> {
+    let bytes = fs::read(path).map_err(internal_fault)?;
     if bytes.len() > confide_prover::INPUT_BYTES_MAX {
         return Err(StageRefusal::new(RefusalReason::MalformedInput, "input is too long"));
     }
     Ok(bytes)
 }
 
-fn fault(reason: impl std::fmt::Display) -> StageRefusal {
+fn internal_fault(reason: impl std::fmt::Display) -> StageRefusal {
     StageRefusal::new(RefusalReason::Fault, reason)
 }
 
 /// Wall clock of the parts of a stage.
-struct Parts(BTreeMap<String, f64>, Instant);
+struct StageDurations(BTreeMap<String, f64>, Instant);
 
-impl Parts {
+impl StageDurations {
     fn start() -> Self {
         Self(BTreeMap::new(), Instant::now())
     }
 
-    fn end(&mut self, name: &str) {
+    fn record_part(&mut self, name: &str) {
         self.0.insert(name.to_string(), self.1.elapsed().as_secs_f64());
         self.1 = Instant::now();
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use confide_prover::line::{Mode, Refusal, RefusalReason};
+use confide_prover::line::{ProofMode, Refusal, RefusalReason};
 
 /// Arguments of a stage; a stage ignores those that it does not need.
 #[derive(Args)]
@@ -17,7 +17,7 @@ pub(crate) struct Work {
     #[arg(long, default_value = "none")]
     pub(crate) proof: PathBuf,
     #[arg(long, default_value = "app")]
-    pub(crate) mode: Mode,
+    pub(crate) mode: ProofMode,
     /// Accepted and ignored: SP1 knows no limit.
     #[arg(long)]
     pub(crate) memory: Option<u64>,

@@ -4,7 +4,7 @@
 //! (Little's law), whatever the server does, so it says nothing about a service time. The arm
 //! therefore gives that ratio next to the figures, and the server's CPU time next to the rate.
 
-use confide_arm_line::{Hello, Outcome, Report, Run, ServerSide, serve_runs};
+use confide_arm_line::{Hello, Outcome, Report, Run, ServerProcesses, serve_runs};
 use confide_tools::ToolOutput;
 use serde_json::json;
 
@@ -26,12 +26,12 @@ const P99_REQUESTS_MIN: f64 = 1000.0;
 const REPORTED_N: u64 = 5000;
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let server = ServerSide::new(&args.server_pids)?;
+    let server = ServerProcesses::new(&args.server_pids)?;
     let arm = ToolArm::new("ab", 1)?.with_setting("url", &args.url);
     let note = format!(
-        "closed loop: mean latency is concurrency / rate and holds no service time; a new \
+        "closed loop: mean latency is concurrency / rate, not a service time; a new \
          connection for each request; all processes of ab share one CPU: {}",
-        server.describe()
+        server.describe_pinning()
     );
     let hello = arm.hello()?;
     let hello = Hello { version: short_version(&hello.version), note: Some(note), ..hello };
@@ -44,14 +44,14 @@ fn short_version(line: &str) -> String {
     format!("ab {}", version.split(' ').next().unwrap_or("unknown"))
 }
 
-fn measure(arm: &ToolArm, server: &ServerSide, run: &Run) -> Outcome<Report> {
-    let job = arm.job(run)?;
-    let (c, n) = (job.number("c")?, job.number("n")?);
+fn measure(arm: &ToolArm, server: &ServerProcesses, run: &Run) -> Outcome<Report> {
+    let job = arm.prepare_run(run)?;
+    let (c, n) = (job.integer_param("c")?, job.integer_param("n")?);
     if c > n {
         return Err(format!("param c: wanted at most n ({n}), as ab does, got {c}").into());
     }
-    let arm = arm.clone().with_copies(usize::try_from(job.number("processes")?)?);
-    server.settle().map_err(|error| format!("cannot pin the server: {error}"))?;
+    let arm = arm.clone().with_copies(usize::try_from(job.integer_param("processes")?)?);
+    server.pin_threads().map_err(|error| format!("cannot pin the server: {error}"))?;
     let before = server.cpu_s();
     let (mut report, readings) = arm.measure(&job)?;
     let server_s = server.cpu_s().zip(before).map(|(after, before)| after - before);
@@ -101,7 +101,7 @@ fn count_bad_answers(reading: &ToolOutput) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use confide_tools::{Shape, read, tools};
+    use confide_tools::{WorkShape, read_output, tool_table};
 
     use super::*;
 
@@ -110,7 +110,8 @@ mod tests {
     const NOT_2XX: &str = include_str!("../../recorded/ab-not-2xx.txt");
 
     fn report_of(text: &str) -> Report {
-        let reading = read(&tools()["ab"], &Shape::default(), 1, text).expect("recorded");
+        let reading =
+            read_output(&tool_table()["ab"], &WorkShape::default(), 1, text).expect("recorded");
         let mut report = Report { wall_s: 1.0, ..Report::default() };
         fill_report(&mut report, &[reading], Some(0.5));
         report

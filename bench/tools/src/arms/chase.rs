@@ -6,8 +6,8 @@ use confide_arm_line::{Hello, Outcome, Report, Sample, serve_runs};
 use serde_json::json;
 
 use super::{
-    memory::{affordable_bytes, huge_pages, last_cache_bytes},
-    process::{Stopwatch, optimisation_mark},
+    memory::{affordable_bytes, huge_page_mode, last_level_cache_bytes},
+    process::{Stopwatch, unoptimised_build_mark},
 };
 
 #[derive(clap::Args)]
@@ -30,7 +30,7 @@ const FIRST_CACHE_BYTES: u64 = 16 << 10;
 const STEPS: usize = 1 << 21;
 
 pub(crate) fn run(_: &Args) -> Outcome {
-    let (cache, is_known) = last_cache_bytes();
+    let (cache, is_known) = last_level_cache_bytes();
     let wanted = cache.saturating_mul(TIMES_LAST_CACHE);
     let memory = affordable_bytes(wanted.min(MEMORY_BYTES_MAX));
     let from = if is_known { "reported by the kernel" } else { "assumed" };
@@ -39,7 +39,7 @@ pub(crate) fn run(_: &Args) -> Outcome {
          ({from}); {}",
         memory >> 20,
         cache >> 20,
-        huge_pages()
+        huge_page_mode()
     );
     let mut current: Option<(String, Vec<CacheLine>)> = None;
     let hello = Hello {
@@ -49,7 +49,7 @@ pub(crate) fn run(_: &Args) -> Outcome {
     };
     serve_runs(&hello, |run| {
         run.refuse_unknown_params(&["place"])?;
-        let place = run.text("place", "memory")?;
+        let place = run.text_param("place", "memory")?;
         let bytes = match place.as_str() {
             "memory" => memory,
             "first cache" => FIRST_CACHE_BYTES,
@@ -99,7 +99,7 @@ fn measure_walks(lines: &[CacheLine], count: u64) -> Report {
         samples.push(Sample::new([("chase_ns", step_ns)]));
     }
     let mut report = Report { samples, ..watch.report() };
-    report.marks.extend(optimisation_mark());
+    report.marks.extend(unoptimised_build_mark());
     report.answer = json!({ "closed": closed });
     report
 }

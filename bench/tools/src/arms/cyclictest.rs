@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 fn measure(arm: &ToolArm, run: &Run) -> Outcome<Report> {
-    let (mut report, readings) = arm.measure(&arm.job(run)?)?;
+    let (mut report, readings) = arm.measure(&arm.prepare_run(run)?)?;
     for reading in &readings {
         fill_report(&mut report, reading)?;
     }
@@ -56,8 +56,8 @@ fn measure(arm: &ToolArm, run: &Run) -> Outcome<Report> {
 }
 
 fn fill_report(report: &mut Report, reading: &ToolOutput) -> Outcome {
-    let wakeups =
-        cyclictest::read(&reading.document).map_err(|error| format!("cyclictest: {error}"))?;
+    let wakeups = cyclictest::read_wakeups(&reading.document)
+        .map_err(|error| format!("cyclictest: {error}"))?;
     report.set("wakeup_us", wakeups.mean_us);
     for (name, q) in QUANTILES {
         if let Some(time_us) = wakeups.times_us.quantile(q) {

@@ -33,7 +33,7 @@ pub(crate) struct ScratchFile {
 
 impl ScratchFile {
     /// Writes `bytes` bytes that do not compress, and puts them on the disk.
-    pub(crate) fn make(folder: &Path, bytes: u64, seed: u64) -> Outcome<Self> {
+    pub(crate) fn create(folder: &Path, bytes: u64, seed: u64) -> Outcome<Self> {
         let free = free_bytes(folder)?;
         if free < bytes.saturating_add(LEFT_FREE_BYTES) {
             let (free, wanted) = (free >> 20, bytes >> 20);
@@ -44,7 +44,7 @@ impl ScratchFile {
             )
             .into());
         }
-        let mut file = open_nameless(folder, 0)?;
+        let mut file = open_unnamed_file(folder, 0)?;
         let text = |error: std::io::Error| format!("{}: {error}", folder.display());
         let mut noise = NoiseGenerator(seed);
         let mut chunk = vec![0_u8; CHUNK_BYTES];
@@ -68,9 +68,9 @@ impl ScratchFile {
 }
 
 /// Tries direct I/O in this folder with one page, written and read back; gives the reason if it fails.
-pub(crate) fn direct_refusal(folder: &Path) -> Option<String> {
+pub(crate) fn direct_io_refusal(folder: &Path) -> Option<String> {
     let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
-    let tried = open_nameless(folder, flags).and_then(|file| Ok(write_and_read_page(file)?));
+    let tried = open_unnamed_file(folder, flags).and_then(|file| Ok(write_and_read_page(file)?));
     tried.err().map(|error| format!("{}: no direct I/O: {error}", folder.display()))
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// The disk of the device that holds `folder`.
-    pub(crate) fn find(folder: &Path) -> Self {
+    pub(crate) fn of_folder(folder: &Path) -> Self {
         let unknown = Self { mib_per_s_max: DISK_MIB_PER_S_MAX, ..Self::default() };
         let Ok(about) = fs::metadata(folder) else { return unknown };
         let (major, minor) = (rustix::fs::major(about.dev()), rustix::fs::minor(about.dev()));
@@ -110,7 +110,7 @@ impl Disk {
         let Some(whole) = whole else { return unknown };
         let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());
         let spindle = read_line(&whole.join("queue/rotational")).as_deref() == Some("1");
-        let mib_per_s_max = match link_mib_per_s(whole) {
+        let mib_per_s_max = match pcie_mib_per_s(whole) {
             Some(link) => link,
             // A virtual disk calls itself rotational unless it was told otherwise.
             None if spindle && !is_virtual_machine() => SPINDLE_MIB_PER_S_MAX,
@@ -141,7 +141,7 @@ pub(crate) fn memory_bytes() -> u64 {
 }
 
 /// The rate of a disk with PCIe lanes of its own: transfers in a second, times lanes.
-fn link_mib_per_s(whole: &Path) -> Option<f64> {
+fn pcie_mib_per_s(whole: &Path) -> Option<f64> {
     if !whole.file_name()?.to_string_lossy().starts_with("nvme") {
         return None;
     }
@@ -154,7 +154,7 @@ fn link_mib_per_s(whole: &Path) -> Option<f64> {
     Some(transfers * 1e9 * payload * lanes / 8.0 / f64::from(1 << 20)).filter(|rate| *rate > 0.0)
 }
 
-fn open_nameless(folder: &Path, flags: i32) -> Outcome<File> {
+fn open_unnamed_file(folder: &Path, flags: i32) -> Outcome<File> {
     let name = format!(".confide-scratch-{}", std::process::id());
     let path: PathBuf = folder.join(name);
     let text = |error: std::io::Error| format!("{}: {error}", path.display());
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_scratch_file_is_read_by_its_path_and_has_no_name() {
         let folder = folder("scratch");
-        let scratch = ScratchFile::make(&folder, (1 << 20) + 5, 7).expect("a megabyte");
+        let scratch = ScratchFile::create(&folder, (1 << 20) + 5, 7).expect("a megabyte");
         let seen = fs::read(scratch.path()).expect("by its descriptor");
         assert_eq!(seen.len() as u64, scratch.bytes);
         assert!(seen.iter().any(|byte| *byte != seen[0]));
@@ -214,18 +214,18 @@ mod tests {
 
     #[test]
     fn more_than_is_free_is_refused() {
-        let refused = ScratchFile::make(&std::env::temp_dir(), 1 << 60, 7);
+        let refused = ScratchFile::create(&std::env::temp_dir(), 1 << 60, 7);
         assert!(refused.is_err_and(|error| error.to_string().contains("--var scratch=")));
     }
 
     #[test]
     fn a_folder_that_is_not_there_takes_no_direct_io() {
-        assert!(direct_refusal(Path::new("/no/such/folder")).is_some());
+        assert!(direct_io_refusal(Path::new("/no/such/folder")).is_some());
     }
 
     #[test]
     fn a_disk_has_a_limit_even_where_nothing_is_known_of_it() {
-        assert!(Disk::find(&std::env::temp_dir()).mib_per_s_max > 0.0);
-        assert_eq!(Disk::find(Path::new("/no/such/folder")).mib_per_s_max, DISK_MIB_PER_S_MAX);
+        assert!(Disk::of_folder(&std::env::temp_dir()).mib_per_s_max > 0.0);
+        assert_eq!(Disk::of_folder(Path::new("/no/such/folder")).mib_per_s_max, DISK_MIB_PER_S_MAX);
     }
 }

@@ -7,7 +7,7 @@ use confide_tools::ToolOutput;
 use serde_json::Value;
 
 use super::{
-    disk::{Disk, ScratchFile, direct_refusal, is_virtual_machine, memory_bytes},
+    disk::{Disk, ScratchFile, direct_io_refusal, is_virtual_machine, memory_bytes},
     tool::{ToolArm, ToolRun},
 };
 
@@ -27,25 +27,25 @@ pub(crate) struct Args {
 const MIB: f64 = 1_048_576.0;
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let disk = Disk::find(&args.folder);
+    let disk = Disk::of_folder(&args.folder);
     let path = if args.buffered { "through the page cache" } else { "direct" };
     let arm = ToolArm::new("fio", 1)?
         .with_setting("engine", &args.engine)
         .with_setting("direct", u8::from(!args.buffered))
         .with_setting("path", path);
-    let mut hello = Hello { note: Some(describe(&disk)), ..arm.hello()? };
+    let mut hello = Hello { note: Some(describe_disk(&disk)), ..arm.hello()? };
     let failure = std::fs::create_dir_all(&args.folder).err();
     let failure = failure.map(|error| format!("{}: {error}", args.folder.display()));
-    let refusal = || if args.buffered { None } else { direct_refusal(&args.folder) };
+    let refusal = || if args.buffered { None } else { direct_io_refusal(&args.folder) };
     hello.cannot = hello.cannot.or(failure).or_else(refusal);
     let mut scratch: Option<ScratchFile> = None;
     serve_runs(&hello, |run| {
-        let job = arm.job(run)?;
-        let bytes = job.number("size_mib")? << 20;
+        let job = arm.prepare_run(run)?;
+        let bytes = job.integer_param("size_mib")? << 20;
         // Laid out once: what is measured is the disk, not how a file grows.
         if scratch.as_ref().is_none_or(|scratch| scratch.bytes != bytes) {
             drop(scratch.take());
-            scratch = Some(ScratchFile::make(&args.folder, bytes, run.seed)?);
+            scratch = Some(ScratchFile::create(&args.folder, bytes, run.seed)?);
         }
         let scratch = scratch.as_ref().ok_or("no scratch file")?;
         measure(args.buffered, &arm, job, scratch, &disk)
@@ -70,17 +70,18 @@ fn measure(
     ] {
         job.settings.insert(name.to_owned(), value);
     }
-    job.more = steady_state(&job)?;
+    job.more = steady_state_arguments(&job)?;
     let (mut report, readings) = arm.measure(&job)?;
     for reading in &readings {
-        report.marks.extend(marks(buffered, &job.settings["job"], reading, scratch, disk));
+        report.marks.extend(run_marks(buffered, &job.settings["job"], reading, scratch, disk));
     }
     Ok(report)
 }
 
 /// The criterion by which fio ends a job early, where one is asked for.
-fn steady_state(job: &ToolRun) -> Outcome<Vec<String>> {
-    let (percent, runtime_ms) = (job.number("steady_percent")?, job.number("runtime_ms")?);
+fn steady_state_arguments(job: &ToolRun) -> Outcome<Vec<String>> {
+    let (percent, runtime_ms) =
+        (job.integer_param("steady_percent")?, job.integer_param("runtime_ms")?);
     if percent == 0 {
         return Ok(Vec::new());
     }
@@ -94,7 +95,7 @@ fn steady_state(job: &ToolRun) -> Outcome<Vec<String>> {
 }
 
 /// Marks that a reader of these figures must know.
-fn marks(
+fn run_marks(
     buffered: bool,
     job: &str,
     reading: &ToolOutput,
@@ -135,7 +136,7 @@ fn device_reads(document: &Value) -> Option<f64> {
     counts.reduce(f64::max)
 }
 
-fn describe(disk: &Disk) -> String {
+fn describe_disk(disk: &Disk) -> String {
     let name = if disk.name.is_empty() { "no block device" } else { disk.name.as_str() };
     let cache = disk.cache.as_deref().unwrap_or("unknown");
     let host =
@@ -148,7 +149,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use confide_arm_line::Run;
-    use confide_tools::{read, tools};
+    use confide_tools::{read_output, tool_table};
     use serde_json::json;
 
     use super::*;
@@ -156,13 +157,13 @@ mod tests {
     const RECORDED: &str = include_str!("../../recorded/fio-read_iops.json");
 
     fn reading() -> ToolOutput {
-        let tool = &tools()["fio"];
-        read(tool, &tool.shapes["read_iops"], 1, RECORDED).expect("recorded")
+        let tool = &tool_table()["fio"];
+        read_output(tool, &tool.shapes["read_iops"], 1, RECORDED).expect("recorded")
     }
 
     #[test]
     fn the_jobs_of_report_003_have_its_names_and_shapes() {
-        let shapes = &tools()["fio"].shapes;
+        let shapes = &tool_table()["fio"].shapes;
         let names = "read_iops write_iops read_bw write_bw read_latency write_latency read_seq \
                      write_seq rw_mix";
         assert!(names.split(' ').all(|name| shapes.contains_key(name)));
@@ -174,17 +175,17 @@ mod tests {
 
     #[test]
     fn a_read_that_no_device_saw_and_one_that_no_disk_can_do_are_marked() {
-        let scratch = ScratchFile::make(&std::env::temp_dir(), 1 << 20, 7).expect("a megabyte");
+        let scratch = ScratchFile::create(&std::env::temp_dir(), 1 << 20, 7).expect("a megabyte");
         let disk = Disk { name: "vda".into(), cache: None, mib_per_s_max: 100.0 };
         let mut unseen = reading();
         unseen.document["disk_util"] = json!([{ "read_ios": 0 }]);
         unseen.values.insert("steady".to_owned(), 0.0);
-        let all = marks(false, "read_iops", &unseen, &scratch, &disk).join(", ");
+        let all = run_marks(false, "read_iops", &unseen, &scratch, &disk).join(", ");
         for wanted in ["device did not see", "faster than a disk", "no steady state"] {
             assert!(all.contains(wanted), "{all}");
         }
         let quiet = Disk { mib_per_s_max: 1e6, ..disk };
-        let all = marks(true, "read_iops", &reading(), &scratch, &quiet).join(", ");
+        let all = run_marks(true, "read_iops", &reading(), &scratch, &quiet).join(", ");
         assert_eq!(all, "through the page cache, the file fits into memory");
         assert_eq!(device_reads(&reading().document), Some(96_119.0));
     }
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn each_kind_of_shape_has_figures_of_its_own_name() {
         let mut names = BTreeSet::new();
-        for shape in tools()["fio"].shapes.values() {
+        for shape in tool_table()["fio"].shapes.values() {
             names.extend(shape.figures.keys().map(String::as_str));
         }
         let wanted = "latency_us mixed_read_per_s mixed_write_per_s random_mib_per_s random_per_s \
@@ -207,7 +208,8 @@ mod tests {
             let params = json!({ "job": job, "steady_percent": percent, "runtime_ms": 6000 });
             let run = json!({ "id": 1, "params": params });
             let run: Run = serde_json::from_value(run).expect("a run");
-            steady_state(&arm.job(&run).expect("params of the row")).expect("numbers")
+            steady_state_arguments(&arm.prepare_run(&run).expect("params of the row"))
+                .expect("numbers")
         };
         let wanted = ["--steadystate=bw:10%", "--steadystate_duration=3s"];
         assert_eq!(arguments("read_seq", 10), wanted);

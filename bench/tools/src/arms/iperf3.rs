@@ -9,10 +9,10 @@ use std::{
 
 use confide_arm_line::{
     Outcome, serve_runs, spawn,
-    veth::{Veth, take_address},
+    veth::{Veth, assign_far_address},
 };
 
-use super::{network::namespace_command, tool::ToolArm};
+use super::{network::exec_in_namespace, tool::ToolArm};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -41,9 +41,9 @@ const LOOPBACK: &str = "127.0.0.1";
 
 pub(crate) fn run(args: &Args) -> Outcome {
     if let Some(address) = &args.become_server {
-        take_address(address)?;
+        assign_far_address(address)?;
         // Its standard output is the pipe that the arm reads.
-        let error = server(address, PORT).stdout(Stdio::inherit()).exec();
+        let error = server_command(address, PORT).stdout(Stdio::inherit()).exec();
         return Err(format!("cannot start iperf3: {error}").into());
     }
     let (between, note) = match args.over {
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let started = if hello.cannot.is_some() {
         Err("left out".into())
     } else if args.over == NetworkPath::Veth && !args.inside {
-        Err(namespace_command(&["iperf3", "--over", "veth", "--inside"]).into())
+        Err(exec_in_namespace(&["iperf3", "--over", "veth", "--inside"]).into())
     } else {
         Server::start(args.over)
     };
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             hello.note = Some(note.to_owned());
             let arm =
                 arm.with_setting("address", &server.address).with_setting("port", server.port);
-            serve_runs(&hello, |run| Ok(arm.measure(&arm.job(run)?)?.0))
+            serve_runs(&hello, |run| Ok(arm.measure(&arm.prepare_run(run)?)?.0))
         }
         Err(reason) => {
             hello.cannot = hello.cannot.or(Some(reason.to_string()));
@@ -88,7 +88,7 @@ impl Server {
         let (mut child, address, port) = match over {
             NetworkPath::Loopback => {
                 let port = free_port()?;
-                (spawn(&mut server(LOOPBACK, port))?, LOOPBACK.to_owned(), port)
+                (spawn(&mut server_command(LOOPBACK, port))?, LOOPBACK.to_owned(), port)
             }
             NetworkPath::Veth => {
                 let veth = Veth::for_this_process();
@@ -118,7 +118,7 @@ impl Drop for Server {
 
 /// The command of a server. Without `--forceflush` the line by which it says that it listens would
 /// wait in a buffer.
-fn server(address: &str, port: u16) -> Command {
+fn server_command(address: &str, port: u16) -> Command {
     let mut command = Command::new("iperf3");
     command
         .args(["--server", "--forceflush", "--bind", address, "--port", &port.to_string()])

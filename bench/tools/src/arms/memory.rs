@@ -8,7 +8,7 @@ const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
 const LAST_CACHE_BYTES: u64 = 64 << 20;
 
 /// Size of the greatest cache in bytes, and whether the kernel reported it.
-pub(crate) fn last_cache_bytes() -> (u64, bool) {
+pub(crate) fn last_level_cache_bytes() -> (u64, bool) {
     let sizes = (0..8).filter_map(|index| {
         let text = fs::read_to_string(Path::new(CACHES).join(format!("index{index}/size"))).ok()?;
         parse_size(text.trim())
@@ -28,7 +28,7 @@ pub(crate) fn affordable_bytes(wanted: u64) -> u64 {
 }
 
 /// The kind of pages that this process may get: `always`, `madvise` (not asked for here) or `never`.
-pub(crate) fn huge_pages() -> String {
+pub(crate) fn huge_page_mode() -> String {
     let path = "/sys/kernel/mm/transparent_hugepage/enabled";
     let text = fs::read_to_string(path).unwrap_or_default();
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_machine_has_a_last_cache_and_affords_a_page() {
-        assert!(last_cache_bytes().0 > 0);
+        assert!(last_level_cache_bytes().0 > 0);
         assert_eq!(affordable_bytes(4096), 4096);
     }
 }

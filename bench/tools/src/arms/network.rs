@@ -8,15 +8,15 @@ use std::{
     process::{Command, Stdio},
 };
 
-use confide_arm_line::veth::check_programs;
+use confide_arm_line::veth::require_namespace_programs;
 
 /// Replaces this process by this program with `args` in a new network namespace; returns only where
 /// that fails, with the reason.
-pub(crate) fn namespace_command(args: &[&str]) -> String {
-    if let Err(error) = check_programs() {
+pub(crate) fn exec_in_namespace(args: &[&str]) -> String {
+    if let Err(error) = require_namespace_programs() {
         return error.to_string();
     }
-    let Some(arguments) = namespace_arguments() else {
+    let Some(arguments) = unshare_arguments() else {
         return "cannot make a network namespace: wanted CAP_SYS_ADMIN or user namespaces"
             .to_owned();
     };
@@ -28,7 +28,7 @@ pub(crate) fn namespace_command(args: &[&str]) -> String {
 }
 
 /// The first arguments by which `unshare` can make a network namespace on this machine.
-fn namespace_arguments() -> Option<&'static [&'static str]> {
+fn unshare_arguments() -> Option<&'static [&'static str]> {
     const CHOICES: &[&[&str]] = &[&["--net"], &["--user", "--map-root-user", "--net"]];
     CHOICES.iter().copied().find(|arguments| {
         let tried = Command::new("unshare")

@@ -81,7 +81,7 @@ pub(crate) fn check_status(name: &str, output: &Output) -> Outcome {
 }
 
 /// The first line that a program prints of its version, `-` where it prints none.
-pub(crate) fn version(program: &str, arguments: &[String]) -> String {
+pub(crate) fn read_program_version(program: &str, arguments: &[String]) -> String {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let text = output.map(|output| [output.stdout, b"\n".to_vec(), output.stderr].concat());
     let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
@@ -90,9 +90,10 @@ pub(crate) fn version(program: &str, arguments: &[String]) -> String {
 }
 
 /// A mark for figures that our own code makes, where the compiler was told not to optimise.
-pub(crate) fn optimisation_mark() -> Option<String> {
-    cfg!(debug_assertions)
-        .then(|| "built without optimisation: no figure of this machine".to_owned())
+pub(crate) fn unoptimised_build_mark() -> Option<String> {
+    cfg!(debug_assertions).then(|| {
+        "built without optimisation: its figures say nothing about this machine".to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -127,7 +128,7 @@ mod tests {
         let error = run_shell("echo sorry >&2; exit 3").unwrap_err().to_string();
         assert!(error.contains("sorry") && error.contains('3'), "{error}");
         assert!(spawn(&mut Command::new("no-such-program")).is_err());
-        assert_eq!(version("no-such-program", &[]), "-");
-        assert!(version("sh", &["-c".into(), "echo 1".into()]) == "1");
+        assert_eq!(read_program_version("no-such-program", &[]), "-");
+        assert!(read_program_version("sh", &["-c".into(), "echo 1".into()]) == "1");
     }
 }

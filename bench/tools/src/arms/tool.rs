@@ -9,10 +9,10 @@ use std::{
 };
 
 use confide_arm_line::{Hello, Outcome, Report, Run, find_in_path, serve_runs, spawn};
-use confide_tools::{Shape, Tool, ToolOutput, expand, read, tools};
+use confide_tools::{Tool, ToolOutput, WorkShape, fill_template, read_output, tool_table};
 use serde_json::{Map, Value};
 
-use super::process::{Stopwatch, check_status, version};
+use super::process::{Stopwatch, check_status, read_program_version};
 
 /// A tool with the settings of a command line.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub(crate) struct ToolArm {
 
 /// The work of one run.
 pub(crate) struct ToolRun {
-    shape: &'static Shape,
+    shape: &'static WorkShape,
     pub(crate) settings: BTreeMap<String, String>,
     /// Arguments after the row's.
     pub(crate) more: Vec<String>,
@@ -39,17 +39,17 @@ pub(crate) struct ToolRun {
 
 impl ToolRun {
     /// A whole-number param of the run.
-    pub(crate) fn number(&self, name: &str) -> Outcome<u64> {
+    pub(crate) fn integer_param(&self, name: &str) -> Outcome<u64> {
         let text = self.settings.get(name).ok_or_else(|| format!("no param {name}"))?;
         Ok(text.parse()?)
     }
 }
 
-static WITHOUT_SHAPE: LazyLock<Shape> = LazyLock::new(Shape::default);
+static WITHOUT_SHAPE: LazyLock<WorkShape> = LazyLock::new(WorkShape::default);
 
 impl ToolArm {
     pub(crate) fn new(name: &str, count: usize) -> Outcome<Self> {
-        let tool = tools().get(name).ok_or_else(|| format!("tools.toml has no {name}"))?;
+        let tool = tool_table().get(name).ok_or_else(|| format!("tools.toml has no {name}"))?;
         let found = tool.programs.iter().find(|program| find_in_path(program).is_some());
         let program = found.or(tool.programs.first()).ok_or("a tool without a program")?;
         let settings = [("count".to_owned(), count.to_string())].into();
@@ -83,19 +83,19 @@ impl ToolArm {
             warming: false,
             cannot: find_in_path(self.program).is_none().then(missing),
             ..Hello::new(
-                expand(&self.tool.title, &self.settings)?,
-                version(self.program, &self.tool.version),
+                fill_template(&self.tool.title, &self.settings)?,
+                read_program_version(self.program, &self.tool.version),
             )
         })
     }
 
     /// Speaks the protocol until the harness ends it.
     pub(crate) fn serve_runs(&self) -> Outcome {
-        serve_runs(&self.hello()?, |run| Ok(self.measure(&self.job(run)?)?.0))
+        serve_runs(&self.hello()?, |run| Ok(self.measure(&self.prepare_run(run)?)?.0))
     }
 
     /// Reads the params of a run.
-    pub(crate) fn job(&self, run: &Run) -> Outcome<ToolRun> {
+    pub(crate) fn prepare_run(&self, run: &Run) -> Outcome<ToolRun> {
         let chosen = self.tool.choose.as_deref().filter(|name| !self.settings.contains_key(*name));
         let numbers = self.tool.params.keys().map(String::as_str);
         run.refuse_unknown_params(&numbers.chain(chosen).collect::<Vec<_>>())?;
@@ -103,15 +103,15 @@ impl ToolArm {
         settings.insert("seed".to_owned(), run.seed.to_string());
         let mut marks = Vec::new();
         for (name, param) in &self.tool.params {
-            let number = run.number_within(name, param.default, param.min..=param.max)?;
+            let number = run.integer_param_within(name, param.default, param.min..=param.max)?;
             settings.insert(name.clone(), number.to_string());
             if number < param.reduced_below {
-                marks.push(expand(&param.reduced, &settings)?);
+                marks.push(fill_template(&param.reduced, &settings)?);
             }
         }
         if let Some(name) = chosen {
             let default = self.tool.default.as_deref().unwrap_or_default();
-            settings.insert(name.to_owned(), run.text(name, default)?);
+            settings.insert(name.to_owned(), run.text_param(name, default)?);
         }
         let shape = match &self.tool.choose {
             None => &*WITHOUT_SHAPE,
@@ -129,7 +129,7 @@ impl ToolArm {
     /// Runs the tool once, or its copies side by side.
     pub(crate) fn measure(&self, job: &ToolRun) -> Outcome<(Report, Vec<ToolOutput>)> {
         let watch = Stopwatch::start();
-        let started = (0..self.copies).map(|number| self.start(job, number));
+        let started = (0..self.copies).map(|number| self.spawn_tool(job, number));
         let started = started.collect::<Outcome<Vec<_>>>()?;
         let outputs = started.into_iter().map(|(child, file)| {
             // The standard output of a copy fits into a pipe.
@@ -147,17 +147,17 @@ impl ToolArm {
         });
         let outputs = outputs.collect::<Outcome<Vec<String>>>()?;
         let report = watch.report();
-        let read = |text: &String| read(self.tool, job.shape, self.count, text);
+        let read = |text: &String| read_output(self.tool, job.shape, self.count, text);
         let readings = outputs.iter().map(read).collect::<Result<Vec<_>, _>>();
         let readings = readings.map_err(|error| format!("{}: {error}", self.program))?;
-        Ok((self.fill(report, job, &readings)?, readings))
+        Ok((self.merge_outputs(report, job, &readings)?, readings))
     }
 
     fn writes_file(&self) -> bool {
         self.tool.command.iter().any(|argument| argument.contains("{file}"))
     }
 
-    fn start(&self, job: &ToolRun, number: usize) -> Outcome<(Child, PathBuf)> {
+    fn spawn_tool(&self, job: &ToolRun, number: usize) -> Outcome<(Child, PathBuf)> {
         let name = format!(".{}-{}-{number}", self.program, std::process::id());
         let file = self.folder.join(name);
         let mut settings = job.settings.clone();
@@ -165,7 +165,7 @@ impl ToolArm {
         settings.insert("folder".to_owned(), self.folder.display().to_string());
         let many = if self.count > 1 { &self.tool.command_of_many[..] } else { &[] };
         let arguments = self.tool.command.iter().chain(many).chain(&job.shape.command);
-        let arguments = arguments.map(|argument| expand(argument, &settings));
+        let arguments = arguments.map(|argument| fill_template(argument, &settings));
         let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
         let mut command = Command::new(self.program);
         // Points, commas and words of the reader's language are nothing a parser should see.
@@ -176,13 +176,18 @@ impl ToolArm {
     }
 
     /// Adds up the figures of all copies, whose answers must be the same.
-    fn fill(&self, mut report: Report, job: &ToolRun, readings: &[ToolOutput]) -> Outcome<Report> {
+    fn merge_outputs(
+        &self,
+        mut report: Report,
+        job: &ToolRun,
+        readings: &[ToolOutput],
+    ) -> Outcome<Report> {
         let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
         for (name, number) in readings.iter().flat_map(|reading| &reading.figures) {
             *sums.entry(name).or_default() += number;
         }
         sums.into_iter().for_each(|(name, sum)| report.set(name, sum));
-        let answers = readings.iter().map(|reading| self.answer(job, reading));
+        let answers = readings.iter().map(|reading| self.parse_answer(job, reading));
         let answers = answers.collect::<Outcome<Vec<Value>>>()?;
         if answers.iter().any(|answer| Some(answer) != answers.first()) {
             return Err(format!("the copies of {} did different work", self.program).into());
@@ -193,13 +198,13 @@ impl ToolArm {
     }
 
     /// The answer of the row; a text that is a whole number becomes a JSON number.
-    fn answer(&self, job: &ToolRun, reading: &ToolOutput) -> Outcome<Value> {
+    fn parse_answer(&self, job: &ToolRun, reading: &ToolOutput) -> Outcome<Value> {
         let mut settings = job.settings.clone();
         settings
             .extend(reading.values.iter().map(|(name, number)| (name.clone(), number.to_string())));
         let mut answer = Map::new();
         for (name, template) in &self.tool.answer {
-            let text = expand(template, &settings)?;
+            let text = fill_template(template, &settings)?;
             let value = text.parse::<u64>().map_or(Value::String(text), Value::from);
             answer.insert(name.clone(), value);
         }
@@ -218,10 +223,11 @@ mod tests {
     }
 
     fn report_of(arm: &ToolArm, params: Value, texts: &[&str]) -> Report {
-        let job = arm.job(&run(params)).expect("params of the row");
-        let read = |text: &&str| read(arm.tool, job.shape, arm.count, text).expect("recorded");
+        let job = arm.prepare_run(&run(params)).expect("params of the row");
+        let read =
+            |text: &&str| read_output(arm.tool, job.shape, arm.count, text).expect("recorded");
         let readings: Vec<ToolOutput> = texts.iter().map(read).collect();
-        arm.fill(Report::default(), &job, &readings).expect("figures")
+        arm.merge_outputs(Report::default(), &job, &readings).expect("figures")
     }
 
     #[test]
@@ -233,8 +239,8 @@ mod tests {
         assert_eq!(report.metrics["rating_per_thread_mips"], 7_644.0);
         assert_eq!(report.marks, ["reduced dictionary, 2^18"]);
         assert_eq!(report.answer, json!({ "dictionary": 18, "asked": 18 }));
-        assert!(arm.job(&run(json!({ "dictionary": 17 }))).is_err());
-        assert!(arm.job(&run(json!({ "colour": 1 }))).is_err());
+        assert!(arm.prepare_run(&run(json!({ "dictionary": 17 }))).is_err());
+        assert!(arm.prepare_run(&run(json!({ "colour": 1 }))).is_err());
     }
 
     #[test]
@@ -245,8 +251,8 @@ mod tests {
         assert_eq!(report.metrics["p256_sign_per_s"], 70_603.0);
         assert_eq!(report.metrics["p256_verify_per_s"], 23_876.5);
         assert_eq!(report.answer, json!({ "algorithm": "P-256" }));
-        assert!(arm.job(&run(json!({ "algorithm": "MD5" }))).is_err());
-        assert!(arm.job(&run(json!({}))).is_err());
+        assert!(arm.prepare_run(&run(json!({ "algorithm": "MD5" }))).is_err());
+        assert!(arm.prepare_run(&run(json!({}))).is_err());
     }
 
     #[test]
@@ -259,8 +265,8 @@ mod tests {
         assert!((figure("retransmits_per_gib") - 10.31).abs() < 0.01);
         assert!((figure("client_cores_ratio") - 0.347).abs() < 1e-3);
         assert_eq!(report.answer, json!({ "streams": 2 }));
-        assert!(arm.job(&run(json!({ "streams": 129 }))).is_err());
-        assert!(arm.job(&run(json!({ "direction": "sideways" }))).is_err());
+        assert!(arm.prepare_run(&run(json!({ "streams": 129 }))).is_err());
+        assert!(arm.prepare_run(&run(json!({ "direction": "sideways" }))).is_err());
     }
 
     #[test]
@@ -270,7 +276,7 @@ mod tests {
             println!("skipped: no openssl");
             return;
         }
-        let job = arm.job(&run(json!({ "algorithm": "SHA-256" }))).expect("known");
+        let job = arm.prepare_run(&run(json!({ "algorithm": "SHA-256" }))).expect("known");
         let (report, _) = arm.measure(&job).expect("openssl speed");
         assert!(report.metrics["sha256_mib_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
     }

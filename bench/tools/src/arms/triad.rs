@@ -6,8 +6,8 @@ use confide_arm_line::{Hello, Outcome, Report, Sample, serve_runs};
 use serde_json::json;
 
 use super::{
-    memory::{affordable_bytes, huge_pages, last_cache_bytes},
-    process::{Stopwatch, Threads, optimisation_mark},
+    memory::{affordable_bytes, huge_page_mode, last_level_cache_bytes},
+    process::{Stopwatch, Threads, unoptimised_build_mark},
 };
 
 #[derive(clap::Args)]
@@ -29,7 +29,7 @@ const MIB: f64 = 1_048_576.0;
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let threads = args.threads.count();
-    let (cache, is_known) = last_cache_bytes();
+    let (cache, is_known) = last_level_cache_bytes();
     let wanted = cache.saturating_mul(TIMES_LAST_CACHE * ARRAYS);
     let bytes = affordable_bytes(wanted);
     let elements = (bytes / ARRAYS / ELEMENT_BYTES) as usize / threads;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let note = format!(
         "three arrays of {array_mib} MiB, last cache {} MiB ({from}); {}; scalar code of the compiler",
         cache >> 20,
-        huge_pages()
+        huge_page_mode()
     );
     let mut parts: Vec<ArrayPart> = Vec::new();
     let hello = Hello {
@@ -127,7 +127,7 @@ fn measure_passes(parts: &mut [ArrayPart], count: u64) -> Report {
         checked &= parts.iter_mut().all(ArrayPart::check_and_clear);
     }
     let mut report = Report { samples, ..watch.report() };
-    report.marks.extend(optimisation_mark());
+    report.marks.extend(unoptimised_build_mark());
     report.answer = json!({ "checked": checked });
     report
 }

@@ -36,7 +36,7 @@ impl Disk {
 
     pub(crate) fn store(&self) -> Store {
         let files = Counting(self.full.clone());
-        Store::with_files(&self.folder(), StoreLimits::default(), Box::new(files)).unwrap()
+        Store::with_file_system(&self.folder(), StoreLimits::default(), Box::new(files)).unwrap()
     }
 
     /// Takes all space that is left.

@@ -108,7 +108,7 @@ impl Running {
 
     /// Takes note of what is at hand: from now on nothing older may decide.
     fn observe(&self, case: &Case) {
-        let Some(set) = self.source.current(&case.platform) else { return };
+        let Some(set) = self.source.current_set(&case.platform) else { return };
         let mut evaluation = u64::MAX;
         for document in set.documents() {
             match document.key {

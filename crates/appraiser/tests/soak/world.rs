@@ -6,7 +6,7 @@ use std::sync::{
     mpsc,
 };
 
-use confide_fake_attester::{Edition, FakeEndorsements, PckCa, Tee};
+use confide_fake_attester::{EndorsementEdition, FakeEndorsements, PckCa, Tee};
 use confide_pccs::{
     Document, DocumentRequest, Faults, PccsLimits, Service, SimulatedIssuer, Simulation,
     split_endorsements,
@@ -103,8 +103,8 @@ impl Vendor {
         self.issued.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn edition(&self, issue: Issue) -> Edition {
-        let mut made = Edition::issued_at(issue.tcb);
+    fn edition(&self, issue: Issue) -> EndorsementEdition {
+        let mut made = EndorsementEdition::issued_at(issue.tcb);
         made.crl_issued_at = issue.list;
         made.crl_number = issue.list;
         made.days = LIFE_DAYS;

@@ -25,7 +25,7 @@ pub(super) struct Entry(PathBuf);
 
 impl Entry {
     /// Makes an entry. Entries that others left behind do not matter: the name is new.
-    pub(super) fn make(reports: &Path) -> Result<Self, AttesterError> {
+    pub(super) fn create(reports: &Path) -> Result<Self, AttesterError> {
         let mut tries = 1;
         loop {
             let name = format!("confide-{:016x}", RandomState::new().build_hasher().finish());
@@ -49,8 +49,8 @@ impl Entry {
         self.0.join(attribute)
     }
 
-    pub(super) fn provider(&self) -> Result<Provider, AttesterError> {
-        let text = self.text("provider")?;
+    pub(super) fn read_provider(&self) -> Result<Provider, AttesterError> {
+        let text = self.read_text("provider")?;
         match text.as_str() {
             "tdx_guest" => Ok(Provider::TdxGuest),
             "sev_guest" => Ok(Provider::SevGuest),
@@ -58,8 +58,8 @@ impl Entry {
         }
     }
 
-    pub(super) fn generation(&self) -> Result<u64, AttesterError> {
-        let text = self.text("generation")?;
+    pub(super) fn read_generation(&self) -> Result<u64, AttesterError> {
+        let text = self.read_text("generation")?;
         text.parse().map_err(|_| AttesterError::Attribute {
             path: self.path("generation"),
             wanted: "a number",
@@ -96,7 +96,7 @@ impl Entry {
         }
     }
 
-    fn text(&self, attribute: &str) -> Result<String, AttesterError> {
+    fn read_text(&self, attribute: &str) -> Result<String, AttesterError> {
         let bytes = self.read(attribute, TEXT_LENGTH_MAX)?;
         Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\n').into())
     }

@@ -78,7 +78,7 @@ pub struct TunnelStream {
 
 impl TunnelStream {
     /// The round trips that opening takes: TCP to the proxy, and the upgrade, within which the
-    /// proxy opens TCP to the target. For [`crate::ChannelTimings::over_carrier`].
+    /// proxy opens TCP to the target. For [`crate::ChannelTimings::with_carrier_round_trips`].
     pub const ROUND_TRIPS: u32 = 3;
 
     /// Sends a message once all earlier ones are written.

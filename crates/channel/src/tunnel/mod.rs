@@ -11,5 +11,5 @@ mod websocket;
 pub use allow::AllowList;
 pub use dial::{TunnelStream, dial};
 pub use request::{HEAD_BYTES_MAX, TunnelRequest};
-pub use serve::{CarriedBytes, TunnelDeadlines, serve};
+pub use serve::{TunnelDeadlines, TunnelTraffic, serve};
 pub use websocket::PATH;

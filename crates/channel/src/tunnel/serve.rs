@@ -39,7 +39,7 @@ pub struct TunnelDeadlines {
 
 /// The target of a tunnel, and the number of bytes carried each way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CarriedBytes {
+pub struct TunnelTraffic {
     /// The target, as `HOST:PORT`.
     pub target: String,
     /// Bytes from the client to the target.
@@ -61,7 +61,7 @@ pub async fn serve<S>(
     mut stream: S,
     allow: &AllowList,
     deadlines: TunnelDeadlines,
-) -> Result<CarriedBytes, ChannelError>
+) -> Result<TunnelTraffic, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -90,7 +90,7 @@ where
     let config = Some(websocket_config());
     let websocket = WebSocketStream::from_partially_read(stream, rest, Role::Server, config).await;
     let (bytes_up, bytes_down) = relay(websocket, target, deadlines.idle).await?;
-    Ok(CarriedBytes { target: request.target, bytes_up, bytes_down })
+    Ok(TunnelTraffic { target: request.target, bytes_up, bytes_down })
 }
 
 async fn read_request<S: AsyncRead + Unpin>(
@@ -191,8 +191,8 @@ where
     let (mut from_target, mut to_target) = target.into_split();
     let moved = AtomicU64::new(0);
     let both = async {
-        let up = copy_up(&mut messages, &mut to_target, &moved);
-        let down = copy_down(&mut from_target, &mut sink, &moved);
+        let up = copy_to_target(&mut messages, &mut to_target, &moved);
+        let down = copy_to_client(&mut from_target, &mut sink, &moved);
         tokio::try_join!(up, down)
     };
     let result = tokio::select! {
@@ -208,7 +208,7 @@ where
     result
 }
 
-async fn copy_up<R>(
+async fn copy_to_target<R>(
     messages: &mut R,
     target: &mut (impl AsyncWrite + Unpin),
     moved: &AtomicU64,
@@ -238,7 +238,7 @@ where
     Err(TunnelError::Truncated.into())
 }
 
-async fn copy_down<W>(
+async fn copy_to_client<W>(
     target: &mut (impl AsyncRead + Unpin),
     sink: &mut W,
     moved: &AtomicU64,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use confide_channel::{Attested, ChannelError, Client};
+use confide_channel::{AttestedServerStream, ChannelError, Client};
 use confide_evidence::{
     binder::EXPORTER_LABEL,
     claims::Claims,
@@ -22,7 +22,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use super::{FakeAppraised, FakeAppraiser, NOW, client, wire};
 use confide_channel::Binding;
 
-pub(crate) type FakeAttested = Attested<DuplexStream, FakeAppraised>;
+pub(crate) type FakeAttested = AttestedServerStream<DuplexStream, FakeAppraised>;
 
 /// A server that speaks the protocol by hand and says what it likes.
 pub(crate) struct Cheat {

@@ -59,7 +59,7 @@ impl Attest for FakeAttester {
         self.collateral.clone()
     }
 
-    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+    fn gpu_evidence(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
         Ok(self.gpu.as_ref().map(|says| [says.as_slice(), nonce].concat()))
     }
 

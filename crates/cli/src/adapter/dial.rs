@@ -47,7 +47,7 @@ pub(crate) struct DialArgs {
 }
 
 /// Makes the connector that opens streams as `dial` says.
-pub(crate) fn connect(dial: &DialArgs) -> Result<Arc<dyn HostConnector>, CliError> {
+pub(crate) fn build_connector(dial: &DialArgs) -> Result<Arc<dyn HostConnector>, CliError> {
     let evidence = dial.attester.clone();
     let transport = match (&dial.policy, &dial.certificate) {
         (Some(path), _) => attested_transport(path, dial, evidence.clone())?,
@@ -83,14 +83,14 @@ impl HostConnector for HostDialler {
             match &self.transport {
                 Transport::Attested(client) => {
                     let attested = client.connect(&self.name, stream).await;
-                    let attested = attested.map_err(open_error)?;
+                    let attested = attested.map_err(to_io_error)?;
                     let (stream, appraised, _) = attested.into_parts();
                     let simulated = self.simulated || appraised.is_simulated();
                     Ok(HostStream { stream: Box::new(stream), simulated })
                 }
                 Transport::Certified(client) => {
                     let connected = client.connect(&self.name, stream).await;
-                    let connected = connected.map_err(open_error)?;
+                    let connected = connected.map_err(to_io_error)?;
                     let stream = Box::new(connected.stream);
                     Ok(HostStream { stream, simulated: self.simulated })
                 }
@@ -117,15 +117,17 @@ fn attested_transport(
         None => BindingName::Key,
         Some(BindingName::None) => {
             let text = "a policy for the adapter host needs evidence, got binding `none`";
-            return Err(CliError::new(text).hint("remove the policy or choose another binding"));
+            return Err(
+                CliError::new(text).with_hint("remove the policy or choose another binding")
+            );
         }
         Some(binding) => binding,
     };
     let options = ClientOptions { binding: binding.into(), deadline: CHANNEL_DEADLINE };
-    let client = Client::new(options, Arc::new(appraiser)).map_err(channel_error)?;
+    let client = Client::new(options, Arc::new(appraiser)).map_err(explain_channel_error)?;
     let Some(attester) = evidence else { return Ok(Transport::Attested(client)) };
     let client = client.with_evidence(client_evidence(attester, HOLDER_CLAIM));
-    client.map(Transport::Attested).map_err(channel_error)
+    client.map(Transport::Attested).map_err(explain_channel_error)
 }
 
 fn certified_transport(
@@ -133,27 +135,30 @@ fn certified_transport(
     evidence: Option<Arc<dyn Attest>>,
 ) -> Result<Transport, CliError> {
     let Some(attester) = evidence else {
-        return Err(CliError::new("a host without evidence demands this end's evidence")
-            .hint("name an attester for this end, or give a policy for the host's evidence"));
+        return Err(CliError::new(
+            "the host shows no evidence and demands that of this end, which has none",
+        )
+        .with_hint("name an attester for this end, or give a policy for the host's evidence"));
     };
     let root = read_file(certificate, CERTIFICATE_BYTES_MAX)?;
     let options =
         ClientOptions { binding: confide_channel::Binding::None, deadline: CHANNEL_DEADLINE };
     let client = PlainClient::new(options, &root, process::unix_now)
         .and_then(|client| client.with_evidence(client_evidence(attester, HOLDER_CLAIM)))
-        .map_err(channel_error)?;
+        .map_err(explain_channel_error)?;
     Ok(Transport::Certified(client))
 }
 
 fn plain_transport(dial: &DialArgs) -> Result<Transport, CliError> {
     if dial.attester.is_some() {
-        return Err(CliError::new("this end's evidence is sent over an attested channel only")
-            .hint("give a policy for the host's evidence"));
+        return Err(CliError::new("this end's evidence is only sent over an attested channel")
+            .with_hint("give a policy for the host's evidence"));
     }
     if !is_loopback(&dial.host) && !dial.dangerous_plain {
         let text = format!("{} is not loopback: nothing would authenticate it", dial.host);
-        return Err(CliError::new(text)
-            .hint("give a policy for its evidence, or allow plain TCP with the dangerous flag"));
+        return Err(CliError::new(text).with_hint(
+            "give a policy for its evidence, or allow plain TCP with the dangerous flag",
+        ));
     }
     Ok(Transport::Plain)
 }
@@ -169,14 +174,14 @@ pub(crate) fn is_loopback(host: &str) -> bool {
 }
 
 /// Keeps refused evidence apart from a host that is not reachable: the session handles them differently.
-fn open_error(error: ChannelError) -> io::Error {
+fn to_io_error(error: ChannelError) -> io::Error {
     let Some(check) = failed_check(&error) else { return io::Error::other(error_chain(&error)) };
     let rejection = error.rejection::<AppraisalError>().map(ToString::to_string);
     let reason = rejection.unwrap_or_else(|| error_chain(&error));
     io::Error::other(EvidenceRefused { check: check.into(), reason })
 }
 
-fn channel_error(error: ChannelError) -> CliError {
+fn explain_channel_error(error: ChannelError) -> CliError {
     CliError::new(error_chain(&error))
 }
 
@@ -191,11 +196,14 @@ mod tests {
     #[test]
     fn plain_tcp_leaves_this_machine_only_where_that_is_asked_for() {
         for host in ["127.0.0.1:7", "localhost:7", "[::1]:7"] {
-            assert!(connect(&dial(host)).is_ok(), "{host}");
+            assert!(build_connector(&dial(host)).is_ok(), "{host}");
         }
         for host in ["adapters.example:7", "10.0.0.1:7", "localhost.example:7"] {
-            assert!(connect(&dial(host)).is_err(), "{host}");
-            assert!(connect(&DialArgs { dangerous_plain: true, ..dial(host) }).is_ok(), "{host}");
+            assert!(build_connector(&dial(host)).is_err(), "{host}");
+            assert!(
+                build_connector(&DialArgs { dangerous_plain: true, ..dial(host) }).is_ok(),
+                "{host}"
+            );
         }
     }
 
@@ -206,6 +214,6 @@ mod tests {
             binding: Some(BindingName::None),
             ..dial("127.0.0.1:7")
         };
-        assert!(connect(&none).is_err());
+        assert!(build_connector(&none).is_err());
     }
 }

@@ -69,7 +69,7 @@ fn explain_error(error: PeftError) -> CliError {
         PeftError::Read { .. } => "an adapter is the folder that PEFT's save_pretrained wrote",
         _ => return CliError::new(error),
     };
-    CliError::new(&error).hint(hint)
+    CliError::new(&error).with_hint(hint)
 }
 
 /// An adapter as it is shown.
@@ -78,7 +78,7 @@ struct AdapterView<'a> {
     adapter: &'a Adapter,
     pairs: Vec<PairView>,
     inputs: Vec<InputView>,
-    fits: Vec<ParameterFit>,
+    fits: Vec<SchemeFit>,
 }
 
 /// A pair of matrices, A of `rank × input_width` and B of `output_width × rank` numbers.
@@ -108,14 +108,14 @@ struct InputView {
 
 /// Whether a scheme can run the adapter, with its cost or the reason why it cannot.
 #[derive(Serialize)]
-struct ParameterFit {
+struct SchemeFit {
     scheme: &'static str,
     protect: Option<&'static str>,
     fits: bool,
     why: String,
 }
 
-impl ParameterFit {
+impl SchemeFit {
     fn new(
         scheme: &'static str,
         protect: Option<&'static str>,
@@ -135,11 +135,11 @@ impl<'a> AdapterView<'a> {
             .map(|((layer, input), pairs)| InputView::new(*layer, *input, pairs))
             .collect();
         let pairs = adapter.modules.iter().map(|(site, pair)| PairView::new(*site, pair)).collect();
-        let fits = fits(adapter, &groups, &inputs, &set);
+        let fits = assess_schemes(adapter, &groups, &inputs, &set);
         Ok(Self { config, adapter, pairs, inputs, fits })
     }
 
-    fn layers(&self) -> usize {
+    fn layer_count(&self) -> usize {
         self.adapter.modules.keys().map(|site| site.layer).collect::<BTreeSet<_>>().len()
     }
 
@@ -153,16 +153,16 @@ impl<'a> AdapterView<'a> {
             "{}\n  base model  {base}\n  rank {}, alpha {}{root}{dora}\n  \
              {} pairs in {} layers, {} parameters, {} in 32-bit floats\n\n{}\n{}\n  \
              answers: this many packed answers reveal every matrix that reads the input; honest \
-             use may need fewer.\n  \
+             queries may reveal it with fewer.\n  \
              budget: the default number of answers for a client, one for each token.\n  \
              guarantee: {}; with accepted attestation of the key holder\n  {}.\n\n{}",
             adapter.name,
             config.rank(),
             config.alpha(),
             self.pairs.len(),
-            self.layers(),
-            adapter.parameters(),
-            format_bytes(adapter.parameters() * 4),
+            self.layer_count(),
+            adapter.parameter_count(),
+            format_bytes(adapter.parameter_count() * 4),
             format_table(
                 &["projection", "layers", "input", "output", "rank", "scale"],
                 self.pair_rows()
@@ -171,8 +171,8 @@ impl<'a> AdapterView<'a> {
                 &["input", "read by", "layers", "width", "answers", "budget"],
                 self.input_rows()
             ),
-            guarantee(false),
-            guarantee(true),
+            default_guarantee(false),
+            default_guarantee(true),
             format_table(&["scheme", "protect", "fits", "cost or reason"], self.fit_rows()),
         )
     }
@@ -187,7 +187,7 @@ impl<'a> AdapterView<'a> {
             row.push(format!("{scale:.4}").trim_end_matches('0').trim_end_matches('.').into());
             row
         };
-        merge_layers(pairs).into_iter().map(row).collect()
+        group_layers_by_value(pairs).into_iter().map(row).collect()
     }
 
     fn input_rows(&self) -> Vec<Vec<String>> {
@@ -202,11 +202,11 @@ impl<'a> AdapterView<'a> {
             row.extend(numbers.map(|number| number.to_string()));
             row
         };
-        merge_layers(inputs).into_iter().map(row).collect()
+        group_layers_by_value(inputs).into_iter().map(row).collect()
     }
 
     fn fit_rows(&self) -> Vec<Vec<String>> {
-        let row = |fit: &ParameterFit| {
+        let row = |fit: &SchemeFit| {
             let fits = if fit.fits { "yes" } else { "no" };
             vec![fit.scheme.into(), fit.protect.unwrap_or("-").into(), fits.into(), fit.why.clone()]
         };
@@ -218,10 +218,10 @@ impl<'a> AdapterView<'a> {
         json!({
             "name": adapter.name, "base_model": adapter.base_model, "rank": config.rank(),
             "alpha": config.alpha(), "use_rslora": config.is_rslora(), "use_dora": config.is_dora(),
-            "layers": self.layers(), "parameters": adapter.parameters(),
-            "f32_bytes": adapter.parameters() * 4, "pairs": pairs, "inputs": inputs, "fits": fits,
-            "guarantee_without_attestation": guarantee(false).to_string(),
-            "guarantee_with_attestation": guarantee(true).to_string(),
+            "layers": self.layer_count(), "parameters": adapter.parameter_count(),
+            "f32_bytes": adapter.parameter_count() * 4, "pairs": pairs, "inputs": inputs, "fits": fits,
+            "guarantee_without_attestation": default_guarantee(false).to_string(),
+            "guarantee_with_attestation": default_guarantee(true).to_string(),
         })
     }
 }
@@ -270,24 +270,24 @@ fn group_by_input(adapter: &Adapter) -> PairsByInput<'_> {
 }
 
 /// The default guarantee of a host, for key holders with or without attestation.
-fn guarantee(is_attested: bool) -> Guarantee {
+fn default_guarantee(is_attested: bool) -> Guarantee {
     let allowance =
         if is_attested { AnswerAllowance::Attested } else { AnswerAllowance::BelowWidth };
     Guarantee {
         host_is_blind: true,
         adapter_stays: true,
         b_is_handed_over: true,
-        adapter_can_be_learned: allowance.lets_learn(),
+        adapter_can_be_learned: allowance.permits_extraction(),
         simulated: false,
     }
 }
 
-fn fits(
+fn assess_schemes(
     adapter: &Adapter,
     groups: &PairsByInput<'_>,
     inputs: &[InputView],
     set: &ParameterSet,
-) -> Vec<ParameterFit> {
+) -> Vec<SchemeFit> {
     let bits = set.plaintext_bits() as usize;
     let wire = |rows: fn(&InputView) -> usize| {
         let up: usize = inputs.iter().map(|view| (view.width * bits).div_ceil(8)).sum();
@@ -316,18 +316,18 @@ fn fits(
         }
         _ => Ok("report 003's layout, in one process; guarantee: none".into()),
     };
-    let delta = adapter.clone().into_final_hidden();
+    let delta = adapter.clone().into_final_hidden_adapter();
     let delta = delta.map(|_| "report 003's single delta, which is not LoRA".into());
     let direct = |fits: Result<(), String>| fits.map(|()| DIRECT.to_owned());
     let local = Ok("plain LoRA in one process; guarantee: none".into());
     vec![
-        ParameterFit::new("masked", Some("A"), a.clone().map(|()| wire(|view| view.rows_a))),
-        ParameterFit::new("masked", Some("BA"), ba.clone().map(|()| wire(|view| view.rows_ba))),
-        ParameterFit::new("direct", Some("A"), direct(a)),
-        ParameterFit::new("direct", Some("BA"), direct(ba)),
-        ParameterFit::new("ckks-slots", None, slots),
-        ParameterFit::new("final-hidden", None, delta.map_err(|error| error.to_string())),
-        ParameterFit::new("local-parity", None, local),
+        SchemeFit::new("masked", Some("A"), a.clone().map(|()| wire(|view| view.rows_a))),
+        SchemeFit::new("masked", Some("BA"), ba.clone().map(|()| wire(|view| view.rows_ba))),
+        SchemeFit::new("direct", Some("A"), direct(a)),
+        SchemeFit::new("direct", Some("BA"), direct(ba)),
+        SchemeFit::new("ckks-slots", None, slots),
+        SchemeFit::new("final-hidden", None, delta.map_err(|error| error.to_string())),
+        SchemeFit::new("local-parity", None, local),
     ]
 }
 
@@ -345,7 +345,9 @@ fn input_name(input: LayerInput) -> &'static str {
 }
 
 /// Merges equal values of several layers, in the order of their first layers.
-fn merge_layers<V: PartialEq>(values: impl Iterator<Item = (u32, V)>) -> Vec<(Vec<u32>, V)> {
+fn group_layers_by_value<V: PartialEq>(
+    values: impl Iterator<Item = (u32, V)>,
+) -> Vec<(Vec<u32>, V)> {
     let mut rows: Vec<(Vec<u32>, V)> = Vec::new();
     for (layer, value) in values {
         match rows.iter_mut().find(|(_, known)| *known == value) {
@@ -404,7 +406,7 @@ mod tests {
     #[test]
     fn layers_that_say_the_same_share_a_row() {
         let all = [(0, ('q', 1)), (0, ('k', 2)), (1, ('q', 1)), (2, ('q', 9))];
-        let rows = merge_layers(all.into_iter());
+        let rows = group_layers_by_value(all.into_iter());
         assert_eq!(rows, [(vec![0, 1], ('q', 1)), (vec![0], ('k', 2)), (vec![2], ('q', 9))]);
     }
 }

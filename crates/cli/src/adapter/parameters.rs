@@ -19,31 +19,32 @@ pub(crate) struct ParameterArgs {
 
 impl ParameterArgs {
     /// The parameter set that the arguments name.
-    pub(crate) fn set(&self) -> Result<ParameterSet, CliError> {
+    pub(crate) fn parameter_set(&self) -> Result<ParameterSet, CliError> {
         let by_name = if self.dangerous_parameters {
             ParameterSet::dangerous_from_name
         } else {
             ParameterSet::from_name
         };
-        by_name(&self.parameters)
-            .map_err(|error| CliError::new(error).hint("docs/blind-protocol.md lists the sets"))
+        by_name(&self.parameters).map_err(|error| {
+            CliError::new(error).with_hint("docs/blind-protocol.md lists the sets")
+        })
     }
 }
 
 /// The matrices of an adapter that never leave its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProtectName {
+pub(crate) enum ProtectedMatricesName {
     /// A stays; B is handed over
     A,
     /// Both A and B stay
     Ba,
 }
 
-impl From<ProtectName> for ProtectedMatrices {
-    fn from(name: ProtectName) -> Self {
+impl From<ProtectedMatricesName> for ProtectedMatrices {
+    fn from(name: ProtectedMatricesName) -> Self {
         match name {
-            ProtectName::A => ProtectedMatrices::A,
-            ProtectName::Ba => ProtectedMatrices::Ba,
+            ProtectedMatricesName::A => ProtectedMatrices::A,
+            ProtectedMatricesName::Ba => ProtectedMatrices::Ba,
         }
     }
 }

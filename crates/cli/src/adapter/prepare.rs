@@ -8,7 +8,7 @@ use std::{
 
 use confide_lora::{
     AdaptError, Adapter, DeltaProvider,
-    holder::{HolderError, HolderOptions, PreparationProgress, RemoteAdapter},
+    holder::{HolderError, KeyHolderOptions, PreparationProgress, RemoteAdapter},
     plain,
 };
 use serde_json::json;
@@ -18,7 +18,7 @@ use super::{
     parameters::ParameterArgs,
 };
 use crate::{
-    answer::Answer,
+    answer::CommandReport,
     attest::arguments::AttesterArgs,
     binding::BindingName,
     error::CliError,
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Deadline of the whole command, in seconds
     #[arg(long, value_name = "N", default_value_t = 3600)]
     deadline_s: u64,
-    /// Compare one answer for each input with the adapter in this folder, for its owner
+    /// For the adapter's owner: compare one answer for each input with the adapter in this folder
     #[arg(long, value_name = "DIR")]
     compare: Option<PathBuf>,
     /// Print JSON
@@ -78,34 +78,38 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let local = args.compare.as_deref().map(load_adapter).transpose()?;
-    let connect = dial::connect(&DialArgs {
+    let connect = dial::build_connector(&DialArgs {
         host: args.host.clone(),
         policy: args.policy.clone(),
         binding: args.binding,
-        attester: args.attester.open(None)?,
+        attester: args.attester.open_attester(None)?,
         certificate: args.host_certificate.clone(),
         dangerous_plain: args.dangerous_plain,
     })?;
     let began = Instant::now();
-    let remote = RemoteAdapter::connect(connect, options(&args)?).map_err(holder_error)?;
+    let remote =
+        RemoteAdapter::connect(connect, holder_options(&args)?).map_err(explain_holder_error)?;
     let hello_s = began.elapsed().as_secs_f64();
     let began = Instant::now();
     let deadline = Duration::from_secs(args.deadline_s);
-    let progress = remote.prepare(args.tokens, deadline, log_progress).map_err(holder_error)?;
+    let progress = remote
+        .wait_until_prepared(args.tokens, deadline, log_progress)
+        .map_err(explain_holder_error)?;
     let prepare_s = began.elapsed().as_secs_f64();
-    let error = local.as_ref().map(|adapter| measure_error(adapter, &remote)).transpose()?;
+    let error =
+        local.as_ref().map(|adapter| measure_relative_error(adapter, &remote)).transpose()?;
     let figures = PreparationFigures { hello_s, prepare_s, progress, error };
-    figures.answer(&args, &remote).print(args.json)
+    figures.to_report(&args, &remote).print(args.json)
 }
 
 /// Explains the failure. Refused evidence ends with status 1, any other failure with 2.
-fn holder_error(error: HolderError) -> CliError {
+fn explain_holder_error(error: HolderError) -> CliError {
     match &error {
         HolderError::EvidenceRefused { check, .. } => {
-            CliError::new(&error).hint(hint_for_check(check)).status(STATUS_REFUSED)
+            CliError::new(&error).with_hint(hint_for_check(check)).with_status(STATUS_REFUSED)
         }
         HolderError::Lost { .. } => {
-            CliError::new(&error).hint("is `confide adapter host` running there?")
+            CliError::new(&error).with_hint("is `confide adapter host` running there?")
         }
         _ => CliError::new(error),
     }
@@ -119,10 +123,10 @@ struct PreparationFigures {
 }
 
 impl PreparationFigures {
-    fn answer(&self, args: &Args, remote: &RemoteAdapter) -> Answer {
+    fn to_report(&self, args: &Args, remote: &RemoteAdapter) -> CommandReport {
         let PreparationProgress { inputs, vectors_left, batches, .. } = self.progress;
         let (guarantee, bytes) = (remote.guarantee().to_string(), remote.offline_bytes());
-        let vectors = batches * remote.batch_vectors() as u64;
+        let vectors = batches * remote.vectors_per_batch() as u64;
         let of_token = |all: f64| all * inputs as f64 / vectors.max(1) as f64;
         let (ms_token, bytes_token) = (of_token(self.prepare_s * 1e3), of_token(bytes as f64));
         let json = json!({
@@ -158,12 +162,12 @@ impl PreparationFigures {
         }
         text += "masks are kept in memory only: those prepared here are discarded now\n";
         let is_wrong = self.error.is_some_and(|error| error > ERROR_MAX);
-        Answer { text, json, status: u8::from(is_wrong) }
+        CommandReport { text, json, status: u8::from(is_wrong) }
     }
 }
 
-fn options(args: &Args) -> Result<HolderOptions, CliError> {
-    let mut options = HolderOptions::new(&args.adapter, args.parameters.set()?);
+fn holder_options(args: &Args) -> Result<KeyHolderOptions, CliError> {
+    let mut options = KeyHolderOptions::new(&args.adapter, args.parameters.parameter_set()?);
     options.low_water = args.tokens;
     options.preparers = args.threads.into();
     if let Some(path) = &args.credential {
@@ -184,18 +188,20 @@ fn load_adapter(dir: &Path) -> Result<Adapter, CliError> {
 }
 
 /// Measures the relative error against plain LoRA, over one vector of each adapted projection.
-fn measure_error(adapter: &Adapter, remote: &RemoteAdapter) -> Result<f64, CliError> {
+fn measure_relative_error(adapter: &Adapter, remote: &RemoteAdapter) -> Result<f64, CliError> {
     let explain = |error: AdaptError| CliError::new(error);
     if adapter.sites() != *remote.sites() {
         return Err(CliError::new("the folder holds a different adapter from the host's"));
     }
-    let mut deltas = remote.open().map_err(explain)?;
+    let mut deltas = remote.open_session().map_err(explain)?;
     let (mut error, mut size) = (0f64, 0f64);
     for (site, pair) in &adapter.modules {
         let vector: Vec<f32> = (0..pair.a.columns).map(|at| (at as f32 * 0.7).sin()).collect();
         let mut output = vec![0f32; pair.b.rows];
         let outputs = &mut [(site.projection, &mut output[..])];
-        deltas.add(site.layer, site.projection.input(), &vector, outputs).map_err(explain)?;
+        deltas
+            .add_deltas(site.layer, site.projection.input(), &vector, outputs)
+            .map_err(explain)?;
         let wide: Vec<f64> = vector.iter().map(|value| f64::from(*value)).collect();
         for (wanted, got) in plain::delta(pair, &wide).iter().zip(&output) {
             error += (wanted - f64::from(*got)).powi(2);

@@ -5,11 +5,12 @@ use std::{path::PathBuf, process::ExitCode};
 use confide_engine::text::FolderError;
 use confide_native::{
     NativeError,
-    make::{AdapterOrder, Corpus, TRAINING_FILE, make_adapter},
+    make::{AdapterTrainingSpec, Corpus, TRAINING_FILE, make_adapter},
 };
 
 use crate::{
-    error::CliError, meter::Meter, model::explain_error, model_folder, process::print_text, threads,
+    error::CliError, meter::ProgressMeter, model::explain_error, model_folder, process::print_text,
+    threads,
 };
 
 /// Trains a LoRA adapter for all seven projections of every layer; the base model is not changed.
@@ -42,7 +43,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     model_folder::check_folder(&args.model)?;
     let built_in = Corpus::ALL.into_iter().find(|corpus| corpus.name() == args.corpus);
-    let order = AdapterOrder {
+    let order = AdapterTrainingSpec {
         model: args.model,
         corpus: built_in.unwrap_or_else(|| Corpus::File(args.corpus.into())),
         dir: args.out,
@@ -52,23 +53,23 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         seed: args.seed,
     };
     // The training runs on one thread, so that the seed decides the outcome.
-    threads::set_thread_counts(1);
-    let mut meter = Meter::start()?;
+    threads::reexec_with_thread_counts(1);
+    let mut meter = ProgressMeter::start()?;
     let trained = make_adapter(&order, &mut |progress| meter.show(progress));
-    meter.end();
+    meter.clear();
     let trained = trained.map_err(|error| match &error {
         NativeError::TooLarge { .. } => {
-            CliError::new(error).hint("train it with PEFT; confide reads what PEFT writes")
+            CliError::new(error).with_hint("train it with PEFT; confide reads what PEFT writes")
         }
         NativeError::Folder(FolderError::File { path, .. })
             if order.corpus == Corpus::File(path.clone()) =>
         {
-            CliError::new(error).hint("the built-in corpora are banking, travel and health")
+            CliError::new(error).with_hint("the built-in corpora are banking, travel and health")
         }
         _ => explain_error(error),
     })?;
     let (dir, model) = (order.dir.display(), order.model.display());
-    let (sites, weights) = (trained.adapter.modules.len(), trained.adapter.parameters());
+    let (sites, weights) = (trained.adapter.modules.len(), trained.adapter.parameter_count());
     let (rank, steps, loss) = (order.rank, trained.steps, trained.loss);
     print_text(&format!(
         "{dir}: rank {rank}, {sites} projections, {weights} weights\n\

@@ -14,12 +14,12 @@ use confide_evidence::{Attest, collateral::COLLATERAL_LENGTH_MAX};
 use confide_verifier::Roots;
 
 #[cfg(feature = "simulate")]
-use super::simulate::{load_simulated, missing_folder};
+use super::simulate::{load_simulated, missing_folder_error};
 use super::{device::DeviceArgs, stapling::StaplingAttester};
 #[cfg(not(feature = "simulate"))]
-use crate::features::{load_simulated, no_simulator as missing_folder};
+use crate::features::{load_simulated, missing_simulator_error as missing_folder_error};
 use crate::{
-    collateral::service::ServiceArgs,
+    collateral::service::EndorsementSourceArgs,
     error::CliError,
     features::NO_ATTESTER_HINT,
     files::{ROOT_BYTES_MAX, read_file},
@@ -45,7 +45,7 @@ pub(crate) struct AttesterArgs {
     #[arg(long, value_name = "N", conflicts_with = "simulate")]
     pub(crate) gpu_index: Option<u32>,
     #[command(flatten)]
-    pub(crate) service: ServiceArgs,
+    pub(crate) service: EndorsementSourceArgs,
 }
 
 /// Life of a key that attests a client: as long as a session may last.
@@ -79,14 +79,14 @@ pub(crate) struct ServerEvidenceArgs {
 impl ServerEvidenceArgs {
     /// Opens the attester that the arguments name. `server` is the subject of the refusal where they name none, and
     /// `alternative` what else would do.
-    pub(crate) fn open(
+    pub(crate) fn open_attester(
         &self,
         server: &str,
         alternative: &str,
     ) -> Result<Arc<dyn Attest>, CliError> {
-        self.attester.open(self.collateral.as_deref())?.ok_or_else(|| {
+        self.attester.open_attester(self.collateral.as_deref())?.ok_or_else(|| {
             CliError::new(format!("{server} has no attester"))
-                .hint(format!("{NO_ATTESTER_HINT}{alternative}"))
+                .with_hint(format!("{NO_ATTESTER_HINT}{alternative}"))
         })
     }
 
@@ -108,7 +108,7 @@ enum AttesterName {
 impl AttesterArgs {
     /// Opens the attester that the arguments name; `None` if they name none. It staples `collateral`
     /// where that is given, else the endorsements of the named service, else its own.
-    pub(crate) fn open(
+    pub(crate) fn open_attester(
         &self,
         collateral: Option<&Path>,
     ) -> Result<Option<Arc<dyn Attest>>, CliError> {
@@ -120,16 +120,16 @@ impl AttesterArgs {
             }
             (Some(_), Some(AttesterName::Device)) => {
                 let text = "wanted one attester, got --attester device and --simulate";
-                return Err(CliError::new(text).hint("leave one of them out"));
+                return Err(CliError::new(text).with_hint("leave one of them out"));
             }
-            (None, Some(AttesterName::Simulated)) => return Err(missing_folder()),
+            (None, Some(AttesterName::Simulated)) => return Err(missing_folder_error()),
             (None, None) => return Ok(None),
         };
         if let Some(path) = collateral {
             let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
             return Ok(Some(Arc::new(StaplingAttester::with_collateral(attester, collateral))));
         }
-        match self.service.start(&self.endorsement_roots()?)? {
+        match self.service.start_source(&self.endorsement_roots()?)? {
             None => Ok(Some(attester)),
             Some(source) => Ok(Some(Arc::new(StaplingAttester::with_source(attester, source)?))),
         }
@@ -137,13 +137,13 @@ impl AttesterArgs {
 
     /// Opens the CPU's device, and the GPU where one is named.
     fn open_device(&self) -> Result<Arc<dyn Attest>, CliError> {
-        let cpu = self.device.open()?.attester;
+        let cpu = self.device.open_device()?.attester;
         let Some(index) = self.gpu_index else { return Ok(cpu) };
         let gpu = Nvml::new(NVML_LIBRARY, index);
         // A GPU that cannot attest fails here, and not at the first client.
         gpu.evidence(&[0; 32]).map_err(|error| {
             CliError::new(error_chain(&error))
-                .hint("`confide attest --detect` says whether this machine has an NVIDIA GPU")
+                .with_hint("`confide attest --detect` says whether this machine has an NVIDIA GPU")
         })?;
         Ok(Arc::new(AttesterWithGpu::new(cpu, gpu)))
     }

@@ -2,17 +2,17 @@
 
 use std::{path::Path, process::ExitCode};
 
-use confide_attester::{DetectedDevice, detect_with_tsm};
+use confide_attester::{DetectedDevice, detect_devices_with_tsm};
 use serde_json::json;
 
-use crate::{answer::Answer, error::CliError};
+use crate::{answer::CommandReport, error::CliError};
 
 /// Prints the devices that were found below `root`, as text or as JSON.
-pub(crate) fn print(root: &Path, tsm: &Path, as_json: bool) -> Result<ExitCode, CliError> {
-    describe(&detect_with_tsm(root, tsm)).print(as_json)
+pub(crate) fn print_devices(root: &Path, tsm: &Path, as_json: bool) -> Result<ExitCode, CliError> {
+    describe_devices(&detect_devices_with_tsm(root, tsm)).print(as_json)
 }
 
-fn describe(found: &[DetectedDevice]) -> Answer {
+fn describe_devices(found: &[DetectedDevice]) -> CommandReport {
     let (mut text, mut devices) = (String::new(), Vec::new());
     for DetectedDevice { device, present, because } in found {
         let presence = if *present { "present" } else { "absent" };
@@ -23,7 +23,7 @@ fn describe(found: &[DetectedDevice]) -> Answer {
     if !found.iter().any(|detected| detected.present) {
         text += "this machine has no attestation device\n";
     }
-    Answer::new(text, json!({ "devices": devices }))
+    CommandReport::new(text, json!({ "devices": devices }))
 }
 
 #[cfg(test)]
@@ -36,9 +36,9 @@ mod tests {
     fn each_device_is_said_with_its_reasons() {
         let because = vec!["/dev/tdx_guest exists".to_owned()];
         let found = [DetectedDevice { device: Device::TdxGuest, present: true, because }];
-        let Answer { text, json, .. } = describe(&found);
+        let CommandReport { text, json, .. } = describe_devices(&found);
         assert_eq!(text, "tdx-guest      present\n  /dev/tdx_guest exists\n");
         assert_eq!(json["devices"][0]["because"][0], "/dev/tdx_guest exists");
-        assert!(describe(&[]).text.ends_with("no attestation device\n"));
+        assert!(describe_devices(&[]).text.ends_with("no attestation device\n"));
     }
 }

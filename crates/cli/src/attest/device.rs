@@ -59,20 +59,20 @@ impl DeviceArgs {
     }
 
     /// Opens the device that is named, or the first that this machine has.
-    pub(crate) fn open(&self) -> Result<OpenedDevice, CliError> {
+    pub(crate) fn open_device(&self) -> Result<OpenedDevice, CliError> {
         let opened = match self.device {
-            Some(DeviceName::Tsm) => self.tsm(),
-            Some(DeviceName::TdxGuest) => self.tdx_guest(),
-            None => self.open_first(),
+            Some(DeviceName::Tsm) => self.open_tsm(),
+            Some(DeviceName::TdxGuest) => self.open_tdx_guest(),
+            None => self.open_first_device(),
         };
         opened.map_err(explain_error)
     }
 
     /// Opens the first device that is present; one that is present and fails is not skipped.
-    fn open_first(&self) -> Result<OpenedDevice, AttesterError> {
-        match self.tsm() {
+    fn open_first_device(&self) -> Result<OpenedDevice, AttesterError> {
+        match self.open_tsm() {
             Err(absent @ AttesterError::Absent { .. }) if self.tsm_root.is_none() => {
-                match self.tdx_guest() {
+                match self.open_tdx_guest() {
                     Err(AttesterError::Absent { .. }) => Err(absent),
                     outcome => outcome,
                 }
@@ -81,7 +81,7 @@ impl DeviceArgs {
         }
     }
 
-    fn tsm(&self) -> Result<OpenedDevice, AttesterError> {
+    fn open_tsm(&self) -> Result<OpenedDevice, AttesterError> {
         let root = self.tsm_root();
         let source = format!("configfs-tsm at {}", root.display());
         let (privlevel, deadline) = (self.privlevel, self.deadline());
@@ -93,7 +93,7 @@ impl DeviceArgs {
         Ok(OpenedDevice { attester: Arc::new(tsm), kind, source })
     }
 
-    fn tdx_guest(&self) -> Result<OpenedDevice, AttesterError> {
+    fn open_tdx_guest(&self) -> Result<OpenedDevice, AttesterError> {
         let options = TdxGuestOptions { deadline: self.deadline(), ..Default::default() };
         let source =
             format!("{} and the host's quote generation service", options.device.display());
@@ -131,5 +131,5 @@ fn explain_error(error: AttesterError) -> CliError {
         }
         _ => return CliError::new(error),
     };
-    CliError::new(error).hint(hint)
+    CliError::new(error).with_hint(hint)
 }

@@ -13,7 +13,7 @@ use confide_fake_attester::{FakeAttester, FakeAttesterOptions, FakeError, Mode, 
 use super::tree;
 use crate::{
     error::CliError,
-    files::{refuse_occupied_folder, shell_word, write_file},
+    files::{quote_for_shell, refuse_occupied_folder, write_file},
     process::{print_text, unix_now},
 };
 
@@ -29,7 +29,8 @@ pub(super) struct SimulationArgs {
     /// Add a simulated GPU; the policy in --out then requires it, so clients need session binding
     #[arg(long, requires = "simulate")]
     gpu: bool,
-    /// How long a quote takes: as long as software signing, or 39 ms, one at a time, as measured on hardware
+    /// Time for a quote: `raw` is as fast as software signs, `device` makes one at a time in 39 ms each, as
+    /// measured on hardware
     #[arg(long, value_enum, default_value_t = SimulatedMode::Raw, requires = "simulate")]
     mode: SimulatedMode,
     /// Write a policy that accepts this attester in any configuration. Without this flag, clients refuse
@@ -74,7 +75,7 @@ impl SimulationArgs {
     }
 
     /// Makes a simulated attester and writes it to `out`, with evidence that signs `report_data`.
-    pub(super) fn write(
+    pub(super) fn write_simulated_attester(
         &self,
         report_data: Option<ReportData>,
         out: &Path,
@@ -87,25 +88,28 @@ impl SimulationArgs {
                 "choose another folder, or replace the simulated attester there with --replace";
             refuse_occupied_folder(out, hint)?;
         }
-        let mut attester = FakeAttester::new(self.options(tee)?).map_err(CliError::new)?;
+        let mut attester = FakeAttester::new(self.attester_options(tee)?).map_err(CliError::new)?;
         if self.gpu {
             attester = attester.with_gpu().map_err(CliError::new)?;
         }
         let evidence = attester.quote(&report_data.unwrap_or(ReportData::ZERO));
         attester.save(out).map_err(|error| {
-            CliError::new(error).hint("--out takes a folder, which is made if it does not exist")
+            CliError::new(error)
+                .with_hint("--out takes a folder, which is made if it does not exist")
         })?;
         if self.dangerous_platform_scope {
             write_file(&out.join("policy.toml"), attester.dangerous_policy_toml())?;
         }
         write_file(&out.join("evidence.bin"), &evidence)?;
         match &self.tsm {
-            None => print_text(&self.summary(report_data, tee, out, &attester, evidence.len())),
-            Some(mountpoint) => tree::serve(attester, mountpoint),
+            None => {
+                print_text(&self.render_summary(report_data, tee, out, &attester, evidence.len()))
+            }
+            Some(mountpoint) => tree::serve_tsm_tree(attester, mountpoint),
         }
     }
 
-    fn options(&self, tee: SimulatedTee) -> Result<FakeAttesterOptions, CliError> {
+    fn attester_options(&self, tee: SimulatedTee) -> Result<FakeAttesterOptions, CliError> {
         Ok(FakeAttesterOptions {
             seed: self
                 .seed
@@ -126,7 +130,7 @@ impl SimulationArgs {
         })
     }
 
-    fn summary(
+    fn render_summary(
         &self,
         report_data: Option<ReportData>,
         tee: SimulatedTee,
@@ -141,7 +145,7 @@ impl SimulationArgs {
             SimulatedTee::Snp => "SEV-SNP report, version 3",
         };
         let debug = if self.debug { "on" } else { "off" };
-        let days = (attester.collateral_until() + 1 - attester.issued_at()) / 86_400;
+        let days = (attester.collateral_valid_until() + 1 - attester.issued_at()) / 86_400;
         let mut files = vec![
             ("evidence.bin", format!("{kind}, {bytes} bytes, debug {debug}")),
             ("collateral.json", format!("simulated endorsements, good for {days} days")),
@@ -156,7 +160,7 @@ impl SimulationArgs {
                 ("crl.der", "the simulated root's revocation list".into()),
             ]);
         }
-        let dir = shell_word(out);
+        let dir = quote_for_shell(out);
         let mut text =
             format!("simulated evidence in {dir}: made by software, it protects nothing\n");
         text.extend(files.iter().map(|(name, content)| format!("  {name:24} {content}\n")));
@@ -170,10 +174,10 @@ impl SimulationArgs {
         text += &if self.gpu {
             format!("next: {}", gateway("session"))
         } else {
-            format!("next: {}\nor: {}", verify_command(report_data, out), gateway("key"))
+            format!("next: {}\nor: {}", verification_command(report_data, out), gateway("key"))
         };
         if !self.dangerous_platform_scope {
-            let policy = shell_word(&out.join("policy.toml"));
+            let policy = quote_for_shell(&out.join("policy.toml"));
             text += &format!(
                 "then, for clients: confide policy pin {policy} --digest HEX, the gateway's config_digest\n"
             );
@@ -183,8 +187,8 @@ impl SimulationArgs {
 }
 
 /// The command that verifies the simulated evidence, the same for every kind.
-fn verify_command(report_data: Option<ReportData>, out: &Path) -> String {
-    let file = |name: &str| shell_word(&out.join(name));
+fn verification_command(report_data: Option<ReportData>, out: &Path) -> String {
+    let file = |name: &str| quote_for_shell(&out.join(name));
     let (evidence, collateral) = (file("evidence.bin"), file("collateral.json"));
     let policy = file("policy.toml");
     let option = report_data.map_or(String::new(), |data| format!(" --report-data {data}"));
@@ -203,20 +207,21 @@ fn parse_seed(text: &str) -> Result<[u8; 32], String> {
 /// Loads the simulated attester in `folder`.
 pub(super) fn load_simulated(folder: &Path) -> Result<Arc<dyn Attest>, CliError> {
     let attester = FakeAttester::load(folder).map_err(|error| {
-        let hint = hint_for(&error);
-        CliError::new(error).hint(hint)
+        let hint = load_error_hint(&error);
+        CliError::new(error).with_hint(hint)
     })?;
     Ok(Arc::new(attester))
 }
 
 /// The refusal of `--attester simulated` without a folder.
-pub(super) fn missing_folder() -> CliError {
-    CliError::new("--attester simulated has no folder to load")
-        .hint("make one with `confide attest --simulate tdx --out DIR` and give --simulate DIR")
+pub(super) fn missing_folder_error() -> CliError {
+    CliError::new("--attester simulated has no folder to load").with_hint(
+        "make one with `confide attest --simulate tdx --out DIR` and give --simulate DIR",
+    )
 }
 
 /// The hint depends on whether the folder is missing, not readable by this user, or damaged.
-fn hint_for(error: &FakeError) -> &'static str {
+fn load_error_hint(error: &FakeError) -> &'static str {
     match error {
         FakeError::File { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
             "only its owner may read a simulated attester: run as that user, or make another one \
@@ -243,9 +248,9 @@ mod tests {
             path: "sim/simulated-attester.json".into(),
             source: io::Error::from(kind),
         };
-        assert!(hint_for(&file(ErrorKind::PermissionDenied)).starts_with("only its owner"));
-        assert!(hint_for(&file(ErrorKind::NotFound)).starts_with("make the folder"));
+        assert!(load_error_hint(&file(ErrorKind::PermissionDenied)).starts_with("only its owner"));
+        assert!(load_error_hint(&file(ErrorKind::NotFound)).starts_with("make the folder"));
         let state = FakeError::State { path: "s".into(), reason: "no JSON".into() };
-        assert!(hint_for(&state).contains("damaged"));
+        assert!(load_error_hint(&state).contains("damaged"));
     }
 }

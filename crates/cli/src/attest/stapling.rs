@@ -36,7 +36,7 @@ impl StaplingAttester {
     ) -> Result<Self, CliError> {
         let evidence = attester.attest(&ReportData::ZERO).map_err(CliError::new)?;
         let platform = Platform::from_evidence(&evidence, None).map_err(CliError::new)?;
-        if let Err(error) = source.ensure_blocking(&platform, STAPLE_DEADLINE) {
+        if let Err(error) = source.find_or_fetch_blocking(&platform, STAPLE_DEADLINE) {
             tracing::warn!(%error, "peers get no endorsements until the service supplies them");
         }
         Ok(Self { attester, endorsements: Endorsements::Fetched { source, platform } })
@@ -54,15 +54,15 @@ impl Attest for StaplingAttester {
             Endorsements::Fixed(collateral) => return Some(collateral.clone()),
             Endorsements::Fetched { source, platform } => (source, platform),
         };
-        if let Some(set) = source.current(platform) {
+        if let Some(set) = source.current_set(platform) {
             return Some(set.json().to_vec());
         }
         source.prefetch(platform);
         self.attester.collateral()
     }
 
-    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
-        self.attester.gpu(nonce)
+    fn gpu_evidence(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+        self.attester.gpu_evidence(nonce)
     }
 
     fn is_simulated(&self) -> bool {

@@ -8,12 +8,12 @@ use serde_json::json;
 use crate::{error::CliError, files::make_folder, process};
 
 /// Serves the tree until SIGTERM, then unmounts it.
-pub(crate) fn serve(attester: FakeAttester, mountpoint: &Path) -> Result<(), CliError> {
+pub(crate) fn serve_tsm_tree(attester: FakeAttester, mountpoint: &Path) -> Result<(), CliError> {
     process::block_on(async {
         let stop = process::stop_signal();
         make_folder(mountpoint)?;
         let cannot = |error| {
-            CliError::new(error).hint(
+            CliError::new(error).with_hint(
                 "mounting needs /dev/fuse, root (`unshare -Urm` suffices) and an empty folder; \
                  `umount MOUNTPOINT` removes the tree of a killed process",
             )

@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use confide_bench::{CheckOptions, CheckOutcome, LoadedRecord, check_against, check_record};
+use confide_bench::{
+    CheckOptions, CheckOutcome, LoadedRecord, check_against_baselines, check_record,
+};
 
 use super::{
     failure::explain_error,
@@ -10,22 +12,23 @@ use super::{
 };
 use crate::{error::CliError, process};
 
-/// Holds a record to its suite's gates, or its headline rows to their margins; the exit status is the verdict, for CI.
+/// Checks a record against its suite's gates, or its headline rows against their margins; the exit status is the
+/// verdict, for CI.
 ///
-/// A suite's gates are limits for chosen rows. Where it has some, they are what is checked, unless --metric or --margin
-/// asks for other rows.
+/// Gates are limits that a suite sets for chosen rows. If a suite has gates, only they are checked, unless --metric or
+/// --margin selects other rows.
 ///
 /// Exit status:
 ///   0  every checked row is within its gate or margin, or cheaper
 ///   1  at least one checked row is outside
 ///   2  the record cannot be read, or an argument is wrong
-///   3  invalid: the A/A rows found a difference between identical arms, or the chain of hashes is another
-///   4  undecided: an interval crosses a limit, fewer than ten blocks, a row is missing, most runs were disturbed
+///   3  invalid: the A/A rows found a difference between identical arms, or the chain of hashes differs
+///   4  undecided: an interval crosses a limit; fewer than ten blocks; a row is missing; most runs were disturbed
 ///
 /// The worst verdict counts: 3, then 1, then 4, then 0.
 ///
 /// With --baseline the costs (ratios of arms within a run) are compared with those of earlier records. The machine's
-/// speed cancels out of these ratios; what differs from run to run does not, and is estimated from the baselines.
+/// speed cancels out of these ratios. The variation from run to run does not; it is estimated from the baselines.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -40,11 +43,11 @@ pub(crate) struct Args {
     /// Only this bench
     #[arg(long)]
     bench: Option<String>,
-    /// Compare the costs with those of an earlier record of the same suite and machine; several of them, each with its
-    /// own --baseline, show how much runs differ that measured the same
+    /// Compare the costs with those of an earlier record of the same suite and machine; may be repeated: several
+    /// baselines show how much identical runs differ
     #[arg(long, value_name = "RECORD")]
     baseline: Vec<PathBuf>,
-    /// Count a row that is cheaper than its margin as outside too
+    /// Also count a row as outside if it is cheaper by more than its margin
     #[arg(long)]
     both_ways: bool,
     /// Give a verdict even though more than half of the runs were disturbed
@@ -74,7 +77,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         let read = |path: &PathBuf| LoadedRecord::read(path).map_err(explain_error);
         let baselines: Vec<LoadedRecord> =
             args.baseline.iter().map(read).collect::<Result<_, _>>()?;
-        check_against(&record, &baselines, &options)
+        check_against_baselines(&record, &baselines, &options)
     }
     .map_err(explain_error)?;
     let text = if args.json { result.json().map_err(CliError::new)? } else { result.text() };

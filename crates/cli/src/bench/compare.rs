@@ -66,13 +66,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         [] => (None, None),
         [a, b] => (Some(a), Some(b)),
         _ => {
-            return Err(CliError::new("wanted two records, A and B, got one").hint(
+            return Err(CliError::new("wanted two records, A and B, got one").with_hint(
                 "confide bench compare A B, or --a A --b B with each option once for every record",
             ));
         }
     };
-    let a = load_side(first, &args.a)?;
-    let b = load_side(second, &args.b)?;
+    let a = load_records(first, &args.a)?;
+    let b = load_records(second, &args.b)?;
     let options = CompareOptions {
         metric: args.metric.clone(),
         bench: args.bench.clone(),
@@ -91,13 +91,17 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         _ => comparison.text(),
     };
     process::print_text(&text)?;
-    Ok(if comparison.has_shown() { ExitCode::SUCCESS } else { ExitCode::from(status::UNDECIDED) })
+    Ok(if comparison.has_compared_rows() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(status::UNDECIDED)
+    })
 }
 
-fn load_side(first: Option<&PathBuf>, more: &[PathBuf]) -> Result<Vec<LoadedRecord>, CliError> {
+fn load_records(first: Option<&PathBuf>, more: &[PathBuf]) -> Result<Vec<LoadedRecord>, CliError> {
     let mut loaded = Vec::new();
     for path in first.into_iter().chain(more) {
-        for record in records_under(path)? {
+        for record in find_records(path)? {
             loaded.push(LoadedRecord::read(&record).map_err(explain_error)?);
         }
     }
@@ -105,7 +109,7 @@ fn load_side(first: Option<&PathBuf>, more: &[PathBuf]) -> Result<Vec<LoadedReco
 }
 
 /// The path itself, or for a folder without a record the folders in it that have one, in the order of their names.
-fn records_under(path: &Path) -> Result<Vec<PathBuf>, CliError> {
+fn find_records(path: &Path) -> Result<Vec<PathBuf>, CliError> {
     let has_record = |folder: &Path| {
         ["record.json", "record.json.gz", "samples.jsonl"].iter().any(|f| folder.join(f).exists())
     };
@@ -128,7 +132,7 @@ fn records_under(path: &Path) -> Result<Vec<PathBuf>, CliError> {
             found.len()
         );
         return Err(CliError::new(message)
-            .hint("a record is a folder that `confide bench run --out DIR` wrote"));
+            .with_hint("a record is a folder that `confide bench run --out DIR` wrote"));
     }
     Ok(found)
 }

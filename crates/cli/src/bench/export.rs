@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use confide_store::{Format, TableName, export};
+use confide_store::{ExportFormat, TableName, export};
 
 use super::failure::{explain_store_error, read_record};
 use crate::error::CliError;
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// The format: json is the whole run as one document, bencher is Bencher's metric format, csv and
     /// parquet are a table
     #[arg(long, value_parser = PossibleValuesParser::new(["json", "csv", "parquet", "bencher"]).try_map(parse_format))]
-    format: Format,
+    format: ExportFormat,
     /// The table of csv and parquet: the run's rows, or every number of every sample
     #[arg(long, default_value = "rows",
           value_parser = PossibleValuesParser::new(["rows", "samples"]).try_map(parse_table))]
@@ -41,11 +41,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
             })?;
             export(&loaded, format, table, BufWriter::new(file)).map_err(explain_store_error)?;
         }
-        None if format == Format::Parquet && std::io::stdout().is_terminal() => {
+        None if format == ExportFormat::Parquet && std::io::stdout().is_terminal() => {
             return Err(CliError::new(
                 "parquet is binary: wanted a file or a pipe, got a terminal",
             )
-            .hint("add --out FILE"));
+            .with_hint("add --out FILE"));
         }
         None => export(&loaded, format, table, std::io::stdout()).map_err(explain_store_error)?,
     }
@@ -53,12 +53,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 }
 
 /// Reads a value of `--format`.
-fn parse_format(name: String) -> Result<Format, String> {
+fn parse_format(name: String) -> Result<ExportFormat, String> {
     match name.as_str() {
-        "json" => Ok(Format::Json),
-        "csv" => Ok(Format::Csv),
-        "parquet" => Ok(Format::Parquet),
-        "bencher" => Ok(Format::Bencher),
+        "json" => Ok(ExportFormat::Json),
+        "csv" => Ok(ExportFormat::Csv),
+        "parquet" => Ok(ExportFormat::Parquet),
+        "bencher" => Ok(ExportFormat::Bencher),
         _ => Err(format!("wanted json, csv, parquet or bencher, got {name}")),
     }
 }

@@ -25,9 +25,7 @@ pub(super) fn explain_error(error: BenchError) -> CliError {
         BenchError::Record { .. } => {
             Some("a record is a folder that `confide bench run --out DIR` wrote")
         }
-        BenchError::Changed { .. } => {
-            Some("measure again, or take the record from where it was first kept")
-        }
+        BenchError::Changed { .. } => Some("measure again, or use the original copy of the record"),
         BenchError::SuiteSyntax { .. } | BenchError::SuiteMeaning { .. } => {
             Some("see bench/suites for valid suites; unknown keys are errors")
         }
@@ -45,7 +43,7 @@ pub(super) fn explain_error(error: BenchError) -> CliError {
     };
     let failure = CliError::new(error);
     match hint {
-        Some(hint) => failure.hint(hint),
+        Some(hint) => failure.with_hint(hint),
         None => failure,
     }
 }
@@ -55,7 +53,7 @@ pub(super) fn explain_store_error(error: StoreError) -> CliError {
     match error {
         StoreError::Record(error) => explain_error(error),
         error @ (StoreError::Postgres(_) | StoreError::Late { .. }) => {
-            CliError::new(error).hint("--store takes postgres://user:password@host/database")
+            CliError::new(error).with_hint("--store takes postgres://user:password@host/database")
         }
         error => CliError::new(error),
     }

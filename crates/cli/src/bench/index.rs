@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use confide_evidence::UnixSeconds;
-use confide_store::{Addition, Index, Query, RowLine, open};
+use confide_store::{AddOutcome, Index, Query, RowLine};
 
 use super::failure::{explain_error, explain_store_error, read_record};
 use crate::error::CliError;
@@ -69,7 +69,7 @@ struct SelectionArgs {
 }
 
 impl SelectionArgs {
-    fn query(&self) -> Query {
+    fn to_query(&self) -> Query {
         Query {
             suite: self.suite.clone(),
             machine: self.machine.clone(),
@@ -80,16 +80,16 @@ impl SelectionArgs {
 }
 
 /// Adds records.
-pub(super) fn index(args: &IndexArgs) -> Result<ExitCode, CliError> {
+pub(super) fn run_index(args: &IndexArgs) -> Result<ExitCode, CliError> {
     let mut index = open_index(&args.store)?;
     for folder in &args.folders {
-        for record in confide_bench::record_folders(folder).map_err(explain_error)? {
+        for record in confide_bench::list_record_folders(folder).map_err(explain_error)? {
             let loaded = read_record(&record)?;
             let facts = loaded.facts();
             let path = loaded.path().display().to_string();
             let added = match index.add(&facts, &path).map_err(explain_store_error)? {
-                Addition::Added => "added",
-                Addition::Present => "known",
+                AddOutcome::Added => "added",
+                AddOutcome::Present => "known",
             };
             println!("{added}  {}  {:<12} {path}", &facts.sha256[..12], facts.suite);
         }
@@ -98,9 +98,9 @@ pub(super) fn index(args: &IndexArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Prints records.
-pub(super) fn list(args: &ListArgs) -> Result<ExitCode, CliError> {
+pub(super) fn run_list(args: &ListArgs) -> Result<ExitCode, CliError> {
     let mut index = open_index(&args.store)?;
-    for line in index.list(&args.selection.query()).map_err(explain_store_error)? {
+    for line in index.list(&args.selection.to_query()).map_err(explain_store_error)? {
         let partial = if line.partial.is_some() { ", partial" } else { "" };
         println!(
             "{}  {}  {:<12} {}{partial}, {} rows, {:.0} s, {}; {}; {}",
@@ -119,18 +119,18 @@ pub(super) fn list(args: &ListArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Prints rows over records, one arm and metric after the other, the newest first.
-pub(super) fn query(args: &QueryArgs) -> Result<ExitCode, CliError> {
+pub(super) fn run_query(args: &QueryArgs) -> Result<ExitCode, CliError> {
     let mut index = open_index(&args.store)?;
     let query = Query {
         bench: args.bench.clone(),
         arm: args.arm.clone(),
         metric: args.metric.clone(),
         twins: args.twins,
-        ..args.selection.query()
+        ..args.selection.to_query()
     };
     let mut last = String::new();
     for row in index.rows(&query).map_err(explain_store_error)? {
-        let head = render_head(&row);
+        let head = render_row_heading(&row);
         if head != last {
             println!("{head}");
             last = head;
@@ -145,7 +145,7 @@ pub(super) fn query(args: &QueryArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn render_head(row: &RowLine) -> String {
+fn render_row_heading(row: &RowLine) -> String {
     let case = if row.case.is_empty() { String::new() } else { format!(", {}", row.case) };
     let twin = if row.twin { " (A/A)" } else { "" };
     let (bench, arm, stat, metric) = (&row.bench, &row.arm, &row.stat, &row.metric);
@@ -173,7 +173,7 @@ fn render_figures(row: &RowLine) -> String {
 }
 
 fn open_index(store: &StoreArgs) -> Result<Box<dyn Index>, CliError> {
-    open(&store.store).map_err(explain_store_error)
+    confide_store::open_index(&store.store).map_err(explain_store_error)
 }
 
 /// Reads `YYYY-MM-DD` and gives the Unix seconds of the day's beginning, by the Gregorian calendar.

@@ -22,8 +22,8 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
     let ask = format!("apt-get install --yes --no-install-recommends {}", packages.join(" "));
     let fail = |why: String| {
         CliError::new(format!("cannot install {}: {why}", packages.join(", ")))
-            .hint(format!("run as root: apt-get update && {ask}"))
-            .status(status::FAILED)
+            .with_hint(format!("run as root: apt-get update && {ask}"))
+            .with_status(status::FAILED)
     };
     if !is_root() {
         return Err(fail("this user is not root".to_owned()));
@@ -43,7 +43,7 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
             "{}: installed, but a program that the suite needs is still not found",
             left.join(", ")
         ))
-        .status(status::FAILED)),
+        .with_status(status::FAILED)),
     }
 }
 

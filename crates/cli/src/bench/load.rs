@@ -18,8 +18,9 @@ use std::{
 use clap::ValueEnum;
 use confide_evidence::pem::decode_chain;
 use confide_load::{
-    Arrivals, Bound, Ceiling, CeilingFigures, Lengths, Limits, LogHead, Options, Outcome, Plan,
-    RequestRecord, Sessions, Summary, Target, Tcp, Tls, Transport, Workload, Writer, read_trace,
+    Arrivals, Ceiling, CeilingFigures, ClientBound, ConnectionReuse, GoodputLimits, LoadOptions,
+    LoadOutcome, LogHead, LogWriter, Plan, RequestRecord, Summary, Target, TcpTransport,
+    TlsTransport, TokenLengths, Transport, Workload, read_trace,
 };
 use serde_json::{Map, Value, json};
 
@@ -47,19 +48,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", required_unless_present = "ceiling", requires = "url")]
     model: Option<String>,
     #[command(flatten)]
-    work: WorkArgs,
+    work: WorkloadArgs,
     #[command(flatten)]
     connection: ConnectionArgs,
     /// The limits of a good answer, in milliseconds: ttft=200,tpot=50,itl=50,e2e=5000
     #[arg(long, value_name = "LIMITS", value_parser = parse_limits, requires = "url")]
-    limits: Option<Limits>,
+    limits: Option<GoodputLimits>,
     /// End with status 1 if more than this share of the requests failed, in percent
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "1")]
     fail_above: f64,
-    /// Count tokens by this tokenizer.json (or the one in this folder) where the server names no plausible number
+    /// Count tokens with this tokenizer.json (or the one in this folder) if the server reports no plausible
+    /// number
     #[arg(long, value_name = "PATH", requires = "url")]
     tokenizer: Option<PathBuf>,
-    /// Measure what this client can do before the run, and judge the run by it; alone: print it
+    /// Measure this client's ceiling before the run, and judge the run by it; without a URL, only
+    /// print the ceiling
     #[arg(long)]
     ceiling: bool,
     /// Write the event log to this file, one JSON line per request
@@ -71,10 +74,10 @@ pub(crate) struct Args {
 }
 
 #[derive(clap::Args)]
-struct WorkArgs {
-    /// The rule by which requests start
-    #[arg(long, value_enum, default_value_t = Kind::Poisson)]
-    arrivals: Kind,
+struct WorkloadArgs {
+    /// How the start times of requests are chosen
+    #[arg(long, value_enum, default_value_t = ArrivalKind::Poisson)]
+    arrivals: ArrivalKind,
     /// Arrivals per second, for poisson and constant [default: 1]
     #[arg(long, value_name = "R", requires = "url")]
     rate: Option<f64>,
@@ -98,10 +101,10 @@ struct WorkArgs {
     requests: Option<usize>,
     /// Tokens in each prompt: a number such as 128, or a range such as 64..256
     #[arg(long, value_name = "N", default_value = "128", value_parser = parse_lengths)]
-    prompt_tokens: Lengths,
+    prompt_tokens: TokenLengths,
     /// Tokens requested for each answer: a number such as 128, or a range such as 64..256
     #[arg(long, value_name = "N", default_value = "128", value_parser = parse_lengths)]
-    output_tokens: Lengths,
+    output_tokens: TokenLengths,
     /// Seed of arrivals, prompts and lengths: the same seed gives the same work
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -145,20 +148,20 @@ struct ConnectionArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum ArrivalKind {
     /// Open loop with independent exponential gaps
     Poisson,
     /// Open loop with equal gaps
     Constant,
     /// Open loop with the instants of --trace
     Trace,
-    /// Closed loop, in which a slow server receives fewer requests: its latencies look too good
+    /// Closed loop: a slow server receives fewer requests, so its latencies look too good
     Closed,
 }
 
-impl Kind {
+impl ArrivalKind {
     /// The options that have an effect for this kind alone, or for it and others.
-    fn takes(self, option: &str) -> bool {
+    fn accepts_option(self, option: &str) -> bool {
         match option {
             "--rate" => matches!(self, Self::Poisson | Self::Constant),
             "--users" | "--ramp" => self == Self::Closed,
@@ -167,9 +170,9 @@ impl Kind {
     }
 }
 
-impl WorkArgs {
+impl WorkloadArgs {
     /// Refuses options that the kind of arrivals leaves without effect.
-    fn check(&self) -> Result<(), CliError> {
+    fn refuse_unused_options(&self) -> Result<(), CliError> {
         let given = [
             ("--rate", self.rate.is_some()),
             ("--users", self.users.is_some()),
@@ -177,12 +180,13 @@ impl WorkArgs {
             ("--trace", self.trace.is_some()),
             ("--trace-speed", self.trace_speed.is_some()),
         ];
-        let idle =
-            given.iter().find(|(option, is_given)| *is_given && !self.arrivals.takes(option));
-        let Some((option, _)) = idle else { return Ok(()) };
-        let takers: Vec<String> = Kind::value_variants()
+        let idle = given
             .iter()
-            .filter(|kind| kind.takes(option))
+            .find(|(option, is_given)| *is_given && !self.arrivals.accepts_option(option));
+        let Some((option, _)) = idle else { return Ok(()) };
+        let takers: Vec<String> = ArrivalKind::value_variants()
+            .iter()
+            .filter(|kind| kind.accepts_option(option))
             .filter_map(|kind| Some(kind.to_possible_value()?.get_name().to_owned()))
             .collect();
         let got = self.arrivals.to_possible_value();
@@ -203,32 +207,33 @@ enum SessionsKind {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let Some(url) = &args.url else { return measure_and_print_ceiling(args) };
-    args.work.check()?;
+    args.work.refuse_unused_options()?;
     let plan = Arc::new(build_plan(&args.work)?);
     let target = Arc::new(parse_target(args, url)?);
     let transport = build_transport(args, &target)?;
-    let options = options(args)?;
-    let head = build_head(args, &plan, &target, &*transport, &options);
+    let options = load_options(args)?;
+    let head = build_log_head(args, &plan, &target, &*transport, &options);
     // Before the log exists: a reader who sees the file may already interrupt the run.
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
     let mut log = args.events.as_deref().map(|path| EventLog::create(path, &head)).transpose()?;
     let mut progress = LoadProgress::new(plan.requests.len());
     let outcome = confide_load::run(&plan, &target, &transport, &options, &stop, &mut |event| {
-        progress.count(event);
+        progress.count_request(event);
         if let (Some(log), Some(event)) = (&mut log, event) {
-            log.event(event);
+            log.write_event(event);
         }
     });
-    progress.bar.end();
+    progress.bar.clear();
     let outcome = outcome.map_err(|error| {
-        CliError::new(error).hint("check that the server is running and that the URL is its API's")
+        CliError::new(error)
+            .with_hint("check that the server is running and that the URL is its API's")
     })?;
-    let written = log.map(|log| log.end(&outcome)).transpose()?;
+    let written = log.map(|log| log.finish(&outcome)).transpose()?;
     let stopped = stop.load(Ordering::Relaxed);
     // A run that was interrupted ends there, whatever was planned.
     let planned_s = head.duration_s.filter(|_| !stopped);
     let summary = Summary::from_run(&outcome.events, head.limits, planned_s);
-    let bounds = Bound::find(&summary, &outcome.client);
+    let bounds = ClientBound::find_all(&summary, &outcome.client);
     let report = table::LoadReport {
         head: &head,
         summary: &summary,
@@ -238,7 +243,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         fail_above: args.fail_above,
         events: written.as_deref(),
     };
-    let text = if args.json { report.json()? } else { report.table() };
+    let text = if args.json { report.to_json()? } else { report.render_table() };
     process::print_text(&text)?;
     Ok(match bounds[..] {
         _ if stopped => ExitCode::from(INTERRUPTED),
@@ -251,7 +256,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 /// Runs `--ceiling` without a URL.
 fn measure_and_print_ceiling(args: &Args) -> Result<ExitCode, CliError> {
     let figures = measure_ceiling()?;
-    let text = if args.json { ceiling::json(&figures)? } else { ceiling::table(&figures) };
+    let text = if args.json {
+        ceiling::ceiling_json(&figures)?
+    } else {
+        ceiling::render_ceiling(&figures)
+    };
     process::print_text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -260,14 +269,14 @@ fn measure_ceiling() -> Result<CeilingFigures, CliError> {
     confide_load::measure_ceiling(CEILING_RUN_S).map_err(CliError::new)
 }
 
-fn build_plan(args: &WorkArgs) -> Result<Plan, CliError> {
+fn build_plan(args: &WorkloadArgs) -> Result<Plan, CliError> {
     let arrivals = match args.arrivals {
-        Kind::Poisson => Arrivals::Poisson { rate_per_s: args.rate.unwrap_or(1.0) },
-        Kind::Constant => Arrivals::Constant { rate_per_s: args.rate.unwrap_or(1.0) },
-        Kind::Closed => {
+        ArrivalKind::Poisson => Arrivals::Poisson { rate_per_s: args.rate.unwrap_or(1.0) },
+        ArrivalKind::Constant => Arrivals::Constant { rate_per_s: args.rate.unwrap_or(1.0) },
+        ArrivalKind::Closed => {
             Arrivals::Closed { users: args.users.unwrap_or(1), ramp_s: args.ramp.unwrap_or(0.0) }
         }
-        Kind::Trace => {
+        ArrivalKind::Trace => {
             let path = args.trace.as_deref().unwrap_or(Path::new(""));
             let shown = path.display();
             let file = File::open(path)
@@ -277,7 +286,7 @@ fn build_plan(args: &WorkArgs) -> Result<Plan, CliError> {
             Arrivals::Trace { rows: rows.into(), speed: args.trace_speed.unwrap_or(1.0) }
         }
     };
-    let unsaid = if args.duration.is_some() || args.arrivals == Kind::Trace {
+    let unsaid = if args.duration.is_some() || args.arrivals == ArrivalKind::Trace {
         confide_load::REQUESTS_MAX
     } else {
         REQUESTS
@@ -296,7 +305,7 @@ fn build_plan(args: &WorkArgs) -> Result<Plan, CliError> {
 fn parse_target(args: &Args, url: &str) -> Result<Target, CliError> {
     let model = args.model.as_deref().unwrap_or_default();
     let mut target = Target::parse(url, model).map_err(|error| {
-        CliError::new(error).hint("for instance http://127.0.0.1:8000, or https://host/v1")
+        CliError::new(error).with_hint("for instance http://127.0.0.1:8000, or https://host/v1")
     })?;
     target.key = std::env::var(&args.connection.key_variable).ok().filter(|key| !key.is_empty());
     if target.key.as_ref().is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
@@ -306,8 +315,9 @@ fn parse_target(args: &Args, url: &str) -> Result<Target, CliError> {
     if target.key.is_some() && !target.secure && !is_loopback(&target.host) {
         let name = &args.connection.key_variable;
         let message = format!("{name}: the key would go to {} in the clear", target.to_display());
-        return Err(CliError::new(message)
-            .hint("use https, or send no key: --key-variable with the name of an unset variable"));
+        return Err(CliError::new(message).with_hint(
+            "use https, or send no key: give --key-variable the name of an unset variable",
+        ));
     }
     target.more = args.connection.fields.iter().cloned().collect();
     Ok(target)
@@ -336,21 +346,23 @@ fn build_transport(args: &Args, target: &Target) -> Result<Arc<dyn Transport>, C
         if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
             return Err(CliError::new(format!("{option}: wanted an https address, got http")));
         }
-        return Ok(Arc::new(Tcp::new(&target.host, target.port)));
+        return Ok(Arc::new(TcpTransport::new(&target.host, target.port)));
     }
     let (host, port) = (&target.host, target.port);
     if connection.dangerous_skip_tls_verification {
-        return Ok(Arc::new(Tls::dangerous_unverified(host, port).map_err(CliError::new)?));
+        return Ok(Arc::new(
+            TlsTransport::dangerous_unverified(host, port).map_err(CliError::new)?,
+        ));
     }
     if let Some(sha256) = connection.pin_certificate {
-        return Ok(Arc::new(Tls::with_pin(host, port, sha256).map_err(CliError::new)?));
+        return Ok(Arc::new(TlsTransport::with_pin(host, port, sha256).map_err(CliError::new)?));
     }
     let roots = match &connection.root {
         None => Vec::new(),
         Some(path) => decode_chain("--root", &read_file(path, ROOT_BYTES_MAX)?)
             .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?,
     };
-    let tls = Tls::new(host, port, &roots).map_err(CliError::new)?;
+    let tls = TlsTransport::new(host, port, &roots).map_err(CliError::new)?;
     Ok(Arc::new(tls))
 }
 
@@ -360,32 +372,32 @@ fn is_loopback(host: &str) -> bool {
     address.map_or(host == "localhost", |address| address.is_loopback())
 }
 
-fn options(args: &Args) -> Result<Options, CliError> {
+fn load_options(args: &Args) -> Result<LoadOptions, CliError> {
     let connection = &args.connection;
     let deadline = Duration::try_from_secs_f64(connection.deadline)
         .map_err(|error| CliError::new(format!("--deadline: {error}")))?;
     let sessions = match connection.sessions {
-        SessionsKind::New => Sessions::New,
-        SessionsKind::Reused => Sessions::Reused { first: 0 },
+        SessionsKind::New => ConnectionReuse::New,
+        SessionsKind::Reused => ConnectionReuse::Reused { first: 0 },
     };
-    let token_counter = args.tokenizer.as_deref().map(tokenizer::load_counter).transpose()?;
+    let token_counter = args.tokenizer.as_deref().map(tokenizer::load_token_counter).transpose()?;
     let ceiling = if args.ceiling { measure_ceiling()?.ceiling } else { Ceiling::STATED };
-    Ok(Options {
+    Ok(LoadOptions {
         threads: connection.threads,
         sessions,
         deadline,
         token_counter,
         ceiling,
-        ..Options::default()
+        ..LoadOptions::default()
     })
 }
 
-fn build_head(
+fn build_log_head(
     args: &Args,
     plan: &Plan,
     target: &Target,
     transport: &dyn Transport,
-    options: &Options,
+    options: &LoadOptions,
 ) -> LogHead {
     let mut more = Map::new();
     more.insert("version".into(), format!("confide {}", env!("CARGO_PKG_VERSION")).into());
@@ -404,7 +416,7 @@ fn build_head(
             .map_or_else(String::new, |value| value.get_name().to_owned()),
         seed: args.work.seed,
         requests: plan.requests.len() as u64,
-        offered_per_s: plan.offered_per_s(),
+        offered_per_s: plan.offered_rate_per_s(),
         duration_s: plan.duration_s,
         users: plan.users,
         target: target.to_display(),
@@ -428,7 +440,7 @@ fn count_errors(events: &[RequestRecord]) -> BTreeMap<String, u64> {
 /// The event log while it is written. A failure to write is reported at the end, because the run continues.
 struct EventLog {
     path: PathBuf,
-    writer: Writer<BufWriter<File>>,
+    writer: LogWriter<BufWriter<File>>,
     failed: Option<std::io::Error>,
 }
 
@@ -438,17 +450,17 @@ impl EventLog {
             CliError::new(format!("cannot write {}: {error}", path.display()))
         };
         let file = File::create(path).map_err(cannot)?;
-        let writer = Writer::new(BufWriter::new(file), head).map_err(cannot)?;
+        let writer = LogWriter::new(BufWriter::new(file), head).map_err(cannot)?;
         Ok(Self { path: path.to_owned(), writer, failed: None })
     }
 
-    fn event(&mut self, event: &RequestRecord) {
+    fn write_event(&mut self, event: &RequestRecord) {
         if self.failed.is_none() {
             self.failed = self.writer.write_event(event).err();
         }
     }
 
-    fn end(mut self, outcome: &Outcome) -> Result<PathBuf, CliError> {
+    fn finish(mut self, outcome: &LoadOutcome) -> Result<PathBuf, CliError> {
         let ended = self.failed.map_or_else(|| self.writer.write_client(&outcome.client), Err);
         ended.map_err(|error| {
             CliError::new(format!("cannot write {}: {error}", self.path.display()))
@@ -472,7 +484,7 @@ impl LoadProgress {
         Self { bar, started: Instant::now(), planned, ended: 0, failed: 0 }
     }
 
-    fn count(&mut self, event: Option<&RequestRecord>) {
+    fn count_request(&mut self, event: Option<&RequestRecord>) {
         self.ended += usize::from(event.is_some());
         self.failed += usize::from(event.is_some_and(|event| !event.is_complete()));
         let (seconds, planned) = (self.started.elapsed().as_secs(), self.planned);
@@ -482,8 +494,8 @@ impl LoadProgress {
     }
 }
 
-fn parse_lengths(text: &str) -> Result<Lengths, String> {
-    Lengths::parse(text).ok_or_else(|| "wanted N or MIN..MAX, from 1 to 4000000".to_owned())
+fn parse_lengths(text: &str) -> Result<TokenLengths, String> {
+    TokenLengths::parse(text).ok_or_else(|| "wanted N or MIN..MAX, from 1 to 4000000".to_owned())
 }
 
 fn parse_sha256(text: &str) -> Result<[u8; 32], String> {
@@ -498,9 +510,9 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     inside.ok_or_else(|| "wanted 0 to 100".to_owned())
 }
 
-fn parse_limits(text: &str) -> Result<Limits, String> {
+fn parse_limits(text: &str) -> Result<GoodputLimits, String> {
     let wanted = "wanted ttft=MS,itl=MS,tpot=MS,e2e=MS, each at most once and above 0";
-    Limits::parse(text).ok_or_else(|| wanted.to_owned())
+    GoodputLimits::parse(text).ok_or_else(|| wanted.to_owned())
 }
 
 fn parse_field(text: &str) -> Result<(String, Value), String> {

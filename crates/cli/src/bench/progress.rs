@@ -36,7 +36,7 @@ impl ProgressBar {
     }
 
     /// Clears the line of a terminal.
-    pub(super) fn end(&self) {
+    pub(super) fn clear(&self) {
         if self.is_terminal && self.last.is_some() {
             eprint!("\r{:<79}\r", "");
         }

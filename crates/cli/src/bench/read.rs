@@ -8,7 +8,7 @@ use std::{
 };
 
 use confide_load::{
-    Figure, Quantity, Tool, View,
+    Figure, Quantity, Tool, ToolView,
     readers::{FILE_BYTES_MAX, read_results},
 };
 
@@ -27,7 +27,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     for path in &args.files {
         columns.extend(read_sources(path)?);
     }
-    process::print_text(&table(&columns))?;
+    process::print_text(&render_table(&columns))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -35,11 +35,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 struct ResultSource {
     label: String,
     remark: String,
-    view: View,
+    view: ToolView,
 }
 
 impl ResultSource {
-    fn new(view: View, label: String, origin: &str) -> Self {
+    fn new(view: ToolView, label: String, origin: &str) -> Self {
         let word = |count: Option<u64>, what: &str| count.map(|count| format!("{count} {what}, "));
         let completed = word(view.completed, "completed").unwrap_or_default();
         let failed = word(view.failed, "failed").unwrap_or_default();
@@ -47,7 +47,7 @@ impl ResultSource {
     }
 
     /// The number of independent values: the figures per token of one request are one value, whatever their weights.
-    fn values(&self, quantity: Quantity, figure: &Figure) -> Option<u64> {
+    fn independent_value_count(&self, quantity: Quantity, figure: &Figure) -> Option<u64> {
         let Figure::Spread(spread) = figure else { return None };
         match quantity {
             Quantity::PerToken | Quantity::PerTokenAfterFirst => {
@@ -65,7 +65,7 @@ fn read_sources(path: &Path) -> Result<Vec<ResultSource>, CliError> {
             File::open(path).map_err(|e| CliError::new(format!("cannot read {name}: {e}")))?;
         let logged = confide_load::read_log(BufReader::new(file))
             .map_err(|error| CliError::new(format!("{name}: {error}")))?;
-        let view = |tool| View::from_events(tool, &logged.events);
+        let view = |tool| ToolView::from_events(tool, &logged.events);
         let own = ResultSource::new(view(Tool::Confide), Tool::Confide.to_string(), &name);
         let origin = "its definitions over the same log";
         let others =
@@ -75,9 +75,9 @@ fn read_sources(path: &Path) -> Result<Vec<ResultSource>, CliError> {
     let bytes = read_file(path, FILE_BYTES_MAX)?;
     let views = read_results(&bytes).map_err(|error| {
         CliError::new(format!("{name}: {error}"))
-            .hint("an event log of `confide bench load` ends in .jsonl")
+            .with_hint("an event log of `confide bench load` ends in .jsonl")
     })?;
-    let source = |view: View| {
+    let source = |view: ToolView| {
         let version = view.version.as_ref().map_or(String::new(), |version| format!(" {version}"));
         let label = format!("{}{version}", view.tool);
         ResultSource::new(view, label, &name)
@@ -86,7 +86,7 @@ fn read_sources(path: &Path) -> Result<Vec<ResultSource>, CliError> {
 }
 
 /// Renders the figures by quantity, so that those which tools name differently stand together.
-fn table(sources: &[ResultSource]) -> String {
+fn render_table(sources: &[ResultSource]) -> String {
     let wide = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
     let labels = wide(&mut sources.iter().map(|source| source.label.chars().count()));
     let definitions = || sources.iter().flat_map(|s| &s.view.figures).map(|(found, _)| found);
@@ -100,10 +100,11 @@ fn table(sources: &[ResultSource]) -> String {
             continue;
         }
         text += &format!("\n{}, {}\n", quantity.label(), quantity.unit());
-        text += &format!("  {:labels$}  {:ids$}{}\n", "", "", heading(quantity));
+        text += &format!("  {:labels$}  {:ids$}{}\n", "", "", quantity_heading(quantity));
         for source in sources {
             if let Some((definition, figure)) = source.view.figure(quantity) {
-                let cells = format_cells(&figure, source.values(quantity, &figure));
+                let cells =
+                    format_cells(&figure, source.independent_value_count(quantity, &figure));
                 text += &format!("  {:labels$}  {:ids$}{cells}\n", source.label, definition.id);
             }
         }
@@ -112,7 +113,7 @@ fn table(sources: &[ResultSource]) -> String {
     text
 }
 
-fn heading(quantity: Quantity) -> String {
+fn quantity_heading(quantity: Quantity) -> String {
     if quantity.is_rate() {
         return format!("{:>11} ", "run");
     }
@@ -156,7 +157,7 @@ mod tests {
     fn what_tools_call_by_other_names_stands_together() {
         let mut columns = read_sources(&example("guidellm-0.8.1.json")).expect("readable");
         columns.extend(read_sources(&example("vllm-written-by-hand.json")).expect("readable"));
-        let text = table(&columns);
+        let text = render_table(&columns);
         let (_, per_token) = text.split_once("per token after the first, ms\n").expect("a group");
         let group: Vec<&str> = per_token.lines().skip(1).take(2).collect();
         assert!(group[0].contains("guidellm.itl") && group[1].contains("vllm.tpot"), "{text}");
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_percentile_without_a_tail_is_marked() {
-        let text = table(&read_sources(&example("guidellm-0.8.1.json")).expect("readable"));
+        let text = render_table(&read_sources(&example("guidellm-0.8.1.json")).expect("readable"));
         let ttft = text.lines().find(|line| line.contains("guidellm.ttft")).expect("a row");
         // 29 requests hold a median, and nothing beyond.
         assert_eq!(ttft.matches('*').count(), 3, "{ttft}");
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn weights_make_no_tail() {
-        let text = table(&read_sources(&example("guidellm-0.8.1.json")).expect("readable"));
+        let text = render_table(&read_sources(&example("guidellm-0.8.1.json")).expect("readable"));
         let itl = text.lines().find(|line| line.contains("guidellm.itl")).expect("a row");
         // 435 tokens of 29 requests.
         assert_eq!(itl.matches('*').count(), 3, "{itl}");

@@ -39,40 +39,42 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         print_text(&report.markdown())?;
     }
     if args.terminal || plain {
-        print_text(&report.terminal(read_terminal()))?;
+        print_text(&report.terminal(detect_terminal()))?;
     }
     let own_page = match args.paths.as_slice() {
         [folder] if plain && !args.terminal && folder.is_dir() => Some(folder.join(PAGE_FILE)),
         _ => None,
     };
     if let Some(path) = args.html.clone().or(own_page) {
-        write_page(&path, &report)?;
+        write_report_page(&path, &report)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes a page of all records of a folder into that folder. A folder without a record gets none.
-pub(super) fn write_page_in(folder: &Path) -> Result<(), CliError> {
+pub(super) fn write_folder_report(folder: &Path) -> Result<(), CliError> {
     match Report::read(&[folder.to_owned()]) {
-        Ok(report) if report.records() > 0 => write_page(&folder.join(PAGE_FILE), &report),
+        Ok(report) if report.record_count() > 0 => {
+            write_report_page(&folder.join(PAGE_FILE), &report)
+        }
         Ok(_) => Ok(()),
         Err(error) => Err(explain_error(error)),
     }
 }
 
-fn write_page(path: &Path, report: &Report) -> Result<(), CliError> {
+fn write_report_page(path: &Path, report: &Report) -> Result<(), CliError> {
     let page = report.html(path);
     std::fs::write(path, &page)
         .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
     // The size is shown because the page contains small records.
     let mib = page.len() as f64 / f64::from(1 << 20);
-    let (shown, records) = (path.display(), report.records());
+    let (shown, records) = (path.display(), report.record_count());
     let records = if records == 1 { "1 record".into() } else { format!("{records} records") };
     eprintln!("page    {shown} ({mib:.1} MiB, {records})");
     Ok(())
 }
 
-fn read_terminal() -> Terminal {
+fn detect_terminal() -> Terminal {
     let out = std::io::stdout();
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let size = rustix::termios::tcgetwinsize(&out).ok().map(|size| usize::from(size.ws_col));

@@ -8,8 +8,8 @@ use std::{
 };
 
 use confide_bench::{
-    AllPlan, Effort, FinishedRun, Index, IndexEntry, MachineLock, Options, Programs, Suite,
-    SuiteSelection, SuiteState, SuiteText, Validity,
+    Effort, FinishedRun, IndexEntry, MachineLock, ProgramLocator, RunAllIndex, RunAllPlan,
+    RunOptions, Suite, SuiteSelection, SuiteState, SuiteText, Validity,
 };
 
 use super::{
@@ -71,15 +71,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     if args.suite == "all" {
         return run_all_suites(args);
     }
-    let suite = confide_bench::suite_named(&args.suite).map_err(explain_error)?;
+    let suite = confide_bench::find_suite(&args.suite).map_err(explain_error)?;
     if args.install {
         super::install::install(std::slice::from_ref(&suite))?;
     }
-    for remark in Suite::parse(&suite.name, &suite.text).map_err(explain_error)?.scarce_resources()
+    for remark in
+        Suite::parse(&suite.name, &suite.text).map_err(explain_error)?.describe_memory_needs()
     {
         eprintln!("note: {remark}");
     }
-    let outcome = run_to_end(&options(args, suite)?, args.resume)?;
+    let outcome = run_suite(&suite_options(args, suite)?, args.resume)?;
     print_outcome(&outcome)?;
     if outcome.record.partial().is_some() {
         eprintln!("hint: run the same command with --resume to continue");
@@ -89,16 +90,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 
 /// Keeps other runs of this machine away while the returned value lives.
 pub(super) fn lock_machine() -> Result<MachineLock, CliError> {
-    MachineLock::take().map_err(explain_error)
+    MachineLock::acquire().map_err(explain_error)
 }
 
 /// Runs every suite and prints an overview of them.
 fn run_all_suites(args: &Args) -> Result<ExitCode, CliError> {
-    let plan = AllPlan::read_embedded().map_err(explain_error)?;
+    let plan = RunAllPlan::read_embedded().map_err(explain_error)?;
     if args.install {
-        super::install::install(&plan.suites())?;
+        super::install::install(&plan.suite_texts())?;
     }
-    let options = options(args, SuiteText { name: "all".into(), text: String::new() })?;
+    let options = suite_options(args, SuiteText { name: "all".into(), text: String::new() })?;
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
     let mut bar = ProgressBar::new(SHOW_EVERY, Some(PRINT_EVERY));
     let mut worst = WorstOutcome::default();
@@ -110,22 +111,22 @@ fn run_all_suites(args: &Args) -> Result<ExitCode, CliError> {
         &stop,
         &mut |progress| bar.borrow_mut().show(|| progress.line(79)),
         &mut |entry, outcome| {
-            bar.borrow_mut().end();
-            worst.take(entry, outcome);
+            bar.borrow_mut().clear();
+            worst.add_outcome(entry, outcome);
             // A closed standard output does not end hours of measuring.
-            let _ = show_suite(entry, outcome);
+            let _ = print_suite_outcome(entry, outcome);
         },
     );
     let index = index.map_err(explain_error)?;
-    overview(&index, &args.out)?;
-    super::report::write_page_in(&args.out)?;
+    print_overview(&index, &args.out)?;
+    super::report::write_folder_report(&args.out)?;
     Ok(worst.exit_status(&index))
 }
 
-fn options(args: &Args, suite: SuiteText) -> Result<Options, CliError> {
+fn suite_options(args: &Args, suite: SuiteText) -> Result<RunOptions, CliError> {
     let this = std::env::current_exe()
         .map_err(|error| CliError::new(format!("cannot find this program's own path: {error}")))?;
-    Ok(Options {
+    Ok(RunOptions {
         suite,
         effort: if args.full { Effort::Full } else { Effort::Quick },
         blocks: args.blocks,
@@ -136,23 +137,23 @@ fn options(args: &Args, suite: SuiteText) -> Result<Options, CliError> {
         command: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_unix_s: process::unix_now(),
-        programs: Programs::new(this),
+        programs: ProgramLocator::new(this),
     })
 }
 
 /// Runs a suite with these options, to its end or to Ctrl-C.
-pub(super) fn run_to_end(options: &Options, resume: bool) -> Result<FinishedRun, CliError> {
+pub(super) fn run_suite(options: &RunOptions, resume: bool) -> Result<FinishedRun, CliError> {
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
     let stop: &AtomicBool = &stop;
     let mut bar = ProgressBar::new(SHOW_EVERY, Some(PRINT_EVERY));
-    let measure = if resume { confide_bench::resume } else { confide_bench::run };
+    let measure = if resume { confide_bench::resume_suite } else { confide_bench::run_suite };
     let outcome = measure(options, stop, &mut |progress| bar.show(|| progress.line(79)));
-    bar.end();
+    bar.clear();
     outcome.map_err(explain_error)
 }
 
 /// Runs a suite that is built into this program.
-pub(super) fn measure(
+pub(super) fn run_built_in_suite(
     suite: SuiteText,
     effort: Effort,
     blocks: Option<u32>,
@@ -172,10 +173,10 @@ pub(super) fn measure(
         dangerous_beside_another: false,
         resume: false,
     };
-    run_to_end(&options(&args, suite)?, false)
+    run_suite(&suite_options(&args, suite)?, false)
 }
 
-fn show_suite(entry: &IndexEntry, outcome: Option<&FinishedRun>) -> Result<(), CliError> {
+fn print_suite_outcome(entry: &IndexEntry, outcome: Option<&FinishedRun>) -> Result<(), CliError> {
     let reason = entry.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
     println!("\n== {}{reason}", entry.suite);
     match outcome {
@@ -189,7 +190,7 @@ fn show_suite(entry: &IndexEntry, outcome: Option<&FinishedRun>) -> Result<(), C
 }
 
 /// Prints one line for each suite, and the folder of the records.
-fn overview(index: &Index, out: &Path) -> Result<(), CliError> {
+fn print_overview(index: &RunAllIndex, out: &Path) -> Result<(), CliError> {
     let mut text = String::from("\n");
     for entry in &index.suites {
         let state = match entry.state {
@@ -213,15 +214,15 @@ struct WorstOutcome {
 }
 
 impl WorstOutcome {
-    fn take(&mut self, entry: &IndexEntry, outcome: Option<&FinishedRun>) {
+    fn add_outcome(&mut self, entry: &IndexEntry, outcome: Option<&FinishedRun>) {
         self.failed |= entry.state == SuiteState::Failed;
         if let Some(outcome) = outcome {
-            self.failed |= has_missing_benches(outcome);
+            self.failed |= has_failed_benches(outcome);
             self.invalid |= matches!(outcome.record.validity(), Validity::Invalid { .. });
         }
     }
 
-    fn exit_status(&self, index: &Index) -> ExitCode {
+    fn exit_status(&self, index: &RunAllIndex) -> ExitCode {
         let cut =
             |entry: &IndexEntry| matches!(entry.state, SuiteState::Partial | SuiteState::NotRun);
         match self {
@@ -236,7 +237,7 @@ impl WorstOutcome {
 /// Prints the table, then the paths of page and record.
 pub(super) fn print_outcome(outcome: &FinishedRun) -> Result<(), CliError> {
     let (page, record) = (outcome.page_path.display(), outcome.record_path.display());
-    let table = confide_bench::table(&outcome.record);
+    let table = confide_bench::render_record_text(&outcome.record);
     let chain = outcome.record.chain_end().unwrap_or_default();
     process::print_text(&format!("{table}page    {page}\nrecord  {record}\nchain   {chain}\n"))
 }
@@ -248,7 +249,7 @@ fn parse_variable(text: &str) -> Result<(String, String), String> {
 }
 
 /// Whether a bench failed, or no arm of it could be run.
-fn has_missing_benches(outcome: &FinishedRun) -> bool {
+fn has_failed_benches(outcome: &FinishedRun) -> bool {
     !outcome.record.not_run().is_empty() || !outcome.record.benches_without_arms().is_empty()
 }
 
@@ -256,7 +257,7 @@ fn exit_status(outcome: &FinishedRun) -> ExitCode {
     if outcome.record.partial().is_some() {
         return ExitCode::from(INTERRUPTED);
     }
-    if has_missing_benches(outcome) {
+    if has_failed_benches(outcome) {
         return ExitCode::from(FAILED);
     }
     match outcome.record.validity() {

@@ -9,7 +9,7 @@ use crate::{error::CliError, process};
 
 /// Makes docs/seeds.md from records: each figure of five published reports, next to ours.
 ///
-/// A row of ours counts only with exactly the params that are asked for. Exit status 1 where a row has no exact
+/// A row of ours counts only if it has exactly the requested params. Exit status 1 if a row has no exact
 /// answer; standard error names it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -25,13 +25,16 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let records: Result<Vec<LoadedRecord>, _> =
         args.records.iter().map(|path| LoadedRecord::read(path)).collect();
-    let document = confide_bench::seeds(&records.map_err(explain_error)?, &command_line(args))
-        .map_err(explain_error)?;
+    let document = confide_bench::render_published_reports(
+        &records.map_err(explain_error)?,
+        &reproduction_command(args),
+    )
+    .map_err(explain_error)?;
     match &args.out {
         None => process::print_text(&document.text)?,
         Some(path) => std::fs::write(path, &document.text).map_err(|error| {
             CliError::new(format!("cannot write {}: {error}", path.display()))
-                .hint("give a file in a folder that exists")
+                .with_hint("give a file in a folder that exists")
         })?,
     }
     for row in &document.unanswered {
@@ -41,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 }
 
 /// The command that makes the same document again.
-fn command_line(args: &Args) -> String {
+fn reproduction_command(args: &Args) -> String {
     let mut words = vec!["confide bench seeds".to_owned()];
     words.extend(args.records.iter().map(|path| path.display().to_string()));
     if let Some(out) = &args.out {

@@ -2,19 +2,21 @@
 
 use std::{path::PathBuf, process::ExitCode, time::Instant};
 
-use confide_bench::{Effort, Finding, judge_selftest, selftest_suite, simulate, try_traps};
+use confide_bench::{
+    Effort, Finding, judge_selftest, selftest_suite, simulate_coverage, try_traps,
+};
 
 use super::{
     failure::explain_error,
-    run::{lock_machine, measure, print_outcome},
+    run::{lock_machine, print_outcome, run_built_in_suite},
     status::{FAILED, INTERRUPTED, UNDECIDED},
 };
 use crate::error::CliError;
 
 /// Passes thousands of simulated runs through the code that makes rows, to see how often an interval
-/// covers the truth and whether known delays are found; tries traps that published benchmarks fell
-/// into; and measures spinning processes on this machine, with known delays of 0, 2 and 5 %. Prints
-/// each check with its figures.
+/// covers the truth and whether known delays are found. Then tries traps that published benchmarks
+/// fell into, and measures spinning processes on this machine with known delays of 0, 2 and 5 %.
+/// Prints each check with its figures.
 ///
 /// Exit status: 0 everything passed; 1 the instrument failed; 4 nothing failed, but this machine was
 /// too noisy to tell a known delay from none: give more --blocks.
@@ -45,10 +47,10 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args) -> Result<ExitCode, CliError> {
     let started = Instant::now();
     let mut findings = try_traps().map_err(explain_error)?;
-    findings.extend(simulate(args.runs, args.seed).map_err(explain_error)?);
+    findings.extend(simulate_coverage(args.runs, args.seed).map_err(explain_error)?);
     if !args.simulated_only {
         let _lock = lock_machine()?;
-        match spin(&args)? {
+        match measure_spinning_processes(&args)? {
             Some(found) => findings.extend(found),
             None => return Ok(ExitCode::from(INTERRUPTED)),
         }
@@ -77,23 +79,29 @@ pub(super) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let names: Vec<&str> = failed.iter().map(|finding| finding.name.as_str()).collect();
     Err(CliError::new(format!("selftest failed: {}", names.join("; ")))
-        .hint("real processes can fail on a machine that is busy with other work: try --blocks 60")
-        .status(FAILED))
+        .with_hint("the checks of real processes can fail on a busy machine: try --blocks 60")
+        .with_status(FAILED))
 }
 
 /// Measures the processes that spin and judges the record; `None` if the run was interrupted.
-fn spin(args: &Args) -> Result<Option<Vec<Finding>>, CliError> {
+fn measure_spinning_processes(args: &Args) -> Result<Option<Vec<Finding>>, CliError> {
     let folder = args.out.clone().unwrap_or_else(|| {
         std::env::temp_dir().join(format!("confide-selftest-{}", std::process::id()))
     });
     let blocks = Some(args.blocks);
-    let outcome =
-        measure(selftest_suite(), Effort::Quick, blocks, None, Vec::new(), folder.clone())?;
+    let outcome = run_built_in_suite(
+        selftest_suite(),
+        Effort::Quick,
+        blocks,
+        None,
+        Vec::new(),
+        folder.clone(),
+    )?;
     if args.out.is_some() && !args.json {
         print_outcome(&outcome)?;
     } else if args.out.is_none() {
         if !args.json {
-            print!("{}", confide_bench::table(&outcome.record));
+            print!("{}", confide_bench::render_record_text(&outcome.record));
         }
         // Without --out nothing is kept.
         let _ = std::fs::remove_dir_all(&folder);

@@ -29,10 +29,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let (platform, evaluation) = (args.platform.platform()?, args.platform.evaluation()?);
+    let (platform, evaluation) = (args.platform.platform()?, args.platform.tcb_evaluation()?);
     let store = open_store(&args.store)?;
     let set = EndorsementSet::from_store(&store, &platform, evaluation).map_err(|error| {
-        CliError::new(error).hint("`confide collateral fetch --store DIR` fetches them")
+        CliError::new(error).with_hint("`confide collateral fetch --store DIR` fetches them")
     })?;
     write_file(&args.out, set.json())?;
     if let Some(folder) = &args.parts {

@@ -9,10 +9,10 @@ use serde_json::json;
 use super::{
     platform::PlatformArgs,
     service::{parse_services, source_options},
-    show::{rows, table},
+    show::{document_rows, render_document_table},
 };
 use crate::{
-    answer::Answer,
+    answer::CommandReport,
     error::CliError,
     files::{ROOT_BYTES_MAX, read_file, write_file},
     process::unix_now,
@@ -69,11 +69,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     services.deadline = Some(deadline);
     let roots = Some(&roots).filter(|_| !args.dangerous_skip_signatures);
     let mut options = source_options(services, args.store.as_deref(), roots)?;
-    options.evaluation = args.platform.evaluation()?;
+    options.evaluation = args.platform.tcb_evaluation()?;
     let source = Source::start(options).map_err(CliError::new)?;
     eprintln!("fetching the endorsements of {platform} from {}", args.service);
-    let set =
-        source.ensure_blocking(&platform, deadline).map_err(|error| explain_error(&args, error))?;
+    let set = source
+        .find_or_fetch_blocking(&platform, deadline)
+        .map_err(|error| explain_error(&args, error))?;
     if let Some(path) = &args.out {
         write_file(path, set.json())?;
     }
@@ -88,14 +89,15 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         "holds_from": from,
         "holds_until": until,
         "requests": requests,
-        "documents": rows(&documents, unix_now()),
+        "documents": document_rows(&documents, unix_now()),
     });
-    let status = Answer::new(table(&documents, unix_now()), json).print(args.json)?;
+    let status =
+        CommandReport::new(render_document_table(&documents, unix_now()), json).print(args.json)?;
     // The end of the source waits for what is still being written.
     drop(source);
     if counts.store_failures > 0 {
         return Err(CliError::new("the endorsements were fetched but could not be stored")
-            .hint("see the log; the disk may be full"));
+            .with_hint("see the log; the disk may be full"));
     }
     Ok(status)
 }
@@ -110,8 +112,8 @@ fn explain_error(args: &Args, error: CollateralError) -> CliError {
         }
         CollateralError::NotValidNow { .. } => "check this machine's clock",
         CollateralError::Transport { .. } => "check the address, and that the service is running",
-        error if error.is_unknown() => "the service does not know this platform",
+        error if error.is_not_found() => "the service does not know this platform",
         _ => return CliError::new(error),
     };
-    CliError::new(error).hint(hint)
+    CliError::new(error).with_hint(hint)
 }

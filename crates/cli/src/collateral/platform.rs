@@ -53,18 +53,23 @@ impl PlatformArgs {
                 ca: self.ca.parse::<PckIssuer>().map_err(CliError::new)?,
                 tee: parse_tee(&self.tee)?,
             }),
-            (.., Some(chip)) => self.chip(product, chip),
-            _ => Err(CliError::new("no platform is given")
-                .hint("give a quote or report, or --fmspc, or --product with --chip-id and --tcb")),
+            (.., Some(chip)) => self.amd_chip_platform(product, chip),
+            _ => Err(CliError::new("no platform is given").with_hint(
+                "give a quote or report, or --fmspc, or --product with --chip-id and --tcb",
+            )),
         }
     }
 
     /// The TCB evaluation data that is named.
-    pub(crate) fn evaluation(&self) -> Result<TcbEvaluation, CliError> {
+    pub(crate) fn tcb_evaluation(&self) -> Result<TcbEvaluation, CliError> {
         self.update.parse().map_err(CliError::new)
     }
 
-    fn chip(&self, product: Option<Product>, chip: &str) -> Result<Platform, CliError> {
+    fn amd_chip_platform(
+        &self,
+        product: Option<Product>,
+        chip: &str,
+    ) -> Result<Platform, CliError> {
         let product = product.ok_or_else(|| CliError::new("--chip-id needs --product"))?;
         let length = product.chip_id_length();
         let id = hex::decode(chip).ok().filter(|id| id.len() == length).ok_or_else(|| {

@@ -64,11 +64,11 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         #[cfg(feature = "simulate")]
         (Some(dir), _) => (simulated_source(dir, &args.faults)?, json!({ "simulated": true })),
         #[cfg(not(feature = "simulate"))]
-        (Some(_), _) => return Err(crate::features::no_simulator()),
+        (Some(_), _) => return Err(crate::features::missing_simulator_error()),
         (None, Some(url)) => {
             let database = open_database(url).await.map_err(|error| explain_error(&error))?;
             let imported = import_files(&*database, &args.import).await?;
-            let vendors = open_vendors(&args)?;
+            let vendors = build_vendor_upstream(&args)?;
             let fields = json!({
                 "simulated": false,
                 "database": database.name(),
@@ -92,7 +92,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open_vendors(args: &Args) -> Result<Option<Arc<dyn Upstream>>, CliError> {
+fn build_vendor_upstream(args: &Args) -> Result<Option<Arc<dyn Upstream>>, CliError> {
     let Some(url) = &args.upstream else { return Ok(None) };
     let mut services = service::parse_services(url, args.dangerous_plain_http)?;
     for (base, url) in
@@ -114,7 +114,7 @@ async fn import_files(database: &dyn Database, files: &[PathBuf]) -> Result<Valu
         let file = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
         let documents =
             confide_pccs::split_endorsements(&file, process::unix_now()).map_err(|error| {
-                CliError::new(format!("cannot import {shown}: {error}")).hint(
+                CliError::new(format!("cannot import {shown}: {error}")).with_hint(
                     "wanted a file that `confide collateral export` or `confide attest` wrote",
                 )
             })?;
@@ -136,15 +136,17 @@ async fn import_files(database: &dyn Database, files: &[PathBuf]) -> Result<Valu
 fn explain_error(error: &DatabaseError) -> CliError {
     let failure = CliError::new(format!("cannot open the database: {error}"));
     match error {
-        DatabaseError::NewerSchema { .. } => failure.hint(
+        DatabaseError::NewerSchema { .. } => failure.with_hint(
             "this database was written by a newer version of confide: upgrade, or give another one",
         ),
-        DatabaseError::Sqlite(_) => failure.hint("--database names a file in a folder that exists"),
-        DatabaseError::NoDriver => failure.hint(
+        DatabaseError::Sqlite(_) => {
+            failure.with_hint("--database names a file in a folder that exists")
+        }
+        DatabaseError::NoDriver => failure.with_hint(
             "give a file (SQLite), or build with the feature `databases`; `confide --version` \
              lists the features of this build",
         ),
-        _ => failure.hint(
+        _ => failure.with_hint(
             "give postgres://user:password@host/database; the connection is not encrypted, so keep \
              it on this machine or in a network of its own",
         ),

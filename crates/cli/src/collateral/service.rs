@@ -17,7 +17,7 @@ use crate::{error::CliError, files::read_optional_file, process};
 
 /// The arguments that name a source of endorsements.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub(crate) struct ServiceArgs {
+pub(crate) struct EndorsementSourceArgs {
     /// Fetch the endorsements of all vendors from this PCCS; `vendors` fetches them from the vendors
     /// themselves
     #[arg(long, value_name = "URL")]
@@ -27,9 +27,9 @@ pub(crate) struct ServiceArgs {
     pub(crate) collateral_store: Option<PathBuf>,
 }
 
-impl ServiceArgs {
+impl EndorsementSourceArgs {
     /// Starts the source that the arguments name; `None` if they name none.
-    pub(crate) fn start(&self, roots: &Roots) -> Result<Option<Arc<Source>>, CliError> {
+    pub(crate) fn start_source(&self, roots: &Roots) -> Result<Option<Arc<Source>>, CliError> {
         let Some(url) = &self.collateral_service else { return Ok(None) };
         let services = parse_services(url, false)?;
         let options = source_options(services, self.collateral_store.as_deref(), Some(roots))?;
@@ -37,19 +37,19 @@ impl ServiceArgs {
     }
 
     /// The appraiser of a policy, with endorsements from the named service, from a file, or stapled by the peer.
-    pub(crate) fn appraiser(
+    pub(crate) fn build_appraiser(
         &self,
         policy: Policy,
         collateral: Option<&Path>,
     ) -> Result<PolicyAppraiser, CliError> {
-        if let Some(source) = self.start(&policy.roots)? {
+        if let Some(source) = self.start_source(&policy.roots)? {
             return Ok(PolicyAppraiser::with_source(policy, source, process::unix_now));
         }
         let json = read_optional_file(collateral, COLLATERAL_LENGTH_MAX as u64)?;
         PolicyAppraiser::new(policy, json.as_deref(), process::unix_now).map_err(|error| {
             match collateral {
                 Some(path) => CliError::in_file(path)(error)
-                    .hint("give collateral as JSON, such as the attester's collateral.json"),
+                    .with_hint("give collateral as JSON, such as the attester's collateral.json"),
                 None => CliError::new(error),
             }
         })
@@ -59,11 +59,11 @@ impl ServiceArgs {
 /// Reads `vendors`, or one URL for all vendors.
 pub(crate) fn parse_services(url: &str, dangerous_plain_http: bool) -> Result<Services, CliError> {
     if url == "vendors" {
-        return Services::vendors().map_err(CliError::new);
+        return Services::vendor_services().map_err(CliError::new);
     }
     let base = BaseUrl::parse(url, dangerous_plain_http).map_err(|error| {
         CliError::new(error)
-            .hint("for instance https://pccs.example:8081, or http://127.0.0.1:8081")
+            .with_hint("for instance https://pccs.example:8081, or http://127.0.0.1:8081")
     })?;
     Ok(Services::from_base(&base))
 }
@@ -76,7 +76,7 @@ pub(crate) fn source_options(
 ) -> Result<SourceOptions, CliError> {
     let mut options = SourceOptions::new(services, Arc::new(process::unix_now));
     options.store = store.map(open_store).transpose()?;
-    options.check = roots.cloned().map(check_under);
+    options.check = roots.cloned().map(endorsement_check);
     Ok(options)
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn open_store(folder: &Path) -> Result<Store, CliError> {
 }
 
 /// Verifies endorsements as `confide verify` would, without evidence.
-fn check_under(roots: Roots) -> SetCheck {
+fn endorsement_check(roots: Roots) -> SetCheck {
     Arc::new(move |platform, json, now| {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         let unreadable = |error: ParseError| error.to_string();

@@ -7,7 +7,7 @@ use confide_evidence::UnixSeconds;
 use serde_json::{Value, json};
 
 use super::service::open_store;
-use crate::{answer::Answer, error::CliError, process::unix_now, time::parse_time};
+use crate::{answer::CommandReport, error::CliError, process::unix_now, time::parse_time};
 
 /// The arguments of `confide collateral show`.
 #[derive(clap::Args)]
@@ -26,11 +26,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if !args.store.is_dir() {
         return Err(CliError::new(format!("{} is not a folder", args.store.display()))
-            .hint("`confide collateral fetch --store DIR` makes one"));
+            .with_hint("`confide collateral fetch --store DIR` makes one"));
     }
     let (documents, faults) = open_store(&args.store)?.list().map_err(CliError::new)?;
     let now = args.at.unwrap_or_else(unix_now);
-    let mut text = table(&documents, now);
+    let mut text = render_document_table(&documents, now);
     for fault in &faults {
         let _ = writeln!(text, "damaged: {}: {}", fault.name, fault.reason);
     }
@@ -39,12 +39,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let fault = |fault: &UnreadableFile| json!({ "file": fault.name, "reason": fault.reason });
     let faults: Vec<Value> = faults.iter().map(fault).collect();
-    let json = json!({ "documents": rows(&documents, now), "not_whole": faults });
-    Answer::new(text, json).print(args.json)
+    let json = json!({ "documents": document_rows(&documents, now), "not_whole": faults });
+    CommandReport::new(text, json).print(args.json)
 }
 
 /// The documents as JSON, one object for each.
-pub(super) fn rows(documents: &[Document], now: u64) -> Vec<Value> {
+pub(super) fn document_rows(documents: &[Document], now: u64) -> Vec<Value> {
     let row = |document: &Document| {
         json!({
             "document": document.key.to_string(),
@@ -63,7 +63,7 @@ pub(super) fn rows(documents: &[Document], now: u64) -> Vec<Value> {
 
 /// The documents as a table, one line for each; the number is that of the list or of the TCB
 /// recovery.
-pub(super) fn table(documents: &[Document], now: u64) -> String {
+pub(super) fn render_document_table(documents: &[Document], now: u64) -> String {
     let mut text = format!(
         "{:<44} {:>10} {:<20} {:<20}  {}\n",
         "document", "number", "issued", "until", "holds"

@@ -20,19 +20,19 @@ impl SimulatedDocuments {
         Self { vendors: attester.endorsements(), variant, issued_at }
     }
 
-    fn edition(
+    fn build_edition(
         &self,
         edition: ServedEdition,
         set: TcbEvaluation,
         now: u64,
-    ) -> confide_fake_attester::Edition {
+    ) -> confide_fake_attester::EndorsementEdition {
         // The attester's own issue, for as long as that is what a vendor would still give.
         let issued = if (self.issued_at..self.issued_at + DAY).contains(&now) {
             self.issued_at
         } else {
             now
         };
-        let mut made = confide_fake_attester::Edition::issued_at(issued);
+        let mut made = confide_fake_attester::EndorsementEdition::issued_at(issued);
         match edition {
             ServedEdition::LateCrls => made.crl_issued_at = issued - (made.days + 1) * DAY,
             ServedEdition::RolledBackCrls => made.crl_issued_at = issued - ROLLBACK_DAYS * DAY,
@@ -53,7 +53,7 @@ impl SimulatedDocuments {
     fn intel_body(
         &self,
         wanted: &DocumentRequest,
-        edition: &confide_fake_attester::Edition,
+        edition: &confide_fake_attester::EndorsementEdition,
     ) -> Result<Option<Body>, String> {
         let given = self.vendors.issue_intel(edition).map_err(|error| error.to_string())?;
         let kind = wanted.kind();
@@ -78,7 +78,7 @@ impl SimulatedDocuments {
     fn amd_body(
         &self,
         wanted: &DocumentRequest,
-        edition: &confide_fake_attester::Edition,
+        edition: &confide_fake_attester::EndorsementEdition,
     ) -> Option<Vec<u8>> {
         Some(match wanted {
             DocumentRequest::AmdChain { key: AmdKeyKind::Vcek, product } => {
@@ -144,7 +144,7 @@ impl SimulatedIssuer for SimulatedDocuments {
         if matches!(wanted, DocumentRequest::PckCertificate { .. }) {
             return self.pck_certificate(wanted, now).map(Some);
         }
-        let made = self.edition(edition, set, now);
+        let made = self.build_edition(edition, set, now);
         let given = match wanted.kind() {
             DocumentKind::Vcek
             | DocumentKind::VcekChain

@@ -53,7 +53,8 @@ enum EditionName {
 /// The documents of the simulated attester in `dir`, with the faults that the flags name.
 pub(super) fn simulated_source(dir: &Path, faults: &FaultArgs) -> Result<DocumentSource, CliError> {
     let attester = FakeAttester::load(dir).map_err(|error| {
-        CliError::new(error).hint("`confide attest --simulate tdx --out DIR` makes such a folder")
+        CliError::new(error)
+            .with_hint("`confide attest --simulate tdx --out DIR` makes such a folder")
     })?;
     let documents = Arc::new(SimulatedDocuments::new(&attester));
     Ok(DocumentSource::Simulated(Arc::new(Simulation::new(documents, faults.faults()?))))

@@ -103,7 +103,7 @@ pub(crate) fn read_config_file(path: &Path) -> Result<Vec<ListenerConfig>, CliEr
     let text = read_text(path, FILE_BYTES_MAX, "the configuration of a gateway")?;
     parse_config(&text).map_err(|message| {
         CliError::new(format!("{}: {message}", path.display()))
-            .hint("docs/gateway.md, \"Pass TLS through\", describes the file")
+            .with_hint("docs/gateway.md, \"Pass TLS through\", describes the file")
     })
 }
 

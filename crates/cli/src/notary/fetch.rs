@@ -55,8 +55,9 @@ pub(crate) struct Args {
     /// Write the body of the answer to standard output as it arrives, before it is signed
     #[arg(long)]
     print: bool,
-    /// The holder's file, which must not exist yet: a statement cannot be obtained again. It contains
-    /// everything, secrets included; `confide disclose` takes from it what others may see
+    /// Write the holder's file here; it must not exist yet, because a statement cannot be obtained
+    /// again. It contains everything, secrets included; `confide disclose` extracts what others may
+    /// see
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
@@ -64,20 +65,24 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let request = build_request(&args)?;
     // A file that cannot be written fails before anything is requested.
-    let out = NewFile::only_copy(&args.out)?;
+    let out = NewFile::create_secret_once(&args.out)?;
     process::block_on(async {
         let stop = pin!(process::stop_signal());
         tokio::select! {
             biased;
             () = stop => Err(CliError::new("interrupted: nothing was saved")),
-            outcome = fetch(&args, request, out) => outcome,
+            outcome = fetch_and_save(&args, request, out) => outcome,
         }
     })?
 }
 
-async fn fetch(args: &Args, request: FetchRequest, out: NewFile) -> Result<ExitCode, CliError> {
+async fn fetch_and_save(
+    args: &Args,
+    request: FetchRequest,
+    out: NewFile,
+) -> Result<ExitCode, CliError> {
     let began = Instant::now();
-    let mut notary = VerifiedNotary::open(&args.notary).await?;
+    let mut notary = VerifiedNotary::connect(&args.notary).await?;
     let connect_ms = began.elapsed().as_secs_f64() * 1000.0;
     let began = Instant::now();
     let (request, received) = notary.fetch(request, |piece| print_body(args.print, piece)).await?;
@@ -85,13 +90,13 @@ async fn fetch(args: &Args, request: FetchRequest, out: NewFile) -> Result<ExitC
     let notarised =
         received.check(&request, key.bound.clone(), &key.validity).map_err(|error| {
             CliError::new(format!("the notary's answer is refused: {error}"))
-                .hint("nothing was saved")
-                .status(STATUS_REFUSED)
+                .with_hint("nothing was saved")
+                .with_status(STATUS_REFUSED)
         })?;
     let fetch_ms = began.elapsed().as_secs_f64() * 1000.0;
     out.save(&notarised.encode())?;
-    warn_of_clock(notarised.statement.time);
-    let summary = summary(args, key, &notarised, [connect_ms, fetch_ms]);
+    warn_of_clock_difference(notarised.statement.time);
+    let summary = summary_json(args, key, &notarised, [connect_ms, fetch_ms]);
     if args.print {
         eprintln!("{summary}");
     } else {
@@ -119,13 +124,14 @@ fn build_request(args: &Args) -> Result<FetchRequest, CliError> {
     };
     let default_method = if args.data.is_some() { "POST" } else { "GET" };
     let method = args.method.as_deref().unwrap_or(default_method);
-    let fields = read_fields(args)?;
+    let fields = read_request_fields(args)?;
     // The signing key is set once it is verified.
-    FetchRequest::new(method, &args.url, fields, body, [0; 32])
-        .map_err(|error| CliError::new(error).hint("docs/notary.md says what a request may hold"))
+    FetchRequest::new(method, &args.url, fields, body, [0; 32]).map_err(|error| {
+        CliError::new(error).with_hint("docs/notary.md says what a request may hold")
+    })
 }
 
-fn read_fields(args: &Args) -> Result<Vec<(String, String)>, CliError> {
+fn read_request_fields(args: &Args) -> Result<Vec<(String, String)>, CliError> {
     let mut lines = args.header.clone();
     if let Some(path) = &args.header_file {
         let text = read_text(path, HEADER_FILE_BYTES_MAX, "fields")?;
@@ -136,7 +142,7 @@ fn read_fields(args: &Args) -> Result<Vec<(String, String)>, CliError> {
         // The line may be a secret, so it is not repeated.
         let (name, value) = line.split_once(':').ok_or_else(|| {
             CliError::new("a request field has no colon")
-                .hint("for instance --header 'accept: */*'")
+                .with_hint("for instance --header 'accept: */*'")
         })?;
         fields.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
     }
@@ -149,14 +155,14 @@ fn read_fields(args: &Args) -> Result<Vec<(String, String)>, CliError> {
     Ok(fields)
 }
 
-fn warn_of_clock(time: u64) {
+fn warn_of_clock_difference(time: u64) {
     let differs = time.abs_diff(process::unix_now());
     if differs > CLOCK_DIFFERENCE_S {
         tracing::warn!(differs_s = differs, "the notary's clock differs from that of this machine");
     }
 }
 
-fn summary(
+fn summary_json(
     args: &Args,
     key: &VerifiedKey,
     notarised: &NotarisedSession,
@@ -168,7 +174,7 @@ fn summary(
         "saved": args.out.display().to_string(),
         "host": statement.host,
         "port": statement.port,
-        "status": status(notarised),
+        "status": http_status(notarised),
         "http": statement.http.as_str(),
         "tls": statement.tls.version().as_str(),
         "key_exchange": statement.tls.group().as_str(),
@@ -192,7 +198,7 @@ fn summary(
     })
 }
 
-fn status(notarised: &NotarisedSession) -> Option<u16> {
+fn http_status(notarised: &NotarisedSession) -> Option<u16> {
     let field = notarised.fields.iter().find(|field| field.path == "response.status")?;
     std::str::from_utf8(&field.value).ok()?.parse().ok()
 }

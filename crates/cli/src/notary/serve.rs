@@ -22,7 +22,7 @@ use crate::{
     error::CliError,
     files::{read_file, read_text},
     policy, process,
-    server_flags::{AttestedServerArgs, print_digest},
+    server_flags::{AttestedServerArgs, print_configuration_digest},
     time::NOTARY_CLOCK,
 };
 
@@ -48,8 +48,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     client_policy: Option<PathBuf>,
     /// Serve only these clients: one line per client, with its name and the SHA-256 of its credential.
-    /// Without this option and --client-policy, any client that reaches --listen is served: clients verify
-    /// the notary, not the reverse
+    /// Without this option or --client-policy, any client that reaches --listen is served: clients verify
+    /// the notary, but the notary does not verify them
     #[arg(long, value_name = "FILE")]
     clients: Option<PathBuf>,
 }
@@ -59,10 +59,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let roots = read_roots(&args.policy, policy.roots())?;
     let binding: Binding = args.binding.into();
     if args.server.print_config_digest {
-        return print_digest(policy.digest(binding.name(), &roots).map_err(CliError::new)?);
+        return print_configuration_digest(
+            policy.digest(binding.name(), &roots).map_err(CliError::new)?,
+        );
     }
     let Some(listen) = args.listen else {
-        return Err(CliError::new("there is no address to listen on").hint("give --listen"));
+        return Err(CliError::new("there is no address to listen on").with_hint("give --listen"));
     };
     process::block_on(serve(args, listen, policy, roots))?
 }
@@ -74,7 +76,7 @@ async fn serve(
     roots: ServerRoots,
 ) -> Result<ExitCode, CliError> {
     let stop = pin!(process::stop_signal());
-    let attester = args.server.evidence.open("this notary", "")?;
+    let attester = args.server.evidence.open_attester("this notary", "")?;
     let admission = args.server.connections.admission()?;
     let hosts = policy.hosts();
     let binding: Binding = args.binding.into();
@@ -92,11 +94,11 @@ async fn serve(
     if let Some(path) = &args.clients {
         let clients = read_clients(path)?;
         let find = move |credential: &[u8]| clients.name_of(credential).map(str::to_owned);
-        notary = notary.for_clients(Box::new(find));
+        notary = notary.with_client_lookup(Box::new(find));
     }
     if let Some(path) = &args.client_policy {
         let appraiser = policy::file::read_appraiser(path)?;
-        notary = notary.for_attested_clients(appraiser).map_err(explain_error)?;
+        notary = notary.with_client_appraiser(appraiser).map_err(explain_error)?;
     }
     let guarantee = if notary.is_simulated() { "none (simulated)" } else { GUARANTEE };
     let fields = json!({
@@ -127,12 +129,11 @@ fn explain_error(error: NotaryError) -> CliError {
     let failure = CliError::new(error_chain(&error));
     match error {
         NotaryError::Key(KeyError::NoEndorsements) => {
-            failure.hint("give --collateral FILE, or fetch them with --collateral-service URL")
+            failure.with_hint("give --collateral FILE, or fetch them with --collateral-service URL")
         }
-        NotaryError::Key(KeyError::Validity { .. }) => {
-            failure.hint("give a longer --key-validity-s, or lower limits.exchange_s in the policy")
-        }
-        NotaryError::ClientBinding => failure.hint("add --binding session"),
+        NotaryError::Key(KeyError::Validity { .. }) => failure
+            .with_hint("give a longer --key-validity-s, or lower limits.exchange_s in the policy"),
+        NotaryError::ClientBinding => failure.with_hint("add --binding session"),
         _ => failure,
     }
 }
@@ -141,7 +142,7 @@ fn read_policy(path: &Path) -> Result<NotaryPolicy, CliError> {
     let text = read_text(path, POLICY_BYTES_MAX as u64, "TOML")?;
     NotaryPolicy::from_toml(&text).map_err(|error| {
         CliError::in_file(path)(error.to_string().trim_end())
-            .hint("docs/notary.md lists every key of a notary's policy")
+            .with_hint("docs/notary.md lists every key of a notary's policy")
     })
 }
 
@@ -149,7 +150,7 @@ fn read_policy(path: &Path) -> Result<NotaryPolicy, CliError> {
 fn read_roots(policy: &Path, from: &RootsSource) -> Result<ServerRoots, CliError> {
     match from {
         RootsSource::System => ServerRoots::system()
-            .map_err(|error| CliError::new(error).hint("give `roots` a PEM file instead")),
+            .map_err(|error| CliError::new(error).with_hint("give `roots` a PEM file instead")),
         RootsSource::File(name) => {
             let path = policy.parent().unwrap_or(Path::new("")).join(name);
             let pem = read_file(&path, ROOTS_BYTES_MAX)?;

@@ -31,7 +31,7 @@ use crate::{
     features::NO_ATTESTER_HINT,
     files::read_credential,
     policy, process,
-    refusal::{PeerHints, explain_client_error, hint_for_check, refuse_check},
+    refusal::{PeerHints, explain_client_error, failed_check_error, hint_for_check},
 };
 
 /// The claim of a client that attests.
@@ -64,7 +64,7 @@ pub(super) struct NotaryArgs {
     /// end attests, else `key`
     #[arg(long, value_enum)]
     binding: Option<EvidenceBinding>,
-    /// Deadline for TCP, in milliseconds; the same again for handshake and evidence
+    /// Milliseconds for the TCP connection, and as many again for handshake and evidence
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=600_000))]
     deadline_ms: u64,
@@ -93,19 +93,20 @@ pub(super) struct VerifiedKey {
 
 impl VerifiedNotary {
     /// Opens the channel and verifies both keys, before anything of a request is sent.
-    pub(super) async fn open(args: &NotaryArgs) -> Result<Self, CliError> {
+    pub(super) async fn connect(args: &NotaryArgs) -> Result<Self, CliError> {
         let authorization = args.credential.as_deref().map(read_authorization).transpose()?;
-        let endpoint = Endpoint::parse(&args.via)
-            .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
-        let policy = policy::file::read_notary(&args.policy)?;
+        let endpoint = Endpoint::parse(&args.via).map_err(|error| {
+            CliError::new(error).with_hint("for instance https://127.0.0.1:8443")
+        })?;
+        let policy = policy::file::read_notary_policy(&args.policy)?;
         let policy = policy::file::add_root(policy, args.root.as_deref())?;
         let (service, collateral) = (&args.attester.service, args.collateral.as_deref());
         // The key's evidence arrives over the channel, but a third party judges it without one.
         let unbound = Policy { binding: None, ..policy.clone() };
-        let appraiser = service.appraiser(unbound, collateral)?;
-        let own = args.attester.open(None)?;
+        let appraiser = service.build_appraiser(unbound, collateral)?;
+        let own = args.attester.open_attester(None)?;
         let demands_session = policy.binding == Some(BindingLevel::Session) || own.is_some();
-        let channel_appraiser = Arc::new(service.appraiser(policy, collateral)?);
+        let channel_appraiser = Arc::new(service.build_appraiser(policy, collateral)?);
         let deadline = Duration::from_millis(args.deadline_ms);
         let limits = ClientLimits { dial: deadline, channel: deadline, ..ClientLimits::default() };
         let binding = match (args.binding, demands_session) {
@@ -127,7 +128,7 @@ impl VerifiedNotary {
             .map_err(|error| explain_channel_error(&args.via, &error))?;
         let claimed = opened.0.as_ref().and_then(|by| by.claimed_guarantee().map(str::to_owned));
         if claimed.as_deref() != Some(GUARANTEE) {
-            return Err(refuse_guarantee(&args.via, claimed.as_deref()));
+            return Err(guarantee_error(&args.via, claimed.as_deref()));
         }
         let via = args.via.clone();
         let key = fetch_key(&via, &client, &appraiser).await?;
@@ -146,17 +147,17 @@ impl VerifiedNotary {
         request: FetchRequest,
         mut on_piece: impl FnMut(&[u8]) -> Result<(), CliError>,
     ) -> Result<(FetchRequest, ReceivedAnswer), CliError> {
-        let mut request = request.with_key(self.key.hash);
+        let mut request = request.with_signing_key(self.key.hash);
         let mut is_first = true;
         loop {
             let body = request.encode().map_err(|error| {
-                CliError::new(error).hint("docs/notary.md says what a request may hold")
+                CliError::new(error).with_hint("docs/notary.md says what a request may hold")
             })?;
-            let answer = self.post(whole_body(body)).await?;
+            let answer = self.post_fetch_request(whole_body(body)).await?;
             if answer.status() == StatusCode::CONFLICT && is_first {
                 is_first = false;
                 self.key = fetch_key(&self.via, &self.client, &self.appraiser).await?;
-                request = request.with_key(self.key.hash);
+                request = request.with_signing_key(self.key.hash);
                 continue;
             }
             if answer.status() != StatusCode::OK {
@@ -180,7 +181,7 @@ impl VerifiedNotary {
         }
     }
 
-    async fn post(
+    async fn post_fetch_request(
         &self,
         body: RequestBody,
     ) -> Result<http::Response<confide_client::AnswerBody>, CliError> {
@@ -188,7 +189,7 @@ impl VerifiedNotary {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
-        send(&self.via, &self.client, request, body).await
+        send_request(&self.via, &self.client, request, body).await
     }
 }
 
@@ -203,7 +204,7 @@ fn read_authorization(path: &Path) -> Result<HeaderValue, CliError> {
     Ok(value)
 }
 
-async fn send(
+async fn send_request(
     via: &str,
     client: &HttpClient,
     request: http::request::Builder,
@@ -222,7 +223,7 @@ async fn fetch_key(
     client: &HttpClient,
     appraiser: &PolicyAppraiser,
 ) -> Result<VerifiedKey, CliError> {
-    let answer = send(via, client, Request::get(KEY_PATH), empty_body()).await?;
+    let answer = send_request(via, client, Request::get(KEY_PATH), empty_body()).await?;
     if answer.status() != StatusCode::OK {
         return Err(read_refusal(via, answer.into_body()).await);
     }
@@ -242,10 +243,10 @@ async fn fetch_key(
     let claims = appraised.verdict().claims();
     let Some(claims) = claims.filter(|claims| claims.pubkey_hash == hash) else {
         let reason = "its evidence is for another signing key";
-        return Err(refuse_check(via, reason, "nothing was sent to it"));
+        return Err(failed_check_error(via, reason, "nothing was sent to it"));
     };
     if claims.guarantee != GUARANTEE {
-        return Err(refuse_guarantee(via, Some(&claims.guarantee)));
+        return Err(guarantee_error(via, Some(&claims.guarantee)));
     }
     let validity = claims.not_before..=claims.not_after;
     Ok(VerifiedKey { bound, appraised, hash, validity })
@@ -261,27 +262,28 @@ fn explain_channel_error(via: &str, error: &ClientError) -> CliError {
         };
         hint.to_owned()
     };
-    let hints = PeerHints { check: hint_for, attester: NO_ATTESTER_HINT, network: &network };
+    let hints =
+        PeerHints { check: hint_for_key_check, attester: NO_ATTESTER_HINT, network: &network };
     explain_client_error(via, error, &hints)
 }
 
 fn explain_key_error(via: &str, error: &AppraisalError) -> CliError {
     let check = error.failed_check();
     let reason = format!("check `{check}` of its signing key's evidence failed: {error}");
-    refuse_check(via, &reason, hint_for(check))
+    failed_check_error(via, &reason, hint_for_key_check(check))
 }
 
-fn hint_for(check: &str) -> &'static str {
+fn hint_for_key_check(check: &str) -> &'static str {
     match check {
         "scope" | "binding" => hint_for_check(check),
         _ => "nothing was sent to it",
     }
 }
 
-fn refuse_guarantee(via: &str, claimed: Option<&str>) -> CliError {
+fn guarantee_error(via: &str, claimed: Option<&str>) -> CliError {
     let got = claimed.unwrap_or("nothing");
     let reason = format!("check `guarantee` failed: wanted `{GUARANTEE}`, got `{got}`");
-    refuse_check(via, &reason, "check that a confide notary runs there")
+    failed_check_error(via, &reason, "check that a confide notary runs there")
 }
 
 async fn read_refusal(via: &str, body: confide_client::AnswerBody) -> CliError {
@@ -290,12 +292,12 @@ async fn read_refusal(via: &str, body: confide_client::AnswerBody) -> CliError {
     match refusal {
         Some(refusal) => explain_answer_error(via, &StatementCheckError::Refused(refusal)),
         None => CliError::new(format!("{via} sent neither an answer nor a refusal"))
-            .hint("check that a confide notary of this version runs there"),
+            .with_hint("check that a confide notary of this version runs there"),
     }
 }
 
 fn explain_answer_error(via: &str, error: &StatementCheckError) -> CliError {
-    let failure = CliError::new(format!("{via}: {}", printable(error)));
+    let failure = CliError::new(format!("{via}: {}", to_printable(error)));
     let StatementCheckError::Refused(refusal) = error else { return failure };
     let hint = match refusal.code.as_str() {
         "host_refused" => "the notary's operator lists the hosts in the notary's policy",
@@ -313,10 +315,10 @@ fn explain_answer_error(via: &str, error: &StatementCheckError) -> CliError {
         }
         _ => return failure,
     };
-    failure.hint(hint)
+    failure.with_hint(hint)
 }
 
 /// A peer's text without control characters, which are commands to a terminal.
-fn printable(error: &StatementCheckError) -> String {
+fn to_printable(error: &StatementCheckError) -> String {
     error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

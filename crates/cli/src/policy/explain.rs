@@ -6,7 +6,7 @@ use confide_verifier::{FieldTreatment, Sentence};
 use serde_json::{Value, json};
 
 use super::file;
-use crate::{answer::Answer, error::CliError};
+use crate::{answer::CommandReport, error::CliError};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -18,9 +18,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let policy = file::read(&args.file)?;
+    let policy = file::read_policy(&args.file)?;
     let sentences = policy.explain();
-    Answer::new(to_text(&sentences), to_json(&sentences)).print(args.json)
+    CommandReport::new(to_text(&sentences), to_json(&sentences)).print(args.json)
 }
 
 const GROUPS: [(FieldTreatment, &str, &str); 3] = [

@@ -21,13 +21,13 @@ pub(crate) const HINT: &str =
 const DISCLOSURE: &str = "disclosure";
 
 /// Reads a policy from its file.
-pub(crate) fn read(path: &Path) -> Result<Policy, CliError> {
+pub(crate) fn read_policy(path: &Path) -> Result<Policy, CliError> {
     Policy::from_toml(&read_policy_text(path)?).map_err(|error| explain_error(path, &error))
 }
 
 /// Reads the policy of a notary, which may have a table `[disclosure]` for those to whom a statement is shown: one file
 /// serves both.
-pub(crate) fn read_notary(path: &Path) -> Result<Policy, CliError> {
+pub(crate) fn read_notary_policy(path: &Path) -> Result<Policy, CliError> {
     parse_without_disclosure(&read_policy_text(path)?).map_err(|error| explain_error(path, &error))
 }
 
@@ -45,12 +45,12 @@ pub(super) fn parse_without_disclosure(text: &str) -> Result<Policy, String> {
 
 /// Reads the text of a policy's file.
 pub(crate) fn read_policy_text(path: &Path) -> Result<String, CliError> {
-    read_text(path, POLICY_LENGTH_MAX as u64, "TOML").map_err(|error| error.hint(HINT))
+    read_text(path, POLICY_LENGTH_MAX as u64, "TOML").map_err(|error| error.with_hint(HINT))
 }
 
 /// The appraiser of a policy's file, without endorsements of its own.
 pub(crate) fn read_appraiser(path: &Path) -> Result<PolicyAppraiser, CliError> {
-    PolicyAppraiser::new(read(path)?, None, unix_now).map_err(CliError::new)
+    PolicyAppraiser::new(read_policy(path)?, None, unix_now).map_err(CliError::new)
 }
 
 /// The policy with one more root (DER), where one is given.
@@ -59,7 +59,7 @@ pub(crate) fn add_root(mut policy: Policy, root: Option<&Path>) -> Result<Policy
     let der = read_file(path, ROOT_BYTES_MAX)?;
     Certificate::parse("root certificate", &der).map_err(|error| {
         CliError::in_file(path)(error)
-            .hint("--root takes DER; `openssl x509 -outform der` makes it from PEM")
+            .with_hint("--root takes DER; `openssl x509 -outform der` makes it from PEM")
     })?;
     let (listed, added) = (policy.roots.to_string(), Roots::from_der(&der).to_string());
     let names: Vec<String> = listed.split(" or ").chain([added.as_str()]).map(Into::into).collect();
@@ -71,16 +71,16 @@ pub(crate) fn add_root(mut policy: Policy, root: Option<&Path>) -> Result<Policy
 pub(crate) fn explain_error(path: &Path, error: &dyn Display) -> CliError {
     let text = error.to_string();
     let failure = CliError::new(format!("{}: {}", path.display(), clip_lines(&text)));
-    match nearest_key(&text) {
-        Some(key) => failure.hint(format!("did you mean `{key}`? {HINT}")),
-        None => failure.hint(HINT),
+    match nearest_known_key(&text) {
+        Some(key) => failure.with_hint(format!("did you mean `{key}`? {HINT}")),
+        None => failure.with_hint(HINT),
     }
 }
 
 /// Describes the error of a policy in a few short lines.
 pub(crate) fn describe_error(error: &dyn Display) -> String {
     let text = error.to_string();
-    match nearest_key(&text) {
+    match nearest_known_key(&text) {
         Some(key) => format!("{}\ndid you mean `{key}`?", clip_lines(&text)),
         None => clip_lines(&text),
     }
@@ -97,7 +97,7 @@ fn clip_lines(text: &str) -> String {
 }
 
 /// The most similar known key, where the parser names an unknown one.
-fn nearest_key(error: &str) -> Option<&str> {
+fn nearest_known_key(error: &str) -> Option<&str> {
     let (_, after) = error.split_once("unknown field `")?;
     let (got, after) = after.split_once('`')?;
     let line = after.lines().next()?;
@@ -120,7 +120,7 @@ mod tests {
             ("colour = 1\n", None),
         ] {
             let error = Policy::from_toml(text).unwrap_err();
-            assert_eq!(nearest_key(&error.to_string()), meant, "{error}");
+            assert_eq!(nearest_known_key(&error.to_string()), meant, "{error}");
             let failure = explain_error(Path::new("p.toml"), &error);
             assert!(failure.hint_text().unwrap().contains("confide policy init"), "{failure:?}");
             assert!(

@@ -9,10 +9,10 @@ use std::{
 };
 
 use confide_evidence::{
-    Kind,
+    EvidenceKind,
     certificate::Certificate,
     claims::{CLAIMS_BYTES_MAX, Claims},
-    detect,
+    detect_kind,
     pck::PckExtension,
     pem,
     quote::{Body, EnclaveReport, QUOTE_LENGTH_MAX, Quote, TdReport},
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Take the digest from these claims (CBOR) that came with the evidence.
     #[arg(long, value_name = "FILE", conflicts_with = "config_digest")]
     claims: Option<PathBuf>,
-    /// Pin no configuration, and let clients use a server of which only the platform is known.
+    /// Pin no configuration: clients then use a server although only its platform is known.
     #[arg(long, conflicts_with_all = ["config_digest", "claims"])]
     dangerous_platform_scope: bool,
     /// Write the policy to this new file; an existing file is never replaced. By default, standard output.
@@ -44,15 +44,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let evidence = read_file(&args.from, QUOTE_LENGTH_MAX as u64)?;
-    let configuration = configuration(args)?;
-    let text = policy_from(&evidence, &configuration).map_err(|error| {
-        CliError::in_file(&args.from)(error).hint("give a DCAP quote or an SNP report, binary")
+    let configuration = configuration_lines(args)?;
+    let text = draft_policy(&evidence, &configuration).map_err(|error| {
+        CliError::in_file(&args.from)(error).with_hint("give a DCAP quote or an SNP report, binary")
     })?;
     // Whatever the evidence held, the text has to be a valid policy.
     Policy::from_toml(&text).map_err(CliError::new)?;
     match &args.out {
         None => print_text(&text)?,
-        Some(path) => write_new(path, &text)?,
+        Some(path) => write_new_file(path, &text)?,
     }
     eprintln!(
         "note: the values from {} were not verified: run `confide verify evidence` on that file with \
@@ -63,20 +63,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
 }
 
 /// The policy's lines on the server's configuration.
-fn configuration(args: &Args) -> Result<String, CliError> {
+fn configuration_lines(args: &Args) -> Result<String, CliError> {
     let digest = match (&args.config_digest, &args.claims) {
         (Some(digest), _) => digest.clone(),
         (None, Some(path)) => {
             let claims = read_file(path, CLAIMS_BYTES_MAX as u64)?;
             let claims = Claims::decode(&claims).map_err(|error| {
-                CliError::in_file(path)(error).hint("give the claims of an attested server, CBOR")
+                CliError::in_file(path)(error)
+                    .with_hint("give the claims of an attested server, CBOR")
             })?;
             hex::encode(claims.config_digest)
         }
         (None, None) if args.dangerous_platform_scope => return Ok(ANY_CONFIGURATION.into()),
         (None, None) => {
             let text = "no configuration is given: clients would refuse a policy without one";
-            return Err(CliError::new(text).hint(
+            return Err(CliError::new(text).with_hint(
                 "give --config-digest the HEX that `confide gateway … --print-config-digest` prints; \
                  --dangerous-platform-scope writes a policy that accepts any configuration",
             ));
@@ -85,12 +86,14 @@ fn configuration(args: &Args) -> Result<String, CliError> {
     Ok(format!("{CONFIGURATION}config_digest = \"{digest}\"\n"))
 }
 
-fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
+fn write_new_file(path: &Path, text: &str) -> Result<(), CliError> {
     let shown = path.display();
     let cannot = |error: std::io::Error| {
         let failure = CliError::new(format!("cannot write {shown}: {error}"));
         match error.kind() {
-            std::io::ErrorKind::AlreadyExists => failure.hint("remove it, or choose another name"),
+            std::io::ErrorKind::AlreadyExists => {
+                failure.with_hint("remove it, or choose another name")
+            }
             _ => failure,
         }
     };
@@ -98,11 +101,11 @@ fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
     file.write_all(text.as_bytes()).map_err(cannot)
 }
 
-fn policy_from(evidence: &[u8], configuration: &str) -> Result<String, String> {
+fn draft_policy(evidence: &[u8], configuration: &str) -> Result<String, String> {
     let mut text = format!("{HEAD}{configuration}{BINDING}");
-    if detect(evidence) == Some(Kind::SnpReport) {
+    if detect_kind(evidence) == Some(EvidenceKind::SnpReport) {
         let report = Report::parse(evidence).map_err(|error| error.to_string())?;
-        write_guest(&mut text, &report);
+        write_snp_guest(&mut text, &report);
         return Ok(text);
     }
     let quote = Quote::parse(evidence).map_err(|error| error.to_string())?;
@@ -117,7 +120,7 @@ fn policy_from(evidence: &[u8], configuration: &str) -> Result<String, String> {
 const HEAD: &str = "\
 # The policy for evidence. docs/policy.md documents every key; `confide policy explain` describes it in words.
 
-# A key that evidence binds lives a day at most.
+# A key that is bound by evidence is valid for at most a day.
 key_validity_s_max = 86400
 ";
 
@@ -126,14 +129,14 @@ const CONFIGURATION: &str = "
 ";
 
 const ANY_CONFIGURATION: &str = "
-# DANGEROUS: any configuration passes, and clients use a server of which only the platform is known.
+# DANGEROUS: any configuration passes, and clients use a server although only its platform is known.
 # `confide policy pin` ends both.
 config_digest = \"dangerous-any\"
 dangerous_scope = \"platform\"
 ";
 
 const BINDING: &str = "
-# To demand that evidence is bound to the very TLS session, and not to its key:
+# To demand evidence that is bound to the TLS session, not to its key:
 # binding = \"session\"
 ";
 
@@ -159,7 +162,7 @@ fn write_intel_platform(text: &mut String, quote: &Quote<'_>) {
         *text += "
 # The machine that gave this evidence. Remove the line to accept any machine.
 ";
-        write_value(text, "ppids", &ppid);
+        write_hex_value(text, "ppids", &ppid);
     }
 }
 
@@ -170,7 +173,7 @@ fn ppid(quote: &Quote<'_>) -> Option<[u8; 16]> {
     PckExtension::parse(leaf.sgx_extension?).ok().map(|extension| extension.ppid)
 }
 
-fn write_guest(text: &mut String, report: &Report<'_>) {
+fn write_snp_guest(text: &mut String, report: &Report<'_>) {
     *text += AMD;
     *text += "
 # The platform. AMD publishes no verdict on security versions: these are the minimum.
@@ -194,7 +197,7 @@ fn write_guest(text: &mut String, report: &Report<'_>) {
     if *report.chip_id() != [0; 64] {
         *text += "# The machine that gave this evidence. Remove the line to accept any machine.
 ";
-        write_value(text, "chip_ids", report.chip_id());
+        write_hex_value(text, "chip_ids", report.chip_id());
     }
     *text += "
 # The guest.
@@ -208,7 +211,7 @@ fn write_guest(text: &mut String, report: &Report<'_>) {
         ("id_key_digest", report.id_key_digest()),
         ("author_key_digest", report.author_key_digest()),
     ] {
-        write_value(text, name, value);
+        write_hex_value(text, name, value);
     }
     let _ = writeln!(text, "guest_svn_min = {}", report.guest_svn());
     let _ = writeln!(text, "vmpl_max = {}", report.vmpl().min(3));
@@ -231,23 +234,23 @@ fn write_trust_domain(text: &mut String, report: TdReport<'_>) {
         ("mrownerconfig", report.mr_owner_config()),
         ("mrseam", report.mr_seam()),
     ] {
-        write_value(text, name, value);
+        write_hex_value(text, name, value);
     }
     if let Some(service_td) = report.mr_service_td() {
-        write_value(text, "mr_service_td", service_td);
+        write_hex_value(text, "mr_service_td", service_td);
     }
 }
 
 fn write_enclave(text: &mut String, report: EnclaveReport<'_>) {
     *text += "\n# The enclave.\n[workload.sgx]\n";
-    write_value(text, "mrenclave", report.mr_enclave());
-    write_value(text, "mrsigner", report.mr_signer());
+    write_hex_value(text, "mrenclave", report.mr_enclave());
+    write_hex_value(text, "mrsigner", report.mr_signer());
     let _ = writeln!(text, "isv_prod_id = \"{}\"", report.isv_prod_id());
     let _ = writeln!(text, "isv_svn_min = {}", report.isv_svn());
-    write_value(text, "config_id", report.config_id());
+    write_hex_value(text, "config_id", report.config_id());
 }
 
-fn write_value(text: &mut String, name: &str, value: &[u8]) {
+fn write_hex_value(text: &mut String, name: &str, value: &[u8]) {
     let _ = writeln!(text, "{name} = \"{}\"", hex::encode(value));
 }
 
@@ -270,8 +273,9 @@ mod tests {
                 FakeAttesterOptions { seed, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
             let attester = FakeAttester::new(options).unwrap();
             let quote = attester.quote(&ReportData::ZERO);
-            let pinned = configuration(&args(&["--config-digest", &"ab".repeat(32)])).unwrap();
-            let text = policy_from(&quote, &pinned).unwrap();
+            let pinned =
+                configuration_lines(&args(&["--config-digest", &"ab".repeat(32)])).unwrap();
+            let text = draft_policy(&quote, &pinned).unwrap();
             let policy = Policy::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let mut sentences = policy.explain().into_iter();
             let dangerous = sentences
@@ -281,16 +285,16 @@ mod tests {
             assert_eq!(policy.config_digest, Some(Expect::Exactly([0xab; 32])));
             assert_eq!(policy.dangerous_scope, None);
         }
-        assert!(policy_from(b"no evidence", "").is_err());
+        assert!(draft_policy(b"no evidence", "").is_err());
     }
 
     /// Issue: `policy init` never writes a policy under which clients accept any configuration,
     /// unless it is asked to by name.
     #[test]
     fn a_policy_without_a_configuration_is_written_only_under_a_dangerous_name() {
-        let none = configuration(&args(&[])).unwrap_err();
+        let none = configuration_lines(&args(&[])).unwrap_err();
         assert!(none.hint_text().unwrap().contains("--config-digest"), "{none:?}");
-        let any = configuration(&args(&["--dangerous-platform-scope"])).unwrap();
+        let any = configuration_lines(&args(&["--dangerous-platform-scope"])).unwrap();
         let policy = Policy::from_toml(&any).unwrap();
         assert_eq!(policy.dangerous_scope, Some(DangerousScope::Platform));
         assert_eq!(policy.config_digest, Some(Expect::DangerousAny));
@@ -305,10 +309,11 @@ mod tests {
         };
         let path = std::env::temp_dir().join(format!("confide-init-{}", std::process::id()));
         std::fs::write(&path, claims.encode()).unwrap();
-        let from_claims = configuration(&args(&["--claims", path.to_str().unwrap()])).unwrap();
+        let from_claims =
+            configuration_lines(&args(&["--claims", path.to_str().unwrap()])).unwrap();
         assert!(from_claims.contains(&"07".repeat(32)), "{from_claims}");
         std::fs::write(&path, b"no claims").unwrap();
-        assert!(configuration(&args(&["--claims", path.to_str().unwrap()])).is_err());
+        assert!(configuration_lines(&args(&["--claims", path.to_str().unwrap()])).is_err());
         std::fs::remove_file(path).unwrap();
     }
 

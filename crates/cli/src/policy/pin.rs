@@ -14,8 +14,8 @@ use crate::{error::CliError, new_file::NewFile};
 pub(crate) struct Args {
     /// The policy, TOML; it is edited in place, and its comments stay.
     file: PathBuf,
-    /// The digest of the server's configuration, from its ready line or `--print-config-digest`; several
-    /// may be given, any of which is accepted.
+    /// The digest of the server's configuration, from its ready line or `--print-config-digest`; if
+    /// several are given, any of them is accepted.
     #[arg(long, value_name = "HEX", required = true, value_parser = parse_digest)]
     digest: Vec<String>,
 }
@@ -25,9 +25,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let text = file::read_policy_text(path)?;
     let before =
         file::parse_without_disclosure(&text).map_err(|error| file::explain_error(path, &error))?;
-    let pinned = pin_text(&text, &args.digest);
+    let pinned = pin_digests(&text, &args.digest);
     let wanted = Policy {
-        config_digest: Some(digests_policy(&args.digest)),
+        config_digest: Some(expect_digests(&args.digest)),
         dangerous_scope: None,
         ..before
     };
@@ -35,23 +35,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     if file::parse_without_disclosure(&pinned).ok().as_ref() != Some(&wanted) {
         let text = format!("{}: its line config_digest cannot be replaced", path.display());
         return Err(CliError::new(text)
-            .hint("write config_digest = \"HEX\" before the first [table] by hand"));
+            .with_hint("write config_digest = \"HEX\" before the first [table] by hand"));
     }
-    replace(path, &pinned)?;
+    replace_file(path, &pinned)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Replaces the file that `path` leads to by one with this text and the same permissions.
-fn replace(path: &Path, text: &str) -> Result<(), CliError> {
+fn replace_file(path: &Path, text: &str) -> Result<(), CliError> {
     let cannot = |error| CliError::new(format!("{} cannot be changed: {error}", path.display()));
     let file = path.canonicalize().map_err(cannot)?;
     let permissions = file.metadata().map_err(cannot)?.permissions();
-    NewFile::next_to(&file)?.save(text.as_bytes())?;
+    NewFile::create_next_to(&file)?.save(text.as_bytes())?;
     std::fs::set_permissions(&file, permissions).map_err(cannot)
 }
 
 /// The text with `config_digest` set and `dangerous_scope` removed; every other line is unchanged.
-fn pin_text(text: &str, digests: &[String]) -> String {
+fn pin_digests(text: &str, digests: &[String]) -> String {
     let value = match digests {
         [one] => format!("\"{one}\""),
         several => format!("[\"{}\"]", several.join("\", \"")),
@@ -83,15 +83,16 @@ fn pin_text(text: &str, digests: &[String]) -> String {
     lines.join("\n") + "\n"
 }
 
-fn digests_policy(digests: &[String]) -> Expect<[u8; 32]> {
-    let mut values: Vec<[u8; 32]> = digests.iter().filter_map(|digest| decode(digest)).collect();
+fn expect_digests(digests: &[String]) -> Expect<[u8; 32]> {
+    let mut values: Vec<[u8; 32]> =
+        digests.iter().filter_map(|digest| decode_digest(digest)).collect();
     match values.len() {
         1 => Expect::Exactly(values.remove(0)),
         _ => Expect::AnyOf(values),
     }
 }
 
-fn decode(text: &str) -> Option<[u8; 32]> {
+fn decode_digest(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
 }
@@ -99,7 +100,7 @@ fn decode(text: &str) -> Option<[u8; 32]> {
 /// Reads a digest, for `clap`.
 pub(super) fn parse_digest(text: &str) -> Result<String, String> {
     let wanted = || format!("wanted 64 hexadecimal digits, got {} characters", text.len());
-    decode(text).map(hex::encode).ok_or_else(wanted)
+    decode_digest(text).map(hex::encode).ok_or_else(wanted)
 }
 
 #[cfg(test)]
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     fn parse_pinned(text: &str, digests: &[String]) -> Policy {
-        file::parse_without_disclosure(&pin_text(text, digests)).unwrap()
+        file::parse_without_disclosure(&pin_digests(text, digests)).unwrap()
     }
 
     #[test]
@@ -145,7 +146,7 @@ mod tests {
                 Policy { config_digest: Some(pinned.clone()), dangerous_scope: None, ..before };
             assert_eq!(parse_pinned(&text, &digests), wanted, "{text}");
             let kept = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
-            assert_eq!(kept(&pin_text(&text, &digests)), kept(&text));
+            assert_eq!(kept(&pin_digests(&text, &digests)), kept(&text));
         }
         let two = ["ab".repeat(32), "cd".repeat(32)];
         let wanted = Some(Expect::AnyOf(vec![[0xab; 32], [0xcd; 32]]));

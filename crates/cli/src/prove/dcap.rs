@@ -6,7 +6,7 @@ use confide_evidence::{
     collateral::{COLLATERAL_LENGTH_MAX, Collateral},
     quote::QUOTE_LENGTH_MAX,
 };
-use confide_prover::DcapParts;
+use confide_prover::DcapGuestInput;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ pub(super) struct Args {
 /// The input in one file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct DcapInput {
     /// Hexadecimal.
     quote: String,
     /// QuoteCollateralV3, whose signed parts are strings.
@@ -56,27 +56,28 @@ struct Input {
 
 impl Args {
     /// The guest's encoded input.
-    pub(super) fn input(&self) -> Result<Vec<u8>, CliError> {
+    pub(super) fn read_guest_input(&self) -> Result<Vec<u8>, CliError> {
         match (&self.input, &self.quote, &self.collateral) {
             (Some(path), ..) => {
                 let text = read_file(path, input::JSON_BYTES_MAX)?;
                 let explain = |reason: String| {
                     CliError::in_file(path)(format!("input of dcap is malformed: {reason}"))
-                        .hint("docs/prove.md shows the input of each guest")
+                        .with_hint("docs/prove.md shows the input of each guest")
                 };
-                let all: Input =
+                let all: DcapInput =
                     serde_json::from_slice(&text).map_err(|error| explain(error.to_string()))?;
                 let quote = hex::decode(&all.quote).map_err(|error| explain(error.to_string()))?;
                 let times =
                     AppraisalTimes { at: all.at, first: all.not_before, last: all.not_after };
-                encode(&quote, all.collateral.to_string().as_bytes(), times).map_err(explain)
+                encode_dcap_input(&quote, all.collateral.to_string().as_bytes(), times)
+                    .map_err(explain)
             }
             (None, Some(quote), Some(collateral)) => {
                 let at = self.at.unwrap_or_else(unix_now);
                 let quote = read_file(quote, QUOTE_LENGTH_MAX as u64)?;
                 let json = read_file(collateral, COLLATERAL_LENGTH_MAX as u64)?;
                 let times = AppraisalTimes { at, first: self.not_before, last: self.not_after };
-                encode(&quote, &json, times).map_err(CliError::in_file(collateral))
+                encode_dcap_input(&quote, &json, times).map_err(CliError::in_file(collateral))
             }
             _ => Err(CliError::new("wanted --input, or --quote and --collateral")),
         }
@@ -90,9 +91,13 @@ struct AppraisalTimes {
     last: Option<u64>,
 }
 
-fn encode(quote: &[u8], collateral: &[u8], times: AppraisalTimes) -> Result<Vec<u8>, String> {
+fn encode_dcap_input(
+    quote: &[u8],
+    collateral: &[u8],
+    times: AppraisalTimes,
+) -> Result<Vec<u8>, String> {
     let it = Collateral::parse(collateral).map_err(|error| error.to_string())?;
-    let parts = DcapParts {
+    let parts = DcapGuestInput {
         at: times.at,
         within: (times.first.unwrap_or(0), times.last.unwrap_or(u64::MAX)),
         quote,

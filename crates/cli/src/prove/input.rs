@@ -20,6 +20,6 @@ pub(crate) fn read_input(guest: &str, path: &Path) -> Result<Vec<u8>, CliError> 
 pub(super) fn encode_input(guest: &str, json: &[u8], from: &str) -> Result<Vec<u8>, CliError> {
     input_from_json(guest, json).map_err(|error| {
         CliError::new(format!("{from}: {error}"))
-            .hint("docs/prove.md shows the input of each guest")
+            .with_hint("docs/prove.md shows the input of each guest")
     })
 }

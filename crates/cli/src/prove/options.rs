@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use confide_prover::line::Mode;
+use confide_prover::line::ProofMode;
 
 use super::size;
 
@@ -14,7 +14,7 @@ pub(super) struct ProveOptions {
     pub(super) out: PathBuf,
     /// `app`: one proof for each segment, fast. `aggregated`: one proof of constant size, slower.
     #[arg(long, default_value = "app")]
-    pub(super) mode: Mode,
+    pub(super) mode: ProofMode,
     /// Largest memory for proving: 6GiB, 512MiB, or bytes.
     #[arg(long, value_name = "SIZE", value_parser = size::parse_size)]
     pub(super) memory: Option<u64>,

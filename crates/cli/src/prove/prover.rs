@@ -50,7 +50,7 @@ pub(crate) fn open_prover<'a>(
     progress: &'a OnProgress<'a>,
 ) -> ExternalProver<'a> {
     ExternalProver::new(program, work.path(), stop, progress)
-        .launched_by(Launcher::new(THIS_PROGRAM))
+        .with_launcher(Launcher::new(THIS_PROGRAM))
 }
 
 /// The beginning of the names of work folders, before random bytes in hexadecimal.
@@ -69,15 +69,15 @@ pub(crate) struct WorkFolder {
 impl WorkFolder {
     pub(crate) fn new() -> Result<Self, CliError> {
         let parent = std::env::temp_dir();
-        let mut attempts = (1..WORK_FOLDER_ATTEMPTS).map(|_| Self::make(&parent));
-        let made = attempts.find(Result::is_ok).unwrap_or_else(|| Self::make(&parent));
+        let mut attempts = (1..WORK_FOLDER_ATTEMPTS).map(|_| Self::create_in(&parent));
+        let made = attempts.find(Result::is_ok).unwrap_or_else(|| Self::create_in(&parent));
         made.map_err(|error| {
             CliError::new(format!("cannot make a work folder: {error}"))
-                .hint("set TMPDIR to a folder in which this user may write")
+                .with_hint("set TMPDIR to a folder in which this user may write")
         })
     }
 
-    fn make(parent: &Path) -> io::Result<Self> {
+    fn create_in(parent: &Path) -> io::Result<Self> {
         let mut random = [0; WORK_FOLDER_RANDOM_BYTES];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let path = parent.join(format!("{WORK_FOLDER}{}", hex::encode(random)));
@@ -142,12 +142,12 @@ pub(crate) fn explain_error(error: &ProverError) -> CliError {
     let hint = match error {
         ProverError::Missing { path, reason } => return explain_missing(path, reason),
         ProverError::Interrupted { .. } => {
-            return CliError::new(format!("{error}; nothing was written")).status(STOPPED);
+            return CliError::new(format!("{error}; nothing was written")).with_status(STOPPED);
         }
         ProverError::TooManySegments { .. } | ProverError::ProofTooLong { .. } => {
-            return CliError::new(error).hint(format!(
-                "use --mode aggregated, one proof of constant size, or give more --memory: fewer \
-                 segments then, and {APP_SEGMENTS_MAX} fit"
+            return CliError::new(error).with_hint(format!(
+                "use --mode aggregated for one proof of constant size, or give more --memory: a \
+                 run then has fewer segments, and {APP_SEGMENTS_MAX} fit"
             ));
         }
         ProverError::NotStarted { .. } => {
@@ -173,12 +173,12 @@ pub(crate) fn explain_error(error: &ProverError) -> CliError {
         }
         _ => return CliError::new(error),
     };
-    CliError::new(error).hint(hint)
+    CliError::new(error).with_hint(hint)
 }
 
 fn explain_missing(path: &Path, reason: &str) -> CliError {
     let shown = path.display();
-    CliError::new(format!("confide-prover is missing: {shown}: {reason}")).hint(
+    CliError::new(format!("confide-prover is missing: {shown}: {reason}")).with_hint(
         "`make prover` builds it from source next to confide in some minutes; --prover PATH gives \
          another place; only zkVM proofs need it",
     )
@@ -204,13 +204,13 @@ impl StageProgress {
     }
 
     /// Shows that a stage starts.
-    pub(crate) fn start(&self, stage: Stage) {
+    pub(crate) fn show_start(&self, stage: Stage) {
         self.elapsed_s(stage);
         self.line.write(&format!("{stage}: started"));
     }
 
     /// Clears the line.
-    pub(crate) fn end(&self) {
+    pub(crate) fn clear(&self) {
         self.line.clear();
     }
 

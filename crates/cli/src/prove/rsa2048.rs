@@ -37,7 +37,7 @@ pub(super) struct Args {
 
 impl Args {
     /// The guest's encoded input.
-    pub(super) fn input(&self) -> Result<Vec<u8>, CliError> {
+    pub(super) fn read_guest_input(&self) -> Result<Vec<u8>, CliError> {
         let (key, message, signature) = match (&self.input, &self.key) {
             (Some(path), _) => return input::read_input("rsa2048", path),
             (None, Some(key)) => (key, self.message.as_ref(), self.signature.as_ref()),
@@ -64,11 +64,13 @@ fn read_modulus(path: &std::path::Path) -> Result<Vec<u8>, CliError> {
     let key = PublicKey::from_certificate(&bytes).or_else(|_| PublicKey::from_spki(&bytes));
     let key = key.map_err(|error| {
         CliError::new(format!("{shown}: {error}"))
-            .hint("give a certificate or a public key (PEM, `openssl pkey -pubout`)")
+            .with_hint("give a certificate or a public key (PEM, `openssl pkey -pubout`)")
     })?;
     match key.rsa_modulus() {
         Some(modulus) if modulus.len() == confide_statement::MODULUS_BYTES => Ok(modulus),
         _ => Err(CliError::new(format!("{shown}: wanted an RSA-2048 key, got {}", key.name()))
-            .hint("`confide prove signature` takes RSA to 4096 bits and ECDSA, without the zkVM")),
+            .with_hint(
+                "`confide prove signature` takes RSA to 4096 bits and ECDSA, without the zkVM",
+            )),
     }
 }

@@ -15,8 +15,8 @@ use confide_sigma::{
 use serde_json::{Value, json};
 
 use crate::{
-    answer::Answer, error::CliError, files::read_file, new_file::NewFile, process::merge_objects,
-    verdict_lines::fact_line,
+    answer::CommandReport, error::CliError, files::read_file, new_file::NewFile,
+    process::merge_objects, verdict_lines::fact_line,
 };
 
 /// The longest message: it is read whole and hashed.
@@ -39,7 +39,7 @@ pub(crate) struct SignatureClaim {
     message: Option<PathBuf>,
     /// Context to bind the proof to, in hexadecimal: the verifier's nonce, or a root.
     #[arg(long, value_name = "HEX", default_value = "", value_parser = parse_context)]
-    context: Context,
+    context: ContextBytes,
 }
 
 #[derive(clap::Args)]
@@ -72,15 +72,15 @@ enum HashName {
 
 /// Bytes given in hexadecimal.
 #[derive(Clone)]
-pub(crate) struct Context(pub(crate) Vec<u8>);
+pub(crate) struct ContextBytes(pub(crate) Vec<u8>);
 
-fn parse_context(text: &str) -> Result<Context, String> {
-    hex::decode(text).map(Context).map_err(|error| error.to_string())
+fn parse_context(text: &str) -> Result<ContextBytes, String> {
+    hex::decode(text).map(ContextBytes).map_err(|error| error.to_string())
 }
 
 impl SignatureClaim {
     /// The signer's key, or `None` if no file names one.
-    pub(crate) fn key(&self) -> Result<Option<PublicKey>, CliError> {
+    pub(crate) fn read_key(&self) -> Result<Option<PublicKey>, CliError> {
         let read = |path: &Path| read_file(path, KEY_FILE_LENGTH_MAX as u64);
         let (path, key) = match (&self.certificate, &self.key) {
             (Some(path), _) => (path, PublicKey::from_certificate(&read(path)?)),
@@ -93,7 +93,7 @@ impl SignatureClaim {
             (None, None) => return Ok(None),
         };
         key.map(Some).map_err(|error| {
-            CliError::in_file(path)(error).hint(
+            CliError::in_file(path)(error).with_hint(
                 "RSA of 2048 to 4096 bits with e = 65537, P-256 and P-384 are supported: DER, PEM or \
                  JWK",
             )
@@ -101,7 +101,7 @@ impl SignatureClaim {
     }
 
     /// The signed message, or `None` if no file names one.
-    pub(crate) fn message(&self) -> Result<Option<Vec<u8>>, CliError> {
+    pub(crate) fn read_message(&self) -> Result<Option<Vec<u8>>, CliError> {
         self.message.as_deref().map(|path| read_file(path, MESSAGE_BYTES_MAX)).transpose()
     }
 
@@ -121,7 +121,7 @@ impl SignatureClaim {
     }
 
     /// The file that is public anyway and holds the signature, if one does.
-    fn public_copy(&self, signature: &[u8]) -> Result<Option<&Path>, CliError> {
+    fn find_public_copy(&self, signature: &[u8]) -> Result<Option<&Path>, CliError> {
         if signature.is_empty() {
             return Ok(None);
         }
@@ -140,10 +140,10 @@ impl SignatureClaim {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let missing = |what| CliError::new(format!("wanted {what}, got none"));
-    let key = args.claimed.key()?.ok_or_else(|| missing("--certificate or --key"))?;
-    let message = args.claimed.message()?.ok_or_else(|| missing("--message"))?;
+    let key = args.claimed.read_key()?.ok_or_else(|| missing("--certificate or --key"))?;
+    let message = args.claimed.read_message()?.ok_or_else(|| missing("--message"))?;
     let signature = read_file(&args.signature, SIGNATURE_BYTES_MAX)?;
-    let hash = args.hash.map_or_else(|| default_hash(&key), HashName::hash);
+    let hash = args.hash.map_or_else(|| default_hash(&key), HashName::to_hash_function);
     let digest = hash.digest(&message);
     let make = match (key.name().starts_with("RSA"), args.pss) {
         (true, false) => SignatureProof::prove_pkcs1,
@@ -162,15 +162,15 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     proof.verify(&key, &message, args.claimed.context()).map_err(explain_error)?;
     let check_ms = started.elapsed().as_secs_f64() * 1e3;
     // Whether the proof is pointless is determined before it is written, so that an error is not hidden.
-    let public = args.claimed.public_copy(&signature)?;
+    let public = args.claimed.find_public_copy(&signature)?;
     let file = proof.to_bytes();
-    NewFile::next_to(&args.out)?.save(&file)?;
+    NewFile::create_next_to(&args.out)?.save(&file)?;
     let (bytes, length, out) = (file.len(), signature.len(), args.out.display());
     let pointless = public.map(|path| {
         let path = path.display();
         format!("{path} holds this signature, which verifies: anyone with that file needs no proof")
     });
-    let mut text = facts(&key, &proof);
+    let mut text = describe_facts(&key, &proof);
     text += &fact_line("proof", format_args!("{out} ({bytes} bytes)"));
     let time = format_args!("{prove_ms:.2} ms to prove, {check_ms:.2} ms to check");
     text += &fact_line("time", time);
@@ -185,11 +185,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         "pointless": pointless,
         "out": out.to_string(),
     });
-    Answer::new(text, merge_objects(facts_json(&key, &proof), more)).print(args.json)
+    CommandReport::new(text, merge_objects(facts_json(&key, &proof), more)).print(args.json)
 }
 
 /// The lines about every proof: its statement, what it rests on, what it hides.
-pub(crate) fn facts(key: &PublicKey, proof: &SignatureProof) -> String {
+pub(crate) fn describe_facts(key: &PublicKey, proof: &SignatureProof) -> String {
     let ProofSecurity { back_end, proven_bits, conjectured_bits, basis, zero_knowledge } =
         SignatureProof::security(key);
     let statement = format!("its maker knew a signature by this {} key", key.name());
@@ -210,7 +210,7 @@ pub(crate) fn facts(key: &PublicKey, proof: &SignatureProof) -> String {
     let security = format!("{proven} proven, {conjectured_bits} bits conjectured ({basis})");
     text += &fact_line("security", security);
     text += &fact_line("zero-knowledge", if zero_knowledge { "yes" } else { "no" });
-    text += &fact_line("hidden", hidden_part(proof));
+    text += &fact_line("hidden", describe_hidden_part(proof));
     text
 }
 
@@ -237,11 +237,11 @@ pub(crate) fn facts_json(key: &PublicKey, proof: &SignatureProof) -> Value {
         "conjectured_bits": security.conjectured_bits,
         "basis": security.basis,
         "zero_knowledge": security.zero_knowledge,
-        "hidden": hidden_part(proof),
+        "hidden": describe_hidden_part(proof),
     })
 }
 
-fn hidden_part(proof: &SignatureProof) -> &'static str {
+fn describe_hidden_part(proof: &SignatureProof) -> &'static str {
     match proof.scheme() {
         SignatureScheme::Ecdsa => {
             "half of the signature (s); its point R, key, digest and context are public"
@@ -264,7 +264,7 @@ fn default_hash(key: &PublicKey) -> HashFunction {
 fn explain_error(error: SigmaError) -> CliError {
     let failure = CliError::new(&error);
     match error {
-        SigmaError::SignatureInvalid => failure.hint(
+        SigmaError::SignatureInvalid => failure.with_hint(
             "check that it is by this key, over exactly this message, with this --hash and --pss",
         ),
         _ => failure,
@@ -272,7 +272,7 @@ fn explain_error(error: SigmaError) -> CliError {
 }
 
 impl HashName {
-    fn hash(self) -> HashFunction {
+    fn to_hash_function(self) -> HashFunction {
         match self {
             Self::Sha256 => HashFunction::Sha256,
             Self::Sha384 => HashFunction::Sha384,
@@ -292,8 +292,8 @@ mod tests {
             certificate: None,
             key: None,
             message: Some(absent),
-            context: Context(Vec::new()),
+            context: ContextBytes(Vec::new()),
         };
-        assert!(claimed.public_copy(b"signature").is_err());
+        assert!(claimed.find_public_copy(b"signature").is_err());
     }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use confide_prover::{
     BODY_BYTES_MAX, ExternalProver, Header, ProofFile, ProofPlan, Prover, ProverError, StageRun,
-    line::{Description, Digest, Stage, StageResult, Strength},
+    line::{Digest, ProofStrength, ProverDescription, Stage, StageResult},
 };
 use confide_statement::Statement;
 
@@ -19,18 +19,18 @@ pub(super) fn run(guest: &str, input: &[u8], options: &ProveOptions) -> Result<E
     let program = prover::find_prover(options.prover.as_deref())?;
     let (work, stop) = (WorkFolder::new()?, prover::stop_at_signal()?);
     // A place that cannot be written to fails before minutes of proving.
-    let out = NewFile::next_to(&options.out)?;
+    let out = NewFile::create_next_to(&options.out)?;
     let progress = StageProgress::new();
     let on_progress = |stage, step| progress.show(stage, step);
     let back = prover::open_prover(program, &work, stop.clone(), &on_progress);
     let proved = prove(&back, guest, input, options, &progress);
-    progress.end();
+    progress.clear();
     let proved = proved?;
     if stop.is_stop_requested() {
         return Err(prover::explain_error(&ProverError::Interrupted { stage: "prove" }));
     }
     out.save(&proved.file)?;
-    facts::answer(&proved, &options.out).print(options.json)
+    facts::proof_report(&proved, &options.out).print(options.json)
 }
 
 fn prove(
@@ -44,22 +44,23 @@ fn prove(
     let prover_sha256 = back.sha256().map_err(explain)?;
     let plan = ProofPlan { mode: options.mode, memory_bytes: options.memory };
     let description = back.describe().map_err(explain)?;
-    progress.start(Stage::Native);
-    let native = back.native(guest, input).map_err(explain)?;
-    let statement = statement_of(guest, &native)?;
-    progress.start(Stage::Emulate);
+    progress.show_start(Stage::Native);
+    let native = back.run_native(guest, input).map_err(explain)?;
+    let statement = decode_native_statement(guest, &native)?;
+    progress.show_start(Stage::Emulate);
     let emulate = back.emulate(guest, input, plan).map_err(explain)?;
-    check_same(&statement, &description, &emulate.done)?;
-    progress.start(Stage::Prove);
+    check_stage_result(&statement, &description, &emulate.done)?;
+    progress.show_start(Stage::Prove);
     let prove = back.prove(guest, input, plan).map_err(explain)?;
-    check_same(&statement, &description, &prove.done)?;
+    check_stage_result(&statement, &description, &prove.done)?;
     let header = build_header(&statement, &description, options, &prove.done, &emulate.done)?;
-    progress.start(Stage::Check);
+    progress.show_start(Stage::Check);
     // A proof that cannot be checked here is not written.
-    let check = back.check(guest, options.mode, &prove.output).map_err(explain)?;
-    check_same(&statement, &description, &check.done)?;
+    let check = back.check_proof(guest, options.mode, &prove.output).map_err(explain)?;
+    check_stage_result(&statement, &description, &check.done)?;
     let file = ProofFile { header, body: prove.output };
-    let bytes = file.encode().map_err(|error| CliError::new(error).hint(describe_time_limit()))?;
+    let bytes =
+        file.encode().map_err(|error| CliError::new(error).with_hint(describe_time_limit()))?;
     Ok(ProvedRun {
         statement,
         header: file.header,
@@ -80,13 +81,13 @@ fn describe_time_limit() -> String {
     format!("a proof file holds at most {limit} MiB: --mode aggregated makes a smaller one")
 }
 
-fn statement_of(guest: &str, native: &StageRun<Vec<u8>>) -> Result<Statement, CliError> {
+fn decode_native_statement(guest: &str, native: &StageRun<Vec<u8>>) -> Result<Statement, CliError> {
     let statement = Statement::decode(&native.output)
         .map_err(|error| internal_error(format!("the native stage gave no statement: {error}")))?;
-    if statement.claim() != guest {
+    if statement.claim_name() != guest {
         return Err(internal_error(format!(
             "wanted a statement of {guest}, got {}",
-            statement.claim()
+            statement.claim_name()
         )));
     }
     let (wanted, got) = (Digest(statement.digest()), native.done.public_values);
@@ -99,12 +100,12 @@ fn statement_of(guest: &str, native: &StageRun<Vec<u8>>) -> Result<Statement, Cl
 }
 
 /// Checks that a stage gives the same public values, of a known program.
-fn check_same(
+fn check_stage_result(
     statement: &Statement,
-    known: &Description,
+    known: &ProverDescription,
     done: &StageResult,
 ) -> Result<(), CliError> {
-    let (stage, claim) = (done.stage, statement.claim());
+    let (stage, claim) = (done.stage, statement.claim_name());
     let wanted = Digest(statement.digest());
     if done.public_values != wanted {
         let got = done.public_values;
@@ -124,13 +125,13 @@ fn check_same(
 
 fn build_header(
     statement: &Statement,
-    description: &Description,
+    description: &ProverDescription,
     options: &ProveOptions,
     done: &StageResult,
     emulated: &StageResult,
 ) -> Result<Header, CliError> {
     let lacks = |what| internal_error(format!("the back end did not report {what} of its proof"));
-    let strength: Strength = done.strength.ok_or_else(|| lacks("the bits"))?;
+    let strength: ProofStrength = done.strength.ok_or_else(|| lacks("the bits"))?;
     if done.mode != Some(options.mode) {
         return Err(internal_error(format!(
             "wanted a proof of mode {}, got another",
@@ -144,7 +145,7 @@ fn build_header(
     }
     Ok(Header {
         statement: statement.encode(),
-        claim: statement.claim().to_string(),
+        claim: statement.claim_name().to_string(),
         program_digest: done.program_digest,
         backend: description.backend.clone(),
         backend_version: description.version.clone(),
@@ -156,5 +157,5 @@ fn build_header(
 }
 
 fn internal_error(message: String) -> CliError {
-    CliError::new(message).hint("this is a fault of confide-prover; nothing was written")
+    CliError::new(message).with_hint("this is a fault of confide-prover; nothing was written")
 }

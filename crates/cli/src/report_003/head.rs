@@ -33,7 +33,7 @@ impl ClientHead for ModelHead {
         self.0.logits(hidden)
     }
 
-    fn completion<'a>(
+    fn start_completion<'a>(
         &'a self,
         request: &Request,
         prompt_tokens: u32,
@@ -50,7 +50,7 @@ impl TokenChooser for HeadCompletion<'_> {
         self.0.finish_reason()
     }
 
-    fn choose(&mut self, logits: &[f32]) -> Result<Option<Token>, EngineError> {
+    fn choose_token(&mut self, logits: &[f32]) -> Result<Option<Token>, EngineError> {
         Ok(match self.0.choose(logits)? {
             TokenChoice::Token(token) => Some(token),
             TokenChoice::End => None,

@@ -21,7 +21,7 @@ use crate::{
     process::{print_bytes, print_text},
 };
 use noise::{Noise, NoiseArgs};
-use remote::{Remote, TokenInput};
+use remote::{RemoteTransformer, TokenInput};
 
 /// Generates with the transformer of a server (`WS /api/v1/split/stream`) and the LM head of a
 /// model's folder here.
@@ -61,23 +61,25 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    crate::threads::set_thread_counts(std::thread::available_parallelism().map_or(1, usize::from));
+    crate::threads::reexec_with_thread_counts(
+        std::thread::available_parallelism().map_or(1, usize::from),
+    );
     crate::model_folder::check_folder(&args.model)?;
     let head = ModelHead::load(&args.model).map_err(|error| {
         let dir = args.model.display();
         CliError::new(format!("cannot load the LM head in {dir}: {error}"))
     })?;
-    let mut remote = Remote::connect(&args.server, args.adapter.as_deref())?;
+    let mut remote = RemoteTransformer::connect(&args.server, args.adapter.as_deref())?;
     remote.check_width(head.width())?;
     if !args.noise.table.is_empty() {
-        return noise::print_table(&args.noise, &head, &mut remote, &build_request(&args));
+        return noise::print_noise_costs(&args.noise, &head, &mut remote, &build_request(&args));
     }
-    let mut noise = args.noise.mechanism(&head)?;
+    let mut noise = args.noise.build_noise(&head)?;
     eprintln!("guarantee: {}", guarantee(noise.as_ref()));
     let Some(ended) = generate(&args, &head, &mut remote, &mut noise)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    print_end(&args, &ended, &remote, noise.as_ref())?;
+    print_summary(&args, &ended, &remote, noise.as_ref())?;
     // An answer that the base model gave in part is not a success.
     let status = if is_adapter_lost(remote.label.as_ref()) { LOST_STATUS } else { 0 };
     Ok(status.into())
@@ -99,12 +101,12 @@ fn build_request(args: &Args) -> Request {
 fn generate(
     args: &Args,
     head: &ModelHead,
-    remote: &mut Remote,
+    remote: &mut RemoteTransformer,
     noise: &mut Option<Noise>,
 ) -> Result<Option<SplitCompletion>, CliError> {
     let context_tokens = remote.context_tokens;
     // Both closures use the account; they never run at the same time.
-    let account = std::cell::Cell::new(noise.as_ref().map(Noise::spent));
+    let account = std::cell::Cell::new(noise.as_ref().map(Noise::privacy_loss));
     let mut printed = Ok(true);
     let mut is_loss_reported = false;
     let mut index = 0u64;
@@ -113,9 +115,9 @@ fn generate(
         let sent = match noise.as_mut() {
             None if !args.embeddings => TokenInput::Ids(ids.to_vec()),
             None => TokenInput::Rows(head.embed(ids)?),
-            Some(noise) => TokenInput::Rows(noise.hide(head.embed(ids)?)?),
+            Some(noise) => TokenInput::Rows(noise.add_noise(head.embed(ids)?)?),
         };
-        account.set(noise.as_ref().map(Noise::spent));
+        account.set(noise.as_ref().map(Noise::privacy_loss));
         let hidden = remote.forward(sent)?;
         label.replace(remote.label.clone());
         Ok(ForwardResult { hidden, adapter: None })
@@ -151,16 +153,16 @@ fn generate(
     };
     let ended = generate_split(head, &build_request(args), context_tokens, &mut forward, &mut each);
     printed?;
-    ended.map_err(|error: EngineError| remote.explain(&error))
+    ended.map_err(|error: EngineError| remote.explain_error(&error))
 }
 
-fn print_end(
+fn print_summary(
     args: &Args,
     ended: &SplitCompletion,
-    remote: &Remote,
+    remote: &RemoteTransformer,
     noise: Option<&Noise>,
 ) -> Result<(), CliError> {
-    let spent = noise.map(Noise::spent);
+    let spent = noise.map(Noise::privacy_loss);
     let end = json!({
         "done": true,
         "tokens": ended.usage.completion_tokens,

@@ -56,7 +56,7 @@ enum DtypeName {
 }
 
 impl DtypeName {
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             DtypeName::Bf16 => "bf16",
             DtypeName::F32 => "f32",
@@ -66,7 +66,7 @@ impl DtypeName {
 
 impl WorkerArgs {
     /// Refuses the arguments, for engines without a worker.
-    pub(crate) fn refuse(&self) -> Result<(), CliError> {
+    pub(crate) fn refuse_worker_options(&self) -> Result<(), CliError> {
         let given = [
             ("--worker-python", self.worker_python.is_some()),
             ("--worker-socket", self.worker_socket.is_some()),
@@ -83,7 +83,7 @@ impl WorkerArgs {
         }
     }
 
-    fn launch(&self) -> WorkerLaunch {
+    fn to_launch(&self) -> WorkerLaunch {
         if let Some(socket) = &self.worker_socket {
             return WorkerLaunch::Socket(socket.clone());
         }
@@ -94,7 +94,7 @@ impl WorkerArgs {
             python_path: python_path(),
             folder: env::temp_dir(),
             device,
-            dtype: self.worker_dtype.unwrap_or(usual).word().into(),
+            dtype: self.worker_dtype.unwrap_or(usual).name().into(),
             slots: self.worker_slots,
             random_weights: self.random_weights,
             more: self.worker_arg.clone(),
@@ -103,7 +103,7 @@ impl WorkerArgs {
 }
 
 /// Starts the worker and waits until its model is loaded.
-pub(crate) fn start(
+pub(crate) fn start_worker(
     args: &WorkerArgs,
     model: &Path,
     model_name: Option<String>,
@@ -113,7 +113,7 @@ pub(crate) fn start(
         deadlines.start = Duration::from_secs(seconds.into());
     }
     let options =
-        WorkerOptions { model: model.into(), model_name, launch: args.launch(), deadlines };
+        WorkerOptions { model: model.into(), model_name, launch: args.to_launch(), deadlines };
     Worker::start(options).map_err(|error| explain_error(&error))
 }
 
@@ -123,14 +123,14 @@ const INSTALL: &str = "the worker needs Python 3.11 or later with `pip install '
 fn explain_error(error: &WorkerError) -> CliError {
     let failure = CliError::new(error);
     match error {
-        WorkerError::Program { .. } => failure.hint(INSTALL),
+        WorkerError::Program { .. } => failure.with_hint(INSTALL),
         WorkerError::ProcessEnded { ending } if ending.contains("No module named") => {
-            failure.hint(INSTALL)
+            failure.with_hint(INSTALL)
         }
         WorkerError::ProcessEnded { .. } => {
-            failure.hint("set CONFIDE_LOG=info to see all output of the worker")
+            failure.with_hint("set CONFIDE_LOG=info to see all output of the worker")
         }
-        WorkerError::TimedOut { what: "ready line", .. } => failure.hint(
+        WorkerError::TimedOut { what: "ready line", .. } => failure.with_hint(
             "a large model takes long to load: allow it more time with --worker-start-seconds",
         ),
         _ => failure,
@@ -138,7 +138,7 @@ fn explain_error(error: &WorkerError) -> CliError {
 }
 
 /// The fields of the ready line about the worker.
-pub(crate) fn ready_fields(worker: &Worker) -> Value {
+pub(crate) fn ready_line_fields(worker: &Worker) -> Value {
     let Welcome { device, dtype, weights, slots, versions, .. } = worker.welcome();
     json!({
         "device": device, "dtype": dtype, "weights": weights, "slots": slots,

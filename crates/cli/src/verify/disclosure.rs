@@ -12,7 +12,7 @@ use confide_disclosure::{DISCLOSURE_BYTES_MAX, TextProofs};
 
 use super::inputs::read_root;
 use crate::{error::CliError, files::read_file, process::unix_now, time::parse_time};
-use judgement::{AcceptedDisclosure, RejectedDisclosure, Rules, judge};
+use judgement::{AcceptedDisclosure, DisclosurePolicy, RejectedDisclosure, judge_disclosure};
 
 /// The longest policy, including its table.
 const POLICY_BYTES_MAX: u64 = confide_verifier::POLICY_LENGTH_MAX as u64;
@@ -50,7 +50,7 @@ pub(super) fn run(args: DisclosureArgs) -> Result<ExitCode, CliError> {
 /// The proofs about texts, where this program was built with the circuits.
 pub(crate) fn text_proofs() -> Option<&'static dyn TextProofs> {
     #[cfg(feature = "circuits")]
-    let proofs: Option<&dyn TextProofs> = Some(&texts::Circuits);
+    let proofs: Option<&dyn TextProofs> = Some(&texts::CircuitTextProofs);
     #[cfg(not(feature = "circuits"))]
     let proofs: Option<&dyn TextProofs> = None;
     proofs
@@ -60,15 +60,15 @@ fn judge_files(
     args: &DisclosureArgs,
 ) -> Result<Result<AcceptedDisclosure, RejectedDisclosure>, CliError> {
     let bytes = read_file(&args.policy, POLICY_BYTES_MAX)?;
-    let mut rules = Rules::parse(&bytes).map_err(|reason| {
+    let mut rules = DisclosurePolicy::parse(&bytes).map_err(|reason| {
         CliError::in_file(&args.policy)(reason)
-            .hint("docs/policy.md lists every key, docs/disclosure.md those of [disclosure]")
+            .with_hint("docs/policy.md lists every key, docs/disclosure.md those of [disclosure]")
     })?;
     if let Some(path) = &args.root {
-        rules.trust(&read_root(path)?);
+        rules.trust_only_root(&read_root(path)?);
     }
     let file = read_file(&args.file, DISCLOSURE_BYTES_MAX as u64)?;
-    Ok(judge(&file, &rules, text_proofs(), args.at.unwrap_or_else(unix_now)))
+    Ok(judge_disclosure(&file, &rules, text_proofs(), args.at.unwrap_or_else(unix_now)))
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ fn claims_about_hidden_texts_are_accepted_and_their_forgeries_refused_by_name() 
     proofs_of_other_sessions_are_refused(&good, &notary, &wishes);
 }
 
-fn all_are_listed(good: &Disclosure, rules: &Rules, wishes: &[String]) {
+fn all_are_listed(good: &Disclosure, rules: &DisclosurePolicy, wishes: &[String]) {
     let accepted = accept(good, rules);
     let json = report::describe_acceptance(&accepted).json;
     let proven = json["proven"].as_array().unwrap();
@@ -94,7 +94,7 @@ fn the_statement_is_the_one_that_was_signed(good: &Disclosure, notary: &Notary) 
     assert_eq!(verdict_code(&resigned, &rules), "proof");
 }
 
-fn other_texts_are_refused(good: &Disclosure, rules: &Rules) {
+fn other_texts_are_refused(good: &Disclosure, rules: &DisclosurePolicy) {
     let other_text = |place: usize| {
         with_change(good, |it| match &mut it.claims[place] {
             Claim::BytesContain { text, .. } | Claim::FieldContains { text, .. } => {
@@ -121,7 +121,7 @@ fn other_texts_are_refused(good: &Disclosure, rules: &Rules) {
     assert_eq!(verdict_code(&other_leaf, rules), "opening");
 }
 
-fn proofs_of_other_claims_are_refused(good: &Disclosure, rules: &Rules) {
+fn proofs_of_other_claims_are_refused(good: &Disclosure, rules: &DisclosurePolicy) {
     for (one, two) in [(0, 1), (2, 3), (0, 2)] {
         let swapped = with_change(good, |it| {
             let first = std::mem::take(proof_of(&mut it.claims[one]));
@@ -168,6 +168,6 @@ fn the_commands_prove_and_check_a_text() {
     let all = ["t", &path("session"), "--out", &path("out"), "--prove", prove];
     crate::disclose::run(Disclose::try_parse_from(all).unwrap().args).unwrap();
     let file = fs::read(path("out")).unwrap();
-    assert!(judge(&file, &notary.rules(), text_proofs(), NOW + 100).is_ok());
+    assert!(judge_disclosure(&file, &notary.rules(), text_proofs(), NOW + 100).is_ok());
     fs::remove_dir_all(dir).unwrap();
 }

@@ -12,7 +12,7 @@ use confide_evidence::{binder::key_report_data, claims::Claims};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 
 use super::{
-    judgement::{AcceptedDisclosure, RejectedDisclosure, Rules, judge},
+    judgement::{AcceptedDisclosure, DisclosurePolicy, RejectedDisclosure, judge_disclosure},
     *,
 };
 use crate::verify::inputs::{NOT_JUDGED, REJECTED};
@@ -113,16 +113,16 @@ impl Notary {
         disclose(&self.notarise(BODY))
     }
 
-    fn rules(&self) -> Rules {
+    fn rules(&self) -> DisclosurePolicy {
         self.rules_with("hosts = [\"api.example.com\"]")
     }
 
-    fn rules_with(&self, table: &str) -> Rules {
+    fn rules_with(&self, table: &str) -> DisclosurePolicy {
         let pinned = format!("config_digest = \"{}\"", hex::encode(CONFIG));
         let policy = self.attester.policy_toml();
         assert!(policy.contains("config_digest = \"dangerous-any\""));
         let policy = policy.replace("config_digest = \"dangerous-any\"", &pinned);
-        Rules::parse(format!("{policy}\n[disclosure]\n{table}\n").as_bytes()).unwrap()
+        DisclosurePolicy::parse(format!("{policy}\n[disclosure]\n{table}\n").as_bytes()).unwrap()
     }
 }
 
@@ -139,21 +139,21 @@ fn equal(session: &NotarisedSession, other: &NotarisedSession) -> Disclosure {
     session.disclose(&[], &[wish], means).unwrap()
 }
 
-fn accept(disclosure: &Disclosure, rules: &Rules) -> AcceptedDisclosure {
-    judge(&disclosure.encode(), rules, text_proofs(), NOW + 100)
-        .unwrap_or_else(|rejected| panic!("{}: {rejected}", rejected.name()))
+fn accept(disclosure: &Disclosure, rules: &DisclosurePolicy) -> AcceptedDisclosure {
+    judge_disclosure(&disclosure.encode(), rules, text_proofs(), NOW + 100)
+        .unwrap_or_else(|rejected| panic!("{}: {rejected}", rejected.code()))
 }
 
 /// The code of the rejection, or `accepted`.
-fn verdict_code(disclosure: &Disclosure, rules: &Rules) -> &'static str {
-    match judge(&disclosure.encode(), rules, text_proofs(), NOW + 100) {
+fn verdict_code(disclosure: &Disclosure, rules: &DisclosurePolicy) -> &'static str {
+    match judge_disclosure(&disclosure.encode(), rules, text_proofs(), NOW + 100) {
         Ok(_) => "accepted",
         Err(rejected) => {
             let json = report::describe_rejection(&rejected).json;
-            assert_eq!(json["refused"], rejected.name());
+            assert_eq!(json["refused"], rejected.code());
             assert_ne!(json["outcome"], "accepted");
             assert!(!json.to_string().contains('\n'));
-            rejected.name()
+            rejected.code()
         }
     }
 }
@@ -220,7 +220,7 @@ fn another_host_is_refused() {
     assert!(
         report::describe_acceptance(&accept(&notary.disclosure(), &any))
             .text
-            .contains("names none")
+            .contains("names no host")
     );
 }
 
@@ -311,7 +311,8 @@ fn what_a_policy_demands_of_connections_is_not_asked_of_a_signing_key() {
     let policy =
         notary.attester.policy_toml().replace("config_digest = \"dangerous-any\"", &pinned);
     let table = "[disclosure]\nhosts = [\"api.example.com\"]";
-    let rules = Rules::parse(format!("binding = \"session\"\n{policy}\n{table}").as_bytes());
+    let rules =
+        DisclosurePolicy::parse(format!("binding = \"session\"\n{policy}\n{table}").as_bytes());
     accept(&notary.disclosure(), &rules.unwrap());
 }
 
@@ -354,16 +355,16 @@ fn a_notary_of_another_measurement_or_configuration_is_refused() {
     let mrtd = policy.lines().find(|line| line.starts_with("mrtd")).unwrap();
     let other = policy.replace(mrtd, &format!("mrtd = \"{}\"", "00".repeat(48)));
     let table = "\n[disclosure]\nhosts = [\"api.example.com\"]\n";
-    let rules = Rules::parse((other + table).as_bytes()).unwrap();
+    let rules = DisclosurePolicy::parse((other + table).as_bytes()).unwrap();
     assert_eq!(verdict_code(&genuine, &rules), "evidence");
     // Another configuration: roots of the operator's own.
     let rogue = Notary { config: [8; 32], ..Notary::new(1, Tee::Tdx) };
     assert_eq!(verdict_code(&rogue.disclosure(), &rogue.rules()), "evidence");
     // A policy that does not say which one it has to be.
-    let open = Rules::parse((policy.clone() + table).as_bytes()).unwrap();
+    let open = DisclosurePolicy::parse((policy.clone() + table).as_bytes()).unwrap();
     assert_eq!(verdict_code(&genuine, &open), "notary_unpinned");
     let table = format!("{table}dangerous_any_configuration = true\n");
-    let open = Rules::parse((policy + &table).as_bytes()).unwrap();
+    let open = DisclosurePolicy::parse((policy + &table).as_bytes()).unwrap();
     assert!(report::describe_acceptance(&accept(&genuine, &open)).text.contains("NOT compared"));
     // Another attested program on the same machine.
     let gateway = Notary { guarantee: "operator is outside the TEE", ..Notary::new(1, Tee::Tdx) };
@@ -454,7 +455,10 @@ fn a_policy_without_hosts_or_with_unknown_keys_is_not_used() {
         "[disclosure]\nhosts = 1",
         "[disclosure]\nhosts = []\n[elsewhere]",
     ] {
-        assert!(Rules::parse(format!("{policy}\n{table}").as_bytes()).is_err(), "{table}");
+        assert!(
+            DisclosurePolicy::parse(format!("{policy}\n{table}").as_bytes()).is_err(),
+            "{table}"
+        );
     }
 }
 
@@ -463,9 +467,11 @@ fn a_host_in_upper_case_would_match_no_statement_and_is_refused() {
     let policy = Notary::new(1, Tee::Tdx).attester.policy_toml();
     for hosts in ["\"API.example.com\"", "[\"a.example\", \"B.example:8443\"]"] {
         let text = format!("{policy}\n[disclosure]\nhosts = {hosts}\n");
-        let error = Rules::parse(text.as_bytes()).err().expect("refused");
+        let error = DisclosurePolicy::parse(text.as_bytes()).err().expect("refused");
         assert!(error.contains("lower case"), "{error}");
-        assert!(Rules::parse(text.replace(hosts, &hosts.to_lowercase()).as_bytes()).is_ok());
+        assert!(
+            DisclosurePolicy::parse(text.replace(hosts, &hosts.to_lowercase()).as_bytes()).is_ok()
+        );
     }
 }
 
@@ -545,7 +551,9 @@ fn the_notary_and_its_verifiers_mean_the_same_program() {
 fn bytes_that_are_no_disclosure_are_not_judged() {
     let rules = Notary::new(1, Tee::Tdx).rules();
     for file in [&b""[..], b"confide disclosure v1\n", b"confide notarised v1\n"] {
-        let Err(rejected) = judge(file, &rules, text_proofs(), NOW) else { panic!("accepted") };
+        let Err(rejected) = judge_disclosure(file, &rules, text_proofs(), NOW) else {
+            panic!("accepted")
+        };
         assert!(rejected.is_unreadable());
         assert!(matches!(rejected, RejectedDisclosure::Format(_)));
     }

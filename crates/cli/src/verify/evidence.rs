@@ -3,10 +3,10 @@
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use confide_evidence::{
-    Kind, ReportData,
+    EvidenceKind, ReportData,
     claims::CLAIMS_BYTES_MAX,
     collateral::COLLATERAL_LENGTH_MAX,
-    detect,
+    detect_kind,
     gpu::GPU_EVIDENCE_BYTES_MAX,
     pem::CHAIN_LENGTH_MAX,
     quote::QUOTE_LENGTH_MAX,
@@ -23,7 +23,7 @@ use super::{
     inputs::{NOT_JUDGED, REJECTED, parse_report_data, read_policy},
 };
 use crate::{
-    answer::Answer,
+    answer::CommandReport,
     error::CliError,
     files::{read_file, read_optional_file, read_text},
     process::unix_now,
@@ -81,8 +81,8 @@ pub(crate) struct EvidenceArgs {
 }
 
 pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CliError> {
-    let answer = match judge(args) {
-        Ok(Ok(accepted)) => accepted.answer(),
+    let answer = match judge_evidence(args) {
+        Ok(Ok(accepted)) => accepted.to_report(),
         Ok(Err(rejection)) => describe_rejection(&rejection),
         Err(error) if args.json => explain_unreadable(&error),
         Err(error) => return Err(error),
@@ -90,18 +90,18 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CliError> {
     answer.print(args.json)
 }
 
-fn describe_rejection(rejection: &Rejection) -> Answer {
+fn describe_rejection(rejection: &Rejection) -> CommandReport {
     let (verdict, status) = if rejection.reason().is_unreadable() {
         ("not judged", NOT_JUDGED)
     } else {
         ("no", REJECTED)
     };
     let text = format_checks(rejection.checks(), verdict, &rejection.reason().to_string());
-    Answer { text, json: rejection.to_json(), status }
+    CommandReport { text, json: rejection.to_json(), status }
 }
 
 /// The answer for programs where an input could not be read; people get the error itself.
-fn explain_unreadable(error: &CliError) -> Answer {
+fn explain_unreadable(error: &CliError) -> CommandReport {
     let json = json!({
         "outcome": "error",
         "scope": "platform",
@@ -112,7 +112,7 @@ fn explain_unreadable(error: &CliError) -> Answer {
         "checks": [],
         "reason": error.message(),
     });
-    Answer { text: String::new(), json, status: NOT_JUDGED }
+    CommandReport { text: String::new(), json, status: NOT_JUDGED }
 }
 
 /// Evidence that was accepted: of a CPU, or of a GPU alone.
@@ -123,14 +123,17 @@ enum AcceptedEvidence {
 }
 
 impl AcceptedEvidence {
-    fn answer(&self) -> Answer {
+    fn to_report(&self) -> CommandReport {
         match self {
             Self::Cpu(appraised) => {
-                Answer::new(describe_acceptance(appraised), appraised.to_json())
+                CommandReport::new(describe_acceptance(appraised), appraised.to_json())
             }
             Self::Gpu(appraised) => {
                 let reason = "a genuine GPU signed this nonce; its location was not checked";
-                Answer::new(format_checks(appraised.checks(), "yes", reason), appraised.to_json())
+                CommandReport::new(
+                    format_checks(appraised.checks(), "yes", reason),
+                    appraised.to_json(),
+                )
             }
         }
     }
@@ -168,29 +171,30 @@ fn format_checks(checks: &[Check], verdict: &str, reason: &str) -> String {
     lines.collect::<String>() + &verdict_line(verdict, reason)
 }
 
-fn judge(args: &EvidenceArgs) -> Result<Result<AcceptedEvidence, Rejection>, CliError> {
-    let policy = args.policy()?;
+fn judge_evidence(args: &EvidenceArgs) -> Result<Result<AcceptedEvidence, Rejection>, CliError> {
+    let policy = args.read_policy()?;
     let longest = GPU_EVIDENCE_BYTES_MAX.max(QUOTE_LENGTH_MAX);
     let file = read_file(&args.file, longest as u64)?;
-    let Some(kind) = detect(&file) else {
+    let Some(kind) = detect_kind(&file) else {
         return Err(CliError::in_file(&args.file)("not a known kind of evidence")
-            .hint("give a quote of version 3 to 5, an SEV-SNP report or GPU evidence"));
+            .with_hint("give a quote of version 3 to 5, an SEV-SNP report or GPU evidence"));
     };
     args.check_options(kind)?;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(args.at.unwrap_or_else(unix_now)));
-    if kind == Kind::GpuEvidence {
-        let judged = gpu::judge(&file, args.chain.as_deref(), &args.gpu, &policy, now)?;
+    if kind == EvidenceKind::GpuEvidence {
+        let judged =
+            gpu::judge_gpu_evidence(&file, args.chain.as_deref(), &args.gpu, &policy, now)?;
         return Ok(judged.map(AcceptedEvidence::Gpu));
     }
     let claims = read_optional_file(args.claims.as_deref(), CLAIMS_BYTES_MAX as u64)?;
     let (claims, report_data) = (claims.as_deref(), args.report_data);
     let evidence = Evidence { quote: &file, claims, report_data, ..Evidence::default() };
     let judged = match kind {
-        Kind::SnpReport => match args.snp_endorsements()? {
+        EvidenceKind::SnpReport => match args.read_snp_endorsements()? {
             Ok(endorsements) => snp::appraise(&evidence, &endorsements, &policy, now, &AwsLc),
             Err(rejection) => Err(rejection),
         },
-        _ => match args.collateral()? {
+        _ => match args.read_collateral()? {
             Ok(endorsements) => appraise(&evidence, &endorsements, &policy, now, &AwsLc),
             Err(rejection) => Err(rejection),
         },
@@ -199,7 +203,7 @@ fn judge(args: &EvidenceArgs) -> Result<Result<AcceptedEvidence, Rejection>, Cli
 }
 
 impl EvidenceArgs {
-    fn policy(&self) -> Result<Policy, CliError> {
+    fn read_policy(&self) -> Result<Policy, CliError> {
         let mut policy = read_policy(self.policy.as_deref(), self.root.as_deref())?;
         if self.dangerous_accept_any_tcb_status {
             policy.tcb_status = Expect::DangerousAny;
@@ -212,8 +216,8 @@ impl EvidenceArgs {
     }
 
     /// Refuses an option of another kind of evidence: it would be ignored, while the caller relies on it.
-    fn check_options(&self, kind: Kind) -> Result<(), CliError> {
-        let (snp, gpu) = (kind == Kind::SnpReport, kind == Kind::GpuEvidence);
+    fn check_options(&self, kind: EvidenceKind) -> Result<(), CliError> {
+        let (snp, gpu) = (kind == EvidenceKind::SnpReport, kind == EvidenceKind::GpuEvidence);
         let options = [
             ("--collateral", self.collateral.is_some(), !gpu),
             ("--endorsement-key", self.endorsement_key.is_some(), snp),
@@ -232,26 +236,28 @@ impl EvidenceArgs {
         };
         let text =
             format!("{option} does not apply to {}, which holds {kind}", self.file.display());
-        Err(CliError::new(text).hint(match kind {
-            Kind::GpuEvidence => "GPU evidence is judged with --nonce HEX and --chain PEM",
-            Kind::SnpReport => {
+        Err(CliError::new(text).with_hint(match kind {
+            EvidenceKind::GpuEvidence => "GPU evidence is judged with --nonce HEX and --chain PEM",
+            EvidenceKind::SnpReport => {
                 "an SEV-SNP report is judged with --endorsement-key DER, --chain PEM and --crl DER"
             }
-            Kind::SgxQuote | Kind::TdxQuote => "a quote is judged with --collateral JSON",
+            EvidenceKind::SgxQuote | EvidenceKind::TdxQuote => {
+                "a quote is judged with --collateral JSON"
+            }
         }))
     }
 
-    fn collateral(&self) -> Result<Result<Endorsements, Rejection>, CliError> {
+    fn read_collateral(&self) -> Result<Result<Endorsements, Rejection>, CliError> {
         let Some(path) = &self.collateral else {
             return Err(CliError::new("a quote needs collateral, and none was given")
-                .hint("give --collateral FILE, a QuoteCollateralV3 in JSON"));
+                .with_hint("give --collateral FILE, a QuoteCollateralV3 in JSON"));
         };
         let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
         Ok(Endorsements::parse(&collateral)
             .map_err(|error| Rejection::before_checks(Reason::Malformed(error))))
     }
 
-    fn snp_endorsements(&self) -> Result<Result<snp::Endorsements, Rejection>, CliError> {
+    fn read_snp_endorsements(&self) -> Result<Result<snp::Endorsements, Rejection>, CliError> {
         let read_parts = match (&self.collateral, &self.endorsement_key, &self.chain) {
             (Some(path), ..) => {
                 let document = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
@@ -265,13 +271,13 @@ impl EvidenceArgs {
             }
             _ => {
                 let text = "an SEV-SNP report needs certificates, and not all were given";
-                return Err(CliError::new(text).hint(
+                return Err(CliError::new(text).with_hint(
                     "give the VCEK or VLEK with --endorsement-key DER, and the ASK or ASVK and the \
                      ARK with --chain PEM",
                 ));
             }
         };
-        Ok(read_parts.map_err(snp::unreadable))
+        Ok(read_parts.map_err(snp::reject_unreadable))
     }
 }
 

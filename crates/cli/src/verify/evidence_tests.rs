@@ -19,7 +19,7 @@ fn a_quote_of_each_version_and_a_report_are_found_out_and_judged() {
             panic!("no CPU")
         };
         assert!(accepted.to_json()["claims"]["tee"].is_string());
-        let answer = AcceptedEvidence::Cpu(accepted).answer();
+        let answer = AcceptedEvidence::Cpu(accepted).to_report();
         assert!(answer.text.contains("accepted") && !answer.json.to_string().contains('\n'));
         assert_eq!(answer.status, 0);
     }
@@ -269,7 +269,7 @@ impl Case {
 
     fn run(&self, options: &[String]) -> Result<Result<AcceptedEvidence, Rejection>, CliError> {
         let all = [&["t".to_string()], options].concat();
-        judge(&Test::try_parse_from(all).unwrap().args)
+        judge_evidence(&Test::try_parse_from(all).unwrap().args)
     }
 
     fn write(&self, name: &str, bytes: &[u8]) {

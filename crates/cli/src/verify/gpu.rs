@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use confide_evidence::gpu::{
     CHAIN_BYTES_MAX, GpuEvidence, OCSP_BYTES_MAX, OCSP_MAX, RIM_BYTES_MAX, RIMS_MAX,
 };
-use confide_verifier::{AwsLc, GpuAppraised, GpuCase, Policy, Rejection, UnixTime};
+use confide_verifier::{AwsLc, GpuAppraisal, GpuAppraised, Policy, Rejection, UnixTime};
 
 use super::inputs::parse_hex;
 use crate::{
@@ -35,7 +35,7 @@ impl GpuArgs {
 }
 
 /// Judges a report or a container; `chain` is the PEM file of a bare report.
-pub(super) fn judge(
+pub(super) fn judge_gpu_evidence(
     file: &[u8],
     chain: Option<&Path>,
     args: &GpuArgs,
@@ -44,28 +44,28 @@ pub(super) fn judge(
 ) -> Result<Result<GpuAppraised, Rejection>, CliError> {
     let Some(nonce) = args.nonce else {
         return Err(CliError::new("evidence of a GPU needs a nonce, and none was given")
-            .hint("give --nonce HEX, the nonce that the GPU was asked to sign"));
+            .with_hint("give --nonce HEX, the nonce that the GPU was asked to sign"));
     };
     let chain = read_optional_file(chain, CHAIN_BYTES_MAX as u64)?;
     let rims = read_files(&args.rim, RIMS_MAX, RIM_BYTES_MAX, "--rim")?;
     let ocsp = read_files(&args.ocsp, OCSP_MAX, OCSP_BYTES_MAX, "--ocsp")?;
     let case = match (GpuEvidence::is_container(file), &chain) {
-        (true, None) => GpuCase::from_container(file, nonce),
+        (true, None) => GpuAppraisal::from_container(file, nonce),
         (true, Some(_)) => {
             return Err(CliError::new(
                 "the container holds its own chain; --chain is for a report",
             ));
         }
-        (false, Some(chain)) => GpuCase::from_report(file, chain, nonce),
+        (false, Some(chain)) => GpuAppraisal::from_report(file, chain, nonce),
         (false, None) => {
             let text = "a GPU's report needs its certificates, and none were given";
             return Err(CliError::new(text)
-                .hint("give --chain PEM with the certificates, attestation key first"));
+                .with_hint("give --chain PEM with the certificates, attestation key first"));
         }
     };
     let mut case = match case {
         Ok(case) => case,
-        Err(reason) => return Ok(Err(GpuCase::unreadable(reason))),
+        Err(reason) => return Ok(Err(GpuAppraisal::reject_unreadable(reason))),
     };
     case.rims.extend(rims.iter().map(Vec::as_slice));
     case.ocsp.extend(ocsp.iter().map(Vec::as_slice));

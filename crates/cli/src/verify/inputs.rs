@@ -32,7 +32,7 @@ pub(super) fn read_policy(policy: Option<&Path>, root: Option<&Path>) -> Result<
 }
 
 fn parse_policy(path: &Path) -> Result<Policy, CliError> {
-    let explain = |reason: String| CliError::in_file(path)(reason).hint(file::HINT);
+    let explain = |reason: String| CliError::in_file(path)(reason).with_hint(file::HINT);
     let bytes = read_file(path, POLICY_LENGTH_MAX as u64)?;
     let text = String::from_utf8(bytes).map_err(|_| explain("policy is not UTF-8".into()))?;
     Policy::from_toml(&text).map_err(|error| explain(file::describe_error(&error)))
@@ -43,7 +43,7 @@ pub(super) fn read_root(path: &Path) -> Result<Vec<u8>, CliError> {
     const SUBJECT: &str = "root certificate";
     let bytes = read_file(path, ROOT_BYTES_MAX)?;
     let explain = |error: ParseError| {
-        CliError::in_file(path)(error).hint("--root takes one certificate, DER or PEM")
+        CliError::in_file(path)(error).with_hint("--root takes one certificate, DER or PEM")
     };
     let der = if bytes.trim_ascii_start().starts_with(b"-----BEGIN") {
         match &mut pem::decode_chain(SUBJECT, &bytes).map_err(explain)?[..] {

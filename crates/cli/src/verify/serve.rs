@@ -58,7 +58,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let options = options(&args)?;
+    let options = service_options(&args)?;
     process::block_on(serve(&args, options))??;
     Ok(ExitCode::SUCCESS)
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 async fn serve(args: &Args, options: ServiceOptions) -> Result<(), CliError> {
     let stop = process::stop_signal();
     let (listener, address) = args.plain.listen(Some("evidence and results")).await?;
-    process::print_ready(address, guarantee(&options), ready_fields(args, &options));
+    process::print_ready(address, guarantee(&options), ready_line_fields(args, &options));
     if let Err(error) = confide_attestation_service::serve(listener, options, stop).await {
         tracing::warn!(%error, "open connections were cut at the drain deadline");
     }
@@ -82,7 +82,7 @@ fn guarantee(options: &ServiceOptions) -> &'static str {
     }
 }
 
-fn ready_fields(args: &Args, options: &ServiceOptions) -> Value {
+fn ready_line_fields(args: &Args, options: &ServiceOptions) -> Value {
     let names = args.policy.iter().filter_map(|given| given.split_once('='));
     let names: Vec<&str> = names.map(|(name, _)| name).collect();
     // Whether the service's own evidence is simulated says nothing about that of its callers.
@@ -99,17 +99,18 @@ fn ready_fields(args: &Args, options: &ServiceOptions) -> Value {
     })
 }
 
-fn options(args: &Args) -> Result<ServiceOptions, CliError> {
+fn service_options(args: &Args) -> Result<ServiceOptions, CliError> {
     let collateral = read_optional_file(args.collateral.as_deref(), COLLATERAL_LENGTH_MAX as u64)?;
     let entries: Result<Vec<_>, CliError> =
-        args.policy.iter().map(|given| read_entry(given, collateral.as_deref())).collect();
+        args.policy.iter().map(|given| read_policy_entry(given, collateral.as_deref())).collect();
     let entries = entries?;
     let configuration = configuration_digest(args, &entries);
-    let policies = PolicySet::new(entries)
-        .map_err(|error| CliError::new(error).hint("for instance --policy fleet=policy.toml"))?;
+    let policies = PolicySet::new(entries).map_err(|error| {
+        CliError::new(error).with_hint("for instance --policy fleet=policy.toml")
+    })?;
     Ok(ServiceOptions {
         policies,
-        key: open_key(args.key.as_deref())?,
+        key: load_signing_key(args.key.as_deref())?,
         issuer: args.issuer.clone(),
         audience: args.audience.clone(),
         lifetime: Duration::from_secs(args.lifetime_s),
@@ -119,26 +120,31 @@ fn options(args: &Args) -> Result<ServiceOptions, CliError> {
     })
 }
 
-fn read_entry(given: &str, collateral: Option<&[u8]>) -> Result<(String, PolicyEntry), CliError> {
+fn read_policy_entry(
+    given: &str,
+    collateral: Option<&[u8]>,
+) -> Result<(String, PolicyEntry), CliError> {
     let Some((name, path)) = given.split_once('=') else {
         return Err(CliError::new(format!("--policy {given}: wanted NAME=FILE"))
-            .hint("callers name the policy by NAME; the server reads it from FILE"));
+            .with_hint("callers name the policy by NAME; the server reads it from FILE"));
     };
     let path = Path::new(path);
     let text = policy::file::read_policy_text(path)?;
     let sha256 = Sha256::digest(&text).into();
     let policy =
         Policy::from_toml(&text).map_err(|error| policy::file::explain_error(path, &error))?;
-    let appraiser = PolicyAppraiser::new(policy, collateral, process::unix_now)
-        .map_err(|error| CliError::new(error).hint("give --collateral QuoteCollateralV3 JSON"))?;
+    let appraiser =
+        PolicyAppraiser::new(policy, collateral, process::unix_now).map_err(|error| {
+            CliError::new(error).with_hint("give --collateral QuoteCollateralV3 JSON")
+        })?;
     Ok((name.to_owned(), PolicyEntry { appraiser: Arc::new(appraiser), sha256 }))
 }
 
-fn open_key(path: Option<&Path>) -> Result<SigningKey, CliError> {
+fn load_signing_key(path: Option<&Path>) -> Result<SigningKey, CliError> {
     let Some(path) = path else { return SigningKey::generate().map_err(CliError::new) };
     let der = Zeroizing::new(read_file(path, KEY_BYTES_MAX)?);
     SigningKey::from_pkcs8(&der).map_err(|error| {
-        CliError::in_file(path)(error).hint(
+        CliError::in_file(path)(error).with_hint(
             "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -outform der -out FILE \
              makes one",
         )
@@ -165,11 +171,10 @@ fn configuration_digest(args: &Args, entries: &[(String, PolicyEntry)]) -> [u8; 
 
 fn own_evidence(args: &Args, configuration: [u8; 32]) -> Result<Option<OwnEvidence>, CliError> {
     if args.attester.gpu_index.is_some() {
-        return Err(
-            CliError::new("this service does not show evidence of a GPU").hint("omit --gpu-index")
-        );
+        return Err(CliError::new("this service does not show evidence of a GPU")
+            .with_hint("omit --gpu-index"));
     }
-    let Some(attester) = args.attester.open(None)? else { return Ok(None) };
+    let Some(attester) = args.attester.open_attester(None)? else { return Ok(None) };
     let guarantee = "operator is outside the TEE".to_owned();
     Ok(Some(OwnEvidence::new(attester, configuration, guarantee)))
 }

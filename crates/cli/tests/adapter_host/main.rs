@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use confide_lora::{
     AdaptError, DeltaProvider, LayerInput, Projection,
-    holder::{HolderOptions, RemoteAdapter},
+    holder::{KeyHolderOptions, RemoteAdapter},
     protocol::{ConnectionSide, FrameKind, FrameReader, MaskedRequest, packed_bytes, unpack},
     quantise_vector,
 };
@@ -19,14 +19,14 @@ use spy::{Relay, contains, memory_of};
 const GENEROUS: Duration = Duration::from_secs(60);
 
 fn remote(address: &str) -> RemoteAdapter {
-    let options = HolderOptions::new("banking", parameters());
+    let options = KeyHolderOptions::new("banking", parameters());
     RemoteAdapter::connect(Arc::new(Tcp(address.into())), options).unwrap()
 }
 
 fn query(remote: &RemoteAdapter, x: &[f32]) -> Result<Vec<f32>, AdaptError> {
     let mut output = vec![0f32; WIDTH];
     let outputs = &mut [(Projection::Query, &mut output[..])];
-    remote.open()?.add(0, LayerInput::Attention, x, outputs)?;
+    remote.open_session()?.add_deltas(0, LayerInput::Attention, x, outputs)?;
     Ok(output)
 }
 
@@ -136,10 +136,10 @@ fn a_host_killed_at_work_is_lost_by_name_and_its_masks_with_it() {
     let host = folder.host(&dir, &["--binding", "none"]);
     let address = host.address();
     let remote = remote(&address);
-    remote.prepare(4, GENEROUS, |_| ()).unwrap();
-    let (x, epoch) = (activation(), remote.epoch());
+    remote.wait_until_prepared(4, GENEROUS, |_| ()).unwrap();
+    let (x, epoch) = (activation(), remote.host_epoch());
     let before = query(&remote, &x).unwrap();
-    let mut deltas = remote.open().unwrap();
+    let mut deltas = remote.open_session().unwrap();
     // Killed while vectors are on their way: the loop ends with an error and never with a lie.
     let killer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(30));
@@ -148,13 +148,13 @@ fn a_host_killed_at_work_is_lost_by_name_and_its_masks_with_it() {
     let lost = loop {
         let mut output = vec![0f32; WIDTH];
         let outputs = &mut [(Projection::Query, &mut output[..])];
-        match deltas.add(0, LayerInput::Attention, &x, outputs) {
+        match deltas.add_deltas(0, LayerInput::Attention, &x, outputs) {
             Ok(()) => assert_eq!(output, before),
             Err(AdaptError::Budget { .. }) => std::thread::sleep(Duration::from_millis(5)),
             Err(error) => break error,
         }
         if deltas.report().budget_left == Some(0) || deltas.report().answered_vectors > 40 {
-            deltas = match remote.open() {
+            deltas = match remote.open_session() {
                 Ok(deltas) => deltas,
                 Err(error) => break error,
             };
@@ -167,7 +167,7 @@ fn a_host_killed_at_work_is_lost_by_name_and_its_masks_with_it() {
     assert_ne!(again.ready["epoch"].as_str().unwrap(), hex::encode(epoch));
     let after = retry(|| query(&remote, &x));
     assert_eq!(after, before, "new masks, the same adapter");
-    assert_eq!(again.ready["epoch"].as_str().unwrap(), hex::encode(remote.epoch()));
+    assert_eq!(again.ready["epoch"].as_str().unwrap(), hex::encode(remote.host_epoch()));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use confide_engine::{AdapterLossPolicy, Engine, GenerationEvent, Message, Prompt
 use confide_lora::{Adapter, plain};
 use confide_native::{
     NativeEngine, NativeOptions,
-    make::{self, AdapterOrder, Corpus, ModelOrder, ModelShape},
+    make::{self, AdapterTrainingSpec, Corpus, ModelShape, ModelSpec},
 };
 use confide_tests::{Folder, Program};
 use futures_util::StreamExt;
@@ -72,7 +72,7 @@ fn models() -> &'static Models {
         std::fs::create_dir_all(&folder).unwrap();
         // Few steps: its words mean nothing, but they are its own.
         let order =
-            ModelOrder { shape: ModelShape::Tiny, seed: 7, dir: model.clone(), steps: Some(12) };
+            ModelSpec { shape: ModelShape::Tiny, seed: 7, dir: model.clone(), steps: Some(12) };
         make::make_model(&order, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
         let native = NativeEngine::load(&model, NativeOptions::default()).unwrap();
         let plainly = [0, 1].map(|index| {
@@ -89,7 +89,7 @@ fn models() -> &'static Models {
 /// An adapter whose answers differ from the base model's: trained for a moment, then made louder.
 fn adapter(folder: &Path, model: &Path, index: usize) -> Adapter {
     let dir = folder.join("short");
-    let order = AdapterOrder {
+    let order = AdapterTrainingSpec {
         model: model.into(),
         corpus: Corpus::ALL[index].clone(),
         dir: dir.clone(),

@@ -10,7 +10,7 @@ use tokenizers::Tokenizer;
 use super::{
     chat_template::{CHATML, ChatTemplate},
     error::FolderError,
-    manifest::read_limited,
+    manifest::read_file_limited,
 };
 
 /// The tokenizer, chat template and end-of-text tokens of a model, which convert prompts to token
@@ -33,14 +33,14 @@ impl ModelText {
     /// [`FolderError`] for the first file that is missing, too long or malformed.
     pub fn load(dir: &Path) -> Result<Self, FolderError> {
         let path = dir.join("tokenizer.json");
-        let tokenizer = Tokenizer::from_bytes(read_limited(&path, TOKENIZER_BYTES_MAX)?)
+        let tokenizer = Tokenizer::from_bytes(read_file_limited(&path, TOKENIZER_BYTES_MAX)?)
             .map_err(|error| FolderError::malformed_file(&path, error))?;
         let mut end_of_text = HashSet::new();
         for name in ["config.json", "generation_config.json"] {
             let ends: EndOfTextConfig = read_json(&dir.join(name))?;
             end_of_text.extend(ends.eos_token_id.map_or(Vec::new(), TokenIds::into_vec));
         }
-        Ok(Self { tokenizer, template: load_template(dir)?, end_of_text })
+        Ok(Self { tokenizer, template: load_chat_template(dir)?, end_of_text })
     }
 
     /// The tokenizer of the model.
@@ -49,7 +49,7 @@ impl ModelText {
     }
 
     /// The size of the vocabulary. All token numbers are below it.
-    pub fn vocabulary(&self) -> usize {
+    pub fn vocabulary_size(&self) -> usize {
         let added = self.tokenizer.get_added_tokens_decoder();
         let past_added = added.keys().max().map_or(0, |id| *id as usize + 1);
         self.tokenizer.get_vocab_size(false).max(past_added)
@@ -68,7 +68,7 @@ impl ModelText {
     }
 
     /// The tokens with which the model ends its answer.
-    pub fn end_of_text(&self) -> &HashSet<u32> {
+    pub fn end_of_text_tokens(&self) -> &HashSet<u32> {
         &self.end_of_text
     }
 
@@ -121,22 +121,26 @@ struct TokenizerConfig {
     eos_token: Option<Value>,
 }
 
-fn load_template(dir: &Path) -> Result<ChatTemplate, FolderError> {
+fn load_chat_template(dir: &Path) -> Result<ChatTemplate, FolderError> {
     let path = dir.join("tokenizer_config.json");
     let config: TokenizerConfig = read_json(&path)?;
     let own = dir.join("chat_template.jinja");
     let source = if own.exists() {
-        let bytes = read_limited(&own, SMALL_BYTES_MAX)?;
+        let bytes = read_file_limited(&own, SMALL_BYTES_MAX)?;
         String::from_utf8(bytes).map_err(|error| FolderError::malformed_file(&own, error))?
     } else {
-        named_template(config.chat_template).unwrap_or_else(|| CHATML.into())
+        extract_chat_template(config.chat_template).unwrap_or_else(|| CHATML.into())
     };
-    ChatTemplate::new(&source, token_text(config.bos_token), token_text(config.eos_token))
-        .map_err(|error| FolderError::malformed_file(&path, format!("chat template: {error}")))
+    ChatTemplate::new(
+        &source,
+        special_token_text(config.bos_token),
+        special_token_text(config.eos_token),
+    )
+    .map_err(|error| FolderError::malformed_file(&path, format!("chat template: {error}")))
 }
 
 /// Extracts the chat template from a value: a string, or the entry named `default` of a list.
-fn named_template(value: Option<Value>) -> Option<String> {
+fn extract_chat_template(value: Option<Value>) -> Option<String> {
     match value? {
         Value::String(source) => Some(source),
         Value::Array(list) => {
@@ -148,7 +152,7 @@ fn named_template(value: Option<Value>) -> Option<String> {
 }
 
 /// Extracts the text of a special token from a string or an object.
-fn token_text(value: Option<Value>) -> String {
+fn special_token_text(value: Option<Value>) -> String {
     match value {
         Some(Value::String(text)) => text,
         Some(object) => object["content"].as_str().unwrap_or_default().to_owned(),
@@ -167,6 +171,6 @@ fn read_json<T: Default + serde::de::DeserializeOwned>(path: &Path) -> Result<T,
     if !path.exists() {
         return Ok(T::default());
     }
-    let bytes = read_limited(path, SMALL_BYTES_MAX)?;
+    let bytes = read_file_limited(path, SMALL_BYTES_MAX)?;
     serde_json::from_slice(&bytes).map_err(|error| FolderError::malformed_file(path, error))
 }

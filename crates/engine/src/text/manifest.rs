@@ -55,7 +55,7 @@ impl Manifest {
         if !path.exists() {
             return Ok(None);
         }
-        let bytes = read_limited(&path, MANIFEST_BYTES_MAX)?;
+        let bytes = read_file_limited(&path, MANIFEST_BYTES_MAX)?;
         let manifest: Manifest = serde_json::from_slice(&bytes)
             .map_err(|error| FolderError::malformed_file(&path, error))?;
         if manifest.version != 1 {
@@ -109,7 +109,7 @@ impl Manifest {
 ///
 /// # Errors
 /// Those of [`Manifest::read`] and [`Manifest::check_files`].
-pub fn check_folder(dir: &Path) -> Result<Option<String>, FolderError> {
+pub fn check_folder_against_manifest(dir: &Path) -> Result<Option<String>, FolderError> {
     let Some((manifest, sha256)) = Manifest::read(dir)? else { return Ok(None) };
     manifest.check_files(dir)?;
     Ok(Some(sha256))
@@ -119,7 +119,7 @@ pub fn check_folder(dir: &Path) -> Result<Option<String>, FolderError> {
 ///
 /// # Errors
 /// [`FolderError::File`], [`FolderError::TooLong`].
-pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, FolderError> {
+pub fn read_file_limited(path: &Path, limit: u64) -> Result<Vec<u8>, FolderError> {
     let file = File::open(path).map_err(FolderError::file(path))?;
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes).map_err(FolderError::file(path))?;

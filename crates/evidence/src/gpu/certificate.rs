@@ -92,20 +92,20 @@ fn fwid(value: &[u8]) -> Result<&[u8; 48], &'static str> {
     if Tag::peek(&fields) == Ok(Tag::Integer) {
         read_tagged(&mut fields, Tag::Integer, FIELD)?;
         read_tagged(&mut fields, Tag::Sequence, FIELD)?;
-        return digest(read_tagged(&mut fields, Tag::Sequence, FIELD)?);
+        return fwid_digest(read_tagged(&mut fields, Tag::Sequence, FIELD)?);
     }
     while !fields.is_finished() {
         let field = AnyRef::decode(&mut fields).map_err(|_| FIELD)?;
         if field.tag() == context_tag(6) {
             let mut list = open_nested(field, FIELD)?;
-            return digest(read_tagged(&mut list, Tag::Sequence, FIELD)?);
+            return fwid_digest(read_tagged(&mut list, Tag::Sequence, FIELD)?);
         }
     }
     Err(FIELD)
 }
 
 /// Reads the digest of `FWID { hashAlg, digest }`.
-fn digest(fwid: AnyRef<'_>) -> Result<&[u8; 48], &'static str> {
+fn fwid_digest(fwid: AnyRef<'_>) -> Result<&[u8; 48], &'static str> {
     const FIELD: &str = "firmware identifier (wanted SHA-384)";
     let mut fields = open_nested(fwid, FIELD)?;
     let algorithm = read_tagged(&mut fields, Tag::ObjectIdentifier, FIELD)?.value();

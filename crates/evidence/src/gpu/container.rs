@@ -78,10 +78,10 @@ impl<'a> GpuEvidence<'a> {
             return Err(GpuEvidenceError::Format { wanted: FORMAT });
         }
         let evidence = Self {
-            report: member(&mut decoder, "GPU report", REPORT_BYTES_MAX)?,
-            chain: member(&mut decoder, "GPU certificate chain", CHAIN_BYTES_MAX)?,
-            rims: members(&mut decoder, "reference manifest", RIMS_MAX, RIM_BYTES_MAX)?,
-            ocsp: members(&mut decoder, "revocation answer", OCSP_MAX, OCSP_BYTES_MAX)?,
+            report: read_member(&mut decoder, "GPU report", REPORT_BYTES_MAX)?,
+            chain: read_member(&mut decoder, "GPU certificate chain", CHAIN_BYTES_MAX)?,
+            rims: read_members(&mut decoder, "reference manifest", RIMS_MAX, RIM_BYTES_MAX)?,
+            ocsp: read_members(&mut decoder, "revocation answer", OCSP_MAX, OCSP_BYTES_MAX)?,
         };
         if evidence.encode() != bytes {
             return Err(GpuEvidenceError::NotCanonical);
@@ -101,20 +101,20 @@ pub fn decode_chain(text: &[u8]) -> Result<Vec<Vec<u8>>, ParseError> {
         let (limit, got) = (CHAIN_BYTES_MAX, text.len());
         return Err(ParseError::TooLong { subject: SUBJECT, limit, got });
     }
-    pem::decode_chain_of(SUBJECT, text, CHAIN_CERTIFICATES_MAX)
+    pem::decode_chain_with_limit(SUBJECT, text, CHAIN_CERTIFICATES_MAX)
 }
 
 /// Why bytes are no container of GPU evidence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GpuEvidenceError {
     /// The bytes do not begin as a container does.
-    #[error("GPU evidence begins with another item, wanted an array that names `{wanted}`")]
+    #[error("GPU evidence begins with an unexpected item, wanted an array that names `{wanted}`")]
     Format {
         /// The name of the format.
         wanted: &'static str,
     },
     /// A member is not a byte string or list, or is cut short.
-    #[error("{member} is not a whole byte string")]
+    #[error("{member} is not a complete byte string")]
     Malformed {
         /// The name of the member.
         member: &'static str,
@@ -150,7 +150,7 @@ pub enum GpuEvidenceError {
     NotCanonical,
 }
 
-fn members<'b>(
+fn read_members<'b>(
     decoder: &mut Decoder<'b>,
     name: &'static str,
     count_max: usize,
@@ -162,10 +162,10 @@ fn members<'b>(
     if got > count_max as u64 {
         return Err(GpuEvidenceError::TooMany { member: name, wanted: count_max, got });
     }
-    (0..got).map(|_| member(decoder, name, bytes_max)).collect()
+    (0..got).map(|_| read_member(decoder, name, bytes_max)).collect()
 }
 
-fn member<'b>(
+fn read_member<'b>(
     decoder: &mut Decoder<'b>,
     member: &'static str,
     wanted: usize,

@@ -142,8 +142,8 @@ impl<'a> OpaqueData<'a> {
         let board = self.array(F::BoardId, "board identifier")?;
         self.board_id = board.map(|bytes| u32::from_le_bytes(*bytes));
         self.fwid = self.array(F::Fwid, "firmware identifier")?;
-        self.nvdec0 = self.switch(F::Nvdec0Status, "NVDEC status")?;
-        self.protected_pcie = self.switch(F::ProtectedPcieStatus, "protected PCIe status")?;
+        self.nvdec0 = self.boolean(F::Nvdec0Status, "NVDEC status")?;
+        self.protected_pcie = self.boolean(F::ProtectedPcieStatus, "protected PCIe status")?;
         self.version = self.number(F::Version, "opaque data version")?;
         self.feature_flag = match self.number(F::FeatureFlag, "feature flag")? {
             None => None,
@@ -200,7 +200,7 @@ impl<'a> OpaqueData<'a> {
         Ok(Some(content.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))))
     }
 
-    fn switch(
+    fn boolean(
         &self,
         field: OpaqueField,
         subject: &'static str,

@@ -95,13 +95,13 @@ impl<'a> GpuReport<'a> {
             return Err(ParseError::TooLong { subject: "GPU report", limit, got });
         }
         let mut input = ByteReader::new(bytes);
-        let (nonce, slot) = request(&mut input)?;
+        let (nonce, slot) = read_request(&mut input)?;
         let [version, code, _, _, blocks] = *input.array::<5>("SPDM response")?;
         check_value("SPDM version of the response", "0x11", version, SPDM_1_1)?;
         check_value("SPDM code of the response", "0x60 (MEASUREMENTS)", code, MEASUREMENTS)?;
         let record_length = input.u24("SPDM measurement record length")?;
         let record = input.take("SPDM measurement record", record_length)?;
-        let measurements = measurements(record, blocks)?;
+        let measurements = read_measurements(record, blocks)?;
         let responder_nonce = input.array("SPDM responder nonce")?;
         let opaque_length = input.u16("SPDM opaque length")?;
         let opaque = OpaqueData::parse(input.take("SPDM opaque data", opaque_length.into())?)?;
@@ -120,7 +120,7 @@ impl<'a> GpuReport<'a> {
     }
 }
 
-fn request<'a>(input: &mut ByteReader<'a>) -> Result<(&'a [u8; NONCE_BYTES], u8), ParseError> {
+fn read_request<'a>(input: &mut ByteReader<'a>) -> Result<(&'a [u8; NONCE_BYTES], u8), ParseError> {
     let [version, code, attributes, operation] = *input.array::<4>("SPDM request")?;
     check_value("SPDM version of the request", "0x11", version, SPDM_1_1)?;
     check_value("SPDM code of the request", "0xe0 (GET_MEASUREMENTS)", code, GET_MEASUREMENTS)?;
@@ -131,7 +131,7 @@ fn request<'a>(input: &mut ByteReader<'a>) -> Result<(&'a [u8; NONCE_BYTES], u8)
     Ok((nonce, slot))
 }
 
-fn measurements(record: &[u8], blocks: u8) -> Result<Vec<Measurement<'_>>, ParseError> {
+fn read_measurements(record: &[u8], blocks: u8) -> Result<Vec<Measurement<'_>>, ParseError> {
     const BLOCK: &str = "SPDM measurement block";
     let mut input = ByteReader::new(record);
     let mut list: Vec<Measurement<'_>> = Vec::with_capacity(blocks.into());

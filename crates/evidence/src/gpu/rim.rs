@@ -119,7 +119,7 @@ fn read_contents(root: Node<'_, '_>, signature: RimSignature) -> Result<Rim, &'s
         return Err("a SoftwareIdentity");
     }
     let text = |element: Node<'_, '_>, name| {
-        let value = xml::attribute(element, name).filter(|value| is_shown(value));
+        let value = xml::attribute(element, name).filter(|value| is_printable(value));
         value.map(String::from).ok_or("product, colloquialVersion and tagId")
     };
     let meta = xml::only_child(root, SWID, "Meta").ok_or("one Meta")?;
@@ -189,8 +189,8 @@ fn read_signature(
     if !is_ours {
         return Err("an enveloped signature: C14N 1.1, SHA-384, ECDSA");
     }
-    let digest = decode(child(reference, "DigestValue")?)?;
-    let value = decode(child(signature, "SignatureValue")?)?;
+    let digest = decode_base64(child(reference, "DigestValue")?)?;
+    let value = decode_base64(child(signature, "SignatureValue")?)?;
     let data = child(child(signature, "KeyInfo")?, "X509Data")?;
     let mut certificates = Vec::new();
     for certificate in xml::child_elements(data) {
@@ -198,7 +198,7 @@ fn read_signature(
         if !is_certificate || certificates.len() == CERTIFICATES_MAX {
             return Err("at most six certificates");
         }
-        certificates.push(decode(certificate)?);
+        certificates.push(decode_base64(certificate)?);
     }
     Ok(RimSignature {
         document: xml::canonicalise(root, Some(signature)),
@@ -215,13 +215,13 @@ fn child<'a, 't>(parent: Node<'a, 't>, name: &'static str) -> Result<Node<'a, 't
 }
 
 /// Decodes base64 in lines.
-fn decode(element: Node<'_, '_>) -> Result<Vec<u8>, &'static str> {
+fn decode_base64(element: Node<'_, '_>) -> Result<Vec<u8>, &'static str> {
     let text = xml::only_text(element).ok_or("base64")?;
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     STANDARD.decode(digits).map_err(|_| "base64")
 }
 
 /// Whether text may stand in a report to a person.
-fn is_shown(text: &str) -> bool {
+fn is_printable(text: &str) -> bool {
     text.len() <= 256 && !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() || b == b' ')
 }

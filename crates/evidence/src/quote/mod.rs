@@ -122,7 +122,7 @@ impl<'a> Quote<'a> {
         let signed = reader.consumed_bytes();
         let length = reader.u32("signature data length")?;
         let signature_data = reader.take("signature data", length)?;
-        let padding_length = padding(bytes, reader.position())?;
+        let padding_length = padding_length(bytes, reader.position())?;
         let parts = SignatureData::parse(signature_data, header.version())?;
         Ok(Self {
             header,
@@ -311,7 +311,7 @@ impl<'a> SignatureData<'a> {
     }
 }
 
-fn padding(bytes: &[u8], end: usize) -> Result<usize, ParseError> {
+fn padding_length(bytes: &[u8], end: usize) -> Result<usize, ParseError> {
     let rest = bytes.get(end..).unwrap_or_default();
     // Without a branch per byte: 3 KB of zeros are common, and every appraisal reads them.
     let bits = rest.iter().fold(0, |bits, byte| bits | byte);

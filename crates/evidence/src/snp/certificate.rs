@@ -102,21 +102,21 @@ fn read(bytes: &[u8]) -> Result<AmdCertificate<'_>, &'static str> {
     let mut extensions = ChipKeyExtensions::default();
     let fields = CertificateFields::read(bytes, |id, value| {
         if let Some(arcs) = id.strip_prefix(AMD) {
-            extensions.take(arcs, value)?;
+            extensions.set_extension(arcs, value)?;
         }
         Ok(false)
     })?;
     check_serial_number(fields.serial)?;
-    Ok(AmdCertificate { key: key(fields.public_key_info)?, fields, extensions })
+    Ok(AmdCertificate { key: public_key(fields.public_key_info)?, fields, extensions })
 }
 
 impl<'a> ChipKeyExtensions<'a> {
-    fn take(&mut self, arcs: &[u8], value: &'a [u8]) -> Result<(), &'static str> {
+    fn set_extension(&mut self, arcs: &[u8], value: &'a [u8]) -> Result<(), &'static str> {
         match arcs {
             [2] => set_once(&mut self.product_name, ia5(value, "product name")?, "product name"),
             [3, arc @ 1..=9] => {
                 let slot = &mut self.spl[usize::from(*arc) - 1];
-                set_once(slot, level(value)?, "security patch level")
+                set_once(slot, patch_level(value)?, "security patch level")
             }
             [4] => set_once(&mut self.hwid, hwid(value)?, "hardware identifier"),
             [5] => set_once(&mut self.csp_id, ia5(value, "provider")?, "provider"),
@@ -127,7 +127,7 @@ impl<'a> ChipKeyExtensions<'a> {
     }
 }
 
-fn key(spki: AnyRef<'_>) -> Result<AmdKey<'_>, &'static str> {
+fn public_key(spki: AnyRef<'_>) -> Result<AmdKey<'_>, &'static str> {
     const WANTED: &str = "public key (wanted RSA with 4,096 bits or P-384)";
     if let Ok(point) = ec_point::<97>(spki, SECP384R1, WANTED) {
         return Ok(AmdKey::P384(point));
@@ -151,7 +151,7 @@ fn ia5<'a>(value: &'a [u8], field: &'static str) -> Result<&'a str, &'static str
     if any.tag() == Tag::Ia5String && text.is_ascii() { Ok(text) } else { Err(field) }
 }
 
-fn level(value: &[u8]) -> Result<u8, &'static str> {
+fn patch_level(value: &[u8]) -> Result<u8, &'static str> {
     const FIELD: &str = "security patch level";
     let number = UintRef::from_der(value).map_err(|_| FIELD)?;
     match number.as_bytes() {

@@ -28,20 +28,20 @@ const CLOCK_SLACK: u64 = DAY;
 const ENDED_AFTER: u64 = DAY / 2;
 
 /// One certificate, its key and the names by which OCSP refers to it.
-pub(super) struct Issued {
+pub(super) struct IssuedGpuCertificate {
     pub(super) der: Vec<u8>,
     pub(super) key: GpuKey,
 }
 
 /// All issued certificates; in each chain the leaf is first and the root last.
 pub(super) struct Chains {
-    pub(super) device: Vec<Issued>,
+    pub(super) device: Vec<IssuedGpuCertificate>,
     pub(super) device_pem: String,
     pub(super) device_root: Vec<u8>,
-    pub(super) manifest: Vec<Issued>,
+    pub(super) manifest: Vec<IssuedGpuCertificate>,
     pub(super) manifest_root: Vec<u8>,
     /// The responders of the device's intermediate and of the manifests'.
-    pub(super) responders: [Issued; 2],
+    pub(super) responders: [IssuedGpuCertificate; 2],
 }
 
 impl Chains {
@@ -61,7 +61,9 @@ impl Chains {
             "SIMULATED HCC RIM L4 Signer",
         ];
         let (manifest, manifest_responder) = issue_chain(options, &names, None)?;
-        let root = |chain: &[Issued]| chain.last().map(|root| root.der.clone()).unwrap_or_default();
+        let root = |chain: &[IssuedGpuCertificate]| {
+            chain.last().map(|root| root.der.clone()).unwrap_or_default()
+        };
         let (device_root, manifest_root) = (root(&device), root(&manifest));
         match options.fault {
             Some(GpuFault::OtherDevice) => {
@@ -72,7 +74,7 @@ impl Chains {
             _ => {}
         }
         Ok(Self {
-            device_pem: device.iter().map(|issued| pem::certificate(&issued.der)).collect(),
+            device_pem: device.iter().map(|issued| pem::encode_certificate(&issued.der)).collect(),
             device,
             device_root,
             manifest,
@@ -89,31 +91,33 @@ fn issue_chain(
     options: &GpuOptions,
     names: &[&str],
     firmware: Option<usize>,
-) -> Result<(Vec<Issued>, Issued), FakeError> {
-    let root_key = GpuKey::of_gpu(options, names[0]);
+) -> Result<(Vec<IssuedGpuCertificate>, IssuedGpuCertificate), FakeError> {
+    let root_key = GpuKey::from_options(options, names[0]);
     let mut params = certificate_parameters(options, names[0], true);
     params.not_before = date_time(ROOT_NOT_BEFORE);
-    let mut chain =
-        vec![Issued { der: params.self_signed(&root_key)?.der().to_vec(), key: root_key }];
+    let mut chain = vec![IssuedGpuCertificate {
+        der: params.self_signed(&root_key)?.der().to_vec(),
+        key: root_key,
+    }];
     let mut responder = None;
     let mut above = params;
     for (at, name) in names.iter().enumerate().skip(1) {
         let is_leaf = at == names.len() - 1;
-        let own = GpuKey::of_gpu(options, name);
+        let own = GpuKey::from_options(options, name);
         let mut params = certificate_parameters(options, name, !is_leaf);
         let issuer_key = &chain[chain.len() - 1].key;
         if is_leaf && firmware.is_some() {
-            device_leaf(options, &mut params, issuer_key);
+            set_device_leaf_parameters(options, &mut params, issuer_key);
         }
         if firmware == Some(at) && options.fault == Some(GpuFault::DeviceIsNoCa) {
             params.is_ca = IsCa::ExplicitNoCa;
         }
         let issuer = Issuer::from_params(&above, issuer_key);
         if at == 1 {
-            responder = Some(ocsp_responder(options, names[0], &issuer)?);
+            responder = Some(issue_ocsp_responder(options, names[0], &issuer)?);
         }
         let der = params.signed_by(&own, &issuer)?.der().to_vec();
-        chain.push(Issued { der, key: own });
+        chain.push(IssuedGpuCertificate { der, key: own });
         above = params;
     }
     chain.reverse();
@@ -121,7 +125,11 @@ fn issue_chain(
     Ok((chain, responder))
 }
 
-fn device_leaf(options: &GpuOptions, params: &mut CertificateParams, device: &GpuKey) {
+fn set_device_leaf_parameters(
+    options: &GpuOptions,
+    params: &mut CertificateParams,
+    device: &GpuKey,
+) {
     match options.fault {
         Some(GpuFault::NoFirmwareId) => return,
         Some(GpuFault::LeafIsCa) => params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
@@ -134,18 +142,18 @@ fn device_leaf(options: &GpuOptions, params: &mut CertificateParams, device: &Gp
     params.custom_extensions = vec![CustomExtension::from_oid_content(&DICE, extension)];
 }
 
-fn ocsp_responder(
+fn issue_ocsp_responder(
     options: &GpuOptions,
     root: &str,
     issuer: &Issuer<'_, &GpuKey>,
-) -> Result<Issued, FakeError> {
+) -> Result<IssuedGpuCertificate, FakeError> {
     let name = format!("{root} OCSP responder");
-    let own = GpuKey::of_gpu(options, &name);
+    let own = GpuKey::from_options(options, &name);
     let mut params = certificate_parameters(options, &name, false);
     if options.fault != Some(GpuFault::OcspResponder) {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::OcspSigning];
     }
-    Ok(Issued { der: params.signed_by(&own, issuer)?.der().to_vec(), key: own })
+    Ok(IssuedGpuCertificate { der: params.signed_by(&own, issuer)?.der().to_vec(), key: own })
 }
 
 fn certificate_parameters(options: &GpuOptions, name: &str, is_ca: bool) -> CertificateParams {
@@ -156,7 +164,7 @@ fn certificate_parameters(options: &GpuOptions, name: &str, is_ca: bool) -> Cert
     params.distinguished_name = subject;
     params.not_before = date_time(options.issued_at - CLOCK_SLACK);
     params.not_after = date_time(ROOT_NOT_AFTER);
-    params.serial_number = Some(serial(options, name));
+    params.serial_number = Some(derive_serial(options, name));
     params.use_authority_key_identifier_extension = true;
     params.is_ca = IsCa::NoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -167,7 +175,7 @@ fn certificate_parameters(options: &GpuOptions, name: &str, is_ca: bool) -> Cert
     params
 }
 
-fn serial(options: &GpuOptions, name: &str) -> SerialNumber {
+fn derive_serial(options: &GpuOptions, name: &str) -> SerialNumber {
     let hash = Sha256::new()
         .chain_update(b"confide SIMULATED GPU serial v1\0")
         .chain_update(name.as_bytes())

@@ -16,7 +16,7 @@ pub(super) struct GpuKey {
 
 impl GpuKey {
     /// The key with this name of the GPU with these options.
-    pub(super) fn of_gpu(options: &GpuOptions, label: &str) -> Self {
+    pub(super) fn from_options(options: &GpuOptions, label: &str) -> Self {
         Self::derive(&options.seed, label)
     }
 

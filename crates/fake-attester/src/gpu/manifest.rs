@@ -69,7 +69,7 @@ fn issue_manifest(
     };
     let inherited =
         format!(" xmlns=\"{SWID}\" xmlns:ds=\"{DSIG}\" xmlns:ns0=\"{SWID}\" xmlns:ns2=\"{HASH}\"");
-    let stranger = GpuKey::of_gpu(options, "stranger");
+    let stranger = GpuKey::from_options(options, "stranger");
     let signer = match options.fault {
         Some(GpuFault::ManifestSignature) => &stranger,
         _ => &chains.manifest[0].key,

@@ -4,7 +4,7 @@ use confide_evidence::gpu::DeviceCertificate;
 use sha2::{Digest, Sha384};
 
 use super::{
-    certificates::{Chains, Issued},
+    certificates::{Chains, IssuedGpuCertificate},
     keys::GpuKey,
     options::{GpuFault, GpuOptions},
 };
@@ -40,12 +40,12 @@ pub(super) fn issue_responses(options: &GpuOptions, chains: &Chains) -> Vec<Vec<
 
 fn issue_response(
     options: &GpuOptions,
-    subject: &Issued,
-    issuer: &Issued,
-    responder: &Issued,
+    subject: &IssuedGpuCertificate,
+    issuer: &IssuedGpuCertificate,
+    responder: &IssuedGpuCertificate,
     is_revoked: bool,
 ) -> Vec<u8> {
-    let read = |issued: &'_ Issued| {
+    let read = |issued: &'_ IssuedGpuCertificate| {
         let read = DeviceCertificate::parse("simulated certificate", &issued.der);
         let read = read.expect("a certificate made here is readable");
         (read.serial.to_vec(), read.subject_der())
@@ -75,7 +75,7 @@ fn issue_response(
         &[&encode_element(OCTET_STRING, &[&Sha384::digest(responder.key.public)[..20]])],
     );
     let data = sequence(&[&by_key, &encode_time(this_update), &sequence(&[&single])]);
-    let stranger = GpuKey::of_gpu(options, "stranger");
+    let stranger = GpuKey::from_options(options, "stranger");
     let signer = match options.fault {
         Some(GpuFault::OcspSignature) => &stranger,
         _ => &responder.key,

@@ -27,7 +27,7 @@ pub(super) fn sign_report(options: &GpuOptions, chains: &Chains, nonce: &[u8; 32
     let opaque = opaque_data(options);
     out.extend((opaque.len() as u16).to_le_bytes());
     out.extend(opaque);
-    let stranger = GpuKey::of_gpu(options, "stranger");
+    let stranger = GpuKey::from_options(options, "stranger");
     let signer = match options.fault {
         Some(GpuFault::ReportSignature) => &stranger,
         _ => &chains.device[0].key,

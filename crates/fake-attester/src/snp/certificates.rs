@@ -33,7 +33,7 @@ const DESCRIPTION: &str = "SIMULATED by confide, not Advanced Micro Devices";
 const CHIP_KEY_DAYS: u64 = 7 * 365;
 
 /// AMD for one product line: root, intermediates and their keys, made when they are asked for.
-pub(crate) struct Amd {
+pub(crate) struct AmdPki {
     product: Product,
     seed: [u8; 32],
     ark: Authority,
@@ -48,13 +48,13 @@ struct Authority {
     certificate: Vec<u8>,
 }
 
-impl Drop for Amd {
+impl Drop for AmdPki {
     fn drop(&mut self) {
         zeroize::Zeroize::zeroize(&mut self.seed);
     }
 }
 
-impl Amd {
+impl AmdPki {
     pub(crate) fn new(seed: &[u8; 32], product: Product) -> Self {
         let ark = issue_root(seed, product);
         Self { product, seed: *seed, ark, ask: OnceLock::new(), asvk: OnceLock::new() }
@@ -67,7 +67,7 @@ impl Amd {
     /// The ASK or ASVK, then the ARK, as the Key Distribution Service gives them.
     pub(crate) fn chain_pem(&self, signer: SnpSigner) -> String {
         let certificates = [&self.intermediate(signer).certificate, &self.ark.certificate];
-        certificates.map(|der| pem::certificate(der)).concat()
+        certificates.map(|der| pem::encode_certificate(der)).concat()
     }
 
     /// The serial number of ASK or ASVK, big-endian.
@@ -84,7 +84,7 @@ impl Amd {
     }
 
     /// Issues the certificate of a chip key.
-    pub(crate) fn certify(
+    pub(crate) fn certify_chip_key(
         &self,
         signer: SnpSigner,
         key: &ChipKey,

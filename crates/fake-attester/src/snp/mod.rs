@@ -8,7 +8,7 @@ mod key;
 pub(crate) mod product;
 mod report;
 
-pub(crate) use certificates::Amd;
+pub(crate) use certificates::AmdPki;
 pub(crate) use key::ChipKey;
 pub use product::{Product, SnpSigner, SnpTcb};
 pub(crate) use report::{ReportFields, Reporter};

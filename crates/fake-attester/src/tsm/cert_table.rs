@@ -14,7 +14,7 @@ const ARK: u128 = 0xc0b406a4_a803_4952_9743_3fb6014cd0ae;
 const ENTRY_LENGTH: usize = 24;
 
 /// The table of this attester's host; empty if it is not a SNP host.
-pub(super) fn host_table(attester: &FakeAttester) -> Vec<u8> {
+pub(super) fn host_certificate_table(attester: &FakeAttester) -> Vec<u8> {
     let (Some(key), Some(chain)) = (attester.endorsement_key_der(), attester.chain_pem()) else {
         return Vec::new();
     };
@@ -27,10 +27,10 @@ pub(super) fn host_table(attester: &FakeAttester) -> Vec<u8> {
         .into_iter()
         .chain([ASK, ARK].into_iter().zip(chain))
         .collect::<Vec<_>>();
-    table(&certificates)
+    encode_table(&certificates)
 }
 
-fn table(certificates: &[(u128, Vec<u8>)]) -> Vec<u8> {
+fn encode_table(certificates: &[(u128, Vec<u8>)]) -> Vec<u8> {
     let mut offset = ENTRY_LENGTH * (certificates.len() + 1);
     let mut table = Vec::new();
     for (guid, der) in certificates {

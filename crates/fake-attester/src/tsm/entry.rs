@@ -82,7 +82,7 @@ impl Attribute {
     }
 
     /// Whether the attribute is written; one that is written is never read.
-    pub(super) fn is_written(self) -> bool {
+    pub(super) fn is_write_only(self) -> bool {
         matches!(self, Inblob | Privlevel | ServiceProvider | ServiceGuid | ServiceManifestVersion)
     }
 }
@@ -132,7 +132,7 @@ impl Reports {
         self.names().find(|(_, taken)| *taken == name).map(|(id, _)| id)
     }
 
-    pub(super) fn has(&self, id: u64) -> bool {
+    pub(super) fn has_entry(&self, id: u64) -> bool {
         self.entries.contains_key(&id)
     }
 
@@ -148,7 +148,7 @@ impl Reports {
     }
 
     /// Makes an entry: `mkdir report/NAME`.
-    pub(super) fn make(&mut self, name: &OsStr) -> Result<u64, Errno> {
+    pub(super) fn create_entry(&mut self, name: &OsStr) -> Result<u64, Errno> {
         if self.fault == Some(TsmFault::Unloaded) {
             return Err(Errno::ENXIO);
         }
@@ -186,7 +186,7 @@ impl Reports {
 
     /// Checks that a binary attribute can have this many bytes: configfs refuses when they are
     /// written.
-    pub(super) fn takes(attribute: Attribute, length: usize) -> Result<(), Errno> {
+    pub(super) fn check_length(attribute: Attribute, length: usize) -> Result<(), Errno> {
         match attribute {
             Inblob if length > INBLOB_MAX => Err(Errno::EFBIG),
             _ => Ok(()),
@@ -200,7 +200,7 @@ impl Reports {
         attribute: Attribute,
         bytes: &[u8],
     ) -> Result<(), Errno> {
-        Self::takes(attribute, bytes.len())?;
+        Self::check_length(attribute, bytes.len())?;
         let entry = self.entries.get_mut(&id).ok_or(Errno::ENOENT)?;
         match attribute {
             Inblob => entry.inblob = bytes.into(),
@@ -243,7 +243,7 @@ impl Reports {
         {
             return Ok(made.outblob.clone());
         }
-        self.fail_before(id)?;
+        self.apply_fault(id)?;
         let entry = self.entries.get_mut(&id).ok_or(Errno::ENOENT)?;
         let mut asked = report_data(entry, self.source.provider)?;
         if self.fault == Some(TsmFault::ForeignReportData) {
@@ -264,7 +264,7 @@ impl Reports {
     }
 
     /// Applies the fault that strikes before a report is made.
-    fn fail_before(&mut self, id: u64) -> Result<(), Errno> {
+    fn apply_fault(&mut self, id: u64) -> Result<(), Errno> {
         match &mut self.fault {
             Some(TsmFault::Unloaded) => Err(Errno::ENXIO),
             Some(TsmFault::Busy(times)) if *times > 0 => {
@@ -328,8 +328,8 @@ mod tests {
 
     fn reports(provider: TsmProvider) -> (Reports, u64) {
         let tree = TsmTree::with_reports(provider, |data| data.0.to_vec());
-        let mut reports = Reports::new(tree.auxblob(b"certificates".into()));
-        let id = reports.make("a".as_ref()).unwrap();
+        let mut reports = Reports::new(tree.with_auxblob(b"certificates".into()));
+        let id = reports.create_entry("a".as_ref()).unwrap();
         (reports, id)
     }
 
@@ -368,7 +368,8 @@ mod tests {
         assert_eq!(names(&tdx), ["generation", "provider", "inblob", "outblob"]);
         let (sev, _) = reports(TsmProvider::Sev);
         assert_eq!(names(&sev)[4..], ["privlevel", "privlevel_floor", "auxblob"]);
-        let services = TsmTree::with_reports(TsmProvider::Sev, |_| Vec::new()).services();
+        let services =
+            TsmTree::with_reports(TsmProvider::Sev, |_| Vec::new()).with_service_attributes();
         assert_eq!(names(&Reports::new(services)).len(), 11);
         for (number, attribute) in Attribute::ALL.into_iter().enumerate() {
             assert_eq!(Attribute::from_number(number as u64), Some(attribute));
@@ -378,9 +379,10 @@ mod tests {
 
     #[test]
     fn services_are_checked_and_not_simulated() {
-        let tree = TsmTree::with_reports(TsmProvider::Sev, |data| data.0.to_vec()).services();
+        let tree = TsmTree::with_reports(TsmProvider::Sev, |data| data.0.to_vec())
+            .with_service_attributes();
         let mut reports = Reports::new(tree);
-        let id = reports.make("a".as_ref()).unwrap();
+        let id = reports.create_entry("a".as_ref()).unwrap();
         reports.write(id, Inblob, &[1; 64]).unwrap();
         let guid = b"c476f1eb-0123-45a5-9641-b4e7dde5bfe3";
         reports.write(id, ServiceGuid, guid).unwrap();
@@ -394,11 +396,11 @@ mod tests {
     #[test]
     fn entries_come_and_go_by_their_names() {
         let (mut reports, id) = reports(TsmProvider::Tdx);
-        assert_eq!(reports.make("a".as_ref()), Err(Errno::EEXIST));
+        assert_eq!(reports.create_entry("a".as_ref()), Err(Errno::EEXIST));
         reports.remove("a".as_ref()).unwrap();
         assert_eq!(reports.remove("a".as_ref()), Err(Errno::ENOENT));
         assert_eq!(reports.read(id, Generation), Err(Errno::ENOENT));
         reports.fault = Some(TsmFault::Unloaded);
-        assert_eq!(reports.make("a".as_ref()), Err(Errno::ENXIO));
+        assert_eq!(reports.create_entry("a".as_ref()), Err(Errno::ENXIO));
     }
 }

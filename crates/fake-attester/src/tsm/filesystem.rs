@@ -46,7 +46,7 @@ struct OpenFile {
     written: Option<Vec<u8>>,
 }
 
-enum Node {
+enum TreeNode {
     Root,
     Report,
     Entry(u64),
@@ -58,35 +58,37 @@ impl TreeFilesystem {
         Self { reports, files: Mutex::default() }
     }
 
-    fn reports(&self) -> MutexGuard<'_, Reports> {
+    fn lock_reports(&self) -> MutexGuard<'_, Reports> {
         Reports::lock(&self.reports)
     }
 
-    fn files(&self) -> MutexGuard<'_, Files> {
+    fn lock_files(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, parent: INodeNo, name: &OsStr) -> Option<u64> {
         match decode_inode(parent)? {
-            Node::Root => (name == "report").then_some(REPORT),
-            Node::Report => self.reports().find(name).map(folder_inode),
-            Node::Entry(id) => {
-                let reports = self.reports();
+            TreeNode::Root => (name == "report").then_some(REPORT),
+            TreeNode::Report => self.lock_reports().find(name).map(folder_inode),
+            TreeNode::Entry(id) => {
+                let reports = self.lock_reports();
                 let mut shown = reports.attributes();
                 let found = shown.find(|attribute| name == attribute.name())?;
-                reports.has(id).then(|| file_inode(id, found))
+                reports.has_entry(id).then(|| file_inode(id, found))
             }
-            Node::Attribute(..) => None,
+            TreeNode::Attribute(..) => None,
         }
     }
 
     fn attr(&self, inode: INodeNo, request: &Request) -> Option<FileAttr> {
         let (kind, perm) = match decode_inode(inode)? {
-            Node::Root | Node::Report => (FileType::Directory, 0o755),
-            Node::Entry(id) => self.reports().has(id).then_some((FileType::Directory, 0o755))?,
-            Node::Attribute(id, attribute) => {
-                let perm = if attribute.is_written() { 0o200 } else { 0o444 };
-                self.reports().has(id).then_some((FileType::RegularFile, perm))?
+            TreeNode::Root | TreeNode::Report => (FileType::Directory, 0o755),
+            TreeNode::Entry(id) => {
+                self.lock_reports().has_entry(id).then_some((FileType::Directory, 0o755))?
+            }
+            TreeNode::Attribute(id, attribute) => {
+                let perm = if attribute.is_write_only() { 0o200 } else { 0o444 };
+                self.lock_reports().has_entry(id).then_some((FileType::RegularFile, perm))?
             }
         };
         let (uid, gid) = (request.uid(), request.gid());
@@ -110,50 +112,50 @@ impl TreeFilesystem {
         })
     }
 
-    fn entry(&self, inode: u64, request: &Request, reply: ReplyEntry) {
+    fn reply_with_entry(&self, inode: u64, request: &Request, reply: ReplyEntry) {
         match self.attr(INodeNo(inode), request) {
             Some(attr) => reply.entry(&TTL, &attr, Generation(0)),
             None => reply.error(Errno::ENOENT),
         }
     }
 
-    fn listing(&self, inode: INodeNo) -> Option<Vec<(u64, FileType, String)>> {
+    fn list_directory(&self, inode: INodeNo) -> Option<Vec<(u64, FileType, String)>> {
         let folder_named = |inode, name: &str| (inode, FileType::Directory, name.to_owned());
         let mut list = vec![folder_named(inode.0, "."), folder_named(1, "..")];
         match decode_inode(inode)? {
-            Node::Root => list.push(folder_named(REPORT, "report")),
-            Node::Report => {
-                let reports = self.reports();
+            TreeNode::Root => list.push(folder_named(REPORT, "report")),
+            TreeNode::Report => {
+                let reports = self.lock_reports();
                 list.extend(
                     reports
                         .names()
                         .map(|(id, name)| folder_named(folder_inode(id), &name.to_string_lossy())),
                 );
             }
-            Node::Entry(id) => {
-                let reports = self.reports();
+            TreeNode::Entry(id) => {
+                let reports = self.lock_reports();
                 list.extend(reports.attributes().map(|attribute| {
                     (file_inode(id, attribute), FileType::RegularFile, attribute.name().to_owned())
                 }));
             }
-            Node::Attribute(..) => return None,
+            TreeNode::Attribute(..) => return None,
         }
         Some(list)
     }
 
     fn open_file(&self, inode: INodeNo, flags: OpenFlags) -> Result<u64, Errno> {
-        let Some(Node::Attribute(id, attribute)) = decode_inode(inode) else {
+        let Some(TreeNode::Attribute(id, attribute)) = decode_inode(inode) else {
             return Err(Errno::EISDIR);
         };
-        if !self.reports().has(id) {
+        if !self.lock_reports().has_entry(id) {
             return Err(Errno::ENOENT);
         }
         let allowed = match flags.acc_mode() {
-            OpenAccMode::O_RDONLY => !attribute.is_written(),
-            OpenAccMode::O_WRONLY => attribute.is_written(),
+            OpenAccMode::O_RDONLY => !attribute.is_write_only(),
+            OpenAccMode::O_WRONLY => attribute.is_write_only(),
             OpenAccMode::O_RDWR => false,
         };
-        let mut files = self.files();
+        let mut files = self.lock_files();
         match (allowed, files.open.len() < OPEN_FILES_MAX) {
             (false, _) => Err(Errno::EACCES),
             (true, false) => Err(Errno::ENFILE),
@@ -168,28 +170,28 @@ impl TreeFilesystem {
 
     /// The whole attribute, fetched at the first read of an open file.
     fn contents(&self, file: FileHandle) -> Result<Vec<u8>, Errno> {
-        let (id, attribute) = match self.files().open.get(&file.0) {
+        let (id, attribute) = match self.lock_files().open.get(&file.0) {
             None => return Err(Errno::EBADF),
             Some(OpenFile { read: Some(bytes), .. }) => return Ok(bytes.clone()),
             Some(open) => (open.id, open.attribute),
         };
-        let bytes = self.reports().read(id, attribute)?;
-        if let Some(open) = self.files().open.get_mut(&file.0) {
+        let bytes = self.lock_reports().read(id, attribute)?;
+        if let Some(open) = self.lock_files().open.get_mut(&file.0) {
             open.read = Some(bytes.clone());
         }
         Ok(bytes)
     }
 
     fn buffer_write(&self, file: FileHandle, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        let mut files = self.files();
+        let mut files = self.lock_files();
         let open = files.open.get_mut(&file.0).ok_or(Errno::EBADF)?;
         if open.attribute != Attribute::Inblob {
             // Text attributes take effect, and answer, at once.
-            return self.reports().write(open.id, open.attribute, data);
+            return self.lock_reports().write(open.id, open.attribute, data);
         }
         let offset = usize::try_from(offset).map_err(|_| Errno::EFBIG)?;
         let end = offset.checked_add(data.len()).ok_or(Errno::EFBIG)?;
-        Reports::takes(open.attribute, end)?;
+        Reports::check_length(open.attribute, end)?;
         let written = open.written.get_or_insert_default();
         written.resize(written.len().max(end), 0);
         written[offset..end].copy_from_slice(data);
@@ -198,12 +200,12 @@ impl TreeFilesystem {
 
     /// Applies what was written; configfs drops the outcome, so this does too.
     fn commit_write(&self, file: FileHandle) {
-        let written = self.files().open.get_mut(&file.0).and_then(|open| {
+        let written = self.lock_files().open.get_mut(&file.0).and_then(|open| {
             let bytes = open.written.take()?;
             Some((open.id, open.attribute, bytes))
         });
         if let Some((id, attribute, bytes)) = written {
-            let _ = self.reports().write(id, attribute, &bytes);
+            let _ = self.lock_reports().write(id, attribute, &bytes);
         }
     }
 }
@@ -211,7 +213,7 @@ impl TreeFilesystem {
 impl Filesystem for TreeFilesystem {
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.find(parent, name) {
-            Some(inode) => self.entry(inode, request, reply),
+            Some(inode) => self.reply_with_entry(inode, request, reply),
             None => reply.error(Errno::ENOENT),
         }
     }
@@ -261,18 +263,18 @@ impl Filesystem for TreeFilesystem {
         reply: ReplyEntry,
     ) {
         let made = match decode_inode(parent) {
-            Some(Node::Report) => self.reports().make(name),
+            Some(TreeNode::Report) => self.lock_reports().create_entry(name),
             _ => Err(Errno::EPERM),
         };
         match made {
-            Ok(id) => self.entry(folder_inode(id), request, reply),
+            Ok(id) => self.reply_with_entry(folder_inode(id), request, reply),
             Err(error) => reply.error(error),
         }
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let removed = match decode_inode(parent) {
-            Some(Node::Report) => self.reports().remove(name),
+            Some(TreeNode::Report) => self.lock_reports().remove(name),
             _ => Err(Errno::EPERM),
         };
         match removed {
@@ -351,7 +353,7 @@ impl Filesystem for TreeFilesystem {
         reply: ReplyEmpty,
     ) {
         self.commit_write(file);
-        self.files().open.remove(&file.0);
+        self.lock_files().open.remove(&file.0);
         reply.ok();
     }
 
@@ -363,7 +365,7 @@ impl Filesystem for TreeFilesystem {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let Some(list) = self.listing(inode) else { return reply.error(Errno::ENOTDIR) };
+        let Some(list) = self.list_directory(inode) else { return reply.error(Errno::ENOTDIR) };
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
         for (at, (inode, kind, name)) in list.into_iter().enumerate().skip(from) {
             if reply.add(INodeNo(inode), at as u64 + 1, kind, name) {
@@ -382,17 +384,17 @@ fn file_inode(id: u64, attribute: Attribute) -> u64 {
     folder_inode(id) + 1 + attribute.number()
 }
 
-fn decode_inode(inode: INodeNo) -> Option<Node> {
+fn decode_inode(inode: INodeNo) -> Option<TreeNode> {
     match inode.0 {
-        1 => Some(Node::Root),
-        REPORT => Some(Node::Report),
+        1 => Some(TreeNode::Root),
+        REPORT => Some(TreeNode::Report),
         number => {
             let number = number.checked_sub(FIRST)?;
             let (id, within) = (number / NUMBERS, number % NUMBERS);
             match within {
-                0 => Some(Node::Entry(id)),
+                0 => Some(TreeNode::Entry(id)),
                 within => {
-                    Attribute::from_number(within - 1).map(|found| Node::Attribute(id, found))
+                    Attribute::from_number(within - 1).map(|found| TreeNode::Attribute(id, found))
                 }
             }
         }

@@ -58,13 +58,13 @@ impl TsmTree {
     }
 
     /// The same tree with this certificate table along with each report (`sev_guest` only).
-    pub fn auxblob(mut self, bytes: Vec<u8>) -> Self {
+    pub fn with_auxblob(mut self, bytes: Vec<u8>) -> Self {
         self.auxblob = bytes;
         self
     }
 
     /// The same tree with the attributes that an SVSM brings (`sev_guest` only).
-    pub fn services(mut self) -> Self {
+    pub fn with_service_attributes(mut self) -> Self {
         self.services = true;
         self
     }

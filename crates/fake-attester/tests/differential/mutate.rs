@@ -1,6 +1,6 @@
 //! One mutation at a time.
 
-use confide_fake_attester::{Edition, PckCa, SimulatedKey};
+use confide_fake_attester::{EndorsementEdition, PckCa, SimulatedKey};
 
 use crate::{
     draw::Draw,
@@ -299,7 +299,7 @@ fn edition(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<St
             false => subject.now + days * 86_400,
         }
     };
-    let mut edition = Edition::issued_at(day(draw));
+    let mut edition = EndorsementEdition::issued_at(day(draw));
     edition.crl_issued_at = day(draw);
     edition.crl_number = draw.next() >> draw.number_below(64);
     edition.evaluation_number = draw.number_below(30) as u32;

@@ -5,7 +5,7 @@ use std::fmt;
 use confide_rlwe::{Context, Rng, SecretKey, SeededCiphertext, SmallCiphertext};
 use zeroize::Zeroizing;
 
-use super::tiling::{EncryptedError, TileGrid};
+use super::tiling::{EncryptedProductError, TileGrid};
 use crate::{
     count::check_count,
     int_matrix::low_mask,
@@ -16,12 +16,12 @@ use crate::{
 
 /// The key holder's half of the direct scheme, for one input.
 #[derive(Clone, Copy)]
-pub struct EncryptedHolder {
+pub struct EncryptedProductHolder {
     grid: TileGrid,
     bits: u32,
 }
 
-impl EncryptedHolder {
+impl EncryptedProductHolder {
     /// Divides the matrix of `terms` into tiles, as the host does; both ends must use the same
     /// `tile`.
     ///
@@ -31,21 +31,21 @@ impl EncryptedHolder {
         context: &Context,
         terms: &InputTerms,
         tile: TileShape,
-    ) -> Result<Self, EncryptedError> {
-        Ok(EncryptedHolder { grid: TileGrid::new(context, terms, tile)?, bits: terms.bits })
+    ) -> Result<Self, EncryptedProductError> {
+        Ok(EncryptedProductHolder { grid: TileGrid::new(context, terms, tile)?, bits: terms.bits })
     }
 
     /// Encrypts one quantised vector into a ciphertext for each tile of columns.
     ///
     /// # Errors
     /// If the vector has another length.
-    pub fn request(
+    pub fn encrypt_request(
         &self,
         key: &SecretKey,
         values: &[i16],
         rng: &mut Rng,
         meter: &mut StepMeter,
-    ) -> Result<Vec<SeededCiphertext>, EncryptedError> {
+    ) -> Result<Vec<SeededCiphertext>, EncryptedProductError> {
         check_count("entries of a vector", self.grid.columns, values.len())?;
         let word = low_mask(self.bits);
         let mut encryptor = key.encryptor(rng.fork());
@@ -68,17 +68,17 @@ impl EncryptedHolder {
     ///
     /// # Errors
     /// If the number of answers or their coefficients are not as expected.
-    pub fn open(
+    pub fn decrypt_answers(
         &self,
         key: &SecretKey,
         answers: &[SmallCiphertext],
         meter: &mut StepMeter,
-    ) -> Result<Vec<u64>, EncryptedError> {
+    ) -> Result<Vec<u64>, EncryptedProductError> {
         check_count("answers", self.grid.answer_count(), answers.len())?;
         let mut products = Vec::with_capacity(self.grid.rows);
         for (index, answer) in answers.iter().enumerate() {
-            if !answer.positions().eq(self.grid.positions(index)) {
-                return Err(EncryptedError::WrongCoefficients { answer: index });
+            if !answer.positions().eq(self.grid.answer_positions(index)) {
+                return Err(EncryptedProductError::WrongCoefficients { answer: index });
             }
             products.extend(meter.time(DeltaStep::Decrypt, || key.decrypt(answer))?);
             meter.he_operations += 1;
@@ -87,8 +87,8 @@ impl EncryptedHolder {
     }
 }
 
-impl fmt::Debug for EncryptedHolder {
+impl fmt::Debug for EncryptedProductHolder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "EncryptedHolder({:?})", self.grid)
+        write!(out, "EncryptedProductHolder({:?})", self.grid)
     }
 }

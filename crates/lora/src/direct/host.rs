@@ -6,7 +6,7 @@ use confide_rlwe::{
     Ciphertext, Context, Plaintext, PublicKey, RlweError, Rng, SeededCiphertext, SmallCiphertext,
 };
 
-use super::tiling::{EncryptedError, TileGrid};
+use super::tiling::{EncryptedProductError, TileGrid};
 use crate::{
     count::check_count,
     int_matrix::IntMatrix,
@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// The host's half of the direct scheme, for one input and one tile: weights in NTT form.
-pub struct EncryptedHost {
+pub struct EncryptedProductHost {
     context: Arc<Context>,
     grid: TileGrid,
     /// `[tile of rows][tile of columns]`.
     weights: Vec<Vec<Plaintext>>,
 }
 
-impl EncryptedHost {
+impl EncryptedProductHost {
     /// Converts the weights of one input to the form that products need.
     ///
     /// # Errors
@@ -32,16 +32,16 @@ impl EncryptedHost {
         context: &Arc<Context>,
         weights: &QuantisedWeights,
         tile: TileShape,
-    ) -> Result<Self, EncryptedError> {
-        if context.set().flood_bits() == 0 {
-            return Err(RlweError::NotFlooded { name: context.set().name() }.into());
+    ) -> Result<Self, EncryptedProductError> {
+        if context.parameter_set().flood_bits() == 0 {
+            return Err(RlweError::NotFlooded { name: context.parameter_set().name() }.into());
         }
-        Self::with_any_set(context, weights, tile)
+        Self::with_any_parameter_set(context, weights, tile)
     }
 
     /// Makes a host under a set whose answers are neither re-randomised nor flooded: the first answer
     /// reveals the adapter to the holder of the secret key. It exists to be compared with
-    /// [`EncryptedHost::new`].
+    /// [`EncryptedProductHost::new`].
     ///
     /// # Errors
     /// If the tile does not fit.
@@ -49,8 +49,8 @@ impl EncryptedHost {
         context: &Arc<Context>,
         weights: &QuantisedWeights,
         tile: TileShape,
-    ) -> Result<Self, EncryptedError> {
-        Self::with_any_set(context, weights, tile)
+    ) -> Result<Self, EncryptedProductError> {
+        Self::with_any_parameter_set(context, weights, tile)
     }
 
     /// Answers the ciphertexts of one vector.
@@ -63,7 +63,7 @@ impl EncryptedHost {
         key: &PublicKey,
         rng: &mut Rng,
         meter: &mut StepMeter,
-    ) -> Result<Vec<SmallCiphertext>, EncryptedError> {
+    ) -> Result<Vec<SmallCiphertext>, EncryptedProductError> {
         check_count("ciphertexts", self.grid.request_count(), request.len())?;
         let ring = self.context.ring();
         if request.iter().any(|ciphertext| !ring.is_same(ciphertext.c0.ring())) {
@@ -74,12 +74,12 @@ impl EncryptedHost {
         });
         let mut answers = Vec::with_capacity(self.weights.len());
         for (index, row) in self.weights.iter().enumerate() {
-            let mut sum = self.start_sum(key, rng, meter)?;
+            let mut sum = self.initial_sum(key, rng, meter)?;
             let answer = meter.time(DeltaStep::Product, || {
                 for (column, weights) in columns.iter().zip(row) {
                     sum.add_product(column, weights);
                 }
-                sum.switch_down().select(&self.grid.positions(index))
+                sum.switch_down().select_positions(&self.grid.answer_positions(index))
             })?;
             meter.he_operations += columns.len() as u64;
             answers.push(answer);
@@ -89,26 +89,26 @@ impl EncryptedHost {
 
     /// The ciphertext that a sum starts from: a fresh, flooded zero, or zero without noise under a
     /// set that does not flood.
-    fn start_sum(
+    fn initial_sum(
         &self,
         key: &PublicKey,
         rng: &mut Rng,
         meter: &mut StepMeter,
-    ) -> Result<Ciphertext, EncryptedError> {
-        if self.context.set().flood_bits() == 0 {
+    ) -> Result<Ciphertext, EncryptedProductError> {
+        if self.context.parameter_set().flood_bits() == 0 {
             return Ok(Ciphertext::zero(&self.context));
         }
         meter.he_operations += 1;
         Ok(meter.time(DeltaStep::Encrypt, || key.encrypt_zero(&self.context, rng))?)
     }
 
-    fn with_any_set(
+    fn with_any_parameter_set(
         context: &Arc<Context>,
         weights: &QuantisedWeights,
         tile: TileShape,
-    ) -> Result<Self, EncryptedError> {
+    ) -> Result<Self, EncryptedProductError> {
         // The limit is computed from the matrix, because the terms may claim another.
-        let outputs_max = crate::terms::outputs_max(&weights.matrix, context.set());
+        let outputs_max = crate::terms::tile_outputs_max(&weights.matrix, context.parameter_set());
         let terms = InputTerms { outputs_max, ..weights.terms.clone() };
         let grid = TileGrid::new(context, &terms, tile)?;
         let tiles = (0..grid.answer_count()).map(|answer| {
@@ -121,7 +121,7 @@ impl EncryptedHost {
             (0..grid.request_count()).map(tile).collect::<Result<Vec<_>, _>>()
         });
         let weights = tiles.collect::<Result<Vec<_>, _>>()?;
-        Ok(EncryptedHost { context: context.clone(), grid, weights })
+        Ok(EncryptedProductHost { context: context.clone(), grid, weights })
     }
 }
 
@@ -145,8 +145,8 @@ fn tile_coefficients(
     weights
 }
 
-impl fmt::Debug for EncryptedHost {
+impl fmt::Debug for EncryptedProductHost {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "EncryptedHost({:?})", self.grid)
+        write!(out, "EncryptedProductHost({:?})", self.grid)
     }
 }

@@ -57,7 +57,7 @@ fn weights(
         bits: set.plaintext_bits(),
         norm_limit: crate::norm_limit(&matrix, set.plaintext_bits(), 0),
         noise_sigma: 0.0,
-        outputs_max: outputs_max(&matrix, set),
+        outputs_max: tile_outputs_max(&matrix, set),
         parts: vec![part],
     };
     QuantisedWeights { matrix, terms }
@@ -73,16 +73,16 @@ fn exact(matrix: &IntMatrix, x: &[i16], bits: u32) -> Vec<u64> {
 
 fn round_trip(
     parties: &mut Parties,
-    host: &EncryptedHost,
-    holder: &EncryptedHolder,
+    host: &EncryptedProductHost,
+    holder: &EncryptedProductHolder,
     x: &[i16],
 ) -> Vec<u64> {
     let mut meter = StepMeter::default();
     let rng = &mut parties.rng;
-    let request = holder.request(&parties.key, x, rng, &mut meter).expect("fits");
+    let request = holder.encrypt_request(&parties.key, x, rng, &mut meter).expect("fits");
     let answers = host.answer(request, &parties.public, rng, &mut meter).expect("fits");
     assert!(meter.he_operations > 0);
-    holder.open(&parties.key, &answers, &mut meter).expect("well formed")
+    holder.decrypt_answers(&parties.key, &answers, &mut meter).expect("well formed")
 }
 
 #[test]
@@ -103,9 +103,10 @@ fn every_tile_gives_the_exact_product_extremes_included() {
         for inputs in [1, 3, 16, columns].into_iter().filter(|inputs| *inputs <= columns.min(256)) {
             for outputs in 1..=rows.min(256 / inputs).min(weights.terms.outputs_max) {
                 let tile = TileShape { inputs, outputs };
-                let host = EncryptedHost::new(&parties.context, &weights, tile).expect("fits");
-                let holder =
-                    EncryptedHolder::new(&parties.context, &weights.terms, tile).expect("fits");
+                let host =
+                    EncryptedProductHost::new(&parties.context, &weights, tile).expect("fits");
+                let holder = EncryptedProductHolder::new(&parties.context, &weights.terms, tile)
+                    .expect("fits");
                 for x in &vectors {
                     let got = round_trip(&mut parties, &host, &holder, x);
                     assert_eq!(got, exact(&weights.matrix, x, 31), "{tile:?}");
@@ -118,7 +119,7 @@ fn every_tile_gives_the_exact_product_extremes_included() {
 #[test]
 fn the_real_set_gives_the_exact_product_of_the_widths_of_the_study() {
     let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
-    let (set, entry_max) = parameters(&set).expect("room");
+    let (set, entry_max) = derive_parameters(&set).expect("room");
     let pair = crate::LoraPair {
         a: crate::Matrix {
             rows: 32,
@@ -137,8 +138,8 @@ fn the_real_set_gives_the_exact_product_of_the_widths_of_the_study() {
     let tile = tiling_problem(&parties.context, &weights.terms)
         .best_tile(&NetworkLink::LAN, &costs)
         .expect("rows");
-    let host = EncryptedHost::new(&parties.context, &weights, tile).expect("fits");
-    let holder = EncryptedHolder::new(&parties.context, &weights.terms, tile).expect("fits");
+    let host = EncryptedProductHost::new(&parties.context, &weights, tile).expect("fits");
+    let holder = EncryptedProductHolder::new(&parties.context, &weights.terms, tile).expect("fits");
     let real: Vec<f32> = (0..1536).map(|at| ((at * 37) % 101) as f32 - 50.0).collect();
     let x = crate::quantise_vector(&real, weights.terms.norm_limit).expect("fits");
     let got = round_trip(&mut parties, &host, &holder, &x.values);
@@ -149,14 +150,15 @@ fn the_real_set_gives_the_exact_product_of_the_widths_of_the_study() {
 #[test]
 fn a_set_without_flooding_must_be_asked_for_by_its_danger() {
     let set = ParameterSet::dangerous_from_name("rlwe-2048-q50").expect("a set");
-    let (set, entry_max) = parameters(&set).expect("room");
+    let (set, entry_max) = derive_parameters(&set).expect("room");
     let mut parties = parties(&set);
     let weights = weights(6, 700, &set, |at| (at % 255) as i16 - entry_max);
     let tile = TileShape { inputs: 350, outputs: weights.terms.outputs_max.min(5) };
-    let refused = EncryptedHost::new(&parties.context, &weights, tile);
-    assert!(matches!(refused, Err(EncryptedError::Ring(RlweError::NotFlooded { .. }))));
-    let host = EncryptedHost::dangerous_unflooded(&parties.context, &weights, tile).expect("fits");
-    let holder = EncryptedHolder::new(&parties.context, &weights.terms, tile).expect("fits");
+    let refused = EncryptedProductHost::new(&parties.context, &weights, tile);
+    assert!(matches!(refused, Err(EncryptedProductError::Ring(RlweError::NotFlooded { .. }))));
+    let host =
+        EncryptedProductHost::dangerous_unflooded(&parties.context, &weights, tile).expect("fits");
+    let holder = EncryptedProductHolder::new(&parties.context, &weights.terms, tile).expect("fits");
     let x: Vec<i16> = (0..700).map(|at| (at * 91 % 2001) as i16 - 1000).collect();
     let got = round_trip(&mut parties, &host, &holder, &x);
     assert_eq!(got, exact(&weights.matrix, &x, weights.terms.bits));
@@ -168,26 +170,31 @@ fn tiles_that_do_not_fit_are_refused() {
     let parties = parties(&set);
     let weights = weights(8, 40, &set, |_| 1);
     for (inputs, outputs) in [(0, 1), (1, 0), (41, 1), (40, 7), (usize::MAX, 2), (1, 9)] {
-        let refused = EncryptedHost::new(&parties.context, &weights, TileShape { inputs, outputs });
-        assert!(matches!(refused, Err(EncryptedError::WrongTile { .. })), "{inputs} x {outputs}");
+        let refused =
+            EncryptedProductHost::new(&parties.context, &weights, TileShape { inputs, outputs });
+        assert!(
+            matches!(refused, Err(EncryptedProductError::WrongTile { .. })),
+            "{inputs} x {outputs}"
+        );
     }
     let mut heavy = weights.clone();
     let most = set.row_l1_max() as usize / 40 / 4095;
     assert!(most > 8, "rows of 40 entries never pass the budget of {set}");
     heavy.terms.bits = 30;
-    let refused = EncryptedHost::new(&parties.context, &heavy, TileShape { inputs: 1, outputs: 1 });
-    assert!(matches!(refused, Err(EncryptedError::Count { .. })));
+    let refused =
+        EncryptedProductHost::new(&parties.context, &heavy, TileShape { inputs: 1, outputs: 1 });
+    assert!(matches!(refused, Err(EncryptedProductError::Count { .. })));
 }
 
 #[test]
 fn rows_of_a_tile_share_the_noise_budget() {
     let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
     let matrix = IntMatrix::new(4, 1536, &vec![1900; 4 * 1536]).expect("fits");
-    assert_eq!(outputs_max(&matrix, &set), 1);
+    assert_eq!(tile_outputs_max(&matrix, &set), 1);
     let wider = set.clone().with_plaintext_bits(31).expect("room");
-    assert_eq!(outputs_max(&matrix, &wider), 4);
+    assert_eq!(tile_outputs_max(&matrix, &wider), 4);
     let narrower = set.with_plaintext_bits(34).expect("room");
-    assert_eq!(outputs_max(&matrix, &narrower), 0);
+    assert_eq!(tile_outputs_max(&matrix, &narrower), 0);
 }
 
 #[test]
@@ -196,24 +203,25 @@ fn other_answers_than_wanted_are_refused() {
     let mut parties = parties(&set);
     let weights = weights(4, 40, &set, |at| at as i16);
     let tile = TileShape { inputs: 20, outputs: 2 };
-    let host = EncryptedHost::new(&parties.context, &weights, tile).expect("fits");
-    let holder = EncryptedHolder::new(&parties.context, &weights.terms, tile).expect("fits");
+    let host = EncryptedProductHost::new(&parties.context, &weights, tile).expect("fits");
+    let holder = EncryptedProductHolder::new(&parties.context, &weights.terms, tile).expect("fits");
     let (mut meter, rng) = (StepMeter::default(), &mut parties.rng);
-    let request = holder.request(&parties.key, &[1; 40], rng, &mut meter).expect("fits");
+    let request = holder.encrypt_request(&parties.key, &[1; 40], rng, &mut meter).expect("fits");
     let short = host.answer(request[..1].to_vec(), &parties.public, rng, &mut meter);
-    assert!(matches!(short, Err(EncryptedError::Count { .. })));
+    assert!(matches!(short, Err(EncryptedProductError::Count { .. })));
     let answers = host.answer(request.clone(), &parties.public, rng, &mut meter).expect("fits");
     let whole = request[0].clone().expand().switch_down();
-    let other = whole.clone().select(&[19, 40]).expect("ascending");
+    let other = whole.clone().select_positions(&[19, 40]).expect("ascending");
     for wrong in [vec![], answers[..1].to_vec()] {
-        let refused = holder.open(&parties.key, &wrong, &mut meter);
-        assert!(matches!(refused, Err(EncryptedError::Count { .. })));
+        let refused = holder.decrypt_answers(&parties.key, &wrong, &mut meter);
+        assert!(matches!(refused, Err(EncryptedProductError::Count { .. })));
     }
     for wrong in [whole, other] {
-        let refused = holder.open(&parties.key, &[answers[0].clone(), wrong], &mut meter);
-        assert_eq!(refused, Err(EncryptedError::WrongCoefficients { answer: 1 }));
+        let refused =
+            holder.decrypt_answers(&parties.key, &[answers[0].clone(), wrong], &mut meter);
+        assert_eq!(refused, Err(EncryptedProductError::WrongCoefficients { answer: 1 }));
     }
-    assert!(holder.request(&parties.key, &[1; 39], rng, &mut meter).is_err());
+    assert!(holder.encrypt_request(&parties.key, &[1; 39], rng, &mut meter).is_err());
 }
 
 #[test]
@@ -222,13 +230,14 @@ fn ciphertexts_of_another_ring_with_as_many_words_are_refused() {
     let mut parties = parties(&set);
     let weights = weights(4, 40, &set, |at| at as i16);
     let tile = TileShape { inputs: 20, outputs: 2 };
-    let host = EncryptedHost::new(&parties.context, &weights, tile).expect("fits");
-    let holder = EncryptedHolder::new(&parties.context, &weights.terms, tile).expect("fits");
+    let host = EncryptedProductHost::new(&parties.context, &weights, tile).expect("fits");
+    let holder = EncryptedProductHolder::new(&parties.context, &weights.terms, tile).expect("fits");
     let (mut meter, rng) = (StepMeter::default(), &mut parties.rng);
-    let mut request = holder.request(&parties.key, &[1; 40], rng, &mut meter).expect("fits");
+    let mut request =
+        holder.encrypt_request(&parties.key, &[1; 40], rng, &mut meter).expect("fits");
     let limbs = parties.context.ring().limbs().len();
     let other = Ring::new(set.n(), &ntt_primes_below(45, set.n(), limbs)).expect("a ring");
     request[1].c0 = NttPoly::zero(&other);
     let refused = host.answer(request, &parties.public, rng, &mut meter);
-    assert!(matches!(refused, Err(EncryptedError::Ring(RlweError::Wire { .. }))));
+    assert!(matches!(refused, Err(EncryptedProductError::Ring(RlweError::Wire { .. }))));
 }

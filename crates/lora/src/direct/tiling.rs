@@ -23,11 +23,11 @@ const UNFLOODED_ENTRY_MAX: i16 = 127;
 /// The reason why an operation of the direct scheme was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum EncryptedError {
+pub enum EncryptedProductError {
     /// A tile does not fit the ring, the matrix or its noise budget.
     #[error(
-        "tile of {inputs} x {outputs}: wanted at least 1 and at most {columns} columns, at least 1 and \
-         at most {outputs_max} rows, and at most {degree} entries"
+        "tile of {inputs} x {outputs}: wanted 1 to {columns} columns, 1 to {outputs_max} rows, and \
+         at most {degree} entries"
     )]
     WrongTile {
         /// The number of columns of the tile.
@@ -45,7 +45,7 @@ pub enum EncryptedError {
     #[error(transparent)]
     Count(#[from] CountError),
     /// An answer has coefficients that are not those of its rows.
-    #[error("answer {answer}: its coefficients are not those of its rows")]
+    #[error("answer {answer}: its coefficients do not belong to its rows")]
     WrongCoefficients {
         /// The index of the answer, from 0.
         answer: usize,
@@ -60,7 +60,7 @@ pub enum EncryptedError {
 ///
 /// # Errors
 /// If the set leaves no room for noise.
-pub fn parameters(set: &ParameterSet) -> Result<(ParameterSet, i16), RlweError> {
+pub fn derive_parameters(set: &ParameterSet) -> Result<(ParameterSet, i16), RlweError> {
     match set.flood_bits() {
         0 => Ok((set.clone(), UNFLOODED_ENTRY_MAX)),
         _ => Ok((set.clone().with_plaintext_bits(FLOODED_BITS)?, FLOODED_ENTRY_MAX)),
@@ -69,7 +69,7 @@ pub fn parameters(set: &ParameterSet) -> Result<(ParameterSet, i16), RlweError> 
 
 /// The size of a matrix and of its messages under these parameters, for the cost model.
 pub fn tiling_problem(context: &Context, terms: &InputTerms) -> TilingProblem {
-    let coefficient_bits = u64::BITS - context.set().primes()[0].leading_zeros();
+    let coefficient_bits = u64::BITS - context.parameter_set().primes()[0].leading_zeros();
     TilingProblem {
         rows: terms.rows(),
         columns: terms.columns,
@@ -95,12 +95,12 @@ impl TileGrid {
         context: &Context,
         terms: &InputTerms,
         tile: TileShape,
-    ) -> Result<TileGrid, EncryptedError> {
+    ) -> Result<TileGrid, EncryptedProductError> {
         let (TileShape { inputs, outputs }, degree) = (tile, context.n());
         let (columns, outputs_max) = (terms.columns, terms.outputs_max);
         let fits = inputs.checked_mul(outputs).is_some_and(|entries| entries <= degree);
         if !fits || inputs == 0 || outputs == 0 || inputs > columns || outputs > outputs_max {
-            return Err(EncryptedError::WrongTile {
+            return Err(EncryptedProductError::WrongTile {
                 inputs,
                 outputs,
                 degree,
@@ -108,7 +108,8 @@ impl TileGrid {
                 outputs_max,
             });
         }
-        let (wanted, got) = (context.set().plaintext_bits() as usize, terms.bits as usize);
+        let (wanted, got) =
+            (context.parameter_set().plaintext_bits() as usize, terms.bits as usize);
         check_count("bits of a word", wanted, got)?;
         Ok(TileGrid { tile, rows: terms.rows(), columns })
     }
@@ -122,7 +123,7 @@ impl TileGrid {
     }
 
     /// The coefficients that hold the products of an answer's rows.
-    pub(super) fn positions(&self, answer: usize) -> Vec<usize> {
+    pub(super) fn answer_positions(&self, answer: usize) -> Vec<usize> {
         let rows = self.tile.outputs.min(self.rows - answer * self.tile.outputs);
         (1..=rows).map(|row| row * self.tile.inputs - 1).collect()
     }

@@ -18,7 +18,7 @@ pub struct ScaledB {
 pub(super) struct Panel(pub(super) [f32; PANEL]);
 
 #[inline(always)]
-pub(super) fn add_panels(factor: &ScaledB, vectors: &[f32], outputs: &mut [f32]) {
+pub(super) fn add_panel_products(factor: &ScaledB, vectors: &[f32], outputs: &mut [f32]) {
     for (index, panels) in factor.panels.chunks_exact(factor.rank).enumerate() {
         let first = index * PANEL;
         let count = PANEL.min(factor.width - first);

@@ -20,7 +20,7 @@ use crate::{
 const STEP_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Asks the host to prepare the next batch of an input, and returns the batch.
-pub(crate) fn prepare(
+pub(crate) fn prepare_batch(
     connection: &mut HostConnection,
     connect: &dyn HostConnector,
     session: &HolderSession,
@@ -31,7 +31,7 @@ pub(crate) fn prepare(
     let prepare = PrepareRequest { layer: terms.layer, input: terms.input };
     let begun = connection.begin_request(FrameKind::Prepare, |out| prepare.encode(out));
     let id = begun.map_err(|error| HolderError::from_protocol(connect, error))?;
-    let mut preparation = Preparation { connection, connect, session, id };
+    let mut preparation = BatchPreparation { connection, connect, session, id };
     let first = preparation.receive_credit()?;
     let epoch = HostEpoch(session.welcome.epoch);
     let mut rng = Rng::from_os()?;
@@ -41,14 +41,14 @@ pub(crate) fn prepare(
 }
 
 /// A request for a batch, with its connection and the id of its frames.
-struct Preparation<'a> {
+struct BatchPreparation<'a> {
     connection: &'a mut HostConnection,
     connect: &'a dyn HostConnector,
     session: &'a HolderSession,
     id: u32,
 }
 
-impl Preparation<'_> {
+impl BatchPreparation<'_> {
     /// Sends the encrypted masks, block by block, as the host's credit allows.
     fn send_masks(
         &mut self,
@@ -118,7 +118,7 @@ impl Preparation<'_> {
             let parts = part.ciphertexts.chunks_exact(length);
             let answers = parts.map(|bytes| SmallCiphertext::from_bytes(context, bytes));
             let answers = answers.collect::<Result<Vec<_>, _>>()?;
-            pending = match pending.accept(&self.session.secret, &answers, meter)? {
+            pending = match pending.accept_answers(&self.session.secret, &answers, meter)? {
                 BatchState::Pending(pending) => pending,
                 BatchState::Ready(batch) => return Ok(batch),
             };

@@ -55,7 +55,7 @@ impl HostConnection {
                 Err(std::io::Error::new(std::io::ErrorKind::TimedOut, text))
             })
         });
-        let opened = opened.map_err(|error| HolderError::not_opened(connect, error))?;
+        let opened = opened.map_err(|error| HolderError::connect_failed(connect, error))?;
         Ok(Self {
             reader: FrameReader::new(opened.stream, ConnectionSide::Holder),
             out: FrameBuffer::default(),
@@ -68,22 +68,23 @@ impl HostConnection {
 
     /// Joins a session that an earlier hello opened.
     pub(crate) fn attach(&mut self, attach: &Attach) -> Result<AttachAnswer, ProtocolError> {
-        let answer = self.ask(FrameKind::Attach, FrameKind::Attached, |out| attach.encode(out))?;
+        let answer =
+            self.exchange(FrameKind::Attach, FrameKind::Attached, |out| attach.encode(out))?;
         AttachAnswer::decode(answer)
     }
 
     /// Sends one frame and waits for its answer.
-    pub(crate) fn ask(
+    pub(crate) fn exchange(
         &mut self,
         kind: FrameKind,
         wanted: FrameKind,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<&[u8], ProtocolError> {
-        self.ask_while(kind, wanted, fill, || ())
+        self.exchange_while(kind, wanted, fill, || ())
     }
 
     /// Sends one frame, calls `meanwhile` while the host computes, and waits for the answer.
-    pub(crate) fn ask_while(
+    pub(crate) fn exchange_while(
         &mut self,
         kind: FrameKind,
         wanted: FrameKind,
@@ -149,7 +150,7 @@ impl HostConnection {
 
     /// Sends a goodbye to the host: for the whole session if `session` is true, else for this
     /// connection.
-    pub(crate) fn goodbye(mut self, session: bool) {
+    pub(crate) fn send_goodbye(mut self, session: bool) {
         let until = Instant::now() + FAREWELL_DEADLINE;
         let goodbye = Goodbye { session };
         if let Ok(id) = self.begin_request(FrameKind::Goodbye, |out| goodbye.encode(out)) {

@@ -14,10 +14,10 @@ use super::{
 use crate::{
     adapt_error::AdaptError,
     deltas::{DeltaReport, DeltaSession},
-    direct::{self, EncryptedHolder},
+    direct::{self, EncryptedProductHolder},
     meter::{DeltaStep, StepMeter},
     protocol::{
-        ApplyAnswer, CiphertextAnswer, CiphertextRequest, FrameKind, MaskedRequest, ProtocolError,
+        CiphertextAnswer, CiphertextRequest, FrameKind, MaskedAnswer, MaskedRequest, ProtocolError,
         Scheme, pack, packed_bytes, unpack,
     },
     quantise::quantise_vector,
@@ -70,7 +70,7 @@ impl RemoteDeltas {
         let mut products = Zeroizing::new(Vec::with_capacity(integers.len() / columns * rows));
         let mut rest = integers;
         while !rest.is_empty() {
-            let count = (rest.len() / columns).min(self.vectors_at_once(columns, rows));
+            let count = (rest.len() / columns).min(self.vectors_per_request(columns, rows));
             let now = &rest[..count * columns];
             let done = match self.request_products(group, now) {
                 // Counters in a lost request must never be reused: retry once with fresh ones.
@@ -109,7 +109,7 @@ impl RemoteDeltas {
 
     /// The number of vectors for which neither the frame nor its answer is longer than its kind
     /// allows.
-    fn vectors_at_once(&self, columns: usize, rows: usize) -> usize {
+    fn vectors_per_request(&self, columns: usize, rows: usize) -> usize {
         let fits = |kind: FrameKind, length| (kind.payload_max() - 64) / packed_bytes(length, 36);
         let fits = fits(FrameKind::Apply, columns).min(fits(FrameKind::Products, rows));
         fits.clamp(1, MaskedRequest::VECTORS_MAX.into())
@@ -141,19 +141,20 @@ impl RemoteDeltas {
         let connection = connection.ok_or_else(|| {
             HolderError::connection_lost(&*connect, &"the connection was closed after an error")
         })?;
-        let answer = connection.ask_while(
+        let answer = connection.exchange_while(
             FrameKind::Apply,
             FrameKind::Products,
             |out| {
                 apply.encode_head(out);
                 masked.vectors.chunks_exact(columns).for_each(|vector| pack(vector, bits, out));
             },
-            || pool::lock(&taken.batch).refill(),
+            || pool::lock_batch(&taken.batch).precompute_masks(),
         );
-        let answer = answer.and_then(|payload| read_products(payload, count, rows, bits));
-        self.meter.add(DeltaStep::Network, began.elapsed().as_nanos() as u64);
+        let answer = answer.and_then(|payload| decode_products(payload, count, rows, bits));
+        self.meter.add_time(DeltaStep::Network, began.elapsed().as_nanos() as u64);
         let (left, words) = answer.map_err(|error| HolderError::from_protocol(&*connect, error))?;
-        let products = pool::lock(&taken.batch).unmask(masked.counter, &words, &mut self.meter)?;
+        let products =
+            pool::lock_batch(&taken.batch).unmask(masked.counter, &words, &mut self.meter)?;
         session.groups[group].set_budget_left(left);
         // The operations of the batch (encryptions, scalar products, decryptions), in proportion to
         // the vectors that were used.
@@ -178,9 +179,10 @@ impl RemoteDeltas {
         let tile = tile.ok_or_else(|| {
             HolderError::connection_lost(&*connect, &"no tile fits the terms of the adapter")
         })?;
-        let holder = EncryptedHolder::new(context, terms, tile)?;
+        let holder = EncryptedProductHolder::new(context, terms, tile)?;
         let mut rng = Rng::from_os()?;
-        let request = holder.request(&session.secret, integers, &mut rng, &mut self.meter)?;
+        let request =
+            holder.encrypt_request(&session.secret, integers, &mut rng, &mut self.meter)?;
         let mut ciphertexts = Vec::new();
         request.iter().for_each(|ciphertext| ciphertexts.extend(ciphertext.to_bytes(context)));
         let message = CiphertextRequest {
@@ -196,16 +198,16 @@ impl RemoteDeltas {
             HolderError::connection_lost(&*connect, &"the connection was closed after an error")
         })?;
         let fill = |out: &mut Vec<u8>| message.encode(out);
-        let answer = connection.ask(FrameKind::Direct, FrameKind::CiphertextAnswer, fill);
+        let answer = connection.exchange(FrameKind::Direct, FrameKind::CiphertextAnswer, fill);
         let read = answer.and_then(|payload| {
             let answer = CiphertextAnswer::decode(payload)?;
-            Ok((answer.budget_left, answer.split()?))
+            Ok((answer.budget_left, answer.split_ciphertexts()?))
         });
         let (left, parts) = read.map_err(|error| HolderError::from_protocol(&*connect, error))?;
-        self.meter.add(DeltaStep::Network, began.elapsed().as_nanos() as u64);
+        self.meter.add_time(DeltaStep::Network, began.elapsed().as_nanos() as u64);
         let answers = parts.iter().map(|bytes| SmallCiphertext::from_bytes(context, bytes));
         let answers = answers.collect::<Result<Vec<_>, _>>()?;
-        let products = holder.open(&session.secret, &answers, &mut self.meter)?;
+        let products = holder.decrypt_answers(&session.secret, &answers, &mut self.meter)?;
         session.groups[group].set_budget_left(left);
         // The host's products, and the answers that it re-randomised.
         self.meter.he_operations += ((request.len() + 1) * answers.len()) as u64;
@@ -252,7 +254,7 @@ impl RemoteDeltas {
         Ok((integers, scales))
     }
 
-    fn try_add(
+    fn try_add_deltas(
         &mut self,
         group: usize,
         rows: &[f32],
@@ -261,11 +263,11 @@ impl RemoteDeltas {
         let began = Instant::now();
         let (integers, scales) = self.quantise_rows(group, rows)?;
         let integers = Zeroizing::new(integers);
-        self.meter.add(DeltaStep::Quantise, began.elapsed().as_nanos() as u64);
+        self.meter.add_time(DeltaStep::Quantise, began.elapsed().as_nanos() as u64);
         let session = self.session.clone();
         let terms = &session.groups[group].terms;
         for (projection, output) in outputs.iter() {
-            let width = width_of(terms, *projection);
+            let width = output_width(terms, *projection);
             if width.is_some_and(|width| output.len() != width * scales.len()) {
                 let wanted = width.unwrap_or(0) * scales.len();
                 return Err(HolderError::Shape { wanted, got: output.len() });
@@ -274,7 +276,7 @@ impl RemoteDeltas {
         let products = self.request_all_products(group, &integers)?;
         self.meter.time(DeltaStep::B, || {
             for (projection, output) in outputs {
-                terms.add(*projection, &products, &scales, output);
+                terms.add_deltas(*projection, &products, &scales, output);
             }
         });
         Ok(())
@@ -282,19 +284,19 @@ impl RemoteDeltas {
 }
 
 impl DeltaSession for RemoteDeltas {
-    fn add(
+    fn add_deltas(
         &mut self,
         layer: u32,
         input: LayerInput,
         rows: &[f32],
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), AdaptError> {
-        let Some(group) = self.session.group(layer, input) else { return Ok(()) };
+        let Some(group) = self.session.group_index(layer, input) else { return Ok(()) };
         let terms = &self.session.groups[group].terms;
-        if rows.is_empty() || !outputs.iter().any(|(p, _)| width_of(terms, *p).is_some()) {
+        if rows.is_empty() || !outputs.iter().any(|(p, _)| output_width(terms, *p).is_some()) {
             return Ok(());
         }
-        let added = self.try_add(group, rows, outputs);
+        let added = self.try_add_deltas(group, rows, outputs);
         if added.is_err() {
             // The answer to a failed request may still arrive, so this connection is not reused.
             self.connection = None;
@@ -304,7 +306,7 @@ impl DeltaSession for RemoteDeltas {
 
     fn report(&self) -> DeltaReport {
         let mut report = self.report.clone();
-        self.meter.write_to(&mut report);
+        self.meter.write_to_report(&mut report);
         let now = self.connection.as_ref().map_or(0, |held| held.bytes - self.bytes_at_open);
         report.online_bytes = self.bytes_before + now;
         report
@@ -319,7 +321,7 @@ impl Drop for RemoteDeltas {
     }
 }
 
-fn width_of(terms: &crate::terms::InputTerms, projection: Projection) -> Option<usize> {
+fn output_width(terms: &crate::terms::InputTerms, projection: Projection) -> Option<usize> {
     let part = terms.parts.iter().find(|part| part.projection == projection)?;
     Some(match &part.effect {
         crate::terms::OutputTransform::Factor(factor) => factor.width(),
@@ -330,14 +332,14 @@ fn width_of(terms: &crate::terms::InputTerms, projection: Projection) -> Option<
 /// The number of answers left in the budget, and the products.
 type BudgetAndProducts = (Option<u64>, Zeroizing<Vec<u64>>);
 
-fn read_products(
+fn decode_products(
     payload: &[u8],
     vectors: usize,
     rows: usize,
     bits: u32,
 ) -> Result<BudgetAndProducts, ProtocolError> {
     let wrong = |field, wanted| ProtocolError::Field { message: "products", field, wanted };
-    let answer = ApplyAnswer::decode(payload)?;
+    let answer = MaskedAnswer::decode(payload)?;
     let bytes = packed_bytes(rows, bits);
     if usize::from(answer.vectors) != vectors || answer.packed.len() != bytes * vectors {
         return Err(wrong("vectors", "the number of vectors in the request"));

@@ -5,7 +5,7 @@ use confide_rlwe::RlweError;
 use super::connect::{EvidenceRefused, HostConnector};
 use crate::{
     adapt_error::AdaptError,
-    direct::EncryptedError,
+    direct::EncryptedProductError,
     masked::MaskedError,
     protocol::{ProtocolError, Refusal},
     quantise::QuantiseError,
@@ -83,14 +83,14 @@ pub enum HolderError {
     Masked(#[from] MaskedError),
     /// An operation of the direct scheme failed.
     #[error("direct scheme: {0}")]
-    Direct(#[from] EncryptedError),
+    Direct(#[from] EncryptedProductError),
     /// The ring, a key or the random generator failed.
     #[error(transparent)]
     Ring(#[from] RlweError),
 }
 
 impl HolderError {
-    pub(crate) fn not_opened(connect: &dyn HostConnector, error: std::io::Error) -> Self {
+    pub(crate) fn connect_failed(connect: &dyn HostConnector, error: std::io::Error) -> Self {
         let host = connect.host();
         match error.downcast::<EvidenceRefused>() {
             Ok(EvidenceRefused { check, reason }) => Self::EvidenceRefused { host, check, reason },

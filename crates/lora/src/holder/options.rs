@@ -12,7 +12,7 @@ use crate::{
 
 /// Configuration of a key holder: the adapter that it requests, and how it prepares masks.
 #[derive(Clone, Debug)]
-pub struct HolderOptions {
+pub struct KeyHolderOptions {
     /// The adapter's name at the host.
     pub adapter: String,
     /// The scheme by which products are computed.
@@ -37,7 +37,7 @@ pub struct HolderOptions {
     pub costs: OperationCosts,
 }
 
-impl HolderOptions {
+impl KeyHolderOptions {
     /// Options for the masked scheme, with one thread that prepares masks.
     pub fn new(adapter: impl Into<String>, parameters: ParameterSet) -> Self {
         let low_water = (parameters.n() / 4).max(1) as u32;

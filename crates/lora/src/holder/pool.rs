@@ -22,7 +22,7 @@ pub(crate) struct MaskPool {
 pub(crate) type SharedBatch = Arc<Mutex<HolderBatch>>;
 
 /// Masked vectors with their counters. If the request fails, the counters are lost.
-pub(crate) struct ReservedVectors {
+pub(crate) struct MaskedVectorsWithBatch {
     pub(crate) batch: SharedBatch,
     pub(crate) masked: MaskedVectors,
     pub(crate) count: usize,
@@ -30,7 +30,7 @@ pub(crate) struct ReservedVectors {
 
 impl MaskPool {
     pub(crate) fn tokens_left(&self) -> u64 {
-        self.batches.iter().map(|batch| lock(batch).tokens_left() as u64).sum()
+        self.batches.iter().map(|batch| lock_batch(batch).tokens_left() as u64).sum()
     }
 
     pub(crate) fn batches(&self) -> usize {
@@ -38,7 +38,7 @@ impl MaskPool {
     }
 
     /// Records that a preparation ended, with or without a batch.
-    pub(crate) fn end_preparation(&mut self, batch: Option<HolderBatch>) {
+    pub(crate) fn record_preparation_end(&mut self, batch: Option<HolderBatch>) {
         self.preparing = false;
         if let Some(batch) = batch {
             self.finished += 1;
@@ -53,10 +53,10 @@ impl MaskPool {
         vectors: &[i16],
         columns: usize,
         meter: &mut StepMeter,
-    ) -> Option<Result<ReservedVectors, MaskedError>> {
+    ) -> Option<Result<MaskedVectorsWithBatch, MaskedError>> {
         loop {
             let batch = self.batches.front()?.clone();
-            let mut held = lock(&batch);
+            let mut held = lock_batch(&batch);
             let count = (vectors.len() / columns).min(held.tokens_left());
             if count == 0 {
                 self.batches.pop_front();
@@ -64,11 +64,11 @@ impl MaskPool {
             }
             let masked = held.mask(&vectors[..count * columns], meter);
             drop(held);
-            return Some(masked.map(|masked| ReservedVectors { batch, masked, count }));
+            return Some(masked.map(|masked| MaskedVectorsWithBatch { batch, masked, count }));
         }
     }
 }
 
-pub(crate) fn lock(batch: &SharedBatch) -> MutexGuard<'_, HolderBatch> {
+pub(crate) fn lock_batch(batch: &SharedBatch) -> MutexGuard<'_, HolderBatch> {
     batch.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -31,7 +31,7 @@ pub(crate) fn start_preparer(shared: &Arc<AdapterState>, index: usize) {
             if shared.is_stopping() {
                 break;
             }
-            if let Err(error) = prepare_next(&shared, &mut connection) {
+            if let Err(error) = prepare_next_batch(&shared, &mut connection) {
                 connection = None;
                 tracing::debug!(%error, "a batch could not be prepared");
                 drop(shared);
@@ -45,7 +45,7 @@ pub(crate) fn start_preparer(shared: &Arc<AdapterState>, index: usize) {
 }
 
 /// Prepares one batch, or waits if none is needed.
-fn prepare_next(
+fn prepare_next_batch(
     shared: &Arc<AdapterState>,
     held: &mut Option<(HostConnection, [u8; 32])>,
 ) -> Result<(), HolderError> {
@@ -55,18 +55,18 @@ fn prepare_next(
         thread::sleep(RETRY);
         return Ok(());
     }
-    let Some(group) = next_group(shared, &session) else { return Ok(()) };
-    let prepared = prepare(shared, &session, held, group);
+    let Some(group) = choose_group_or_wait(shared, &session) else { return Ok(()) };
+    let prepared = prepare_batch(shared, &session, held, group);
     let (batch, outcome) = match prepared {
         Ok(batch) => (Some(batch), Ok(())),
         Err(error) => (None, Err(error)),
     };
-    session.pools()[group].end_preparation(batch);
-    session.notify();
+    session.pools()[group].record_preparation_end(batch);
+    session.notify_waiters();
     outcome
 }
 
-fn prepare(
+fn prepare_batch(
     shared: &AdapterState,
     session: &HolderSession,
     held: &mut Option<(HostConnection, [u8; 32])>,
@@ -81,14 +81,14 @@ fn prepare(
     };
     let before = connection.bytes;
     let mut meter = StepMeter::default();
-    let prepared = batch::prepare(connection, &*shared.connect, session, group, &mut meter);
+    let prepared = batch::prepare_batch(connection, &*shared.connect, session, group, &mut meter);
     shared.offline_bytes.fetch_add(connection.bytes - before, Ordering::Relaxed);
     prepared
 }
 
 /// Returns the input with the fewest prepared vectors, if it needs more; otherwise waits once and
 /// returns `None`.
-fn next_group(shared: &AdapterState, session: &HolderSession) -> Option<usize> {
+fn choose_group_or_wait(shared: &AdapterState, session: &HolderSession) -> Option<usize> {
     let wanted = shared.wanted.load(Ordering::Relaxed);
     let mut pools = session.pools();
     let pick = |pools: &[super::pool::MaskPool]| {

@@ -12,7 +12,7 @@ use super::{
     connection::HostConnection,
     deltas::RemoteDeltas,
     error::HolderError,
-    options::HolderOptions,
+    options::KeyHolderOptions,
     preparer,
     session::{AdapterState, HolderSession},
 };
@@ -57,7 +57,7 @@ impl RemoteAdapter {
     /// If the host cannot be reached, refuses, or does not offer what the options require.
     pub fn connect(
         connect: Arc<dyn HostConnector>,
-        options: HolderOptions,
+        options: KeyHolderOptions,
     ) -> Result<Self, HolderError> {
         let mut connection = HostConnection::open(&*connect)?;
         let session = HolderSession::open(&mut connection, &*connect, &options)?;
@@ -77,7 +77,7 @@ impl RemoteAdapter {
     ///
     /// # Errors
     /// If the connection to the host is lost, or `deadline` passes.
-    pub fn prepare(
+    pub fn wait_until_prepared(
         &self,
         vectors: u32,
         deadline: Duration,
@@ -88,7 +88,7 @@ impl RemoteAdapter {
         let wanted = u64::from(vectors).min(most);
         self.shared.wanted.fetch_max(wanted, Ordering::Relaxed);
         let until = Instant::now() + deadline;
-        session.notify();
+        session.notify_waiters();
         let mut last = PreparationProgress::default();
         loop {
             let progress = session_progress(&session, wanted);
@@ -115,12 +115,12 @@ impl RemoteAdapter {
     }
 
     /// The progress of preparations.
-    pub fn progress(&self) -> PreparationProgress {
+    pub fn preparation_progress(&self) -> PreparationProgress {
         session_progress(&self.shared.session(), self.shared.wanted.load(Ordering::Relaxed))
     }
 
     /// The epoch of the host process at which the session was opened.
-    pub fn epoch(&self) -> [u8; 16] {
+    pub fn host_epoch(&self) -> [u8; 16] {
         self.shared.session().welcome.epoch
     }
 
@@ -130,7 +130,7 @@ impl RemoteAdapter {
     }
 
     /// The number of vectors in one batch.
-    pub fn batch_vectors(&self) -> usize {
+    pub fn vectors_per_batch(&self) -> usize {
         self.shared.session().secret.context().n()
     }
 
@@ -164,8 +164,12 @@ impl DeltaProvider for RemoteAdapter {
         }
     }
 
-    fn reserve(&self, prompt: u32, completion: Option<u32>) -> Result<Reservation, AdaptError> {
-        let first = self.reservations.reserve(self.budget_left(), prompt, completion);
+    fn reserve_answers(
+        &self,
+        prompt: u32,
+        completion: Option<u32>,
+    ) -> Result<Reservation, AdaptError> {
+        let first = self.reservations.reserve_answers(self.budget_left(), prompt, completion);
         let Err(AdaptError::BudgetTooSmall { .. }) = first else { return first };
         // This needs another thread: a connection runs an event loop, and this thread may run one
         // already.
@@ -175,16 +179,18 @@ impl DeltaProvider for RemoteAdapter {
         };
         let again = thread::scope(|scope| scope.spawn(again).join());
         match again {
-            Ok(Ok(true)) => self.reservations.reserve(self.budget_left(), prompt, completion),
+            Ok(Ok(true)) => {
+                self.reservations.reserve_answers(self.budget_left(), prompt, completion)
+            }
             Ok(Err(error)) => Err(error.into()),
             Ok(Ok(false)) | Err(_) => first,
         }
     }
 
-    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
-        let deltas = match self.try_open() {
+    fn open_session(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
+        let deltas = match self.try_open_session() {
             // The host no longer knows the session: retry once with a new one.
-            Err(HolderError::HostRestarted { .. }) => self.try_open()?,
+            Err(HolderError::HostRestarted { .. }) => self.try_open_session()?,
             other => other?,
         };
         Ok(Box::new(deltas))
@@ -202,7 +208,7 @@ impl RemoteAdapter {
         session.is_dead()
     }
 
-    fn try_open(&self) -> Result<RemoteDeltas, HolderError> {
+    fn try_open_session(&self) -> Result<RemoteDeltas, HolderError> {
         let session = self.shared.ensure_session()?;
         let connection = self.shared.take_connection(&session)?;
         Ok(RemoteDeltas::new(self.shared.clone(), session, connection))

@@ -15,8 +15,8 @@ use super::{
     connect::HostConnector,
     connection::{ANSWER_DEADLINE, HostConnection},
     error::HolderError,
-    options::HolderOptions,
-    pool::{MaskPool, ReservedVectors},
+    options::KeyHolderOptions,
+    pool::{MaskPool, MaskedVectorsWithBatch},
 };
 use crate::{
     direct,
@@ -55,11 +55,11 @@ impl HolderSession {
     pub(crate) fn open(
         connection: &mut HostConnection,
         connect: &dyn HostConnector,
-        options: &HolderOptions,
+        options: &KeyHolderOptions,
     ) -> Result<Self, HolderError> {
         let set = match options.scheme {
             Scheme::Masked => options.parameters.clone(),
-            Scheme::Direct => direct::parameters(&options.parameters)?.0,
+            Scheme::Direct => direct::derive_parameters(&options.parameters)?.0,
         };
         let context = Context::new(&set)?;
         let mut rng = Rng::from_os()?;
@@ -103,11 +103,11 @@ impl HolderSession {
     fn check_offer(
         mut self,
         connect: &dyn HostConnector,
-        options: &HolderOptions,
+        options: &KeyHolderOptions,
     ) -> Result<Self, HolderError> {
         let offer =
             |wanted: String, got: String| HolderError::Offer { host: connect.host(), wanted, got };
-        let set = self.secret.context().set();
+        let set = self.secret.context().parameter_set();
         let (protect, bits) = (self.welcome.protect, set.plaintext_bits());
         if let Some(wanted) = options.protect.filter(|wanted| *wanted != protect) {
             return Err(offer(wanted.name().into(), protect.name().into()));
@@ -132,7 +132,7 @@ impl HolderSession {
         Ok(self)
     }
 
-    pub(crate) fn group(&self, layer: u32, input: LayerInput) -> Option<usize> {
+    pub(crate) fn group_index(&self, layer: u32, input: LayerInput) -> Option<usize> {
         self.by_input.get(&(layer, input)).copied()
     }
 
@@ -157,7 +157,7 @@ impl HolderSession {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn notify(&self) {
+    pub(crate) fn notify_waiters(&self) {
         self.changed.notify_all();
     }
 
@@ -176,7 +176,7 @@ impl HolderSession {
         self.dead.store(true, Ordering::Release);
         // The lock is taken, so that the notification cannot come between a check and its wait.
         drop(self.pools());
-        self.notify();
+        self.notify_waiters();
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -191,7 +191,7 @@ impl HolderSession {
         vectors: &[i16],
         deadline: Duration,
         meter: &mut StepMeter,
-    ) -> Result<ReservedVectors, HolderError> {
+    ) -> Result<MaskedVectorsWithBatch, HolderError> {
         let columns = self.groups[group].terms.columns;
         let until = Instant::now() + deadline;
         let mut pools = self.pools();
@@ -210,7 +210,7 @@ impl HolderSession {
                 });
             }
             // Wake the preparers, and wait for their batch.
-            self.notify();
+            self.notify_waiters();
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let waited_s = deadline.as_secs();
@@ -253,7 +253,7 @@ fn receive_terms(connection: &mut HostConnection, id: u32) -> Result<InputGroup,
 /// State that an adapter shares with its generations and its preparers.
 pub(crate) struct AdapterState {
     pub(crate) connect: Arc<dyn HostConnector>,
-    pub(crate) options: HolderOptions,
+    pub(crate) options: KeyHolderOptions,
     session: Mutex<Arc<HolderSession>>,
     idle: Mutex<Vec<(HostConnection, [u8; 32])>>,
     stopping: AtomicBool,
@@ -267,7 +267,7 @@ const IDLE_MAX: usize = 8;
 impl AdapterState {
     pub(crate) fn new(
         connect: Arc<dyn HostConnector>,
-        options: HolderOptions,
+        options: KeyHolderOptions,
         connection: HostConnection,
         session: HolderSession,
     ) -> Self {
@@ -360,7 +360,7 @@ impl AdapterState {
         let idle = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         for (index, (connection, _)) in idle.into_iter().enumerate() {
             if index == 0 {
-                connection.goodbye(true);
+                connection.send_goodbye(true);
             }
         }
     }

@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 use super::{
     error::HostError,
     group::{ProjectionGroup, SchemeContexts},
-    online::OnlineProducts,
+    online::OnlineComputer,
     queue::JobQueue,
 };
 use crate::{
     adapter::{Adapter, LoraPair},
     mask::HostEpoch,
-    protocol::{Scheme, is_name},
+    protocol::{Scheme, is_valid_name},
     site::{LayerInput, Projection},
     terms::ProtectedMatrices,
 };
@@ -31,7 +31,7 @@ pub(crate) struct HostedAdapter {
     pub(crate) id: [u8; 32],
     groups: Arc<Vec<ProjectionGroup>>,
     by_input: HashMap<(u32, LayerInput), usize>,
-    pub(crate) queue: Arc<JobQueue<OnlineProducts>>,
+    pub(crate) queue: Arc<JobQueue<OnlineComputer>>,
 }
 
 impl HostedAdapter {
@@ -44,7 +44,7 @@ impl HostedAdapter {
         epoch: HostEpoch,
     ) -> Result<Self, HostError> {
         let name = adapter.name.clone();
-        if !is_name(&name) {
+        if !is_valid_name(&name) {
             return Err(HostError::InvalidName { name });
         }
         let mut inputs: BTreeMap<(u32, LayerInput), Vec<(Projection, &LoraPair)>> = BTreeMap::new();
@@ -62,7 +62,7 @@ impl HostedAdapter {
             groups.push(ProjectionGroup::new(key.0, &pairs, contexts, protect, noise_sigma)?);
         }
         let groups = Arc::new(groups);
-        let queue = Arc::new(JobQueue::new(Arc::new(OnlineProducts::new(groups.clone(), epoch))));
+        let queue = Arc::new(JobQueue::new(Arc::new(OnlineComputer::new(groups.clone(), epoch))));
         let mut hash = Sha256::new();
         hash.update(b"confide lora adapter v1");
         hash.update(name.as_bytes());
@@ -73,12 +73,12 @@ impl HostedAdapter {
         &self.groups
     }
 
-    pub(crate) fn group(&self, layer: u32, input: LayerInput) -> Option<usize> {
+    pub(crate) fn group_index(&self, layer: u32, input: LayerInput) -> Option<usize> {
         self.by_input.get(&(layer, input)).copied()
     }
 
     /// Returns whether this scheme can compute every input of the adapter.
-    pub(crate) fn offers(&self, scheme: Scheme) -> bool {
+    pub(crate) fn offers_scheme(&self, scheme: Scheme) -> bool {
         self.groups.iter().all(|group| group.terms_bytes(scheme).is_some())
     }
 }

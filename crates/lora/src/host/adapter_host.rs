@@ -24,7 +24,7 @@ use super::{
     group::{ProjectionGroup, SchemeContexts},
     online::OnlineJob,
     peers::{HostLimits, PeerPrefix, PreparationPermit, RunningPreparations},
-    sequences::SessionSequences,
+    sequences::CounterSequences,
     sessions::{HostSession, HostSessions, SessionActivity, SessionConnection},
     tally::{AuditTally, input_name},
 };
@@ -109,7 +109,7 @@ impl AdapterHost {
     /// If the parameter set cannot be used, the random generator fails, or the budget file cannot be
     /// read.
     pub fn new(options: HostOptions, audit: AuditLog) -> Result<Self, HostError> {
-        let (direct, direct_entry_max) = direct::parameters(&options.parameters)?;
+        let (direct, direct_entry_max) = direct::derive_parameters(&options.parameters)?;
         let contexts = SchemeContexts {
             masked: Context::new(&options.parameters)?,
             direct: Context::new(&direct)?,
@@ -184,7 +184,7 @@ impl AdapterHost {
             host_is_blind: set.security_bits() >= SECURITY_BITS_MIN,
             adapter_stays: set.flood_bits() > 0,
             b_is_handed_over: self.options.protect == ProtectedMatrices::A,
-            adapter_can_be_learned: allowance.lets_learn(),
+            adapter_can_be_learned: allowance.permits_extraction(),
             simulated: self.simulated.load(Ordering::Relaxed),
         }
     }
@@ -205,12 +205,12 @@ impl AdapterHost {
     }
 
     /// The number of sessions that are open.
-    pub fn sessions(&self) -> usize {
+    pub fn session_count(&self) -> usize {
         self.sessions.count()
     }
 
     /// Describes the adapters and their terms without any values, for a ready line or a digest.
-    pub fn describe(&self) -> Value {
+    pub fn describe_adapters(&self) -> Value {
         let adapters = self.loaded_adapters().into_iter().map(|adapter| {
             let widths = adapter.groups().iter().map(ProjectionGroup::columns);
             let limits = widths.map(|width| self.options.allowance.limit(width));
@@ -238,12 +238,12 @@ impl AdapterHost {
     pub fn expire_sessions(&self) {
         for session in self.sessions.expire_sessions() {
             self.write_tally(&session);
-            self.audit.write("expired", subject(&session), Map::new());
+            self.audit.write("expired", audit_subject(&session), Map::new());
         }
         for session in self.sessions.list() {
             self.write_tally(&session);
         }
-        if let Some(fields) = self.before_hello.take() {
+        if let Some(fields) = self.before_hello.take_counts() {
             self.audit.write("counted", AuditSubject::default(), fields);
         }
     }
@@ -254,12 +254,12 @@ impl AdapterHost {
     }
 
     /// Writes the last counts to the audit log and the budget file. Call it at the end of the program.
-    pub fn close(&self) {
+    pub fn write_final_counts(&self) {
         self.expire_sessions();
         let counts = self
             .loaded_adapters()
             .iter()
-            .map(|adapter| adapter.queue.counts())
+            .map(|adapter| adapter.queue.round_and_job_counts())
             .fold((0, 0), |(rounds, requests), (more_rounds, more)| {
                 (rounds + more_rounds, requests + more)
             });
@@ -268,7 +268,7 @@ impl AdapterHost {
         fields.insert("rounds_of_products".into(), counts.0.into());
         self.audit.write("stopped", AuditSubject::default(), fields);
         if let Some(file) = &self.budget_file
-            && let Err(error) = file.settle(self.budgets.counts())
+            && let Err(error) = file.replace_counts(self.budgets.answer_counts())
         {
             tracing::warn!(%error, "the exact counts cannot be written to the budget file");
         }
@@ -282,7 +282,7 @@ impl AdapterHost {
 
 /// Methods for the connections of the host.
 impl AdapterHost {
-    pub(super) fn stopping(&self) -> watch::Receiver<bool> {
+    pub(super) fn stop_signal(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
     }
 
@@ -299,7 +299,7 @@ impl AdapterHost {
         let protect = self.options.protect;
         if hello.parameters != self.options.parameters.name()
             || hello.protect.is_some_and(|wanted| wanted != protect)
-            || !adapter.offers(hello.scheme)
+            || !adapter.offers_scheme(hello.scheme)
         {
             return Err(Refusal::NotOffered);
         }
@@ -312,8 +312,8 @@ impl AdapterHost {
         let mut token = [0; 32];
         rng.fill_bytes(&mut token);
         let sequences = match hello.scheme {
-            Scheme::Masked => self.start_sequences(&adapter, hello.client, &mut rng),
-            Scheme::Direct => SessionSequences::default(),
+            Scheme::Masked => self.new_counter_sequences(&adapter, hello.client, &mut rng),
+            Scheme::Direct => CounterSequences::default(),
         };
         let welcome = Welcome {
             version: VERSION,
@@ -321,7 +321,7 @@ impl AdapterHost {
             token,
             simulated: peer.simulated,
             trusted: peer.attested,
-            can_be_learned: allowance.lets_learn(),
+            can_be_learned: allowance.permits_extraction(),
             protect,
             groups: adapter.groups().len() as u16,
         };
@@ -338,17 +338,17 @@ impl AdapterHost {
             tally: AuditTally::default(),
             peer: peer.prefix,
             evicted: watch::Sender::new(false),
-            life: SessionActivity::start(),
+            life: SessionActivity::with_one_connection(),
         })?;
         if let Some(session) = evicted {
             self.write_tally(&session);
-            self.audit.write("evicted", subject(&session), Map::new());
+            self.audit.write("evicted", audit_subject(&session), Map::new());
         }
         let mut fields = Map::new();
         fields.insert("scheme".into(), hello.scheme.name().into());
         fields.insert("attested".into(), peer.attested.into());
         fields.insert("simulated".into(), peer.simulated.into());
-        self.audit.write("hello", subject(&seat.0), fields);
+        self.audit.write("hello", audit_subject(&seat.0), fields);
         Ok((seat, welcome))
     }
 
@@ -358,20 +358,20 @@ impl AdapterHost {
 
     pub(super) fn budget_state(&self, session: &HostSession, group: usize) -> BudgetState {
         let (slot, width) = self.budget_slot(session, group);
-        self.budgets.state(&slot, width, session.allowance)
+        self.budgets.budget_state(&slot, width, session.allowance)
     }
 
-    pub(super) async fn apply(
+    pub(super) async fn answer_masked_request(
         &self,
         session: &Arc<HostSession>,
         apply: &MaskedRequest<'_>,
     ) -> Result<(Vec<u8>, Option<u64>), Refusal> {
         let adapter = &session.adapter;
-        let group = adapter.group(apply.layer, apply.input).ok_or(Refusal::NotOffered)?;
+        let group = adapter.group_index(apply.layer, apply.input).ok_or(Refusal::NotOffered)?;
         if session.scheme != Scheme::Masked {
             return Err(Refusal::NotOffered);
         }
-        let vectors = read_vectors(adapter, group, apply)?;
+        let vectors = unpack_vectors(adapter, group, apply)?;
         // Answers are counted first, even if the masked scheme then refuses the request.
         let state = self.count_answers(session, group, apply.vectors.into()).await?;
         let job = OnlineJob {
@@ -380,7 +380,7 @@ impl AdapterHost {
             counter: apply.counter,
             vectors,
         };
-        let packed = adapter.queue.answer(job).await.unwrap_or(Err(Refusal::Internal))?;
+        let packed = adapter.queue.run_job(job).await.unwrap_or(Err(Refusal::Internal))?;
         session.tally.count_answers(apply.layer, apply.input, apply.vectors.into());
         Ok((packed, state.left))
     }
@@ -393,20 +393,22 @@ impl AdapterHost {
         group: usize,
         vectors: u64,
     ) -> Result<BudgetState, Refusal> {
-        session.note_use();
+        session.record_use();
         let (slot, width) = self.budget_slot(session, group);
         let taken = self.budgets.count_answers(slot, width, session.allowance, vectors);
         let state = taken.map_err(|error| match error {
             BudgetError::UsedUp { limit, .. } => Refusal::Budget { limit },
             _ => Refusal::Busy,
         })?;
-        let Some(file) = self.budget_file.clone().filter(|file| !file.holds(&slot, state.used))
+        let Some(file) =
+            self.budget_file.clone().filter(|file| !file.has_recorded(&slot, state.used))
         else {
             return Ok(state);
         };
         let limit = session.allowance.limit(width);
         // The line must be on disk before the answer is sent; this takes milliseconds.
-        let reserving = tokio::task::spawn_blocking(move || file.reserve(slot, state.used, limit));
+        let reserving =
+            tokio::task::spawn_blocking(move || file.ensure_recorded(slot, state.used, limit));
         reserving.await.map_err(|_| Refusal::Internal)?.map_err(|error| {
             tracing::error!(%error, "the budget file cannot be written: requests are refused");
             Refusal::Internal
@@ -422,38 +424,38 @@ impl AdapterHost {
 
     /// Makes the counters of a new session. Their masks are derived from the key holder's id and not
     /// from the account, so the masks of two sessions are independent.
-    pub(super) fn start_sequences(
+    pub(super) fn new_counter_sequences(
         &self,
         adapter: &HostedAdapter,
         client: [u8; 32],
         rng: &mut Rng,
-    ) -> SessionSequences {
+    ) -> CounterSequences {
         let groups = adapter.groups().iter();
         let sequences = groups.filter_map(|group| {
             let (layer, input) = (group.layer, group.input);
             let slot = CounterSlot { client, adapter: adapter.id, layer, input };
-            Some(group.masked_input()?.sequence(&self.key, slot, rng))
+            Some(group.masked_weights()?.new_counter_sequence(&self.key, slot, rng))
         });
-        SessionSequences::new(sequences)
+        CounterSequences::new(sequences)
     }
 
-    pub(super) fn key(&self) -> &ProcessKey {
+    pub(super) fn process_key(&self) -> &ProcessKey {
         &self.key
     }
 
     pub(super) fn begin_preparation(&self, session: &HostSession) -> Option<PreparationPermit> {
-        session.note_use();
-        self.preparations.begin(session.peer)
+        session.record_use();
+        self.preparations.acquire_permit(session.peer)
     }
 
-    pub(super) async fn wait_for_preparation_turn(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) async fn acquire_compute_permit(&self) -> Option<OwnedSemaphorePermit> {
         self.turns.clone().acquire_owned().await.ok()
     }
 
     pub(super) fn end_session(&self, session: &Arc<HostSession>) {
-        self.sessions.forget(session);
+        self.sessions.remove(session);
         self.write_tally(session);
-        self.audit.write("goodbye", subject(session), Map::new());
+        self.audit.write("goodbye", audit_subject(session), Map::new());
     }
 }
 
@@ -473,44 +475,44 @@ impl AdapterHost {
 
     pub(super) fn note_refusal(&self, session: &HostSession, refusal: Refusal) {
         if session.tally.count_refusal(refusal) {
-            self.audit.write("refused", subject(session), refusal_fields(refusal));
+            self.audit.write("refused", audit_subject(session), refusal_fields(refusal));
         }
     }
 
-    pub(super) fn note_end(&self, session: &HostSession, error: &ProtocolError) {
+    pub(super) fn note_connection_error(&self, session: &HostSession, error: &ProtocolError) {
         match error {
             ProtocolError::Refused(refusal) => self.note_refusal(session, *refusal),
             ProtocolError::Io(_) | ProtocolError::StreamEnded { .. } => {
-                self.audit.write("lost", subject(session), Map::new());
+                self.audit.write("lost", audit_subject(session), Map::new());
             }
             ProtocolError::Deadline { .. } => self.note_refusal(session, Refusal::Deadline),
             _ => self.note_refusal(session, Refusal::Malformed),
         }
     }
 
-    pub(super) fn note_prepared(&self, session: &HostSession, group: usize, batch: u64) {
+    pub(super) fn note_prepared_batch(&self, session: &HostSession, group: usize, batch: u64) {
         let group = &session.adapter.groups()[group];
         let mut fields = Map::new();
         let input = format!("{}/{}", group.layer, input_name(group.input));
         fields.insert("input".into(), input.into());
         fields.insert("batch".into(), batch.into());
         fields.insert("vectors".into(), session.context.n().into());
-        self.audit.write("prepared", subject(session), fields);
+        self.audit.write("prepared", audit_subject(session), fields);
     }
 
     pub(super) fn write_tally(&self, session: &HostSession) {
-        if let Some(fields) = session.tally.take() {
-            self.audit.write("counted", subject(session), fields);
+        if let Some(fields) = session.tally.take_counts() {
+            self.audit.write("counted", audit_subject(session), fields);
         }
     }
 }
 
-fn read_vectors(
+fn unpack_vectors(
     adapter: &HostedAdapter,
     group: usize,
     apply: &MaskedRequest<'_>,
 ) -> Result<Vec<u64>, Refusal> {
-    let input = adapter.groups()[group].masked_input().ok_or(Refusal::NotOffered)?;
+    let input = adapter.groups()[group].masked_weights().ok_or(Refusal::NotOffered)?;
     let (columns, bits) = (input.terms().columns, input.terms().bits);
     let (bytes, count) = (packed_bytes(columns, bits), usize::from(apply.vectors));
     if apply.packed.len() != bytes * count {
@@ -523,7 +525,7 @@ fn read_vectors(
     Ok(vectors)
 }
 
-fn subject(session: &HostSession) -> AuditSubject<'_> {
+fn audit_subject(session: &HostSession) -> AuditSubject<'_> {
     AuditSubject {
         client: Some(&session.client),
         account: Some(&session.account.name),

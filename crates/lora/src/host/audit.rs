@@ -96,11 +96,11 @@ impl AuditSink {
                     lines.pop_front();
                     *dropped += 1;
                 }
-                note_count(&mut line, "lines_dropped", *dropped);
+                insert_nonzero_count(&mut line, "lines_dropped", *dropped);
                 lines.push_back(line.to_string());
             }
             AuditSink::File { path, file, bytes, limit, lost } => {
-                note_count(&mut line, "lines_lost", *lost);
+                insert_nonzero_count(&mut line, "lines_lost", *lost);
                 let text = format!("{line}\n");
                 let written = rotate_if_full(path, file, bytes, *limit)
                     .and_then(|()| file.write_all(text.as_bytes()));
@@ -116,7 +116,7 @@ impl AuditSink {
     }
 }
 
-fn note_count(line: &mut Value, name: &str, count: u64) {
+fn insert_nonzero_count(line: &mut Value, name: &str, count: u64) {
     if count > 0 {
         line[name] = count.into();
     }

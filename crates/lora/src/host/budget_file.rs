@@ -63,10 +63,10 @@ impl BudgetFile {
     /// If it cannot be read or written, is not a regular file, has a second link, is in use by another
     /// host, or has an invalid line.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, HashMap<CounterSlot, u64>)> {
-        if let Some(folder) = folder_of(path) {
+        if let Some(folder) = parent_folder(path) {
             std::fs::create_dir_all(folder)?;
         }
-        let path = &resolve(path)?;
+        let path = &resolve_path(path)?;
         let lock = OpenOptions::new()
             .create(true)
             .write(true)
@@ -81,25 +81,25 @@ impl BudgetFile {
             Err(error) => return Err(error),
             Ok(text) => parse_counts(&text)?,
         };
-        let file = rewrite(path, &counts)?;
+        let file = rewrite_file(path, &counts)?;
         let inner = OpenBudgetFile { file, written: counts.clone(), appended: 0 };
         let path = path.to_owned();
         Ok((Self { path, inner: Mutex::new(inner), _lock: lock }, counts))
     }
 
     /// Returns whether a line on disk counts at least `used`.
-    pub(crate) fn holds(&self, slot: &CounterSlot, used: u64) -> bool {
-        self.inner().written.get(slot).is_some_and(|written| *written >= used)
+    pub(crate) fn has_recorded(&self, slot: &CounterSlot, used: u64) -> bool {
+        self.lock().written.get(slot).is_some_and(|written| *written >= used)
     }
 
     /// Ensures that a line on disk counts at least `used` of a budget of `limit`.
-    pub(crate) fn reserve(
+    pub(crate) fn ensure_recorded(
         &self,
         slot: CounterSlot,
         used: u64,
         limit: Option<u64>,
     ) -> io::Result<()> {
-        let mut inner = self.inner();
+        let mut inner = self.lock();
         if inner.written.get(&slot).is_some_and(|written| *written >= used) {
             return Ok(());
         }
@@ -110,41 +110,41 @@ impl BudgetFile {
         inner.written.insert(slot, ahead);
         inner.appended += 1;
         if inner.appended >= APPENDED_MAX {
-            inner.file = rewrite(&self.path, &inner.written)?;
+            inner.file = rewrite_file(&self.path, &inner.written)?;
             inner.appended = 0;
         }
         Ok(())
     }
 
     /// Replaces the counts, which include answers in advance, by the exact ones.
-    pub(crate) fn settle(&self, counts: HashMap<CounterSlot, u64>) -> io::Result<()> {
-        let mut inner = self.inner();
-        inner.file = rewrite(&self.path, &counts)?;
+    pub(crate) fn replace_counts(&self, counts: HashMap<CounterSlot, u64>) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.file = rewrite_file(&self.path, &counts)?;
         inner.written = counts;
         Ok(())
     }
 
-    fn inner(&self) -> MutexGuard<'_, OpenBudgetFile> {
+    fn lock(&self) -> MutexGuard<'_, OpenBudgetFile> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Writes one line for each count to a new file, synchronises it, replaces the old file, and
 /// synchronises the folder. Returns the file, open for appending.
-fn rewrite(path: &Path, counts: &HashMap<CounterSlot, u64>) -> io::Result<File> {
+fn rewrite_file(path: &Path, counts: &HashMap<CounterSlot, u64>) -> io::Result<File> {
     let text: String = counts.iter().map(|(slot, used)| format_line(slot, *used)).collect();
     let new_path = with_suffix(path, ".new");
     let mut file = File::create(&new_path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(new_path, path)?;
-    File::open(folder_of(path).unwrap_or(Path::new(".")))?.sync_all()?;
+    File::open(parent_folder(path).unwrap_or(Path::new(".")))?.sync_all()?;
     OpenOptions::new().append(true).open(path)
 }
 
 /// Resolves symbolic links. A rewrite replaces the file, so a device or a pipe would be lost, and two
 /// links to one file would continue with separate counts.
-fn resolve(path: &Path) -> io::Result<PathBuf> {
+fn resolve_path(path: &Path) -> io::Result<PathBuf> {
     if let Err(error) = path.symlink_metadata() {
         return match error.kind() {
             io::ErrorKind::NotFound => Ok(path.to_owned()),
@@ -157,12 +157,12 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
         return Err(io::Error::other("wanted a regular file, got a device, a pipe or a folder"));
     }
     if found.nlink() > 1 {
-        return Err(io::Error::other("wanted a file without further hard links"));
+        return Err(io::Error::other("wanted a file with only one hard link"));
     }
     Ok(path)
 }
 
-fn folder_of(path: &Path) -> Option<&Path> {
+fn parent_folder(path: &Path) -> Option<&Path> {
     path.parent().filter(|folder| !folder.as_os_str().is_empty())
 }
 
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn a_file_that_is_no_ordinary_one_or_has_two_names_is_refused_and_left_as_it_was() {
         let path = place("odd");
-        let folder = folder_of(&path).unwrap();
+        let folder = parent_folder(&path).unwrap();
         std::fs::create_dir_all(folder).unwrap();
         assert!(BudgetFile::open(folder).is_err(), "a folder");
         // A socket is not a regular file, and every user can make one.
@@ -266,14 +266,14 @@ mod tests {
         let (file, counts) = BudgetFile::open(&path).unwrap();
         assert!(counts.is_empty());
         for used in 1..=100 {
-            file.reserve(SLOT, used, Some(127)).unwrap();
-            assert!(file.holds(&SLOT, used));
+            file.ensure_recorded(SLOT, used, Some(127)).unwrap();
+            assert!(file.has_recorded(&SLOT, used));
         }
         drop(file);
         let (file, counts) = BudgetFile::open(&path).unwrap();
         assert!((100..=100 + 127 / AHEAD_SHARE).contains(&counts[&SLOT]), "{}", counts[&SLOT]);
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
-        file.settle(HashMap::from([(SLOT, 100)])).unwrap();
+        file.replace_counts(HashMap::from([(SLOT, 100)])).unwrap();
         drop(file);
         // A line that a crash cut short counts nothing.
         let mut text = std::fs::read_to_string(&path).unwrap();

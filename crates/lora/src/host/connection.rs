@@ -14,8 +14,8 @@ use super::{
     writer::{FrameWriter, SharedWriter},
 };
 use crate::protocol::{
-    ApplyAnswer, Attach, AttachAnswer, CiphertextAnswer, CiphertextBlock, CiphertextRequest,
-    ConnectionSide, Frame, FrameKind, FrameReader, Goodbye, GroupTerms, Hello, MaskedRequest,
+    Attach, AttachAnswer, CiphertextAnswer, CiphertextBlock, CiphertextRequest, ConnectionSide,
+    Frame, FrameKind, FrameReader, Goodbye, GroupTerms, Hello, MaskedAnswer, MaskedRequest,
     PrepareRequest, ProtocolError, Refusal, Scheme, Welcome,
 };
 
@@ -45,7 +45,7 @@ impl AdapterHost {
             host: self.clone(),
             reader,
             writer: writer.clone(),
-            stopping: self.stopping(),
+            stopping: self.stop_signal(),
             upload: None,
         };
         let ended = conversation.run(peer).await;
@@ -56,7 +56,7 @@ impl AdapterHost {
             Err(_) => Refusal::Malformed,
         };
         // A refusal with id 0 belongs to no request and is the last frame.
-        let _ = writer.lock().await.refuse(0, refusal).await;
+        let _ = writer.lock().await.send_refusal(0, refusal).await;
         ended
     }
 }
@@ -82,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> HolderConversation<S> {
         // This ends the computing task, because an incomplete batch cannot be completed any more.
         self.upload = None;
         if let Err(error) = &ended {
-            self.host.note_end(&seat.0, error);
+            self.host.note_connection_error(&seat.0, error);
         }
         // Release the connection before the last frame: the receiver may open the next one at once.
         drop(seat);
@@ -122,7 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> HolderConversation<S> {
 
     /// Answers requests until a goodbye, and returns the id of the goodbye.
     async fn answer_requests(&mut self, session: &Arc<HostSession>) -> Result<u32, ProtocolError> {
-        let mut evicted = session.eviction();
+        let mut evicted = session.eviction_signal();
         loop {
             let frame = tokio::select! {
                 biased;
@@ -137,20 +137,27 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> HolderConversation<S> {
             let done = match kind {
                 FrameKind::Apply => {
                     let apply = MaskedRequest::decode(payload)?;
-                    answer_apply(&self.host, session, &self.writer, id, &apply).await
+                    answer_masked_frame(&self.host, session, &self.writer, id, &apply).await
                 }
                 FrameKind::Direct => {
                     let direct = CiphertextRequest::decode(payload)?;
-                    answer_direct(&self.host, session, &self.writer, id, &direct).await
+                    answer_ciphertext_frame(&self.host, session, &self.writer, id, &direct).await
                 }
                 FrameKind::Prepare => {
                     let prepare = PrepareRequest::decode(payload)?;
-                    begin_upload(&self.host, session, &self.writer, &mut self.upload, id, prepare)
-                        .await
+                    begin_batch_upload(
+                        &self.host,
+                        session,
+                        &self.writer,
+                        &mut self.upload,
+                        id,
+                        prepare,
+                    )
+                    .await
                 }
                 FrameKind::Block => {
                     let block = CiphertextBlock::decode(payload)?;
-                    take_block(&mut self.upload, id, &block).await
+                    push_upload_block(&mut self.upload, id, &block).await
                 }
                 FrameKind::Goodbye => {
                     let goodbye = Goodbye::decode(payload)?;
@@ -165,7 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> HolderConversation<S> {
                 Ok(()) => {}
                 Err(ProtocolError::Refused(refusal)) if keeps_connection(refusal) => {
                     self.host.note_refusal(session, refusal);
-                    self.writer.lock().await.refuse(id, refusal).await?;
+                    self.writer.lock().await.send_refusal(id, refusal).await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -201,19 +208,19 @@ async fn wait_until_true(flag: &mut watch::Receiver<bool>) {
     let _ = flag.wait_for(|flag| *flag).await;
 }
 
-async fn answer_apply<S: AsyncRead + AsyncWrite>(
+async fn answer_masked_frame<S: AsyncRead + AsyncWrite>(
     host: &Arc<AdapterHost>,
     session: &Arc<HostSession>,
     writer: &SharedWriter<S>,
     id: u32,
     apply: &MaskedRequest<'_>,
 ) -> Result<(), ProtocolError> {
-    let (packed, budget_left) = host.apply(session, apply).await?;
-    let products = ApplyAnswer { budget_left, vectors: apply.vectors, packed: &packed };
+    let (packed, budget_left) = host.answer_masked_request(session, apply).await?;
+    let products = MaskedAnswer { budget_left, vectors: apply.vectors, packed: &packed };
     writer.lock().await.send(FrameKind::Products, id, |out| products.encode(out)).await
 }
 
-async fn answer_direct<S: AsyncRead + AsyncWrite>(
+async fn answer_ciphertext_frame<S: AsyncRead + AsyncWrite>(
     host: &Arc<AdapterHost>,
     session: &Arc<HostSession>,
     writer: &SharedWriter<S>,
@@ -223,12 +230,12 @@ async fn answer_direct<S: AsyncRead + AsyncWrite>(
     if session.scheme != Scheme::Direct {
         return Err(Refusal::NotOffered.into());
     }
-    let (ciphertexts, budget_left) = host.answer_direct(session, direct).await?;
+    let (ciphertexts, budget_left) = host.answer_ciphertext_request(session, direct).await?;
     let answer = CiphertextAnswer { budget_left, ciphertexts: &ciphertexts };
     writer.lock().await.send(FrameKind::CiphertextAnswer, id, |out| answer.encode(out)).await
 }
 
-async fn begin_upload<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+async fn begin_batch_upload<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     host: &Arc<AdapterHost>,
     session: &Arc<HostSession>,
     writer: &SharedWriter<S>,
@@ -246,7 +253,7 @@ async fn begin_upload<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     Ok(())
 }
 
-async fn take_block(
+async fn push_upload_block(
     upload: &mut Option<BatchUpload>,
     id: u32,
     block: &CiphertextBlock<'_>,

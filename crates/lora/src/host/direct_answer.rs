@@ -15,12 +15,12 @@ use crate::{
 impl AdapterHost {
     /// Answers one vector. Returns the encoded answers, each after its length, and the number of
     /// answers left in the budget.
-    pub(crate) async fn answer_direct(
+    pub(crate) async fn answer_ciphertext_request(
         &self,
         session: &Arc<HostSession>,
         direct: &CiphertextRequest<'_>,
     ) -> Result<(Vec<u8>, Option<u64>), Refusal> {
-        let found = session.adapter.group(direct.layer, direct.input);
+        let found = session.adapter.group_index(direct.layer, direct.input);
         let group = found.ok_or(Refusal::NotOffered)?;
         let context = session.context.clone();
         let length = SeededCiphertext::wire_bytes(&context);
@@ -36,7 +36,7 @@ impl AdapterHost {
         let held = session.clone();
         // The tile and the count are checked before anything is counted as answered.
         let tiled = tokio::task::spawn_blocking(move || {
-            let input = held.adapter.groups()[group].direct_input().ok_or(Refusal::NotOffered)?;
+            let input = held.adapter.groups()[group].direct_weights().ok_or(Refusal::NotOffered)?;
             input.host_for_tile(tile).map_err(|_| Refusal::NotOffered)
         });
         let tiled = tiled.await.map_err(|_| Refusal::Internal)??;

@@ -8,10 +8,10 @@ use sha2::{Digest, Sha256};
 use super::error::HostError;
 use crate::{
     adapter::LoraPair,
-    direct::{self, EncryptedError, EncryptedHost},
+    direct::{self, EncryptedProductError, EncryptedProductHost},
     int_matrix::ENTRY_MAX,
     link::TileShape,
-    masked::HostInput,
+    masked::HostWeights,
     protocol::{FrameKind, Scheme, encode_terms},
     site::{LayerInput, Projection},
     terms::{ProtectedMatrices, QuantisedWeights, WeightRounding},
@@ -37,15 +37,15 @@ pub(crate) struct ProjectionGroup {
     pub(crate) weights: [u8; 32],
     columns: usize,
     rows: usize,
-    masked: Option<(HostInput, Vec<u8>)>,
-    direct: Option<(CiphertextInput, Vec<u8>)>,
+    masked: Option<(HostWeights, Vec<u8>)>,
+    direct: Option<(TiledWeights, Vec<u8>)>,
 }
 
 /// The direct scheme's matrix, and its converted forms for the tiles in use.
-pub(crate) struct CiphertextInput {
+pub(crate) struct TiledWeights {
     context: Arc<Context>,
     weights: QuantisedWeights,
-    tiles: Mutex<Vec<(TileShape, Arc<EncryptedHost>)>>,
+    tiles: Mutex<Vec<(TileShape, Arc<EncryptedProductHost>)>>,
 }
 
 impl SchemeContexts {
@@ -57,7 +57,7 @@ impl SchemeContexts {
     }
 
     fn is_flooded(&self) -> bool {
-        self.masked.set().flood_bits() > 0
+        self.masked.parameter_set().flood_bits() > 0
     }
 }
 
@@ -69,7 +69,7 @@ impl ProjectionGroup {
         protect: ProtectedMatrices,
         noise_sigma: f64,
     ) -> Result<Self, HostError> {
-        let set = contexts.masked.set();
+        let set = contexts.masked.parameter_set();
         let rounding = WeightRounding { entry_max: ENTRY_MAX, noise_sigma };
         let weights = QuantisedWeights::with_rounding(layer, pairs, protect, set, rounding)?;
         if weights.terms.norm_limit == 0 {
@@ -78,13 +78,13 @@ impl ProjectionGroup {
         let (rows, columns) = (weights.matrix.rows(), weights.matrix.columns());
         let masked = match contexts.is_flooded() {
             true => {
-                let input = HostInput::new(&contexts.masked, &weights)
+                let input = HostWeights::new(&contexts.masked, &weights)
                     .map_err(|source| HostError::Masked { layer, source })?;
                 Some((input, terms_bytes(&weights)?))
             }
             false => None,
         };
-        let direct = direct_input(layer, pairs, contexts, protect, noise_sigma)?;
+        let direct = quantise_direct_weights(layer, pairs, contexts, protect, noise_sigma)?;
         let input = weights.terms.input;
         Ok(Self { layer, input, weights: weights_digest(pairs), columns, rows, masked, direct })
     }
@@ -97,11 +97,11 @@ impl ProjectionGroup {
         self.rows
     }
 
-    pub(crate) fn masked_input(&self) -> Option<&HostInput> {
+    pub(crate) fn masked_weights(&self) -> Option<&HostWeights> {
         self.masked.as_ref().map(|(input, _)| input)
     }
 
-    pub(crate) fn direct_input(&self) -> Option<&CiphertextInput> {
+    pub(crate) fn direct_weights(&self) -> Option<&TiledWeights> {
         self.direct.as_ref().map(|(input, _)| input)
     }
 
@@ -113,20 +113,20 @@ impl ProjectionGroup {
     }
 }
 
-impl CiphertextInput {
+impl TiledWeights {
     /// Returns the weights in the form for a tile. The first call for a tile converts them, which takes
     /// milliseconds.
     pub(crate) fn host_for_tile(
         &self,
         tile: TileShape,
-    ) -> Result<Arc<EncryptedHost>, EncryptedError> {
+    ) -> Result<Arc<EncryptedProductHost>, EncryptedProductError> {
         let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, host)) = tiles.iter().find(|(known, _)| *known == tile) {
             return Ok(host.clone());
         }
-        let made = match self.context.set().flood_bits() {
-            0 => EncryptedHost::dangerous_unflooded(&self.context, &self.weights, tile)?,
-            _ => EncryptedHost::new(&self.context, &self.weights, tile)?,
+        let made = match self.context.parameter_set().flood_bits() {
+            0 => EncryptedProductHost::dangerous_unflooded(&self.context, &self.weights, tile)?,
+            _ => EncryptedProductHost::new(&self.context, &self.weights, tile)?,
         };
         let made = Arc::new(made);
         if tiles.len() == TILES_MAX {
@@ -153,24 +153,27 @@ fn weights_digest(pairs: &[(Projection, &LoraPair)]) -> [u8; 32] {
 
 /// The direct scheme's matrix and terms. `None` if the scheme cannot be offered: it does not support
 /// noise on answers, and not every set has room for a tile.
-fn direct_input(
+fn quantise_direct_weights(
     layer: u32,
     pairs: &[(Projection, &LoraPair)],
     contexts: &SchemeContexts,
     protect: ProtectedMatrices,
     noise_sigma: f64,
-) -> Result<Option<(CiphertextInput, Vec<u8>)>, HostError> {
+) -> Result<Option<(TiledWeights, Vec<u8>)>, HostError> {
     if noise_sigma > 0.0 {
         return Ok(None);
     }
     let (context, entry_max) = (contexts.direct.clone(), contexts.direct_entry_max);
     let rounding = WeightRounding { entry_max, noise_sigma };
-    let weights = QuantisedWeights::with_rounding(layer, pairs, protect, context.set(), rounding)?;
-    if direct::outputs_max(&weights.matrix, context.set()) == 0 || weights.terms.norm_limit == 0 {
+    let weights =
+        QuantisedWeights::with_rounding(layer, pairs, protect, context.parameter_set(), rounding)?;
+    if direct::tile_outputs_max(&weights.matrix, context.parameter_set()) == 0
+        || weights.terms.norm_limit == 0
+    {
         return Ok(None);
     }
     let terms = terms_bytes(&weights)?;
-    Ok(Some((CiphertextInput { context, weights, tiles: Mutex::default() }, terms)))
+    Ok(Some((TiledWeights { context, weights, tiles: Mutex::default() }, terms)))
 }
 
 fn terms_bytes(weights: &QuantisedWeights) -> Result<Vec<u8>, HostError> {

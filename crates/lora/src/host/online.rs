@@ -8,11 +8,11 @@ use std::{
 
 use confide_rlwe::Rng;
 
-use super::{group::ProjectionGroup, queue::JobComputer, sequences::SessionSequences};
+use super::{group::ProjectionGroup, queue::JobComputer, sequences::CounterSequences};
 use crate::{
     int_matrix::DigitScratch,
     mask::HostEpoch,
-    masked::{ApplyJob, HostInput, HostSequence},
+    masked::{ApplyJob, CounterSequence, HostWeights},
     meter::StepMeter,
     protocol::{Refusal, pack, packed_bytes},
 };
@@ -23,14 +23,14 @@ thread_local! {
 }
 
 /// Computes products with the matrices of one adapter.
-pub(crate) struct OnlineProducts {
+pub(crate) struct OnlineComputer {
     groups: Arc<Vec<ProjectionGroup>>,
     epoch: HostEpoch,
 }
 
 /// Masked vectors of one session for one input.
 pub(crate) struct OnlineJob {
-    pub(crate) sequences: SessionSequences,
+    pub(crate) sequences: CounterSequences,
     pub(crate) group: usize,
     pub(crate) counter: u64,
     /// The vectors one after the other, words below 2^k.
@@ -40,20 +40,20 @@ pub(crate) struct OnlineJob {
 /// The packed products, or a refusal.
 pub(crate) type AnswerResult = Result<Vec<u8>, Refusal>;
 
-impl OnlineProducts {
+impl OnlineComputer {
     pub(crate) fn new(groups: Arc<Vec<ProjectionGroup>>, epoch: HostEpoch) -> Self {
         Self { groups, epoch }
     }
 
     /// Computes one product for all jobs of an input. If a session has several jobs, all but the first
     /// wait for the next product.
-    fn answer_group(
+    fn answer_group_jobs(
         &self,
         group: usize,
         jobs: Vec<(usize, OnlineJob)>,
         answers: &mut [AnswerResult],
     ) {
-        let Some(input) = self.groups[group].masked_input() else { return };
+        let Some(input) = self.groups[group].masked_weights() else { return };
         let mut waiting = VecDeque::from(jobs);
         while !waiting.is_empty() {
             let mut now: Vec<(usize, OnlineJob)> = Vec::with_capacity(waiting.len());
@@ -74,11 +74,11 @@ impl OnlineProducts {
 
     fn compute_round(
         &self,
-        input: &HostInput,
+        input: &HostWeights,
         group: usize,
         jobs: &[(usize, OnlineJob)],
     ) -> Vec<AnswerResult> {
-        let mut sequences: Vec<MutexGuard<'_, HostSequence>> =
+        let mut sequences: Vec<MutexGuard<'_, CounterSequence>> =
             jobs.iter().filter_map(|(_, job)| job.sequences.lock(group)).collect();
         let applied = jobs.iter().zip(&mut sequences).map(|((_, job), sequence)| ApplyJob {
             sequence,
@@ -105,7 +105,7 @@ impl OnlineProducts {
     }
 }
 
-impl JobComputer for OnlineProducts {
+impl JobComputer for OnlineComputer {
     type Job = OnlineJob;
     type Answer = AnswerResult;
 
@@ -116,7 +116,7 @@ impl JobComputer for OnlineProducts {
             by_group.entry(job.group).or_default().push((place, job));
         }
         for (group, jobs) in by_group {
-            self.answer_group(group, jobs, &mut answers);
+            self.answer_group_jobs(group, jobs, &mut answers);
         }
         answers
     }

@@ -70,8 +70,11 @@ impl RunningPreparations {
 
     /// Takes a permit for one more batch of `peer`; `None` if the peer is at its limit. The last permit
     /// is reserved for a peer that has none, so that active peers cannot block a new one.
-    pub(crate) fn begin(self: &Arc<Self>, peer: Option<PeerPrefix>) -> Option<PreparationPermit> {
-        let mut running = self.running();
+    pub(crate) fn acquire_permit(
+        self: &Arc<Self>,
+        peer: Option<PeerPrefix>,
+    ) -> Option<PreparationPermit> {
+        let mut running = self.lock();
         let all: usize = running.values().sum();
         let own = running.get(&peer).copied().unwrap_or(0);
         let last = all + 1 >= self.limits.preparations;
@@ -85,14 +88,14 @@ impl RunningPreparations {
         Some(PreparationPermit { preparations: self.clone(), peer })
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<Option<PeerPrefix>, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Option<PeerPrefix>, usize>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for PreparationPermit {
     fn drop(&mut self) {
-        let mut running = self.preparations.running();
+        let mut running = self.preparations.lock();
         let Some(own) = running.get_mut(&self.peer) else { return };
         *own -= 1;
         if *own == 0 {
@@ -122,16 +125,17 @@ mod tests {
     fn four_begun_preparations_of_one_peer_leave_room_for_another() {
         let preparations = Arc::new(RunningPreparations::new(HostLimits::default()));
         let stranger = peer("127.0.0.1");
-        let begun: Vec<_> = (0..4).filter_map(|_| preparations.begin(stranger)).collect();
+        let begun: Vec<_> = (0..4).filter_map(|_| preparations.acquire_permit(stranger)).collect();
         assert_eq!(begun.len(), 3);
-        let honest = preparations.begin(peer("127.0.0.2")).expect("the last room");
-        assert!(preparations.begin(peer("127.0.0.3")).is_none(), "no room is left");
+        let honest = preparations.acquire_permit(peer("127.0.0.2")).expect("the last room");
+        assert!(preparations.acquire_permit(peer("127.0.0.3")).is_none(), "no room is left");
         drop(honest);
         // Two peers that prepare already leave the last permit to a third.
         drop(begun);
-        let _two: Vec<_> =
-            ["127.0.0.1", "127.0.0.1", "127.0.0.2"].map(|one| preparations.begin(peer(one))).into();
-        assert!(preparations.begin(peer("127.0.0.2")).is_none());
-        assert!(preparations.begin(peer("127.0.0.3")).is_some());
+        let _two: Vec<_> = ["127.0.0.1", "127.0.0.1", "127.0.0.2"]
+            .map(|one| preparations.acquire_permit(peer(one)))
+            .into();
+        assert!(preparations.acquire_permit(peer("127.0.0.2")).is_none());
+        assert!(preparations.acquire_permit(peer("127.0.0.3")).is_some());
     }
 }

@@ -50,7 +50,7 @@ impl<C: JobComputer> JobQueue<C> {
     }
 
     /// Computes a job together with all waiting jobs; `None` if the computation failed.
-    pub(crate) async fn answer(self: &Arc<Self>, job: C::Job) -> Option<C::Answer> {
+    pub(crate) async fn run_job(self: &Arc<Self>, job: C::Job) -> Option<C::Answer> {
         let (sender, mut receiver) = oneshot::channel();
         let first = {
             let mut state = self.lock();
@@ -60,27 +60,27 @@ impl<C: JobComputer> JobQueue<C> {
         if first {
             let queue = self.clone();
             // An inline round ends before this task yields, so it cannot be cancelled in the middle.
-            if queue.cost_of_waiting() <= INLINE_MAX {
+            if queue.waiting_jobs_cost() <= INLINE_MAX {
                 queue.run_round();
                 if let Ok(answer) = receiver.try_recv() {
-                    self.hand_over();
+                    self.dispatch_waiting_jobs();
                     return Some(answer);
                 }
             }
-            self.hand_over();
+            self.dispatch_waiting_jobs();
         }
         receiver.await.ok()
     }
 
     /// The number of rounds and of jobs so far. There are fewer rounds than jobs if jobs were computed
     /// together.
-    pub(crate) fn counts(&self) -> (u64, u64) {
+    pub(crate) fn round_and_job_counts(&self) -> (u64, u64) {
         let state = self.lock();
         (state.rounds, state.jobs)
     }
 
     /// Passes the waiting jobs to a blocking thread, or marks the queue as idle if none waits.
-    fn hand_over(self: &Arc<Self>) {
+    fn dispatch_waiting_jobs(self: &Arc<Self>) {
         {
             let mut state = self.lock();
             if state.waiting.is_empty() {
@@ -90,13 +90,13 @@ impl<C: JobComputer> JobQueue<C> {
         }
         let queue = self.clone();
         tokio::task::spawn_blocking(move || {
-            while !queue.stop_if_idle() {
+            while !queue.mark_idle_if_empty() {
                 queue.run_round();
             }
         });
     }
 
-    fn stop_if_idle(&self) -> bool {
+    fn mark_idle_if_empty(&self) -> bool {
         let mut state = self.lock();
         let done = state.waiting.is_empty();
         state.working = !done;
@@ -120,7 +120,7 @@ impl<C: JobComputer> JobQueue<C> {
         }
     }
 
-    fn cost_of_waiting(&self) -> u64 {
+    fn waiting_jobs_cost(&self) -> u64 {
         self.lock().waiting.iter().map(|(job, _)| self.computer.cost(job)).sum()
     }
 
@@ -157,19 +157,19 @@ mod tests {
     async fn everyone_gets_their_own_answer_and_those_who_wait_are_computed_together() {
         let (let_go, gate) = std::sync::mpsc::channel();
         let queue = Arc::new(JobQueue::new(Arc::new(Squares(Mutex::new(gate)))));
-        assert_eq!(queue.answer((3, 1)).await, Some((9, 1)));
+        assert_eq!(queue.run_job((3, 1)).await, Some((9, 1)));
         // A large job occupies the queue; the jobs that arrive meanwhile are one round.
         let large = tokio::spawn({
             let queue = queue.clone();
-            async move { queue.answer((2, INLINE_MAX + 1)).await }
+            async move { queue.run_job((2, INLINE_MAX + 1)).await }
         });
-        while queue.counts().0 < 2 {
+        while queue.round_and_job_counts().0 < 2 {
             tokio::task::yield_now().await;
         }
         let later: Vec<_> = (10..20u64)
             .map(|x| {
                 let queue = queue.clone();
-                tokio::spawn(async move { (x, queue.answer((x, 1)).await) })
+                tokio::spawn(async move { (x, queue.run_job((x, 1)).await) })
             })
             .collect();
         while queue.lock().waiting.len() < later.len() {
@@ -181,6 +181,6 @@ mod tests {
             assert_eq!(answer.map(|(square, _)| square), Some(x * x));
         }
         assert_eq!(large.await.unwrap(), Some((4, 1)));
-        assert_eq!(queue.counts(), (3, 12), "rounds and jobs");
+        assert_eq!(queue.round_and_job_counts(), (3, 12), "rounds and jobs");
     }
 }

@@ -2,19 +2,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::masked::HostSequence;
+use crate::masked::CounterSequence;
 
 /// The sequences of one session, one for each group of the adapter; empty in the direct scheme.
 #[derive(Clone, Default)]
-pub(crate) struct SessionSequences(Arc<Vec<Mutex<HostSequence>>>);
+pub(crate) struct CounterSequences(Arc<Vec<Mutex<CounterSequence>>>);
 
-impl SessionSequences {
-    pub(crate) fn new(sequences: impl Iterator<Item = HostSequence>) -> Self {
+impl CounterSequences {
+    pub(crate) fn new(sequences: impl Iterator<Item = CounterSequence>) -> Self {
         Self(Arc::new(sequences.map(Mutex::new).collect()))
     }
 
     /// Locks the sequence of a group; `None` if there is none.
-    pub(crate) fn lock(&self, group: usize) -> Option<MutexGuard<'_, HostSequence>> {
+    pub(crate) fn lock(&self, group: usize) -> Option<MutexGuard<'_, CounterSequence>> {
         Some(self.0.get(group)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -14,7 +14,7 @@ use super::{
     accounts::Account,
     adapter::HostedAdapter,
     peers::{HostLimits, PeerPrefix},
-    sequences::SessionSequences,
+    sequences::CounterSequences,
     tally::AuditTally,
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(crate) struct HostSession {
     pub(crate) scheme: Scheme,
     pub(crate) public_key: Arc<PublicKey>,
     pub(crate) context: Arc<Context>,
-    pub(crate) sequences: SessionSequences,
+    pub(crate) sequences: CounterSequences,
     pub(crate) tally: AuditTally,
     /// The peer that the hello came from.
     pub(crate) peer: Option<PeerPrefix>,
@@ -113,7 +113,7 @@ impl HostSessions {
         }
         let longest_idle = |chosen: &dyn Fn(&HostSession, &SessionActivity) -> bool| {
             let idle = open.values().filter_map(|session| {
-                let life = session.life();
+                let life = session.lock_activity();
                 chosen(session, &life).then(|| (life.last_used, session.clone()))
             });
             idle.min_by_key(|(last_used, _)| *last_used).map(|(_, session)| session)
@@ -122,7 +122,7 @@ impl HostSessions {
             true => longest_idle(&|session, life| session.peer == peer && life.connections == 0),
             false => {
                 longest_idle(&|_, life| life.connections == 0 && !life.is_used).or_else(|| {
-                    let (most, held) = greatest_holder(open)?;
+                    let (most, held) = peer_with_most_sessions(open)?;
                     longest_idle(&|session, life| {
                         session.peer == most && (held > own + 1 || life.connections == 0)
                     })
@@ -148,7 +148,7 @@ impl HostSessions {
         {
             return Err(Refusal::NoSession);
         }
-        let mut life = session.life();
+        let mut life = session.lock_activity();
         if life.connections >= CONNECTIONS_MAX {
             return Err(Refusal::Busy);
         }
@@ -160,7 +160,7 @@ impl HostSessions {
     }
 
     /// Forgets a session; requests on its remaining connections are refused.
-    pub(crate) fn forget(&self, session: &HostSession) {
+    pub(crate) fn remove(&self, session: &HostSession) {
         let mut open = self.lock();
         // Another session may have the id of an evicted session by now.
         if open.get(&session.client).is_some_and(|held| std::ptr::eq(&**held, session)) {
@@ -192,44 +192,44 @@ impl HostSessions {
 
 impl SessionActivity {
     /// The activity of a session that its first connection opens now.
-    pub(crate) fn start() -> Mutex<Self> {
+    pub(crate) fn with_one_connection() -> Mutex<Self> {
         Mutex::new(Self { connections: 1, last_used: Instant::now(), is_used: false })
     }
 }
 
 impl HostSession {
     /// Records a request: it resets the idle time, and the session counts as used.
-    pub(crate) fn note_use(&self) {
-        let mut life = self.life();
+    pub(crate) fn record_use(&self) {
+        let mut life = self.lock_activity();
         life.last_used = Instant::now();
         life.is_used = true;
     }
 
     /// A receiver whose value becomes true when the session is evicted for a new one.
-    pub(crate) fn eviction(&self) -> watch::Receiver<bool> {
+    pub(crate) fn eviction_signal(&self) -> watch::Receiver<bool> {
         self.evicted.subscribe()
     }
 
-    fn life(&self) -> MutexGuard<'_, SessionActivity> {
+    fn lock_activity(&self) -> MutexGuard<'_, SessionActivity> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_expired(&self) -> bool {
-        let life = self.life();
+        let life = self.lock_activity();
         life.connections == 0 && life.last_used.elapsed() >= SESSION_IDLE
     }
 }
 
 impl Drop for SessionConnection {
     fn drop(&mut self) {
-        let mut life = self.0.life();
+        let mut life = self.0.lock_activity();
         life.connections = life.connections.saturating_sub(1);
         life.last_used = Instant::now();
     }
 }
 
 /// The peer with the most sessions, and their number.
-fn greatest_holder(
+fn peer_with_most_sessions(
     open: &HashMap<[u8; 32], Arc<HostSession>>,
 ) -> Option<(Option<PeerPrefix>, usize)> {
     let mut held: HashMap<Option<PeerPrefix>, usize> = HashMap::new();

@@ -37,7 +37,7 @@ impl AuditTally {
     }
 
     /// Returns the counts as fields of a line and resets them; `None` if all are zero.
-    pub(crate) fn take(&self) -> Option<Map<String, Value>> {
+    pub(crate) fn take_counts(&self) -> Option<Map<String, Value>> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = std::mem::take(&mut *counts);
         let mut fields = Map::new();
@@ -77,16 +77,16 @@ mod tests {
     #[test]
     fn counts_are_taken_once() {
         let tally = AuditTally::default();
-        assert!(tally.take().is_none());
+        assert!(tally.take_counts().is_none());
         tally.count_answers(3, LayerInput::Attention, 2);
         tally.count_answers(3, LayerInput::Attention, 1);
         tally.count_answers(4, LayerInput::FeedForward, 5);
         assert!(tally.count_refusal(Refusal::CounterUsed));
         assert!(!tally.count_refusal(Refusal::CounterUsed));
-        let fields = Value::Object(tally.take().unwrap());
+        let fields = Value::Object(tally.take_counts().unwrap());
         assert_eq!(fields["vectors"], 8);
         assert_eq!(fields["inputs"]["3/attention"], 3);
         assert_eq!(fields["refused"]["counter-used"], 2);
-        assert!(tally.take().is_none());
+        assert!(tally.take_counts().is_none());
     }
 }

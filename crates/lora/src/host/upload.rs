@@ -62,18 +62,18 @@ impl BatchUpload {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let found = session.adapter.group(prepare.layer, prepare.input);
+        let found = session.adapter.group_index(prepare.layer, prepare.input);
         let group = found.ok_or(Refusal::NotOffered)?;
-        let input = session.adapter.groups()[group].masked_input().ok_or(Refusal::NotOffered)?;
+        let input = session.adapter.groups()[group].masked_weights().ok_or(Refusal::NotOffered)?;
         let room = host.begin_preparation(session).ok_or(Refusal::Busy)?;
         let (preparing, batch) = {
             let mut sequence = session.sequences.lock(group).ok_or(Refusal::NotOffered)?;
-            if sequence.live_batches() >= BATCHES_MAX {
+            if sequence.live_batch_count() >= BATCHES_MAX {
                 return Err(Refusal::Busy.into());
             }
-            let batch = sequence.next_batch();
-            let key = host.key();
-            let preparing = input.prepare(key, &mut sequence, key.epoch(), batch);
+            let batch = sequence.next_batch_index();
+            let key = host.process_key();
+            let preparing = input.start_batch(key, &mut sequence, key.epoch(), batch);
             (preparing.map_err(Refusal::from)?, batch)
         };
         let (sender, receiver) = mpsc::channel(WINDOW.into());
@@ -128,18 +128,18 @@ struct BatchTask<S> {
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> BatchTask<S> {
     async fn run(mut self, preparing: HostPreparation) {
-        let refusal = match self.compute(preparing).await {
+        let refusal = match self.compute_batch(preparing).await {
             Ok(()) => return,
             Err(ProtocolError::Refused(refusal)) => refusal,
             // The stream failed, which the reading task notices as well.
             Err(_) => return,
         };
         self.host.note_refusal(&self.session, refusal);
-        self.release_slot();
-        let _ = self.writer.lock().await.refuse(self.id, refusal).await;
+        self.release_permit();
+        let _ = self.writer.lock().await.send_refusal(self.id, refusal).await;
     }
 
-    async fn compute(&mut self, mut preparing: HostPreparation) -> Result<(), ProtocolError> {
+    async fn compute_batch(&mut self, mut preparing: HostPreparation) -> Result<(), ProtocolError> {
         let columns = self.session.adapter.groups()[self.group].columns();
         self.send_credit(WINDOW).await?;
         let mut pushed = 0;
@@ -149,8 +149,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> BatchTask<S> {
             let Some(block) = waited.map_err(|_| Refusal::Deadline)? else {
                 return Err(ProtocolError::StreamEnded { within_frame: false });
             };
-            self.session.note_use();
-            let turn = self.host.wait_for_preparation_turn().await;
+            self.session.record_use();
+            let turn = self.host.acquire_compute_permit().await;
             let session = self.session.clone();
             let pushing = tokio::task::spawn_blocking(move || {
                 let done = push_ciphertexts(&session, preparing, &block);
@@ -163,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> BatchTask<S> {
                 self.send_credit(1).await?;
             }
         }
-        let turn = self.host.wait_for_preparation_turn().await;
+        let turn = self.host.acquire_compute_permit().await;
         let (session, group) = (self.session.clone(), self.group);
         let finishing = tokio::task::spawn_blocking(move || {
             let answers = compute_answers(&session, group, preparing);
@@ -171,13 +171,13 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> BatchTask<S> {
             answers
         });
         let answers = finishing.await.map_err(|_| Refusal::Internal)??;
-        self.host.note_prepared(&self.session, self.group, self.batch);
+        self.host.note_prepared_batch(&self.session, self.group, self.batch);
         self.send_answers(&answers).await
     }
 
     /// Releases the queue and the permit before the last frame is sent, because its receiver may start
     /// the next preparation at once.
-    fn release_slot(&mut self) {
+    fn release_permit(&mut self) {
         self.blocks.close();
         self.room = None;
     }
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> BatchTask<S> {
         let at_once = (ANSWER_BYTES / answers.first().map_or(1, Vec::len).max(1)).max(1);
         for (index, part) in answers.chunks(at_once).enumerate() {
             if (index + 1) * at_once >= answers.len() {
-                self.release_slot();
+                self.release_permit();
             }
             let ciphertexts = part.concat();
             let first = (index * at_once) as u32;
@@ -229,7 +229,7 @@ fn compute_answers(
     group: usize,
     preparing: HostPreparation,
 ) -> Result<Vec<Vec<u8>>, Refusal> {
-    let input = session.adapter.groups()[group].masked_input().ok_or(Refusal::Internal)?;
+    let input = session.adapter.groups()[group].masked_weights().ok_or(Refusal::Internal)?;
     let mut rng = Rng::from_os().map_err(|_| Refusal::Internal)?;
     let meter = &mut StepMeter::default();
     let mut answering = preparing.finish(input, meter).map_err(|_| Refusal::Malformed)?;

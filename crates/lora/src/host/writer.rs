@@ -35,7 +35,11 @@ impl<S: AsyncRead + AsyncWrite> FrameWriter<S> {
         write_frame(&mut self.stream, frame, WRITE_DEADLINE).await
     }
 
-    pub(crate) async fn refuse(&mut self, id: u32, refusal: Refusal) -> Result<(), ProtocolError> {
+    pub(crate) async fn send_refusal(
+        &mut self,
+        id: u32,
+        refusal: Refusal,
+    ) -> Result<(), ProtocolError> {
         self.send(FrameKind::Error, id, |out| refusal.encode(out)).await
     }
 }

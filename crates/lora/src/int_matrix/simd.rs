@@ -35,24 +35,24 @@ pub(super) fn has_avx512_vnni() -> bool {
         && is_x86_feature_detected!("avx512vnni")
 }
 
-pub(super) fn split_avx2(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
+pub(super) fn split_digits_avx2(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
     #[target_feature(enable = "avx2")]
-    fn split(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
+    fn split_digits(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
         portable::split_digits(vector, digits);
     }
     assert!(has_avx2());
     // SAFETY: the line above checked for the instructions.
-    unsafe { split(vector, digits) }
+    unsafe { split_digits(vector, digits) }
 }
 
-pub(super) fn split_avx512(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
+pub(super) fn split_digits_avx512(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
     #[target_feature(enable = "avx512f,avx512bw")]
-    fn split(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
+    fn split_digits(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
         portable::split_digits(vector, digits);
     }
     assert!(has_avx512_vnni());
     // SAFETY: the line above checked for the instructions.
-    unsafe { split(vector, digits) }
+    unsafe { split_digits(vector, digits) }
 }
 
 pub(super) fn multiply_block_avx2(rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mut [u64]) {
@@ -106,7 +106,7 @@ fn row_products_avx512<const R: usize>(rows: [&[Lane]; R], digits: &[[Lane; DIGI
             }
         }
         for (product, sums) in products.iter_mut().zip(&sums) {
-            *product = product.wrapping_add(total512(sums));
+            *product = product.wrapping_add(sum_digits_avx512(sums));
         }
     }
     products
@@ -114,7 +114,7 @@ fn row_products_avx512<const R: usize>(rows: [&[Lane]; R], digits: &[[Lane; DIGI
 
 /// The total of the 32-bit sums, each digit with its weight, computed in 64-bit lanes.
 #[target_feature(enable = "avx512f")]
-fn total512(sums: &[__m512i; DIGITS]) -> u64 {
+fn sum_digits_avx512(sums: &[__m512i; DIGITS]) -> u64 {
     let widen = |sum: __m512i| {
         let high = _mm512_extracti64x4_epi64::<1>(sum);
         _mm512_add_epi64(
@@ -147,7 +147,7 @@ fn row_products_avx2<const R: usize>(rows: [&[Lane]; R], digits: &[[Lane; DIGITS
         }
         for (product, sums) in products.iter_mut().zip(&sums) {
             for (digit, sum) in sums.iter().enumerate() {
-                let weighted = total256(*sum) << (DIGIT_BITS * digit as u32);
+                let weighted = sum_lanes_avx2(*sum) << (DIGIT_BITS * digit as u32);
                 *product = product.wrapping_add(weighted);
             }
         }
@@ -156,7 +156,7 @@ fn row_products_avx2<const R: usize>(rows: [&[Lane]; R], digits: &[[Lane; DIGITS
 }
 
 #[target_feature(enable = "avx2")]
-fn total256(sum: __m256i) -> u64 {
+fn sum_lanes_avx2(sum: __m256i) -> u64 {
     let wide = _mm256_add_epi64(
         _mm256_cvtepi32_epi64(_mm256_castsi256_si128(sum)),
         _mm256_cvtepi32_epi64(_mm256_extracti128_si256::<1>(sum)),

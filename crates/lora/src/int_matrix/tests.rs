@@ -23,9 +23,9 @@ fn random(rng: &mut Rng) -> u64 {
 fn check(matrix: &IntMatrix, vectors: &[Vec<u64>], bits: u32) {
     let wanted: Vec<u64> = vectors.iter().flat_map(|y| slow(matrix, y, bits)).collect();
     let vectors: Vec<&[u64]> = vectors.iter().map(Vec::as_slice).collect();
-    for path in ProductPath::all() {
+    for path in ProductPath::supported_paths() {
         let mut products = vec![u64::MAX; wanted.len()];
-        matrix.products_on_path(path, &vectors, bits, &mut DigitScratch::default(), &mut products);
+        matrix.multiply_on_path(path, &vectors, bits, &mut DigitScratch::default(), &mut products);
         let shape = (matrix.rows(), matrix.columns());
         assert_eq!(products, wanted, "{path:?}, {shape:?}, {bits} bits");
     }
@@ -69,8 +69,8 @@ fn scratch_of_a_longer_vector_leaves_nothing_behind() {
     let wide = IntMatrix::new(1, 64, &[1; 64]).expect("fits");
     let narrow = IntMatrix::new(1, 3, &[1; 3]).expect("fits");
     let mut product = [0];
-    wide.products(&[&[5; 64]], 33, &mut scratch, &mut product);
-    narrow.products(&[&[5; 3]], 33, &mut scratch, &mut product);
+    wide.multiply_vectors(&[&[5; 64]], 33, &mut scratch, &mut product);
+    narrow.multiply_vectors(&[&[5; 3]], 33, &mut scratch, &mut product);
     assert_eq!(product, [15]);
 }
 
@@ -98,5 +98,5 @@ fn what_is_no_matrix_is_refused_by_name() {
 
 #[test]
 fn the_best_path_is_the_last_of_this_machine() {
-    assert_eq!(ProductPath::all().last(), Some(&ProductPath::fastest()));
+    assert_eq!(ProductPath::supported_paths().last(), Some(&ProductPath::fastest()));
 }

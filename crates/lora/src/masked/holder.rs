@@ -86,7 +86,7 @@ impl<'k> MaskRequest<'k> {
         rng: &mut Rng,
     ) -> Result<Self, MaskedError> {
         let context = key.context();
-        let bits = context.set().plaintext_bits();
+        let bits = context.parameter_set().plaintext_bits();
         check_count("bits of a word", terms.bits as usize, bits as usize)?;
         let batch = BatchMasks {
             epoch,
@@ -117,7 +117,7 @@ impl<'k> MaskRequest<'k> {
         let encryptor = &mut self.encryptor;
         let tile = self.column / BLOCK;
         let block = meter.time(DeltaStep::Encrypt, || {
-            let columns = masks.columns(tile, 0..*tokens, *bits);
+            let columns = masks.column_masks(tile, 0..*tokens, *bits);
             let encrypted = columns[..count].iter().map(|column| encryptor.encrypt(column));
             encrypted.collect::<Result<Vec<_>, _>>()
         })?;
@@ -142,7 +142,7 @@ impl PendingBatch {
     ///
     /// # Errors
     /// If there are more answers than rows or no answers, or if one does not have all N messages.
-    pub fn accept(
+    pub fn accept_answers(
         mut self,
         key: &SecretKey,
         answers: &[SmallCiphertext],
@@ -175,7 +175,7 @@ impl PendingBatch {
             asked: Vec::new(),
             dropped: false,
         };
-        ready.refill();
+        ready.precompute_masks();
         Ok(BatchState::Ready(ready))
     }
 
@@ -198,13 +198,13 @@ impl HolderBatch {
 
     /// Computes the masks of the next tokens in advance. Call it while nothing waits; otherwise
     /// [`HolderBatch::mask`] computes them.
-    pub fn refill(&mut self) {
+    pub fn precompute_masks(&mut self) {
         let have = self.window_first + self.window_tokens();
         let tokens = WINDOW.min(self.batch.tokens - self.next);
         if have >= self.batch.tokens.min(self.next + tokens.div_ceil(2)) {
             return;
         }
-        self.fill_window(tokens);
+        self.fill_mask_window(tokens);
     }
 
     /// Masks quantised vectors, which are given one after the other, with the next counters.
@@ -226,7 +226,7 @@ impl HolderBatch {
         }
         let first = self.next;
         if first + count as u32 > self.window_first + self.window_tokens() {
-            self.fill_window((count as u32).max(WINDOW).min(self.batch.tokens - first));
+            self.fill_mask_window((count as u32).max(WINDOW).min(self.batch.tokens - first));
         }
         let at = (first - self.window_first) as usize * columns;
         let masks = &mut self.window[at..][..values.len()];
@@ -256,7 +256,7 @@ impl HolderBatch {
         if self.dropped {
             return Err(MaskedError::BatchDropped);
         }
-        let opened = self.open_answers(counter, answers, meter);
+        let opened = self.unmask_answers(counter, answers, meter);
         if opened.is_err() {
             self.wipe();
         }
@@ -271,7 +271,7 @@ impl HolderBatch {
         self.asked.clear();
     }
 
-    fn open_answers(
+    fn unmask_answers(
         &mut self,
         counter: u64,
         answers: &[u64],
@@ -293,12 +293,12 @@ impl HolderBatch {
     }
 
     /// Computes the masks of `tokens` tokens from the next one on.
-    fn fill_window(&mut self, tokens: u32) {
+    fn fill_mask_window(&mut self, tokens: u32) {
         let BatchMasks { columns, bits, .. } = self.batch;
         self.window.zeroize();
         self.window.resize(tokens as usize * columns, 0);
         let range = self.next..self.next + tokens;
-        self.batch.masks.rows(range, columns, bits, &mut self.window);
+        self.batch.masks.fill_row_masks(range, columns, bits, &mut self.window);
         self.window_first = self.next;
     }
 

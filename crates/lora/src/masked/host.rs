@@ -26,7 +26,7 @@ const LIVE_MAX: usize = 64;
 
 /// The projections that read one input, in the form that the host computes with. All clients share
 /// it.
-pub struct HostInput {
+pub struct HostWeights {
     context: Arc<Context>,
     matrix: IntMatrix,
     scalars: ScalarMatrix,
@@ -35,7 +35,7 @@ pub struct HostInput {
 
 /// The counters of one client for one input. Batches are prepared in order and only once, and each
 /// counter is answered once.
-pub struct HostSequence {
+pub struct CounterSequence {
     slot: CounterSlot,
     epoch: HostEpoch,
     /// A nonce that is drawn for each sequence, so that a new sequence of the same slot has other
@@ -65,7 +65,7 @@ pub struct HostAnswers {
 /// Vectors of one client, which are multiplied together with those of other clients.
 pub struct ApplyJob<'a> {
     /// The counters of the client.
-    pub sequence: &'a mut HostSequence,
+    pub sequence: &'a mut CounterSequence,
     /// The epoch in which the client prepared the batch.
     pub epoch: HostEpoch,
     /// The counter of the first vector; each further one has the next.
@@ -81,14 +81,14 @@ struct HostBatch {
     left: u32,
 }
 
-impl HostInput {
+impl HostWeights {
     /// Prepares the products of one input under a parameter set that floods.
     ///
     /// # Errors
     /// If the set does not flood, its words are not those of the terms, a row exceeds its noise
     /// budget, or there are more than [`ROWS_MAX`] rows.
     pub fn new(context: &Arc<Context>, weights: &QuantisedWeights) -> Result<Self, MaskedError> {
-        let set = context.set();
+        let set = context.parameter_set();
         if set.flood_bits() == 0 {
             return Err(confide_rlwe::RlweError::NotFlooded { name: set.name() }.into());
         }
@@ -98,7 +98,7 @@ impl HostInput {
             return Err(MaskedError::TooManyRows { limit: ROWS_MAX, got: rows });
         }
         let entries: Vec<i16> = (0..rows).flat_map(|row| weights.matrix.row(row)).collect();
-        Ok(HostInput {
+        Ok(HostWeights {
             context: context.clone(),
             matrix: weights.matrix.clone(),
             scalars: ScalarMatrix::new(context, rows, columns, &entries)?,
@@ -113,22 +113,27 @@ impl HostInput {
 
     /// Starts the counters of a client. A sequence that is lost, for example with its connection, is
     /// never continued; a new one has other masks.
-    pub fn sequence(&self, key: &ProcessKey, slot: CounterSlot, rng: &mut Rng) -> HostSequence {
+    pub fn new_counter_sequence(
+        &self,
+        key: &ProcessKey,
+        slot: CounterSlot,
+        rng: &mut Rng,
+    ) -> CounterSequence {
         let mut nonce = [0; 16];
         rng.fill_bytes(&mut nonce);
         let tokens = self.context.n() as u32;
         let live = BTreeMap::new();
-        HostSequence { slot, epoch: key.epoch(), nonce, tokens, next_batch: 0, live }
+        CounterSequence { slot, epoch: key.epoch(), nonce, tokens, next_batch: 0, live }
     }
 
     /// Starts batch `index` of a sequence. The index is used up even if the preparation fails later.
     ///
     /// # Errors
     /// If it is not the next index, if the epoch differs, or if too many batches are unused.
-    pub fn prepare(
+    pub fn start_batch(
         &self,
         key: &ProcessKey,
-        sequence: &mut HostSequence,
+        sequence: &mut CounterSequence,
         epoch: HostEpoch,
         index: u64,
     ) -> Result<HostPreparation, MaskedError> {
@@ -173,7 +178,7 @@ impl HostInput {
             answered.flat_map(|(job, _)| job.vectors.chunks_exact(columns)).collect();
         let mut products = vec![0; rows * vectors.len()];
         meter.time(DeltaStep::Product, || {
-            self.matrix.products(&vectors, self.terms.bits, scratch, &mut products);
+            self.matrix.multiply_vectors(&vectors, self.terms.bits, scratch, &mut products);
         });
         let word = low_mask(self.terms.bits);
         let mut rest = &products[..];
@@ -206,21 +211,21 @@ impl HostInput {
                 sequence.take_masks(job.counter, count, self.matrix.rows(), self.terms.bits)
             }
             Err(refused) => {
-                sequence.forget(job.counter);
+                sequence.drop_batch(job.counter);
                 Err(refused)
             }
         }
     }
 }
 
-impl HostSequence {
+impl CounterSequence {
     /// The number of prepared batches with tokens left.
-    pub fn live_batches(&self) -> usize {
+    pub fn live_batch_count(&self) -> usize {
         self.live.len()
     }
 
     /// The index of the next batch to prepare.
-    pub fn next_batch(&self) -> u64 {
+    pub fn next_batch_index(&self) -> u64 {
         self.next_batch
     }
 
@@ -250,7 +255,7 @@ impl HostSequence {
         let index = counter / tokens;
         let first = (counter % tokens) as usize;
         let batch = self.live.get_mut(&index).ok_or(MaskedError::CounterUnknown { counter })?;
-        if let Err(token) = batch.use_up(first, count, self.tokens as usize) {
+        if let Err(token) = batch.mark_used(first, count, self.tokens as usize) {
             self.live.remove(&index);
             let counter = index * tokens + token as u64;
             return Err(match token < self.tokens as usize {
@@ -265,7 +270,7 @@ impl HostSequence {
         Ok(words)
     }
 
-    fn forget(&mut self, counter: u64) {
+    fn drop_batch(&mut self, counter: u64) {
         self.live.remove(&(counter / u64::from(self.tokens)));
     }
 }
@@ -293,7 +298,7 @@ impl HostPreparation {
     /// If columns are missing.
     pub fn finish(
         self,
-        input: &HostInput,
+        input: &HostWeights,
         meter: &mut StepMeter,
     ) -> Result<HostAnswers, MaskedError> {
         let sums = meter.time(DeltaStep::Product, || self.products.finish())?;
@@ -339,16 +344,16 @@ impl HostAnswers {
     ///
     /// # Errors
     /// If some rows were not answered.
-    pub fn commit(self, sequence: &mut HostSequence) -> Result<(), MaskedError> {
+    pub fn commit(self, sequence: &mut CounterSequence) -> Result<(), MaskedError> {
         check_count("rows answered", self.row + self.sums.len(), self.row)?;
         sequence.live.insert(self.batch.index, self.batch);
         Ok(())
     }
 
     fn negated_masks(&self) -> Vec<Zeroizing<Vec<u64>>> {
-        let bits = self.context.set().plaintext_bits();
+        let bits = self.context.parameter_set().plaintext_bits();
         let tokens = 0..self.context.n() as u32;
-        let mut masks = self.batch.masks.columns(self.row / BLOCK, tokens, bits);
+        let mut masks = self.batch.masks.column_masks(self.row / BLOCK, tokens, bits);
         for word in masks.iter_mut().flat_map(|column| column.iter_mut()) {
             *word = word.wrapping_neg() & low_mask(bits);
         }
@@ -359,7 +364,7 @@ impl HostAnswers {
 impl HostBatch {
     /// Marks all of the tokens as used, or none if one cannot be used. The error is the first such
     /// token.
-    fn use_up(&mut self, first: usize, count: usize, tokens: usize) -> Result<(), usize> {
+    fn mark_used(&mut self, first: usize, count: usize, tokens: usize) -> Result<(), usize> {
         let is_used =
             |token: &usize| *token >= tokens || self.used[token / 64] >> (token % 64) & 1 == 1;
         if let Some(token) = (first..first + count).find(is_used) {
@@ -372,21 +377,21 @@ impl HostBatch {
 
     fn answer_masks(&self, first: usize, count: usize, rows: usize, bits: u32) -> Vec<u64> {
         let mut words = vec![0; count * rows];
-        self.masks.rows(first as u32..(first + count) as u32, rows, bits, &mut words);
+        self.masks.fill_row_masks(first as u32..(first + count) as u32, rows, bits, &mut words);
         words
     }
 }
 
-impl fmt::Debug for HostInput {
+impl fmt::Debug for HostWeights {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "HostInput({:?}, {:?})", self.matrix, self.terms.input)
+        write!(out, "HostWeights({:?}, {:?})", self.matrix, self.terms.input)
     }
 }
 
-impl fmt::Debug for HostSequence {
+impl fmt::Debug for CounterSequence {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let batches: Vec<&u64> = self.live.keys().collect();
-        write!(out, "HostSequence({:?}, batches {batches:?})", self.epoch)
+        write!(out, "CounterSequence({:?}, batches {batches:?})", self.epoch)
     }
 }
 

@@ -20,7 +20,7 @@ struct LoraPair {
     key: SecretKey,
     public: PublicKey,
     process: ProcessKey,
-    input: HostInput,
+    input: HostWeights,
     weights: QuantisedWeights,
     rng: Rng,
     meter: StepMeter,
@@ -50,7 +50,7 @@ fn pair(rows: usize, columns: usize, noise_sigma: f64, entry: impl Fn(usize) -> 
         parts: vec![part],
     };
     let weights = QuantisedWeights { matrix, terms };
-    let input = HostInput::new(&context, &weights).expect("fits");
+    let input = HostWeights::new(&context, &weights).expect("fits");
     let mut rng = Rng::from_seed([23; 32]);
     let key = SecretKey::generate(&context, &mut rng);
     let public = key.public_key(&mut rng);
@@ -59,17 +59,17 @@ fn pair(rows: usize, columns: usize, noise_sigma: f64, entry: impl Fn(usize) -> 
 }
 
 impl LoraPair {
-    fn sequence(&mut self) -> HostSequence {
-        self.input.sequence(&self.process, SLOT, &mut self.rng)
+    fn sequence(&mut self) -> CounterSequence {
+        self.input.new_counter_sequence(&self.process, SLOT, &mut self.rng)
     }
 
-    fn prepare(&mut self, sequence: &mut HostSequence) -> HolderBatch {
-        let (epoch, index) = (self.process.epoch(), sequence.next_batch());
+    fn prepare(&mut self, sequence: &mut CounterSequence) -> HolderBatch {
+        let (epoch, index) = (self.process.epoch(), sequence.next_batch_index());
         let terms = self.input.terms();
         let mut requesting =
             MaskRequest::new(&self.key, terms, epoch, index, &mut self.rng).expect("fits");
         let mut preparing =
-            self.input.prepare(&self.process, sequence, epoch, index).expect("next");
+            self.input.start_batch(&self.process, sequence, epoch, index).expect("next");
         loop {
             let block = requesting.next_block(&mut self.meter).expect("has columns");
             if block.is_empty() {
@@ -83,7 +83,8 @@ impl LoraPair {
             let (public, rng) = (&self.public, &mut self.rng);
             let answer = answering.next_row(public, rng, &mut self.meter).expect("same ring");
             let answer = answer.expect("a row is left");
-            match awaiting.accept(&self.key, &[answer], &mut self.meter).expect("in order") {
+            match awaiting.accept_answers(&self.key, &[answer], &mut self.meter).expect("in order")
+            {
                 BatchState::Pending(more) => awaiting = more,
                 BatchState::Ready(batch) => {
                     answering.commit(sequence).expect("all answered");
@@ -95,7 +96,7 @@ impl LoraPair {
 
     fn apply(
         &mut self,
-        sequence: &mut HostSequence,
+        sequence: &mut CounterSequence,
         masked: &MaskedVectors,
     ) -> Result<Vec<u64>, MaskedError> {
         let (epoch, counter) = (self.process.epoch(), masked.counter);
@@ -154,7 +155,7 @@ fn a_batch_serves_every_token_once_and_the_next_one_goes_on() {
     let mut sequence = pair.sequence();
     for round in 0..2u64 {
         let mut batch = pair.prepare(&mut sequence);
-        assert_eq!(sequence.live_batches(), 1);
+        assert_eq!(sequence.live_batch_count(), 1);
         for token in 0..256 {
             assert_eq!(batch.tokens_left(), 256 - token as usize);
             let x = [token as i16 - 128, 1, 2, 3, 30_000];
@@ -164,12 +165,12 @@ fn a_batch_serves_every_token_once_and_the_next_one_goes_on() {
             let got = batch.unmask(masked.counter, &answer, &mut pair.meter).expect("asked");
             assert_eq!(got, pair.exact(&x));
             if token % 3 == 0 {
-                batch.refill();
+                batch.precompute_masks();
             }
         }
         let refused = batch.mask(&[0; 5], &mut pair.meter);
         assert_eq!(refused, Err(MaskedError::Exhausted { wanted: 1, left: 0 }));
-        assert_eq!(sequence.live_batches(), 0);
+        assert_eq!(sequence.live_batch_count(), 0);
     }
 }
 
@@ -242,7 +243,7 @@ fn steps_and_operations_come_from_what_ran() {
     let answer = pair.apply(&mut sequence, &masked).expect("fresh");
     batch.unmask(masked.counter, &answer, &mut pair.meter).expect("asked");
     let mut report = crate::DeltaReport::default();
-    pair.meter.write_to(&mut report);
+    pair.meter.write_to_report(&mut report);
     let ran: Vec<&str> = report.steps_ms.keys().copied().collect();
     assert_eq!(ran, ["decrypt_ms", "encrypt_ms", "mask_ms", "product_ms", "unmask_ms"]);
     let mut other = StepMeter::default();
@@ -264,13 +265,13 @@ fn steps_out_of_order_are_refused() {
     let refused = requesting.finish().err();
     let sent = CountError { what: "columns sent", wanted: 40, got: 32 };
     assert_eq!(refused, Some(MaskedError::Count(sent)));
-    let preparing = pair.input.prepare(&pair.process, &mut sequence, epoch, 0).expect("next");
+    let preparing = pair.input.start_batch(&pair.process, &mut sequence, epoch, 0).expect("next");
     let preparing = preparing.push(&block, &mut pair.meter).expect("in order");
     assert!(preparing.finish(&pair.input, &mut pair.meter).is_err());
     // The index is used up although the preparation failed.
-    let again = pair.input.prepare(&pair.process, &mut sequence, epoch, 0);
+    let again = pair.input.start_batch(&pair.process, &mut sequence, epoch, 0);
     assert_eq!(again.err(), Some(MaskedError::BatchOrder { wanted: 1, got: 0 }));
-    let preparing = pair.input.prepare(&pair.process, &mut sequence, epoch, 1).expect("next");
+    let preparing = pair.input.start_batch(&pair.process, &mut sequence, epoch, 1).expect("next");
     let more: Vec<_> = block.iter().chain(&block).cloned().collect();
     assert!(matches!(preparing.push(&more, &mut pair.meter), Err(MaskedError::Ring(_))));
     let other = InputTerms { bits: 32, ..terms };
@@ -283,10 +284,10 @@ fn sets_and_matrices_without_protection_are_refused() {
     let pair = pair(2, 8, 0.0, random_entry);
     let set = ParameterSet::dangerous_from_name("rlwe-2048-q50").expect("a set");
     let context: Arc<Context> = Context::new(&set).expect("a set");
-    let refused = HostInput::new(&context, &pair.weights);
+    let refused = HostWeights::new(&context, &pair.weights);
     assert!(matches!(refused, Err(MaskedError::Ring(RlweError::NotFlooded { .. }))));
     let tall = IntMatrix::new(ROWS_MAX + 1, 1, &vec![1; ROWS_MAX + 1]).expect("fits");
     let weights = QuantisedWeights { matrix: tall, terms: pair.weights.terms.clone() };
-    let refused = HostInput::new(pair.key.context(), &weights);
+    let refused = HostWeights::new(pair.key.context(), &weights);
     assert!(matches!(refused, Err(MaskedError::TooManyRows { .. })));
 }

@@ -74,8 +74,8 @@ impl Config {
     pub fn parse(bytes: &[u8]) -> Result<Config, PeftError> {
         let file: ConfigFile = serde_json::from_slice(bytes)
             .map_err(|error| PeftError::Json { reason: error.to_string() })?;
-        file.refuse_unsupported()?;
-        let target = file.target()?;
+        file.refuse_unsupported_fields()?;
+        let target = file.target_modules()?;
         Ok(Config {
             rank: check_rank("r", file.r.unwrap_or(8))?,
             alpha: check_alpha("lora_alpha", file.lora_alpha.unwrap_or(8.0))?,
@@ -117,8 +117,8 @@ impl Config {
     ///
     /// # Errors
     /// If matching a pattern takes too many steps.
-    pub fn rank_of(&self, path: &str) -> Result<usize, PeftError> {
-        Ok(first_match(&self.ranks, path)?.unwrap_or(self.rank))
+    pub fn module_rank(&self, path: &str) -> Result<usize, PeftError> {
+        Ok(first_matching_value(&self.ranks, path)?.unwrap_or(self.rank))
     }
 
     /// Returns whether the adapter changes the module at `path`.
@@ -133,14 +133,17 @@ impl Config {
     ///
     /// # Errors
     /// If matching a pattern takes too many steps.
-    pub fn scale_of(&self, path: &str) -> Result<f64, PeftError> {
-        let alpha = first_match(&self.alphas, path)?.unwrap_or(self.alpha);
-        let rank = self.rank_of(path)? as f64;
+    pub fn module_scale(&self, path: &str) -> Result<f64, PeftError> {
+        let alpha = first_matching_value(&self.alphas, path)?.unwrap_or(self.alpha);
+        let rank = self.module_rank(path)? as f64;
         Ok(if self.rslora { alpha / rank.sqrt() } else { alpha / rank })
     }
 }
 
-fn first_match<T: Copy>(patterns: &[(PatternKey, T)], path: &str) -> Result<Option<T>, PeftError> {
+fn first_matching_value<T: Copy>(
+    patterns: &[(PatternKey, T)],
+    path: &str,
+) -> Result<Option<T>, PeftError> {
     for (key, value) in patterns {
         if key.matches(path)? {
             return Ok(Some(*value));
@@ -184,7 +187,7 @@ enum OneOrMany<T> {
 struct OrderedMap<T>(Vec<(String, T)>);
 
 impl ConfigFile {
-    fn refuse_unsupported(&self) -> Result<(), PeftError> {
+    fn refuse_unsupported_fields(&self) -> Result<(), PeftError> {
         let refuse = |field: &str, wanted, got: String| {
             let got = got.chars().take(200).collect();
             Err(PeftError::Field { field: field.into(), wanted, got })
@@ -205,7 +208,7 @@ impl ConfigFile {
         if self.lora_bias == Some(true) {
             return refuse("lora_bias", "false", "true".into());
         }
-        if let Some(modules) = self.modules_to_save.as_ref().filter(|value| !is_off(value)) {
+        if let Some(modules) = self.modules_to_save.as_ref().filter(|value| !is_unset(value)) {
             return refuse("modules_to_save", "null or an empty list", modules.to_string());
         }
         match &self.init_lora_weights {
@@ -220,7 +223,7 @@ impl ConfigFile {
         let unknown = self
             .rest
             .iter()
-            .find(|(field, value)| !WITHOUT_EFFECT.contains(&field.as_str()) && !is_off(value));
+            .find(|(field, value)| !WITHOUT_EFFECT.contains(&field.as_str()) && !is_unset(value));
         match unknown {
             Some((field, value)) => {
                 refuse(field, "an absent, null, false or empty field", value.to_string())
@@ -229,7 +232,7 @@ impl ConfigFile {
         }
     }
 
-    fn target(&self) -> Result<TargetModules, PeftError> {
+    fn target_modules(&self) -> Result<TargetModules, PeftError> {
         let Some(chosen) = &self.target_modules else {
             return Err(field_error("target_modules", "names, a pattern or all-linear", "nothing"));
         };
@@ -250,10 +253,10 @@ impl ConfigFile {
             let wanted = "a list of names, because layers_to_transform is set";
             return Err(field_error("target_modules", wanted, "a pattern"));
         }
-        Ok(TargetModules { chosen, excluded, layers: self.layers()? })
+        Ok(TargetModules { chosen, excluded, layers: self.layer_selector()? })
     }
 
-    fn layers(&self) -> Result<Option<LayerSelector>, PeftError> {
+    fn layer_selector(&self) -> Result<Option<LayerSelector>, PeftError> {
         let patterns: Vec<&str> = match &self.layers_pattern {
             None => Vec::new(),
             Some(OneOrMany::Single(text)) => {
@@ -283,7 +286,7 @@ impl ConfigFile {
         };
         let indices = indices.iter().map(index).collect::<Result<BTreeSet<u32>, _>>()?;
         let compiled = patterns.iter().map(|pattern| {
-            Pattern::compile("layers_pattern", pattern, &LayerSelector::layers_prefix(pattern))
+            Pattern::compile("layers_pattern", pattern, &LayerSelector::layer_pattern(pattern))
         });
         let patterns = match patterns.is_empty() {
             true => vec![Pattern::compile("layers_pattern", "", LayerSelector::ANY)?],
@@ -348,7 +351,7 @@ fn field_error(field: &str, wanted: &'static str, got: &str) -> PeftError {
     PeftError::Field { field: field.into(), wanted, got: got.into() }
 }
 
-fn is_off(value: &Value) -> bool {
+fn is_unset(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
         Value::String(text) => text.is_empty(),

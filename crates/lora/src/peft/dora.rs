@@ -50,10 +50,10 @@ pub(super) fn fold_magnitudes(
         return Err(PeftError::NotFinite { tensor, index, got });
     }
     let a = Matrix { rows, columns, values: difference };
-    Ok(LoraPair { a, b: identity(rows), scale: 1.0 })
+    Ok(LoraPair { a, b: identity_matrix(rows), scale: 1.0 })
 }
 
-fn identity(size: usize) -> Matrix {
+fn identity_matrix(size: usize) -> Matrix {
     let mut matrix = Matrix::zeroes(size, size);
     matrix.values.iter_mut().step_by(size + 1).for_each(|value| *value = 1.0);
     matrix

@@ -83,7 +83,7 @@ impl Pattern {
     }
 
     /// The text of group `name`, if the expression matches.
-    pub(super) fn group<'a>(
+    pub(super) fn captured_group<'a>(
         &self,
         path: &'a str,
         name: &str,

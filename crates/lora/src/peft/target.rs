@@ -64,13 +64,13 @@ impl LayerSelector {
     pub(super) const ANY: &str = r"\A.*?\.[^.]*\.(?P<idx>\d+)\.";
 
     /// The pattern that finds the layer in a path if `layers_pattern` is the name of the list of layers.
-    pub(super) fn layers_prefix(pattern: &str) -> String {
+    pub(super) fn layer_pattern(pattern: &str) -> String {
         format!(r"\A(?:(?:^|.*?\.){pattern}\.(?P<idx>\d+)\.)")
     }
 
     fn matches_path(&self, path: &str) -> Result<bool, PeftError> {
         for pattern in &self.patterns {
-            if let Some(index) = pattern.group(path, "idx")? {
+            if let Some(index) = pattern.captured_group(path, "idx")? {
                 return Ok(index.parse().is_ok_and(|index| self.indices.contains(&index)));
             }
         }

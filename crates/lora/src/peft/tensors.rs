@@ -26,7 +26,7 @@ pub(super) fn module_path(stack: &str, site: ProjectionSite) -> String {
     format!("{stack}{}.{part}.{}", site.layer, site.projection)
 }
 
-/// Converts a tensor's values to 32-bit to_floats, which represent 16-bit floats exactly.
+/// Converts a tensor's values to 32-bit floats, which represent 16-bit floats exactly.
 pub(super) fn to_floats(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, PeftError> {
     let data = view.data();
     let halves = || data.chunks_exact(2).map(|bytes| [bytes[0], bytes[1]]);

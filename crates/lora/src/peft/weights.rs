@@ -17,8 +17,8 @@ use crate::{
     site::{LayerInput, Projection, ProjectionSite},
 };
 
-/// Reads all pairs, as `config` defines them.
-pub(super) fn read_pairs(
+/// Parses the pairs in a safetensors file, as `config` defines them.
+pub(super) fn parse_pairs(
     config: &Config,
     bytes: &[u8],
     base: Option<&dyn BaseWeights>,
@@ -28,12 +28,12 @@ pub(super) fn read_pairs(
     }
     let file = parse_safetensors(bytes)?;
     let (stack, modules) = group_by_site(&file)?;
-    refuse_missing(config, stack, &modules)?;
+    check_tensors_match_targets(config, stack, &modules)?;
     let mut pairs = BTreeMap::new();
     let mut elements = 0;
     for (site, module) in &modules {
         let path = module_path(stack, *site);
-        let pair = module.pair(config, &path)?;
+        let pair = module.to_lora_pair(config, &path)?;
         let pair = match (config.is_dora(), base) {
             (true, Some(base)) => {
                 let magnitude = module.magnitude(&path, pair.width().output)?;
@@ -46,7 +46,7 @@ pub(super) fn read_pairs(
         pairs.insert(*site, pair);
     }
     match pairs.is_empty() {
-        true => Err(PeftError::Missing { tensor: "any lora_A".into() }),
+        true => Err(PeftError::Missing { tensor: "every lora_A".into() }),
         false => check_input_widths(&pairs).map(|()| pairs),
     }
 }
@@ -161,7 +161,7 @@ fn parse_site(path: &str) -> Result<(&'static str, ProjectionSite), &'static str
 
 /// Checks that the configuration and the file have the same modules. PEFT only warns about a missing
 /// module, and ignores one that is not chosen.
-fn refuse_missing(
+fn check_tensors_match_targets(
     config: &Config,
     stack: &str,
     modules: &BTreeMap<ProjectionSite, ModuleTensors<'_>>,
@@ -187,8 +187,8 @@ fn refuse_missing(
 }
 
 impl ModuleTensors<'_> {
-    fn pair(&self, config: &Config, path: &str) -> Result<LoraPair, PeftError> {
-        let rank = config.rank_of(path)?;
+    fn to_lora_pair(&self, config: &Config, path: &str) -> Result<LoraPair, PeftError> {
+        let rank = config.module_rank(path)?;
         let a = self.matrix(LoraTensorKind::A, path)?;
         let b = self.matrix(LoraTensorKind::B, path)?;
         if a.rows != rank {
@@ -203,11 +203,11 @@ impl ModuleTensors<'_> {
             let reason = "use_dora is not set in the configuration";
             return Err(PeftError::Unexpected { tensor: name.clone(), reason });
         }
-        Ok(LoraPair { a, b, scale: config.scale_of(path)? })
+        Ok(LoraPair { a, b, scale: config.module_scale(path)? })
     }
 
     fn matrix(&self, part: LoraTensorKind, path: &str) -> Result<Matrix, PeftError> {
-        let (name, view) = self.part(part, path)?;
+        let (name, view) = self.find_tensor(part, path)?;
         let (longest_rows, longest_columns) = match part {
             LoraTensorKind::A => (RANK_MAX, WIDTH_MAX),
             _ => (WIDTH_MAX, RANK_MAX),
@@ -224,14 +224,14 @@ impl ModuleTensors<'_> {
     }
 
     fn magnitude(&self, path: &str, output: usize) -> Result<Vec<f32>, PeftError> {
-        let (name, view) = self.part(LoraTensorKind::Magnitude, path)?;
+        let (name, view) = self.find_tensor(LoraTensorKind::Magnitude, path)?;
         match view.shape() == [output] {
             true => to_floats(name, view),
             false => Err(self.shape_error(LoraTensorKind::Magnitude, format!("[{output}]"))),
         }
     }
 
-    fn part(
+    fn find_tensor(
         &self,
         part: LoraTensorKind,
         path: &str,

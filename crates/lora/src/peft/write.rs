@@ -23,19 +23,19 @@ use crate::{
 const STACK: &str = "model.layers.";
 
 pub(super) fn save(adapter: &Adapter, dir: &Path) -> Result<(), PeftError> {
-    if let Some(site) = adapter.modules.keys().find(|site| is_outside(**site)) {
+    if let Some(site) = adapter.modules.keys().find(|site| is_outside_peft(**site)) {
         return Err(PeftError::NotInPeft { site: *site });
     }
     let config = serde_json::to_vec_pretty(&config_json(adapter))
         .map_err(|error| PeftError::Json { reason: error.to_string() })?;
-    let weights = serialize(adapter)?;
+    let weights = serialize_tensors(adapter)?;
     fs::create_dir_all(dir).map_err(|error| write_error(dir, &error))?;
     // A folder without a configuration is not an adapter, so the configuration is written last.
-    write_new(&dir.join(WEIGHTS_FILE), &weights)?;
-    write_new(&dir.join(CONFIG_FILE), &config)
+    write_new_file(&dir.join(WEIGHTS_FILE), &weights)?;
+    write_new_file(&dir.join(CONFIG_FILE), &config)
 }
 
-fn is_outside(site: ProjectionSite) -> bool {
+fn is_outside_peft(site: ProjectionSite) -> bool {
     site.projection == Projection::FinalHidden
 }
 
@@ -51,7 +51,7 @@ fn config_json(adapter: &Adapter) -> Value {
     let ranks: BTreeMap<String, usize> =
         other_ranks.map(|(site, pair)| (path(site), pair.rank())).collect();
     let alphas: BTreeMap<String, Value> =
-        other_alphas.map(|(site, pair)| (path(site), json_number(alpha(pair)))).collect();
+        other_alphas.map(|(site, pair)| (path(site), alpha_to_json(alpha(pair)))).collect();
     json!({
         "alpha_pattern": alphas,
         "base_model_name_or_path": adapter.base_model,
@@ -59,7 +59,7 @@ fn config_json(adapter: &Adapter) -> Value {
         "fan_in_fan_out": false,
         "inference_mode": true,
         "init_lora_weights": true,
-        "lora_alpha": json_number(default_alpha),
+        "lora_alpha": alpha_to_json(default_alpha),
         "lora_dropout": 0.0,
         "modules_to_save": null,
         "peft_type": "LORA",
@@ -95,7 +95,7 @@ fn alpha(pair: &LoraPair) -> f64 {
 }
 
 /// Converts an alpha to JSON. PEFT writes whole alphas as integers.
-fn json_number(value: f64) -> Value {
+fn alpha_to_json(value: f64) -> Value {
     let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
     if is_whole { json!(value as i64) } else { json!(value) }
 }
@@ -106,7 +106,7 @@ fn most_frequent<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(value, _)| value)
 }
 
-fn serialize(adapter: &Adapter) -> Result<Vec<u8>, PeftError> {
+fn serialize_tensors(adapter: &Adapter) -> Result<Vec<u8>, PeftError> {
     let bytes = |matrix: &Matrix| -> Vec<u8> {
         matrix.values.iter().flat_map(|value| value.to_le_bytes()).collect()
     };
@@ -128,7 +128,7 @@ fn serialize(adapter: &Adapter) -> Result<Vec<u8>, PeftError> {
     safetensors::serialize(views, Some(metadata)).map_err(bad)
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> Result<(), PeftError> {
+fn write_new_file(path: &Path, bytes: &[u8]) -> Result<(), PeftError> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     let mut file = file.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => PeftError::Exists { path: path.to_path_buf() },

@@ -56,7 +56,7 @@ impl<'a> FieldReader<'a> {
     }
 
     /// Reads a number that is finite and not below zero.
-    pub(crate) fn take_magnitude(&mut self, field: &'static str) -> Result<f64, ProtocolError> {
+    pub(crate) fn take_non_negative(&mut self, field: &'static str) -> Result<f64, ProtocolError> {
         let value = self.take_array(field).map(f64::from_le_bytes)?;
         match value.is_finite() && value >= 0.0 {
             true => Ok(value),
@@ -65,7 +65,7 @@ impl<'a> FieldReader<'a> {
     }
 
     /// Reads a length of one byte, then as many bytes.
-    pub(crate) fn take_short_bytes(
+    pub(crate) fn take_length_prefixed(
         &mut self,
         field: &'static str,
     ) -> Result<&'a [u8], ProtocolError> {
@@ -75,8 +75,8 @@ impl<'a> FieldReader<'a> {
 
     /// Reads a name: 1 to 128 bytes of visible ASCII.
     pub(crate) fn take_name(&mut self, field: &'static str) -> Result<&'a str, ProtocolError> {
-        let bytes = self.take_short_bytes(field)?;
-        let text = std::str::from_utf8(bytes).ok().filter(|text| is_name(text));
+        let bytes = self.take_length_prefixed(field)?;
+        let text = std::str::from_utf8(bytes).ok().filter(|text| is_valid_name(text));
         text.ok_or_else(|| self.field_error(field, "1 to 128 visible ASCII characters"))
     }
 
@@ -93,12 +93,12 @@ impl<'a> FieldReader<'a> {
 }
 
 /// Returns whether a text can be sent as a name: 1 to 128 visible ASCII characters.
-pub(crate) fn is_name(text: &str) -> bool {
+pub(crate) fn is_valid_name(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Appends a length in one byte, then the bytes, of which at most 255 are written.
-pub(crate) fn put_short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_length_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     let count = bytes.len().min(255);
     out.push(count as u8);
     out.extend_from_slice(&bytes[..count]);

@@ -118,7 +118,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         what: &'static str,
         deadline: Duration,
     ) -> Result<Frame<'_>, ProtocolError> {
-        self.drop_taken();
+        self.discard_returned_frame();
         let late = |what, deadline| move |_| ProtocolError::Deadline { what, deadline };
         while self.buffer.is_empty() {
             let read = timeout(deadline, self.stream.read_buf(&mut self.buffer));
@@ -126,9 +126,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 return Err(ProtocolError::StreamEnded { within_frame: false });
             }
         }
-        let (kind, id, end) = match self.header()? {
+        let (kind, id, end) = match self.parse_header()? {
             Some((kind, id, end)) if self.buffer.len() >= end => (kind, id, end),
-            _ => timeout(FRAME_DEADLINE, self.read_rest())
+            _ => timeout(FRAME_DEADLINE, self.read_until_complete())
                 .await
                 .map_err(late("the rest of a frame", FRAME_DEADLINE))??,
         };
@@ -136,7 +136,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Ok(Frame { kind, id, payload: &self.buffer[HEADER_BYTES..end] })
     }
 
-    fn drop_taken(&mut self) {
+    fn discard_returned_frame(&mut self) {
         if self.taken == self.buffer.len() {
             self.buffer.clear();
         } else {
@@ -150,7 +150,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// The kind, request id and end of the frame at the start of the buffer; `None` before its header
     /// is complete.
-    fn header(&self) -> Result<Option<(FrameKind, u32, usize)>, ProtocolError> {
+    fn parse_header(&self) -> Result<Option<(FrameKind, u32, usize)>, ProtocolError> {
         let Some(header) = self.buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let [l0, l1, l2, l3, kind, i0, i1, i2, i3] = *header;
         let got = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -167,9 +167,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Reads until the frame is complete. Memory grows with the bytes that arrive, not with the
     /// length that a header announces.
-    async fn read_rest(&mut self) -> Result<(FrameKind, u32, usize), ProtocolError> {
+    async fn read_until_complete(&mut self) -> Result<(FrameKind, u32, usize), ProtocolError> {
         loop {
-            if let Some(found @ (_, _, end)) = self.header()?
+            if let Some(found @ (_, _, end)) = self.parse_header()?
                 && self.buffer.len() >= end
             {
                 return Ok(found);

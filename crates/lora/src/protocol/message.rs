@@ -10,7 +10,7 @@ pub use open::{Attach, AttachAnswer, Hello};
 pub use session::{GroupTerms, Welcome};
 pub use terms::{decode_terms, encode_terms};
 pub use work::{
-    ApplyAnswer, BlockCredit, CiphertextAnswer, CiphertextBlock, CiphertextRequest, Goodbye,
+    BlockCredit, CiphertextAnswer, CiphertextBlock, CiphertextRequest, Goodbye, MaskedAnswer,
     MaskedRequest, PrepareRequest, PreparedRows,
 };
 

@@ -58,11 +58,11 @@ pub(super) fn round_to_i16(real: &[f32], factor: f64, values: &mut [i16]) -> u64
     for (to, value) in values.iter_mut().zip(real) {
         *to = (f64::from(*value) * factor + MAGIC).to_bits() as i16;
     }
-    integer_square(values)
+    sum_of_squares(values)
 }
 
 #[inline(always)]
-pub(super) fn integer_square(values: &[i16]) -> u64 {
+pub(super) fn sum_of_squares(values: &[i16]) -> u64 {
     // Four squares of 15 bits stay below 2^32.
     let quad = |quad: &[i16; 4]| -> u64 {
         let square = |value: i16| (i32::from(value) * i32::from(value)) as u32;

@@ -119,14 +119,14 @@ fn after_a_crash_or_with_restored_state_the_epoch_is_another() {
     let mut fresh = parties.sequence();
     let refused = parties.apply(&mut fresh, before, masked.counter, &masked.vectors);
     assert!(matches!(refused, Err(MaskedError::OtherEpoch { got, .. }) if got == before));
-    let refused = parties.input.prepare(&parties.process, &mut fresh, before, 0);
+    let refused = parties.input.start_batch(&parties.process, &mut fresh, before, 0);
     assert!(matches!(refused.err(), Some(MaskedError::OtherEpoch { .. })));
     // The old counter was never prepared under the new epoch.
     let now = parties.epoch();
     let refused = parties.apply(&mut fresh, now, masked.counter, &masked.vectors);
     assert_eq!(refused, Err(MaskedError::CounterUnknown { counter: masked.counter }));
     // A sequence of the old process cannot be continued under the new key.
-    let refused = parties.input.prepare(&parties.process, &mut sequence, before, 1);
+    let refused = parties.input.start_batch(&parties.process, &mut sequence, before, 1);
     assert!(matches!(refused.err(), Some(MaskedError::OtherEpoch { .. })));
 }
 
@@ -141,15 +141,15 @@ fn preparing_a_batch_twice_is_refused_and_a_new_sequence_has_other_shares() {
     let mut sequence = parties.sequence();
     let answers = parties.answers(&mut sequence, &request);
     let first = open(&parties, &answers);
-    let refused = parties.input.prepare(&parties.process, &mut sequence, epoch, 0);
+    let refused = parties.input.start_batch(&parties.process, &mut sequence, epoch, 0);
     assert_eq!(refused.err(), Some(MaskedError::BatchOrder { wanted: 1, got: 0 }));
-    let refused = parties.input.prepare(&parties.process, &mut sequence, epoch, 2);
+    let refused = parties.input.start_batch(&parties.process, &mut sequence, epoch, 2);
     assert_eq!(refused.err(), Some(MaskedError::BatchOrder { wanted: 1, got: 2 }));
 
     // The same masks, the same client, the same batch, in a sequence that was lost and begun again:
     // with one share the difference would be 0 throughout, and A·(r − r') for masks of one's choice.
     let mut again = parties.sequence();
-    assert_eq!((again.slot(), again.next_batch()), (&slot(), 0));
+    assert_eq!((again.slot(), again.next_batch_index()), (&slot(), 0));
     let answers = parties.answers(&mut again, &request);
     let second = open(&parties, &answers);
     let same = first.iter().flatten().zip(second.iter().flatten()).filter(|(a, b)| a == b).count();

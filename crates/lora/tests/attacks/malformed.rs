@@ -15,21 +15,22 @@ fn prepared_answers_of_another_count_or_form_are_refused() {
     let (request, _) = parties.request(0);
     let answers = parties.answers(&mut sequence, &request);
     let four = [&answers[..], &answers[..1]].concat();
-    let part = answers[0].clone().select(&[0, 1, 2]).expect("ascending");
+    let part = answers[0].clone().select_positions(&[0, 1, 2]).expect("ascending");
     let other = Context::new(&ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set"));
     let other = confide_rlwe::SecretKey::generate(&other.expect("a set"), &mut parties.rng);
     let large =
         other.encrypt(&vec![0; 4096], &mut parties.rng).expect("whole").expand().switch_down();
     for wrong in [vec![], four, vec![part], vec![large]] {
         let (_, awaiting) = parties.request(0);
-        let refused = awaiting.accept(&parties.key, &wrong, &mut parties.meter);
+        let refused = awaiting.accept_answers(&parties.key, &wrong, &mut parties.meter);
         assert!(matches!(refused, Err(MaskedError::Count { .. })), "{refused:?}");
     }
     let (_, awaiting) = parties.request(0);
-    let more = awaiting.accept(&parties.key, &answers[..2], &mut parties.meter).expect("in order");
+    let more =
+        awaiting.accept_answers(&parties.key, &answers[..2], &mut parties.meter).expect("in order");
     let BatchState::Pending(awaiting) = more else { panic!("one row is missing") };
     assert_eq!(awaiting.rows_left(), 1);
-    assert!(awaiting.accept(&parties.key, &answers[..2], &mut parties.meter).is_err());
+    assert!(awaiting.accept_answers(&parties.key, &answers[..2], &mut parties.meter).is_err());
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn a_malicious_key_holders_vectors_are_refused_by_the_host() {
             matches!(refused, Err(MaskedError::Count { .. } | MaskedError::WordTooLarge { .. })),
             "{refused:?}"
         );
-        assert_eq!(sequence.live_batches(), 0);
+        assert_eq!(sequence.live_batch_count(), 0);
     }
     let mut sequence = parties.sequence();
     let refused = parties.apply(&mut sequence, epoch, u64::MAX, &[0; COLUMNS]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use confide_lora::{
     IntMatrix, StepMeter, TileShape,
-    direct::{self, EncryptedHolder, EncryptedHost},
+    direct::{self, EncryptedProductHolder, EncryptedProductHost},
 };
 use confide_rlwe::{
     Ciphertext, Context, Modulus, NttPoly, ParameterSet, Plaintext, Poly, PublicKey, Rng,
@@ -63,7 +63,7 @@ struct TileRequest {
 
 /// Makes a request for one tile, with everything that is public about it.
 fn request_tile(set: &ParameterSet, entry_max: i64) -> TileRequest {
-    let (set, _) = direct::parameters(set).expect("room");
+    let (set, _) = direct::derive_parameters(set).expect("room");
     let context = Context::new(&set).expect("a set");
     let matrix = secret_matrix(4, 256, entry_max);
     let tile = TileShape { inputs: 256, outputs: 4 };
@@ -71,9 +71,10 @@ fn request_tile(set: &ParameterSet, entry_max: i64) -> TileRequest {
     let mut rng = Rng::from_seed([31; 32]);
     let key = SecretKey::generate(&context, &mut rng);
     let public = key.public_key(&mut rng);
-    let holder = EncryptedHolder::new(&context, &terms, tile).expect("fits");
-    let request =
-        holder.request(&key, &[1000; 256], &mut rng, &mut StepMeter::default()).expect("fits");
+    let holder = EncryptedProductHolder::new(&context, &terms, tile).expect("fits");
+    let request = holder
+        .encrypt_request(&key, &[1000; 256], &mut rng, &mut StepMeter::default())
+        .expect("fits");
     TileRequest { context, matrix, tile, public, request, rng }
 }
 
@@ -81,8 +82,8 @@ fn request_tile(set: &ParameterSet, entry_max: i64) -> TileRequest {
 fn a_direct_answer_does_not_give_the_weights() {
     let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
     let mut target = request_tile(&set, 2047);
-    let weights = weights(&target.matrix, target.context.set());
-    let host = EncryptedHost::new(&target.context, &weights, target.tile).expect("fits");
+    let weights = weights(&target.matrix, target.context.parameter_set());
+    let host = EncryptedProductHost::new(&target.context, &weights, target.tile).expect("fits");
     let (c1_in, mut meter) = (target.request[0].c1(), StepMeter::default());
     let answers = host
         .answer(target.request.clone(), &target.public, &mut target.rng, &mut meter)
@@ -114,9 +115,9 @@ fn control_a_bare_product_gives_all_weights() {
 fn control_an_unflooded_answer_gives_all_weights_from_its_bytes() {
     let set = ParameterSet::dangerous_from_name("rlwe-2048-q50").expect("a set");
     let mut target = request_tile(&set, 127);
-    let weights = weights(&target.matrix, target.context.set());
-    let host =
-        EncryptedHost::dangerous_unflooded(&target.context, &weights, target.tile).expect("fits");
+    let weights = weights(&target.matrix, target.context.parameter_set());
+    let host = EncryptedProductHost::dangerous_unflooded(&target.context, &weights, target.tile)
+        .expect("fits");
     let (c1_in, mut meter) = (target.request[0].c1(), StepMeter::default());
     let answers = host
         .answer(target.request.clone(), &target.public, &mut target.rng, &mut meter)
@@ -129,7 +130,7 @@ fn control_an_unflooded_answer_gives_all_weights_from_its_bytes() {
 /// Solves for one row: with scalars instead of polynomials it is a system of linear equations
 /// modulo the first prime, one for each coefficient of `c1`.
 fn row_from(parties: &Parties, request: &[SeededCiphertext], c1_out: &[u64]) -> Vec<u64> {
-    let ring = Ring::Prime(parties.context.set().primes()[0]);
+    let ring = Ring::Prime(parties.context.parameter_set().primes()[0]);
     let known: Vec<NttPoly> = request.iter().map(SeededCiphertext::c1).collect();
     let equation = |at: usize| known.iter().map(|a| a.limb(0)[at]).collect::<Vec<u64>>();
     let rows: Vec<Vec<u64>> = (0..c1_out.len()).map(equation).collect();
@@ -145,7 +146,7 @@ fn prepared_answers_do_not_give_the_rows_and_bare_sums_do() {
     let mut products = ScalarProducts::new(&parties.context, scalars);
     request.iter().for_each(|ciphertext| products.push(ciphertext).expect("in order"));
     let mut sums = products.finish().expect("complete");
-    let ring = Ring::Prime(parties.context.set().primes()[0]);
+    let ring = Ring::Prime(parties.context.parameter_set().primes()[0]);
     let secret: Vec<u64> =
         parties.matrix.row(1).map(|entry| ring.to_residue(entry.into())).collect();
     let same = |got: &[u64]| got.iter().zip(&secret).filter(|(a, b)| a == b).count();

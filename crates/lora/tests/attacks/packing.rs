@@ -6,7 +6,7 @@ use confide_lora::{
     DeltaProvider, InputTerms, IntMatrix, LayerInput, LoraPair, Projection, ProtectedMatrices,
     QuantisedWeights, StepMeter,
     masked::HolderBatch,
-    protocol::{ApplyAnswer, FrameKind, pack, unpack},
+    protocol::{FrameKind, MaskedAnswer, pack, unpack},
 };
 
 use crate::{
@@ -36,7 +36,7 @@ fn steal(
         raw.apply_packed(terms.layer, terms.input, masked.counter, 1, &packed);
         let (kind, _, payload) = raw.read_frame().unwrap();
         assert_eq!(kind, FrameKind::Products);
-        let products = ApplyAnswer::decode(&payload).unwrap();
+        let products = MaskedAnswer::decode(&payload).unwrap();
         let words = unpack(products.packed, terms.bits, terms.rows()).unwrap();
         let answer = batch.unmask(masked.counter, &words, meter).unwrap();
         answers += 1;

@@ -6,7 +6,7 @@ use confide_lora::{
     CounterSlot, DigitScratch, HostEpoch, InputTerms, IntMatrix, LayerInput, OutputTransform,
     ProcessKey, Projection, ProjectionTerms, QuantisedWeights, StepMeter, direct,
     masked::{
-        ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest, MaskedError,
+        ApplyJob, BatchState, CounterSequence, HolderBatch, HostWeights, MaskRequest, MaskedError,
         PendingBatch,
     },
     norm_limit,
@@ -27,7 +27,7 @@ pub(crate) struct Parties {
     pub(crate) key: SecretKey,
     pub(crate) public: PublicKey,
     pub(crate) process: ProcessKey,
-    pub(crate) input: HostInput,
+    pub(crate) input: HostWeights,
     pub(crate) matrix: IntMatrix,
     pub(crate) terms: InputTerms,
     pub(crate) rng: Rng,
@@ -65,7 +65,7 @@ pub(crate) fn weights(matrix: &IntMatrix, set: &ParameterSet) -> QuantisedWeight
         bits,
         norm_limit: norm_limit(matrix, bits, 0),
         noise_sigma: 0.0,
-        outputs_max: direct::outputs_max(matrix, set),
+        outputs_max: direct::tile_outputs_max(matrix, set),
         parts: vec![part],
     };
     QuantisedWeights { matrix: matrix.clone(), terms }
@@ -87,7 +87,7 @@ impl Parties {
         Parties {
             public: key.public_key(&mut rng),
             process: ProcessKey::random(&mut rng),
-            input: HostInput::new(&context, &weights).expect("fits"),
+            input: HostWeights::new(&context, &weights).expect("fits"),
             terms: weights.terms,
             meter: StepMeter::default(),
             context,
@@ -97,8 +97,8 @@ impl Parties {
         }
     }
 
-    pub(crate) fn sequence(&mut self) -> HostSequence {
-        self.input.sequence(&self.process, slot(), &mut self.rng)
+    pub(crate) fn sequence(&mut self) -> CounterSequence {
+        self.input.new_counter_sequence(&self.process, slot(), &mut self.rng)
     }
 
     pub(crate) fn epoch(&self) -> HostEpoch {
@@ -123,11 +123,12 @@ impl Parties {
     /// The host's answers to ciphertexts that the key holder chose.
     pub(crate) fn answers(
         &mut self,
-        sequence: &mut HostSequence,
+        sequence: &mut CounterSequence,
         request: &[SeededCiphertext],
     ) -> Vec<SmallCiphertext> {
-        let (epoch, index) = (self.epoch(), sequence.next_batch());
-        let preparing = self.input.prepare(&self.process, sequence, epoch, index).expect("next");
+        let (epoch, index) = (self.epoch(), sequence.next_batch_index());
+        let preparing =
+            self.input.start_batch(&self.process, sequence, epoch, index).expect("next");
         let preparing = preparing.push(request, &mut self.meter).expect("in order");
         let mut answering = preparing.finish(&self.input, &mut self.meter).expect("complete");
         let mut answers = Vec::new();
@@ -141,10 +142,10 @@ impl Parties {
     }
 
     /// Prepares a batch between honest ends.
-    pub(crate) fn batch(&mut self, sequence: &mut HostSequence) -> HolderBatch {
-        let (request, awaiting) = self.request(sequence.next_batch());
+    pub(crate) fn batch(&mut self, sequence: &mut CounterSequence) -> HolderBatch {
+        let (request, awaiting) = self.request(sequence.next_batch_index());
         let answers = self.answers(sequence, &request);
-        match awaiting.accept(&self.key, &answers, &mut self.meter).expect("in order") {
+        match awaiting.accept_answers(&self.key, &answers, &mut self.meter).expect("in order") {
             BatchState::Ready(batch) => batch,
             BatchState::Pending(_) => panic!("all rows were answered"),
         }
@@ -152,7 +153,7 @@ impl Parties {
 
     pub(crate) fn apply(
         &mut self,
-        sequence: &mut HostSequence,
+        sequence: &mut CounterSequence,
         epoch: HostEpoch,
         counter: u64,
         vectors: &[u64],
@@ -165,7 +166,7 @@ impl Parties {
     /// `A · x mod 2^k`.
     pub(crate) fn product(&self, vector: &[u64]) -> Vec<u64> {
         let mut product = vec![0; self.matrix.rows()];
-        self.matrix.products(&[vector], BITS, &mut DigitScratch::default(), &mut product);
+        self.matrix.multiply_vectors(&[vector], BITS, &mut DigitScratch::default(), &mut product);
         product
     }
 

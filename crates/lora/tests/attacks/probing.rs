@@ -50,7 +50,7 @@ fn control_a_budget_of_the_width_gives_the_adapter_and_says_so() {
         let columns: Vec<u64> = learned.iter().map(|column| column[row] & WORD).collect();
         assert_eq!(columns, parties.row(row));
     }
-    assert!(allowance.lets_learn() && AnswerAllowance::BelowWidth.lets_learn());
+    assert!(allowance.permits_extraction() && AnswerAllowance::BelowWidth.permits_extraction());
 }
 
 #[test]

@@ -53,10 +53,10 @@ fn a_flood_of_hellos_leaves_an_honest_client_served_and_newcomers_let_in() {
     let newcomers: Vec<_> =
         (3..6).map(|last| hello(&test_host, Ipv4Addr::new(127, 0, 0, last))).collect();
     assert!(newcomers.iter().all(Result::is_ok), "no newcomer is refused");
-    assert_eq!(test_host.host().sessions(), 8);
-    let epoch = honest.epoch();
+    assert_eq!(test_host.host().session_count(), 8);
+    let epoch = honest.host_epoch();
     assert!(relative_error(&adapter, &honest, LayerInput::Attention, &vectors(2, 48)) < 2e-3);
-    assert_eq!(honest.epoch(), epoch);
+    assert_eq!(honest.host_epoch(), epoch);
     let lines = test_host.host().audit_lines();
     assert_eq!(lines.iter().filter(|line| line.contains("\"evicted\"")).count(), 2);
 }
@@ -115,7 +115,7 @@ fn a_key_holder_whose_session_was_evicted_gets_a_new_one() {
         let mut query = [0f32; 48];
         let mut ask = || {
             let outputs = &mut [(Projection::Query, &mut query[..])];
-            remote.open()?.add(0, LayerInput::Attention, &vectors(1, 48), outputs)
+            remote.open_session()?.add_deltas(0, LayerInput::Attention, &vectors(1, 48), outputs)
         };
         let until = Instant::now() + Duration::from_secs(60);
         while let Err(error) = ask() {

@@ -46,7 +46,7 @@ fn request_answers(
     let remote = test_host.remote(name, |_| ());
     let mut output = vec![0f32; count * WIDTH];
     let outputs = &mut [(Projection::Query, &mut output[..])];
-    remote.open()?.add(0, LayerInput::Attention, &vectors(count, WIDTH), outputs)?;
+    remote.open_session()?.add_deltas(0, LayerInput::Attention, &vectors(count, WIDTH), outputs)?;
     Ok(remote.budget_left())
 }
 
@@ -67,7 +67,7 @@ fn a_restart_keeps_the_budget() {
     let adapter = adapter("banking", WIDTH);
     let test_host = TestHost::new(place.options(), &[&adapter]);
     assert_eq!(request_answers(&test_host, "banking", 10), Ok(Some(13)));
-    test_host.host().close();
+    test_host.host().write_final_counts();
     end(&test_host);
     // The host ends as in a crash, without writing the exact counts.
     for left in [3, 1] {
@@ -104,7 +104,7 @@ fn two_names_of_the_same_weights_share_one_budget() {
 fn a_request_that_does_not_fit_leaves_the_budget_untouched() {
     let test_host = TestHost::new(host_options(), &[&adapter("banking", WIDTH)]);
     let remote = test_host.remote("banking", |_| ());
-    let short = remote.reserve(12, Some(13)).expect_err("24 of 23");
+    let short = remote.reserve_answers(12, Some(13)).expect_err("24 of 23");
     assert_eq!(short, AdaptError::BudgetTooSmall { wanted: 24, left: 23 });
     assert_eq!(remote.budget_left(), Some(23));
     // The host also refuses if a key holder sends the request anyway.
@@ -120,10 +120,10 @@ fn a_restart_with_a_larger_budget_is_found_out() {
     let adapter = adapter("banking", WIDTH);
     let test_host = TestHost::new(host_options(), &[&adapter]);
     let remote = test_host.remote("banking", |_| ());
-    assert!(remote.reserve(30, Some(1)).is_err());
+    assert!(remote.reserve_answers(30, Some(1)).is_err());
     let allowance = AnswerAllowance::Vectors(100);
     test_host.restart(HostOptions { allowance, ..host_options() }, &[&adapter]);
-    assert!(remote.reserve(30, Some(1)).is_ok());
+    assert!(remote.reserve_answers(30, Some(1)).is_ok());
 }
 
 #[test]

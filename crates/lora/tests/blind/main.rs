@@ -25,14 +25,14 @@ fn relative_error(
     input: LayerInput,
     rows: &[f32],
 ) -> f64 {
-    let mut deltas = remote.open().unwrap();
+    let mut deltas = remote.open_session().unwrap();
     let (mut error, mut size) = (0f64, 0f64);
     let sites = adapter.modules.iter().filter(|(site, _)| site.projection.input() == input);
     for (site, pair) in sites {
         let count = rows.len() / pair.a.columns;
         let mut output = vec![0f32; count * pair.b.rows];
         let outputs = &mut [(site.projection, &mut output[..])];
-        deltas.add(site.layer, input, rows, outputs).unwrap();
+        deltas.add_deltas(site.layer, input, rows, outputs).unwrap();
         for (row, got) in rows.chunks(pair.a.columns).zip(output.chunks(pair.b.rows)) {
             let row: Vec<f64> = row.iter().map(|value| f64::from(*value)).collect();
             for (wanted, got) in plain::delta(pair, &row).iter().zip(got) {
@@ -71,7 +71,7 @@ fn a_long_prompt_takes_the_counters_of_several_batches() {
     // A batch of this set is 256 tokens.
     let error = relative_error(&adapter, &remote, LayerInput::AttentionOutput, &vectors(300, 512));
     assert!(error < 2e-3, "{error:.2e}");
-    assert!(remote.progress().batches >= 2);
+    assert!(remote.preparation_progress().batches >= 2);
 }
 
 #[test]
@@ -79,16 +79,16 @@ fn a_report_says_what_was_asked_and_what_is_left() {
     let adapter = adapter("banking", 64);
     let test_host = TestHost::new(host_options(), &[&adapter]);
     let remote = test_host.remote("banking", |_| ());
-    let mut deltas = remote.open().unwrap();
+    let mut deltas = remote.open_session().unwrap();
     let mut query = vec![0f32; 64];
     for _ in 0..3 {
         let outputs = &mut [(Projection::Query, &mut query[..])];
-        deltas.add(0, LayerInput::Attention, &vectors(1, 64), outputs).unwrap();
+        deltas.add_deltas(0, LayerInput::Attention, &vectors(1, 64), outputs).unwrap();
     }
     // A projection that the adapter does not change uses no answers.
     let mut gate = vec![7f32; 64];
     let outputs = &mut [(Projection::MlpGate, &mut gate[..])];
-    deltas.add(0, LayerInput::FeedForward, &vectors(1, 64), outputs).unwrap();
+    deltas.add_deltas(0, LayerInput::FeedForward, &vectors(1, 64), outputs).unwrap();
     assert_eq!(gate, [7f32; 64]);
     let report = deltas.report();
     assert_eq!((report.answered_vectors, report.round_trips), (3, 3));
@@ -104,21 +104,31 @@ fn a_broken_connection_comes_back_and_no_counter_is_used_twice() {
     let adapter = adapter("banking", 64);
     let test_host = TestHost::new(host_options(), &[&adapter]);
     let remote = test_host.remote("banking", |_| ());
-    remote.prepare(8, GENEROUS, |_| ()).unwrap();
-    let epoch = remote.epoch();
-    let mut deltas = remote.open().unwrap();
+    remote.wait_until_prepared(8, GENEROUS, |_| ()).unwrap();
+    let epoch = remote.host_epoch();
+    let mut deltas = remote.open_session().unwrap();
     let mut first = vec![0f32; 64];
     deltas
-        .add(0, LayerInput::Attention, &vectors(1, 64), &mut [(Projection::Query, &mut first[..])])
+        .add_deltas(
+            0,
+            LayerInput::Attention,
+            &vectors(1, 64),
+            &mut [(Projection::Query, &mut first[..])],
+        )
         .unwrap();
     test_host.break_connections();
     let mut second = vec![0f32; 64];
     deltas
-        .add(0, LayerInput::Attention, &vectors(1, 64), &mut [(Projection::Query, &mut second[..])])
+        .add_deltas(
+            0,
+            LayerInput::Attention,
+            &vectors(1, 64),
+            &mut [(Projection::Query, &mut second[..])],
+        )
         .unwrap();
     assert_eq!(first, second);
-    assert_eq!(remote.epoch(), epoch, "the same session, not a new one");
-    assert_eq!(test_host.host().sessions(), 1);
+    assert_eq!(remote.host_epoch(), epoch, "the same session, not a new one");
+    assert_eq!(test_host.host().session_count(), 1);
 }
 
 #[test]
@@ -126,11 +136,11 @@ fn a_host_that_is_gone_is_said_to_be() {
     let adapter = adapter("banking", 64);
     let test_host = TestHost::new(host_options(), &[&adapter]);
     let remote = test_host.remote("banking", |_| ());
-    remote.prepare(8, GENEROUS, |_| ()).unwrap();
-    let mut deltas = remote.open().unwrap();
+    remote.wait_until_prepared(8, GENEROUS, |_| ()).unwrap();
+    let mut deltas = remote.open_session().unwrap();
     test_host.remove_host();
     let mut output = vec![1f32; 64];
-    let lost = deltas.add(
+    let lost = deltas.add_deltas(
         0,
         LayerInput::Attention,
         &vectors(1, 64),
@@ -138,7 +148,7 @@ fn a_host_that_is_gone_is_said_to_be() {
     );
     assert!(matches!(lost, Err(AdaptError::HostLost { .. })), "{lost:?}");
     assert_eq!(output, [1f32; 64], "outputs are as they were");
-    assert!(matches!(remote.open().map(|_| ()), Err(AdaptError::HostLost { .. })));
+    assert!(matches!(remote.open_session().map(|_| ()), Err(AdaptError::HostLost { .. })));
 }
 
 #[test]
@@ -146,12 +156,12 @@ fn masks_of_a_host_that_was_started_anew_are_thrown_away() {
     let adapter = adapter("banking", 64);
     let test_host = TestHost::new(host_options(), &[&adapter]);
     let remote = test_host.remote("banking", |_| ());
-    remote.prepare(8, GENEROUS, |_| ()).unwrap();
-    let before = remote.epoch();
-    let mut deltas = remote.open().unwrap();
+    remote.wait_until_prepared(8, GENEROUS, |_| ()).unwrap();
+    let before = remote.host_epoch();
+    let mut deltas = remote.open_session().unwrap();
     test_host.restart(host_options(), &[&adapter]);
     let mut output = vec![1f32; 64];
-    let lost = deltas.add(
+    let lost = deltas.add_deltas(
         0,
         LayerInput::Attention,
         &vectors(1, 64),
@@ -165,7 +175,7 @@ fn masks_of_a_host_that_was_started_anew_are_thrown_away() {
     // The next generation has a new session with its own masks.
     let error = relative_error(&adapter, &remote, LayerInput::Attention, &vectors(2, 64));
     assert!(error < 2e-3, "{error:.2e}");
-    assert_ne!(remote.epoch(), before);
+    assert_ne!(remote.host_epoch(), before);
 }
 
 #[test]
@@ -178,13 +188,13 @@ fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
         // Each session has a new key and a new client id.
         let remote = test_host.remote("banking", |_| ());
         assert!(remote.guarantee().adapter_can_be_learned);
-        let Ok(mut deltas) = remote.open() else { continue };
+        let Ok(mut deltas) = remote.open_session() else { continue };
         for unit in 0..8 {
             let mut x = [0f32; 24];
             x[(visit * 8 + unit) % 24] = 1.0;
             let mut output = [0f32; 24];
             let outputs = &mut [(Projection::Query, &mut output[..])];
-            match deltas.add(0, LayerInput::Attention, &x, outputs) {
+            match deltas.add_deltas(0, LayerInput::Attention, &x, outputs) {
                 Ok(()) => learned += 1,
                 Err(AdaptError::Budget { limit }) => {
                     assert_eq!(limit, 23);

@@ -168,7 +168,7 @@ impl<'r> RawHolder<'r> {
                 .chunks_exact(length)
                 .map(|bytes| SmallCiphertext::from_bytes(&context, bytes).unwrap())
                 .collect();
-            awaiting = match awaiting.accept(&self.secret, &answers, meter).unwrap() {
+            awaiting = match awaiting.accept_answers(&self.secret, &answers, meter).unwrap() {
                 BatchState::Pending(awaiting) => awaiting,
                 BatchState::Ready(batch) => return batch,
             };

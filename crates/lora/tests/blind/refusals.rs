@@ -4,7 +4,7 @@ use confide_lora::{
     ProtectedMatrices,
     host::{ClientList, HostOptions, WINDOW},
     protocol::{
-        ApplyAnswer, Attach, AttachAnswer, CiphertextBlock, FrameKind, Goodbye, Refusal, Scheme,
+        Attach, AttachAnswer, CiphertextBlock, FrameKind, Goodbye, MaskedAnswer, Refusal, Scheme,
     },
 };
 use confide_rlwe::SeededCiphertext;
@@ -35,7 +35,7 @@ fn a_hello_that_asks_for_what_is_not_there_is_refused() {
         assert_eq!(raw.read_refusal(), (wanted, true));
         assert!(raw.read_frame().is_err(), "the connection ends");
     }
-    assert_eq!(test_host.host().sessions(), 0);
+    assert_eq!(test_host.host().session_count(), 0);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_counter_is_answered_once_and_only_where_it_was_prepared() {
     raw.apply(&terms, 3, 2);
     let (kind, _, payload) = raw.read_frame().unwrap();
     assert_eq!(kind, FrameKind::Products);
-    assert_eq!(ApplyAnswer::decode(&payload).unwrap().vectors, 2);
+    assert_eq!(MaskedAnswer::decode(&payload).unwrap().vectors, 2);
     // The same frame again, as an attacker on the network might send it.
     raw.apply(&terms, 3, 2);
     assert_eq!(raw.read_refusal(), (Refusal::CounterUsed, false));
@@ -154,7 +154,7 @@ fn the_budget_is_named_with_its_limit() {
     raw.prepare(&opened, 0);
     raw.apply(&terms, 0, 47);
     let (_, _, payload) = raw.read_frame().unwrap();
-    assert_eq!(ApplyAnswer::decode(&payload).unwrap().budget_left, Some(0));
+    assert_eq!(MaskedAnswer::decode(&payload).unwrap().budget_left, Some(0));
     raw.apply(&terms, 47, 1);
     assert_eq!(raw.read_refusal(), (Refusal::Budget { limit: 47 }, false));
 }

@@ -12,7 +12,7 @@ use std::{
 
 use confide_lora::{
     Adapter, AnswerAllowance, LoraPair, Matrix, Projection, ProjectionSite, ProtectedMatrices,
-    holder::{HolderOptions, HostConnector, HostStream, RemoteAdapter, StreamFuture},
+    holder::{HostConnector, HostStream, KeyHolderOptions, RemoteAdapter, StreamFuture},
     host::{AdapterHost, AuditLog, ChannelPeer, ClientList, HostLimits, HostOptions, PeerPrefix},
 };
 use confide_rlwe::ParameterSet;
@@ -78,9 +78,9 @@ impl TestHost {
     pub(crate) fn remote(
         &self,
         adapter: &str,
-        change: impl FnOnce(&mut HolderOptions),
+        change: impl FnOnce(&mut KeyHolderOptions),
     ) -> RemoteAdapter {
-        let mut options = HolderOptions::new(adapter, parameters());
+        let mut options = KeyHolderOptions::new(adapter, parameters());
         change(&mut options);
         RemoteAdapter::connect(self.connect(), options).unwrap()
     }

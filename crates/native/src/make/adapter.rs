@@ -10,8 +10,8 @@ use candle_core::{Device, Tensor, Var, backprop::GradStore};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW};
 use confide_engine::text::{
     FolderError, ModelText,
-    manifest::{Manifest, check_folder},
-    model_name_from_folder, read_limited,
+    manifest::{Manifest, check_folder_against_manifest},
+    model_name_from_folder, read_file_limited,
 };
 use confide_lora::{Adapter, LoraPair, Matrix, Projection, ProjectionSite};
 use serde_json::json;
@@ -19,13 +19,13 @@ use sha2::{Digest, Sha256};
 
 use super::{
     corpus,
-    new_folder::fill_new_folder,
+    new_folder::create_folder_atomically,
     progress::OnProgress,
-    train::{Batches, LearningRateSchedule, answer_loss, run_steps},
+    train::{Batches, LearningRateSchedule, answer_loss, run_training_steps},
 };
 use crate::{
     config::DecoderConfig,
-    engine::{SMALL_PARAMETERS, read_config},
+    engine::{SMALL_PARAMETERS, read_decoder_config},
     error::NativeError,
     model::{AdapterHook, BatchShape, DecoderModel, OperationKind},
     random::SeededRandom,
@@ -48,7 +48,7 @@ pub enum Corpus {
 
 /// The parameters of an adapter to train.
 #[derive(Clone, Debug)]
-pub struct AdapterOrder {
+pub struct AdapterTrainingSpec {
     /// The folder of the base model, whose weights are not changed.
     pub model: PathBuf,
     /// The questions and answers that the adapter learns.
@@ -120,21 +120,21 @@ impl Corpus {
     /// # Errors
     /// [`NativeError::Folder`] if the file cannot be read, is too long or is malformed.
     pub fn read_exchanges(&self) -> Result<Vec<(String, String)>, NativeError> {
-        let text = self.read()?;
+        let text = self.read_text()?;
         let owned = |exchange: corpus::Exchange<'_>| {
             (exchange.question.to_owned(), exchange.answer.to_owned())
         };
-        Ok(corpus::exchanges(&text).map(owned).collect())
+        Ok(corpus::parse_exchanges(&text).map(owned).collect())
     }
 
-    fn read(&self) -> Result<String, NativeError> {
+    fn read_text(&self) -> Result<String, NativeError> {
         let path = match self {
             Corpus::Banking => return Ok(corpus::BANKING.into()),
             Corpus::Travel => return Ok(corpus::TRAVEL.into()),
             Corpus::Health => return Ok(corpus::HEALTH.into()),
             Corpus::File(path) => path,
         };
-        let bytes = read_limited(path, CORPUS_BYTES_MAX)?;
+        let bytes = read_file_limited(path, CORPUS_BYTES_MAX)?;
         let text =
             String::from_utf8(bytes).map_err(|error| FolderError::malformed_file(path, error))?;
         // Editors on Windows end lines with two characters.
@@ -145,7 +145,7 @@ impl Corpus {
                 format!("wanted `? ` lines and one `! ` line in each block, got {begin:?}");
             return Err(FolderError::malformed_file(path, reason).into());
         }
-        if corpus::exchanges(&text).next().is_none() {
+        if corpus::parse_exchanges(&text).next().is_none() {
             return Err(
                 FolderError::malformed_file(path, "it has no question with an answer").into()
             );
@@ -161,23 +161,23 @@ impl Corpus {
 /// [`NativeError::Exists`], [`NativeError::Cancelled`], [`NativeError::TooLarge`] for a model that
 /// is too large to train, and the errors of the model's folder or of the corpus.
 pub fn make_adapter(
-    order: &AdapterOrder,
+    order: &AdapterTrainingSpec,
     progress: &mut OnProgress<'_>,
 ) -> Result<TrainedAdapter, NativeError> {
-    fill_new_folder(&order.dir, |partial| {
-        let trained = train(order, progress)?;
+    create_folder_atomically(&order.dir, |partial| {
+        let trained = train_adapter(order, progress)?;
         let saved = trained.adapter.save(partial);
         saved.map_err(|error| FolderError::malformed_file(partial, error))?;
-        write_record(order, &trained, &partial.join(TRAINING_FILE))?;
+        write_training_record(order, &trained, &partial.join(TRAINING_FILE))?;
         Ok(trained)
     })
 }
 
-fn train(
-    order: &AdapterOrder,
+fn train_adapter(
+    order: &AdapterTrainingSpec,
     progress: &mut OnProgress<'_>,
 ) -> Result<TrainedAdapter, NativeError> {
-    let corpus = order.corpus.read()?;
+    let corpus = order.corpus.read_text()?;
     let (config, model, text) = load_base_model(&order.model)?;
     if !(1..=RANK_MAX).contains(&order.rank) || !order.alpha.is_finite() || order.alpha <= 0.0 {
         let got = format!("rank {}, alpha {}", order.rank, order.alpha);
@@ -187,11 +187,11 @@ fn train(
     let mut low_rank = LowRankAdapter::initialise(&config, order.rank, order.alpha, order.seed)?;
     let parameters = ParamsAdamW { beta2: 0.98, weight_decay: 0.0, ..ParamsAdamW::default() };
     let mut optimizer = AdamW::new(low_rank.variables(), parameters)?;
-    let exchanges = corpus::exchanges(&corpus);
+    let exchanges = corpus::parse_exchanges(&corpus);
     let mut batches = Batches::new(text.tokenizer(), exchanges, BATCH, order.seed)?;
     let steps = order.steps.unwrap_or(STEPS);
     let mut is_checked = false;
-    let losses = run_steps(steps, &SCHEDULE, progress, &mut batches, |rate, batch| {
+    let losses = run_training_steps(steps, &SCHEDULE, progress, &mut batches, |rate, batch| {
         optimizer.set_learning_rate(rate);
         let loss = answer_loss(&model, batch, Some(&mut low_rank))?;
         let gradients = loss.backward()?;
@@ -213,20 +213,20 @@ fn train(
 
 /// Loads the frozen base model, with operations that keep gradients.
 fn load_base_model(dir: &Path) -> Result<(DecoderConfig, DecoderModel, ModelText), NativeError> {
-    check_folder(dir)?;
-    let config = read_config(dir)?;
-    if config.parameters() > SMALL_PARAMETERS {
-        let (parameters, limit) = (config.parameters(), SMALL_PARAMETERS);
+    check_folder_against_manifest(dir)?;
+    let config = read_decoder_config(dir)?;
+    if config.parameter_count() > SMALL_PARAMETERS {
+        let (parameters, limit) = (config.parameter_count(), SMALL_PARAMETERS);
         return Err(NativeError::TooLarge { parameters, limit });
     }
     let text = ModelText::load(dir)?;
-    let weights = weights::load(dir, &config, |_| true)?;
+    let weights = weights::load_tensors(dir, &config, |_| true)?;
     let model = DecoderModel::new(&config, weights, LENGTH, OperationKind::Differentiable)?;
     Ok((config, model, text))
 }
 
-fn write_record(
-    order: &AdapterOrder,
+fn write_training_record(
+    order: &AdapterTrainingSpec,
     trained: &TrainedAdapter,
     path: &Path,
 ) -> Result<(), NativeError> {
@@ -265,7 +265,7 @@ impl LowRankAdapter {
         });
         let mut pairs = BTreeMap::new();
         for site in sites {
-            let Some(width) = config.width(site) else { continue };
+            let Some(width) = config.projection_width(site) else { continue };
             let mut random = SeededRandom::new(seed, &format!("lora {site}"));
             let bound = 1.0 / (width.input as f64).sqrt();
             let values: Vec<f32> = (0..rank * width.input)
@@ -306,7 +306,7 @@ impl LowRankAdapter {
 }
 
 impl AdapterHook for LowRankAdapter {
-    fn add(
+    fn add_deltas(
         &mut self,
         layer: u32,
         rows: &Tensor,
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn both_matrices_of_every_projection_have_a_gradient() {
         let (config, tokenizer) = (tiny(), train_tokenizer().expect("a tokenizer"));
-        let model = specimen::weights(&config);
+        let model = specimen::random_weights(&config);
         let model = DecoderModel::new(&config, model, LENGTH, OperationKind::Differentiable);
         let model = model.expect("a model");
         let mut low_rank = LowRankAdapter::initialise(&config, 4, 8.0, 1).expect("matrices");
@@ -349,7 +349,7 @@ mod tests {
             // While B is zero, as at first, the gradient of A exists and is zero.
             b.set(&b.ones_like().and_then(|b| b * 0.01).expect("a matrix")).expect("it is set");
         }
-        let batches = Batches::new(&tokenizer, corpus::exchanges(corpus::TRAVEL), BATCH, 1);
+        let batches = Batches::new(&tokenizer, corpus::parse_exchanges(corpus::TRAVEL), BATCH, 1);
         let batch = batches.and_then(|mut batches| batches.next_batch()).expect("a batch");
         let loss = answer_loss(&model, &batch, Some(&mut low_rank)).expect("a loss");
         let gradients = loss.backward().expect("gradients");
@@ -368,8 +368,8 @@ mod tests {
     fn exchanges_of_the_built_in_corpora_fit_the_longest_that_is_learned() {
         let tokenizer = train_tokenizer().expect("a tokenizer");
         for corpus in Corpus::ALL {
-            let text = corpus.read().expect("a text");
-            for exchange in corpus::exchanges(&text) {
+            let text = corpus.read_text().expect("a text");
+            for exchange in corpus::parse_exchanges(&text) {
                 let said = format!("{} {}", exchange.question, exchange.answer);
                 let length = tokenizer.encode(said, false).expect("tokens").len();
                 // The chat template takes some ten tokens more.

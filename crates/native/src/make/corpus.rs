@@ -17,7 +17,7 @@ pub(crate) struct Exchange<'a> {
 }
 
 /// The exchanges of a corpus, in the order of the text.
-pub(crate) fn exchanges(text: &str) -> impl Iterator<Item = Exchange<'_>> {
+pub(crate) fn parse_exchanges(text: &str) -> impl Iterator<Item = Exchange<'_>> {
     text.split("\n\n").flat_map(|block| {
         let answer = block.lines().find_map(|line| line.strip_prefix("! "));
         let questions = block.lines().filter_map(|line| line.strip_prefix("? "));
@@ -45,10 +45,14 @@ mod tests {
         for (text, least) in [(PROJECT, 15_000), (BANKING, 1_500), (TRAVEL, 1_500), (HEALTH, 1_500)]
         {
             assert_eq!(find_malformed_block(text), None);
-            let bytes: usize = exchanges(text).map(|it| it.question.len() + it.answer.len()).sum();
+            let bytes: usize =
+                parse_exchanges(text).map(|it| it.question.len() + it.answer.len()).sum();
             assert!((least..80_000).contains(&bytes), "{bytes} bytes to learn from");
         }
-        assert_eq!(exchanges(BANKING).next().expect("one").question, "What is a savings account?");
+        assert_eq!(
+            parse_exchanges(BANKING).next().expect("one").question,
+            "What is a savings account?"
+        );
     }
 
     #[test]
@@ -62,7 +66,7 @@ mod tests {
     #[test]
     fn no_question_has_two_answers() {
         for text in [PROJECT, BANKING, TRAVEL, HEALTH] {
-            let mut questions: Vec<&str> = exchanges(text).map(|it| it.question).collect();
+            let mut questions: Vec<&str> = parse_exchanges(text).map(|it| it.question).collect();
             let count = questions.len();
             questions.sort_unstable();
             questions.dedup();

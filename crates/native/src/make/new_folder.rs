@@ -14,14 +14,14 @@ use crate::error::NativeError;
 ///
 /// # Errors
 /// [`NativeError::Exists`], [`NativeError::Folder`] and those of `fill`.
-pub(super) fn fill_new_folder<T>(
+pub(super) fn create_folder_atomically<T>(
     dir: &Path,
     fill: impl FnOnce(&Path) -> Result<T, NativeError>,
 ) -> Result<T, NativeError> {
     if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(NativeError::Exists { path: dir.into() });
     }
-    let partial = partial_name(dir);
+    let partial = partial_folder_path(dir);
     if partial.exists() {
         fs::remove_dir_all(&partial).map_err(FolderError::file(&partial))?;
     }
@@ -40,7 +40,7 @@ pub(super) fn fill_new_folder<T>(
 
 /// The temporary name: `models/tiny.partial` for `models/tiny`. It is on the same file system, so
 /// that the rename is atomic.
-fn partial_name(dir: &Path) -> PathBuf {
+fn partial_folder_path(dir: &Path) -> PathBuf {
     let mut name = dir.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
     dir.with_file_name(name)

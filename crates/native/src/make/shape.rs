@@ -30,7 +30,7 @@ impl ModelShape {
         }
     }
 
-    pub(crate) fn context(self) -> u32 {
+    pub(crate) fn context_tokens(self) -> u32 {
         match self {
             ModelShape::Tiny => 512,
             ModelShape::Qwen25_1_5B => 32_768,
@@ -42,7 +42,7 @@ impl ModelShape {
     pub(crate) fn config_json(self, end_of_text: u32) -> Value {
         let mut config = self.sizes_json();
         config["hidden_act"] = json!("silu");
-        config["max_position_embeddings"] = json!(self.context());
+        config["max_position_embeddings"] = json!(self.context_tokens());
         config["torch_dtype"] = json!("bfloat16");
         config["eos_token_id"] = json!(end_of_text);
         config["use_cache"] = json!(true);
@@ -118,7 +118,7 @@ mod tests {
     fn every_shape_has_its_known_number_of_weights() {
         let parameters = |shape: ModelShape| {
             let config = DecoderConfig::parse(shape.config_json(2).to_string().as_bytes());
-            config.expect("a configuration").parameters()
+            config.expect("a configuration").parameter_count()
         };
         assert!(parameters(ModelShape::Tiny) < 1_000_000);
         assert_eq!(parameters(ModelShape::Qwen25_1_5B), 1_543_714_304);

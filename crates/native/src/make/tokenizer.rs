@@ -36,7 +36,7 @@ pub(crate) fn train_tokenizer() -> Result<Tokenizer, NativeError> {
     let mut tokenizer = Tokenizer::new(BPE::default());
     tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
     tokenizer.with_decoder(Some(ByteLevel::default()));
-    let texts: Vec<String> = corpus::exchanges(corpus::PROJECT)
+    let texts: Vec<String> = corpus::parse_exchanges(corpus::PROJECT)
         .flat_map(|exchange| [exchange.question.to_owned(), exchange.answer.to_owned()])
         .chain(["user\n".into(), "assistant\n".into(), "system\n".into()])
         .collect();

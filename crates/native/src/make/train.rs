@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     config::DecoderConfig,
-    engine::thread_pool,
+    engine::build_thread_pool,
     error::NativeError,
     model::{AdapterHook, BatchShape, DecoderModel, OperationKind},
     random::SeededRandom,
@@ -54,9 +54,9 @@ pub(crate) fn train(
     let ordered = names.iter().map(|name| variables[*name].clone()).collect();
     let parameters = ParamsAdamW { beta2: 0.98, weight_decay: 0.01, ..ParamsAdamW::default() };
     let mut optimizer = AdamW::new(ordered, parameters)?;
-    let exchanges = corpus::exchanges(corpus::PROJECT);
+    let exchanges = corpus::parse_exchanges(corpus::PROJECT);
     let mut batches = Batches::new(tokenizer, exchanges, BATCH, seed)?;
-    run_steps(steps, &SCHEDULE, progress, &mut batches, |rate, batch| {
+    run_training_steps(steps, &SCHEDULE, progress, &mut batches, |rate, batch| {
         optimizer.set_learning_rate(rate);
         let loss = answer_loss(&model, batch, None)?;
         optimizer.backward_step(&loss)?;
@@ -68,14 +68,14 @@ pub(crate) fn train(
 /// Runs the steps of a training on one thread, so that the seed determines the result. `learn` gets
 /// the learning rate and a batch, and returns the loss in nats per token. Returns the losses of all
 /// steps.
-pub(crate) fn run_steps(
+pub(crate) fn run_training_steps(
     steps: u32,
     schedule: &LearningRateSchedule,
     progress: &mut OnProgress<'_>,
     batches: &mut Batches,
     mut learn: impl FnMut(f64, &TrainingBatch) -> Result<f32, NativeError> + Send,
 ) -> Result<Vec<f32>, NativeError> {
-    let pool = thread_pool(1)?;
+    let pool = build_thread_pool(1)?;
     let mut losses = Vec::new();
     for step in 0..steps {
         let batch = batches.next_batch()?;
@@ -117,7 +117,7 @@ fn initialise_variables(
 ) -> Result<HashMap<String, Var>, NativeError> {
     const EMBEDDING_DEVIATION: f64 = 0.05;
     let mut variables = HashMap::new();
-    for (name, shape) in config.tensors() {
+    for (name, shape) in config.tensor_shapes() {
         let count = shape.iter().product();
         let mut random = SeededRandom::new(seed, &name);
         let values: Vec<f32> = match &shape[..] {
@@ -253,7 +253,7 @@ mod tests {
         let (config, tokenizer) = (tiny(), train_tokenizer().expect("a tokenizer"));
         let variables = initialise_variables(&config, 1).expect("variables");
         let model = build_model(&config, &variables).expect("a model");
-        let exchanges = corpus::exchanges(corpus::PROJECT);
+        let exchanges = corpus::parse_exchanges(corpus::PROJECT);
         let batches = Batches::new(&tokenizer, exchanges, BATCH, 1);
         let batch = batches.and_then(|mut batches| batches.next_batch()).expect("a batch");
         let loss = answer_loss(&model, &batch, None).expect("a loss");

@@ -75,7 +75,7 @@ impl HashedFile {
 }
 
 /// Writes trained weights, rounded to bfloat16.
-pub(crate) fn write_trained(
+pub(crate) fn write_trained_weights(
     folder: &mut ModelFolderWriter,
     config: &DecoderConfig,
     trained: &TrainedModel,
@@ -92,7 +92,7 @@ pub(crate) fn write_trained(
 /// Draws and writes random weights block by block, so that only one block is in memory.
 ///
 /// The standard deviation is 0.02, which both model families use for initialisation; norms are 1.
-pub(crate) fn write_random(
+pub(crate) fn write_random_weights(
     folder: &mut ModelFolderWriter,
     config: &DecoderConfig,
     seed: u64,
@@ -144,8 +144,8 @@ fn write_tensors(
     progress: &mut OnProgress<'_>,
     mut fill: impl FnMut(&str, usize, &mut PutBytes<'_>) -> Result<(), NativeError>,
 ) -> Result<(), NativeError> {
-    let shards = split_shards(config.tensors());
-    let total = config.parameters() * BYTES_PER_WEIGHT;
+    let shards = split_shards(config.tensor_shapes());
+    let total = config.parameter_count() * BYTES_PER_WEIGHT;
     let mut done = 0;
     let mut weight_map = Map::new();
     for (index, shard) in shards.iter().enumerate() {
@@ -177,7 +177,7 @@ fn write_tensors(
 
 type TensorShapes = Vec<(String, Vec<usize>)>;
 
-fn tensor_bytes(shape: &[usize]) -> u64 {
+fn tensor_byte_count(shape: &[usize]) -> u64 {
     shape.iter().product::<usize>() as u64 * BYTES_PER_WEIGHT
 }
 
@@ -185,7 +185,7 @@ fn split_shards(tensors: TensorShapes) -> Vec<TensorShapes> {
     let mut shards: Vec<TensorShapes> = vec![Vec::new()];
     let mut filled = 0;
     for (name, shape) in tensors {
-        let bytes = tensor_bytes(&shape);
+        let bytes = tensor_byte_count(&shape);
         if filled > 0 && filled + bytes > SHARD_BYTES_MAX {
             shards.push(Vec::new());
             filled = 0;
@@ -204,7 +204,7 @@ fn encode_header(tensors: &TensorShapes) -> Vec<u8> {
     fields.insert("__metadata__".into(), json!({ "format": "pt" }));
     let mut at = 0;
     for (name, shape) in tensors {
-        let end = at + tensor_bytes(shape);
+        let end = at + tensor_byte_count(shape);
         let entry = json!({ "dtype": "BF16", "shape": shape, "data_offsets": [at, end] });
         fields.insert(name.clone(), entry);
         at = end;

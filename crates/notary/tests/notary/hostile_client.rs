@@ -45,7 +45,7 @@ async fn nothing_is_dialled_for_a_request_that_is_refused() {
         status_of(&client, other_host.encode().unwrap()).await,
         refusal(403, "host_refused")
     );
-    let other_key = good.clone().with_key([0; 32]);
+    let other_key = good.clone().with_signing_key([0; 32]);
     assert_eq!(status_of(&client, other_key.encode().unwrap()).await, refusal(409, "key_renewed"));
     let long = client.post(&url, &[b' '; 1025]);
     assert_eq!(status_of(&client, long.encode().unwrap()).await, refusal(413, "request_too_large"));

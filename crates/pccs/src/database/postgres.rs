@@ -8,9 +8,7 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::{
     Database, DatabaseError, DatabaseFuture, WriteOutcome,
-    row::{
-        Row, clamp_to_i64, clamp_to_u64, dates_from_columns, missing_migrations, write_statement,
-    },
+    row::{Row, clamp_to_i64, clamp_to_u64, dates_from_columns, missing_migrations, sql_for_write},
     schema,
 };
 use crate::{document::Document, kind::DocumentKind};
@@ -94,7 +92,7 @@ impl Database for Postgres {
     }
 
     fn write(&self, document: Document) -> DatabaseFuture<'_, WriteOutcome> {
-        let statement = write_statement(document.kind);
+        let statement = sql_for_write(document.kind);
         let row = Row::new(document);
         Box::pin(with_deadline(async move {
             let client = self.client().await?;

@@ -45,7 +45,7 @@ impl Row {
     }
 }
 
-pub(super) fn write_statement(kind: DocumentKind) -> &'static str {
+pub(super) fn sql_for_write(kind: DocumentKind) -> &'static str {
     if kind.is_revocation_list() { schema::WRITE_LIST } else { schema::WRITE }
 }
 

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::{
     Database, DatabaseError, DatabaseFuture, WriteOutcome,
-    row::{Row, clamp_to_i64, dates_from_columns, missing_migrations, write_statement},
+    row::{Row, clamp_to_i64, dates_from_columns, missing_migrations, sql_for_write},
     schema,
 };
 use crate::{document::Document, kind::DocumentKind};
@@ -64,7 +64,7 @@ impl Database for Sqlite {
     }
 
     fn write(&self, document: Document) -> DatabaseFuture<'_, WriteOutcome> {
-        let statement = write_statement(document.kind);
+        let statement = sql_for_write(document.kind);
         let row = Row::new(document);
         self.run_blocking(move |connection| {
             let transaction =

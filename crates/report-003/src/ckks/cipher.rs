@@ -6,7 +6,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use confide_rlwe::{NttPoly, Poly, Ring, Rng, Seed};
 
-use super::{context::Ckks, error::CkksError, message::EncodedMessage};
+use super::{context::CkksContext, error::CkksError, message::EncodedMessage};
 
 /// A factor for products, in NTT form.
 #[derive(Clone)]
@@ -38,14 +38,14 @@ pub struct DecryptedMessage {
 
 /// A ternary secret, which is wiped when it is dropped.
 pub struct SecretKey {
-    pub(super) ckks: Arc<Ckks>,
+    pub(super) ckks: Arc<CkksContext>,
     /// The secret modulo the data primes and the special one.
     pub(super) s: Zeroizing<NttPoly>,
 }
 
 impl SecretKey {
     /// Draws a fresh key.
-    pub fn generate(ckks: &Arc<Ckks>, rng: &mut Rng) -> SecretKey {
+    pub fn generate(ckks: &Arc<CkksContext>, rng: &mut Rng) -> SecretKey {
         let n = ckks.parameters.n();
         let mut secret = Zeroizing::new(vec![0; n]);
         rng.fill_ternary(&mut secret);
@@ -170,8 +170,8 @@ impl Ciphertext {
     ///
     /// # Errors
     /// If a part is of another ring.
-    pub fn from_parts(
-        ckks: &Ckks,
+    pub fn from_polynomials(
+        ckks: &CkksContext,
         c0: NttPoly,
         c1: NttPoly,
         scale: f64,
@@ -194,7 +194,7 @@ impl Ciphertext {
     }
 
     /// Both parts, in NTT form.
-    pub fn parts(&self) -> (&NttPoly, &NttPoly) {
+    pub fn polynomials(&self) -> (&NttPoly, &NttPoly) {
         (&self.c0, &self.c1)
     }
 
@@ -270,7 +270,7 @@ impl Ciphertext {
                 });
             }
         };
-        let (c0, c1) = (self.c0.drop_limb(), self.c1.drop_limb());
+        let (c0, c1) = (self.c0.divide_by_last_prime(), self.c1.divide_by_last_prime());
         Ok(Ciphertext { c0, c1, scale: self.scale / last, seed: None })
     }
 }

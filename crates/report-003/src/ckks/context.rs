@@ -9,15 +9,15 @@ use confide_rlwe::{Ring, RlweError, run_vectorised};
 use zeroize::Zeroize;
 
 use super::{
-    crt::Recombination, embedding::Embedding, error::CkksError, message::EncodedMessage,
-    parameters::Parameters, switch::KeySwitchBuffers,
+    crt::CrtRecombination, embedding::CanonicalEmbedding, error::CkksError,
+    message::EncodedMessage, parameters::Parameters, switch::KeySwitchBuffers,
 };
 
 /// The greatest magnitude of a scaled coefficient: it must fit an i64 with room for noise.
 const COEFFICIENT_MAX: f64 = (1u64 << 62) as f64;
 
 /// Parameters with what is computed once for them: rings, transforms and twiddle factors.
-pub struct Ckks {
+pub struct CkksContext {
     pub(super) parameters: Parameters,
     /// The ring of keys: the data primes, then the special prime.
     pub(super) key_ring: Arc<Ring>,
@@ -26,18 +26,18 @@ pub struct Ckks {
     /// The rings of key switching, at index limbs − 1: the first data primes and the special prime.
     pub(super) switching_rings: Vec<Arc<Ring>>,
     /// The recombination of each ring of ciphertexts, at index limbs − 1.
-    pub(super) recombinations: Vec<Recombination>,
-    pub(super) embedding: Embedding,
+    pub(super) recombinations: Vec<CrtRecombination>,
+    pub(super) embedding: CanonicalEmbedding,
     /// Buffers of finished rotations, for later ones.
     pub(super) switches: Mutex<Vec<KeySwitchBuffers>>,
 }
 
-impl Ckks {
+impl CkksContext {
     /// Computes rings and twiddle factors for the parameters.
     ///
     /// # Errors
     /// If the degree has no transform.
-    pub fn new(parameters: &Parameters) -> Result<Arc<Ckks>, CkksError> {
+    pub fn new(parameters: &Parameters) -> Result<Arc<CkksContext>, CkksError> {
         let n = parameters.n();
         let (data, special) = parameters.primes();
         let mut primes = data.clone();
@@ -48,13 +48,13 @@ impl Ckks {
         let data_rings = data_rings.collect::<Result<Vec<_>, RlweError>>()?;
         let switching = |limbs: usize| Ring::new(n, &[&data[..limbs], &[special]].concat());
         let switching_rings = counts.map(switching).collect::<Result<Vec<_>, RlweError>>()?;
-        Ok(Arc::new(Ckks {
+        Ok(Arc::new(CkksContext {
             parameters: parameters.clone(),
             key_ring,
-            recombinations: data_rings.iter().map(|ring| Recombination::new(ring)).collect(),
+            recombinations: data_rings.iter().map(|ring| CrtRecombination::new(ring)).collect(),
             data_rings,
             switching_rings,
-            embedding: Embedding::new(n),
+            embedding: CanonicalEmbedding::new(n),
             switches: Mutex::default(),
         }))
     }
@@ -106,8 +106,8 @@ impl Ckks {
     }
 }
 
-impl fmt::Debug for Ckks {
+impl fmt::Debug for CkksContext {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Ckks({})", self.parameters)
+        write!(out, "CkksContext({})", self.parameters)
     }
 }

@@ -10,7 +10,7 @@ use confide_rlwe::{Modulus, Ring};
 /// cancel more than half of a greater one. Quotients are computed in f64, with an error of at most
 /// little more than one half, and remainders in 64-bit integers, of which only the low word matters. A
 /// compiler can vectorise all these operations.
-pub(super) struct Recombination {
+pub(super) struct CrtRecombination {
     first: Modulus,
     /// The constants of each later prime's digit.
     steps: Vec<GarnerStep>,
@@ -31,9 +31,9 @@ struct GarnerFactor {
     ratio: f64,
 }
 
-impl Recombination {
+impl CrtRecombination {
     /// Prepares a ring of one to three limbs; further limbs are ignored.
-    pub(super) fn new(ring: &Ring) -> Recombination {
+    pub(super) fn new(ring: &Ring) -> CrtRecombination {
         let moduli: Vec<Modulus> = ring.moduli().take(3).collect();
         let step = |(index, &modulus): (usize, &Modulus)| {
             debug_assert!(modulus.bits() <= 50, "a quotient must be exact in f64");
@@ -46,7 +46,7 @@ impl Recombination {
             GarnerStep { q: modulus.value() as i64, inverse_q: 1.0 / q, factors }
         };
         let steps = moduli.iter().enumerate().skip(1).map(step).collect();
-        Recombination { first: moduli[0], steps }
+        CrtRecombination { first: moduli[0], steps }
     }
 
     /// Recombines `[limb][n]` residues to n reals in (−Q/2, Q/2). In the outer thousandth of that
@@ -152,7 +152,7 @@ mod tests {
                 wanted.iter().map(reduce).collect::<Vec<_>>()
             });
             let limbs: Vec<u64> = limbs.collect();
-            let found = Recombination::new(&ring).to_centred(&limbs, 1024);
+            let found = CrtRecombination::new(&ring).to_centred(&limbs, 1024);
             for (x, wanted) in found.iter().zip(&wanted) {
                 let error = (x - *wanted as f64).abs();
                 assert!(error <= (*wanted as f64).abs() * 4e-16, "{count}: {x} for {wanted}");

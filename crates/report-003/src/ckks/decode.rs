@@ -5,17 +5,17 @@ use zeroize::Zeroize;
 
 use super::{
     cipher::{DecryptedMessage, Plaintext},
-    context::Ckks,
+    context::CkksContext,
     error::CkksError,
     message::EncodedMessage,
 };
 
-impl Ckks {
+impl CkksContext {
     /// Makes a factor for products from a message, modulo the first `limbs` primes.
     ///
     /// # Errors
     /// If the parameters have fewer limbs, or the message has another degree.
-    pub fn plaintext(
+    pub fn to_plaintext(
         &self,
         message: &EncodedMessage,
         limbs: usize,
@@ -36,7 +36,7 @@ impl Ckks {
         Ok(slots)
     }
 
-    /// Decodes each decryption as [`Ckks::decode`] does. Neighbours of the same scale share a
+    /// Decodes each decryption as [`CkksContext::decode`] does. Neighbours of the same scale share a
     /// transform.
     ///
     /// # Errors

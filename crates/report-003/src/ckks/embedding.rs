@@ -12,7 +12,7 @@ use std::f64::consts::PI;
 /// conjugate pair. So one transform of n complex numbers is enough; its twiddle factors include
 /// the twist, as in the number-theoretic transform. Stages have radix 4; if log2(n) is odd, one has
 /// radix 2.
-pub(super) struct Embedding {
+pub(super) struct CanonicalEmbedding {
     /// The number of slots, n = N/2.
     n: usize,
     /// The root r of each node of the tree X^2h − r^2 = (X^h − r)(X^h + r), in heap order.
@@ -36,9 +36,9 @@ type Complex = (f64, f64);
 /// product.
 type Radix4Twiddles = [Complex; 3];
 
-impl Embedding {
+impl CanonicalEmbedding {
     /// Prepares the embedding of polynomials of N coefficients, N a power of two from 8.
-    pub(super) fn new(degree: usize) -> Embedding {
+    pub(super) fn new(degree: usize) -> CanonicalEmbedding {
         let n = degree / 2;
         // The modulus of a node is X^h − ζ^exponent; of the root X^n − ζ^n, where ζ^n = i.
         let mut exponents = vec![0; 2 * n];
@@ -64,7 +64,7 @@ impl Embedding {
             let kept = if exponent % 4 == 1 { exponent } else { 2 * degree - exponent };
             leaf_of_exponent[kept]
         });
-        Embedding { n, roots, products, leaf_of_slot: leaf_of_slot.collect() }
+        CanonicalEmbedding { n, roots, products, leaf_of_slot: leaf_of_slot.collect() }
     }
 
     /// The number of slots, N/2.
@@ -128,15 +128,15 @@ impl Embedding {
     fn forward(&self, re: &mut [f64], im: &mut [f64]) {
         let (mut node, mut block) = (1, self.n);
         if self.n.trailing_zeros() % 2 == 1 {
-            radix2(re, im, |x, y| {
-                let turned = multiply(y, self.roots.root(1));
-                (add(x, turned), subtract(x, turned))
+            run_radix2_block(re, im, |x, y| {
+                let turned = multiply_complex(y, self.roots.root(1));
+                (add_complex(x, turned), subtract_complex(x, turned))
             });
             (node, block) = (2, self.n / 2);
         }
         while block > 4 {
             for (at, (re, im)) in zip_blocks(re, im, block).enumerate() {
-                radix4(re, im, &self.twiddles(node + at), forward_butterfly);
+                run_radix4_block(re, im, &self.twiddles(node + at), forward_butterfly);
             }
             (node, block) = (node * 4, block / 4);
         }
@@ -151,12 +151,12 @@ impl Embedding {
         while node >= 4 {
             (node, block) = (node / 4, block * 4);
             for (at, (re, im)) in zip_blocks(re, im, block).enumerate() {
-                radix4(re, im, &self.twiddles(node + at), inverse_butterfly);
+                run_radix4_block(re, im, &self.twiddles(node + at), inverse_butterfly);
             }
         }
         if node == 2 {
-            radix2(re, im, |x, y| {
-                (add(x, y), multiply_conjugate(subtract(x, y), self.roots.root(1)))
+            run_radix2_block(re, im, |x, y| {
+                (add_complex(x, y), multiply_conjugate(subtract_complex(x, y), self.roots.root(1)))
             });
         }
     }
@@ -194,27 +194,43 @@ impl<F: Fn([Complex; 4], &Radix4Twiddles) -> [Complex; 4] + Copy> Butterfly for 
 /// Reduces modulo the four factors of X^4h − r^4: two stages of radix 2 with three products.
 #[inline(always)]
 fn forward_butterfly([a, b, c, d]: [Complex; 4], twiddles: &Radix4Twiddles) -> [Complex; 4] {
-    let (b, c, d) = (multiply(b, twiddles[0]), multiply(c, twiddles[1]), multiply(d, twiddles[2]));
-    let (even, odd) = ((add(a, c), subtract(a, c)), (add(b, d), subtract(b, d)));
+    let (b, c, d) = (
+        multiply_complex(b, twiddles[0]),
+        multiply_complex(c, twiddles[1]),
+        multiply_complex(d, twiddles[2]),
+    );
+    let (even, odd) =
+        ((add_complex(a, c), subtract_complex(a, c)), (add_complex(b, d), subtract_complex(b, d)));
     let turned = (-odd.1.1, odd.1.0);
-    [add(even.0, odd.0), subtract(even.0, odd.0), add(even.1, turned), subtract(even.1, turned)]
+    [
+        add_complex(even.0, odd.0),
+        subtract_complex(even.0, odd.0),
+        add_complex(even.1, turned),
+        subtract_complex(even.1, turned),
+    ]
 }
 
 /// The inverse of [`forward_butterfly`], times four.
 #[inline(always)]
 fn inverse_butterfly([a, b, c, d]: [Complex; 4], twiddles: &Radix4Twiddles) -> [Complex; 4] {
-    let (even, odd) = ((add(a, b), add(c, d)), (subtract(a, b), subtract(c, d)));
+    let (even, odd) =
+        ((add_complex(a, b), add_complex(c, d)), (subtract_complex(a, b), subtract_complex(c, d)));
     let turned = (odd.1.1, -odd.1.0);
     [
-        add(even.0, even.1),
-        multiply_conjugate(add(odd.0, turned), twiddles[0]),
-        multiply_conjugate(subtract(even.0, even.1), twiddles[1]),
-        multiply_conjugate(subtract(odd.0, turned), twiddles[2]),
+        add_complex(even.0, even.1),
+        multiply_conjugate(add_complex(odd.0, turned), twiddles[0]),
+        multiply_conjugate(subtract_complex(even.0, even.1), twiddles[1]),
+        multiply_conjugate(subtract_complex(odd.0, turned), twiddles[2]),
     ]
 }
 
 #[inline(always)]
-fn radix4(re: &mut [f64], im: &mut [f64], twiddles: &Radix4Twiddles, butterfly: impl Butterfly) {
+fn run_radix4_block(
+    re: &mut [f64],
+    im: &mut [f64],
+    twiddles: &Radix4Twiddles,
+    butterfly: impl Butterfly,
+) {
     let ([re0, re1, re2, re3], [im0, im1, im2, im3]) = (split_quarters(re), split_quarters(im));
     let first = re0.iter_mut().zip(im0);
     let second = re1.iter_mut().zip(im1);
@@ -231,7 +247,7 @@ fn radix4(re: &mut [f64], im: &mut [f64], twiddles: &Radix4Twiddles, butterfly: 
 }
 
 #[inline(always)]
-fn radix2(
+fn run_radix2_block(
     re: &mut [f64],
     im: &mut [f64],
     butterfly: impl Fn(Complex, Complex) -> (Complex, Complex),
@@ -273,17 +289,17 @@ fn average_with_mirror(coefficients: &mut [f64]) {
 }
 
 #[inline(always)]
-fn add(a: Complex, b: Complex) -> Complex {
+fn add_complex(a: Complex, b: Complex) -> Complex {
     (a.0 + b.0, a.1 + b.1)
 }
 
 #[inline(always)]
-fn subtract(a: Complex, b: Complex) -> Complex {
+fn subtract_complex(a: Complex, b: Complex) -> Complex {
     (a.0 - b.0, a.1 - b.1)
 }
 
 #[inline(always)]
-fn multiply(a: Complex, b: Complex) -> Complex {
+fn multiply_complex(a: Complex, b: Complex) -> Complex {
     (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0)
 }
 
@@ -345,7 +361,7 @@ mod tests {
     #[test]
     fn slots_are_the_values_at_the_odd_roots() {
         for degree in [8, 16, 32, 64, 128, 512] {
-            let embedding = Embedding::new(degree);
+            let embedding = CanonicalEmbedding::new(degree);
             let coefficients = random_values(degree, degree as u64);
             let slots = embedding.to_slots(&mut coefficients.clone(), 2.0);
             let wanted: Vec<f64> =
@@ -357,7 +373,7 @@ mod tests {
     #[test]
     fn encoding_is_the_inverse_of_decoding() {
         for degree in [8, 16, 64, 256, 16384, 32768] {
-            let embedding = Embedding::new(degree);
+            let embedding = CanonicalEmbedding::new(degree);
             let slots = random_values(degree / 2, 5);
             let coefficients = embedding.to_coefficients(&slots, 4.0);
             let again = embedding.to_slots(&mut coefficients.clone(), 0.25);
@@ -372,7 +388,7 @@ mod tests {
 
     #[test]
     fn slots_that_are_not_given_are_zero() {
-        let embedding = Embedding::new(32);
+        let embedding = CanonicalEmbedding::new(32);
         let mut coefficients = embedding.to_coefficients(&[3.0, -4.0], 1.0);
         let mut wanted = vec![0.0; 16];
         wanted[..2].copy_from_slice(&[3.0, -4.0]);
@@ -382,7 +398,7 @@ mod tests {
     #[test]
     fn one_transform_decodes_two_polynomials() {
         for degree in [8, 16, 64, 16384] {
-            let embedding = Embedding::new(degree);
+            let embedding = CanonicalEmbedding::new(degree);
             // Any real polynomial: its imaginary parts must not reach the slots of the other one.
             let (first, second) = (random_values(degree, 1), random_values(degree, 2));
             let wanted = [&first, &second].map(|p| embedding.to_slots(&mut p.clone(), 3.0));

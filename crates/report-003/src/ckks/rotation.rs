@@ -8,7 +8,7 @@ use confide_rlwe::{Modulus, NttPoly, Ring, Rng, run_vectorised};
 
 use super::{
     cipher::{Ciphertext, SecretKey, small_polynomial},
-    context::Ckks,
+    context::CkksContext,
     crt::nearest_integer,
     error::CkksError,
     switch::KeySwitchBuffers,
@@ -72,14 +72,14 @@ impl Ciphertext {
     ///
     /// # Errors
     /// If the key was made for other parameters.
-    pub fn rotate(&self, ckks: &Ckks, key: &GaloisKey) -> Result<Ciphertext, CkksError> {
+    pub fn rotate(&self, ckks: &CkksContext, key: &GaloisKey) -> Result<Ciphertext, CkksError> {
         let ring = ckks.data_ring(self.limb_count())?;
         if !ring.is_same(self.c0.ring()) || key.sources.len() != ring.n() {
             return Err(CkksError::OtherParameters { what: "rotation key" });
         }
         let kept = ckks.switches.lock().ok().and_then(|mut kept| kept.pop());
         let mut memory = kept.unwrap_or_else(|| KeySwitchBuffers::new(ring.n()));
-        let (b, a) = switch_key(&mut memory, ckks, &self.c1, key);
+        let (b, a) = rotate_and_switch_key(&mut memory, ckks, &self.c1, key);
         if let Ok(mut kept) = ckks.switches.lock() {
             kept.push(memory);
         }
@@ -95,9 +95,9 @@ impl Ciphertext {
 
 /// Rotates `part` and multiplies it with the encryptions in `key`: Σ digit·key modulo the primes of
 /// the part and the special prime, divided by the special prime.
-fn switch_key(
+fn rotate_and_switch_key(
     memory: &mut KeySwitchBuffers,
-    ckks: &Ckks,
+    ckks: &CkksContext,
     part: &NttPoly,
     key: &GaloisKey,
 ) -> (NttPoly, NttPoly) {
@@ -114,7 +114,7 @@ fn switch_key(
         for (to, ((q, b), (_, a))) in b.limbs_mut().zip(a.limbs_mut()).enumerate() {
             let limb = &ring.limbs()[to];
             if to != index {
-                lift(&mut memory.lifted, &memory.digit, own.modulus, q);
+                lift_residues(&mut memory.lifted, &memory.digit, own.modulus, q);
                 limb.table.forward(&mut memory.lifted);
             }
             let digit = if to == index { &memory.turned } else { &memory.lifted };
@@ -124,13 +124,13 @@ fn switch_key(
             limb.add_product(a, digit, keys.1.limb(of_key));
         }
     }
-    let quotients = (b.drop_limb(), a.drop_limb());
+    let quotients = (b.divide_by_last_prime(), a.divide_by_last_prime());
     memory.sums.push((b, a));
     quotients
 }
 
 /// Lifts residues modulo `from`, centred, to residues modulo `q`.
-fn lift(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
+fn lift_residues(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
     let (width, inverse) = (q.value() as i64, 1.0 / q.value() as f64);
     if from.value() / 2 < q.value() {
         run_vectorised(|| {

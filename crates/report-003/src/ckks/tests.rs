@@ -6,13 +6,13 @@ use super::*;
 use confide_rlwe::Rng;
 
 struct Setup {
-    ckks: Arc<Ckks>,
+    ckks: Arc<CkksContext>,
     key: SecretKey,
     rng: Rng,
 }
 
 fn setup(n: usize) -> Setup {
-    let ckks = Ckks::new(&Parameters::dangerous_of_degree(n)).unwrap();
+    let ckks = CkksContext::new(&Parameters::dangerous_of_degree(n)).unwrap();
     let mut rng = Rng::from_seed([n.ilog2() as u8; 32]);
     let key = SecretKey::generate(&ckks, &mut rng);
     Setup { ckks, key, rng }
@@ -30,7 +30,7 @@ impl Setup {
     }
 
     fn plaintext(&self, slots: &[f64], limbs: usize) -> Plaintext {
-        self.ckks.plaintext(&self.ckks.encode(slots).unwrap(), limbs).unwrap()
+        self.ckks.to_plaintext(&self.ckks.encode(slots).unwrap(), limbs).unwrap()
     }
 
     fn slots(&self, ciphertext: &Ciphertext) -> Vec<f64> {
@@ -142,7 +142,10 @@ fn bytes_come_back_and_nothing_else_is_read() {
     for (ciphertext, first) in [(&fresh, 1.0), (&product, 2.0)] {
         let bytes = ciphertext.to_bytes(&setup.ckks);
         let read = Ciphertext::from_bytes(&setup.ckks, &bytes).unwrap();
-        assert_eq!((read.parts(), read.scale()), (ciphertext.parts(), ciphertext.scale()));
+        assert_eq!(
+            (read.polynomials(), read.scale()),
+            (ciphertext.polynomials(), ciphertext.scale())
+        );
         assert!((setup.slots(&read)[0] - first).abs() < 1e-7);
         for broken in [&bytes[..bytes.len() - 1], &bytes[..11], &[], &[&bytes[..], &[0]].concat()] {
             assert!(matches!(
@@ -152,7 +155,7 @@ fn bytes_come_back_and_nothing_else_is_read() {
         }
     }
     // The corpus of the fuzz target, of another degree.
-    let tiny = Ckks::new(&Parameters::dangerous_of_degree(16)).unwrap();
+    let tiny = CkksContext::new(&Parameters::dangerous_of_degree(16)).unwrap();
     for seed in ["seeded", "whole"] {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/ckks_ciphertext/");
         let bytes = std::fs::read(format!("{folder}{seed}")).unwrap();
@@ -183,7 +186,7 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(product.add_assign(&low), Err(CkksError::WrongLimbCount { .. })));
     let message = setup.ckks.encode(&[1.0]).unwrap();
     assert!(setup.key.encrypt(&message, 4, &mut setup.rng).is_err());
-    let other = Ckks::new(&Parameters::dangerous_of_degree(2048)).unwrap();
+    let other = CkksContext::new(&Parameters::dangerous_of_degree(2048)).unwrap();
     let foreign = SecretKey::generate(&other, &mut setup.rng);
     assert!(matches!(foreign.decrypt(&x), Err(CkksError::OtherParameters { .. })));
     let key = foreign.galois_key(1, &mut setup.rng).unwrap();

@@ -7,7 +7,7 @@ use crate::ckks::CkksError;
 /// The reason why an adapter cannot be applied under CKKS.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum CkksSlotsError {
+pub enum CkksAdapterError {
     /// The weights need more plaintexts than are allowed.
     #[error("ckks-slots: the adapter needs more than {limit} encoded plaintexts")]
     Plaintexts {

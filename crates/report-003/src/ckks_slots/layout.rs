@@ -1,10 +1,10 @@
 //! The layout of rows, columns and copies in slots, and weights that are encoded in it.
 
-use crate::ckks::{Ckks, CkksError, Plaintext};
+use crate::ckks::{CkksContext, CkksError, Plaintext};
 
 use super::{
-    error::CkksSlotsError,
-    options::{CkksSlotsOptions, Packing},
+    error::CkksAdapterError,
+    options::{CkksAdapterOptions, Packing},
 };
 use confide_lora::{AdaptError, LayerInput, LoraPair, Matrix, ProjectionSite, ProjectionWidth};
 
@@ -19,7 +19,7 @@ pub(super) struct EncodedWeights {
     pub(super) b_columns: Vec<Vec<Plaintext>>,
     width: ProjectionWidth,
     /// The greatest magnitude that an activation may have.
-    pub(super) input_max: f64,
+    pub(super) activation_max: f64,
 }
 
 /// The columns of A whose inputs share a ciphertext.
@@ -37,13 +37,13 @@ pub(super) struct ColumnTile {
 
 impl EncodedWeights {
     pub(super) fn encode(
-        ckks: &Ckks,
-        options: &CkksSlotsOptions,
+        ckks: &CkksContext,
+        options: &CkksAdapterOptions,
         pair: &LoraPair,
-    ) -> Result<EncodedWeights, CkksSlotsError> {
+    ) -> Result<EncodedWeights, CkksAdapterError> {
         let (rank, width) = (pair.rank(), pair.width());
         if rank == 0 || width.input == 0 || width.output == 0 {
-            return Err(CkksSlotsError::Empty);
+            return Err(CkksAdapterError::Empty);
         }
         let limbs = options.limb_count(ckks);
         let starts = (0..width.input).step_by(ckks.slot_count());
@@ -53,9 +53,9 @@ impl EncodedWeights {
             Packing::TwoProducts => encode_b_columns(ckks, pair, limbs - 1)?,
             Packing::Segments | Packing::Rotations => Vec::new(),
         };
-        let input_max = input_max(ckks, options, pair);
+        let activation_max = activation_max(ckks, options, pair);
         let (b, scale) = (pair.b.clone(), pair.scale);
-        Ok(EncodedWeights { tiles, rank, b, scale, b_columns, width, input_max })
+        Ok(EncodedWeights { tiles, rank, b, scale, b_columns, width, activation_max })
     }
 
     pub(super) fn width(&self) -> ProjectionWidth {
@@ -94,9 +94,9 @@ impl EncodedWeights {
             return refuse(format!("{site}: wanted room for {wanted} elements, got {output}"));
         }
         // The comparison is false for a value that is not a number.
-        let within = |x: &f32| f64::from(x.abs()) <= self.input_max;
+        let within = |x: &f32| f64::from(x.abs()) <= self.activation_max;
         if !rows.iter().all(within) {
-            let limit = self.input_max;
+            let limit = self.activation_max;
             return refuse(format!("{site}: wanted finite magnitudes of at most {limit:e}"));
         }
         Ok(())
@@ -105,7 +105,7 @@ impl EncodedWeights {
 
 impl ColumnTile {
     fn encode(
-        ckks: &Ckks,
+        ckks: &CkksContext,
         packing: Packing,
         a: &Matrix,
         start: usize,
@@ -122,14 +122,17 @@ impl ColumnTile {
         let mut tile = ColumnTile { start, width, stride, copies, segment, packs: Vec::new() };
         let rows: Vec<&[f32]> = (0..a.rows).map(|row| &a.row(row)[start..][..width]).collect();
         for pack in rows.chunks(copies) {
-            let message = ckks.encode(&tile.lay_out(pack.iter().copied()))?;
-            tile.packs.push(ckks.plaintext(&message, limbs)?);
+            let message = ckks.encode(&tile.repeat_into_slots(pack.iter().copied()))?;
+            tile.packs.push(ckks.to_plaintext(&message, limbs)?);
         }
         Ok(tile)
     }
 
     /// Lays out one vector for each copy, `stride` slots apart.
-    pub(super) fn lay_out<'a>(&self, vectors: impl Iterator<Item = &'a [f32]>) -> Vec<f64> {
+    pub(super) fn repeat_into_slots<'a>(
+        &self,
+        vectors: impl Iterator<Item = &'a [f32]>,
+    ) -> Vec<f64> {
         let mut slots = vec![0.0; self.stride * (self.copies - 1) + self.width];
         for (part, vector) in slots.chunks_mut(self.stride).zip(vectors) {
             part.iter_mut().zip(vector).for_each(|(slot, x)| *slot = f64::from(*x));
@@ -139,7 +142,7 @@ impl ColumnTile {
 }
 
 fn encode_b_columns(
-    ckks: &Ckks,
+    ckks: &CkksContext,
     pair: &LoraPair,
     limbs: usize,
 ) -> Result<Vec<Vec<Plaintext>>, CkksError> {
@@ -149,7 +152,7 @@ fn encode_b_columns(
         let column = |column: usize| {
             let value = |row: usize| pair.scale * f64::from(b.row(row)[column]);
             let message = ckks.encode(&rows.clone().map(value).collect::<Vec<_>>())?;
-            ckks.plaintext(&message, limbs)
+            ckks.to_plaintext(&message, limbs)
         };
         (0..rank).map(column).collect()
     };
@@ -159,7 +162,7 @@ fn encode_b_columns(
 /// The greatest magnitude of an activation. Decryption is correct for messages below half the
 /// modulus, which at product scale 2^80 are values below 2^(log q − 81). One more bit is reserved for
 /// noise and rounding.
-fn input_max(ckks: &Ckks, options: &CkksSlotsOptions, pair: &LoraPair) -> f64 {
+fn activation_max(ckks: &CkksContext, options: &CkksAdapterOptions, pair: &LoraPair) -> f64 {
     let greatest = |matrix: &Matrix| matrix.values.iter().fold(0.0f32, |max, x| max.max(x.abs()));
     let (data, _) = ckks.primes();
     let bits = |limbs: usize| data[..limbs].iter().map(|&p| (p as f64).log2()).sum::<f64>();

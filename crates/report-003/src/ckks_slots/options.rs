@@ -1,11 +1,11 @@
 //! Options of an adapter under CKKS: the choices that report 003 compares.
 
-use crate::ckks::{Ckks, Parameters};
+use crate::ckks::{CkksContext, Parameters};
 
-/// Options of an adapter under CKKS. [`CkksSlotsOptions::new`] returns the fastest choices of report
+/// Options of an adapter under CKKS. [`CkksAdapterOptions::new`] returns the fastest choices of report
 /// 003.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CkksSlotsOptions {
+pub struct CkksAdapterOptions {
     /// The parameter set: degree and moduli.
     pub parameters: Parameters,
     /// How dot products are computed from products of slots.
@@ -60,11 +60,11 @@ pub enum LimbChoice {
     Needed,
 }
 
-impl CkksSlotsOptions {
+impl CkksAdapterOptions {
     /// Returns the fastest choices of report 003: no rotation, one product, batched decryption, and
     /// encryption by the server.
-    pub fn new(parameters: Parameters) -> CkksSlotsOptions {
-        CkksSlotsOptions {
+    pub fn new(parameters: Parameters) -> CkksAdapterOptions {
+        CkksAdapterOptions {
             parameters,
             packing: Packing::Segments,
             decryption: DecryptionMode::Batched,
@@ -73,7 +73,7 @@ impl CkksSlotsOptions {
         }
     }
 
-    pub(super) fn limb_count(&self, ckks: &Ckks) -> usize {
+    pub(super) fn limb_count(&self, ckks: &CkksContext) -> usize {
         match (self.packing, self.limbs) {
             (Packing::TwoProducts, _) | (_, LimbChoice::All) => ckks.limbs_max(),
             (_, LimbChoice::Needed) => 2,

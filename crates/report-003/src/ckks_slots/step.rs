@@ -29,7 +29,8 @@ impl CkksDeltas {
         let limbs = options.limb_count(&ckks);
         let begin = Instant::now();
         let part = &row[tile.start..][..tile.width];
-        let message = ckks.encode(&tile.lay_out(std::iter::repeat_n(part, tile.copies)))?;
+        let message =
+            ckks.encode(&tile.repeat_into_slots(std::iter::repeat_n(part, tile.copies)))?;
         let begin = self.record_time("encode_ms", begin);
         let key = &self.shared.key;
         let ciphertext = match self.memory.inputs.pop() {
@@ -41,7 +42,7 @@ impl CkksDeltas {
         };
         self.report.he_operations += 1;
         self.record_time("encrypt_ms", begin);
-        self.encode_and_decode(ciphertext)
+        self.simulate_transfer(ciphertext)
     }
 
     /// Computes scale·B·(A·x) for the vector whose tiles are encrypted in `inputs`.
@@ -51,7 +52,7 @@ impl CkksDeltas {
         inputs: &[Ciphertext],
     ) -> Result<Vec<f64>, AdaptError> {
         let delta = match self.shared.options.packing {
-            Packing::TwoProducts => self.two_products(weights, inputs),
+            Packing::TwoProducts => self.compute_by_two_products(weights, inputs),
             Packing::Segments | Packing::Rotations => {
                 self.dot_products(weights, inputs).map(|dots| self.multiply_by_b(weights, &dots))
             }
@@ -73,7 +74,7 @@ impl CkksDeltas {
                 if rotate {
                     product = self.sum_segments(product, tile.segment)?;
                 }
-                answers.push(self.encode_and_decode(product)?);
+                answers.push(self.simulate_transfer(product)?);
             }
         }
         let all = self.decrypt_answers(&answers)?;
@@ -98,7 +99,7 @@ impl CkksDeltas {
 
     /// Computes both products under encryption: for each row of A, a product whose sum is in every
     /// slot, and its product with a column of B.
-    fn two_products(
+    fn compute_by_two_products(
         &mut self,
         weights: &EncodedWeights,
         inputs: &[Ciphertext],
@@ -123,7 +124,7 @@ impl CkksDeltas {
         let totals: Vec<_> = totals.into_iter().flatten().collect();
         let answers = totals
             .into_iter()
-            .map(|total| self.encode_and_decode(total))
+            .map(|total| self.simulate_transfer(total))
             .collect::<Result<Vec<_>, _>>()?;
         let all = self.decrypt_answers(&answers)?;
         Ok(all.into_iter().flatten().take(weights.width().output).collect())
@@ -180,7 +181,7 @@ impl CkksDeltas {
 
     /// Encodes and decodes the ciphertext as for a network, if a client encrypts; otherwise returns
     /// it unchanged.
-    fn encode_and_decode(&mut self, ciphertext: Ciphertext) -> Result<Ciphertext, CkksError> {
+    fn simulate_transfer(&mut self, ciphertext: Ciphertext) -> Result<Ciphertext, CkksError> {
         if self.shared.options.direction == EncryptingSide::Server {
             return Ok(ciphertext);
         }

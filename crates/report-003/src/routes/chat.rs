@@ -3,14 +3,16 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{body::Body, extract::State, response::Response};
-use confide_serve::{AnswerEnding, ApiError, adapter_label, json_response, read_answer, read_body};
+use confide_serve::{
+    AnswerEnding, ApiError, adapter_report_json, json_response, read_answer, read_body,
+};
 use serde_json::{Value, json};
 
 use super::{query::ChatQuery, route_state::RouteState};
 use crate::split_mode::milliseconds_since;
 
 /// `POST /api/v1/chat/compare`: the base model's answer, then the adapter's, one after the other.
-pub(super) async fn compare(
+pub(super) async fn compare_with_base(
     state: State<Arc<RouteState>>,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -42,7 +44,7 @@ async fn complete_once(
         state.server.start_generation(query.to_request(model, state), body_bytes).await?;
     let answer = tokio::time::timeout(
         limit,
-        read_answer(generation, state.server.counters().start_answer()),
+        read_answer(generation, state.server.counters().start_answer_meter()),
     )
     .await;
     let (text, ending) = answer.map_err(|_| ApiError::Deadline { limit })??;
@@ -68,7 +70,7 @@ fn comparison_side(model: &str, text: &str, ending: &AnswerEnding, time_ms: f64)
         side["he_operations"] = adapter.report.he_operations.into();
         side["rotations"] = adapter.report.he_rotations.into();
         side["guarantee"] = adapter.guarantee.to_string().into();
-        side["confide"] = adapter_label(model, adapter);
+        side["confide"] = adapter_report_json(model, adapter);
     }
     side
 }

@@ -5,7 +5,7 @@ use confide_serve::{ApiError, JsonFields};
 use serde_json::Value;
 
 use super::route_state::RouteState;
-use crate::error::no_adapter;
+use crate::error::no_adapter_error;
 
 /// A query to `chat/compare` or `chat/stream`.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +75,7 @@ impl ChatQuery {
         match &self.adapter {
             Some(name) => Ok(state.server.find_model(name)?.name),
             None => {
-                let active = state.server.adapters().active().ok_or_else(no_adapter)?;
+                let active = state.server.adapters().active().ok_or_else(no_adapter_error)?;
                 Ok(active.name.clone())
             }
         }

@@ -4,14 +4,16 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{extract::State, response::Response};
 use confide_engine::{EngineError, Prompt, Request, SplitSession};
-use confide_serve::{ApiError, LoadedAdapter, adapter_label, json_response, refuse_web_pages};
+use confide_serve::{
+    ApiError, LoadedAdapter, adapter_report_json, json_response, refuse_web_pages,
+};
 use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::{
     chat::tokens_per_second,
     route_state::RouteState,
-    split::{SPLIT_GUARANTEE, TOLERANCE, load_head, relative_difference, split_engine},
+    split::{SPLIT_GUARANTEE, TOLERANCE, load_head, relative_difference, require_split_model},
 };
 use crate::split_mode::{ClientHead, ForwardResult, generate_split, milliseconds_since};
 
@@ -23,7 +25,7 @@ const QUERY: &str = "What is a savings account?";
 /// token with those of plain LoRA, if this process holds the adapter in the clear.
 ///
 /// Requests from web pages are refused, because the self-test computes for seconds.
-pub(super) async fn run(
+pub(super) async fn run_selftest(
     state: State<Arc<RouteState>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -60,10 +62,10 @@ fn generate_and_compare(
     adapter: Option<&Arc<LoadedAdapter>>,
     reference: Option<&str>,
 ) -> Result<Value, ApiError> {
-    let (split, base) = (split_engine(state)?, state.server.base_model()?.name);
+    let (split, base) = (require_split_model(state)?, state.server.base_model()?.name);
     let name = adapter.map(|adapter| adapter.name.as_str());
-    let mut session = split.open(name)?;
-    let mut plain = reference.map(|name| split.open(Some(name))).transpose()?;
+    let mut session = split.open_session(name)?;
+    let mut plain = reference.map(|name| split.open_session(Some(name))).transpose()?;
     let request = Request {
         max_tokens: Some(TOKENS),
         ignore_eos: true,
@@ -83,7 +85,7 @@ fn generate_and_compare(
                 worst = Some(difference.max(worst.unwrap_or_default()));
                 compare_ms += milliseconds_since(comparing);
             }
-            Ok(ForwardResult { hidden, adapter: session.adapter() })
+            Ok(ForwardResult { hidden, adapter: session.adapter_report() })
         },
         &mut |step| {
             text.push_str(&step.token.text);
@@ -110,7 +112,7 @@ fn generate_and_compare(
         "guarantee": ended.adapter.as_ref()
             .map_or_else(|| "none".into(), |adapter| adapter.guarantee.to_string()),
         "split_guarantee": SPLIT_GUARANTEE,
-        "confide": name.zip(ended.adapter.as_ref()).map(|(name, adapter)| adapter_label(name, adapter)),
+        "confide": name.zip(ended.adapter.as_ref()).map(|(name, adapter)| adapter_report_json(name, adapter)),
     }))
 }
 

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use confide_serve::{ApiError, HeldConnection};
+use confide_serve::{ApiError, ConnectionHandle};
 use futures_util::{SinkExt, StreamExt};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -27,13 +27,13 @@ use tokio_tungstenite::{
 };
 
 use super::route_state::{RouteState, SocketLimits};
-use crate::error::{sockets_full, unreadable_message, upgrade_required};
+use crate::error::{sockets_full_error, unreadable_message_error, upgrade_required_error};
 
 /// A WebSocket whose client is connected.
 pub(super) struct ClientSocket {
     stream: WebSocketStream<TokioIo<Upgraded>>,
     limits: SocketLimits,
-    held: Option<HeldConnection>,
+    held: Option<ConnectionHandle>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -58,12 +58,12 @@ where
     W: Future<Output = ()> + Send,
 {
     let key = handshake_key(request.headers())?;
-    let refused = || upgrade_required("a connection that cannot be upgraded");
+    let refused = || upgrade_required_error("a connection that cannot be upgraded");
     let upgrading = request.extensions_mut().remove::<OnUpgrade>().ok_or_else(refused)?;
-    let held = request.extensions_mut().remove::<HeldConnection>();
+    let held = request.extensions_mut().remove::<ConnectionHandle>();
     let limits = state.limits.clone();
     let permit = Arc::clone(&state.sockets).try_acquire_owned();
-    let permit = permit.map_err(|_| sockets_full(limits.open))?;
+    let permit = permit.map_err(|_| sockets_full_error(limits.open))?;
     let state = Arc::clone(state);
     tokio::spawn(async move {
         let Ok(upgraded) = upgrading.await else { return };
@@ -74,7 +74,7 @@ where
         work(state, ClientSocket { stream, limits, held, _permit: permit }).await;
     });
     let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes()));
-    let accept = accept.map_err(|_| upgrade_required("an invalid key"))?;
+    let accept = accept.map_err(|_| upgrade_required_error("an invalid key"))?;
     let headers = [
         (header::CONNECTION, HeaderValue::from_static("upgrade")),
         (header::UPGRADE, HeaderValue::from_static("websocket")),
@@ -100,7 +100,7 @@ impl ClientSocket {
                 // The WebSocket library answers pings.
                 Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => {}
                 Ok(Some(Err(WsError::Capacity(error)))) => {
-                    let error = unreadable_message(&error.to_string());
+                    let error = unreadable_message_error(&error.to_string());
                     let _ = self.send_error(&error, None).await;
                     break;
                 }
@@ -143,7 +143,7 @@ impl ClientSocket {
 }
 
 /// Returns when the server is asked to stop.
-async fn wait_for_stop(held: Option<&HeldConnection>) {
+async fn wait_for_stop(held: Option<&ConnectionHandle>) {
     match held {
         None => std::future::pending().await,
         Some(held) => held.wait_until_stopped().await,
@@ -159,12 +159,12 @@ fn handshake_key(headers: &HeaderMap) -> Result<String, ApiError> {
         })
     };
     if !has(header::CONNECTION, "upgrade") || !has(header::UPGRADE, "websocket") {
-        return Err(upgrade_required("a plain request"));
+        return Err(upgrade_required_error("a plain request"));
     }
     if field(header::SEC_WEBSOCKET_VERSION) != Some("13") {
-        return Err(upgrade_required("an unsupported version"));
+        return Err(upgrade_required_error("an unsupported version"));
     }
-    let key = field(header::SEC_WEBSOCKET_KEY).ok_or_else(|| upgrade_required("no key"))?;
+    let key = field(header::SEC_WEBSOCKET_KEY).ok_or_else(|| upgrade_required_error("no key"))?;
     Ok(key.into())
 }
 

@@ -8,13 +8,14 @@ use std::{
 use axum::{body::Body, extract::State, response::Response};
 use confide_engine::{AdapterReport, EngineError, Prompt, SplitModel, SplitSession};
 use confide_serve::{
-    ApiError, JsonFields, ServerCounters, adapter_label, drop_detached, json_response, read_body,
+    ApiError, JsonFields, ServerCounters, adapter_report_json, drop_detached, json_response,
+    read_body,
 };
 use serde_json::{Value, json};
 
 use super::route_state::RouteState;
 use crate::{
-    error::no_hidden_states,
+    error::no_hidden_states_error,
     split_mode::{
         ClientHead,
         frame::{self, ForwardRequest, TokenInput},
@@ -37,7 +38,7 @@ pub(super) struct OpenSplitSession {
 impl Drop for OpenSplitSession {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
-        if let Some(report) = session.adapter() {
+        if let Some(report) = session.adapter_report() {
             self.counters.add_report(&report);
         }
         drop_detached(session);
@@ -51,7 +52,7 @@ pub(super) struct HiddenStateAnswer {
 }
 
 /// `GET /api/v1/split/config`: the shape of the model.
-pub(super) async fn config(state: State<Arc<RouteState>>) -> Result<Response, ApiError> {
+pub(super) async fn model_config(state: State<Arc<RouteState>>) -> Result<Response, ApiError> {
     Ok(json_response(&config_json(&state)?))
 }
 
@@ -73,27 +74,27 @@ pub(super) async fn forward(
 ) -> Result<Response, ApiError> {
     let asked = frame::parse_forward_body(&read_body(state.server.limits(), body).await?)?;
     if asked.incremental {
-        return Err(ApiError::field(
+        return Err(ApiError::invalid_field(
             "incremental",
             "false: a request has no session; use /api/v1/split/stream",
             &Value::Bool(true),
         ));
     }
-    let answer = read_tokens(&state, &mut None, asked).await?;
+    let answer = forward_tokens(&state, &mut None, asked).await?;
     Ok(json_response(&answer_to_json(answer)))
 }
 
 /// `POST /api/v1/split/verify`: compares the result of a `forward` with the hidden state that the
 /// client expects.
-pub(super) async fn verify(
+pub(super) async fn verify_forward(
     state: State<Arc<RouteState>>,
     body: Body,
 ) -> Result<Response, ApiError> {
     let mut fields = JsonFields::parse(&read_body(state.server.limits(), body).await?)?;
     let claimed = fields.take_text("pre_activations_b64")?;
     let claimed = claimed.ok_or(ApiError::Missing { param: "pre_activations_b64".into() })?;
-    let claimed = frame::decode_base64(&claimed, "pre_activations_b64")?;
-    let answer = read_tokens(&state, &mut None, frame::parse_forward_fields(fields)?).await?;
+    let claimed = frame::floats_from_base64(&claimed, "pre_activations_b64")?;
+    let answer = forward_tokens(&state, &mut None, frame::parse_forward_fields(fields)?).await?;
     let difference = relative_difference(&claimed, &answer.hidden);
     Ok(json_response(&json!({
         "match": difference.is_some_and(|difference| difference < TOLERANCE),
@@ -118,7 +119,7 @@ pub(super) fn relative_difference(got: &[f32], wanted: &[f32]) -> Option<f64> {
 }
 
 pub(super) fn config_json(state: &RouteState) -> Result<Value, ApiError> {
-    let (split, base) = (split_engine(state)?, state.server.base_model()?);
+    let (split, base) = (require_split_model(state)?, state.server.base_model()?);
     let adapters = state.server.adapters().list();
     let active = state.server.adapters().active();
     Ok(json!({
@@ -147,19 +148,19 @@ pub(super) async fn token_ids_json(
 }
 
 /// Runs the model on tokens in the open session, or in a new one.
-pub(super) async fn read_tokens(
+pub(super) async fn forward_tokens(
     state: &Arc<RouteState>,
     open: &mut Option<OpenSplitSession>,
     asked: ForwardRequest,
 ) -> Result<HiddenStateAnswer, ApiError> {
-    let split = split_engine(state)?;
+    let split = require_split_model(state)?;
     let adapter = select_adapter(state, &asked)?;
     let _slot = state.server.acquire_slot().await?;
     let (limit, counters) = (state.server.limits().generation, Arc::clone(state.server.counters()));
     let held = open.take();
     let started = Instant::now();
     let work = tokio::task::spawn_blocking(move || {
-        read_tokens_blocking(&*split, held, adapter, counters, &asked)
+        forward_tokens_blocking(&*split, held, adapter, counters, &asked)
             .map(|done| (done, asked.session_id))
     });
     let done = tokio::time::timeout(limit, work).await;
@@ -167,20 +168,20 @@ pub(super) async fn read_tokens(
     let ((reading, hidden), session_id) = done?;
     state.split_forwards.fetch_add(1, Ordering::Relaxed);
     let session = reading.session.as_ref();
-    let report = session.and_then(|session| session.adapter());
+    let report = session.and_then(|session| session.adapter_report());
     let head = json!({
         "type": "result",
         "seq_len": 1,
         "hidden_dim": hidden.len(),
         "total_ms": milliseconds_since(started),
-        "cached_seq_len": session.map(|session| session.read_tokens()),
+        "cached_seq_len": session.map(|session| session.token_count()),
         "expert_name": reading.adapter,
         "session_id": session_id,
         "top_logits": 0,
         "encrypted": report.as_ref().is_some_and(|report| report.report.he_operations > 0),
         "he_operations": report.as_ref().map_or(0, |report| report.report.he_operations),
         "split_guarantee": SPLIT_GUARANTEE,
-        "confide": optional_label(reading.adapter.as_deref(), report.as_ref()),
+        "confide": adapter_label_or_null(reading.adapter.as_deref(), report.as_ref()),
     });
     *open = Some(reading);
     Ok(HiddenStateAnswer { hidden, head })
@@ -189,23 +190,23 @@ pub(super) async fn read_tokens(
 /// Converts the answer to one JSON object.
 pub(super) fn answer_to_json(answer: HiddenStateAnswer) -> Value {
     let HiddenStateAnswer { hidden, mut head } = answer;
-    head["pre_activations_b64"] = frame::encode_base64(&hidden).into();
+    head["pre_activations_b64"] = frame::floats_to_base64(&hidden).into();
     head
 }
 
-pub(super) fn split_engine(state: &RouteState) -> Result<Arc<dyn SplitModel>, ApiError> {
-    state.server.engine().split_model().ok_or_else(no_hidden_states)
+pub(super) fn require_split_model(state: &RouteState) -> Result<Arc<dyn SplitModel>, ApiError> {
+    state.server.engine().split_model().ok_or_else(no_hidden_states_error)
 }
 
 /// Returns the LM head, which is loaded on the first call.
 pub(super) async fn load_head(state: &Arc<RouteState>) -> Result<Arc<dyn ClientHead>, ApiError> {
-    let late = state.head.clone().ok_or_else(no_hidden_states)?;
+    let late = state.head.clone().ok_or_else(no_hidden_states_error)?;
     let loading = tokio::task::spawn_blocking(move || late.load());
     Ok(loading.await.map_err(|_| EngineError::Stopped)??)
 }
 
-fn optional_label(name: Option<&str>, report: Option<&AdapterReport>) -> Option<Value> {
-    Some(adapter_label(name?, report?))
+fn adapter_label_or_null(name: Option<&str>, report: Option<&AdapterReport>) -> Option<Value> {
+    Some(adapter_report_json(name?, report?))
 }
 
 /// The adapter of a request: the named one, or the active one; `None` for the base model.
@@ -220,7 +221,7 @@ fn select_adapter(state: &RouteState, asked: &ForwardRequest) -> Result<Option<S
     Ok(name.parent.is_some().then_some(name.name))
 }
 
-fn read_tokens_blocking(
+fn forward_tokens_blocking(
     split: &dyn SplitModel,
     held: Option<OpenSplitSession>,
     adapter: Option<String>,
@@ -229,7 +230,11 @@ fn read_tokens_blocking(
 ) -> Result<(OpenSplitSession, Vec<f32>), EngineError> {
     let mut reading = match held {
         Some(held) if held.adapter == adapter => held,
-        _ => OpenSplitSession { session: Some(split.open(adapter.as_deref())?), adapter, counters },
+        _ => OpenSplitSession {
+            session: Some(split.open_session(adapter.as_deref())?),
+            adapter,
+            counters,
+        },
     };
     let session = reading.session.as_mut().ok_or(EngineError::Stopped)?;
     if !asked.incremental {
@@ -237,7 +242,7 @@ fn read_tokens_blocking(
     }
     let hidden = match &asked.input {
         TokenInput::Ids(ids) => session.forward(ids)?,
-        TokenInput::Embeddings(rows) => session.forward_rows(rows)?,
+        TokenInput::Embeddings(rows) => session.forward_embeddings(rows)?,
     };
     Ok((reading, hidden))
 }

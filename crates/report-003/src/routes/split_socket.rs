@@ -13,17 +13,17 @@ use super::{
     split::{self, OpenSplitSession},
 };
 use crate::{
-    error::unreadable_message,
+    error::unreadable_message_error,
     split_mode::frame::{self, SplitRequest},
 };
 
 /// `WS /api/v1/split/stream`: hidden states for a client that keeps the LM head. The session ends
 /// with the socket.
-pub(super) async fn open(
+pub(super) async fn open_split_socket(
     state: State<Arc<RouteState>>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    split::split_engine(&state)?;
+    split::require_split_model(&state)?;
     upgrade(&state, request, serve_socket)
 }
 
@@ -65,9 +65,9 @@ async fn answer_message(
             if forward.incremental && reading.is_none() {
                 let reason = "incremental: this socket has no open session; \
                     send a `forward` without incremental first";
-                return Err(unreadable_message(reason));
+                return Err(unreadable_message_error(reason));
             }
-            let answer = split::read_tokens(state, reading, forward).await?;
+            let answer = split::forward_tokens(state, reading, forward).await?;
             match binary {
                 true => {
                     socket

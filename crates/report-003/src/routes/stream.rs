@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{body::Body, extract::State, response::Response};
 use confide_engine::{AdapterReport, EngineError, Generation, GenerationEvent};
-use confide_serve::{AnswerEnding, AnswerMeter, ApiError, Slot, adapter_label, adapter_lost_label};
+use confide_serve::{
+    AnswerEnding, AnswerMeter, ApiError, Slot, adapter_loss_json, adapter_report_json,
+};
 use futures_util::StreamExt;
 use http::Request;
 use serde_json::{Value, json};
@@ -15,7 +17,7 @@ use super::{
     query::ChatQuery,
     route_state::RouteState,
     socket::{ClientMessage, ClientSocket, Disconnected, upgrade},
-    split::{load_head, split_engine},
+    split::{load_head, require_split_model},
 };
 use crate::split_mode::{
     ForwardResult, SplitCompletion, TimedToken, generate_split, milliseconds_since,
@@ -23,7 +25,7 @@ use crate::split_mode::{
 
 /// `WS /api/v1/chat/stream`: each text message is a query, answered by `input_info`, a `token` for
 /// each token, and `done` or `error`.
-pub(super) async fn open(
+pub(super) async fn open_chat_socket(
     state: State<Arc<RouteState>>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
@@ -118,7 +120,8 @@ async fn start_answer(
         "session_id": query.session_id,
         "ignored": query.ignored,
     });
-    let (session_id, meter) = (query.session_id.clone(), state.server.counters().start_answer());
+    let (session_id, meter) =
+        (query.session_id.clone(), state.server.counters().start_answer_meter());
     Ok((info, RunningAnswer { events, model, session_id, meter, _slot: slot }))
 }
 
@@ -129,13 +132,13 @@ async fn run_split_halves(
     adapted: bool,
     sender: mpsc::Sender<AnswerEvent>,
 ) -> Result<(), ApiError> {
-    let (split, head) = (split_engine(state)?, load_head(state).await?);
+    let (split, head) = (require_split_model(state)?, load_head(state).await?);
     tokio::task::spawn_blocking(move || {
         let answer = || {
-            let mut session = split.open(adapted.then_some(request.model.as_str()))?;
+            let mut session = split.open_session(adapted.then_some(request.model.as_str()))?;
             let mut forward = |ids: &[u32]| {
                 let hidden = session.forward(ids)?;
-                Ok(ForwardResult { hidden, adapter: session.adapter() })
+                Ok(ForwardResult { hidden, adapter: session.adapter_report() })
             };
             let mut each = |step| sender.blocking_send(AnswerEvent::Token(step, true)).is_ok();
             generate_split(&*head, &request, split.context_tokens(), &mut forward, &mut each)
@@ -212,7 +215,7 @@ async fn send_events(
                 let reason = step.adapter.as_ref().and_then(|adapter| adapter.lost.as_ref());
                 if let (Some(reason), false) = (reason, lost) {
                     lost = true;
-                    let mut event = adapter_lost_label(&running.model, reason);
+                    let mut event = adapter_loss_json(&running.model, reason);
                     event["type"] = "adapter_lost".into();
                     socket.send_json(&event).await?;
                 }
@@ -314,7 +317,7 @@ fn done_message(
         "rotations": report.map_or(0, |report| report.report.he_rotations),
         "guarantee": report
             .map_or_else(|| "none".into(), |report| report.guarantee.to_string()),
-        "confide": report.map(|report| adapter_label(&running.model, report)),
+        "confide": report.map(|report| adapter_report_json(&running.model, report)),
         "session_id": running.session_id,
     })
 }

@@ -4,7 +4,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use confide_serve::{ApiError, JsonFields};
 use serde_json::{Value, json};
 
-use crate::error::{message_too_large, unreadable_message};
+use crate::error::{message_too_large_error, unreadable_message_error};
 
 /// A request of a client in split mode.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +70,7 @@ pub fn parse_text_message(bytes: &[u8]) -> Result<SplitRequest, ApiError> {
         }
         Some("forward") => return parse_forward(fields, None).map(SplitRequest::Forward),
         other => {
-            return Err(ApiError::field(
+            return Err(ApiError::invalid_field(
                 "type",
                 "ping, config, tokenize or forward",
                 &json!(other),
@@ -86,9 +86,9 @@ pub fn parse_text_message(bytes: &[u8]) -> Result<SplitRequest, ApiError> {
 /// # Errors
 /// As [`parse_text_message`], and if the lengths do not agree.
 pub fn parse_binary_message(bytes: &[u8]) -> Result<SplitRequest, ApiError> {
-    let (head, tail) = split_head(bytes)?;
+    let (head, tail) = split_json_part(bytes)?;
     let mut fields = JsonFields::parse(head)?;
-    fields.admit_neutral("type", &["forward".into()])?;
+    fields.allow_only_neutral("type", &["forward".into()])?;
     let rows = (!tail.is_empty()).then(|| parse_floats(tail)).transpose()?;
     parse_forward(fields, rows).map(SplitRequest::Forward)
 }
@@ -122,30 +122,31 @@ pub fn encode_binary_message(head: &Value, values: &[f32]) -> Vec<u8> {
 /// # Errors
 /// If the lengths do not agree, and [`ApiError::NotJson`].
 pub fn parse_binary_answer(bytes: &[u8]) -> Result<(Value, Vec<f32>), ApiError> {
-    let (head, tail) = split_head(bytes)?;
+    let (head, tail) = split_json_part(bytes)?;
     let head = serde_json::from_slice(head)
         .map_err(|error| ApiError::NotJson { reason: error.to_string() })?;
     Ok((head, parse_floats(tail)?))
 }
 
-pub(crate) fn encode_base64(values: &[f32]) -> String {
+pub(crate) fn floats_to_base64(values: &[f32]) -> String {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     BASE64_STANDARD.encode(bytes)
 }
 
-pub(crate) fn decode_base64(text: &str, param: &str) -> Result<Vec<f32>, ApiError> {
+pub(crate) fn floats_from_base64(text: &str, param: &str) -> Result<Vec<f32>, ApiError> {
     let bytes = BASE64_STANDARD.decode(text);
-    let bytes = bytes.map_err(|_| ApiError::field(param, "base64 of f32 numbers", &json!(text)))?;
+    let bytes =
+        bytes.map_err(|_| ApiError::invalid_field(param, "base64 of f32 numbers", &json!(text)))?;
     parse_floats(&bytes)
 }
 
-fn split_head(bytes: &[u8]) -> Result<(&[u8], &[u8]), ApiError> {
-    let bad = unreadable_message;
+fn split_json_part(bytes: &[u8]) -> Result<(&[u8], &[u8]), ApiError> {
+    let bad = unreadable_message_error;
     let (length, rest) =
         bytes.split_first_chunk().ok_or_else(|| bad("it is shorter than its length field"))?;
     let length = u32::from_le_bytes(*length) as usize;
     if length > HEAD_BYTES_MAX {
-        return Err(message_too_large(HEAD_BYTES_MAX, length));
+        return Err(message_too_large_error(HEAD_BYTES_MAX, length));
     }
     rest.split_at_checked(length).ok_or_else(|| bad("it is shorter than its JSON part"))
 }
@@ -154,7 +155,7 @@ fn parse_floats(bytes: &[u8]) -> Result<Vec<f32>, ApiError> {
     let (whole, rest) = bytes.as_chunks();
     let numbers: Vec<f32> = whole.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect();
     if !rest.is_empty() || numbers.iter().any(|number| !number.is_finite()) {
-        return Err(unreadable_message("wanted finite f32 numbers of four bytes each"));
+        return Err(unreadable_message_error("wanted finite f32 numbers of four bytes each"));
     }
     Ok(numbers)
 }
@@ -165,11 +166,11 @@ fn parse_forward(
 ) -> Result<ForwardRequest, ApiError> {
     let rows = match (rows, fields.take_text("hidden_states_b64")?) {
         (Some(rows), None) => Some(rows),
-        (None, Some(text)) => Some(decode_base64(&text, "hidden_states_b64")?),
+        (None, Some(text)) => Some(floats_from_base64(&text, "hidden_states_b64")?),
         (None, None) => None,
         (Some(_), Some(_)) => {
             let got = json!("both");
-            return Err(ApiError::field(
+            return Err(ApiError::invalid_field(
                 "hidden_states_b64",
                 "nothing next to binary numbers",
                 &got,
@@ -184,7 +185,7 @@ fn parse_forward(
         (None, Some(ids)) => TokenInput::Ids(ids),
         (None, None) => return Err(ApiError::Missing { param: "hidden_states_b64".into() }),
         (Some(_), Some(_)) => {
-            return Err(ApiError::field(
+            return Err(ApiError::invalid_field(
                 "token_ids",
                 "nothing next to hidden states",
                 &json!("both"),
@@ -207,11 +208,11 @@ fn parse_token_ids(fields: &mut JsonFields) -> Result<Option<Vec<u32>>, ApiError
     let list = match fields.take("token_ids") {
         None => return Ok(None),
         Some(Value::Array(list)) if (1..=TOKENS_MAX).contains(&list.len()) => list,
-        Some(other) => return Err(ApiError::field("token_ids", wanted, &other)),
+        Some(other) => return Err(ApiError::invalid_field("token_ids", wanted, &other)),
     };
     let ids = list.iter().map(|value| {
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
-        id.ok_or_else(|| ApiError::field("token_ids", &wanted, value))
+        id.ok_or_else(|| ApiError::invalid_field("token_ids", &wanted, value))
     });
     ids.collect::<Result<_, _>>().map(Some)
 }
@@ -223,7 +224,7 @@ fn check_shape(fields: &mut JsonFields, numbers: usize) -> Result<(), ApiError> 
     let width = width.ok_or_else(|| ApiError::Missing { param: "hidden_dim".into() })?;
     if u64::try_from(numbers) != Ok(count.unsigned_abs() * width.unsigned_abs()) {
         let reason = format!("wanted {count} rows of {width} numbers, got {numbers} numbers");
-        return Err(unreadable_message(&reason));
+        return Err(unreadable_message_error(&reason));
     }
     Ok(())
 }
@@ -252,7 +253,7 @@ mod tests {
     #[test]
     fn text_and_binary_say_the_same() {
         let rows = [0.5, 0.25];
-        let text = json!({ "type": "forward", "hidden_states_b64": encode_base64(&rows),
+        let text = json!({ "type": "forward", "hidden_states_b64": floats_to_base64(&rows),
             "seq_len": 1, "hidden_dim": 2 });
         let head = json!({ "type": "forward", "seq_len": 1, "hidden_dim": 2 });
         assert_eq!(

@@ -24,7 +24,7 @@ impl ClientHead for PlainHead {
         Ok(hidden.to_vec())
     }
 
-    fn completion<'a>(
+    fn start_completion<'a>(
         &'a self,
         request: &Request,
         prompt_tokens: u32,
@@ -45,7 +45,7 @@ impl TokenChooser for Completing {
         (self.usage.completion_tokens == self.most).then_some(FinishReason::Length)
     }
 
-    fn choose(&mut self, logits: &[f32]) -> Result<Option<Token>, EngineError> {
+    fn choose_token(&mut self, logits: &[f32]) -> Result<Option<Token>, EngineError> {
         self.usage.completion_tokens += 1;
         Ok(Some(Token { id: 7, text: word(logits[0]).into() }))
     }

@@ -85,7 +85,7 @@ fn store(to: &mut [u64; 8], value: Vector) {
 /// x − q if x >= q, else x.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn subtract_once(x: Vector, q: Vector) -> Vector {
+fn conditional_subtract(x: Vector, q: Vector) -> Vector {
     _mm512_min_epu64(x, _mm512_sub_epi64(x, q))
 }
 
@@ -155,7 +155,7 @@ fn multiply_wide(x: Vector, turn: RootVector, c: &ModulusConstants) -> Vector {
     let high_high = _mm512_mul_epu32(x_high, turn_high);
     let quotient = _mm512_add_epi64(high_high, _mm512_add_epi64(low_high, high_low));
     let product = _mm512_mullo_epi64(x, turn.value);
-    subtract_once(_mm512_sub_epi64(product, _mm512_mullo_epi64(quotient, c.q)), c.two_q)
+    conditional_subtract(_mm512_sub_epi64(product, _mm512_mullo_epi64(quotient, c.q)), c.two_q)
 }
 
 /// Indices of lanes in two registers, for the butterfly pairs of the stages with halves of 4, 2
@@ -215,17 +215,17 @@ macro_rules! transforms {
                 }
                 while half > 0 {
                     for (group, block) in vectors.chunks_exact_mut(2 * half).enumerate() {
-                        forward_pair(roots, groups + group, block, &c);
+                        forward_stage_pair(roots, groups + group, block, &c);
                     }
                     (half, groups) = (half / 4, groups * 4);
                 }
-                forward_short(roots, vectors, &c);
+                forward_last_stages(roots, vectors, &c);
             }
 
             /// Computes two stages for group `at` of the first of them.
             #[inline]
             #[target_feature(enable = $features)]
-            fn forward_pair(
+            fn forward_stage_pair(
                 roots: &RootPowers,
                 at: usize,
                 block: &mut [[u64; 8]],
@@ -249,7 +249,11 @@ macro_rules! transforms {
             /// Computes the stages of halves 4, 2 and 1, and the last reduction.
             #[inline]
             #[target_feature(enable = $features)]
-            fn forward_short(roots: &RootPowers, vectors: &mut [[u64; 8]], c: &ModulusConstants) {
+            fn forward_last_stages(
+                roots: &RootPowers,
+                vectors: &mut [[u64; 8]],
+                c: &ModulusConstants,
+            ) {
                 let (count, l) = (vectors.len(), lane_indices());
                 for (index, pair) in vectors.as_chunks_mut::<2>().0.iter_mut().enumerate() {
                     let [low, high] = pair;
@@ -266,8 +270,8 @@ macro_rules! transforms {
                     let turn = eight_roots(roots, 4 * count + 8 * index);
                     let (a, b) = butterfly(x, y, turn, c);
                     let (a, b) = (
-                        subtract_once(subtract_once(a, c.two_q), c.q),
-                        subtract_once(subtract_once(b, c.two_q), c.q),
+                        conditional_subtract(conditional_subtract(a, c.two_q), c.q),
+                        conditional_subtract(conditional_subtract(b, c.two_q), c.q),
                     );
                     store(low, _mm512_permutex2var_epi64(a, l.lower, b));
                     store(high, _mm512_permutex2var_epi64(a, l.upper, b));
@@ -278,7 +282,7 @@ macro_rules! transforms {
             pub(super) fn inverse(table: &StageConstants, values: &mut [u64]) {
                 let (roots, c) = (&table.inverse, modulus_constants(table.modulus));
                 let (vectors, _) = values.as_chunks_mut::<8>();
-                inverse_short(roots, vectors, &c);
+                inverse_first_stages(roots, vectors, &c);
                 let (mut half, mut groups) = (1, vectors.len() / 2);
                 // All stages but the last, which also multiplies by n^−1.
                 if groups.trailing_zeros() % 2 == 1 {
@@ -295,17 +299,17 @@ macro_rules! transforms {
                 }
                 while groups > 1 {
                     for (group, block) in vectors.chunks_exact_mut(4 * half).enumerate() {
-                        inverse_pair(roots, groups / 2 + group, block, &c);
+                        inverse_stage_pair(roots, groups / 2 + group, block, &c);
                     }
                     (half, groups) = (half * 4, groups / 4);
                 }
-                inverse_last(table, vectors, &c);
+                inverse_last_stage(table, vectors, &c);
             }
 
             /// Computes two stages for group `at` of the second of them.
             #[inline]
             #[target_feature(enable = $features)]
-            fn inverse_pair(
+            fn inverse_stage_pair(
                 roots: &RootPowers,
                 at: usize,
                 block: &mut [[u64; 8]],
@@ -329,7 +333,11 @@ macro_rules! transforms {
             /// Computes the stages of halves 1, 2 and 4.
             #[inline]
             #[target_feature(enable = $features)]
-            fn inverse_short(roots: &RootPowers, vectors: &mut [[u64; 8]], c: &ModulusConstants) {
+            fn inverse_first_stages(
+                roots: &RootPowers,
+                vectors: &mut [[u64; 8]],
+                c: &ModulusConstants,
+            ) {
                 let (count, l) = (vectors.len(), lane_indices());
                 for (index, pair) in vectors.as_chunks_mut::<2>().0.iter_mut().enumerate() {
                     let [low, high] = pair;
@@ -352,7 +360,7 @@ macro_rules! transforms {
 
             #[inline]
             #[target_feature(enable = $features)]
-            fn inverse_last(
+            fn inverse_last_stage(
                 table: &StageConstants,
                 vectors: &mut [[u64; 8]],
                 c: &ModulusConstants,
@@ -367,8 +375,8 @@ macro_rules! transforms {
                     let (a, b) = (load(x), load(y));
                     let sum = _mm512_add_epi64(a, b);
                     let difference = _mm512_sub_epi64(_mm512_add_epi64(a, c.two_q), b);
-                    store(x, subtract_once($multiply(sum, scale, c), c.q));
-                    store(y, subtract_once($multiply(difference, turn, c), c.q));
+                    store(x, conditional_subtract($multiply(sum, scale, c), c.q));
+                    store(y, conditional_subtract($multiply(difference, turn, c), c.q));
                 }
             }
 
@@ -381,7 +389,7 @@ macro_rules! transforms {
                 turn: RootVector,
                 c: &ModulusConstants,
             ) -> (Vector, Vector) {
-                let (base, turned) = (subtract_once(x, c.two_q), $multiply(y, turn, c));
+                let (base, turned) = (conditional_subtract(x, c.two_q), $multiply(y, turn, c));
                 let other = _mm512_sub_epi64(_mm512_add_epi64(base, c.two_q), turned);
                 (_mm512_add_epi64(base, turned), other)
             }
@@ -396,7 +404,10 @@ macro_rules! transforms {
                 c: &ModulusConstants,
             ) -> (Vector, Vector) {
                 let difference = _mm512_sub_epi64(_mm512_add_epi64(x, c.two_q), y);
-                (subtract_once(_mm512_add_epi64(x, y), c.two_q), $multiply(difference, turn, c))
+                (
+                    conditional_subtract(_mm512_add_epi64(x, y), c.two_q),
+                    $multiply(difference, turn, c),
+                )
             }
         }
     };

@@ -1,7 +1,7 @@
 //! The transforms in 64-bit integers, for every machine and modulus.
 
 use super::stages::StageConstants;
-use crate::modulus::{Modulus, ShoupFactor, subtract_once};
+use crate::modulus::{Modulus, ShoupFactor, conditional_subtract};
 
 /// Runs Cooley-Tukey butterflies from natural to bit-reversed order; values stay below 4q until the end.
 pub(super) fn forward(table: &StageConstants, values: &mut [u64]) {
@@ -14,7 +14,7 @@ pub(super) fn forward(table: &StageConstants, values: &mut [u64]) {
             let root = roots.root(groups + group);
             let (left, right) = block.split_at_mut(half);
             for (x, y) in left.iter_mut().zip(right) {
-                let base = subtract_once(*x, two_q);
+                let base = conditional_subtract(*x, two_q);
                 let turned = q.mul_shoup_lazy(*y, root);
                 *x = base + turned;
                 *y = base + two_q - turned;
@@ -24,7 +24,7 @@ pub(super) fn forward(table: &StageConstants, values: &mut [u64]) {
         half /= 2;
     }
     for value in values {
-        *value = subtract_once(subtract_once(*value, two_q), q.value());
+        *value = conditional_subtract(conditional_subtract(*value, two_q), q.value());
     }
 }
 
@@ -41,7 +41,7 @@ pub(super) fn inverse(table: &StageConstants, values: &mut [u64]) {
             let (left, right) = block.split_at_mut(half);
             for (x, y) in left.iter_mut().zip(right) {
                 let difference = *x + two_q - *y;
-                *x = subtract_once(*x + *y, two_q);
+                *x = conditional_subtract(*x + *y, two_q);
                 *y = q.mul_shoup_lazy(difference, root);
             }
         }

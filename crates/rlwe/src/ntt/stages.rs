@@ -12,7 +12,7 @@ pub(super) struct StageConstants {
     pub(super) forward: RootPowers,
     pub(super) inverse: RootPowers,
     /// n^−1, and n^−1 times the root of the last inverse stage.
-    pub(super) scale: [PathFactor; 2],
+    pub(super) scale: [ScaleFactor; 2],
 }
 
 /// Powers of a root in bit-reversed order, with the quotients that the path multiplies with.
@@ -24,7 +24,7 @@ pub(super) struct RootPowers {
 
 /// A factor and the quotient that the path multiplies with.
 #[derive(Clone, Copy)]
-pub(super) struct PathFactor {
+pub(super) struct ScaleFactor {
     pub(super) value: u64,
     pub(super) quotient: u64,
 }

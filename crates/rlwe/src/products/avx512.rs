@@ -34,7 +34,7 @@ pub(super) fn multiply(
         let terms = &terms.as_chunks::<TILE>().0[..count];
         for (group, weights) in grouped.chunks_exact(count).enumerate() {
             // SAFETY: a table has this path only if the machine has the path's features.
-            let wide = unsafe { group_sums(terms, weights) };
+            let wide = unsafe { row_group_sums(terms, weights) };
             let first = group * ROWS;
             for (row, [low, high]) in sums[first..].iter_mut().zip(&wide) {
                 let at = &mut row[tile * TILE..][..TILE];
@@ -50,7 +50,7 @@ pub(super) fn multiply(
 
 /// The sums of the lower and of the upper parts for each row, as signed words.
 #[target_feature(enable = "avx512f")]
-fn group_sums(terms: &[[u64; TILE]], weights: &[[i64; ROWS]]) -> [[[u64; TILE]; 2]; ROWS] {
+fn row_group_sums(terms: &[[u64; TILE]], weights: &[[i64; ROWS]]) -> [[[u64; TILE]; 2]; ROWS] {
     let mut wide = [[[_mm512_setzero_si512(); 2]; 2]; ROWS];
     let mask = _mm512_set1_epi64((1 << CUT) - 1);
     for (term, weights) in terms.iter().zip(weights) {

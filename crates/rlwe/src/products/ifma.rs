@@ -40,12 +40,12 @@ fn multiply_tiles(
     for (tile, terms) in block.chunks_exact(BLOCK * TILE).enumerate() {
         let terms = &terms.as_chunks::<TILE>().0[..count];
         for (group, weights) in weights.chunks_exact(count).enumerate() {
-            let wide = group_sums(terms, weights);
+            let wide = row_group_sums(terms, weights);
             let first = group * ROWS;
             for (row, wide) in sums[first..].iter_mut().zip(&wide) {
                 let at = row[tile * TILE..][..TILE].as_chunks_mut::<8>().0;
                 for (at, &[low, high]) in at.iter_mut().zip(wide) {
-                    store(at, fold.add(load(at), low, high));
+                    store(at, fold.add_reduced_sums(load(at), low, high));
                 }
             }
         }
@@ -55,7 +55,7 @@ fn multiply_tiles(
 /// The sums of the lower and of the upper 52 bits, for each row and each half of a tile.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn group_sums(terms: &[[u64; TILE]], weights: &[[u64; ROWS]]) -> [[[__m512i; 2]; 2]; ROWS] {
+fn row_group_sums(terms: &[[u64; TILE]], weights: &[[u64; ROWS]]) -> [[[__m512i; 2]; 2]; ROWS] {
     let mut wide = [[[_mm512_setzero_si512(); 2]; 2]; ROWS];
     for (term, weights) in terms.iter().zip(weights) {
         let [first, second] = term.as_chunks::<8>().0 else { break };
@@ -96,7 +96,7 @@ impl SumReduction {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn add(&self, value: __m512i, low: __m512i, high: __m512i) -> __m512i {
+    fn add_reduced_sums(&self, value: __m512i, low: __m512i, high: __m512i) -> __m512i {
         // high·2^52 + low = (upper·2^52 + middle)·2^52 + rest, with upper below 2^4.
         let high = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));
         let rest = _mm512_and_si512(low, self.low);

@@ -33,7 +33,7 @@ impl ModulusVector {
             two_q: splat(2 * q.value()),
             minus_q: splat((1 << 52) - q.value()),
             low: splat((1 << 52) - 1),
-            ratio: splat(q.ratio() >> 12),
+            ratio: splat(q.barrett_ratio() >> 12),
             down: count(q.bits() - 1),
             up: count(53 - q.bits()),
         }
@@ -48,7 +48,7 @@ impl ModulusVector {
         let c = _mm512_or_si512(upper, _mm512_srl_epi64(low, self.down));
         let quotient = _mm512_madd52hi_epu64(_mm512_setzero_si512(), c, self.ratio);
         let rest = _mm512_and_si512(_mm512_madd52lo_epu64(low, quotient, self.minus_q), self.low);
-        self.subtract_once(self.subtract_two_q(rest))
+        self.conditional_subtract(self.conditional_subtract_two_q(rest))
     }
 
     #[inline]
@@ -66,31 +66,31 @@ impl ModulusVector {
         let quotient = _mm512_madd52hi_epu64(zero, x, factor.quotient);
         let product = _mm512_madd52lo_epu64(zero, x, factor.value);
         let rest = _mm512_madd52lo_epu64(product, quotient, self.minus_q);
-        self.subtract_once(_mm512_and_si512(rest, self.low))
+        self.conditional_subtract(_mm512_and_si512(rest, self.low))
     }
 
     /// a + b mod q.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(crate) fn add(&self, a: Vector, b: Vector) -> Vector {
-        self.subtract_once(_mm512_add_epi64(a, b))
+        self.conditional_subtract(_mm512_add_epi64(a, b))
     }
 
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn sub(&self, a: Vector, b: Vector) -> Vector {
-        self.subtract_once(_mm512_sub_epi64(_mm512_add_epi64(a, self.q), b))
+        self.conditional_subtract(_mm512_sub_epi64(_mm512_add_epi64(a, self.q), b))
     }
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn subtract_once(&self, x: Vector) -> Vector {
+    fn conditional_subtract(&self, x: Vector) -> Vector {
         _mm512_min_epu64(x, _mm512_sub_epi64(x, self.q))
     }
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn subtract_two_q(&self, x: Vector) -> Vector {
+    fn conditional_subtract_two_q(&self, x: Vector) -> Vector {
         _mm512_min_epu64(x, _mm512_sub_epi64(x, self.two_q))
     }
 }

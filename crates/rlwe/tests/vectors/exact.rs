@@ -50,7 +50,7 @@ impl SetVectors {
         let scalar = self.scalar_products();
         let plaintext = self.plaintext_products();
         let mut made = json!({
-            "set": self.context.set().name(),
+            "set": self.context.parameter_set().name(),
             "seeds": { "key": 1, "public": 2, "messages": 3, "encryptor": 4, "weights": 5,
                 "plain": 6, "hide": 7, "plaintext": 8, "zero": 9 },
             "public_key": digest_bytes(&self.public.to_bytes(&self.context)),
@@ -59,7 +59,7 @@ impl SetVectors {
             "scalar_products": scalar,
             "plaintext_products": plaintext,
         });
-        if self.context.set().name() == WHOLE {
+        if self.context.parameter_set().name() == WHOLE {
             made["forms"] = self.encodings_json();
         }
         made
@@ -75,13 +75,16 @@ impl SetVectors {
 
     /// Σ_j w_ij·ct_j, hidden by an encryption of `plain` if the set floods, then switched down.
     fn scalar_products(&mut self) -> Value {
-        let weights =
-            draw_weights(rng_from_byte(5), ROWS * COLUMNS, self.context.set().row_l1_max());
+        let weights = draw_weights(
+            rng_from_byte(5),
+            ROWS * COLUMNS,
+            self.context.parameter_set().row_l1_max(),
+        );
         let matrix = ScalarMatrix::new(&self.context, ROWS, COLUMNS, &weights).unwrap();
         let mut products = ScalarProducts::new(&self.context, &matrix);
         self.fresh.iter().for_each(|fresh| products.push(fresh).unwrap());
         let plain = draw_messages(&self.context, 6, ROWS);
-        let flooded = self.context.set().flood_bits() > 0;
+        let flooded = self.context.parameter_set().flood_bits() > 0;
         let mut rng = rng_from_byte(7);
         let mut rows = Vec::new();
         for (mut sum, plain) in products.finish().unwrap().into_iter().zip(&plain) {
@@ -102,14 +105,14 @@ impl SetVectors {
     /// zero if the set floods.
     fn plaintext_products(&mut self) -> Value {
         let n = self.context.n();
-        let limit = self.context.set().row_l1_max() / (2 * n as u64);
+        let limit = self.context.parameter_set().row_l1_max() / (2 * n as u64);
         let mut rng = rng_from_byte(8);
         let mut draw = || {
             let weight = |_| (rng.next_below(2 * limit + 1) as i64) - limit as i64;
             (0..n).map(weight).collect::<Vec<i64>>()
         };
         let weights = [draw(), draw()];
-        let mut sum = match self.context.set().flood_bits() {
+        let mut sum = match self.context.parameter_set().flood_bits() {
             0 => Ciphertext::zero(&self.context),
             _ => self.public.encrypt_zero(&self.context, &mut rng_from_byte(9)).unwrap(),
         };
@@ -121,7 +124,7 @@ impl SetVectors {
             "weights": weights.iter().map(|w| digest_signed(w)).collect::<Vec<_>>() });
         let small = sum.switch_down();
         self.add_answer(&mut made, &small);
-        let some = small.select(&[0, 5, n - 1]).unwrap();
+        let some = small.select_positions(&[0, 5, n - 1]).unwrap();
         made["selected"] = json!({ "positions": [0, 5, n - 1],
             "wire": digest_bytes(&some.to_bytes(&self.context)),
             "messages": self.key.decrypt(&some).unwrap() });
@@ -154,7 +157,7 @@ fn draw_messages(context: &Context, seed: u8, count: usize) -> Vec<Vec<u64>> {
     let mut rng = rng_from_byte(seed);
     let draw = |_| {
         let mut messages = vec![0; context.n()];
-        rng.fill_bits(context.set().plaintext_bits(), &mut messages);
+        rng.fill_bits(context.parameter_set().plaintext_bits(), &mut messages);
         messages
     };
     (0..count).map(draw).collect()

@@ -18,7 +18,7 @@ use confide_lora::{
     ProjectionSite, ProjectionWidth,
 };
 use confide_serve::{
-    AdapterRegistry, AdapterSource, BaseCheck, DrainOutcome, OpenedAdapter, Requester,
+    AdapterRegistry, AdapterSource, BaseModelMatch, DrainOutcome, OpenedAdapter, Requester,
     ServeOptions, SourceError, serve,
 };
 use serde_json::Value;
@@ -61,7 +61,7 @@ impl DeltaProvider for Shift {
         }
     }
 
-    fn open(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
+    fn open_session(&self) -> Result<Box<dyn DeltaSession>, AdaptError> {
         if self.calls_max == BUDGET_USED_UP {
             return Err(AdaptError::Budget { limit: 127 });
         }
@@ -78,7 +78,7 @@ struct Shifting {
 }
 
 impl DeltaSession for Shifting {
-    fn add(
+    fn add_deltas(
         &mut self,
         _layer: u32,
         _input: LayerInput,
@@ -132,7 +132,7 @@ impl Work {
             return Ok(0.0);
         }
         let mut outputs = [(Projection::FinalHidden, &mut value[..])];
-        match deltas.add(0, LayerInput::FinalHidden, &[0.0], &mut outputs) {
+        match deltas.add_deltas(0, LayerInput::FinalHidden, &[0.0], &mut outputs) {
             Ok(()) => Ok(value[0]),
             Err(error) if self.on_loss == AdapterLossPolicy::Base => {
                 self.lost = Some(error);
@@ -165,7 +165,7 @@ impl Double {
             .get(model)
             .cloned()
             .ok_or_else(|| EngineError::UnknownModel { got: model.into() })?;
-        let opened = adapter.open();
+        let opened = adapter.open_session();
         let opened = opened.map_err(|error| EngineError::Adapter { name: model.into(), error })?;
         Ok(Work { deltas: Some(opened), on_loss, guarantee: adapter.guarantee(), ..none })
     }
@@ -255,7 +255,7 @@ impl SplitModel for Double {
         1000
     }
 
-    fn open(&self, adapter: Option<&str>) -> Result<Box<dyn SplitSession>, EngineError> {
+    fn open_session(&self, adapter: Option<&str>) -> Result<Box<dyn SplitSession>, EngineError> {
         Ok(Box::new(Session { work: self.work(adapter.unwrap_or("base"))?, read: 0 }))
     }
 }
@@ -271,12 +271,12 @@ impl SplitSession for Session {
         Ok(vec![self.work.add()?])
     }
 
-    fn forward_rows(&mut self, rows: &[f32]) -> Result<Vec<f32>, EngineError> {
+    fn forward_embeddings(&mut self, rows: &[f32]) -> Result<Vec<f32>, EngineError> {
         self.read += rows.len() as u32;
         Ok(vec![self.work.add()?])
     }
 
-    fn read_tokens(&self) -> u32 {
+    fn token_count(&self) -> u32 {
         self.read
     }
 
@@ -284,7 +284,7 @@ impl SplitSession for Session {
         self.read = 0;
     }
 
-    fn adapter(&self) -> Option<AdapterReport> {
+    fn adapter_report(&self) -> Option<AdapterReport> {
         self.work.report()
     }
 }
@@ -315,7 +315,7 @@ impl AdapterSource for Shifts {
             _ => Some(Arc::new(Shift::new(parts[0], 0, u64::MAX))),
         };
         let adapter = Arc::new(Shift::new(parts[0], he, calls));
-        Ok(OpenedAdapter { adapter, root: path.into(), reference, base: BaseCheck::Confirmed })
+        Ok(OpenedAdapter { adapter, root: path.into(), reference, base: BaseModelMatch::Confirmed })
     }
 }
 

@@ -37,8 +37,8 @@ pub(super) fn from_spki(bytes: &[u8]) -> Result<KeyKind, SigmaError> {
             Err(SigmaError::not_supported("RSA-PSS key", "a key with parameters"))
         }
         (EC, Some(parameters)) => match parameters.decode_as::<ObjectIdentifier>() {
-            Ok(P256) => KeyKind::on_p256(key),
-            Ok(P384) => KeyKind::on_p384(key),
+            Ok(P256) => KeyKind::from_p256_point(key),
+            Ok(P384) => KeyKind::from_p384_point(key),
             Ok(other) => Err(SigmaError::not_supported("curve", &other.to_string())),
             Err(_) => Err(SigmaError::not_supported("curve", "explicit parameters")),
         },
@@ -65,7 +65,7 @@ fn read_spki(bytes: &[u8]) -> Result<SpkiParts<'_>, der::Error> {
 fn parse_rsa_key(key: &[u8]) -> Result<KeyKind, SigmaError> {
     let numbers = read_two_integers(key);
     let (modulus, exponent) = numbers.ok_or(SigmaError::Malformed { what: "RSA key" })?;
-    KeyKind::rsa(modulus, exponent)
+    KeyKind::from_rsa_numbers(modulus, exponent)
 }
 
 /// Decodes a file that is DER, or PEM with this label, to DER.

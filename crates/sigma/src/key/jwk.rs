@@ -40,9 +40,9 @@ pub(super) fn from_jwk(bytes: &[u8]) -> Result<KeyKind, SigmaError> {
         }
     };
     match (jwk.kty.as_str(), jwk.crv.as_deref()) {
-        ("RSA", _) => KeyKind::rsa(&field(&jwk.n)?, &field(&jwk.e)?),
-        ("EC", Some("P-256")) => KeyKind::on_p256(&point(32)?),
-        ("EC", Some("P-384")) => KeyKind::on_p384(&point(48)?),
+        ("RSA", _) => KeyKind::from_rsa_numbers(&field(&jwk.n)?, &field(&jwk.e)?),
+        ("EC", Some("P-256")) => KeyKind::from_p256_point(&point(32)?),
+        ("EC", Some("P-384")) => KeyKind::from_p384_point(&point(48)?),
         ("EC", Some(curve)) => Err(SigmaError::not_supported("curve", curve)),
         ("EC", None) => Err(malformed()),
         (kind, _) => Err(SigmaError::not_supported("key type", kind)),

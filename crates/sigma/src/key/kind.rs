@@ -17,19 +17,19 @@ pub(crate) enum KeyKind {
 
 impl KeyKind {
     /// An RSA key from its modulus and exponent, most significant byte first.
-    pub(super) fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self, SigmaError> {
+    pub(super) fn from_rsa_numbers(modulus: &[u8], exponent: &[u8]) -> Result<Self, SigmaError> {
         Ok(Self::Rsa(RsaKey::new(modulus, exponent)?))
     }
 
     /// A point on P-256 in one of the encodings of RFC 5480.
-    pub(super) fn on_p256(point: &[u8]) -> Result<Self, SigmaError> {
+    pub(super) fn from_p256_point(point: &[u8]) -> Result<Self, SigmaError> {
         let key =
             check_sec1_tag(point).and_then(|point| p256::PublicKey::from_sec1_bytes(point).ok());
         key.map(Self::P256).ok_or_else(|| ecdsa::not_on_curve_error("public key"))
     }
 
     /// A point on P-384 in one of the encodings of RFC 5480.
-    pub(super) fn on_p384(point: &[u8]) -> Result<Self, SigmaError> {
+    pub(super) fn from_p384_point(point: &[u8]) -> Result<Self, SigmaError> {
         let key =
             check_sec1_tag(point).and_then(|point| p384::PublicKey::from_sec1_bytes(point).ok());
         key.map(Self::P384).ok_or_else(|| ecdsa::not_on_curve_error("public key"))

@@ -112,7 +112,7 @@ impl<'a, const L: usize> ResidueRing<'a, L> {
     }
 
     /// Checks the equations of all rounds in one product, which a fault in a single value breaks.
-    pub(super) fn product_holds(
+    pub(super) fn verify_product(
         &self,
         responses: &[Residue<L>],
         commitments: &[Residue<L>],
@@ -138,7 +138,7 @@ impl<'a, const L: usize> ResidueRing<'a, L> {
     }
 
     /// Computes z^e·EM^c with shared squarings; `None` if z is not a residue.
-    pub(super) fn recompute(
+    pub(super) fn recompute_commitment(
         &self,
         response: &[u8],
         challenge: u16,

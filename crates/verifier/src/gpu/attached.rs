@@ -3,7 +3,7 @@
 use confide_evidence::claims::Claims;
 use rustls_pki_types::UnixTime;
 
-use super::{GpuCase, result::GpuAppraised};
+use super::{GpuAppraisal, result::GpuAppraised};
 use crate::{
     checks::{Checks, StepNames},
     crypto::Crypto,
@@ -41,7 +41,7 @@ pub(crate) fn judge_attached(
                 got: promised.map_or("none".into(), hex::encode),
             });
         }
-        let appraised = GpuCase::from_container(gpu.evidence, gpu.nonce)?
+        let appraised = GpuAppraisal::from_container(gpu.evidence, gpu.nonce)?
             .appraise(policy, now, crypto)
             .map_err(|rejection| rejection.reason().clone())?;
         Ok((Some(appraised), "the claims hold its hash, it holds the nonce".into()))

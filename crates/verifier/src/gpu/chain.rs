@@ -2,7 +2,7 @@
 
 use alloc::{format, string::String, vec::Vec};
 
-use confide_evidence::{foreign_text, gpu::DeviceCertificate};
+use confide_evidence::{escape_untrusted, gpu::DeviceCertificate};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{KeyUsage, anchor_from_trusted_cert};
 
@@ -177,12 +177,12 @@ fn verify_path(
     let path = ChainPath { chain, leaf, intermediates: &intermediates, anchor };
     let algorithm = crypto.p384_certificate_algorithm();
     match whole {
-        true => path.verify_whole(algorithm, usage, None, now),
+        true => path.verify_using_all(algorithm, usage, None, now),
         false => path.verify(algorithm, usage, None, now).map(|_| ()),
     }
 }
 
 fn common_names(certificates: &[DeviceCertificate<'_>]) -> String {
-    let names: Vec<_> = certificates.iter().map(|c| foreign_text(c.common_name)).collect();
+    let names: Vec<_> = certificates.iter().map(|c| escape_untrusted(c.common_name)).collect();
     names.join(", ")
 }

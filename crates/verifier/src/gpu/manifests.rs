@@ -42,7 +42,7 @@ impl Manifests {
         for (at, file) in files.iter().enumerate() {
             // Only a manifest that can be read tells which of the two it is.
             let first = [GpuStep::DriverManifest, GpuStep::VbiosManifest][at.min(1)];
-            let step = match Rim::parse(file).ok().and_then(|rim| component(&rim, report)) {
+            let step = match Rim::parse(file).ok().and_then(|rim| find_component(&rim, report)) {
                 Some(RimComponent::Driver) => GpuStep::DriverManifest,
                 Some(RimComponent::Vbios) => GpuStep::VbiosManifest,
                 None => first,
@@ -60,7 +60,7 @@ impl Manifests {
     }
 
     /// Unix seconds at which the first of the manifests' certificates expires.
-    pub(super) fn until(&self) -> u64 {
+    pub(super) fn valid_until(&self) -> u64 {
         self.until
     }
 
@@ -124,7 +124,7 @@ impl Manifests {
         }
         let Judge { policy, now, crypto, .. } = *judge;
         let AuthenticRim { rim, root, until } = authenticate(file, &policy.roots, now, crypto)?;
-        let Some(component) = component(&rim, report) else {
+        let Some(component) = find_component(&rim, report) else {
             let opaque = &report.opaque;
             let versions = [opaque.driver_version, opaque.vbios_version.as_deref()];
             let versions: Vec<&str> = versions.into_iter().flatten().collect();
@@ -157,7 +157,7 @@ impl Manifests {
 
 /// Verifies a reference manifest by itself: its signature, and that a trusted root vouches for it.
 ///
-/// Whether it is for a given GPU, [`super::GpuCase::appraise`] finds out.
+/// Whether it is for a given GPU, [`super::GpuAppraisal::appraise`] finds out.
 ///
 /// # Errors
 /// [`Reason::Malformed`] if the file is not a manifest, [`Reason::UntrustedRoot`] if no
@@ -200,7 +200,7 @@ fn authenticate(
 }
 
 /// The component that a manifest is for: the one whose version the report names too.
-fn component(rim: &Rim, report: &GpuReport<'_>) -> Option<RimComponent> {
+fn find_component(rim: &Rim, report: &GpuReport<'_>) -> Option<RimComponent> {
     let is = |version: Option<&str>| {
         version.is_some_and(|version| version.eq_ignore_ascii_case(&rim.version))
     };

@@ -5,7 +5,7 @@ use alloc::{
     vec::Vec,
 };
 
-use confide_evidence::{foreign_text, gpu::GpuReport};
+use confide_evidence::{escape_untrusted, gpu::GpuReport};
 use serde_json::{Map, Value, json};
 
 use super::chain::VerifiedChain;
@@ -91,7 +91,7 @@ impl GpuClaims {
     ) -> Self {
         let device = &chain.certificates[1];
         Self {
-            device: foreign_text(device.common_name),
+            device: escape_untrusted(device.common_name),
             device_serial: device.serial.to_vec(),
             driver: report.opaque.driver_version.map(ToString::to_string),
             vbios: report.opaque.vbios_version.clone(),

@@ -37,7 +37,7 @@ impl Judge<'_> {
             return Ok(false);
         }
         let (mut known, mut wanted) = (0, 0);
-        let looked_up = self.look_up(chains, asked, &mut known, &mut wanted);
+        let looked_up = self.count_good(chains, asked, &mut known, &mut wanted);
         match looked_up {
             Ok(()) if known < wanted => {
                 checks.skip(step, format!("answers for {known} of {wanted} certificates"));
@@ -65,7 +65,7 @@ impl Judge<'_> {
         self.check_revocation(checks, GpuStep::ManifestRevocation, &chains, |_| true)
     }
 
-    fn look_up(
+    fn count_good(
         &self,
         chains: &[&VerifiedChain<'_>],
         asked: impl Fn(usize) -> bool,
@@ -99,7 +99,7 @@ impl Judge<'_> {
             let mut said = answer
                 .statuses
                 .iter()
-                .filter(|single| self.identifies(&single.certificate, &pair[0], &pair[1]))
+                .filter(|single| self.matches_certificate(&single.certificate, &pair[0], &pair[1]))
                 .peekable();
             if said.peek().is_some() {
                 self.verify_answer(&answer, chain, at)?;
@@ -118,7 +118,7 @@ impl Judge<'_> {
         }
     }
 
-    fn identifies(
+    fn matches_certificate(
         &self,
         id: &CertificateId<'_>,
         certificate: &DeviceCertificate<'_>,

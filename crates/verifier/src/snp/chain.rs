@@ -9,7 +9,7 @@ use alloc::{
 use confide_evidence::{
     certificate::SignedParts,
     crl::CrlDates,
-    foreign_text,
+    escape_untrusted,
     snp::{AmdCertificate, AmdKey, Product},
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
@@ -17,7 +17,7 @@ use webpki::{BorrowedCertRevocationList, CertRevocationList, EndEntityCert};
 
 use super::{endorsements::Endorsements, steps::SnpStep};
 use crate::{
-    chain::{is_named, webpki_error},
+    chain::{has_role_name, webpki_error},
     crl::CrlVersion,
     crypto::{Crypto, P384Key},
     reason::Reason,
@@ -133,7 +133,7 @@ pub(super) fn verify_chain(
             crl = Some(seen);
         }
     }
-    links.into_key(crypto, root, windows, crl)
+    links.into_chip_key(crypto, root, windows, crl)
 }
 
 const CRL: &str = "AMD revocation list";
@@ -165,19 +165,19 @@ impl<'a> AmdChain<'a> {
         let name = ark.fields.common_name;
         let product = Product::ALL
             .into_iter()
-            .find(|product| is_named(name, &format!("ARK-{product}")))
+            .find(|product| has_role_name(name, &format!("ARK-{product}")))
             .ok_or_else(|| name_error(ARK, "ARK-Milan, ARK-Genoa or ARK-Turin", name))?;
         let key = link("chip key certificate", key)?;
         let name = key.fields.common_name;
         let names = [VCEK, VLEK]
             .into_iter()
-            .find(|names| is_named(name, names.key_name))
+            .find(|names| has_role_name(name, names.key_name))
             .ok_or_else(|| name_error("chip key certificate", "SEV-VCEK or SEV-VLEK", name))?;
         let intermediate = link(names.intermediate, intermediate)?;
         let name = intermediate.fields.common_name;
         let wanted = format!("{}{product}", names.intermediate_name);
-        if !is_named(name, &wanted) {
-            let (field, got) = ("name of the intermediate certificate", foreign_text(name));
+        if !has_role_name(name, &wanted) {
+            let (field, got) = ("name of the intermediate certificate", escape_untrusted(name));
             return Err(Reason::Value { field, wanted, got });
         }
         Ok(Self { names, product, ark, intermediate, key })
@@ -220,7 +220,7 @@ impl<'a> AmdChain<'a> {
         let line = extensions.product_name.map(product_line).unwrap_or_default();
         if line != self.product.as_str() {
             let wanted = self.product.to_string();
-            let got = foreign_text(extensions.product_name.unwrap_or_default());
+            let got = escape_untrusted(extensions.product_name.unwrap_or_default());
             return Err(Reason::Value { field: "product of the chip key", wanted, got });
         }
         let is_chip = self.names.key_name == VCEK.key_name;
@@ -293,7 +293,7 @@ impl<'a> AmdChain<'a> {
         Ok((seen, life))
     }
 
-    fn into_key(
+    fn into_chip_key(
         self,
         crypto: &dyn Crypto,
         root: Root,
@@ -312,7 +312,7 @@ impl<'a> AmdChain<'a> {
                 chip_id[..hwid.len()].copy_from_slice(hwid);
                 chip_id
             }),
-            csp_id: extensions.csp_id.map(foreign_text),
+            csp_id: extensions.csp_id.map(escape_untrusted),
             tcb: extensions.tcb(self.product).ok_or_else(unfit)?,
             key: crypto.prepare_p384(point).map_or(Key::Raw(*point), Key::Read),
             life: windows.iter().fold(Validity::EVER, |life, window| life.and(window.life)),
@@ -352,5 +352,5 @@ fn product_line(product_name: &str) -> &str {
 }
 
 fn name_error(subject: &'static str, wanted: &'static str, got: &str) -> Reason {
-    Reason::CertificateName { subject, wanted, got: foreign_text(got) }
+    Reason::CertificateName { subject, wanted, got: escape_untrusted(got) }
 }

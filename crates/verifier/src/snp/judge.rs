@@ -189,7 +189,7 @@ impl Appraisal<'_> {
                 ("launch TCB", self.report.launch_tcb()),
             ] {
                 let got = self.key.product.tcb(bytes);
-                if !reaches(&got, wanted) {
+                if !is_at_least(&got, wanted) {
                     let (wanted, got) = (format!("at least {wanted}"), got.to_string());
                     return Err(Reason::Value { field, wanted, got });
                 }
@@ -328,7 +328,7 @@ fn read_measurements(report: &Report<'_>) -> GuestMeasurements {
     }
 }
 
-fn reaches(got: &Tcb, wanted: &Tcb) -> bool {
+fn is_at_least(got: &Tcb, wanted: &Tcb) -> bool {
     got.fmc.unwrap_or(0) >= wanted.fmc.unwrap_or(0)
         && got.bootloader >= wanted.bootloader
         && got.tee >= wanted.tee

@@ -70,11 +70,11 @@ pub fn appraise(
         let key = chain::verify_chain(endorsements, &mut found, &policy.roots, now, crypto)?;
         Appraisal { evidence, report, key: &key, policy, now, crypto }.judge(&mut found.checks)
     });
-    found.close(outcome)
+    found.into_verdict(outcome)
 }
 
 /// Makes a rejection of endorsements that could not be read, before any check could run.
-pub fn unreadable(error: ParseError) -> Rejection {
+pub fn reject_unreadable(error: ParseError) -> Rejection {
     PartialResult::new(Checks::new::<SnpStep>()).reject(Reason::Malformed(error))
 }
 
@@ -109,7 +109,7 @@ impl PreparedEndorsements {
                 let key = &self.key;
                 Appraisal { evidence, report, key, policy, now, crypto }.judge(&mut found.checks)
             });
-        found.close(outcome)
+        found.into_verdict(outcome)
     }
 
     /// The root that the chip key was verified under.
@@ -145,7 +145,7 @@ fn read_report<'a>(
 ) -> Result<Report<'a>, Reason> {
     checks.run(SnpStep::ReportFormat, || {
         let report = Report::parse(evidence.quote)?;
-        policy.formats.admit(Tee::Snp)?;
+        policy.formats.check_admitted(Tee::Snp)?;
         let version = u64::from(report.version());
         let detail =
             Detail::numbers([version], |[version, ..], f| write!(f, "snp, version {version}"));

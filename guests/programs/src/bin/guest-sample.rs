@@ -3,7 +3,7 @@
 
 use std::{io::Write as _, process::ExitCode};
 
-use confide_guest_programs::host::{InputError, input_from_json, sample};
+use confide_guest_programs::host::{InputError, input_from_json, sample_input};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +29,6 @@ fn main() -> ExitCode {
 fn encode_sample(guest: &str, size: &str, seed: &str) -> Result<Vec<u8>, String> {
     let size = size.parse().map_err(|_| format!("size: wanted a number, got {size}"))?;
     let seed = seed.parse().map_err(|_| format!("seed: wanted a number, got {seed}"))?;
-    let json = sample(guest, size, seed).map_err(|error: InputError| error.to_string())?;
+    let json = sample_input(guest, size, seed).map_err(|error: InputError| error.to_string())?;
     Ok(format!("{json}\n").into_bytes())
 }

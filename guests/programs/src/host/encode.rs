@@ -8,7 +8,7 @@ use crypto_bigint::{NonZero, U2048, U4096};
 use super::native::Native;
 use crate::{
     machine::Sha256,
-    rsa2048::{STEPS, encoded_message, words_of},
+    rsa2048::{STEPS, encoded_message, input_words},
 };
 
 /// Why an input cannot be made.
@@ -41,9 +41,9 @@ pub enum InputError {
 
 /// Words and padded bytes, one after another.
 #[derive(Default)]
-pub(super) struct Words(pub(super) Vec<u8>);
+pub(super) struct WordWriter(pub(super) Vec<u8>);
 
-impl Words {
+impl WordWriter {
     pub(super) fn u32(mut self, value: u32) -> Self {
         self.0.extend(value.to_le_bytes());
         self
@@ -62,7 +62,7 @@ impl Words {
     }
 
     /// Appends the length of bytes, then the bytes.
-    pub(super) fn with_length(self, bytes: &[u8]) -> Self {
+    pub(super) fn length_prefixed(self, bytes: &[u8]) -> Self {
         self.u32(bytes.len() as u32).bytes(bytes)
     }
 
@@ -106,28 +106,28 @@ impl RsaHints {
             let product: U4096 = power.concatenating_mul(factor);
             let (quotient, remainder) = product.div_rem(&n);
             power = remainder.resize();
-            steps.push([quotient.resize(), power].map(bytes_of));
+            steps.push([quotient.resize(), power].map(be_bytes));
         }
         let (modulus, signature) = (*modulus, *signature);
         Ok(Self { message: message.to_vec(), modulus, signature, steps })
     }
 
     /// Whether the last remainder is the encoded message.
-    pub fn holds(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let digest = Native::sha256(&self.message);
         self.steps.last().is_some_and(|[_, last]| *last == encoded_message(&digest))
     }
 
     /// Encodes the input of the program.
     pub fn encode(&self) -> Vec<u8> {
-        let mut words = Words::default()
-            .with_length(&self.message)
+        let mut words = WordWriter::default()
+            .length_prefixed(&self.message)
             .bytes(&self.modulus)
-            .words(&words_of(&self.signature));
+            .words(&input_words(&self.signature));
         for (step, [quotient, remainder]) in self.steps.iter().enumerate() {
-            words = words.words(&words_of(quotient));
+            words = words.words(&input_words(quotient));
             if step + 1 < self.steps.len() {
-                words = words.words(&words_of(remainder));
+                words = words.words(&input_words(remainder));
             }
         }
         words.0
@@ -136,7 +136,7 @@ impl RsaHints {
 
 /// Input of `transcript`: `text` is in these neighbouring chunks, each with its salt, the first of
 /// them at `first`. `None` if it is not.
-pub(super) fn transcript_contains(
+pub(super) fn encode_contains(
     depth: u8,
     direction: Direction,
     text: &str,
@@ -146,22 +146,22 @@ pub(super) fn transcript_contains(
 ) -> Option<Vec<u8>> {
     let joined: Vec<u8> = chunks.iter().flat_map(|(chunk, _)| chunk.iter().copied()).collect();
     let place = joined.windows(text.len().max(1)).position(|part| part == text.as_bytes())?;
-    let mut words = Words::default()
+    let mut words = WordWriter::default()
         .u32(0)
         .u32(depth.into())
         .u32(direction.byte().into())
-        .with_length(text.as_bytes())
+        .length_prefixed(text.as_bytes())
         .u32(place as u32)
         .u32(first)
         .u32(chunks.len() as u32);
     for (chunk, salt) in chunks {
-        words = words.with_length(chunk).bytes(salt);
+        words = words.length_prefixed(chunk).bytes(salt);
     }
     Some(nodes.iter().fold(words, |words, node| words.bytes(node)).0)
 }
 
 /// A number under a root of fields, as `transcript` reads it.
-pub(super) struct NumberField<'a> {
+pub(super) struct NumberLeaf<'a> {
     pub(super) path: &'a str,
     pub(super) index: u32,
     pub(super) value: &'a str,
@@ -170,20 +170,20 @@ pub(super) struct NumberField<'a> {
 }
 
 /// Encodes an input of `transcript`: the number of this field is within the range.
-pub(super) fn transcript_number(
+pub(super) fn encode_number_range(
     depth: u8,
     range: core::ops::RangeInclusive<i64>,
-    field: &NumberField<'_>,
+    field: &NumberLeaf<'_>,
     nodes: &[[u8; 32]],
 ) -> Vec<u8> {
-    let words = Words::default()
+    let words = WordWriter::default()
         .u32(1)
         .u32(depth.into())
         .i64(*range.start())
         .i64(*range.end())
-        .with_length(field.path.as_bytes())
+        .length_prefixed(field.path.as_bytes())
         .u32(field.index)
-        .with_length(field.value.as_bytes())
+        .length_prefixed(field.value.as_bytes())
         .bytes(&field.salt);
     let words = match &field.commitment {
         None => words.u32(0),
@@ -192,7 +192,7 @@ pub(super) fn transcript_number(
     nodes.iter().fold(words, |words, node| words.bytes(node)).0
 }
 
-fn bytes_of(number: U2048) -> [u8; MODULUS_BYTES] {
+fn be_bytes(number: U2048) -> [u8; MODULUS_BYTES] {
     let mut bytes = [0; MODULUS_BYTES];
     bytes.copy_from_slice(number.to_be_bytes().as_ref());
     bytes

@@ -9,7 +9,7 @@ use confide_statement::{Direction, MODULUS_BYTES};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    encode::{InputError, NumberField, RsaHints, Words, transcript_contains, transcript_number},
+    encode::{InputError, NumberLeaf, RsaHints, WordWriter, encode_contains, encode_number_range},
     native::GUESTS,
 };
 
@@ -20,16 +20,16 @@ use super::{
 /// prove: a signature that does not hold, a text that is not there.
 pub fn input_from_json(guest: &str, json: &[u8]) -> Result<Vec<u8>, InputError> {
     match GUESTS.into_iter().find(|known| *known == guest) {
-        Some(name @ "fibonacci") => Ok(read::<FibonacciInput>(name, json)?.encode()),
-        Some(name @ "sort") => Ok(read::<SortInput>(name, json)?.encode()),
-        Some(name @ "rsa2048") => read::<RsaInput>(name, json)?.encode(),
-        Some(name @ "sha256") => Ok(read::<MessageInput>(name, json)?.bytes()?.sized_input()),
-        Some(name @ "transcript") => read::<TranscriptInput>(name, json)?.encode(),
+        Some(name @ "fibonacci") => Ok(parse_json::<FibonacciInput>(name, json)?.encode()),
+        Some(name @ "sort") => Ok(parse_json::<SortInput>(name, json)?.encode()),
+        Some(name @ "rsa2048") => parse_json::<RsaInput>(name, json)?.encode(),
+        Some(name @ "sha256") => Ok(parse_json::<MessageInput>(name, json)?.decode()?.encode()),
+        Some(name @ "transcript") => parse_json::<TranscriptInput>(name, json)?.encode(),
         _ => Err(InputError::Guest),
     }
 }
 
-fn read<T: DeserializeOwned>(guest: &'static str, json: &[u8]) -> Result<T, InputError> {
+fn parse_json<T: DeserializeOwned>(guest: &'static str, json: &[u8]) -> Result<T, InputError> {
     serde_json::from_slice(json)
         .map_err(|error| InputError::Json { guest, reason: error.to_string() })
 }
@@ -42,7 +42,7 @@ struct FibonacciInput {
 
 impl FibonacciInput {
     fn encode(&self) -> Vec<u8> {
-        Words::default().u32(self.n).0
+        WordWriter::default().u32(self.n).0
     }
 }
 
@@ -62,7 +62,7 @@ enum SortInput {
 
 impl SortInput {
     fn encode(&self) -> Vec<u8> {
-        let words = Words::default();
+        let words = WordWriter::default();
         match self {
             SortInput::Numbers { numbers, place } => {
                 words.u32(0).u32(numbers.len() as u32).u32(*place).words(numbers).0
@@ -84,17 +84,17 @@ enum MessageInput {
 struct Message(Vec<u8>);
 
 impl MessageInput {
-    fn bytes(&self) -> Result<Message, InputError> {
+    fn decode(&self) -> Result<Message, InputError> {
         match self {
             MessageInput::Message(text) => Ok(Message(text.as_bytes().to_vec())),
-            MessageInput::MessageHex(digits) => any_hex("message_hex", digits).map(Message),
+            MessageInput::MessageHex(digits) => decode_hex("message_hex", digits).map(Message),
         }
     }
 }
 
 impl Message {
-    fn sized_input(&self) -> Vec<u8> {
-        Words::default().with_length(&self.0).0
+    fn encode(&self) -> Vec<u8> {
+        WordWriter::default().length_prefixed(&self.0).0
     }
 }
 
@@ -111,16 +111,16 @@ impl RsaInput {
     fn encode(&self) -> Result<Vec<u8>, InputError> {
         let message = match (&self.message, &self.message_hex) {
             (Some(text), None) => text.as_bytes().to_vec(),
-            (None, Some(digits)) => any_hex("message_hex", digits)?,
+            (None, Some(digits)) => decode_hex("message_hex", digits)?,
             _ => {
                 let (subject, wanted) = ("message", "either message or message_hex");
                 return Err(InputError::Value { subject, wanted });
             }
         };
-        let modulus: [u8; MODULUS_BYTES] = hex_of("modulus", &self.modulus)?;
-        let signature = hex_of("signature", &self.signature)?;
+        let modulus: [u8; MODULUS_BYTES] = hex_array("modulus", &self.modulus)?;
+        let signature = hex_array("signature", &self.signature)?;
         let hints = RsaHints::new(&message, &modulus, &signature)?;
-        if hints.holds() { Ok(hints.encode()) } else { Err(InputError::Signature) }
+        if hints.is_valid() { Ok(hints.encode()) } else { Err(InputError::Signature) }
     }
 }
 
@@ -160,8 +160,8 @@ impl TranscriptInput {
         match self {
             TranscriptInput::Contains { depth, direction, text, index, chunks, nodes } => {
                 let chunks: Vec<_> =
-                    chunks.iter().map(ChunkInput::bytes).collect::<Result<_, _>>()?;
-                transcript_contains(*depth, *direction, text, *index, &chunks, &hashes(nodes)?)
+                    chunks.iter().map(ChunkInput::decode).collect::<Result<_, _>>()?;
+                encode_contains(*depth, *direction, text, *index, &chunks, &decode_hashes(nodes)?)
                     .ok_or(InputError::Value {
                         subject: "text",
                         wanted: "a text that the chunks contain",
@@ -179,31 +179,31 @@ impl TranscriptInput {
                 nodes,
             } => {
                 let commitment =
-                    commitment.as_deref().map(|c| hex_of("commitment", c)).transpose()?;
-                let salt = hex_of("salt", salt)?;
-                let field = NumberField { path, index: *index, value, salt, commitment };
-                Ok(transcript_number(*depth, *least..=*greatest, &field, &hashes(nodes)?))
+                    commitment.as_deref().map(|c| hex_array("commitment", c)).transpose()?;
+                let salt = hex_array("salt", salt)?;
+                let field = NumberLeaf { path, index: *index, value, salt, commitment };
+                Ok(encode_number_range(*depth, *least..=*greatest, &field, &decode_hashes(nodes)?))
             }
         }
     }
 }
 
 impl ChunkInput {
-    fn bytes(&self) -> Result<(Vec<u8>, [u8; 16]), InputError> {
-        Ok((any_hex("chunk", &self.chunk)?, hex_of("salt", &self.salt)?))
+    fn decode(&self) -> Result<(Vec<u8>, [u8; 16]), InputError> {
+        Ok((decode_hex("chunk", &self.chunk)?, hex_array("salt", &self.salt)?))
     }
 }
 
-fn hashes(nodes: &[String]) -> Result<Vec<[u8; 32]>, InputError> {
-    nodes.iter().map(|node| hex_of("nodes", node)).collect()
+fn decode_hashes(nodes: &[String]) -> Result<Vec<[u8; 32]>, InputError> {
+    nodes.iter().map(|node| hex_array("nodes", node)).collect()
 }
 
-fn hex_of<const N: usize>(subject: &'static str, digits: &str) -> Result<[u8; N], InputError> {
+fn hex_array<const N: usize>(subject: &'static str, digits: &str) -> Result<[u8; N], InputError> {
     let wanted = "hexadecimal of this field's length";
-    let bytes = any_hex(subject, digits)?;
+    let bytes = decode_hex(subject, digits)?;
     bytes.try_into().map_err(|_| InputError::Value { subject, wanted })
 }
 
-fn any_hex(subject: &'static str, digits: &str) -> Result<Vec<u8>, InputError> {
+fn decode_hex(subject: &'static str, digits: &str) -> Result<Vec<u8>, InputError> {
     hex::decode(digits).map_err(|_| InputError::Value { subject, wanted: "hexadecimal digits" })
 }

@@ -57,8 +57,8 @@ const SAMPLE_PATH: &str = "response./usage/total_tokens";
 ///
 /// # Errors
 /// If the guest is unknown or the size is beyond its limit.
-pub fn sample(guest: &str, size: u32, seed: u64) -> Result<Value, InputError> {
-    let mut random = Random::new(seed);
+pub fn sample_input(guest: &str, size: u32, seed: u64) -> Result<Value, InputError> {
+    let mut random = SeededRandom::new(seed);
     let within = |most: u32| {
         let wanted = "a size within the guest's limit";
         (size <= most).then_some(()).ok_or(InputError::Value { subject: "size", wanted })
@@ -66,19 +66,19 @@ pub fn sample(guest: &str, size: u32, seed: u64) -> Result<Value, InputError> {
     match guest {
         "fibonacci" => within(FIBONACCI_N_MAX).map(|()| json!({ "n": size })),
         "sort" => within(SORT_COUNT_MAX).map(|()| {
-            let numbers: Vec<u32> = (0..size.max(1)).map(|_| random.u32()).collect();
-            json!({ "given": { "numbers": numbers, "place": random.u32() % size.max(1) } })
+            let numbers: Vec<u32> = (0..size.max(1)).map(|_| random.next_u32()).collect();
+            json!({ "given": { "numbers": numbers, "place": random.next_u32() % size.max(1) } })
         }),
         "rsa2048" => {
-            within(MESSAGE_BYTES_MAX).map(|()| signed_message(&random.bytes(size as usize)))
+            within(MESSAGE_BYTES_MAX).map(|()| rsa_sample(&random.next_bytes(size as usize)))
         }
         "sha256" => within(SHA256_BYTES_MAX)
-            .map(|()| json!({ "message_hex": hex::encode(random.bytes(size as usize)) })),
+            .map(|()| json!({ "message_hex": hex::encode(random.next_bytes(size as usize)) })),
         "transcript" => within(1 << 24).map(|()| {
             let leaves = (size as usize).div_ceil(CHUNK_BYTES).next_power_of_two().max(16);
             match seed % 2 {
-                0 => text_in_chunks(leaves, &mut random),
-                _ => number_in_field(leaves, &mut random),
+                0 => contains_sample(leaves, &mut random),
+                _ => number_between_sample(leaves, &mut random),
             }
         }),
         _ => Err(InputError::Guest),
@@ -86,7 +86,7 @@ pub fn sample(guest: &str, size: u32, seed: u64) -> Result<Value, InputError> {
 }
 
 /// A message with its signature.
-fn signed_message(message: &[u8]) -> Value {
+fn rsa_sample(message: &[u8]) -> Value {
     let encoded = encoded_message(&Native::sha256(message));
     json!({
         "message_hex": hex::encode(message),
@@ -105,45 +105,45 @@ fn sign(encoded: &[u8; MODULUS_BYTES]) -> Vec<u8> {
     base.pow(&number(SAMPLE_EXPONENT)).retrieve().to_be_bytes().as_ref().to_vec()
 }
 
-fn text_in_chunks(leaves: usize, random: &mut Random) -> Value {
-    let index = random.u32() as usize % (leaves - 1);
-    let mut bytes = random.bytes(2 * CHUNK_BYTES);
-    let place = CHUNK_BYTES - 1 - random.u32() as usize % (SAMPLE_TEXT.len() - 1);
+fn contains_sample(leaves: usize, random: &mut SeededRandom) -> Value {
+    let index = random.next_u32() as usize % (leaves - 1);
+    let mut bytes = random.next_bytes(2 * CHUNK_BYTES);
+    let place = CHUNK_BYTES - 1 - random.next_u32() as usize % (SAMPLE_TEXT.len() - 1);
     bytes[place..place + SAMPLE_TEXT.len()].copy_from_slice(SAMPLE_TEXT.as_bytes());
-    let mut hashes = random.hashes(leaves);
+    let mut hashes = random.next_hashes(leaves);
     let mut chunks = Vec::new();
     for (at, chunk) in (index..).zip(bytes.chunks(CHUNK_BYTES)) {
-        let salt = random.bytes(16);
+        let salt = random.next_bytes(16);
         let leaf = [&[0, Direction::Response.byte()], &(at as u32).to_be_bytes()[..], &salt, chunk];
         hashes[at] = Native::sha256(&leaf.concat());
         chunks.push(json!({ "chunk": hex::encode(chunk), "salt": hex::encode(salt) }));
     }
-    let nodes = nodes_beside(hashes, index, index + 1);
+    let nodes = sibling_nodes(hashes, index, index + 1);
     json!({ "contains": {
         "depth": leaves.ilog2(), "direction": "response", "text": SAMPLE_TEXT, "index": index,
         "chunks": chunks, "nodes": nodes,
     } })
 }
 
-fn number_in_field(leaves: usize, random: &mut Random) -> Value {
-    let index = random.u32() as usize % leaves;
-    let (value, salt) = (random.u32() as i32, random.bytes(16));
+fn number_between_sample(leaves: usize, random: &mut SeededRandom) -> Value {
+    let index = random.next_u32() as usize % leaves;
+    let (value, salt) = (random.next_u32() as i32, random.next_bytes(16));
     let text = format!("{value}");
     let digest = Native::sha256(&[&[3], &salt[..], text.as_bytes()].concat());
     let length = (SAMPLE_PATH.len() as u16).to_be_bytes();
-    let commitment = random.hash();
+    let commitment = random.next_hash();
     let leaf = [&[2, 3], &length[..], SAMPLE_PATH.as_bytes(), &digest, &[1], &commitment].concat();
-    let mut hashes = random.hashes(leaves);
+    let mut hashes = random.next_hashes(leaves);
     hashes[index] = Native::sha256(&leaf);
     json!({ "number_between": {
         "depth": leaves.ilog2(), "path": SAMPLE_PATH, "index": index, "value": text,
         "least": i64::from(value) - 1, "greatest": value, "salt": hex::encode(salt),
-        "commitment": hex::encode(commitment), "nodes": nodes_beside(hashes, index, index),
+        "commitment": hex::encode(commitment), "nodes": sibling_nodes(hashes, index, index),
     } })
 }
 
 /// The nodes that lead from the leaves `first` to `last` to the root.
-fn nodes_beside(mut level: Vec<[u8; 32]>, mut first: usize, mut last: usize) -> Vec<String> {
+fn sibling_nodes(mut level: Vec<[u8; 32]>, mut first: usize, mut last: usize) -> Vec<String> {
     let mut nodes = Vec::new();
     while level.len() > 1 {
         if first % 2 == 1 {
@@ -161,32 +161,32 @@ fn nodes_beside(mut level: Vec<[u8; 32]>, mut first: usize, mut last: usize) -> 
 }
 
 /// Random bytes from a seed: SHA-256 of the seed and a counter.
-struct Random {
+struct SeededRandom {
     seed: u64,
     counter: u64,
 }
 
-impl Random {
+impl SeededRandom {
     fn new(seed: u64) -> Self {
         Self { seed, counter: 0 }
     }
 
-    fn hash(&mut self) -> [u8; 32] {
+    fn next_hash(&mut self) -> [u8; 32] {
         self.counter += 1;
         Native::sha256(&[self.seed.to_be_bytes(), self.counter.to_be_bytes()].concat())
     }
 
-    fn hashes(&mut self, count: usize) -> Vec<[u8; 32]> {
-        (0..count).map(|_| self.hash()).collect()
+    fn next_hashes(&mut self, count: usize) -> Vec<[u8; 32]> {
+        (0..count).map(|_| self.next_hash()).collect()
     }
 
-    fn u32(&mut self) -> u32 {
-        let [a, b, c, d, ..] = self.hash();
+    fn next_u32(&mut self) -> u32 {
+        let [a, b, c, d, ..] = self.next_hash();
         u32::from_be_bytes([a, b, c, d])
     }
 
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        let mut bytes = self.hashes(length.div_ceil(32)).concat();
+    fn next_bytes(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = self.next_hashes(length.div_ceil(32)).concat();
         bytes.truncate(length);
         bytes
     }

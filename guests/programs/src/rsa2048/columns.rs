@@ -58,7 +58,7 @@ struct Product;
 impl Factors for Product {
     #[inline(always)]
     fn add<M: Int256, const COLUMN: usize>(numbers: &Identity<'_>, sum: &mut Sum) {
-        let (low, high) = span(COLUMN);
+        let (low, high) = limb_range(COLUMN);
         for at in low..high {
             sum.add_product::<M>(
                 at == 0 && COLUMN == 0,
@@ -74,7 +74,7 @@ struct Square;
 impl Factors for Square {
     #[inline(always)]
     fn add<M: Int256, const COLUMN: usize>(numbers: &Identity<'_>, sum: &mut Sum) {
-        let (low, _) = span(COLUMN);
+        let (low, _) = limb_range(COLUMN);
         // The pairs of which the first limb is the lower one, doubled for their mirror image.
         for at in low..COLUMN.div_ceil(2) {
             sum.add_product::<M>(false, &numbers.b.0[at], &numbers.a.0[COLUMN - at]);
@@ -87,7 +87,7 @@ impl Factors for Square {
 }
 
 /// The limbs that have a partner in this column: from the first, up to the second.
-const fn span(column: usize) -> (usize, usize) {
+const fn limb_range(column: usize) -> (usize, usize) {
     let low = column.saturating_sub(LIMBS - 1);
     (low, column + 1 - low)
 }
@@ -100,7 +100,7 @@ fn column<M: Int256, F: Factors, const COLUMN: usize>(
     sum: &mut Sum,
 ) -> u32 {
     F::add::<M, COLUMN>(numbers, sum);
-    let (low, high) = span(COLUMN);
+    let (low, high) = limb_range(COLUMN);
     for at in low..high {
         M::mul(&mut sum.term, &numbers.q.0[at], &numbers.n.0[COLUMN - at]);
         M::sub(&mut sum.sum, &sum.term);

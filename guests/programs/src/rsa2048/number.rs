@@ -59,7 +59,7 @@ impl Number {
         subject: &'static str,
         input: &mut Input<impl Source>,
     ) -> Result<(), ProgramError> {
-        input.low_halves(subject, &mut self.0)?;
+        input.read_low_halves(subject, &mut self.0)?;
         let tops = self.0.iter().fold(0, |tops, limb| tops | limb.0[LIMB_WORDS - 1]);
         if tops >> TOP_BITS == 0 { Ok(()) } else { Err(ProgramError::Limb { subject }) }
     }

@@ -12,7 +12,7 @@ import struct
 import numpy
 
 from confide.blind.errors import ActivationRefused
-from confide.blind.terms import Terms
+from confide.blind.terms import InputTerms
 from confide.cuda.mask_stream import TILE
 
 VECTOR_MAX = 32767
@@ -107,7 +107,7 @@ def _tree_sum(values: numpy.ndarray) -> numpy.ndarray:
 
 
 def add_products(
-    terms: Terms,
+    terms: InputTerms,
     projection: str,
     products: numpy.ndarray,
     scales: numpy.ndarray,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from confide.blind.accounts import Budgets, CountKey, default_budget_file
 from confide.blind.errors import AdapterRefused, Refusal
-from confide.blind.peers import HostLimits, Preparations, peer_of, room_for_session
+from confide.blind.peers import HostLimits, PreparationSlots, evict_for_session, peer_address_block
 
 SLOT = CountKey(bytes([1] * 32), bytes([2] * 32), 3, 2)
 
@@ -38,7 +38,7 @@ class BudgetTest(unittest.TestCase):
         with self.assertRaises(Refusal):
             budgets.charge(SLOT, 127, 28)
         self.assertEqual(budgets.remaining(SLOT, 127), 27)
-        budgets.settle()
+        budgets.write_exact_counts()
         with self.assertRaisesRegex(AdapterRefused, "another adapter host"):
             Budgets(self.path)
         del budgets
@@ -72,7 +72,7 @@ class BudgetTest(unittest.TestCase):
             (place / "nowhere").symlink_to(place / "missing")
             for name, reason in (
                 ("pipe", "wanted an ordinary file"),
-                ("twice", "further hard links"),
+                ("twice", "only one hard link"),
                 ("nowhere", "No such file"),
             ):
                 with self.assertRaisesRegex(AdapterRefused, reason):
@@ -82,7 +82,7 @@ class BudgetTest(unittest.TestCase):
             first = Budgets(place / "link")
             with self.assertRaisesRegex(AdapterRefused, "another adapter host"):
                 Budgets(place / "kept")
-            first.settle()
+            first.write_exact_counts()
             self.assertTrue((place / "link").is_symlink())
 
     def test_counts_are_kept_in_the_folder_for_state_by_default(self) -> None:
@@ -96,12 +96,14 @@ class BudgetTest(unittest.TestCase):
 
 class LimitTest(unittest.TestCase):
     def test_a_peer_is_an_ipv4_address_or_a_network_of_ipv6_ones(self) -> None:
-        self.assertEqual(peer_of("::ffff:192.0.2.1"), peer_of("192.0.2.1"))
-        self.assertEqual(peer_of("2001:db8::1"), peer_of("2001:db8::2"))
-        self.assertNotEqual(peer_of("2001:db8::1"), peer_of("2001:db8:0:1::1"))
+        self.assertEqual(peer_address_block("::ffff:192.0.2.1"), peer_address_block("192.0.2.1"))
+        self.assertEqual(peer_address_block("2001:db8::1"), peer_address_block("2001:db8::2"))
+        self.assertNotEqual(
+            peer_address_block("2001:db8::1"), peer_address_block("2001:db8:0:1::1")
+        )
 
     def test_four_begun_preparations_of_one_peer_leave_room_for_another(self) -> None:
-        rooms = Preparations(HostLimits())
+        rooms = PreparationSlots(HostLimits())
         self.assertEqual([rooms.acquire("a") for _ in range(4)], [True, True, True, False])
         self.assertTrue(rooms.acquire("b"))
         rooms.release("b")
@@ -118,13 +120,13 @@ class LimitTest(unittest.TestCase):
             b"2": Session(b"2", "stranger", last_used=2.0),
             b"3": Session(b"3", "stranger", last_used=3.0),
         }
-        self.assertEqual(room_for_session(sessions, "new", limits).client, b"2")
+        self.assertEqual(evict_for_session(sessions, "new", limits).client, b"2")
         sessions[b"4"] = Session(b"4", "new", connections=1)
-        self.assertEqual(room_for_session(sessions, "new", limits).client, b"3")
+        self.assertEqual(evict_for_session(sessions, "new", limits).client, b"3")
         sessions[b"5"] = Session(b"5", "new", connections=1)
         with self.assertRaises(Refusal):
-            room_for_session(sessions, "new", limits)
-        self.assertEqual(room_for_session(sessions, "other", limits).client, b"1")
+            evict_for_session(sessions, "new", limits)
+        self.assertEqual(evict_for_session(sessions, "other", limits).client, b"1")
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ try:
     from confide.worker import adapters as worker_adapters
     from confide.worker import cache, config, weights
     from confide.worker.deltas import points_of
-    from confide.worker.linear import Plain
-    from confide.worker.model import Model, Span, run_pass
+    from confide.worker.linear import PlainMatrix
+    from confide.worker.model import Model, PrefillSpan, run_pass
     from confide.worker.weights import Layer, Weights
 except ImportError:
     torch = None
@@ -52,7 +52,7 @@ class Logits(unittest.TestCase):
 
     def logits(self, held: Weights, dtype: Any, adapter: Any) -> Any:
         """[PROMPTS, vocabulary] in float64, of the last token of each prompt."""
-        size = cache.Size(1, 64)
+        size = cache.CacheSize(1, 64)
         found = []
         with torch.inference_mode():
             model = Model(self.config, held, size.context + cache.SPARE)
@@ -62,7 +62,7 @@ class Logits(unittest.TestCase):
                 ids = torch.randint(0, self.config.vocabulary, (PROMPT,), generator=generator)
                 deltas = adapter.open()
                 getattr(deltas, "before_step", lambda rows: None)(PROMPT)
-                run = model.prefill(ids, Span(0, 0, PROMPT), kept, points_of(adapter.sites))
+                run = model.prefill(ids, PrefillSpan(0, 0, PROMPT), kept, points_of(adapter.sites))
                 logits = run_pass(
                     run, lambda at: deltas.add(at.layer, at.source, at.rows, at.outputs)
                 )
@@ -72,8 +72,10 @@ class Logits(unittest.TestCase):
         return torch.stack(found)
 
     def plain(self, dtype: Any) -> Any:
-        context = worker_adapters.Context(self.config, self.device, dtype, 1)
-        return worker_adapters.Adapters(context).load("plain", "plain", {"path": str(self.path)})
+        context = worker_adapters.WorkerContext(self.config, self.device, dtype, 1)
+        return worker_adapters.AdapterRegistry(context).load(
+            "plain", "plain", {"path": str(self.path)}
+        )
 
     def test_are_as_near_to_float64_with_masks_as_in_the_clear(self) -> None:
         exact = self.logits(in_double(self.weights), torch.float64, self.plain(torch.float64))
@@ -105,10 +107,10 @@ class Integers(unittest.TestCase):
         jobs[:, 1:5], jobs[:, 5] = numpy.frombuffer(key, "<u8"), numpy.arange(vectors)
         for device in tests.devices():
             with self.subTest(device):
-                table = online.Table(device, 1)
+                table = online.InputTable(device, 1)
                 table.put(0, online.InputOnDevice(device, matrix, columns, bits, 1 << 60, 1, {}))
                 answers = arrays.zeros((vectors, rows), "int64", device)
-                online.Online(device, 1, 1).answer(
+                online.OnlineKernels(device, 1, 1).answer(
                     table, arrays.upload(jobs, device), arrays.upload(words, device), None, answers
                 )
                 self.assertTrue(numpy.array_equal(arrays.as_words(answers), right))
@@ -117,8 +119,8 @@ class Integers(unittest.TestCase):
 def in_double(held: Weights) -> Weights:
     """The same weights in float64."""
 
-    def matrix(one: Any) -> Plain:
-        return Plain(one.weight.double(), None if one.bias is None else one.bias.double())
+    def matrix(one: Any) -> PlainMatrix:
+        return PlainMatrix(one.weight.double(), None if one.bias is None else one.bias.double())
 
     layers = [
         Layer(one.attention_norm.double(), matrix(one.qkv), matrix(one.o), one.ffn_norm.double(), matrix(one.gate_up),
@@ -126,7 +128,7 @@ def in_double(held: Weights) -> Weights:
         for one in held.layers
     ]  # fmt: skip
     embedding = held.embedding.double()
-    return Weights(embedding, layers, held.final_norm.double(), Plain(embedding), held.label)
+    return Weights(embedding, layers, held.final_norm.double(), PlainMatrix(embedding), held.label)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,15 @@ from unittest import mock
 
 import numpy
 
-from confide.blind.batches import Batch, Pool, encrypted_masks
-from confide.blind.terms import Terms
+from confide.blind.batches import MaskBatch, MaskPool, encrypted_masks
+from confide.blind.terms import InputTerms
 from confide.cuda import arrays, ring
 from confide.cuda.tests import Device, on_each_device
 
 
-def batch_of(device: Device, number: int, tokens: int = 4, rows: int = 3) -> Batch:
+def batch_of(device: Device, number: int, tokens: int = 4, rows: int = 3) -> MaskBatch:
     prepared = device.array(numpy.arange(1, tokens * rows + 1).reshape(tokens, rows), numpy.uint64)
-    return Batch(device.name, number, bytes(range(32)), prepared)
+    return MaskBatch(device.name, number, bytes(range(32)), prepared)
 
 
 class Batches(unittest.TestCase):
@@ -24,16 +24,16 @@ class Batches(unittest.TestCase):
     def test_a_batch_is_wiped_when_its_counters_are_used_up_and_the_next_is_whole(
         self, device: Device
     ) -> None:
-        pool, batches = Pool(), [batch_of(device, number) for number in range(2)]
+        pool, batches = MaskPool(), [batch_of(device, number) for number in range(2)]
         for batch in batches:
-            pool.put(batch)
-        first, second = pool.take(3), pool.take(3)
+            pool.add_batch(batch)
+        first, second = pool.take_counters(3), pool.take_counters(3)
         assert first and second
         self.assertEqual([first.count, second.count], [3, 1])
         self.assertTrue(
             arrays.as_words(batches[0].prepared).any(), "its last answers may still be opened"
         )
-        taken = pool.take(3)
+        taken = pool.take_counters(3)
         assert taken
         self.assertEqual((taken.batch, taken.counter), (batches[1], 4))
         for words in (batches[0].prepared, batches[0].lines, batches[0].places):
@@ -47,12 +47,12 @@ class Batches(unittest.TestCase):
     ) -> None:
         context = ring.Context.dangerous_named("toy-256-q100-flood40", device.name)
         secret, encrypt = ring.SecretKey.random(context), ring.Encryptor.encrypt
-        terms = Terms(0, 0, 100, 33, 1, 0.0, 1, ())
+        terms = InputTerms(0, 0, 100, 33, 1, 0.0, 1, ())
         found = []
         for tiles in (1, 3, 4):
             messages: list[numpy.ndarray] = []
 
-            def record(one: ring.Encryptor, given: Any) -> ring.Seeded:
+            def record(one: ring.Encryptor, given: Any) -> ring.SeededCiphertexts:
                 messages.append(numpy.array(arrays.as_words(given)))
                 return encrypt(one, given)
 
@@ -87,7 +87,7 @@ class Batches(unittest.TestCase):
             mock.patch.object(ring.MaskStream, "draw_columns", record_columns),
             mock.patch.object(ring.Encryptor, "wipe", record_wipe),
         ):
-            terms = Terms(0, 0, 40, 33, 1, 0.0, 1, ())
+            terms = InputTerms(0, 0, 40, 33, 1, 0.0, 1, ())
             running = encrypted_masks(context, secret, terms, bytes(32))
             self.assertEqual([next(running)[1] for _ in range(2)], [32, 8])
             running.close()

@@ -51,21 +51,21 @@ class Raw:
     def __init__(self, host: hosts.Running) -> None:
         self.channel = channel.Channel(host.dial, host.listen)
         options = session.HolderOptions("bank", host.set_name, dangerous_parameters=True)
-        self.session = session.Session(self.channel, options)
+        self.session = session.HolderSession(self.channel, options)
 
-    def prepare(self, input_index: int = 0) -> batches.Batch:
-        return batches.prepare(
+    def prepare(self, input_index: int = 0) -> batches.MaskBatch:
+        return batches.prepare_batch(
             self.channel, self.session.context, self.session.secret, self.session.terms[input_index]
         )
 
-    def apply(self, batch: batches.Batch, counter: int, input_index: int = 0) -> numpy.ndarray:
+    def apply(self, batch: batches.MaskBatch, counter: int, input_index: int = 0) -> numpy.ndarray:
         terms_of = self.session.terms[input_index]
         words = numpy.zeros((1, terms_of.columns), numpy.uint64)
         payload = messages.encode_apply(
             terms_of.layer, terms_of.source, counter, 1, pack.pack(words, terms_of.bits)
         )
         _, _, raw = messages.decode_products(
-            self.channel.ask(frames.Kind.APPLY, payload, frames.Kind.PRODUCTS)
+            self.channel.request(frames.FrameKind.APPLY, payload, frames.FrameKind.PRODUCTS)
         )
         products = pack.unpack(raw, terms_of.bits, 1, terms_of.rows)
         assert products is not None
@@ -83,9 +83,9 @@ class HostTests(Base):
         self.addCleanup(entered.__exit__, None, None, None)
         self.pairs = adapters.write_adapter(self.folder)
 
-    def pair(self, layer: int, projection: str, scale: float) -> peft.Pair:
+    def pair(self, layer: int, projection: str, scale: float) -> peft.LoraPair:
         a, b = self.pairs[(layer, projection)]
-        return peft.Pair(a, b, scale)
+        return peft.LoraPair(a, b, scale)
 
     def start(self, *more: str, **options: Any) -> hosts.Running:
         host = hosts.Running(
@@ -402,10 +402,10 @@ class FolderTest(unittest.TestCase):
             with self.subTest(change=change), hosts.folder() as folder:
                 adapters.write_adapter(folder, **change)
                 with self.assertRaises(AdapterRefused):
-                    peft.load(folder)
+                    peft.load_adapter(folder)
         with hosts.folder() as folder:
             pairs = adapters.write_adapter(folder, use_rslora=True, alpha_pattern={"q_proj": 3})
-            name, read = peft.load(folder)
+            name, read = peft.load_adapter(folder)
             self.assertEqual((name, sorted(read)), ("bank", sorted(pairs)))
             self.assertEqual(read[(0, "q")].scale, 3 / 2)
             self.assertEqual(read[(0, "v")].scale, adapters.ALPHA / 2)

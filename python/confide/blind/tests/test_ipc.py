@@ -58,7 +58,7 @@ class DoorTest(unittest.TestCase):
                     for count in (1, 70, 300):
                         self.check(device, deltas, count)
                     self.assertEqual(deltas.report()["answered_vectors"], 371)
-                    milliseconds, tokens = adapter.time_offline()
+                    milliseconds, tokens = adapter.measure_offline()
                     self.assertEqual((milliseconds > 0, tokens), (True, 256))
                     adapter.close()
 

@@ -63,8 +63,8 @@ class OneGraphTest(unittest.TestCase):
                     one.before_step(100)
                     self.check(device, one.add, [True] * 100, 100)
                     one.after_step()
-                    one.place(2)
-                    two.place(0)
+                    one.assign_row(2)
+                    two.assign_row(0)
                     key = one.graph_key
                     for _ in range(2):
                         # 3 x 100 rows of each: the toy ring's batches of 256 tokens are used up on the way.
@@ -93,8 +93,8 @@ class OneGraphTest(unittest.TestCase):
             bank = one_graph.OneGraphBank(device, 2)
             adapter = self.load(device, bank)
             one, two = adapter.open(), adapter.open()
-            one.place(0)
-            two.place(1)
+            one.assign_row(0)
+            two.assign_row(1)
             for deltas in (one, two):
                 deltas.before_step(1)
             rows = numpy.ones((2, 64), numpy.float32)
@@ -133,7 +133,7 @@ class OneGraphTest(unittest.TestCase):
     def test_an_adapter_that_is_gone_lets_no_row_pass_as_it_is(self) -> None:
         adapter = self.load("cpu", one_graph.OneGraphBank("cpu", 1))
         deltas = adapter.open()
-        deltas.place(0)
+        deltas.assign_row(0)
         adapter.close()
         with self.assertRaisesRegex(NotPrepared, "was unloaded"):
             deltas.before_step(1)
@@ -152,7 +152,7 @@ class OneGraphTest(unittest.TestCase):
         for device in tests.devices():
             adapter = self.load(device, one_graph.OneGraphBank(device, 1), mode="final-hidden")
             self.assertEqual(adapter.sites, {(0, "final_hidden"): (64, 64)})
-            milliseconds, tokens = adapter.time_offline()
+            milliseconds, tokens = adapter.measure_offline()
             self.assertGreater(milliseconds, 0)
             self.assertEqual(tokens, 256)
 

@@ -14,7 +14,7 @@ from confide.blind import frames, masks, messages, pack, terms
 from confide.blind.errors import ActivationRefused, FieldError, ProtocolError, Refusal
 from confide.blind.tests import reference
 from confide.cuda import parameters
-from confide.peft import Pair
+from confide.peft import LoraPair
 
 VECTORS = Path(__file__).resolve().parents[4] / "vectors" / "lora"
 
@@ -61,7 +61,7 @@ class WeightsTest(unittest.TestCase):
             given = vectors[name]
             a = floats(given["a_bits"]).reshape(given["rank"], given["columns"])
             b = floats(given["b_bits"]).reshape(given["outputs"], given["rank"])
-            pairs.append((projection, Pair(a, b, given["scale"])))
+            pairs.append((projection, LoraPair(a, b, given["scale"])))
         for form in vectors["forms"]:
             with self.subTest(protect=form["protect"]):
                 made = terms.quantise_pairs(
@@ -70,11 +70,11 @@ class WeightsTest(unittest.TestCase):
                 self.assertEqual(made.matrix.ravel().tolist(), form["entries"])
                 raw = made.terms.encode()
                 self.assertEqual(raw.hex(), form["terms"])
-                again = terms.Terms.decode(raw)
+                again = terms.InputTerms.decode(raw)
                 self.assertEqual(again.encode(), raw)
                 for end in range(len(raw)):
                     with self.assertRaises(FieldError):
-                        terms.Terms.decode(raw[:end])
+                        terms.InputTerms.decode(raw[:end])
                 x = numpy.array(form["vectors"], numpy.uint64).reshape(2, -1)
                 wide = made.matrix.astype(numpy.int64).astype(numpy.uint64)
                 low = numpy.uint64((1 << made.terms.bits) - 1)
@@ -86,7 +86,7 @@ class DigestTest(unittest.TestCase):
     def test_what_answers_are_counted_for_is_named_as_in_rust(self) -> None:
         from confide.blind.host import weights_digest
 
-        pair = Pair(
+        pair = LoraPair(
             numpy.array([[1.0, -0.5]], numpy.float32), numpy.zeros((3, 1), numpy.float32), 2.0
         )
         wanted = "1777ad61f4eb3f43567ff1386db840fe8f64eb7a23ed30ec823d254e51a82013"
@@ -130,14 +130,18 @@ class FrameTest(unittest.TestCase):
         attach = messages.Attach(bytes([1] * 32), bytes([2] * 16), bytes([3] * 32))
         welcome = messages.Welcome(bytes([2] * 16), bytes([3] * 32), True, False, True, "ba", 56)
         made = {
-            "hello": (frames.Kind.HELLO, 1, hello.encode()),
-            "attach": (frames.Kind.ATTACH, 2, attach.encode()),
-            "welcome": (frames.Kind.WELCOME, 1, welcome.encode()),
-            "terms": (frames.Kind.TERMS, 1, messages.encode_input_terms(1535, 7, bytes([1, 2, 3]))),
-            "prepare": (frames.Kind.PREPARE, 3, messages.encode_place(27, 1)),
-            "apply": (frames.Kind.APPLY, 4, messages.encode_apply(27, 0, 4096, 1, packed)),
-            "products": (frames.Kind.PRODUCTS, 4, messages.encode_products(None, 1, packed)),
-            "error": (frames.Kind.ERROR, 4, messages.encode_error(Refusal("budget", 1535))),
+            "hello": (frames.FrameKind.HELLO, 1, hello.encode()),
+            "attach": (frames.FrameKind.ATTACH, 2, attach.encode()),
+            "welcome": (frames.FrameKind.WELCOME, 1, welcome.encode()),
+            "terms": (
+                frames.FrameKind.TERMS,
+                1,
+                messages.encode_input_terms(1535, 7, bytes([1, 2, 3])),
+            ),
+            "prepare": (frames.FrameKind.PREPARE, 3, messages.encode_place(27, 1)),
+            "apply": (frames.FrameKind.APPLY, 4, messages.encode_apply(27, 0, 4096, 1, packed)),
+            "products": (frames.FrameKind.PRODUCTS, 4, messages.encode_products(None, 1, packed)),
+            "error": (frames.FrameKind.ERROR, 4, messages.encode_error(Refusal("budget", 1535))),
         }
         vectors = read("frames")
         self.assertEqual(sorted(vectors), sorted(made))

@@ -55,7 +55,7 @@ class Checks(unittest.TestCase):
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             status = compile.main(["--check"])
         self.assertEqual(status, 0, said.getvalue())
-        for file in compile.files():
+        for file in compile.kernel_files():
             for arch in compile.ARCHITECTURES:
                 self.assertRegex(said.getvalue(), f"{arch} +{file} ")
 
@@ -65,7 +65,9 @@ class Checks(unittest.TestCase):
                 read = source.read(
                     "attention.cu", {"ELEMENT": element, "GROUP": GROUP_MAX, "HEAD_DIM": head}
                 )
-                figures = nvrtc.figures(nvrtc.build_cubin(read, "sm_90")[1])["attention"]
+                figures = nvrtc.parse_kernel_resources(nvrtc.build_cubin(read, "sm_90")[1])[
+                    "attention"
+                ]
                 self.assertEqual((figures.spill_stores, figures.stack), (0, 0))
 
     def test_a_clean_kernel_passes(self) -> None:
@@ -113,7 +115,7 @@ class Checks(unittest.TestCase):
             # What was built on another machine is found whatever NVRTC is here, and wherever its sources lie.
             brought, elsewhere = Path(folder, "brought"), Path(folder, "elsewhere")
             brought.mkdir(mode=0o700)
-            nvrtc.bring_along(read, "sm_90", brought)
+            nvrtc.export_cubin(read, "sm_90", brought)
             shutil.copytree(source.FOLDER, elsewhere, ignore=shutil.ignore_patterns("tests"))
             moved = source.read(elsewhere / "embed.cu")
             with (

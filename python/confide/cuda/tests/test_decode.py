@@ -171,7 +171,7 @@ class Steps(unittest.TestCase):
         step = step_on(device, config, random_weights(config, 7), 2)
         step.cache = device.array(keys[None])
         step.limit = length
-        step.share_attention(AttentionSplit(64, 7))
+        step.set_attention_split(AttentionSplit(64, 7))
         step.cosines, step.sines = (
             device.array(np.ones((length, 8), np.float32)),
             device.zeros((length, 8), np.float32),

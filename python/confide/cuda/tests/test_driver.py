@@ -48,8 +48,8 @@ class Launches(unittest.TestCase):
         )  # fmt: skip
         self.enterContext(mock.patch.dict(sys.modules, {"torch": SimpleNamespace(cuda=cuda)}))
         self.enterContext(mock.patch.object(driver, "library", lambda: self.stub))
-        driver.context.cache_clear()
-        self.addCleanup(driver.context.cache_clear)
+        driver.primary_context.cache_clear()
+        self.addCleanup(driver.primary_context.cache_clear)
 
     def kernel(self) -> driver.DeviceKernel:
         return driver.DeviceModule(source.read(FOLDER / "features.cu"), 0).kernel("sum")

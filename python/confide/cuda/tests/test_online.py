@@ -12,7 +12,7 @@ import numpy
 from confide.blind import pack, terms
 from confide.blind.tests import reference
 from confide.cuda import arrays, online, parameters, tests
-from confide.peft import Pair
+from confide.peft import LoraPair
 
 VECTORS = Path(__file__).resolve().parents[4] / "vectors" / "lora"
 MASK, SHARE = bytes(range(32)), bytes(range(100, 132))
@@ -38,7 +38,7 @@ class Example:
         for projection, rank, width in (("q", 5, 23), ("v", 7, 40)):
             a = rng.normal(0, 0.02, (rank, columns)).astype(numpy.float32)
             b = rng.normal(0, 0.02, (width, rank)).astype(numpy.float32)
-            pairs.append((projection, Pair(a, b, 2.0)))
+            pairs.append((projection, LoraPair(a, b, 2.0)))
         self.tokens, self.device = tokens, device
         self.weights = terms.quantise_pairs(
             0, pairs, protect, parameters.find_set(parameters.DEFAULT)
@@ -91,7 +91,7 @@ class OnlineTest(unittest.TestCase):
                     arrays.zeros(1, "float64", device),
                     online.HostBuffer(device, 1, "int32"),
                 )
-                step = online.Online(device, 1, 8)
+                step = online.OnlineKernels(device, 1, 8)
                 step.mask(
                     arrays.upload(token_words(MASK, [9]), device),
                     arrays.upload(real, device),
@@ -130,7 +130,7 @@ class OnlineTest(unittest.TestCase):
         ):
             matrix = numpy.array(entries, numpy.int16).reshape(-1, columns)
             line = online.InputOnDevice(device, matrix, columns, bits, 1, 16, {})
-            table = online.Table(device, 1)
+            table = online.InputTable(device, 1)
             table.put(0, line)
             jobs = numpy.zeros((count, 6), numpy.uint64)
             jobs[:, 1:] = token_words(SHARE, list(range(count)))
@@ -143,7 +143,7 @@ class OnlineTest(unittest.TestCase):
             plain, dense = arrays.upload(words, device), arrays.upload(raw, device)
             for given in ({"words": plain, "packed": None}, {"words": None, "packed": dense}):
                 answers = arrays.zeros((count, len(matrix)), "int64", device)
-                online.Online(device, count, 8).answer(
+                online.OnlineKernels(device, count, 8).answer(
                     table, arrays.upload(jobs, device), answers=answers, **given
                 )
                 self.assertEqual(arrays.as_words(answers).tolist(), wanted.tolist())
@@ -153,16 +153,16 @@ class OnlineTest(unittest.TestCase):
             narrow=(41, "a"), tile=(1792, "a"), two=(1800, "a"), merged=(64, "ba")
         ):
             examples = [Example(device, columns, protect, seed) for seed in (1, 2)]
-            table, pools = online.Table(device, 3), []
+            table, pools = online.InputTable(device, 3), []
             for index, example in enumerate(examples):
-                pools.append(online.Pool(device, example.tokens))
+                pools.append(online.DevicePool(device, example.tokens))
                 pools[-1].install(0, arrays.upload(example.prepared, device), MASK, SHARE)
                 table.put(index, example.line, pools[-1])
             table.put(2, None)
             adapter_of = numpy.array([0, 1, -1, 0, 2], numpy.int32)
             offset_of = numpy.array([0, 0, 0, 1, 0], numpy.int32)
             rng = numpy.random.default_rng(3)
-            step, status = online.Online(device, 5, 64), online.Status(device, 5)
+            step, status = online.OnlineKernels(device, 5, 64), online.StatusWords(device, 5)
             for turn in range(2):
                 rows = rng.normal(0, 1, (5, columns)).astype(numpy.float32)
                 start = {
@@ -195,11 +195,11 @@ class OnlineTest(unittest.TestCase):
     def test_each_counter_is_used_once_and_none_is_used_without_a_mask(self) -> None:
         for device, _ in self.pair_with_devices(once=None):
             example = Example(device, 64, "a", 5, tokens=4)
-            pool, table = online.Pool(device, 4), online.Table(device, 1)
+            pool, table = online.DevicePool(device, 4), online.InputTable(device, 1)
             prepared = arrays.upload(example.prepared, device)
             pool.install(0, prepared, MASK, SHARE)
             table.put(0, example.line, pool)
-            step, status = online.Online(device, 3, 64), online.Status(device, 3)
+            step, status = online.OnlineKernels(device, 3, 64), online.StatusWords(device, 3)
             rows = numpy.ones((3, 64), numpy.float32)
             adapter_of, offset_of = numpy.zeros(3, numpy.int32), numpy.arange(3, dtype=numpy.int32)
             owners, offsets = arrays.upload(adapter_of, device), arrays.upload(offset_of, device)
@@ -235,9 +235,9 @@ class OnlineTest(unittest.TestCase):
         for device, columns in self.pair_with_devices(short=41, long=2000):
             example = Example(device, columns, "a", 7)
             bits, count, rows_count = example.terms.bits, 3, example.terms.rows
-            table = online.Table(device, 1)
+            table = online.InputTable(device, 1)
             table.put(0, example.line)
-            step = online.Online(device, count, 64)
+            step = online.OnlineKernels(device, count, 64)
             rows = numpy.random.default_rng(8).normal(0, 1, (count, columns)).astype(numpy.float32)
             masked = arrays.zeros((count, columns), "int64", device)
             packed = online.HostBuffer(device, (count, pack.packed_bytes(columns, bits)), "uint8")

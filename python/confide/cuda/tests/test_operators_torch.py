@@ -58,11 +58,11 @@ class PrivateStep:
 
     def __init__(self, device: str) -> None:
         self.device, self.example = device, test_online.Example(device, 41, "a", 1)
-        self.table, self.pool = online.Table(device, 1), online.Pool(device, 16)
+        self.table, self.pool = online.InputTable(device, 1), online.DevicePool(device, 16)
         prepared = arrays.upload(self.example.prepared, device)
         self.pool.install(0, prepared, test_online.MASK, test_online.SHARE)
         self.table.put(0, self.example.line, self.pool)
-        self.status = online.Status(device, ROWS)
+        self.status = online.StatusWords(device, ROWS)
         self.rows = random(device, ROWS, 41)
         # The key projection, which the adapter has not, is missing.
         self.outputs = [random(device, ROWS, width, seed=9) for width in (23, 0, 40)]

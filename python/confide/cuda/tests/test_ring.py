@@ -38,7 +38,7 @@ def uniform(rng: ring.Rng, modulus: int, count: int) -> np.ndarray:
     return drawn[drawn < modulus][:count]
 
 
-def open_sums(products: ring.ScalarProducts) -> ring.Small:
+def open_sums(products: ring.ScalarProducts) -> ring.SmallCiphertexts:
     """The sums themselves, switched down: they give the matrix to anyone who holds the secret key."""
     products.context.transform_in_place("ntt_inverse", products.sums)
     return products._finish()
@@ -168,12 +168,14 @@ class Exchange(Vectors):
         fresh = self.encrypt(wanted, key, messages)
         self.scalar_products(wanted, key, public, fresh)
 
-    def encrypt(self, wanted: Any, key: ring.SecretKey, messages: np.ndarray) -> ring.Seeded:
+    def encrypt(
+        self, wanted: Any, key: ring.SecretKey, messages: np.ndarray
+    ) -> ring.SeededCiphertexts:
         encryptor = ring.Encryptor(key, make_rng(wanted["seeds"]["encryptor"], key.context.device))
         parts = [encryptor.encrypt(messages[:2]), encryptor.encrypt(messages[2:])]
-        forms = [form for part in parts for form in part.all_bytes()]
-        fresh = ring.Seeded.from_bytes(key.context, forms)
-        self.assertEqual(fresh.all_bytes()[3], forms[3])
+        forms = [form for part in parts for form in part.to_wire_forms()]
+        fresh = ring.SeededCiphertexts.from_bytes(key.context, forms)
+        self.assertEqual(fresh.to_wire_forms()[3], forms[3])
         c0, c1 = fresh.expand()
         for index, one in enumerate(wanted["seeded"]):
             self.equal(one["c0"], c0[index], "c0")
@@ -182,7 +184,11 @@ class Exchange(Vectors):
         return fresh
 
     def scalar_products(
-        self, wanted: Any, key: ring.SecretKey, public: ring.PublicKey, fresh: ring.Seeded
+        self,
+        wanted: Any,
+        key: ring.SecretKey,
+        public: ring.PublicKey,
+        fresh: ring.SeededCiphertexts,
     ) -> None:
         context, seeds, made = key.context, wanted["seeds"], wanted["scalar_products"]
         rows = len(made["rows"])
@@ -198,11 +204,11 @@ class Exchange(Vectors):
         else:
             answers = open_sums(products)
         self.assertFalse(arrays.to_host(products.sums).any())
-        messages = key.decrypt(ring.Small.from_bytes(context, answers.all_bytes()))
+        messages = key.decrypt(ring.SmallCiphertexts.from_bytes(context, answers.to_wire_forms()))
         for index, row in enumerate(made["rows"]):
             self.equal(row["sum"]["c0"], sums[index, 0], "sum")
             self.equal(row["sum"]["c1"], sums[index, 1], "sum")
-            self.equal(row["wire"], answers.all_bytes()[index], "answer")
+            self.equal(row["wire"], answers.to_wire_forms()[index], "answer")
             self.equal(row["messages"], messages[index], "messages")
 
     @on_each_device

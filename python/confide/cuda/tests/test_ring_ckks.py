@@ -25,7 +25,7 @@ class Layout(Vectors):
         self.assertEqual(one.primes, wanted["primes"])
         matrix = np.stack([entries(row, width) for row in range(1, rank + 1)])
         seeds = wanted["seeds"]
-        layout = ckks.SeedLayout(
+        layout = ckks.CkksSlots(
             one, matrix, make_rng(seeds["key"], device), make_rng(seeds["encrypt"], device)
         )
         given = arrays.to_device(entries(0, width) * 8.0, "float64", device, "vector", (width,))
@@ -43,7 +43,7 @@ class Layout(Vectors):
         self.assertTrue(np.abs(dots - matrix @ (entries(0, width) * 8.0)).max() < 1e-4)
         self.another_step(layout, given, dots)
 
-    def another_step(self, layout: ckks.SeedLayout, given: object, dots: np.ndarray) -> None:
+    def another_step(self, layout: ckks.CkksSlots, given: object, dots: np.ndarray) -> None:
         """Fresh words, the same result but for the noise; nothing left after wiping."""
         before = np.array(arrays.to_host(layout.c1))
         again = np.array(arrays.to_host(layout.step(given)))

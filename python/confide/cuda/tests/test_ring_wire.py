@@ -18,9 +18,15 @@ Again = Callable[[ring.Context, bytes], bytes]
 
 READERS: dict[str, Again] = {
     "public_key": lambda context, form: ring.PublicKey.from_bytes(context, form).to_bytes(),
-    "seeded": lambda context, form: ring.Seeded.from_bytes(context, [form]).all_bytes()[0],
-    "answer": lambda context, form: ring.Small.from_bytes(context, [form]).all_bytes()[0],
-    "selected": lambda context, form: ring.Small.from_bytes(context, [form]).all_bytes()[0],
+    "seeded": lambda context, form: ring.SeededCiphertexts.from_bytes(
+        context, [form]
+    ).to_wire_forms()[0],
+    "answer": lambda context, form: ring.SmallCiphertexts.from_bytes(
+        context, [form]
+    ).to_wire_forms()[0],
+    "selected": lambda context, form: ring.SmallCiphertexts.from_bytes(
+        context, [form]
+    ).to_wire_forms()[0],
 }
 
 
@@ -44,7 +50,7 @@ class Forms(unittest.TestCase):
     def test_the_keys_of_the_crate_open_its_answers_here(self, device: Device) -> None:
         wanted, context = vectors(TOY), ring.Context.dangerous_named(TOY, device=device.name)
         key = ring.SecretKey.random(context, make_rng(wanted["seeds"]["key"], device.name))
-        selected = ring.Small.from_bytes(context, [forms()["selected"]])
+        selected = ring.SmallCiphertexts.from_bytes(context, [forms()["selected"]])
         self.assertEqual(
             selected.positions, tuple(wanted["plaintext_products"]["selected"]["positions"])
         )
@@ -98,11 +104,13 @@ class Forms(unittest.TestCase):
         wanted, context = vectors(TOY), ring.Context.dangerous_named(TOY, device=device.name)
         key = ring.SecretKey.random(context, make_rng(wanted["seeds"]["key"], device.name))
         form = forms()["answer"]
-        good = arrays.to_host(key.decrypt(ring.Small.from_bytes(context, [form])))
+        good = arrays.to_host(key.decrypt(ring.SmallCiphertexts.from_bytes(context, [form])))
         for place in (8 + 5, len(form) - 5):
             changed = bytearray(form)
             changed[place] ^= 1
-            opened = arrays.to_host(key.decrypt(ring.Small.from_bytes(context, [bytes(changed)])))
+            opened = arrays.to_host(
+                key.decrypt(ring.SmallCiphertexts.from_bytes(context, [bytes(changed)]))
+            )
             self.assertFalse((good == opened).all())
 
 
@@ -123,11 +131,13 @@ class Roles(unittest.TestCase):
         for tile in range(2):
             width = min(32, columns - 32 * tile)
             fresh = encryptor.encrypt(masks.draw_columns(tile, 0, n, context.bits)[:width])
-            arrived = ring.Seeded.from_bytes(context, fresh.all_bytes())
+            arrived = ring.SeededCiphertexts.from_bytes(context, fresh.to_wire_forms())
             products.add_seeded(32 * tile, arrived)
         public = ring.PublicKey.from_bytes(context, key.public_key().to_bytes())
         plain = shares.draw_columns(0, 0, n, context.bits, negated=True)[:rows]
-        answers = ring.Small.from_bytes(context, products.answers(public, plain).all_bytes())
+        answers = ring.SmallCiphertexts.from_bytes(
+            context, products.answers(public, plain).to_wire_forms()
+        )
         opened = arrays.to_host(key.decrypt(answers))
         drawn = arrays.to_host(masks.rows(0, n, columns, context.bits)).astype(object)
         share = arrays.to_host(shares.rows(0, n, rows, context.bits)).astype(object)

@@ -73,7 +73,7 @@ class Peer:
 
     def send(self, kind: int, content: dict[str, Any] | bytes = b"") -> None:
         payload = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.stream.sendall(protocol.frame(kind, payload))
+        self.stream.sendall(protocol.encode_frame(kind, payload))
 
     def generate(self, number: int, ids: list[int], count: int, **more: Any) -> None:
         self.send(

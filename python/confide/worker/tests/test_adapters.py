@@ -39,14 +39,14 @@ class Bench:
     """A worker without its socket, over a small model with adapters that PEFT made."""
 
     def __init__(self, folder: Path, family: str = "qwen2", **options: Any) -> None:
-        from confide.worker.adapters import Adapters, Context
+        from confide.worker.adapters import AdapterRegistry, WorkerContext
         from confide.worker.relay import Mailbox
-        from confide.worker.setup import Options, RecordingListener, build
+        from confide.worker.setup import Options, RecordingListener, build_worker
         from confide.worker.tests import shapes
 
         self.folder, self.family = folder, family
         shapes.save(shapes.peer(family), folder / "base")
-        self.built = build(
+        self.built = build_worker(
             Options(str(folder / "base"), **({"slots": 4, "context": 128} | options))
         )
         self.scheduler = self.built.scheduler
@@ -59,7 +59,9 @@ class Bench:
             self.scheduler.is_cancelled,
         )
         device, dtype = torch.device("cpu"), torch.float32
-        self.adapters = Adapters(Context(self.built.config, device, dtype, 4, self.mailbox))
+        self.adapters = AdapterRegistry(
+            WorkerContext(self.built.config, device, dtype, 4, self.mailbox)
+        )
 
     def make(self, name: str, seed: int = 1, **changes: object) -> Any:
         """A PEFT adapter with random A and B, saved; gives the model that PEFT makes of it."""
@@ -229,7 +231,7 @@ class Answers(threading.Thread):
 
         self.bench, self.pairs, self.after, self.error, self.stalls = (
             bench,
-            folder.load(path)[1],
+            folder.load_adapter(path)[1],
             after,
             error,
             stalls,
@@ -255,7 +257,7 @@ class Answers(threading.Thread):
         if self.asked[number] > self.after:
             message = json.dumps({"message": "the host is gone"}).encode()
             if not self.stalls:
-                self.bench.mailbox.put(
+                self.bench.mailbox.deliver_answer(
                     head + bytes([self.error]) + struct.pack("<I", len(message)) + message
                 )
             return
@@ -269,7 +271,7 @@ class Answers(threading.Thread):
             delta = given @ a.t() @ b.t() * pair.scale
             changed.append((torch.tensor(out).view(rows, -1) + delta).numpy().tobytes())
         assert not len(rest)
-        self.bench.mailbox.put(head + b"\0" + b"".join(changed))
+        self.bench.mailbox.deliver_answer(head + b"\0" + b"".join(changed))
 
 
 class Relay(WithFolder):

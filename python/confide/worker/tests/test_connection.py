@@ -62,14 +62,16 @@ class Stalls(unittest.TestCase):
 
         with mock.patch("confide.worker.server.INBOX_FRAMES_MAX", 10):
             connection, peer = self.connection()
-            peer.sendall(protocol.frame(protocol.CANCEL, b"1234") * 12)
+            peer.sendall(protocol.encode_frame(protocol.CANCEL, b"1234") * 12)
             self.assertIn("waiting frames", self.wait_for_loss(connection))
 
     def test_a_frame_that_is_cut_off_and_deltas_that_nobody_asked_for(self) -> None:
         from confide.worker import protocol
 
         connection, peer = self.connection()
-        peer.sendall(protocol.frame(protocol.DELTAS, struct.pack("<IIBB", 7, 0, 0, 0) + b"1234"))
+        peer.sendall(
+            protocol.encode_frame(protocol.DELTAS, struct.pack("<IIBB", 7, 0, 0, 0) + b"1234")
+        )
         time.sleep(0.1)
         self.assertIsNone(connection.lost)
         peer.sendall(b"\x05\0\0\0\x03ab")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from confide.worker.deltas import Adapter, Deltas, Site, Width
+    from confide.worker.deltas import Adapter, GenerationDeltas, Site, Width
 
 import os
 import tempfile
@@ -128,13 +128,13 @@ class Faults(unittest.TestCase):
             def __init__(self) -> None:
                 self.sites: dict[Site, Width] = {}
 
-            def open(self) -> Deltas:
+            def open(self) -> GenerationDeltas:
                 raise NotImplementedError
 
             def close(self) -> None:
                 raise RuntimeError("cuMemFree: invalid argument (1)")
 
-        with mock.patch.object(self.bench.adapters, "check"):
+        with mock.patch.object(self.bench.adapters, "check_site"):
             self.bench.adapters.attach("stuck", Stuck())
             self.bench.adapters.unload("stuck")
         self.assertEqual(self.bench.adapters.loaded, {})

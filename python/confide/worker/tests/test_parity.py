@@ -38,7 +38,7 @@ class Parity(unittest.TestCase):
         self, family: str, shard: str = "5GB", context: int = 128, **changes: Any
     ) -> tuple[Any, Model, Cache]:
         from confide.worker import config, weights
-        from confide.worker.cache import Cache, Size
+        from confide.worker.cache import Cache, CacheSize
         from confide.worker.model import Model
         from confide.worker.tests import shapes
 
@@ -47,7 +47,7 @@ class Parity(unittest.TestCase):
         shape = config.read(self.folder)
         device = torch.device("cpu")
         model = Model(shape, weights.load(shape, self.folder, device, torch.float32), context + 8)
-        return peer, model, Cache(shape, Size(4, context), device, torch.float32)
+        return peer, model, Cache(shape, CacheSize(4, context), device, torch.float32)
 
     def greedy(
         self,
@@ -59,12 +59,12 @@ class Parity(unittest.TestCase):
         chunk: int = 64,
         form: str = "fused",
     ) -> list[int]:
-        from confide.worker.model import Span, run_pass
+        from confide.worker.model import PrefillSpan, run_pass
 
         with torch.inference_mode():
             for start in range(0, len(prompt), chunk):
                 part = torch.tensor(prompt[start : start + chunk])
-                logits = run_pass(model.prefill(part, Span(slot, start, len(part)), cache))
+                logits = run_pass(model.prefill(part, PrefillSpan(slot, start, len(part)), cache))
             tokens = [int(logits[0].argmax())]
             for index in range(count - 1):
                 last = torch.zeros(slot + 1, dtype=torch.int64)
@@ -154,18 +154,18 @@ class Parity(unittest.TestCase):
 
     def test_bfloat16_is_close_to_float32(self) -> None:
         from confide.worker import config, weights
-        from confide.worker.cache import Cache, Size
-        from confide.worker.model import Model, Span, run_pass
+        from confide.worker.cache import Cache, CacheSize
+        from confide.worker.model import Model, PrefillSpan, run_pass
 
         _, model, cache = self.load_both("llama")
         shape = config.read(self.folder)
         small = weights.load(shape, self.folder, torch.device("cpu"), torch.bfloat16)
         coarse = Model(shape, small, 136)
-        coarse_cache = Cache(shape, Size(1, 128), torch.device("cpu"), torch.bfloat16)
+        coarse_cache = Cache(shape, CacheSize(1, 128), torch.device("cpu"), torch.bfloat16)
         ids = torch.tensor(self.prompt(30))
         with torch.inference_mode():
-            exact = run_pass(model.prefill(ids, Span(0, 0, 30), cache))
-            near = run_pass(coarse.prefill(ids, Span(0, 0, 30), coarse_cache)).float()
+            exact = run_pass(model.prefill(ids, PrefillSpan(0, 0, 30), cache))
+            near = run_pass(coarse.prefill(ids, PrefillSpan(0, 0, 30), coarse_cache)).float()
         self.assertLess((near - exact).norm() / exact.norm(), 0.05)
 
 

@@ -208,13 +208,14 @@ class OneWorker(unittest.TestCase):
     def test_a_frame_out_of_order_ends_the_connection_and_the_next_is_served(self) -> None:
         from confide.worker import protocol
 
-        for bad in (b"\0\0\0\0", b"\xff\xff\xff\xff\x02", struct.pack("<IB", 1, 0x81), protocol.frame(2, b"[]"),
-                    protocol.frame(3, b"123"), protocol.frame(6, b"123"), protocol.frame(2, b"[" * 200_000),
-                    protocol.frame(2, b'{"id":1,"ids":[5],"max_tokens":1}')):  # fmt: skip
+        for bad in (b"\0\0\0\0", b"\xff\xff\xff\xff\x02", struct.pack("<IB", 1, 0x81), protocol.encode_frame(2, b"[]"),
+                    protocol.encode_frame(3, b"123"), protocol.encode_frame(6, b"123"),
+                    protocol.encode_frame(2, b"[" * 200_000),
+                    protocol.encode_frame(2, b'{"id":1,"ids":[5],"max_tokens":1}')):  # fmt: skip
             peer = self.peer()
             peer.generate(1, PROMPTS[2], 150)
             peer.stream.sendall(bad)
-            with self.assertRaises((protocol.Closed, protocol.Malformed, OSError)):
+            with self.assertRaises((protocol.ConnectionClosed, protocol.MalformedFrame, OSError)):
                 while True:
                     peer.read()
         peer = self.peer()
@@ -302,7 +303,7 @@ class OwnWorker(unittest.TestCase):
             peer = Peer(worker.path)
             peer.generate(1, [5], 400)
             worker.process.send_signal(number)
-            with self.assertRaises((protocol.Closed, protocol.Malformed, OSError)):
+            with self.assertRaises((protocol.ConnectionClosed, protocol.MalformedFrame, OSError)):
                 while True:
                     peer.read()
             self.assertEqual(worker.close()[0], wanted)

@@ -132,11 +132,13 @@ class Refusals(unittest.TestCase):
                 config.parse({**plain, **change})
 
     def test_a_cache_that_does_not_fit_says_what_would(self) -> None:
-        from confide.worker.cache import Cache, CacheTooLarge, Size
+        from confide.worker.cache import Cache, CacheSize, CacheTooLarge
         from confide.worker.config import SHAPES
 
         with self.assertRaisesRegex(CacheTooLarge, "give --slots 1 or --context 224"):
-            Cache(SHAPES["tiny"], Size(2, 496), torch.device("cpu"), torch.float32, limit=300_000)
+            Cache(
+                SHAPES["tiny"], CacheSize(2, 496), torch.device("cpu"), torch.float32, limit=300_000
+            )
 
 
 class BuiltInShapes(unittest.TestCase):

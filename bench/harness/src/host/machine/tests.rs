@@ -6,7 +6,7 @@ use crate::host::root::FakeTree;
 #[test]
 fn only_what_changes_speed_is_kept_of_the_kernel_command_line() {
     let line = "root=/dev/vda swiotlb=force mitigations=auto,nosmt token=secret quiet";
-    assert_eq!(speed_parameters(line), "swiotlb=force mitigations=auto,nosmt");
+    assert_eq!(select_speed_parameters(line), "swiotlb=force mitigations=auto,nosmt");
 }
 
 #[test]
@@ -32,9 +32,9 @@ fn nothing_in_it_names_the_machine_or_its_owner() {
         "/sys/class/dmi/id/board_serial",
         "/proc/sys/kernel/random/boot_id",
     ];
-    let values = private.iter().filter_map(|path| root.value(path));
-    let macs = root.names("/sys/class/net").into_iter().filter_map(|name| {
-        let address = root.value(&format!("/sys/class/net/{name}/address"))?;
+    let values = private.iter().filter_map(|path| root.read_value(path));
+    let macs = root.list_names("/sys/class/net").into_iter().filter_map(|name| {
+        let address = root.read_value(&format!("/sys/class/net/{name}/address"))?;
         (address != "00:00:00:00:00:00").then_some(address)
     });
     let user = std::env::var("USER").ok().filter(|user| user != "root");
@@ -83,6 +83,12 @@ fn a_processor_is_named_with_family_and_vector_instructions() {
 
 #[test]
 fn lists_of_cpus_are_counted() {
-    assert_eq!((count_cpus("0-3,8"), count_cpus("0"), count_cpus("")), (Some(5), Some(1), None));
-    assert_eq!((count_cpus("3-1"), count_cpus("0-18446744073709551615")), (None, None));
+    assert_eq!(
+        (count_listed_cpus("0-3,8"), count_listed_cpus("0"), count_listed_cpus("")),
+        (Some(5), Some(1), None)
+    );
+    assert_eq!(
+        (count_listed_cpus("3-1"), count_listed_cpus("0-18446744073709551615")),
+        (None, None)
+    );
 }

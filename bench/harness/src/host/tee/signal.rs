@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, Serialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+#[schemars(rename = "Kind")]
+pub(crate) enum TeeKind {
     Tdx,
     SevSnp,
     SevEs,
@@ -20,7 +21,7 @@ pub(crate) enum Kind {
     Sgx,
 }
 
-impl Kind {
+impl TeeKind {
     /// Returns the name as its maker writes it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -36,7 +37,7 @@ impl Kind {
 
     /// True where a guest of this kind also shows the signs of the other one.
     pub(crate) fn includes(self, other: Self) -> bool {
-        use Kind::{Sev, SevEs, SevSnp};
+        use TeeKind::{Sev, SevEs, SevSnp};
         self == other || matches!((self, other), (SevSnp, SevEs | Sev) | (SevEs, Sev))
     }
 }
@@ -65,7 +66,7 @@ pub(crate) struct Signal {
     pub(crate) value: String,
     pub(crate) says: SignalMeaning,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) kinds: Vec<Kind>,
+    pub(crate) kinds: Vec<TeeKind>,
 }
 
 /// The word by which the value of a signal tells of a paravisor.

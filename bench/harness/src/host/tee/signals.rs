@@ -2,11 +2,11 @@
 
 use super::{
     super::{
-        cpuid::{Leaves, to_text},
+        cpuid::{CpuidLeaves, register_name_to_text},
         kernel_log::KernelLog,
-        root::{FileTree, field},
+        root::{FileTree, field_value},
     },
-    signal::{Kind, PARAVISOR, Signal, SignalMeaning},
+    signal::{PARAVISOR, Signal, SignalMeaning, TeeKind},
 };
 
 /// The most characters of a raw value.
@@ -16,35 +16,40 @@ const SEV_STATUS: u64 = 0xc001_0131;
 /// The asset tag of every Azure VM; it names the cloud and no machine.
 const AZURE_ASSET_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 /// Kinds whose memory the kernel announces as encrypted.
-const ANNOUNCED: &[Kind] = &[Kind::Tdx, Kind::SevSnp, Kind::SevEs, Kind::Sev];
-const SEV_KINDS: &[Kind] = &[Kind::SevSnp, Kind::SevEs, Kind::Sev];
+const ANNOUNCED: &[TeeKind] = &[TeeKind::Tdx, TeeKind::SevSnp, TeeKind::SevEs, TeeKind::Sev];
+const SEV_KINDS: &[TeeKind] = &[TeeKind::SevSnp, TeeKind::SevEs, TeeKind::Sev];
 
 /// Collects every signal, in a fixed order.
 pub(super) fn collect_signals(
     root: &FileTree,
-    cpuid: Option<&Leaves>,
+    cpuid: Option<&CpuidLeaves>,
     log: &KernelLog,
 ) -> Vec<Signal> {
     let mut signals = device_signals(root);
     signals.extend(cpuid_signals(cpuid));
-    signals.push(sev_status(root, cpuid));
-    signals.extend(flag_signals(root, cpuid));
-    signals.extend(kernel_signals(log));
+    signals.push(sev_status_signal(root, cpuid));
+    signals.extend(cpu_flag_signals(root, cpuid));
+    signals.extend(kernel_log_signals(log));
     signals.extend(configfs_signals(root));
-    signals.push(event_log(root));
+    signals.push(event_log_signal(root));
     signals.extend(context_signals(root));
     signals.extend(host_signals(root));
     signals
 }
 
-fn signal(source: &str, value: impl AsRef<str>, says: SignalMeaning, kinds: &[Kind]) -> Signal {
+fn new_signal(
+    source: &str,
+    value: impl AsRef<str>,
+    says: SignalMeaning,
+    kinds: &[TeeKind],
+) -> Signal {
     let value = value.as_ref().chars().take(VALUE_CHARACTERS_MAX).collect();
     Signal { source: source.to_owned(), value, says, kinds: kinds.to_vec() }
 }
 
 /// Returns the sign of a guest of this kind: `Guest` where it is there, `Absent` where not.
-fn presence_signal(source: &str, is_there: bool, value: impl AsRef<str>, kind: Kind) -> Signal {
-    signal(
+fn presence_signal(source: &str, is_there: bool, value: impl AsRef<str>, kind: TeeKind) -> Signal {
+    new_signal(
         source,
         value,
         if is_there { SignalMeaning::Guest } else { SignalMeaning::Absent },
@@ -55,8 +60,8 @@ fn presence_signal(source: &str, is_there: bool, value: impl AsRef<str>, kind: K
 /// Looks for the devices of guests: `Guest` where one is there, `Absent` where not.
 fn device_signals(root: &FileTree) -> Vec<Signal> {
     let of_guest = [
-        (["/dev/tdx_guest", "/dev/tdx-guest"], Kind::Tdx),
-        (["/dev/sev-guest", "/dev/sev-guest"], Kind::SevSnp),
+        (["/dev/tdx_guest", "/dev/tdx-guest"], TeeKind::Tdx),
+        (["/dev/sev-guest", "/dev/sev-guest"], TeeKind::SevSnp),
     ];
     let mut signals: Vec<Signal> = of_guest
         .iter()
@@ -68,31 +73,33 @@ fn device_signals(root: &FileTree) -> Vec<Signal> {
         .collect();
     // In a Nitro enclave, and only there, this device exists.
     if root.exists("/dev/nsm") {
-        signals.push(signal("/dev/nsm", "is there", SignalMeaning::Guest, &[Kind::Nitro]));
+        signals.push(new_signal("/dev/nsm", "is there", SignalMeaning::Guest, &[TeeKind::Nitro]));
     }
     // These let a process make an enclave; they say nothing of this system.
     for path in ["/dev/sgx_enclave", "/dev/sgx_provision", "/dev/sgx_vepc"] {
         if root.exists(path) {
-            signals.push(signal(path, "is there", SignalMeaning::Able, &[Kind::Sgx]));
+            signals.push(new_signal(path, "is there", SignalMeaning::Able, &[TeeKind::Sgx]));
         }
     }
     signals
 }
 
-fn cpuid_signals(cpuid: Option<&Leaves>) -> Vec<Signal> {
+fn cpuid_signals(cpuid: Option<&CpuidLeaves>) -> Vec<Signal> {
     let Some(leaves) = cpuid else {
-        return vec![signal("cpuid", "no x86-64 processor", SignalMeaning::Unread, &[])];
+        return vec![new_signal("cpuid", "no x86-64 processor", SignalMeaning::Unread, &[])];
     };
     let vendor = match leaves.hypervisor {
-        Some(name) => format!("hypervisor {:?}", to_text(name)),
+        Some(name) => format!("hypervisor {:?}", register_name_to_text(name)),
         None => "no hypervisor bit".into(),
     };
-    let mut signals = vec![signal("cpuid 0x40000000", vendor, SignalMeaning::Context, &[])];
+    let mut signals = vec![new_signal("cpuid 0x40000000", vendor, SignalMeaning::Context, &[])];
     // Intel TDX Module, section "CPUID virtualization": leaf 0x21.
-    let name = leaves.tdx.map_or("no such leaf".into(), |name| format!("{:?}", to_text(name)));
+    let name = leaves
+        .tdx
+        .map_or("no such leaf".into(), |name| format!("{:?}", register_name_to_text(name)));
     let is_tdx = leaves.tdx.is_some_and(|name| &name == b"IntelTDX    ");
-    signals.push(presence_signal("cpuid 0x21", is_tdx, name, Kind::Tdx));
-    signals.push(amd_encryption(leaves));
+    signals.push(presence_signal("cpuid 0x21", is_tdx, name, TeeKind::Tdx));
+    signals.push(amd_encryption_signal(leaves));
     if let Some([a, b]) = leaves.hyperv_isolation {
         signals.push(isolation_signal("cpuid 0x4000000c", a, b));
     }
@@ -101,96 +108,101 @@ fn cpuid_signals(cpuid: Option<&Leaves>) -> Vec<Signal> {
 
 /// Reads leaf 0x8000001f, which tells what is supported, while SEV_STATUS tells what is on. A SEV
 /// guest is shown at least the bit of SEV, else its kernel would not look further.
-fn amd_encryption(leaves: &Leaves) -> Signal {
+fn amd_encryption_signal(leaves: &CpuidLeaves) -> Signal {
     const SOURCE: &str = "cpuid 0x8000001f";
     let Some(eax) = leaves.amd_encryption else {
-        return signal(SOURCE, "no such leaf", SignalMeaning::Absent, SEV_KINDS);
+        return new_signal(SOURCE, "no such leaf", SignalMeaning::Absent, SEV_KINDS);
     };
     let bits = [(0, "SME"), (1, "SEV"), (3, "SEV-ES"), (4, "SEV-SNP")];
     let names = bits.iter().filter(|(bit, _)| eax & (1 << bit) != 0).map(|(_, name)| *name);
     let value = format!("eax {eax:#010x}: {}", names.collect::<Vec<_>>().join(" "));
-    let kinds: Vec<Kind> = [(4, Kind::SevSnp), (3, Kind::SevEs), (1, Kind::Sev)]
+    let kinds: Vec<TeeKind> = [(4, TeeKind::SevSnp), (3, TeeKind::SevEs), (1, TeeKind::Sev)]
         .iter()
         .filter(|(bit, _)| eax & (1 << bit) != 0)
         .map(|(_, kind)| *kind)
         .collect();
     if kinds.is_empty() {
-        return signal(
+        return new_signal(
             SOURCE,
             value.trim_end_matches([':', ' ']),
             SignalMeaning::Absent,
             SEV_KINDS,
         );
     }
-    signal(SOURCE, value, SignalMeaning::Able, &kinds)
+    new_signal(SOURCE, value, SignalMeaning::Able, &kinds)
 }
 
 /// Reads which part of SEV is on, from the model-specific register, where the module `msr` lets it
 /// be read.
-fn sev_status(root: &FileTree, cpuid: Option<&Leaves>) -> Signal {
+fn sev_status_signal(root: &FileTree, cpuid: Option<&CpuidLeaves>) -> Signal {
     use std::os::unix::fs::FileExt;
     const SOURCE: &str = "msr SEV_STATUS";
     if cpuid.is_none_or(|leaves| &leaves.vendor != b"AuthenticAMD") {
-        return signal(SOURCE, "no AMD processor", SignalMeaning::Absent, SEV_KINDS);
+        return new_signal(SOURCE, "no AMD processor", SignalMeaning::Absent, SEV_KINDS);
     }
     let mut bytes = [0; 8];
     let read = std::fs::File::open(root.path("/dev/cpu/0/msr"))
         .and_then(|file| file.read_exact_at(&mut bytes, SEV_STATUS));
     if read.is_err() {
-        return signal(SOURCE, "not readable", SignalMeaning::Unread, &[]);
+        return new_signal(SOURCE, "not readable", SignalMeaning::Unread, &[]);
     }
     let status = u64::from_le_bytes(bytes);
     let kind = match status & 0b111 {
-        0 => return signal(SOURCE, format!("{status:#x}"), SignalMeaning::Absent, SEV_KINDS),
-        bits if bits & 0b100 != 0 => Kind::SevSnp,
-        bits if bits & 0b010 != 0 => Kind::SevEs,
-        _ => Kind::Sev,
+        0 => return new_signal(SOURCE, format!("{status:#x}"), SignalMeaning::Absent, SEV_KINDS),
+        bits if bits & 0b100 != 0 => TeeKind::SevSnp,
+        bits if bits & 0b010 != 0 => TeeKind::SevEs,
+        _ => TeeKind::Sev,
     };
-    signal(SOURCE, format!("{status:#x}"), SignalMeaning::Guest, &[kind])
+    new_signal(SOURCE, format!("{status:#x}"), SignalMeaning::Guest, &[kind])
 }
 
 /// Reads the flags that the kernel shows. Those of AMD mean support, and Linux hides them in most
 /// guests.
-fn flag_signals(root: &FileTree, cpuid: Option<&Leaves>) -> Vec<Signal> {
+fn cpu_flag_signals(root: &FileTree, cpuid: Option<&CpuidLeaves>) -> Vec<Signal> {
     const TDX: &str = "cpu flag tdx_guest";
-    let Some(cpuinfo) = root.text("/proc/cpuinfo") else {
-        return vec![signal(TDX, "/proc/cpuinfo is not readable", SignalMeaning::Unread, &[])];
+    let Some(cpuinfo) = root.read_text("/proc/cpuinfo") else {
+        return vec![new_signal(TDX, "/proc/cpuinfo is not readable", SignalMeaning::Unread, &[])];
     };
-    let flags = field(&cpuinfo, "flags").unwrap_or_default();
+    let flags = field_value(&cpuinfo, "flags").unwrap_or_default();
     let has = |name: &str| flags.split_whitespace().any(|flag| flag == name);
     let value = if has("tdx_guest") { "set" } else { "not set" };
-    let mut signals = vec![presence_signal(TDX, has("tdx_guest"), value, Kind::Tdx)];
+    let mut signals = vec![presence_signal(TDX, has("tdx_guest"), value, TeeKind::Tdx)];
     for (flag, kinds) in [
         ("sme", &[][..]),
-        ("sev", &[Kind::Sev][..]),
-        ("sev_es", &[Kind::SevEs]),
-        ("sev_snp", &[Kind::SevSnp]),
-        ("sgx", &[Kind::Sgx]),
+        ("sev", &[TeeKind::Sev][..]),
+        ("sev_es", &[TeeKind::SevEs]),
+        ("sev_snp", &[TeeKind::SevSnp]),
+        ("sgx", &[TeeKind::Sgx]),
     ] {
         if has(flag) {
-            signals.push(signal(&format!("cpu flag {flag}"), "set", SignalMeaning::Able, kinds));
+            signals.push(new_signal(
+                &format!("cpu flag {flag}"),
+                "set",
+                SignalMeaning::Able,
+                kinds,
+            ));
         }
     }
     let seen = cpuid.is_some_and(|leaves| leaves.hypervisor_present);
     if has("hypervisor") != seen && cpuid.is_some() {
         let value = if seen { "not set, though cpuid sets it" } else { "set, cpuid does not" };
-        signals.push(signal("cpu flag hypervisor", value, SignalMeaning::Context, &[]));
+        signals.push(new_signal("cpu flag hypervisor", value, SignalMeaning::Context, &[]));
     }
     signals
 }
 
 /// Collects what the kernel announced when it booted, in old words and new.
-fn kernel_signals(log: &KernelLog) -> Vec<Signal> {
+fn kernel_log_signals(log: &KernelLog) -> Vec<Signal> {
     const SOURCE: &str = "kernel log";
     if !log.readable {
-        return vec![signal(SOURCE, "not readable", SignalMeaning::Unread, &[])];
+        return vec![new_signal(SOURCE, "not readable", SignalMeaning::Unread, &[])];
     }
     let mut signals = Vec::new();
-    let announced = log.line("Memory Encryption Features active");
-    match announced.or_else(|| log.line("tdx: Guest detected")) {
+    let announced = log.find_line("Memory Encryption Features active");
+    match announced.or_else(|| log.find_line("tdx: Guest detected")) {
         Some(line) => signals.push(parse_announcement(SOURCE, line)),
         None if log.whole => {
-            signals.push(signal(
+            signals.push(new_signal(
                 SOURCE,
                 "announces no encryption",
                 SignalMeaning::Absent,
@@ -198,7 +210,7 @@ fn kernel_signals(log: &KernelLog) -> Vec<Signal> {
             ));
         }
         None => {
-            signals.push(signal(
+            signals.push(new_signal(
                 SOURCE,
                 "its beginning is overwritten",
                 SignalMeaning::Unread,
@@ -206,7 +218,7 @@ fn kernel_signals(log: &KernelLog) -> Vec<Signal> {
             ));
         }
     }
-    if let Some((a, b)) = log.line("Isolation Config:").and_then(isolation_words) {
+    if let Some((a, b)) = log.find_line("Isolation Config:").and_then(parse_isolation_config) {
         signals.push(isolation_signal("kernel log, Hyper-V", a, b));
     }
     signals
@@ -217,22 +229,22 @@ fn kernel_signals(log: &KernelLog) -> Vec<Signal> {
 /// is a host's.
 fn parse_announcement(source: &str, line: &str) -> Signal {
     let by_word = [
-        ("TDX", Kind::Tdx),
-        ("SEV-SNP", Kind::SevSnp),
-        ("SEV-ES", Kind::SevEs),
-        ("SEV", Kind::Sev),
+        ("TDX", TeeKind::Tdx),
+        ("SEV-SNP", TeeKind::SevSnp),
+        ("SEV-ES", TeeKind::SevEs),
+        ("SEV", TeeKind::Sev),
     ];
     let has = |wanted: &str| line.split([' ', ':']).any(|word| word == wanted);
     let by_word = by_word.into_iter().find(|(word, _)| has(word)).map(|(_, kind)| kind);
-    let kind = if line.contains("tdx: Guest") { Some(Kind::Tdx) } else { by_word };
+    let kind = if line.contains("tdx: Guest") { Some(TeeKind::Tdx) } else { by_word };
     match kind {
-        Some(kind) => signal(source, line, SignalMeaning::Guest, &[kind]),
-        None => signal(source, line, SignalMeaning::Able, &[]),
+        Some(kind) => new_signal(source, line, SignalMeaning::Guest, &[kind]),
+        None => new_signal(source, line, SignalMeaning::Able, &[]),
     }
 }
 
 /// Parses `Hyper-V: Isolation Config: Group A 0x1, Group B 0xba2`.
-fn isolation_words(line: &str) -> Option<(u32, u32)> {
+fn parse_isolation_config(line: &str) -> Option<(u32, u32)> {
     let hex = |after: &str| {
         let rest = line.split_once(after)?.1.trim_start().strip_prefix("0x")?;
         let digits = rest.split(|c: char| !c.is_ascii_hexdigit()).next()?;
@@ -246,10 +258,10 @@ fn isolation_signal(source: &str, a: u32, b: u32) -> Signal {
     let behind = if a & 1 != 0 { format!(", {PARAVISOR}") } else { String::new() };
     let value = format!("group A {a:#x}, group B {b:#x}{behind}");
     match b & 0xf {
-        1 => signal(source, value, SignalMeaning::Guest, &[Kind::Vbs]),
-        2 => signal(source, value, SignalMeaning::Guest, &[Kind::SevSnp]),
-        3 => signal(source, value, SignalMeaning::Guest, &[Kind::Tdx]),
-        _ => signal(source, value, SignalMeaning::Context, &[]),
+        1 => new_signal(source, value, SignalMeaning::Guest, &[TeeKind::Vbs]),
+        2 => new_signal(source, value, SignalMeaning::Guest, &[TeeKind::SevSnp]),
+        3 => new_signal(source, value, SignalMeaning::Guest, &[TeeKind::Tdx]),
+        _ => new_signal(source, value, SignalMeaning::Context, &[]),
     }
 }
 
@@ -260,15 +272,15 @@ fn configfs_signals(root: &FileTree) -> Vec<Signal> {
     const FOLDER: &str = "/sys/kernel/config/tsm/report";
     if !root.exists(FOLDER) {
         let value = "no such folder: Linux before 6.7, not mounted, or no provider";
-        return vec![signal(SOURCE, value, SignalMeaning::Unread, &[])];
+        return vec![new_signal(SOURCE, value, SignalMeaning::Unread, &[])];
     }
     let providers: Vec<String> = root
-        .names(FOLDER)
+        .list_names(FOLDER)
         .iter()
-        .filter_map(|name| root.value(&format!("{FOLDER}/{name}/provider")))
+        .filter_map(|name| root.read_value(&format!("{FOLDER}/{name}/provider")))
         .collect();
     let Some(provider) = providers.first() else {
-        return vec![signal(
+        return vec![new_signal(
             SOURCE,
             "the folder is there, without an entry",
             SignalMeaning::Able,
@@ -276,28 +288,28 @@ fn configfs_signals(root: &FileTree) -> Vec<Signal> {
         )];
     };
     let kind = match provider.replace('-', "_").as_str() {
-        "tdx_guest" => Some(Kind::Tdx),
-        "sev_guest" => Some(Kind::SevSnp),
+        "tdx_guest" => Some(TeeKind::Tdx),
+        "sev_guest" => Some(TeeKind::SevSnp),
         _ => None,
     };
     let value = format!("provider {provider}");
     vec![match kind {
-        Some(kind) => signal(SOURCE, value, SignalMeaning::Guest, &[kind]),
-        None => signal(SOURCE, value, SignalMeaning::Context, &[]),
+        Some(kind) => new_signal(SOURCE, value, SignalMeaning::Guest, &[kind]),
+        None => new_signal(SOURCE, value, SignalMeaning::Context, &[]),
     }]
 }
 
 /// Looks for the table of the firmware's event log in a confidential guest (UEFI 2.10, section 38):
 /// byte 36 is 1 for SEV, 2 for TDX.
-fn event_log(root: &FileTree) -> Signal {
+fn event_log_signal(root: &FileTree) -> Signal {
     const SOURCE: &str = "acpi table CCEL";
     const PATH: &str = "/sys/firmware/acpi/tables/CCEL";
-    match root.bytes(PATH).and_then(|table| table.get(36).copied()) {
-        Some(1) => signal(SOURCE, "type 1, SEV", SignalMeaning::Guest, SEV_KINDS),
-        Some(2) => signal(SOURCE, "type 2, TDX", SignalMeaning::Guest, &[Kind::Tdx]),
-        Some(other) => signal(SOURCE, format!("type {other}"), SignalMeaning::Context, &[]),
-        None if root.exists(PATH) => signal(SOURCE, "not readable", SignalMeaning::Unread, &[]),
-        None => signal(SOURCE, "none", SignalMeaning::Context, &[]),
+    match root.read_bytes(PATH).and_then(|table| table.get(36).copied()) {
+        Some(1) => new_signal(SOURCE, "type 1, SEV", SignalMeaning::Guest, SEV_KINDS),
+        Some(2) => new_signal(SOURCE, "type 2, TDX", SignalMeaning::Guest, &[TeeKind::Tdx]),
+        Some(other) => new_signal(SOURCE, format!("type {other}"), SignalMeaning::Context, &[]),
+        None if root.exists(PATH) => new_signal(SOURCE, "not readable", SignalMeaning::Unread, &[]),
+        None => new_signal(SOURCE, "none", SignalMeaning::Context, &[]),
     }
 }
 
@@ -305,23 +317,23 @@ fn event_log(root: &FileTree) -> Signal {
 fn context_signals(root: &FileTree) -> Vec<Signal> {
     let mut signals = Vec::new();
     let tpm = ["/dev/tpm0", "/dev/tpmrm0"].iter().find(|path| root.exists(path));
-    let version = root.value("/sys/class/tpm/tpm0/tpm_version_major");
+    let version = root.read_value("/sys/class/tpm/tpm0/tpm_version_major");
     let value = match (tpm, &version) {
         (Some(path), Some(version)) => format!("{path}, version {version}"),
         (Some(path), None) => (*path).to_owned(),
         (None, Some(version)) => format!("version {version}, no device file"),
         (None, None) => "none".into(),
     };
-    signals.push(signal("tpm", value, SignalMeaning::Context, &[]));
-    let dmi = |name: &str| root.value(&format!("/sys/class/dmi/id/{name}"));
+    signals.push(new_signal("tpm", value, SignalMeaning::Context, &[]));
+    let dmi = |name: &str| root.read_value(&format!("/sys/class/dmi/id/{name}"));
     let names: Vec<String> = ["sys_vendor", "product_name", "bios_vendor", "bios_version"]
         .iter()
         .filter_map(|name| dmi(name))
         .collect();
     let value = if names.is_empty() { "none".into() } else { names.join("; ") };
-    signals.push(signal("dmi", value, SignalMeaning::Context, &[]));
+    signals.push(new_signal("dmi", value, SignalMeaning::Context, &[]));
     if dmi("chassis_asset_tag").as_deref() == Some(AZURE_ASSET_TAG) {
-        signals.push(signal(
+        signals.push(new_signal(
             "dmi asset tag",
             "that of every Azure VM",
             SignalMeaning::Context,
@@ -329,26 +341,26 @@ fn context_signals(root: &FileTree) -> Vec<Signal> {
         ));
     }
     let efi = if root.exists("/sys/firmware/efi") { "booted by UEFI" } else { "not by UEFI" };
-    signals.push(signal("efi", efi, SignalMeaning::Context, &[]));
+    signals.push(new_signal("efi", efi, SignalMeaning::Context, &[]));
     signals
 }
 
 /// Looks for signs of a host that can start confidential guests.
 fn host_signals(root: &FileTree) -> Vec<Signal> {
-    let on = |path: &str| root.value(path).filter(|value| matches!(value.as_str(), "Y" | "1"));
+    let on = |path: &str| root.read_value(path).filter(|value| matches!(value.as_str(), "Y" | "1"));
     let mut signals = Vec::new();
     if root.exists("/dev/sev") {
-        signals.push(signal("/dev/sev", "is there", SignalMeaning::Able, SEV_KINDS));
+        signals.push(new_signal("/dev/sev", "is there", SignalMeaning::Able, SEV_KINDS));
     }
     for (path, kind) in [
-        ("/sys/module/kvm_intel/parameters/tdx", Kind::Tdx),
-        ("/sys/module/kvm_amd/parameters/sev", Kind::Sev),
-        ("/sys/module/kvm_amd/parameters/sev_es", Kind::SevEs),
-        ("/sys/module/kvm_amd/parameters/sev_snp", Kind::SevSnp),
+        ("/sys/module/kvm_intel/parameters/tdx", TeeKind::Tdx),
+        ("/sys/module/kvm_amd/parameters/sev", TeeKind::Sev),
+        ("/sys/module/kvm_amd/parameters/sev_es", TeeKind::SevEs),
+        ("/sys/module/kvm_amd/parameters/sev_snp", TeeKind::SevSnp),
     ] {
         if let Some(value) = on(path) {
             let source = path.trim_start_matches("/sys/module/").replace("/parameters/", " ");
-            signals.push(signal(&source, value, SignalMeaning::Able, &[kind]));
+            signals.push(new_signal(&source, value, SignalMeaning::Able, &[kind]));
         }
     }
     signals
@@ -356,7 +368,7 @@ fn host_signals(root: &FileTree) -> Vec<Signal> {
 
 /// Runs the parsers of this file over any text, for the fuzzer; returns the signals of a kernel
 /// log.
-pub(crate) fn fuzz(text: &str) -> Vec<Signal> {
-    let _ = isolation_words(text);
-    kernel_signals(&KernelLog::parse(text))
+pub(crate) fn fuzz_parsers(text: &str) -> Vec<Signal> {
+    let _ = parse_isolation_config(text);
+    kernel_log_signals(&KernelLog::parse(text))
 }

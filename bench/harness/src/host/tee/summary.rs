@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    signal::{Kind, PARAVISOR, Signal, SignalMeaning},
+    signal::{PARAVISOR, Signal, SignalMeaning, TeeKind},
     signals,
 };
-use crate::host::{cpuid::Leaves, kernel_log::KernelLog, root::FileTree};
+use crate::host::{cpuid::CpuidLeaves, kernel_log::KernelLog, root::FileTree};
 
 /// The conclusion from all signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
@@ -27,10 +27,11 @@ pub(crate) enum SignalVerdict {
 /// All signals of a machine and their summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
-pub(crate) struct Tee {
+#[schemars(rename = "Tee")]
+pub(crate) struct TeeSummary {
     pub(crate) reading: SignalVerdict,
     /// The strongest kind that a signal names.
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<TeeKind>,
     /// A paravisor stands between this system and the hardware, so that devices and leaves of the
     /// hardware are not shown to it.
     pub(crate) paravisor: bool,
@@ -43,9 +44,9 @@ pub(crate) struct Tee {
     pub(crate) signals: Vec<Signal>,
 }
 
-impl Tee {
+impl TeeSummary {
     /// Looks at every place and judges what was found.
-    pub(crate) fn read(root: &FileTree, cpuid: Option<&Leaves>, log: &KernelLog) -> Self {
+    pub(crate) fn read(root: &FileTree, cpuid: Option<&CpuidLeaves>, log: &KernelLog) -> Self {
         Self::from_signals(signals::collect_signals(root, cpuid, log))
     }
 
@@ -83,7 +84,7 @@ impl Tee {
 
     /// Formats the summary as one sentence.
     pub(crate) fn text(&self) -> String {
-        let kind = self.kind.map_or("", Kind::name);
+        let kind = self.kind.map_or("", TeeKind::name);
         let unread = match self.unread.len() {
             0 => String::new(),
             n => format!("; {n} could not be read"),

@@ -10,7 +10,7 @@ use confide_http::{Admission, ConnectionPlace, HalfDuplexStream, Peer, PeerStrea
 use confide_lora::host::{AdapterHost, PeerPrefix};
 use tokio::net::TcpListener;
 
-use super::entrance::HostListener;
+use super::entrance::ChannelAcceptor;
 use crate::process::warn_of_cut_connections;
 
 /// How long running requests may continue after the signal to stop. A batch takes seconds.
@@ -21,7 +21,7 @@ const EXPIRY_EVERY: Duration = Duration::from_secs(10);
 /// Serves until `stop`, then lets running requests end.
 pub(super) async fn serve(
     listener: TcpListener,
-    entrance: Arc<HostListener>,
+    entrance: Arc<ChannelAcceptor>,
     host: Arc<AdapterHost>,
     admission: Admission,
     stop: Pin<&mut impl Future<Output = ()>>,
@@ -45,17 +45,18 @@ pub(super) async fn serve(
         }
     };
     warn_of_cut_connections(drained);
-    host.close();
+    host.write_final_counts();
 }
 
 /// Serves one connection. A key holder has one for each generation that runs, and one for preparations.
 async fn serve_connection(
     stream: PeerStream,
     place: ConnectionPlace,
-    entrance: Arc<HostListener>,
+    entrance: Arc<ChannelAcceptor>,
     host: Arc<AdapterHost>,
 ) {
-    let Some((stream, peer)) = entrance.admit(stream, Some(peer_prefix(place.peer()))).await else {
+    let Some((stream, peer)) = entrance.accept(stream, Some(peer_prefix(place.peer()))).await
+    else {
         return;
     };
     let stream = HalfDuplexStream::new(stream, place);

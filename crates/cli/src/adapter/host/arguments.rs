@@ -6,7 +6,7 @@ use confide_lora::host::HostLimits;
 
 use super::budgets::BudgetArgs;
 use crate::{
-    adapter::parameters::{ParameterArgs, ProtectName},
+    adapter::parameters::{ParameterArgs, ProtectedMatricesName},
     address::parse_listen_address,
     attest::arguments::ServerEvidenceArgs,
     binding::BindingName,
@@ -31,12 +31,13 @@ pub(crate) struct Args {
     /// budget. Needs --binding session or none
     #[arg(long, value_name = "FILE")]
     pub(super) client_policy: Option<PathBuf>,
-    /// Write the certificate (DER), for key holders that attest to a host without evidence
+    /// Write the certificate (DER) to this file: key holders need it if the host demands evidence
+    /// and shows none
     #[arg(long, value_name = "FILE", requires = "client_policy")]
     pub(super) certificate_out: Option<PathBuf>,
-    /// Serve only these clients, each with a budget of its own: one line per client, with its name and the
-    /// SHA-256 of its credential. Without this option, all clients share one budget for each adapter.
-    /// Clients that collude have the sum of their budgets
+    /// Serve only the clients in this file, each with a budget of its own: one line per client, with its
+    /// name and the SHA-256 of its credential. Without this option, all clients share one budget for each
+    /// adapter. Colluding clients can use the sum of their budgets
     #[arg(long, value_name = "FILE")]
     pub(super) clients: Option<PathBuf>,
     /// Largest number of answers for each client, adapter and input; by default one fewer than the input's
@@ -45,9 +46,10 @@ pub(crate) struct Args {
     pub(super) budget: Option<u64>,
     #[command(flatten)]
     pub(super) budgets: BudgetArgs,
-    /// The matrices that never leave the host: A alone, while B goes to the key holder, or both
-    #[arg(long, value_enum, default_value_t = ProtectName::A)]
-    pub(super) protect: ProtectName,
+    /// The matrices that never leave the host: `a` keeps A and hands B to the key holder, `ba`
+    /// keeps both
+    #[arg(long, value_enum, default_value_t = ProtectedMatricesName::A)]
+    pub(super) protect: ProtectedMatricesName,
     /// Standard deviation of the noise added to each answer, in the answer's integer units
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     pub(super) noise_sigma: f64,
@@ -65,7 +67,8 @@ pub(crate) struct Args {
     /// Print the digest of the configuration, for a key holder's policy, and exit
     #[arg(long)]
     pub(super) print_config_digest: bool,
-    /// Largest number of open sessions; the longest idle ones are evicted for new ones
+    /// Largest number of open sessions; when it is reached, a new session evicts the one that was
+    /// idle longest
     #[arg(long, value_name = "N", default_value_t = HostLimits::default().sessions,
           value_parser = parse_count)]
     pub(super) max_sessions: usize,
@@ -93,7 +96,7 @@ fn parse_count(text: &str) -> Result<usize, String> {
 
 impl Args {
     /// The binding as it stands in the ready line and in the configuration's digest.
-    pub(super) fn binding_word(&self) -> &'static str {
+    pub(super) fn binding_name(&self) -> &'static str {
         match self.binding {
             BindingName::None if self.client_policy.is_some() => "session, without evidence",
             BindingName::None => "none",

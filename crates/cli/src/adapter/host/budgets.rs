@@ -27,7 +27,7 @@ pub(super) struct BudgetArgs {
 impl BudgetArgs {
     /// The file of the counts; `None` if nothing outlives the process: on the operator's
     /// explicit request, or because every key holder is attested and has no budget.
-    pub(super) fn file(&self, attested_only: bool) -> Result<Option<PathBuf>, CliError> {
+    pub(super) fn budget_file(&self, attested_only: bool) -> Result<Option<PathBuf>, CliError> {
         if self.dangerous_forget_budgets {
             return Ok(None);
         }
@@ -45,7 +45,9 @@ impl BudgetArgs {
             CliError::new(
                 "no folder for the counts of answers: wanted --state, XDG_STATE_HOME or HOME",
             )
-            .hint("--state DIR names one; --dangerous-forget-budgets keeps the counts in memory")
+            .with_hint(
+                "--state DIR names one; --dangerous-forget-budgets keeps the counts in memory",
+            )
         })?;
         Ok(Some(folder.join(FILE_NAME)))
     }
@@ -72,7 +74,7 @@ pub(super) fn explain_error(error: HostError) -> CliError {
              memory, so that a restart resets all budgets"
         }
     };
-    CliError::new(&error).hint(hint)
+    CliError::new(&error).with_hint(hint)
 }
 
 #[cfg(test)]
@@ -98,10 +100,10 @@ mod tests {
             state: state.map(PathBuf::from),
             dangerous_forget_budgets: forget,
         };
-        assert_eq!(args(None, None, true).file(false).ok(), Some(None));
-        assert_eq!(args(None, None, false).file(true).ok(), Some(None));
-        let kept = args(None, Some("/s"), false).file(true).ok().flatten();
+        assert_eq!(args(None, None, true).budget_file(false).ok(), Some(None));
+        assert_eq!(args(None, None, false).budget_file(true).ok(), Some(None));
+        let kept = args(None, Some("/s"), false).budget_file(true).ok().flatten();
         assert_eq!(kept, Some("/s/adapter-budgets.jsonl".into()));
-        assert_eq!(args(Some("f"), None, false).file(true).ok().flatten(), Some("f".into()));
+        assert_eq!(args(Some("f"), None, false).budget_file(true).ok().flatten(), Some("f".into()));
     }
 }

@@ -22,16 +22,16 @@ use crate::{
 const CLAIM: &str = "adapter host";
 
 /// The entrance of an adapter host.
-pub(super) enum HostListener {
+pub(super) enum ChannelAcceptor {
     /// Plain TCP.
     Plain,
     /// An attested channel; the key holder's evidence may be demanded too.
     Channel { server: Box<Server>, appraiser: Option<Box<PolicyAppraiser>>, simulated: bool },
 }
 
-impl HostListener {
+impl ChannelAcceptor {
     /// Makes the channel's key and, with key binding, the evidence.
-    pub(super) fn open(args: &Args, config_digest: [u8; 32]) -> Result<Self, CliError> {
+    pub(super) fn from_args(args: &Args, config_digest: [u8; 32]) -> Result<Self, CliError> {
         let appraiser = args.client_policy.as_deref().map(policy::file::read_appraiser);
         let appraiser = appraiser.transpose()?.map(Box::new);
         let (attester, binding) = match (args.binding, &appraiser) {
@@ -39,15 +39,18 @@ impl HostListener {
             (BindingName::None, Some(_)) => (None, Binding::Session),
             (BindingName::Key, Some(_)) => {
                 let text = "--client-policy needs session binding, got key binding";
-                return Err(CliError::new(text).hint("add --binding session"));
+                return Err(CliError::new(text).with_hint("add --binding session"));
             }
             (binding, _) => {
                 let alternative = ", or give --binding none for plain TCP";
-                (Some(args.evidence.open("this adapter host", alternative)?), binding.into())
+                (
+                    Some(args.evidence.open_attester("this adapter host", alternative)?),
+                    binding.into(),
+                )
             }
         };
         let simulated = attester.as_ref().is_some_and(|attester| attester.is_simulated());
-        let options = options(args, binding, config_digest);
+        let options = server_options(args, binding, config_digest);
         let server = match attester {
             None => Server::without_evidence(options, process::unix_now),
             Some(attester) => Server::new(options, Some(attester), process::unix_now),
@@ -61,17 +64,17 @@ impl HostListener {
 
     /// Whether the evidence that this end shows is simulated.
     pub(super) fn is_simulated(&self) -> bool {
-        matches!(self, HostListener::Channel { simulated: true, .. })
+        matches!(self, ChannelAcceptor::Channel { simulated: true, .. })
     }
 
     /// Admits a connection; `None` if it was refused, which is logged.
-    pub(super) async fn admit(
+    pub(super) async fn accept(
         &self,
         stream: PeerStream,
         prefix: Option<PeerPrefix>,
     ) -> Option<(Box<dyn ByteStream>, ChannelPeer)> {
         let stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
-        let HostListener::Channel { server, appraiser, simulated } = self else {
+        let ChannelAcceptor::Channel { server, appraiser, simulated } = self else {
             return Some((Box::new(stream), ChannelPeer { prefix, ..ChannelPeer::default() }));
         };
         let admitted = match appraiser {
@@ -96,7 +99,7 @@ impl HostListener {
     }
 }
 
-fn options(args: &Args, binding: Binding, config_digest: [u8; 32]) -> ServerOptions {
+fn server_options(args: &Args, binding: Binding, config_digest: [u8; 32]) -> ServerOptions {
     ServerOptions {
         binding,
         config_digest,

@@ -4,7 +4,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use confide_channel::{Binding, ChannelTimings, Client, ClientOptions, tunnel};
 use confide_client::{PolicyAppraiser, SharedAppraisal, error_chain};
-use confide_load::{Attestation, Clock, Opened, Opening, Stages, Target, Tcp, Transport};
+use confide_load::{
+    Attestation, Clock, ConnectStages, OpenedConnection, Opening, Target, TcpTransport, Transport,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{error::CliError, policy::file, process};
@@ -22,7 +24,7 @@ pub(super) enum BindingName {
 
 /// Attested TLS, in which the evidence of every connection is appraised again.
 pub(super) struct AttestedTransport {
-    tcp: Tcp,
+    tcp: TcpTransport,
     host: String,
     authority: String,
     via: Option<String>,
@@ -37,7 +39,7 @@ impl AttestedTransport {
         binding: BindingName,
         via: Option<String>,
     ) -> Result<Self, CliError> {
-        let policy = file::read(policy)?;
+        let policy = file::read_policy(policy)?;
         let appraiser = PolicyAppraiser::new(policy, None, process::unix_now)
             .map_err(|error| CliError::new(error_chain(&error)))?;
         let (binding, word) = match binding {
@@ -49,7 +51,7 @@ impl AttestedTransport {
             .map_err(|error| CliError::new(error_chain(&error)))?;
         let through = if via.is_some() { ", through a tunnel" } else { "" };
         Ok(Self {
-            tcp: Tcp::new(&target.host, target.port),
+            tcp: TcpTransport::new(&target.host, target.port),
             host: target.host.clone(),
             authority: target.authority(),
             via,
@@ -58,7 +60,12 @@ impl AttestedTransport {
         })
     }
 
-    async fn secure<S>(&self, io: S, mut stages: Stages, clock: Clock) -> Result<Opened, String>
+    async fn open_channel<S>(
+        &self,
+        io: S,
+        mut stages: ConnectStages,
+        clock: Clock,
+    ) -> Result<OpenedConnection, String>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -69,7 +76,7 @@ impl AttestedTransport {
         stages.handshake_s = Some(started_s + timings.handshake.as_secs_f64());
         stages.attested_s = Some(clock.now_s());
         stages.attestation = Some(to_attestation(&timings, &appraised));
-        Ok(Opened { wire: Box::new(wire), stages })
+        Ok(OpenedConnection { wire: Box::new(wire), stages })
     }
 }
 
@@ -78,12 +85,13 @@ impl Transport for AttestedTransport {
         Box::pin(async move {
             let Some(via) = &self.via else {
                 let (stream, stages) = self.tcp.dial(clock).await?;
-                return self.secure(stream, stages, clock).await;
+                return self.open_channel(stream, stages, clock).await;
             };
             let stream = tunnel::dial(via, &self.authority, DEADLINE).await;
             let stream = stream.map_err(|error| error_chain(&error))?;
-            let stages = Stages { connected_s: Some(clock.now_s()), ..Stages::default() };
-            self.secure(stream, stages, clock).await
+            let stages =
+                ConnectStages { connected_s: Some(clock.now_s()), ..ConnectStages::default() };
+            self.open_channel(stream, stages, clock).await
         })
     }
 
@@ -93,7 +101,7 @@ impl Transport for AttestedTransport {
 }
 
 fn to_attestation(timings: &ChannelTimings, appraised: &SharedAppraisal) -> Attestation {
-    let collateral = appraised.collateral_time();
+    let collateral = appraised.collateral_duration();
     Attestation {
         quote_s: timings.quote.as_secs_f64(),
         collateral_s: collateral.as_secs_f64(),

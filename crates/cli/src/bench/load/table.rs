@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
-use confide_load::{Bound, ClientFigures, LogHead, Spread, Summary};
+use confide_load::{ClientBound, ClientFigures, LatencyDistribution, LogHead, Summary};
 use serde_json::json;
 
-use super::ceiling::with_separators;
+use super::ceiling::format_thousands;
 use crate::error::CliError;
 
 /// The most failures that are named; the others are in the event log.
@@ -16,7 +16,7 @@ pub(super) struct LoadReport<'a> {
     pub(super) head: &'a LogHead,
     pub(super) summary: &'a Summary,
     pub(super) client: &'a ClientFigures,
-    pub(super) bounds: &'a [Bound],
+    pub(super) bounds: &'a [ClientBound],
     pub(super) errors: BTreeMap<String, u64>,
     /// The largest share of failed requests that is accepted, in percent.
     pub(super) fail_above: f64,
@@ -31,7 +31,7 @@ impl LoadReport<'_> {
     }
 
     /// What is counted in answers: tokens if the server named a plausible number of them each time.
-    fn unit(&self) -> &'static str {
+    fn counted_unit(&self) -> &'static str {
         if self.summary.counted_by_chunks > 0 { "chunk" } else { "token" }
     }
 
@@ -40,12 +40,12 @@ impl LoadReport<'_> {
         self.failed_percent() > self.fail_above
     }
 
-    pub(super) fn json(&self) -> Result<String, CliError> {
+    pub(super) fn to_json(&self) -> Result<String, CliError> {
         let value = json!({
             "run": self.head,
             "summary": self.summary,
             "client": self.client,
-            "client_bound": Bound::reason(self.bounds),
+            "client_bound": ClientBound::describe_all(self.bounds),
             "bounds": self.bounds,
             "errors": self.errors,
             "failed_percent": self.failed_percent(),
@@ -56,12 +56,12 @@ impl LoadReport<'_> {
         Ok(text + "\n")
     }
 
-    pub(super) fn table(&self) -> String {
+    pub(super) fn render_table(&self) -> String {
         let mut out = String::new();
         self.write_heading(&mut out);
         self.write_latencies(&mut out);
         self.write_rates(&mut out);
-        self.write_ending(&mut out);
+        self.write_client_load(&mut out);
         out
     }
 
@@ -69,7 +69,7 @@ impl LoadReport<'_> {
         let (head, summary) = (self.head, self.summary);
         let load = match (head.offered_per_s, head.users) {
             (_, Some(users)) => {
-                format!("closed loop of {users} users (a second view, not an open load)")
+                format!("closed loop of {users} users (for comparison; not an open load)")
             }
             (Some(rate), None) => {
                 format!("{} arrivals, {} /s offered", head.arrivals, format_figure(rate))
@@ -87,7 +87,11 @@ impl LoadReport<'_> {
             let _ = write!(requests, "; {} not of the requested length", summary.other_length);
         }
         if summary.repeated > 0 {
-            let _ = write!(requests, "; {} sent again after an idle close", summary.repeated);
+            let _ = write!(
+                requests,
+                "; {} sent again because an idle connection had been closed",
+                summary.repeated
+            );
         }
         write_line(out, "requests", &requests);
         if summary.counted_by_chunks > 0 {
@@ -99,7 +103,7 @@ impl LoadReport<'_> {
         }
         if summary.counted_by_tokenizer > 0 {
             let text = format!(
-                "counted by the tokenizer in {} of {} answers: the server named no plausible number",
+                "counted by the tokenizer in {} of {} answers: the server reported no plausible number",
                 summary.counted_by_tokenizer, summary.complete
             );
             write_line(out, "tokens", &text);
@@ -130,7 +134,7 @@ impl LoadReport<'_> {
             "\n{:<26}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  definition",
             "milliseconds", "mean", "p50", "p90", "p95", "p99", "longest", "n"
         );
-        let (summary, unit) = (self.summary, self.unit());
+        let (summary, unit) = (self.summary, self.counted_unit());
         for (name, spread) in [
             ("time to first token", &summary.ttft),
             ("gap between chunks", &summary.itl),
@@ -160,7 +164,7 @@ impl LoadReport<'_> {
         let summary = self.summary;
         for (name, value, unit, id) in [
             ("answers", summary.qps, "/s", "llm.qps"),
-            (&*format!("output {}s", self.unit()), summary.tps, "/s", "llm.tps"),
+            (&*format!("output {}s", self.counted_unit()), summary.tps, "/s", "llm.tps"),
             ("prompt tokens", summary.tps_in, "/s", "llm.tps-in"),
             ("good answers", summary.goodput_per_s, "/s", "llm.goodput"),
             ("good of all", summary.good_ratio.map(|r| r * 1e2), "%", "llm.goodput"),
@@ -174,7 +178,7 @@ impl LoadReport<'_> {
         let _ = writeln!(out, "{:<26}{peak:>10}   llm.streams", "streams, most at once");
     }
 
-    fn write_ending(&self, out: &mut String) {
+    fn write_client_load(&self, out: &mut String) {
         let client = self.client;
         let (threads, busiest) = (client.threads, client.busiest_ratio * 1e2);
         let cpu = format!(
@@ -186,11 +190,11 @@ impl LoadReport<'_> {
         if let (Some(requests), Some(tokens), Some(ceiling)) =
             (client.requests_per_cpu_s, client.tokens_per_cpu_s, client.ceiling)
         {
-            let [requests, tokens] = [requests, tokens].map(with_separators);
+            let [requests, tokens] = [requests, tokens].map(format_thousands);
             let text = format!("{requests} requests and {tokens} separate tokens per CPU s");
             write_line(out, "", &text);
             let [requests, tokens] =
-                [ceiling.requests_per_cpu_s, ceiling.tokens_per_cpu_s].map(with_separators);
+                [ceiling.requests_per_cpu_s, ceiling.tokens_per_cpu_s].map(format_thousands);
             let kind = if ceiling.is_measured { "measured" } else { "stated" };
             let share = client.ceiling_ratio * 1e2;
             let text = format!(
@@ -198,7 +202,7 @@ impl LoadReport<'_> {
             );
             write_line(out, "", &text);
         }
-        match Bound::reason(self.bounds) {
+        match ClientBound::describe_all(self.bounds) {
             Some(reason) => write_line(out, "void", &reason),
             None => write_line(out, "", "not client-bound"),
         }
@@ -213,7 +217,7 @@ fn write_line(out: &mut String, name: &str, text: &str) {
 }
 
 /// Writes one distribution; `unresolved` names the percentiles that get a mark for it.
-fn write_row(out: &mut String, name: &str, spread: &Spread, unresolved: &[String]) {
+fn write_row(out: &mut String, name: &str, spread: &LatencyDistribution, unresolved: &[String]) {
     if spread.count == 0 {
         return;
     }
@@ -264,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_percentile_that_the_client_moved_is_marked_and_a_lower_bound_first() {
-        let spread = Spread {
+        let spread = LatencyDistribution {
             id: "llm.ttft".into(),
             count: 300,
             mean_ms: Some(41.0),
@@ -273,7 +277,7 @@ mod tests {
             max_ms: Some(900.0),
             censored: 1,
             at_least_from_ms: Some(900.0),
-            ..Spread::default()
+            ..LatencyDistribution::default()
         };
         let mut out = String::new();
         write_row(&mut out, "time to first token", &spread, &["ttft.p95_ms".into()]);

@@ -9,7 +9,7 @@ use confide_report_003::{
 };
 use serde_json::json;
 
-use super::remote::{Remote, TokenInput};
+use super::remote::{RemoteTransformer, TokenInput};
 use crate::{error::CliError, process::print_text, report_003::head::ModelHead};
 
 /// The arguments of the noise on embeddings, which is off by default because it costs quality.
@@ -41,14 +41,14 @@ pub(super) struct Noise {
 const CLIP_ROWS: u32 = 256;
 
 impl NoiseArgs {
-    pub(super) fn mechanism(&self, head: &ModelHead) -> Result<Option<Noise>, CliError> {
-        self.dp_epsilon_per_token.map(|epsilon| self.with_epsilon(epsilon, head)).transpose()
+    pub(super) fn build_noise(&self, head: &ModelHead) -> Result<Option<Noise>, CliError> {
+        self.dp_epsilon_per_token.map(|epsilon| self.noise_with_epsilon(epsilon, head)).transpose()
     }
 
-    fn with_epsilon(&self, epsilon: f64, head: &ModelHead) -> Result<Noise, CliError> {
+    fn noise_with_epsilon(&self, epsilon: f64, head: &ModelHead) -> Result<Noise, CliError> {
         let clip = match self.dp_clip {
             Some(clip) => clip,
-            None => longest_row(head)?,
+            None => longest_embedding_length(head)?,
         };
         let mechanism = GaussianMechanism::new(epsilon, self.dp_delta, clip)
             .map_err(|error| CliError::new(format!("noise: {error}")))?;
@@ -58,7 +58,7 @@ impl NoiseArgs {
 
 impl Noise {
     /// Clips each row and adds the noise.
-    pub(super) fn hide(&mut self, mut rows: Vec<f32>) -> Result<Vec<f32>, EngineError> {
+    pub(super) fn add_noise(&mut self, mut rows: Vec<f32>) -> Result<Vec<f32>, EngineError> {
         let mut failure = None;
         let mut random = |bytes: &mut [u8]| {
             if let Err(error) = getrandom::fill(bytes) {
@@ -75,13 +75,13 @@ impl Noise {
         }
     }
 
-    pub(super) fn spent(&self) -> PrivacyLoss {
+    pub(super) fn privacy_loss(&self) -> PrivacyLoss {
         self.mechanism.privacy_loss()
     }
 
     /// What the server learns, with the epsilon of all that was sent until now.
     pub(super) fn guarantee(&self) -> String {
-        let (one, all) = (self.mechanism.privacy_loss_after(1), self.spent());
+        let (one, all) = (self.mechanism.privacy_loss_after(1), self.privacy_loss());
         format!(
             "differential privacy of what is sent: epsilon {:.3} for one token, {:.3} for all {} \
              sent, at delta {:e}",
@@ -92,18 +92,18 @@ impl Noise {
 
 /// Prints what noise costs: the tokens of an answer without noise are read again with noise, and the logits of each are
 /// compared.
-pub(super) fn print_table(
+pub(super) fn print_noise_costs(
     args: &NoiseArgs,
     head: &ModelHead,
-    remote: &mut Remote,
+    remote: &mut RemoteTransformer,
     request: &Request,
 ) -> Result<ExitCode, CliError> {
-    let explain = |error: EngineError| CliError::new(error).status(1);
+    let explain = |error: EngineError| CliError::new(error).with_status(1);
     let plain = generate_plain(head, remote, request).map_err(explain)?;
     for epsilon in &args.table {
-        let mut noise = args.with_epsilon(*epsilon, head)?;
+        let mut noise = args.noise_with_epsilon(*epsilon, head)?;
         let cost = measure_cost(head, remote, &plain, &mut noise).map_err(explain)?;
-        let spent = noise.spent();
+        let spent = noise.privacy_loss();
         let line = json!({
             "epsilon_per_token": epsilon,
             "delta": spent.delta,
@@ -127,14 +127,14 @@ struct PlainRun {
 }
 
 /// Share of the tokens that stay the likeliest, and mean relative error of the logits.
-struct Cost {
+struct NoiseCost {
     agreement: f64,
     error: f64,
 }
 
 fn generate_plain(
     head: &ModelHead,
-    remote: &mut Remote,
+    remote: &mut RemoteTransformer,
     request: &Request,
 ) -> Result<PlainRun, EngineError> {
     let prompt = head.encode(&request.prompt)?;
@@ -153,10 +153,10 @@ fn generate_plain(
 
 fn measure_cost(
     head: &ModelHead,
-    remote: &mut Remote,
+    remote: &mut RemoteTransformer,
     plain: &PlainRun,
     noise: &mut Noise,
-) -> Result<Cost, EngineError> {
+) -> Result<NoiseCost, EngineError> {
     let (mut same, mut error) = (0usize, 0.0);
     remote.restart();
     for (index, wanted) in plain.logits.iter().enumerate() {
@@ -164,13 +164,13 @@ fn measure_cost(
             0 => &plain.prompt[..],
             _ => &plain.chosen[index - 1..index],
         };
-        let rows = noise.hide(head.embed(next)?)?;
+        let rows = noise.add_noise(head.embed(next)?)?;
         let got = head.logits(&remote.forward(TokenInput::Rows(rows))?)?;
         same += usize::from(likeliest_token(&got) == plain.chosen[index]);
         error += relative_error(&got, wanted);
     }
     let count = plain.logits.len().max(1) as f64;
-    Ok(Cost { agreement: same as f64 / count, error: error / count })
+    Ok(NoiseCost { agreement: same as f64 / count, error: error / count })
 }
 
 fn likeliest_token(logits: &[f32]) -> u32 {
@@ -185,7 +185,7 @@ fn relative_error(got: &[f32], wanted: &[f32]) -> f64 {
     (far / long.max(f64::MIN_POSITIVE)).sqrt()
 }
 
-fn longest_row(head: &ModelHead) -> Result<f64, CliError> {
+fn longest_embedding_length(head: &ModelHead) -> Result<f64, CliError> {
     let ids: Vec<u32> = (0..CLIP_ROWS).collect();
     let rows = head.embed(&ids).map_err(CliError::new)?;
     let length = |row: &[f32]| row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();

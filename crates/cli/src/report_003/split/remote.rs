@@ -15,7 +15,7 @@ use tokio_tungstenite::{
 use crate::{error::CliError, process::local_runtime};
 
 /// The transformer of a server, over its `WS /api/v1/split/stream`.
-pub(super) struct Remote {
+pub(super) struct RemoteTransformer {
     stream: WebSocketStream<TcpStream>,
     runtime: Runtime,
     adapter: Option<String>,
@@ -40,7 +40,7 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(660);
 /// The longest answer, in bytes: a hidden state and its JSON, wider than that of any served model.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-impl Remote {
+impl RemoteTransformer {
     /// Connects, and asks for the server's configuration.
     pub(super) fn connect(url: &str, adapter: Option<&str>) -> Result<Self, CliError> {
         let authority = parse_authority(url)?;
@@ -50,7 +50,7 @@ impl Remote {
         let late = || format!("nothing answered within {} s", CONNECT_DEADLINE.as_secs());
         let opened = runtime.block_on(opening).unwrap_or_else(|_| Err(late()));
         let stream = opened.map_err(|reason| {
-            CliError::new(format!("{url}: {reason}")).hint(
+            CliError::new(format!("{url}: {reason}")).with_hint(
                 "`confide serve --engine native --model DIR` serves hidden states; connect to it \
                  directly, since a gateway does not carry them",
             )
@@ -58,7 +58,7 @@ impl Remote {
         let adapter = adapter.map(Into::into);
         let (width, begun, context_tokens, label) = (0, false, 0, None);
         let mut remote = Self { stream, runtime, adapter, width, begun, context_tokens, label };
-        remote.configure().map_err(|error| remote.explain(&error))?;
+        remote.request_configuration().map_err(|error| remote.explain_error(&error))?;
         Ok(remote)
     }
 
@@ -69,7 +69,7 @@ impl Remote {
         }
         let wide = self.width;
         let text = format!("hidden states of the server: wanted width {width}, got {wide}");
-        Err(CliError::new(text).hint("give the folder of the model that is served"))
+        Err(CliError::new(text).with_hint("give the folder of the model that is served"))
     }
 
     /// Sends tokens that follow those already sent; gives the last one's hidden state.
@@ -114,11 +114,11 @@ impl Remote {
     }
 
     /// Explains an error of the conversation to the person at the terminal.
-    pub(super) fn explain(&self, error: &EngineError) -> CliError {
-        CliError::new(error).status(1)
+    pub(super) fn explain_error(&self, error: &EngineError) -> CliError {
+        CliError::new(error).with_status(1)
     }
 
-    fn configure(&mut self) -> Result<(), EngineError> {
+    fn request_configuration(&mut self) -> Result<(), EngineError> {
         let question = Message::text(json!({ "type": "config" }).to_string());
         let Message::Text(text) = self.exchange_message(question)? else {
             return Err(EngineError::failure("wanted text"));

@@ -5,35 +5,36 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use crate::{
-    adapter::parameters::ProtectName, attest::arguments::AttesterArgs, binding::BindingName,
+    adapter::parameters::ProtectedMatricesName, attest::arguments::AttesterArgs,
+    binding::BindingName,
 };
 
 /// The adapters that are served, and how they are reached.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Adapters")]
 pub(crate) struct AdapterArgs {
-    /// A private adapter as a model of its own, at an adapter host (`NAME=HOST:PORT`, or
+    /// Serve a private adapter as a model of its own. It is at an adapter host (`NAME=HOST:PORT`, or
     /// `NAME=HOST:PORT/NAME-ON-THE-HOST`) or in a folder of this machine (`NAME=DIR`, which protects
-    /// nobody); may be given several times
+    /// nobody). May be given several times
     #[arg(long = "adapter", value_name = "NAME=HOST:PORT|DIR")]
     pub(super) adapters: Vec<String>,
     /// Which process reaches and applies the adapters: `serve` itself, for any engine, or the `worker`,
     /// which then needs no exchange with this program for each token
-    #[arg(long, value_enum, default_value_t = AdapterPlace::Serve)]
-    pub(super) adapter_at: AdapterPlace,
+    #[arg(long, value_enum, default_value_t = AdapterProcess::Serve)]
+    pub(super) adapter_at: AdapterProcess,
     /// How the worker holds the adapter of a folder; hosts are reached by the blind protocol
     #[arg(long, value_enum, value_name = "KIND")]
-    pub(super) adapter_kind: Option<KindName>,
+    pub(super) adapter_kind: Option<WorkerAdapterKind>,
     /// How deltas are computed; by default `masked` for hosts and `local-parity` for folders
     #[arg(long, value_enum, value_name = "SCHEME")]
-    pub(super) adapter_scheme: Option<SchemeName>,
-    /// `full` is the adapter as trained; `final-hidden` applies its first pair once, to the last hidden
-    /// state, as report 003 does, which is not LoRA and serves for comparison
-    #[arg(long, value_enum, default_value_t = ModeName::Full)]
-    pub(super) adapter_mode: ModeName,
+    pub(super) adapter_scheme: Option<AdapterSchemeName>,
+    /// `full` is the adapter as trained; `final-hidden` applies only its first pair, once, to the last
+    /// hidden state, as report 003 does. That is not LoRA; it serves for comparison
+    #[arg(long, value_enum, default_value_t = AdapterModeName::Full)]
+    pub(super) adapter_mode: AdapterModeName,
     /// Refuse hosts that protect differently: `a` hands B over, `ba` hands nothing over
     #[arg(long, value_enum)]
-    pub(super) adapter_protect: Option<ProtectName>,
+    pub(super) adapter_protect: Option<ProtectedMatricesName>,
     /// Demand the hosts' evidence under this policy; by default only hosts on loopback are used, over
     /// plain TCP
     #[arg(long, value_name = "FILE")]
@@ -50,7 +51,7 @@ pub(crate) struct AdapterArgs {
     /// Parameter set of the hosts
     #[arg(long, value_name = "NAME")]
     pub(super) adapter_parameters: Option<String>,
-    /// Allow plain TCP to hosts beyond loopback, which nothing then authenticates
+    /// Allow plain TCP to hosts beyond loopback: nothing then authenticates them
     #[arg(long)]
     pub(super) dangerous_adapter_plain: bool,
     /// Load adapters whose configuration names a base model other than the served one: their answers are
@@ -59,8 +60,8 @@ pub(crate) struct AdapterArgs {
     pub(super) dangerous_other_base: bool,
     /// What happens to an answer whose adapter is lost: `fail` ends it with an error, `base` continues with
     /// the base model and labels it
-    #[arg(long, value_enum, default_value_t = OnLossName::Fail)]
-    pub(super) adapter_on_loss: OnLossName,
+    #[arg(long, value_enum, default_value_t = LossPolicyName::Fail)]
+    pub(super) adapter_on_loss: LossPolicyName,
     /// Let requests load and unload adapters (`/v1/load_lora_adapter`), from --adapter-dir and
     /// --adapter-host only
     #[arg(long)]
@@ -77,7 +78,7 @@ pub(crate) struct AdapterArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum SchemeName {
+pub(super) enum AdapterSchemeName {
     /// Masks are prepared in advance, with one integer product for each token
     Masked,
     /// Each vector is encrypted when it arrives
@@ -89,13 +90,13 @@ pub(super) enum SchemeName {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum AdapterPlace {
+pub(super) enum AdapterProcess {
     Serve,
     Worker,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum KindName {
+pub(super) enum WorkerAdapterKind {
     /// In the clear: protects nobody
     Plain,
     /// Masked, both roles in the worker's own graph: protects nobody
@@ -105,13 +106,13 @@ pub(super) enum KindName {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ModeName {
+pub(super) enum AdapterModeName {
     Full,
     FinalHidden,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum OnLossName {
+pub(super) enum LossPolicyName {
     Fail,
     Base,
 }

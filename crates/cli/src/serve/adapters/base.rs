@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use confide_serve::BaseCheck;
+use confide_serve::BaseModelMatch;
 use serde_json::Value;
 
 use crate::files::read_file;
@@ -22,42 +22,48 @@ const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// The names of the served model.
 #[derive(Debug)]
-pub(super) struct BaseNames {
+pub(super) struct BaseModelNames {
     /// The names as they are shown.
     shown: Vec<String>,
     /// Their last parts, in lower case.
     known: BTreeSet<String>,
 }
 
-impl BaseNames {
+impl BaseModelNames {
     /// Collects the name of the model's folder, the name in its `config.json`, and its name in
     /// requests.
     pub(super) fn new(model: Option<&Path>, served: &str) -> Self {
         let folder = model.map(|dir| dir.canonicalize().unwrap_or_else(|_| dir.into()));
         let folder = folder.map(|dir| dir.to_string_lossy().into_owned());
-        let recorded = model.and_then(recorded_name);
+        let recorded = model.and_then(read_recorded_name);
         let names = [folder, recorded, Some(served.to_owned())];
         let shown: BTreeSet<String> =
-            names.into_iter().flatten().filter_map(|name| last_part(&name)).collect();
+            names.into_iter().flatten().filter_map(|name| last_name_part(&name)).collect();
         let known = shown.iter().map(|name| name.to_lowercase()).collect();
         Self { shown: shown.into_iter().collect(), known }
     }
 
     /// Whether an adapter whose configuration names `base` is for this model.
-    pub(super) fn check(&self, base: Option<&str>, take_other: bool) -> Result<BaseCheck, String> {
+    pub(super) fn check_base_model(
+        &self,
+        base: Option<&str>,
+        take_other: bool,
+    ) -> Result<BaseModelMatch, String> {
         let base = base.filter(|base| !base.trim().is_empty() && !self.known.is_empty());
-        let Some(base) = base else { return Ok(BaseCheck::NotEvaluated) };
-        match last_part(base) {
-            None => Ok(BaseCheck::NotEvaluated),
-            Some(name) if self.known.contains(&name.to_lowercase()) => Ok(BaseCheck::Confirmed),
-            Some(_) if take_other => Ok(BaseCheck::OtherModel),
+        let Some(base) = base else { return Ok(BaseModelMatch::NotEvaluated) };
+        match last_name_part(base) {
+            None => Ok(BaseModelMatch::NotEvaluated),
+            Some(name) if self.known.contains(&name.to_lowercase()) => {
+                Ok(BaseModelMatch::Confirmed)
+            }
+            Some(_) if take_other => Ok(BaseModelMatch::OtherModel),
             Some(_) => Err(format!("{SUBJECT}wanted {}, got {base}", self.shown.join(" or "))),
         }
     }
 }
 
 /// Reads `_name_or_path` of a model's `config.json`.
-fn recorded_name(dir: &Path) -> Option<String> {
+fn read_recorded_name(dir: &Path) -> Option<String> {
     let bytes = read_file(&dir.join("config.json"), CONFIG_BYTES_MAX).ok()?;
     let config: Value = serde_json::from_slice(&bytes).ok()?;
     config["_name_or_path"].as_str().map(Into::into)
@@ -65,7 +71,7 @@ fn recorded_name(dir: &Path) -> Option<String> {
 
 /// The last part of a hub's name or of a path. In the cache of Hugging Face's hub the name stands in a
 /// folder above: `models--OWNER--NAME/snapshots/DIGEST`.
-fn last_part(name: &str) -> Option<String> {
+fn last_name_part(name: &str) -> Option<String> {
     let parts = || name.split(['/', '\\']).filter(|part| !part.is_empty() && *part != ".");
     let cached = parts().find_map(|part| part.strip_prefix("models--")?.rsplit("--").next());
     let last = cached.or_else(|| parts().next_back())?;
@@ -78,29 +84,41 @@ mod tests {
 
     #[test]
     fn an_adapter_of_another_base_is_refused_with_both_names() {
-        let names = BaseNames::new(None, "Qwen2.5-0.5B-Instruct");
+        let names = BaseModelNames::new(None, "Qwen2.5-0.5B-Instruct");
         for base in [
             "Qwen/Qwen2.5-0.5B-Instruct",
             "qwen2.5-0.5b-instruct",
             "/models/Qwen2.5-0.5B-Instruct/",
             "/cache/hub/models--Qwen--Qwen2.5-0.5B-Instruct/snapshots/7ae557604adf67be50417f59c2c2",
         ] {
-            assert_eq!(names.check(Some(base), false), Ok(BaseCheck::Confirmed), "{base}");
+            assert_eq!(
+                names.check_base_model(Some(base), false),
+                Ok(BaseModelMatch::Confirmed),
+                "{base}"
+            );
         }
-        let refused = names.check(Some("Qwen/Qwen2.5-7B"), false).expect_err("another base");
+        let refused =
+            names.check_base_model(Some("Qwen/Qwen2.5-7B"), false).expect_err("another base");
         assert_eq!(refused, "base model: wanted Qwen2.5-0.5B-Instruct, got Qwen/Qwen2.5-7B");
-        assert_eq!(names.check(Some("Qwen/Qwen2.5-7B"), true), Ok(BaseCheck::OtherModel));
+        assert_eq!(
+            names.check_base_model(Some("Qwen/Qwen2.5-7B"), true),
+            Ok(BaseModelMatch::OtherModel)
+        );
     }
 
     #[test]
     fn what_is_not_known_is_not_confirmed() {
-        let names = BaseNames::new(None, "tiny");
+        let names = BaseModelNames::new(None, "tiny");
         for base in [None, Some(""), Some("/")] {
-            assert_eq!(names.check(base, false), Ok(BaseCheck::NotEvaluated), "{base:?}");
+            assert_eq!(
+                names.check_base_model(base, false),
+                Ok(BaseModelMatch::NotEvaluated),
+                "{base:?}"
+            );
         }
         assert_eq!(
-            BaseNames::new(None, "").check(Some("tiny"), false),
-            Ok(BaseCheck::NotEvaluated)
+            BaseModelNames::new(None, "").check_base_model(Some("tiny"), false),
+            Ok(BaseModelMatch::NotEvaluated)
         );
     }
 
@@ -111,11 +129,15 @@ mod tests {
         std::fs::create_dir_all(&model).unwrap();
         let config = r#"{"_name_or_path":"Qwen/Qwen2.5-7B"}"#;
         std::fs::write(model.join("config.json"), config).unwrap();
-        let names = BaseNames::new(Some(&model), "chat");
+        let names = BaseModelNames::new(Some(&model), "chat");
         for base in ["Qwen/Qwen2.5-7B", "my-copy", "./chat"] {
-            assert_eq!(names.check(Some(base), false), Ok(BaseCheck::Confirmed), "{base}");
+            assert_eq!(
+                names.check_base_model(Some(base), false),
+                Ok(BaseModelMatch::Confirmed),
+                "{base}"
+            );
         }
-        assert!(names.check(Some("meta-llama/Llama-3.2-1B"), false).is_err());
+        assert!(names.check_base_model(Some("meta-llama/Llama-3.2-1B"), false).is_err());
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use confide_evidence::Attest;
 use confide_lora::{
-    holder::{HolderOptions, RemoteAdapter},
+    holder::{KeyHolderOptions, RemoteAdapter},
     host::PARAMETERS_DEFAULT,
     protocol::Scheme,
 };
 use confide_rlwe::ParameterSet;
-use confide_serve::{BaseCheck, OpenedAdapter};
+use confide_serve::{BaseModelMatch, OpenedAdapter};
 
-use super::arguments::{AdapterArgs, ModeName, SchemeName};
+use super::arguments::{AdapterArgs, AdapterModeName, AdapterSchemeName};
 use crate::{
     adapter::dial::{self, DialArgs},
     error::CliError,
@@ -19,30 +19,34 @@ use crate::{
 };
 
 /// Opens a session with the host at `address` about its adapter `name`.
-pub(super) fn open(
+pub(super) fn open_session(
     args: &AdapterArgs,
     attester: Option<Arc<dyn Attest>>,
     address: &str,
     name: &str,
 ) -> Result<OpenedAdapter, String> {
-    let scheme = match args.adapter_scheme.unwrap_or(SchemeName::Masked) {
-        SchemeName::Masked => Scheme::Masked,
-        SchemeName::Direct => Scheme::Direct,
-        SchemeName::CkksSlots | SchemeName::LocalParity => {
-            return Err("it is at a host: wanted a folder for this scheme, which protects nobody \
-                        and runs in one process"
-                .into());
+    let scheme = match args.adapter_scheme.unwrap_or(AdapterSchemeName::Masked) {
+        AdapterSchemeName::Masked => Scheme::Masked,
+        AdapterSchemeName::Direct => Scheme::Direct,
+        AdapterSchemeName::CkksSlots | AdapterSchemeName::LocalParity => {
+            return Err(
+                "this scheme runs in one process, which protects nobody: it needs a folder, \
+                        but the adapter is at a host"
+                    .into(),
+            );
         }
     };
-    if args.adapter_mode == ModeName::FinalHidden {
-        return Err("it is at a host: wanted a folder for --adapter-mode final-hidden".into());
+    if args.adapter_mode == AdapterModeName::FinalHidden {
+        return Err(
+            "--adapter-mode final-hidden needs a folder, but the adapter is at a host".into()
+        );
     }
     let message = |error: CliError| error.message().to_owned();
     let credential = match &args.adapter_credential {
         None => Vec::new(),
         Some(path) => read_credential(path).map_err(message)?.to_vec(),
     };
-    let connect = dial::connect(&DialArgs {
+    let connect = dial::build_connector(&DialArgs {
         host: address.into(),
         policy: args.adapter_policy.clone(),
         binding: args.adapter_binding,
@@ -54,11 +58,11 @@ pub(super) fn open(
     let set = args.adapter_parameters.as_deref().unwrap_or(PARAMETERS_DEFAULT);
     let parameters = ParameterSet::from_name(set).map_err(|error| error.to_string())?;
     let protect = args.adapter_protect.map(Into::into);
-    let defaults = HolderOptions::new(name, parameters);
-    let options = HolderOptions { scheme, protect, credential, ..defaults };
+    let defaults = KeyHolderOptions::new(name, parameters);
+    let options = KeyHolderOptions { scheme, protect, credential, ..defaults };
     let adapter = RemoteAdapter::connect(connect, options).map_err(|error| error.to_string())?;
     let root = format!("{address}/{name}");
     // The protocol has no place for the name of the base model; widths are checked.
-    let base = BaseCheck::NotEvaluated;
+    let base = BaseModelMatch::NotEvaluated;
     Ok(OpenedAdapter { adapter: Arc::new(adapter), root, reference: None, base })
 }

@@ -15,8 +15,8 @@ use confide_serve::{AdapterSource, OpenedAdapter, Requester, SourceError};
 use confide_worker::Worker;
 
 use super::{
-    arguments::{AdapterArgs, AdapterPlace, ModeName, SchemeName},
-    base::BaseNames,
+    arguments::{AdapterArgs, AdapterModeName, AdapterProcess, AdapterSchemeName},
+    base::BaseModelNames,
     in_worker, remote,
 };
 use crate::{error::CliError, report_003::ckks_slots_adapter};
@@ -31,7 +31,7 @@ pub(super) struct FolderSource {
     /// Folders below which requests may name adapters, without links and dots.
     allowed: Vec<PathBuf>,
     /// The names of the served model.
-    names: BaseNames,
+    names: BaseModelNames,
     /// The worker that holds the adapters, where this program does not.
     worker: Option<Arc<Worker>>,
 }
@@ -59,9 +59,9 @@ impl FolderSource {
                 .map_err(|error| CliError::new(format!("--adapter-dir {}: {error}", dir.display())))
         };
         let allowed = args.adapter_dir.iter().map(canonical).collect::<Result<_, _>>()?;
-        let attester = args.attester.open(None)?;
-        let worker = worker.filter(|_| args.adapter_at == AdapterPlace::Worker);
-        let names = BaseNames::new(model.as_deref(), served);
+        let attester = args.attester.open_attester(None)?;
+        let worker = worker.filter(|_| args.adapter_at == AdapterProcess::Worker);
+        let names = BaseModelNames::new(model.as_deref(), served);
         Ok(Self { args, attester, model, allowed, names, worker })
     }
 
@@ -71,33 +71,34 @@ impl FolderSource {
             SourceError::Unusable { path, reason }
         };
         let config = Config::load(dir).map_err(|error| unusable(error.to_string()))?;
-        let base = self.names.check(config.base_model(), self.args.dangerous_other_base);
+        let base = self.names.check_base_model(config.base_model(), self.args.dangerous_other_base);
         let base = base.map_err(unusable)?;
         if let Some(worker) = &self.worker {
             return in_worker::load_folder(&self.args, worker, name, dir, base).map_err(unusable);
         }
         let loaded = match &self.model {
             None => Adapter::load(dir),
-            Some(model) => load_with_base(dir, model),
+            Some(model) => load_adapter_with_base(dir, model),
         };
         let mut adapter = loaded.map_err(|error| unusable(error.to_string()))?;
-        if self.args.adapter_mode == ModeName::FinalHidden {
-            adapter = adapter.into_final_hidden().map_err(|error| unusable(error.to_string()))?;
+        if self.args.adapter_mode == AdapterModeName::FinalHidden {
+            adapter =
+                adapter.into_final_hidden_adapter().map_err(|error| unusable(error.to_string()))?;
         }
         adapter.name = name.into();
         let plain = Arc::new(plain::LocalAdapter::new(Arc::new(adapter)));
         let root = dir.display().to_string();
-        match self.args.adapter_scheme.unwrap_or(SchemeName::LocalParity) {
-            SchemeName::LocalParity => {
+        match self.args.adapter_scheme.unwrap_or(AdapterSchemeName::LocalParity) {
+            AdapterSchemeName::LocalParity => {
                 Ok(OpenedAdapter { adapter: plain, root, reference: None, base })
             }
-            SchemeName::CkksSlots => {
+            AdapterSchemeName::CkksSlots => {
                 let adapter = ckks_slots_adapter(plain.adapter()).map_err(unusable)?;
                 Ok(OpenedAdapter { adapter, root, reference: Some(plain), base })
             }
-            SchemeName::Masked | SchemeName::Direct => Err(unusable(
-                "it is a folder: wanted an adapter host for this scheme, which protects nobody if host \
-                 and key holder are one process"
+            AdapterSchemeName::Masked | AdapterSchemeName::Direct => Err(unusable(
+                "this scheme needs an adapter host, but the adapter is in a folder: with host and \
+                 key holder in one process it would protect nobody"
                     .into(),
             )),
         }
@@ -111,10 +112,10 @@ impl FolderSource {
             SourceError::Refused { path, reason: reason.into() }
         };
         if self.allowed.is_empty() {
-            return Err(refused("no folder is given by --adapter-dir"));
+            return Err(refused("no --adapter-dir is given"));
         }
         // Whether a path outside exists is not told to a request.
-        let outside = || refused("it is not below a folder given by --adapter-dir");
+        let outside = || refused("it is not below a folder given with --adapter-dir");
         let whole = dir.canonicalize().map_err(|_| outside())?;
         if !self.allowed.iter().any(|folder| whole.starts_with(folder) && whole != *folder) {
             return Err(outside());
@@ -125,7 +126,7 @@ impl FolderSource {
 
 impl AdapterSource for FolderSource {
     fn open(&self, name: &str, path: &str, asker: Requester) -> Result<OpenedAdapter, SourceError> {
-        match (parse_place(path), asker) {
+        match (parse_location(path), asker) {
             (AdapterLocation::Folder(dir), Requester::Operator) => self.load_folder(name, dir),
             (AdapterLocation::Folder(dir), Requester::Request) => {
                 self.load_folder(name, &self.resolve_allowed(dir)?)
@@ -133,14 +134,16 @@ impl AdapterSource for FolderSource {
             (AdapterLocation::Host { address, .. }, Requester::Request)
                 if !self.args.adapter_host.iter().any(|host| host == address) =>
             {
-                let reason = "the host is not given by --adapter-host".into();
+                let reason = "the host is not one of those given with --adapter-host".into();
                 Err(SourceError::Refused { path: path.into(), reason })
             }
             (AdapterLocation::Host { address, remote }, _) => {
                 let there = remote.unwrap_or(name);
                 let opened = match &self.worker {
-                    Some(worker) => in_worker::open_host(&self.args, worker, name, address, there),
-                    None => remote::open(&self.args, self.attester.clone(), address, there),
+                    Some(worker) => {
+                        in_worker::open_host_session(&self.args, worker, name, address, there)
+                    }
+                    None => remote::open_session(&self.args, self.attester.clone(), address, there),
                 };
                 opened.map_err(|reason| SourceError::Unusable { path: path.into(), reason })
             }
@@ -150,7 +153,7 @@ impl AdapterSource for FolderSource {
 
 /// Reads a place: `HOST:PORT` and `HOST:PORT/NAME` are hosts; an existing folder, or a path without
 /// a port, is a folder.
-fn parse_place(path: &str) -> AdapterLocation<'_> {
+fn parse_location(path: &str) -> AdapterLocation<'_> {
     let (address, remote) = match path.split_once('/') {
         Some((address, remote)) => (address, Some(remote)),
         None => (path, None),
@@ -164,7 +167,7 @@ fn parse_place(path: &str) -> AdapterLocation<'_> {
     AdapterLocation::Host { address, remote: remote.filter(|name| !name.is_empty()) }
 }
 
-fn load_with_base(dir: &Path, model: &Path) -> Result<Adapter, PeftError> {
+fn load_adapter_with_base(dir: &Path, model: &Path) -> Result<Adapter, PeftError> {
     match Adapter::load(dir) {
         Err(PeftError::BaseNeeded) => Adapter::load_with_base(dir, &BaseFolder::open(model)?),
         loaded => loaded,
@@ -178,11 +181,15 @@ mod tests {
     #[test]
     fn a_path_with_a_port_is_a_host_and_any_other_a_folder() {
         let host = |address, remote| AdapterLocation::Host { address, remote };
-        assert_eq!(parse_place("127.0.0.1:7000"), host("127.0.0.1:7000", None));
-        assert_eq!(parse_place("[::1]:7000/travel"), host("[::1]:7000", Some("travel")));
-        assert_eq!(parse_place("a.example:7/b/c"), host("a.example:7", Some("b/c")));
+        assert_eq!(parse_location("127.0.0.1:7000"), host("127.0.0.1:7000", None));
+        assert_eq!(parse_location("[::1]:7000/travel"), host("[::1]:7000", Some("travel")));
+        assert_eq!(parse_location("a.example:7/b/c"), host("a.example:7", Some("b/c")));
         for folder in ["adapters/travel", "/a:7/b", "./a:7", "a", "a:b", "a:0", ":7", "a:70000"] {
-            assert_eq!(parse_place(folder), AdapterLocation::Folder(Path::new(folder)), "{folder}");
+            assert_eq!(
+                parse_location(folder),
+                AdapterLocation::Folder(Path::new(folder)),
+                "{folder}"
+            );
         }
     }
 }

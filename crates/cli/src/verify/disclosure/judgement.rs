@@ -6,7 +6,7 @@ use confide_disclosure::{
     Disclosure, FormatError, NOTARY_GUARANTEE, NotaryStatement, TextProofs, VerifiedDisclosure,
     VerifyError,
 };
-use confide_evidence::{Kind, UnixSeconds, claims::Claims, detect, pem};
+use confide_evidence::{EvidenceKind, UnixSeconds, claims::Claims, detect_kind, pem};
 use confide_verifier::{
     Appraised, AwsLc, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, RootKind, Roots,
     Scope, UnixTime, appraise, snp,
@@ -24,16 +24,16 @@ const AGE_DEFAULT_S_MAX: u64 = 30 * 24 * 3600;
 const DANGEROUS_ANY: &str = "dangerous-any";
 
 /// The policy for a notary's evidence and for its statement.
-pub(super) struct Rules {
+pub(super) struct DisclosurePolicy {
     notary: Policy,
-    statement: StatementRules,
+    statement: StatementPolicy,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StatementRules {
+struct StatementPolicy {
     /// `HOST` (port 443) or `HOST:PORT`, or `dangerous-any`.
-    hosts: Hosts,
+    hosts: AllowedHosts,
     #[serde(default = "default_age_s")]
     age_s_max: u64,
     #[serde(default)]
@@ -45,7 +45,7 @@ struct StatementRules {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Hosts {
+enum AllowedHosts {
     Single(String),
     AnyOf(BTreeSet<String>),
 }
@@ -54,7 +54,7 @@ fn default_age_s() -> u64 {
     AGE_DEFAULT_S_MAX
 }
 
-impl Rules {
+impl DisclosurePolicy {
     /// The policy of the notary's evidence, with a table `[disclosure]`.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "policy is not UTF-8".to_string())?;
@@ -66,22 +66,22 @@ impl Rules {
         let notary: Policy = Value::Table(table).try_into().map_err(invalid)?;
         let notary = notary.validate().map_err(|error| error.to_string())?;
         let unusable = |error: String| format!("policy has no usable table [disclosure]: {error}");
-        let statement: StatementRules =
+        let statement: StatementPolicy =
             statement.try_into().map_err(|error: toml::de::Error| unusable(error.to_string()))?;
-        statement.hosts.check().map_err(unusable)?;
+        statement.hosts.check_lower_case().map_err(unusable)?;
         // A demand on connections does not apply to the key that signs statements.
         Ok(Self { notary: Policy { binding: None, ..notary }, statement })
     }
 
     /// Trusts one root and no other.
-    pub(super) fn trust(&mut self, root: &[u8]) {
+    pub(super) fn trust_only_root(&mut self, root: &[u8]) {
         self.notary.roots = Roots::from_der(root);
     }
 }
 
-impl Hosts {
+impl AllowedHosts {
     /// Checks the spelling: statements name hosts in lower case, so another spelling would never match.
-    fn check(&self) -> Result<(), String> {
+    fn check_lower_case(&self) -> Result<(), String> {
         match self.names().find(|name| name.chars().any(char::is_uppercase)) {
             Some(got) => Err(format!("hosts: wanted lower case, got {got:?}")),
             None => Ok(()),
@@ -90,15 +90,15 @@ impl Hosts {
 
     fn names(&self) -> impl Iterator<Item = &String> {
         let (single, several) = match self {
-            Hosts::Single(host) => (Some(host), None),
-            Hosts::AnyOf(hosts) => (None, Some(hosts)),
+            AllowedHosts::Single(host) => (Some(host), None),
+            AllowedHosts::AnyOf(hosts) => (None, Some(hosts)),
         };
         single.into_iter().chain(several.into_iter().flatten())
     }
 
     /// Whether the policy admits any host.
     fn accepts_any(&self) -> bool {
-        matches!(self, Hosts::Single(any) if any == DANGEROUS_ANY)
+        matches!(self, AllowedHosts::Single(any) if any == DANGEROUS_ANY)
     }
 
     fn accepts(&self, statement: &NotaryStatement) -> bool {
@@ -171,10 +171,10 @@ pub(super) enum RejectedDisclosure {
 
 impl RejectedDisclosure {
     /// The code for programs.
-    pub(super) fn name(&self) -> &'static str {
+    pub(super) fn code(&self) -> &'static str {
         match self {
             RejectedDisclosure::Format(_) => "format",
-            RejectedDisclosure::Content(error) => content_name(error),
+            RejectedDisclosure::Content(error) => content_error_code(error),
             RejectedDisclosure::Host { .. } => "host",
             RejectedDisclosure::Old { .. } | RejectedDisclosure::Early { .. } => "time",
             RejectedDisclosure::Evidence(_) => "evidence",
@@ -183,7 +183,7 @@ impl RejectedDisclosure {
             RejectedDisclosure::KeyTime { .. } => "key_time",
             RejectedDisclosure::NotShown { .. } => "not_shown",
             RejectedDisclosure::Unpinned => "notary_unpinned",
-            RejectedDisclosure::OtherSession(rejected) => rejected.name(),
+            RejectedDisclosure::OtherSession(rejected) => rejected.code(),
         }
     }
 
@@ -191,7 +191,7 @@ impl RejectedDisclosure {
     pub(super) fn is_unreadable(&self) -> bool {
         match self {
             RejectedDisclosure::Format(_) => true,
-            RejectedDisclosure::Content(error) => content_name(error) == NO_CIRCUITS,
+            RejectedDisclosure::Content(error) => content_error_code(error) == NO_CIRCUITS,
             RejectedDisclosure::OtherSession(rejected) => rejected.is_unreadable(),
             RejectedDisclosure::Evidence(rejection) => rejection.reason().is_unreadable(),
             _ => false,
@@ -228,7 +228,7 @@ impl RejectedDisclosure {
 /// The code where this program cannot judge a proof.
 const NO_CIRCUITS: &str = "no_circuits";
 
-fn content_name(error: &VerifyError) -> &'static str {
+fn content_error_code(error: &VerifyError) -> &'static str {
     match error {
         VerifyError::Signature(_) => "signature",
         VerifyError::Opening(_) => "opening",
@@ -237,15 +237,15 @@ fn content_name(error: &VerifyError) -> &'static str {
         VerifyError::SameField { .. } => "same_field",
         VerifyError::Empty => "empty",
         VerifyError::NoCircuits { .. } => NO_CIRCUITS,
-        VerifyError::OtherSession(error) => content_name(error),
+        VerifyError::OtherSession(error) => content_error_code(error),
         VerifyError::InvalidField { .. } | VerifyError::Proof { .. } => "proof",
     }
 }
 
 /// Judges a disclosure by rules; its age is measured at `at`.
-pub(super) fn judge(
+pub(super) fn judge_disclosure(
     file: &[u8],
-    rules: &Rules,
+    rules: &DisclosurePolicy,
     texts: Option<&dyn TextProofs>,
     at: u64,
 ) -> Result<AcceptedDisclosure, RejectedDisclosure> {
@@ -267,7 +267,7 @@ pub(super) fn judge(
 
 fn judge_statement(
     disclosure: &Disclosure,
-    rules: &Rules,
+    rules: &DisclosurePolicy,
     at: u64,
 ) -> Result<JudgedStatement, RejectedDisclosure> {
     let statement = &disclosure.statement;
@@ -287,7 +287,7 @@ fn judge_statement(
     }
     let notary = appraise_notary(disclosure, rules)
         .map_err(|rejection| RejectedDisclosure::Evidence(Box::new(rejection)))?;
-    let is_configuration_known = check_key(&notary, statement, rules)?;
+    let is_configuration_known = check_notary_key(&notary, statement, rules)?;
     let is_custom = notary.root().kind == RootKind::Custom;
     Ok(JudgedStatement {
         is_simulated: is_custom && is_labelled_simulated(&disclosure.evidence.endorsements),
@@ -300,16 +300,19 @@ fn judge_statement(
 
 /// Appraises the notary's evidence at the time of its statement, when its key was valid; the
 /// policy's `age_s_max` bounds how long ago that may be.
-fn appraise_notary(disclosure: &Disclosure, rules: &Rules) -> Result<Appraised, Rejection> {
+fn appraise_notary(
+    disclosure: &Disclosure,
+    rules: &DisclosurePolicy,
+) -> Result<Appraised, Rejection> {
     let parts = &disclosure.evidence;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(disclosure.statement.time));
     let evidence =
         Evidence { quote: &parts.quote, claims: Some(&parts.claims), ..Evidence::default() };
     let malformed = |error| Rejection::before_checks(Reason::Malformed(error));
-    match detect(&parts.quote) {
-        Some(Kind::SnpReport) => {
+    match detect_kind(&parts.quote) {
+        Some(EvidenceKind::SnpReport) => {
             let endorsements =
-                snp::Endorsements::parse(&parts.endorsements).map_err(snp::unreadable)?;
+                snp::Endorsements::parse(&parts.endorsements).map_err(snp::reject_unreadable)?;
             snp::appraise(&evidence, &endorsements, &rules.notary, now, &AwsLc)
         }
         // Bytes of an unknown kind are parsed as a quote, whose parser says what is wrong.
@@ -322,10 +325,10 @@ fn appraise_notary(disclosure: &Disclosure, rules: &Rules) -> Result<Appraised, 
 
 /// Checks that the evidence is a notary's, and for the key that signed; gives whether the notary's configuration was
 /// compared.
-fn check_key(
+fn check_notary_key(
     notary: &Appraised,
     statement: &NotaryStatement,
-    rules: &Rules,
+    rules: &DisclosurePolicy,
 ) -> Result<bool, RejectedDisclosure> {
     let Some(Claims { guarantee, not_after, not_before, pubkey_hash, .. }) = notary.claims() else {
         return Err(RejectedDisclosure::Key);

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::{
     judgement::{AcceptedDisclosure, RejectedDisclosure},
-    words::{describe_claim, format_name, piece_name, printable},
+    words::{describe_claim, format_name, shown_bytes_name, to_printable},
 };
 use crate::{
-    answer::Answer,
+    answer::CommandReport,
     error::CliError,
     process::merge_objects,
     time::NOTARY_CLOCK,
@@ -23,7 +23,7 @@ use crate::{
 const HEAD: [&str; 3] = ["request.method", "request.target", "response.status"];
 
 /// The answer about a disclosure that was accepted.
-pub(super) fn describe_acceptance(accepted: &AcceptedDisclosure) -> Answer {
+pub(super) fn describe_acceptance(accepted: &AcceptedDisclosure) -> CommandReport {
     let is_simulated = accepted.is_simulated();
     let label = if is_simulated { "; SIMULATED evidence, it protects nothing" } else { "" };
     let mut text = format_row("accepted", format_args!("yes{label}"));
@@ -33,13 +33,13 @@ pub(super) fn describe_acceptance(accepted: &AcceptedDisclosure) -> Answer {
         write_session(&mut text, other);
     }
     text += &format_row("hidden", HIDDEN);
-    let trust = describe_trust(accepted);
+    let trust = list_trusted_parties(accepted);
     text.extend(trust.iter().map(|party| format_row("you trust", party)));
     let session = |accepted: &AcceptedDisclosure| {
         json!({
             "statement": statement_json(accepted),
-            "shown": shown_json(accepted),
-            "proven": accepted.verified.claims().iter().map(proven_json).collect::<Value>(),
+            "shown": shown_fields_json(accepted),
+            "proven": accepted.verified.claims().iter().map(proven_claim_json).collect::<Value>(),
             "notary": accepted.statement.notary.to_json(),
         })
     };
@@ -51,7 +51,7 @@ pub(super) fn describe_acceptance(accepted: &AcceptedDisclosure) -> Answer {
         "hidden": HIDDEN,
         "trust": trust,
     });
-    Answer::new(text, merge_objects(session(accepted), more))
+    CommandReport::new(text, merge_objects(session(accepted), more))
 }
 
 /// The description of what a disclosure hides.
@@ -90,8 +90,8 @@ fn write_session(text: &mut String, accepted: &AcceptedDisclosure) {
         row("shown", format!("{} = {}", format_name(&field.path), describe_value(field)));
     }
     for (direction, piece) in accepted.verified.bytes() {
-        let text = printable(&String::from_utf8_lossy(&piece.bytes));
-        row("shown", format!("{} = \"{text}\"", piece_name(*direction, piece)));
+        let text = to_printable(&String::from_utf8_lossy(&piece.bytes));
+        row("shown", format!("{} = \"{text}\"", shown_bytes_name(*direction, piece)));
     }
     for (direction, length) in accepted.verified.lengths() {
         row("shown", format!("{}.length = {length}", direction.as_str()));
@@ -136,7 +136,7 @@ fn statement_json(accepted: &AcceptedDisclosure) -> Value {
 }
 
 /// The answer about a disclosure that was rejected, or could not be judged.
-pub(super) fn describe_rejection(rejected: &RejectedDisclosure) -> Answer {
+pub(super) fn describe_rejection(rejected: &RejectedDisclosure) -> CommandReport {
     let (verdict, outcome, status) = if rejected.is_unreadable() {
         ("not judged", "error", NOT_JUDGED)
     } else {
@@ -144,22 +144,26 @@ pub(super) fn describe_rejection(rejected: &RejectedDisclosure) -> Answer {
     };
     let reason = rejected.to_string();
     let mut text =
-        format_row("accepted", verdict) + &format_row(rejected.name(), printable(&reason));
+        format_row("accepted", verdict) + &format_row(rejected.code(), to_printable(&reason));
     text.extend(rejected.hint().map(|hint| format!("hint: {hint}\n")));
     let notary = match rejected {
         RejectedDisclosure::Evidence(rejection) => rejection.to_json(),
         _ => Value::Null,
     };
-    Answer { text, json: failed_json(outcome, Some(rejected.name()), &reason, notary), status }
+    CommandReport {
+        text,
+        json: failure_json(outcome, Some(rejected.code()), &reason, notary),
+        status,
+    }
 }
 
 /// The answer for programs where an input could not be read; people get the error itself.
-pub(super) fn describe_unreadable(error: &CliError) -> Answer {
-    let json = failed_json("error", None, error.message(), Value::Null);
-    Answer { text: String::new(), json, status: NOT_JUDGED }
+pub(super) fn describe_unreadable(error: &CliError) -> CommandReport {
+    let json = failure_json("error", None, error.message(), Value::Null);
+    CommandReport { text: String::new(), json, status: NOT_JUDGED }
 }
 
-fn failed_json(outcome: &str, refused: Option<&str>, reason: &str, notary: Value) -> Value {
+fn failure_json(outcome: &str, refused: Option<&str>, reason: &str, notary: Value) -> Value {
     json!({
         "outcome": outcome, "refused": refused, "reason": reason, "notary": notary,
         "statement": null, "shown": [], "proven": [], "other": null, "trust": [],
@@ -167,10 +171,11 @@ fn failed_json(outcome: &str, refused: Option<&str>, reason: &str, notary: Value
 }
 
 /// The parties that a third party trusts when it relies on the disclosure.
-fn describe_trust(accepted: &AcceptedDisclosure) -> Vec<String> {
-    let mut trust = session_trust(accepted);
+fn list_trusted_parties(accepted: &AcceptedDisclosure) -> Vec<String> {
+    let mut trust = list_session_trusted_parties(accepted);
     if let Some(other) = &accepted.other {
-        let others = session_trust(other).into_iter().filter(|party| !trust.contains(party));
+        let others =
+            list_session_trusted_parties(other).into_iter().filter(|party| !trust.contains(party));
         let others: Vec<_> =
             others.map(|party| format!("for the other session, {party}")).collect();
         trust.extend(others);
@@ -178,7 +183,7 @@ fn describe_trust(accepted: &AcceptedDisclosure) -> Vec<String> {
     trust
 }
 
-fn session_trust(accepted: &AcceptedDisclosure) -> Vec<String> {
+fn list_session_trusted_parties(accepted: &AcceptedDisclosure) -> Vec<String> {
     let root = accepted.statement.notary.root();
     let vendor = format!(
         "the maker of the notary's TEE (root {} {}), and that the TEE is not broken",
@@ -209,17 +214,17 @@ fn session_trust(accepted: &AcceptedDisclosure) -> Vec<String> {
         ));
     }
     if accepted.statement.any_host {
-        trust.push("that this host is the one you meant: the policy names none".into());
+        trust.push("that this host is the one you meant: the policy names no host".into());
     }
     trust
 }
 
-fn shown_json(accepted: &AcceptedDisclosure) -> Value {
+fn shown_fields_json(accepted: &AcceptedDisclosure) -> Value {
     let fields = accepted.verified.fields().iter().map(|field| {
         json!({ "name": field.path, "kind": field.kind.as_str(), "value": value_json(field) })
     });
     let bytes = accepted.verified.bytes().iter().map(|(direction, piece)| {
-        let name = piece_name(*direction, piece);
+        let name = shown_bytes_name(*direction, piece);
         json!({ "name": name, "kind": "bytes", "value": hex::encode(&piece.bytes) })
     });
     let lengths = accepted.verified.lengths().iter().map(|(direction, length)| {
@@ -236,7 +241,7 @@ fn value_json(field: &ShownField) -> Value {
         FieldKind::Null => Value::Null,
         FieldKind::Bool => (field.value == b"true").into(),
         FieldKind::Octets => hex::encode(&field.value).into(),
-        FieldKind::Object => parse_names(&field.value).into(),
+        FieldKind::Object => parse_member_names(&field.value).into(),
         _ => String::from_utf8_lossy(&field.value).into(),
     }
 }
@@ -245,12 +250,12 @@ fn describe_value(field: &ShownField) -> String {
     let text = String::from_utf8_lossy(&field.value);
     match field.kind {
         FieldKind::Null => "null".into(),
-        FieldKind::Bool | FieldKind::Number => printable(&text),
-        FieldKind::String => format!("\"{}\"", printable(&text)),
-        FieldKind::Array => format!("an array of {}", printable(&text)),
+        FieldKind::Bool | FieldKind::Number => to_printable(&text),
+        FieldKind::String => format!("\"{}\"", to_printable(&text)),
+        FieldKind::Array => format!("an array of {}", to_printable(&text)),
         FieldKind::Object => {
-            let quoted = |name: &String| format!("\"{}\"", printable(name));
-            let names: Vec<String> = parse_names(&field.value).iter().map(quoted).collect();
+            let quoted = |name: &String| format!("\"{}\"", to_printable(name));
+            let names: Vec<String> = parse_member_names(&field.value).iter().map(quoted).collect();
             format!("an object with the members [{}] and no others", names.join(", "))
         }
         FieldKind::Octets => format!("octets {}", hex::encode(&field.value)),
@@ -258,7 +263,7 @@ fn describe_value(field: &ShownField) -> String {
 }
 
 /// The member names of an object's value, each after its length.
-fn parse_names(mut value: &[u8]) -> Vec<String> {
+fn parse_member_names(mut value: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     while let Some((length, rest)) = value.split_first_chunk() {
         let length = (u32::from_be_bytes(*length) as usize).min(rest.len());
@@ -278,7 +283,7 @@ fn describe_proof(security: &ProofSecurity) -> String {
     )
 }
 
-fn proven_json(claim: &ProvenClaim) -> Value {
+fn proven_claim_json(claim: &ProvenClaim) -> Value {
     let (name, predicate) = describe_claim(claim);
     let ProofSecurity { back_end, proven_bits, conjectured_bits, basis, zero_knowledge } =
         claim.security;

@@ -10,9 +10,9 @@ use confide_disclosure::{
 };
 
 /// The circuits of this program.
-pub(super) struct Circuits;
+pub(super) struct CircuitTextProofs;
 
-impl TextProofs for Circuits {
+impl TextProofs for CircuitTextProofs {
     fn prove(
         &self,
         context: &[u8; 32],

@@ -4,7 +4,7 @@ use confide_disclosure::{Direction, ProvenClaim, ProvenFact, ShownBytes};
 
 /// The path that a claim is about, and its predicate.
 pub(crate) fn describe_claim(claim: &ProvenClaim) -> (String, String) {
-    let contains = |text: &str| format!("\"{}\"", printable(text));
+    let contains = |text: &str| format!("\"{}\"", to_printable(text));
     match &claim.fact {
         ProvenFact::Compare { path, kind, comparison } => {
             (path.clone(), comparison.describe(*kind))
@@ -27,7 +27,7 @@ pub(crate) fn describe_claim(claim: &ProvenClaim) -> (String, String) {
 }
 
 /// The name of shown bytes: their direction and range.
-pub(crate) fn piece_name(direction: Direction, piece: &ShownBytes) -> String {
+pub(crate) fn shown_bytes_name(direction: Direction, piece: &ShownBytes) -> String {
     let (start, end) = (piece.start, piece.start + piece.bytes.len() as u64);
     format!("{}.bytes:{start}-{end}", direction.as_str())
 }
@@ -36,11 +36,11 @@ pub(crate) fn piece_name(direction: Direction, piece: &ShownBytes) -> String {
 /// sign of a predicate is quoted, so that it is not read as more than a name.
 pub(crate) fn format_name(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\=<>".contains(&byte);
-    if name.bytes().all(plain) { name.into() } else { format!("\"{}\"", printable(name)) }
+    if name.bytes().all(plain) { name.into() } else { format!("\"{}\"", to_printable(name)) }
 }
 
 /// Text for a terminal: characters that move its cursor, change its direction or are invisible are escaped.
-pub(super) fn printable(text: &str) -> String {
+pub(super) fn to_printable(text: &str) -> String {
     let turns = |c: char| {
         matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{2069}' | '\u{feff}')

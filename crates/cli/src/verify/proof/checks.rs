@@ -4,7 +4,7 @@ use confide_prover::Check;
 use serde_json::{Value, json};
 
 use crate::{
-    answer::Answer,
+    answer::CommandReport,
     process::merge_objects,
     verdict_lines::{check_line, verdict_line},
     verify::inputs::REJECTED,
@@ -31,7 +31,7 @@ pub(super) fn describe_rejection(
     name: &str,
     detail: &str,
     facts: Value,
-) -> Answer {
+) -> CommandReport {
     let json = json!({
         "outcome": "rejected",
         "reason": name,
@@ -39,5 +39,5 @@ pub(super) fn describe_rejection(
         "checks": checks_json(checks),
     });
     let text = format_checks(checks) + &verdict_line("no", format_args!("{name}: {detail}"));
-    Answer { text, json: merge_objects(json, facts), status: REJECTED }
+    CommandReport { text, json: merge_objects(json, facts), status: REJECTED }
 }

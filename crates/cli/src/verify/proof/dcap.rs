@@ -10,7 +10,7 @@ use confide_verifier::{
     Anchor, Expect, Policy, ReferenceValue, RootKind, SgxWorkload, TdxWorkload,
 };
 
-use super::{arguments::Args, unjudged::Unjudged};
+use super::{arguments::Args, unjudged::UnjudgedProof};
 use crate::{process::unix_now, verify::inputs::read_policy};
 
 /// The verifier's expectations of the quote behind a proof.
@@ -29,9 +29,9 @@ pub(super) struct RefusedStatement {
 }
 
 impl EvidenceExpectation {
-    pub(super) fn read(args: &Args) -> Result<Self, Unjudged> {
+    pub(super) fn from_args(args: &Args) -> Result<Self, UnjudgedProof> {
         let policy = read_policy(args.evidence_policy.as_deref(), args.root.as_deref())
-            .map_err(Unjudged::unreadable)?;
+            .map_err(UnjudgedProof::unreadable)?;
         let is_given = args.evidence_policy.is_some()
             || args.root.is_some()
             || args.report_data.is_some()
@@ -42,7 +42,10 @@ impl EvidenceExpectation {
 
     /// Refuses an expectation of a quote for a statement without one: an expectation that is not compared must not look
     /// like one that was met.
-    pub(super) fn refuse(&self, checks: &mut Vec<Check>) -> Result<(), RefusedStatement> {
+    pub(super) fn refuse_without_quote(
+        &self,
+        checks: &mut Vec<Check>,
+    ) -> Result<(), RefusedStatement> {
         if !self.is_given {
             return Ok(());
         }
@@ -77,7 +80,7 @@ impl EvidenceExpectation {
         steps.add_passed("debug", if claim.debug { "on, as the policy allows" } else { "off" });
         self.compare_report_data(claim, &mut steps)?;
         self.compare_measurements(claim, &mut steps)?;
-        steps.refuse_unproved(&self.policy)
+        steps.refuse_unprovable_demands(&self.policy)
     }
 
     /// Compares the kind of the evidence with those that the policy admits.
@@ -203,7 +206,7 @@ impl EvidenceExpectation {
         };
         let named = match &claim.measurements {
             Measurements::Tdx(got) => {
-                workload.tdx.as_ref().map(|wanted| compare_domain(wanted, got))
+                workload.tdx.as_ref().map(|wanted| compare_trust_domain(wanted, got))
             }
             Measurements::Sgx(got) => {
                 workload.sgx.as_ref().map(|wanted| compare_enclave(wanted, got))
@@ -221,7 +224,7 @@ impl EvidenceExpectation {
 }
 
 /// Compares the measurements of a trust domain; gives the fields that were compared, or the first that differs.
-fn compare_domain(
+fn compare_trust_domain(
     wanted: &TdxWorkload,
     got: &TdxMeasurements,
 ) -> Result<Vec<&'static str>, String> {
@@ -293,7 +296,7 @@ impl CheckList<'_> {
     }
 
     /// Refuses demands of a policy that no statement can prove: a demand must not be ignored.
-    fn refuse_unproved(&mut self, policy: &Policy) -> Result<(), RefusedStatement> {
+    fn refuse_unprovable_demands(&mut self, policy: &Policy) -> Result<(), RefusedStatement> {
         // Every key is named here: a new one does not compile until somebody has decided whether it is
         // compared, demanded in vain, or about something else.
         let Policy {

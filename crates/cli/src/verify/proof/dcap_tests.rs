@@ -221,9 +221,9 @@ fn what_a_policy_asks_and_no_statement_tells_is_refused() {
 
 #[test]
 fn an_expectation_of_a_quote_is_not_dropped_where_there_is_none() {
-    expectation_at(NOW).refuse(&mut Vec::new()).unwrap();
+    expectation_at(NOW).refuse_without_quote(&mut Vec::new()).unwrap();
     let given = EvidenceExpectation { is_given: true, ..expectation_at(NOW) };
-    assert_eq!(given.refuse(&mut Vec::new()).unwrap_err().name, "evidence");
+    assert_eq!(given.refuse_without_quote(&mut Vec::new()).unwrap_err().name, "evidence");
 }
 
 /// Refused under `policy` once `change` was made, and accepted without it.

@@ -7,7 +7,7 @@ use confide_prover::{Check, Outcome};
 use confide_statement::Statement;
 use sha2::{Digest as _, Sha256};
 
-use super::{arguments::Args, dcap::RefusedStatement, unjudged::Unjudged};
+use super::{arguments::Args, dcap::RefusedStatement, unjudged::UnjudgedProof};
 use crate::{files::read_file, prove::input};
 
 /// The longest file of an expected statement, in bytes.
@@ -15,7 +15,7 @@ const STATEMENT_BYTES_MAX: u64 = 64 * 1024;
 
 /// The statement that the verifier expects, or parts of it.
 #[derive(Default)]
-pub(super) struct Expectation {
+pub(super) struct ExpectedStatement {
     /// The statement, from its file or computed from the input.
     pub(super) statement: Option<Statement>,
     /// The modulus of the verifier's own key, for `rsa2048`.
@@ -24,29 +24,29 @@ pub(super) struct Expectation {
     message: Option<Vec<u8>>,
 }
 
-impl Expectation {
+impl ExpectedStatement {
     /// Reads what the options name, for a proof whose file names `claim`.
-    pub(super) fn read(args: &Args, claim: &str) -> Result<Self, Unjudged> {
+    pub(super) fn from_args(args: &Args, claim: &str) -> Result<Self, UnjudgedProof> {
         if let Some(option) = option_of_another_claim(args, claim) {
             let kind = format!("a run of {claim}");
-            return Err(Unjudged::option_of_another_kind(option, &kind));
+            return Err(UnjudgedProof::option_of_another_kind(option, &kind));
         }
         if !is_something_expected(args) && !args.dangerous_any_statement {
-            return Err(explain_missing(claim));
+            return Err(missing_expectation_error(claim));
         }
         let statement = match (&args.statement, &args.input) {
             (Some(path), _) => Some(read_statement(path)?),
-            (None, Some(path)) => Some(statement_of_input(claim, path)?),
+            (None, Some(path)) => Some(compute_statement(claim, path)?),
             (None, None) => None,
         };
-        let modulus = match args.claimed.key()? {
+        let modulus = match args.claimed.read_key()? {
             None => None,
             Some(key) => Some(key.rsa_modulus().ok_or_else(|| {
                 let detail = format!("wanted an RSA-2048 key, got {}", key.name());
-                Unjudged::new("malformed_key", detail)
+                UnjudgedProof::new("malformed_key", detail)
             })?),
         };
-        Ok(Self { statement, modulus, message: args.claimed.message()? })
+        Ok(Self { statement, modulus, message: args.claimed.read_message()? })
     }
 
     /// Whether every field of a statement is compared, except those that its claim leaves open.
@@ -134,7 +134,7 @@ fn is_something_expected(args: &Args) -> bool {
         || args.root.is_some()
 }
 
-fn explain_missing(claim: &str) -> Unjudged {
+fn missing_expectation_error(claim: &str) -> UnjudgedProof {
     let hint = match claim {
         "rsa2048" => "--key FILE and --message FILE, --statement FILE or --input FILE",
         "sha256" => "--message FILE, --statement FILE or --input FILE",
@@ -145,23 +145,25 @@ fn explain_missing(claim: &str) -> Unjudged {
         "say what it must prove with {hint}; --dangerous-any-statement accepts any statement"
     );
     let detail = "no option says what this proof must prove";
-    Unjudged::new("no_expectation", detail).hint(&hint)
+    UnjudgedProof::new("no_expectation", detail).with_hint(&hint)
 }
 
-fn read_statement(path: &Path) -> Result<Statement, Unjudged> {
-    let bytes = read_file(path, STATEMENT_BYTES_MAX).map_err(Unjudged::unreadable)?;
+fn read_statement(path: &Path) -> Result<Statement, UnjudgedProof> {
+    let bytes = read_file(path, STATEMENT_BYTES_MAX).map_err(UnjudgedProof::unreadable)?;
     Statement::from_json(&bytes).map_err(|error| {
-        Unjudged::new("malformed_statement_file", format!("{}: {error}", path.display()))
-            .hint("`confide prove … --json` and `confide verify proof … --json` print statements")
+        UnjudgedProof::new("malformed_statement_file", format!("{}: {error}", path.display()))
+            .with_hint(
+                "`confide prove … --json` and `confide verify proof … --json` print statements",
+            )
     })
 }
 
 /// Runs the guest's program over the input, as the native stage does.
-fn statement_of_input(claim: &str, path: &Path) -> Result<Statement, Unjudged> {
+fn compute_statement(claim: &str, path: &Path) -> Result<Statement, UnjudgedProof> {
     let input = input::read_input(claim, path)
-        .map_err(|error| Unjudged { name: "malformed_input_file", error })?;
+        .map_err(|error| UnjudgedProof { name: "malformed_input_file", error })?;
     let explain = |reason: String| {
-        Unjudged::new("malformed_input_file", format!("{}: {reason}", path.display()))
+        UnjudgedProof::new("malformed_input_file", format!("{}: {reason}", path.display()))
     };
     let outcome =
         host::run(claim, &input).ok_or_else(|| explain(format!("there is no program {claim}")))?;
@@ -178,7 +180,7 @@ mod tests {
     fn key_and_message_of_the_verifier_are_compared_with_what_was_proved() {
         let digest: [u8; 32] = Sha256::digest(b"message").into();
         let proved = Statement::Rsa2048(Rsa2048 { modulus: [0xa5; 256], message_sha256: digest });
-        let wanted = |modulus: u8, message: &[u8]| Expectation {
+        let wanted = |modulus: u8, message: &[u8]| ExpectedStatement {
             statement: None,
             modulus: Some(vec![modulus; 256]),
             message: Some(message.to_vec()),
@@ -196,13 +198,16 @@ mod tests {
             assert_eq!(failed, usize::from(refusal.is_some()));
             assert!(wanted.is_complete(&proved));
         }
-        let key_only = Expectation { modulus: Some(vec![0xa5; 256]), ..Expectation::default() };
+        let key_only =
+            ExpectedStatement { modulus: Some(vec![0xa5; 256]), ..ExpectedStatement::default() };
         assert!(!key_only.is_complete(&proved));
         let preimage = Preimage { message_bytes: 7, message_sha256: digest };
         let longer = Preimage { message_bytes: 8, ..preimage.clone() };
         for (claim, holds) in [(preimage, true), (longer, false)] {
-            let message =
-                Expectation { message: Some(b"message".to_vec()), ..Expectation::default() };
+            let message = ExpectedStatement {
+                message: Some(b"message".to_vec()),
+                ..ExpectedStatement::default()
+            };
             let outcome = message.compare(&Statement::Sha256(claim), &mut Vec::new());
             assert_eq!(outcome.is_ok(), holds);
         }
@@ -215,9 +220,9 @@ mod tests {
         let file = dir.join("input.json");
         std::fs::write(&file, br#"{"n":10}"#).unwrap();
         let wanted = Statement::Fibonacci(Fibonacci { n: 10, value: 55 });
-        assert_eq!(statement_of_input("fibonacci", &file).unwrap(), wanted);
+        assert_eq!(compute_statement("fibonacci", &file).unwrap(), wanted);
         for claim in ["sort", "dcap", "nothing"] {
-            assert_eq!(statement_of_input(claim, &file).unwrap_err().name, "malformed_input_file");
+            assert_eq!(compute_statement(claim, &file).unwrap_err().name, "malformed_input_file");
         }
         std::fs::remove_dir_all(dir).unwrap();
     }

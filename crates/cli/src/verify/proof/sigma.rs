@@ -9,27 +9,27 @@ use serde_json::{Value, json};
 use super::{
     arguments::Args,
     checks::{checks_json, describe_rejection, format_checks},
-    unjudged::Unjudged,
+    unjudged::UnjudgedProof,
 };
 use crate::{
-    answer::Answer,
+    answer::CommandReport,
     process::merge_objects,
     prove::signature,
     verdict_lines::{fact_line, verdict_line},
 };
 
 /// Judges a signature proof.
-pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<Answer, Unjudged> {
+pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<CommandReport, UnjudgedProof> {
     refuse_zkvm_options(args)?;
     let claimed = &args.claimed;
     let missing = |what: &str| {
-        Unjudged::new("missing_input", format!("wanted {what}, got none"))
-            .hint("give your own key and message, to be compared with those of the proof")
+        UnjudgedProof::new("missing_input", format!("wanted {what}, got none"))
+            .with_hint("give your own key and message, to be compared with those of the proof")
     };
-    let key = claimed.key()?.ok_or_else(|| missing("--certificate or --key"))?;
-    let message = claimed.message()?.ok_or_else(|| missing("--message"))?;
+    let key = claimed.read_key()?.ok_or_else(|| missing("--certificate or --key"))?;
+    let message = claimed.read_message()?.ok_or_else(|| missing("--message"))?;
     let proof = SignatureProof::from_bytes(bytes)
-        .map_err(|error| Unjudged::new("malformed_file", error))?;
+        .map_err(|error| UnjudgedProof::new("malformed_file", error))?;
     let started = Instant::now();
     let outcome = proof.verify(&key, &message, claimed.context());
     let check_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -43,7 +43,7 @@ pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<Answer, Unjudged>
         ));
     }
     let size = bytes.len();
-    let mut text = format_checks(&checks) + &signature::facts(&key, &proof);
+    let mut text = format_checks(&checks) + &signature::describe_facts(&key, &proof);
     text += &fact_line("proof", format_args!("{size} bytes, checked in {check_ms:.2} ms"));
     let reason = "its maker knew such a signature; the owner of the key was not checked";
     text += &verdict_line("yes", reason);
@@ -54,10 +54,10 @@ pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<Answer, Unjudged>
         "check_ms": check_ms,
         "checks": checks_json(&checks),
     });
-    Ok(Answer::new(text, merge_objects(signature::facts_json(&key, &proof), more)))
+    Ok(CommandReport::new(text, merge_objects(signature::facts_json(&key, &proof), more)))
 }
 
-fn refuse_zkvm_options(args: &Args) -> Result<(), Unjudged> {
+fn refuse_zkvm_options(args: &Args) -> Result<(), UnjudgedProof> {
     let given = [
         ("--statement", args.statement.is_some()),
         ("--input", args.input.is_some()),
@@ -72,7 +72,7 @@ fn refuse_zkvm_options(args: &Args) -> Result<(), Unjudged> {
     ];
     match given.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
-        Some((option, _)) => Err(Unjudged::option_of_another_kind(option, "a signature")),
+        Some((option, _)) => Err(UnjudgedProof::option_of_another_kind(option, "a signature")),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use confide_prover::{
-    Check, CheckedProof, ExpectedProof, Outcome, POLICY_BYTES_MAX, ProofFile, ProofPolicy,
-    ProverError, Verdict, judge,
+    Check, CheckedProof, ExpectedProof, JudgementError, Outcome, POLICY_BYTES_MAX, ProofFile,
+    ProofPolicy, ProverError, judge,
 };
 use confide_statement::Statement;
 use serde_json::{Value, json};
@@ -13,11 +13,11 @@ use super::{
     arguments::Args,
     checks::{checks_json, describe_rejection, format_checks},
     dcap::EvidenceExpectation,
-    expected::Expectation,
-    unjudged::Unjudged,
+    expected::ExpectedStatement,
+    unjudged::UnjudgedProof,
 };
 use crate::{
-    answer::Answer,
+    answer::CommandReport,
     files::read_file,
     process::merge_objects,
     prove::{
@@ -30,13 +30,14 @@ use crate::{
 };
 
 /// Judges a proof of the zkVM.
-pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<Answer, Unjudged> {
-    let file = ProofFile::decode(bytes).map_err(|error| Unjudged::new("malformed_file", error))?;
-    let wanted = Expectation::read(args, &file.header.claim)?;
+pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<CommandReport, UnjudgedProof> {
+    let file =
+        ProofFile::decode(bytes).map_err(|error| UnjudgedProof::new("malformed_file", error))?;
+    let wanted = ExpectedStatement::from_args(args, &file.header.claim)?;
     let policy = read_policy(args.policy.as_deref())?;
-    let evidence = EvidenceExpectation::read(args)?;
+    let evidence = EvidenceExpectation::from_args(args)?;
     let program = prover::find_prover(args.prover.as_deref())
-        .map_err(|error| Unjudged { name: "prover_missing", error })?;
+        .map_err(|error| UnjudgedProof { name: "prover_missing", error })?;
     let (work, stop) = (WorkFolder::new()?, prover::stop_at_signal()?);
     let progress = StageProgress::new();
     let on_progress = |stage, step| progress.show(stage, step);
@@ -49,18 +50,18 @@ pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<Answer, Unjudged>
         program: args.program,
     };
     let verdict = judge(&file, &back, &expected);
-    progress.end();
+    progress.clear();
     match verdict {
-        Ok(checked) => Ok(compare(&checked, &wanted, &evidence, &file)),
-        Err(Verdict::Rejected(rejected)) => {
+        Ok(checked) => Ok(compare_with_expectation(&checked, &wanted, &evidence, &file)),
+        Err(JudgementError::Rejected(rejected)) => {
             let (name, detail) = (rejected.reason.name(), rejected.reason.to_string());
             Ok(describe_rejection(&rejected.checks, name, &detail, Value::Null))
         }
-        Err(Verdict::NotJudged(error)) => Err(explain_error(error)),
+        Err(JudgementError::NotJudged(error)) => Err(explain_error(error)),
     }
 }
 
-fn explain_error(error: ProverError) -> Unjudged {
+fn explain_error(error: ProverError) -> UnjudgedProof {
     let name = match &error {
         ProverError::Missing { .. } => "prover_missing",
         ProverError::NotStarted { .. } => "prover_not_started",
@@ -69,33 +70,34 @@ fn explain_error(error: ProverError) -> Unjudged {
         _ => "prover_failed",
     };
     // Whatever the status of `confide prove` is: here nothing is known of the proof, which has one status.
-    Unjudged { name, error: prover::explain_error(&error).status(NOT_JUDGED) }
+    UnjudgedProof { name, error: prover::explain_error(&error).with_status(NOT_JUDGED) }
 }
 
-fn read_policy(path: Option<&Path>) -> Result<ProofPolicy, Unjudged> {
+fn read_policy(path: Option<&Path>) -> Result<ProofPolicy, UnjudgedProof> {
     const HINT: &str = "docs/prove.md lists every key of a proof policy";
-    let Some(path) = path else { return Ok(ProofPolicy::unwritten()) };
+    let Some(path) = path else { return Ok(ProofPolicy::with_any_prover()) };
     let explain = |reason: String| {
-        Unjudged::new("malformed_policy", format!("{}: {reason}", path.display())).hint(HINT)
+        UnjudgedProof::new("malformed_policy", format!("{}: {reason}", path.display()))
+            .with_hint(HINT)
     };
-    let bytes = read_file(path, POLICY_BYTES_MAX as u64).map_err(Unjudged::unreadable)?;
+    let bytes = read_file(path, POLICY_BYTES_MAX as u64).map_err(UnjudgedProof::unreadable)?;
     let text = String::from_utf8(bytes).map_err(|_| explain("policy is not UTF-8".to_string()))?;
     ProofPolicy::from_toml(&text).map_err(|error| explain(error.to_string()))
 }
 
 /// Compares a proof that the back end accepted with what this program knows. The facts of a
 /// rejected one are shown, since they were proved and are only not those that are wanted.
-fn compare(
+fn compare_with_expectation(
     checked: &CheckedProof,
-    wanted: &Expectation,
+    wanted: &ExpectedStatement,
     evidence: &EvidenceExpectation,
     file: &ProofFile,
-) -> Answer {
+) -> CommandReport {
     let mut checks = checked.checks().to_vec();
     let (statement, header) = (checked.statement(), checked.header());
     let compared = match statement {
         Statement::Dcap(claim) => evidence.compare(claim, &mut checks),
-        _ => evidence.refuse(&mut checks),
+        _ => evidence.refuse_without_quote(&mut checks),
     };
     let unproved = unproved_fields(checked);
     let proved =
@@ -111,7 +113,7 @@ fn compare(
         "{size} bytes; the check took {wall_ms:.1} ms, {cpu_ms:.1} ms of CPU, peak memory \
          {least}{peak}"
     );
-    let mut text = format_checks(&checks) + &facts::facts(statement, header, unproved);
+    let mut text = format_checks(&checks) + &facts::describe_facts(statement, header, unproved);
     text += &fact_line("proof", resources);
     text += &verdict_line("yes", describe_acceptance(wanted.is_complete(statement), &checks));
     let more = json!({
@@ -121,7 +123,7 @@ fn compare(
         "check": facts::stage_json(checked.result(), used),
         "checks": checks_json(&checks),
     });
-    Answer::new(text, merge_objects(proved, more))
+    CommandReport::new(text, merge_objects(proved, more))
 }
 
 /// Fields of the file that no check can confirm.

@@ -10,11 +10,11 @@ pub(super) const SCHEMES: [Scheme; 2] = [Scheme::Masked, Scheme::Direct];
 pub(super) const PROTECTS: [ProtectedMatrices; 2] = [ProtectedMatrices::A, ProtectedMatrices::Ba];
 
 /// The code of a value: its position in the list, counted from `first`.
-pub(super) fn encode_code<T: PartialEq>(words: &[T], word: &T, first: u8) -> u8 {
+pub(super) fn encode_enum<T: PartialEq>(words: &[T], word: &T, first: u8) -> u8 {
     words.iter().position(|known| known == word).map_or(u8::MAX, |index| index as u8 + first)
 }
 
-pub(super) fn take_code<T: Copy>(
+pub(super) fn take_enum<T: Copy>(
     fields: &mut FieldReader<'_>,
     field: &'static str,
     words: &[T],

@@ -1,10 +1,10 @@
 //! Messages that open a session or join one.
 
-use super::codes::{PROTECTS, SCHEMES, encode_code, take_code};
+use super::codes::{PROTECTS, SCHEMES, encode_enum, take_enum};
 use crate::{
     protocol::{
         error::ProtocolError,
-        fields::{FieldReader, put_short_bytes},
+        fields::{FieldReader, put_length_prefixed},
         scheme::Scheme,
         version::{MAGIC, VERSION},
     },
@@ -41,12 +41,12 @@ impl<'a> Hello<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&self.version.to_le_bytes());
-        put_short_bytes(out, self.adapter.as_bytes());
-        out.push(encode_code(&SCHEMES, &self.scheme, 1));
-        put_short_bytes(out, self.parameters.as_bytes());
-        out.push(self.protect.map_or(0, |protect| encode_code(&PROTECTS, &protect, 1)));
+        put_length_prefixed(out, self.adapter.as_bytes());
+        out.push(encode_enum(&SCHEMES, &self.scheme, 1));
+        put_length_prefixed(out, self.parameters.as_bytes());
+        out.push(self.protect.map_or(0, |protect| encode_enum(&PROTECTS, &protect, 1)));
         out.extend_from_slice(&self.client);
-        put_short_bytes(out, self.credential);
+        put_length_prefixed(out, self.credential);
         out.extend_from_slice(self.public_key);
     }
 
@@ -59,7 +59,7 @@ impl<'a> Hello<'a> {
         let mut fields = FieldReader::new("hello", payload);
         let version = take_preamble(&mut fields)?;
         let adapter = fields.take_name("adapter")?;
-        let scheme = take_code(&mut fields, "scheme", &SCHEMES, 1)?;
+        let scheme = take_enum(&mut fields, "scheme", &SCHEMES, 1)?;
         let parameters = fields.take_name("parameters")?;
         let protect = match fields.take_u8("protect")? {
             0 => None,
@@ -68,7 +68,7 @@ impl<'a> Hello<'a> {
             _ => return Err(fields.field_error("protect", "0, 1 or 2")),
         };
         let client = fields.take_array("client")?;
-        let credential = fields.take_short_bytes("credential")?;
+        let credential = fields.take_length_prefixed("credential")?;
         if credential.len() > Self::CREDENTIAL_MAX {
             return Err(fields.field_error("credential", "at most 64 bytes"));
         }

@@ -1,6 +1,6 @@
 //! Messages with which a host answers a hello.
 
-use super::codes::{PROTECTS, encode_code, take_code};
+use super::codes::{PROTECTS, encode_enum, take_enum};
 use crate::protocol::{error::ProtocolError, fields::FieldReader, version::VERSION};
 use crate::terms::ProtectedMatrices;
 
@@ -47,7 +47,7 @@ impl Welcome {
         out.extend_from_slice(&self.token);
         let flags = [self.simulated, self.trusted, self.can_be_learned];
         out.push(flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag)));
-        out.push(encode_code(&PROTECTS, &self.protect, 1));
+        out.push(encode_enum(&PROTECTS, &self.protect, 1));
         out.extend_from_slice(&self.groups.to_le_bytes());
     }
 
@@ -67,7 +67,7 @@ impl Welcome {
             return Err(fields.field_error("flags", "three bits"));
         }
         let [simulated, trusted, can_be_learned] = [1, 2, 4].map(|bit| flags & bit != 0);
-        let protect = take_code(&mut fields, "protect", &PROTECTS, 1)?;
+        let protect = take_enum(&mut fields, "protect", &PROTECTS, 1)?;
         let groups = fields.take_u16("groups")?;
         if !(1..=GROUPS_MAX).contains(&groups) {
             return Err(fields.field_error("groups", "1 to 1024"));

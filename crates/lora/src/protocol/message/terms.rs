@@ -1,6 +1,6 @@
 //! The encoding of [`InputTerms`].
 
-use super::codes::{encode_code, take_code};
+use super::codes::{encode_enum, take_enum};
 use crate::protocol::{error::ProtocolError, fields::FieldReader};
 use crate::{
     factor::ScaledB,
@@ -30,7 +30,7 @@ const PROJECTIONS: [Projection; 8] = [
 pub fn encode_terms(terms: &InputTerms) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&terms.layer.to_le_bytes());
-    out.push(encode_code(&LayerInput::ALL, &terms.input, 0));
+    out.push(encode_enum(&LayerInput::ALL, &terms.input, 0));
     out.extend_from_slice(&(terms.columns as u32).to_le_bytes());
     out.push(terms.bits as u8);
     out.extend_from_slice(&terms.norm_limit.to_le_bytes());
@@ -38,7 +38,7 @@ pub fn encode_terms(terms: &InputTerms) -> Vec<u8> {
     out.extend_from_slice(&(terms.outputs_max as u32).to_le_bytes());
     out.push(terms.parts.len() as u8);
     for part in &terms.parts {
-        out.push(encode_code(&PROJECTIONS, &part.projection, 0));
+        out.push(encode_enum(&PROJECTIONS, &part.projection, 0));
         out.extend_from_slice(&(part.rows as u32).to_le_bytes());
         match &part.effect {
             OutputTransform::Scale(scale) => {
@@ -66,7 +66,7 @@ pub fn encode_terms(terms: &InputTerms) -> Vec<u8> {
 pub fn decode_terms(bytes: &[u8]) -> Result<InputTerms, ProtocolError> {
     let mut fields = FieldReader::new("terms", bytes);
     let layer = fields.take_u32("layer")?;
-    let input = take_code(&mut fields, "input", &LayerInput::ALL, 0)?;
+    let input = take_enum(&mut fields, "input", &LayerInput::ALL, 0)?;
     let columns = take_dimension(&mut fields, "width", WIDTH_MAX)?;
     let bits = u32::from(fields.take_u8("bits")?);
     if !(2..=VECTOR_BITS_MAX).contains(&bits) {
@@ -76,7 +76,7 @@ pub fn decode_terms(bytes: &[u8]) -> Result<InputTerms, ProtocolError> {
     if !(1..=NORM_LIMIT_MAX).contains(&norm_limit) {
         return Err(fields.field_error("norm limit", "1 to 2^62"));
     }
-    let noise_sigma = fields.take_magnitude("noise sigma")?;
+    let noise_sigma = fields.take_non_negative("noise sigma")?;
     let outputs_max = fields.take_u32("rows of a tile")? as usize;
     let count = fields.take_u8("parts")?;
     if !(1..=PARTS_MAX).contains(&count) {
@@ -98,10 +98,10 @@ pub fn decode_terms(bytes: &[u8]) -> Result<InputTerms, ProtocolError> {
 }
 
 fn take_projection(fields: &mut FieldReader<'_>) -> Result<ProjectionTerms, ProtocolError> {
-    let projection = take_code(fields, "projection", &PROJECTIONS, 0)?;
+    let projection = take_enum(fields, "projection", &PROJECTIONS, 0)?;
     let rows = take_dimension(fields, "rows", WIDTH_MAX)?;
     let effect = match fields.take_u8("effect")? {
-        0 => OutputTransform::Scale(fields.take_magnitude("scale")?),
+        0 => OutputTransform::Scale(fields.take_non_negative("scale")?),
         1 if rows <= RANK_MAX => {
             let width = take_dimension(fields, "outputs", WIDTH_MAX)?;
             let entries = fields.take_bytes("factor", width * rows * 4)?;

@@ -62,8 +62,8 @@ fn messages_come_back_as_they_were() {
     let input = LayerInput::FinalHidden;
     let apply = MaskedRequest { layer: 0, input, counter: 4097, vectors: 2, packed: &[9; 8] };
     assert_eq!(MaskedRequest::decode(&encode(|out| apply.encode(out))).unwrap(), apply);
-    let products = ApplyAnswer { budget_left: None, vectors: 2, packed: &[8; 4] };
-    assert_eq!(ApplyAnswer::decode(&encode(|out| products.encode(out))).unwrap(), products);
+    let products = MaskedAnswer { budget_left: None, vectors: 2, packed: &[8; 4] };
+    assert_eq!(MaskedAnswer::decode(&encode(|out| products.encode(out))).unwrap(), products);
     let direct =
         CiphertextRequest { layer: 1, input, tile_inputs: 512, tile_rows: 8, ciphertexts: &[6] };
     assert_eq!(CiphertextRequest::decode(&encode(|out| direct.encode(out))).unwrap(), direct);

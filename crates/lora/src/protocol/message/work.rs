@@ -1,6 +1,6 @@
 //! Messages of requests and their answers.
 
-use super::codes::{encode_code, take_code};
+use super::codes::{encode_enum, take_enum};
 use crate::protocol::{error::ProtocolError, fields::FieldReader};
 use crate::{protocol::refusal::Refusal, site::LayerInput};
 
@@ -65,7 +65,7 @@ pub struct MaskedRequest<'a> {
 
 /// Answers an [`MaskedRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ApplyAnswer<'a> {
+pub struct MaskedAnswer<'a> {
     /// The number of answers left for this input; `None` if there is no budget.
     pub budget_left: Option<u64>,
     /// The number of products: one for each vector of the request.
@@ -210,7 +210,7 @@ impl<'a> MaskedRequest<'a> {
     }
 }
 
-impl<'a> ApplyAnswer<'a> {
+impl<'a> MaskedAnswer<'a> {
     /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.encode_head(out);
@@ -284,7 +284,7 @@ impl<'a> CiphertextAnswer<'a> {
     ///
     /// # Errors
     /// If a length exceeds the remaining bytes.
-    pub fn split(&self) -> Result<Vec<&'a [u8]>, ProtocolError> {
+    pub fn split_ciphertexts(&self) -> Result<Vec<&'a [u8]>, ProtocolError> {
         let mut parts = Vec::new();
         let mut rest = self.ciphertexts;
         while !rest.is_empty() {
@@ -322,7 +322,7 @@ impl Goodbye {
 impl Refusal {
     /// Appends the encoded message to `out`.
     pub fn encode(self, out: &mut Vec<u8>) {
-        let (code, detail) = self.parts();
+        let (code, detail) = self.code_and_detail();
         out.push(code);
         out.extend_from_slice(&detail.to_le_bytes());
     }
@@ -334,7 +334,7 @@ impl Refusal {
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = FieldReader::new("error", payload);
         let (code, detail) = (fields.take_u8("code")?, fields.take_u64("detail")?);
-        let refusal = Refusal::from_parts(code, detail);
+        let refusal = Refusal::from_code_and_detail(code, detail);
         let refusal = refusal.ok_or_else(|| fields.field_error("code", "a known one"))?;
         fields.expect_end()?;
         Ok(refusal)
@@ -343,11 +343,11 @@ impl Refusal {
 
 fn put_layer_input(out: &mut Vec<u8>, layer: u32, input: LayerInput) {
     out.extend_from_slice(&layer.to_le_bytes());
-    out.push(encode_code(&LayerInput::ALL, &input, 0));
+    out.push(encode_enum(&LayerInput::ALL, &input, 0));
 }
 
 fn take_layer_input(fields: &mut FieldReader<'_>) -> Result<(u32, LayerInput), ProtocolError> {
-    Ok((fields.take_u32("layer")?, take_code(fields, "input", &LayerInput::ALL, 0)?))
+    Ok((fields.take_u32("layer")?, take_enum(fields, "input", &LayerInput::ALL, 0)?))
 }
 
 fn put_ciphertexts(out: &mut Vec<u8>, first: u32, count: u16, ciphertexts: &[u8]) {

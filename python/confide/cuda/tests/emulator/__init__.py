@@ -63,7 +63,7 @@ def load(source: Source) -> ctypes.CDLL:
     key = hashlib.sha256(
         "\0".join([source.digest, _RACES_SOURCE.read_text(), _compiler_version(), *flags]).encode()
     ).hexdigest()
-    path = cache.folder() / f"{source.path.stem}-{key[:32]}.so"
+    path = cache.kernel_cache_folder() / f"{source.path.stem}-{key[:32]}.so"
     if not path.is_file():
         _build(source, path, flags)
     return ctypes.CDLL(str(path))
