@@ -166,8 +166,9 @@ soak: tools  ## store, service and clock fail for SOAK_SECONDS; `make test` does
 	CONFIDE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p confide-appraiser --test soak -- \
 	  --nocapture
 
-walk: build prover  ## runs what the README and docs/notary.md say, command by command
+walk: build prover  ## runs what the README, docs/start.md and docs/notary.md say, command by command
 	python3 tests/walk.py $(BINARY)
+	python3 tests/walk.py $(BINARY) docs/start.md
 	python3 tests/walk.py $(BINARY) docs/notary.md
 
 long: build prover seal walk  ## what CI has no time for: the release build, ten minutes of fuzzing a parser, the full suites

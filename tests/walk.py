@@ -2,11 +2,10 @@
 """Does what the README says, as printed, and looks at what comes back.
 
 usage: walk.py BINARY [PAGE]
-Every code line of the sections "Start every piece yourself" and "Measure your own machine", or of another page's
-section "The walk", is run in an empty folder, in order, with the ports as printed. A block of code lines is what
-a reader pastes into one terminal: a long-running command is the last of its block, prints its ready line, answers
-while the others run, and ends with status 0 on SIGTERM. A line marked `# refused` must end with status 1, one
-marked `# impossible` with 2.
+Every code line of the README's section "Five-minute start", or of another page's section "The walk", is run in an
+empty folder, in order, with the ports as printed. A block of code lines is what a reader pastes into one terminal: a
+long-running command is the last of its block, prints its ready line, answers while the others run, and ends with
+status 0 on SIGTERM. A line marked `# refused` must end with status 1, one marked `# impossible` with 2.
 
 Where the machine permits, the walk has a loopback interface of its own (a network namespace), so that a port in
 use elsewhere changes nothing. Elsewhere a busy port is named before anything starts.
@@ -75,10 +74,9 @@ def main() -> None:
 
 
 def read_blocks(text: str) -> list[list[str]]:
-    """The code of the sections: one list for each block, continued lines joined, comments and blank lines left out."""
-    sections = ("## Start every piece yourself", "## Measure your own machine")
-    wanted = sections if sections[0] in text else ("## The walk",)
-    section = "".join(text.split(name, 1)[1].split("\n## ", 1)[0] for name in wanted)
+    """The code of the section: one list for each block, continued lines joined, comments and blank lines left out."""
+    title = "## Five-minute start" if "## Five-minute start" in text else "## The walk"
+    section = text.split(title, 1)[1].split("\n## ", 1)[0]
     blocks: list[list[str]] = [[]]
     for line in section.replace("\\\n", " ").splitlines():
         if line.startswith("    "):

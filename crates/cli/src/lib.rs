@@ -85,7 +85,7 @@ struct Arguments {
 const EXIT_STATUS: &str = "\
 Exit status: 0 done, or accepted; 1 refused; 2 it could not be done or judged; 3 the measurement is not
 reliable (`bench run`, `load`, `check`); 4 undecided (`bench check`, `selftest`); 130 after Ctrl-C. A
-command that serves ends with 0 at SIGTERM. Start with README.md, \"Start every piece yourself\".";
+command that serves ends with 0 at SIGTERM. Start with README.md, \"Five-minute start\".";
 
 #[derive(Subcommand)]
 enum Command {
