@@ -100,7 +100,7 @@ def check_blocks(name: str, blocks: list[list[str]]) -> None:
                 sys.exit(
                     f"walk: {name}: nothing of this block runs after `{line}`, which does not end by itself"
                 )
-            listen = words[words.index("--listen") + 1]
+            listen = listen_address(words)
             if listen in ports:
                 sys.exit(f"walk: {name}: `{line}` and `{ports[listen]}` both want {listen}")
             ports[listen] = line
@@ -117,6 +117,11 @@ def is_long_running(words: list[str]) -> bool:
     if "--print-config-digest" in words:
         return False
     return words[1] in LONG_RUNNING or words[1:3] in LONG_RUNNING_PAIRS
+
+
+def listen_address(words: list[str]) -> str:
+    """Where a long-running command listens, or the file that says so."""
+    return words[words.index("--listen" if "--listen" in words else "--config") + 1]
 
 
 def has_own_loopback() -> bool:
@@ -168,8 +173,7 @@ def step(
     last = parts[-1]
     words = last.split()
     if words[0] == "confide" and is_long_running(words) and not wanted:
-        listen = words[words.index("--listen") + 1]
-        running[listen] = start(last, folder, environment)
+        running[listen_address(words)] = start(last, folder, environment)
         return
     for _ in range(QUESTIONS if "/v1/chat/completions" in last and words[0] == "curl" else 1):
         done = subprocess.run(
