@@ -7,9 +7,9 @@ use confide_http::{Admission, AdmissionLimits};
 use crate::error::CliError;
 
 /// Default of `--connections`.
-const CONNECTIONS: u32 = 1024;
+pub(crate) const CONNECTIONS: u32 = 1024;
 /// Largest `--connections`: beyond it the machine's own limits apply first.
-const CONNECTIONS_MAX: i64 = 1_000_000;
+pub(crate) const CONNECTIONS_MAX: u32 = 1_000_000;
 /// Largest number of proxies in front of a server.
 const PROXIES_MAX: usize = 64;
 
@@ -19,15 +19,15 @@ pub(crate) struct ConnectionArgs {
     /// Largest number of open connections. A full server evicts idle ones, beginning with the address that
     /// has the most; if none is idle, it refuses new ones
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS,
-          value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(CONNECTIONS_MAX)))]
     connections: u32,
     /// Largest number of connections of one IPv4 address or IPv6 /64; by default a quarter of --connections
     #[arg(long, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(CONNECTIONS_MAX)))]
     connections_per_address: Option<u32>,
     /// Connections reserved for addresses that have none; by default an eighth of --connections
     #[arg(long, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(0..=CONNECTIONS_MAX))]
+          value_parser = clap::value_parser!(u32).range(0..=i64::from(CONNECTIONS_MAX)))]
     connections_reserved: Option<u32>,
     /// Proxies whose connections begin with a PROXY protocol header (version 1 or 2): the limits then apply
     /// to the header's source address. No header is read from other addresses
@@ -59,10 +59,6 @@ impl ConnectionArgs {
         let unusable = |flag: &str, wanted: &str, got: usize| {
             CliError::new(format!("{flag}: wanted {wanted}, got {got}"))
         };
-        if !(1..=CONNECTIONS_MAX).contains(&i64::from(self.connections)) {
-            let wanted = format!("1 to {CONNECTIONS_MAX}");
-            return Err(unusable("--connections", &wanted, self.connections as usize));
-        }
         let (all, raise) = (limits.connections, "raise --connections as well");
         if limits.connections_per_peer > all {
             let wanted = format!("at most --connections, {all}");

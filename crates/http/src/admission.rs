@@ -234,7 +234,7 @@ impl Admission {
     }
 
     /// Evicts any idle connection, to free a file descriptor.
-    pub(crate) fn evict_any_idle(&self) {
+    pub fn evict_any_idle(&self) {
         let mut table = self.places.lock_table();
         let Some(peer) = table.choose_victim(0, None) else { return };
         let held = table.count_places(peer);

@@ -52,9 +52,10 @@ impl<'a> Activity<'a> {
 
     /// Notes that one side has ended its direction, after which the other has less time.
     pub(crate) fn record_half_close(&self) {
-        self.half_closed.store(true, Ordering::Relaxed);
-        self.record_bytes();
-        self.woken.notify_one();
+        if !self.half_closed.swap(true, Ordering::Relaxed) {
+            self.record_bytes();
+            self.woken.notify_one();
+        }
     }
 
     /// Resolves when no byte has moved for the time that the limits allow. Until then the connection counts as busy

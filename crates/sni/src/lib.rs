@@ -6,6 +6,7 @@
 
 mod activity;
 mod client_hello;
+mod hang_up;
 mod limits;
 mod passthrough;
 #[cfg(test)]

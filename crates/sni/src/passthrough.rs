@@ -4,6 +4,7 @@ use std::{
     future::Future,
     io,
     sync::{Arc, PoisonError, RwLock},
+    time::{Duration, Instant},
 };
 
 use confide_http::{
@@ -11,21 +12,29 @@ use confide_http::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
 };
 
 use crate::{
     activity::Activity,
     client_hello::{HELLO_BYTES_MAX, HelloError, parse_client_hello},
+    hang_up::ResetGuard,
     limits::PassLimits,
     pipe::PipePool,
-    relay::{relay, write_all},
-    route::RouteTable,
+    relay::{relay, write_first},
+    route::{RouteState, RouteTable},
+    target::is_out_of_descriptors,
 };
 
 /// The bytes that are read at once before the route is known: more than a stream holds back behind a PROXY protocol
 /// header, so that nothing is left in it when the relay takes over.
 const HELLO_READ_BYTES: usize = 8192;
+
+/// The time for all targets of a route, in deadlines of one.
+const TARGET_DEADLINES: u32 = 3;
+/// How often a connection is tried for which no descriptor is left, and the pause in which an evicted one closes.
+const DESCRIPTOR_TRIES: u32 = 3;
+const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(50);
 
 /// A fatal alert in a record of its own (RFC 8446 section 6), which clients report by name.
 const fn alert(description: u8) -> [u8; 7] {
@@ -62,14 +71,20 @@ impl Passthrough {
         stop: impl Future<Output = ()>,
     ) -> DrainOutcome {
         let drain = self.limits.drain;
+        let places = admission.clone();
         let serve = |stream, place, _| {
-            let this = self.clone();
-            async move { this.pass_connection(stream, place).await }
+            let (this, places) = (self.clone(), places.clone());
+            async move { this.pass_connection(stream, place, &places).await }
         };
         accept_until(listener, admission, drain, stop, serve).await
     }
 
-    async fn pass_connection(&self, mut stream: PeerStream, place: ConnectionPlace) {
+    async fn pass_connection(
+        &self,
+        mut stream: PeerStream,
+        place: ConnectionPlace,
+        places: &Admission,
+    ) {
         let peer = place.peer();
         let (client, local) = match (stream.client_address(), stream.tcp().local_addr()) {
             (Ok(client), Ok(local)) => (client, local),
@@ -92,18 +107,8 @@ impl Passthrough {
             tracing::info!(%peer, %name, "connection refused: no route has this name");
             return refuse(&mut stream, &UNRECOGNIZED_NAME).await;
         };
-        let mut connected = None;
-        for target in state.order_targets() {
-            match target.connect(self.limits.connect, self.limits.retry).await {
-                Ok(upstream) => {
-                    connected = Some(upstream);
-                    break;
-                }
-                Err(error) => tracing::warn!(%target, %error, "cannot connect to a target"),
-            }
-        }
-        let Some(upstream) = connected else {
-            tracing::warn!(%peer, %name, "connection refused: no target of the route accepts connections");
+        let Some(upstream) = self.connect_to_route(state, places).await else {
+            tracing::info!(%peer, %name, "connection refused: no target of the route accepts connections");
             return refuse(&mut stream, &INTERNAL_ERROR).await;
         };
         let mut first = Vec::new();
@@ -114,18 +119,42 @@ impl Passthrough {
         drop(routes);
         let tcp = stream.tcp();
         let activity = Activity::new(&place);
+        // Also where the connection is evicted or cut by the end of a drain.
+        let guard = ResetGuard::new(tcp, &upstream);
         let moved = async {
-            write_all(&upstream, &first, &activity).await?;
+            write_first(tcp, &upstream, &first, &activity).await?;
+            drop(first);
             relay(tcp, &upstream, &activity, &self.pipes).await
         };
         tokio::select! {
-            ended = moved => {
-                if let Err(error) = ended {
-                    tracing::debug!(%peer, %error, "connection ended");
+            ended = moved => match ended {
+                Ok(()) => guard.disarm(),
+                Err(error) => tracing::debug!(%peer, %error, "connection reset"),
+            },
+            () = activity.wait_until_idle(&self.limits) => tracing::info!(%peer, "connection reset: idle"),
+        }
+    }
+
+    /// Connects to the first target that accepts. Targets are tried for three times the deadline of one.
+    async fn connect_to_route(&self, state: &RouteState, places: &Admission) -> Option<TcpStream> {
+        let PassLimits { connect, retry, .. } = self.limits;
+        let until = Instant::now() + TARGET_DEADLINES * connect;
+        for target in state.order_targets(connect) {
+            for _ in 0..DESCRIPTOR_TRIES {
+                match target.connect(connect, retry).await {
+                    Ok(upstream) => return Some(upstream),
+                    Err(error) if is_out_of_descriptors(&error) => {
+                        places.evict_any_idle();
+                        tokio::time::sleep(DESCRIPTOR_PAUSE).await;
+                    }
+                    Err(_) => break,
                 }
             }
-            () = activity.wait_until_idle(&self.limits) => tracing::info!(%peer, "connection closed: idle"),
+            if Instant::now() >= until {
+                break;
+            }
         }
+        None
     }
 }
 

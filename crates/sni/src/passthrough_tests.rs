@@ -204,6 +204,68 @@ async fn a_side_that_has_ended_leaves_the_other_a_bounded_time() {
         timeout(GENEROUS, client.read_to_end(&mut rest)).await.expect("the other is closed too");
 }
 
+/// A listener to which a passthrough leads, and that passthrough.
+async fn start_before_listener(limits: PassLimits) -> (TcpListener, Running) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = listener.local_addr().unwrap();
+    (listener, start(vec![route("a.example", &[target])], limits, 16).await)
+}
+
+#[tokio::test]
+async fn the_last_words_of_a_machine_that_closes_in_mid_upload_reach_the_client() {
+    let (listener, running) = start_before_listener(PassLimits::default()).await;
+    for _ in 0..50 {
+        let mut client = TcpStream::connect(running.address).await.unwrap();
+        client.write_all(&hello("a.example")).await.unwrap();
+        let (mut upstream, _) = listener.accept().await.unwrap();
+        upstream.read_exact(&mut [0; 9]).await.unwrap();
+        upstream.write_all(b"refused").await.unwrap();
+        // Bytes are left unread, so the kernel sends a reset.
+        drop(upstream);
+        for _ in 0..3 {
+            let _ = client.write_all(b"more").await;
+            tokio::task::yield_now().await;
+        }
+        let mut got = Vec::new();
+        let _ = timeout(GENEROUS, client.read_to_end(&mut got)).await.unwrap();
+        assert_eq!(got, b"refused");
+    }
+}
+
+#[tokio::test]
+async fn a_reset_is_passed_on_as_a_reset_both_ways() {
+    let (listener, running) = start_before_listener(PassLimits::default()).await;
+    for is_client in [true, false] {
+        let mut client = TcpStream::connect(running.address).await.unwrap();
+        client.write_all(&hello("a.example")).await.unwrap();
+        let (mut upstream, _) = listener.accept().await.unwrap();
+        upstream.read_exact(&mut vec![0; hello("a.example").len()]).await.unwrap();
+        let (cut, mut other) = if is_client { (client, upstream) } else { (upstream, client) };
+        rustix::net::sockopt::set_socket_linger(&cut, Some(Duration::ZERO)).unwrap();
+        drop(cut);
+        let read = timeout(GENEROUS, other.read(&mut [0])).await.unwrap();
+        let kind = read.unwrap_err().kind();
+        assert_eq!(kind, std::io::ErrorKind::ConnectionReset, "client: {is_client}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_resets_is_noticed_while_its_machine_takes_no_bytes() {
+    let (listener, running) = start_before_listener(PassLimits::default()).await;
+    let mut client = TcpStream::connect(running.address).await.unwrap();
+    client.write_all(&hello("a.example")).await.unwrap();
+    let (upstream, _) = listener.accept().await.unwrap();
+    // The upload fills all buffers on the way.
+    let filled = async { while client.write_all(&[0; 65536]).await.is_ok() {} };
+    let _ = timeout(Duration::from_millis(500), filled).await;
+    rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+    drop(client);
+    running.stop.send(()).unwrap();
+    let drained = timeout(GENEROUS, running.ended).await.unwrap().unwrap();
+    assert_eq!(drained, DrainOutcome::Completely);
+    drop(upstream);
+}
+
 #[tokio::test]
 async fn a_flood_of_silent_connections_does_not_keep_an_honest_client_out() {
     let target = echo_server(b"x").await;

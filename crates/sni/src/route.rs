@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
 };
 
 use crate::{
@@ -140,13 +141,17 @@ impl RouteTable {
 }
 
 impl RouteState {
-    /// Lists the targets in the order in which to try them: the next in turn first, those that failed recently last.
-    pub(crate) fn order_targets(&self) -> Vec<&PassTarget> {
-        let targets = &self.route.targets;
-        let first = self.next.fetch_add(1, Ordering::Relaxed) % targets.len();
-        let (before, after) = targets.split_at(first);
-        let mut ordered: Vec<&PassTarget> = after.iter().chain(before).collect();
-        ordered.sort_by_key(|target| target.is_avoided());
+    /// Lists the targets in the order in which to try them: the next in turn of those that work first, those that failed
+    /// recently last. `probe` is the time that one connection has to find out whether a failed one works again.
+    pub(crate) fn order_targets(&self, probe: Duration) -> Vec<&PassTarget> {
+        let targets = self.route.targets.iter();
+        let (avoided, mut ordered): (Vec<_>, Vec<_>) =
+            targets.partition(|target| target.is_avoided(probe));
+        if !ordered.is_empty() {
+            let first = self.next.fetch_add(1, Ordering::Relaxed) % ordered.len();
+            ordered.rotate_left(first);
+        }
+        ordered.extend(avoided);
         ordered
     }
 }
@@ -201,7 +206,9 @@ mod tests {
     fn targets_take_turns() {
         let table = RouteTable::new(vec![route(&["a.org"], &["a:1", "b:1", "c:1"])]).unwrap();
         let state = &table.routes[0];
-        let order = || state.order_targets().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let order = || {
+            state.order_targets(Duration::ZERO).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
         assert_eq!(order(), ["a:1", "b:1", "c:1"]);
         assert_eq!(order(), ["b:1", "c:1", "a:1"]);
         assert_eq!(order(), ["c:1", "a:1", "b:1"]);

@@ -11,13 +11,18 @@ use confide_sni::{NamePattern, PassLimits, PassRoute, PassTarget, RouteTable};
 use serde::Deserialize;
 
 use crate::{
-    address::parse_listen_address, connections::ConnectionArgs, error::CliError, files::read_text,
+    address::parse_listen_address,
+    connections::{CONNECTIONS, CONNECTIONS_MAX, ConnectionArgs},
+    error::CliError,
+    files::read_text,
 };
 
 /// The longest file in bytes: some 10,000 routes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The largest number of listeners of one process.
 const LISTENERS_MAX: usize = 64;
+/// The longest error that is shown: it quotes a line of the file.
+const ERROR_CHARACTERS_MAX: usize = 500;
 /// The longest deadline in seconds: a day.
 const SECONDS_MAX: u64 = 86_400;
 /// The largest number of pipes; each takes two descriptors and up to 256 KiB of the kernel's memory.
@@ -102,7 +107,8 @@ struct RouteFile {
 pub(crate) fn read_config_file(path: &Path) -> Result<Vec<ListenerConfig>, CliError> {
     let text = read_text(path, FILE_BYTES_MAX, "the configuration of a gateway")?;
     parse_config(&text).map_err(|message| {
-        CliError::new(format!("{}: {message}", path.display()))
+        let shown: String = message.chars().take(ERROR_CHARACTERS_MAX).collect();
+        CliError::new(format!("{}: {shown}", path.display()))
             .with_hint("docs/gateway.md, \"Pass TLS through\", describes the file")
     })
 }
@@ -126,6 +132,7 @@ impl ListenerFile {
         let listen =
             parse_listen_address(&self.listen).map_err(|error| format!("listen: {error}"))?;
         let limits = self.limits.check()?;
+        self.connections.check()?;
         let fixed = FixedSettings { listen, limits, connections: self.connections };
         // Wrong limits are found before anything listens.
         fixed.admission().map_err(|error| error.message().to_owned())?;
@@ -146,6 +153,27 @@ impl FixedSettings {
     pub(crate) fn admission(&self) -> Result<Admission, CliError> {
         let ConnectionsFile { max, per_address, reserved, proxy_protocol_from } = &self.connections;
         ConnectionArgs::new(*max, *per_address, *reserved, proxy_protocol_from.clone()).admission()
+    }
+}
+
+impl ConnectionsFile {
+    fn check(&self) -> Result<(), String> {
+        let max = self.max.unwrap_or(CONNECTIONS);
+        let wrong = |key: &str, wanted: String, got: u32| {
+            Err(format!("connections.{key}: wanted {wanted}, got {got}"))
+        };
+        if !(1..=CONNECTIONS_MAX).contains(&max) {
+            return wrong("max", format!("1 to {CONNECTIONS_MAX}"), max);
+        }
+        match (self.per_address, self.reserved) {
+            (Some(got), _) if !(1..=max).contains(&got) => {
+                wrong("per_address", format!("1 to connections.max, {max}"), got)
+            }
+            (_, Some(got)) if got >= max => {
+                wrong("reserved", format!("less than connections.max, {max}"), got)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -253,11 +281,19 @@ mod tests {
             (listener("[listener.limits]\npipes = 5000"), "limits.pipes: wanted at most 4096"),
             (
                 listener("[listener.connections]\nmax = 0"),
-                "--connections: wanted 1 to 1000000, got 0",
+                "connections.max: wanted 1 to 1000000, got 0",
+            ),
+            (
+                listener("[listener.connections]\nper_address = 0"),
+                "connections.per_address: wanted 1 to",
+            ),
+            (
+                listener("[listener.connections]\nmax = 2\nreserved = 2"),
+                "connections.reserved: wanted less than",
             ),
             (
                 listener("[listener.connections]\nmax = 2\nper_address = 3"),
-                "--connections-per-address: wanted at most",
+                "connections.per_address: wanted 1 to connections.max, 2, got 3",
             ),
             (listener("").replace("a.example", "10.0.0.1"), "route 1: \"10.0.0.1\": server name"),
             (listener("").replace("127.0.0.1:1", "127.0.0.1"), "route 1: target: wanted HOST:PORT"),

@@ -41,17 +41,18 @@ pub(super) async fn serve_listeners(path: &Path) -> Result<ExitCode, CliError> {
     }
     let Some(first) = first else { return Err(CliError::new("the file has no listener")) };
     process::print_ready(first, GUARANTEE, json!({ "listeners": shown }));
+    let listeners: Arc<[_]> = listeners.into();
+    // A file that does not end, or an output that nobody reads, must not keep the process from stopping.
+    let mut reload = JoinSet::new();
     loop {
         tokio::select! {
             biased;
             () = stop.as_mut() => break,
-            _ = hangup.recv() => match reload_routes(path, &listeners) {
-                Ok(routes) => process::print_line(&json!({ "reloaded": true, "routes": routes })),
-                Err(error) => {
-                    tracing::error!(error = error.message(), "the configuration was not reloaded");
-                    process::print_line(&json!({ "reloaded": false, "error": error.message() }));
-                }
-            },
+            Some(_) = reload.join_next(), if !reload.is_empty() => {}
+            _ = hangup.recv(), if reload.is_empty() => {
+                let (path, listeners) = (path.to_owned(), listeners.clone());
+                reload.spawn_blocking(move || reload_and_print(&path, &listeners));
+            }
         }
     }
     stopping.send_replace(true);
@@ -61,6 +62,16 @@ pub(super) async fn serve_listeners(path: &Path) -> Result<ExitCode, CliError> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn reload_and_print(path: &Path, listeners: &[(FixedSettings, Arc<Passthrough>)]) {
+    match reload_routes(path, listeners) {
+        Ok(routes) => process::print_line(&json!({ "reloaded": true, "routes": routes })),
+        Err(error) => {
+            tracing::error!(error = error.message(), "the configuration was not reloaded");
+            process::print_line(&json!({ "reloaded": false, "error": error.message() }));
+        }
+    }
 }
 
 /// Replaces the routes of all listeners, or none of them. Returns the number of routes.
