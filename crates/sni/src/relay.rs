@@ -32,7 +32,7 @@ const BULK_PAUSE: Duration = Duration::from_secs(1);
 /// The end of one direction.
 enum ForwardEnd {
     /// The source ended its direction, and the end was passed on.
-    Ended,
+    StreamEnd,
     /// The source failed: nothing can be read from it or written to it any more.
     SourceFailed(io::Error),
     /// The destination takes no more bytes. What it has sent before may still be to be read.
@@ -62,11 +62,11 @@ pub(crate) async fn relay(
             tracing::debug!(%error, "a side takes no more bytes");
             activity.record_half_close();
         }
-        ForwardEnd::Ended => {}
+        ForwardEnd::StreamEnd => {}
     }
     match rest.await {
         // After both have ended, or one has said all that it had to say, nothing is cut.
-        ForwardEnd::Ended | ForwardEnd::DestinationFailed(_) => Ok(()),
+        ForwardEnd::StreamEnd | ForwardEnd::DestinationFailed(_) => Ok(()),
         ForwardEnd::SourceFailed(error) => Err(error),
     }
 }
@@ -111,7 +111,7 @@ async fn forward(
     activity.record_half_close();
     match shutdown(to, Shutdown::Write) {
         // The other side has reset the connection, which the other direction reports.
-        Ok(()) | Err(rustix::io::Errno::NOTCONN) => ForwardEnd::Ended,
+        Ok(()) | Err(rustix::io::Errno::NOTCONN) => ForwardEnd::StreamEnd,
         Err(error) => ForwardEnd::DestinationFailed(error.into()),
     }
 }
@@ -186,7 +186,7 @@ pub(crate) async fn write_first(
 ) -> io::Result<()> {
     write_rest(client, upstream, bytes, activity).await.map_err(|end| match end {
         ForwardEnd::SourceFailed(error) | ForwardEnd::DestinationFailed(error) => error,
-        ForwardEnd::Ended => io::ErrorKind::UnexpectedEof.into(),
+        ForwardEnd::StreamEnd => io::ErrorKind::UnexpectedEof.into(),
     })
 }
 

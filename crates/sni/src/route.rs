@@ -141,8 +141,8 @@ impl RouteTable {
 }
 
 impl RouteState {
-    /// Lists the targets in the order in which to try them: the next in turn of those that work first, those that failed
-    /// recently last. `probe` is the time that one connection has to find out whether a failed one works again.
+    /// Lists the targets in the order in which to try them: the next in turn of those that work first, those that
+    /// failed recently last. `probe` is the time that one connection has to find out whether a failed one works again.
     pub(crate) fn order_targets(&self, probe: Duration) -> Vec<&PassTarget> {
         let targets = self.route.targets.iter();
         let (avoided, mut ordered): (Vec<_>, Vec<_>) =

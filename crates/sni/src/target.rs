@@ -123,8 +123,8 @@ impl PassTarget {
         self.resolved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True while a recent failure to connect makes other targets preferable. Once that time is over, the target is given
-    /// to one connection, which finds out, and avoided by the others for `probe`.
+    /// True while a recent failure to connect makes other targets preferable. Once that time is over, the target is
+    /// given to one connection, which finds out, and avoided by the others for `probe`.
     pub(crate) fn is_avoided(&self, probe: Duration) -> bool {
         if !self.has_failed.load(Ordering::Relaxed) {
             return false;
