@@ -64,7 +64,7 @@ fn emulated_and_native_runs_reveal_the_same() {
         vec![("sort".to_string(), sort(1, 0)), ("fibonacci".to_string(), fibonacci(0))];
     for guest in host::GUESTS {
         for seed in 1..=4 {
-            let json = host::sample(guest, 300 * seed as u32, seed).unwrap().to_string();
+            let json = host::sample_input(guest, 300 * seed as u32, seed).unwrap().to_string();
             let input = host::input_from_json(guest, json.as_bytes()).unwrap();
             inputs.push((guest.to_string(), input));
         }
@@ -138,7 +138,7 @@ fn refusals_have_their_names() {
 #[test]
 fn memory_that_is_too_small_is_refused_with_the_least_that_suffices() {
     let folder = Folder::new();
-    let rsa = host::sample("rsa2048", 1024, 1).unwrap().to_string();
+    let rsa = host::sample_input("rsa2048", 1024, 1).unwrap().to_string();
     let rsa = host::input_from_json("rsa2048", rsa.as_bytes()).unwrap();
     for (guest, input, mode) in [
         ("fibonacci", fibonacci(10), "app"),
