@@ -86,10 +86,6 @@ impl Passthrough {
         places: &Admission,
     ) {
         let peer = place.peer();
-        let (client, local) = match (stream.client_address(), stream.tcp().local_addr()) {
-            (Ok(client), Ok(local)) => (client, local),
-            _ => return tracing::debug!(%peer, "the client has gone"),
-        };
         let read = tokio::time::timeout(self.limits.hello, read_hello(&mut stream)).await;
         let (hello, name) = match read {
             Ok(Ok(read)) => read,
@@ -113,6 +109,10 @@ impl Passthrough {
         };
         let mut first = Vec::new();
         if state.route.send_proxy_header {
+            let (Ok(client), Ok(local)) = (stream.client_address(), stream.tcp().local_addr())
+            else {
+                return tracing::debug!(%peer, "the client has gone");
+            };
             first = encode_proxy_header(client, local);
         }
         first.extend(hello);
