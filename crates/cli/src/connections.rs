@@ -11,7 +11,7 @@ pub(crate) const CONNECTIONS: u32 = 1024;
 /// Largest `--connections`: beyond it the machine's own limits apply first.
 pub(crate) const CONNECTIONS_MAX: u32 = 1_000_000;
 /// Largest number of proxies in front of a server.
-const PROXIES_MAX: usize = 64;
+pub(crate) const PROXIES_MAX: usize = 64;
 
 /// Limits on connections; every server that faces a network has them.
 #[derive(clap::Args)]
@@ -36,17 +36,6 @@ pub(crate) struct ConnectionArgs {
 }
 
 impl ConnectionArgs {
-    /// The same limits from a file; what is absent has the default of its flag.
-    pub(crate) fn new(
-        connections: Option<u32>,
-        connections_per_address: Option<u32>,
-        connections_reserved: Option<u32>,
-        proxy_protocol_from: Vec<IpAddr>,
-    ) -> Self {
-        let connections = connections.unwrap_or(CONNECTIONS);
-        Self { connections, connections_per_address, connections_reserved, proxy_protocol_from }
-    }
-
     /// The admission limits that the arguments set; an error if they contradict each other.
     pub(crate) fn admission(&self) -> Result<Admission, CliError> {
         let shared = AdmissionLimits::for_many_peers(self.connections as usize);

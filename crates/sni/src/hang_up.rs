@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::net::TcpStream;
 
-/// How a connection has ended on the other side.
+/// The state of a connection as its other side has left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HangUp {
     /// It is open.

@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use confide_http::Admission;
+use confide_http::{Admission, AdmissionLimits};
 use confide_sni::{NamePattern, PassLimits, PassRoute, PassTarget, RouteTable};
 use serde::Deserialize;
 
 use crate::{
     address::parse_listen_address,
-    connections::{CONNECTIONS, CONNECTIONS_MAX, ConnectionArgs},
+    connections::{CONNECTIONS, CONNECTIONS_MAX, PROXIES_MAX},
     error::CliError,
     files::read_text,
 };
@@ -31,7 +31,7 @@ const PIPES_MAX: usize = 4096;
 /// A listener as the file describes it.
 #[derive(Debug)]
 pub(crate) struct ListenerConfig {
-    /// What a reload cannot change.
+    /// The settings that a reload cannot change.
     pub(crate) fixed: FixedSettings,
     pub(crate) routes: RouteTable,
     pub(crate) route_count: usize,
@@ -42,7 +42,8 @@ pub(crate) struct ListenerConfig {
 pub(crate) struct FixedSettings {
     pub(crate) listen: SocketAddr,
     pub(crate) limits: PassLimits,
-    connections: ConnectionsFile,
+    connections: AdmissionLimits,
+    proxies: Vec<IpAddr>,
 }
 
 #[derive(Deserialize)]
@@ -72,7 +73,7 @@ enum ListenerKind {
     Pass,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConnectionsFile {
     max: Option<u32>,
@@ -132,10 +133,9 @@ impl ListenerFile {
         let listen =
             parse_listen_address(&self.listen).map_err(|error| format!("listen: {error}"))?;
         let limits = self.limits.check()?;
-        self.connections.check()?;
-        let fixed = FixedSettings { listen, limits, connections: self.connections };
-        // Wrong limits are found before anything listens.
-        fixed.admission().map_err(|error| error.message().to_owned())?;
+        let connections = self.connections.check()?;
+        let proxies = self.connections.proxy_protocol_from;
+        let fixed = FixedSettings { listen, limits, connections, proxies };
         let numbered = self.route.into_iter().enumerate();
         let routes: Vec<PassRoute> = numbered
             .map(|(index, route)| {
@@ -149,31 +149,40 @@ impl ListenerFile {
 }
 
 impl FixedSettings {
-    /// The admission limits of the listener.
-    pub(crate) fn admission(&self) -> Result<Admission, CliError> {
-        let ConnectionsFile { max, per_address, reserved, proxy_protocol_from } = &self.connections;
-        ConnectionArgs::new(*max, *per_address, *reserved, proxy_protocol_from.clone()).admission()
+    /// Places for the listener's connections.
+    pub(crate) fn admission(&self) -> Admission {
+        Admission::new(self.connections).with_trusted_proxies(&self.proxies)
     }
 }
 
 impl ConnectionsFile {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<AdmissionLimits, String> {
         let max = self.max.unwrap_or(CONNECTIONS);
-        let wrong = |key: &str, wanted: String, got: u32| {
+        let wrong = |key: &str, wanted: String, got: usize| {
             Err(format!("connections.{key}: wanted {wanted}, got {got}"))
         };
         if !(1..=CONNECTIONS_MAX).contains(&max) {
-            return wrong("max", format!("1 to {CONNECTIONS_MAX}"), max);
+            return wrong("max", format!("1 to {CONNECTIONS_MAX}"), max as usize);
         }
-        match (self.per_address, self.reserved) {
-            (Some(got), _) if !(1..=max).contains(&got) => {
-                wrong("per_address", format!("1 to connections.max, {max}"), got)
-            }
-            (_, Some(got)) if got >= max => {
-                wrong("reserved", format!("less than connections.max, {max}"), got)
-            }
-            _ => Ok(()),
+        let shared = AdmissionLimits::for_many_peers(max as usize);
+        let or = |given: Option<u32>, default| given.map_or(default, |given| given as usize);
+        let per_peer = or(self.per_address, shared.connections_per_peer);
+        let reserved = or(self.reserved, shared.newcomer_reserve);
+        let proxies = self.proxy_protocol_from.len();
+        if !(1..=shared.connections).contains(&per_peer) {
+            return wrong("per_address", format!("1 to connections.max, {max}"), per_peer);
         }
+        if reserved >= shared.connections {
+            return wrong("reserved", format!("less than connections.max, {max}"), reserved);
+        }
+        if proxies > PROXIES_MAX {
+            return wrong(
+                "proxy_protocol_from",
+                format!("at most {PROXIES_MAX} addresses"),
+                proxies,
+            );
+        }
+        Ok(AdmissionLimits { connections_per_peer: per_peer, newcomer_reserve: reserved, ..shared })
     }
 }
 
@@ -235,8 +244,16 @@ mod tests {
     fn a_listener_has_the_documented_defaults() {
         let [config] = &parse_config(&listener("")).unwrap()[..] else { panic!("one listener") };
         assert_eq!(config.fixed.limits, PassLimits::default());
-        assert_eq!(config.fixed.admission().unwrap().limits().connections, 1024);
+        assert_eq!(config.fixed.admission().limits().connections, 1024);
         assert_eq!(config.route_count, 1);
+    }
+
+    #[test]
+    fn a_default_that_is_written_out_changes_nothing() {
+        let written = "[listener.limits]\nidle_s = 3600\n[listener.connections]\nmax = 1024\nper_address = 256";
+        let [short, long] =
+            [listener(""), listener(written)].map(|text| parse_config(&text).unwrap());
+        assert_eq!(short[0].fixed, long[0].fixed);
     }
 
     #[test]
@@ -256,7 +273,7 @@ mod tests {
             pipes: 0,
         };
         assert_eq!(config[0].fixed.limits, wanted);
-        let admission = config[0].fixed.admission().unwrap().limits();
+        let admission = config[0].fixed.admission().limits();
         assert_eq!(
             (admission.connections, admission.connections_per_peer, admission.newcomer_reserve),
             (9, 8, 1)

@@ -18,10 +18,11 @@ const GUARANTEE: &str = "none (TLS is passed through unread)";
 
 /// Serves all listeners of the file until the process is asked to stop; SIGHUP reads the routes again.
 pub(super) async fn serve_listeners(path: &Path) -> Result<ExitCode, CliError> {
+    // Before the signals are caught, so that a file that does not end can be interrupted.
+    let configs = read_config_file(path)?;
     let mut stop = pin!(process::stop_signal());
     let mut hangup = signal(SignalKind::hangup())
         .map_err(|error| CliError::new(format!("cannot catch SIGHUP: {error}")))?;
-    let configs = read_config_file(path)?;
     let (stopping, stopped) = watch::channel(false);
     let mut running = JoinSet::new();
     let mut listeners: Vec<(FixedSettings, Arc<Passthrough>)> = Vec::new();
@@ -32,7 +33,7 @@ pub(super) async fn serve_listeners(path: &Path) -> Result<ExitCode, CliError> {
         let passthrough = Arc::new(Passthrough::new(config.routes, config.fixed.limits));
         let mut stopped = stopped.clone();
         let stop = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
-        running.spawn(passthrough.clone().serve(listener, config.fixed.admission()?, stop));
+        running.spawn(passthrough.clone().serve(listener, config.fixed.admission(), stop));
         shown.push(
             json!({ "kind": "pass", "listen": address.to_string(), "routes": config.route_count }),
         );
@@ -49,6 +50,10 @@ pub(super) async fn serve_listeners(path: &Path) -> Result<ExitCode, CliError> {
             biased;
             () = stop.as_mut() => break,
             Some(_) = reload.join_next(), if !reload.is_empty() => {}
+            // None ends before the stop, unless it has failed: the others must not hide that.
+            Some(_) = running.join_next() => {
+                return Err(CliError::new("a listener has failed; the error is in the log"));
+            }
             _ = hangup.recv(), if reload.is_empty() => {
                 let (path, listeners) = (path.to_owned(), listeners.clone());
                 reload.spawn_blocking(move || reload_and_print(&path, &listeners));
