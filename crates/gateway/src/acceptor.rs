@@ -1,6 +1,10 @@
 //! Opens the stream that carries HTTP on an accepted TCP connection.
 
-use std::future::Future;
+use std::{
+    convert::Infallible,
+    future::{Future, pending},
+    time::Duration,
+};
 
 use confide_http::PeerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -15,7 +19,16 @@ pub(crate) trait Acceptor: Send + Sync + 'static {
         &self,
         stream: PeerStream,
     ) -> impl Future<Output = Result<Self::Stream, Self::Refusal>> + Send;
+
+    /// Does what has to be done at intervals while connections are accepted.
+    fn maintain(&self) -> impl Future<Output = Infallible> + Send {
+        pending()
+    }
 }
+
+/// The interval between two checks for a failed renewal. Renewal starts after two thirds of a key's
+/// lifetime, long before it expires.
+const RENEWALS_SEEN_EVERY: Duration = Duration::from_secs(10);
 
 impl Acceptor for confide_channel::Server {
     type Stream = tokio_rustls::server::TlsStream<PeerStream>;
@@ -30,5 +43,21 @@ impl Acceptor for confide_channel::Server {
             "channel opened"
         );
         Ok(accepted.stream)
+    }
+
+    /// Logs each failed renewal of the key, since clients notice nothing until the key expires.
+    async fn maintain(&self) -> Infallible {
+        let mut seen = 0;
+        loop {
+            tokio::time::sleep(RENEWALS_SEEN_EVERY).await;
+            let failures = self.renewal_failures();
+            if failures > seen {
+                tracing::warn!(
+                    failures,
+                    "the key could not be renewed; it is used until it expires"
+                );
+                seen = failures;
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The gateway, composed of configuration, channel and proxy.
 
-use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{Server, ServerOptions};
@@ -9,8 +9,12 @@ use confide_http::{Admission, AdmissionLimits, DrainOutcome};
 use tokio::net::TcpListener;
 
 use crate::{
-    access_log::AccessLog, configuration::GatewayConfiguration, error::GatewayError,
-    limits::GatewayLimits, proxy::Proxy,
+    access_log::AccessLog,
+    configuration::GatewayConfiguration,
+    error::GatewayError,
+    generation::{Generation, GenerationSlot},
+    limits::GatewayLimits,
+    proxy::Proxy,
 };
 
 /// Options of a gateway.
@@ -125,32 +129,43 @@ impl Gateway {
         listener: TcpListener,
         stop: impl Future<Output = ()>,
     ) -> DrainOutcome {
+        ReloadableGateway::new(self).serve(listener, stop).await
+    }
+
+    fn into_generation(self) -> Generation<Server> {
         let proxy = Proxy::new(&self.configuration, self.simulated, self.limits);
         let proxy = Arc::new(proxy.with_access_log(self.access_log));
-        let channel = self.channel.clone();
-        let Self { admission, limits, .. } = self;
-        tokio::select! {
-            drained = crate::serve::serve(listener, self.channel, proxy, limits, admission, stop) => {
-                drained
-            }
-            never = warn_of_failed_renewals(&channel) => match never {},
-        }
+        Generation::new(self.channel, proxy, self.limits)
     }
 }
 
-/// The interval between two checks for a failed renewal. Renewal starts after two thirds of a key's
-/// lifetime, long before it expires.
-const RENEWALS_SEEN_EVERY: Duration = Duration::from_secs(10);
+/// A gateway whose configuration can be replaced while it serves.
+pub struct ReloadableGateway {
+    generations: GenerationSlot<Server>,
+    admission: Admission,
+}
 
-/// Logs each failed renewal of the key, since clients notice nothing until the key expires.
-async fn warn_of_failed_renewals(channel: &Server) -> Infallible {
-    let mut seen = 0;
-    loop {
-        tokio::time::sleep(RENEWALS_SEEN_EVERY).await;
-        let failures = channel.renewal_failures();
-        if failures > seen {
-            tracing::warn!(failures, "the key could not be renewed; it is used until it expires");
-            seen = failures;
-        }
+impl ReloadableGateway {
+    /// Prepares to serve `first`.
+    pub fn new(first: Gateway) -> Self {
+        let admission = first.admission.clone();
+        Self { generations: GenerationSlot::new(first.into_generation()), admission }
+    }
+
+    /// Serves new connections with `next`, whose limits on connections are ignored. An open
+    /// connection keeps its configuration until its next answer has ended, or until it has been
+    /// idle for as long as its limits allow; its client is then asked to connect anew. Must be
+    /// called inside a runtime.
+    pub fn replace(&self, next: Gateway) {
+        self.generations.replace(next.into_generation());
+    }
+
+    /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()>,
+    ) -> DrainOutcome {
+        self.generations.serve(listener, self.admission.clone(), stop).await
     }
 }

@@ -18,6 +18,7 @@ mod connection;
 mod error;
 mod fault;
 mod gateway;
+mod generation;
 mod limits;
 mod manifest;
 mod path;
@@ -38,7 +39,7 @@ pub use configuration::{
     GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, GatewayConfiguration, WELL_KNOWN_PATH,
 };
 pub use error::GatewayError;
-pub use gateway::{Gateway, GatewayOptions};
+pub use gateway::{Gateway, GatewayOptions, ReloadableGateway};
 pub use limits::GatewayLimits;
 pub use manifest::fetch_model_manifest;
 pub use route::{Route, RouteMethods};

@@ -1,46 +1,31 @@
 //! Accepts connections, speaks HTTP/1.1 on each, and drains when asked to stop.
 
-use std::{convert::Infallible, future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use confide_http::{
-    Admission, ClosingSignal, ConnectionDeadlines, ConnectionPlace, DrainOutcome, PeerStream,
-    StallGuard, UNBOUNDED, accept_until, serve_connection, wait_until_closing,
+    ClosingSignal, ConnectionDeadlines, ConnectionPlace, PeerStream, StallGuard, UNBOUNDED,
+    serve_connection, wait_until_closing,
 };
+use http::{HeaderValue, header};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
 
-use crate::{acceptor::Acceptor, limits::GatewayLimits, proxy::Proxy};
+use crate::{acceptor::Acceptor, generation::Generation};
 
-pub(crate) async fn serve<A: Acceptor>(
-    listener: TcpListener,
-    acceptor: Arc<A>,
-    proxy: Arc<Proxy>,
-    limits: GatewayLimits,
-    admission: Admission,
-    stop: impl Future<Output = ()>,
-) -> DrainOutcome {
-    let pools = proxy.clone();
-    let serve = move |stream, place, closing| {
-        serve_gateway_connection(stream, place, acceptor.clone(), proxy.clone(), limits, closing)
-    };
-    tokio::select! {
-        drained = accept_until(listener, admission, limits.drain, stop, serve) => drained,
-        never = pools.maintain_pools() => match never {},
-    }
-}
-
+/// Asks the client to end the connection after this answer.
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// The time that running answers may take after the upstream has named another model.
 const LOST_UPSTREAM_GRACE: Duration = Duration::from_secs(1);
 
-async fn serve_gateway_connection<A: Acceptor>(
+/// Serves one connection of a generation.
+pub(crate) async fn serve_connection_of<A: Acceptor>(
+    generation: Arc<Generation<A>>,
     stream: PeerStream,
     place: ConnectionPlace,
-    acceptor: Arc<A>,
-    proxy: Arc<Proxy>,
-    limits: GatewayLimits,
     mut closing: ClosingSignal,
 ) {
+    let Generation { acceptor, proxy, limits, .. } = &*generation;
+    let replaced = generation.replacement_signal();
     // The evidence would attest a false digest, so no handshake is started.
     let mut lost = pin!(proxy.wait_for_model_change());
     let opened = tokio::select! {
@@ -54,8 +39,14 @@ async fn serve_gateway_connection<A: Acceptor>(
         Err(refusal) => return tracing::info!(%refusal, "connection refused"),
     };
     let service = service_fn(|request| {
-        let proxy = proxy.clone();
-        place.run_exchange(async move { Ok::<_, Infallible>(proxy.answer(request).await) })
+        let (proxy, replaced) = (proxy.clone(), replaced.clone());
+        place.run_exchange(async move {
+            let mut response = proxy.answer(request).await;
+            if replaced.is_set() {
+                response.headers_mut().insert(header::CONNECTION, CLOSE);
+            }
+            Ok::<_, Infallible>(response)
+        })
     });
     let http = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -14,13 +14,16 @@ use tokio::{
 };
 
 use crate::{
-    DrainOutcome, GatewayConfiguration, GatewayLimits, Route, Upstream, acceptor::Acceptor,
-    proxy::Proxy, serve::serve,
+    DrainOutcome, GatewayConfiguration, GatewayLimits, Route, Upstream,
+    acceptor::Acceptor,
+    generation::{Generation, GenerationSlot},
+    proxy::Proxy,
 };
 
 mod checked_upstream;
 mod faults;
 mod keep_alive;
+mod reload;
 mod routes;
 
 /// Nothing here takes this long unless it hangs.
@@ -47,6 +50,7 @@ struct RunningGateway {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<DrainOutcome>,
+    slot: Arc<GenerationSlot<Plain>>,
 }
 
 /// A gateway that proxies every path: what is allowed has tests of its own.
@@ -77,15 +81,28 @@ async fn gateway_of(
     configuration: GatewayConfiguration,
     limits: GatewayLimits,
 ) -> RunningGateway {
-    let proxy = Arc::new(Proxy::new(&configuration, true, limits));
+    serve_proxy(Proxy::new(&configuration, true, limits), limits, admission).await
+}
+
+async fn serve_proxy(
+    proxy: Proxy,
+    limits: GatewayLimits,
+    admission: AdmissionLimits,
+) -> RunningGateway {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let admission = Admission::new(admission);
-    let ended = tokio::spawn(serve(listener, Arc::new(Plain), proxy, limits, admission, async {
-        let _ = stopped.await;
-    }));
-    RunningGateway { address, stop, ended }
+    let slot = Arc::new(GenerationSlot::new(generation(proxy, limits)));
+    let served = slot.clone();
+    let ended = tokio::spawn(async move {
+        let stop = async { drop(stopped.await) };
+        served.serve(listener, Admission::new(admission), stop).await
+    });
+    RunningGateway { address, stop, ended, slot }
+}
+
+fn generation(proxy: Proxy, limits: GatewayLimits) -> Generation<Plain> {
+    Generation::new(Arc::new(Plain), Arc::new(proxy), limits)
 }
 
 /// An upstream that runs `script` on each connection.
@@ -683,17 +700,11 @@ async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said(
     configuration.routes = vec![Route::dangerous_everything(&upstream)];
     let kept = LogBuffer::default();
     let (log, end) = crate::AccessLog::start(kept.clone(), || 7);
-    let proxy =
-        Proxy::new(&configuration, true, GatewayLimits::default()).with_access_log(Some(log));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let (proxy, admission) = (Arc::new(proxy), Admission::new(AdmissionLimits::default()));
-    let serving =
-        serve(listener, Arc::new(Plain), proxy, GatewayLimits::default(), admission, async {
-            let _ = stopped.await;
-        });
-    let serving = tokio::spawn(serving);
+    let limits = GatewayLimits::default();
+    let proxy = Proxy::new(&configuration, true, limits).with_access_log(Some(log));
+    let RunningGateway { address, stop, ended, slot } =
+        serve_proxy(proxy, limits, AdmissionLimits::default()).await;
+    drop(slot);
     let secret = "POST /v1/completions/s3cret?key=s3cret HTTP/1.1\r\nhost: gateway\r\n\
                   authorization: Bearer s3cret\r\nconnection: close\r\n\
                   content-length: 6\r\n\r\ns3cret";
@@ -701,7 +712,7 @@ async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said(
     let refused = "TRACE /v1/models HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n";
     assert!(exchange(address, refused).await.starts_with("HTTP/1.1 405"));
     stop.send(()).unwrap();
-    finish_in_time(serving).await.unwrap();
+    finish_in_time(ended).await.unwrap();
     end.finish();
     let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
     assert!(!text.contains("s3cret"), "{text}");
