@@ -6,7 +6,9 @@ use std::{net::SocketAddr, time::Duration};
 
 use confide_channel::{
     Binding, ChannelError, ChannelPhase, TunnelError,
-    tunnel::{AllowList, TunnelDeadlines, TunnelStream, TunnelTraffic, dial, serve},
+    tunnel::{
+        AllowList, AllowedOrigins, TunnelDeadlines, TunnelStream, TunnelTraffic, dial, serve,
+    },
 };
 use fakes::*;
 use futures_util::{SinkExt, StreamExt};
@@ -15,7 +17,10 @@ use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,
 };
-use tokio_tungstenite::{accept_async, client_async, tungstenite::Message};
+use tokio_tungstenite::{
+    WebSocketStream, accept_async, client_async,
+    tungstenite::{Message, protocol::Role},
+};
 
 const DEADLINES: TunnelDeadlines = TunnelDeadlines { open: LONG, idle: LONG };
 
@@ -24,11 +29,21 @@ async fn proxy(
     allow: AllowList,
     deadlines: TunnelDeadlines,
 ) -> (String, JoinHandle<Result<TunnelTraffic, ChannelError>>) {
+    proxy_for_pages(&[], allow, deadlines).await
+}
+
+/// Starts a proxy as [`proxy`] does, which pages of these origins may use.
+async fn proxy_for_pages(
+    origins: &[&str],
+    allow: AllowList,
+    deadlines: TunnelDeadlines,
+) -> (String, JoinHandle<Result<TunnelTraffic, ChannelError>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
+    let origins = AllowedOrigins::new(origins).unwrap();
     let served = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        serve(stream, &allow, deadlines).await
+        serve(stream, &allow, &origins, deadlines).await
     });
     (url, served)
 }
@@ -211,23 +226,69 @@ async fn an_oversized_message_ends_the_tunnel() {
     assert!(!matches!(websocket.next().await, Some(Ok(Message::Binary(_)))));
 }
 
+/// The upgrade as Chromium 156 sends it, except for the target and the fields in `more`.
+fn browser_request(address: SocketAddr, more: &str) -> String {
+    format!(
+        "GET /tunnel?target={address} HTTP/1.1\r\nHost: 127.0.0.1:9101\r\nConnection: Upgrade\r\n\
+         Pragma: no-cache\r\nCache-Control: no-cache\r\n\
+         User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
+         Chrome/156.0.0.0 Safari/537.36\r\nUpgrade: websocket\r\n{more}\
+         Sec-WebSocket-Version: 13\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n\
+         Accept-Language: en-US,en;q=0.9\r\nSec-WebSocket-Key: RDHETBfvJ9VA5SifBTAd4w==\r\n\
+         Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n\r\n"
+    )
+}
+
 #[tokio::test]
-async fn a_web_page_is_refused_and_told_why() {
+async fn a_web_page_is_refused_and_told_why_unless_its_origin_is_allowed() {
+    for (allowed, fields) in [
+        (&[][..], "Origin: http://127.0.0.1:9100\r\n"),
+        (&[], "Origin: null\r\n"),
+        (&["https://chat.example"], "Origin: http://chat.example\r\n"),
+        (&["https://chat.example"], "Origin: https://chat.example:8443\r\n"),
+        (&["https://chat.example"], "Origin: https://CHAT.example\r\n"),
+        (&["https://chat.example"], "Origin: https://chat.example.evil\r\n"),
+        (&["https://chat.example"], "Origin: https://chat.example\r\nOrigin: null\r\n"),
+        (&["https://chat.example"], "Sec-Fetch-Site: cross-site\r\n"),
+    ] {
+        let (listener, address) = target().await;
+        let (url, served) = proxy_for_pages(allowed, allow_only(address), DEADLINES).await;
+        let mut socket = TcpStream::connect(url.trim_start_matches("ws://")).await.unwrap();
+        socket.write_all(browser_request(address, fields).as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{fields}: {answer}");
+        assert!(answer.contains("origin_refused"), "{answer}");
+        assert!(served.await.unwrap().is_err());
+        drop(listener);
+    }
+}
+
+#[tokio::test]
+async fn bytes_pass_for_a_page_of_an_allowed_origin() {
     let (listener, address) = target().await;
-    let (url, served) = proxy(allow_only(address), DEADLINES).await;
+    let origins = &["https://chat.example", "http://127.0.0.1:9100"];
+    let (url, served) = proxy_for_pages(origins, allow_only(address), DEADLINES).await;
     let mut socket = TcpStream::connect(url.trim_start_matches("ws://")).await.unwrap();
-    let request = format!(
-        "GET /tunnel?target={address} HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\
-         Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    );
+    let request = browser_request(address, "Origin: http://127.0.0.1:9100\r\n");
     socket.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
-    assert!(answer.contains("origin_refused"), "{answer}");
-    assert!(served.await.unwrap().is_err());
-    drop(listener);
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(socket.read_u8().await.unwrap());
+    }
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+    let mut page = WebSocketStream::from_raw_socket(socket, Role::Client, None).await;
+    let (mut far, _) = listener.accept().await.unwrap();
+    page.send(Message::Binary(b"ping"[..].into())).await.unwrap();
+    let mut got = [0; 4];
+    far.read_exact(&mut got).await.unwrap();
+    far.write_all(b"pong").await.unwrap();
+    assert_eq!(&got, b"ping");
+    assert_eq!(page.next().await.unwrap().unwrap(), Message::Binary(b"pong"[..].into()));
+    page.send(Message::text("eof")).await.unwrap();
+    drop(far);
+    assert_eq!(served.await.unwrap().unwrap().bytes_up, 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,7 +301,8 @@ async fn a_client_that_drips_its_request_ends_in_the_same_timeout() {
     };
     let deadlines = TunnelDeadlines { open: SHORT, idle: SHORT };
     let allow = AllowList::default();
-    let serving = async { serve(far, &allow, deadlines).await };
+    let origins = AllowedOrigins::default();
+    let serving = async { serve(far, &allow, &origins, deadlines).await };
     let (served, ()) = tokio::join!(serving, dripping);
     let error = served.unwrap_err();
     assert!(
@@ -253,7 +315,8 @@ async fn a_client_that_drips_its_request_ends_in_the_same_timeout() {
 async fn a_silent_client_ends_in_a_timeout_that_names_the_request() {
     let (_silent, far) = duplex(1024);
     let deadlines = TunnelDeadlines { open: SHORT, idle: SHORT };
-    let error = serve(far, &AllowList::default(), deadlines).await.unwrap_err();
+    let (allow, origins) = (AllowList::default(), AllowedOrigins::default());
+    let error = serve(far, &allow, &origins, deadlines).await.unwrap_err();
     assert!(
         matches!(error, ChannelError::Timeout { phase: ChannelPhase::Request, .. }),
         "{error:?}"

@@ -91,7 +91,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         ..ClientLimits::default()
     };
     let origins = AllowedOrigins::new(&args.allow_origin)
-        .map_err(|error| CliError::new(error).with_hint("for instance https://chat.example"))?;
+        .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
     let policy = policy::file::read_policy(&args.policy)?;
     let binding: Binding = match (args.binding, policy.binding) {
         (Some(name), _) => name.into(),

@@ -155,13 +155,13 @@ fn ready_line_fields(args: &ServerArgs, worker: Option<&Worker>, options: &Serve
 /// The allowed origins as a browser sends them; there is no wildcard.
 fn parse_origins(args: &ServerArgs) -> Result<Vec<HeaderValue>, CliError> {
     // The same check as for the loopback proxy.
-    confide_client::AllowedOrigins::new(&args.allow_origin)
+    let origins = confide_client::AllowedOrigins::new(&args.allow_origin)
         .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
-    let value = |origin: &String| {
+    let value = |origin| {
         HeaderValue::from_str(origin)
             .map_err(|error| CliError::new(format!("--allow-origin {origin}: {error}")))
     };
-    args.allow_origin.iter().map(value).collect()
+    origins.iter().map(value).collect()
 }
 
 /// An engine, and the worker where it is one.

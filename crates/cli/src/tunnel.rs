@@ -1,11 +1,14 @@
 //! `confide tunnel`: carries TLS bytes over WebSockets and cannot read them.
 
-use std::{net::SocketAddr, pin::pin, process::ExitCode, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
-use confide_channel::tunnel::{self, AllowList, TunnelDeadlines};
+use confide_channel::tunnel::{self, AllowList, AllowedOrigins, TunnelDeadlines};
 use confide_client::error_chain;
-use confide_http::{ConnectionPlace, HalfDuplexStream, PeerStream, accept_until};
+use confide_http::{
+    Admission, ConnectionPlace, DrainOutcome, HalfDuplexStream, PeerStream, accept_until,
+};
 use serde_json::json;
+use tokio::net::TcpListener;
 
 use crate::{address::parse_listen_address, connections::ConnectionArgs, error::CliError, process};
 
@@ -26,6 +29,10 @@ pub(crate) struct Args {
     /// A target that clients may reach; may be given several times
     #[arg(long, value_name = "HOST:PORT", required = true)]
     allow: Vec<String>,
+    /// Let pages of this web origin open tunnels, as a browser sends it: https://chat.example; may be given
+    /// several times. By default no web page may
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
     #[command(flatten)]
     connections: ConnectionArgs,
 }
@@ -34,25 +41,54 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let allow = AllowList::new(&args.allow).map_err(|error| {
         CliError::new(error).with_hint("give the attested server's address, such as 127.0.0.1:8443")
     })?;
-    process::block_on(serve(args, allow))?
+    let origins = AllowedOrigins::new(&args.allow_origin)
+        .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
+    process::block_on(serve(args, allow, origins))?
 }
 
-async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {
-    let stop = pin!(process::stop_signal());
+async fn serve(
+    args: Args,
+    allow: AllowList,
+    origins: AllowedOrigins,
+) -> Result<ExitCode, CliError> {
+    let stop = process::stop_signal();
     let admission = args.connections.admission()?;
     let (listener, address) = process::listen(args.listen).await?;
-    let targets: Vec<_> = allow.targets().collect();
+    let fields = json!({
+        "allow": allow.targets().collect::<Vec<_>>(),
+        "allow_origins": origins.iter().collect::<Vec<_>>(),
+        "path": tunnel::PATH,
+    });
     // The tunnel protects nothing itself: the bytes that pass are protected by TLS.
-    process::print_ready(address, "none", json!({ "allow": targets, "path": tunnel::PATH }));
-    let allow = Arc::new(allow);
-    let serve_one = move |stream, place, _| serve_tunnel(stream, place, allow.clone());
-    let drained = accept_until(listener, admission, DRAIN_DEADLINE, stop, serve_one).await;
+    process::print_ready(address, "none", fields);
+    let drained = serve_tunnel_listener(listener, admission, allow, origins, stop).await;
     process::warn_of_cut_connections(drained);
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve_tunnel(stream: PeerStream, place: ConnectionPlace, allow: Arc<AllowList>) {
-    match tunnel::serve(HalfDuplexStream::new(stream, place), &allow, DEADLINES).await {
+/// Serves tunnels to the targets of `allow`, for programs and for web pages of `origins`, until
+/// `stop` resolves and the running ones have ended.
+pub(crate) async fn serve_tunnel_listener(
+    listener: TcpListener,
+    admission: Admission,
+    allow: AllowList,
+    origins: AllowedOrigins,
+    stop: impl Future<Output = ()>,
+) -> DrainOutcome {
+    let (allow, origins) = (Arc::new(allow), Arc::new(origins));
+    let serve_one =
+        move |stream, place, _| serve_tunnel(stream, place, allow.clone(), origins.clone());
+    accept_until(listener, admission, DRAIN_DEADLINE, stop, serve_one).await
+}
+
+async fn serve_tunnel(
+    stream: PeerStream,
+    place: ConnectionPlace,
+    allow: Arc<AllowList>,
+    origins: Arc<AllowedOrigins>,
+) {
+    let stream = HalfDuplexStream::new(stream, place);
+    match tunnel::serve(stream, &allow, &origins, DEADLINES).await {
         Ok(carried) => tracing::debug!(
             target = %carried.target,
             bytes_up = carried.bytes_up,

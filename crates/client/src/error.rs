@@ -82,14 +82,6 @@ pub enum ClientError {
         /// The guarantee of this connection.
         got: String,
     },
-    /// The origin is not one that can be allowed.
-    #[error("origin `{origin}` is not usable: wanted {wanted}")]
-    Origin {
-        /// The origin as it was given.
-        origin: String,
-        /// The form that an origin must have.
-        wanted: &'static str,
-    },
     /// The request cannot be sent.
     #[error("request is not usable: {0}")]
     Request(#[source] http::Error),
@@ -110,7 +102,7 @@ impl ClientError {
     /// The party at fault.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Url { .. } | Self::Origin { .. } | Self::Request(_) => Blame::Local,
+            Self::Url { .. } | Self::Request(_) => Blame::Local,
             Self::Http(error) if is_request_body(error) => Blame::Local,
             Self::GuaranteeChanged { .. } => Blame::Evidence,
             Self::Channel { source, .. } => blame_channel(source),

@@ -13,7 +13,7 @@ mod pool;
 mod proxy;
 
 pub use confide_appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser, SharedAppraisal};
-pub use confide_channel::{Binding, ChannelTimings};
+pub use confide_channel::{Binding, ChannelTimings, tunnel::AllowedOrigins};
 pub use confide_http::{BodyPace, DrainOutcome, error_chain};
 pub use connector::{
     BodyError, ConnectTimings, Connection, Connector, RequestBody, empty_body, streamed_body,
@@ -22,6 +22,5 @@ pub use connector::{
 pub use endpoint::Endpoint;
 pub use error::{Blame, ClientError, RequestBodyError, failed_check};
 pub use limits::ClientLimits;
-pub use origin::AllowedOrigins;
 pub use pool::{AnswerBody, AnswerError, HttpClient, PooledAnswer};
 pub use proxy::serve;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use confide_channel::tunnel::{AllowedOrigins, RequestSource};
 use confide_http::{
     Admission, AdmissionLimits, BodyPace, ClosingSignal, ConnectionDeadlines, ConnectionPlace,
     DrainOutcome, LingeringBody, PacedBody, PeerStream, StallGuard, UNBOUNDED, accept_until,
@@ -26,7 +27,7 @@ use crate::{
     connector::{RequestBody, streamed_body},
     error::{Blame, ClientError, RequestBodyError},
     limits::ClientLimits,
-    origin::{self, AllowedOrigins, RequestSource},
+    origin,
     pool::{AnswerBody, HttpClient},
 };
 
@@ -108,14 +109,17 @@ impl LocalProxy {
             let message = "Host is not this address: the request may come from a web page";
             return error_response(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
         }
-        match self.origins.classify_source(request.headers()) {
+        match origin::classify_source(&self.origins, request.headers()) {
             RequestSource::Program => self.forward(request).await,
-            RequestSource::AllowedPage(page) => {
+            RequestSource::AllowedPage => {
+                let page = request.headers().get(header::ORIGIN).cloned();
                 let mut answer = match origin::is_preflight(&request) {
                     true => preflight_answer(request.headers()),
                     false => self.forward(request).await,
                 };
-                origin::allow_cors_origin(page, answer.headers_mut());
+                if let Some(page) = page {
+                    origin::allow_cors_origin(page, answer.headers_mut());
+                }
                 answer
             }
             RequestSource::Page => {
@@ -131,6 +135,11 @@ impl LocalProxy {
         if matches!(method, Method::CONNECT | Method::TRACE) {
             let message = format!("{method} is not forwarded");
             return error_response(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &message);
+        }
+        // Authority-form and asterisk-form have no path (RFC 9112 section 3.2).
+        if !request.uri().path().starts_with('/') {
+            let message = "request target has no path";
+            return error_response(StatusCode::BAD_REQUEST, "bad_request_target", message);
         }
         if is_websocket_upgrade(request.headers()) {
             let message = "WebSocket upgrades are not supported";
@@ -219,9 +228,9 @@ impl LocalNames {
         if self.listen.is_none() {
             return true;
         }
-        let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else {
-            return false;
-        };
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+        let Ok(host) = host.to_str() else { return false };
         let Ok(authority) = host.parse::<http::uri::Authority>() else { return false };
         let name = authority.host();
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use confide_channel::tunnel::{self, AllowList, TunnelDeadlines};
+use confide_channel::tunnel::{self, AllowList, AllowedOrigins, TunnelDeadlines};
 use confide_client::{
     AppraisalError, Binding, Blame, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
     PolicyAppraiser, empty_body, whole_body,
@@ -345,7 +345,10 @@ async fn a_tunnel_carries_attested_connections_and_costs_round_trips() {
         let deadlines = TunnelDeadlines { open: site::GENEROUS, idle: site::GENEROUS };
         while let Ok((stream, _)) = listener.accept().await {
             let allow = allow.clone();
-            tokio::spawn(async move { tunnel::serve(stream, &allow, deadlines).await });
+            tokio::spawn(async move {
+                let origins = AllowedOrigins::default();
+                tunnel::serve(stream, &allow, &origins, deadlines).await
+            });
         }
     });
     let limits = ClientLimits::default();

@@ -278,7 +278,7 @@ async fn what_would_echo_keys_or_cannot_be_read_is_refused() {
 #[tokio::test]
 async fn a_web_page_does_not_reach_the_address_unless_its_origin_is_allowed() {
     let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
-    let origins = AllowedOrigins::new(&["https://chat.example".into()]).unwrap();
+    let origins = AllowedOrigins::new(&["https://chat.example"]).unwrap();
     let local = loopback_for(origins, address, ClientLimits::default()).await;
     // What a form or `fetch` without preflight sends: any page may, to any address.
     let simple = |field: &str| {

@@ -4,12 +4,14 @@
 
 mod allow;
 mod dial;
+mod origin;
 mod request;
 mod serve;
 mod websocket;
 
 pub use allow::AllowList;
 pub use dial::{TunnelStream, dial};
+pub use origin::{AllowedOrigins, OriginError, RequestSource};
 pub use request::{HEAD_BYTES_MAX, TunnelRequest};
 pub use serve::{TunnelDeadlines, TunnelTraffic, serve};
 pub use websocket::PATH;

@@ -2,7 +2,11 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::{allow, websocket::PATH};
+use super::{
+    allow,
+    origin::{AllowedOrigins, RequestSource},
+    websocket::PATH,
+};
 use crate::error::TunnelError;
 
 /// The longest request head in bytes. This crate's own take under 300; browsers send more.
@@ -22,12 +26,16 @@ pub struct TunnelRequest {
 
 impl TunnelRequest {
     /// Reads a request head up to and including its empty line; `None` if it is not complete yet.
-    /// Returns the request and the head's length in bytes.
+    /// Returns the request and the head's length in bytes. A web page's request is one only if
+    /// `origins` has the page's origin.
     ///
     /// # Errors
     /// [`TunnelError::HeadLength`] over [`HEAD_BYTES_MAX`], [`TunnelError::Request`] with its HTTP
     /// status for any other request.
-    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, TunnelError> {
+    pub fn parse(
+        bytes: &[u8],
+        origins: &AllowedOrigins,
+    ) -> Result<Option<(Self, usize)>, TunnelError> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
         let len = match request.parse(bytes) {
@@ -42,11 +50,10 @@ impl TunnelRequest {
         if request.version != Some(1) {
             return Err(request_error(400, "it is not an HTTP/1.1 request"));
         }
-        // Browsers let every page open WebSockets to any address, also to loopback, and always send
-        // the page's `Origin`. Checking `Host` would not help: a page can point its own name at
-        // this address.
-        if request.headers.iter().any(|field| field.name.eq_ignore_ascii_case("origin")) {
-            return Err(request_error(403, "it comes from a web page (it has an Origin)"));
+        let values = |name| field_values(request.headers, name);
+        let source = origins.classify_source(values("origin"), values("sec-fetch-site"));
+        if source == RequestSource::Page {
+            return Err(request_error(403, "it comes from a web page whose origin is not allowed"));
         }
         if request.method != Some("GET") {
             return Err(request_error(405, "its method is not GET"));
@@ -70,11 +77,18 @@ fn parse_target(path: &str) -> Result<String, TunnelError> {
     allow::normalise_target(&target.map_err(|_| request_error(400, "its target is not UTF-8"))?)
 }
 
+fn field_values<'h>(
+    headers: &'h [httparse::Header<'h>],
+    name: &str,
+) -> impl Iterator<Item = &'h [u8]> {
+    headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+}
+
 fn parse_upgrade_key(headers: &[httparse::Header<'_>]) -> Result<String, TunnelError> {
     let field = |name: &str| {
-        let mut found = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+        let mut found = field_values(headers, name);
         match (found.next(), found.next()) {
-            (Some(header), None) => std::str::from_utf8(header.value).ok(),
+            (Some(value), None) => std::str::from_utf8(value).ok(),
             _ => None,
         }
     };
@@ -106,7 +120,15 @@ mod tests {
         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
     fn parse(line: &str) -> Result<Option<(TunnelRequest, usize)>, TunnelError> {
-        TunnelRequest::parse(format!("{line}\r\n{REST}").as_bytes())
+        parse_for(&[], line)
+    }
+
+    fn parse_for(
+        origins: &[&str],
+        line: &str,
+    ) -> Result<Option<(TunnelRequest, usize)>, TunnelError> {
+        let origins = AllowedOrigins::new(origins).unwrap();
+        TunnelRequest::parse(format!("{line}\r\n{REST}").as_bytes(), &origins)
     }
 
     #[test]
@@ -123,7 +145,10 @@ mod tests {
     fn a_partial_request_is_not_yet_one() {
         let whole = format!("GET /tunnel?target=h:1 HTTP/1.1\r\n{REST}");
         for len in 0..whole.len() {
-            assert!(matches!(TunnelRequest::parse(&whole.as_bytes()[..len]), Ok(None)));
+            assert!(matches!(
+                TunnelRequest::parse(&whole.as_bytes()[..len], &AllowedOrigins::default()),
+                Ok(None)
+            ));
         }
     }
 
@@ -143,16 +168,36 @@ mod tests {
         assert_eq!(status("GET /tunnel?target=h:1 HTTP/1.0"), 400);
         let many = "X: 1\r\n".repeat(HEADERS_MAX);
         assert_eq!(status(&format!("GET /tunnel?target=h:1 HTTP/1.1\r\n{many}X: 1")), 431);
-        let bare = TunnelRequest::parse(b"GET /tunnel?target=h:1 HTTP/1.1\r\nHost: p\r\n\r\n");
+        let bare = b"GET /tunnel?target=h:1 HTTP/1.1\r\nHost: p\r\n\r\n";
+        let bare = TunnelRequest::parse(bare, &AllowedOrigins::default());
         assert!(matches!(bare, Err(TunnelError::Request { status: 426, .. })));
     }
 
     #[test]
-    fn a_request_of_a_web_page_is_refused() {
+    fn a_web_page_is_refused_unless_its_origin_is_allowed() {
+        let with = |allowed: &[&str], fields: &str| {
+            parse_for(allowed, &format!("GET /tunnel?target=h:1 HTTP/1.1\r\n{fields}"))
+        };
+        let refused = |parsed| matches!(parsed, Err(TunnelError::Request { status: 403, .. }));
         // Also one of the proxy's own host: a page may have pointed its name at this address.
         for origin in ["http://evil.example", "null", "http://p"] {
-            let line = format!("GET /tunnel?target=h:1 HTTP/1.1\r\nOrigin: {origin}");
-            assert!(matches!(parse(&line), Err(TunnelError::Request { status: 403, .. })));
+            assert!(refused(with(&[], &format!("Origin: {origin}"))), "{origin}");
+        }
+        let allowed = &["https://chat.example"];
+        for fields in [
+            "Origin: https://chat.example",
+            "ORIGIN:https://chat.example \r\nSec-Fetch-Site: cross-site",
+            "Sec-Fetch-Site: none",
+        ] {
+            assert!(matches!(with(allowed, fields), Ok(Some(_))), "{fields}");
+        }
+        for fields in [
+            "Origin: https://chat.example.evil",
+            "Origin: https://chat.example\r\nOrigin: https://chat.example",
+            "Origin: https://chat.example\r\norigin: null",
+            "Sec-Fetch-Site: same-origin",
+        ] {
+            assert!(refused(with(allowed, fields)), "{fields}");
         }
     }
 
@@ -160,6 +205,9 @@ mod tests {
     fn an_endless_head_is_refused() {
         let mut head = b"GET /tunnel?target=h:1 HTTP/1.1\r\nX: ".to_vec();
         head.resize(HEAD_BYTES_MAX + 1, b'a');
-        assert!(matches!(TunnelRequest::parse(&head), Err(TunnelError::HeadLength { .. })));
+        assert!(matches!(
+            TunnelRequest::parse(&head, &AllowedOrigins::default()),
+            Err(TunnelError::HeadLength { .. })
+        ));
     }
 }

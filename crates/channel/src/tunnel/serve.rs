@@ -19,6 +19,7 @@ use tokio_tungstenite::{
 
 use super::{
     allow::AllowList,
+    origin::AllowedOrigins,
     request::{HEAD_BYTES_MAX, TunnelRequest},
     websocket::{END_OF_STREAM, MESSAGE_BYTES_MAX, websocket_config, websocket_error},
 };
@@ -50,7 +51,7 @@ pub struct TunnelTraffic {
 
 /// Serves one connection: reads the request, dials the target if it is allowed, then relays until
 /// both directions have ended. Refusals are answered in HTTP before the upgrade: 403 for a target
-/// that is not on the list, 502 and 504 for one that cannot be reached.
+/// that is not on the list and for a web page whose origin is not in `origins`, 502 and 504 for one that cannot be reached.
 ///
 /// # Errors
 /// [`TunnelError::TargetRefused`], [`TunnelError::TargetUnreachable`], [`TunnelError::Request`] or
@@ -60,13 +61,14 @@ pub struct TunnelTraffic {
 pub async fn serve<S>(
     mut stream: S,
     allow: &AllowList,
+    origins: &AllowedOrigins,
     deadlines: TunnelDeadlines,
 ) -> Result<TunnelTraffic, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let deadline = Deadline::after(deadlines.open);
-    let opened = match read_request(&mut stream, deadline).await {
+    let opened = match read_request(&mut stream, origins, deadline).await {
         Ok((request, rest)) => dial_target(request, rest, allow, deadline).await,
         Err(error) => Err(error),
     };
@@ -95,6 +97,7 @@ where
 
 async fn read_request<S: AsyncRead + Unpin>(
     stream: &mut S,
+    origins: &AllowedOrigins,
     deadline: Deadline,
 ) -> Result<(TunnelRequest, Vec<u8>), ChannelError> {
     let mut head = Vec::with_capacity(1024);
@@ -103,7 +106,7 @@ async fn read_request<S: AsyncRead + Unpin>(
         if deadline.limit_io(ChannelPhase::Request, reading).await? == 0 {
             return Err(ChannelError::UnexpectedEnd { phase: ChannelPhase::Request });
         }
-        if let Some((request, len)) = TunnelRequest::parse(&head)? {
+        if let Some((request, len)) = TunnelRequest::parse(&head, origins)? {
             return Ok((request, head.split_off(len)));
         }
         if head.len() > HEAD_BYTES_MAX {
