@@ -1,6 +1,7 @@
-//! What tests share: programs and folders of a test, and which files the checkout holds.
+//! What tests share: programs and folders of a test, malformed HTTP messages, and which files the checkout holds.
 
 mod folder;
+pub mod framing;
 mod program;
 
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use std::{convert::Infallible, sync::Arc, time::Instant};
 use bytes::Bytes;
 use confide_http::{
     BodyPace, has_explicit_end, has_supported_transfer_codings, is_websocket_upgrade,
-    remove_hop_by_hop,
+    remove_fields, remove_hop_by_hop,
 };
 use http::{
     HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, Version, header, request,
@@ -219,9 +219,7 @@ impl Proxy {
             .map_err(|_| RequestRefusal::Target(PathFault::UnencodedCharacter))?;
         head.version = Version::HTTP_11;
         remove_hop_by_hop(&mut head.headers);
-        for name in &REROUTING {
-            head.headers.remove(name);
-        }
+        remove_fields(&mut head.headers, &REROUTING);
         head.headers.insert(header::HOST, upstream.host_header());
         let body = LimitedBody::new(body, limit, self.limits.request_body_pace);
         Ok(Request::from_parts(head, Either::Left(body)))

@@ -22,6 +22,7 @@ use crate::{
 
 mod checked_upstream;
 mod faults;
+mod framing;
 mod keep_alive;
 mod reload;
 mod routes;

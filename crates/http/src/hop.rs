@@ -2,7 +2,7 @@
 
 use http::{
     HeaderMap, HeaderName, Method, Response, StatusCode,
-    header::{CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE},
+    header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE},
 };
 use http_body::Body;
 
@@ -23,7 +23,8 @@ const HOP_BY_HOP: [HeaderName; 10] = [
 /// Removes the fields that must not be forwarded, and every field that `Connection` names.
 ///
 /// A message with both `Transfer-Encoding` and `Content-Length` loses the latter, because two
-/// lengths allow request smuggling (RFC 9112 section 6.1).
+/// lengths allow request smuggling (RFC 9112 section 6.1). Lookalikes of these fields, of
+/// `Content-Length` and of `Host` are removed as well; see [`remove_fields`].
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
@@ -33,7 +34,29 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    for name in &HOP_BY_HOP {
+    remove_fields(headers, &HOP_BY_HOP);
+    remove_lookalikes(headers, &[CONTENT_LENGTH, HOST]);
+}
+
+/// Removes the fields with these names and their lookalikes, which have `_` in place of `-`: some
+/// servers read both as the same field, since CGI's variables do not tell them apart (RFC 3875
+/// section 4.1.18).
+pub fn remove_fields(headers: &mut HeaderMap, names: &[HeaderName]) {
+    for name in names {
+        headers.remove(name);
+    }
+    remove_lookalikes(headers, names);
+}
+
+fn remove_lookalikes(headers: &mut HeaderMap, names: &[HeaderName]) {
+    let is_lookalike = |name: &&HeaderName| {
+        name.as_str().contains('_') && {
+            let dashed = name.as_str().replace('_', "-");
+            names.iter().any(|name| name.as_str() == dashed)
+        }
+    };
+    let lookalikes: Vec<HeaderName> = headers.keys().filter(is_lookalike).cloned().collect();
+    for name in lookalikes {
         headers.remove(name);
     }
 }
@@ -107,6 +130,27 @@ mod tests {
         let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["authorization", "content-length"]);
+    }
+
+    #[test]
+    fn lookalikes_of_decisive_fields_are_removed_and_no_others() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "content_length",
+            "content-length",
+            "transfer_encoding",
+            "proxy_connection",
+            "host",
+            "x_original-url",
+            "x_request_id",
+        ] {
+            headers.insert(HeaderName::from_static(name), "1".parse().unwrap());
+        }
+        remove_hop_by_hop(&mut headers);
+        remove_fields(&mut headers, &[HeaderName::from_static("x-original-url")]);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["content-length", "host", "x_request_id"]);
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub use connection::{
 pub use error_chain::error_chain;
 pub use half_duplex::HalfDuplexStream;
 pub use hop::{
-    has_explicit_end, has_supported_transfer_codings, is_websocket_upgrade, remove_hop_by_hop,
+    has_explicit_end, has_supported_transfer_codings, is_websocket_upgrade, remove_fields,
+    remove_hop_by_hop,
 };
 pub use idle::IdleGuard;
 pub use linger::LingeringBody;
