@@ -3,15 +3,16 @@
 use std::net::IpAddr;
 
 use confide_http::{Admission, AdmissionLimits};
+use serde::Deserialize;
 
 use crate::error::CliError;
 
 /// Default of `--connections`.
-pub(crate) const CONNECTIONS: u32 = 1024;
+const CONNECTIONS: u32 = 1024;
 /// Largest `--connections`: beyond it the machine's own limits apply first.
-pub(crate) const CONNECTIONS_MAX: u32 = 1_000_000;
+const CONNECTIONS_MAX: u32 = 1_000_000;
 /// Largest number of proxies in front of a server.
-pub(crate) const PROXIES_MAX: usize = 64;
+const PROXIES_MAX: usize = 64;
 
 /// Limits on connections; every server that faces a network has them.
 #[derive(clap::Args)]
@@ -35,9 +36,72 @@ pub(crate) struct ConnectionArgs {
     proxy_protocol_from: Vec<IpAddr>,
 }
 
+/// Checked limits on the connections of a server, and the proxies in front of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectionLimits {
+    limits: AdmissionLimits,
+    proxies: Vec<IpAddr>,
+}
+
+impl ConnectionLimits {
+    /// Places for the server's connections.
+    pub(crate) fn admission(&self) -> Admission {
+        Admission::new(self.limits).with_trusted_proxies(&self.proxies)
+    }
+}
+
+/// The table of a file that sets the limits which [`ConnectionArgs`] sets by flags.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ConnectionTable {
+    max: Option<u32>,
+    per_address: Option<u32>,
+    reserved: Option<u32>,
+    proxy_protocol_from: Vec<IpAddr>,
+}
+
+impl ConnectionTable {
+    /// The limits of the table; the error begins with the key.
+    pub(crate) fn check(self) -> Result<ConnectionLimits, String> {
+        let max = self.max.unwrap_or(CONNECTIONS);
+        let wrong = |key: &str, wanted: String, got: usize| {
+            Err(format!("connections.{key}: wanted {wanted}, got {got}"))
+        };
+        if !(1..=CONNECTIONS_MAX).contains(&max) {
+            return wrong("max", format!("1 to {CONNECTIONS_MAX}"), max as usize);
+        }
+        let shared = AdmissionLimits::for_many_peers(max as usize);
+        let or = |given: Option<u32>, default| given.map_or(default, |given| given as usize);
+        let per_peer = or(self.per_address, shared.connections_per_peer);
+        let reserved = or(self.reserved, shared.newcomer_reserve);
+        let proxies = self.proxy_protocol_from;
+        if !(1..=shared.connections).contains(&per_peer) {
+            return wrong("per_address", format!("1 to connections.max, {max}"), per_peer);
+        }
+        if reserved >= shared.connections {
+            return wrong("reserved", format!("less than connections.max, {max}"), reserved);
+        }
+        if proxies.len() > PROXIES_MAX {
+            let wanted = format!("at most {PROXIES_MAX} addresses");
+            return wrong("proxy_protocol_from", wanted, proxies.len());
+        }
+        let limits = AdmissionLimits {
+            connections_per_peer: per_peer,
+            newcomer_reserve: reserved,
+            ..shared
+        };
+        Ok(ConnectionLimits { limits, proxies })
+    }
+}
+
 impl ConnectionArgs {
-    /// The admission limits that the arguments set; an error if they contradict each other.
+    /// The limits that the arguments set; an error if they contradict each other.
     pub(crate) fn admission(&self) -> Result<Admission, CliError> {
+        self.limits().map(|limits| limits.admission())
+    }
+
+    /// Checks the limits that the arguments set.
+    pub(crate) fn limits(&self) -> Result<ConnectionLimits, CliError> {
         let shared = AdmissionLimits::for_many_peers(self.connections as usize);
         let or = |given: Option<u32>, default| given.map_or(default, |given| given as usize);
         let limits = AdmissionLimits {
@@ -64,7 +128,7 @@ impl ConnectionArgs {
             let wanted = format!("at most {PROXIES_MAX} addresses");
             return Err(unusable("--proxy-protocol-from", &wanted, proxies));
         }
-        Ok(Admission::new(limits).with_trusted_proxies(&self.proxy_protocol_from))
+        Ok(ConnectionLimits { limits, proxies: self.proxy_protocol_from.clone() })
     }
 }
 

@@ -5,8 +5,7 @@ use std::{net::SocketAddr, process::ExitCode};
 use tokio::net::TcpListener;
 
 use crate::{
-    address::parse_listen_address, attest::arguments::ServerEvidenceArgs,
-    connections::ConnectionArgs, error::CliError, process,
+    address::parse_listen_address, attest::arguments::ServerEvidenceArgs, error::CliError, process,
 };
 
 /// The address of a server of plain HTTP, which is on loopback by default.
@@ -33,19 +32,14 @@ impl PlainServerArgs {
     }
 }
 
-/// What every attested server of HTTP has: its evidence, the names in its certificate, its limits.
-#[derive(clap::Args)]
+/// What every attested server of HTTP has: its evidence, and the names in its certificate.
+#[derive(clap::Args, Debug)]
 pub(crate) struct AttestedServerArgs {
     #[command(flatten)]
     pub(crate) evidence: ServerEvidenceArgs,
     /// An additional name in the certificate; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Vec<String>,
-    #[command(flatten)]
-    pub(crate) connections: ConnectionArgs,
-    /// Print the digest of the effective configuration and exit
-    #[arg(long)]
-    pub(crate) print_config_digest: bool,
 }
 
 /// Prints the digest of a server's configuration, which ends the command.

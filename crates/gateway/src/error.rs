@@ -52,6 +52,14 @@ pub enum GatewayError {
     /// The configuration has no route.
     #[error("configuration has no route: wanted at least one")]
     NoRoute,
+    /// A certificate or its key cannot be read.
+    #[error("{part} is not usable: wanted PEM (RFC 7468), got {got}")]
+    Certificate {
+        /// The part that cannot be read.
+        part: &'static str,
+        /// The text of the failure.
+        got: String,
+    },
     /// The channel could not be set up.
     #[error("attested channel cannot be opened: {0}")]
     Channel(#[from] confide_channel::ChannelError),

@@ -7,6 +7,7 @@ use confide_channel::{Server, ServerOptions};
 use confide_evidence::Attest;
 use confide_http::{Admission, AdmissionLimits, DrainOutcome};
 use tokio::net::TcpListener;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use crate::{
     access_log::AccessLog,
@@ -28,6 +29,19 @@ pub struct GatewayOptions {
     pub limits: GatewayLimits,
     /// The names and addresses in the certificate.
     pub names: Vec<String>,
+}
+
+impl GatewayOptions {
+    fn channel_options(&self) -> ServerOptions {
+        ServerOptions {
+            binding: self.configuration.binding,
+            config_digest: self.configuration.digest(),
+            guarantee: self.configuration.guarantee().to_owned(),
+            key_validity: self.key_validity,
+            deadline: self.limits.handshake,
+            names: self.names.clone(),
+        }
+    }
 }
 
 /// Terminates the attested channel and proxies its requests.
@@ -53,29 +67,47 @@ impl Gateway {
         attester: Option<Arc<dyn Attest>>,
         clock: fn() -> u64,
     ) -> Result<Self, GatewayError> {
-        let GatewayOptions { configuration, key_validity, limits, names } = options;
-        configuration.check_routes()?;
+        options.configuration.check_routes()?;
         let simulated = attester.as_ref().is_some_and(|attester| attester.is_simulated());
-        let channel = Server::new(
-            ServerOptions {
-                binding: configuration.binding,
-                config_digest: configuration.digest(),
-                guarantee: configuration.guarantee().to_owned(),
-                key_validity,
-                deadline: limits.handshake,
-                names,
-            },
-            attester,
-            clock,
-        )?;
-        Ok(Self {
+        let channel = Server::new(options.channel_options(), attester, clock)?;
+        Ok(Self::with_channel(channel, options, simulated))
+    }
+
+    /// A gateway of ordinary TLS with a given certificate. `chain_pem` holds the certificate and
+    /// those that lead to its root, `key_pem` its private key (RFC 7468).
+    ///
+    /// # Errors
+    /// [`GatewayError::Certificate`] if one of them has nothing usable, and [`GatewayError`] if the
+    /// configuration cannot be used, has another binding than `None`, or key and certificate do
+    /// not fit together.
+    pub fn with_certificate(
+        options: GatewayOptions,
+        chain_pem: &[u8],
+        key_pem: &[u8],
+    ) -> Result<Self, GatewayError> {
+        options.configuration.check_routes()?;
+        let unusable = |part, got: String| GatewayError::Certificate { part, got };
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(chain_pem)
+            .collect::<Result<_, _>>()
+            .map_err(|error| unusable("certificate", error.to_string()))?;
+        if chain.is_empty() {
+            return Err(unusable("certificate", "none".into()));
+        }
+        let key = PrivateKeyDer::from_pem_slice(key_pem)
+            .map_err(|error| unusable("private key", error.to_string()))?;
+        let channel = Server::with_certificate(options.channel_options(), chain, key)?;
+        Ok(Self::with_channel(channel, options, false))
+    }
+
+    fn with_channel(channel: Server, options: GatewayOptions, simulated: bool) -> Self {
+        Self {
             channel: Arc::new(channel),
-            configuration,
-            limits,
+            configuration: options.configuration,
+            limits: options.limits,
             simulated,
             access_log: None,
             admission: Admission::new(AdmissionLimits::default()),
-        })
+        }
     }
 
     /// Returns the gateway, which now writes a line to `log` for each answered request.

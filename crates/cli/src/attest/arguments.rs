@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The arguments that name an attester.
-#[derive(clap::Args)]
+#[derive(clap::Args, Debug)]
 pub(crate) struct AttesterArgs {
     /// Attest with the simulated attester in this folder (made by `confide attest --simulate`)
     #[arg(long, value_name = "DIR", hide = cfg!(not(feature = "simulate")))]
@@ -63,7 +63,7 @@ pub(crate) fn client_evidence(attester: Arc<dyn Attest>, guarantee: &str) -> Cli
 }
 
 /// The evidence of an attested server, and the life of the key that it binds.
-#[derive(clap::Args)]
+#[derive(clap::Args, Debug)]
 pub(crate) struct ServerEvidenceArgs {
     #[command(flatten)]
     pub(crate) attester: AttesterArgs,
@@ -96,7 +96,7 @@ impl ServerEvidenceArgs {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum AttesterName {
     /// A device of this machine
     Device,

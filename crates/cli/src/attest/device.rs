@@ -11,7 +11,7 @@ use confide_evidence::Attest;
 use crate::error::CliError;
 
 /// The arguments that name an attestation device.
-#[derive(clap::Args)]
+#[derive(clap::Args, Debug)]
 pub(crate) struct DeviceArgs {
     /// The device; by default the first in this list that this machine has
     #[arg(long, value_enum, value_name = "DEVICE", conflicts_with = "simulate")]
@@ -30,7 +30,7 @@ pub(crate) struct DeviceArgs {
     device_deadline_s: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum DeviceName {
     /// The kernel's configfs-tsm: TDX and SEV-SNP guests, Linux 6.7 or newer
     Tsm,

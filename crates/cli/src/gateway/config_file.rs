@@ -1,18 +1,22 @@
 //! The file of `confide gateway --config`: listeners, their routes and limits.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    path::Path,
-    time::Duration,
-};
+mod flags;
+mod pass;
+mod terminate_limits;
 
-use confide_http::{Admission, AdmissionLimits};
-use confide_sni::{NamePattern, PassLimits, PassRoute, PassTarget, RouteTable};
-use serde::Deserialize;
+use std::{net::SocketAddr, path::Path, sync::Arc};
 
+use confide_channel::tunnel::{AllowList, AllowedOrigins};
+use confide_gateway::GatewayLimits;
+use serde::{Deserialize, de::DeserializeOwned};
+use toml::{Table, Value};
+
+pub(crate) use self::pass::PassConfig;
+use self::{flags::parse_terminate_keys, terminate_limits::parse_terminate_limits};
+use super::terminate::TerminateConfig;
 use crate::{
     address::parse_listen_address,
-    connections::{CONNECTIONS, CONNECTIONS_MAX, PROXIES_MAX},
+    connections::{ConnectionLimits, ConnectionTable},
     error::CliError,
     files::read_text,
 };
@@ -23,85 +27,52 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const LISTENERS_MAX: usize = 64;
 /// The longest error that is shown: it quotes a line of the file.
 const ERROR_CHARACTERS_MAX: usize = 500;
-/// The longest deadline in seconds: a day.
-const SECONDS_MAX: u64 = 86_400;
-/// The largest number of pipes; each takes two descriptors and up to 256 KiB of the kernel's memory.
-const PIPES_MAX: usize = 4096;
 
-/// A listener as the file describes it.
+/// A listener as the file or the flags describe it.
 #[derive(Debug)]
 pub(crate) struct ListenerConfig {
-    /// The settings that a reload cannot change.
-    pub(crate) fixed: FixedSettings,
-    pub(crate) routes: RouteTable,
-    pub(crate) route_count: usize,
+    pub(crate) listen: SocketAddr,
+    pub(crate) connections: ConnectionLimits,
+    pub(crate) kind: ListenerKind,
 }
 
-/// The settings of a listener that only a restart changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FixedSettings {
-    pub(crate) listen: SocketAddr,
-    pub(crate) limits: PassLimits,
-    connections: AdmissionLimits,
-    proxies: Vec<IpAddr>,
+/// The function of a listener.
+#[derive(Debug)]
+pub(crate) enum ListenerKind {
+    /// Passes TLS through unread, to a machine by its server name.
+    Pass(PassConfig),
+    /// Terminates TLS and proxies HTTP to model servers.
+    Terminate(Arc<TerminateConfig>),
+    /// Carries raw bytes over WebSockets to listed targets.
+    Tunnel(TunnelConfig),
+}
+
+/// The targets of a listener of the kind `tunnel`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TunnelConfig {
+    pub(crate) allow: AllowList,
+    pub(crate) origins: AllowedOrigins,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigFile {
     #[serde(default)]
-    listener: Vec<ListenerFile>,
+    listener: Vec<Table>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ListenerFile {
-    #[serde(rename = "kind")]
-    _kind: ListenerKind,
-    listen: String,
-    #[serde(default)]
-    connections: ConnectionsFile,
-    #[serde(default)]
-    limits: LimitsFile,
-    #[serde(default)]
-    route: Vec<RouteFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum ListenerKind {
-    Pass,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ConnectionsFile {
-    max: Option<u32>,
-    per_address: Option<u32>,
-    reserved: Option<u32>,
-    #[serde(default)]
-    proxy_protocol_from: Vec<IpAddr>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LimitsFile {
-    hello_s: Option<u64>,
-    connect_s: Option<u64>,
-    retry_s: Option<u64>,
-    idle_s: Option<u64>,
-    half_closed_s: Option<u64>,
-    drain_s: Option<u64>,
-    pipes: Option<usize>,
+struct UpstreamTable {
+    url: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RouteFile {
-    names: Vec<String>,
-    targets: Vec<String>,
+struct TunnelTable {
+    allow: Vec<String>,
     #[serde(default)]
-    send_proxy_header: bool,
+    allow_origin: Vec<String>,
 }
 
 /// Reads and checks the file.
@@ -110,7 +81,7 @@ pub(crate) fn read_config_file(path: &Path) -> Result<Vec<ListenerConfig>, CliEr
     parse_config(&text).map_err(|message| {
         let shown: String = message.chars().take(ERROR_CHARACTERS_MAX).collect();
         CliError::new(format!("{}: {shown}", path.display()))
-            .with_hint("docs/gateway.md, \"Pass TLS through\", describes the file")
+            .with_hint("docs/gateway.md, \"The file of listeners\", describes the file")
     })
 }
 
@@ -123,129 +94,93 @@ fn parse_config(text: &str) -> Result<Vec<ListenerConfig>, String> {
     let numbered = file.listener.into_iter().enumerate();
     numbered
         .map(|(index, listener)| {
-            listener.check().map_err(|message| format!("listener {}: {message}", index + 1))
+            parse_listener(listener).map_err(|message| format!("listener {}: {message}", index + 1))
         })
         .collect()
 }
 
-impl ListenerFile {
-    fn check(self) -> Result<ListenerConfig, String> {
-        let listen =
-            parse_listen_address(&self.listen).map_err(|error| format!("listen: {error}"))?;
-        let limits = self.limits.check()?;
-        let connections = self.connections.check()?;
-        let proxies = self.connections.proxy_protocol_from;
-        let fixed = FixedSettings { listen, limits, connections, proxies };
-        let numbered = self.route.into_iter().enumerate();
-        let routes: Vec<PassRoute> = numbered
-            .map(|(index, route)| {
-                route.check().map_err(|message| format!("route {}: {message}", index + 1))
-            })
-            .collect::<Result<_, _>>()?;
-        let route_count = routes.len();
-        let routes = RouteTable::new(routes).map_err(|error| error.to_string())?;
-        Ok(ListenerConfig { fixed, routes, route_count })
-    }
+fn parse_listener(mut table: Table) -> Result<ListenerConfig, String> {
+    let kind: String = take_key(&mut table, "kind")?.ok_or("kind: wanted one, got none")?;
+    let listen: String = take_key(&mut table, "listen")?.ok_or("listen: wanted one, got none")?;
+    let listen = parse_listen_address(&listen).map_err(|error| format!("listen: {error}"))?;
+    let connections = take_key::<ConnectionTable>(&mut table, "connections")?;
+    let connections = connections.unwrap_or_default().check()?;
+    let kind = match kind.as_str() {
+        "pass" => ListenerKind::Pass(PassConfig::parse(table)?),
+        "terminate" => ListenerKind::Terminate(Arc::new(parse_terminate(table)?)),
+        "tunnel" => ListenerKind::Tunnel(parse_tunnel(table)?),
+        _ => return Err(format!("kind: wanted pass, terminate or tunnel, got {kind:?}")),
+    };
+    Ok(ListenerConfig { listen, connections, kind })
 }
 
-impl FixedSettings {
-    /// Places for the listener's connections.
-    pub(crate) fn admission(&self) -> Admission {
-        Admission::new(self.connections).with_trusted_proxies(&self.proxies)
-    }
+fn parse_terminate(mut table: Table) -> Result<TerminateConfig, String> {
+    let upstreams: Vec<UpstreamTable> = take_key(&mut table, "upstream")?.unwrap_or_default();
+    let limits = match take_key::<Table>(&mut table, "limits")? {
+        Some(limits) => parse_terminate_limits(limits)?,
+        None => GatewayLimits::default(),
+    };
+    let [upstream] = &upstreams[..] else {
+        return Err(format!("wanted one table [[listener.upstream]], got {}", upstreams.len()));
+    };
+    let args = parse_terminate_keys(table)?;
+    TerminateConfig::with_upstream(args, &upstream.url)
+        .map(|config| config.with_limits(limits))
+        .map_err(|error| error.message().to_owned())
 }
 
-impl ConnectionsFile {
-    fn check(&self) -> Result<AdmissionLimits, String> {
-        let max = self.max.unwrap_or(CONNECTIONS);
-        let wrong = |key: &str, wanted: String, got: usize| {
-            Err(format!("connections.{key}: wanted {wanted}, got {got}"))
-        };
-        if !(1..=CONNECTIONS_MAX).contains(&max) {
-            return wrong("max", format!("1 to {CONNECTIONS_MAX}"), max as usize);
-        }
-        let shared = AdmissionLimits::for_many_peers(max as usize);
-        let or = |given: Option<u32>, default| given.map_or(default, |given| given as usize);
-        let per_peer = or(self.per_address, shared.connections_per_peer);
-        let reserved = or(self.reserved, shared.newcomer_reserve);
-        let proxies = self.proxy_protocol_from.len();
-        if !(1..=shared.connections).contains(&per_peer) {
-            return wrong("per_address", format!("1 to connections.max, {max}"), per_peer);
-        }
-        if reserved >= shared.connections {
-            return wrong("reserved", format!("less than connections.max, {max}"), reserved);
-        }
-        if proxies > PROXIES_MAX {
-            return wrong(
-                "proxy_protocol_from",
-                format!("at most {PROXIES_MAX} addresses"),
-                proxies,
-            );
-        }
-        Ok(AdmissionLimits { connections_per_peer: per_peer, newcomer_reserve: reserved, ..shared })
-    }
+fn parse_tunnel(table: Table) -> Result<TunnelConfig, String> {
+    let TunnelTable { allow, allow_origin } = parse_table(table)?;
+    let allow = AllowList::new(&allow).map_err(|error| format!("allow: {error}"))?;
+    let origins =
+        AllowedOrigins::new(&allow_origin).map_err(|error| format!("allow_origin: {error}"))?;
+    Ok(TunnelConfig { allow, origins })
 }
 
-impl LimitsFile {
-    fn check(&self) -> Result<PassLimits, String> {
-        let default = PassLimits::default();
-        let seconds = |name: &str, value: Option<u64>, default: Duration| match value {
-            None => Ok(default),
-            Some(value @ 1..=SECONDS_MAX) => Ok(Duration::from_secs(value)),
-            Some(value) => {
-                Err(format!("limits.{name}: wanted 1 to {SECONDS_MAX} seconds, got {value}"))
-            }
-        };
-        let pipes = self.pipes.unwrap_or(default.pipes);
-        if pipes > PIPES_MAX {
-            return Err(format!("limits.pipes: wanted at most {PIPES_MAX}, got {pipes}"));
-        }
-        Ok(PassLimits {
-            hello: seconds("hello_s", self.hello_s, default.hello)?,
-            connect: seconds("connect_s", self.connect_s, default.connect)?,
-            retry: seconds("retry_s", self.retry_s, default.retry)?,
-            idle: seconds("idle_s", self.idle_s, default.idle)?,
-            half_closed: seconds("half_closed_s", self.half_closed_s, default.half_closed)?,
-            drain: seconds("drain_s", self.drain_s, default.drain)?,
-            pipes,
-        })
-    }
+/// Removes a key from a table and reads its value.
+fn take_key<T: DeserializeOwned>(table: &mut Table, key: &str) -> Result<Option<T>, String> {
+    let value = table.remove(key);
+    value.map(|value| value.try_into().map_err(|error| describe(key, &error))).transpose()
 }
 
-impl RouteFile {
-    fn check(self) -> Result<PassRoute, String> {
-        let names = self
-            .names
-            .iter()
-            .map(|name| NamePattern::parse(name).map_err(|error| format!("{name:?}: {error}")));
-        let targets = self
-            .targets
-            .iter()
-            .map(|target| PassTarget::parse(target).map_err(|error| error.to_string()));
-        Ok(PassRoute {
-            names: names.collect::<Result<_, _>>()?,
-            targets: targets.collect::<Result<_, _>>()?,
-            send_proxy_header: self.send_proxy_header,
-        })
-    }
+fn parse_table<T: DeserializeOwned>(table: Table) -> Result<T, String> {
+    Value::Table(table).try_into().map_err(|error: toml::de::Error| error.message().to_owned())
+}
+
+fn describe(key: &str, error: &toml::de::Error) -> String {
+    format!("{key}: {}", error.message())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use confide_sni::PassLimits;
+
     use super::*;
 
     const ROUTE: &str = "[[listener.route]]\nnames = ['a.example']\ntargets = ['127.0.0.1:1']\n";
+    const UPSTREAM: &str = "[[listener.upstream]]\nurl = 'http://127.0.0.1:1'\n";
 
     fn listener(more: &str) -> String {
         format!("[[listener]]\nkind = 'pass'\nlisten = '127.0.0.1:0'\n{more}\n{ROUTE}")
     }
 
+    fn terminating(more: &str) -> String {
+        format!("[[listener]]\nkind = 'terminate'\nlisten = '127.0.0.1:0'\n{more}\n{UPSTREAM}")
+    }
+
+    fn pass_of(config: &ListenerConfig) -> &PassConfig {
+        let ListenerKind::Pass(pass) = &config.kind else { panic!("{config:?}") };
+        pass
+    }
+
     #[test]
     fn a_listener_has_the_documented_defaults() {
         let [config] = &parse_config(&listener("")).unwrap()[..] else { panic!("one listener") };
-        assert_eq!(config.fixed.limits, PassLimits::default());
-        assert_eq!(config.fixed.admission().limits().connections, 1024);
-        assert_eq!(config.route_count, 1);
+        assert_eq!(pass_of(config).limits, PassLimits::default());
+        assert_eq!(config.connections.admission().limits().connections, 1024);
+        assert_eq!(pass_of(config).route_count, 1);
     }
 
     #[test]
@@ -253,7 +188,8 @@ mod tests {
         let written = "[listener.limits]\nidle_s = 3600\n[listener.connections]\nmax = 1024\nper_address = 256";
         let [short, long] =
             [listener(""), listener(written)].map(|text| parse_config(&text).unwrap());
-        assert_eq!(short[0].fixed, long[0].fixed);
+        assert_eq!(short[0].connections, long[0].connections);
+        assert_eq!(pass_of(&short[0]).limits, pass_of(&long[0]).limits);
     }
 
     #[test]
@@ -272,8 +208,8 @@ mod tests {
             drain: seconds(6),
             pipes: 0,
         };
-        assert_eq!(config[0].fixed.limits, wanted);
-        let admission = config[0].fixed.admission().limits();
+        assert_eq!(pass_of(&config[0]).limits, wanted);
+        let admission = config[0].connections.admission().limits();
         assert_eq!(
             (admission.connections, admission.connections_per_peer, admission.newcomer_reserve),
             (9, 8, 1)
@@ -281,14 +217,33 @@ mod tests {
     }
 
     #[test]
+    fn a_file_may_have_listeners_of_every_kind() {
+        let tunnel =
+            "[[listener]]\nkind = 'tunnel'\nlisten = '[::1]:0'\nallow = ['a.example:8443']\n";
+        let keys = "binding = 'none'\nroute = ['/tokenize']\n[listener.limits]\nidle_s = 5";
+        let text = [listener(""), terminating(keys), tunnel.into()].concat();
+        let configs = parse_config(&text).unwrap();
+        assert!(matches!(
+            configs.iter().map(|config| &config.kind).collect::<Vec<_>>()[..],
+            [ListenerKind::Pass(_), ListenerKind::Terminate(_), ListenerKind::Tunnel(_)]
+        ));
+    }
+
+    #[test]
     fn what_the_file_does_not_say_or_says_wrongly_is_refused() {
+        let tunnel = "[[listener]]\nkind = 'tunnel'\nlisten = '127.0.0.1:0'\n";
         for (text, wanted) in [
             (String::new(), "wanted 1 to 64 tables [[listener]], got 0"),
             (
                 "[[listener]]\nkind = 'pass'\nlisten = '127.0.0.1:0'".into(),
                 "listener 1: routes: wanted at least one",
             ),
-            (listener("").replace("pass", "terminate"), "unknown variant `terminate`"),
+            (
+                listener("").replace("pass", "proxy"),
+                "listener 1: kind: wanted pass, terminate or tunnel, got \"proxy\"",
+            ),
+            ("[[listener]]\nkind = 'pass'".into(), "listener 1: listen: wanted one, got none"),
+            ("[[listener]]\nlisten = '127.0.0.1:0'".into(), "kind: wanted one, got none"),
             (listener("").replace("127.0.0.1:0", "8000"), "listener 1: listen: wanted ADDR:PORT"),
             (listener("idle = 3"), "unknown field `idle`"),
             (
@@ -318,6 +273,16 @@ mod tests {
                 format!("{}{ROUTE}", listener("")),
                 "route 2: a.example already leads to another route",
             ),
+            (terminating("upstreams = 'x'"), "listener 1: unknown key `upstreams`"),
+            (terminating("binding = 'any'"), "listener 1: invalid value 'any' for 'binding"),
+            (
+                terminating("").replace(UPSTREAM, ""),
+                "wanted one table [[listener.upstream]], got 0",
+            ),
+            (terminating("").replace("http:", "ftp:"), "listener 1: upstream `ftp://127.0.0.1:1`"),
+            (terminating("[listener.limits]\nidle = 1"), "limits: unknown key `idle`"),
+            (tunnel.into(), "listener 1: missing field `allow`"),
+            (format!("{tunnel}allow = ['host']"), "listener 1: allow: "),
         ] {
             let error = parse_config(&text).unwrap_err();
             assert!(error.contains(wanted), "{text}\n{error}");

@@ -19,6 +19,7 @@ use crate::{
     adapter::clients::read_clients,
     address::parse_listen_address,
     binding::EvidenceBinding,
+    connections::ConnectionArgs,
     error::CliError,
     files::{read_file, read_text},
     policy, process,
@@ -44,6 +45,11 @@ pub(crate) struct Args {
     binding: EvidenceBinding,
     #[command(flatten)]
     server: AttestedServerArgs,
+    #[command(flatten)]
+    connections: ConnectionArgs,
+    /// Print the digest of the effective configuration and exit
+    #[arg(long)]
+    print_config_digest: bool,
     /// Admit only clients whose own evidence this policy accepts; needs --binding session
     #[arg(long, value_name = "FILE")]
     client_policy: Option<PathBuf>,
@@ -58,7 +64,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let policy = read_policy(&args.policy)?;
     let roots = read_roots(&args.policy, policy.roots())?;
     let binding: Binding = args.binding.into();
-    if args.server.print_config_digest {
+    if args.print_config_digest {
         return print_configuration_digest(
             policy.digest(binding.name(), &roots).map_err(CliError::new)?,
         );
@@ -77,7 +83,7 @@ async fn serve(
 ) -> Result<ExitCode, CliError> {
     let stop = pin!(process::stop_signal());
     let attester = args.server.evidence.open_attester("this notary", "")?;
-    let admission = args.server.connections.admission()?;
+    let admission = args.connections.admission()?;
     let hosts = policy.hosts();
     let binding: Binding = args.binding.into();
     let (listener, address) = process::listen(listen).await?;

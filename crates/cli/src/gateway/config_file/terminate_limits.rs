@@ -1,0 +1,133 @@
+//! The table `[listener.limits]` of a listener of the kind `terminate`.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use confide_gateway::GatewayLimits;
+use toml::{Table, Value};
+
+/// The longest deadline in seconds: a day.
+const SECONDS_MAX: u64 = 86_400;
+/// The longest head of a request or an answer, in bytes.
+const HEAD_BYTES: RangeInclusive<u64> = 1024..=1 << 20;
+/// The largest number of fields of a head.
+const HEAD_FIELDS: RangeInclusive<u64> = 8..=1000;
+/// The longest body of a request in bytes: 16 GiB.
+const BODY_BYTES: RangeInclusive<u64> = 1..=1 << 34;
+/// The largest number of idle connections to one upstream.
+const IDLE_CONNECTIONS: RangeInclusive<u64> = 0..=65_536;
+
+/// Reads the limits; a key that is absent keeps its default.
+pub(super) fn parse_terminate_limits(table: Table) -> Result<GatewayLimits, String> {
+    let mut limits = GatewayLimits::default();
+    for (key, value) in table {
+        let number = match value {
+            Value::Integer(number) => u64::try_from(number).ok(),
+            _ => None,
+        };
+        let number = number.ok_or_else(|| format!("limits.{key}: wanted a whole number from 0"))?;
+        set_limit(&mut limits, &key, number)?;
+    }
+    Ok(limits)
+}
+
+fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), String> {
+    let seconds = || check_seconds(key, number);
+    let within = |range| check_range(key, number, range);
+    let pace = &mut limits.request_body_pace;
+    match key {
+        "handshake_s" => limits.handshake = seconds()?,
+        "first_head_s" => limits.first_head = seconds()?,
+        "idle_s" => limits.idle = seconds()?,
+        "head_bytes" => limits.head_bytes = within(HEAD_BYTES)? as usize,
+        "head_fields" => limits.head_fields = within(HEAD_FIELDS)? as usize,
+        "request_body_bytes" => limits.request_body_bytes = within(BODY_BYTES)?,
+        "request_body_pause_s" => pace.pause = seconds()?,
+        "request_body_grace_s" => pace.grace = seconds()?,
+        "request_body_bytes_per_s" => pace.bytes_per_s = within(0..=u64::from(u32::MAX))?,
+        "request_body_linger_s" => limits.request_body_linger = seconds()?,
+        "response_body_pause_s" => limits.response_body_pause = seconds()?,
+        "write_stall_s" => limits.write_stall = seconds()?,
+        "upstream_connect_s" => limits.upstream_connect = seconds()?,
+        "upstream_start_s" => limits.upstream_start = seconds()?,
+        "upstream_idle_connections" => {
+            limits.upstream_idle_connections = within(IDLE_CONNECTIONS)? as usize;
+        }
+        "upstream_idle_s" => limits.upstream_idle = seconds()?,
+        "upstream_head_bytes" => limits.upstream_head_bytes = within(HEAD_BYTES)? as usize,
+        "upstream_question_s" => limits.upstream_question = seconds()?,
+        "drain_s" => limits.drain = seconds()?,
+        _ => return Err(format!("limits: unknown key `{key}`")),
+    }
+    Ok(())
+}
+
+/// Reads a deadline of at least a second and at most a day.
+pub(super) fn check_seconds(key: &str, seconds: u64) -> Result<Duration, String> {
+    match seconds {
+        1..=SECONDS_MAX => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("limits.{key}: wanted 1 to {SECONDS_MAX} seconds, got {seconds}")),
+    }
+}
+
+fn check_range(key: &str, number: u64, range: RangeInclusive<u64>) -> Result<u64, String> {
+    let (least, most) = (*range.start(), *range.end());
+    match range.contains(&number) {
+        true => Ok(number),
+        false => Err(format!("limits.{key}: wanted {least} to {most}, got {number}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../../../docs/gateway.md");
+
+    /// The keys and defaults in the table of the documentation.
+    fn documented_limits() -> Vec<(String, u64)> {
+        let (_, table) = PAGE.split_once("| key in `[listener.limits]` of `terminate` |").unwrap();
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with("| `"));
+        rows.map(|row| {
+            let mut cells = row.split(" | ");
+            let key = cells.next().unwrap().trim_start_matches("| `").trim_end_matches('`');
+            let default = cells.next().unwrap().replace(',', "");
+            (key.to_owned(), default.parse().expect(row))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn every_limit_is_documented_with_its_default() {
+        let default = GatewayLimits::default();
+        let documented = documented_limits();
+        let mut table = Table::new();
+        for (key, number) in &documented {
+            let mut limits = default;
+            set_limit(&mut limits, key, *number).unwrap();
+            assert_eq!(format!("{limits:?}"), format!("{default:?}"), "{key} = {number}");
+            table.insert(key.clone(), Value::Integer(*number as i64));
+        }
+        assert!(parse_terminate_limits(table).is_ok());
+        let source = include_str!("terminate_limits.rs");
+        let (_, arms) = source.split_once("match key {").unwrap();
+        let (arms, _) = arms.split_once("_ => return").unwrap();
+        assert_eq!(arms.matches("\" => ").count(), documented.len());
+    }
+
+    #[test]
+    fn a_limit_out_of_range_or_unknown_is_refused() {
+        for (text, wanted) in [
+            ("idle_s = 0", "limits.idle_s: wanted 1 to 86400 seconds, got 0"),
+            ("idle_s = 90000", "limits.idle_s: wanted 1 to 86400 seconds, got 90000"),
+            ("idle_s = -1", "limits.idle_s: wanted a whole number from 0"),
+            ("idle_s = '1'", "limits.idle_s: wanted a whole number from 0"),
+            ("head_fields = 2", "limits.head_fields: wanted 8 to 1000, got 2"),
+            ("idle = 3", "limits: unknown key `idle`"),
+        ] {
+            assert_eq!(
+                parse_terminate_limits(text.parse().unwrap()).err().as_deref(),
+                Some(wanted)
+            );
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A listener that terminates TLS and proxies HTTP to model servers.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use confide_client::error_chain;
+use confide_evidence::Attest;
+use confide_gateway::{
+    AccessLog, AccessLogThread, Gateway, GatewayConfiguration, GatewayError, GatewayLimits,
+    GatewayOptions, Route, Upstream,
+};
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use crate::{
+    binding::BindingName,
+    error::CliError,
+    files::{read_file, write_file},
+    process,
+    server_flags::AttestedServerArgs,
+};
+
+/// The longest wait for an answer of the upstream, which is on the same machine or network.
+const MODELS_DEADLINE: Duration = Duration::from_secs(3);
+/// Default of `--upstream-wait-s`, in seconds. A gateway and its model server are often started by
+/// one script; a small model loads within this time, so that their order does not matter.
+const UPSTREAM_WAIT_S: u64 = 10;
+/// Default of `--upstream-check-s`, in seconds: a model server that is replaced while nobody
+/// connects is noticed within this time.
+const UPSTREAM_CHECK_S: u64 = 10;
+/// Pause between two tries: short compared with the loading of a model.
+const UPSTREAM_RETRY: Duration = Duration::from_millis(200);
+/// The longest file of a certificate with its chain, or of a key, in bytes.
+const PEM_BYTES_MAX: u64 = 64 * 1024;
+
+/// What flags and the file set alike; in the file, `_` stands for `-`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct TerminateArgs {
+    /// Proxy this path too: PATH, or METHOD[,METHOD] PATH; a path alone allows GET, HEAD and POST.
+    /// `*` stands for one segment, `**` at the end for the rest. May be given several times
+    #[arg(long, value_name = "ROUTE", conflicts_with = "dangerous_all_routes")]
+    route: Vec<String>,
+    /// Proxy every path and method: clients reach metrics and administration of the model server,
+    /// and can change what it serves
+    #[arg(long)]
+    dangerous_all_routes: bool,
+    /// Seconds to wait for a model server that does not answer yet, before starting without its model in
+    /// the configuration digest
+    #[arg(long, value_name = "N", default_value_t = UPSTREAM_WAIT_S,
+          value_parser = clap::value_parser!(u64).range(..=3600))]
+    upstream_wait_s: u64,
+    /// Seconds between checks that the model server still serves the model in the configuration digest.
+    /// Each new connection to it is checked as well
+    #[arg(long, value_name = "N", default_value_t = UPSTREAM_CHECK_S,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    upstream_check_s: u64,
+    /// How evidence is bound to connections
+    #[arg(long, value_enum, default_value_t = BindingName::Key)]
+    binding: BindingName,
+    #[command(flatten)]
+    server: AttestedServerArgs,
+    /// Use this certificate, PEM, with the chain to its root; needs `--binding none` and --certificate-key.
+    /// SIGHUP reads it again
+    #[arg(long, value_name = "FILE", requires = "certificate_key", conflicts_with = "name")]
+    certificate: Option<PathBuf>,
+    /// The private key of --certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    certificate_key: Option<PathBuf>,
+    /// Write the certificate as PEM, for clients of `--binding none`
+    #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
+    certificate_out: Option<PathBuf>,
+    /// Write one line of JSON for each request: time, method, the fixed parts of its path, status. The line
+    /// contains no query, field, body or identifier. `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+}
+
+/// A checked listener of this kind.
+#[derive(Debug)]
+pub(crate) struct TerminateConfig {
+    args: TerminateArgs,
+    /// Without the models, which are asked for when the gateway is made.
+    configuration: GatewayConfiguration,
+    limits: GatewayLimits,
+}
+
+/// A gateway and the end of its access log.
+pub(crate) struct PreparedGateway {
+    pub(crate) gateway: Gateway,
+    pub(crate) log_end: Option<AccessLogThread>,
+}
+
+impl TerminateConfig {
+    /// The listener that flags describe, with one upstream.
+    pub(crate) fn with_upstream(args: TerminateArgs, upstream: &str) -> Result<Self, CliError> {
+        let upstream = parse_upstream(upstream)?;
+        let mut configuration =
+            GatewayConfiguration::with_upstream(args.binding.into(), upstream.clone());
+        if args.dangerous_all_routes {
+            configuration.routes = vec![Route::dangerous_everything(&upstream)];
+        }
+        for text in &args.route {
+            let route = Route::parse(text, &upstream).map_err(|error| {
+                CliError::new(error)
+                    .with_hint("for instance --route /tokenize, or --route 'DELETE /v1/x/*'")
+            })?;
+            configuration.add_route(route);
+        }
+        Ok(Self { args, configuration, limits: GatewayLimits::default() })
+    }
+
+    /// The same listener with other limits.
+    pub(crate) fn with_limits(mut self, limits: GatewayLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Asks the upstream for its model, and returns the digest of the effective configuration.
+    pub(crate) async fn fetch_digest(&self) -> [u8; 32] {
+        self.fetch_configuration().await.digest()
+    }
+
+    /// Makes the key, the evidence and the gateway for the address `listen`. It waits for a model
+    /// server that is starting; whatever can fail at once fails before.
+    pub(crate) async fn prepare(&self, listen: SocketAddr) -> Result<PreparedGateway, CliError> {
+        let attester = self.open_attester()?;
+        let certificate = self.read_certificate()?;
+        let configuration = self.fetch_configuration().await;
+        let args = &self.args;
+        let options = GatewayOptions {
+            configuration,
+            key_validity: args.server.evidence.key_validity(),
+            limits: GatewayLimits {
+                upstream_check: Duration::from_secs(args.upstream_check_s),
+                ..self.limits
+            },
+            names: process::certificate_names(listen, &args.server.name),
+        };
+        let gateway = match certificate {
+            Some(GivenCertificate { chain, key }) => {
+                Gateway::with_certificate(options, &chain, &key)
+            }
+            None => Gateway::new(options, attester, process::unix_now),
+        };
+        let mut gateway = gateway.map_err(|error| CliError::new(error_chain(&error)))?;
+        let mut log_end = None;
+        if let Some((log, end)) = args.access_log.as_deref().map(open_access_log).transpose()? {
+            gateway = gateway.with_access_log(log);
+            log_end = Some(end);
+        }
+        if let Some(path) = &args.certificate_out {
+            write_file(path, gateway.certificate_pem())?;
+        }
+        Ok(PreparedGateway { gateway, log_end })
+    }
+
+    /// The configuration with the model that the upstream names now.
+    async fn fetch_configuration(&self) -> GatewayConfiguration {
+        let mut configuration = self.configuration.clone();
+        configuration.model_manifest_sha256 = match configuration.upstreams.first() {
+            Some(upstream) => fetch_model_manifest(upstream, self.args.upstream_wait_s).await,
+            None => None,
+        };
+        configuration
+    }
+
+    fn open_attester(&self) -> Result<Option<Arc<dyn Attest>>, CliError> {
+        let (evidence, binding) = (&self.args.server.evidence, self.args.binding);
+        if evidence.attester.gpu_index.is_some() && binding != BindingName::Session {
+            let text = "evidence of a GPU is shown with session binding only";
+            let hint = "add --binding session, or remove --gpu-index";
+            return Err(CliError::new(text).with_hint(hint));
+        }
+        if binding == BindingName::None {
+            return Ok(None);
+        }
+        if self.args.certificate.is_some() {
+            let text = "a certificate from a file is for --binding none: with evidence, the certificate is made \
+                        here and its key stays in memory";
+            return Err(CliError::new(text).with_hint("remove --certificate"));
+        }
+        evidence
+            .open_attester("this gateway", ", or give --binding none for ordinary TLS")
+            .map(Some)
+    }
+
+    /// Reads the certificate and its key, if they are given.
+    fn read_certificate(&self) -> Result<Option<GivenCertificate>, CliError> {
+        let (Some(chain), Some(key)) = (&self.args.certificate, &self.args.certificate_key) else {
+            return Ok(None);
+        };
+        let key = Zeroizing::new(read_file(key, PEM_BYTES_MAX)?);
+        Ok(Some(GivenCertificate { chain: read_file(chain, PEM_BYTES_MAX)?, key }))
+    }
+}
+
+/// A certificate with its chain, and its private key, in PEM.
+struct GivenCertificate {
+    chain: Vec<u8>,
+    key: Zeroizing<Vec<u8>>,
+}
+
+/// The guarantee that the ready line shows for a gateway.
+pub(crate) fn guarantee_of(gateway: &Gateway) -> &'static str {
+    match gateway.is_simulated() {
+        true => "none (simulated)",
+        false => gateway.configuration().guarantee(),
+    }
+}
+
+/// The fields of the ready line.
+pub(crate) fn ready_line_fields(gateway: &Gateway) -> Value {
+    let configuration = gateway.configuration();
+    json!({
+        "binding": gateway.binding_name(),
+        "config_digest": hex::encode(configuration.digest()),
+        "dangerous_all_routes": configuration.allows_all_routes(),
+        "model_manifest_sha256": configuration.model_manifest_sha256.map(hex::encode),
+        "model_manifest_source": configuration.model_manifest_source(),
+        "simulated": gateway.is_simulated(),
+        "upstreams": configuration.upstreams.iter().map(Upstream::url).collect::<Vec<_>>(),
+    })
+}
+
+fn parse_upstream(text: &str) -> Result<Upstream, CliError> {
+    Upstream::parse(text).map_err(|error| {
+        let hint = match &error {
+            GatewayError::UpstreamApiPath { without, .. } => format!("give --upstream {without}"),
+            GatewayError::UpstreamHttps { .. } => {
+                "run the gateway on the model server's machine and give its http:// address on \
+                 loopback; over https nothing attests who reads the prompts"
+                    .into()
+            }
+            _ => "give the model server's address, such as http://127.0.0.1:8000".into(),
+        };
+        CliError::new(error).with_hint(hint)
+    })
+}
+
+/// Asks the upstream which model it serves, again and again while it may still be starting.
+async fn fetch_model_manifest(upstream: &Upstream, wait_s: u64) -> Option<[u8; 32]> {
+    let until = Instant::now() + Duration::from_secs(wait_s);
+    let mut is_logged = false;
+    loop {
+        match confide_gateway::fetch_model_manifest(upstream, MODELS_DEADLINE).await {
+            Ok(manifest) => return manifest,
+            Err(error) if error.is_transient() && Instant::now() < until => {
+                if !std::mem::replace(&mut is_logged, true) {
+                    tracing::warn!(%error, wait_s, "the model server does not answer yet: waiting");
+                }
+                tokio::time::sleep(UPSTREAM_RETRY).await;
+            }
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "the configuration digest does not cover the model, so it differs from the digest \
+                     with the model: start the model server first"
+                );
+                return None;
+            }
+        }
+    }
+}
+
+/// Opens the access log for appending, so that the lines of an earlier gateway stay.
+fn open_access_log(path: &Path) -> Result<(AccessLog, AccessLogThread), CliError> {
+    if path == Path::new("-") {
+        return Ok(AccessLog::start(std::io::stdout(), process::unix_now));
+    }
+    let file = std::fs::File::options().create(true).append(true).open(path).map_err(|error| {
+        CliError::new(format!("cannot write the access log {}: {error}", path.display()))
+            .with_hint("give a file in a folder that exists, or - for standard output")
+    })?;
+    Ok(AccessLog::start(file, process::unix_now))
+}

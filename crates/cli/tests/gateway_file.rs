@@ -1,0 +1,164 @@
+//! `confide gateway --config`: listeners that terminate TLS or carry tunnels, and their reload.
+//!
+//! All evidence here is simulated.
+
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use confide_tests::{ANY_PORT, Folder, Process, Program, text};
+
+const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
+/// Nothing here takes this long unless it hangs.
+const GENEROUS: Duration = Duration::from_secs(60);
+
+fn serve_model(name: &str) -> Process {
+    CONFIDE.start(&["serve", "--engine", "sim", "--model-name", name, "--listen", ANY_PORT])
+}
+
+/// The file of a listener that terminates TLS in front of `model`, with further keys.
+fn terminating(model: &Process, keys: &str) -> String {
+    format!(
+        "[[listener]]\nkind = \"terminate\"\nlisten = \"{ANY_PORT}\"\n{keys}\n\
+         [[listener.upstream]]\nurl = \"http://{}\"\n",
+        model.address()
+    )
+}
+
+fn port_of(address: &str) -> &str {
+    address.rsplit(':').next().unwrap()
+}
+
+/// Runs curl with `arguments` for the models at `address`, and returns its output and error together.
+fn curl_models(address: &str, arguments: &[&str]) -> String {
+    let url = format!("https://localhost:{}/v1/models", port_of(address));
+    let fixed = ["--silent", "--show-error", "--max-time", "60", &url];
+    let output = Command::new("curl").args(fixed).args(arguments).output().expect("curl runs");
+    [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat()
+}
+
+fn hang_up(process: &Process) {
+    let id = process.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &id]).status().expect("kill runs").success());
+}
+
+fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let until = Instant::now() + GENEROUS;
+    while !is_true() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_model_behind_terminating_tunnelling_and_passing_listeners_is_verified_through_each() {
+    let folder = Folder::new("listeners");
+    let attester = folder.argument("attester");
+    let simulate =
+        ["attest", "--simulate", "tdx", "--out", &attester, "--dangerous-platform-scope"];
+    let made = CONFIDE.run(&simulate);
+    assert_eq!(made.status, Some(0), "{}", made.stderr);
+    let model = serve_model("model-one");
+    let attested = format!("simulate = \"{attester}\"");
+    let bindings = ["key", "session"]
+        .map(|binding| terminating(&model, &format!("{attested}\nbinding = \"{binding}\"")));
+    let file = folder.write("machine.toml", bindings.concat());
+    let machine = CONFIDE.start(&["gateway", "--config", &file]);
+    assert_eq!(machine.ready["guarantee"], "none (simulated)");
+    let digests = CONFIDE.run(&["gateway", "--config", &file, "--print-config-digest"]);
+    for (index, binding) in ["key", "session"].into_iter().enumerate() {
+        let listener = &machine.ready["listeners"][index];
+        assert_eq!(listener["binding"], binding);
+        assert_eq!(listener["config_digest"], digests.stdout.lines().nth(index).unwrap());
+        let target = format!("localhost:{}", port_of(listener["listen"].as_str().unwrap()));
+        let outside = format!(
+            "[[listener]]\nkind = \"tunnel\"\nlisten = \"{ANY_PORT}\"\nallow = [\"{target}\"]\n\
+             [[listener]]\nkind = \"pass\"\nlisten = \"{ANY_PORT}\"\n\
+             [[listener.route]]\nnames = [\"localhost\"]\ntargets = [\"{target}\"]\n"
+        );
+        let file = folder.write("outside.toml", outside);
+        let outside = CONFIDE.start(&["gateway", "--config", &file]);
+        assert_eq!(outside.ready["guarantee"], "none (the listeners differ)");
+        let at = |index: usize| outside.ready["listeners"][index]["listen"].as_str().unwrap();
+        let direct = format!("https://{target}");
+        let passed = format!("https://localhost:{}", port_of(at(1)));
+        let tunnel = format!("ws://{}", at(0));
+        let policy = Path::new(&attester).join("policy.toml");
+        let by_policy = ["--policy", text(&policy), "--binding", binding, "--listen", ANY_PORT];
+        for way in [&[&direct[..]][..], &[&direct, "--via", &tunnel], &[&passed]] {
+            let connect = CONFIDE.start(&[&["connect"], way, &by_policy].concat());
+            assert_eq!(connect.ready["config_digest"], listener["config_digest"], "{way:?}");
+        }
+        assert!(outside.terminate().success());
+    }
+    assert!(machine.terminate().success());
+}
+
+#[test]
+fn a_reload_replaces_model_server_and_certificate_and_a_wrong_file_changes_nothing() {
+    let folder = Folder::new("listeners-reload");
+    let (one, two) = (serve_model("model-one"), serve_model("model-two"));
+    let write_certificate = |name: &str| {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        folder.write("key.pem", made.signing_key.serialize_pem());
+        folder.write("chain.pem", made.cert.pem());
+        folder.write(name, made.cert.pem())
+    };
+    let keys = format!(
+        "binding = \"none\"\ncertificate = \"{}\"\ncertificate_key = \"{}\"",
+        folder.argument("chain.pem"),
+        folder.argument("key.pem")
+    );
+    let first = write_certificate("first.pem");
+    let file = folder.write("gateway.toml", terminating(&one, &keys));
+    let gateway = CONFIDE.start(&["gateway", "--config", &file]);
+    let asked = |root: &str| curl_models(&gateway.address(), &["--cacert", root]);
+    assert!(asked(&first).contains("model-one"), "{}", asked(&first));
+    let second = write_certificate("second.pem");
+    folder
+        .write("gateway.toml", terminating(&two, "binding = \"none\"\ncertificate = \"missing\""));
+    hang_up(&gateway);
+    // Nothing shows that a refused reload has ended: the next one follows it.
+    folder.write("gateway.toml", terminating(&two, &keys));
+    wait_until("the new configuration does not apply", || {
+        hang_up(&gateway);
+        asked(&second).contains("model-two")
+    });
+    let refused = asked(&first);
+    assert!(refused.contains("certificate"), "{refused}");
+    assert!(gateway.terminate().success());
+}
+
+#[test]
+fn a_gateway_of_flags_reads_its_certificate_again_and_rotates_its_log() {
+    let folder = Folder::new("flags-reload");
+    let model = serve_model("model-one");
+    let upstream = format!("http://{}", model.address());
+    let (root, log) = (folder.argument("root.pem"), folder.argument("access.jsonl"));
+    let gateway = CONFIDE.start(&[
+        "gateway",
+        "--listen",
+        ANY_PORT,
+        "--upstream",
+        &upstream,
+        "--binding",
+        "none",
+        "--certificate-out",
+        &root,
+        "--access-log",
+        &log,
+    ]);
+    let first = folder.read("root.pem");
+    let asked = || curl_models(&gateway.address(), &["--cacert", &root]);
+    assert!(asked().contains("model-one"));
+    wait_until("no line is written", || !folder.read("access.jsonl").is_empty());
+    std::fs::rename(&log, folder.join("rotated.jsonl")).unwrap();
+    hang_up(&gateway);
+    wait_until("the log is not opened anew", || folder.has("access.jsonl"));
+    wait_until("the certificate is not new", || folder.read("root.pem") != first);
+    wait_until("the new certificate is not used", || asked().contains("model-one"));
+    assert!(gateway.terminate().success());
+    assert!(!folder.read("access.jsonl").is_empty());
+}
