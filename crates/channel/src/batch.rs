@@ -3,14 +3,15 @@
 //! A device makes quotes one after the other, about 39 ms each. While it makes one, the binders of
 //! new sessions are collected; the next quote is over the root of a tree of all of them, and each
 //! session gets its path ([`confide_evidence::batch`]). An idle device serves a lone session at
-//! once, over its own binder and without a path.
+//! once, over its own binder and without a path; after a shared quote it waits until arrivals
+//! pause ([`crate::batch_start`]).
 
 use std::{
     collections::BTreeMap,
     future::Future,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -24,7 +25,12 @@ use tokio::{
     sync::{Semaphore, oneshot},
 };
 
-use crate::{batch_error::BatchError, error::ChannelError, own_evidence};
+use crate::{
+    batch_error::BatchError,
+    batch_start::{Arrivals, StartTimes},
+    error::ChannelError,
+    own_evidence,
+};
 
 /// Bounds of a [`QuoteBatcher`], with [`BatchLimits::default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,17 +44,11 @@ pub struct BatchLimits {
     /// The same limit for sessions whose peer reads no batch path: each costs a quote of its own,
     /// so more than 64 could not be served before their deadlines anyway.
     pub waiting_alone: usize,
-    /// The time for which the first session of a batch waits for others when the device is idle:
-    /// zero by default, [`BatchLimits::WINDOW_MAX`] at most.
-    pub window: Duration,
     /// The longest wait of a session, from its binder to its quote.
     pub wait: Duration,
 }
 
 impl BatchLimits {
-    /// The longest allowed window: a longer one would exceed the time of a quote and gain nothing.
-    pub const WINDOW_MAX: Duration = Duration::from_millis(20);
-
     fn check_bounds(&self) -> Result<(), ChannelError> {
         let refuse = |option, wanted, got| Err(ChannelError::Option { option, wanted, got });
         if !(1..=BATCH_MAX).contains(&self.sessions) {
@@ -56,9 +56,6 @@ impl BatchLimits {
         }
         if self.waiting == 0 || self.waiting_alone == 0 {
             return refuse("batch waiting", "at least 1", "0".into());
-        }
-        if self.window > Self::WINDOW_MAX {
-            return refuse("batch window", "at most 20 ms", format!("{:?}", self.window));
         }
         Ok(())
     }
@@ -70,7 +67,6 @@ impl Default for BatchLimits {
             sessions: BATCH_MAX,
             waiting: 8 * BATCH_MAX,
             waiting_alone: 64,
-            window: Duration::ZERO,
             wait: Duration::from_secs(10),
         }
     }
@@ -126,7 +122,7 @@ pub struct BatchCounts {
 impl QuoteBatcher {
     /// A queue in front of `attester`, with the default limits.
     pub fn new(attester: Arc<dyn Attest>) -> Self {
-        Self::with_valid_limits(attester, BatchLimits::default())
+        Self::with_start_times(attester, BatchLimits::default(), StartTimes::default())
     }
 
     /// A queue in front of `attester`, with other limits.
@@ -138,7 +134,7 @@ impl QuoteBatcher {
         limits: BatchLimits,
     ) -> Result<Self, ChannelError> {
         limits.check_bounds()?;
-        Ok(Self::with_valid_limits(attester, limits))
+        Ok(Self::with_start_times(attester, limits, StartTimes::default()))
     }
 
     /// A quote that covers `report_data`, alone or through the path that comes with it.
@@ -202,11 +198,23 @@ impl QuoteBatcher {
         BatchCounts { waiting: waiting as u64, ..queue.counts }
     }
 
-    fn with_valid_limits(attester: Arc<dyn Attest>, limits: BatchLimits) -> Self {
+    /// A queue with limits within their bounds.
+    fn with_start_times(
+        attester: Arc<dyn Attest>,
+        limits: BatchLimits,
+        start_times: StartTimes,
+    ) -> Self {
         let gpu_turns = Arc::new(Semaphore::new(GPU_IN_FLIGHT_MAX));
         let gpu_places = Semaphore::new(limits.waiting.min(Semaphore::MAX_PERMITS));
-        let queue = Mutex::default();
-        Self(Arc::new(BatcherState { attester, gpu_places, gpu_turns, limits, queue }))
+        Self(Arc::new(BatcherState {
+            attester,
+            gpu_places,
+            gpu_turns,
+            limits,
+            batch_full: Condvar::new(),
+            queue: Mutex::default(),
+            start_times,
+        }))
     }
 
     async fn wait_for_quote(
@@ -215,8 +223,10 @@ impl QuoteBatcher {
         lane: QueueLane,
     ) -> Result<BatchedQuote, BatchError> {
         let wanted = self.0.limits.wait;
-        let (_place, answer) = self.join_queue(binder, lane)?;
-        match tokio::time::timeout(wanted, answer).await {
+        let (mut place, answer) = self.join_queue(binder, lane)?;
+        let answer = tokio::time::timeout(wanted, answer).await;
+        place.taken = answer.is_ok();
+        match answer {
             Ok(Ok(share)) => share?.into_batched_quote(),
             Ok(Err(_)) => Err(BatchError::WorkerEnded),
             Err(_) => Err(BatchError::Late { wanted }),
@@ -242,15 +252,18 @@ impl QuoteBatcher {
         }
         queue.last += 1;
         let number = queue.last;
-        let waiting = WaitingSession { answer: sender, binder, since: Instant::now() };
-        queue.lane(lane).insert(number, waiting);
+        let since = Instant::now();
+        queue.lane(lane).insert(number, WaitingSession { answer: sender, binder, since });
         let idle = !mem::replace(&mut queue.working, true);
+        let full = queue.together.len() == self.0.limits.sessions;
         drop(queue);
         if idle {
-            let worker = QueueWorker { shared: self.0.clone(), done: false };
+            let worker = QueueWorker { shared: self.0.clone(), done: false, free_since: since };
             runtime.spawn_blocking(move || worker.serve_queue());
+        } else if full {
+            self.0.batch_full.notify_one();
         }
-        Ok((QueuePlace { shared: self.0.clone(), lane, number }, answer))
+        Ok((QueuePlace { shared: self.0.clone(), lane, number, taken: false }, answer))
     }
 }
 
@@ -267,6 +280,9 @@ struct BatcherState {
     gpu_turns: Arc<Semaphore>,
     limits: BatchLimits,
     queue: Mutex<BatchQueue>,
+    /// Wakes a worker that waits for more sessions when the batch has its largest size.
+    batch_full: Condvar,
+    start_times: StartTimes,
 }
 
 impl BatcherState {
@@ -289,9 +305,11 @@ type WaitingSessions = BTreeMap<u64, WaitingSession>;
 struct BatchQueue {
     together: WaitingSessions,
     alone: WaitingSessions,
-    /// Whether the last quote was for a single session, so that the other lane is next.
+    /// Whether the last quote was for the lane of single sessions, so that the other lane is next.
     was_alone: bool,
     counts: BatchCounts,
+    /// The number of sessions under the last quote.
+    last_batch: usize,
     /// The number of the last arrival.
     last: u64,
     /// Whether a worker runs or is about to.
@@ -304,6 +322,20 @@ impl BatchQueue {
             QueueLane::Batch => &mut self.together,
             QueueLane::Single => &mut self.alone,
         }
+    }
+
+    /// When a device that is free since `free_since` starts on the next quote; `None` if it need not
+    /// wait: the batch is full, this lane is empty, or the other one is not. A quote for the other
+    /// lane gives this one time enough to collect.
+    fn start(&self, limits: &BatchLimits, times: StartTimes, free_since: Instant) -> Option<Instant> {
+        let (_, first) = self.together.first_key_value()?;
+        let (_, last) = self.together.last_key_value()?;
+        let count = self.together.len();
+        if count >= limits.sessions || !self.alone.is_empty() {
+            return None;
+        }
+        let waiting = Arrivals { count, first: first.since, last: last.since };
+        Some(times.start(self.last_batch, free_since, waiting))
     }
 
     /// The next batch; `None` if no session waits, and then the worker ends.
@@ -324,7 +356,8 @@ impl BatchQueue {
         let later = lane.keys().nth(most).copied();
         let later = later.map(|number| lane.split_off(&number)).unwrap_or_default();
         let batch = mem::replace(lane, later);
-        let size = batch.len() as u64;
+        self.last_batch = batch.len();
+        let size = self.last_batch as u64;
         self.counts.quotes += 1;
         self.counts.sessions += size;
         self.counts.largest = self.counts.largest.max(size);
@@ -343,10 +376,16 @@ struct QueuePlace {
     shared: Arc<BatcherState>,
     lane: QueueLane,
     number: u64,
+    /// Whether the worker has taken the session out of the queue. The lock is then spared: when a
+    /// batch has been answered, its sessions would contend for it with those that arrive.
+    taken: bool,
 }
 
 impl Drop for QueuePlace {
     fn drop(&mut self) {
+        if self.taken {
+            return;
+        }
         let mut queue = self.shared.queue();
         let gone = queue.lane(self.lane).remove(&self.number);
         queue.counts.abandoned += u64::from(gone.is_some());
@@ -385,6 +424,8 @@ struct QueueWorker {
     shared: Arc<BatcherState>,
     /// Whether the worker has ended, so that the next session starts another one.
     done: bool,
+    /// Since when the device is free: the last batch has been answered, or the first session came.
+    free_since: Instant,
 }
 
 impl QueueWorker {
@@ -402,21 +443,23 @@ impl QueueWorker {
                 // A session that has given up since then does not receive it.
                 let _ = waiting.answer.send(share);
             }
+            self.free_since = Instant::now();
         }
     }
 
+    /// Waits until the device should start, and takes the batch; `None` if no session waits.
     fn next_batch(&mut self) -> Option<WaitingSessions> {
-        let limits = self.shared.limits;
-        if !limits.window.is_zero() {
-            let queue = self.shared.queue();
-            let first = queue.together.first_key_value().map(|(_, first)| first.since);
-            let collecting = queue.alone.is_empty() && queue.together.len() < limits.sessions;
-            drop(queue);
-            if let Some(first) = first.filter(|_| collecting) {
-                std::thread::sleep(limits.window.saturating_sub(first.elapsed()));
+        let shared = &self.shared;
+        let mut queue = shared.queue();
+        while let Some(start) = queue.start(&shared.limits, shared.start_times, self.free_since) {
+            let left = start.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
             }
+            let woken = shared.batch_full.wait_timeout(queue, left);
+            (queue, _) = woken.unwrap_or_else(PoisonError::into_inner);
         }
-        let batch = self.shared.queue().take_batch(limits.sessions);
+        let batch = queue.take_batch(shared.limits.sessions);
         self.done = batch.is_none();
         batch
     }
@@ -458,4 +501,54 @@ fn build_tree(batch: &[WaitingSession]) -> Result<BatchTree, BatchError> {
     let leaves: Vec<Leaf> = batch.iter().zip(salts).map(leaf).collect();
     // The limits keep a batch within the sizes of a tree.
     BatchTree::new(&leaves).map_err(|_| BatchError::WorkerEnded)
+}
+
+#[cfg(test)]
+mod tests {
+    use confide_evidence::AttestError;
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    struct Repeater;
+
+    impl Attest for Repeater {
+        fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
+            Ok(report_data.as_ref().to_vec())
+        }
+
+        fn collateral(&self) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn is_simulated(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn after_a_shared_quote_the_device_waits_for_more_until_the_batch_is_full() {
+        let limits = BatchLimits { sessions: 3, ..BatchLimits::default() };
+        // Longer than the test may take, so that only a full batch ends the wait.
+        let times = StartTimes { gap: LONG, longest: LONG };
+        let batcher = QuoteBatcher::with_start_times(Arc::new(Repeater), limits, times);
+        batcher.0.queue().last_batch = 2;
+        let waiting = [1, 2, 3].map(|n| tokio::spawn(batcher.attest(ReportData([n; 64]))));
+        for quote in join_all(waiting).await {
+            assert_eq!(quote.unwrap().unwrap().sessions(), 3);
+        }
+        assert_eq!(batcher.counts().quotes, 1);
+    }
+
+    #[tokio::test]
+    async fn after_a_lone_session_the_device_waits_for_nobody() {
+        let times = StartTimes { gap: LONG, longest: LONG };
+        let limits = BatchLimits::default();
+        let batcher = QuoteBatcher::with_start_times(Arc::new(Repeater), limits, times);
+        for n in [1, 2] {
+            assert_eq!(batcher.attest(ReportData([n; 64])).await.unwrap().sessions(), 1);
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
 }

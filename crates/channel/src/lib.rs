@@ -24,6 +24,7 @@
 mod attested;
 mod batch;
 mod batch_error;
+mod batch_start;
 mod certificate;
 mod client;
 mod deadline;

@@ -210,13 +210,11 @@ fn a_runtime_that_shuts_down_leaves_nobody_waiting() {
 #[test]
 fn limits_out_of_bounds_are_named() {
     let good = BatchLimits::default();
-    let window = BatchLimits::WINDOW_MAX + Duration::from_nanos(1);
     for limits in [
         BatchLimits { sessions: 0, ..good },
         BatchLimits { sessions: 1025, ..good },
         BatchLimits { waiting: 0, ..good },
         BatchLimits { waiting_alone: 0, ..good },
-        BatchLimits { window, ..good },
     ] {
         let result = QuoteBatcher::with_limits(Arc::new(GatedAttester::default()), limits);
         assert!(matches!(result, Err(ChannelError::Option { .. })), "{limits:?}");
@@ -224,11 +222,16 @@ fn limits_out_of_bounds_are_named() {
 }
 
 #[tokio::test]
-async fn a_window_is_no_wait_for_others_that_never_come() {
-    let window = BatchLimits::WINDOW_MAX;
-    let (device, batcher) = gated_batcher(BatchLimits { window, ..Default::default() });
-    device.let_through(1);
-    assert!(batcher.attest(binder(1)).await.is_ok());
+async fn a_lone_session_after_a_shared_quote_is_served_when_no_other_comes() {
+    let (device, batcher) = gated_batcher(BatchLimits::default());
+    let first = wait(&batcher, 0..1);
+    device.until_asked(1).await;
+    let others = wait(&batcher, 1..4);
+    until_waiting(&batcher, 3).await;
+    device.let_through(3);
+    first.await.unwrap();
+    assert_eq!(others.await.unwrap().remove(0).unwrap().sessions(), 3);
+    assert_eq!(batcher.attest(binder(9)).await.unwrap().path, None);
 }
 
 fn gated_batcher(limits: BatchLimits) -> (Arc<GatedAttester>, QuoteBatcher) {
