@@ -327,7 +327,12 @@ impl BatchQueue {
     /// When a device that is free since `free_since` starts on the next quote; `None` if it need not
     /// wait: the batch is full, this lane is empty, or the other one is not. A quote for the other
     /// lane gives this one time enough to collect.
-    fn start(&self, limits: &BatchLimits, times: StartTimes, free_since: Instant) -> Option<Instant> {
+    fn start(
+        &self,
+        limits: &BatchLimits,
+        times: StartTimes,
+        free_since: Instant,
+    ) -> Option<Instant> {
         let (_, first) = self.together.first_key_value()?;
         let (_, last) = self.together.last_key_value()?;
         let count = self.together.len();

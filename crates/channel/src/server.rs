@@ -1,6 +1,9 @@
 //! The end that accepts connections and presents evidence.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Instant,
+};
 
 use confide_evidence::{Appraise, Attest};
 use rustls::{
@@ -25,14 +28,42 @@ use crate::{
 
 /// Accepts TLS 1.3 connections and presents evidence as its binding demands.
 pub struct Server {
-    /// The configuration for clients that are not asked for evidence.
-    config: ServerConfig,
-    /// The configuration for clients that are asked for evidence, and so for a certificate.
-    config_asking: ServerConfig,
+    configs: RwLock<Arc<IdentityConfigs>>,
     identities: IdentityRenewer,
     options: ServerOptions,
     batcher: Option<QuoteBatcher>,
     tuning: RecordTuning,
+}
+
+/// The TLS configurations for one identity and one record size, which its connections share.
+struct IdentityConfigs {
+    identity: Arc<Identity>,
+    /// For clients that are not asked for evidence.
+    silent: Arc<ServerConfig>,
+    /// For clients that are asked for evidence, and so for a certificate.
+    asking: Arc<ServerConfig>,
+}
+
+impl IdentityConfigs {
+    fn build(
+        binding: Binding,
+        identity: Arc<Identity>,
+        tuning: RecordTuning,
+    ) -> Result<Self, ChannelError> {
+        let served = Arc::new(SingleCertAndKey::from(identity.certified.clone()));
+        let verifier = Arc::new(KeyPossessionVerifier { provider: handshake::crypto_provider() });
+        let mut silent = handshake::server_config(binding, None, served.clone())?;
+        let mut asking = handshake::server_config(binding, Some(verifier), served)?;
+        for config in [&mut silent, &mut asking] {
+            config.max_fragment_size = tuning.fragment_size();
+        }
+        Ok(Self { identity, silent: Arc::new(silent), asking: Arc::new(asking) })
+    }
+
+    fn are_for(&self, identity: &Arc<Identity>, tuning: RecordTuning) -> bool {
+        Arc::ptr_eq(&self.identity, identity)
+            && self.silent.max_fragment_size == tuning.fragment_size()
+    }
 }
 
 /// An open stream to a client, and the time that it took to open.
@@ -202,14 +233,28 @@ impl Server {
     }
 
     fn build(options: ServerOptions, identities: IdentityRenewer) -> Result<Server, ChannelError> {
-        let served = Arc::new(SingleCertAndKey::from(identities.current().certified.clone()));
-        let asking = Arc::new(KeyPossessionVerifier { provider: handshake::crypto_provider() });
-        let binding = options.binding;
-        let config = handshake::server_config(binding, None, served.clone())?;
-        let config_asking = handshake::server_config(binding, Some(asking), served)?;
-        let batcher = identities.options().attester.clone().map(QuoteBatcher::new);
         let tuning = RecordTuning::default();
-        Ok(Server { config, config_asking, identities, options, batcher, tuning })
+        let configs = IdentityConfigs::build(options.binding, identities.current(), tuning)?;
+        let configs = RwLock::new(Arc::new(configs));
+        let batcher = identities.options().attester.clone().map(QuoteBatcher::new);
+        Ok(Server { configs, identities, options, batcher, tuning })
+    }
+
+    /// The configurations for `identity`; they are rebuilt after a renewal, and for another record
+    /// size.
+    fn configs_for(
+        &self,
+        identity: &Arc<Identity>,
+        tuning: RecordTuning,
+    ) -> Result<Arc<IdentityConfigs>, ChannelError> {
+        let current = self.configs.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if current.are_for(identity, tuning) {
+            return Ok(current);
+        }
+        let built = IdentityConfigs::build(self.options.binding, identity.clone(), tuning)?;
+        let built = Arc::new(built);
+        *self.configs.write().unwrap_or_else(PoisonError::into_inner) = built.clone();
+        Ok(built)
     }
 
     async fn open_connection<S, A>(
@@ -227,10 +272,9 @@ impl Server {
         let identity = self.identities.valid_identity(deadline).await?;
         let quote = began.elapsed();
         let began = Instant::now();
-        let mut config = if demand.is_some() { &self.config_asking } else { &self.config }.clone();
-        config.cert_resolver = Arc::new(SingleCertAndKey::from(identity.certified.clone()));
-        config.max_fragment_size = tuning.fragment_size();
-        let shake = TlsAcceptor::from(Arc::new(config)).accept(io);
+        let configs = self.configs_for(&identity, tuning)?;
+        let config = if demand.is_some() { &configs.asking } else { &configs.silent };
+        let shake = TlsAcceptor::from(config.clone()).accept(io);
         let shaken = deadline.limit(ChannelPhase::Handshake, shake).await?;
         let mut stream = shaken.map_err(handshake::handshake_error)?;
         let session = stream.get_mut().1;
