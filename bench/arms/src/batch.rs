@@ -1,9 +1,12 @@
 //! Evidence for many waiting sessions from one *simulated* device: one lock, 39 ms a quote.
 //!
 //! A request is one burst: so many sessions come at once, each wants its binder signed, and the
-//! burst is over when the last of them has its quote and path. Every path is checked after the
+//! burst is over when the last of them has its quote and path. With `rate_per_s` a request is one
+//! session, and they arrive at random instants ([`arrivals`]). Every path is checked after the
 //! clock has stopped. With `--handshakes` a session is a whole TLS session in memory, both of
 //! whose ends run in this process, up to the appraised evidence.
+
+mod arrivals;
 
 use std::{
     sync::Arc,
@@ -12,7 +15,7 @@ use std::{
 
 use crate::clock::unix_now;
 use crate::version::VERSION;
-use confide_arm_line::{ArmError, Hello, Outcome, Report, Run, Sample, serve_runs};
+use confide_arm_line::{ArmError, Hello, Outcome, Report, Run, Sample, Stopwatch, serve_runs};
 use confide_channel::{
     BatchLimits, BatchedQuote, Binding, Client, ClientOptions, QuoteBatcher, Server, ServerOptions,
 };
@@ -24,6 +27,9 @@ use tokio::{runtime::Runtime, task::JoinSet};
 /// The bound of the channel on the sessions of one batch.
 const SESSIONS_MAX: u64 = 1024;
 
+/// More than four times as many as the device can serve in batches of [`SESSIONS_MAX`].
+const RATE_PER_S_MAX: u64 = 100_000;
+
 /// Longer than 1,024 quotes one after the other take: the slow arm is to be measured, not cut.
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -32,8 +38,7 @@ const WIRE_BYTES: usize = 256 * 1024;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// `together` (one quote for all that wait), `window` (the same, and an idle device collects
-    /// for 2 ms) or `apart` (a quote for each session).
+    /// `together` (one quote for all that wait) or `apart` (a quote for each session).
     #[arg(long, default_value = "together")]
     mode: String,
     /// Open whole TLS sessions instead of requesting binders.
@@ -72,9 +77,8 @@ impl BatchArm {
         let defaults = BatchLimits { wait: WAIT, ..BatchLimits::default() };
         let limits = match args.mode.as_str() {
             "together" => defaults,
-            "window" => BatchLimits { window: Duration::from_millis(2), ..defaults },
             "apart" => BatchLimits { sessions: 1, ..defaults },
-            other => return Err(format!("--mode {other}: wanted together, window or apart").into()),
+            other => return Err(format!("--mode {other}: wanted together or apart").into()),
         };
         let batcher = QuoteBatcher::with_limits(attester.clone(), limits);
         let batcher = batcher?;
@@ -85,7 +89,14 @@ impl BatchArm {
     }
 
     fn measure(&self, order: &Run) -> Outcome<Report> {
-        order.refuse_unknown_params(&["sessions"])?;
+        order.refuse_unknown_params(&["sessions", "rate_per_s"])?;
+        let rate_per_s = order.integer_param_within("rate_per_s", 0, 0..=RATE_PER_S_MAX)?;
+        if rate_per_s > 0 {
+            if self.tls.is_some() || order.params.contains_key("sessions") {
+                return Err("param rate_per_s: wanted without sessions and --handshakes".into());
+            }
+            return self.bind_at_rate(order, rate_per_s);
+        }
         let sessions = order.integer_param_within("sessions", 1, 1..=SESSIONS_MAX)?;
         let mut bursts_s = 0.0;
         let mut report = order.measure_each(|burst| {
@@ -109,6 +120,35 @@ impl BatchArm {
         report.answer = json!({ "bound": bound });
         // Over the bursts alone: what lies between them is checking.
         report.set("rate_per_s", bound as f64 / bursts_s);
+        Ok(report)
+    }
+
+    /// Binds one session for each request of `order`, each at a random instant, and reports for each
+    /// the time from that instant to its quote.
+    fn bind_at_rate(&self, order: &Run, rate_per_s: u64) -> Outcome<Report> {
+        let schedule = arrivals::draw_arrivals(order.seed, order.requests, rate_per_s as f64)?;
+        let before = self.batcher.counts().quotes;
+        let watch = Stopwatch::start();
+        let bindings = self.runtime.block_on(arrivals::bind_on_schedule(&schedule, |number| {
+            self.batcher.attest(session_report_data(order.seed, 0, number))
+        }));
+        let mut report = watch.report();
+        for (number, binding) in bindings?.into_iter().enumerate() {
+            let mut sample = Sample::new([
+                ("wait_ms", binding.waited.as_secs_f64() * 1e3),
+                ("dispatch_delay_ms", binding.late.as_secs_f64() * 1e3),
+            ]);
+            sample.at_s = Some(binding.due.as_secs_f64());
+            let binder = session_report_data(order.seed, 0, number as u64);
+            let bound = binding.share.map_err(ArmError::from);
+            let bound = bound.and_then(|share| self.check_report_data_bound(&binder, &share));
+            sample.error = bound.err().map(|error| error.to_string());
+            report.samples.push(sample);
+        }
+        let quotes = self.batcher.counts().quotes - before;
+        report.set("sessions_per_quote_ratio", order.requests as f64 / quotes.max(1) as f64);
+        report.set("session_cpu_us", report.cpu_s * 1e6 / order.requests as f64);
+        report.answer = json!({ "bound": order.requests });
         Ok(report)
     }
 
