@@ -24,6 +24,9 @@ use crate::{
     options::Binding,
 };
 
+/// The ALPN name of HTTP/2 over TLS (RFC 9113 section 3.2).
+pub(crate) const HTTP_2: &[u8] = b"h2";
+
 pub(crate) fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
@@ -188,11 +191,14 @@ pub(crate) fn handshake_error(source: io::Error) -> ChannelError {
 }
 
 /// Checks the agreed ALPN protocol: a peer that does not know the exchange would take its first
-/// frame for application bytes. Without an exchange, a client may omit ALPN.
+/// frame for application bytes. Without an exchange, a client may omit ALPN; it then speaks HTTP/1.1.
 pub(crate) fn check_alpn(got: Option<&[u8]>, binding: Binding) -> Result<(), ChannelError> {
     let wanted = binding.alpn();
-    let known = binding.alpn_names().iter().any(|name| got == Some(name.as_bytes()));
-    if known || (got.is_none() && binding != Binding::Session) {
+    let exchanges = binding == Binding::Session;
+    // TLS itself refuses a protocol that this end did not offer.
+    let known = binding.alpn_names().iter().any(|name| got == Some(name.as_bytes()))
+        || (got == Some(HTTP_2) && !exchanges);
+    if known || (got.is_none() && !exchanges) {
         return Ok(());
     }
     let got = got.map(|name| String::from_utf8_lossy(name).into_owned());

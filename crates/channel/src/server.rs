@@ -33,6 +33,7 @@ pub struct Server {
     options: ServerOptions,
     batcher: Option<QuoteBatcher>,
     tuning: RecordTuning,
+    offers_http2: bool,
 }
 
 /// The TLS configurations for one identity and one record size, which its connections share.
@@ -49,6 +50,7 @@ impl IdentityConfigs {
         binding: Binding,
         identity: Arc<Identity>,
         tuning: RecordTuning,
+        offers_http2: bool,
     ) -> Result<Self, ChannelError> {
         let served = Arc::new(SingleCertAndKey::from(identity.certified.clone()));
         let verifier = Arc::new(KeyPossessionVerifier { provider: handshake::crypto_provider() });
@@ -56,6 +58,9 @@ impl IdentityConfigs {
         let mut asking = handshake::server_config(binding, Some(verifier), served)?;
         for config in [&mut silent, &mut asking] {
             config.max_fragment_size = tuning.fragment_size();
+            if offers_http2 {
+                config.alpn_protocols.insert(0, handshake::HTTP_2.to_vec());
+            }
         }
         Ok(Self { identity, silent: Arc::new(silent), asking: Arc::new(asking) })
     }
@@ -73,6 +78,13 @@ pub struct ServerStream<S> {
     pub stream: TlsStream<S>,
     /// The time that each step took.
     pub timings: ChannelTimings,
+}
+
+impl<S> ServerStream<S> {
+    /// Whether both ends agreed on HTTP/2; otherwise the stream carries HTTP/1.1.
+    pub fn is_http2(&self) -> bool {
+        self.stream.get_ref().1.alpn_protocol() == Some(handshake::HTTP_2)
+    }
 }
 
 impl Server {
@@ -135,6 +147,22 @@ impl Server {
         let identity = Identity::from_certified_key(certified.map_err(ChannelError::Tls)?);
         let identities = IdentityRenewer::with_identity(identity_options(&options, None), identity);
         Self::build(options, identities)
+    }
+
+    /// Returns the server that also offers HTTP/2 and prefers it to HTTP/1.1, which alone is offered
+    /// by default. [`ServerStream::is_http2`] names the agreed version.
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] with session binding, whose ALPN names imply HTTP/1.1.
+    pub fn with_http2(mut self) -> Result<Self, ChannelError> {
+        if self.options.binding == Binding::Session {
+            return Err(ChannelError::Binding { call: "HTTP/2", wanted: "none or key" });
+        }
+        self.offers_http2 = true;
+        let (binding, identity) = (self.options.binding, self.identities.current());
+        let configs = IdentityConfigs::build(binding, identity, self.tuning, true)?;
+        self.configs = RwLock::new(Arc::new(configs));
+        Ok(self)
     }
 
     /// Returns the server with other record sizes.
@@ -234,10 +262,10 @@ impl Server {
 
     fn build(options: ServerOptions, identities: IdentityRenewer) -> Result<Server, ChannelError> {
         let tuning = RecordTuning::default();
-        let configs = IdentityConfigs::build(options.binding, identities.current(), tuning)?;
+        let configs = IdentityConfigs::build(options.binding, identities.current(), tuning, false)?;
         let configs = RwLock::new(Arc::new(configs));
         let batcher = identities.options().attester.clone().map(QuoteBatcher::new);
-        Ok(Server { configs, identities, options, batcher, tuning })
+        Ok(Server { configs, identities, options, batcher, tuning, offers_http2: false })
     }
 
     /// The configurations for `identity`; they are rebuilt after a renewal, and for another record
@@ -251,7 +279,8 @@ impl Server {
         if current.are_for(identity, tuning) {
             return Ok(current);
         }
-        let built = IdentityConfigs::build(self.options.binding, identity.clone(), tuning)?;
+        let (binding, identity) = (self.options.binding, identity.clone());
+        let built = IdentityConfigs::build(binding, identity, tuning, self.offers_http2)?;
         let built = Arc::new(built);
         *self.configs.write().unwrap_or_else(PoisonError::into_inner) = built.clone();
         Ok(built)

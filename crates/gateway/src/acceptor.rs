@@ -9,6 +9,13 @@ use std::{
 use confide_http::PeerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+/// The version of HTTP on an opened stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HttpVersion {
+    Http1,
+    Http2,
+}
+
 /// Opens streams on accepted connections. There are two implementations: the attested channel, and
 /// plain TCP in this crate's tests.
 pub(crate) trait Acceptor: Send + Sync + 'static {
@@ -18,7 +25,7 @@ pub(crate) trait Acceptor: Send + Sync + 'static {
     fn open_stream(
         &self,
         stream: PeerStream,
-    ) -> impl Future<Output = Result<Self::Stream, Self::Refusal>> + Send;
+    ) -> impl Future<Output = Result<(Self::Stream, HttpVersion), Self::Refusal>> + Send;
 
     /// Does what has to be done at intervals while connections are accepted.
     fn maintain(&self) -> impl Future<Output = Infallible> + Send {
@@ -34,15 +41,20 @@ impl Acceptor for confide_channel::Server {
     type Stream = tokio_rustls::server::TlsStream<PeerStream>;
     type Refusal = confide_channel::ChannelError;
 
-    async fn open_stream(&self, stream: PeerStream) -> Result<Self::Stream, Self::Refusal> {
+    async fn open_stream(
+        &self,
+        stream: PeerStream,
+    ) -> Result<(Self::Stream, HttpVersion), Self::Refusal> {
         let accepted = self.accept(stream).await?;
+        let version = if accepted.is_http2() { HttpVersion::Http2 } else { HttpVersion::Http1 };
         tracing::debug!(
+            ?version,
             handshake_us = accepted.timings.handshake.as_micros() as u64,
             quote_us = accepted.timings.quote.as_micros() as u64,
             sessions_under_quote = accepted.timings.batch,
             "channel opened"
         );
-        Ok(accepted.stream)
+        Ok((accepted.stream, version))
     }
 
     /// Logs each failed renewal of the key, since clients notice nothing until the key expires.

@@ -11,6 +11,8 @@ use confide_http::{BodyClock, BodyPace, PaceFault};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::trailers::{TrailerRule, permitted_trailers};
+
 /// A request body whose unread rest is read and discarded after an early answer.
 pub(crate) type LingeringBody = confide_http::LingeringBody<Incoming>;
 
@@ -20,6 +22,7 @@ pub(crate) struct LimitedBody<B> {
     bytes_left: u64,
     bytes_limit: u64,
     clock: BodyClock,
+    trailers: TrailerRule,
 }
 
 /// The reason why a body was cut.
@@ -29,13 +32,16 @@ pub(crate) enum BodyFault {
     TooLong { limit: u64 },
     #[error(transparent)]
     Pace(PaceFault),
+    #[error("body has too many trailer fields")]
+    Trailers,
     #[error("body ended early: {0}")]
     Broken(#[source] hyper::Error),
 }
 
 impl<B> LimitedBody<B> {
-    pub(crate) fn new(inner: B, bytes_limit: u64, pace: BodyPace) -> Self {
-        Self { inner, bytes_left: bytes_limit, bytes_limit, clock: BodyClock::new(pace) }
+    pub(crate) fn new(inner: B, bytes_limit: u64, pace: BodyPace, trailers: TrailerRule) -> Self {
+        let clock = BodyClock::new(pace);
+        Self { inner, bytes_left: bytes_limit, bytes_limit, clock, trailers }
     }
 }
 
@@ -50,11 +56,23 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
-        let frame = match Pin::new(&mut self.inner).poll_frame(cx) {
-            Poll::Ready(frame) => frame,
-            Poll::Pending => {
-                let fault = self.clock.poll_fault(cx);
-                return fault.map(|fault| Some(Err(BodyFault::Pace(fault))));
+        let frame = loop {
+            match Pin::new(&mut self.inner).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => match self.trailers {
+                    TrailerRule::Drop => {}
+                    TrailerRule::Pass { fields_max } => {
+                        let trailers = frame.into_trailers().unwrap_or_default();
+                        if trailers.len() > fields_max {
+                            return Poll::Ready(Some(Err(BodyFault::Trailers)));
+                        }
+                        break Some(Ok(Frame::trailers(permitted_trailers(trailers))));
+                    }
+                },
+                Poll::Ready(frame) => break frame,
+                Poll::Pending => {
+                    let fault = self.clock.poll_fault(cx);
+                    return fault.map(|fault| Some(Err(BodyFault::Pace(fault))));
+                }
             }
         };
         Poll::Ready(frame.map(|frame| {

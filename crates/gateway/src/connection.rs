@@ -76,7 +76,8 @@ impl Connection {
             .map_err(|error| UpstreamFailure::from_error(UpstreamFault::BrokeOff, &error))?;
         let (at_end, ended) = watch::channel(None);
         tokio::spawn(async move {
-            let outcome = connection.await;
+            // A WebSocket takes the stream with it.
+            let outcome = connection.with_upgrades().await;
             at_end.send_replace(Some(Instant::now()));
             if let Err(error) = outcome {
                 tracing::debug!(%error, "connection to the upstream ended early");

@@ -30,6 +30,8 @@ pub(crate) enum UpstreamFault {
     /// The answer has neither `Content-Length` nor chunks, so its end cannot be told from a broken
     /// connection.
     Unframed,
+    /// The upstream did not accept a WebSocket as RFC 6455 demands.
+    BadUpgrade,
 }
 
 impl UpstreamFault {
@@ -91,6 +93,11 @@ impl UpstreamFault {
                 gateway,
                 "upstream_bad_length",
                 "upstream's answer has two different lengths, or a length that is not a number",
+            ),
+            Self::BadUpgrade => (
+                gateway,
+                "upstream_bad_upgrade",
+                "upstream did not accept the WebSocket in a valid way",
             ),
             Self::Unframed => (
                 gateway,

@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use confide_channel::{Server, ServerOptions};
+use confide_channel::{Binding, Server, ServerOptions};
 use confide_evidence::Attest;
 use confide_http::{Admission, AdmissionLimits, DrainOutcome};
 use tokio::net::TcpListener;
@@ -70,7 +70,7 @@ impl Gateway {
         options.configuration.check_routes()?;
         let simulated = attester.as_ref().is_some_and(|attester| attester.is_simulated());
         let channel = Server::new(options.channel_options(), attester, clock)?;
-        Ok(Self::with_channel(channel, options, simulated))
+        Self::with_channel(channel, options, simulated)
     }
 
     /// A gateway of ordinary TLS with a given certificate. `chain_pem` holds the certificate and
@@ -96,18 +96,27 @@ impl Gateway {
         let key = PrivateKeyDer::from_pem_slice(key_pem)
             .map_err(|error| unusable("private key", error.to_string()))?;
         let channel = Server::with_certificate(options.channel_options(), chain, key)?;
-        Ok(Self::with_channel(channel, options, false))
+        Self::with_channel(channel, options, false)
     }
 
-    fn with_channel(channel: Server, options: GatewayOptions, simulated: bool) -> Self {
-        Self {
+    fn with_channel(
+        channel: Server,
+        options: GatewayOptions,
+        simulated: bool,
+    ) -> Result<Self, GatewayError> {
+        // The ALPN names of session binding imply HTTP/1.1.
+        let channel = match options.configuration.binding {
+            Binding::None | Binding::Key => channel.with_http2()?,
+            Binding::Session => channel,
+        };
+        Ok(Self {
             channel: Arc::new(channel),
             configuration: options.configuration,
             limits: options.limits,
             simulated,
             access_log: None,
             admission: Admission::new(AdmissionLimits::default()),
-        }
+        })
     }
 
     /// Returns the gateway, which now writes a line to `log` for each answered request.

@@ -1,7 +1,7 @@
 //! Terminates an attested channel in front of a model server and proxies HTTP to it.
 //!
-//! A request passes TCP, then [`confide_channel::Server`] (TLS and evidence), then HTTP/1.1 by
-//! hyper, then a pooled connection to the upstream. After the handshake the binding makes no
+//! A request passes TCP, then [`confide_channel::Server`] (TLS and evidence), then HTTP/1.1 or
+//! HTTP/2 by hyper, then a pooled connection to the upstream. After the handshake the binding makes no
 //! difference, so a kept attested session costs as much as plain TLS.
 //!
 //! Bodies are streamed in both directions and never stored; if an upstream fails in the middle of
@@ -19,6 +19,8 @@ mod error;
 mod fault;
 mod gateway;
 mod generation;
+mod http2;
+mod http2_head;
 mod limits;
 mod manifest;
 mod path;
@@ -29,8 +31,11 @@ mod route;
 mod serve;
 #[cfg(test)]
 mod tests;
+mod trailers;
+mod tunnel;
 mod upstream;
 mod upstream_stream;
+mod websocket;
 
 pub use confide_http::{Admission, AdmissionLimits, BodyPace, DrainOutcome};
 
@@ -40,7 +45,7 @@ pub use configuration::{
 };
 pub use error::GatewayError;
 pub use gateway::{Gateway, GatewayOptions, ReloadableGateway};
-pub use limits::GatewayLimits;
+pub use limits::{GatewayLimits, Http2Limits};
 pub use manifest::fetch_model_manifest;
 pub use route::{Route, RouteMethods};
 pub use upstream::Upstream;

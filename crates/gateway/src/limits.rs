@@ -34,6 +34,13 @@ pub struct GatewayLimits {
     pub response_body_pause: Duration,
     /// The longest time for which a client may not read before its connection is closed.
     pub write_stall: Duration,
+    /// The deadline of a WebSocket's handshake with the upstream, for which no token is made.
+    pub upgrade: Duration,
+    /// The longest time in which nothing moves through a WebSocket, as between the requests of a
+    /// connection. Clients that wait longer send pings.
+    pub upgraded_idle: Duration,
+    /// Limits of HTTP/2 towards clients. Sizes and deadlines above hold in HTTP/2 too.
+    pub http2: Http2Limits,
     /// The deadline of the TCP connection to the upstream.
     pub upstream_connect: Duration,
     /// The longest time from sending a request to the head of its answer. An answer that is not
@@ -74,6 +81,9 @@ impl Default for GatewayLimits {
             request_body_linger: Duration::from_secs(5),
             response_body_pause: Duration::from_secs(300),
             write_stall: Duration::from_secs(60),
+            upgrade: Duration::from_secs(30),
+            upgraded_idle: Duration::from_secs(300),
+            http2: Http2Limits::default(),
             upstream_connect: Duration::from_secs(5),
             upstream_start: Duration::from_secs(600),
             upstream_idle_connections: 256,
@@ -82,6 +92,47 @@ impl Default for GatewayLimits {
             upstream_check: Duration::from_secs(10),
             upstream_question: Duration::from_secs(10),
             drain: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Limits of one HTTP/2 connection of a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Http2Limits {
+    /// The largest number of requests at once; RFC 9113 section 6.5.2 recommends at least 100. Each
+    /// beyond the first also needs a place, as a connection does.
+    pub streams: u32,
+    /// The number of bytes of one request body that the client may send unread: 25 Mbit/s to a
+    /// client 80 ms away.
+    pub stream_window_bytes: u32,
+    /// The same for all requests of the connection, which bounds its memory.
+    pub connection_window_bytes: u32,
+    /// The largest number of bytes of one answer that wait for the connection.
+    pub send_buffer_bytes: usize,
+    /// The number of streams that were reset by the client before they were looked at. A client that
+    /// opens and resets streams as fast as it can (CVE-2023-44487) reaches it at once; one that
+    /// gives up a request does not.
+    pub unread_resets: usize,
+    /// The number of streams that the gateway reset for a fault in the client's protocol, over the
+    /// life of the connection. A correct client causes none.
+    pub errors: usize,
+    /// The interval between two pings, which find a client that is gone without closing.
+    pub ping_interval: Duration,
+    /// The deadline of the answer to a ping.
+    pub ping_timeout: Duration,
+}
+
+impl Default for Http2Limits {
+    fn default() -> Self {
+        Self {
+            streams: 128,
+            stream_window_bytes: 256 * 1024,
+            connection_window_bytes: 1024 * 1024,
+            send_buffer_bytes: 64 * 1024,
+            unread_resets: 20,
+            errors: 128,
+            ping_interval: Duration::from_secs(60),
+            ping_timeout: Duration::from_secs(20),
         }
     }
 }

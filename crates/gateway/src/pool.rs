@@ -266,6 +266,8 @@ impl Body for AnswerStream {
         let outcome = Pin::new(&mut self.inner).poll_frame(cx);
         match &outcome {
             Poll::Ready(None) => self.return_connection(),
+            // Nothing follows them, and not every reader asks.
+            Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => self.return_connection(),
             Poll::Ready(Some(Ok(_))) => self.return_connection_at_end(),
             Poll::Ready(Some(Err(_))) => self.lease = None,
             Poll::Pending => {}

@@ -4,8 +4,7 @@ use std::{convert::Infallible, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use confide_http::{
-    BodyPace, has_explicit_end, has_supported_transfer_codings, is_websocket_upgrade,
-    remove_fields, remove_hop_by_hop,
+    BodyPace, has_explicit_end, has_supported_transfer_codings, remove_fields, remove_hop_by_hop,
 };
 use http::{
     HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, Version, header, request,
@@ -14,6 +13,7 @@ use http::{
 use http_body::Body;
 use http_body_util::Either;
 use hyper::body::Incoming;
+use tokio::sync::mpsc;
 
 use crate::{
     access_log::AccessLog,
@@ -22,12 +22,16 @@ use crate::{
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
     connection::{Connection, RequestBody, UnansweredRequest, bodiless_request},
     fault::{UpstreamFailure, UpstreamFault},
+    http2_head,
     limits::GatewayLimits,
     manifest::AttestedModelWatch,
     path::{self, PathFault},
     pool::{AnswerStream, UpstreamPool},
     refusal::RequestRefusal,
-    route::{PathPattern, Route},
+    route::{PathPattern, Route, WEBSOCKET, websocket_method},
+    trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
+    tunnel::Tunnel,
+    websocket::{ClientHandshake, UpstreamKey, is_websocket_request},
 };
 
 /// Fields by which some servers replace the method or path of the request line. They would bypass
@@ -114,18 +118,28 @@ impl Proxy {
     }
 
     /// Answers one request, with an error response if it fails before the answer has begun.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<AnswerBody> {
-        let Some(log) = &self.log else { return self.answer_unlogged(request).await };
+    ///
+    /// If the answer accepts a WebSocket, its tunnel is queued in `tunnels`.
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        tunnels: &mpsc::Sender<Tunnel>,
+    ) -> Response<AnswerBody> {
+        let Some(log) = &self.log else { return self.answer_unlogged(request, tunnels).await };
         let (began, method) = (Instant::now(), request.method().clone());
         let path = request.uri().path().to_owned();
-        let response = self.answer_unlogged(request).await;
+        let response = self.answer_unlogged(request, tunnels).await;
         log.record_answer(&method, &path, response.status(), began.elapsed());
         response
     }
 
-    async fn answer_unlogged(&self, request: Request<Incoming>) -> Response<AnswerBody> {
+    async fn answer_unlogged(
+        &self,
+        request: Request<Incoming>,
+        tunnels: &mpsc::Sender<Tunnel>,
+    ) -> Response<AnswerBody> {
         let (method, version) = (request.method().clone(), request.version());
-        let outcome = self.answer_or_refuse(request).await;
+        let outcome = self.answer_or_refuse(request, tunnels).await;
         let outcome = outcome.and_then(|response| match version == Version::HTTP_10 {
             true if response.body().size_hint().exact().is_none() => {
                 Err(RequestRefusal::StreamOverHttp10)
@@ -141,12 +155,18 @@ impl Proxy {
     async fn answer_or_refuse(
         &self,
         request: Request<Incoming>,
+        tunnels: &mpsc::Sender<Tunnel>,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
-        let (head, body) = request.into_parts();
-        let body = LingeringBody::new(body, &head.headers, self.limits.request_body_linger);
+        let (mut head, body) = request.into_parts();
+        let mut body = LingeringBody::new(body, &head.headers, self.limits.request_body_linger);
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
-        if matches!(head.method, Method::CONNECT | Method::TRACE) {
+        let is_websocket = is_websocket_request(&head);
+        let is_refused = matches!(head.method, Method::CONNECT | Method::TRACE) && !is_websocket;
+        if is_refused || head.method.as_str() == WEBSOCKET {
             return Err(RequestRefusal::Method(String::new()));
+        }
+        if head.version == Version::HTTP_2 {
+            http2_head::normalise_head(&mut head, self.limits.head_fields)?;
         }
         check_host(&head)?;
         let target = normalise_target(&head.uri).map_err(RequestRefusal::Target)?;
@@ -161,24 +181,33 @@ impl Proxy {
                 _ => Err(RequestRefusal::Method("GET, HEAD".into())),
             };
         }
-        if is_websocket_upgrade(&head.headers) {
-            return Err(RequestRefusal::WebSocketUpgrade);
+        let method = if is_websocket { websocket_method() } else { head.method.clone() };
+        let pool = self.find_pool(&method, target.path())?;
+        let handshake = is_websocket.then(|| ClientHandshake::take(&mut head)).transpose()?;
+        if head.version == Version::HTTP_2 && BODILESS.contains(&head.method) && !is_websocket {
+            let deadline = self.limits.request_body_pace.pause;
+            http2_head::wait_for_empty_body(&mut body, deadline).await?;
         }
-        let pool = self.find_pool(&head.method, target.path())?;
         let request = self.upstream_request(head, body, &target, pool)?;
+        let answer = async {
+            match handshake {
+                Some(handshake) => self.open_websocket(handshake, request, pool, tunnels).await,
+                None => self.forward(request, pool).await,
+            }
+        };
         if !self.manifest.expects_model() {
-            return self.forward(request, pool).await;
+            return answer.await;
         }
         tokio::select! {
             biased;
             () = self.manifest.wait_for_change() => Err(changed_model_refusal()),
-            answer = self.forward(request, pool) => answer,
+            answer = answer => answer,
         }
     }
 
     /// Finds the pool of the upstream for a request.
     fn find_pool(&self, method: &Method, path: &str) -> Result<&Arc<UpstreamPool>, RequestRefusal> {
-        let mut allowed: Vec<&str> = Vec::new();
+        let (mut allowed, mut is_known): (Vec<&str>, bool) = (Vec::new(), false);
         for (pattern, route, pool) in &self.routes {
             if !pattern.matches(path) {
                 continue;
@@ -186,11 +215,12 @@ impl Proxy {
             if route.allows_method(method) {
                 return Ok(pool);
             }
-            allowed.extend(route.method_names());
+            allowed.extend(route.method_names().into_iter().filter(|name| *name != WEBSOCKET));
+            is_known = true;
         }
-        match allowed.is_empty() {
-            true => Err(RequestRefusal::NoRoute),
-            false => Err(RequestRefusal::Method(allowed.join(", "))),
+        match is_known {
+            true => Err(RequestRefusal::Method(allowed.join(", "))),
+            false => Err(RequestRefusal::NoRoute),
         }
     }
 
@@ -218,10 +248,23 @@ impl Proxy {
             .target_for(target)
             .map_err(|_| RequestRefusal::Target(PathFault::UnencodedCharacter))?;
         head.version = Version::HTTP_11;
+        let announced = announced_trailers(&head.headers);
+        let accepts_trailers = accepts_trailers(&head.headers);
         remove_hop_by_hop(&mut head.headers);
         remove_fields(&mut head.headers, &REROUTING);
+        if accepts_trailers {
+            accept_trailers(&mut head.headers);
+        }
+        let mut trailers = TrailerRule::Drop;
+        if let Some(names) = announced
+            // A body with a length has no chunks, and so no place for trailers.
+            && body.size_hint().exact().is_none()
+        {
+            head.headers.insert(header::TRAILER, names);
+            trailers = TrailerRule::Pass { fields_max: self.limits.head_fields };
+        }
         head.headers.insert(header::HOST, upstream.host_header());
-        let body = LimitedBody::new(body, limit, self.limits.request_body_pace);
+        let body = LimitedBody::new(body, limit, self.limits.request_body_pace, trailers);
         Ok(Request::from_parts(head, Either::Left(body)))
     }
 
@@ -231,13 +274,65 @@ impl Proxy {
         pool: &Arc<UpstreamPool>,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let method = request.method().clone();
+        let trailers = match request.headers().contains_key(header::TE) {
+            true => TrailerRule::Pass { fields_max: self.limits.head_fields },
+            false => TrailerRule::Drop,
+        };
         let started =
             tokio::time::timeout(self.limits.upstream_start, send_to_upstream(pool, request));
         let (response, connection) = started.await.map_err(|_| {
             let reason = format!("no answer within {:?}", self.limits.upstream_start);
             RequestRefusal::Upstream(UpstreamFailure::new(UpstreamFault::Slow, reason))
         })??;
-        if !has_explicit_end(&response, &method) {
+        self.pass_on(response, connection, pool, &method, trailers)
+    }
+
+    /// Opens a WebSocket to the upstream on a connection of its own. An upstream that refuses it is
+    /// answered for as for any request.
+    async fn open_websocket(
+        &self,
+        handshake: ClientHandshake,
+        mut request: Request<RequestBody>,
+        pool: &Arc<UpstreamPool>,
+        tunnels: &mpsc::Sender<Tunnel>,
+    ) -> Result<Response<AnswerBody>, RequestRefusal> {
+        let failure =
+            |fault, reason: String| RequestRefusal::Upstream(UpstreamFailure::new(fault, reason));
+        let tunnel_place = tunnels.try_reserve().map_err(|_| RequestRefusal::Busy)?;
+        let key = UpstreamKey::offer(request.headers_mut());
+        let opened = tokio::time::timeout(self.limits.upgrade, async {
+            let mut connection = pool.open().await.map_err(RequestRefusal::Upstream)?;
+            let sent = connection.send(request).await;
+            let response = sent.map_err(|unsent| RequestRefusal::from_unanswered(*unsent))?;
+            Ok::<_, RequestRefusal>((response, connection))
+        });
+        let (mut response, connection) = opened.await.map_err(|_| {
+            failure(UpstreamFault::Slow, format!("no answer within {:?}", self.limits.upgrade))
+        })??;
+        let status = response.status();
+        if key.is_accepted(&response) {
+            let upstream = hyper::upgrade::on(&mut response);
+            let (answer, tunnel) = handshake.accept(upstream, response.into_parts().0);
+            tunnel_place.send(tunnel);
+            return Ok(answer);
+        }
+        // In HTTP/2 a client would take any success for an accepted WebSocket.
+        if status.is_success() || status.is_informational() {
+            return Err(failure(UpstreamFault::BadUpgrade, format!("status {status}")));
+        }
+        self.pass_on(response, connection, pool, &Method::GET, TrailerRule::Drop)
+    }
+
+    /// Passes on an answer of the upstream.
+    fn pass_on(
+        &self,
+        response: Response<Incoming>,
+        connection: Connection,
+        pool: &Arc<UpstreamPool>,
+        method: &Method,
+        trailers: TrailerRule,
+    ) -> Result<Response<AnswerBody>, RequestRefusal> {
+        if !has_explicit_end(&response, method) {
             let reason = format!("status {}", response.status());
             let failure = UpstreamFailure::new(UpstreamFault::Unframed, reason);
             return Err(RequestRefusal::Upstream(failure));
@@ -245,14 +340,20 @@ impl Proxy {
         let (mut head, body) = response.into_parts();
         let body = AnswerStream::new(body, connection, pool.clone(), &head.headers);
         head.version = Version::HTTP_11;
+        let announced = announced_trailers(&head.headers);
         remove_hop_by_hop(&mut head.headers);
+        if let Some(names) = announced
+            && trailers != TrailerRule::Drop
+        {
+            head.headers.insert(header::TRAILER, names);
+        }
         let location = head.headers.get(header::LOCATION);
         let path = location.and_then(|location| pool.upstream().path_of_redirect(location));
         if let Some(path) = path {
             head.headers.insert(header::LOCATION, path);
         }
         let pace = BodyPace::without_rate(self.limits.response_body_pause);
-        let body = LimitedBody::new(body, u64::MAX, pace);
+        let body = LimitedBody::new(body, u64::MAX, pace, trailers);
         Ok(Response::from_parts(head, Either::Left(body)))
     }
 }

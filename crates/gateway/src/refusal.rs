@@ -2,7 +2,7 @@
 //! answer.
 
 use confide_http::PaceFault;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::{
     answer::{self, AnswerBody},
@@ -16,7 +16,7 @@ pub(crate) enum RequestRefusal {
     /// The allowed methods, as the `Allow` field lists them.
     Method(String),
     TransferCoding,
-    WebSocketUpgrade,
+    WebSocketHandshake,
     Target(PathFault),
     Host,
     TooLong {
@@ -29,6 +29,10 @@ pub(crate) enum RequestRefusal {
     },
     BodyBroken,
     NoRoute,
+    /// The head has more fields than allowed.
+    TooManyFields,
+    /// The limits on connections admit no further request at the same time.
+    Busy,
     Upstream(UpstreamFailure),
     StreamOverHttp10,
 }
@@ -43,6 +47,7 @@ impl RequestRefusal {
             Some(BodyFault::Pace(PaceFault::Slow { bytes_per_s, .. })) => {
                 Self::BodySlow { bytes_per_s: *bytes_per_s }
             }
+            Some(BodyFault::Trailers) => Self::TooManyFields,
             Some(BodyFault::Broken(_)) => Self::BodyBroken,
             None => Self::Upstream(unsent.into_failure()),
         }
@@ -63,16 +68,16 @@ impl RequestRefusal {
                 "transfer_coding",
                 "request body has an unsupported transfer coding: wanted none or chunked",
             ),
-            Self::WebSocketUpgrade => (
-                StatusCode::NOT_IMPLEMENTED,
-                "upgrade_unsupported",
-                "WebSocket upgrades are not supported",
+            Self::WebSocketHandshake => (
+                bad,
+                "bad_websocket_handshake",
+                "wanted a WebSocket handshake of version 13 (RFC 6455 or RFC 8441)",
             ),
             Self::Target(fault) => {
                 text = fault.to_string();
                 (bad, "bad_request_target", text.as_str())
             }
-            Self::Host => (bad, "bad_host", "wanted exactly one Host field with HOST[:PORT]"),
+            Self::Host => (bad, "bad_host", "wanted exactly one host, as HOST[:PORT]"),
             Self::TooLong { limit } => {
                 text = format!("request body is too long: wanted at most {limit} bytes");
                 (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", text.as_str())
@@ -95,6 +100,16 @@ impl RequestRefusal {
                 "route_not_allowed",
                 "this path is not among the proxied routes",
             ),
+            Self::TooManyFields => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "too_many_fields",
+                "the head of the request has too many fields",
+            ),
+            Self::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "gateway_busy",
+                "too many requests at once: a limit on connections is reached",
+            ),
             // HTTP/1.0 has no chunks, so a broken stream would look complete.
             Self::StreamOverHttp10 => (
                 StatusCode::HTTP_VERSION_NOT_SUPPORTED,
@@ -102,18 +117,30 @@ impl RequestRefusal {
                 "a streamed answer needs HTTP/1.1",
             ),
         };
-        match &self {
+        self.log(code);
+        let mut response = answer::error_response(status, code, message);
+        response.headers_mut().extend(self.further_field());
+        response
+    }
+
+    fn log(&self, code: &str) {
+        match self {
             Self::Upstream(UpstreamFailure { reason, .. }) => {
                 tracing::warn!(code, %reason, "upstream failed");
             }
             _ => tracing::info!(code, "request not proxied"),
         }
-        let mut response = answer::error_response(status, code, message);
-        if let Self::Method(allowed) = &self
-            && let Ok(allowed) = HeaderValue::from_str(allowed)
-        {
-            response.headers_mut().insert(header::ALLOW, allowed);
+    }
+
+    /// The field that tells the client what to change.
+    fn further_field(&self) -> Option<(HeaderName, HeaderValue)> {
+        match self {
+            Self::Method(allowed) => Some((header::ALLOW, HeaderValue::from_str(allowed).ok()?)),
+            Self::Busy => Some((header::RETRY_AFTER, HeaderValue::from_static("1"))),
+            Self::WebSocketHandshake => {
+                Some((header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13")))
+            }
+            _ => None,
         }
-        response
     }
 }

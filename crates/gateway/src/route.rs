@@ -4,6 +4,10 @@ use http::Method;
 
 use crate::{error::GatewayError, path, upstream::Upstream};
 
+/// The name in a route's list of methods that allows WebSockets. It is not a method on the wire: the
+/// handshake is a GET, or a CONNECT in HTTP/2.
+pub(crate) const WEBSOCKET: &str = "WEBSOCKET";
+
 /// The methods that `--route PATH` allows without a list of methods.
 const METHODS_OF_A_BARE_PATH: [Method; 3] = [Method::GET, Method::HEAD, Method::POST];
 
@@ -46,12 +50,19 @@ pub struct Route {
 }
 
 /// The methods of a route. CONNECT and TRACE are never proxied, even if every method is allowed.
+/// `WEBSOCKET` stands for WebSockets, which have to be listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteMethods {
-    /// Every method.
+    /// Every method, without WebSockets.
     All,
     /// Only the listed methods.
     Only(Vec<Method>),
+}
+
+/// The method by which the route of a WebSocket is found.
+pub(crate) fn websocket_method() -> Method {
+    // A test checks that the name is valid; no route has CONNECT.
+    Method::from_bytes(WEBSOCKET.as_bytes()).unwrap_or(Method::CONNECT)
 }
 
 impl Route {
@@ -82,7 +93,7 @@ impl Route {
 
     pub(crate) fn allows_method(&self, method: &Method) -> bool {
         match &self.methods {
-            RouteMethods::All => true,
+            RouteMethods::All => method.as_str() != WEBSOCKET,
             RouteMethods::Only(methods) => methods.contains(method),
         }
     }
@@ -242,6 +253,18 @@ mod tests {
         ] {
             let refused = Route::parse(text, &upstream());
             assert!(matches!(refused, Err(GatewayError::Route { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn websockets_have_to_be_listed() {
+        assert_eq!(websocket_method().as_str(), WEBSOCKET);
+        assert!(route("WEBSOCKET /v1/realtime").allows_method(&websocket_method()));
+        for other in [route("/v1/realtime"), Route::dangerous_everything(&upstream())] {
+            assert!(!other.allows_method(&websocket_method()), "{other:?}");
+        }
+        for default in Route::inference_routes(&upstream()) {
+            assert!(!default.allows_method(&websocket_method()), "{default:?}");
         }
     }
 

@@ -1,16 +1,33 @@
-//! Accepts connections, speaks HTTP/1.1 on each, and drains when asked to stop.
+//! Accepts connections, speaks HTTP/1.1 or HTTP/2 on each, and drains when asked to stop.
 
-use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{Future, pending},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use confide_http::{
     ClosingSignal, ConnectionDeadlines, ConnectionPlace, PeerStream, StallGuard, UNBOUNDED,
-    serve_connection, wait_until_closing,
+    serve_upgradeable, wait_until_closing,
 };
-use http::{HeaderValue, header};
-use hyper::{server::conn::http1, service::service_fn};
+use http::{HeaderValue, StatusCode, header};
+use hyper::{
+    rt::{Read, Write},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::mpsc;
 
-use crate::{acceptor::Acceptor, generation::Generation};
+use crate::{
+    acceptor::{Acceptor, HttpVersion},
+    generation::{Generation, ReplacementSignal},
+    http2::serve_http2,
+    limits::GatewayLimits,
+    proxy::Proxy,
+};
 
 /// Asks the client to end the connection after this answer.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -25,7 +42,7 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
     mut closing: ClosingSignal,
 ) {
     let Generation { acceptor, proxy, limits, .. } = &*generation;
-    let replaced = generation.replacement_signal();
+    let mut replaced = generation.replacement_signal();
     // The evidence would attest a false digest, so no handshake is started.
     let mut lost = pin!(proxy.wait_for_model_change());
     let opened = tokio::select! {
@@ -34,15 +51,59 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
         _ = closing.changed() => return,
         opened = acceptor.open_stream(stream) => opened,
     };
-    let stream = match opened {
-        Ok(stream) => TokioIo::new(StallGuard::new(stream, limits.write_stall)),
+    let (stream, version) = match opened {
+        Ok((stream, version)) => {
+            (TokioIo::new(StallGuard::new(stream, limits.write_stall)), version)
+        }
         Err(refusal) => return tracing::info!(%refusal, "connection refused"),
     };
+    let signal = replaced.clone();
+    // HTTP/2 has a frame (GOAWAY) that ends a connection without losing a request.
+    let replaced_http2 = async {
+        match version {
+            HttpVersion::Http1 => pending().await,
+            HttpVersion::Http2 => replaced.wait().await,
+        }
+    };
+    let stop = async {
+        tokio::select! {
+            () = wait_until_closing(closing) => {}
+            () = proxy.wait_for_model_change() => {}
+            () = replaced_http2 => {}
+        }
+    };
+    let loss = async {
+        lost.await;
+        tokio::time::sleep(LOST_UPSTREAM_GRACE).await;
+    };
+    let served = async {
+        match version {
+            HttpVersion::Http1 => serve_http1(stream, &place, proxy, limits, signal, stop).await,
+            HttpVersion::Http2 => serve_http2(stream, &place, proxy, limits, stop).await,
+        }
+    };
+    tokio::select! {
+        () = served => {}
+        () = loss => {}
+    }
+}
+
+async fn serve_http1<I>(
+    stream: I,
+    place: &ConnectionPlace,
+    proxy: &Arc<Proxy>,
+    limits: &GatewayLimits,
+    replaced: ReplacementSignal,
+    stop: impl Future<Output = ()>,
+) where
+    I: Read + Write + Unpin + Send + 'static,
+{
+    let (tunnels, mut opened) = mpsc::channel(1);
     let service = service_fn(|request| {
-        let (proxy, replaced) = (proxy.clone(), replaced.clone());
+        let (proxy, tunnels, replaced) = (proxy.clone(), tunnels.clone(), replaced.clone());
         place.run_exchange(async move {
-            let mut response = proxy.answer(request).await;
-            if replaced.is_set() {
+            let mut response = proxy.answer(request, &tunnels).await;
+            if replaced.is_set() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(header::CONNECTION, CLOSE);
             }
             Ok::<_, Infallible>(response)
@@ -53,20 +114,12 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
         .header_read_timeout(limits.idle)
         .max_header_size(limits.head_bytes)
         .max_headers(limits.head_fields)
-        .serve_connection(stream, service);
-    let stop = async {
-        tokio::select! {
-            () = wait_until_closing(closing) => {}
-            () = proxy.wait_for_model_change() => {}
-        }
-    };
-    let loss = async {
-        lost.await;
-        tokio::time::sleep(LOST_UPSTREAM_GRACE).await;
-    };
+        .serve_connection(stream, service)
+        .with_upgrades();
     let deadlines = ConnectionDeadlines { first_request: limits.first_head, grace: UNBOUNDED };
-    tokio::select! {
-        () = serve_connection(http, &place, deadlines, stop) => {}
-        () = loss => {}
+    serve_upgradeable(http, place, deadlines, stop).await;
+    // The tunnel belongs to this task, so that an eviction or the end of the drain ends it too.
+    if let Ok(tunnel) = opened.try_recv() {
+        tunnel.carry(place, limits).await;
     }
 }

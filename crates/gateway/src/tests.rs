@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::{
     DrainOutcome, GatewayConfiguration, GatewayLimits, Route, Upstream,
-    acceptor::Acceptor,
+    acceptor::{Acceptor, HttpVersion},
     generation::{Generation, GenerationSlot},
     proxy::Proxy,
 };
@@ -23,9 +23,12 @@ use crate::{
 mod checked_upstream;
 mod faults;
 mod framing;
+mod http2;
 mod keep_alive;
 mod reload;
 mod routes;
+mod trailers;
+mod websocket;
 
 /// Nothing here takes this long unless it hangs.
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -36,14 +39,18 @@ const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\
                        content-type: text/event-stream\r\n\r\n";
 const LAST_CHUNK: &str = "0\r\n\r\n";
 
-struct Plain;
+/// Opens no TLS: both ends know the version of HTTP.
+struct Plain(HttpVersion);
 
 impl Acceptor for Plain {
     type Stream = PeerStream;
     type Refusal = Infallible;
 
-    async fn open_stream(&self, stream: PeerStream) -> Result<PeerStream, Infallible> {
-        Ok(stream)
+    async fn open_stream(
+        &self,
+        stream: PeerStream,
+    ) -> Result<(PeerStream, HttpVersion), Infallible> {
+        Ok((stream, self.0))
     }
 }
 
@@ -90,10 +97,24 @@ async fn serve_proxy(
     limits: GatewayLimits,
     admission: AdmissionLimits,
 ) -> RunningGateway {
+    serve_generation(generation(proxy, limits), admission).await
+}
+
+async fn gateway_speaking(
+    version: HttpVersion,
+    admission: AdmissionLimits,
+    configuration: GatewayConfiguration,
+    limits: GatewayLimits,
+) -> RunningGateway {
+    let proxy = Arc::new(Proxy::new(&configuration, true, limits));
+    serve_generation(Generation::new(Arc::new(Plain(version)), proxy, limits), admission).await
+}
+
+async fn serve_generation(first: Generation<Plain>, admission: AdmissionLimits) -> RunningGateway {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let slot = Arc::new(GenerationSlot::new(generation(proxy, limits)));
+    let slot = Arc::new(GenerationSlot::new(first));
     let served = slot.clone();
     let ended = tokio::spawn(async move {
         let stop = async { drop(stopped.await) };
@@ -103,7 +124,7 @@ async fn serve_proxy(
 }
 
 fn generation(proxy: Proxy, limits: GatewayLimits) -> Generation<Plain> {
-    Generation::new(Arc::new(Plain), Arc::new(proxy), limits)
+    Generation::new(Arc::new(Plain(HttpVersion::Http1)), Arc::new(proxy), limits)
 }
 
 /// An upstream that runs `script` on each connection.

@@ -12,12 +12,12 @@ use std::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 /// The shortest interval between two log lines on refusals and evictions.
 const LOG_EVERY: Duration = Duration::from_secs(10);
@@ -195,42 +195,7 @@ impl Admission {
 
     /// Assigns a place to a new connection of `peer`, and evicts an idle connection if necessary.
     pub(crate) fn admit(&self, peer: Peer) -> Option<ConnectionPlace> {
-        let places = &self.places;
-        let AdmissionLimits { connections, connections_per_peer, newcomer_reserve } = places.limits;
-        let mut table = places.lock_table();
-        let held = table.count_places(peer);
-        let open_to_all = connections.saturating_sub(newcomer_reserve);
-        let met = match table.total {
-            _ if held >= connections_per_peer.min(connections) => match held >= connections {
-                true => Some(ReachedLimit::Connections),
-                false => Some(ReachedLimit::PerPeer),
-            },
-            total if total >= connections => Some(ReachedLimit::Connections),
-            total if held > 0 && total >= open_to_all => Some(ReachedLimit::Connections),
-            _ => None,
-        };
-        let victim = match met {
-            None => None,
-            Some(ReachedLimit::PerPeer) => Some(table.evict_longest_idle(peer)),
-            Some(_) => Some(table.evict_for_peer(peer, held)),
-        };
-        let place = (victim != Some(false)).then(|| {
-            let state = Arc::new(PlaceState {
-                busy: AtomicU32::new(0),
-                idle_since_us: AtomicU64::new(places.now_us()),
-                has_run_exchange: AtomicBool::new(false),
-                evicted: Notify::new(),
-            });
-            table.total += 1;
-            table.peers.entry(peer).or_default().push(state.clone());
-            ConnectionPlace(Arc::new(PlaceRecord { state, peer, places: places.clone() }))
-        });
-        let line = met.and_then(|_| table.record_limit_event(place.is_some()));
-        drop(table);
-        if let (Some(met), Some(line)) = (met, line) {
-            line.log(peer, held, met);
-        }
-        place
+        self.places.admit(peer)
     }
 
     /// Evicts any idle connection, to free a file descriptor.
@@ -269,6 +234,45 @@ impl Admission {
 }
 
 impl AdmissionState {
+    /// Assigns a place of `peer`, and evicts an idle connection if necessary.
+    fn admit(self: &Arc<Self>, peer: Peer) -> Option<ConnectionPlace> {
+        let AdmissionLimits { connections, connections_per_peer, newcomer_reserve } = self.limits;
+        let mut table = self.lock_table();
+        let held = table.count_places(peer);
+        let open_to_all = connections.saturating_sub(newcomer_reserve);
+        let met = match table.total {
+            _ if held >= connections_per_peer.min(connections) => match held >= connections {
+                true => Some(ReachedLimit::Connections),
+                false => Some(ReachedLimit::PerPeer),
+            },
+            total if total >= connections => Some(ReachedLimit::Connections),
+            total if held > 0 && total >= open_to_all => Some(ReachedLimit::Connections),
+            _ => None,
+        };
+        let victim = match met {
+            None => None,
+            Some(ReachedLimit::PerPeer) => Some(table.evict_longest_idle(peer)),
+            Some(_) => Some(table.evict_for_peer(peer, held)),
+        };
+        let place = (victim != Some(false)).then(|| {
+            let state = Arc::new(PlaceState {
+                busy: AtomicU32::new(0),
+                idle_since_us: AtomicU64::new(self.now_us()),
+                has_run_exchange: AtomicBool::new(false),
+                evicted: Notify::new(),
+            });
+            table.total += 1;
+            table.peers.entry(peer).or_default().push(state.clone());
+            ConnectionPlace(Arc::new(PlaceRecord { state, peer, places: self.clone() }))
+        });
+        let line = met.and_then(|_| table.record_limit_event(place.is_some()));
+        drop(table);
+        if let (Some(met), Some(line)) = (met, line) {
+            line.log(peer, held, met);
+        }
+        place
+    }
+
     /// Locks the table. A panic elsewhere leaves it valid.
     fn lock_table(&self) -> MutexGuard<'_, PlaceTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -421,6 +425,40 @@ impl ConnectionPlace {
         self.0.state.has_run_exchange.store(true, Ordering::Relaxed);
         let busy = self.mark_busy();
         async move { Ok(answer.await?.map(|body| BusyBody { body, busy: Some(busy) })) }
+    }
+
+    /// Takes a place for an exchange that may run at the same time as others (a stream of HTTP/2),
+    /// until the guard is dropped. The first of them uses the connection's own place; each further
+    /// one is admitted as a new connection of the peer is. `None` if the limits allow no more.
+    pub fn admit_exchange(&self) -> Option<BusyGuard> {
+        let record = &self.0;
+        match record.state.idle_since() {
+            Some(_) => Some(self.mark_busy()),
+            None => self.admit_tunnel(),
+        }
+    }
+
+    /// Takes a place for a tunnel on the connection (a WebSocket in a stream of HTTP/2), until the
+    /// guard is dropped. It is admitted as a new connection of the peer is, because the connection's
+    /// own place may count as idle while the tunnel is open.
+    pub fn admit_tunnel(&self) -> Option<BusyGuard> {
+        // The connection must not make room for its own tunnel.
+        let _own = self.mark_busy();
+        self.0.places.admit(self.0.peer).map(|place| place.mark_busy())
+    }
+
+    /// Resolves once no exchange has run on the connection for `limit`.
+    pub async fn wait_for_idle_time(&self, limit: Duration) {
+        loop {
+            let record = &self.0;
+            let idle = record.state.idle_since().map_or(Duration::ZERO, |since| {
+                Duration::from_micros(record.places.now_us().saturating_sub(since))
+            });
+            if idle >= limit {
+                return;
+            }
+            tokio::time::sleep(limit - idle).await;
+        }
     }
 
     /// Whether [`ConnectionPlace::run_exchange`] was called for the connection.
@@ -610,5 +648,40 @@ mod tests {
         assert_eq!(admission.occupied_places(), 2);
         assert!(!is_evicted(&other).await);
         assert!(is_evicted(&many[0]).await || is_evicted(&many[1]).await);
+    }
+
+    #[test]
+    fn exchanges_at_once_take_places_and_never_that_of_their_own_connection() {
+        let admission = admission(3, 3, 0);
+        let place = admission.admit(peer(1)).expect("a place");
+        let first = place.admit_exchange().expect("its own place");
+        assert_eq!(admission.occupied_places(), 1);
+        let second = place.admit_exchange().expect("a further place");
+        let third = place.admit_exchange().expect("a further place");
+        assert_eq!(admission.occupied_places(), 3);
+        assert!(place.admit_exchange().is_none() && place.admit_tunnel().is_none());
+        drop((first, second, third));
+        assert_eq!(admission.occupied_places(), 1);
+        let tunnels = [place.admit_tunnel(), place.admit_tunnel()];
+        assert!(tunnels.iter().all(Option::is_some));
+        assert!(place.admit_tunnel().is_none(), "the connection itself is idle and stays");
+        assert!(place.admit_exchange().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_from_the_end_of_its_last_exchange() {
+        let limit = Duration::from_secs(300);
+        let place = admission(1, 1, 0).admit(peer(1)).expect("a place");
+        let began = Instant::now();
+        let (short, long) = (place.mark_busy(), place.mark_busy());
+        let exchanges = async {
+            tokio::time::sleep(limit / 2).await;
+            drop(short);
+            tokio::time::sleep(limit * 2).await;
+            drop(long);
+        };
+        tokio::join!(exchanges, place.wait_for_idle_time(limit));
+        let waited = began.elapsed().as_secs();
+        assert_eq!(waited, (limit / 2 + limit * 2 + limit).as_secs());
     }
 }

@@ -4,6 +4,7 @@
 //! clients: URLs of services, and work that callers share.
 
 mod accept;
+mod activity;
 mod admission;
 mod connection;
 mod error_chain;
@@ -23,6 +24,7 @@ mod stall;
 mod url;
 
 pub use accept::{ClosingSignal, DrainOutcome, accept_until};
+pub use activity::Activity;
 pub use admission::{
     Admission, AdmissionLimits, BusyAnswer, BusyBody, BusyGuard, ConnectionPlace, Peer,
 };

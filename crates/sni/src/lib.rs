@@ -4,7 +4,6 @@
 //! depends on nothing that can decrypt TLS: `tests/layering.rs` holds it to that. The other end of the TLS connection
 //! is the machine behind, so its evidence reaches the client unchanged.
 
-mod activity;
 mod client_hello;
 mod hang_up;
 mod limits;

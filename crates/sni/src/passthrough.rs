@@ -8,7 +8,8 @@ use std::{
 };
 
 use confide_http::{
-    Admission, ConnectionPlace, DrainOutcome, PeerStream, accept_until, encode_proxy_header,
+    Activity, Admission, ConnectionPlace, DrainOutcome, PeerStream, accept_until,
+    encode_proxy_header,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -16,7 +17,6 @@ use tokio::{
 };
 
 use crate::{
-    activity::Activity,
     client_hello::{HELLO_BYTES_MAX, HelloError, parse_client_hello},
     hang_up::ResetGuard,
     limits::PassLimits,
@@ -119,6 +119,7 @@ impl Passthrough {
         drop(routes);
         let tcp = stream.tcp();
         let activity = Activity::new(&place);
+        let PassLimits { idle, half_closed, .. } = self.limits;
         // Also where the connection is evicted or cut by the end of a drain.
         let guard = ResetGuard::new(tcp, &upstream);
         let moved = async {
@@ -131,7 +132,7 @@ impl Passthrough {
                 Ok(()) => guard.disarm(),
                 Err(error) => tracing::debug!(%peer, %error, "connection reset"),
             },
-            () = activity.wait_until_idle(&self.limits) => tracing::info!(%peer, "connection reset: idle"),
+            () = activity.wait_until_idle(idle, half_closed) => tracing::info!(%peer, "connection reset: idle"),
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::{cell::RefCell, io, pin::pin, sync::Arc, time::Duration};
 
+use confide_http::Activity;
 use rustix::net::{Shutdown, shutdown};
 use tokio::{io::Interest, net::TcpStream};
 
 use crate::{
-    activity::Activity,
     hang_up::{HangUp, find_hang_up},
     pipe::{PipeLease, PipePool},
 };

@@ -126,15 +126,27 @@ fn read_chunks(bytes: &[u8]) -> Result<Option<(String, usize)>, String> {
         let is_size = !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_hexdigit());
         let size = usize::from_str_radix(&line, 16).ok().filter(|_| is_size);
         let size = size.ok_or_else(|| format!("chunk {line:?}"))?;
+        if size == 0 {
+            let trailers = read_trailers(&rest[end..])?;
+            return Ok(trailers.map(|length| (body, at + end + length)));
+        }
         let Some(chunk) = rest.get(end + 2..end + 4 + size) else { return Ok(None) };
         if !chunk.ends_with(b"\r\n") {
             return Err(format!("no line end after chunk {line:?}"));
         }
         body.extend(chunk[..size].iter().map(|byte| char::from(*byte)));
         at += end + 4 + size;
-        if size == 0 {
-            return Ok(Some((body, at)));
-        }
+    }
+}
+
+/// The length of the fields after the last chunk, from the line end before the first of them to the
+/// empty line.
+fn read_trailers(bytes: &[u8]) -> Result<Option<usize>, String> {
+    let Some((lines, length)) = read_head(bytes)? else { return Ok(None) };
+    let fields = read_fields(&lines[1..])?;
+    match fields.iter().find(|(name, _)| DECISIVE_FIELDS.contains(&&name[..])) {
+        Some((name, _)) => Err(format!("trailer {name:?}")),
+        None => Ok(Some(length)),
     }
 }
 
@@ -148,6 +160,10 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(read_request(&bytes[..length]), Ok(None), "{length}");
         }
+        let with_trailer =
+            b"POST /a HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: y\r\n\r\n";
+        let request = read_request(with_trailer).unwrap().unwrap();
+        assert_eq!(request.length, with_trailer.len());
         let request = read_request(bytes).unwrap().unwrap();
         assert_eq!((&request.start[..], &request.body[..]), ("POST /a", "hi"));
         assert_eq!(request.length, bytes.len());
@@ -168,7 +184,13 @@ mod tests {
             let text = format!("POST /a HTTP/1.1\r\nhost: h\r\n{fields}\r\nhi");
             assert!(read_request(text.as_bytes()).is_err(), "{fields}");
         }
-        for chunks in ["2;a\r\nhi\r\n", "2\nhi\r\n", "+2\r\nhi\r\n", "1\r\nhi\r\n0\r\n\r\n"] {
+        for chunks in [
+            "2;a\r\nhi\r\n",
+            "2\nhi\r\n",
+            "+2\r\nhi\r\n",
+            "1\r\nhi\r\n0\r\n\r\n",
+            "0\r\nhost: h\r\n\r\n",
+        ] {
             let text = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
             assert_ne!(read_answer(text.as_bytes(), "GET").map(|_| ()), Ok(()), "{chunks}");
         }

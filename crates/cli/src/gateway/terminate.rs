@@ -40,7 +40,8 @@ const PEM_BYTES_MAX: u64 = 64 * 1024;
 /// What flags and the file set alike; in the file, `_` stands for `-`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TerminateArgs {
-    /// Proxy this path too: PATH, or METHOD[,METHOD] PATH; a path alone allows GET, HEAD and POST.
+    /// Proxy this path too: PATH, or METHOD[,METHOD] PATH; a path alone allows GET, HEAD and POST,
+    /// and the method WEBSOCKET allows WebSockets.
     /// `*` stands for one segment, `**` at the end for the rest. May be given several times
     #[arg(long, value_name = "ROUTE", conflicts_with = "dangerous_all_routes")]
     route: Vec<String>,

@@ -74,7 +74,11 @@ async fn a_replaced_configuration_is_dropped_with_its_last_connection_and_a_stop
     let (proxy, next) = (proxy_to(named_upstream("new").await), named_upstream("newest").await);
     let proxy = Arc::new(proxy);
     let kept = Arc::downgrade(&proxy);
-    gateway.slot.replace(Generation::new(Arc::new(Plain), proxy, GatewayLimits::default()));
+    gateway.slot.replace(Generation::new(
+        Arc::new(Plain(HttpVersion::Http1)),
+        proxy,
+        GatewayLimits::default(),
+    ));
     let mut idle = ask(gateway.address, GET).await;
     read_until(&mut idle, "new").await;
     replace(&gateway, next);

@@ -157,18 +157,6 @@ async fn a_request_has_one_host_and_a_target_with_a_path() {
 }
 
 #[tokio::test]
-async fn a_websocket_is_told_that_it_is_not_carried() {
-    let (gateway, mut seen) = inference_gateway(&[]).await;
-    let request = "GET /v1/realtime HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\n\
-                   upgrade: WebSocket\r\nsec-websocket-version: 13\r\n\
-                   sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    let mut client = ask(gateway.address, request).await;
-    let got = read_until(&mut client, "}}").await;
-    assert!(got.starts_with("HTTP/1.1 501 ") && got.contains("upgrade_unsupported"), "{got}");
-    assert!(seen.try_recv().is_err());
-}
-
-#[tokio::test]
 async fn a_body_that_a_server_might_take_for_the_next_request_is_refused() {
     let hidden = "POST /v1/load_lora_adapter HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n";
     let sized = format!("content-length: {}\r\n\r\n{hidden}", hidden.len());

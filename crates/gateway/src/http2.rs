@@ -1,0 +1,240 @@
+//! HTTP/2 towards clients: what hyper and h2 do not do themselves.
+//!
+//! - A connection without a running request for the idle timeout is closed.
+//! - Each request at the same time as others takes a place of its own, as a connection does: one
+//!   connection would otherwise hold as many requests as a client may open connections, times the
+//!   streams of each.
+//! - A stream whose client grants no window is reset. Nothing is written to the connection then, so
+//!   the guard of its writes does not notice.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use confide_http::{BusyGuard, ConnectionDeadlines, ConnectionPlace, UNBOUNDED, serve_connection};
+use http::{Method, Request};
+use http_body::{Body, Frame, SizeHint};
+use hyper::{
+    body::Incoming,
+    rt::{Executor, Read, Write},
+    server::conn::http2,
+    service::service_fn,
+};
+use hyper_util::rt::TokioTimer;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::Instant,
+};
+
+use crate::{
+    answer::AnswerBody,
+    limits::{GatewayLimits, Http2Limits},
+    proxy::Proxy,
+    refusal::RequestRefusal,
+    tunnel::Tunnel,
+};
+
+/// The time for which a connection without a running request is kept after GOAWAY. A client that is
+/// alive acknowledges within a round trip.
+const GOAWAY_GRACE: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5000 });
+
+/// Serves HTTP/2 until the connection ends, `stop` resolves and the running requests have ended, or
+/// no request has run for the idle timeout.
+pub(crate) async fn serve_http2<I>(
+    stream: I,
+    place: &ConnectionPlace,
+    proxy: &Arc<Proxy>,
+    limits: &GatewayLimits,
+    stop: impl Future<Output = ()>,
+) where
+    I: Read + Write + Unpin + Send + 'static,
+{
+    let (tunnels, opened) = mpsc::channel(limits.http2.streams as usize);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let (proxy, tunnels) = (proxy.clone(), tunnels.clone());
+        let is_tunnel = request.method() == Method::CONNECT;
+        let busy = if is_tunnel { place.admit_tunnel() } else { place.admit_exchange() };
+        place.run_exchange(async move {
+            let Some(busy) = busy.map(Arc::new) else {
+                let refused = RequestRefusal::Busy.into_response();
+                return Ok::<_, Infallible>(refused.map(|body| StreamBody::new(body, None)));
+            };
+            if is_tunnel {
+                request.extensions_mut().insert(busy.clone());
+            }
+            let response = proxy.answer(request, &tunnels).await;
+            Ok(response.map(|body| StreamBody::new(body, Some(busy))))
+        })
+    });
+    let connection = http2_builder(limits).serve_connection(stream, service);
+    let (announce, announced) = oneshot::channel();
+    let stop_or_idle = async {
+        tokio::select! {
+            () = stop => {}
+            () = place.wait_for_idle_time(limits.idle) => {}
+        }
+        // The receiver lives as long as the connection.
+        let _ = announce.send(());
+    };
+    // A client that answers pings but does not close would otherwise keep the connection for ever.
+    let unclosed = async {
+        let _ = announced.await;
+        tokio::time::sleep(GOAWAY_GRACE).await;
+        place.wait_for_idle_time(GOAWAY_GRACE).await;
+    };
+    let deadlines = ConnectionDeadlines { first_request: limits.first_head, grace: UNBOUNDED };
+    tokio::select! {
+        biased;
+        () = serve_connection(connection, place, deadlines, stop_or_idle) => {}
+        () = unclosed => {}
+        () = carry_tunnels(opened, place, limits) => {}
+    }
+}
+
+fn http2_builder(limits: &GatewayLimits) -> http2::Builder<StreamExecutor> {
+    let Http2Limits {
+        streams,
+        stream_window_bytes,
+        connection_window_bytes,
+        send_buffer_bytes,
+        unread_resets,
+        errors,
+        ping_interval,
+        ping_timeout,
+    } = limits.http2;
+    let mut builder = http2::Builder::new(StreamExecutor { write_stall: limits.write_stall });
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(streams)
+        .initial_stream_window_size(stream_window_bytes)
+        .initial_connection_window_size(connection_window_bytes)
+        .max_send_buf_size(send_buffer_bytes)
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(unread_resets)
+        .max_local_error_reset_streams(errors)
+        .keep_alive_interval(ping_interval)
+        .keep_alive_timeout(ping_timeout)
+        .enable_connect_protocol();
+    builder
+}
+
+/// Carries the tunnels of a connection. They belong to its task, so that they end with it.
+async fn carry_tunnels(
+    mut opened: mpsc::Receiver<Tunnel>,
+    place: &ConnectionPlace,
+    limits: &GatewayLimits,
+) {
+    let mut running = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(tunnel) = opened.recv() => {
+                let (place, limits) = (place.clone(), *limits);
+                running.spawn(async move { tunnel.carry(&place, &limits).await });
+            }
+            Some(_) = running.join_next() => {}
+            else => std::future::pending().await,
+        }
+    }
+}
+
+tokio::task_local! {
+    /// The progress of the stream whose task this is.
+    static PROGRESS: Arc<StreamProgress>;
+}
+
+/// Spawns the tasks of streams, and drops those whose client does not read for too long, which
+/// resets the stream.
+#[derive(Clone)]
+struct StreamExecutor {
+    write_stall: Duration,
+}
+
+impl<F> Executor<F> for StreamExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let limit = self.write_stall;
+        let progress = Arc::new(StreamProgress::default());
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = PROGRESS.scope(progress.clone(), stream) => {}
+                () = progress.wait_for_stall(limit) => {
+                    tracing::debug!("stream reset: its client does not read");
+                }
+            }
+        });
+    }
+}
+
+/// When a piece of an answer was handed to the stream and has not been sent yet. hyper asks for the
+/// next piece once the client's window has room for the last.
+#[derive(Debug, Default)]
+struct StreamProgress(Mutex<Option<Instant>>);
+
+impl StreamProgress {
+    fn record(&self, unsent_since: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = unsent_since;
+    }
+
+    /// Resolves when one piece has been unsent for `limit`.
+    async fn wait_for_stall(&self, limit: Duration) {
+        loop {
+            let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = since.map_or(Duration::ZERO, |since| since.elapsed());
+            if waited >= limit {
+                return;
+            }
+            tokio::time::sleep(limit - waited).await;
+        }
+    }
+}
+
+/// The body of an answer on a stream, which holds the place of its request.
+pub(crate) struct StreamBody {
+    inner: AnswerBody,
+    progress: Option<Arc<StreamProgress>>,
+    _busy: Option<Arc<BusyGuard>>,
+}
+
+impl StreamBody {
+    /// Has to be called in the task of the stream.
+    fn new(inner: AnswerBody, busy: Option<Arc<BusyGuard>>) -> Self {
+        Self { inner, progress: PROGRESS.try_with(Arc::clone).ok(), _busy: busy }
+    }
+
+    fn record(&self, unsent_since: Option<Instant>) {
+        if let Some(progress) = &self.progress {
+            progress.record(unsent_since);
+        }
+    }
+}
+
+impl Body for StreamBody {
+    type Data = <AnswerBody as Body>::Data;
+    type Error = <AnswerBody as Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let poll = Pin::new(&mut self.inner).poll_frame(cx);
+        self.record(matches!(poll, Poll::Ready(Some(Ok(_)))).then(Instant::now));
+        poll
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,68 @@
+//! Carries the bytes of an accepted WebSocket between a client and the upstream, unread.
+
+use std::{sync::Arc, time::Duration};
+
+use confide_http::{Activity, BusyGuard, ConnectionPlace, ObservedStream, StallGuard};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+
+use crate::limits::GatewayLimits;
+
+/// The time without a byte once one side has ended its direction. The other side of a WebSocket only
+/// has its closing frame left to send.
+const HALF_CLOSED: Duration = Duration::from_secs(20);
+/// The bytes of each direction that are read at once.
+const BUFFER_BYTES: usize = 16 * 1024;
+
+/// Two streams that the handshake has joined.
+pub(crate) struct Tunnel {
+    client: OnUpgrade,
+    upstream: OnUpgrade,
+    /// The place of the tunnel, if it shares its connection with others.
+    _place: Option<Arc<BusyGuard>>,
+}
+
+impl Tunnel {
+    pub(crate) fn new(
+        client: OnUpgrade,
+        upstream: OnUpgrade,
+        place: Option<Arc<BusyGuard>>,
+    ) -> Self {
+        Self { client, upstream, _place: place }
+    }
+
+    /// Carries bytes until both sides have ended, one side fails or does not read for too long, or
+    /// nothing has moved for the idle limit. Both sides then end.
+    ///
+    /// The connection counts as busy while bytes move; `place` is its place.
+    pub(crate) async fn carry(self, place: &ConnectionPlace, limits: &GatewayLimits) {
+        let Self { client, upstream, _place } = self;
+        let joined = async { tokio::try_join!(client, upstream) };
+        let (client, upstream) = match tokio::time::timeout(limits.upgrade, joined).await {
+            Ok(Ok(streams)) => streams,
+            Ok(Err(error)) => return tracing::debug!(%error, "a WebSocket was not opened"),
+            Err(_) => return tracing::debug!("a WebSocket was not opened in time"),
+        };
+        let activity = Activity::new(place);
+        let observe = |stream: Upgraded| {
+            let guarded = StallGuard::new(TokioIo::new(stream), limits.write_stall);
+            ObservedStream::with_observer(guarded, &activity)
+        };
+        let (mut client, mut upstream) = (observe(client), observe(upstream));
+        let moved = tokio::io::copy_bidirectional_with_sizes(
+            &mut client,
+            &mut upstream,
+            BUFFER_BYTES,
+            BUFFER_BYTES,
+        );
+        tokio::select! {
+            outcome = moved => match outcome {
+                Ok((up, down)) => tracing::debug!(up, down, "a WebSocket ended"),
+                Err(error) => tracing::debug!(%error, "a WebSocket was cut"),
+            },
+            () = activity.wait_until_idle(limits.upgraded_idle, HALF_CLOSED) => {
+                tracing::debug!("a WebSocket was cut: idle");
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The handshakes of a WebSocket: RFC 6455 with HTTP/1.1, and RFC 8441 in a stream of HTTP/2.
+//!
+//! Each side of the gateway has a handshake of its own: the upstream always gets one of HTTP/1.1
+//! with a fresh key.
+
+use std::sync::Arc;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use confide_http::{BusyGuard, is_websocket_upgrade, remove_hop_by_hop};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, request,
+    response,
+};
+use http_body_util::{Either, Full};
+use hyper::{ext::Protocol, upgrade::OnUpgrade};
+use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
+
+use crate::{answer::AnswerBody, refusal::RequestRefusal, tunnel::Tunnel};
+
+/// The only version of the protocol.
+const VERSION: HeaderValue = HeaderValue::from_static("13");
+/// The number of bytes in a key.
+const KEY_BYTES: usize = 16;
+const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
+const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
+
+/// The client's side of a handshake whose request was valid.
+pub(crate) struct ClientHandshake {
+    upgrade: OnUpgrade,
+    /// The client's key; `None` in HTTP/2, which has no key.
+    key: Option<HeaderValue>,
+    /// The place of a tunnel in HTTP/2.
+    place: Option<Arc<BusyGuard>>,
+}
+
+/// The key that the upstream's answer has to confirm.
+pub(crate) struct UpstreamKey(String);
+
+/// Whether a request asks for a WebSocket, in the form of its version of HTTP.
+pub(crate) fn is_websocket_request(head: &request::Parts) -> bool {
+    match head.version {
+        Version::HTTP_2 => {
+            let protocol = head.extensions.get::<Protocol>().map(Protocol::as_str);
+            head.method == Method::CONNECT && protocol == Some("websocket")
+        }
+        _ => is_websocket_upgrade(&head.headers),
+    }
+}
+
+impl ClientHandshake {
+    /// Checks the client's handshake and turns `head` into that of an ordinary GET.
+    ///
+    /// # Errors
+    /// [`RequestRefusal::WebSocketHandshake`] if a field is missing, repeated or wrong.
+    pub(crate) fn take(head: &mut request::Parts) -> Result<Self, RequestRefusal> {
+        Self::find(head).ok_or(RequestRefusal::WebSocketHandshake)
+    }
+
+    fn find(head: &mut request::Parts) -> Option<Self> {
+        let version = single_value(&head.headers, &header::SEC_WEBSOCKET_VERSION);
+        if version != Some(&VERSION) {
+            return None;
+        }
+        let key = match head.version {
+            Version::HTTP_2 => None,
+            Version::HTTP_11 if head.method == Method::GET && upgrades(&head.headers) => {
+                let key = single_value(&head.headers, &header::SEC_WEBSOCKET_KEY)?;
+                let bytes = STANDARD.decode(key).ok()?;
+                (bytes.len() == KEY_BYTES).then_some(())?;
+                Some(key.clone())
+            }
+            _ => return None,
+        };
+        let upgrade = head.extensions.remove::<OnUpgrade>()?;
+        head.extensions.remove::<Protocol>();
+        head.method = Method::GET;
+        Some(Self { upgrade, key, place: head.extensions.remove() })
+    }
+
+    /// The answer to the client for an upstream that has accepted, and the tunnel between them.
+    pub(crate) fn accept(
+        self,
+        upstream: OnUpgrade,
+        mut head: response::Parts,
+    ) -> (Response<AnswerBody>, Tunnel) {
+        let headers = &mut head.headers;
+        remove_hop_by_hop(headers);
+        headers.remove(header::CONTENT_LENGTH);
+        headers.remove(header::SEC_WEBSOCKET_ACCEPT);
+        head.status = StatusCode::OK;
+        if let Some(key) = &self.key
+            && let Ok(accept) = HeaderValue::from_str(&derive_accept_key(key.as_bytes()))
+        {
+            head.status = StatusCode::SWITCHING_PROTOCOLS;
+            headers.insert(header::CONNECTION, UPGRADE);
+            headers.insert(header::UPGRADE, WEBSOCKET);
+            headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+        }
+        let body = Either::Right(Full::new(Bytes::new()));
+        (Response::from_parts(head, body), Tunnel::new(self.upgrade, upstream, self.place))
+    }
+}
+
+impl UpstreamKey {
+    /// Makes a fresh key and adds the handshake to the fields of a request to the upstream.
+    pub(crate) fn offer(headers: &mut HeaderMap) -> Self {
+        let key = generate_key();
+        headers.insert(header::CONNECTION, UPGRADE);
+        headers.insert(header::UPGRADE, WEBSOCKET);
+        headers.insert(header::SEC_WEBSOCKET_VERSION, VERSION);
+        // A key is base64, which is valid in a field.
+        if let Ok(value) = HeaderValue::from_str(&key) {
+            headers.insert(header::SEC_WEBSOCKET_KEY, value);
+        }
+        Self(key)
+    }
+
+    /// Whether an answer accepts the handshake with this key.
+    pub(crate) fn is_accepted<B>(&self, answer: &Response<B>) -> bool {
+        let accept = single_value(answer.headers(), &header::SEC_WEBSOCKET_ACCEPT);
+        answer.status() == StatusCode::SWITCHING_PROTOCOLS
+            && is_websocket_upgrade(answer.headers())
+            && upgrades(answer.headers())
+            && accept.is_some_and(|accept| *accept == derive_accept_key(self.0.as_bytes()).as_str())
+    }
+}
+
+/// Whether `Connection` names `Upgrade`, so that the latter is meant for this hop.
+fn upgrades(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .any(|name| name.trim().eq_ignore_ascii_case("upgrade"))
+}
+
+fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())
+}
