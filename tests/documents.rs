@@ -35,9 +35,9 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "configuration of the gateway, as it is hashed",
-        "2",
+        "3",
         "crates/gateway/src/configuration.rs",
-        "const FORM_VERSION: u32 = 2;",
+        "const FORM_VERSION: u32 = 3;",
     ),
     (
         "configuration of the notary, as it is hashed",

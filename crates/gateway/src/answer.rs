@@ -7,7 +7,7 @@ use http::{
 };
 use http_body_util::{Either, Full};
 
-use crate::{body::LimitedBody, pool::AnswerStream};
+use crate::{answer_stream::AnswerStream, body::LimitedBody};
 
 /// The body of an upstream's answer, or one that the gateway made itself.
 pub(crate) type AnswerBody = Either<LimitedBody<AnswerStream>, Full<Bytes>>;
@@ -34,4 +34,12 @@ pub(crate) fn error_response(
         "error": { "message": message, "type": kind, "param": null, "code": code }
     });
     json_response(status, Bytes::from(body.to_string()))
+}
+
+/// OpenAI's list of models, with their names only.
+pub(crate) fn model_list_response(models: &[&str]) -> Response<AnswerBody> {
+    let entry = |id: &&str| serde_json::json!({ "id": id, "object": "model" });
+    let models: Vec<_> = models.iter().map(entry).collect();
+    let body = serde_json::json!({ "object": "list", "data": models });
+    json_response(StatusCode::OK, Bytes::from(body.to_string()))
 }

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     error::GatewayError,
     route::{Route, RouteMethods},
+    server::{DEFAULT_GROUP, ModelServer, SERVERS_MAX},
     upstream::Upstream,
 };
 
@@ -31,8 +32,8 @@ pub const GUARANTEE_NONE: &str = "none";
 
 /// Version of the canonical form; it changes whenever the meaning of a field changes.
 ///
-/// Version 1 had a path prefix for each route and no methods.
-const FORM_VERSION: u32 = 2;
+/// Version 1 had a path prefix for each route and no methods, version 2 one upstream for each route.
+const FORM_VERSION: u32 = 3;
 
 /// The source of the manifest digest: the gateway does not measure the model's files.
 const MANIFEST_SOURCE: &str = "claimed by the upstream";
@@ -43,17 +44,12 @@ pub struct GatewayConfiguration {
     /// How evidence is tied to connections.
     pub binding: Binding,
     /// The model servers that may see prompts.
-    pub upstreams: Vec<Upstream>,
-    /// The methods and paths that are proxied, and the upstream of each. Other requests are
-    /// refused; if two routes match a request, the more specific one applies.
+    pub servers: Vec<ModelServer>,
+    /// The methods and paths that are proxied, and the group of servers of each. Other requests
+    /// are refused; if two routes match a request, the more specific one applies.
     pub routes: Vec<Route>,
     /// The targets of a tunnel in the same process, as `HOST:PORT`.
     pub tunnel_allow: Vec<String>,
-    /// SHA-256 of the manifest of the one model that the first upstream serves, if it is known.
-    ///
-    /// The upstream states the manifest digest; the gateway does not measure weights. If it is
-    /// known, the gateway asks for it repeatedly, and stops serving when the answer changes.
-    pub model_manifest_sha256: Option<[u8; 32]>,
 }
 
 impl GatewayConfiguration {
@@ -61,19 +57,42 @@ impl GatewayConfiguration {
     pub fn with_upstream(binding: Binding, upstream: Upstream) -> Self {
         Self {
             binding,
-            routes: Route::inference_routes(&upstream),
-            upstreams: vec![upstream],
+            routes: Route::inference_routes(DEFAULT_GROUP),
+            servers: vec![ModelServer::new(upstream)],
             tunnel_allow: Vec::new(),
-            model_manifest_sha256: None,
         }
     }
 
-    /// Checks that routes are normalised paths, that none is listed twice and that each leads to a
-    /// listed upstream.
+    /// Checks servers and routes: their fields, that none is listed twice, that each route leads to
+    /// a server and to each server a route.
     ///
     /// # Errors
-    /// [`GatewayError`] for the first route that fails a check, or if there is no route.
-    pub fn check_routes(&self) -> Result<(), GatewayError> {
+    /// [`GatewayError`] for the first server or route that fails a check, or if there is none.
+    pub fn check(&self) -> Result<(), GatewayError> {
+        self.check_routes()?;
+        if !(1..=SERVERS_MAX).contains(&self.servers.len()) {
+            return Err(GatewayError::ServerCount { got: self.servers.len() });
+        }
+        for (index, server) in self.servers.iter().enumerate() {
+            server.check()?;
+            let is_same = |other: &ModelServer| {
+                other.group == server.group && other.upstream == server.upstream
+            };
+            if self.servers[..index].iter().any(is_same) {
+                return Err(GatewayError::Server {
+                    url: server.upstream.url(),
+                    wanted: "each server once in a group",
+                    got: format!("it twice in group `{}`", server.group),
+                });
+            }
+            if !self.routes.iter().any(|route| route.group == server.group) {
+                return Err(GatewayError::UnusedGroup { group: server.group.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_routes(&self) -> Result<(), GatewayError> {
         if self.routes.is_empty() {
             return Err(GatewayError::NoRoute);
         }
@@ -88,10 +107,10 @@ impl GatewayConfiguration {
                 let got = format!("`{method}` listed twice");
                 return Err(GatewayError::Route { route: route.path.clone(), got });
             }
-            if !self.upstreams.contains(&route.upstream) {
-                return Err(GatewayError::UnknownUpstream {
+            if !self.servers.iter().any(|server| server.group == route.group) {
+                return Err(GatewayError::UnknownGroup {
                     route: route.path.clone(),
-                    upstream: route.upstream.url(),
+                    group: route.group.clone(),
                 });
             }
         }
@@ -123,19 +142,29 @@ impl GatewayConfiguration {
             .routes
             .iter()
             .map(|route| CanonicalRoute {
+                group: &route.group,
                 methods: route.method_names(),
                 path: &route.path,
-                upstream: route.upstream.url(),
             })
             .collect();
         routes.sort_by(|a, b| (a.path, &a.methods).cmp(&(b.path, &b.methods)));
+        let mut upstreams: Vec<CanonicalUpstream<'_>> = self
+            .servers
+            .iter()
+            .map(|server| CanonicalUpstream {
+                group: &server.group,
+                model_manifest_sha256: server.model_manifest_sha256.map(hex::encode),
+                models: server.models.iter().map(String::as_str).collect(),
+                url: server.upstream.url(),
+            })
+            .collect();
+        upstreams.sort_by(|a, b| (a.group, &a.url).cmp(&(b.group, &b.url)));
         let canonical = CanonicalConfiguration {
             binding: self.binding.name(),
             confide_configuration: FORM_VERSION,
-            model_manifest_sha256: self.model_manifest_sha256.map(hex::encode),
             routes,
             tunnel_allow: self.tunnel_allow.iter().map(String::as_str).collect(),
-            upstreams: self.upstreams.iter().map(Upstream::url).collect(),
+            upstreams,
         };
         // It has only strings and integers, so serialising cannot fail.
         serde_json::to_vec(&canonical).unwrap_or_default()
@@ -148,7 +177,7 @@ impl GatewayConfiguration {
 
     /// The guarantee that holds if the evidence is genuine: against whom prompts are protected.
     pub fn guarantee(&self) -> &'static str {
-        match (self.binding, self.upstreams.iter().all(Upstream::is_loopback)) {
+        match (self.binding, self.servers.iter().all(|server| server.upstream.is_loopback())) {
             (Binding::None, _) => GUARANTEE_NONE,
             (_, true) => GUARANTEE_FULL,
             (_, false) => GUARANTEE_GATEWAY_ONLY,
@@ -173,9 +202,10 @@ impl GatewayConfiguration {
         json
     }
 
-    /// The source of the model's manifest digest, if there is one.
+    /// The source of the digests of models' manifests, if there is one.
     pub fn model_manifest_source(&self) -> Option<&'static str> {
-        self.model_manifest_sha256.map(|_| MANIFEST_SOURCE)
+        let has_manifest = |server: &ModelServer| server.model_manifest_sha256.is_some();
+        self.servers.iter().any(has_manifest).then_some(MANIFEST_SOURCE)
     }
 }
 
@@ -184,17 +214,26 @@ impl GatewayConfiguration {
 struct CanonicalConfiguration<'a> {
     binding: &'static str,
     confide_configuration: u32,
-    model_manifest_sha256: Option<String>,
     routes: Vec<CanonicalRoute<'a>>,
     tunnel_allow: BTreeSet<&'a str>,
-    upstreams: BTreeSet<String>,
+    upstreams: Vec<CanonicalUpstream<'a>>,
 }
 
 #[derive(Serialize)]
 struct CanonicalRoute<'a> {
+    group: &'a str,
     methods: Vec<&'a str>,
     path: &'a str,
-    upstream: String,
+}
+
+// Weights, limits and health are not here: they decide when a server gets a prompt, not whether it
+// may see one.
+#[derive(Serialize)]
+struct CanonicalUpstream<'a> {
+    group: &'a str,
+    model_manifest_sha256: Option<String>,
+    models: BTreeSet<&'a str>,
+    url: String,
 }
 
 #[cfg(test)]
@@ -212,16 +251,23 @@ mod tests {
     #[test]
     fn the_canonical_form_and_its_digest_are_fixed() {
         let mut configuration = single("http://localhost:8000/");
-        let url = "http://127.0.0.1:8000";
         configuration.routes = ["POST,GET /v1/x", "/health"]
-            .map(|text| Route::parse(text, &upstream(url)).unwrap())
+            .map(|text| Route::parse(text, DEFAULT_GROUP).unwrap())
             .into();
-        let json = r#"{"binding":"key","confide_configuration":2,"model_manifest_sha256":null,"#
-            .to_owned()
-            + r#""routes":[{"methods":["GET","HEAD","POST"],"path":"/health","#
-            + r#""upstream":"http://127.0.0.1:8000"},"#
-            + r#"{"methods":["GET","POST"],"path":"/v1/x","upstream":"http://127.0.0.1:8000"}],"#
-            + r#""tunnel_allow":[],"upstreams":["http://127.0.0.1:8000"]}"#;
+        configuration.servers.push(ModelServer {
+            group: "audio".into(),
+            models: vec!["w".into(), "\"b\"".into()],
+            model_manifest_sha256: Some([0xab; 32]),
+            ..ModelServer::new(upstream("http://10.0.0.1:9000/x"))
+        });
+        let json = r#"{"binding":"key","confide_configuration":3,"routes":["#.to_owned()
+            + r#"{"group":"default","methods":["GET","HEAD","POST"],"path":"/health"},"#
+            + r#"{"group":"default","methods":["GET","POST"],"path":"/v1/x"}],"#
+            + r#""tunnel_allow":[],"upstreams":[{"group":"audio","model_manifest_sha256":""#
+            + &"ab".repeat(32)
+            + r#"","models":["\"b\"","w"],"url":"http://10.0.0.1:9000/x"},"#
+            + r#"{"group":"default","model_manifest_sha256":null,"models":[],"#
+            + r#""url":"http://127.0.0.1:8000"}]}"#;
         assert_eq!(String::from_utf8(configuration.canonical_json()).unwrap(), json);
         assert_eq!(configuration.digest(), <[u8; 32]>::from(Sha256::digest(json)));
     }
@@ -232,30 +278,44 @@ mod tests {
         let mut changed = vec![single("http://127.0.0.1:8001"), single("http://10.0.0.1:8000")];
         changed.push(GatewayConfiguration { binding: Binding::Session, ..base.clone() });
         changed.push(GatewayConfiguration { tunnel_allow: vec!["a:1".into()], ..base.clone() });
-        changed.push(GatewayConfiguration { model_manifest_sha256: Some([0; 32]), ..base.clone() });
+        for server in [
+            ModelServer { model_manifest_sha256: Some([0; 32]), ..base.servers[0].clone() },
+            ModelServer { models: vec!["m".into()], ..base.servers[0].clone() },
+            ModelServer { group: "other".into(), ..base.servers[0].clone() },
+        ] {
+            changed.push(GatewayConfiguration { servers: vec![server], ..base.clone() });
+        }
+        let mut other_group = base.clone();
+        other_group.routes[0].group = "other".into();
         let mut other_path = base.clone();
         other_path.routes[0].path = "/v2".into();
         let mut other_methods = base.clone();
         other_methods.routes[0].methods = RouteMethods::Only(vec![http::Method::PUT]);
         let mut one_more = base.clone();
-        one_more.add_route(Route::parse("/metrics", &base.upstreams[0]).unwrap());
+        one_more.add_route(Route::parse("/metrics", DEFAULT_GROUP).unwrap());
         let mut everything = base.clone();
-        everything.routes = vec![Route::dangerous_everything(&base.upstreams[0])];
-        changed.extend([other_path, other_methods, one_more, everything]);
+        everything.routes = vec![Route::dangerous_everything(DEFAULT_GROUP)];
+        changed.extend([other_path, other_methods, other_group, one_more, everything]);
         for other in changed {
             assert_ne!(base.digest(), other.digest(), "{other:?}");
         }
+        let mut busier = base.clone();
+        (busier.servers[0].weight, busier.servers[0].requests_max) = (7, 3);
+        busier.servers[0].health_path = "/up".into();
+        assert_eq!(base.digest(), busier.digest(), "neither decides who may see a prompt");
     }
 
     #[test]
     fn the_order_in_which_lists_were_given_does_not_matter() {
         let (a, b) = (upstream("http://127.0.0.1:1"), upstream("http://127.0.0.1:2"));
-        let route = |path: &str, upstream: &Upstream| Route::parse(path, upstream).unwrap();
-        let mut one = GatewayConfiguration::with_upstream(Binding::Key, a.clone());
-        one.upstreams = vec![a.clone(), b.clone()];
-        one.routes = vec![route("/", &a), route("/v1", &b)];
+        let route = |path: &str, group: &str| Route::parse(path, group).unwrap();
+        let mut one = GatewayConfiguration::with_upstream(Binding::Key, a);
+        one.servers.push(ModelServer { group: "b".into(), ..ModelServer::new(b) });
+        one.servers[0].models = vec!["m".into(), "n".into()];
+        one.routes = vec![route("/", DEFAULT_GROUP), route("/v1", "b")];
         let mut two = one.clone();
-        two.upstreams.reverse();
+        two.servers.reverse();
+        two.servers[1].models.reverse();
         two.routes.reverse();
         one.routes[0].methods = RouteMethods::Only(vec![http::Method::GET, http::Method::POST]);
         two.routes[1].methods = RouteMethods::Only(vec![http::Method::POST, http::Method::GET]);
@@ -269,7 +329,7 @@ mod tests {
         let plain = GatewayConfiguration { binding: Binding::None, ..single("http://127.0.0.1:1") };
         assert_eq!(plain.guarantee(), GUARANTEE_NONE);
         let mut mixed = single("http://127.0.0.1:1");
-        mixed.upstreams.push(upstream("http://10.0.0.1:1"));
+        mixed.servers.push(ModelServer::new(upstream("http://10.0.0.1:1")));
         assert_eq!(mixed.guarantee(), GUARANTEE_GATEWAY_ONLY);
     }
 
@@ -288,24 +348,35 @@ mod tests {
     }
 
     #[test]
-    fn a_route_to_nowhere_is_refused() {
+    fn a_route_without_a_server_and_a_server_without_a_route_are_refused() {
         let mut configuration = single("http://127.0.0.1:1");
-        configuration.upstreams.clear();
-        assert!(matches!(configuration.check_routes(), Err(GatewayError::UnknownUpstream { .. })));
+        assert!(configuration.check().is_ok());
+        configuration.servers[0].group = "other".into();
+        assert!(matches!(configuration.check(), Err(GatewayError::UnknownGroup { .. })));
+        configuration.servers.push(ModelServer::new(upstream("http://127.0.0.1:2")));
+        assert!(matches!(configuration.check(), Err(GatewayError::UnusedGroup { .. })));
         configuration.routes.clear();
-        assert!(matches!(configuration.check_routes(), Err(GatewayError::NoRoute)));
-        let mut twice = single("http://127.0.0.1:1");
-        assert!(twice.check_routes().is_ok());
-        twice.routes.push(twice.routes[0].clone());
-        assert!(matches!(twice.check_routes(), Err(GatewayError::Route { .. })));
+        assert!(matches!(configuration.check(), Err(GatewayError::NoRoute)));
+    }
+
+    #[test]
+    fn a_route_or_a_server_that_is_listed_twice_is_refused() {
+        let mut routes = single("http://127.0.0.1:1");
+        routes.routes.push(routes.routes[0].clone());
+        assert!(matches!(routes.check(), Err(GatewayError::Route { .. })));
+        let mut servers = single("http://127.0.0.1:1");
+        servers.servers.push(ModelServer { weight: 2, ..servers.servers[0].clone() });
+        assert!(matches!(servers.check(), Err(GatewayError::Server { .. })));
+        servers.servers = (1..=SERVERS_MAX + 1)
+            .map(|port| ModelServer::new(upstream(&format!("http://127.0.0.1:{port}"))))
+            .collect();
+        assert!(matches!(servers.check(), Err(GatewayError::ServerCount { got: 65 })));
     }
 
     #[test]
     fn the_model_manifest_is_named_as_the_upstreams_own_word() {
-        let known = GatewayConfiguration {
-            model_manifest_sha256: Some([0xab; 32]),
-            ..single("http://127.0.0.1:8000")
-        };
+        let mut known = single("http://127.0.0.1:8000");
+        known.servers[0].model_manifest_sha256 = Some([0xab; 32]);
         let shown: serde_json::Value =
             serde_json::from_slice(&known.description_json(false)).unwrap();
         assert_eq!(shown["model_manifest_source"], "claimed by the upstream");
@@ -316,12 +387,11 @@ mod tests {
         let mut configuration = single("http://127.0.0.1:1");
         let digest = configuration.digest();
         for listed in ["POST /v1/embeddings", "GET /v1/models/**"] {
-            configuration.add_route(Route::parse(listed, &configuration.upstreams[0]).unwrap());
+            configuration.add_route(Route::parse(listed, DEFAULT_GROUP).unwrap());
             assert_eq!(configuration.digest(), digest, "{listed}");
         }
-        configuration
-            .add_route(Route::parse("/v1/embeddings", &configuration.upstreams[0]).unwrap());
-        assert!(configuration.check_routes().is_ok());
+        configuration.add_route(Route::parse("/v1/embeddings", DEFAULT_GROUP).unwrap());
+        assert!(configuration.check().is_ok());
         assert_ne!(configuration.digest(), digest);
         assert!(!configuration.allows_all_routes());
     }

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response, Uri, header, request, uri::PathAndQuery};
-use http_body_util::{BodyExt, Either, Empty, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::{
     body::Incoming,
     client::conn::{
@@ -27,8 +27,8 @@ use crate::{
     upstream_stream::{UpstreamStreamState, observe_upstream_stream},
 };
 
-/// The body of a request to the upstream, possibly empty.
-pub(crate) type RequestBody = Either<LimitedBody<LingeringBody>, Empty<Bytes>>;
+/// The body of a request to the upstream: streamed, or in memory and possibly empty.
+pub(crate) type RequestBody = Either<LimitedBody<LingeringBody>, Full<Bytes>>;
 
 /// The largest number of bytes of a list of models, enough for thousands of models.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
@@ -103,23 +103,30 @@ impl Connection {
         Err(Box::new(UnansweredRequest { request, received, fault, error }))
     }
 
+    /// Sends a GET request of the gateway's own.
+    pub(crate) async fn get(
+        &mut self,
+        upstream: &Upstream,
+        path: &PathAndQuery,
+    ) -> Result<Response<Incoming>, UpstreamFailure> {
+        let malformed =
+            |error: http::Error| UpstreamFailure::from_error(UpstreamFault::Malformed, &error);
+        let target: Uri = upstream.target_for(path).map_err(malformed)?;
+        let request = Request::get(target)
+            .header(header::HOST, upstream.host_header())
+            .body(Either::Right(Full::default()))
+            .map_err(malformed)?;
+        self.send(request).await.map_err(|failed| failed.into_failure())
+    }
+
     /// Requests the list of models that the upstream serves.
     pub(crate) async fn list_models(
         &mut self,
         upstream: &Upstream,
         deadline: Duration,
     ) -> Result<ModelList, UpstreamFailure> {
-        let malformed = |error: &(dyn std::error::Error + 'static)| {
-            UpstreamFailure::from_error(UpstreamFault::Malformed, error)
-        };
-        let path = PathAndQuery::from_static("/v1/models");
-        let target: Uri = upstream.target_for(&path).map_err(|error| malformed(&error))?;
-        let request = Request::get(target)
-            .header(header::HOST, upstream.host_header())
-            .body(Either::Right(Empty::new()))
-            .map_err(|error| malformed(&error))?;
         let exchange = async {
-            let response = self.send(request).await.map_err(|failed| failed.into_failure())?;
+            let response = self.get(upstream, &PathAndQuery::from_static("/v1/models")).await?;
             if !response.status().is_success() {
                 return Ok(ModelList::Refused(response.status()));
             }
@@ -185,5 +192,5 @@ impl UnansweredRequest {
 
 /// Makes a request without a body from its head.
 pub(crate) fn bodiless_request(head: request::Parts) -> Request<RequestBody> {
-    Request::from_parts(head, Either::Right(Empty::new()))
+    Request::from_parts(head, Either::Right(Full::default()))
 }

@@ -30,13 +30,35 @@ pub enum GatewayError {
         /// The address to give instead.
         without: String,
     },
-    /// A route names an upstream that is not in the configuration.
-    #[error("route `{route}` names upstream `{upstream}`, which is not in the configuration")]
-    UnknownUpstream {
+    /// A model server has a field that is out of range.
+    #[error("model server `{url}` is not usable: wanted {wanted}, got {got}")]
+    Server {
+        /// The address of the server.
+        url: String,
+        /// What the field has to be.
+        wanted: &'static str,
+        /// The part that does not fit.
+        got: String,
+    },
+    /// There are no model servers, or too many.
+    #[error("configuration has {got} model servers: wanted 1 to 64")]
+    ServerCount {
+        /// The number of servers.
+        got: usize,
+    },
+    /// A route leads to a group without a model server.
+    #[error("route `{route}` leads to group `{group}`, which has no model server")]
+    UnknownGroup {
         /// The path of the route.
         route: String,
-        /// The upstream that the route names.
-        upstream: String,
+        /// The group that the route names.
+        group: String,
+    },
+    /// No route leads to a group, so that its servers would get no request.
+    #[error("group `{group}` has model servers, but no route leads to it")]
+    UnusedGroup {
+        /// The name of the group.
+        group: String,
     },
     /// The route cannot match a request, or is listed twice.
     #[error(

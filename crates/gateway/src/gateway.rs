@@ -16,6 +16,7 @@ use crate::{
     generation::{Generation, GenerationSlot},
     limits::GatewayLimits,
     proxy::Proxy,
+    server_states::ServerStates,
 };
 
 /// Options of a gateway.
@@ -48,6 +49,7 @@ impl GatewayOptions {
 pub struct Gateway {
     channel: Arc<Server>,
     configuration: GatewayConfiguration,
+    proxy: Proxy,
     limits: GatewayLimits,
     simulated: bool,
     access_log: Option<AccessLog>,
@@ -67,7 +69,7 @@ impl Gateway {
         attester: Option<Arc<dyn Attest>>,
         clock: fn() -> u64,
     ) -> Result<Self, GatewayError> {
-        options.configuration.check_routes()?;
+        options.configuration.check()?;
         let simulated = attester.as_ref().is_some_and(|attester| attester.is_simulated());
         let channel = Server::new(options.channel_options(), attester, clock)?;
         Self::with_channel(channel, options, simulated)
@@ -85,7 +87,7 @@ impl Gateway {
         chain_pem: &[u8],
         key_pem: &[u8],
     ) -> Result<Self, GatewayError> {
-        options.configuration.check_routes()?;
+        options.configuration.check()?;
         let unusable = |part, got: String| GatewayError::Certificate { part, got };
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain_pem)
             .collect::<Result<_, _>>()
@@ -111,6 +113,7 @@ impl Gateway {
         };
         Ok(Self {
             channel: Arc::new(channel),
+            proxy: Proxy::new(&options.configuration, simulated, options.limits),
             configuration: options.configuration,
             limits: options.limits,
             simulated,
@@ -154,6 +157,11 @@ impl Gateway {
         &self.configuration
     }
 
+    /// The state of the model servers, which can be read while the gateway serves.
+    pub fn server_states(&self) -> ServerStates {
+        ServerStates::new(self.proxy.groups())
+    }
+
     /// Whether the evidence comes from a simulated TEE.
     pub fn is_simulated(&self) -> bool {
         self.simulated
@@ -174,8 +182,7 @@ impl Gateway {
     }
 
     fn into_generation(self) -> Generation<Server> {
-        let proxy = Proxy::new(&self.configuration, self.simulated, self.limits);
-        let proxy = Arc::new(proxy.with_access_log(self.access_log));
+        let proxy = Arc::new(self.proxy.with_access_log(self.access_log));
         Generation::new(self.channel, proxy, self.limits)
     }
 }

@@ -55,7 +55,7 @@ impl<A: Acceptor> Generation<A> {
             self.replaced.closed().await;
         };
         tokio::select! {
-            never = self.proxy.maintain_pools() => match never {},
+            never = self.proxy.maintain_servers() => match never {},
             never = self.acceptor.maintain() => match never {},
             () = unused => {}
         }

@@ -4,31 +4,42 @@
 //! HTTP/2 by hyper, then a pooled connection to the upstream. After the handshake the binding makes no
 //! difference, so a kept attested session costs as much as plain TLS.
 //!
-//! Bodies are streamed in both directions and never stored; if an upstream fails in the middle of
-//! an answer, the client sees a broken stream. The [`GatewayConfiguration`] determines what happens
-//! to a prompt, and the signed claims contain its digest. If it names a model, the gateway asks the
-//! upstream for its model on every new connection, and stops serving if the answer differs.
+//! A route leads to a group of model servers, of which the proxy chooses one for each request.
+//! Bodies are streamed in both directions and never stored; only where the model of a request or a
+//! limit on running requests decides about the server, a request body is first read into memory. If
+//! an upstream fails in the middle of an answer, the client sees a broken stream. The
+//! [`GatewayConfiguration`] determines what happens to a prompt, and the signed claims contain its
+//! digest. If it names a server's model, the gateway asks the server for its model on every new
+//! connection, and stops serving if the answer differs.
 
 mod acceptor;
 mod access_log;
 mod answer;
+mod answer_stream;
 mod body;
+mod buffer;
+mod choice_error;
 mod configuration;
 mod connection;
 mod error;
 mod fault;
 mod gateway;
 mod generation;
+mod health;
 mod http2;
 mod http2_head;
 mod limits;
 mod manifest;
+mod model_field;
 mod path;
 mod pool;
 mod proxy;
 mod refusal;
 mod route;
 mod serve;
+mod server;
+mod server_group;
+mod server_states;
 #[cfg(test)]
 mod tests;
 mod trailers;
@@ -47,5 +58,8 @@ pub use error::GatewayError;
 pub use gateway::{Gateway, GatewayOptions, ReloadableGateway};
 pub use limits::{GatewayLimits, Http2Limits};
 pub use manifest::fetch_model_manifest;
+pub use model_field::{MODEL_BYTES_MAX, ModelFieldError, parse_model_field};
 pub use route::{Route, RouteMethods};
+pub use server::{DEFAULT_GROUP, ModelServer, SERVERS_MAX, WEIGHT_MAX};
+pub use server_states::{QueueState, ServerState, ServerStates};
 pub use upstream::Upstream;

@@ -30,6 +30,17 @@ pub struct GatewayLimits {
     /// sender receives the early answer instead of a reset. A slower sender sees a broken
     /// connection.
     pub request_body_linger: Duration,
+    /// The largest number of bytes of request bodies that are read whole before they are sent, of
+    /// all requests together: four of the longest ones.
+    pub buffered_bytes: usize,
+    /// The longest time for such a body to arrive, so that slow senders do not hold the memory. The
+    /// longest body has to arrive with half a MiB a second, a prompt of 1 MiB with 9 KiB a second.
+    pub buffered_body: Duration,
+    /// The largest number of requests that wait for a server of one group.
+    pub queued_requests: usize,
+    /// The longest time for which a request waits for a server. Clients and load balancers often
+    /// give up after a minute.
+    pub queue_wait: Duration,
     /// The longest pause between two pieces of an answer. A model may think between tokens.
     pub response_body_pause: Duration,
     /// The longest time for which a client may not read before its connection is closed.
@@ -58,6 +69,11 @@ pub struct GatewayLimits {
     /// The longest time from one request for the upstream's list of models to the next, if a
     /// model is in the configuration. Every new connection asks as well.
     pub upstream_check: Duration,
+    /// The time for which a server is tried last after no connection to it could be used.
+    pub upstream_retry: Duration,
+    /// The time from one health check of a server to the next, and the deadline of each, if its
+    /// group has several servers.
+    pub health_check: Duration,
     /// The deadline of a request for the list of models.
     pub upstream_question: Duration,
     /// The time that running answers may take after the signal to stop.
@@ -79,6 +95,10 @@ impl Default for GatewayLimits {
                 bytes_per_s: 1024,
             },
             request_body_linger: Duration::from_secs(5),
+            buffered_bytes: 256 * 1024 * 1024,
+            buffered_body: Duration::from_secs(120),
+            queued_requests: 256,
+            queue_wait: Duration::from_secs(30),
             response_body_pause: Duration::from_secs(300),
             write_stall: Duration::from_secs(60),
             upgrade: Duration::from_secs(30),
@@ -90,6 +110,8 @@ impl Default for GatewayLimits {
             upstream_idle: Duration::from_secs(4),
             upstream_head_bytes: 64 * 1024,
             upstream_check: Duration::from_secs(10),
+            upstream_retry: Duration::from_secs(5),
+            health_check: Duration::from_secs(5),
             upstream_question: Duration::from_secs(10),
             drain: Duration::from_secs(20),
         }

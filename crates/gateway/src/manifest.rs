@@ -1,6 +1,6 @@
 //! The model that the upstream states it serves, and the check that it does not change.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
 use tokio::sync::watch;
@@ -58,19 +58,35 @@ fn single_model_manifest(list: &[u8]) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// Remembers which model was attested, and whether the upstream has ever named another.
+/// Remembers whether a model server has ever named another model than the attested one.
 ///
-/// The latter is never reset: the evidence keeps attesting a false digest, so the gateway has to be
+/// It is never reset: the evidence keeps attesting a false digest, so the gateway has to be
 /// restarted.
+#[derive(Default)]
+pub(crate) struct ModelChange(watch::Sender<bool>);
+
+impl ModelChange {
+    pub(crate) fn has_happened(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Resolves once a server has named another model.
+    pub(crate) async fn wait(&self) {
+        // The sender lives as long as this borrow.
+        let _ = self.0.subscribe().wait_for(|has_happened| *has_happened).await;
+    }
+}
+
+/// The model of one server that was attested.
 pub(crate) struct AttestedModelWatch {
     /// The attested manifest; `None` if no model was attested.
     wanted: Option<[u8; 32]>,
-    changed: watch::Sender<bool>,
+    change: Arc<ModelChange>,
 }
 
 impl AttestedModelWatch {
-    pub(crate) fn new(wanted: Option<[u8; 32]>) -> Self {
-        Self { wanted, changed: watch::Sender::new(false) }
+    pub(crate) fn new(wanted: Option<[u8; 32]>, change: Arc<ModelChange>) -> Self {
+        Self { wanted, change }
     }
 
     /// Whether a model was attested, which the upstream then has to name.
@@ -78,14 +94,9 @@ impl AttestedModelWatch {
         self.wanted.is_some()
     }
 
+    /// Whether this or another server has named another model.
     pub(crate) fn was_model_swapped(&self) -> bool {
-        *self.changed.borrow()
-    }
-
-    /// Resolves once the upstream has named another model.
-    pub(crate) async fn wait_for_change(&self) {
-        // The sender lives as long as this borrow.
-        let _ = self.changed.subscribe().wait_for(|changed| *changed).await;
+        self.change.has_happened()
     }
 
     /// Asks for the model on `connection`. If the answer names another model, all later requests
@@ -110,7 +121,7 @@ impl AttestedModelWatch {
             return Ok(());
         }
         let (wanted, got) = (hex::encode(wanted), got.map_or("none".into(), hex::encode));
-        if !self.changed.send_replace(true) {
+        if !self.change.0.send_replace(true) {
             tracing::error!(
                 upstream = %upstream.url(),
                 %wanted,

@@ -5,20 +5,18 @@
 //! idle time that others have survived.
 
 use std::{
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, header};
-use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderName, StatusCode, header, uri::PathAndQuery};
 
 use crate::{
-    connection::Connection, fault::UpstreamFailure, limits::GatewayLimits,
-    manifest::AttestedModelWatch, upstream::Upstream,
+    connection::Connection,
+    fault::{UpstreamFailure, UpstreamFault},
+    limits::GatewayLimits,
+    manifest::AttestedModelWatch,
+    upstream::Upstream,
 };
 
 /// The time after an answer within which a close means that the upstream does not keep connections.
@@ -30,7 +28,7 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 pub(crate) struct UpstreamPool {
     upstream: Upstream,
     limits: GatewayLimits,
-    manifest: Arc<AttestedModelWatch>,
+    manifest: AttestedModelWatch,
     state: Mutex<PoolState>,
 }
 
@@ -91,7 +89,7 @@ impl IdleLifetime {
 impl UpstreamPool {
     pub(crate) fn new(
         upstream: Upstream,
-        manifest: Arc<AttestedModelWatch>,
+        manifest: AttestedModelWatch,
         limits: GatewayLimits,
     ) -> Self {
         Self { upstream, limits, manifest, state: Mutex::default() }
@@ -99,6 +97,16 @@ impl UpstreamPool {
 
     pub(crate) fn upstream(&self) -> &Upstream {
         &self.upstream
+    }
+
+    /// Whether the configuration has the upstream's model.
+    pub(crate) fn expects_model(&self) -> bool {
+        self.manifest.expects_model()
+    }
+
+    /// Whether the upstream is asked for its model at intervals.
+    pub(crate) fn watches_model(&self) -> bool {
+        self.manifest.expects_model() && !self.manifest.was_model_swapped()
     }
 
     /// Takes the most recently used connection, if it has not been idle for too long. It is tested
@@ -148,6 +156,29 @@ impl UpstreamPool {
         Ok(())
     }
 
+    /// Requests `path` on a new connection. Any status of success is healthy; 404 comes from a
+    /// server that can be reached and has no health check.
+    pub(crate) async fn check_health(&self, path: &PathAndQuery) -> Result<(), UpstreamFailure> {
+        let deadline = self.limits.health_check;
+        let check = async {
+            let mut connection = Connection::open(&self.upstream, &self.limits).await?;
+            Ok(connection.get(&self.upstream, path).await?.status())
+        };
+        let unhealthy = |reason: String| Err(UpstreamFailure::new(UpstreamFault::NotReady, reason));
+        match tokio::time::timeout(deadline, check).await {
+            Ok(Ok(status)) if status.is_success() || status == StatusCode::NOT_FOUND => Ok(()),
+            Ok(Ok(status)) => unhealthy(format!("health check: status {status}")),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => unhealthy(format!("health check: no answer within {deadline:?}")),
+        }
+    }
+
+    /// The longest time for which a connection is kept after an answer with these header fields.
+    pub(crate) fn idle_limit(&self, headers: &HeaderMap) -> Duration {
+        let most = self.limits.upstream_idle;
+        announced_keep_alive(headers).map_or(most, |announced| announced.min(most))
+    }
+
     /// Closes the connections that have been idle for too long.
     pub(crate) fn close_stale(&self) {
         drop(self.lock_and_drop_stale(Instant::now()));
@@ -171,7 +202,7 @@ impl UpstreamPool {
     }
 
     /// Keeps a connection whose last answer has ended, for at most `limit`.
-    fn keep_idle(self: Arc<Self>, mut connection: Connection, limit: Duration) {
+    pub(crate) fn keep_idle(self: Arc<Self>, mut connection: Connection, limit: Duration) {
         if limit.is_zero() {
             return;
         }
@@ -219,69 +250,6 @@ fn announced_keep_alive(headers: &HeaderMap) -> Option<Duration> {
         name.trim().eq_ignore_ascii_case("timeout").then(|| value.trim())
     })?;
     Some(Duration::from_secs(parameter.parse::<u32>().ok()?.saturating_sub(1).into()))
-}
-
-/// The body of an answer. Reading it to its end returns the connection to the pool; dropping it
-/// earlier closes the connection, so that the upstream stops working.
-pub(crate) struct AnswerStream {
-    inner: Incoming,
-    lease: Option<(Arc<UpstreamPool>, Connection, Duration)>,
-}
-
-impl AnswerStream {
-    pub(crate) fn new(
-        inner: Incoming,
-        connection: Connection,
-        pool: Arc<UpstreamPool>,
-        headers: &HeaderMap,
-    ) -> Self {
-        let most = pool.limits.upstream_idle;
-        let limit = announced_keep_alive(headers).map_or(most, |announced| announced.min(most));
-        let mut stream = Self { inner, lease: Some((pool, connection, limit)) };
-        stream.return_connection_at_end();
-        stream
-    }
-
-    fn return_connection_at_end(&mut self) {
-        if self.inner.is_end_stream() {
-            self.return_connection();
-        }
-    }
-
-    fn return_connection(&mut self) {
-        if let Some((pool, connection, limit)) = self.lease.take() {
-            pool.keep_idle(connection, limit);
-        }
-    }
-}
-
-impl Body for AnswerStream {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let outcome = Pin::new(&mut self.inner).poll_frame(cx);
-        match &outcome {
-            Poll::Ready(None) => self.return_connection(),
-            // Nothing follows them, and not every reader asks.
-            Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => self.return_connection(),
-            Poll::Ready(Some(Ok(_))) => self.return_connection_at_end(),
-            Poll::Ready(Some(Err(_))) => self.lease = None,
-            Poll::Pending => {}
-        }
-        outcome
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The reverse proxy, which streams the bodies of requests and answers.
 
-use std::{convert::Infallible, sync::Arc, time::Instant};
+use std::{convert::Infallible, future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Instant};
 
 use bytes::Bytes;
 use confide_http::{
@@ -11,26 +11,32 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 use http_body::Body;
-use http_body_util::Either;
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
 use crate::{
     access_log::AccessLog,
     answer::{self, AnswerBody},
+    answer_stream::AnswerStream,
     body::{LimitedBody, LingeringBody},
+    buffer::{BodyBuffers, MODELS_PATH, check_json_headers, find_model},
+    choice_error::ChoiceError,
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
     connection::{Connection, RequestBody, UnansweredRequest, bodiless_request},
     fault::{UpstreamFailure, UpstreamFault},
     http2_head,
     limits::GatewayLimits,
-    manifest::AttestedModelWatch,
+    manifest::ModelChange,
+    model_field::{ModelFieldError, RequestModel},
     path::{self, PathFault},
-    pool::{AnswerStream, UpstreamPool},
+    pool::UpstreamPool,
     refusal::RequestRefusal,
     route::{PathPattern, Route, WEBSOCKET, websocket_method},
+    server_group::{ServerGroup, ServerPermit, ServerSet},
     trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
     tunnel::Tunnel,
+    upstream::Upstream,
     websocket::{ClientHandshake, UpstreamKey, is_websocket_request},
 };
 
@@ -44,12 +50,15 @@ const REROUTING: [HeaderName; 5] = [
     HeaderName::from_static("x-rewrite-url"),
 ];
 
-/// The reverse proxy: routes, pooled connections to the upstreams, limits.
+/// The reverse proxy: routes, groups of model servers, limits.
 pub(crate) struct Proxy {
     /// The routes, the most specific pattern first.
-    routes: Vec<(PathPattern, Route, Arc<UpstreamPool>)>,
-    pools: Vec<Arc<UpstreamPool>>,
-    manifest: Arc<AttestedModelWatch>,
+    routes: Vec<(PathPattern, Route, Arc<ServerGroup>)>,
+    groups: Vec<Arc<ServerGroup>>,
+    model_change: Arc<ModelChange>,
+    /// Whether the configuration has the model of any server.
+    expects_model: bool,
+    buffers: BodyBuffers,
     description: Bytes,
     limits: GatewayLimits,
     log: Option<AccessLog>,
@@ -61,29 +70,30 @@ impl Proxy {
         simulated: bool,
         limits: GatewayLimits,
     ) -> Self {
-        let manifest = Arc::new(AttestedModelWatch::new(configuration.model_manifest_sha256));
-        let nothing_attested = Arc::new(AttestedModelWatch::new(None));
-        let pools: Vec<Arc<UpstreamPool>> = configuration
-            .upstreams
-            .iter()
-            .enumerate()
-            .map(|(index, upstream)| {
-                // The manifest belongs to the first upstream.
-                let manifest = if index == 0 { &manifest } else { &nothing_attested };
-                Arc::new(UpstreamPool::new(upstream.clone(), manifest.clone(), limits))
-            })
-            .collect();
+        let model_change = Arc::<ModelChange>::default();
+        let groups = ServerGroup::from_servers(&configuration.servers, &model_change, limits);
         let mut routes: Vec<_> = configuration
             .routes
             .iter()
             .filter_map(|route| {
-                let pool = pools.iter().find(|pool| *pool.upstream() == route.upstream)?;
-                Some((route.parse_pattern().ok()?, route.clone(), pool.clone()))
+                let group = groups.iter().find(|group| group.name() == route.group)?;
+                Some((route.parse_pattern().ok()?, route.clone(), group.clone()))
             })
             .collect();
         routes.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         let description = configuration.description_json(simulated).into();
-        Self { routes, pools, manifest, description, limits, log: None }
+        let expects_model = groups.iter().any(|group| group.expects_model());
+        let buffers = BodyBuffers::new(limits);
+        Self {
+            routes,
+            groups,
+            model_change,
+            expects_model,
+            buffers,
+            description,
+            limits,
+            log: None,
+        }
     }
 
     pub(crate) fn with_access_log(mut self, log: Option<AccessLog>) -> Self {
@@ -91,30 +101,32 @@ impl Proxy {
         self
     }
 
-    /// Resolves when the upstream has named another model, so that the evidence attests a false
-    /// digest.
-    pub(crate) async fn wait_for_model_change(&self) {
-        self.manifest.wait_for_change().await;
+    pub(crate) fn groups(&self) -> &[Arc<ServerGroup>] {
+        &self.groups
     }
 
-    /// Closes idle connections, and asks the first upstream for its model at intervals.
-    pub(crate) async fn maintain_pools(&self) -> Infallible {
-        let tick = CLOSE_STALE_EVERY.min(self.limits.upstream_check);
-        let mut last_question = Instant::now();
-        loop {
-            tokio::time::sleep(tick).await;
-            self.pools.iter().for_each(|pool| pool.close_stale());
-            let is_due = last_question.elapsed() >= self.limits.upstream_check;
-            if !is_due || !self.manifest.expects_model() || self.manifest.was_model_swapped() {
-                continue;
-            }
-            last_question = Instant::now();
-            if let Some(pool) = self.pools.first()
-                && let Err(UpstreamFailure { reason, .. }) = pool.check_model().await
-            {
-                tracing::debug!(%reason, "upstream does not confirm its model");
+    /// Resolves when a model server has named another model, so that the evidence attests a false
+    /// digest.
+    pub(crate) async fn wait_for_model_change(&self) {
+        self.model_change.wait().await;
+    }
+
+    /// Closes idle connections, checks the health of servers, and asks them for their models, at
+    /// intervals. A slow server does not delay the others.
+    pub(crate) async fn maintain_servers(&self) -> Infallible {
+        let mut loops: Vec<Pin<Box<dyn Future<Output = Infallible> + Send + '_>>> = Vec::new();
+        for group in &self.groups {
+            for index in 0..group.servers().len() {
+                loops.push(Box::pin(group.maintain_server(index)));
             }
         }
+        poll_fn(|cx| {
+            for server in &mut loops {
+                let _ = server.as_mut().poll(cx);
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Answers one request, with an error response if it fails before the answer has begun.
@@ -170,7 +182,7 @@ impl Proxy {
         }
         check_host(&head)?;
         let target = normalise_target(&head.uri).map_err(RequestRefusal::Target)?;
-        if self.manifest.was_model_swapped() {
+        if self.model_change.has_happened() {
             return Err(changed_model_refusal());
         }
         if target.path() == WELL_KNOWN_PATH {
@@ -182,38 +194,48 @@ impl Proxy {
             };
         }
         let method = if is_websocket { websocket_method() } else { head.method.clone() };
-        let pool = self.find_pool(&method, target.path())?;
+        let group = self.find_group(&method, target.path())?;
+        if group.lists_models()
+            && target.path() == MODELS_PATH
+            && let Some(list) = group.complete_model_list()
+            && matches!(method, Method::GET | Method::HEAD)
+        {
+            return Ok(answer::model_list_response(&list));
+        }
         let handshake = is_websocket.then(|| ClientHandshake::take(&mut head)).transpose()?;
         if head.version == Version::HTTP_2 && BODILESS.contains(&head.method) && !is_websocket {
             let deadline = self.limits.request_body_pace.pause;
             http2_head::wait_for_empty_body(&mut body, deadline).await?;
         }
-        let request = self.upstream_request(head, body, &target, pool)?;
+        let (head, body) = self.check_and_strip(head, body)?;
         let answer = async {
             match handshake {
-                Some(handshake) => self.open_websocket(handshake, request, pool, tunnels).await,
-                None => self.forward(request, pool).await,
+                Some(handshake) => {
+                    let request = Request::from_parts(head, Either::Left(body));
+                    self.open_websocket(handshake, request, &target, group, tunnels).await
+                }
+                None => self.forward(head, body, &target, group).await,
             }
         };
-        if !self.manifest.expects_model() {
+        if !self.expects_model {
             return answer.await;
         }
         tokio::select! {
             biased;
-            () = self.manifest.wait_for_change() => Err(changed_model_refusal()),
+            () = self.model_change.wait() => Err(changed_model_refusal()),
             answer = answer => answer,
         }
     }
 
-    /// Finds the pool of the upstream for a request.
-    fn find_pool(&self, method: &Method, path: &str) -> Result<&Arc<UpstreamPool>, RequestRefusal> {
+    /// Finds the group of model servers for a request.
+    fn find_group(&self, method: &Method, path: &str) -> Result<&Arc<ServerGroup>, RequestRefusal> {
         let (mut allowed, mut is_known): (Vec<&str>, bool) = (Vec::new(), false);
-        for (pattern, route, pool) in &self.routes {
+        for (pattern, route, group) in &self.routes {
             if !pattern.matches(path) {
                 continue;
             }
             if route.allows_method(method) {
-                return Ok(pool);
+                return Ok(group);
             }
             allowed.extend(route.method_names().into_iter().filter(|name| *name != WEBSOCKET));
             is_known = true;
@@ -224,13 +246,13 @@ impl Proxy {
         }
     }
 
-    fn upstream_request(
+    /// Refuses a request that no server should get, and removes the fields of the client's
+    /// connection.
+    fn check_and_strip(
         &self,
         mut head: request::Parts,
         body: LingeringBody,
-        target: &PathAndQuery,
-        pool: &UpstreamPool,
-    ) -> Result<Request<RequestBody>, RequestRefusal> {
+    ) -> Result<(request::Parts, LimitedBody<LingeringBody>), RequestRefusal> {
         if !has_supported_transfer_codings(&head.headers) {
             return Err(RequestRefusal::TransferCoding);
         }
@@ -243,10 +265,6 @@ impl Proxy {
         if body.size_hint().lower() > limit {
             return Err(RequestRefusal::TooLong { limit });
         }
-        let upstream = pool.upstream();
-        head.uri = upstream
-            .target_for(target)
-            .map_err(|_| RequestRefusal::Target(PathFault::UnencodedCharacter))?;
         head.version = Version::HTTP_11;
         let announced = announced_trailers(&head.headers);
         let accepts_trailers = accepts_trailers(&head.headers);
@@ -263,45 +281,121 @@ impl Proxy {
             head.headers.insert(header::TRAILER, names);
             trailers = TrailerRule::Pass { fields_max: self.limits.head_fields };
         }
-        head.headers.insert(header::HOST, upstream.host_header());
-        let body = LimitedBody::new(body, limit, self.limits.request_body_pace, trailers);
-        Ok(Request::from_parts(head, Either::Left(body)))
+        Ok((head, LimitedBody::new(body, limit, self.limits.request_body_pace, trailers)))
     }
 
+    /// Sends a request to a server of the group that may take it, and passes on the answer.
     async fn forward(
         &self,
-        request: Request<RequestBody>,
-        pool: &Arc<UpstreamPool>,
+        head: request::Parts,
+        body: LimitedBody<LingeringBody>,
+        target: &PathAndQuery,
+        group: &Arc<ServerGroup>,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
-        let method = request.method().clone();
+        if !group.reads_bodies() {
+            let candidates = group.find_candidates(&RequestModel::Absent);
+            let request = Request::from_parts(head, Either::Left(body));
+            return self.send_to_group(request, target, group, candidates).await;
+        }
+        // Boxed, because requests that are not read whole do not need the space.
+        let (body, candidates) =
+            Box::pin(self.read_request(&head, body, target.path(), group)).await?;
+        let request = Request::from_parts(head, Either::Right(Full::new(body)));
+        self.send_to_group(request, target, group, candidates).await
+    }
+
+    /// Reads a body, and finds the servers that may take the request.
+    async fn read_request(
+        &self,
+        head: &request::Parts,
+        body: LimitedBody<LingeringBody>,
+        path: &str,
+        group: &ServerGroup,
+    ) -> Result<(Bytes, ServerSet), RequestRefusal> {
+        if group.lists_models() && !body.is_end_stream() {
+            check_json_headers(&head.headers)?;
+        }
+        let body = self.buffers.read_whole(body).await?;
+        let model = match group.lists_models() {
+            true => find_model(path, &head.headers, &body).await?,
+            false => RequestModel::Absent,
+        };
+        let candidates = group.find_candidates(&model);
+        match model {
+            _ if !candidates.is_empty() => Ok((body, candidates)),
+            RequestModel::Named(_) => Err(ChoiceError::ModelNotFound.into()),
+            RequestModel::Absent => {
+                Err(ChoiceError::ModelNotNamed(ModelFieldError::Missing).into())
+            }
+        }
+    }
+
+    /// Sends a request to one of the candidates. If the server took no byte of it, the next one is
+    /// tried, each at most once.
+    async fn send_to_group(
+        &self,
+        mut request: Request<RequestBody>,
+        target: &PathAndQuery,
+        group: &Arc<ServerGroup>,
+        mut candidates: ServerSet,
+    ) -> Result<Response<AnswerBody>, RequestRefusal> {
+        let (method, began) = (request.method().clone(), tokio::time::Instant::now());
         let trailers = match request.headers().contains_key(header::TE) {
             true => TrailerRule::Pass { fields_max: self.limits.head_fields },
             false => TrailerRule::Drop,
         };
-        let started =
-            tokio::time::timeout(self.limits.upstream_start, send_to_upstream(pool, request));
-        let (response, connection) = started.await.map_err(|_| {
-            let reason = format!("no answer within {:?}", self.limits.upstream_start);
-            RequestRefusal::Upstream(UpstreamFailure::new(UpstreamFault::Slow, reason))
-        })??;
-        self.pass_on(response, connection, pool, &method, trailers)
+        loop {
+            let permit = group.enter(candidates, began).await.map_err(ChoiceError::Queue)?;
+            candidates.remove(permit.index());
+            address_to(permit.pool().upstream(), &mut request, target)?;
+            let sending = send_to_upstream(permit.pool(), request);
+            let sent = tokio::time::timeout(self.limits.upstream_start, sending).await;
+            let UnansweredAttempt { refusal, unsent } = match sent {
+                Ok(Ok((response, connection))) => {
+                    return self.pass_on(response, connection, permit, &method, trailers);
+                }
+                Ok(Err(failed)) => *failed,
+                Err(_) => {
+                    let reason = format!("no answer within {:?}", self.limits.upstream_start);
+                    let failure = UpstreamFailure::new(UpstreamFault::Slow, reason);
+                    return Err(RequestRefusal::Upstream(failure));
+                }
+            };
+            let Some(unsent) = unsent else { return Err(refusal) };
+            permit.record_connect_failure();
+            if candidates.is_empty() || self.model_change.has_happened() {
+                return Err(refusal);
+            }
+            if let RequestRefusal::Upstream(UpstreamFailure { reason, .. }) = &refusal {
+                tracing::warn!(%reason, "a model server took no request: the next one is tried");
+            }
+            request = unsent;
+        }
     }
 
-    /// Opens a WebSocket to the upstream on a connection of its own. An upstream that refuses it is
-    /// answered for as for any request.
+    /// Opens a WebSocket to a server of the group, on a connection of its own. A server that refuses
+    /// it is answered for as for any request.
     async fn open_websocket(
         &self,
         handshake: ClientHandshake,
         mut request: Request<RequestBody>,
-        pool: &Arc<UpstreamPool>,
+        target: &PathAndQuery,
+        group: &Arc<ServerGroup>,
         tunnels: &mpsc::Sender<Tunnel>,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let failure =
             |fault, reason: String| RequestRefusal::Upstream(UpstreamFailure::new(fault, reason));
         let tunnel_place = tunnels.try_reserve().map_err(|_| RequestRefusal::Busy)?;
+        let candidates = group.find_candidates(&RequestModel::Absent);
+        if candidates.is_empty() {
+            return Err(ChoiceError::ModelNotNamed(ModelFieldError::Missing).into());
+        }
+        let began = tokio::time::Instant::now();
+        let permit = group.enter(candidates, began).await.map_err(ChoiceError::Queue)?;
+        address_to(permit.pool().upstream(), &mut request, target)?;
         let key = UpstreamKey::offer(request.headers_mut());
         let opened = tokio::time::timeout(self.limits.upgrade, async {
-            let mut connection = pool.open().await.map_err(RequestRefusal::Upstream)?;
+            let mut connection = permit.pool().open().await.map_err(RequestRefusal::Upstream)?;
             let sent = connection.send(request).await;
             let response = sent.map_err(|unsent| RequestRefusal::from_unanswered(*unsent))?;
             Ok::<_, RequestRefusal>((response, connection))
@@ -313,22 +407,22 @@ impl Proxy {
         if key.is_accepted(&response) {
             let upstream = hyper::upgrade::on(&mut response);
             let (answer, tunnel) = handshake.accept(upstream, response.into_parts().0);
-            tunnel_place.send(tunnel);
+            tunnel_place.send(tunnel.with_permit(permit));
             return Ok(answer);
         }
         // In HTTP/2 a client would take any success for an accepted WebSocket.
         if status.is_success() || status.is_informational() {
             return Err(failure(UpstreamFault::BadUpgrade, format!("status {status}")));
         }
-        self.pass_on(response, connection, pool, &Method::GET, TrailerRule::Drop)
+        self.pass_on(response, connection, permit, &Method::GET, TrailerRule::Drop)
     }
 
-    /// Passes on an answer of the upstream.
+    /// Checks the head of an answer, and passes on the answer.
     fn pass_on(
         &self,
         response: Response<Incoming>,
         connection: Connection,
-        pool: &Arc<UpstreamPool>,
+        permit: ServerPermit,
         method: &Method,
         trailers: TrailerRule,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
@@ -338,7 +432,10 @@ impl Proxy {
             return Err(RequestRefusal::Upstream(failure));
         }
         let (mut head, body) = response.into_parts();
-        let body = AnswerStream::new(body, connection, pool.clone(), &head.headers);
+        let location = head.headers.get(header::LOCATION);
+        let path =
+            location.and_then(|location| permit.pool().upstream().path_of_redirect(location));
+        let body = AnswerStream::new(body, connection, permit, &head.headers);
         head.version = Version::HTTP_11;
         let announced = announced_trailers(&head.headers);
         remove_hop_by_hop(&mut head.headers);
@@ -347,8 +444,6 @@ impl Proxy {
         {
             head.headers.insert(header::TRAILER, names);
         }
-        let location = head.headers.get(header::LOCATION);
-        let path = location.and_then(|location| pool.upstream().path_of_redirect(location));
         if let Some(path) = path {
             head.headers.insert(header::LOCATION, path);
         }
@@ -360,9 +455,26 @@ impl Proxy {
 
 /// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
 const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
-/// The interval between two sweeps of idle connections, which is short compared with the time that
-/// one is kept.
-const CLOSE_STALE_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// A request that got no answer from one server.
+struct UnansweredAttempt {
+    refusal: RequestRefusal,
+    /// The request, if nothing of it was written.
+    unsent: Option<Request<RequestBody>>,
+}
+
+/// Directs a request to a server.
+fn address_to(
+    upstream: &Upstream,
+    request: &mut Request<RequestBody>,
+    target: &PathAndQuery,
+) -> Result<(), RequestRefusal> {
+    *request.uri_mut() = upstream
+        .target_for(target)
+        .map_err(|_| RequestRefusal::Target(PathFault::UnencodedCharacter))?;
+    request.headers_mut().insert(header::HOST, upstream.host_header());
+    Ok(())
+}
 
 /// Sends a request over a pooled or a new connection. It is sent a second time, on a new
 /// connection, only if nothing of it was written; or if its method is idempotent (RFC 9110 section
@@ -370,7 +482,7 @@ const CLOSE_STALE_EVERY: std::time::Duration = std::time::Duration::from_secs(1)
 async fn send_to_upstream(
     pool: &UpstreamPool,
     request: Request<RequestBody>,
-) -> Result<(Response<Incoming>, Connection), RequestRefusal> {
+) -> Result<(Response<Incoming>, Connection), Box<UnansweredAttempt>> {
     let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
     let mut request = request;
     if let Some(mut kept) = pool.take_idle(is_repeatable) {
@@ -378,14 +490,27 @@ async fn send_to_upstream(
         let (method, uri) = (request.method().clone(), request.uri().clone());
         match kept.send(request).await {
             Ok(response) => return Ok((response, kept)),
-            Err(unsent) => request = repeatable_request(*unsent, method, uri, again)?,
+            Err(unsent) => {
+                let repeatable = repeatable_request(*unsent, method, uri, again);
+                let unanswered = |refusal| Box::new(UnansweredAttempt { refusal, unsent: None });
+                request = repeatable.map_err(unanswered)?;
+            }
         }
     }
-    let mut fresh = pool.open().await.map_err(RequestRefusal::Upstream)?;
-    match fresh.send(request).await {
-        Ok(response) => Ok((response, fresh)),
-        Err(unsent) => Err(RequestRefusal::from_unanswered(*unsent)),
-    }
+    let mut fresh = match pool.open().await {
+        Ok(fresh) => fresh,
+        Err(failure) => {
+            let refusal = RequestRefusal::Upstream(failure);
+            return Err(Box::new(UnansweredAttempt { refusal, unsent: Some(request) }));
+        }
+    };
+    fresh.send(request).await.map(|response| (response, fresh)).map_err(|mut unanswered| {
+        let unsent = unanswered.request.take();
+        Box::new(UnansweredAttempt {
+            refusal: RequestRefusal::from_unanswered(*unanswered),
+            unsent,
+        })
+    })
 }
 
 /// Returns the request to send again, or a refusal if repeating it is not safe.

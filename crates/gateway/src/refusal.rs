@@ -2,15 +2,20 @@
 //! answer.
 
 use confide_http::PaceFault;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use crate::{
     answer::{self, AnswerBody},
     body::{BodyFault, find_body_fault},
+    choice_error::ChoiceError,
     connection::UnansweredRequest,
     fault::UpstreamFailure,
     path::PathFault,
 };
+
+/// Seconds after which a client may try again while the gateway is busy: a request often ends within
+/// that time.
+const RETRY_AFTER_S: &str = "1";
 
 pub(crate) enum RequestRefusal {
     /// The allowed methods, as the `Allow` field lists them.
@@ -28,6 +33,7 @@ pub(crate) enum RequestRefusal {
         bytes_per_s: u64,
     },
     BodyBroken,
+    Choice(ChoiceError),
     NoRoute,
     /// The head has more fields than allowed.
     TooManyFields,
@@ -37,19 +43,31 @@ pub(crate) enum RequestRefusal {
     StreamOverHttp10,
 }
 
+impl From<ChoiceError> for RequestRefusal {
+    fn from(error: ChoiceError) -> Self {
+        Self::Choice(error)
+    }
+}
+
 impl RequestRefusal {
     /// The refusal for a request that got no answer: either its own body or the upstream is at
     /// fault.
     pub(crate) fn from_unanswered(unsent: UnansweredRequest) -> Self {
         match find_body_fault(&unsent.error) {
-            Some(BodyFault::TooLong { limit }) => Self::TooLong { limit: *limit },
-            Some(BodyFault::Pace(PaceFault::Paused { .. })) => Self::BodyPaused,
-            Some(BodyFault::Pace(PaceFault::Slow { bytes_per_s, .. })) => {
+            Some(fault) => Self::from_body_fault(fault),
+            None => Self::Upstream(unsent.into_failure()),
+        }
+    }
+
+    pub(crate) fn from_body_fault(fault: &BodyFault) -> Self {
+        match fault {
+            BodyFault::TooLong { limit } => Self::TooLong { limit: *limit },
+            BodyFault::Pace(PaceFault::Paused { .. }) => Self::BodyPaused,
+            BodyFault::Pace(PaceFault::Slow { bytes_per_s, .. }) => {
                 Self::BodySlow { bytes_per_s: *bytes_per_s }
             }
-            Some(BodyFault::Trailers) => Self::TooManyFields,
-            Some(BodyFault::Broken(_)) => Self::BodyBroken,
-            None => Self::Upstream(unsent.into_failure()),
+            BodyFault::Trailers => Self::TooManyFields,
+            BodyFault::Broken(_) => Self::BodyBroken,
         }
     }
 
@@ -95,6 +113,11 @@ impl RequestRefusal {
                 (StatusCode::REQUEST_TIMEOUT, "request_timeout", text.as_str())
             }
             Self::BodyBroken => (bad, "request_broken", "request body ended early"),
+            Self::Choice(error) => {
+                text = error.to_string();
+                let (status, code) = error.to_status_and_code();
+                (status, code, text.as_str())
+            }
             Self::NoRoute => (
                 StatusCode::NOT_FOUND,
                 "route_not_allowed",
@@ -119,7 +142,7 @@ impl RequestRefusal {
         };
         self.log(code);
         let mut response = answer::error_response(status, code, message);
-        response.headers_mut().extend(self.further_field());
+        self.add_headers(response.headers_mut());
         response
     }
 
@@ -132,15 +155,24 @@ impl RequestRefusal {
         }
     }
 
-    /// The field that tells the client what to change.
-    fn further_field(&self) -> Option<(HeaderName, HeaderValue)> {
+    /// Adds the fields that tell the client what to change, or when to try again.
+    fn add_headers(&self, headers: &mut HeaderMap) {
         match self {
-            Self::Method(allowed) => Some((header::ALLOW, HeaderValue::from_str(allowed).ok()?)),
-            Self::Busy => Some((header::RETRY_AFTER, HeaderValue::from_static("1"))),
-            Self::WebSocketHandshake => {
-                Some((header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13")))
+            Self::Method(allowed) => {
+                if let Ok(allowed) = HeaderValue::from_str(allowed) {
+                    headers.insert(header::ALLOW, allowed);
+                }
             }
-            _ => None,
+            Self::Busy => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+            }
+            Self::Choice(error) if error.is_transient() => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+            }
+            Self::WebSocketHandshake => {
+                headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            }
+            _ => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use crate::{error::GatewayError, path, upstream::Upstream};
+use crate::{error::GatewayError, path};
 
 /// The name in a route's list of methods that allows WebSockets. It is not a method on the wire: the
 /// handshake is a GET, or a CONNECT in HTTP/2.
@@ -37,7 +37,7 @@ const INFERENCE_ROUTES: &[&str] = &[
     "POST /rerank",
 ];
 
-/// A route: requests with one of these methods and a path of this form go to `upstream`.
+/// A route: requests with one of these methods and a path of this form go to a server of `group`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The methods that are allowed.
@@ -45,8 +45,8 @@ pub struct Route {
     /// A normalised path. A segment `*` matches any one segment; `**` at the end matches any number
     /// of segments, including none.
     pub path: String,
-    /// The upstream, which has to be one of the configuration's.
-    pub upstream: Upstream,
+    /// The group of model servers, of which the configuration has to have one.
+    pub group: String,
 }
 
 /// The methods of a route. CONNECT and TRACE are never proxied, even if every method is allowed.
@@ -71,24 +71,24 @@ impl Route {
     /// # Errors
     ///
     /// [`GatewayError::Route`] if the methods or the path are malformed.
-    pub fn parse(text: &str, upstream: &Upstream) -> Result<Self, GatewayError> {
+    pub fn parse(text: &str, group: &str) -> Result<Self, GatewayError> {
         let (methods, path) = match text.split_once(' ') {
             None => (RouteMethods::Only(METHODS_OF_A_BARE_PATH.to_vec()), text),
             Some((names, path)) => (RouteMethods::Only(parse_methods(text, names)?), path),
         };
-        let route = Self { methods, path: path.to_owned(), upstream: upstream.clone() };
+        let route = Self { methods, path: path.to_owned(), group: group.to_owned() };
         route.parse_pattern().map(|_| route)
     }
 
     /// The inference routes, which a gateway proxies by default.
-    pub fn inference_routes(upstream: &Upstream) -> Vec<Self> {
+    pub fn inference_routes(group: &str) -> Vec<Self> {
         // A test checks that every entry parses.
-        INFERENCE_ROUTES.iter().filter_map(|text| Self::parse(text, upstream).ok()).collect()
+        INFERENCE_ROUTES.iter().filter_map(|text| Self::parse(text, group).ok()).collect()
     }
 
     /// A route for every method and every path, including the upstream's administration.
-    pub fn dangerous_everything(upstream: &Upstream) -> Self {
-        Self { methods: RouteMethods::All, path: "/**".into(), upstream: upstream.clone() }
+    pub fn dangerous_everything(group: &str) -> Self {
+        Self { methods: RouteMethods::All, path: "/**".into(), group: group.to_owned() }
     }
 
     pub(crate) fn allows_method(&self, method: &Method) -> bool {
@@ -181,12 +181,8 @@ impl PathPattern {
 mod tests {
     use super::*;
 
-    fn upstream() -> Upstream {
-        Upstream::parse("http://127.0.0.1:1").unwrap()
-    }
-
     fn route(text: &str) -> Route {
-        Route::parse(text, &upstream()).unwrap()
+        Route::parse(text, "default").unwrap()
     }
 
     #[test]
@@ -217,7 +213,7 @@ mod tests {
 
     #[test]
     fn every_inference_route_is_readable_and_stands_once() {
-        let routes = Route::inference_routes(&upstream());
+        let routes = Route::inference_routes("default");
         assert_eq!(routes.len(), INFERENCE_ROUTES.len());
         for (index, route) in routes.iter().enumerate() {
             assert!(!routes[..index].contains(route), "{route:?}");
@@ -231,7 +227,7 @@ mod tests {
             assert_eq!(bare.allows_method(&method.parse().unwrap()), wanted, "{method}");
         }
         assert_eq!(route("DELETE,GET /v1/x").method_names(), ["DELETE", "GET"]);
-        assert_eq!(Route::dangerous_everything(&upstream()).method_names(), ["*"]);
+        assert_eq!(Route::dangerous_everything("default").method_names(), ["*"]);
     }
 
     #[test]
@@ -251,7 +247,7 @@ mod tests {
             "GET, POST /v1/models",
             " /v1/models",
         ] {
-            let refused = Route::parse(text, &upstream());
+            let refused = Route::parse(text, "default");
             assert!(matches!(refused, Err(GatewayError::Route { .. })), "{text}");
         }
     }
@@ -260,10 +256,10 @@ mod tests {
     fn websockets_have_to_be_listed() {
         assert_eq!(websocket_method().as_str(), WEBSOCKET);
         assert!(route("WEBSOCKET /v1/realtime").allows_method(&websocket_method()));
-        for other in [route("/v1/realtime"), Route::dangerous_everything(&upstream())] {
+        for other in [route("/v1/realtime"), Route::dangerous_everything("default")] {
             assert!(!other.allows_method(&websocket_method()), "{other:?}");
         }
-        for default in Route::inference_routes(&upstream()) {
+        for default in Route::inference_routes("default") {
             assert!(!default.allows_method(&websocket_method()), "{default:?}");
         }
     }

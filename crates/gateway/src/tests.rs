@@ -14,7 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    DrainOutcome, GatewayConfiguration, GatewayLimits, Route, Upstream,
+    DEFAULT_GROUP, DrainOutcome, GatewayConfiguration, GatewayLimits, Route, ServerStates,
+    Upstream,
     acceptor::{Acceptor, HttpVersion},
     generation::{Generation, GenerationSlot},
     proxy::Proxy,
@@ -25,6 +26,8 @@ mod faults;
 mod framing;
 mod http2;
 mod keep_alive;
+mod model_servers;
+mod queueing;
 mod reload;
 mod routes;
 mod trailers;
@@ -56,6 +59,7 @@ impl Acceptor for Plain {
 
 struct RunningGateway {
     address: SocketAddr,
+    states: ServerStates,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<DrainOutcome>,
     slot: Arc<GenerationSlot<Plain>>,
@@ -72,8 +76,8 @@ async fn gateway_for(
     limits: GatewayLimits,
 ) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream.clone());
-    configuration.routes = vec![Route::dangerous_everything(&upstream)];
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+    configuration.routes = vec![Route::dangerous_everything(DEFAULT_GROUP)];
     gateway_of(admission, configuration, limits).await
 }
 
@@ -111,6 +115,7 @@ async fn gateway_speaking(
 }
 
 async fn serve_generation(first: Generation<Plain>, admission: AdmissionLimits) -> RunningGateway {
+    let states = ServerStates::new(first.proxy.groups());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -120,7 +125,7 @@ async fn serve_generation(first: Generation<Plain>, admission: AdmissionLimits) 
         let stop = async { drop(stopped.await) };
         served.serve(listener, Admission::new(admission), stop).await
     });
-    RunningGateway { address, stop, ended, slot }
+    RunningGateway { address, states, stop, ended, slot }
 }
 
 fn generation(proxy: Proxy, limits: GatewayLimits) -> Generation<Plain> {
@@ -718,13 +723,13 @@ impl std::io::Write for LogBuffer {
 async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said() {
     let upstream = upstream_saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream.clone());
-    configuration.routes = vec![Route::dangerous_everything(&upstream)];
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+    configuration.routes = vec![Route::dangerous_everything(DEFAULT_GROUP)];
     let kept = LogBuffer::default();
     let (log, end) = crate::AccessLog::start(kept.clone(), || 7);
     let limits = GatewayLimits::default();
     let proxy = Proxy::new(&configuration, true, limits).with_access_log(Some(log));
-    let RunningGateway { address, stop, ended, slot } =
+    let RunningGateway { address, stop, ended, slot, .. } =
         serve_proxy(proxy, limits, AdmissionLimits::default()).await;
     drop(slot);
     let secret = "POST /v1/completions/s3cret?key=s3cret HTTP/1.1\r\nhost: gateway\r\n\

@@ -6,7 +6,7 @@ use confide_http::{Activity, BusyGuard, ConnectionPlace, ObservedStream, StallGu
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 
-use crate::limits::GatewayLimits;
+use crate::{limits::GatewayLimits, server_group::ServerPermit};
 
 /// The time without a byte once one side has ended its direction. The other side of a WebSocket only
 /// has its closing frame left to send.
@@ -20,6 +20,8 @@ pub(crate) struct Tunnel {
     upstream: OnUpgrade,
     /// The place of the tunnel, if it shares its connection with others.
     _place: Option<Arc<BusyGuard>>,
+    /// The permission to run a request on the server, which a WebSocket counts as.
+    _permit: Option<ServerPermit>,
 }
 
 impl Tunnel {
@@ -28,7 +30,13 @@ impl Tunnel {
         upstream: OnUpgrade,
         place: Option<Arc<BusyGuard>>,
     ) -> Self {
-        Self { client, upstream, _place: place }
+        Self { client, upstream, _place: place, _permit: None }
+    }
+
+    /// Returns the tunnel, which now holds the permission to run on its server until it ends.
+    pub(crate) fn with_permit(mut self, permit: ServerPermit) -> Self {
+        self._permit = Some(permit);
+        self
     }
 
     /// Carries bytes until both sides have ended, one side fails or does not read for too long, or
@@ -36,7 +44,7 @@ impl Tunnel {
     ///
     /// The connection counts as busy while bytes move; `place` is its place.
     pub(crate) async fn carry(self, place: &ConnectionPlace, limits: &GatewayLimits) {
-        let Self { client, upstream, _place } = self;
+        let Self { client, upstream, _place, _permit } = self;
         let joined = async { tokio::try_join!(client, upstream) };
         let (client, upstream) = match tokio::time::timeout(limits.upgrade, joined).await {
             Ok(Ok(streams)) => streams,

@@ -7,13 +7,13 @@ mod terminate_limits;
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use confide_channel::tunnel::{AllowList, AllowedOrigins};
-use confide_gateway::GatewayLimits;
+use confide_gateway::{GatewayLimits, ModelServer};
 use serde::{Deserialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
 pub(crate) use self::pass::PassConfig;
 use self::{flags::parse_terminate_keys, terminate_limits::parse_terminate_limits};
-use super::terminate::TerminateConfig;
+use super::terminate::{TerminateConfig, parse_route, parse_upstream};
 use crate::{
     address::parse_listen_address,
     connections::{ConnectionLimits, ConnectionTable},
@@ -65,6 +65,20 @@ struct ConfigFile {
 #[serde(deny_unknown_fields)]
 struct UpstreamTable {
     url: String,
+    group: Option<String>,
+    #[serde(default)]
+    models: Vec<String>,
+    weight: Option<u32>,
+    requests_max: Option<u32>,
+    health_path: Option<String>,
+}
+
+/// Paths that lead to a group of upstreams.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouteTable {
+    paths: Vec<String>,
+    group: String,
 }
 
 #[derive(Deserialize)]
@@ -116,17 +130,37 @@ fn parse_listener(mut table: Table) -> Result<ListenerConfig, String> {
 
 fn parse_terminate(mut table: Table) -> Result<TerminateConfig, String> {
     let upstreams: Vec<UpstreamTable> = take_key(&mut table, "upstream")?.unwrap_or_default();
+    let routes: Vec<RouteTable> = take_key(&mut table, "route")?.unwrap_or_default();
     let limits = match take_key::<Table>(&mut table, "limits")? {
         Some(limits) => parse_terminate_limits(limits)?,
         None => GatewayLimits::default(),
     };
-    let [upstream] = &upstreams[..] else {
-        return Err(format!("wanted one table [[listener.upstream]], got {}", upstreams.len()));
-    };
+    if upstreams.is_empty() {
+        return Err("wanted a table [[listener.upstream]], got none".into());
+    }
+    let message = |error: CliError| error.message().to_owned();
+    let mut servers = Vec::new();
+    for upstream in upstreams {
+        let server = ModelServer::new(parse_upstream(&upstream.url).map_err(message)?);
+        servers.push(ModelServer {
+            group: upstream.group.unwrap_or(server.group),
+            models: upstream.models,
+            weight: upstream.weight.unwrap_or(server.weight),
+            requests_max: upstream.requests_max.unwrap_or(server.requests_max),
+            health_path: upstream.health_path.unwrap_or(server.health_path),
+            ..ModelServer::new(server.upstream)
+        });
+    }
+    let mut directed = Vec::new();
+    for RouteTable { paths, group } in routes {
+        for path in paths {
+            directed.push(parse_route(&path, &group).map_err(message)?);
+        }
+    }
     let args = parse_terminate_keys(table)?;
-    TerminateConfig::with_upstream(args, &upstream.url)
+    TerminateConfig::with_servers(args, servers, directed)
         .map(|config| config.with_limits(limits))
-        .map_err(|error| error.message().to_owned())
+        .map_err(message)
 }
 
 fn parse_tunnel(table: Table) -> Result<TunnelConfig, String> {
@@ -220,7 +254,7 @@ mod tests {
     fn a_file_may_have_listeners_of_every_kind() {
         let tunnel =
             "[[listener]]\nkind = 'tunnel'\nlisten = '[::1]:0'\nallow = ['a.example:8443']\n";
-        let keys = "binding = 'none'\nroute = ['/tokenize']\n[listener.limits]\nidle_s = 5";
+        let keys = "binding = 'none'\n[listener.limits]\nidle_s = 5";
         let text = [listener(""), terminating(keys), tunnel.into()].concat();
         let configs = parse_config(&text).unwrap();
         assert!(matches!(
@@ -277,7 +311,7 @@ mod tests {
             (terminating("binding = 'any'"), "listener 1: invalid value 'any' for 'binding"),
             (
                 terminating("").replace(UPSTREAM, ""),
-                "wanted one table [[listener.upstream]], got 0",
+                "wanted a table [[listener.upstream]], got none",
             ),
             (terminating("").replace("http:", "ftp:"), "listener 1: upstream `ftp://127.0.0.1:1`"),
             (terminating("[listener.limits]\nidle = 1"), "limits: unknown key `idle`"),

@@ -10,8 +10,8 @@ use std::{
 use confide_client::error_chain;
 use confide_evidence::Attest;
 use confide_gateway::{
-    AccessLog, AccessLogThread, Gateway, GatewayConfiguration, GatewayError, GatewayLimits,
-    GatewayOptions, Route, Upstream,
+    AccessLog, AccessLogThread, DEFAULT_GROUP, Gateway, GatewayConfiguration, GatewayError,
+    GatewayLimits, GatewayOptions, ModelServer, Route, Upstream,
 };
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -98,19 +98,35 @@ pub(crate) struct PreparedGateway {
 impl TerminateConfig {
     /// The listener that flags describe, with one upstream.
     pub(crate) fn with_upstream(args: TerminateArgs, upstream: &str) -> Result<Self, CliError> {
-        let upstream = parse_upstream(upstream)?;
-        let mut configuration =
-            GatewayConfiguration::with_upstream(args.binding.into(), upstream.clone());
-        if args.dangerous_all_routes {
-            configuration.routes = vec![Route::dangerous_everything(&upstream)];
+        Self::with_servers(args, vec![ModelServer::new(parse_upstream(upstream)?)], Vec::new())
+    }
+
+    /// A listener with several model servers. `directed` are routes that lead to a group; they
+    /// take the place of default routes with the same path and method.
+    pub(crate) fn with_servers(
+        args: TerminateArgs,
+        servers: Vec<ModelServer>,
+        directed: Vec<Route>,
+    ) -> Result<Self, CliError> {
+        let has_default = servers.iter().any(|server| server.group == DEFAULT_GROUP);
+        let mut configuration = GatewayConfiguration {
+            binding: args.binding.into(),
+            servers,
+            routes: directed,
+            tunnel_allow: Vec::new(),
+        };
+        let mut defaults = match args.dangerous_all_routes {
+            true => vec![Route::dangerous_everything(DEFAULT_GROUP)],
+            false => Route::inference_routes(DEFAULT_GROUP),
+        };
+        if !has_default {
+            defaults.clear();
         }
         for text in &args.route {
-            let route = Route::parse(text, &upstream).map_err(|error| {
-                CliError::new(error)
-                    .with_hint("for instance --route /tokenize, or --route 'DELETE /v1/x/*'")
-            })?;
-            configuration.add_route(route);
+            defaults.push(parse_route(text, DEFAULT_GROUP)?);
         }
+        defaults.into_iter().for_each(|route| configuration.add_route(route));
+        configuration.check().map_err(CliError::new)?;
         Ok(Self { args, configuration, limits: GatewayLimits::default() })
     }
 
@@ -159,13 +175,13 @@ impl TerminateConfig {
         Ok(PreparedGateway { gateway, log_end })
     }
 
-    /// The configuration with the model that the upstream names now.
+    /// The configuration with the models that the servers name now, which are waited for together.
     async fn fetch_configuration(&self) -> GatewayConfiguration {
         let mut configuration = self.configuration.clone();
-        configuration.model_manifest_sha256 = match configuration.upstreams.first() {
-            Some(upstream) => fetch_model_manifest(upstream, self.args.upstream_wait_s).await,
-            None => None,
-        };
+        let until = Instant::now() + Duration::from_secs(self.args.upstream_wait_s);
+        for server in &mut configuration.servers {
+            server.model_manifest_sha256 = fetch_model_manifest(&server.upstream, until).await;
+        }
         configuration
     }
 
@@ -216,18 +232,43 @@ pub(crate) fn guarantee_of(gateway: &Gateway) -> &'static str {
 /// The fields of the ready line.
 pub(crate) fn ready_line_fields(gateway: &Gateway) -> Value {
     let configuration = gateway.configuration();
-    json!({
+    let servers = &configuration.servers;
+    let manifest = |server: &ModelServer| server.model_manifest_sha256.map(hex::encode);
+    let mut fields = json!({
         "binding": gateway.binding_name(),
         "config_digest": hex::encode(configuration.digest()),
         "dangerous_all_routes": configuration.allows_all_routes(),
-        "model_manifest_sha256": configuration.model_manifest_sha256.map(hex::encode),
+        "model_manifest_sha256": match servers.as_slice() {
+            [server] => manifest(server),
+            _ => None,
+        },
         "model_manifest_source": configuration.model_manifest_source(),
         "simulated": gateway.is_simulated(),
-        "upstreams": configuration.upstreams.iter().map(Upstream::url).collect::<Vec<_>>(),
+        "upstreams": servers.iter().map(|server| server.upstream.url()).collect::<Vec<_>>(),
+    });
+    if servers.len() > 1 {
+        let describe = |server: &ModelServer| {
+            json!({
+                "group": server.group,
+                "model_manifest_sha256": manifest(server),
+                "models": server.models,
+                "url": server.upstream.url(),
+            })
+        };
+        fields["servers"] = servers.iter().map(describe).collect();
+    }
+    fields
+}
+
+/// Reads a route that leads to a group of servers.
+pub(crate) fn parse_route(text: &str, group: &str) -> Result<Route, CliError> {
+    Route::parse(text, group).map_err(|error| {
+        CliError::new(error)
+            .with_hint("for instance --route /tokenize, or --route 'DELETE /v1/x/*'")
     })
 }
 
-fn parse_upstream(text: &str) -> Result<Upstream, CliError> {
+pub(crate) fn parse_upstream(text: &str) -> Result<Upstream, CliError> {
     Upstream::parse(text).map_err(|error| {
         let hint = match &error {
             GatewayError::UpstreamApiPath { without, .. } => format!("give --upstream {without}"),
@@ -243,14 +284,14 @@ fn parse_upstream(text: &str) -> Result<Upstream, CliError> {
 }
 
 /// Asks the upstream which model it serves, again and again while it may still be starting.
-async fn fetch_model_manifest(upstream: &Upstream, wait_s: u64) -> Option<[u8; 32]> {
-    let until = Instant::now() + Duration::from_secs(wait_s);
+async fn fetch_model_manifest(upstream: &Upstream, until: Instant) -> Option<[u8; 32]> {
     let mut is_logged = false;
     loop {
         match confide_gateway::fetch_model_manifest(upstream, MODELS_DEADLINE).await {
             Ok(manifest) => return manifest,
             Err(error) if error.is_transient() && Instant::now() < until => {
                 if !std::mem::replace(&mut is_logged, true) {
+                    let wait_s = until.saturating_duration_since(Instant::now()).as_secs();
                     tracing::warn!(%error, wait_s, "the model server does not answer yet: waiting");
                 }
                 tokio::time::sleep(UPSTREAM_RETRY).await;

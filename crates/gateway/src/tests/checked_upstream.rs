@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use super::*;
+use super::{
+    model_servers::{no_health_checks, server_at},
+    *,
+};
 
 const OURS: &str = "ab";
 const OTHER: &str = "cd";
@@ -91,17 +94,27 @@ impl ModelServer {
 }
 
 async fn attested_gateway(upstream: SocketAddr, limits: GatewayLimits) -> RunningGateway {
-    let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream.clone());
-    configuration.model_manifest_sha256 = Some([0xab; 32]);
-    configuration.add_route(Route::parse("/stall", &upstream).unwrap());
+    attested_gateway_before(&[upstream], limits).await
+}
+
+async fn attested_gateway_before(
+    upstreams: &[SocketAddr],
+    limits: GatewayLimits,
+) -> RunningGateway {
+    let upstream = Upstream::parse(&format!("http://{}", upstreams[0])).unwrap();
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+    configuration.servers = upstreams.iter().map(|&address| server_at(address)).collect();
+    for server in &mut configuration.servers {
+        server.model_manifest_sha256 = Some([0xab; 32]);
+    }
+    configuration.add_route(Route::parse("/stall", DEFAULT_GROUP).unwrap());
     gateway_with(configuration, limits).await
 }
 
 /// Limits under which nothing is asked at intervals, so that all that happens follows from the
 /// requests.
 fn no_checks() -> GatewayLimits {
-    GatewayLimits { upstream_check: GENEROUS, ..GatewayLimits::default() }
+    GatewayLimits { upstream_check: GENEROUS, ..no_health_checks() }
 }
 
 const PROMPT: &str = "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n";
@@ -205,4 +218,55 @@ async fn a_configuration_without_a_model_asks_nothing_and_claims_nothing() {
         assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
     }
     assert_eq!(server.questions.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn one_of_several_servers_with_another_model_stops_the_gateway() {
+    let ((first, one), (second, two)) =
+        (ModelServer::start(false).await, ModelServer::start(false).await);
+    let limits = GatewayLimits { upstream_idle: Duration::ZERO, ..no_checks() };
+    let gateway = attested_gateway_before(&[one, two], limits).await;
+    for _ in 0..4 {
+        let got = exchange(gateway.address, PROMPT_CLOSE).await;
+        assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+    }
+    assert_eq!((first.prompts().len(), second.prompts().len()), (2, 2));
+    second.exchange_for(Some(OTHER));
+    let mut refused = String::new();
+    while refused.is_empty() {
+        let got = exchange(gateway.address, PROMPT_CLOSE).await;
+        refused = if got.starts_with("HTTP/1.1 200 ") { String::new() } else { got };
+    }
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("upstream_changed"));
+    assert_eq!(exchange(gateway.address, PROMPT_CLOSE).await, "");
+    assert_eq!(second.prompts(), [Some(OURS); 2], "the other model saw a prompt");
+    assert!(first.prompts().len() <= 3, "a prompt went to the first server after the change");
+}
+
+#[tokio::test]
+async fn every_server_is_asked_for_its_model_at_intervals() {
+    let ((first, one), (second, two)) =
+        (ModelServer::start(false).await, ModelServer::start(false).await);
+    let limits = GatewayLimits { upstream_check: Duration::from_millis(20), ..no_health_checks() };
+    let gateway = attested_gateway_before(&[one, two], limits).await;
+    let mut idle = ask(gateway.address, PROMPT).await;
+    assert!(read_until(&mut idle, "\r\n\r\nok").await.ends_with("ok"));
+    second.exchange_for(Some(OTHER));
+    assert_eq!(read_to_end(&mut idle).await, "");
+    assert_eq!(exchange(gateway.address, PROMPT_CLOSE).await, "");
+    assert_eq!(first.prompts().len() + second.prompts().len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_has_not_loaded_its_model_gets_no_prompt_and_the_next_one_does() {
+    let loading = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+    let loading = upstream_saying(loading).await;
+    let (ready, address) = ModelServer::start(false).await;
+    let gateway = attested_gateway_before(&[loading, address], no_checks()).await;
+    for _ in 0..3 {
+        let got = exchange(gateway.address, PROMPT_CLOSE).await;
+        assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+    }
+    assert_eq!(ready.prompts().len(), 3);
+    assert_eq!(gateway.states.servers()[0].connect_failures, 1);
 }

@@ -27,8 +27,8 @@ async fn http2_gateway_for(
     limits: GatewayLimits,
 ) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream.clone());
-    configuration.routes = vec![Route::dangerous_everything(&upstream)];
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+    configuration.routes = vec![Route::dangerous_everything(DEFAULT_GROUP)];
     gateway_speaking(HttpVersion::Http2, admission, configuration, limits).await
 }
 

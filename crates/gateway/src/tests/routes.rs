@@ -25,11 +25,11 @@ async fn telling_upstream() -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
 async fn inference_gateway(more: &[&str]) -> (RunningGateway, mpsc::UnboundedReceiver<String>) {
     let (address, seen) = telling_upstream().await;
     let upstream = Upstream::parse(&format!("http://{address}")).unwrap();
-    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream.clone());
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
     for text in more {
-        configuration.add_route(Route::parse(text, &upstream).unwrap());
+        configuration.add_route(Route::parse(text, DEFAULT_GROUP).unwrap());
     }
-    configuration.check_routes().unwrap();
+    configuration.check().unwrap();
     (gateway_with(configuration, GatewayLimits::default()).await, seen)
 }
 

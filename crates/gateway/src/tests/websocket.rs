@@ -28,9 +28,9 @@ async fn realtime_gateway(
     limits: GatewayLimits,
 ) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream.clone());
-    configuration.add_route(Route::parse(ROUTE, &upstream).unwrap());
-    configuration.check_routes().unwrap();
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+    configuration.add_route(Route::parse(ROUTE, DEFAULT_GROUP).unwrap());
+    configuration.check().unwrap();
     gateway_speaking(version, admission, configuration, limits).await
 }
 

@@ -13,6 +13,8 @@ const HEAD_BYTES: RangeInclusive<u64> = 1024..=1 << 20;
 const HEAD_FIELDS: RangeInclusive<u64> = 8..=1000;
 /// The longest body of a request in bytes: 16 GiB.
 const BODY_BYTES: RangeInclusive<u64> = 1..=1 << 34;
+/// The largest number of requests that wait for a server of one group.
+const QUEUED_REQUESTS: RangeInclusive<u64> = 0..=65_536;
 /// The largest number of idle connections to one upstream.
 const IDLE_CONNECTIONS: RangeInclusive<u64> = 0..=65_536;
 
@@ -54,6 +56,12 @@ fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), S
         }
         "upstream_idle_s" => limits.upstream_idle = seconds()?,
         "upstream_head_bytes" => limits.upstream_head_bytes = within(HEAD_BYTES)? as usize,
+        "upstream_retry_s" => limits.upstream_retry = seconds()?,
+        "health_check_s" => limits.health_check = seconds()?,
+        "queued_requests" => limits.queued_requests = within(QUEUED_REQUESTS)? as usize,
+        "queue_wait_s" => limits.queue_wait = seconds()?,
+        "buffered_bytes" => limits.buffered_bytes = within(BODY_BYTES)? as usize,
+        "buffered_body_s" => limits.buffered_body = seconds()?,
         "upstream_question_s" => limits.upstream_question = seconds()?,
         "drain_s" => limits.drain = seconds()?,
         _ => return Err(format!("limits: unknown key `{key}`")),

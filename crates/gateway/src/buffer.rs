@@ -1,0 +1,191 @@
+//! Request bodies that are read whole before the request is sent, within one bound for all of them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use confide_http::decode_percent;
+use http::{HeaderMap, header};
+use http_body::Body;
+use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    body::{LimitedBody, LingeringBody},
+    choice_error::ChoiceError,
+    limits::GatewayLimits,
+    model_field::{RequestModel, parse_model_field},
+    refusal::RequestRefusal,
+};
+
+/// The path of OpenAI's list of models, below which each model has a path.
+pub(crate) const MODELS_PATH: &str = "/v1/models";
+/// The largest number of bytes of a body that is parsed at once; parsing it takes less than a
+/// millisecond. A longer one is parsed on a thread for blocking work, so that it delays no stream.
+const PARSE_AT_ONCE_BYTES: usize = 256 * 1024;
+
+/// Reads bodies into memory, as far as all of them together keep within a bound.
+pub(crate) struct BodyBuffers {
+    /// A permit for each byte.
+    budget: Arc<Semaphore>,
+    limits: GatewayLimits,
+}
+
+/// The bytes of a body and their share of the budget, which is returned when they are dropped.
+struct BufferedBytes {
+    bytes: Vec<u8>,
+    share: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for BufferedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl BodyBuffers {
+    pub(crate) fn new(limits: GatewayLimits) -> Self {
+        let budget = limits.buffered_bytes.min(Semaphore::MAX_PERMITS);
+        Self { budget: Arc::new(Semaphore::new(budget)), limits }
+    }
+
+    /// Reads the whole body. The bytes count against the bound until the last clone is dropped.
+    pub(crate) async fn read_whole(
+        &self,
+        body: LimitedBody<LingeringBody>,
+    ) -> Result<Bytes, RequestRefusal> {
+        if body.is_end_stream() {
+            return Ok(Bytes::new());
+        }
+        let deadline = self.limits.buffered_body;
+        let buffered = tokio::time::timeout(deadline, self.collect(body)).await;
+        let buffered = buffered.map_err(|_| ChoiceError::BodyLate { deadline })??;
+        Ok(Bytes::from_owner(buffered))
+    }
+
+    async fn collect(
+        &self,
+        mut body: LimitedBody<LingeringBody>,
+    ) -> Result<BufferedBytes, RequestRefusal> {
+        let longest = body.size_hint().upper().unwrap_or(self.limits.request_body_bytes);
+        let longest = usize::try_from(longest).unwrap_or(usize::MAX);
+        let mut buffered = BufferedBytes { bytes: Vec::new(), share: None };
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|fault| RequestRefusal::from_body_fault(&fault))?;
+            let Ok(data) = frame.into_data() else { continue };
+            self.reserve(&mut buffered, data.len(), longest)?;
+            buffered.bytes.extend_from_slice(&data);
+        }
+        Ok(buffered)
+    }
+
+    /// Makes space for `more` bytes. The capacity is counted, and not only what is in use. It
+    /// doubles, up to the longest body; nothing is reserved for bytes that are only announced.
+    fn reserve(
+        &self,
+        buffered: &mut BufferedBytes,
+        more: usize,
+        longest: usize,
+    ) -> Result<(), ChoiceError> {
+        let (length, capacity) = (buffered.bytes.len(), buffered.bytes.capacity());
+        let needed = length + more;
+        if needed <= capacity {
+            return Ok(());
+        }
+        let grown = needed.max(longest.min(2 * capacity));
+        let added = u32::try_from(grown - capacity).map_err(|_| ChoiceError::BuffersFull)?;
+        let added = self.budget.clone().try_acquire_many_owned(added);
+        let added = added.map_err(|_| ChoiceError::BuffersFull)?;
+        match &mut buffered.share {
+            Some(share) => share.merge(added),
+            None => buffered.share = Some(added),
+        }
+        buffered.bytes.reserve_exact(grown - length);
+        Ok(())
+    }
+}
+
+/// Checks that a server could not read the body in another coding or character set than the
+/// gateway.
+pub(crate) fn check_json_headers(headers: &HeaderMap) -> Result<(), ChoiceError> {
+    let codings = headers.get_all(header::CONTENT_ENCODING).iter();
+    if codings.into_iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(ChoiceError::ContentCoding);
+    }
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let (first, second) = (types.next(), types.next());
+    let Ok(first) = first.map_or(Ok(""), |value| value.to_str()) else {
+        return Err(ChoiceError::ContentType);
+    };
+    let is_utf8 = |parameter: &str| match parameter.split_once('=') {
+        Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
+            value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+        }
+        _ => true,
+    };
+    match second.is_none() && first.split(';').skip(1).all(is_utf8) {
+        true => Ok(()),
+        false => Err(ChoiceError::ContentType),
+    }
+}
+
+/// Finds the model that a request names: in its body, which was read whole, or in the path of
+/// OpenAI's description of a model. Other requests without a body, and forms with files, name none;
+/// any other body has to.
+pub(crate) async fn find_model(
+    path: &str,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Result<RequestModel, ChoiceError> {
+    if body.is_empty() {
+        let name = path.strip_prefix(MODELS_PATH).and_then(|rest| rest.strip_prefix('/'));
+        let name = name.filter(|name| !name.is_empty()).and_then(decode_percent);
+        return Ok(name.map_or(RequestModel::Absent, RequestModel::Named));
+    }
+    if is_multipart(headers) {
+        return Ok(RequestModel::Absent);
+    }
+    let field = if body.len() <= PARSE_AT_ONCE_BYTES {
+        parse_model_field(body)
+    } else {
+        let body = body.clone();
+        let parsed = tokio::task::spawn_blocking(move || parse_model_field(&body)).await;
+        // The task ends early only when the gateway does.
+        parsed.map_err(|_| ChoiceError::BuffersFull)?
+    };
+    Ok(RequestModel::Named(field?))
+}
+
+fn is_multipart(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes());
+    let kind = value.and_then(|value| value.get(.."multipart/".len()));
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_that_a_server_might_decode_otherwise_is_refused() {
+        for (name, values, is_accepted) in [
+            ("content-type", &["application/json"][..], true),
+            ("content-type", &["application/json; charset=UTF-8"], true),
+            ("content-type", &["application/json;charset=\"utf-8\""], true),
+            ("content-type", &["multipart/form-data; boundary=x"], true),
+            ("content-type", &["application/json; Charset = utf-7"], false),
+            ("content-type", &["application/json; a=b; charset=utf-16"], false),
+            ("content-type", &["multipart/form-data; boundary=x", "application/json"], false),
+            ("content-encoding", &["identity"], true),
+            ("content-encoding", &["gzip"], false),
+            ("content-encoding", &["identity", "br"], false),
+            ("content-encoding", &["identity, gzip"], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(name, value.parse().unwrap());
+            }
+            assert_eq!(check_json_headers(&headers).is_ok(), is_accepted, "{name}: {values:?}");
+        }
+        assert!(check_json_headers(&HeaderMap::new()).is_ok());
+    }
+}

@@ -1,0 +1,60 @@
+//! The reasons why no model server is chosen for a request.
+
+use std::time::Duration;
+
+use confide_http::QueueError;
+use http::StatusCode;
+
+use crate::model_field::ModelFieldError;
+
+/// The reason why a request goes to no model server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ChoiceError {
+    /// The body has a coding, so that its model cannot be found.
+    #[error("request body has a content coding: wanted none, because the body names the model")]
+    ContentCoding,
+    /// The body has several types or another character set, so that its model cannot be found.
+    #[error("request body: wanted one Content-Type, and no character set but utf-8")]
+    ContentType,
+    /// The body did not arrive whole in time.
+    #[error("request body did not arrive whole within {deadline:?}")]
+    BodyLate {
+        /// The longest time for it to arrive.
+        deadline: Duration,
+    },
+    /// The body names no model, or in a way that servers read differently.
+    #[error(transparent)]
+    ModelNotNamed(#[from] ModelFieldError),
+    /// No server of the group lists the model.
+    #[error("the model does not exist: no model server of this path lists it")]
+    ModelNotFound,
+    /// The request bodies in memory have reached their bound.
+    #[error("the gateway holds as many bytes of request bodies as it may: try again")]
+    BuffersFull,
+    /// All servers are busy.
+    #[error("all model servers are busy: {0}")]
+    Queue(#[from] QueueError),
+}
+
+impl ChoiceError {
+    /// The status and the error code of the gateway's answer.
+    pub(crate) fn to_status_and_code(self) -> (StatusCode, &'static str) {
+        match self {
+            Self::ContentCoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_coding"),
+            Self::ContentType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type"),
+            Self::BodyLate { .. } => (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
+            Self::ModelNotNamed(_) => (StatusCode::BAD_REQUEST, "model_not_named"),
+            Self::ModelNotFound => (StatusCode::NOT_FOUND, "model_not_found"),
+            Self::BuffersFull => (StatusCode::SERVICE_UNAVAILABLE, "gateway_busy"),
+            Self::Queue(QueueError::Full { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "queue_full"),
+            Self::Queue(QueueError::TimedOut { .. }) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "queue_timeout")
+            }
+        }
+    }
+
+    /// Whether the same request may succeed a little later.
+    pub(crate) fn is_transient(self) -> bool {
+        matches!(self, Self::BuffersFull | Self::Queue(_))
+    }
+}

@@ -1,0 +1,429 @@
+//! The model servers of one group: which of them takes the next request, and which requests wait.
+
+use std::{
+    cmp::Ordering as Order,
+    collections::VecDeque,
+    convert::Infallible,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use confide_http::QueueError;
+use http::uri::PathAndQuery;
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    fault::{UpstreamFailure, UpstreamFault},
+    health::ServerHealth,
+    limits::GatewayLimits,
+    manifest::{AttestedModelWatch, ModelChange},
+    model_field::RequestModel,
+    pool::UpstreamPool,
+    server::{ModelServer, SERVERS_MAX},
+};
+
+/// The interval between two sweeps of idle connections, which is short compared with the time that
+/// one is kept.
+const CLOSE_STALE_EVERY: Duration = Duration::from_secs(1);
+
+/// Servers of one group, by their indices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ServerSet(u64);
+
+impl ServerSet {
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn insert(&mut self, index: usize) {
+        self.0 |= 1 << index;
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) {
+        self.0 &= !(1 << index);
+    }
+
+    fn indices(self) -> impl Iterator<Item = usize> {
+        (0..SERVERS_MAX).filter(move |index| self.0 >> index & 1 == 1)
+    }
+}
+
+/// A group of model servers, to which routes lead.
+pub(crate) struct ServerGroup {
+    name: String,
+    servers: Vec<GroupServer>,
+    lists_models: bool,
+    has_bounds: bool,
+    limits: GatewayLimits,
+    choice: Mutex<ChoiceState>,
+}
+
+/// A model server of a group.
+pub(crate) struct GroupServer {
+    pool: Arc<UpstreamPool>,
+    models: Vec<String>,
+    weight: u32,
+    /// The largest number of running requests; 0 for no limit.
+    requests_max: u32,
+    health_path: PathAndQuery,
+    health: ServerHealth,
+    /// The number of running requests. It changes under the lock of the group's state if the group
+    /// has a choice or a queue.
+    running: AtomicU32,
+}
+
+#[derive(Default)]
+struct ChoiceState {
+    /// The credit of each server in the weighted round robin.
+    credits: Vec<i64>,
+    /// The requests that wait, the oldest first.
+    waiting: VecDeque<WaitingRequest>,
+}
+
+struct WaitingRequest {
+    candidates: ServerSet,
+    /// It is closed when the request leaves.
+    admission: oneshot::Sender<ServerPermit>,
+}
+
+impl ServerGroup {
+    /// The groups of a configuration's servers, in the order of their first servers.
+    pub(crate) fn from_servers(
+        servers: &[ModelServer],
+        change: &Arc<ModelChange>,
+        limits: GatewayLimits,
+    ) -> Vec<Arc<Self>> {
+        let mut groups: Vec<Self> = Vec::new();
+        for server in servers {
+            let index = groups.iter().position(|group| group.name == server.group);
+            let index = index.unwrap_or_else(|| {
+                groups.push(Self::new(server.group.clone(), limits));
+                groups.len() - 1
+            });
+            groups[index].add_server(server, change);
+        }
+        groups.into_iter().map(Arc::new).collect()
+    }
+
+    fn new(name: String, limits: GatewayLimits) -> Self {
+        Self {
+            name,
+            servers: Vec::new(),
+            lists_models: false,
+            has_bounds: false,
+            limits,
+            choice: Mutex::default(),
+        }
+    }
+
+    fn add_server(&mut self, server: &ModelServer, change: &Arc<ModelChange>) {
+        let watch = AttestedModelWatch::new(server.model_manifest_sha256, change.clone());
+        self.lists_models |= !server.models.is_empty();
+        self.has_bounds |= server.requests_max > 0;
+        self.lock().credits.push(0);
+        self.servers.push(GroupServer {
+            pool: Arc::new(UpstreamPool::new(server.upstream.clone(), watch, self.limits)),
+            models: server.models.clone(),
+            weight: server.weight.max(1),
+            requests_max: server.requests_max,
+            // A configuration with a malformed path does not get this far.
+            health_path: server
+                .parse_health_path()
+                .unwrap_or_else(|| PathAndQuery::from_static("/")),
+            health: ServerHealth::new(),
+            running: AtomicU32::new(0),
+        });
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn servers(&self) -> &[GroupServer] {
+        &self.servers
+    }
+
+    /// Whether the choice of a server depends on the model of the request.
+    pub(crate) fn lists_models(&self) -> bool {
+        self.lists_models
+    }
+
+    /// Whether a body is read whole before the request is sent: to find the model, or because a
+    /// slow sender must not occupy one of a limited number of running requests.
+    pub(crate) fn reads_bodies(&self) -> bool {
+        self.lists_models || self.has_bounds
+    }
+
+    /// The models of all servers, sorted, if every server lists its models.
+    pub(crate) fn complete_model_list(&self) -> Option<Vec<&str>> {
+        if self.servers.iter().any(|server| server.models.is_empty()) {
+            return None;
+        }
+        let mut models: Vec<&str> =
+            self.servers.iter().flat_map(|server| &server.models).map(String::as_str).collect();
+        models.sort_unstable();
+        models.dedup();
+        Some(models)
+    }
+
+    /// The servers that may take a request for `model`: those that list it and those that list
+    /// none.
+    pub(crate) fn find_candidates(&self, model: &RequestModel) -> ServerSet {
+        self.select(|server| match model {
+            _ if server.models.is_empty() => true,
+            RequestModel::Named(name) => server.models.contains(name),
+            RequestModel::Absent => false,
+        })
+    }
+
+    /// Admits a request to one of the candidates, of which there has to be at least one. Waits in
+    /// the queue while all are busy; dropping the future leaves the queue. `began` is the time at
+    /// which the request was first to be admitted.
+    ///
+    /// # Errors
+    /// [`QueueError`] if too many requests wait, or this one has waited for too long.
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        candidates: ServerSet,
+        began: Instant,
+    ) -> Result<ServerPermit, QueueError> {
+        let GatewayLimits { queued_requests, queue_wait, .. } = self.limits;
+        if !self.has_choice() {
+            self.servers[0].running.fetch_add(1, Ordering::Relaxed);
+            return Ok(ServerPermit { group: self.clone(), index: 0 });
+        }
+        let admitted = {
+            let mut state = self.lock();
+            if let Some(index) = self.admit(&mut state, candidates) {
+                return Ok(ServerPermit { group: self.clone(), index });
+            }
+            state.forget_departed();
+            if state.waiting.len() >= queued_requests {
+                return Err(QueueError::Full { queued: queued_requests });
+            }
+            let (admission, admitted) = oneshot::channel();
+            state.waiting.push_back(WaitingRequest { candidates, admission });
+            admitted
+        };
+        match tokio::time::timeout_at(began + queue_wait, admitted).await {
+            Ok(Ok(permit)) => Ok(permit),
+            // The queue drops no sender before it is used, so only the timeout ends a wait.
+            Ok(Err(_)) | Err(_) => Err(QueueError::TimedOut { waited: queue_wait }),
+        }
+    }
+
+    /// The number of requests that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        let mut state = self.lock();
+        state.forget_departed();
+        state.waiting.len()
+    }
+
+    /// Whether any model of a server is in the configuration.
+    pub(crate) fn expects_model(&self) -> bool {
+        self.servers.iter().any(|server| server.pool.expects_model())
+    }
+
+    /// Closes idle connections of a server, checks its health if there are others, and asks it for
+    /// its model, at intervals.
+    pub(crate) async fn maintain_server(self: &Arc<Self>, index: usize) -> Infallible {
+        let GatewayLimits { upstream_check, health_check, .. } = self.limits;
+        let server = &self.servers[index];
+        let tick = CLOSE_STALE_EVERY.min(upstream_check).min(health_check);
+        let (mut last_check, mut last_question) = (Instant::now(), Instant::now());
+        loop {
+            tokio::time::sleep(tick).await;
+            server.pool.close_stale();
+            if self.servers.len() > 1 && last_check.elapsed() >= health_check {
+                last_check = Instant::now();
+                server.check_health(&self.limits).await;
+            }
+            if server.pool.watches_model() && last_question.elapsed() >= upstream_check {
+                last_question = Instant::now();
+                if let Err(UpstreamFailure { reason, .. }) = server.pool.check_model().await {
+                    tracing::debug!(%reason, "upstream does not confirm its model");
+                }
+            }
+            // A server that is healthy again may take requests that wait.
+            self.admit_waiting(None);
+        }
+    }
+
+    /// Whether there are several servers to choose from, or a queue.
+    fn has_choice(&self) -> bool {
+        self.has_bounds || self.servers.len() > 1
+    }
+
+    /// Chooses a server and counts the request as running there.
+    fn admit(&self, state: &mut ChoiceState, candidates: ServerSet) -> Option<usize> {
+        let index = self.choose(state, candidates)?;
+        self.servers[index].running.fetch_add(1, Ordering::Relaxed);
+        Some(index)
+    }
+
+    /// Chooses among the healthy candidates, or among all if none is healthy, the one with the
+    /// fewest running requests relative to its weight; `None` if all are busy.
+    ///
+    /// Answers of a model take from milliseconds to minutes, so that equal shares of requests are
+    /// not equal shares of work; the number of running requests shows how busy a server is. Smooth
+    /// weighted round robin decides between equals, so that the weights hold for a single client,
+    /// too.
+    fn choose(&self, state: &mut ChoiceState, candidates: ServerSet) -> Option<usize> {
+        let healthy = self.select_from(candidates, |server| server.health.is_healthy());
+        let preferred = if healthy.is_empty() { candidates } else { healthy };
+        let free = self.select_from(preferred, GroupServer::has_capacity);
+        let least =
+            free.indices().map(|index| &self.servers[index]).min_by(|a, b| a.compare_load(b))?;
+        let equals = self.select_from(free, |server| server.compare_load(least).is_eq());
+        let mut chosen = equals.indices().next()?;
+        let mut total = 0;
+        for index in equals.indices() {
+            let weight = i64::from(self.servers[index].weight);
+            state.credits[index] += weight;
+            total += weight;
+            if state.credits[index] > state.credits[chosen] {
+                chosen = index;
+            }
+        }
+        state.credits[chosen] -= total;
+        Some(chosen)
+    }
+
+    /// Admits the requests that wait, the oldest first, as far as servers are free. If a request
+    /// has ended on a server, no newcomer takes its place before those that wait.
+    fn admit_waiting(self: &Arc<Self>, ended_on: Option<&GroupServer>) {
+        let mut admitted = Vec::new();
+        {
+            let mut state = self.lock();
+            if let Some(server) = ended_on {
+                server.running.fetch_sub(1, Ordering::Relaxed);
+            }
+            state.forget_departed();
+            let mut position = 0;
+            while let Some(request) = state.waiting.get(position) {
+                let candidates = request.candidates;
+                let Some(index) = self.admit(&mut state, candidates) else {
+                    position += 1;
+                    continue;
+                };
+                admitted.extend(state.waiting.remove(position).map(|request| {
+                    (request.admission, ServerPermit { group: self.clone(), index })
+                }));
+            }
+        }
+        for (admission, permit) in admitted {
+            // If the request has just left, its permit is dropped, which admits the next one.
+            drop(admission.send(permit));
+        }
+    }
+
+    fn release(self: &Arc<Self>, index: usize) {
+        let server = &self.servers[index];
+        match self.has_choice() {
+            true => self.admit_waiting(Some(server)),
+            false => drop(server.running.fetch_sub(1, Ordering::Relaxed)),
+        }
+    }
+
+    fn select(&self, is_selected: impl Fn(&GroupServer) -> bool) -> ServerSet {
+        let mut set = ServerSet::default();
+        let selected = self.servers.iter().enumerate().filter(|(_, server)| is_selected(server));
+        selected.for_each(|(index, _)| set.insert(index));
+        set
+    }
+
+    fn select_from(&self, set: ServerSet, is_selected: impl Fn(&GroupServer) -> bool) -> ServerSet {
+        ServerSet(set.0 & self.select(is_selected).0)
+    }
+
+    /// Locks the state. A panic elsewhere leaves it valid.
+    fn lock(&self) -> MutexGuard<'_, ChoiceState> {
+        self.choice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ChoiceState {
+    /// Removes the requests whose clients have left or that have waited for too long.
+    fn forget_departed(&mut self) {
+        self.waiting.retain(|request| !request.admission.is_closed());
+    }
+}
+
+impl GroupServer {
+    pub(crate) fn pool(&self) -> &Arc<UpstreamPool> {
+        &self.pool
+    }
+
+    pub(crate) fn health(&self) -> &ServerHealth {
+        &self.health
+    }
+
+    pub(crate) fn running(&self) -> u32 {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn requests_max(&self) -> u32 {
+        self.requests_max
+    }
+
+    fn has_capacity(&self) -> bool {
+        self.requests_max == 0 || self.running() < self.requests_max
+    }
+
+    /// Compares the numbers of running requests, each divided by its server's weight.
+    fn compare_load(&self, other: &Self) -> Order {
+        let product = |running: u32, weight: u32| u64::from(running) * u64::from(weight);
+        product(self.running(), other.weight).cmp(&product(other.running(), self.weight))
+    }
+
+    async fn check_health(&self, limits: &GatewayLimits) {
+        let upstream = self.pool.upstream().url();
+        match self.pool.check_health(&self.health_path).await {
+            Ok(()) => {
+                if self.health.record_passed_check() {
+                    tracing::warn!(%upstream, "a model server is healthy again");
+                }
+            }
+            Err(UpstreamFailure { fault, reason }) => {
+                if fault == UpstreamFault::Unreachable {
+                    self.health.record_connect_failure(limits.upstream_retry);
+                }
+                if self.health.record_failed_check() {
+                    tracing::warn!(%upstream, %reason, "a model server is down: it is tried last");
+                }
+            }
+        }
+    }
+}
+
+/// The permission to run one request on a server, which ends when it is dropped.
+pub(crate) struct ServerPermit {
+    group: Arc<ServerGroup>,
+    index: usize,
+}
+
+impl ServerPermit {
+    pub(crate) fn pool(&self) -> &Arc<UpstreamPool> {
+        &self.group.servers[self.index].pool
+    }
+
+    /// The index of the server in its group.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Remembers that the server took no byte of the request.
+    pub(crate) fn record_connect_failure(&self) {
+        let health = &self.group.servers[self.index].health;
+        health.record_connect_failure(self.group.limits.upstream_retry);
+    }
+}
+
+impl Drop for ServerPermit {
+    fn drop(&mut self) {
+        self.group.release(self.index);
+    }
+}
