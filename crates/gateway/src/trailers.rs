@@ -5,8 +5,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Fields that a receiver has to know before the body, and those that frame or route a message or
-/// hold a secret (RFC 9110 section 6.5.1).
-const NEVER_IN_TRAILERS: [HeaderName; 36] = [
+/// hold a secret (RFC 9110 section 6.5.1). The last five replace the method or path at some servers.
+const NEVER_IN_TRAILERS: [HeaderName; 41] = [
     header::AGE,
     header::AUTHORIZATION,
     header::CACHE_CONTROL,
@@ -43,6 +43,11 @@ const NEVER_IN_TRAILERS: [HeaderName; 36] = [
     header::WARNING,
     header::WWW_AUTHENTICATE,
     HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-method-override"),
+    HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-rewrite-url"),
 ];
 
 /// What becomes of the trailers of a body.
