@@ -13,11 +13,25 @@ use confide_evidence::{
     session_message::{Refusal, SessionEvidence, SessionMessage, SessionMessageError},
 };
 use fakes::{cheat::*, *};
+use rustls::CipherSuite;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
     net::{TcpListener, TcpStream},
 };
 use tokio_rustls::TlsAcceptor;
+
+#[tokio::test]
+async fn the_server_prefers_a_cipher_suite_with_sha_256_whatever_the_client_prefers() {
+    let (near, far) = wire();
+    let server = server(Binding::Session);
+    let opening = async {
+        let stream = raw_client(near).await;
+        stream.get_ref().1.negotiated_cipher_suite().unwrap().suite()
+    };
+    let (suite, accepted) = tokio::join!(opening, server.accept(far));
+    assert_eq!(suite, CipherSuite::TLS13_AES_128_GCM_SHA256);
+    assert!(accepted.is_err(), "the client has asked for nothing and left");
+}
 
 #[tokio::test]
 async fn a_stream_comes_with_what_was_accepted() {
