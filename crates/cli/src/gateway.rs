@@ -1,6 +1,7 @@
 //! `confide gateway`: attested TLS in front of model servers.
 
 mod config_file;
+mod key;
 mod listeners;
 mod terminate;
 
@@ -43,9 +44,20 @@ const SINGLE_LISTENER: [&str; 20] = [
     "ConnectionArgs",
 ];
 
+/// The subcommands of `confide gateway`, which serves without one.
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make API keys for clients.
+    #[command(subcommand)]
+    Key(key::Command),
+}
+
 /// The arguments of `confide gateway`.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Serve the listeners of this TOML file, which can have many model servers, pass TLS through unread by
     /// its server name, or carry WebSocket tunnels. Excludes all other options but --print-config-digest
     #[arg(long, value_name = "FILE", conflicts_with_all = SINGLE_LISTENER)]
@@ -67,7 +79,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let Args { config, listen, upstream, terminate, connections, print_config_digest } = args;
+    let Args { command, config, listen, upstream, terminate, connections, print_config_digest } =
+        args;
+    if let Some(Command::Key(command)) = command {
+        return key::run(command);
+    }
     if let Some(path) = &config {
         return match print_config_digest {
             true => process::block_on(print_digests(path))?,

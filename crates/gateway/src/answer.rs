@@ -7,15 +7,15 @@ use http::{
 };
 use http_body_util::{Either, Full};
 
-use crate::{answer_stream::AnswerStream, body::LimitedBody};
+use crate::{answer_stream::AnswerStream, body::LimitedBody, metered_body::MeteredBody};
 
 /// The body of an upstream's answer, or one that the gateway made itself.
-pub(crate) type AnswerBody = Either<LimitedBody<AnswerStream>, Full<Bytes>>;
+pub(crate) type AnswerBody = MeteredBody<Either<LimitedBody<AnswerStream>, Full<Bytes>>>;
 
 /// A complete JSON answer.
 pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<AnswerBody> {
     let length = HeaderValue::from(body.len());
-    let mut response = Response::new(Either::Right(Full::new(body)));
+    let mut response = Response::new(MeteredBody::without_grant(Either::Right(Full::new(body))));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,6 +1,6 @@
 //! The gateway, composed of configuration, channel and proxy.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{Binding, Server, ServerOptions};
@@ -11,6 +11,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObj
 
 use crate::{
     access_log::AccessLog,
+    authorizer::Authorizer,
     configuration::GatewayConfiguration,
     error::GatewayError,
     generation::{Generation, GenerationSlot},
@@ -53,6 +54,7 @@ pub struct Gateway {
     limits: GatewayLimits,
     simulated: bool,
     access_log: Option<AccessLog>,
+    authorizer: Option<Arc<Authorizer>>,
     admission: Admission,
 }
 
@@ -118,6 +120,7 @@ impl Gateway {
             limits: options.limits,
             simulated,
             access_log: None,
+            authorizer: None,
             admission: Admission::new(AdmissionLimits::default()),
         })
     }
@@ -125,6 +128,13 @@ impl Gateway {
     /// Returns the gateway, which now writes a line to `log` for each answered request.
     pub fn with_access_log(mut self, log: AccessLog) -> Self {
         self.access_log = Some(log);
+        self
+    }
+
+    /// Returns the gateway, which now serves only requests that `authorizer` allows. Several gateways
+    /// may share one.
+    pub fn with_authorizer(mut self, authorizer: Arc<Authorizer>) -> Self {
+        self.authorizer = Some(authorizer);
         self
     }
 
@@ -182,7 +192,8 @@ impl Gateway {
     }
 
     fn into_generation(self) -> Generation<Server> {
-        let proxy = Arc::new(self.proxy.with_access_log(self.access_log));
+        let proxy = self.proxy.with_access_log(self.access_log);
+        let proxy = Arc::new(proxy.with_authorizer(self.authorizer));
         Generation::new(self.channel, proxy, self.limits)
     }
 }
@@ -191,16 +202,18 @@ impl Gateway {
 pub struct ReloadableGateway {
     generations: GenerationSlot<Server>,
     admission: Admission,
+    authorizer: Option<Arc<Authorizer>>,
 }
 
 impl ReloadableGateway {
     /// Prepares to serve `first`.
     pub fn new(first: Gateway) -> Self {
-        let admission = first.admission.clone();
-        Self { generations: GenerationSlot::new(first.into_generation()), admission }
+        let (admission, authorizer) = (first.admission.clone(), first.authorizer.clone());
+        Self { generations: GenerationSlot::new(first.into_generation()), admission, authorizer }
     }
 
-    /// Serves new connections with `next`, whose limits on connections are ignored. An open
+    /// Serves new connections with `next`, whose limits on connections are ignored and whose
+    /// authorizer has to be that of the first, so that its usage is written. An open
     /// connection keeps its configuration until its next answer has ended, or until it has been
     /// idle for as long as its limits allow; its client is then asked to connect anew. Must be
     /// called inside a runtime.
@@ -214,6 +227,22 @@ impl ReloadableGateway {
         listener: TcpListener,
         stop: impl Future<Output = ()>,
     ) -> DrainOutcome {
-        self.generations.serve(listener, self.admission.clone(), stop).await
+        let authorizer = self.authorizer.as_ref();
+        let drained = tokio::select! {
+            drained = self.generations.serve(listener, self.admission.clone(), stop) => drained,
+            never = write_usage_every_minute(authorizer) => match never {},
+        };
+        if let Some(authorizer) = authorizer {
+            authorizer.write_usage();
+        }
+        drained
+    }
+}
+
+/// Writes the usage of the authorizer, if there is one.
+async fn write_usage_every_minute(authorizer: Option<&Arc<Authorizer>>) -> Infallible {
+    match authorizer {
+        Some(authorizer) => authorizer.clone().write_usage_every_minute().await,
+        None => std::future::pending().await,
     }
 }

@@ -57,7 +57,7 @@ pub(crate) async fn serve_http2<I>(
 {
     let (tunnels, opened) = mpsc::channel(limits.http2.streams as usize);
     let service = service_fn(|mut request: Request<Incoming>| {
-        let (proxy, tunnels) = (proxy.clone(), tunnels.clone());
+        let (proxy, tunnels, peer) = (proxy.clone(), tunnels.clone(), place.peer());
         let is_tunnel = request.method() == Method::CONNECT;
         let busy = if is_tunnel { place.admit_tunnel() } else { place.admit_exchange() };
         place.run_exchange(async move {
@@ -68,7 +68,7 @@ pub(crate) async fn serve_http2<I>(
             if is_tunnel {
                 request.extensions_mut().insert(busy.clone());
             }
-            let response = proxy.answer(request, &tunnels).await;
+            let response = proxy.answer(request, peer, &tunnels).await;
             Ok(response.map(|body| StreamBody::new(body, Some(busy))))
         })
     });

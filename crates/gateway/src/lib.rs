@@ -16,6 +16,9 @@ mod acceptor;
 mod access_log;
 mod answer;
 mod answer_stream;
+mod api_key;
+mod authorization_hook;
+mod authorizer;
 mod body;
 mod buffer;
 mod choice_error;
@@ -25,15 +28,21 @@ mod error;
 mod fault;
 mod gateway;
 mod generation;
+mod guess_limit;
 mod health;
 mod http2;
 mod http2_head;
+mod json_usage;
+mod key_account;
+mod key_file;
 mod limits;
 mod manifest;
+mod metered_body;
 mod model_field;
 mod path;
 mod pool;
 mod proxy;
+mod rate_limit;
 mod refusal;
 mod route;
 mod serve;
@@ -43,23 +52,40 @@ mod server_states;
 #[cfg(test)]
 mod tests;
 mod trailers;
+mod trusted_file;
 mod tunnel;
 mod upstream;
+mod upstream_key;
 mod upstream_stream;
+mod usage;
+mod usage_file;
+mod usage_scanner;
 mod websocket;
 
 pub use confide_http::{Admission, AdmissionLimits, BodyPace, DrainOutcome};
 
 pub use access_log::{AccessLog, AccessLogThread};
+pub use api_key::{API_KEY_RANDOM_BYTES, ApiKeyDigest, format_api_key};
+pub use authorization_hook::{AuthorizationHook, HookUrlError};
+pub use authorizer::{
+    Authorizer, AuthorizerSnapshot, Grant, KeyRefusal, RefusalSnapshot, RequestTerms, UsageSnapshot,
+};
 pub use configuration::{
     GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, GatewayConfiguration, WELL_KNOWN_PATH,
 };
 pub use error::GatewayError;
 pub use gateway::{Gateway, GatewayOptions, ReloadableGateway};
+pub use key_account::{ExceededLimit, LimitRefusal};
+pub use key_file::{KEY_NAME_WANTED, KeySet, is_key_name};
 pub use limits::{GatewayLimits, Http2Limits};
 pub use manifest::fetch_model_manifest;
 pub use model_field::{MODEL_BYTES_MAX, ModelFieldError, parse_model_field};
+pub use rate_limit::{KeyLimits, RateLimitFields};
 pub use route::{Route, RouteMethods};
 pub use server::{DEFAULT_GROUP, ModelServer, SERVERS_MAX, WEIGHT_MAX};
 pub use server_states::{QueueState, ServerState, ServerStates};
+pub use trusted_file::TrustedFileError;
 pub use upstream::Upstream;
+pub use upstream_key::UpstreamKey;
+pub use usage::{UsageCounts, hash_key_name};
+pub use usage_scanner::{AnswerUsage, UsageScanner};

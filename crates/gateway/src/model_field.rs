@@ -20,6 +20,16 @@ pub(crate) enum RequestModel {
     Named(String),
 }
 
+impl RequestModel {
+    /// The name of the model, if the request names one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Absent => None,
+            Self::Named(name) => Some(name),
+        }
+    }
+}
+
 /// The reason why a body names no model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelFieldError {

@@ -4,7 +4,8 @@ use std::{convert::Infallible, future::poll_fn, pin::Pin, sync::Arc, task::Poll,
 
 use bytes::Bytes;
 use confide_http::{
-    BodyPace, has_explicit_end, has_supported_transfer_codings, remove_fields, remove_hop_by_hop,
+    BodyPace, Peer, has_explicit_end, has_supported_transfer_codings, remove_fields,
+    remove_hop_by_hop,
 };
 use http::{
     HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, Version, header, request,
@@ -19,6 +20,7 @@ use crate::{
     access_log::AccessLog,
     answer::{self, AnswerBody},
     answer_stream::AnswerStream,
+    authorizer::{Authorizer, Grant, RequestTerms},
     body::{LimitedBody, LingeringBody},
     buffer::{BodyBuffers, MODELS_PATH, check_json_headers, find_model},
     choice_error::ChoiceError,
@@ -28,6 +30,7 @@ use crate::{
     http2_head,
     limits::GatewayLimits,
     manifest::ModelChange,
+    metered_body::{MeteredBody, meter_answer},
     model_field::{ModelFieldError, RequestModel},
     path::{self, PathFault},
     pool::UpstreamPool,
@@ -62,6 +65,7 @@ pub(crate) struct Proxy {
     description: Bytes,
     limits: GatewayLimits,
     log: Option<AccessLog>,
+    authorizer: Option<Arc<Authorizer>>,
 }
 
 impl Proxy {
@@ -93,11 +97,17 @@ impl Proxy {
             description,
             limits,
             log: None,
+            authorizer: None,
         }
     }
 
     pub(crate) fn with_access_log(mut self, log: Option<AccessLog>) -> Self {
         self.log = log;
+        self
+    }
+
+    pub(crate) fn with_authorizer(mut self, authorizer: Option<Arc<Authorizer>>) -> Self {
+        self.authorizer = authorizer;
         self
     }
 
@@ -135,12 +145,15 @@ impl Proxy {
     pub(crate) async fn answer(
         &self,
         request: Request<Incoming>,
+        peer: Peer,
         tunnels: &mpsc::Sender<Tunnel>,
     ) -> Response<AnswerBody> {
-        let Some(log) = &self.log else { return self.answer_unlogged(request, tunnels).await };
+        let Some(log) = &self.log else {
+            return self.answer_unlogged(request, peer, tunnels).await;
+        };
         let (began, method) = (Instant::now(), request.method().clone());
         let path = request.uri().path().to_owned();
-        let response = self.answer_unlogged(request, tunnels).await;
+        let response = self.answer_unlogged(request, peer, tunnels).await;
         log.record_answer(&method, &path, response.status(), began.elapsed());
         response
     }
@@ -148,10 +161,11 @@ impl Proxy {
     async fn answer_unlogged(
         &self,
         request: Request<Incoming>,
+        peer: Peer,
         tunnels: &mpsc::Sender<Tunnel>,
     ) -> Response<AnswerBody> {
         let (method, version) = (request.method().clone(), request.version());
-        let outcome = self.answer_or_refuse(request, tunnels).await;
+        let outcome = self.answer_or_refuse(request, peer, tunnels).await;
         let outcome = outcome.and_then(|response| match version == Version::HTTP_10 {
             true if response.body().size_hint().exact().is_none() => {
                 Err(RequestRefusal::StreamOverHttp10)
@@ -167,6 +181,7 @@ impl Proxy {
     async fn answer_or_refuse(
         &self,
         request: Request<Incoming>,
+        peer: Peer,
         tunnels: &mpsc::Sender<Tunnel>,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let (mut head, body) = request.into_parts();
@@ -194,7 +209,8 @@ impl Proxy {
             };
         }
         let method = if is_websocket { websocket_method() } else { head.method.clone() };
-        let group = self.find_group(&method, target.path())?;
+        let (route, group) = self.find_route(&method, target.path())?;
+        let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
         if group.lists_models()
             && target.path() == MODELS_PATH
             && let Some(list) = group.complete_model_list()
@@ -214,28 +230,52 @@ impl Proxy {
                     let request = Request::from_parts(head, Either::Left(body));
                     self.open_websocket(handshake, request, &target, group, tunnels).await
                 }
-                None => self.forward(head, body, &target, group).await,
+                None => self.forward(head, body, &target, group, grant.as_ref()).await,
             }
         };
-        if !self.expects_model {
-            return answer.await;
-        }
-        tokio::select! {
-            biased;
-            () = self.model_change.wait() => Err(changed_model_refusal()),
-            answer = answer => answer,
-        }
+        let answer = match self.expects_model {
+            false => answer.await,
+            true => tokio::select! {
+                biased;
+                () = self.model_change.wait() => Err(changed_model_refusal()),
+                answer = answer => answer,
+            },
+        }?;
+        Ok(match grant {
+            Some(grant) => meter_answer(grant, answer),
+            None => answer,
+        })
     }
 
-    /// Finds the group of model servers for a request.
-    fn find_group(&self, method: &Method, path: &str) -> Result<&Arc<ServerGroup>, RequestRefusal> {
+    /// Authorises a request, whose key is removed, if the gateway has an authorizer. `method` is
+    /// that of the route.
+    async fn authorize(
+        &self,
+        head: &mut request::Parts,
+        method: &Method,
+        peer: Peer,
+        path: &str,
+        route: &Route,
+    ) -> Result<Option<Grant>, RequestRefusal> {
+        let Some(authorizer) = &self.authorizer else { return Ok(None) };
+        let terms = RequestTerms { method, path, route: &route.path };
+        let grant = authorizer.authorize(&mut head.headers, peer, &terms).await;
+        grant.map(Some).map_err(RequestRefusal::Key)
+    }
+
+    /// Finds the route for a request, and its group of model servers.
+    fn find_route(
+        &self,
+        method: &Method,
+        path: &str,
+    ) -> Result<(&Route, &Arc<ServerGroup>), RequestRefusal> {
         let (mut allowed, mut is_known): (Vec<&str>, bool) = (Vec::new(), false);
         for (pattern, route, group) in &self.routes {
             if !pattern.matches(path) {
                 continue;
             }
             if route.allows_method(method) {
-                return Ok(group);
+                return Ok((route, group));
             }
             allowed.extend(route.method_names().into_iter().filter(|name| *name != WEBSOCKET));
             is_known = true;
@@ -291,15 +331,17 @@ impl Proxy {
         body: LimitedBody<LingeringBody>,
         target: &PathAndQuery,
         group: &Arc<ServerGroup>,
+        grant: Option<&Grant>,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
-        if !group.reads_bodies() {
+        let limits_models = grant.is_some_and(Grant::limits_models);
+        if !group.reads_bodies() && !limits_models {
             let candidates = group.find_candidates(&RequestModel::Absent);
             let request = Request::from_parts(head, Either::Left(body));
             return self.send_to_group(request, target, group, candidates).await;
         }
         // Boxed, because requests that are not read whole do not need the space.
         let (body, candidates) =
-            Box::pin(self.read_request(&head, body, target.path(), group)).await?;
+            Box::pin(self.read_request(&head, body, target.path(), group, grant)).await?;
         let request = Request::from_parts(head, Either::Right(Full::new(body)));
         self.send_to_group(request, target, group, candidates).await
     }
@@ -311,15 +353,21 @@ impl Proxy {
         body: LimitedBody<LingeringBody>,
         path: &str,
         group: &ServerGroup,
+        grant: Option<&Grant>,
     ) -> Result<(Bytes, ServerSet), RequestRefusal> {
-        if group.lists_models() && !body.is_end_stream() {
+        let grant = grant.filter(|grant| grant.limits_models());
+        let needs_model = group.lists_models() || grant.is_some();
+        if needs_model && !body.is_end_stream() {
             check_json_headers(&head.headers)?;
         }
         let body = self.buffers.read_whole(body).await?;
-        let model = match group.lists_models() {
+        let model = match needs_model {
             true => find_model(path, &head.headers, &body).await?,
             false => RequestModel::Absent,
         };
+        if let Some(grant) = grant {
+            grant.check_model(&head.method, model.name()).map_err(RequestRefusal::Key)?;
+        }
         let candidates = group.find_candidates(&model);
         match model {
             _ if !candidates.is_empty() => Ok((body, candidates)),
@@ -347,7 +395,7 @@ impl Proxy {
         loop {
             let permit = group.enter(candidates, began).await.map_err(ChoiceError::Queue)?;
             candidates.remove(permit.index());
-            address_to(permit.pool().upstream(), &mut request, target)?;
+            self.address_to(permit.pool().upstream(), &mut request, target)?;
             let sending = send_to_upstream(permit.pool(), request);
             let sent = tokio::time::timeout(self.limits.upstream_start, sending).await;
             let UnansweredAttempt { refusal, unsent } = match sent {
@@ -373,6 +421,23 @@ impl Proxy {
         }
     }
 
+    /// Directs a request to a server, and presents the key for that server, if there is one.
+    fn address_to(
+        &self,
+        upstream: &Upstream,
+        request: &mut Request<RequestBody>,
+        target: &PathAndQuery,
+    ) -> Result<(), RequestRefusal> {
+        *request.uri_mut() = upstream
+            .target_for(target)
+            .map_err(|_| RequestRefusal::Target(PathFault::UnencodedCharacter))?;
+        request.headers_mut().insert(header::HOST, upstream.host_header());
+        if let Some(authorizer) = &self.authorizer {
+            authorizer.replace_upstream_key(request.headers_mut(), upstream);
+        }
+        Ok(())
+    }
+
     /// Opens a WebSocket to a server of the group, on a connection of its own. A server that refuses
     /// it is answered for as for any request.
     async fn open_websocket(
@@ -392,7 +457,7 @@ impl Proxy {
         }
         let began = tokio::time::Instant::now();
         let permit = group.enter(candidates, began).await.map_err(ChoiceError::Queue)?;
-        address_to(permit.pool().upstream(), &mut request, target)?;
+        self.address_to(permit.pool().upstream(), &mut request, target)?;
         let key = UpstreamKey::offer(request.headers_mut());
         let opened = tokio::time::timeout(self.limits.upgrade, async {
             let mut connection = permit.pool().open().await.map_err(RequestRefusal::Upstream)?;
@@ -449,7 +514,7 @@ impl Proxy {
         }
         let pace = BodyPace::without_rate(self.limits.response_body_pause);
         let body = LimitedBody::new(body, u64::MAX, pace, trailers);
-        Ok(Response::from_parts(head, Either::Left(body)))
+        Ok(Response::from_parts(head, MeteredBody::without_grant(Either::Left(body))))
     }
 }
 
@@ -461,19 +526,6 @@ struct UnansweredAttempt {
     refusal: RequestRefusal,
     /// The request, if nothing of it was written.
     unsent: Option<Request<RequestBody>>,
-}
-
-/// Directs a request to a server.
-fn address_to(
-    upstream: &Upstream,
-    request: &mut Request<RequestBody>,
-    target: &PathAndQuery,
-) -> Result<(), RequestRefusal> {
-    *request.uri_mut() = upstream
-        .target_for(target)
-        .map_err(|_| RequestRefusal::Target(PathFault::UnencodedCharacter))?;
-    request.headers_mut().insert(header::HOST, upstream.host_header());
-    Ok(())
 }
 
 /// Sends a request over a pooled or a new connection. It is sent a second time, on a new

@@ -6,11 +6,13 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use crate::{
     answer::{self, AnswerBody},
+    authorizer::KeyRefusal,
     body::{BodyFault, find_body_fault},
     choice_error::ChoiceError,
     connection::UnansweredRequest,
     fault::UpstreamFailure,
     path::PathFault,
+    rate_limit::ceil_seconds,
 };
 
 /// Seconds after which a client may try again while the gateway is busy: a request often ends within
@@ -24,6 +26,7 @@ pub(crate) enum RequestRefusal {
     WebSocketHandshake,
     Target(PathFault),
     Host,
+    Key(KeyRefusal),
     TooLong {
         limit: u64,
     },
@@ -76,6 +79,7 @@ impl RequestRefusal {
         let text;
         let (status, code, message) = match &self {
             Self::Upstream(failure) => failure.fault.to_status_and_message(),
+            Self::Key(refusal) => refusal.to_status_and_message(),
             Self::Method(_) => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
@@ -142,7 +146,7 @@ impl RequestRefusal {
         };
         self.log(code);
         let mut response = answer::error_response(status, code, message);
-        self.add_headers(response.headers_mut());
+        self.insert_fields(response.headers_mut());
         response
     }
 
@@ -155,8 +159,8 @@ impl RequestRefusal {
         }
     }
 
-    /// Adds the fields that tell the client what to change, or when to try again.
-    fn add_headers(&self, headers: &mut HeaderMap) {
+    /// Inserts the fields that tell the client what to change, or when to try again.
+    fn insert_fields(&self, headers: &mut HeaderMap) {
         match self {
             Self::Method(allowed) => {
                 if let Ok(allowed) = HeaderValue::from_str(allowed) {
@@ -172,7 +176,21 @@ impl RequestRefusal {
             Self::WebSocketHandshake => {
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
+            Self::Key(refusal) => insert_key_fields(*refusal, headers),
             _ => {}
         }
+    }
+}
+
+/// Inserts the fields that tell a client how to present its key, or when to try again.
+fn insert_key_fields(refusal: KeyRefusal, headers: &mut HeaderMap) {
+    if refusal == KeyRefusal::InvalidKey {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if let Some(retry_after) = refusal.retry_after() {
+        headers.insert(header::RETRY_AFTER, ceil_seconds(retry_after).into());
+    }
+    if let KeyRefusal::Limit(refusal) = refusal {
+        refusal.fields.insert_into(headers);
     }
 }

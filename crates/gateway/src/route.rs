@@ -72,10 +72,7 @@ impl Route {
     ///
     /// [`GatewayError::Route`] if the methods or the path are malformed.
     pub fn parse(text: &str, group: &str) -> Result<Self, GatewayError> {
-        let (methods, path) = match text.split_once(' ') {
-            None => (RouteMethods::Only(METHODS_OF_A_BARE_PATH.to_vec()), text),
-            Some((names, path)) => (RouteMethods::Only(parse_methods(text, names)?), path),
-        };
+        let (methods, path) = RouteMethods::split_from(text)?;
         let route = Self { methods, path: path.to_owned(), group: group.to_owned() };
         route.parse_pattern().map(|_| route)
     }
@@ -92,10 +89,7 @@ impl Route {
     }
 
     pub(crate) fn allows_method(&self, method: &Method) -> bool {
-        match &self.methods {
-            RouteMethods::All => method.as_str() != WEBSOCKET,
-            RouteMethods::Only(methods) => methods.contains(method),
-        }
+        self.methods.contains(method)
     }
 
     /// The methods in canonical form: sorted, with `*` for all.
@@ -110,27 +104,44 @@ impl Route {
     }
 
     pub(crate) fn parse_pattern(&self) -> Result<PathPattern, GatewayError> {
-        let bad = |got: String| GatewayError::Route { route: self.path.clone(), got };
-        match path::normalise(&self.path) {
-            Err(fault) => return Err(bad(fault.to_string())),
-            Ok(normal) if normal != self.path => {
-                return Err(bad(format!("a path whose normalised form is `{normal}`")));
-            }
-            Ok(_) => {}
+        PathPattern::parse(&self.path)
+    }
+}
+
+impl RouteMethods {
+    /// Splits `PATH` or `METHOD[,METHOD…] PATH` into methods and path.
+    fn split_from(text: &str) -> Result<(Self, &str), GatewayError> {
+        Ok(match text.split_once(' ') {
+            None => (Self::Only(METHODS_OF_A_BARE_PATH.to_vec()), text),
+            Some((names, path)) => (Self::Only(parse_methods(text, names)?), path),
+        })
+    }
+
+    fn contains(&self, method: &Method) -> bool {
+        match self {
+            Self::All => method.as_str() != WEBSOCKET,
+            Self::Only(methods) => methods.contains(method),
         }
-        let mut segments = Vec::new();
-        for segment in self.path.split('/').skip(1) {
-            if segments.last() == Some(&PatternSegment::Remainder) {
-                return Err(bad("`**` before the end".into()));
-            }
-            segments.push(match segment {
-                "*" => PatternSegment::Any,
-                "**" => PatternSegment::Remainder,
-                _ if segment.contains('*') => return Err(bad("`*` within a segment".into())),
-                _ => PatternSegment::Literal(segment.into()),
-            });
-        }
-        Ok(PathPattern(segments))
+    }
+}
+
+/// The methods and the path of a route, wherever it leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RoutePattern {
+    methods: RouteMethods,
+    path: PathPattern,
+}
+
+impl RoutePattern {
+    /// Parses the same text as [`Route::parse`].
+    pub(crate) fn parse(text: &str) -> Result<Self, GatewayError> {
+        let (methods, path) = RouteMethods::split_from(text)?;
+        Ok(Self { methods, path: PathPattern::parse(path)? })
+    }
+
+    /// Whether a request with a normalised path matches.
+    pub(crate) fn matches(&self, method: &Method, path: &str) -> bool {
+        self.methods.contains(method) && self.path.matches(path)
     }
 }
 
@@ -159,6 +170,30 @@ enum PatternSegment {
 }
 
 impl PathPattern {
+    fn parse(path: &str) -> Result<Self, GatewayError> {
+        let bad = |got: String| GatewayError::Route { route: path.to_owned(), got };
+        match path::normalise(path) {
+            Err(fault) => return Err(bad(fault.to_string())),
+            Ok(normal) if normal != path => {
+                return Err(bad(format!("a path whose normalised form is `{normal}`")));
+            }
+            Ok(_) => {}
+        }
+        let mut segments = Vec::new();
+        for segment in path.split('/').skip(1) {
+            if segments.last() == Some(&PatternSegment::Remainder) {
+                return Err(bad("`**` before the end".into()));
+            }
+            segments.push(match segment {
+                "*" => PatternSegment::Any,
+                "**" => PatternSegment::Remainder,
+                _ if segment.contains('*') => return Err(bad("`*` within a segment".into())),
+                _ => PatternSegment::Literal(segment.into()),
+            });
+        }
+        Ok(PathPattern(segments))
+    }
+
     /// Whether a normalised path matches the pattern.
     pub(crate) fn matches(&self, path: &str) -> bool {
         let mut segments = path.split('/').skip(1);

@@ -101,8 +101,9 @@ async fn serve_http1<I>(
     let (tunnels, mut opened) = mpsc::channel(1);
     let service = service_fn(|request| {
         let (proxy, tunnels, replaced) = (proxy.clone(), tunnels.clone(), replaced.clone());
+        let peer = place.peer();
         place.run_exchange(async move {
-            let mut response = proxy.answer(request, &tunnels).await;
+            let mut response = proxy.answer(request, peer, &tunnels).await;
             if replaced.is_set() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(header::CONNECTION, CLOSE);
             }

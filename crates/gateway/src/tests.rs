@@ -21,6 +21,8 @@ use crate::{
     proxy::Proxy,
 };
 
+mod api_keys;
+mod authorization_hook;
 mod checked_upstream;
 mod faults;
 mod framing;

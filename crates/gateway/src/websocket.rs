@@ -16,7 +16,9 @@ use http_body_util::{Either, Full};
 use hyper::{ext::Protocol, upgrade::OnUpgrade};
 use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
 
-use crate::{answer::AnswerBody, refusal::RequestRefusal, tunnel::Tunnel};
+use crate::{
+    answer::AnswerBody, metered_body::MeteredBody, refusal::RequestRefusal, tunnel::Tunnel,
+};
 
 /// The only version of the protocol.
 const VERSION: HeaderValue = HeaderValue::from_static("13");
@@ -97,7 +99,7 @@ impl ClientHandshake {
             headers.insert(header::UPGRADE, WEBSOCKET);
             headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
         }
-        let body = Either::Right(Full::new(Bytes::new()));
+        let body = MeteredBody::without_grant(Either::Right(Full::new(Bytes::new())));
         (Response::from_parts(head, body), Tunnel::new(self.upgrade, upstream, self.place))
     }
 }

@@ -1,0 +1,535 @@
+//! Decides which requests are served: API keys, their routes, models and limits; and counts what
+//! they use.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+
+use confide_http::Peer;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use tokio::time::Instant;
+
+use crate::{
+    api_key::{ApiKeyDigest, take_api_key},
+    authorization_hook::{AuthorizationHook, Question},
+    guess_limit::GuessLimiter,
+    key_account::{AccountTable, ExceededLimit, KeyAccount, LimitRefusal},
+    key_file::{KeyEntry, KeySet},
+    rate_limit::RateLimitFields,
+    trusted_file::TrustedFileError,
+    upstream::Upstream,
+    upstream_key::UpstreamKey,
+    usage::{UsageCounts, UsageLedger, hash_key_name},
+    usage_file::UsageFile,
+    usage_scanner::UsageScanner,
+};
+
+/// The time between two batches of lines in the usage file.
+const USAGE_INTERVAL: Duration = Duration::from_secs(60);
+/// The largest number of combinations of key and reason for which refusals are counted; further ones
+/// are counted without a key.
+const REFUSAL_ROWS_MAX: usize = 65_536;
+
+/// Authorises requests by API key and counts their usage.
+#[derive(Debug)]
+pub struct Authorizer {
+    source: KeySource,
+    accounts: AccountTable,
+    guesses: GuessLimiter,
+    ledger: UsageLedger,
+    refusals: Mutex<BTreeMap<RefusalKey, u64>>,
+    upstream_keys: Vec<(Upstream, UpstreamKey)>,
+    usage_file: Option<UsageFile>,
+    clock: fn() -> u64,
+}
+
+/// The name of a valid key, if the request had one, and the reason.
+type RefusalKey = (Option<Arc<str>>, &'static str);
+
+#[derive(Debug)]
+enum KeySource {
+    File(RwLock<Arc<KeySet>>),
+    Hook(AuthorizationHook),
+}
+
+/// The properties of a request that decide whether a key may send it.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestTerms<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The normalised path.
+    pub path: &'a str,
+    /// The path of the route that matches, in which `*` stands for identifiers.
+    pub route: &'a str,
+}
+
+/// The reason why a request is not authorised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyRefusal {
+    /// There is no key, or it is unknown or has expired: the client does not learn which.
+    InvalidKey,
+    /// The request has more than one key.
+    SeveralKeys,
+    /// The client's network has sent too many wrong keys.
+    TooManyInvalidKeys {
+        /// The time after which keys are looked up again.
+        retry_after: Duration,
+    },
+    /// The key may not use this route.
+    Route,
+    /// The key may not use this model.
+    Model,
+    /// A limit of the key is reached.
+    Limit(LimitRefusal),
+    /// The authorization hook gave no answer.
+    Unavailable,
+}
+
+impl KeyRefusal {
+    /// The status, the code for programs and the text for people.
+    pub(crate) fn to_status_and_message(self) -> (StatusCode, &'static str, &'static str) {
+        match self {
+            Self::InvalidKey => (
+                StatusCode::UNAUTHORIZED,
+                "invalid_api_key",
+                "wanted a valid API key in the field `Authorization: Bearer KEY` or `x-api-key`",
+            ),
+            Self::SeveralKeys => (
+                StatusCode::BAD_REQUEST,
+                "several_api_keys",
+                "wanted one API key, in one field `Authorization` or `x-api-key`",
+            ),
+            Self::TooManyInvalidKeys { .. } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_invalid_api_keys",
+                "this network has sent too many invalid API keys",
+            ),
+            Self::Route => (
+                StatusCode::FORBIDDEN,
+                "route_not_allowed_for_key",
+                "this API key may not use this path with this method",
+            ),
+            Self::Model => (
+                StatusCode::NOT_FOUND,
+                "model_not_found",
+                "the model does not exist, or this API key may not use it",
+            ),
+            Self::Limit(LimitRefusal { limit, .. }) => {
+                let message = match limit {
+                    ExceededLimit::RequestsPerMinute => "this API key has no requests left for now",
+                    ExceededLimit::TokensPerMinute => "this API key has no tokens left for now",
+                    ExceededLimit::TokensPerDay => "this API key has no tokens left for today",
+                    ExceededLimit::Concurrent => "this API key has too many running requests",
+                };
+                (StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message)
+            }
+            Self::Unavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "authorization_unavailable",
+                "API keys cannot be checked at the moment",
+            ),
+        }
+    }
+
+    /// The label of the refusal in metrics: the code, or the name of the limit.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Limit(LimitRefusal { limit, .. }) => limit.name(),
+            _ => self.to_status_and_message().1,
+        }
+    }
+
+    /// The time after which the request may be sent again.
+    pub(crate) fn retry_after(self) -> Option<Duration> {
+        match self {
+            Self::TooManyInvalidKeys { retry_after }
+            | Self::Limit(LimitRefusal { retry_after, .. }) => Some(retry_after),
+            Self::Unavailable => Some(Duration::from_secs(1)),
+            _ => None,
+        }
+    }
+}
+
+impl Authorizer {
+    /// Authorises the keys of a set. `clock` returns Unix seconds.
+    pub fn with_keys(keys: KeySet, clock: fn() -> u64) -> Self {
+        Self::new(KeySource::File(RwLock::new(Arc::new(keys))), clock)
+    }
+
+    /// Authorises the keys that a service allows. `clock` returns Unix seconds.
+    pub fn with_hook(hook: AuthorizationHook, clock: fn() -> u64) -> Self {
+        Self::new(KeySource::Hook(hook), clock)
+    }
+
+    fn new(source: KeySource, clock: fn() -> u64) -> Self {
+        Self {
+            source,
+            accounts: AccountTable::default(),
+            guesses: GuessLimiter::default(),
+            ledger: UsageLedger::default(),
+            refusals: Mutex::default(),
+            upstream_keys: Vec::new(),
+            usage_file: None,
+            clock,
+        }
+    }
+
+    /// Returns the authorizer, which presents `key` to `upstream` in place of the clients' keys.
+    pub fn with_upstream_key(mut self, upstream: Upstream, key: UpstreamKey) -> Self {
+        self.upstream_keys.push((upstream, key));
+        self
+    }
+
+    /// Returns the authorizer with a usage file, whose lines of this day count against the budgets.
+    ///
+    /// # Errors
+    /// [`TrustedFileError`] if the file cannot be read or written, or others may write to it.
+    pub fn with_usage_file(mut self, path: &Path) -> Result<Self, TrustedFileError> {
+        let now = (self.clock)();
+        let (file, spent) = UsageFile::open(path, now)?;
+        for (name, tokens) in spent {
+            if let Some(account) = self.accounts.find_or_open(&name.into(), now) {
+                account.restore_spent(tokens, now);
+            }
+        }
+        self.usage_file = Some(file);
+        Ok(self)
+    }
+
+    /// Replaces the keys of [`Authorizer::with_keys`]; running requests go on. A name that stays
+    /// keeps what it has used, even with a new key. Returns whether there is a set of keys, and not
+    /// a hook.
+    pub fn replace_keys(&self, keys: KeySet) -> bool {
+        match &self.source {
+            KeySource::File(current) => {
+                *current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+                true
+            }
+            KeySource::Hook(_) => false,
+        }
+    }
+
+    /// Authorises a request by its key, which is removed from its fields together with
+    /// `Accept-Encoding`: the tokens of an encoded answer could not be counted.
+    ///
+    /// # Errors
+    /// [`KeyRefusal`] if the request may not be sent on.
+    pub async fn authorize(
+        self: &Arc<Self>,
+        headers: &mut HeaderMap,
+        peer: Peer,
+        terms: &RequestTerms<'_>,
+    ) -> Result<Grant, KeyRefusal> {
+        let key = take_api_key(headers);
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let mut name = None;
+        let outcome = match key {
+            Err(_) => Err(KeyRefusal::SeveralKeys),
+            Ok(None) => Err(KeyRefusal::InvalidKey),
+            Ok(Some(digest)) => match self.find_entry(digest, peer, terms).await {
+                Ok(entry) => {
+                    name = Some(entry.name.clone());
+                    self.begin_request(entry, terms)
+                }
+                Err(refusal) => Err(refusal),
+            },
+        };
+        outcome.inspect_err(|refusal| self.count_refusal(name, *refusal))
+    }
+
+    fn count_refusal(&self, name: Option<Arc<str>>, refusal: KeyRefusal) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = (name.filter(|_| refusals.len() < REFUSAL_ROWS_MAX), refusal.reason());
+        *refusals.entry(row).or_default() += 1;
+    }
+
+    /// Replaces the key of a request by the one for an upstream, or removes it if the upstream has
+    /// none. Only authorised requests may get it.
+    pub(crate) fn replace_upstream_key(&self, headers: &mut HeaderMap, upstream: &Upstream) {
+        headers.remove(header::AUTHORIZATION);
+        if let Some((_, key)) = self.upstream_keys.iter().find(|(known, _)| known == upstream) {
+            key.insert_into(headers);
+        }
+    }
+
+    /// Finds what is known of a key.
+    async fn find_entry(
+        &self,
+        digest: ApiKeyDigest,
+        peer: Peer,
+        terms: &RequestTerms<'_>,
+    ) -> Result<Arc<KeyEntry>, KeyRefusal> {
+        let (hook, question) = match &self.source {
+            KeySource::File(keys) => {
+                let keys = keys.read().unwrap_or_else(PoisonError::into_inner).clone();
+                let entry = keys.find(&digest).filter(|entry| entry.is_valid_at((self.clock)()));
+                return entry.cloned().ok_or_else(|| self.refuse_wrong_key(peer));
+            }
+            KeySource::Hook(hook) => (hook, new_question(digest, terms)),
+        };
+        if let Some(entry) = hook.find_cached(&question) {
+            return Ok(entry);
+        }
+        if let Some(retry_after) = self.guesses.blocked_for(peer, Instant::now()) {
+            return Err(KeyRefusal::TooManyInvalidKeys { retry_after });
+        }
+        let answer = hook.ask(&question).await.map_err(|_| KeyRefusal::Unavailable)?;
+        answer.ok_or_else(|| self.refuse_wrong_key(peer))
+    }
+
+    /// Counts a wrong key of a network. Valid keys of the network are still served, so that nobody
+    /// can lock out others behind the same address.
+    fn refuse_wrong_key(&self, peer: Peer) -> KeyRefusal {
+        let now = Instant::now();
+        match self.guesses.blocked_for(peer, now) {
+            Some(retry_after) => KeyRefusal::TooManyInvalidKeys { retry_after },
+            None => {
+                self.guesses.record_wrong_key(peer, now);
+                KeyRefusal::InvalidKey
+            }
+        }
+    }
+
+    /// Checks route and limits of a valid key, and counts the beginning of the request.
+    fn begin_request(
+        self: &Arc<Self>,
+        entry: Arc<KeyEntry>,
+        terms: &RequestTerms<'_>,
+    ) -> Result<Grant, KeyRefusal> {
+        if !entry.allows_route(terms.method, terms.path) {
+            return Err(KeyRefusal::Route);
+        }
+        let unix_s = (self.clock)();
+        let Some(account) = self.accounts.find_or_open(&entry.name, unix_s) else {
+            tracing::error!("too many names of keys were used today");
+            return Err(KeyRefusal::Unavailable);
+        };
+        let fields = account
+            .begin_request(&entry.limits, Instant::now(), unix_s)
+            .map_err(KeyRefusal::Limit)?;
+        Ok(Grant {
+            authorizer: self.clone(),
+            account,
+            key: entry,
+            fields,
+            is_generation: terms.method == Method::POST,
+            scanner: None,
+            is_failed: true,
+            is_uncounted: false,
+            is_complete: false,
+        })
+    }
+
+    /// Appends what was used to the usage file, if there is one; what cannot be written is kept for
+    /// the next time. This blocks while it writes.
+    pub fn write_usage(&self) {
+        let Some(file) = &self.usage_file else { return };
+        let counts = self.ledger.take_unwritten();
+        if counts.is_empty() {
+            return;
+        }
+        if let Err((error, rest)) = file.append(counts, (self.clock)()) {
+            tracing::error!(%error, "the usage file cannot be written; the counts are kept");
+            self.ledger.put_back_unwritten(rest);
+        }
+    }
+
+    /// Appends to the usage file every minute.
+    pub(crate) async fn write_usage_every_minute(self: Arc<Self>) -> Infallible {
+        loop {
+            tokio::time::sleep(USAGE_INTERVAL).await;
+            let authorizer = self.clone();
+            // A panic would be in the log; the next batch is tried all the same.
+            let _ = tokio::task::spawn_blocking(move || authorizer.write_usage()).await;
+        }
+    }
+
+    /// The counts since the start, for metrics. Keys are named by [`hash_key_name`].
+    pub fn snapshot(&self) -> AuthorizerSnapshot {
+        let totals = self.ledger.totals();
+        let usage = totals.into_iter().map(|((name, model), counts)| UsageSnapshot {
+            key_hash: hash_key_name(&name),
+            model,
+            counts,
+        });
+        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let refusals = refusals.into_iter().map(|((name, reason), count)| RefusalSnapshot {
+            key_hash: name.as_deref().map(hash_key_name),
+            reason,
+            count,
+        });
+        AuthorizerSnapshot { usage: usage.collect(), refusals: refusals.collect() }
+    }
+}
+
+fn new_question(digest: ApiKeyDigest, terms: &RequestTerms<'_>) -> Question {
+    Question { digest, method: terms.method.clone(), route: terms.route.to_owned() }
+}
+
+/// The counts of an [`Authorizer`] since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuthorizerSnapshot {
+    /// What was used, by key and model.
+    pub usage: Vec<UsageSnapshot>,
+    /// What was refused, by key and reason.
+    pub refusals: Vec<RefusalSnapshot>,
+}
+
+/// What was used with one key and model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageSnapshot {
+    /// The key's name, as [`hash_key_name`] shows it.
+    pub key_hash: String,
+    /// The model; `None` for answers that name none.
+    pub model: Option<Arc<str>>,
+    /// Requests and tokens.
+    pub counts: UsageCounts,
+}
+
+/// How often requests were refused for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusalSnapshot {
+    /// The key's name, as [`hash_key_name`] shows it; `None` without a valid key.
+    pub key_hash: Option<String>,
+    /// The error code, or the name of the limit.
+    pub reason: &'static str,
+    /// The number of requests.
+    pub count: u64,
+}
+
+/// An authorised request. When it is dropped, at the end of the answer or of the attempt to get one,
+/// its usage is counted.
+#[derive(Debug)]
+pub struct Grant {
+    authorizer: Arc<Authorizer>,
+    account: Arc<KeyAccount>,
+    key: Arc<KeyEntry>,
+    fields: RateLimitFields,
+    /// Whether the answer is a new one. The usage in a stored answer was counted when it was made.
+    is_generation: bool,
+    scanner: Option<UsageScanner>,
+    is_failed: bool,
+    is_uncounted: bool,
+    is_complete: bool,
+}
+
+impl Grant {
+    /// Whether the key may use some models only, so that [`Grant::check_model`] has to follow.
+    pub(crate) fn limits_models(&self) -> bool {
+        self.key.limits_models()
+    }
+
+    /// Checks the model that a request names; `None` if it names none.
+    ///
+    /// # Errors
+    /// [`KeyRefusal::Model`] if the key may not use the model, or the request has to name one.
+    pub(crate) fn check_model(
+        &self,
+        method: &Method,
+        model: Option<&str>,
+    ) -> Result<(), KeyRefusal> {
+        if self.key.allows_model(method, model) {
+            return Ok(());
+        }
+        self.authorizer.count_refusal(Some(self.key.name.clone()), KeyRefusal::Model);
+        Err(KeyRefusal::Model)
+    }
+
+    /// Reads the head of the answer, and adds the fields that describe the limits.
+    pub(crate) fn read_answer_head(&mut self, status: StatusCode, headers: &mut HeaderMap) {
+        self.is_failed = status.is_client_error() || status.is_server_error();
+        if self.is_generation && status.is_success() {
+            self.scanner = UsageScanner::for_answer(headers);
+            self.is_uncounted = self.scanner.is_none();
+        }
+        self.fields.insert_into(headers);
+    }
+
+    /// Reads a piece of the answer's body.
+    pub(crate) fn read_piece(&mut self, piece: &[u8]) {
+        if let Some(scanner) = &mut self.scanner {
+            scanner.read_piece(piece);
+        }
+    }
+
+    /// Notes that the answer has come to its end.
+    pub(crate) fn mark_complete(&mut self) {
+        self.is_complete = true;
+    }
+
+    /// Notes that the answer broke off.
+    pub(crate) fn mark_failed(&mut self) {
+        self.is_failed = true;
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        let usage = self.scanner.take().map(|scanner| scanner.finish(self.is_complete));
+        let usage = usage.unwrap_or_default();
+        let authorizer = &self.authorizer;
+        let unix_s = (authorizer.clock)();
+        self.account.end_request(usage.total_tokens(), unix_s);
+        let counts = UsageCounts::of_answer(&usage, self.is_failed, self.is_uncounted);
+        let is_written = authorizer.usage_file.is_some();
+        authorizer.ledger.record(&self.key.name, usage.model.as_deref(), &counts, is_written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    fn authorizer_with(limits: &str) -> Authorizer {
+        let digest = ApiKeyDigest::of_key(b"k").to_hex();
+        let keys = format!("[[key]]\nname = \"a\"\nsha256 = \"{digest}\"\n{limits}");
+        Authorizer::with_keys(KeySet::parse(&keys).unwrap(), || 1_800_000_000)
+    }
+
+    async fn authorize(authorizer: &Arc<Authorizer>) -> Result<Grant, KeyRefusal> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer k"));
+        let path = "/v1/chat/completions";
+        let terms = RequestTerms { method: &Method::POST, path, route: path };
+        let peer = Peer::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        authorizer.authorize(&mut headers, peer, &terms).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limits_of_a_minute_come_back_with_time() {
+        let authorizer = Arc::new(authorizer_with("requests_per_minute = 3"));
+        for _ in 0..3 {
+            drop(authorize(&authorizer).await.unwrap());
+        }
+        let refused = authorize(&authorizer).await.unwrap_err();
+        assert_eq!(refused.reason(), "requests_per_minute");
+        tokio::time::advance(refused.retry_after().unwrap()).await;
+        assert!(authorize(&authorizer).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn usage_is_written_every_minute() {
+        let name = format!("confide-usage-minute-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        let authorizer = Arc::new(authorizer_with("").with_usage_file(&path).unwrap());
+        let writer = tokio::spawn(authorizer.clone().write_usage_every_minute());
+        for minute in 1..=2 {
+            drop(authorize(&authorizer).await.unwrap());
+            tokio::time::sleep(USAGE_INTERVAL + Duration::from_secs(1)).await;
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(text.lines().count(), minute, "{text}");
+        }
+        // A minute without requests has no line.
+        tokio::time::sleep(USAGE_INTERVAL).await;
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+        writer.abort();
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,291 @@
+//! API keys, their limits and what they use, through the proxy.
+
+use super::*;
+use crate::{
+    ApiKeyDigest, Authorizer, KeySet, RefusalSnapshot, UpstreamKey, UsageCounts, hash_key_name,
+};
+
+/// The time of the tests in Unix seconds.
+pub(super) fn clock() -> u64 {
+    1_800_000_000
+}
+
+/// A gateway with the default routes in front of `upstream`.
+pub(super) async fn start_with(
+    authorizer: &Arc<Authorizer>,
+    upstream: SocketAddr,
+) -> RunningGateway {
+    let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
+    let configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+    let limits = GatewayLimits::default();
+    let proxy = Proxy::new(&configuration, true, limits).with_authorizer(Some(authorizer.clone()));
+    serve_proxy(proxy, limits, AdmissionLimits::default()).await
+}
+
+fn key_table(name: &str, key: &str, more: &str) -> String {
+    let digest = ApiKeyDigest::of_key(key.as_bytes()).to_hex();
+    format!("[[key]]\nname = \"{name}\"\nsha256 = \"{digest}\"\n{more}\n")
+}
+
+fn authorizer_for(keys: &str) -> Arc<Authorizer> {
+    Arc::new(Authorizer::with_keys(KeySet::parse(keys).unwrap(), clock))
+}
+
+/// A POST to `path` with more fields, each with its line end, after which the connection is closed.
+pub(super) fn post(path: &str, fields: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n{fields}content-length: 2\r\n\r\n{{}}"
+    )
+}
+
+fn chat_with(key: &str) -> String {
+    post("/v1/chat/completions", &format!("authorization: Bearer {key}\r\n"))
+}
+
+/// An upstream that sends what it was asked to `heads`, and answers with JSON.
+async fn upstream_with_json(json: &'static str) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
+    let (saw, heads) = mpsc::unbounded_channel();
+    let address = upstream(move |mut stream| {
+        let saw = saw.clone();
+        async move {
+            let _ = saw.send(read_until(&mut stream, "\r\n\r\n").await);
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+                 x-ratelimit-limit-requests: 7\r\n\r\n{json}",
+                json.len()
+            );
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    (address, heads)
+}
+
+fn refusals_of(authorizer: &Authorizer) -> Vec<(&'static str, u64)> {
+    let refusals = authorizer.snapshot().refusals;
+    refusals.iter().map(|RefusalSnapshot { reason, count, .. }| (*reason, *count)).collect()
+}
+
+/// The counts of the only key and model, once `requests` of its requests have ended.
+async fn usage_after(authorizer: &Authorizer, requests: u64) -> (Option<String>, UsageCounts) {
+    finish_in_time(async {
+        loop {
+            let usage = authorizer.snapshot().usage;
+            if let [only] = &usage[..]
+                && only.counts.requests >= requests
+            {
+                return (only.model.as_deref().map(str::to_owned), only.counts);
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+}
+
+const JSON: &str = "{\"model\":\"m\",\"choices\":[{\"message\":{\"content\":\"\\\"usage\\\":{}\"}}],\
+                    \"usage\":{\"prompt_tokens\":7,\"completion_tokens\":5,\
+                    \"prompt_tokens_details\":{\"cached_tokens\":3}}}";
+
+#[tokio::test]
+async fn without_a_valid_key_nothing_reaches_the_upstream() {
+    let keys = key_table("old", "k-old", "not_after = 1799999999")
+        + &key_table("new", "k-new", "not_after = 1800000000");
+    let authorizer = authorizer_for(&keys);
+    let (upstream, mut heads) = upstream_with_json(JSON).await;
+    let gateway = start_with(&authorizer, upstream).await;
+    let mut texts = std::collections::BTreeSet::new();
+    for fields in [
+        "",
+        "authorization: Basic abc\r\n",
+        "authorization: Bearer k-unknown\r\n",
+        "authorization: Bearer k-old\r\n",
+        "x-api-key: k-old\r\n",
+    ] {
+        let got = exchange(gateway.address, &post("/v1/messages", fields)).await;
+        assert!(got.starts_with("HTTP/1.1 401 ") && got.contains("invalid_api_key"), "{got}");
+        assert!(got.contains("www-authenticate: Bearer\r\n"), "{got}");
+        texts.insert(got.rsplit_once("\r\n\r\n").unwrap().1.to_owned());
+    }
+    assert_eq!(texts.len(), 1, "a client learns whether a key has existed: {texts:?}");
+    let two = "authorization: Bearer k-new\r\nx-api-key: k-new\r\n";
+    let got = exchange(gateway.address, &post("/v1/messages", two)).await;
+    assert!(got.starts_with("HTTP/1.1 400 ") && got.contains("several_api_keys"), "{got}");
+    assert!(heads.try_recv().is_err(), "an unauthorised request was sent on");
+    assert_eq!(refusals_of(&authorizer), [("invalid_api_key", 5), ("several_api_keys", 1)]);
+
+    let known = "GET /.well-known/confide HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
+    assert!(exchange(gateway.address, known).await.starts_with("HTTP/1.1 200 "), "it needs no key");
+    let got = exchange(gateway.address, &post("/v1/messages", "x-api-key: k-new\r\n")).await;
+    assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+}
+
+#[tokio::test]
+async fn the_upstream_gets_its_own_key_and_the_answer_is_counted_unchanged() {
+    let (upstream, mut heads) = upstream_with_json(JSON).await;
+    let keys = KeySet::parse(&key_table("team-a", "k", "requests_per_minute = 9")).unwrap();
+    let url = Upstream::parse(&format!("http://{upstream}")).unwrap();
+    let authorizer = Authorizer::with_keys(keys, clock);
+    let own = UpstreamKey::new(b"own").unwrap();
+    let authorizer = Arc::new(authorizer.with_upstream_key(url, own));
+    let gateway = start_with(&authorizer, upstream).await;
+    let fields = "x-api-key: k\r\naccept-encoding: gzip\r\n";
+    let got = exchange(gateway.address, &post("/v1/chat/completions", fields)).await;
+    assert!(got.ends_with(&format!("\r\n\r\n{JSON}")), "{got}");
+    assert!(got.contains("x-ratelimit-limit-requests: 9\r\n"), "{got}");
+    assert!(got.contains("x-ratelimit-remaining-requests: 8\r\n"), "{got}");
+    assert!(!got.contains("x-ratelimit-limit-requests: 7"), "{got}");
+    let head = heads.recv().await.unwrap();
+    assert!(head.contains("authorization: Bearer own\r\n"), "{head}");
+    assert!(head.contains("accept-encoding: identity\r\n") && !head.contains("gzip"), "{head}");
+    assert!(!head.contains("x-api-key"), "{head}");
+    let (model, counts) = usage_after(&authorizer, 1).await;
+    assert_eq!(model.as_deref(), Some("m"));
+    let wanted = UsageCounts {
+        requests: 1,
+        prompt_tokens: 7,
+        cached_tokens: 3,
+        completion_tokens: 5,
+        ..UsageCounts::default()
+    };
+    assert_eq!(counts, wanted);
+    assert_eq!(authorizer.snapshot().usage[0].key_hash, hash_key_name("team-a"));
+}
+
+#[tokio::test]
+async fn a_stream_is_counted_without_delay_and_holds_its_place_until_its_end() {
+    let (go_on, wait) = mpsc::unbounded_channel::<()>();
+    let wait = Arc::new(tokio::sync::Mutex::new(wait));
+    let upstream = upstream(move |mut stream| {
+        let wait = wait.clone();
+        async move {
+            read_until(&mut stream, "\r\n\r\n").await;
+            stream.write_all(CHUNKED.as_bytes()).await.unwrap();
+            let event = "data: {\"choices\":[{\"text\":\"a\"}]}\n\n";
+            let chunk = format!("{:x}\r\n{event}\r\n", event.len());
+            for piece in [chunk.as_str(), chunk.as_str(), LAST_CHUNK] {
+                stream.write_all(piece.as_bytes()).await.unwrap();
+                wait.lock().await.recv().await;
+            }
+        }
+    })
+    .await;
+    let authorizer = authorizer_for(&key_table("a", "k", "concurrent = 1\ntokens_per_day = 2"));
+    let gateway = start_with(&authorizer, upstream).await;
+    let mut client = ask(gateway.address, &chat_with("k")).await;
+    assert!(read_until(&mut client, "}\n\n\r\n").await.contains(" 200 "));
+    let got = exchange(gateway.address, &chat_with("k")).await;
+    assert!(got.starts_with("HTTP/1.1 429 ") && got.contains("retry-after: 1\r\n"), "{got}");
+    assert!(got.contains("rate_limit_exceeded") && got.contains("running requests"), "{got}");
+    go_on.send(()).unwrap();
+    go_on.send(()).unwrap();
+    assert!(read_to_end(&mut client).await.ends_with(LAST_CHUNK));
+    let (model, counts) = usage_after(&authorizer, 1).await;
+    assert_eq!((model, counts.estimated_tokens, counts.failed), (None, 2, 0));
+    // Both tokens of the day are spent; the clock of the tests stands at 08:00 UTC.
+    let got = exchange(gateway.address, &chat_with("k")).await;
+    assert!(got.contains("retry-after: 57600\r\n") && got.contains("left for today"), "{got}");
+    assert!(got.contains("x-ratelimit-remaining-tokens: 0\r\n"), "{got}");
+    assert!(got.contains("x-ratelimit-reset-tokens: 16h0m0s\r\n"), "{got}");
+    assert_eq!(refusals_of(&authorizer), [("concurrent", 1), ("tokens_per_day", 1)]);
+}
+
+#[tokio::test]
+async fn a_key_reaches_its_own_routes_and_models_only() {
+    let keys = key_table("a", "k", "routes = [\"POST /v1/embeddings\"]")
+        + &key_table("b", "l", "models = [\"m\"]");
+    let authorizer = authorizer_for(&keys);
+    let (upstream, _heads) = upstream_with_json(JSON).await;
+    let gateway = start_with(&authorizer, upstream).await;
+    let got = exchange(gateway.address, &chat_with("k")).await;
+    assert!(got.starts_with("HTTP/1.1 403 ") && got.contains("route_not_allowed_for_key"), "{got}");
+    let fields = "authorization: Bearer k\r\n";
+    let got = exchange(gateway.address, &post("/v1/embeddings", fields)).await;
+    assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+    // A path outside of the listener's routes is none for any key.
+    let got = exchange(gateway.address, &post("/metrics", fields)).await;
+    assert!(got.starts_with("HTTP/1.1 404 ") && got.contains("route_not_allowed"), "{got}");
+    let chat = |body: &str| {
+        format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\
+             authorization: Bearer l\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    for (body, wanted) in [
+        ("{\"messages\":[],\"model\":\"m\"}", " 200 "),
+        ("{\"model\":\"other\"}", "model_not_found"),
+        ("{}", "model_not_named"),
+        ("{\"model\":\"m\",\"model\":\"other\"}", "model_not_named"),
+    ] {
+        let got = exchange(gateway.address, &chat(body)).await;
+        assert!(got.contains(wanted), "{body}: {got}");
+    }
+}
+
+#[tokio::test]
+async fn new_keys_replace_the_old_ones_and_a_name_keeps_what_it_has_used() {
+    let limit = "requests_per_minute = 2";
+    let authorizer = authorizer_for(&key_table("a", "old", limit));
+    let (upstream, _heads) = upstream_with_json(JSON).await;
+    let gateway = start_with(&authorizer, upstream).await;
+    assert!(exchange(gateway.address, &chat_with("old")).await.contains(" 200 "));
+    let keys = key_table("a", "new", limit) + &key_table("b", "more", "");
+    assert!(authorizer.replace_keys(KeySet::parse(&keys).unwrap()));
+    assert!(exchange(gateway.address, &chat_with("old")).await.contains(" 401 "));
+    assert!(exchange(gateway.address, &chat_with("more")).await.contains(" 200 "));
+    let got = exchange(gateway.address, &chat_with("new")).await;
+    assert!(got.contains("x-ratelimit-remaining-requests: 0\r\n"), "{got}");
+    let got = exchange(gateway.address, &chat_with("new")).await;
+    assert!(got.starts_with("HTTP/1.1 429 ") && got.contains("no requests left"), "{got}");
+}
+
+#[tokio::test]
+async fn a_guesser_is_slowed_down_and_locks_nobody_out() {
+    let authorizer = authorizer_for(&key_table("a", "k", ""));
+    let (upstream, _heads) = upstream_with_json(JSON).await;
+    let gateway = start_with(&authorizer, upstream).await;
+    for number in 0..20 {
+        let got = exchange(gateway.address, &chat_with(&format!("wrong-{number}"))).await;
+        assert!(got.starts_with("HTTP/1.1 401 "), "{got}");
+    }
+    let got = exchange(gateway.address, &chat_with("wrong")).await;
+    assert!(got.starts_with("HTTP/1.1 429 ") && got.contains("retry-after: "), "{got}");
+    assert!(got.contains("too_many_invalid_api_keys"), "{got}");
+    assert!(exchange(gateway.address, &chat_with("k")).await.contains(" 200 "));
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_counted_and_gives_its_place_back() {
+    let authorizer = authorizer_for(&key_table("a", "k", "concurrent = 1"));
+    let gateway = start_with(&authorizer, upstream_saying("").await).await;
+    for _ in 0..2 {
+        assert!(exchange(gateway.address, &chat_with("k")).await.contains(" 502 "));
+    }
+    let (_, counts) = usage_after(&authorizer, 2).await;
+    assert_eq!((counts.requests, counts.failed), (2, 2));
+}
+
+#[tokio::test]
+async fn the_usage_file_keeps_a_days_budget_across_a_restart() {
+    let name = format!("confide-usage-restart-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_file(&path);
+    let keys = key_table("a", "k", "tokens_per_day = 10");
+    for wanted in [" 200 ", " 429 "] {
+        let authorizer = Authorizer::with_keys(KeySet::parse(&keys).unwrap(), clock);
+        let authorizer = Arc::new(authorizer.with_usage_file(&path).unwrap());
+        let (upstream, _heads) = upstream_with_json(JSON).await;
+        let gateway = start_with(&authorizer, upstream).await;
+        let got = exchange(gateway.address, &chat_with("k")).await;
+        assert!(got.contains(wanted), "{got}");
+        if wanted == " 200 " {
+            usage_after(&authorizer, 1).await;
+        }
+        authorizer.write_usage();
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let wanted = "{\"unix_s\":1800000000,\"key\":\"a\",\"model\":\"m\",\"requests\":1,\"failed\":0,\
+                  \"prompt_tokens\":7,\"cached_tokens\":3,\"completion_tokens\":5,\"estimated_tokens\":0}\n";
+    assert_eq!(text, wanted);
+    std::fs::remove_file(&path).unwrap();
+}

@@ -1,0 +1,88 @@
+//! An authorization hook in place of a key file.
+
+use super::{
+    api_keys::{clock, post, start_with},
+    *,
+};
+use crate::{ApiKeyDigest, AuthorizationHook, Authorizer};
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// A hook that sends each question to the receiver and answers with `body`.
+async fn hook_with(
+    status: &'static str,
+    body: &'static str,
+) -> (Arc<Authorizer>, mpsc::UnboundedReceiver<String>) {
+    let (asked, questions) = mpsc::unbounded_channel();
+    let address = upstream(move |mut stream| {
+        let asked = asked.clone();
+        async move {
+            let head = read_until(&mut stream, "\r\n\r\n").await;
+            let question = read_until(&mut stream, "}").await;
+            asked.send(format!("{head}{question}")).unwrap();
+            let answer =
+                format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let hook = AuthorizationHook::new(&format!("http://{address}/authorize")).unwrap();
+    (Arc::new(Authorizer::with_hook(hook, clock)), questions)
+}
+
+fn cancel_with(key: &str) -> String {
+    post("/v1/responses/resp_1/cancel", &format!("authorization: Bearer {key}\r\n"))
+}
+
+#[tokio::test]
+async fn a_hook_learns_digest_and_route_and_its_answer_is_remembered() {
+    let allow = r#"{"allow":true,"name":"a","max_age_s":60,"requests_per_minute":2}"#;
+    let (authorizer, mut questions) = hook_with("200 OK", allow).await;
+    let gateway = start_with(&authorizer, upstream_saying(OK).await).await;
+    for wanted in [" 200 ", " 200 ", " 429 "] {
+        let got = exchange(gateway.address, &cancel_with("secret-key")).await;
+        assert!(got.contains(wanted), "{got}");
+    }
+    let question = questions.recv().await.unwrap();
+    let (head, body) = question.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("POST /authorize HTTP/1.1\r\n"), "{head}");
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    let wanted = serde_json::json!({
+        "key_sha256": ApiKeyDigest::of_key(b"secret-key").to_hex(),
+        "method": "POST",
+        "path": "/v1/responses/*/cancel",
+    });
+    assert_eq!(body, wanted);
+    assert!(questions.try_recv().is_err(), "the answer was not remembered");
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_hook_is_a_401_and_guesses_are_not_passed_on_for_ever() {
+    let (authorizer, mut questions) = hook_with("200 OK", r#"{"allow":false}"#).await;
+    let gateway = start_with(&authorizer, upstream_saying(OK).await).await;
+    for _ in 0..20 {
+        let got = exchange(gateway.address, &cancel_with("k")).await;
+        assert!(got.starts_with("HTTP/1.1 401 "), "{got}");
+        questions.recv().await.unwrap();
+    }
+    let got = exchange(gateway.address, &cancel_with("k")).await;
+    assert!(got.starts_with("HTTP/1.1 429 "), "{got}");
+    assert!(questions.try_recv().is_err(), "a guess was passed on");
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_lets_nobody_in() {
+    let (broken, _questions) = hook_with("500 Internal Server Error", "{}").await;
+    let (vague, _more) = hook_with("200 OK", r#"{"allow":true,"name":"a","limit":1}"#).await;
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}", closed.local_addr().unwrap());
+    let absent = Authorizer::with_hook(AuthorizationHook::new(&url).unwrap(), clock);
+    for authorizer in [broken, vague, Arc::new(absent)] {
+        let gateway = start_with(&authorizer, upstream_saying(OK).await).await;
+        let got = exchange(gateway.address, &cancel_with("k")).await;
+        assert!(got.starts_with("HTTP/1.1 503 "), "{got}");
+        assert!(got.contains("authorization_unavailable"), "{got}");
+        assert!(got.contains("retry-after: 1\r\n"), "{got}");
+    }
+}

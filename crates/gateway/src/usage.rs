@@ -1,0 +1,195 @@
+//! The usage of each key and model: counts without any content.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::usage_scanner::AnswerUsage;
+
+/// The largest number of models that are counted apart. Further ones are counted as
+/// [`OTHER_NAME`].
+const MODELS_MAX: usize = 256;
+/// The name under which models, and keys, beyond the limits are counted.
+const OTHER_NAME: &str = "other";
+/// The largest number of combinations of key and model, at some 200 bytes each. Further ones are
+/// counted as key [`OTHER_NAME`].
+const ROWS_MAX: usize = 65_536;
+/// The digits of SHA-256 that stand for a key's name in metrics: enough to tell some thousands of
+/// names apart.
+const KEY_NAME_DIGITS: usize = 12;
+
+/// Counts of requests and tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageCounts {
+    /// Requests that were authorised and have ended.
+    pub requests: u64,
+    /// Those that were refused later, answered with status 400 or higher, or whose answer broke off.
+    pub failed: u64,
+    /// Those with an answer whose tokens could not be counted, such as a compressed one.
+    pub uncounted: u64,
+    /// Tokens of prompts, including cached ones.
+    pub prompt_tokens: u64,
+    /// Tokens of prompts that the server had in its cache.
+    pub cached_tokens: u64,
+    /// Tokens of answers, as the server counted them.
+    pub completion_tokens: u64,
+    /// Tokens of answers that the server did not count, one for each event of a stream.
+    pub estimated_tokens: u64,
+}
+
+impl UsageCounts {
+    /// The counts of one request.
+    pub(crate) fn of_answer(usage: &AnswerUsage, is_failed: bool, is_uncounted: bool) -> Self {
+        Self {
+            requests: 1,
+            failed: is_failed.into(),
+            uncounted: is_uncounted.into(),
+            prompt_tokens: usage.prompt_tokens,
+            cached_tokens: usage.cached_tokens,
+            completion_tokens: usage.completion_tokens,
+            estimated_tokens: usage.estimated_tokens,
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, added) in [
+            (&mut self.requests, other.requests),
+            (&mut self.failed, other.failed),
+            (&mut self.uncounted, other.uncounted),
+            (&mut self.prompt_tokens, other.prompt_tokens),
+            (&mut self.cached_tokens, other.cached_tokens),
+            (&mut self.completion_tokens, other.completion_tokens),
+            (&mut self.estimated_tokens, other.estimated_tokens),
+        ] {
+            *sum = sum.saturating_add(added);
+        }
+    }
+}
+
+/// The name of a key, and the model if the answer named one.
+pub(crate) type UsageKey = (Arc<str>, Option<Arc<str>>);
+
+/// Counts by key and model, since the start and since the last line of the usage file.
+#[derive(Debug, Default)]
+pub(crate) struct UsageLedger(Mutex<LedgerState>);
+
+#[derive(Debug, Default)]
+struct LedgerState {
+    totals: BTreeMap<UsageKey, UsageCounts>,
+    unwritten: BTreeMap<UsageKey, UsageCounts>,
+    models: BTreeSet<Arc<str>>,
+}
+
+impl UsageLedger {
+    /// Counts a request that has ended. `is_written` says whether there is a usage file.
+    pub(crate) fn record(
+        &self,
+        key_name: &Arc<str>,
+        model: Option<&str>,
+        counts: &UsageCounts,
+        is_written: bool,
+    ) {
+        let mut state = self.lock();
+        let key = (key_name.clone(), model.map(|model| state.intern_model(model)));
+        if is_written {
+            add_to_row(&mut state.unwritten, key.clone(), counts);
+        }
+        add_to_row(&mut state.totals, key, counts);
+    }
+
+    /// All counts since the start.
+    pub(crate) fn totals(&self) -> BTreeMap<UsageKey, UsageCounts> {
+        self.lock().totals.clone()
+    }
+
+    /// Takes the counts that are not in the usage file yet.
+    pub(crate) fn take_unwritten(&self) -> BTreeMap<UsageKey, UsageCounts> {
+        std::mem::take(&mut self.lock().unwritten)
+    }
+
+    /// Returns counts that could not be written.
+    pub(crate) fn put_back_unwritten(
+        &self,
+        rest: impl IntoIterator<Item = (UsageKey, UsageCounts)>,
+    ) {
+        let mut state = self.lock();
+        for (key, counts) in rest {
+            add_to_row(&mut state.unwritten, key, &counts);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LedgerState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LedgerState {
+    /// The name under which a model is counted. An answer names its model, and some servers repeat
+    /// the name in the request, so that names need a bound.
+    fn intern_model(&mut self, model: &str) -> Arc<str> {
+        if let Some(known) = self.models.get(model) {
+            return known.clone();
+        }
+        if !is_model_name(model) || self.models.len() >= MODELS_MAX {
+            return OTHER_NAME.into();
+        }
+        let name: Arc<str> = model.into();
+        self.models.insert(name.clone());
+        name
+    }
+}
+
+fn add_to_row(rows: &mut BTreeMap<UsageKey, UsageCounts>, key: UsageKey, counts: &UsageCounts) {
+    let has_room = rows.len() < ROWS_MAX || rows.contains_key(&key);
+    let key = if has_room { key } else { (OTHER_NAME.into(), None) };
+    rows.entry(key).or_default().add(counts);
+}
+
+/// Whether a text can be the name of a model, such as `org/Model-7B:latest`, in at most 128 bytes.
+pub(crate) fn is_model_name(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@+-".contains(&byte);
+    (1..=128).contains(&text.len()) && text.bytes().all(is_allowed)
+}
+
+/// The label of a key in metrics: the first 12 hexadecimal digits of the SHA-256 of its name, so
+/// that whoever reads the metrics does not learn the names.
+pub fn hash_key_name(name: &str) -> String {
+    let mut digits = hex::encode(Sha256::digest(name));
+    digits.truncate(KEY_NAME_DIGITS);
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_counted_apart_up_to_a_bound() {
+        let ledger = UsageLedger::default();
+        let (key, counts) = ("k".into(), UsageCounts { requests: 1, ..UsageCounts::default() });
+        for number in 0..MODELS_MAX + 10 {
+            ledger.record(&key, Some(&format!("m{number}")), &counts, true);
+        }
+        for name in ["has space", "\u{e9}", "", &"m".repeat(129)] {
+            ledger.record(&key, Some(name), &counts, true);
+        }
+        ledger.record(&key, None, &counts, false);
+        let totals = ledger.totals();
+        assert_eq!(totals.len(), MODELS_MAX + 2);
+        assert_eq!(totals[&(key.clone(), Some(OTHER_NAME.into()))].requests, 14);
+        assert_eq!(totals[&(key.clone(), None)].requests, 1);
+        let unwritten = ledger.take_unwritten();
+        assert!(!unwritten.contains_key(&(key, None)));
+        assert!(ledger.take_unwritten().is_empty());
+        ledger.put_back_unwritten(unwritten.clone());
+        assert_eq!(ledger.take_unwritten(), unwritten);
+    }
+
+    #[test]
+    fn a_label_is_the_beginning_of_the_digest_of_the_name() {
+        assert_eq!(hash_key_name("abc"), "ba7816bf8f01");
+    }
+}
