@@ -5,7 +5,9 @@ mod fakes;
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use confide_channel::{
@@ -14,8 +16,18 @@ use confide_channel::{
 };
 use fakes::*;
 use rcgen::{CertificateParams, KeyPair};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{
+    ClientConfig, NamedGroup, RootCertStore,
+    crypto::{
+        CryptoProvider, SupportedKxGroup,
+        aws_lc_rs::{self, kx_group},
+    },
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime},
+    time_provider::TimeProvider,
+    version::TLS13,
+};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+use tokio_rustls::TlsConnector;
 
 fn plain_server() -> Server {
     Server::new(server_options(Binding::None), None, clock).unwrap()
@@ -41,6 +53,50 @@ async fn plain_tls_works_with_a_pinned_certificate_and_resumes_nothing() {
         assert_eq!(session.tls13_tickets_received(), 0);
         echo(connected.stream, accepted.stream).await;
     }
+}
+
+/// The group of a handshake with a client that offers only these groups.
+async fn negotiate(server: &Server, groups: Vec<&'static dyn SupportedKxGroup>) -> NamedGroup {
+    let mut roots = RootCertStore::empty();
+    roots.add(server.certificate_der().into()).unwrap();
+    let provider = CryptoProvider { kx_groups: groups, ..aws_lc_rs::default_provider() };
+    let config = ClientConfig::builder_with_details(Arc::new(provider), Arc::new(FakeTime))
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let (near, far) = wire();
+    let connecting = TlsConnector::from(Arc::new(config));
+    let connecting = connecting.connect("localhost".try_into().unwrap(), near);
+    let (connected, _accepted) = tokio::join!(connecting, server.accept(far));
+    connected.unwrap().get_ref().1.negotiated_key_exchange_group().unwrap().name()
+}
+
+#[derive(Debug)]
+struct FakeTime;
+
+impl TimeProvider for FakeTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(clock())))
+    }
+}
+
+#[tokio::test]
+async fn both_ends_prefer_the_hybrid_key_exchange_and_the_server_takes_the_classical_ones() {
+    let server = plain_server();
+    let (near, far) = wire();
+    let client = plain_client(&server);
+    let (connected, _accepted) =
+        tokio::join!(client.connect("localhost", near), server.accept(far));
+    let connected = connected.unwrap();
+    let group = connected.stream.get_ref().1.negotiated_key_exchange_group().unwrap();
+    assert_eq!(group.name(), NamedGroup::X25519MLKEM768);
+    for group in [kx_group::X25519MLKEM768, kx_group::X25519, kx_group::SECP256R1] {
+        assert_eq!(negotiate(&server, vec![group]).await, group.name());
+    }
+    // A client that prefers X25519 and offers the hybrid group as well gets what it has sent a share for.
+    let both = vec![kx_group::X25519, kx_group::X25519MLKEM768];
+    assert_eq!(negotiate(&server, both).await, NamedGroup::X25519);
 }
 
 #[tokio::test]
