@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -90,6 +90,10 @@ libraries: tools  ## the libraries' pages without warnings, and each library as 
 
 semver: tools  ## the version that changes of the libraries' public items since BASE ask for
 	tests/semver.sh "$(LIBRARIES)" $(BASE)
+
+protocols: build  ## h2spec and sslyze against the gateway (skipped where Go or the wheels are missing)
+	tests/h2spec.sh $(abspath $(BINARY))
+	tests/tls_scan.sh $(abspath $(BINARY))
 
 no-std: tools  ## the appraisal builds for a target that has no std
 	tests/no_std.sh
@@ -175,6 +179,7 @@ long: build prover seal walk  ## what CI has no time for: the release build, ten
 	tests/fuzz.sh 600
 	cargo package --allow-dirty --locked $(LIBRARIES)
 	$(MAKE) semver
+	$(MAKE) protocols
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak
 	cargo test --release --locked -p confide-native -- --ignored
@@ -204,5 +209,5 @@ cxx:
 
 clean:  ## remove what was built
 	cargo clean
-	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign .venv-kernels .venv-worker .venv-style \
+	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign .venv-kernels .venv-worker .venv-style .venv-tls \
 	  bench-out
