@@ -8,7 +8,10 @@ cd "$(dirname "$0")/.."
 confide=$1
 version=v2.2.1+incompatible
 # Names of cases that may fail, each with its reason.
-known=()
+known=(
+  # The connection ends as the case wants, but by a reset where bytes of it are unread.
+  "http2/3.5: Sends invalid connection preface"
+)
 
 PATH=$PATH:/usr/local/go/bin
 command -v go >/dev/null || { echo "h2spec: skipped: no Go"; exit 0; }
