@@ -196,6 +196,13 @@ impl Server {
         identity.certificate().map(|certificate| certificate.to_vec()).unwrap_or_default()
     }
 
+    /// The Unix time in seconds at which the current key expires; `None` for a given certificate,
+    /// which is never renewed.
+    pub fn key_not_after(&self) -> Option<u64> {
+        let not_after = self.identities.current().not_after;
+        (not_after != u64::MAX).then_some(not_after)
+    }
+
     /// The number of renewals of the key that have failed since the start. While the current key is
     /// valid it is still used; after it expires connections fail with [`ChannelError::KeyEnded`].
     pub fn renewal_failures(&self) -> u64 {

@@ -3,11 +3,15 @@
 use std::{
     convert::Infallible,
     future::{Future, pending},
+    sync::Arc,
     time::Duration,
 };
 
+use confide_channel::{ChannelError, Server};
 use confide_http::PeerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::observation::Telemetry;
 
 /// The version of HTTP on an opened stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,15 +41,30 @@ pub(crate) trait Acceptor: Send + Sync + 'static {
 /// lifetime, long before it expires.
 const RENEWALS_SEEN_EVERY: Duration = Duration::from_secs(10);
 
-impl Acceptor for confide_channel::Server {
+/// The attested channel, whose handshakes are counted.
+pub(crate) struct ChannelAcceptor {
+    pub(crate) channel: Arc<Server>,
+    pub(crate) telemetry: Option<Arc<Telemetry>>,
+}
+
+impl Acceptor for ChannelAcceptor {
     type Stream = tokio_rustls::server::TlsStream<PeerStream>;
-    type Refusal = confide_channel::ChannelError;
+    type Refusal = ChannelError;
 
     async fn open_stream(
         &self,
         stream: PeerStream,
     ) -> Result<(Self::Stream, HttpVersion), Self::Refusal> {
-        let accepted = self.accept(stream).await?;
+        let metrics = self.telemetry.as_ref().map(|telemetry| &telemetry.metrics);
+        let accepted = self.channel.accept(stream).await.inspect_err(|error| {
+            if let Some(metrics) = metrics {
+                metrics.record_failed_handshake(error.origin());
+            }
+        })?;
+        if let Some(metrics) = metrics {
+            let quote = (accepted.timings.batch > 0).then_some(accepted.timings.quote);
+            metrics.record_handshake(accepted.timings.handshake, quote);
+        }
         let version = if accepted.is_http2() { HttpVersion::Http2 } else { HttpVersion::Http1 };
         tracing::debug!(
             ?version,
@@ -57,12 +76,16 @@ impl Acceptor for confide_channel::Server {
         Ok((accepted.stream, version))
     }
 
-    /// Logs each failed renewal of the key, since clients notice nothing until the key expires.
+    /// Logs each failed renewal of the key, since clients notice nothing until the key expires, and
+    /// keeps the metric of its expiry.
     async fn maintain(&self) -> Infallible {
         let mut seen = 0;
         loop {
+            if let Some(telemetry) = &self.telemetry {
+                telemetry.metrics.set_key_not_after(self.channel.key_not_after());
+            }
             tokio::time::sleep(RENEWALS_SEEN_EVERY).await;
-            let failures = self.renewal_failures();
+            let failures = self.channel.renewal_failures();
             if failures > seen {
                 tracing::warn!(
                     failures,

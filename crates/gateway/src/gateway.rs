@@ -10,12 +10,14 @@ use tokio::net::TcpListener;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use crate::{
+    acceptor::ChannelAcceptor,
     access_log::AccessLog,
     authorizer::Authorizer,
     configuration::GatewayConfiguration,
     error::GatewayError,
     generation::{Generation, GenerationSlot},
     limits::GatewayLimits,
+    observation::Telemetry,
     proxy::Proxy,
     server_states::ServerStates,
 };
@@ -55,6 +57,7 @@ pub struct Gateway {
     simulated: bool,
     access_log: Option<AccessLog>,
     authorizer: Option<Arc<Authorizer>>,
+    telemetry: Option<Arc<Telemetry>>,
     admission: Admission,
 }
 
@@ -121,6 +124,7 @@ impl Gateway {
             simulated,
             access_log: None,
             authorizer: None,
+            telemetry: None,
             admission: Admission::new(AdmissionLimits::default()),
         })
     }
@@ -135,6 +139,13 @@ impl Gateway {
     /// may share one.
     pub fn with_authorizer(mut self, authorizer: Arc<Authorizer>) -> Self {
         self.authorizer = Some(authorizer);
+        self
+    }
+
+    /// Returns the gateway, which now counts its requests and connections, and traces requests if
+    /// `telemetry` has an exporter.
+    pub fn with_telemetry(mut self, telemetry: Telemetry) -> Self {
+        self.telemetry = Some(Arc::new(telemetry));
         self
     }
 
@@ -191,16 +202,17 @@ impl Gateway {
         ReloadableGateway::new(self).serve(listener, stop).await
     }
 
-    fn into_generation(self) -> Generation<Server> {
+    fn into_generation(self) -> Generation<ChannelAcceptor> {
         let proxy = self.proxy.with_access_log(self.access_log);
-        let proxy = Arc::new(proxy.with_authorizer(self.authorizer));
-        Generation::new(self.channel, proxy, self.limits)
+        let proxy = proxy.with_authorizer(self.authorizer).with_telemetry(self.telemetry.clone());
+        let acceptor = ChannelAcceptor { channel: self.channel, telemetry: self.telemetry };
+        Generation::new(Arc::new(acceptor), Arc::new(proxy), self.limits)
     }
 }
 
 /// A gateway whose configuration can be replaced while it serves.
 pub struct ReloadableGateway {
-    generations: GenerationSlot<Server>,
+    generations: GenerationSlot<ChannelAcceptor>,
     admission: Admission,
     authorizer: Option<Arc<Authorizer>>,
 }

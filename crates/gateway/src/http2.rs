@@ -33,8 +33,8 @@ use tokio::{
 };
 
 use crate::{
-    answer::AnswerBody,
     limits::{GatewayLimits, Http2Limits},
+    observation::ObservedBody,
     proxy::Proxy,
     refusal::RequestRefusal,
     tunnel::Tunnel,
@@ -62,7 +62,7 @@ pub(crate) async fn serve_http2<I>(
         let busy = if is_tunnel { place.admit_tunnel() } else { place.admit_exchange() };
         place.run_exchange(async move {
             let Some(busy) = busy.map(Arc::new) else {
-                let refused = RequestRefusal::Busy.into_response();
+                let refused = proxy.refuse(request, RequestRefusal::Busy);
                 return Ok::<_, Infallible>(refused.map(|body| StreamBody::new(body, None)));
             };
             if is_tunnel {
@@ -199,14 +199,14 @@ impl StreamProgress {
 
 /// The body of an answer on a stream, which holds the place of its request.
 pub(crate) struct StreamBody {
-    inner: AnswerBody,
+    inner: ObservedBody,
     progress: Option<Arc<StreamProgress>>,
     _busy: Option<Arc<BusyGuard>>,
 }
 
 impl StreamBody {
     /// Has to be called in the task of the stream.
-    fn new(inner: AnswerBody, busy: Option<Arc<BusyGuard>>) -> Self {
+    fn new(inner: ObservedBody, busy: Option<Arc<BusyGuard>>) -> Self {
         Self { inner, progress: PROGRESS.try_with(Arc::clone).ok(), _busy: busy }
     }
 
@@ -218,8 +218,8 @@ impl StreamBody {
 }
 
 impl Body for StreamBody {
-    type Data = <AnswerBody as Body>::Data;
-    type Error = <AnswerBody as Body>::Error;
+    type Data = <ObservedBody as Body>::Data;
+    type Error = <ObservedBody as Body>::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

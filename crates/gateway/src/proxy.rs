@@ -31,7 +31,9 @@ use crate::{
     limits::GatewayLimits,
     manifest::ModelChange,
     metered_body::{MeteredBody, meter_answer},
+    metrics::ConnectionCount,
     model_field::{ModelFieldError, RequestModel},
+    observation::{ObservedBody, RequestObservation, Telemetry},
     path::{self, PathFault},
     pool::UpstreamPool,
     refusal::RequestRefusal,
@@ -66,6 +68,7 @@ pub(crate) struct Proxy {
     limits: GatewayLimits,
     log: Option<AccessLog>,
     authorizer: Option<Arc<Authorizer>>,
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 impl Proxy {
@@ -98,6 +101,7 @@ impl Proxy {
             limits,
             log: None,
             authorizer: None,
+            telemetry: None,
         }
     }
 
@@ -109,6 +113,16 @@ impl Proxy {
     pub(crate) fn with_authorizer(mut self, authorizer: Option<Arc<Authorizer>>) -> Self {
         self.authorizer = authorizer;
         self
+    }
+
+    pub(crate) fn with_telemetry(mut self, telemetry: Option<Arc<Telemetry>>) -> Self {
+        self.telemetry = telemetry;
+        self
+    }
+
+    /// Counts a connection as open while the returned value lives.
+    pub(crate) fn count_connection(&self) -> Option<ConnectionCount> {
+        self.telemetry.as_ref().map(|telemetry| telemetry.metrics.count_connection())
     }
 
     pub(crate) fn groups(&self) -> &[Arc<ServerGroup>] {
@@ -125,6 +139,7 @@ impl Proxy {
     /// intervals. A slow server does not delay the others.
     pub(crate) async fn maintain_servers(&self) -> Infallible {
         let mut loops: Vec<Pin<Box<dyn Future<Output = Infallible> + Send + '_>>> = Vec::new();
+        loops.push(Box::pin(self.report_model_change()));
         for group in &self.groups {
             for index in 0..group.servers().len() {
                 loops.push(Box::pin(group.maintain_server(index)));
@@ -139,23 +154,47 @@ impl Proxy {
         .await
     }
 
+    /// Keeps the metric of a changed model.
+    async fn report_model_change(&self) -> Infallible {
+        self.model_change.wait().await;
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.metrics.set_model_changed(true);
+        }
+        std::future::pending().await
+    }
+
+    /// Refuses a request before it is read.
+    pub(crate) fn refuse(
+        &self,
+        mut request: Request<Incoming>,
+        refusal: RequestRefusal,
+    ) -> Response<ObservedBody> {
+        let (telemetry, method) = (self.telemetry.as_ref(), request.method().clone());
+        let mut observation = RequestObservation::begin(telemetry, &method, request.headers_mut());
+        let response = refusal.into_response(&mut observation);
+        observation.observe_answer(response)
+    }
+
     /// Answers one request, with an error response if it fails before the answer has begun.
     ///
     /// If the answer accepts a WebSocket, its tunnel is queued in `tunnels`.
     pub(crate) async fn answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         peer: Peer,
         tunnels: &mpsc::Sender<Tunnel>,
-    ) -> Response<AnswerBody> {
+    ) -> Response<ObservedBody> {
+        let (telemetry, method) = (self.telemetry.as_ref(), request.method().clone());
+        let mut observation = RequestObservation::begin(telemetry, &method, request.headers_mut());
         let Some(log) = &self.log else {
-            return self.answer_unlogged(request, peer, tunnels).await;
+            let response = self.answer_unlogged(request, peer, tunnels, &mut observation).await;
+            return observation.observe_answer(response);
         };
-        let (began, method) = (Instant::now(), request.method().clone());
+        let began = Instant::now();
         let path = request.uri().path().to_owned();
-        let response = self.answer_unlogged(request, peer, tunnels).await;
+        let response = self.answer_unlogged(request, peer, tunnels, &mut observation).await;
         log.record_answer(&method, &path, response.status(), began.elapsed());
-        response
+        observation.observe_answer(response)
     }
 
     async fn answer_unlogged(
@@ -163,16 +202,17 @@ impl Proxy {
         request: Request<Incoming>,
         peer: Peer,
         tunnels: &mpsc::Sender<Tunnel>,
+        observation: &mut RequestObservation,
     ) -> Response<AnswerBody> {
         let (method, version) = (request.method().clone(), request.version());
-        let outcome = self.answer_or_refuse(request, peer, tunnels).await;
+        let outcome = self.answer_or_refuse(request, peer, tunnels, observation).await;
         let outcome = outcome.and_then(|response| match version == Version::HTTP_10 {
             true if response.body().size_hint().exact().is_none() => {
                 Err(RequestRefusal::StreamOverHttp10)
             }
             _ => Ok(response),
         });
-        let response = outcome.unwrap_or_else(RequestRefusal::into_response);
+        let response = outcome.unwrap_or_else(|refusal| refusal.into_response(observation));
         // The query and the bodies are never logged, because they may contain secrets.
         tracing::debug!(%method, status = response.status().as_u16(), "answered");
         response
@@ -183,6 +223,7 @@ impl Proxy {
         request: Request<Incoming>,
         peer: Peer,
         tunnels: &mpsc::Sender<Tunnel>,
+        observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let (mut head, body) = request.into_parts();
         let mut body = LingeringBody::new(body, &head.headers, self.limits.request_body_linger);
@@ -201,6 +242,7 @@ impl Proxy {
             return Err(changed_model_refusal());
         }
         if target.path() == WELL_KNOWN_PATH {
+            observation.record_route(WELL_KNOWN_PATH);
             return match head.method {
                 Method::GET | Method::HEAD => {
                     Ok(answer::json_response(StatusCode::OK, self.description.clone()))
@@ -210,6 +252,7 @@ impl Proxy {
         }
         let method = if is_websocket { websocket_method() } else { head.method.clone() };
         let (route, group) = self.find_route(&method, target.path())?;
+        observation.record_route(&route.path);
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
         if group.lists_models()
             && target.path() == MODELS_PATH
@@ -228,9 +271,10 @@ impl Proxy {
             match handshake {
                 Some(handshake) => {
                     let request = Request::from_parts(head, Either::Left(body));
-                    self.open_websocket(handshake, request, &target, group, tunnels).await
+                    self.open_websocket(handshake, request, &target, group, tunnels, observation)
+                        .await
                 }
-                None => self.forward(head, body, &target, group, grant.as_ref()).await,
+                None => self.forward(head, body, &target, group, grant.as_ref(), observation).await,
             }
         };
         let answer = match self.expects_model {
@@ -263,7 +307,7 @@ impl Proxy {
         grant.map(Some).map_err(RequestRefusal::Key)
     }
 
-    /// Finds the route for a request, and its group of model servers.
+    /// Finds the route of a request, and its group of model servers.
     fn find_route(
         &self,
         method: &Method,
@@ -332,18 +376,21 @@ impl Proxy {
         target: &PathAndQuery,
         group: &Arc<ServerGroup>,
         grant: Option<&Grant>,
+        observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let limits_models = grant.is_some_and(Grant::limits_models);
         if !group.reads_bodies() && !limits_models {
+            observation.record_operation(&head.method, target.path(), None);
             let candidates = group.find_candidates(&RequestModel::Absent);
             let request = Request::from_parts(head, Either::Left(body));
-            return self.send_to_group(request, target, group, candidates).await;
+            return self.send_to_group(request, target, group, candidates, observation).await;
         }
         // Boxed, because requests that are not read whole do not need the space.
-        let (body, candidates) =
+        let ReadRequest { body, model, candidates } =
             Box::pin(self.read_request(&head, body, target.path(), group, grant)).await?;
+        observation.record_operation(&head.method, target.path(), model.name());
         let request = Request::from_parts(head, Either::Right(Full::new(body)));
-        self.send_to_group(request, target, group, candidates).await
+        self.send_to_group(request, target, group, candidates, observation).await
     }
 
     /// Reads a body, and finds the servers that may take the request.
@@ -354,7 +401,7 @@ impl Proxy {
         path: &str,
         group: &ServerGroup,
         grant: Option<&Grant>,
-    ) -> Result<(Bytes, ServerSet), RequestRefusal> {
+    ) -> Result<ReadRequest, RequestRefusal> {
         let grant = grant.filter(|grant| grant.limits_models());
         let needs_model = group.lists_models() || grant.is_some();
         if needs_model && !body.is_end_stream() {
@@ -370,7 +417,7 @@ impl Proxy {
         }
         let candidates = group.find_candidates(&model);
         match model {
-            _ if !candidates.is_empty() => Ok((body, candidates)),
+            _ if !candidates.is_empty() => Ok(ReadRequest { body, model, candidates }),
             RequestModel::Named(_) => Err(ChoiceError::ModelNotFound.into()),
             RequestModel::Absent => {
                 Err(ChoiceError::ModelNotNamed(ModelFieldError::Missing).into())
@@ -386,6 +433,7 @@ impl Proxy {
         target: &PathAndQuery,
         group: &Arc<ServerGroup>,
         mut candidates: ServerSet,
+        observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let (method, began) = (request.method().clone(), tokio::time::Instant::now());
         let trailers = match request.headers().contains_key(header::TE) {
@@ -396,7 +444,7 @@ impl Proxy {
             let permit = group.enter(candidates, began).await.map_err(ChoiceError::Queue)?;
             candidates.remove(permit.index());
             self.address_to(permit.pool().upstream(), &mut request, target)?;
-            let sending = send_to_upstream(permit.pool(), request);
+            let sending = send_to_upstream(permit.pool(), request, observation);
             let sent = tokio::time::timeout(self.limits.upstream_start, sending).await;
             let UnansweredAttempt { refusal, unsent } = match sent {
                 Ok(Ok((response, connection))) => {
@@ -447,6 +495,7 @@ impl Proxy {
         target: &PathAndQuery,
         group: &Arc<ServerGroup>,
         tunnels: &mpsc::Sender<Tunnel>,
+        observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let failure =
             |fault, reason: String| RequestRefusal::Upstream(UpstreamFailure::new(fault, reason));
@@ -461,6 +510,7 @@ impl Proxy {
         let key = UpstreamKey::offer(request.headers_mut());
         let opened = tokio::time::timeout(self.limits.upgrade, async {
             let mut connection = permit.pool().open().await.map_err(RequestRefusal::Upstream)?;
+            observation.record_sent();
             let sent = connection.send(request).await;
             let response = sent.map_err(|unsent| RequestRefusal::from_unanswered(*unsent))?;
             Ok::<_, RequestRefusal>((response, connection))
@@ -521,6 +571,13 @@ impl Proxy {
 /// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
 const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
 
+/// A request whose body was read whole.
+struct ReadRequest {
+    body: Bytes,
+    model: RequestModel,
+    candidates: ServerSet,
+}
+
 /// A request that got no answer from one server.
 struct UnansweredAttempt {
     refusal: RequestRefusal,
@@ -534,12 +591,14 @@ struct UnansweredAttempt {
 async fn send_to_upstream(
     pool: &UpstreamPool,
     request: Request<RequestBody>,
+    observation: &mut RequestObservation,
 ) -> Result<(Response<Incoming>, Connection), Box<UnansweredAttempt>> {
     let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
     let mut request = request;
     if let Some(mut kept) = pool.take_idle(is_repeatable) {
         let again = is_repeatable.then(|| request.headers().clone());
         let (method, uri) = (request.method().clone(), request.uri().clone());
+        observation.record_sent();
         match kept.send(request).await {
             Ok(response) => return Ok((response, kept)),
             Err(unsent) => {
@@ -556,6 +615,7 @@ async fn send_to_upstream(
             return Err(Box::new(UnansweredAttempt { refusal, unsent: Some(request) }));
         }
     };
+    observation.record_sent();
     fresh.send(request).await.map(|response| (response, fresh)).map_err(|mut unanswered| {
         let unsent = unanswered.request.take();
         Box::new(UnansweredAttempt {

@@ -11,6 +11,7 @@ use crate::{
     choice_error::ChoiceError,
     connection::UnansweredRequest,
     fault::UpstreamFailure,
+    observation::RequestObservation,
     path::PathFault,
     rate_limit::ceil_seconds,
 };
@@ -74,7 +75,10 @@ impl RequestRefusal {
         }
     }
 
-    pub(crate) fn into_response(self) -> Response<AnswerBody> {
+    pub(crate) fn into_response(
+        self,
+        observation: &mut RequestObservation,
+    ) -> Response<AnswerBody> {
         let bad = StatusCode::BAD_REQUEST;
         let text;
         let (status, code, message) = match &self {
@@ -144,18 +148,23 @@ impl RequestRefusal {
                 "a streamed answer needs HTTP/1.1",
             ),
         };
-        self.log(code);
+        self.record(code, observation);
         let mut response = answer::error_response(status, code, message);
         self.insert_fields(response.headers_mut());
         response
     }
 
-    fn log(&self, code: &str) {
+    /// Logs and counts the refusal by its code.
+    fn record(&self, code: &'static str, observation: &mut RequestObservation) {
         match self {
             Self::Upstream(UpstreamFailure { reason, .. }) => {
+                observation.record_upstream_failure(code);
                 tracing::warn!(code, %reason, "upstream failed");
             }
-            _ => tracing::info!(code, "request not proxied"),
+            _ => {
+                observation.record_refusal(code);
+                tracing::info!(code, "request not proxied");
+            }
         }
     }
 

@@ -43,6 +43,7 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
 ) {
     let Generation { acceptor, proxy, limits, .. } = &*generation;
     let mut replaced = generation.replacement_signal();
+    let _open = proxy.count_connection();
     // The evidence would attest a false digest, so no handshake is started.
     let mut lost = pin!(proxy.wait_for_model_change());
     let opened = tokio::select! {

@@ -21,6 +21,7 @@ use crate::{
     proxy::Proxy,
 };
 
+mod admin;
 mod api_keys;
 mod authorization_hook;
 mod checked_upstream;
@@ -32,6 +33,7 @@ mod model_servers;
 mod queueing;
 mod reload;
 mod routes;
+mod telemetry;
 mod trailers;
 mod websocket;
 

@@ -10,7 +10,10 @@ use std::{
 pub use prometheus_client::metrics::{counter::Counter, gauge::Gauge, histogram::Histogram};
 use prometheus_client::{
     encoding::{EncodeMetric, MetricEncoder, text},
-    metrics::{MetricType, family::Family},
+    metrics::{
+        MetricType,
+        family::{Family, MetricConstructor},
+    },
     registry::{Metric, Registry},
 };
 
@@ -23,6 +26,16 @@ pub type MetricLabels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
 /// A counter for each combination of `N` labels.
 pub type LabelledCounter<const N: usize> = Family<MetricLabels<N>, Counter>;
+
+/// A gauge for each combination of `N` labels.
+pub type LabelledGauge<const N: usize> = Family<MetricLabels<N>, Gauge>;
+
+/// A histogram for each combination of `N` labels.
+pub type LabelledHistogram<const N: usize> = Family<MetricLabels<N>, Histogram, HistogramBounds>;
+
+/// The upper bounds of a histogram's buckets, in rising order.
+#[derive(Clone, Copy, Debug)]
+pub struct HistogramBounds(&'static [f64]);
 
 /// A gauge that can be absent: it appears once [`OptionalGauge::set`] was called with a value.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +80,21 @@ impl MetricsRegistry {
         self.register(name, help, Histogram::new(bounds))
     }
 
+    /// Registers a gauge with labels.
+    pub fn labelled_gauge<const N: usize>(&mut self, name: &str, help: &str) -> LabelledGauge<N> {
+        self.register(name, help, Family::default())
+    }
+
+    /// Registers a histogram with labels; see [`MetricsRegistry::histogram`].
+    pub fn labelled_histogram<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        bounds: &'static [f64],
+    ) -> LabelledHistogram<N> {
+        self.register(name, help, Family::new_with_constructor(HistogramBounds(bounds)))
+    }
+
     /// The text of all metrics.
     pub fn encode(&self) -> String {
         let mut encoded = String::new();
@@ -86,13 +114,20 @@ impl MetricsRegistry {
     }
 }
 
+impl MetricConstructor<Histogram> for HistogramBounds {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(self.0.iter().copied())
+    }
+}
+
 impl OptionalGauge {
     /// Sets the value; `None` makes the gauge absent.
     pub fn set(&self, value: Option<u64>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = value;
     }
 
-    fn value(&self) -> Option<u64> {
+    /// The value, if there is one.
+    pub fn value(&self) -> Option<u64> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -151,6 +186,14 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         assert!(text.ends_with("# EOF\n"), "{text}");
+        let places = registry.labelled_gauge("places", "Places by kind.");
+        let lengths = registry.labelled_histogram("lengths", "Lengths by kind.", &[1.0, 4.0]);
+        places.get_or_create(&[("kind", "a".into())]).set(3);
+        lengths.get_or_create(&[("kind", "a".into())]).observe(2.0);
+        let labelled = registry.encode();
+        for line in ["places{kind=\"a\"} 3", "lengths_bucket{le=\"4.0\",kind=\"a\"} 1"] {
+            assert!(labelled.lines().any(|found| found == line), "{line}\n{labelled}");
+        }
         assert!(!text.contains("documents"), "{text}");
         documents.set(Some(4));
         assert!(registry.encode().contains("\ndocuments 4\n"));
