@@ -4,7 +4,8 @@ use std::{convert::Infallible, future::Future, sync::Arc};
 
 use confide_http::{
     Admission, AdmissionLimits, ClosingSignal, ConnectionDeadlines, ConnectionPlace, DrainOutcome,
-    IdleGuard, PeerStream, StallGuard, accept_until, serve_connection, wait_until_closing,
+    IdleGuard, PeerStream, StallGuard, UNBOUNDED, accept_until, serve_connection,
+    wait_until_closing,
 };
 use hyper::service::service_fn;
 use hyper_util::{
@@ -68,6 +69,10 @@ async fn serve_one_connection(
             () = tokio::time::sleep(limits.connection_age) => {}
         }
     };
-    let deadlines = ConnectionDeadlines { first_request: limits.head_wait, grace: limits.idle };
+    let deadlines = ConnectionDeadlines {
+        first_request: limits.head_wait,
+        idle: UNBOUNDED,
+        grace: limits.idle,
+    };
     serve_connection(connection, &place, deadlines, stop).await;
 }

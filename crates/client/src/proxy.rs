@@ -75,7 +75,8 @@ async fn serve_local_connection(
         .header_read_timeout(limits.local_idle)
         .max_header_size(limits.head_bytes)
         .serve_connection(stream, service);
-    let deadlines = ConnectionDeadlines { first_request: limits.local_idle, grace: UNBOUNDED };
+    let deadlines =
+        ConnectionDeadlines { first_request: limits.local_idle, idle: UNBOUNDED, grace: UNBOUNDED };
     serve_connection(http, &place, deadlines, wait_until_closing(closing)).await;
 }
 

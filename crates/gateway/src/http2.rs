@@ -88,7 +88,12 @@ pub(crate) async fn serve_http2<I>(
         tokio::time::sleep(GOAWAY_GRACE).await;
         place.wait_for_idle_time(GOAWAY_GRACE).await;
     };
-    let deadlines = ConnectionDeadlines { first_request: limits.first_head, grace: UNBOUNDED };
+    let deadlines = ConnectionDeadlines {
+        first_request: limits.first_head,
+        // A connection that is idle for too long is told so before it is closed.
+        idle: UNBOUNDED,
+        grace: UNBOUNDED,
+    };
     tokio::select! {
         biased;
         () = serve_connection(connection, place, deadlines, stop_or_idle) => {}

@@ -47,7 +47,7 @@ use crate::{
 
 /// Fields by which some servers replace the method or path of the request line. They would bypass
 /// the routes.
-const REROUTING: [HeaderName; 5] = [
+static REROUTING: [HeaderName; 5] = [
     HeaderName::from_static("x-http-method"),
     HeaderName::from_static("x-http-method-override"),
     HeaderName::from_static("x-method-override"),
@@ -653,13 +653,23 @@ fn check_host(head: &request::Parts) -> Result<(), RequestRefusal> {
     let mut hosts = head.headers.get_all(header::HOST).iter();
     let is_host = |host: &header::HeaderValue| {
         let text = host.to_str().unwrap_or("@");
-        text.is_empty() || text.parse::<Authority>().is_ok_and(|host| !host.as_str().contains('@'))
+        text.is_empty()
+            || is_plain_host(text)
+            || text.parse::<Authority>().is_ok_and(|host| !host.as_str().contains('@'))
     };
     match (hosts.next(), hosts.next()) {
         (Some(only), None) if is_host(only) => Ok(()),
         (None, _) if head.version < Version::HTTP_11 => Ok(()),
         _ => Err(RequestRefusal::Host),
     }
+}
+
+/// Whether the text is a name or an IPv4 address, with or without a port, as most clients send it.
+fn is_plain_host(text: &str) -> bool {
+    let (host, port) = text.split_once(':').unwrap_or((text, "80"));
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+    let is_port = (1..=4).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_port && !host.is_empty() && host.bytes().all(is_name)
 }
 
 /// Returns path and query as they are matched and sent. The authority of an absolute target is

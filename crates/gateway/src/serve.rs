@@ -10,7 +10,7 @@ use std::{
 
 use confide_http::{
     ClosingSignal, ConnectionDeadlines, ConnectionPlace, PeerStream, StallGuard, UNBOUNDED,
-    serve_upgradeable, wait_until_closing,
+    interrupt, serve_upgradeable, wait_until_closing,
 };
 use http::{HeaderValue, StatusCode, header};
 use hyper::{
@@ -18,7 +18,7 @@ use hyper::{
     server::conn::http1,
     service::service_fn,
 };
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -83,10 +83,7 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
             HttpVersion::Http2 => serve_http2(stream, &place, proxy, limits, stop).await,
         }
     };
-    tokio::select! {
-        () = served => {}
-        () = loss => {}
-    }
+    interrupt(pin!(served), loss).await;
 }
 
 async fn serve_http1<I>(
@@ -112,13 +109,17 @@ async fn serve_http1<I>(
         })
     });
     let http = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.idle)
+        // The deadlines of the connection cover the heads of its requests.
+        .header_read_timeout(None)
         .max_header_size(limits.head_bytes)
         .max_headers(limits.head_fields)
         .serve_connection(stream, service)
         .with_upgrades();
-    let deadlines = ConnectionDeadlines { first_request: limits.first_head, grace: UNBOUNDED };
+    let deadlines = ConnectionDeadlines {
+        first_request: limits.first_head,
+        idle: limits.idle,
+        grace: UNBOUNDED,
+    };
     serve_upgradeable(http, place, deadlines, stop).await;
     // The tunnel belongs to this task, so that an eviction or the end of the drain ends it too.
     if let Ok(tunnel) = opened.try_recv() {

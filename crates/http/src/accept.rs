@@ -10,6 +10,7 @@ use tokio::{
 
 use crate::{
     admission::{Admission, ConnectionPlace, Peer},
+    interrupt::interrupt,
     peer_stream::PeerStream,
     proxy_protocol::{AnnouncedPeer, read_proxy_header},
 };
@@ -54,11 +55,11 @@ where
     let mut stop = pin!(stop);
     let begin = |running: &mut JoinSet<()>, arrived: ArrivedConnection| {
         let Some(place) = admission.admit(arrived.peer) else { return };
-        let served = serve(arrived.stream, place.clone(), closing.subscribe());
+        // Boxed before it is moved into the task, because it is large.
+        let served = Box::pin(serve(arrived.stream, place.clone(), closing.subscribe()));
         running.spawn(async move {
-            tokio::select! {
-                () = served => {}
-                () = place.wait_for_eviction() => tracing::debug!(peer = %place.peer(), "evicted"),
+            if interrupt(served, place.wait_for_eviction()).await.is_none() {
+                tracing::debug!(peer = %place.peer(), "evicted");
             }
         });
     };

@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     fmt::Display,
-    future::{Future, pending},
+    future::Future,
     pin::{Pin, pin},
     time::Duration,
 };
@@ -17,7 +17,7 @@ use hyper::{
 };
 use hyper_util::server::graceful::GracefulConnection;
 
-use crate::{accept::ClosingSignal, admission::ConnectionPlace};
+use crate::{accept::ClosingSignal, admission::ConnectionPlace, interrupt::interrupt};
 
 /// An unlimited grace, for exchanges that have deadlines of their own.
 pub const UNBOUNDED: Duration = Duration::MAX;
@@ -29,6 +29,9 @@ pub struct ConnectionDeadlines {
     /// head, even if bytes arrive. hyper's own timeout for heads runs neither before the version of
     /// HTTP is known nor in HTTP/2, and has to be as long as the idle timeout.
     pub first_request: Duration,
+    /// The longest time from the end of one exchange to the complete head of the next request, even
+    /// if bytes arrive. [`UNBOUNDED`] leaves it to a timer of hyper, which costs more.
+    pub idle: Duration,
     /// The longest time from the stop of the server to the end of the running exchange.
     pub grace: Duration,
 }
@@ -37,26 +40,30 @@ pub struct ConnectionDeadlines {
 /// [`ConnectionPlace::run_exchange`] of `place`; a connection without one by the deadline is
 /// dropped. Once `stop` resolves, no further exchange begins, and the running one may last for the
 /// grace.
-pub async fn serve_connection<C>(
+pub fn serve_connection<C>(
     connection: C,
     place: &ConnectionPlace,
     deadlines: ConnectionDeadlines,
     stop: impl Future<Output = ()>,
-) where
+) -> impl Future<Output = ()>
+where
     C: GracefulConnection,
     C::Error: Display,
 {
-    serve_with_deadlines(connection, C::graceful_shutdown, place, deadlines, stop).await;
+    // Boxed once: every async function that takes it by value would hold it twice.
+    let connection = Box::pin(connection);
+    serve_with_deadlines(connection, C::graceful_shutdown, place, deadlines, stop)
 }
 
 /// Serves as [`serve_connection`] does, for HTTP/1 only and with upgrades. (hyper-util's builder
 /// that detects the version also allows HTTP/2 if it allows upgrades.)
-pub async fn serve_upgradeable<I, S, B>(
+pub fn serve_upgradeable<I, S, B>(
     connection: UpgradeableConnection<I, S>,
     place: &ConnectionPlace,
     deadlines: ConnectionDeadlines,
     stop: impl Future<Output = ()>,
-) where
+) -> impl Future<Output = ()>
+where
     I: Read + Write + Unpin + Send + 'static,
     S: HttpService<Incoming, ResBody = B>,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -64,11 +71,11 @@ pub async fn serve_upgradeable<I, S, B>(
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let shut_down = UpgradeableConnection::graceful_shutdown;
-    serve_with_deadlines(connection, shut_down, place, deadlines, stop).await;
+    serve_with_deadlines(Box::pin(connection), shut_down, place, deadlines, stop)
 }
 
 async fn serve_with_deadlines<C, E>(
-    connection: C,
+    mut connection: Pin<Box<C>>,
     shut_down: impl FnOnce(Pin<&mut C>),
     place: &ConnectionPlace,
     deadlines: ConnectionDeadlines,
@@ -80,17 +87,17 @@ async fn serve_with_deadlines<C, E>(
     let silent = async {
         tokio::time::sleep(deadlines.first_request).await;
         if place.has_run_exchange() {
-            pending::<()>().await;
+            place.wait_until_idle_for(deadlines.idle).await;
         }
     };
-    tokio::select! {
-        () = serve_until_stop(connection, shut_down, stop, deadlines.grace) => {}
-        () = silent => tracing::debug!(peer = %place.peer(), "no request arrived in time"),
+    let served = serve_until_stop(connection.as_mut(), shut_down, stop, deadlines.grace);
+    if interrupt(pin!(served), silent).await.is_none() {
+        tracing::debug!(peer = %place.peer(), "no request arrived in time");
     }
 }
 
 async fn serve_until_stop<C, E>(
-    connection: C,
+    mut connection: Pin<&mut C>,
     shut_down: impl FnOnce(Pin<&mut C>),
     stop: impl Future<Output = ()>,
     grace: Duration,
@@ -98,10 +105,9 @@ async fn serve_until_stop<C, E>(
     C: Future<Output = Result<(), E>>,
     E: Display,
 {
-    let mut connection = pin!(connection);
-    let outcome = tokio::select! {
-        outcome = connection.as_mut() => outcome,
-        () = stop => {
+    let outcome = match interrupt(connection.as_mut(), stop).await {
+        Some(outcome) => outcome,
+        None => {
             shut_down(connection.as_mut());
             tokio::time::timeout(grace, connection).await.unwrap_or(Ok(()))
         }
@@ -140,6 +146,7 @@ mod tests {
 
     const GENEROUS: Duration = Duration::from_secs(20);
     const FIRST_REQUEST: Duration = Duration::from_secs(5);
+    const IDLE: Duration = Duration::from_secs(60);
 
     /// A connection whose answers take `answer_time`, its client's end, and what tells it to stop.
     fn start(
@@ -159,7 +166,7 @@ mod tests {
             });
             let builder = auto::Builder::new(TokioExecutor::new());
             let connection = builder.serve_connection(TokioIo::new(server), service);
-            let deadlines = ConnectionDeadlines { first_request: FIRST_REQUEST, grace };
+            let deadlines = ConnectionDeadlines { first_request: FIRST_REQUEST, idle: IDLE, grace };
             serve_connection(connection, &place, deadlines, wait_until_closing(closed)).await;
         };
         (client, closing, tokio::spawn(serve))
@@ -240,5 +247,28 @@ mod tests {
             tokio::time::sleep(FIRST_REQUEST * 2).await;
         }
         assert!(!ended.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_further_request_ends_after_the_idle_time_however_it_drips() {
+        for drips in [false, true] {
+            let (mut client, _closing, ended) = start(FIRST_REQUEST * 2, UNBOUNDED);
+            let mut answered = tokio::time::Instant::now();
+            for wait in [Duration::ZERO, IDLE / 2, IDLE / 2] {
+                tokio::time::sleep(wait).await;
+                ask(&mut client).await;
+                while timeout(GENEROUS, client.read_u8()).await.unwrap().unwrap() != b'k' {}
+                answered = tokio::time::Instant::now();
+            }
+            if drips {
+                client.write_all(b"GET / HTTP/1.1\r\nx:").await.unwrap();
+                while client.write_all(b"x").await.is_ok() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+            timeout(IDLE * 2, ended).await.unwrap().unwrap();
+            let lasted = answered.elapsed();
+            assert!(lasted >= IDLE && lasted <= IDLE + GENEROUS / 4, "{drips}: {lasted:?}");
+        }
     }
 }

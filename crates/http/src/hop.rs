@@ -6,7 +6,7 @@ use http::{
 };
 use http_body::Body;
 
-const HOP_BY_HOP: [HeaderName; 10] = [
+static HOP_BY_HOP: [HeaderName; 10] = [
     CONNECTION,
     TE,
     TRAILER,
@@ -35,28 +35,28 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
         }
     }
     remove_fields(headers, &HOP_BY_HOP);
-    remove_lookalikes(headers, &[CONTENT_LENGTH, HOST]);
+    remove_matching(headers, |name| is_lookalike(name, &[CONTENT_LENGTH, HOST]));
 }
 
 /// Removes the fields with these names and their lookalikes, which have `_` in place of `-`: some
 /// servers read both as the same field, since CGI's variables do not tell them apart (RFC 3875
 /// section 4.1.18).
+///
+/// A message has few fields and most have none of these, so a look at each of its names costs less
+/// than a search for each listed one.
 pub fn remove_fields(headers: &mut HeaderMap, names: &[HeaderName]) {
-    for name in names {
-        headers.remove(name);
-    }
-    remove_lookalikes(headers, names);
+    remove_matching(headers, |name| names.contains(name) || is_lookalike(name, names));
 }
 
-fn remove_lookalikes(headers: &mut HeaderMap, names: &[HeaderName]) {
-    let is_lookalike = |name: &&HeaderName| {
-        name.as_str().contains('_') && {
-            let dashed = name.as_str().replace('_', "-");
-            names.iter().any(|name| name.as_str() == dashed)
-        }
-    };
-    let lookalikes: Vec<HeaderName> = headers.keys().filter(is_lookalike).cloned().collect();
-    for name in lookalikes {
+fn is_lookalike(name: &HeaderName, names: &[HeaderName]) -> bool {
+    name.as_str().contains('_') && {
+        let dashed = name.as_str().replace('_', "-");
+        names.iter().any(|name| name.as_str() == dashed)
+    }
+}
+
+fn remove_matching(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
+    while let Some(name) = headers.keys().find(|name| is_removed(name)).cloned() {
         headers.remove(name);
     }
 }
@@ -101,7 +101,10 @@ fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
+        .map(str::trim)
+        // Most messages name only this field, which is removed in any case.
+        .filter(|name| !name.eq_ignore_ascii_case("keep-alive"))
+        .filter_map(|name| name.parse().ok())
         // Removing a field that frames the message would change where its body ends.
         .filter(|name| *name != CONTENT_LENGTH)
         .collect()

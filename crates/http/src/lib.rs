@@ -11,6 +11,7 @@ mod error_chain;
 mod half_duplex;
 mod hop;
 mod idle;
+mod interrupt;
 mod linger;
 pub mod metrics;
 mod observed_stream;
@@ -38,6 +39,7 @@ pub use hop::{
     remove_hop_by_hop,
 };
 pub use idle::IdleGuard;
+pub use interrupt::interrupt;
 pub use linger::LingeringBody;
 pub use observed_stream::{ObservedStream, StreamObserver};
 pub use pace::{BodyClock, BodyPace, PaceFault, PacedBody, find_pace_fault};

@@ -97,7 +97,8 @@ async fn serve_one_connection(
         .header_read_timeout(limits.idle)
         .max_header_size(HTTP_HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
-    let deadlines = ConnectionDeadlines { first_request: limits.idle, grace: UNBOUNDED };
+    let deadlines =
+        ConnectionDeadlines { first_request: limits.idle, idle: UNBOUNDED, grace: UNBOUNDED };
     serve_connection(http, &place, deadlines, wait_until_closing(closing)).await;
 }
 

@@ -4,7 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use confide_http::{
     Admission, AdmissionLimits, ClosingSignal, ConnectionDeadlines, ConnectionPlace, DrainOutcome,
-    PeerStream, StallGuard, accept_until, serve_connection, wait_until_closing,
+    PeerStream, StallGuard, UNBOUNDED, accept_until, serve_connection, wait_until_closing,
 };
 use http::{Request, Response};
 use hyper::{body::Incoming, service::service_fn};
@@ -81,6 +81,7 @@ async fn serve_one_connection(
     };
     let deadlines = ConnectionDeadlines {
         first_request: limits.head_wait,
+        idle: UNBOUNDED,
         grace: limits.answer_wait + limits.write_wait,
     };
     serve_connection(connection, &place, deadlines, stop).await;

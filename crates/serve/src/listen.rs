@@ -80,6 +80,7 @@ async fn serve_connection(
         .header_read_timeout(limits.head_wait)
         .serve_connection(io, service)
         .with_upgrades();
-    let deadlines = ConnectionDeadlines { first_request: limits.head_wait, grace: UNBOUNDED };
+    let deadlines =
+        ConnectionDeadlines { first_request: limits.head_wait, idle: UNBOUNDED, grace: UNBOUNDED };
     serve_upgradeable(connection, &place, deadlines, wait_until_closing(closing)).await;
 }
