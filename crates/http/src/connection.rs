@@ -85,10 +85,15 @@ async fn serve_with_deadlines<C, E>(
     E: Display,
 {
     let silent = async {
-        tokio::time::sleep(deadlines.first_request).await;
-        if place.has_run_exchange() {
-            place.wait_until_idle_for(deadlines.idle).await;
+        let until = tokio::time::Instant::now() + deadlines.first_request;
+        while !place.has_run_exchange() {
+            let left = until.saturating_duration_since(tokio::time::Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(deadlines.idle)).await;
         }
+        place.wait_until_idle_for(deadlines.idle).await;
     };
     let served = serve_until_stop(connection.as_mut(), shut_down, stop, deadlines.grace);
     if interrupt(pin!(served), silent).await.is_none() {
