@@ -58,6 +58,18 @@ struct IdleLifetime {
 }
 
 impl IdleLifetime {
+    /// Learns from an idle connection; returns whether it is open and may be kept longer.
+    fn observe(&mut self, kept: &IdleConnection, now: Instant) -> bool {
+        let idle = now.duration_since(kept.since);
+        if !kept.connection.is_closed() {
+            self.record_open(idle.min(kept.limit));
+            return idle <= kept.limit;
+        }
+        let ended = kept.connection.end_time().unwrap_or(now);
+        self.record_closed(ended.duration_since(kept.since), now);
+        false
+    }
+
     fn record_open(&mut self, idle: Duration) {
         self.survived = self.survived.max(idle);
     }
@@ -113,14 +125,16 @@ impl UpstreamPool {
     /// before the next write.
     pub(crate) fn take_idle(&self, is_repeatable: bool) -> Option<Connection> {
         let now = Instant::now();
-        let mut state = self.lock_and_drop_stale(now);
-        let trusted = state.lifetime.trusted_idle_time(now);
-        let newest = state.idle.last()?;
-        let limit = if is_repeatable { newest.limit } else { newest.limit.min(trusted) };
-        if now.duration_since(newest.since) > limit {
-            return None;
-        }
-        let connection = state.idle.pop()?.connection;
+        let mut guard = lock(&self.state);
+        let PoolState { idle, lifetime } = &mut *guard;
+        // The older ones are left to the sweep, so that a request does not look at all of them.
+        while idle.pop_if(|newest| !lifetime.observe(newest, now)).is_some() {}
+        let trusted = lifetime.trusted_idle_time(now);
+        let is_fit = |newest: &mut IdleConnection| {
+            let limit = if is_repeatable { newest.limit } else { newest.limit.min(trusted) };
+            now.duration_since(newest.since) <= limit
+        };
+        let connection = idle.pop_if(is_fit)?.connection;
         connection.schedule_liveness_test();
         Some(connection)
     }
@@ -181,24 +195,10 @@ impl UpstreamPool {
 
     /// Closes the connections that have been idle for too long.
     pub(crate) fn close_stale(&self) {
-        drop(self.lock_and_drop_stale(Instant::now()));
-    }
-
-    fn lock_and_drop_stale(&self, now: Instant) -> std::sync::MutexGuard<'_, PoolState> {
+        let now = Instant::now();
         let mut guard = lock(&self.state);
-        let state = &mut *guard;
-        let lifetime = &mut state.lifetime;
-        state.idle.retain(|kept| {
-            let idle = now.duration_since(kept.since);
-            if !kept.connection.is_closed() {
-                lifetime.record_open(idle.min(kept.limit));
-                return idle <= kept.limit;
-            }
-            let ended = kept.connection.end_time().unwrap_or(now);
-            lifetime.record_closed(ended.duration_since(kept.since), now);
-            false
-        });
-        guard
+        let PoolState { idle, lifetime } = &mut *guard;
+        idle.retain(|kept| lifetime.observe(kept, now));
     }
 
     /// Keeps a connection whose last answer has ended, for at most `limit`.
