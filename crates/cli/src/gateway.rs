@@ -109,6 +109,7 @@ async fn print_digests(path: &Path) -> Result<ExitCode, CliError> {
             print_configuration_digest(terminate.fetch_digest().await)?;
         }
     }
+    process::warn_of_cut_connections(serving?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -102,7 +102,15 @@ pub(crate) fn certificate_names(listen: SocketAddr, more: &[String]) -> Vec<Stri
 
 /// Runs a future to its end on an event loop of its own.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
-    let runtime = tokio::runtime::Runtime::new()
+    // On one core, a second thread would only have to be woken for each connection.
+    let is_single = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
+    let mut builder = match is_single {
+        true => tokio::runtime::Builder::new_current_thread(),
+        false => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder
+        .enable_all()
+        .build()
         .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
     let outcome = runtime.block_on(work);
     // A blocking call that never returns (a device, a resolver) must not keep the program alive.
