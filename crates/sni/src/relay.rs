@@ -1,6 +1,15 @@
 //! Moves the bytes of one connection in both directions, unread.
 
-use std::{cell::RefCell, io, pin::pin, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    io,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use confide_http::Activity;
 use rustix::net::{Shutdown, shutdown};
@@ -50,8 +59,9 @@ pub(crate) async fn relay(
     activity: &Activity<'_>,
     pipes: &Arc<PipePool>,
 ) -> io::Result<()> {
-    let mut up = pin!(forward(client, upstream, activity, pipes));
-    let mut down = pin!(forward(upstream, client, activity, pipes));
+    let other_ended = AtomicBool::new(false);
+    let mut up = pin!(forward(client, upstream, activity, pipes, &other_ended));
+    let mut down = pin!(forward(upstream, client, activity, pipes, &other_ended));
     let (first, rest) = tokio::select! {
         end = up.as_mut() => (end, down),
         end = down.as_mut() => (end, up),
@@ -71,12 +81,14 @@ pub(crate) async fn relay(
     }
 }
 
-/// Moves bytes one way until the end of the stream, and passes the end on.
+/// Moves bytes one way until the end of the stream, and passes the end on. If the other direction has ended as well,
+/// the close of the connections passes it on.
 async fn forward(
     from: &TcpStream,
     to: &TcpStream,
     activity: &Activity<'_>,
     pipes: &Arc<PipePool>,
+    other_ended: &AtomicBool,
 ) -> ForwardEnd {
     let mut full_buffers = 0;
     loop {
@@ -109,6 +121,9 @@ async fn forward(
         }
     }
     activity.record_half_close();
+    if other_ended.swap(true, Ordering::Relaxed) {
+        return ForwardEnd::StreamEnd;
+    }
     match shutdown(to, Shutdown::Write) {
         // The other side has reset the connection, which the other direction reports.
         Ok(()) | Err(rustix::io::Errno::NOTCONN) => ForwardEnd::StreamEnd,
@@ -120,7 +135,20 @@ async fn forward(
 /// and those that were not written.
 fn copy_available(from: &TcpStream, to: &TcpStream) -> Result<(usize, Vec<u8>), ForwardEnd> {
     BUFFER.with_borrow_mut(|buffer| {
-        let read = from.try_read(buffer).map_err(ForwardEnd::SourceFailed)?;
+        let mut read = 0;
+        let outcome = from.try_io(Interest::READABLE, || {
+            read = rustix::io::read(from, &mut buffer[..])?;
+            // A part of a buffer was all that had arrived, so that a second read would find nothing.
+            match (1..buffer.len()).contains(&read) {
+                true => Err(io::ErrorKind::WouldBlock.into()),
+                false => Ok(()),
+            }
+        });
+        if let Err(error) = outcome
+            && read == 0
+        {
+            return Err(ForwardEnd::SourceFailed(error));
+        }
         if read == 0 {
             return Ok((0, Vec::new()));
         }
