@@ -3,6 +3,7 @@
 mod config_file;
 mod key;
 mod listeners;
+mod telemetry;
 mod terminate;
 
 use std::{
@@ -21,7 +22,7 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 20] = [
+const SINGLE_LISTENER: [&str; 21] = [
     "listen",
     "upstream",
     "route",
@@ -41,6 +42,7 @@ const SINGLE_LISTENER: [&str; 20] = [
     "certificate_key",
     "certificate_out",
     "access_log",
+    "AuthorizationArgs",
     "ConnectionArgs",
 ];
 
@@ -104,12 +106,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 
 /// Prints the digest of each listener of the file that terminates TLS.
 async fn print_digests(path: &Path) -> Result<ExitCode, CliError> {
-    for config in read_config_file(path)? {
+    for config in read_config_file(path)?.listeners {
         if let ListenerKind::Terminate(terminate) = config.kind {
             print_configuration_digest(terminate.fetch_digest().await)?;
         }
     }
-    process::warn_of_cut_connections(serving?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -23,6 +23,12 @@ pub(crate) fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+/// Nanoseconds since 1970; see [`unix_now`].
+pub(crate) fn unix_now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Logs go to standard error, so that standard output carries answers only. In colour on a terminal.
 pub(crate) fn log_to_stderr() {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     convert::Infallible,
+    fmt,
     path::Path,
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
@@ -19,9 +20,10 @@ use crate::{
     guess_limit::GuessLimiter,
     key_account::{AccountTable, ExceededLimit, KeyAccount, LimitRefusal},
     key_file::{KeyEntry, KeySet},
+    metrics::GatewayMetrics,
+    operation::Operation,
     rate_limit::RateLimitFields,
     trusted_file::TrustedFileError,
-    upstream::Upstream,
     upstream_key::UpstreamKey,
     usage::{UsageCounts, UsageLedger, hash_key_name},
     usage_file::UsageFile,
@@ -42,7 +44,7 @@ pub struct Authorizer {
     guesses: GuessLimiter,
     ledger: UsageLedger,
     refusals: Mutex<BTreeMap<RefusalKey, u64>>,
-    upstream_keys: Vec<(Upstream, UpstreamKey)>,
+    upstream_key: Option<UpstreamKey>,
     usage_file: Option<UsageFile>,
     clock: fn() -> u64,
 }
@@ -172,15 +174,16 @@ impl Authorizer {
             guesses: GuessLimiter::default(),
             ledger: UsageLedger::default(),
             refusals: Mutex::default(),
-            upstream_keys: Vec::new(),
+            upstream_key: None,
             usage_file: None,
             clock,
         }
     }
 
-    /// Returns the authorizer, which presents `key` to `upstream` in place of the clients' keys.
-    pub fn with_upstream_key(mut self, upstream: Upstream, key: UpstreamKey) -> Self {
-        self.upstream_keys.push((upstream, key));
+    /// Returns the authorizer, which presents `key` to the model servers in place of the clients'
+    /// keys.
+    pub fn with_upstream_key(mut self, key: UpstreamKey) -> Self {
+        self.upstream_key = Some(key);
         self
     }
 
@@ -247,11 +250,9 @@ impl Authorizer {
         *refusals.entry(row).or_default() += 1;
     }
 
-    /// Replaces the key of a request by the one for an upstream, or removes it if the upstream has
-    /// none. Only authorised requests may get it.
-    pub(crate) fn replace_upstream_key(&self, headers: &mut HeaderMap, upstream: &Upstream) {
-        headers.remove(header::AUTHORIZATION);
-        if let Some((_, key)) = self.upstream_keys.iter().find(|(known, _)| known == upstream) {
+    /// Inserts the key for the model servers, if there is one. Only authorised requests may get it.
+    pub(crate) fn insert_upstream_key(&self, headers: &mut HeaderMap) {
+        if let Some(key) = &self.upstream_key {
             key.insert_into(headers);
         }
     }
@@ -318,6 +319,7 @@ impl Authorizer {
             fields,
             is_generation: terms.method == Method::POST,
             scanner: None,
+            report: None,
             is_failed: true,
             is_uncounted: false,
             is_complete: false,
@@ -403,7 +405,6 @@ pub struct RefusalSnapshot {
 
 /// An authorised request. When it is dropped, at the end of the answer or of the attempt to get one,
 /// its usage is counted.
-#[derive(Debug)]
 pub struct Grant {
     authorizer: Arc<Authorizer>,
     account: Arc<KeyAccount>,
@@ -412,6 +413,7 @@ pub struct Grant {
     /// Whether the answer is a new one. The usage in a stored answer was counted when it was made.
     is_generation: bool,
     scanner: Option<UsageScanner>,
+    report: Option<(Arc<GatewayMetrics>, Operation)>,
     is_failed: bool,
     is_uncounted: bool,
     is_complete: bool,
@@ -421,6 +423,16 @@ impl Grant {
     /// Whether the key may use some models only, so that [`Grant::check_model`] has to follow.
     pub(crate) fn limits_models(&self) -> bool {
         self.key.limits_models()
+    }
+
+    /// Returns the grant, which now also reports its tokens to `metrics`.
+    pub(crate) fn with_report(
+        mut self,
+        metrics: Arc<GatewayMetrics>,
+        operation: Operation,
+    ) -> Self {
+        self.report = Some((metrics, operation));
+        self
     }
 
     /// Checks the model that a request names; `None` if it names none.
@@ -467,6 +479,12 @@ impl Grant {
     }
 }
 
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant").field("key", &self.key.name).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Grant {
     fn drop(&mut self) {
         let usage = self.scanner.take().map(|scanner| scanner.finish(self.is_complete));
@@ -474,6 +492,13 @@ impl Drop for Grant {
         let authorizer = &self.authorizer;
         let unix_s = (authorizer.clock)();
         self.account.end_request(usage.total_tokens(), unix_s);
+        if let Some((metrics, operation)) = &self.report
+            && usage.total_tokens() > 0
+        {
+            let output = usage.completion_tokens + usage.estimated_tokens;
+            let model = usage.model.as_deref().unwrap_or_default();
+            metrics.record_usage(*operation, model, usage.prompt_tokens, output);
+        }
         let counts = UsageCounts::of_answer(&usage, self.is_failed, self.is_uncounted);
         let is_written = authorizer.usage_file.is_some();
         authorizer.ledger.record(&self.key.name, usage.model.as_deref(), &counts, is_written);

@@ -14,7 +14,7 @@ use std::{
 
 use confide_channel::ErrorOrigin;
 use confide_http::metrics::{
-    Counter, Gauge, Histogram, LabelledCounter, MetricsRegistry, OptionalGauge,
+    Counter, Gauge, Histogram, LabelledCounter, LabelledGauge, MetricsRegistry, OptionalGauge,
 };
 use http::StatusCode;
 pub(crate) use model::{ModelMetrics, PROVIDER, RequestTimes};
@@ -45,7 +45,7 @@ const STATUS_CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 pub struct GatewayMetrics {
     registry: MetricsRegistry,
     began: Instant,
-    config_digest: String,
+    config_info: LabelledGauge<1>,
     channel: ChannelMetrics,
     faults: FaultMetrics,
     routes: HashMap<Box<str>, Arc<RouteMetrics>>,
@@ -82,19 +82,15 @@ pub(crate) struct RouteMetrics {
 pub(crate) struct ConnectionCount(Gauge);
 
 impl GatewayMetrics {
-    /// Makes the series of every route of `configuration` and of every model in `models`, up to 64.
-    /// Requests of other models are counted as `other`.
-    pub fn new(
-        configuration: &GatewayConfiguration,
+    /// Makes the series of every route of `configurations` and of every model in `models`, up to
+    /// 64. Requests of other routes and models are counted as `other`.
+    pub fn new<'a>(
+        configurations: impl IntoIterator<Item = &'a GatewayConfiguration>,
         models: impl IntoIterator<Item = String>,
     ) -> Self {
         let mut registry = MetricsRegistry::default();
-        let config_digest = hex::encode(configuration.digest());
-        let digest = config_digest.clone().into();
-        registry
-            .labelled_gauge("confide_gateway_config_info", "1, with the configuration's digest.")
-            .get_or_create(&[("config_digest", digest)])
-            .set(1);
+        let config_info = registry
+            .labelled_gauge("confide_gateway_config_info", "1, with the configuration's digest.");
         let requests = registry.labelled_counter(
             "confide_gateway_requests_total",
             "Requests by the pattern of their route and the class of their status.",
@@ -107,7 +103,8 @@ impl GatewayMetrics {
             let requests = STATUS_CLASSES.map(count);
             Arc::new(RouteMetrics { pattern: pattern.into(), requests })
         };
-        let patterns = configuration.routes.iter().map(|route| route.path.as_str());
+        let all_routes = configurations.into_iter().flat_map(|one| &one.routes);
+        let patterns = all_routes.map(|route| route.path.as_str());
         let routes = patterns
             .chain([WELL_KNOWN_PATH])
             .map(|pattern| (pattern.into(), route(pattern)))
@@ -121,7 +118,7 @@ impl GatewayMetrics {
             .collect();
         Self {
             began: Instant::now(),
-            config_digest,
+            config_info,
             channel: ChannelMetrics::register(&mut registry),
             faults: FaultMetrics::register(&mut registry),
             routes,
@@ -144,11 +141,19 @@ impl GatewayMetrics {
         self.registry.encode()
     }
 
-    /// The state of the gateway as JSON: `config_digest`, `connections`, `key_not_after`,
-    /// `model_changed` and `uptime_s`.
+    /// Shows the digests of the configurations in use, in place of earlier ones.
+    pub fn set_config_digests(&self, digests: impl IntoIterator<Item = [u8; 32]>) {
+        self.config_info.clear();
+        for digest in digests {
+            let digest = hex::encode(digest).into();
+            self.config_info.get_or_create(&[("config_digest", digest)]).set(1);
+        }
+    }
+
+    /// The state of the gateway as JSON: `connections`, `key_not_after`, `model_changed` and
+    /// `uptime_s`.
     pub fn status(&self) -> serde_json::Map<String, serde_json::Value> {
         let status = serde_json::json!({
-            "config_digest": self.config_digest,
             "connections": self.channel.connections.get(),
             "key_not_after": self.channel.key_not_after.value(),
             "model_changed": self.faults.model_changed.get() != 0,

@@ -34,6 +34,7 @@ use crate::{
     metrics::ConnectionCount,
     model_field::{ModelFieldError, RequestModel},
     observation::{ObservedBody, RequestObservation, Telemetry},
+    operation::Operation,
     path::{self, PathFault},
     pool::UpstreamPool,
     refusal::RequestRefusal,
@@ -304,7 +305,13 @@ impl Proxy {
         let Some(authorizer) = &self.authorizer else { return Ok(None) };
         let terms = RequestTerms { method, path, route: &route.path };
         let grant = authorizer.authorize(&mut head.headers, peer, &terms).await;
-        grant.map(Some).map_err(RequestRefusal::Key)
+        let grant = grant.map_err(RequestRefusal::Key)?;
+        Ok(Some(match (&self.telemetry, Operation::from_request(method, path)) {
+            (Some(telemetry), Some(operation)) => {
+                grant.with_report(telemetry.metrics.clone(), operation)
+            }
+            _ => grant,
+        }))
     }
 
     /// Finds the route of a request, and its group of model servers.
@@ -481,7 +488,7 @@ impl Proxy {
             .map_err(|_| RequestRefusal::Target(PathFault::UnencodedCharacter))?;
         request.headers_mut().insert(header::HOST, upstream.host_header());
         if let Some(authorizer) = &self.authorizer {
-            authorizer.replace_upstream_key(request.headers_mut(), upstream);
+            authorizer.insert_upstream_key(request.headers_mut());
         }
         Ok(())
     }

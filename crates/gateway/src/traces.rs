@@ -273,7 +273,7 @@ mod tests {
         let upstream = Upstream::parse("http://127.0.0.1:1").unwrap();
         let binding = confide_channel::Binding::Key;
         let configuration = GatewayConfiguration::with_upstream(binding, upstream);
-        let metrics = Arc::new(GatewayMetrics::new(&configuration, []));
+        let metrics = Arc::new(GatewayMetrics::new([&configuration], []));
         let (exporter, task) = TraceExporter::start(&url, 1.0, metrics.clone(), || 1).unwrap();
         let SampledTrace { context, parent_id, began_unix_ns } = exporter.sample(None).unwrap();
         let span = FinishedSpan {

@@ -4,10 +4,14 @@ mod flags;
 mod pass;
 mod terminate_limits;
 
-use std::{net::SocketAddr, path::Path, sync::Arc};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use confide_channel::tunnel::{AllowList, AllowedOrigins};
-use confide_gateway::{GatewayLimits, ModelServer};
+use confide_gateway::{GatewayConfiguration, GatewayLimits, ModelServer};
 use serde::{Deserialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
@@ -28,6 +32,35 @@ const LISTENERS_MAX: usize = 64;
 /// The longest error that is shown: it quotes a line of the file.
 const ERROR_CHARACTERS_MAX: usize = 500;
 
+/// The content of a file, or what flags describe.
+#[derive(Debug)]
+pub(crate) struct GatewaySettings {
+    pub(crate) listeners: Vec<ListenerConfig>,
+    pub(crate) telemetry: TelemetrySettings,
+}
+
+/// Metrics, traces and the administrator's socket, which are all off by default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TelemetrySettings {
+    pub(crate) metrics_listen: Option<SocketAddr>,
+    pub(crate) admin_socket: Option<PathBuf>,
+    pub(crate) traces: Option<TraceTable>,
+}
+
+/// The collector of traces, and the fraction of requests that are traced.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TraceTable {
+    pub(crate) url: String,
+    pub(crate) ratio: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AdminTable {
+    socket: PathBuf,
+}
+
 /// A listener as the file or the flags describe it.
 #[derive(Debug)]
 pub(crate) struct ListenerConfig {
@@ -47,6 +80,16 @@ pub(crate) enum ListenerKind {
     Tunnel(TunnelConfig),
 }
 
+impl ListenerKind {
+    /// The configuration of a listener that terminates TLS.
+    pub(crate) fn configuration(&self) -> Option<&GatewayConfiguration> {
+        match self {
+            Self::Terminate(terminate) => Some(terminate.configuration()),
+            _ => None,
+        }
+    }
+}
+
 /// The targets of a listener of the kind `tunnel`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TunnelConfig {
@@ -59,6 +102,9 @@ pub(crate) struct TunnelConfig {
 struct ConfigFile {
     #[serde(default)]
     listener: Vec<Table>,
+    metrics_listen: Option<String>,
+    admin: Option<AdminTable>,
+    traces: Option<TraceTable>,
 }
 
 #[derive(Deserialize)]
@@ -90,7 +136,7 @@ struct TunnelTable {
 }
 
 /// Reads and checks the file.
-pub(crate) fn read_config_file(path: &Path) -> Result<Vec<ListenerConfig>, CliError> {
+pub(crate) fn read_config_file(path: &Path) -> Result<GatewaySettings, CliError> {
     let text = read_text(path, FILE_BYTES_MAX, "the configuration of a gateway")?;
     parse_config(&text).map_err(|message| {
         let shown: String = message.chars().take(ERROR_CHARACTERS_MAX).collect();
@@ -99,18 +145,25 @@ pub(crate) fn read_config_file(path: &Path) -> Result<Vec<ListenerConfig>, CliEr
     })
 }
 
-fn parse_config(text: &str) -> Result<Vec<ListenerConfig>, String> {
+fn parse_config(text: &str) -> Result<GatewaySettings, String> {
     let file: ConfigFile = toml::from_str(text).map_err(|error| error.to_string())?;
+    let metrics_listen = file.metrics_listen.as_deref().map(parse_listen_address).transpose();
+    let telemetry = TelemetrySettings {
+        metrics_listen: metrics_listen.map_err(|error| format!("metrics_listen: {error}"))?,
+        admin_socket: file.admin.map(|admin| admin.socket),
+        traces: file.traces,
+    };
     if file.listener.is_empty() || file.listener.len() > LISTENERS_MAX {
         let got = file.listener.len();
         return Err(format!("wanted 1 to {LISTENERS_MAX} tables [[listener]], got {got}"));
     }
     let numbered = file.listener.into_iter().enumerate();
-    numbered
+    let listeners = numbered
         .map(|(index, listener)| {
             parse_listener(listener).map_err(|message| format!("listener {}: {message}", index + 1))
         })
-        .collect()
+        .collect::<Result<_, _>>()?;
+    Ok(GatewaySettings { listeners, telemetry })
 }
 
 fn parse_listener(mut table: Table) -> Result<ListenerConfig, String> {
@@ -202,6 +255,10 @@ mod tests {
 
     fn terminating(more: &str) -> String {
         format!("[[listener]]\nkind = 'terminate'\nlisten = '127.0.0.1:0'\n{more}\n{UPSTREAM}")
+    }
+
+    fn parse_config(text: &str) -> Result<Vec<ListenerConfig>, String> {
+        super::parse_config(text).map(|settings| settings.listeners)
     }
 
     fn pass_of(config: &ListenerConfig) -> &PassConfig {
@@ -316,6 +373,9 @@ mod tests {
             (terminating("").replace("http:", "ftp:"), "listener 1: upstream `ftp://127.0.0.1:1`"),
             (terminating("[listener.limits]\nidle = 1"), "limits: unknown key `idle`"),
             (tunnel.into(), "listener 1: missing field `allow`"),
+            (format!("metrics_listen = '9100'\n{}", listener("")), "metrics_listen: wanted ADDR"),
+            (format!("[admin]\nport = 1\n{}", listener("")), "unknown field `port`"),
+            (format!("[traces]\nurl = 'x'\n{}", listener("")), "missing field `ratio`"),
             (format!("{tunnel}allow = ['host']"), "listener 1: allow: "),
         ] {
             let error = parse_config(&text).unwrap_err();

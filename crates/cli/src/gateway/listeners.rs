@@ -5,13 +5,16 @@ use std::{
     path::{Path, PathBuf},
     pin::pin,
     process::ExitCode,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use confide_gateway::{AccessLogThread, ReloadableGateway};
+use confide_gateway::{
+    AccessLogThread, AdminRoutes, Authorizer, Gateway, GatewayConfiguration, GatewayMetrics,
+    ReloadOutcome, ReloadableGateway, ServerStates, Telemetry,
+};
 use confide_http::DrainOutcome;
-use confide_sni::{PassLimits, Passthrough};
-use serde_json::{Value, json};
+use confide_sni::{PassLimits, Passthrough, RouteTable};
+use serde_json::{Map, Value, json};
 use tokio::{
     net::TcpListener,
     runtime::Handle,
@@ -21,8 +24,14 @@ use tokio::{
 };
 
 use super::{
-    config_file::{ListenerConfig, ListenerKind, TunnelConfig, read_config_file},
-    terminate::{PreparedGateway, TerminateConfig, guarantee_of, ready_line_fields},
+    config_file::{
+        GatewaySettings, ListenerConfig, ListenerKind, TelemetrySettings, TunnelConfig,
+        read_config_file,
+    },
+    telemetry::OpenTelemetry,
+    terminate::{
+        AuthorizationArgs, PreparedGateway, TerminateConfig, guarantee_of, ready_line_fields,
+    },
 };
 use crate::{
     connections::ConnectionLimits, error::CliError, process, tunnel::serve_tunnel_listener,
@@ -57,12 +66,14 @@ enum ListenerSource {
 }
 
 impl ListenerSource {
-    fn read(&self) -> Result<Vec<ListenerConfig>, CliError> {
+    fn read(&self) -> Result<GatewaySettings, CliError> {
         match self {
             Self::File(path) => read_config_file(path),
             Self::Flags { listen, connections, terminate } => {
                 let kind = ListenerKind::Terminate(terminate.clone());
-                Ok(vec![ListenerConfig { listen: *listen, connections: connections.clone(), kind }])
+                let connections = connections.clone();
+                let listeners = vec![ListenerConfig { listen: *listen, connections, kind }];
+                Ok(GatewaySettings { listeners, telemetry: TelemetrySettings::default() })
             }
         }
     }
@@ -71,12 +82,18 @@ impl ListenerSource {
 /// The listeners that serve.
 struct ListenerSet {
     source: ListenerSource,
+    telemetry_settings: TelemetrySettings,
+    telemetry: Option<Telemetry>,
     listeners: Vec<OpenListener>,
+    statuses: Mutex<Vec<ListenerStatus>>,
     log_ends: Mutex<Vec<AccessLogThread>>,
+    /// The lock that the running reload holds.
+    reloading: tokio::sync::Mutex<()>,
 }
 
 struct OpenListener {
     listen: SocketAddr,
+    address: SocketAddr,
     connections: ConnectionLimits,
     service: Service,
 }
@@ -84,42 +101,68 @@ struct OpenListener {
 /// What an open listener does with connections, as far as a reload can replace it.
 enum Service {
     Pass(Arc<Passthrough>, PassLimits),
-    Terminate(Arc<ReloadableGateway>),
+    Terminate {
+        gateway: Arc<ReloadableGateway>,
+        authorization: AuthorizationArgs,
+        authorizer: Option<Arc<Authorizer>>,
+    },
     Tunnel(TunnelConfig),
+}
+
+/// A listener as the ready line and the administrator's socket describe it.
+struct ListenerStatus {
+    description: Value,
+    servers: Option<ServerStates>,
+    config_digest: Option<[u8; 32]>,
 }
 
 /// A checked part of a reload that has not taken effect yet.
 enum Replacement {
-    Routes(confide_sni::RouteTable),
+    Routes(RouteTable),
     Gateway(Box<PreparedGateway>),
     Nothing,
 }
 
 async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
     // Before the signals are caught, so that a file that does not end can be interrupted.
-    let configs = source.read()?;
+    let GatewaySettings { listeners: configs, telemetry: telemetry_settings } = source.read()?;
     let mut stop = pin!(process::stop_signal());
     let mut hangup = signal(SignalKind::hangup())
         .map_err(|error| CliError::new(format!("cannot catch SIGHUP: {error}")))?;
     let (stopping, stopped) = watch::channel(false);
     let mut running = JoinSet::new();
-    let mut set = ListenerSet { source, listeners: Vec::new(), log_ends: Mutex::default() };
-    let mut descriptions = Vec::new();
     // All addresses are taken before a model server is waited for.
     let mut bound = Vec::new();
     for config in configs {
         bound.push((process::listen(config.listen).await?, config));
     }
+    let configurations: Vec<&GatewayConfiguration> =
+        bound.iter().filter_map(|(_, config)| config.kind.configuration()).collect();
+    let opened = OpenTelemetry::open(&telemetry_settings, configurations).await?;
+    let mut set = ListenerSet {
+        source,
+        telemetry_settings,
+        telemetry: opened.as_ref().map(|opened| opened.telemetry.clone()),
+        listeners: Vec::new(),
+        statuses: Mutex::default(),
+        log_ends: Mutex::default(),
+        reloading: tokio::sync::Mutex::default(),
+    };
     for ((listener, address), config) in bound {
-        let opened = tokio::select! {
+        tokio::select! {
             biased;
             () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
-            opened = set.open(config, listener, &mut running, &stopped) => opened?,
-        };
-        descriptions.push(process::merge_objects(opened, json!({ "listen": address.to_string() })));
+            opened = set.open(config, listener, address, &mut running, &stopped) => opened?,
+        }
     }
-    print_ready(&set.source, descriptions);
+    set.show_config_digests();
+    print_ready(&set.source, set.describe_listeners());
     let set = Arc::new(set);
+    let mut administration = JoinSet::new();
+    let export = opened.and_then(|opened| {
+        let routes = set.admin_routes(opened.telemetry.metrics.clone());
+        opened.serve(routes, &mut administration)
+    });
     // A reload that waits, or an output that nobody reads, must not keep the process from stopping.
     let mut reload = JoinSet::new();
     loop {
@@ -133,7 +176,10 @@ async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
             }
             _ = hangup.recv(), if reload.is_empty() => {
                 let set = set.clone();
-                reload.spawn_blocking(move || Handle::current().block_on(set.reload_and_print()));
+                reload.spawn(async move {
+                    let (Ok(line) | Err(line)) = set.reload_in_background().await;
+                    process::print_line(&line);
+                });
             }
         }
     }
@@ -143,111 +189,173 @@ async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
             process::warn_of_cut_connections(drained);
         }
     }
+    administration.shutdown().await;
     // A reload that still runs holds a sender of the log, so its end cannot be waited for.
-    if let Some(ListenerSet { listeners, log_ends, .. }) = Arc::into_inner(set) {
-        drop(listeners);
+    if let Some(ListenerSet { listeners, log_ends, telemetry, .. }) = Arc::into_inner(set) {
+        drop((listeners, telemetry));
         let log_ends = log_ends.into_inner().unwrap_or_else(PoisonError::into_inner);
         log_ends.into_iter().for_each(AccessLogThread::finish);
+        if let Some(export) = export {
+            export.finish().await;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl ListenerSet {
-    /// Starts to serve a listener, and returns its description for the ready line.
+    /// Starts to serve a listener.
     async fn open(
         &mut self,
         config: ListenerConfig,
         listener: TcpListener,
+        address: SocketAddr,
         running: &mut JoinSet<DrainOutcome>,
         stopped: &watch::Receiver<bool>,
-    ) -> Result<Value, CliError> {
+    ) -> Result<(), CliError> {
         let mut stopped = stopped.clone();
         let stop = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
         let ListenerConfig { listen, connections, kind } = config;
         let admission = connections.admission();
-        let (service, description) = match kind {
+        let (service, status) = match kind {
             ListenerKind::Pass(pass) => {
-                let description = describe_pass(pass.route_count);
+                let status = ListenerStatus::of_pass(pass.route_count);
                 let passthrough = Arc::new(Passthrough::new(pass.routes, pass.limits));
                 running.spawn(passthrough.clone().serve(listener, admission, stop));
-                (Service::Pass(passthrough, pass.limits), description)
+                (Service::Pass(passthrough, pass.limits), status)
             }
             ListenerKind::Tunnel(tunnel) => {
-                let description = describe_tunnel(&tunnel);
+                let status = ListenerStatus::of_tunnel(&tunnel);
                 let (allow, origins) = (tunnel.allow.clone(), tunnel.origins.clone());
                 running.spawn(serve_tunnel_listener(listener, admission, allow, origins, stop));
-                (Service::Tunnel(tunnel), description)
+                (Service::Tunnel(tunnel), status)
             }
             ListenerKind::Terminate(terminate) => {
-                let prepared = terminate.prepare(listen).await?;
-                let description = prepared.describe();
-                self.keep_log_end(prepared.log_end);
+                let prepared = terminate.prepare(listen, None, self.telemetry.as_ref()).await?;
+                let status = ListenerStatus::of_gateway(&prepared.gateway);
+                lock(&self.log_ends).extend(prepared.log_end);
                 let gateway = prepared.gateway.with_admission(admission);
                 let gateway = Arc::new(ReloadableGateway::new(gateway));
                 let serving = gateway.clone();
                 running.spawn(async move { serving.serve(listener, stop).await });
-                (Service::Terminate(gateway), description)
+                let (authorization, authorizer) =
+                    (terminate.authorization().clone(), prepared.authorizer);
+                (Service::Terminate { gateway, authorization, authorizer }, status)
             }
         };
-        self.listeners.push(OpenListener { listen, connections, service });
-        Ok(description)
+        self.listeners.push(OpenListener { listen, address, connections, service });
+        lock(&self.statuses).push(status);
+        Ok(())
     }
 
-    fn keep_log_end(&self, end: Option<AccessLogThread>) {
-        self.log_ends.lock().unwrap_or_else(PoisonError::into_inner).extend(end);
+    /// The listeners as the ready line describes them.
+    fn describe_listeners(&self) -> Vec<Value> {
+        let statuses = lock(&self.statuses);
+        let described = statuses.iter().zip(&self.listeners).map(|(status, open)| {
+            let listen = json!({ "listen": open.address.to_string() });
+            process::merge_objects(status.description.clone(), listen)
+        });
+        described.collect()
     }
 
-    async fn reload_and_print(&self) {
-        let line = match self.reload().await {
-            Ok(listeners) => json!({ "reloaded": true, "listeners": listeners }),
-            Err(error) => {
+    fn show_config_digests(&self) {
+        if let Some(Telemetry { metrics, .. }) = &self.telemetry {
+            let statuses = lock(&self.statuses);
+            metrics.set_config_digests(statuses.iter().filter_map(|status| status.config_digest));
+        }
+    }
+
+    /// The answers of the administrator's socket.
+    fn admin_routes(self: &Arc<Self>, metrics: Arc<GatewayMetrics>) -> AdminRoutes {
+        let (status, reload) = (Arc::downgrade(self), Arc::downgrade(self));
+        let status = move || status.upgrade().map(|set| set.status()).unwrap_or_default();
+        let reload = move || {
+            let set = reload.upgrade();
+            async move {
+                match set {
+                    Some(set) => set.reload_in_background().await,
+                    None => Err(json!({ "reloaded": false, "error": "the gateway stops" })),
+                }
+            }
+        };
+        AdminRoutes::new(metrics, status, reload)
+    }
+
+    /// The fields of the status: the listeners, with the state of their model servers.
+    fn status(&self) -> Map<String, Value> {
+        let described = self.describe_listeners().into_iter();
+        let statuses = lock(&self.statuses);
+        let listeners = described.zip(&*statuses).map(|(listener, status)| match &status.servers {
+            Some(servers) => process::merge_objects(listener, describe_servers(servers)),
+            None => listener,
+        });
+        Map::from_iter([("listeners".to_owned(), listeners.collect())])
+    }
+
+    /// Reloads on a thread for blocking work, since files are read and evidence is made. Returns
+    /// the line that is printed: what is served now, or why nothing has changed.
+    async fn reload_in_background(self: &Arc<Self>) -> ReloadOutcome {
+        let set = self.clone();
+        let work = move || Handle::current().block_on(async move { set.reload().await });
+        let outcome = tokio::task::spawn_blocking(work).await;
+        let outcome = outcome.unwrap_or_else(|error| Err(CliError::new(error)));
+        outcome
+            .map(|()| json!({ "reloaded": true, "listeners": self.describe_listeners() }))
+            .map_err(|error| {
                 tracing::error!(error = error.message(), "the configuration was not reloaded");
                 json!({ "reloaded": false, "error": error.message() })
-            }
-        };
-        process::print_line(&line);
+            })
     }
 
-    /// Replaces what all listeners do, or nothing. Returns their new descriptions.
-    async fn reload(&self) -> Result<Vec<Value>, CliError> {
-        let configs = self.source.read()?;
+    /// Replaces what all listeners do, or nothing.
+    async fn reload(&self) -> Result<(), CliError> {
+        let _turn = self.reloading.lock().await;
+        let GatewaySettings { listeners: configs, telemetry } = self.source.read()?;
         let is_same = configs.len() == self.listeners.len()
+            && telemetry == self.telemetry_settings
             && configs.iter().zip(&self.listeners).all(|(config, open)| open.admits(config));
         if !is_same {
-            let text = "the number, kinds, addresses and connection limits of listeners, the limits of the kind pass \
-                        and the targets of the kind tunnel cannot be reloaded";
+            let text = "a reload cannot change the number, kinds, addresses and connection limits of listeners, the \
+                        limits of the kind pass, the targets of the kind tunnel, where API keys come from, and metrics, \
+                        traces and the administrator's socket";
             return Err(CliError::new(text).with_hint("restart the gateway"));
         }
         let mut replacements = Vec::new();
-        let mut descriptions = Vec::new();
-        for config in configs {
-            let (replacement, description) = match config.kind {
+        let mut statuses = Vec::new();
+        for (config, open) in configs.into_iter().zip(&self.listeners) {
+            let (replacement, status) = match config.kind {
                 ListenerKind::Pass(pass) => {
-                    (Replacement::Routes(pass.routes), describe_pass(pass.route_count))
+                    let status = ListenerStatus::of_pass(pass.route_count);
+                    (Replacement::Routes(pass.routes), status)
                 }
-                ListenerKind::Tunnel(tunnel) => (Replacement::Nothing, describe_tunnel(&tunnel)),
+                ListenerKind::Tunnel(tunnel) => {
+                    (Replacement::Nothing, ListenerStatus::of_tunnel(&tunnel))
+                }
                 ListenerKind::Terminate(terminate) => {
-                    let prepared = terminate.prepare(config.listen).await?;
-                    let description = prepared.describe();
-                    (Replacement::Gateway(Box::new(prepared)), description)
+                    let (in_use, telemetry) = (open.authorizer(), self.telemetry.as_ref());
+                    let prepared = terminate.prepare(config.listen, in_use, telemetry).await?;
+                    let status = ListenerStatus::of_gateway(&prepared.gateway);
+                    (Replacement::Gateway(Box::new(prepared)), status)
                 }
             };
             replacements.push(replacement);
-            descriptions.push(description);
+            statuses.push(status);
         }
         for (open, replacement) in self.listeners.iter().zip(replacements) {
             match (&open.service, replacement) {
                 (Service::Pass(passthrough, _), Replacement::Routes(routes)) => {
                     passthrough.replace_routes(routes);
                 }
-                (Service::Terminate(running), Replacement::Gateway(prepared)) => {
-                    self.keep_log_end(prepared.log_end);
-                    running.replace(prepared.gateway);
+                (Service::Terminate { gateway, .. }, Replacement::Gateway(mut prepared)) => {
+                    lock(&self.log_ends).extend(prepared.log_end.take());
+                    prepared.replace_keys();
+                    gateway.replace(prepared.gateway);
                 }
                 _ => {}
             }
         }
-        Ok(descriptions)
+        *lock(&self.statuses) = statuses;
+        self.show_config_digests();
+        Ok(())
     }
 }
 
@@ -257,28 +365,70 @@ impl OpenListener {
         let is_kind_same = match (&self.service, &config.kind) {
             (Service::Pass(_, limits), ListenerKind::Pass(pass)) => *limits == pass.limits,
             (Service::Tunnel(open), ListenerKind::Tunnel(tunnel)) => open == tunnel,
-            (Service::Terminate(_), ListenerKind::Terminate(_)) => true,
+            (Service::Terminate { authorization, .. }, ListenerKind::Terminate(terminate)) => {
+                authorization == terminate.authorization()
+            }
             _ => false,
         };
         is_kind_same && self.listen == config.listen && self.connections == config.connections
     }
-}
 
-impl PreparedGateway {
-    fn describe(&self) -> Value {
-        let fields = json!({ "kind": "terminate", "guarantee": guarantee_of(&self.gateway) });
-        process::merge_objects(fields, ready_line_fields(&self.gateway))
+    fn authorizer(&self) -> Option<&Arc<Authorizer>> {
+        match &self.service {
+            Service::Terminate { authorizer, .. } => authorizer.as_ref(),
+            _ => None,
+        }
     }
 }
 
-fn describe_pass(routes: usize) -> Value {
-    json!({ "kind": "pass", "guarantee": PASS_GUARANTEE, "routes": routes })
+impl ListenerStatus {
+    fn of_pass(routes: usize) -> Self {
+        let description = json!({ "kind": "pass", "guarantee": PASS_GUARANTEE, "routes": routes });
+        Self { description, servers: None, config_digest: None }
+    }
+
+    fn of_tunnel(tunnel: &TunnelConfig) -> Self {
+        let allow: Vec<_> = tunnel.allow.targets().collect();
+        let allow_origins: Vec<_> = tunnel.origins.iter().collect();
+        let description = json!({
+            "kind": "tunnel",
+            "guarantee": TUNNEL_GUARANTEE,
+            "allow": allow,
+            "allow_origins": allow_origins,
+        });
+        Self { description, servers: None, config_digest: None }
+    }
+
+    fn of_gateway(gateway: &Gateway) -> Self {
+        let fields = json!({ "kind": "terminate", "guarantee": guarantee_of(gateway) });
+        Self {
+            description: process::merge_objects(fields, ready_line_fields(gateway)),
+            servers: Some(gateway.server_states()),
+            config_digest: Some(gateway.configuration().digest()),
+        }
+    }
 }
 
-fn describe_tunnel(tunnel: &TunnelConfig) -> Value {
-    let allow: Vec<_> = tunnel.allow.targets().collect();
-    let origins: Vec<_> = tunnel.origins.iter().collect();
-    json!({ "kind": "tunnel", "guarantee": TUNNEL_GUARANTEE, "allow": allow, "allow_origins": origins })
+/// The state of model servers and queues.
+fn describe_servers(states: &ServerStates) -> Value {
+    let servers = states.servers().into_iter().map(|server| {
+        json!({
+            "url": server.url,
+            "group": server.group,
+            "running": server.running,
+            "requests_max": server.requests_max,
+            "healthy": server.is_healthy,
+            "connect_failures": server.connect_failures,
+        })
+    });
+    let queues = states.queues().into_iter();
+    let queues = queues.map(|queue| json!({ "group": queue.group, "waiting": queue.waiting }));
+    json!({ "servers": servers.collect::<Value>(), "queues": queues.collect::<Value>() })
+}
+
+/// Locks a value that every holder of the lock leaves valid.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Prints the ready line: with a file, the list of its listeners; with flags, the fields of the only one.

@@ -10,8 +10,9 @@ use std::{
 use confide_client::error_chain;
 use confide_evidence::Attest;
 use confide_gateway::{
-    AccessLog, AccessLogThread, DEFAULT_GROUP, Gateway, GatewayConfiguration, GatewayError,
-    GatewayLimits, GatewayOptions, ModelServer, Route, Upstream,
+    AccessLog, AccessLogThread, AuthorizationHook, Authorizer, DEFAULT_GROUP, Gateway,
+    GatewayConfiguration, GatewayError, GatewayLimits, GatewayOptions, KeySet, ModelServer, Route,
+    Telemetry, Upstream, UpstreamKey,
 };
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -78,6 +79,61 @@ pub(crate) struct TerminateArgs {
     /// contains no query, field, body or identifier. `-` is standard output
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
+    #[command(flatten)]
+    authorization: AuthorizationArgs,
+}
+
+/// The API keys that a gateway demands. A reload reads the key file again, and changes nothing else.
+#[derive(clap::Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AuthorizationArgs {
+    /// Serve only clients with an API key of this TOML file, within the key's limits; SIGHUP reads it again
+    #[arg(long, value_name = "FILE")]
+    api_keys: Option<PathBuf>,
+    /// Ask this service about API keys, http:// on loopback
+    #[arg(long, value_name = "URL", conflicts_with = "api_keys")]
+    authorization_hook: Option<String>,
+    /// Present the key in this file to the model servers, in place of the clients' keys; needs --api-keys or
+    /// --authorization-hook
+    #[arg(long, value_name = "FILE")]
+    upstream_key_file: Option<PathBuf>,
+    /// Append what each API key has used to this file, one line of JSON a minute for each key and model; needs
+    /// --api-keys or --authorization-hook
+    #[arg(long, value_name = "FILE")]
+    usage_file: Option<PathBuf>,
+}
+
+impl AuthorizationArgs {
+    /// Makes the authorizer; `None` if no keys are demanded.
+    fn open_authorizer(&self) -> Result<Option<Arc<Authorizer>>, CliError> {
+        let mut authorizer = match (&self.api_keys, &self.authorization_hook) {
+            (Some(path), _) => Authorizer::with_keys(read_keys(path)?, process::unix_now),
+            (None, Some(url)) => {
+                let hook = AuthorizationHook::new(url).map_err(CliError::new)?;
+                Authorizer::with_hook(hook, process::unix_now)
+            }
+            (None, None) if self.upstream_key_file.is_some() || self.usage_file.is_some() => {
+                let text =
+                    "an upstream key and a usage file are for a gateway that demands API keys";
+                return Err(CliError::new(text).with_hint("add --api-keys or --authorization-hook"));
+            }
+            (None, None) => return Ok(None),
+        };
+        if let Some(path) = &self.upstream_key_file {
+            let key = UpstreamKey::read(path).map_err(CliError::new)?;
+            authorizer = authorizer.with_upstream_key(key);
+        }
+        if let Some(path) = &self.usage_file {
+            authorizer = authorizer.with_usage_file(path).map_err(CliError::new)?;
+        }
+        Ok(Some(Arc::new(authorizer)))
+    }
+}
+
+fn read_keys(path: &Path) -> Result<KeySet, CliError> {
+    KeySet::read(path).map_err(|error| {
+        CliError::new(error)
+            .with_hint("`confide gateway key new --name NAME` makes a key and its table")
+    })
 }
 
 /// A checked listener of this kind.
@@ -89,10 +145,22 @@ pub(crate) struct TerminateConfig {
     limits: GatewayLimits,
 }
 
-/// A gateway and the end of its access log.
+/// A gateway, the end of its access log, and its API keys.
 pub(crate) struct PreparedGateway {
     pub(crate) gateway: Gateway,
     pub(crate) log_end: Option<AccessLogThread>,
+    pub(crate) authorizer: Option<Arc<Authorizer>>,
+    /// New keys for an authorizer that is already in use.
+    new_keys: Option<KeySet>,
+}
+
+impl PreparedGateway {
+    /// Puts the new keys into effect. Requests that run go on.
+    pub(crate) fn replace_keys(&mut self) {
+        if let (Some(authorizer), Some(keys)) = (&self.authorizer, self.new_keys.take()) {
+            authorizer.replace_keys(keys);
+        }
+    }
 }
 
 impl TerminateConfig {
@@ -141,11 +209,32 @@ impl TerminateConfig {
         self.fetch_configuration().await.digest()
     }
 
+    /// The settings of API keys.
+    pub(crate) fn authorization(&self) -> &AuthorizationArgs {
+        &self.args.authorization
+    }
+
+    /// The configuration, without the models that the servers name.
+    pub(crate) fn configuration(&self) -> &GatewayConfiguration {
+        &self.configuration
+    }
+
     /// Makes the key, the evidence and the gateway for the address `listen`. It waits for a model
-    /// server that is starting; whatever can fail at once fails before.
-    pub(crate) async fn prepare(&self, listen: SocketAddr) -> Result<PreparedGateway, CliError> {
+    /// server that is starting; whatever can fail at once fails before. A reload hands in the
+    /// authorizer that is in use.
+    pub(crate) async fn prepare(
+        &self,
+        listen: SocketAddr,
+        in_use: Option<&Arc<Authorizer>>,
+        telemetry: Option<&Telemetry>,
+    ) -> Result<PreparedGateway, CliError> {
         let attester = self.open_attester()?;
         let certificate = self.read_certificate()?;
+        let (authorizer, new_keys) = match (in_use, &self.args.authorization.api_keys) {
+            (None, _) => (self.args.authorization.open_authorizer()?, None),
+            (Some(in_use), Some(path)) => (Some(in_use.clone()), Some(read_keys(path)?)),
+            (Some(in_use), None) => (Some(in_use.clone()), None),
+        };
         let configuration = self.fetch_configuration().await;
         let args = &self.args;
         let options = GatewayOptions {
@@ -164,6 +253,12 @@ impl TerminateConfig {
             None => Gateway::new(options, attester, process::unix_now),
         };
         let mut gateway = gateway.map_err(|error| CliError::new(error_chain(&error)))?;
+        if let Some(authorizer) = &authorizer {
+            gateway = gateway.with_authorizer(authorizer.clone());
+        }
+        if let Some(telemetry) = telemetry {
+            gateway = gateway.with_telemetry(telemetry.clone());
+        }
         let mut log_end = None;
         if let Some((log, end)) = args.access_log.as_deref().map(open_access_log).transpose()? {
             gateway = gateway.with_access_log(log);
@@ -172,7 +267,7 @@ impl TerminateConfig {
         if let Some(path) = &args.certificate_out {
             write_file(path, gateway.certificate_pem())?;
         }
-        Ok(PreparedGateway { gateway, log_end })
+        Ok(PreparedGateway { gateway, log_end, authorizer, new_keys })
     }
 
     /// The configuration with the models that the servers name now, which are waited for together.

@@ -123,10 +123,9 @@ async fn without_a_valid_key_nothing_reaches_the_upstream() {
 async fn the_upstream_gets_its_own_key_and_the_answer_is_counted_unchanged() {
     let (upstream, mut heads) = upstream_with_json(JSON).await;
     let keys = KeySet::parse(&key_table("team-a", "k", "requests_per_minute = 9")).unwrap();
-    let url = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let authorizer = Authorizer::with_keys(keys, clock);
     let own = UpstreamKey::new(b"own").unwrap();
-    let authorizer = Arc::new(authorizer.with_upstream_key(url, own));
+    let authorizer = Arc::new(authorizer.with_upstream_key(own));
     let gateway = start_with(&authorizer, upstream).await;
     let fields = "x-api-key: k\r\naccept-encoding: gzip\r\n";
     let got = exchange(gateway.address, &post("/v1/chat/completions", fields)).await;

@@ -16,7 +16,7 @@ fn configuration(upstream: SocketAddr) -> GatewayConfiguration {
 }
 
 fn metrics_of(configuration: &GatewayConfiguration) -> Arc<GatewayMetrics> {
-    Arc::new(GatewayMetrics::new(configuration, ["tiny".to_owned()]))
+    Arc::new(GatewayMetrics::new([configuration], ["tiny".to_owned()]))
 }
 
 async fn observed_gateway(
