@@ -29,5 +29,6 @@ for _ in $(seq 100); do
 done
 address=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["listen"])' "$work/ready")
 "$(dirname "$python")/sslyze" --sslv2 --sslv3 --tlsv1 --tlsv1_1 --tlsv1_2 --tlsv1_3 --compression --reneg --resum \
-  --early_data --heartbleed --robot --openssl_ccs --elliptic_curves --json_out="$work/scan.json" "$address" >"$work/scan"
+  --early_data --heartbleed --robot --openssl_ccs --elliptic_curves --json_out="$work/scan.json" "$address" \
+  >"$work/scan"
 "$python" tests/python/check_tls.py "$work/scan.json"

@@ -2,9 +2,10 @@
 
     python3 bench/peers/proxy.py nginx|haproxy|haproxy-pass|confide-pass --upstream HOST:PORT --dir DIR
 
-nginx and HAProxy terminate TLS 1.3 (P-256, X25519, no tickets) in one process with one thread, and keep connections to the
-upstream. The certificate is written to DIR/NAME.pem, which clients have to trust. The -pass kinds route by the server name
-`localhost` and decrypt nothing. The ready line names address, process and version. SIGTERM ends the proxy and this script.
+nginx and HAProxy terminate TLS 1.3 (P-256, X25519, no tickets) in one process with one thread, and keep connections
+to the upstream. The certificate is written to DIR/NAME.pem, which clients have to trust. The -pass kinds route by the
+server name `localhost` and decrypt nothing. The ready line names address, process and version. SIGTERM ends the proxy
+and this script.
 """
 
 import argparse
@@ -146,7 +147,8 @@ def make_certificate(folder: pathlib.Path, name: str) -> None:
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     files = ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(["openssl", "req", "-x509", *curve, *files, "-days", "30", *subject], check=True, capture_output=True)
+    command = ["openssl", "req", "-x509", *curve, *files, "-days", "30", *subject]
+    subprocess.run(command, check=True, capture_output=True)
     (folder / f"{name}.both").write_text(certificate.read_text() + key.read_text())
 
 

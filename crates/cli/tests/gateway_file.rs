@@ -162,3 +162,104 @@ fn a_gateway_of_flags_reads_its_certificate_again_and_rotates_its_log() {
     assert!(gateway.terminate().success());
     assert!(!folder.read("access.jsonl").is_empty());
 }
+
+/// Asks the administrator's socket, and returns the answer's body.
+fn ask_socket(socket: &str, path: &str, method: &str) -> String {
+    let url = format!("http://gateway{path}");
+    let arguments = ["--silent", "--show-error", "--max-time", "60", "--request", method];
+    let output = Command::new("curl")
+        .args(arguments)
+        .args(["--unix-socket", socket, &url])
+        .output()
+        .expect("curl runs");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Makes an API key, and returns it with its table.
+fn make_key(name: &str) -> (String, String) {
+    let made = CONFIDE.run(&["gateway", "key", "new", "--name", name]);
+    assert_eq!(made.status, Some(0), "{}", made.stderr);
+    let (key, table) = made.stdout.split_once("\n\n").expect("a key and its table");
+    (key.to_owned(), table.to_owned())
+}
+
+/// Sends a chat with an API key to a gateway whose certificate is in the file `root`.
+fn chat_with_key(gateway: &Process, root: &str, model: &str, key: &str) -> String {
+    let url = format!("https://localhost:{}/v1/chat/completions", port_of(&gateway.address()));
+    let message = "{\"role\":\"user\",\"content\":\"s3cret\"}";
+    let body = format!("{{\"model\":\"{model}\",\"max_tokens\":4,\"messages\":[{message}]}}");
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--max-time", "60", "--cacert", root, &url])
+        .args(["--header", &format!("authorization: Bearer {key}")])
+        .args(["--header", "content-type: application/json", "--data", &body])
+        .output()
+        .expect("curl runs");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Writes a file that only its owner may read.
+fn write_private(folder: &Folder, name: &str, text: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.write(name, text);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+#[test]
+fn a_fleet_with_api_keys_is_counted_and_its_keys_are_reloaded() {
+    let folder = Folder::new("listeners-fleet");
+    let (one, two) = (serve_model("model-one"), serve_model("model-two"));
+    let ((first, first_table), (second, second_table)) = (make_key("team-a"), make_key("team-b"));
+    let private = |name: &str, text: &str| write_private(&folder, name, text);
+    let keys = private("keys.toml", &first_table);
+    let (usage, root) = (folder.argument("usage.jsonl"), folder.argument("root.pem"));
+    let socket = folder.argument("admin.sock");
+    let file = folder.write(
+        "gateway.toml",
+        format!(
+            "[admin]\nsocket = \"{socket}\"\n[[listener]]\nkind = \"terminate\"\nlisten = \"{ANY_PORT}\"\n\
+             binding = \"none\"\ncertificate_out = \"{root}\"\napi_keys = \"{keys}\"\nusage_file = \"{usage}\"\n\
+             [[listener.upstream]]\nurl = \"http://{}\"\nmodels = [\"model-one\"]\n\
+             [[listener.upstream]]\nurl = \"http://{}\"\nmodels = [\"model-two\"]\n",
+            one.address(),
+            two.address()
+        ),
+    );
+    let gateway = CONFIDE.start(&["gateway", "--config", &file]);
+    let chat = |model: &str, key: &str| chat_with_key(&gateway, &root, model, key);
+    for model in ["model-one", "model-two"] {
+        let answer = chat(model, &first);
+        assert!(answer.contains(&format!("\"model\":\"{model}\"")), "{answer}");
+    }
+    assert!(chat("model-three", &first).contains("model_not_found"));
+    assert!(chat("model-one", &second).contains("invalid_api_key"));
+    private("keys.toml", &second_table);
+    let reloaded = ask_socket(&socket, "/reload", "POST");
+    assert!(reloaded.contains("\"reloaded\":true"), "{reloaded}");
+    assert!(chat("model-one", &first).contains("invalid_api_key"));
+    assert!(chat("model-one", &second).contains("\"model\":\"model-one\""));
+    let status: serde_json::Value =
+        serde_json::from_str(&ask_socket(&socket, "/status", "GET")).unwrap();
+    assert_eq!(status["listeners"][0]["servers"][1]["healthy"], true, "{status}");
+    let metrics = ask_socket(&socket, "/metrics", "GET");
+    for line in [
+        "confide_gateway_requests_total{route=\"/v1/chat/completions\",status_class=\"2xx\"} 3",
+        "vllm:generation_tokens_total{model_name=\"model-one\"} 8",
+        "confide_gateway_refusals_total{code=\"invalid_api_key\"} 2",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
+    }
+    let digest = gateway.ready["listeners"][0]["config_digest"].as_str().unwrap();
+    assert!(metrics.contains(digest), "{metrics}");
+    assert!(gateway.terminate().success());
+    let counted = String::from_utf8(folder.read("usage.jsonl")).unwrap();
+    assert!(
+        counted.contains("\"key\":\"team-b\",\"model\":\"model-one\",\"requests\":1"),
+        "{counted}"
+    );
+    for text in [&counted, &metrics] {
+        for secret in ["s3cret", &first, &second] {
+            assert!(!text.contains(secret), "{text}");
+        }
+    }
+}

@@ -10,15 +10,9 @@ use tokio::net::TcpListener;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use crate::{
-    acceptor::ChannelAcceptor,
-    access_log::AccessLog,
-    authorizer::Authorizer,
-    configuration::GatewayConfiguration,
-    error::GatewayError,
-    generation::{Generation, GenerationSlot},
-    limits::GatewayLimits,
-    observation::Telemetry,
-    proxy::Proxy,
+    acceptor::ChannelAcceptor, access_log::AccessLog, authorizer::Authorizer,
+    configuration::GatewayConfiguration, error::GatewayError, generation::Generation,
+    generation_slot::GenerationSlot, limits::GatewayLimits, observation::Telemetry, proxy::Proxy,
     server_states::ServerStates,
 };
 

@@ -4,18 +4,11 @@
 //! replaced that, the connection's next answer is its last, so that the client connects anew and
 //! appraises the evidence of the new configuration. No running answer is cut.
 
-use std::{
-    future::Future,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::sync::Arc;
 
-use confide_http::{Admission, DrainOutcome, accept_until};
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio::sync::watch;
 
-use crate::{acceptor::Acceptor, limits::GatewayLimits, proxy::Proxy, serve::serve_connection_of};
+use crate::{acceptor::Acceptor, limits::GatewayLimits, proxy::Proxy};
 
 /// One configuration: its channel, its proxy and its limits.
 pub(crate) struct Generation<A> {
@@ -24,23 +17,21 @@ pub(crate) struct Generation<A> {
     pub(crate) limits: GatewayLimits,
     /// Becomes true when a newer generation replaces this one. Its connections hold receivers.
     replaced: watch::Sender<bool>,
-    is_maintained: AtomicBool,
 }
 
 /// A connection's view of its generation, which tells when a newer one has replaced it.
 #[derive(Clone)]
 pub(crate) struct ReplacementSignal(watch::Receiver<bool>);
 
-/// The current generation of a listener, and the maintenance of those that connections still use.
-pub(crate) struct GenerationSlot<A> {
-    current: Mutex<Arc<Generation<A>>>,
-    maintenance: Mutex<JoinSet<()>>,
-}
-
 impl<A: Acceptor> Generation<A> {
     pub(crate) fn new(acceptor: Arc<A>, proxy: Arc<Proxy>, limits: GatewayLimits) -> Self {
         let (replaced, _) = watch::channel(false);
-        Self { acceptor, proxy, limits, replaced, is_maintained: AtomicBool::new(false) }
+        Self { acceptor, proxy, limits, replaced }
+    }
+
+    /// Tells the connections that a newer generation has replaced this one.
+    pub(crate) fn mark_replaced(&self) {
+        self.replaced.send_replace(true);
     }
 
     pub(crate) fn replacement_signal(&self) -> ReplacementSignal {
@@ -49,7 +40,7 @@ impl<A: Acceptor> Generation<A> {
 
     /// Keeps pools and evidence in order until the generation is replaced and its last connection
     /// has ended.
-    async fn maintain(self: Arc<Self>) {
+    pub(crate) async fn maintain(self: Arc<Self>) {
         let unused = async {
             self.replacement_signal().wait().await;
             self.replaced.closed().await;
@@ -73,53 +64,4 @@ impl ReplacementSignal {
         // A connection keeps its generation, so the sender exists.
         let _ = self.0.wait_for(|is_replaced| *is_replaced).await;
     }
-}
-
-impl<A: Acceptor> GenerationSlot<A> {
-    pub(crate) fn new(first: Generation<A>) -> Self {
-        Self { current: Mutex::new(Arc::new(first)), maintenance: Mutex::default() }
-    }
-
-    /// Makes `next` the generation of all further connections.
-    pub(crate) fn replace(&self, next: Generation<A>) {
-        let next = Arc::new(next);
-        let mut current = lock(&self.current);
-        self.start_maintenance(&next);
-        std::mem::replace(&mut *current, next).replaced.send_replace(true);
-    }
-
-    /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
-    pub(crate) async fn serve(
-        &self,
-        listener: TcpListener,
-        admission: Admission,
-        stop: impl Future<Output = ()>,
-    ) -> DrainOutcome {
-        let first = lock(&self.current).clone();
-        self.start_maintenance(&first);
-        let drain = first.limits.drain;
-        drop(first);
-        let serve = |stream, place, closing| {
-            let generation = lock(&self.current).clone();
-            serve_connection_of(generation, stream, place, closing)
-        };
-        let drained = accept_until(listener, admission, drain, stop, serve).await;
-        let mut maintenance = std::mem::take(&mut *lock(&self.maintenance));
-        maintenance.shutdown().await;
-        drained
-    }
-
-    fn start_maintenance(&self, generation: &Arc<Generation<A>>) {
-        if generation.is_maintained.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let mut maintenance = lock(&self.maintenance);
-        while maintenance.try_join_next().is_some() {}
-        maintenance.spawn(generation.clone().maintain());
-    }
-}
-
-/// Locks a value that every holder of the lock leaves valid.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -30,6 +30,7 @@ mod error;
 mod fault;
 mod gateway;
 mod generation;
+mod generation_slot;
 mod guess_limit;
 mod health;
 mod http2;

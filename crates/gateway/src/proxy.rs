@@ -244,12 +244,7 @@ impl Proxy {
         }
         if target.path() == WELL_KNOWN_PATH {
             observation.record_route(WELL_KNOWN_PATH);
-            return match head.method {
-                Method::GET | Method::HEAD => {
-                    Ok(answer::json_response(StatusCode::OK, self.description.clone()))
-                }
-                _ => Err(RequestRefusal::Method("GET, HEAD".into())),
-            };
+            return self.describe_gateway(&head.method);
         }
         let method = if is_websocket { websocket_method() } else { head.method.clone() };
         let (route, group) = self.find_route(&method, target.path())?;
@@ -261,6 +256,10 @@ impl Proxy {
             && matches!(method, Method::GET | Method::HEAD)
         {
             return Ok(answer::model_list_response(&list));
+        }
+        if is_websocket && let Some(grant) = grant.as_ref().filter(|grant| grant.limits_models()) {
+            // The frames may name any model, and are not read.
+            grant.check_model(&method, None).map_err(RequestRefusal::Key)?;
         }
         let handshake = is_websocket.then(|| ClientHandshake::take(&mut head)).transpose()?;
         if head.version == Version::HTTP_2 && BODILESS.contains(&head.method) && !is_websocket {
@@ -278,18 +277,35 @@ impl Proxy {
                 None => self.forward(head, body, &target, group, grant.as_ref(), observation).await,
             }
         };
-        let answer = match self.expects_model {
-            false => answer.await,
-            true => tokio::select! {
-                biased;
-                () = self.model_change.wait() => Err(changed_model_refusal()),
-                answer = answer => answer,
-            },
-        }?;
+        let answer = self.answer_unless_model_changes(answer).await?;
         Ok(match grant {
             Some(grant) => meter_answer(grant, answer),
             None => answer,
         })
+    }
+
+    async fn answer_unless_model_changes(
+        &self,
+        answer: impl Future<Output = Result<Response<AnswerBody>, RequestRefusal>>,
+    ) -> Result<Response<AnswerBody>, RequestRefusal> {
+        if !self.expects_model {
+            return answer.await;
+        }
+        tokio::select! {
+            biased;
+            () = self.model_change.wait() => Err(changed_model_refusal()),
+            answer = answer => answer,
+        }
+    }
+
+    /// Answers the request for the gateway's configuration.
+    fn describe_gateway(&self, method: &Method) -> Result<Response<AnswerBody>, RequestRefusal> {
+        match *method {
+            Method::GET | Method::HEAD => {
+                Ok(answer::json_response(StatusCode::OK, self.description.clone()))
+            }
+            _ => Err(RequestRefusal::Method("GET, HEAD".into())),
+        }
     }
 
     /// Authorises a request, whose key is removed, if the gateway has an authorizer. `method` is

@@ -1,6 +1,8 @@
 //! The reasons why the gateway answers a request itself instead of passing on the upstream's
 //! answer.
 
+use std::borrow::Cow;
+
 use confide_http::PaceFault;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
@@ -79,11 +81,35 @@ impl RequestRefusal {
         self,
         observation: &mut RequestObservation,
     ) -> Response<AnswerBody> {
+        let (status, code, message) = self.to_status_and_message();
+        self.record(code, observation);
+        let mut response = answer::error_response(status, code, &message);
+        self.insert_fields(response.headers_mut());
+        response
+    }
+
+    /// The status, the code for programs and the text for people.
+    fn to_status_and_message(&self) -> (StatusCode, &'static str, Cow<'static, str>) {
         let bad = StatusCode::BAD_REQUEST;
-        let text;
-        let (status, code, message) = match &self {
+        let timeout = StatusCode::REQUEST_TIMEOUT;
+        let (status, code, message) = match self {
             Self::Upstream(failure) => failure.fault.to_status_and_message(),
             Self::Key(refusal) => refusal.to_status_and_message(),
+            Self::Choice(error) => {
+                let (status, code) = error.to_status_and_code();
+                return (status, code, error.to_string().into());
+            }
+            Self::Target(fault) => return (bad, "bad_request_target", fault.to_string().into()),
+            Self::TooLong { limit } => {
+                let text = format!("request body is too long: wanted at most {limit} bytes");
+                return (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", text.into());
+            }
+            Self::BodySlow { bytes_per_s } => {
+                let text = format!(
+                    "request body arrived too slowly: wanted at least {bytes_per_s} bytes/s"
+                );
+                return (timeout, "request_timeout", text.into());
+            }
             Self::Method(_) => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
@@ -99,33 +125,12 @@ impl RequestRefusal {
                 "bad_websocket_handshake",
                 "wanted a WebSocket handshake of version 13 (RFC 6455 or RFC 8441)",
             ),
-            Self::Target(fault) => {
-                text = fault.to_string();
-                (bad, "bad_request_target", text.as_str())
-            }
             Self::Host => (bad, "bad_host", "wanted exactly one host, as HOST[:PORT]"),
-            Self::TooLong { limit } => {
-                text = format!("request body is too long: wanted at most {limit} bytes");
-                (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", text.as_str())
-            }
             Self::BodyNotAllowed => {
                 (bad, "body_not_allowed", "a request with this method must not have a body")
             }
-            Self::BodyPaused => {
-                (StatusCode::REQUEST_TIMEOUT, "request_timeout", "request body paused too long")
-            }
-            Self::BodySlow { bytes_per_s } => {
-                text = format!(
-                    "request body arrived too slowly: wanted at least {bytes_per_s} bytes/s"
-                );
-                (StatusCode::REQUEST_TIMEOUT, "request_timeout", text.as_str())
-            }
+            Self::BodyPaused => (timeout, "request_timeout", "request body paused too long"),
             Self::BodyBroken => (bad, "request_broken", "request body ended early"),
-            Self::Choice(error) => {
-                text = error.to_string();
-                let (status, code) = error.to_status_and_code();
-                (status, code, text.as_str())
-            }
             Self::NoRoute => (
                 StatusCode::NOT_FOUND,
                 "route_not_allowed",
@@ -148,10 +153,7 @@ impl RequestRefusal {
                 "a streamed answer needs HTTP/1.1",
             ),
         };
-        self.record(code, observation);
-        let mut response = answer::error_response(status, code, message);
-        self.insert_fields(response.headers_mut());
-        response
+        (status, code, message.into())
     }
 
     /// Logs and counts the refusal by its code.

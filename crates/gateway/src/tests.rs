@@ -17,7 +17,8 @@ use crate::{
     DEFAULT_GROUP, DrainOutcome, GatewayConfiguration, GatewayLimits, Route, ServerStates,
     Upstream,
     acceptor::{Acceptor, HttpVersion},
-    generation::{Generation, GenerationSlot},
+    generation::Generation,
+    generation_slot::GenerationSlot,
     proxy::Proxy,
 };
 

@@ -51,7 +51,8 @@ pub struct TunnelTraffic {
 
 /// Serves one connection: reads the request, dials the target if it is allowed, then relays until
 /// both directions have ended. Refusals are answered in HTTP before the upgrade: 403 for a target
-/// that is not on the list and for a web page whose origin is not in `origins`, 502 and 504 for one that cannot be reached.
+/// that is not on the list and for a web page whose origin is not in `origins`, 502 and 504 for one
+/// that cannot be reached.
 ///
 /// # Errors
 /// [`TunnelError::TargetRefused`], [`TunnelError::TargetUnreachable`], [`TunnelError::Request`] or

@@ -2,6 +2,7 @@
 
 mod flags;
 mod pass;
+mod table;
 mod terminate_limits;
 
 use std::{
@@ -12,11 +13,15 @@ use std::{
 
 use confide_channel::tunnel::{AllowList, AllowedOrigins};
 use confide_gateway::{GatewayConfiguration, GatewayLimits, ModelServer};
-use serde::{Deserialize, de::DeserializeOwned};
-use toml::{Table, Value};
+use serde::Deserialize;
+use toml::Table;
 
 pub(crate) use self::pass::PassConfig;
-use self::{flags::parse_terminate_keys, terminate_limits::parse_terminate_limits};
+use self::{
+    flags::parse_terminate_keys,
+    table::{parse_table, take_key},
+    terminate_limits::parse_terminate_limits,
+};
 use super::terminate::{TerminateConfig, parse_route, parse_upstream};
 use crate::{
     address::parse_listen_address,
@@ -222,20 +227,6 @@ fn parse_tunnel(table: Table) -> Result<TunnelConfig, String> {
     let origins =
         AllowedOrigins::new(&allow_origin).map_err(|error| format!("allow_origin: {error}"))?;
     Ok(TunnelConfig { allow, origins })
-}
-
-/// Removes a key from a table and reads its value.
-fn take_key<T: DeserializeOwned>(table: &mut Table, key: &str) -> Result<Option<T>, String> {
-    let value = table.remove(key);
-    value.map(|value| value.try_into().map_err(|error| describe(key, &error))).transpose()
-}
-
-fn parse_table<T: DeserializeOwned>(table: Table) -> Result<T, String> {
-    Value::Table(table).try_into().map_err(|error: toml::de::Error| error.message().to_owned())
-}
-
-fn describe(key: &str, error: &toml::de::Error) -> String {
-    format!("{key}: {}", error.message())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
 
 use confide_gateway::{
     AccessLogThread, AdminRoutes, Authorizer, Gateway, GatewayConfiguration, GatewayMetrics,
-    ReloadOutcome, ReloadableGateway, ServerStates, Telemetry,
+    ReloadOutcome, ReloadableGateway, ServerStates, Telemetry, TraceExportTask,
 };
 use confide_http::DrainOutcome;
 use confide_sni::{PassLimits, Passthrough, RouteTable};
@@ -120,7 +120,8 @@ struct ListenerStatus {
 enum Replacement {
     Routes(RouteTable),
     Gateway(Box<PreparedGateway>),
-    Nothing,
+    /// The listener stays as it is.
+    Unchanged,
 }
 
 async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
@@ -139,15 +140,8 @@ async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
     let configurations: Vec<&GatewayConfiguration> =
         bound.iter().filter_map(|(_, config)| config.kind.configuration()).collect();
     let opened = OpenTelemetry::open(&telemetry_settings, configurations).await?;
-    let mut set = ListenerSet {
-        source,
-        telemetry_settings,
-        telemetry: opened.as_ref().map(|opened| opened.telemetry.clone()),
-        listeners: Vec::new(),
-        statuses: Mutex::default(),
-        log_ends: Mutex::default(),
-        reloading: tokio::sync::Mutex::default(),
-    };
+    let telemetry = opened.as_ref().map(|opened| opened.telemetry.clone());
+    let mut set = ListenerSet::new(source, telemetry_settings, telemetry);
     for ((listener, address), config) in bound {
         tokio::select! {
             biased;
@@ -191,7 +185,32 @@ async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
     }
     administration.shutdown().await;
     // A reload that still runs holds a sender of the log, so its end cannot be waited for.
-    if let Some(ListenerSet { listeners, log_ends, telemetry, .. }) = Arc::into_inner(set) {
+    if let Some(set) = Arc::into_inner(set) {
+        set.finish(export).await;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl ListenerSet {
+    fn new(
+        source: ListenerSource,
+        telemetry_settings: TelemetrySettings,
+        telemetry: Option<Telemetry>,
+    ) -> Self {
+        Self {
+            source,
+            telemetry_settings,
+            telemetry,
+            listeners: Vec::new(),
+            statuses: Mutex::default(),
+            log_ends: Mutex::default(),
+            reloading: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Waits until all lines of the access logs are written and all spans are sent.
+    async fn finish(self, export: Option<TraceExportTask>) {
+        let Self { listeners, log_ends, telemetry, .. } = self;
         drop((listeners, telemetry));
         let log_ends = log_ends.into_inner().unwrap_or_else(PoisonError::into_inner);
         log_ends.into_iter().for_each(AccessLogThread::finish);
@@ -199,10 +218,7 @@ async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
             export.finish().await;
         }
     }
-    Ok(ExitCode::SUCCESS)
-}
 
-impl ListenerSet {
     /// Starts to serve a listener.
     async fn open(
         &mut self,
@@ -314,9 +330,9 @@ impl ListenerSet {
             && telemetry == self.telemetry_settings
             && configs.iter().zip(&self.listeners).all(|(config, open)| open.admits(config));
         if !is_same {
-            let text = "a reload cannot change the number, kinds, addresses and connection limits of listeners, the \
-                        limits of the kind pass, the targets of the kind tunnel, where API keys come from, and metrics, \
-                        traces and the administrator's socket";
+            let text = "a reload cannot change the number, kinds, addresses and connection limits of listeners, \
+                        the limits of the kind pass, the targets of the kind tunnel, where API keys come from, and \
+                        metrics, traces and the administrator's socket";
             return Err(CliError::new(text).with_hint("restart the gateway"));
         }
         let mut replacements = Vec::new();
@@ -328,7 +344,7 @@ impl ListenerSet {
                     (Replacement::Routes(pass.routes), status)
                 }
                 ListenerKind::Tunnel(tunnel) => {
-                    (Replacement::Nothing, ListenerStatus::of_tunnel(&tunnel))
+                    (Replacement::Unchanged, ListenerStatus::of_tunnel(&tunnel))
                 }
                 ListenerKind::Terminate(terminate) => {
                     let (in_use, telemetry) = (open.authorizer(), self.telemetry.as_ref());

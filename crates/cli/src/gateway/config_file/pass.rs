@@ -6,7 +6,7 @@ use confide_sni::{NamePattern, PassLimits, PassRoute, PassTarget, RouteTable};
 use serde::Deserialize;
 use toml::Table;
 
-use super::{parse_table, terminate_limits::check_seconds};
+use super::{table::parse_table, terminate_limits::check_seconds};
 
 /// The largest number of pipes; each takes two descriptors and up to 256 KiB of the kernel's memory.
 const PIPES_MAX: usize = 4096;

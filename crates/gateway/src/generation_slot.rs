@@ -1,0 +1,73 @@
+//! The generation that a listener's new connections belong to.
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use confide_http::{Admission, DrainOutcome, accept_until};
+use tokio::{net::TcpListener, task::JoinSet};
+
+use crate::{acceptor::Acceptor, generation::Generation, serve::serve_connection_of};
+
+/// The current generation of a listener, and the maintenance of those that connections still use.
+pub(crate) struct GenerationSlot<A> {
+    state: Mutex<SlotState<A>>,
+}
+
+struct SlotState<A> {
+    current: Arc<Generation<A>>,
+    /// The maintenance of each generation that is in use, once the listener serves.
+    maintenance: Option<JoinSet<()>>,
+}
+
+impl<A: Acceptor> GenerationSlot<A> {
+    pub(crate) fn new(first: Generation<A>) -> Self {
+        Self { state: Mutex::new(SlotState { current: Arc::new(first), maintenance: None }) }
+    }
+
+    /// Makes `next` the generation of all further connections.
+    pub(crate) fn replace(&self, next: Generation<A>) {
+        let next = Arc::new(next);
+        let mut state = self.lock();
+        if let Some(maintenance) = &mut state.maintenance {
+            while maintenance.try_join_next().is_some() {}
+            maintenance.spawn(next.clone().maintain());
+        }
+        std::mem::replace(&mut state.current, next).mark_replaced();
+    }
+
+    /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
+    pub(crate) async fn serve(
+        &self,
+        listener: TcpListener,
+        admission: Admission,
+        stop: impl Future<Output = ()>,
+    ) -> DrainOutcome {
+        let drain = self.start_maintenance();
+        let serve = |stream, place, closing| {
+            let generation = self.lock().current.clone();
+            serve_connection_of(generation, stream, place, closing)
+        };
+        let drained = accept_until(listener, admission, drain, stop, serve).await;
+        let maintenance = self.lock().maintenance.take();
+        if let Some(mut maintenance) = maintenance {
+            maintenance.shutdown().await;
+        }
+        drained
+    }
+
+    /// Starts the maintenance of the current generation, and returns its drain deadline.
+    fn start_maintenance(&self) -> std::time::Duration {
+        let mut state = self.lock();
+        let current = state.current.clone();
+        let drain = current.limits.drain;
+        state.maintenance.get_or_insert_default().spawn(current.maintain());
+        drain
+    }
+
+    /// Locks the state, which every holder of the lock leaves valid.
+    fn lock(&self) -> MutexGuard<'_, SlotState<A>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
