@@ -142,6 +142,7 @@ pub(crate) fn describe_statistic(stat: RunStatistic, better: BetterDirection) ->
         RunStatistic::Mean => "mean",
         RunStatistic::P50 => "median",
         RunStatistic::P95 => "p95",
+        RunStatistic::P99 => "p99",
         RunStatistic::Min => "minimum",
         RunStatistic::Max => "maximum",
         RunStatistic::Sum => "sum",

@@ -127,7 +127,11 @@ impl UpstreamPool {
         let now = Instant::now();
         let mut guard = lock(&self.state);
         let PoolState { idle, lifetime } = &mut *guard;
-        // The older ones are left to the sweep, so that a request does not look at all of them.
+        // The others are left to the sweep, so that a request does not look at all of them; the
+        // oldest one shows for how long the upstream keeps connections.
+        if let Some(oldest) = idle.first().filter(|oldest| !oldest.connection.is_closed()) {
+            lifetime.record_open(now.duration_since(oldest.since).min(oldest.limit));
+        }
         while idle.pop_if(|newest| !lifetime.observe(newest, now)).is_some() {}
         let trusted = lifetime.trusted_idle_time(now);
         let is_fit = |newest: &mut IdleConnection| {

@@ -171,6 +171,7 @@ fn seconds_per_unit(metric: &str) -> Option<f64> {
 fn thin_tail_note(metric: &Metric, runs: &[&Run<'_>]) -> Option<RowNote> {
     let tail = match metric.stat {
         RunStatistic::P95 => 0.05,
+        RunStatistic::P99 => 0.01,
         _ => return None,
     };
     let having = |run: &&Run<'_>| {
