@@ -97,8 +97,13 @@ def main() -> int:
     name = settings.kind
     port = find_free_port()
     values = {
-        "dir": folder, "name": name, "listen": f"127.0.0.1:{port}", "upstream": settings.upstream,
-        "connections": CONNECTIONS, "descriptors": 2 * CONNECTIONS, "timeout": TIMEOUT_S,
+        "dir": folder,
+        "name": name,
+        "listen": f"127.0.0.1:{port}",
+        "upstream": settings.upstream,
+        "connections": CONNECTIONS,
+        "descriptors": 2 * CONNECTIONS,
+        "timeout": TIMEOUT_S,
     }
     command = configure(name, folder, values)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
@@ -107,7 +112,12 @@ def main() -> int:
         process.terminate()
         print(f"{name}: no connection to port {port} within {START_DEADLINE_S} s", file=sys.stderr)
         return 1
-    ready = {"ready": True, "listen": values["listen"], "pid": process.pid, "version": read_version(command[0], name)}
+    ready = {
+        "ready": True,
+        "listen": values["listen"],
+        "pid": process.pid,
+        "version": read_version(command[0], name),
+    }
     print(json.dumps(ready), flush=True)
     process.wait()
     return 0
@@ -116,13 +126,36 @@ def main() -> int:
 def configure(name: str, folder: pathlib.Path, values: dict[str, object]) -> list[str]:
     """Writes the configuration and returns the command that uses it."""
     if name == "confide-pass":
-        return [find_own_program(), "gateway", "--config", write(folder / f"{name}.toml", CONFIDE_PASS, values)]
+        return [
+            find_own_program(),
+            "gateway",
+            "--config",
+            write(folder / f"{name}.toml", CONFIDE_PASS, values),
+        ]
     if name == "haproxy-pass":
-        return [find("haproxy"), "-db", "-f", write(folder / f"{name}.cfg", HAPROXY + HAPROXY_PASS, values)]
+        return [
+            find("haproxy"),
+            "-db",
+            "-f",
+            write(folder / f"{name}.cfg", HAPROXY + HAPROXY_PASS, values),
+        ]
     make_certificate(folder, name)
     if name == "haproxy":
-        return [find("haproxy"), "-db", "-f", write(folder / f"{name}.cfg", HAPROXY + HAPROXY_TERMINATE, values)]
-    return [find("nginx"), "-p", str(folder), "-e", "stderr", "-c", write(folder / f"{name}.conf", NGINX, values)]
+        return [
+            find("haproxy"),
+            "-db",
+            "-f",
+            write(folder / f"{name}.cfg", HAPROXY + HAPROXY_TERMINATE, values),
+        ]
+    return [
+        find("nginx"),
+        "-p",
+        str(folder),
+        "-e",
+        "stderr",
+        "-c",
+        write(folder / f"{name}.conf", NGINX, values),
+    ]
 
 
 def find_own_program() -> str:
@@ -164,7 +197,7 @@ def find_free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_until_listening(process: subprocess.Popen, port: int) -> bool:
+def wait_until_listening(process: subprocess.Popen[bytes], port: int) -> bool:
     until = time.monotonic() + START_DEADLINE_S
     while time.monotonic() < until and process.poll() is None:
         try:
