@@ -13,6 +13,12 @@ const HEAD_BYTES: RangeInclusive<u64> = 1024..=1 << 20;
 const HEAD_FIELDS: RangeInclusive<u64> = 8..=1000;
 /// The longest body of a request in bytes: 16 GiB.
 const BODY_BYTES: RangeInclusive<u64> = 1..=1 << 34;
+/// The largest number of requests at once on a connection of HTTP/2.
+const HTTP2_STREAMS: RangeInclusive<u64> = 1..=10_000;
+/// A window or a buffer of HTTP/2 in bytes. The least is the one that every client starts with.
+const WINDOW_BYTES: RangeInclusive<u64> = 65_535..=1 << 30;
+/// The largest number of streams that were reset or broke the protocol.
+const HTTP2_FAULTS: RangeInclusive<u64> = 1..=100_000;
 /// The largest number of requests that wait for a server of one group.
 const QUEUED_REQUESTS: RangeInclusive<u64> = 0..=65_536;
 /// The largest number of idle connections to one upstream.
@@ -64,6 +70,18 @@ fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), S
         "buffered_body_s" => limits.buffered_body = seconds()?,
         "upstream_question_s" => limits.upstream_question = seconds()?,
         "drain_s" => limits.drain = seconds()?,
+        "websocket_open_s" => limits.upgrade = seconds()?,
+        "websocket_idle_s" => limits.upgraded_idle = seconds()?,
+        "http2_streams" => limits.http2.streams = within(HTTP2_STREAMS)? as u32,
+        "http2_stream_bytes" => limits.http2.stream_window_bytes = within(WINDOW_BYTES)? as u32,
+        "http2_connection_bytes" => {
+            limits.http2.connection_window_bytes = within(WINDOW_BYTES)? as u32;
+        }
+        "http2_answer_bytes" => limits.http2.send_buffer_bytes = within(WINDOW_BYTES)? as usize,
+        "http2_unread_resets" => limits.http2.unread_resets = within(HTTP2_FAULTS)? as usize,
+        "http2_errors" => limits.http2.errors = within(HTTP2_FAULTS)? as usize,
+        "http2_ping_s" => limits.http2.ping_interval = seconds()?,
+        "http2_ping_answer_s" => limits.http2.ping_timeout = seconds()?,
         _ => return Err(format!("limits: unknown key `{key}`")),
     }
     Ok(())
