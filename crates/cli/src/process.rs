@@ -35,7 +35,10 @@ pub(crate) fn log_to_stderr() {
     let colour = std::io::stderr().is_terminal() && !plain;
     let wanted = std::env::var("CONFIDE_LOG").ok().map(|text| text.parse::<Targets>());
     let (filter, error) = match wanted {
-        Some(Ok(filter)) => (filter, None),
+        // The libraries below would log malformed requests with their queries.
+        Some(Ok(filter)) => {
+            (filter.with_targets([("h2", LevelFilter::OFF), ("hyper", LevelFilter::OFF)]), None)
+        }
         None => (Targets::new().with_default(LevelFilter::WARN), None),
         Some(Err(error)) => (Targets::new().with_default(LevelFilter::WARN), Some(error)),
     };

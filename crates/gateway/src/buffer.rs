@@ -122,7 +122,14 @@ pub(crate) fn check_json_headers(headers: &HeaderMap) -> Result<(), ChoiceError>
         }
         _ => true,
     };
-    match second.is_none() && first.split(';').skip(1).all(is_utf8) {
+    let kind = first.split(';').next().unwrap_or_default().trim();
+    let kind = kind.to_ascii_lowercase();
+    // A form could be read as one with another model.
+    let is_readable = kind.is_empty()
+        || kind == "application/json"
+        || kind.ends_with("+json")
+        || kind.starts_with("multipart/");
+    match second.is_none() && is_readable && first.split(';').skip(1).all(is_utf8) {
         true => Ok(()),
         false => Err(ChoiceError::ContentType),
     }
@@ -175,6 +182,9 @@ mod tests {
             ("content-type", &["application/json; Charset = utf-7"], false),
             ("content-type", &["application/json; a=b; charset=utf-16"], false),
             ("content-type", &["multipart/form-data; boundary=x", "application/json"], false),
+            ("content-type", &["application/x-www-form-urlencoded"], false),
+            ("content-type", &["application/vnd.api+json"], true),
+            ("content-type", &["text/plain"], false),
             ("content-encoding", &["identity"], true),
             ("content-encoding", &["gzip"], false),
             ("content-encoding", &["identity", "br"], false),

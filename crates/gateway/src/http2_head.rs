@@ -20,6 +20,10 @@ pub(crate) fn normalise_head(
     fields_max: usize,
 ) -> Result<(), RequestRefusal> {
     join_cookies(head);
+    // Different lengths do not get this far; equal ones are written once, as over HTTP/1.1.
+    if let Some(length) = head.headers.remove(header::CONTENT_LENGTH) {
+        head.headers.insert(header::CONTENT_LENGTH, length);
+    }
     if let Some(authority) = head.uri.authority() {
         let authority = authority.as_str();
         let mut hosts = head.headers.get_all(header::HOST).iter();

@@ -5,7 +5,7 @@ use std::{convert::Infallible, future::poll_fn, pin::Pin, sync::Arc, task::Poll,
 use bytes::Bytes;
 use confide_http::{
     BodyPace, Peer, has_explicit_end, has_supported_transfer_codings, remove_fields,
-    remove_hop_by_hop,
+    remove_hop_by_hop, remove_underscored,
 };
 use http::{
     HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, Version, header, request,
@@ -257,10 +257,6 @@ impl Proxy {
         {
             return Ok(answer::model_list_response(&list));
         }
-        if is_websocket && let Some(grant) = grant.as_ref().filter(|grant| grant.limits_models()) {
-            // The frames may name any model, and are not read.
-            grant.check_model(&method, None).map_err(RequestRefusal::Key)?;
-        }
         let handshake = is_websocket.then(|| ClientHandshake::take(&mut head)).transpose()?;
         if head.version == Version::HTTP_2 && BODILESS.contains(&head.method) && !is_websocket {
             let deadline = self.limits.request_body_pace.pause;
@@ -270,24 +266,32 @@ impl Proxy {
         let answer = async {
             match handshake {
                 Some(handshake) => {
+                    let place = tunnels.try_reserve().map_err(|_| RequestRefusal::Busy)?;
                     let request = Request::from_parts(head, Either::Left(body));
-                    self.open_websocket(handshake, request, &target, group, tunnels, observation)
-                        .await
+                    let opened =
+                        self.open_websocket(handshake, request, &target, group, observation);
+                    let (answer, tunnel) = opened.await?;
+                    Ok((answer, tunnel.map(|tunnel| (place, tunnel))))
                 }
-                None => self.forward(head, body, &target, group, grant.as_ref(), observation).await,
+                None => {
+                    let grant = grant.as_ref();
+                    let answer = self.forward(head, body, &target, group, grant, observation);
+                    Ok((answer.await?, None))
+                }
             }
         };
-        let answer = self.answer_unless_model_changes(answer).await?;
-        Ok(match grant {
-            Some(grant) => meter_answer(grant, answer),
-            None => answer,
+        let (answer, tunnel) = self.answer_unless_model_changes(answer).await?;
+        Ok(match (grant, tunnel) {
+            (None, None) => answer,
+            (Some(grant), None) => meter_answer(grant, answer),
+            (grant, Some((place, tunnel))) => start_tunnel(answer, place, tunnel, grant),
         })
     }
 
-    async fn answer_unless_model_changes(
+    async fn answer_unless_model_changes<T>(
         &self,
-        answer: impl Future<Output = Result<Response<AnswerBody>, RequestRefusal>>,
-    ) -> Result<Response<AnswerBody>, RequestRefusal> {
+        answer: impl Future<Output = Result<T, RequestRefusal>>,
+    ) -> Result<T, RequestRefusal> {
         if !self.expects_model {
             return answer.await;
         }
@@ -322,6 +326,10 @@ impl Proxy {
         let terms = RequestTerms { method, path, route: &route.path };
         let grant = authorizer.authorize(&mut head.headers, peer, &terms).await;
         let grant = grant.map_err(RequestRefusal::Key)?;
+        if method.as_str() == WEBSOCKET && grant.limits_models() {
+            // Its messages may name any model, and are not read.
+            grant.check_model(method, None).map_err(RequestRefusal::Key)?;
+        }
         Ok(Some(match (&self.telemetry, Operation::from_request(method, path)) {
             (Some(telemetry), Some(operation)) => {
                 grant.with_report(telemetry.metrics.clone(), operation)
@@ -377,6 +385,7 @@ impl Proxy {
         let accepts_trailers = accepts_trailers(&head.headers);
         remove_hop_by_hop(&mut head.headers);
         remove_fields(&mut head.headers, &REROUTING);
+        remove_underscored(&mut head.headers);
         if accepts_trailers {
             accept_trailers(&mut head.headers);
         }
@@ -517,12 +526,10 @@ impl Proxy {
         mut request: Request<RequestBody>,
         target: &PathAndQuery,
         group: &Arc<ServerGroup>,
-        tunnels: &mpsc::Sender<Tunnel>,
         observation: &mut RequestObservation,
-    ) -> Result<Response<AnswerBody>, RequestRefusal> {
+    ) -> Result<(Response<AnswerBody>, Option<Tunnel>), RequestRefusal> {
         let failure =
             |fault, reason: String| RequestRefusal::Upstream(UpstreamFailure::new(fault, reason));
-        let tunnel_place = tunnels.try_reserve().map_err(|_| RequestRefusal::Busy)?;
         let candidates = group.find_candidates(&RequestModel::Absent);
         if candidates.is_empty() {
             return Err(ChoiceError::ModelNotNamed(ModelFieldError::Missing).into());
@@ -545,14 +552,14 @@ impl Proxy {
         if key.is_accepted(&response) {
             let upstream = hyper::upgrade::on(&mut response);
             let (answer, tunnel) = handshake.accept(upstream, response.into_parts().0);
-            tunnel_place.send(tunnel.with_permit(permit));
-            return Ok(answer);
+            return Ok((answer, Some(tunnel.with_permit(permit))));
         }
         // In HTTP/2 a client would take any success for an accepted WebSocket.
         if status.is_success() || status.is_informational() {
             return Err(failure(UpstreamFault::BadUpgrade, format!("status {status}")));
         }
-        self.pass_on(response, connection, permit, &Method::GET, TrailerRule::Drop)
+        let answer = self.pass_on(response, connection, permit, &Method::GET, TrailerRule::Drop)?;
+        Ok((answer, None))
     }
 
     /// Checks the head of an answer, and passes on the answer.
@@ -593,6 +600,23 @@ impl Proxy {
 
 /// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
 const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
+
+/// Queues the tunnel of an accepted WebSocket, which runs as a request of its API key until its end.
+fn start_tunnel(
+    mut answer: Response<AnswerBody>,
+    place: mpsc::Permit<'_, Tunnel>,
+    tunnel: Tunnel,
+    grant: Option<Grant>,
+) -> Response<AnswerBody> {
+    place.send(match grant {
+        None => tunnel,
+        Some(mut grant) => {
+            grant.read_answer_head(answer.status(), answer.headers_mut());
+            tunnel.with_grant(grant)
+        }
+    });
+    answer
+}
 
 /// A request whose body was read whole.
 struct ReadRequest {

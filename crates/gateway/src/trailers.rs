@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Fields that a receiver has to know before the body, and those that frame or route a message or
 /// hold a secret (RFC 9110 section 6.5.1). The last five replace the method or path at some servers.
-const NEVER_IN_TRAILERS: [HeaderName; 41] = [
+const NEVER_IN_TRAILERS: [HeaderName; 44] = [
     header::AGE,
     header::AUTHORIZATION,
     header::CACHE_CONTROL,
@@ -43,6 +43,9 @@ const NEVER_IN_TRAILERS: [HeaderName; 41] = [
     header::WARNING,
     header::WWW_AUTHENTICATE,
     HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("api-key"),
+    HeaderName::from_static("x-goog-api-key"),
     HeaderName::from_static("x-http-method"),
     HeaderName::from_static("x-http-method-override"),
     HeaderName::from_static("x-method-override"),

@@ -6,7 +6,7 @@ use confide_http::{Activity, BusyGuard, ConnectionPlace, ObservedStream, StallGu
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 
-use crate::{limits::GatewayLimits, server_group::ServerPermit};
+use crate::{authorizer::Grant, limits::GatewayLimits, server_group::ServerPermit};
 
 /// The time without a byte once one side has ended its direction. The other side of a WebSocket only
 /// has its closing frame left to send.
@@ -22,6 +22,8 @@ pub(crate) struct Tunnel {
     _place: Option<Arc<BusyGuard>>,
     /// The permission to run a request on the server, which a WebSocket counts as.
     _permit: Option<ServerPermit>,
+    /// The authorisation, whose request runs for as long as the tunnel.
+    _grant: Option<Grant>,
 }
 
 impl Tunnel {
@@ -30,7 +32,7 @@ impl Tunnel {
         upstream: OnUpgrade,
         place: Option<Arc<BusyGuard>>,
     ) -> Self {
-        Self { client, upstream, _place: place, _permit: None }
+        Self { client, upstream, _place: place, _permit: None, _grant: None }
     }
 
     /// Returns the tunnel, which now holds the permission to run on its server until it ends.
@@ -39,12 +41,18 @@ impl Tunnel {
         self
     }
 
+    /// Returns the tunnel, which now counts as a running request of an API key until it ends.
+    pub(crate) fn with_grant(mut self, grant: Grant) -> Self {
+        self._grant = Some(grant);
+        self
+    }
+
     /// Carries bytes until both sides have ended, one side fails or does not read for too long, or
     /// nothing has moved for the idle limit. Both sides then end.
     ///
     /// The connection counts as busy while bytes move; `place` is its place.
     pub(crate) async fn carry(self, place: &ConnectionPlace, limits: &GatewayLimits) {
-        let Self { client, upstream, _place, _permit } = self;
+        let Self { client, upstream, _place, _permit, _grant } = self;
         let joined = async { tokio::try_join!(client, upstream) };
         let (client, upstream) = match tokio::time::timeout(limits.upgrade, joined).await {
             Ok(Ok(streams)) => streams,

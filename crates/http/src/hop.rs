@@ -48,6 +48,12 @@ pub fn remove_fields(headers: &mut HeaderMap, names: &[HeaderName]) {
     remove_matching(headers, |name| names.contains(name) || is_lookalike(name, names));
 }
 
+/// Removes the fields with `_` in their names: a server that reads `_` as `-` would take them for
+/// fields that this proxy has checked. nginx removes them by default, too.
+pub fn remove_underscored(headers: &mut HeaderMap) {
+    remove_matching(headers, |name| name.as_str().contains('_'));
+}
+
 fn is_lookalike(name: &HeaderName, names: &[HeaderName]) -> bool {
     name.as_str().contains('_') && {
         let dashed = name.as_str().replace('_', "-");

@@ -12,7 +12,7 @@ use std::{
 };
 
 use confide_channel::tunnel::{AllowList, AllowedOrigins};
-use confide_gateway::{GatewayConfiguration, GatewayLimits, ModelServer};
+use confide_gateway::{DEFAULT_GROUP, GatewayConfiguration, GatewayLimits, ModelServer};
 use serde::Deserialize;
 use toml::Table;
 
@@ -129,7 +129,7 @@ struct UpstreamTable {
 #[serde(deny_unknown_fields)]
 struct RouteTable {
     paths: Vec<String>,
-    group: String,
+    group: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -211,8 +211,9 @@ fn parse_terminate(mut table: Table) -> Result<TerminateConfig, String> {
     }
     let mut directed = Vec::new();
     for RouteTable { paths, group } in routes {
+        let group = group.as_deref().unwrap_or(DEFAULT_GROUP);
         for path in paths {
-            directed.push(parse_route(&path, &group).map_err(message)?);
+            directed.push(parse_route(&path, group).map_err(message)?);
         }
     }
     let args = parse_terminate_keys(table)?;

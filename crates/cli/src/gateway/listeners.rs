@@ -89,6 +89,8 @@ struct ListenerSet {
     log_ends: Mutex<Vec<AccessLogThread>>,
     /// The lock that the running reload holds.
     reloading: tokio::sync::Mutex<()>,
+    /// Becomes true when the process is asked to stop.
+    stopped: watch::Receiver<bool>,
 }
 
 struct OpenListener {
@@ -141,12 +143,12 @@ async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
         bound.iter().filter_map(|(_, config)| config.kind.configuration()).collect();
     let opened = OpenTelemetry::open(&telemetry_settings, configurations).await?;
     let telemetry = opened.as_ref().map(|opened| opened.telemetry.clone());
-    let mut set = ListenerSet::new(source, telemetry_settings, telemetry);
+    let mut set = ListenerSet::new(source, telemetry_settings, telemetry, stopped);
     for ((listener, address), config) in bound {
         tokio::select! {
             biased;
             () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
-            opened = set.open(config, listener, address, &mut running, &stopped) => opened?,
+            opened = set.open(config, listener, address, &mut running) => opened?,
         }
     }
     set.show_config_digests();
@@ -196,6 +198,7 @@ impl ListenerSet {
         source: ListenerSource,
         telemetry_settings: TelemetrySettings,
         telemetry: Option<Telemetry>,
+        stopped: watch::Receiver<bool>,
     ) -> Self {
         Self {
             source,
@@ -205,6 +208,7 @@ impl ListenerSet {
             statuses: Mutex::default(),
             log_ends: Mutex::default(),
             reloading: tokio::sync::Mutex::default(),
+            stopped,
         }
     }
 
@@ -226,9 +230,8 @@ impl ListenerSet {
         listener: TcpListener,
         address: SocketAddr,
         running: &mut JoinSet<DrainOutcome>,
-        stopped: &watch::Receiver<bool>,
     ) -> Result<(), CliError> {
-        let mut stopped = stopped.clone();
+        let mut stopped = self.stopped.clone();
         let stop = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
         let ListenerConfig { listen, connections, kind } = config;
         let admission = connections.admission();
@@ -310,8 +313,17 @@ impl ListenerSet {
     /// Reloads on a thread for blocking work, since files are read and evidence is made. Returns
     /// the line that is printed: what is served now, or why nothing has changed.
     async fn reload_in_background(self: &Arc<Self>) -> ReloadOutcome {
-        let set = self.clone();
-        let work = move || Handle::current().block_on(async move { set.reload().await });
+        let (set, mut stopped) = (self.clone(), self.stopped.clone());
+        let reload = async move {
+            tokio::select! {
+                biased;
+                _ = stopped.wait_for(|is_stopped| *is_stopped) => {
+                    Err(CliError::new("the gateway stops"))
+                }
+                outcome = set.reload() => outcome,
+            }
+        };
+        let work = move || Handle::current().block_on(reload);
         let outcome = tokio::task::spawn_blocking(work).await;
         let outcome = outcome.unwrap_or_else(|error| Err(CliError::new(error)));
         outcome

@@ -274,8 +274,11 @@ impl TerminateConfig {
     async fn fetch_configuration(&self) -> GatewayConfiguration {
         let mut configuration = self.configuration.clone();
         let until = Instant::now() + Duration::from_secs(self.args.upstream_wait_s);
-        for server in &mut configuration.servers {
-            server.model_manifest_sha256 = fetch_model_manifest(&server.upstream, until).await;
+        let asked =
+            configuration.servers.iter().map(|one| fetch_model_manifest(&one.upstream, until));
+        let manifests = futures_util::future::join_all(asked).await;
+        for (server, manifest) in configuration.servers.iter_mut().zip(manifests) {
+            server.model_manifest_sha256 = manifest;
         }
         configuration
     }

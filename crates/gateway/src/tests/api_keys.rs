@@ -288,3 +288,47 @@ async fn the_usage_file_keeps_a_days_budget_across_a_restart() {
     assert_eq!(text, wanted);
     std::fs::remove_file(&path).unwrap();
 }
+
+#[tokio::test]
+async fn a_websocket_runs_as_a_request_of_its_key_and_needs_one_for_all_models() {
+    let keys = key_table("a", "k", "concurrent = 1") + &key_table("b", "l", "models = [\"m\"]");
+    let authorizer = authorizer_for(&keys);
+    let accept =
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n";
+    let upstream = upstream(move |mut stream| async move {
+        let head = read_until(&mut stream, "\r\n\r\n").await;
+        let lines = head.lines().map(str::to_ascii_lowercase);
+        let position = lines.clone().position(|line| line.starts_with("sec-websocket-key: "));
+        let line = head.lines().nth(position.expect("a key")).unwrap();
+        let key = line.split_once(": ").unwrap().1;
+        let accepted = tokio_tungstenite::tungstenite::handshake::derive_accept_key(key.as_bytes());
+        let answer = format!("{accept}sec-websocket-accept: {accepted}\r\n\r\n");
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        read_to_end(&mut stream).await;
+    })
+    .await;
+    let address = Upstream::parse(&format!("http://{upstream}")).unwrap();
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, address);
+    configuration.add_route(Route::parse("WEBSOCKET /v1/realtime", DEFAULT_GROUP).unwrap());
+    let limits = GatewayLimits::default();
+    let proxy = Proxy::new(&configuration, true, limits).with_authorizer(Some(authorizer.clone()));
+    let gateway = serve_proxy(proxy, limits, AdmissionLimits::default()).await;
+    let open = |key: &str| {
+        format!(
+            "GET /v1/realtime?model=x HTTP/1.1\r\nhost: h\r\nauthorization: Bearer {key}\r\nconnection: upgrade\r\n\
+             upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+    };
+    let mut first = ask(gateway.address, &open("k")).await;
+    assert!(read_until(&mut first, "\r\n\r\n").await.starts_with("HTTP/1.1 101 "));
+    let refused = |key: &'static str| async move {
+        let mut stream = ask(gateway.address, &open(key)).await;
+        read_until(&mut stream, "\r\n\r\n").await
+    };
+    assert!(refused("k").await.starts_with("HTTP/1.1 429 "));
+    assert!(refused("l").await.starts_with("HTTP/1.1 404 "));
+    drop(first);
+    while !refused("k").await.starts_with("HTTP/1.1 101 ") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
