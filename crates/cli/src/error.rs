@@ -35,6 +35,11 @@ impl CliError {
         move |error| Self::new(format!("{}: {error}", path.display()))
     }
 
+    /// The same failure, as one of a part of what was given.
+    pub(crate) fn in_part(self, part: &str) -> Self {
+        Self { message: format!("{part}: {}", self.message), ..self }
+    }
+
     /// The same failure, with a hint where there is one.
     pub(crate) fn with_optional_hint(self, hint: Option<&str>) -> Self {
         match hint {

@@ -27,7 +27,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioTimer;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::JoinSet,
     time::Instant,
 };
@@ -74,10 +74,11 @@ pub(crate) async fn serve_http2<I>(
     });
     let connection = http2_builder(limits).serve_connection(stream, service);
     let (announce, announced) = oneshot::channel();
+    let (counting, tunnel_count) = watch::channel(0);
     let stop_or_idle = async {
         tokio::select! {
             () = stop => {}
-            () = place.wait_for_idle_time(limits.idle) => {}
+            () = wait_until_unused(place, tunnel_count.clone(), limits.idle) => {}
         }
         // The receiver lives as long as the connection.
         let _ = announce.send(());
@@ -86,7 +87,7 @@ pub(crate) async fn serve_http2<I>(
     let unclosed = async {
         let _ = announced.await;
         tokio::time::sleep(GOAWAY_GRACE).await;
-        place.wait_for_idle_time(GOAWAY_GRACE).await;
+        wait_until_unused(place, tunnel_count.clone(), GOAWAY_GRACE).await;
     };
     let deadlines = ConnectionDeadlines {
         first_request: limits.first_head,
@@ -98,7 +99,7 @@ pub(crate) async fn serve_http2<I>(
         biased;
         () = serve_connection(connection, place, deadlines, stop_or_idle) => {}
         () = unclosed => {}
-        () = carry_tunnels(opened, place, limits) => {}
+        () = carry_tunnels(opened, counting, place, limits) => {}
     }
 }
 
@@ -132,6 +133,7 @@ fn http2_builder(limits: &GatewayLimits) -> http2::Builder<StreamExecutor> {
 /// Carries the tunnels of a connection. They belong to its task, so that they end with it.
 async fn carry_tunnels(
     mut opened: mpsc::Receiver<Tunnel>,
+    counting: watch::Sender<usize>,
     place: &ConnectionPlace,
     limits: &GatewayLimits,
 ) {
@@ -144,6 +146,23 @@ async fn carry_tunnels(
             }
             Some(_) = running.join_next() => {}
             else => std::future::pending().await,
+        }
+        counting.send_replace(running.len());
+    }
+}
+
+/// Resolves once no tunnel is open and no request has run for `limit`.
+async fn wait_until_unused(
+    place: &ConnectionPlace,
+    mut tunnel_count: watch::Receiver<usize>,
+    limit: Duration,
+) {
+    loop {
+        // The sender lives as long as the connection.
+        let _ = tunnel_count.wait_for(|count| *count == 0).await;
+        place.wait_for_idle_time(limit).await;
+        if *tunnel_count.borrow() == 0 {
+            return;
         }
     }
 }

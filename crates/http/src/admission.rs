@@ -448,11 +448,13 @@ impl ConnectionPlace {
     }
 
     /// Resolves once no exchange has run on the connection for `limit`.
+    ///
+    /// One timer serves all exchanges of the connection, so an exchange costs no timer of its own.
     pub async fn wait_for_idle_time(&self, limit: Duration) {
         loop {
             let record = &self.0;
-            let idle = record.state.idle_since().map_or(Duration::ZERO, |since| {
-                Duration::from_micros(record.places.now_us().saturating_sub(since))
+            let idle = record.state.idle_since().map_or(Duration::ZERO, |since_us| {
+                Duration::from_micros(record.places.now_us().saturating_sub(since_us))
             });
             if idle >= limit {
                 return;
@@ -464,21 +466,6 @@ impl ConnectionPlace {
     /// Whether [`ConnectionPlace::run_exchange`] was called for the connection.
     pub(crate) fn has_run_exchange(&self) -> bool {
         self.0.state.has_run_exchange.load(Ordering::Relaxed)
-    }
-
-    /// Resolves when no exchange has run on the connection for `limit`.
-    ///
-    /// One timer serves all exchanges of the connection, so an exchange costs no timer of its own.
-    pub(crate) async fn wait_until_idle_for(&self, limit: Duration) {
-        loop {
-            let idle = self.0.state.idle_since().map_or(Duration::ZERO, |since_us| {
-                Duration::from_micros(self.0.places.now_us().saturating_sub(since_us))
-            });
-            match limit.checked_sub(idle) {
-                Some(left) if !left.is_zero() => tokio::time::sleep(left).await,
-                _ => return,
-            }
-        }
     }
 
     /// Resolves when the connection has been evicted.

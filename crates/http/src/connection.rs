@@ -93,7 +93,7 @@ async fn serve_with_deadlines<C, E>(
             }
             tokio::time::sleep(left.min(deadlines.idle)).await;
         }
-        place.wait_until_idle_for(deadlines.idle).await;
+        place.wait_for_idle_time(deadlines.idle).await;
     };
     let served = serve_until_stop(connection.as_mut(), shut_down, stop, deadlines.grace);
     if interrupt(pin!(served), silent).await.is_none() {

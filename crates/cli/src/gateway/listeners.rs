@@ -30,7 +30,8 @@ use super::{
     },
     telemetry::OpenTelemetry,
     terminate::{
-        AuthorizationArgs, PreparedGateway, TerminateConfig, guarantee_of, ready_line_fields,
+        AuthorizationArgs, PreparedGateway, RunningParts, TerminateConfig, guarantee_of,
+        ready_line_fields,
     },
 };
 use crate::{
@@ -115,7 +116,7 @@ enum Service {
 struct ListenerStatus {
     description: Value,
     servers: Option<ServerStates>,
-    config_digest: Option<[u8; 32]>,
+    configuration: Option<GatewayConfiguration>,
 }
 
 /// A checked part of a reload that has not taken effect yet.
@@ -249,7 +250,14 @@ impl ListenerSet {
                 (Service::Tunnel(tunnel), status)
             }
             ListenerKind::Terminate(terminate) => {
-                let prepared = terminate.prepare(listen, None, self.telemetry.as_ref()).await?;
+                let prepared = terminate.prepare(listen, None, self.telemetry.as_ref()).await;
+                let prepared = match self.source {
+                    ListenerSource::File(_) => prepared.map_err(|error| {
+                        error.in_part(&format!("listener {}", self.listeners.len() + 1))
+                    }),
+                    ListenerSource::Flags { .. } => prepared,
+                }?;
+                prepared.write_certificate()?;
                 let status = ListenerStatus::of_gateway(&prepared.gateway);
                 lock(&self.log_ends).extend(prepared.log_end);
                 let gateway = prepared.gateway.with_admission(admission);
@@ -279,7 +287,8 @@ impl ListenerSet {
     fn show_config_digests(&self) {
         if let Some(Telemetry { metrics, .. }) = &self.telemetry {
             let statuses = lock(&self.statuses);
-            metrics.set_config_digests(statuses.iter().filter_map(|status| status.config_digest));
+            let configurations = statuses.iter().filter_map(|status| status.configuration.as_ref());
+            metrics.set_config_digests(configurations.map(GatewayConfiguration::digest));
         }
     }
 
@@ -338,18 +347,28 @@ impl ListenerSet {
     async fn reload(&self) -> Result<(), CliError> {
         let _turn = self.reloading.lock().await;
         let GatewaySettings { listeners: configs, telemetry } = self.source.read()?;
-        let is_same = configs.len() == self.listeners.len()
-            && telemetry == self.telemetry_settings
-            && configs.iter().zip(&self.listeners).all(|(config, open)| open.admits(config));
-        if !is_same {
-            let text = "a reload cannot change the number, kinds, addresses and connection limits of listeners, \
-                        the limits of the kind pass, the targets of the kind tunnel, where API keys come from, and \
-                        metrics, traces and the administrator's socket";
-            return Err(CliError::new(text).with_hint("restart the gateway"));
+        let refuse = |what: String| {
+            let text = format!("{what} cannot be changed by a reload");
+            Err(CliError::new(text).with_hint("restart the gateway"))
+        };
+        if configs.len() != self.listeners.len() {
+            let (wanted, got) = (self.listeners.len(), configs.len());
+            return refuse(format!("the number of listeners (wanted {wanted}, got {got})"));
         }
+        if telemetry != self.telemetry_settings {
+            return refuse("[admin], [traces] and metrics_listen".into());
+        }
+        let numbered = || (1..).zip(&self.listeners);
+        for (config, (number, open)) in configs.iter().zip(numbered()) {
+            if let Some(fixed) = open.find_fixed_change(config) {
+                return refuse(format!("listener {number}: {fixed}"));
+            }
+        }
+        let in_use: Vec<_> =
+            lock(&self.statuses).iter().map(|status| status.configuration.clone()).collect();
         let mut replacements = Vec::new();
         let mut statuses = Vec::new();
-        for (config, open) in configs.into_iter().zip(&self.listeners) {
+        for ((config, (number, open)), in_use) in configs.into_iter().zip(numbered()).zip(&in_use) {
             let (replacement, status) = match config.kind {
                 ListenerKind::Pass(pass) => {
                     let status = ListenerStatus::of_pass(pass.route_count);
@@ -359,14 +378,26 @@ impl ListenerSet {
                     (Replacement::Unchanged, ListenerStatus::of_tunnel(&tunnel))
                 }
                 ListenerKind::Terminate(terminate) => {
-                    let (in_use, telemetry) = (open.authorizer(), self.telemetry.as_ref());
-                    let prepared = terminate.prepare(config.listen, in_use, telemetry).await?;
+                    let authorizer = open.authorizer();
+                    let running = in_use
+                        .as_ref()
+                        .map(|configuration| RunningParts { authorizer, configuration });
+                    let telemetry = self.telemetry.as_ref();
+                    let prepared = terminate.prepare(config.listen, running, telemetry).await;
+                    let prepared =
+                        prepared.map_err(|error| error.in_part(&format!("listener {number}")))?;
                     let status = ListenerStatus::of_gateway(&prepared.gateway);
                     (Replacement::Gateway(Box::new(prepared)), status)
                 }
             };
             replacements.push(replacement);
             statuses.push(status);
+        }
+        // Only a disk that fails now leaves a certificate that is not in use.
+        for replacement in &replacements {
+            if let Replacement::Gateway(prepared) = replacement {
+                prepared.write_certificate()?;
+            }
         }
         for (open, replacement) in self.listeners.iter().zip(replacements) {
             match (&open.service, replacement) {
@@ -388,17 +419,28 @@ impl ListenerSet {
 }
 
 impl OpenListener {
-    /// Whether a reload can make this listener what `config` describes.
-    fn admits(&self, config: &ListenerConfig) -> bool {
-        let is_kind_same = match (&self.service, &config.kind) {
-            (Service::Pass(_, limits), ListenerKind::Pass(pass)) => *limits == pass.limits,
-            (Service::Tunnel(open), ListenerKind::Tunnel(tunnel)) => open == tunnel,
-            (Service::Terminate { authorization, .. }, ListenerKind::Terminate(terminate)) => {
-                authorization == terminate.authorization()
+    /// Finds a setting that differs in `config` and needs a restart.
+    fn find_fixed_change(&self, config: &ListenerConfig) -> Option<&'static str> {
+        if self.listen != config.listen {
+            return Some("listen");
+        }
+        if self.connections != config.connections {
+            return Some("[listener.connections]");
+        }
+        let (fixed, is_same) = match (&self.service, &config.kind) {
+            (Service::Pass(_, limits), ListenerKind::Pass(pass)) => {
+                ("[listener.limits]", *limits == pass.limits)
             }
-            _ => false,
+            (Service::Tunnel(open), ListenerKind::Tunnel(tunnel)) => {
+                ("allow and allow_origin", open == tunnel)
+            }
+            (Service::Terminate { authorization, .. }, ListenerKind::Terminate(terminate)) => {
+                let fixed = "api_keys, authorization_hook, upstream_key_file and usage_file";
+                (fixed, authorization == terminate.authorization())
+            }
+            _ => ("kind", false),
         };
-        is_kind_same && self.listen == config.listen && self.connections == config.connections
+        (!is_same).then_some(fixed)
     }
 
     fn authorizer(&self) -> Option<&Arc<Authorizer>> {
@@ -412,7 +454,7 @@ impl OpenListener {
 impl ListenerStatus {
     fn of_pass(routes: usize) -> Self {
         let description = json!({ "kind": "pass", "guarantee": PASS_GUARANTEE, "routes": routes });
-        Self { description, servers: None, config_digest: None }
+        Self { description, servers: None, configuration: None }
     }
 
     fn of_tunnel(tunnel: &TunnelConfig) -> Self {
@@ -424,7 +466,7 @@ impl ListenerStatus {
             "allow": allow,
             "allow_origins": allow_origins,
         });
-        Self { description, servers: None, config_digest: None }
+        Self { description, servers: None, configuration: None }
     }
 
     fn of_gateway(gateway: &Gateway) -> Self {
@@ -432,7 +474,7 @@ impl ListenerStatus {
         Self {
             description: process::merge_objects(fields, ready_line_fields(gateway)),
             servers: Some(gateway.server_states()),
-            config_digest: Some(gateway.configuration().digest()),
+            configuration: Some(gateway.configuration().clone()),
         }
     }
 }

@@ -145,22 +145,38 @@ pub(crate) struct TerminateConfig {
     limits: GatewayLimits,
 }
 
-/// A gateway, the end of its access log, and its API keys.
+/// A gateway, the end of its access log, and its API keys. Nothing of it is in effect yet.
 pub(crate) struct PreparedGateway {
     pub(crate) gateway: Gateway,
     pub(crate) log_end: Option<AccessLogThread>,
     pub(crate) authorizer: Option<Arc<Authorizer>>,
     /// New keys for an authorizer that is already in use.
     new_keys: Option<KeySet>,
+    certificate_out: Option<PathBuf>,
 }
 
 impl PreparedGateway {
+    /// Writes the certificate, if a file for it was given.
+    pub(crate) fn write_certificate(&self) -> Result<(), CliError> {
+        match &self.certificate_out {
+            Some(path) => write_file(path, self.gateway.certificate_pem()),
+            None => Ok(()),
+        }
+    }
+
     /// Puts the new keys into effect. Requests that run go on.
     pub(crate) fn replace_keys(&mut self) {
         if let (Some(authorizer), Some(keys)) = (&self.authorizer, self.new_keys.take()) {
             authorizer.replace_keys(keys);
         }
     }
+}
+
+/// The parts of a running listener that its reload keeps.
+pub(crate) struct RunningParts<'a> {
+    pub(crate) authorizer: Option<&'a Arc<Authorizer>>,
+    /// The configuration in use, with the models of its servers.
+    pub(crate) configuration: &'a GatewayConfiguration,
 }
 
 impl TerminateConfig {
@@ -206,7 +222,7 @@ impl TerminateConfig {
 
     /// Asks the upstream for its model, and returns the digest of the effective configuration.
     pub(crate) async fn fetch_digest(&self) -> [u8; 32] {
-        self.fetch_configuration().await.digest()
+        self.fetch_configuration(None).await.digest()
     }
 
     /// The settings of API keys.
@@ -220,22 +236,23 @@ impl TerminateConfig {
     }
 
     /// Makes the key, the evidence and the gateway for the address `listen`. It waits for a model
-    /// server that is starting; whatever can fail at once fails before. A reload hands in the
-    /// authorizer that is in use.
+    /// server that is starting; whatever can fail at once fails before. A reload hands in the parts
+    /// that are running.
     pub(crate) async fn prepare(
         &self,
         listen: SocketAddr,
-        in_use: Option<&Arc<Authorizer>>,
+        running: Option<RunningParts<'_>>,
         telemetry: Option<&Telemetry>,
     ) -> Result<PreparedGateway, CliError> {
         let attester = self.open_attester()?;
         let certificate = self.read_certificate()?;
-        let (authorizer, new_keys) = match (in_use, &self.args.authorization.api_keys) {
-            (None, _) => (self.args.authorization.open_authorizer()?, None),
-            (Some(in_use), Some(path)) => (Some(in_use.clone()), Some(read_keys(path)?)),
-            (Some(in_use), None) => (Some(in_use.clone()), None),
+        let api_keys = self.args.authorization.api_keys.as_deref();
+        let (authorizer, new_keys) = match &running {
+            None => (self.args.authorization.open_authorizer()?, None),
+            Some(running) => (running.authorizer.cloned(), api_keys.map(read_keys).transpose()?),
         };
-        let configuration = self.fetch_configuration().await;
+        let known = running.map(|running| running.configuration);
+        let configuration = self.fetch_configuration(known).await;
         let args = &self.args;
         let options = GatewayOptions {
             configuration,
@@ -264,18 +281,32 @@ impl TerminateConfig {
             gateway = gateway.with_access_log(log);
             log_end = Some(end);
         }
-        if let Some(path) = &args.certificate_out {
-            write_file(path, gateway.certificate_pem())?;
-        }
-        Ok(PreparedGateway { gateway, log_end, authorizer, new_keys })
+        let certificate_out = args.certificate_out.clone();
+        Ok(PreparedGateway { gateway, log_end, authorizer, new_keys, certificate_out })
     }
 
     /// The configuration with the models that the servers name now, which are waited for together.
-    async fn fetch_configuration(&self) -> GatewayConfiguration {
+    ///
+    /// A server of the configuration in use that does not answer keeps its model: the gateway sends
+    /// it nothing before it has confirmed that model, so the digest stays true.
+    async fn fetch_configuration(
+        &self,
+        in_use: Option<&GatewayConfiguration>,
+    ) -> GatewayConfiguration {
         let mut configuration = self.configuration.clone();
         let until = Instant::now() + Duration::from_secs(self.args.upstream_wait_s);
-        let asked =
-            configuration.servers.iter().map(|one| fetch_model_manifest(&one.upstream, until));
+        let asked = configuration.servers.iter().map(|server| {
+            let servers = in_use.iter().flat_map(|in_use| &in_use.servers);
+            let known = servers
+                .filter(|known| known.upstream == server.upstream)
+                .find_map(|known| known.model_manifest_sha256);
+            async move {
+                match known {
+                    None => fetch_model_manifest(&server.upstream, until).await,
+                    Some(known) => fetch_new_manifest(&server.upstream, known).await,
+                }
+            }
+        });
         let manifests = futures_util::future::join_all(asked).await;
         for (server, manifest) in configuration.servers.iter_mut().zip(manifests) {
             server.model_manifest_sha256 = manifest;
@@ -402,6 +433,17 @@ async fn fetch_model_manifest(upstream: &Upstream, until: Instant) -> Option<[u8
                 );
                 return None;
             }
+        }
+    }
+}
+
+/// Asks an upstream once which model it serves; it may be down, and then keeps the model `known`.
+async fn fetch_new_manifest(upstream: &Upstream, known: [u8; 32]) -> Option<[u8; 32]> {
+    match confide_gateway::fetch_model_manifest(upstream, MODELS_DEADLINE).await {
+        Ok(manifest) => manifest,
+        Err(error) => {
+            tracing::warn!(%error, "the model server does not answer: its model stays as it was");
+            Some(known)
         }
     }
 }
