@@ -263,3 +263,38 @@ fn a_fleet_with_api_keys_is_counted_and_its_keys_are_reloaded() {
         }
     }
 }
+
+#[test]
+fn a_listener_that_cannot_be_reloaded_is_named_and_leaves_the_others_as_they_were() {
+    let folder = Folder::new("listeners-refused");
+    let model = serve_model("model-one");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = folder.write("key.pem", made.signing_key.serialize_pem());
+    let chain = folder.write("chain.pem", made.cert.pem());
+    let (root, socket) = (folder.argument("root.pem"), folder.argument("admin.sock"));
+    let first = terminating(&model, &format!("binding = \"none\"\ncertificate_out = \"{root}\""));
+    let keys =
+        format!("binding = \"none\"\ncertificate = \"{chain}\"\ncertificate_key = \"{key}\"");
+    let second = terminating(&model, &keys);
+    let admin = format!("[admin]\nsocket = \"{socket}\"\n");
+    let file = folder.write("gateway.toml", [&admin[..], &first, &second].concat());
+    let gateway = CONFIDE.start(&["gateway", "--config", &file]);
+    let certificate = folder.read("root.pem");
+    folder.write("chain.pem", "not a certificate");
+    let refused = ask_socket(&socket, "/reload", "POST");
+    assert!(refused.contains("listener 2: certificate is not usable"), "{refused}");
+    assert_eq!(folder.read("root.pem"), certificate);
+    assert!(
+        curl_models(&gateway.address(), &["--cacert", &root]).contains("model-one"),
+        "the first listener still serves with its certificate"
+    );
+    folder.write("gateway.toml", [&admin[..], &first].concat());
+    let refused = ask_socket(&socket, "/reload", "POST");
+    assert!(refused.contains("the number of listeners (wanted 2, got 1)"), "{refused}");
+    folder.write("gateway.toml", [&admin[..], &first, &first].concat());
+    assert!(ask_socket(&socket, "/reload", "POST").contains("\"reloaded\":true"));
+    folder.write("gateway.toml", [&first[..], &second].concat());
+    let refused = ask_socket(&socket, "/reload", "POST");
+    assert!(refused.contains("[admin], [traces] and metrics_listen cannot"), "{refused}");
+    assert!(gateway.terminate().success());
+}

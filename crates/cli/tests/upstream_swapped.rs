@@ -247,3 +247,29 @@ fn an_upstream_as_openai_clients_are_given_it_is_refused_with_the_right_one() {
     let refused = CONFIDE.run(&[&arguments[..], &["--route", "v1/x"]].concat());
     assert!(refused.stderr.contains("hint: for instance --route "), "{}", refused.stderr);
 }
+
+#[test]
+fn a_model_server_that_is_down_keeps_its_model_through_a_reload() {
+    let attested = Attested::new("down");
+    let stand_in = StandIn::start();
+    let socket = attested.folder.argument("admin.sock");
+    let file = attested.folder.write(
+        "gateway.toml",
+        format!(
+            "[admin]\nsocket = \"{socket}\"\n[[listener]]\nkind = \"terminate\"\nlisten = \"{ANY_PORT}\"\n\
+             simulate = \"{}\"\nupstream_wait_s = 0\n[[listener.upstream]]\nurl = \"http://{}\"\n",
+            attested.simulation, stand_in.address
+        ),
+    );
+    let gateway = CONFIDE.start(&["gateway", "--config", &file]);
+    stand_in.end();
+    let reload = ["--silent", "--max-time", "60", "--unix-socket", &socket, "--request", "POST"];
+    let mut curl = std::process::Command::new("curl");
+    let asked = curl.args(reload).arg("http://gateway/reload").output().expect("curl runs");
+    let reloaded: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
+    assert_eq!(reloaded["reloaded"], true, "{reloaded}");
+    let [before, after] = [&gateway.ready, &reloaded].map(|line| &line["listeners"][0]);
+    assert_eq!(after["model_manifest_sha256"], "ab".repeat(32), "{reloaded}");
+    assert_eq!(after["config_digest"], before["config_digest"]);
+    assert!(gateway.terminate().success());
+}
