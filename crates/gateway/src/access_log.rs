@@ -2,7 +2,7 @@
 //!
 //! A request never waits for the log: if the queue is full, the request's line is lost, and a later
 //! line states the number of lost lines. A line contains no prompt, token or identifier: no query,
-//! header field or body, and of the path only the API's own words.
+//! header field or body, and in place of the path the pattern of its route.
 
 use std::{
     io::Write,
@@ -61,16 +61,16 @@ impl AccessLog {
         (Self { queue, lost, clock }, AccessLogThread(thread))
     }
 
-    /// Queues the line of one answered request; `head` is the time from the head of the request
-    /// to that of its answer.
+    /// Queues the line of one answered request by the `pattern` of its route; `head` is the time
+    /// from the head of the request to that of its answer.
     pub(crate) fn record_answer(
         &self,
         method: &Method,
-        path: &str,
+        pattern: &str,
         status: StatusCode,
         head: Duration,
     ) {
-        let (method, path) = (method.clone(), masked_path(path));
+        let (method, path) = (method.clone(), masked_path(pattern));
         let line = AccessLogLine { unix_s: (self.clock)(), method, path, status, head };
         if self.queue.try_send(line).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -86,7 +86,7 @@ impl AccessLogThread {
     }
 }
 
-/// Masks every segment of a path that is not a word by `*`. Words are lower-case letters, `-`, `_`,
+/// Masks every segment of a pattern that is not a word by `*`. Words are lower-case letters, `-`, `_`,
 /// `.` and a version such as `v1`.
 fn masked_path(path: &str) -> String {
     let mut text = String::with_capacity(path.len().min(PATH_BYTES_MAX));

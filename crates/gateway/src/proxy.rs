@@ -192,10 +192,22 @@ impl Proxy {
             return observation.observe_answer(response);
         };
         let began = Instant::now();
-        let path = request.uri().path().to_owned();
+        let pattern = self.pattern_of(request.uri().path()).to_owned();
         let response = self.answer_unlogged(request, peer, tunnels, &mut observation).await;
-        log.record_answer(&method, &path, response.status(), began.elapsed());
+        log.record_answer(&method, &pattern, response.status(), began.elapsed());
         observation.observe_answer(response)
+    }
+
+    /// The pattern of the route to which a path belongs, for the log: it holds no identifier.
+    fn pattern_of(&self, path: &str) -> &str {
+        match path::normalise(path) {
+            Ok(path) if path == WELL_KNOWN_PATH => WELL_KNOWN_PATH,
+            Ok(path) => {
+                let route = self.routes.iter().find(|(pattern, ..)| pattern.matches(&path));
+                route.map_or("/**", |(_, route, _)| &route.path)
+            }
+            Err(_) => "/**",
+        }
     }
 
     async fn answer_unlogged(

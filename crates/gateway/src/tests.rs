@@ -728,8 +728,7 @@ impl std::io::Write for LogBuffer {
 async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said() {
     let upstream = upstream_saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
-    configuration.routes = vec![Route::dangerous_everything(DEFAULT_GROUP)];
+    let configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
     let kept = LogBuffer::default();
     let (log, end) = crate::AccessLog::start(kept.clone(), || 7);
     let limits = GatewayLimits::default();
@@ -737,23 +736,26 @@ async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said(
     let RunningGateway { address, stop, ended, slot, .. } =
         serve_proxy(proxy, limits, AdmissionLimits::default()).await;
     drop(slot);
-    let secret = "POST /v1/completions/s3cret?key=s3cret HTTP/1.1\r\nhost: gateway\r\n\
+    let secret = "POST /v1/responses/secret-word/cancel?key=s3cret HTTP/1.1\r\nhost: gateway\r\n\
                   authorization: Bearer s3cret\r\nconnection: close\r\n\
                   content-length: 6\r\n\r\ns3cret";
     assert!(exchange(address, secret).await.starts_with("HTTP/1.1 200 OK"));
     let refused = "TRACE /v1/models HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n";
     assert!(exchange(address, refused).await.starts_with("HTTP/1.1 405"));
+    let unknown = "GET /secret-word HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n";
+    assert!(exchange(address, unknown).await.starts_with("HTTP/1.1 404"));
     stop.send(()).unwrap();
     finish_in_time(ended).await.unwrap();
     end.finish();
     let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
-    assert!(!text.contains("s3cret"), "{text}");
+    assert!(!text.contains("s3cret") && !text.contains("secret-word"), "{text}");
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len(), 2, "{text}");
+    assert_eq!(lines.len(), 3, "{text}");
     assert_eq!(
         (&lines[0]["path"], &lines[0]["status"]),
-        (&"/v1/completions/*".into(), &200.into())
+        (&"/v1/responses/*/cancel".into(), &200.into())
     );
+    assert_eq!((&lines[2]["path"], &lines[2]["status"]), (&"/*".into(), &404.into()));
     assert_eq!((&lines[1]["method"], &lines[1]["status"]), (&"*".into(), &405.into()));
 }
