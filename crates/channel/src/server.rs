@@ -39,9 +39,9 @@ pub struct Server {
 /// The TLS configurations for one identity and one record size, which its connections share.
 struct IdentityConfigs {
     identity: Arc<Identity>,
-    /// For clients that are not asked for evidence.
+    /// The configuration for clients that are not asked for evidence.
     silent: Arc<ServerConfig>,
-    /// For clients that are asked for evidence, and so for a certificate.
+    /// The configuration for clients that are asked for evidence, and so for a certificate.
     asking: Arc<ServerConfig>,
 }
 

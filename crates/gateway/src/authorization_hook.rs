@@ -43,7 +43,7 @@ pub struct AuthorizationHook {
     running: Arc<SingleFlight<Question, HookOutcome>>,
 }
 
-/// What is known of a key, or `None` for a refusal.
+/// The entry of a key, `None` if the service refuses it, or the failure of the service.
 type HookOutcome = Result<Option<Arc<KeyEntry>>, HookFailure>;
 
 /// The reason why an address cannot be that of a hook.
@@ -60,7 +60,7 @@ pub struct HookUrlError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HookFailure;
 
-/// What the service is asked.
+/// A question to the service: may this key use this route?
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     pub(crate) digest: ApiKeyDigest,

@@ -375,13 +375,13 @@ fn new_question(digest: ApiKeyDigest, terms: &RequestTerms<'_>) -> Question {
 /// The counts of an [`Authorizer`] since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorizerSnapshot {
-    /// What was used, by key and model.
+    /// The usage of each key and model.
     pub usage: Vec<UsageSnapshot>,
-    /// What was refused, by key and reason.
+    /// The number of refusals for each key and reason.
     pub refusals: Vec<RefusalSnapshot>,
 }
 
-/// What was used with one key and model.
+/// The usage of one key and model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageSnapshot {
     /// The key's name, as [`hash_key_name`] shows it.

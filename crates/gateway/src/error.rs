@@ -35,7 +35,7 @@ pub enum GatewayError {
     Server {
         /// The address of the server.
         url: String,
-        /// What the field has to be.
+        /// The range or form that the field must have.
         wanted: &'static str,
         /// The part that does not fit.
         got: String,

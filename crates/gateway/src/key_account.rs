@@ -20,7 +20,7 @@ const ACCOUNTS_MAX: usize = 16_384;
 /// when an answer will end.
 const CONCURRENT_RETRY: Duration = Duration::from_secs(1);
 
-/// What one key has used.
+/// The account of one key: its running requests, and what it has used of its limits.
 #[derive(Debug, Default)]
 pub(crate) struct KeyAccount(Mutex<AccountState>);
 

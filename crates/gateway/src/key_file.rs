@@ -30,7 +30,7 @@ const NAME_BYTES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub struct KeySet(HashMap<ApiKeyDigest, Arc<KeyEntry>>);
 
-/// What is known of one key.
+/// The name, limits and restrictions of one key.
 #[derive(Debug)]
 pub(crate) struct KeyEntry {
     pub(crate) name: Arc<str>,

@@ -38,9 +38,9 @@ use crate::{
     connections::ConnectionLimits, error::CliError, process, tunnel::serve_tunnel_listener,
 };
 
-/// What a listener that passes TLS through protects itself, in the ready line.
+/// The guarantee of a listener that passes TLS through, in the ready line.
 const PASS_GUARANTEE: &str = "none (TLS is passed through unread)";
-/// What a tunnel protects itself.
+/// The guarantee of a tunnel: the bytes that pass are protected by TLS, and not by the tunnel.
 const TUNNEL_GUARANTEE: &str = "none";
 /// The guarantee of a process whose listeners have different ones.
 const MIXED_GUARANTEE: &str = "none (the listeners differ)";
@@ -101,7 +101,7 @@ struct OpenListener {
     service: Service,
 }
 
-/// What an open listener does with connections, as far as a reload can replace it.
+/// The service of an open listener, with the parts that a reload replaces or compares.
 enum Service {
     Pass(Arc<Passthrough>, PassLimits),
     Terminate {

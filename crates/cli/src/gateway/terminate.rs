@@ -38,7 +38,7 @@ const UPSTREAM_RETRY: Duration = Duration::from_millis(200);
 /// The longest file of a certificate with its chain, or of a key, in bytes.
 const PEM_BYTES_MAX: u64 = 64 * 1024;
 
-/// What flags and the file set alike; in the file, `_` stands for `-`.
+/// The settings that flags and the file share; in the file, `_` stands for `-`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TerminateArgs {
     /// Proxy this path too: PATH, or METHOD[,METHOD] PATH; a path alone allows GET, HEAD and POST,
