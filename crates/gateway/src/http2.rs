@@ -1,9 +1,8 @@
 //! HTTP/2 towards clients: what hyper and h2 do not do themselves.
 //!
 //! - A connection without a running request for the idle timeout is closed.
-//! - Each request at the same time as others takes a place of its own, as a connection does: one
-//!   connection would otherwise hold as many requests as a client may open connections, times the
-//!   streams of each.
+//! - Each request at the same time as others takes a place of its own, as a connection does.
+//!   Otherwise a client could run 128 requests on each of its connections.
 //! - A stream whose client grants no window is reset. Nothing is written to the connection then, so
 //!   the guard of its writes does not notice.
 
@@ -16,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use confide_http::{BusyGuard, ConnectionDeadlines, ConnectionPlace, UNBOUNDED, serve_connection};
 use http::{Method, Request};
 use http_body::{Body, Frame, SizeHint};
@@ -44,6 +44,11 @@ use crate::{
 /// alive acknowledges within a round trip.
 const GOAWAY_GRACE: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5000 });
 
+/// The most bytes of an answer that are handed to a stream at once.
+const PIECE_BYTES_MAX: usize = 16 * 1024;
+/// The longest piece that is not divided: an event of a stream, or a short answer.
+const UNDIVIDED_BYTES: usize = 1024;
+
 /// Serves HTTP/2 until the connection ends, `stop` resolves and the running requests have ended, or
 /// no request has run for the idle timeout.
 pub(crate) async fn serve_http2<I>(
@@ -59,17 +64,20 @@ pub(crate) async fn serve_http2<I>(
     let service = service_fn(|mut request: Request<Incoming>| {
         let (proxy, tunnels, peer) = (proxy.clone(), tunnels.clone(), place.peer());
         let is_tunnel = request.method() == Method::CONNECT;
+        let is_head = request.method() == Method::HEAD;
         let busy = if is_tunnel { place.admit_tunnel() } else { place.admit_exchange() };
         place.run_exchange(async move {
             let Some(busy) = busy.map(Arc::new) else {
                 let refused = proxy.refuse(request, RequestRefusal::Busy);
-                return Ok::<_, Infallible>(refused.map(|body| StreamBody::new(body, None)));
+                return Ok::<_, Infallible>(
+                    refused.map(|body| StreamBody::new(body, is_head, None)),
+                );
             };
             if is_tunnel {
                 request.extensions_mut().insert(busy.clone());
             }
             let response = proxy.answer(request, peer, &tunnels).await;
-            Ok(response.map(|body| StreamBody::new(body, Some(busy))))
+            Ok(response.map(|body| StreamBody::new(body, is_head, Some(busy))))
         })
     });
     let connection = http2_builder(limits).serve_connection(stream, service);
@@ -199,7 +207,7 @@ where
 }
 
 /// When a piece of an answer was handed to the stream and has not been sent yet. hyper asks for the
-/// next piece once the client's window has room for the last.
+/// next piece once the client's window has room for a byte beyond the last.
 #[derive(Debug, Default)]
 struct StreamProgress(Mutex<Option<Instant>>);
 
@@ -222,16 +230,40 @@ impl StreamProgress {
 }
 
 /// The body of an answer on a stream, which holds the place of its request.
+///
+/// hyper hands a piece to h2 once the window has room for its first byte; h2 keeps the others without
+/// a deadline, and after the last piece no task is left to watch them. A long piece is therefore
+/// divided, and its last byte is handed over only when the client has granted room for all others.
 pub(crate) struct StreamBody {
     inner: ObservedBody,
+    /// The part of a piece that was not handed over yet.
+    rest: Bytes,
+    /// Whether the request was a HEAD, whose answer has no content; hyper does not remove it.
+    is_head: bool,
     progress: Option<Arc<StreamProgress>>,
     _busy: Option<Arc<BusyGuard>>,
 }
 
 impl StreamBody {
     /// Has to be called in the task of the stream.
-    fn new(inner: ObservedBody, busy: Option<Arc<BusyGuard>>) -> Self {
-        Self { inner, progress: PROGRESS.try_with(Arc::clone).ok(), _busy: busy }
+    fn new(inner: ObservedBody, is_head: bool, busy: Option<Arc<BusyGuard>>) -> Self {
+        let progress = PROGRESS.try_with(Arc::clone).ok();
+        Self { inner, rest: Bytes::new(), is_head, progress, _busy: busy }
+    }
+
+    /// Divides a frame of content, and keeps its rest.
+    fn divide(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        match frame.into_data() {
+            Ok(mut data) => {
+                let length = data.len();
+                let is_short = length <= UNDIVIDED_BYTES;
+                let first = if is_short { length } else { PIECE_BYTES_MAX.min(length - 1) };
+                let first = data.split_to(first);
+                self.rest = data;
+                Frame::data(first)
+            }
+            Err(trailers) => trailers,
+        }
     }
 
     fn record(&self, unsent_since: Option<Instant>) {
@@ -242,23 +274,33 @@ impl StreamBody {
 }
 
 impl Body for StreamBody {
-    type Data = <ObservedBody as Body>::Data;
+    type Data = Bytes;
     type Error = <ObservedBody as Body>::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let poll = Pin::new(&mut self.inner).poll_frame(cx);
+        let poll = match self.rest.is_empty() {
+            true => Pin::new(&mut self.inner).poll_frame(cx),
+            false => Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.rest))))),
+        };
+        let poll = poll.map_ok(|frame| self.divide(frame));
         self.record(matches!(poll, Poll::Ready(Some(Ok(_)))).then(Instant::now));
         poll
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.is_head || (self.rest.is_empty() && self.inner.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        let (inner, rest) = (self.inner.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }

@@ -79,6 +79,14 @@ async fn branching() -> SocketAddr {
             Some("/short") => {
                 let _ = stream.write_all(OK.replace("length: 2", "length: 9").as_bytes()).await;
             }
+            Some("/long") => {
+                let head = OK.replace("length: 2", "length: 100000").replace("ok", "");
+                let _ = stream.write_all((head + &"x".repeat(100_000)).as_bytes()).await;
+            }
+            Some("/chunked") => {
+                let chunk = format!("186a0\r\n{}\r\n", "x".repeat(100_000));
+                let _ = stream.write_all([CHUNKED, &chunk, LAST_CHUNK].concat().as_bytes()).await;
+            }
             Some("/silent") => {
                 read_to_end(&mut stream).await;
             }
@@ -275,6 +283,50 @@ async fn a_stream_whose_client_grants_no_window_is_reset() {
     let head = Request::head("http://gateway/").body(()).unwrap();
     let (response, _) = client.send_request(head, true).unwrap();
     assert_eq!(finish_in_time(response).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_stream_whose_client_grants_a_part_of_the_window_is_reset() {
+    let stall = Duration::from_millis(100);
+    let limits = GatewayLimits { write_stall: stall, ..GatewayLimits::default() };
+    let gateway = http2_gateway(branching().await, limits).await;
+    for (path, window) in [("/long", 1), ("/long", 65_000), ("/chunked", 1), ("/chunked", 65_000)] {
+        let stream = TcpStream::connect(gateway.address).await.unwrap();
+        let mut builder = h2::client::Builder::new();
+        builder.initial_window_size(window);
+        let (mut client, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
+        tokio::spawn(connection);
+        client = finish_in_time(client.ready()).await.unwrap();
+        let (response, _) = client.send_request(get(path).map(|_| ()), true).unwrap();
+        let mut body = finish_in_time(response).await.unwrap().into_body();
+        let error = finish_in_time(async {
+            loop {
+                if let Err(error) = body.data().await.expect("the answer is not complete") {
+                    return error;
+                }
+            }
+        })
+        .await;
+        assert!(error.is_reset() && error.is_remote(), "{path} {window}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn answers_of_the_gateway_itself_to_head_have_no_content() {
+    let gateway = http2_gateway(branching().await, GatewayLimits::default()).await;
+    let stream = TcpStream::connect(gateway.address).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    for (path, wanted) in
+        [("/.well-known/confide", StatusCode::OK), ("/%2f", StatusCode::BAD_REQUEST)]
+    {
+        client = finish_in_time(client.ready()).await.unwrap();
+        let head = Request::head(format!("http://gateway{path}")).body(()).unwrap();
+        let (response, _) = client.send_request(head, true).unwrap();
+        let response = finish_in_time(response).await.unwrap();
+        assert_eq!(response.status(), wanted);
+        assert!(response.body().is_end_stream(), "{path} has content");
+    }
 }
 
 #[tokio::test]
