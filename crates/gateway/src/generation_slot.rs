@@ -46,8 +46,12 @@ impl<A: Acceptor> GenerationSlot<A> {
     ) -> DrainOutcome {
         let drain = self.start_maintenance();
         let serve = |stream, place, closing| {
-            let generation = self.lock().current.clone();
-            serve_connection_of(generation, stream, place, closing)
+            // Under the lock, so that a reload waits for this connection's signal.
+            let (generation, replaced) = {
+                let state = self.lock();
+                (state.current.clone(), state.current.replacement_signal())
+            };
+            serve_connection_of(generation, replaced, stream, place, closing)
         };
         let drained = accept_until(listener, admission, drain, stop, serve).await;
         let maintenance = self.lock().maintenance.take();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use confide_http::BodyPace;
 
-/// Lengths, counts and deadlines of the gateway. The program uses `GatewayLimits::default()`.
+/// Lengths, counts and deadlines of the gateway. The keys of a file's `[listener.limits]` replace the defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct GatewayLimits {
     /// The deadline of the TLS handshake and the evidence together.

@@ -8,7 +8,7 @@ use confide_http::{
     remove_hop_by_hop, remove_underscored,
 };
 use http::{
-    HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, Version, header, request,
+    HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header, request,
     uri::{Authority, PathAndQuery, Scheme},
 };
 use http_body::Body;
@@ -38,23 +38,13 @@ use crate::{
     path::{self, PathFault},
     pool::UpstreamPool,
     refusal::RequestRefusal,
-    route::{PathPattern, Route, WEBSOCKET, websocket_method},
+    route::{PathPattern, REROUTING, Route, WEBSOCKET, websocket_method},
     server_group::{ServerGroup, ServerPermit, ServerSet},
     trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
     tunnel::Tunnel,
     upstream::Upstream,
-    websocket::{ClientHandshake, UpstreamKey, is_websocket_request},
+    websocket::{ClientHandshake, HandshakeKey, is_websocket_request},
 };
-
-/// Fields by which some servers replace the method or path of the request line. They would bypass
-/// the routes.
-static REROUTING: [HeaderName; 5] = [
-    HeaderName::from_static("x-http-method"),
-    HeaderName::from_static("x-http-method-override"),
-    HeaderName::from_static("x-method-override"),
-    HeaderName::from_static("x-original-url"),
-    HeaderName::from_static("x-rewrite-url"),
-];
 
 /// The reverse proxy: routes, groups of model servers, limits.
 pub(crate) struct Proxy {
@@ -171,8 +161,13 @@ impl Proxy {
         refusal: RequestRefusal,
     ) -> Response<ObservedBody> {
         let (telemetry, method) = (self.telemetry.as_ref(), request.method().clone());
+        let began = Instant::now();
         let mut observation = RequestObservation::begin(telemetry, &method, request.headers_mut());
         let response = refusal.into_response(&mut observation);
+        if let Some(log) = &self.log {
+            let pattern = self.pattern_of(request.uri().path());
+            log.record_answer(&method, pattern, response.status(), began.elapsed());
+        }
         observation.observe_answer(response)
     }
 
@@ -530,8 +525,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// Opens a WebSocket to a server of the group, on a connection of its own. A server that refuses
-    /// it is answered for as for any request.
+    /// Opens a WebSocket to a server of the group, on a connection of its own. If the server refuses,
+    /// its answer is passed on.
     async fn open_websocket(
         &self,
         handshake: ClientHandshake,
@@ -542,24 +537,15 @@ impl Proxy {
     ) -> Result<(Response<AnswerBody>, Option<Tunnel>), RequestRefusal> {
         let failure =
             |fault, reason: String| RequestRefusal::Upstream(UpstreamFailure::new(fault, reason));
-        let candidates = group.find_candidates(&RequestModel::Absent);
-        if candidates.is_empty() {
-            return Err(ChoiceError::ModelNotNamed(ModelFieldError::Missing).into());
-        }
-        let began = tokio::time::Instant::now();
-        let permit = group.enter(candidates, began).await.map_err(ChoiceError::Queue)?;
+        let (permit, mut connection) = self.open_connection(group).await?;
         self.address_to(permit.pool().upstream(), &mut request, target)?;
-        let key = UpstreamKey::offer(request.headers_mut());
-        let opened = tokio::time::timeout(self.limits.upgrade, async {
-            let mut connection = permit.pool().open().await.map_err(RequestRefusal::Upstream)?;
-            observation.record_sent();
-            let sent = connection.send(request).await;
-            let response = sent.map_err(|unsent| RequestRefusal::from_unanswered(*unsent))?;
-            Ok::<_, RequestRefusal>((response, connection))
-        });
-        let (mut response, connection) = opened.await.map_err(|_| {
+        let key = HandshakeKey::offer(request.headers_mut());
+        observation.record_sent();
+        let sent = tokio::time::timeout(self.limits.upgrade, connection.send(request)).await;
+        let sent = sent.map_err(|_| {
             failure(UpstreamFault::Slow, format!("no answer within {:?}", self.limits.upgrade))
-        })??;
+        })?;
+        let mut response = sent.map_err(|unsent| RequestRefusal::from_unanswered(*unsent))?;
         let status = response.status();
         if key.is_accepted(&response) {
             let upstream = hyper::upgrade::on(&mut response);
@@ -572,6 +558,32 @@ impl Proxy {
         }
         let answer = self.pass_on(response, connection, permit, &Method::GET, TrailerRule::Drop)?;
         Ok((answer, None))
+    }
+
+    /// Opens a connection to a server of the group that may take a request without a model. If one
+    /// cannot be connected to, the next one is tried, each at most once.
+    async fn open_connection(
+        &self,
+        group: &Arc<ServerGroup>,
+    ) -> Result<(ServerPermit, Connection), RequestRefusal> {
+        let mut candidates = group.find_candidates(&RequestModel::Absent);
+        if candidates.is_empty() {
+            return Err(ChoiceError::ModelNotNamed(ModelFieldError::Missing).into());
+        }
+        let began = tokio::time::Instant::now();
+        loop {
+            let permit = group.enter(candidates, began).await.map_err(ChoiceError::Queue)?;
+            candidates.remove(permit.index());
+            match permit.pool().open().await {
+                Ok(connection) => return Ok((permit, connection)),
+                Err(failure) => {
+                    permit.record_connect_failure();
+                    if candidates.is_empty() || self.model_change.has_happened() {
+                        return Err(RequestRefusal::Upstream(failure));
+                    }
+                }
+            }
+        }
     }
 
     /// Checks the head of an answer, and passes on the answer.

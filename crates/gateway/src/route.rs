@@ -1,6 +1,6 @@
 //! The routes: the methods and paths of the requests that are proxied.
 
-use http::Method;
+use http::{HeaderName, Method};
 
 use crate::{error::GatewayError, path};
 
@@ -35,6 +35,16 @@ const INFERENCE_ROUTES: &[&str] = &[
     "GET,HEAD /v1/files/*/content",
     "POST /v1/rerank",
     "POST /rerank",
+];
+
+/// Fields by which some servers replace the method or path of the request line. They would bypass
+/// the routes.
+pub(crate) static REROUTING: [HeaderName; 5] = [
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-method-override"),
+    HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-rewrite-url"),
 ];
 
 /// A route: requests with one of these methods and a path of this form go to a server of `group`.

@@ -37,12 +37,12 @@ const LOST_UPSTREAM_GRACE: Duration = Duration::from_secs(1);
 /// Serves one connection of a generation.
 pub(crate) async fn serve_connection_of<A: Acceptor>(
     generation: Arc<Generation<A>>,
+    mut replaced: ReplacementSignal,
     stream: PeerStream,
     place: ConnectionPlace,
     mut closing: ClosingSignal,
 ) {
     let Generation { acceptor, proxy, limits, .. } = &*generation;
-    let mut replaced = generation.replacement_signal();
     let _open = proxy.count_connection();
     // The evidence would attest a false digest, so no handshake is started.
     let mut lost = pin!(proxy.wait_for_model_change());

@@ -1,12 +1,14 @@
 //! Trailer fields (RFC 9110 section 6.5), which pass only where both ends have said so: the sender
-//! announces their names in `Trailer`, or speaks HTTP/2, and a client that wants those of an answer
-//! sends `TE: trailers`.
+//! announces their names in `Trailer`, and a client that wants those of an answer sends
+//! `TE: trailers`.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use crate::route::REROUTING;
+
 /// Fields that a receiver has to know before the body, and those that frame or route a message or
-/// hold a secret (RFC 9110 section 6.5.1). The last five replace the method or path at some servers.
-const NEVER_IN_TRAILERS: [HeaderName; 44] = [
+/// hold a secret (RFC 9110 section 6.5.1).
+const NEVER_IN_TRAILERS: [HeaderName; 40] = [
     header::AGE,
     header::AUTHORIZATION,
     header::CACHE_CONTROL,
@@ -43,17 +45,13 @@ const NEVER_IN_TRAILERS: [HeaderName; 44] = [
     header::WARNING,
     header::WWW_AUTHENTICATE,
     HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("x-api-key"),
     HeaderName::from_static("api-key"),
     HeaderName::from_static("x-goog-api-key"),
-    HeaderName::from_static("x-http-method"),
-    HeaderName::from_static("x-http-method-override"),
-    HeaderName::from_static("x-method-override"),
-    HeaderName::from_static("x-original-url"),
-    HeaderName::from_static("x-rewrite-url"),
 ];
 
-/// What becomes of the trailers of a body.
+/// The treatment of the trailers of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TrailerRule {
     /// They are dropped.
@@ -91,14 +89,17 @@ pub(crate) fn accept_trailers(headers: &mut HeaderMap) {
 
 /// Removes the fields that must not be in trailers.
 pub(crate) fn permitted_trailers(mut trailers: HeaderMap) -> HeaderMap {
-    for name in &NEVER_IN_TRAILERS {
+    while let Some(name) = trailers.keys().find(|name| !is_permitted(name)).cloned() {
         trailers.remove(name);
     }
     trailers
 }
 
+/// Whether a field may be in trailers. A server that reads `_` as `-` would take `content_length` for
+/// a forbidden one.
 fn is_permitted(name: &HeaderName) -> bool {
-    !NEVER_IN_TRAILERS.contains(name)
+    let is_listed = NEVER_IN_TRAILERS.contains(name) || REROUTING.contains(name);
+    !is_listed && !name.as_str().contains('_')
 }
 
 #[cfg(test)]
@@ -129,7 +130,16 @@ mod tests {
 
     #[test]
     fn fields_of_framing_routing_and_authentication_are_removed() {
-        let given = [("x-sum", "1"), ("content-length", "3"), ("host", "h"), ("set-cookie", "a=1")];
-        assert_eq!(permitted_trailers(fields(&given)), fields(&[("x-sum", "1")]));
+        let given = fields(&[
+            ("x-sum", "1"),
+            ("content-length", "3"),
+            ("content_length", "3"),
+            ("host", "h"),
+            ("set-cookie", "a=1"),
+            ("x-original-url", "/metrics"),
+            ("x_original_url", "/metrics"),
+            ("x-api-key", "k"),
+        ]);
+        assert_eq!(permitted_trailers(given), fields(&[("x-sum", "1")]));
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct ClientHandshake {
 }
 
 /// The key that the upstream's answer has to confirm.
-pub(crate) struct UpstreamKey(String);
+pub(crate) struct HandshakeKey(String);
 
 /// Whether a request asks for a WebSocket, in the form of its version of HTTP.
 pub(crate) fn is_websocket_request(head: &request::Parts) -> bool {
@@ -104,7 +104,7 @@ impl ClientHandshake {
     }
 }
 
-impl UpstreamKey {
+impl HandshakeKey {
     /// Makes a fresh key and adds the handshake to the fields of a request to the upstream.
     pub(crate) fn offer(headers: &mut HeaderMap) -> Self {
         let key = generate_key();

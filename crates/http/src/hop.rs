@@ -78,8 +78,7 @@ pub fn has_supported_transfer_codings(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether a request asks for an upgrade to a WebSocket (RFC 6455 section 4.2.1), which the proxies
-/// of this project do not support.
+/// Whether a request asks for an upgrade to a WebSocket (RFC 6455 section 4.2.1).
 ///
 /// Other upgrades may be ignored (RFC 9110 section 7.8), but a WebSocket client would misread a
 /// plain answer.
