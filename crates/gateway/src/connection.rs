@@ -23,6 +23,7 @@ use crate::{
     body::{LimitedBody, LingeringBody},
     fault::{UpstreamFailure, UpstreamFault},
     limits::GatewayLimits,
+    request_model::MODELS_PATH,
     upstream::Upstream,
     upstream_stream::{UpstreamStreamState, observe_upstream_stream},
 };
@@ -126,7 +127,7 @@ impl Connection {
         deadline: Duration,
     ) -> Result<ModelList, UpstreamFailure> {
         let exchange = async {
-            let response = self.get(upstream, &PathAndQuery::from_static("/v1/models")).await?;
+            let response = self.get(upstream, &PathAndQuery::from_static(MODELS_PATH)).await?;
             if !response.status().is_success() {
                 return Ok(ModelList::Refused(response.status()));
             }

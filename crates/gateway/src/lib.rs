@@ -51,6 +51,7 @@ mod pool;
 mod proxy;
 mod rate_limit;
 mod refusal;
+mod request_model;
 mod route;
 mod serve;
 mod server;

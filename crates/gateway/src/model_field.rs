@@ -11,25 +11,6 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 /// name.
 pub const MODEL_BYTES_MAX: usize = 256;
 
-/// The model that a request names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RequestModel {
-    /// The request has no JSON body, or its body was not read.
-    Absent,
-    /// The `model` of the JSON body.
-    Named(String),
-}
-
-impl RequestModel {
-    /// The name of the model, if the request names one.
-    pub(crate) fn name(&self) -> Option<&str> {
-        match self {
-            Self::Absent => None,
-            Self::Named(name) => Some(name),
-        }
-    }
-}
-
 /// The reason why a body names no model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelFieldError {

@@ -20,8 +20,8 @@ use crate::{
     health::ServerHealth,
     limits::GatewayLimits,
     manifest::{AttestedModelWatch, ModelChange},
-    model_field::RequestModel,
     pool::UpstreamPool,
+    request_model::RequestModel,
     server::{ModelServer, SERVERS_MAX},
 };
 
