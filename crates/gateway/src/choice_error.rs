@@ -13,8 +13,11 @@ pub(crate) enum ChoiceError {
     /// The body has a coding, so that its model cannot be found.
     #[error("request body has a content coding: wanted none, because the body names the model")]
     ContentCoding,
-    /// The body has several types or another character set, so that its model cannot be found.
-    #[error("request body: wanted one Content-Type, and no character set but utf-8")]
+    /// The body has several types, one in which its model cannot be found, or another character
+    /// set.
+    #[error(
+        "request body: wanted one Content-Type, JSON or multipart/, and no character set but utf-8"
+    )]
     ContentType,
     /// The body did not arrive whole in time.
     #[error("request body did not arrive whole within {deadline:?}")]

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use confide_http::decode_percent;
 use http::{HeaderMap, header};
+use tokio::task::JoinError;
 
 use crate::{choice_error::ChoiceError, model_field::parse_model_field};
 
@@ -82,11 +83,22 @@ pub(crate) async fn find_model(
         parse_model_field(body)
     } else {
         let body = body.clone();
-        let parsed = tokio::task::spawn_blocking(move || parse_model_field(&body)).await;
-        // The task ends early only when the gateway does.
-        parsed.map_err(|_| ChoiceError::BuffersFull)?
+        run_blocking(move || parse_model_field(&body)).await
     };
     Ok(RequestModel::Named(field?))
+}
+
+/// Runs `work` on a thread for blocking work.
+///
+/// # Panics
+/// If `work` does.
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await.map_err(JoinError::try_into_panic) {
+        Ok(outcome) => outcome,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        // The runtime ends, and with it the task of the request.
+        Err(Err(_)) => std::future::pending().await,
+    }
 }
 
 fn is_multipart(headers: &HeaderMap) -> bool {
@@ -98,6 +110,12 @@ fn is_multipart(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    #[should_panic(expected = "a fault in the parser")]
+    async fn a_panic_on_the_other_thread_is_one_of_the_request() {
+        run_blocking(|| panic!("a fault in the parser")).await
+    }
 
     #[test]
     fn a_body_that_a_server_might_decode_otherwise_is_refused() {

@@ -25,9 +25,9 @@ use crate::{
     server::{ModelServer, SERVERS_MAX},
 };
 
-/// The interval between two sweeps of idle connections, which is short compared with the time that
-/// one is kept.
-const CLOSE_STALE_EVERY: Duration = Duration::from_secs(1);
+/// The interval between two sweeps of idle connections and of requests that wait, which is short
+/// compared with the time that a connection is kept or a server is avoided.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// Servers of one group, by their indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -227,28 +227,49 @@ impl ServerGroup {
         self.servers.iter().any(|server| server.pool.expects_model())
     }
 
-    /// Closes idle connections of a server, checks its health if there are others, and asks it for
-    /// its model, at intervals.
+    /// Keeps a server's idle connections, its health and its model in order. A server that answers
+    /// one check late delays nothing else.
     pub(crate) async fn maintain_server(self: &Arc<Self>, index: usize) -> Infallible {
-        let GatewayLimits { upstream_check, health_check, .. } = self.limits;
         let server = &self.servers[index];
-        let tick = CLOSE_STALE_EVERY.min(upstream_check).min(health_check);
-        let (mut last_check, mut last_question) = (Instant::now(), Instant::now());
+        tokio::select! {
+            never = self.sweep(server) => never,
+            never = self.check_health_at_intervals(server) => never,
+            never = self.check_model_at_intervals(server) => never,
+        }
+    }
+
+    /// Closes connections that have been idle for too long, and admits requests that wait once a
+    /// server is no longer avoided.
+    async fn sweep(self: &Arc<Self>, server: &GroupServer) -> Infallible {
         loop {
-            tokio::time::sleep(tick).await;
+            tokio::time::sleep(SWEEP_EVERY).await;
             server.pool.close_stale();
-            if self.servers.len() > 1 && last_check.elapsed() >= health_check {
-                last_check = Instant::now();
-                server.check_health(&self.limits).await;
-            }
-            if server.pool.watches_model() && last_question.elapsed() >= upstream_check {
-                last_question = Instant::now();
-                if let Err(UpstreamFailure { reason, .. }) = server.pool.check_model().await {
-                    tracing::debug!(%reason, "upstream does not confirm its model");
-                }
-            }
+            self.admit_waiting(None);
+        }
+    }
+
+    /// Checks the health of a server, if there are others that could take its requests.
+    async fn check_health_at_intervals(self: &Arc<Self>, server: &GroupServer) -> Infallible {
+        if self.servers.len() == 1 {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(self.limits.health_check).await;
+            server.check_health(&self.limits).await;
             // A server that is healthy again may take requests that wait.
             self.admit_waiting(None);
+        }
+    }
+
+    /// Asks a server for its model, if the model is in the configuration.
+    async fn check_model_at_intervals(&self, server: &GroupServer) -> Infallible {
+        loop {
+            tokio::time::sleep(self.limits.upstream_check).await;
+            if server.pool.watches_model()
+                && let Err(UpstreamFailure { reason, .. }) = server.pool.check_model().await
+            {
+                tracing::debug!(%reason, "upstream does not confirm its model");
+            }
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::sync::{
     Mutex,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use super::{
-    model_servers::{no_health_checks, server_at},
+    model_servers::{no_health_checks, server_at, wait_until},
     *,
 };
 
@@ -255,6 +255,43 @@ async fn every_server_is_asked_for_its_model_at_intervals() {
     assert_eq!(read_to_end(&mut idle).await, "");
     assert_eq!(exchange(gateway.address, PROMPT_CLOSE).await, "");
     assert_eq!(first.prompts().len() + second.prompts().len(), 1);
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed_while_the_question_for_the_model_has_no_answer() {
+    let (open, unanswered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let is_stalled = Arc::new(AtomicBool::new(false));
+    let counts = (open.clone(), unanswered.clone(), is_stalled.clone());
+    let address = upstream(move |mut stream| {
+        let (open, unanswered, is_stalled) = counts.clone();
+        async move {
+            open.fetch_add(1, Ordering::SeqCst);
+            read_until(&mut stream, "\r\n\r\n").await;
+            if is_stalled.load(Ordering::SeqCst) {
+                unanswered.fetch_add(1, Ordering::SeqCst);
+            } else {
+                let list =
+                    format!(r#"{{"data":[{{"confide_manifest_sha256":"{}"}}]}}"#, OURS.repeat(32));
+                let length = list.len();
+                let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{list}");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+            read_to_end(&mut stream).await;
+            open.fetch_sub(1, Ordering::SeqCst);
+        }
+    })
+    .await;
+    let limits = GatewayLimits {
+        upstream_check: Duration::from_millis(20),
+        upstream_question: 2 * GENEROUS,
+        upstream_idle: Duration::from_millis(500),
+        ..no_health_checks()
+    };
+    let _gateway = attested_gateway(address, limits).await;
+    wait_until(|| open.load(Ordering::SeqCst) > 2).await;
+    is_stalled.store(true, Ordering::SeqCst);
+    wait_until(|| unanswered.load(Ordering::SeqCst) > 0).await;
+    wait_until(|| open.load(Ordering::SeqCst) == unanswered.load(Ordering::SeqCst)).await;
 }
 
 #[tokio::test]

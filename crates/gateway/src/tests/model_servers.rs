@@ -209,6 +209,9 @@ async fn a_request_whose_model_is_not_certain_goes_nowhere() {
     ] {
         assert_code(&exchange(gateway.address, &post(fields, body)).await, "415", code);
     }
+    let refused = exchange(gateway.address, &post("content-type: text/plain\r\n", body)).await;
+    assert_code(&refused, "415", "content_type");
+    assert!(refused.contains("wanted one Content-Type, JSON or multipart/, and no"), "{refused}");
     let form = post("content-type: multipart/form-data; boundary=x\r\n", "--x--");
     assert_code(&exchange(gateway.address, &form).await, "400", "model_not_named");
     assert_code(&exchange(gateway.address, &get("/v1/files")).await, "400", "model_not_named");
