@@ -31,8 +31,10 @@ pub(crate) enum ChoiceError {
     /// No server of the group lists the model.
     #[error("the model does not exist: no model server of this path lists it")]
     ModelNotFound,
-    /// The request bodies in memory have reached their bound.
-    #[error("the gateway holds as many bytes of request bodies as it may: try again")]
+    /// The request bodies in memory, of all clients or of one address, have reached their bound.
+    #[error(
+        "too many bytes of request bodies are in memory, of all clients or of yours: try again"
+    )]
     BuffersFull,
     /// All servers are busy.
     #[error("all model servers are busy: {0}")]

@@ -33,6 +33,9 @@ pub struct GatewayLimits {
     /// The largest number of bytes of request bodies that are read whole before they are sent, of
     /// all requests together: four of the longest ones.
     pub buffered_bytes: usize,
+    /// The same for the requests of one [`Peer`](confide_http::Peer): a quarter, enough for one of
+    /// the longest ones. A body that is longer is refused where bodies are read whole.
+    pub buffered_bytes_per_peer: usize,
     /// The longest time for such a body to arrive, so that slow senders do not hold the memory. The
     /// longest body has to arrive with half a MiB a second, a prompt of 1 MiB with 9 KiB a second.
     pub buffered_body: Duration,
@@ -96,6 +99,7 @@ impl Default for GatewayLimits {
             },
             request_body_linger: Duration::from_secs(5),
             buffered_bytes: 256 * 1024 * 1024,
+            buffered_bytes_per_peer: 64 * 1024 * 1024,
             buffered_body: Duration::from_secs(120),
             queued_requests: 256,
             queue_wait: Duration::from_secs(30),

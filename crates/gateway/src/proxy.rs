@@ -271,19 +271,19 @@ impl Proxy {
             http2_head::wait_for_empty_body(&mut body, deadline).await?;
         }
         let (head, body) = self.check_and_strip(head, body)?;
+        let destination = Destination { target: &target, group };
         let answer = async {
             match handshake {
                 Some(handshake) => {
                     let place = tunnels.try_reserve().map_err(|_| RequestRefusal::Busy)?;
                     let request = Request::from_parts(head, Either::Left(body));
-                    let opened =
-                        self.open_websocket(handshake, request, &target, group, observation);
+                    let opened = self.open_websocket(handshake, request, destination, observation);
                     let (answer, tunnel) = opened.await?;
                     Ok((answer, tunnel.map(|tunnel| (place, tunnel))))
                 }
                 None => {
                     let grant = grant.as_ref();
-                    let answer = self.forward(head, body, &target, group, grant, observation);
+                    let answer = self.forward(head, body, destination, peer, grant, observation);
                     Ok((answer.await?, None))
                 }
             }
@@ -413,24 +413,25 @@ impl Proxy {
         &self,
         head: request::Parts,
         body: LimitedBody<LingeringBody>,
-        target: &PathAndQuery,
-        group: &Arc<ServerGroup>,
+        destination: Destination<'_>,
+        peer: Peer,
         grant: Option<&Grant>,
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
+        let Destination { target, group } = destination;
         let limits_models = grant.is_some_and(Grant::limits_models);
         if !group.reads_bodies() && !limits_models {
             observation.record_operation(&head.method, target.path(), None);
             let candidates = group.find_candidates(&RequestModel::Absent);
             let request = Request::from_parts(head, Either::Left(body));
-            return self.send_to_group(request, target, group, candidates, observation).await;
+            return self.send_to_group(request, destination, candidates, observation).await;
         }
         // Boxed, because requests that are not read whole do not need the space.
         let ReadRequest { body, model, candidates } =
-            Box::pin(self.read_request(&head, body, target.path(), group, grant)).await?;
+            Box::pin(self.read_request(&head, body, destination, peer, grant)).await?;
         observation.record_operation(&head.method, target.path(), model.name());
         let request = Request::from_parts(head, Either::Right(Full::new(body)));
-        self.send_to_group(request, target, group, candidates, observation).await
+        self.send_to_group(request, destination, candidates, observation).await
     }
 
     /// Reads a body, and finds the servers that may take the request.
@@ -438,8 +439,8 @@ impl Proxy {
         &self,
         head: &request::Parts,
         body: LimitedBody<LingeringBody>,
-        path: &str,
-        group: &ServerGroup,
+        Destination { target, group }: Destination<'_>,
+        peer: Peer,
         grant: Option<&Grant>,
     ) -> Result<ReadRequest, RequestRefusal> {
         let grant = grant.filter(|grant| grant.limits_models());
@@ -447,9 +448,9 @@ impl Proxy {
         if needs_model && !body.is_end_stream() {
             check_json_headers(&head.headers)?;
         }
-        let body = self.buffers.read_whole(body).await?;
+        let body = self.buffers.read_whole(body, peer).await?;
         let model = match needs_model {
-            true => find_model(path, &head.headers, &body).await?,
+            true => find_model(target.path(), &head.headers, &body).await?,
             false => RequestModel::Absent,
         };
         if let Some(grant) = grant {
@@ -470,8 +471,7 @@ impl Proxy {
     async fn send_to_group(
         &self,
         mut request: Request<RequestBody>,
-        target: &PathAndQuery,
-        group: &Arc<ServerGroup>,
+        Destination { target, group }: Destination<'_>,
         mut candidates: ServerSet,
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
@@ -532,8 +532,7 @@ impl Proxy {
         &self,
         handshake: ClientHandshake,
         mut request: Request<RequestBody>,
-        target: &PathAndQuery,
-        group: &Arc<ServerGroup>,
+        Destination { target, group }: Destination<'_>,
         observation: &mut RequestObservation,
     ) -> Result<(Response<AnswerBody>, Option<Tunnel>), RequestRefusal> {
         let failure =
@@ -641,6 +640,13 @@ fn start_tunnel(
         }
     });
     answer
+}
+
+/// The target of a request, and the group of model servers to which its route leads.
+#[derive(Clone, Copy)]
+struct Destination<'a> {
+    target: &'a PathAndQuery,
+    group: &'a Arc<ServerGroup>,
 }
 
 /// A request whose body was read whole.

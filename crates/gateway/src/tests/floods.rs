@@ -30,7 +30,7 @@ async fn silent() -> SocketAddr {
     .await
 }
 
-async fn connect_from(last: u8, gateway: SocketAddr) -> TcpStream {
+pub(super) async fn connect_from(last: u8, gateway: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, last], 0).into()).unwrap();
     finish_in_time(socket.connect(gateway)).await.unwrap()

@@ -1,6 +1,7 @@
 //! Limits on running requests, the queue before them, and request bodies in memory.
 
 use super::{
+    floods::connect_from,
     model_servers::{NamedServer, gateway_before, no_health_checks, post, wait_until},
     *,
 };
@@ -11,6 +12,17 @@ async fn bounded_server() -> (NamedServer, ModelServer) {
     let server = NamedServer::start_holding("ok").await;
     let configuration = ModelServer { requests_max: 1, ..server.configuration() };
     (server, configuration)
+}
+
+/// Sends the beginning of a request from 127.0.0.`last`.
+async fn ask_from(last: u8, gateway: SocketAddr, request: &str) -> TcpStream {
+    let mut stream = connect_from(last, gateway).await;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+async fn exchange_from(last: u8, gateway: SocketAddr, request: &str) -> String {
+    read_to_end(&mut ask_from(last, gateway, request).await).await
 }
 
 fn waiting(gateway: &RunningGateway) -> usize {
@@ -176,6 +188,41 @@ async fn bodies_in_memory_keep_within_their_bound_and_return_it() {
         assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
     }
     assert!(server.bodies().iter().all(|read| *read == body));
+}
+
+#[tokio::test]
+async fn an_address_that_fills_its_share_of_the_memory_locks_no_other_out() {
+    let server = NamedServer::start("ok").await;
+    let listing = ModelServer { models: vec!["m".into()], ..server.configuration() };
+    let limits = GatewayLimits {
+        buffered_bytes: 250_000,
+        buffered_bytes_per_peer: 100_000,
+        ..no_health_checks()
+    };
+    let gateway = gateway_before(vec![listing], limits).await;
+    let prompt = |bytes| format!(r#"{{"model":"m","prompt":"{}"}}"#, "x".repeat(bytes));
+    let request = post("", &prompt(60_000));
+    let mut held = ask_from(1, gateway.address, &request[..request.len() - 1]).await;
+    let refused = finish_in_time(async {
+        loop {
+            let got = exchange_from(1, gateway.address, &request).await;
+            if !got.starts_with("HTTP/1.1 200 ") {
+                return got;
+            }
+        }
+    })
+    .await;
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("gateway_busy"), "{refused}");
+    for _ in 0..3 {
+        let served = exchange_from(2, gateway.address, &request).await;
+        assert!(served.starts_with("HTTP/1.1 200 "), "{served}");
+    }
+    held.write_all(b"}").await.unwrap();
+    assert!(read_to_end(&mut held).await.ends_with("ok"));
+    let served = exchange_from(1, gateway.address, &request).await;
+    assert!(served.starts_with("HTTP/1.1 200 "), "{served}");
+    let hopeless = exchange_from(1, gateway.address, &post("", &prompt(100_000))).await;
+    assert!(hopeless.starts_with("HTTP/1.1 413 "), "{hopeless}");
 }
 
 #[tokio::test]

@@ -24,9 +24,13 @@ const QUEUED_REQUESTS: RangeInclusive<u64> = 0..=65_536;
 /// The largest number of idle connections to one upstream.
 const IDLE_CONNECTIONS: RangeInclusive<u64> = 0..=65_536;
 
+/// The part of a limit that one address gets unless its own limit is given: a quarter.
+const SHARES: usize = 4;
+
 /// Reads the limits; a key that is absent keeps its default.
 pub(super) fn parse_terminate_limits(table: Table) -> Result<GatewayLimits, String> {
     let mut limits = GatewayLimits::default();
+    let has_memory_share = table.contains_key("buffered_bytes_per_address");
     for (key, value) in table {
         let number = match value {
             Value::Integer(number) => u64::try_from(number).ok(),
@@ -34,6 +38,9 @@ pub(super) fn parse_terminate_limits(table: Table) -> Result<GatewayLimits, Stri
         };
         let number = number.ok_or_else(|| format!("limits.{key}: wanted a whole number from 0"))?;
         set_limit(&mut limits, &key, number)?;
+    }
+    if !has_memory_share {
+        limits.buffered_bytes_per_peer = limits.buffered_bytes.div_ceil(SHARES);
     }
     Ok(limits)
 }
@@ -67,6 +74,9 @@ fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), S
         "queued_requests" => limits.queued_requests = within(QUEUED_REQUESTS)? as usize,
         "queue_wait_s" => limits.queue_wait = seconds()?,
         "buffered_bytes" => limits.buffered_bytes = within(BODY_BYTES)? as usize,
+        "buffered_bytes_per_address" => {
+            limits.buffered_bytes_per_peer = within(BODY_BYTES)? as usize;
+        }
         "buffered_body_s" => limits.buffered_body = seconds()?,
         "upstream_question_s" => limits.upstream_question = seconds()?,
         "drain_s" => limits.drain = seconds()?,
@@ -138,6 +148,17 @@ mod tests {
         let (_, arms) = source.split_once("match key {").unwrap();
         let (arms, _) = arms.split_once("_ => return").unwrap();
         assert_eq!(arms.matches("\" => ").count(), documented.len());
+    }
+
+    #[test]
+    fn one_address_gets_a_quarter_unless_its_limit_is_given() {
+        for (text, wanted) in [
+            ("buffered_bytes = 10", (10, 3)),
+            ("buffered_bytes = 10\nbuffered_bytes_per_address = 9", (10, 9)),
+        ] {
+            let limits = parse_terminate_limits(text.parse().unwrap()).unwrap();
+            assert_eq!((limits.buffered_bytes, limits.buffered_bytes_per_peer), wanted, "{text}");
+        }
     }
 
     #[test]
