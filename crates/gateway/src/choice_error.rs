@@ -39,6 +39,12 @@ pub(crate) enum ChoiceError {
     /// All servers are busy.
     #[error("all model servers are busy: {0}")]
     Queue(#[from] QueueError),
+    /// All servers are busy, and too many requests of one address wait.
+    #[error("all model servers are busy: {queued} requests of your address wait")]
+    QueueShareFull {
+        /// The largest number of requests of one address that may wait.
+        queued: usize,
+    },
 }
 
 impl ChoiceError {
@@ -51,7 +57,9 @@ impl ChoiceError {
             Self::ModelNotNamed(_) => (StatusCode::BAD_REQUEST, "model_not_named"),
             Self::ModelNotFound => (StatusCode::NOT_FOUND, "model_not_found"),
             Self::BuffersFull => (StatusCode::SERVICE_UNAVAILABLE, "gateway_busy"),
-            Self::Queue(QueueError::Full { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "queue_full"),
+            Self::Queue(QueueError::Full { .. }) | Self::QueueShareFull { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "queue_full")
+            }
             Self::Queue(QueueError::TimedOut { .. }) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "queue_timeout")
             }
@@ -60,6 +68,6 @@ impl ChoiceError {
 
     /// Whether the same request may succeed a little later.
     pub(crate) fn is_transient(self) -> bool {
-        matches!(self, Self::BuffersFull | Self::Queue(_))
+        matches!(self, Self::BuffersFull | Self::Queue(_) | Self::QueueShareFull { .. })
     }
 }

@@ -41,6 +41,8 @@ pub struct GatewayLimits {
     pub buffered_body: Duration,
     /// The largest number of requests that wait for a server of one group.
     pub queued_requests: usize,
+    /// The same for the requests of one [`Peer`](confide_http::Peer): a quarter.
+    pub queued_requests_per_peer: usize,
     /// The longest time for which a request waits for a server. Clients and load balancers often
     /// give up after a minute.
     pub queue_wait: Duration,
@@ -102,6 +104,7 @@ impl Default for GatewayLimits {
             buffered_bytes_per_peer: 64 * 1024 * 1024,
             buffered_body: Duration::from_secs(120),
             queued_requests: 256,
+            queued_requests_per_peer: 64,
             queue_wait: Duration::from_secs(30),
             response_body_pause: Duration::from_secs(300),
             write_stall: Duration::from_secs(60),

@@ -277,7 +277,8 @@ impl Proxy {
                 Some(handshake) => {
                     let place = tunnels.try_reserve().map_err(|_| RequestRefusal::Busy)?;
                     let request = Request::from_parts(head, Either::Left(body));
-                    let opened = self.open_websocket(handshake, request, destination, observation);
+                    let opened =
+                        self.open_websocket(handshake, request, destination, peer, observation);
                     let (answer, tunnel) = opened.await?;
                     Ok((answer, tunnel.map(|tunnel| (place, tunnel))))
                 }
@@ -424,14 +425,14 @@ impl Proxy {
             observation.record_operation(&head.method, target.path(), None);
             let candidates = group.find_candidates(&RequestModel::Absent);
             let request = Request::from_parts(head, Either::Left(body));
-            return self.send_to_group(request, destination, candidates, observation).await;
+            return self.send_to_group(request, destination, candidates, peer, observation).await;
         }
         // Boxed, because requests that are not read whole do not need the space.
         let ReadRequest { body, model, candidates } =
             Box::pin(self.read_request(&head, body, destination, peer, grant)).await?;
         observation.record_operation(&head.method, target.path(), model.name());
         let request = Request::from_parts(head, Either::Right(Full::new(body)));
-        self.send_to_group(request, destination, candidates, observation).await
+        self.send_to_group(request, destination, candidates, peer, observation).await
     }
 
     /// Reads a body, and finds the servers that may take the request.
@@ -473,6 +474,7 @@ impl Proxy {
         mut request: Request<RequestBody>,
         Destination { target, group }: Destination<'_>,
         mut candidates: ServerSet,
+        peer: Peer,
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let (method, began) = (request.method().clone(), tokio::time::Instant::now());
@@ -481,7 +483,7 @@ impl Proxy {
             false => TrailerRule::Drop,
         };
         loop {
-            let permit = group.enter(candidates, began).await.map_err(ChoiceError::Queue)?;
+            let permit = group.enter(candidates, peer, began).await?;
             candidates.remove(permit.index());
             self.address_to(permit.pool().upstream(), &mut request, target)?;
             let sending = send_to_upstream(permit.pool(), request, observation);
@@ -533,11 +535,12 @@ impl Proxy {
         handshake: ClientHandshake,
         mut request: Request<RequestBody>,
         Destination { target, group }: Destination<'_>,
+        peer: Peer,
         observation: &mut RequestObservation,
     ) -> Result<(Response<AnswerBody>, Option<Tunnel>), RequestRefusal> {
         let failure =
             |fault, reason: String| RequestRefusal::Upstream(UpstreamFailure::new(fault, reason));
-        let (permit, mut connection) = self.open_connection(group).await?;
+        let (permit, mut connection) = self.open_connection(group, peer).await?;
         self.address_to(permit.pool().upstream(), &mut request, target)?;
         let key = HandshakeKey::offer(request.headers_mut());
         observation.record_sent();
@@ -565,6 +568,7 @@ impl Proxy {
     async fn open_connection(
         &self,
         group: &Arc<ServerGroup>,
+        peer: Peer,
     ) -> Result<(ServerPermit, Connection), RequestRefusal> {
         let mut candidates = group.find_candidates(&RequestModel::Absent);
         if candidates.is_empty() {
@@ -572,7 +576,7 @@ impl Proxy {
         }
         let began = tokio::time::Instant::now();
         loop {
-            let permit = group.enter(candidates, began).await.map_err(ChoiceError::Queue)?;
+            let permit = group.enter(candidates, peer, began).await?;
             candidates.remove(permit.index());
             match permit.pool().open().await {
                 Ok(connection) => return Ok((permit, connection)),

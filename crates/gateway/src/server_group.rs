@@ -11,11 +11,12 @@ use std::{
     time::Duration,
 };
 
-use confide_http::QueueError;
+use confide_http::{Peer, QueueError};
 use http::uri::PathAndQuery;
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
+    choice_error::ChoiceError,
     fault::{UpstreamFailure, UpstreamFault},
     health::ServerHealth,
     limits::GatewayLimits,
@@ -85,6 +86,7 @@ struct ChoiceState {
 
 struct WaitingRequest {
     candidates: ServerSet,
+    peer: Peer,
     /// It is closed when the request leaves.
     admission: oneshot::Sender<ServerPermit>,
 }
@@ -181,16 +183,19 @@ impl ServerGroup {
 
     /// Admits a request to one of the candidates, of which there has to be at least one. Waits in
     /// the queue while all are busy; dropping the future leaves the queue. `began` is the time at
-    /// which the request was first to be admitted.
+    /// which the request of `peer` was first to be admitted.
     ///
     /// # Errors
-    /// [`QueueError`] if too many requests wait, or this one has waited for too long.
+    /// [`ChoiceError::Queue`] or [`ChoiceError::QueueShareFull`] if too many requests wait, or too
+    /// many of `peer`, or this one has waited for too long.
     pub(crate) async fn enter(
         self: &Arc<Self>,
         candidates: ServerSet,
+        peer: Peer,
         began: Instant,
-    ) -> Result<ServerPermit, QueueError> {
-        let GatewayLimits { queued_requests, queue_wait, .. } = self.limits;
+    ) -> Result<ServerPermit, ChoiceError> {
+        let GatewayLimits { queued_requests, queued_requests_per_peer, queue_wait, .. } =
+            self.limits;
         if !self.has_choice() {
             self.servers[0].running.fetch_add(1, Ordering::Relaxed);
             return Ok(ServerPermit { group: self.clone(), index: 0 });
@@ -202,16 +207,20 @@ impl ServerGroup {
             }
             state.forget_departed();
             if state.waiting.len() >= queued_requests {
-                return Err(QueueError::Full { queued: queued_requests });
+                return Err(QueueError::Full { queued: queued_requests }.into());
+            }
+            let of_peer = state.waiting.iter().filter(|request| request.peer == peer).count();
+            if of_peer >= queued_requests_per_peer {
+                return Err(ChoiceError::QueueShareFull { queued: queued_requests_per_peer });
             }
             let (admission, admitted) = oneshot::channel();
-            state.waiting.push_back(WaitingRequest { candidates, admission });
+            state.waiting.push_back(WaitingRequest { candidates, peer, admission });
             admitted
         };
         match tokio::time::timeout_at(began + queue_wait, admitted).await {
             Ok(Ok(permit)) => Ok(permit),
             // The queue drops no sender before it is used, so only the timeout ends a wait.
-            Ok(Err(_)) | Err(_) => Err(QueueError::TimedOut { waited: queue_wait }),
+            Ok(Err(_)) | Err(_) => Err(QueueError::TimedOut { waited: queue_wait }.into()),
         }
     }
 

@@ -53,6 +53,41 @@ async fn a_request_waits_for_a_busy_server_and_a_full_queue_refuses() {
 }
 
 #[tokio::test]
+async fn an_address_that_fills_its_share_of_the_queue_locks_no_other_out() {
+    let (server, configuration) = bounded_server().await;
+    let limits = GatewayLimits {
+        queued_requests: 4,
+        queued_requests_per_peer: 2,
+        queue_wait: GENEROUS,
+        ..no_health_checks()
+    };
+    let gateway = gateway_before(vec![configuration], limits).await;
+    let mut clients = Vec::new();
+    for (number, last) in [1, 1, 1, 2].into_iter().enumerate() {
+        let request = post("", &number.to_string());
+        clients.push(ask_from(last, gateway.address, &request).await);
+        wait_until(|| server.bodies().len() == 1 && waiting(&gateway) == number).await;
+        if number == 2 {
+            let refused = exchange_from(1, gateway.address, &post("", "refused")).await;
+            assert!(
+                refused.starts_with("HTTP/1.1 503 ") && refused.contains("queue_full"),
+                "{refused}"
+            );
+            assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
+        }
+    }
+    server.let_go(1);
+    wait_until(|| server.bodies().len() == 2).await;
+    clients.push(ask_from(1, gateway.address, &post("", "again")).await);
+    wait_until(|| waiting(&gateway) == 3).await;
+    server.let_go(4);
+    for client in &mut clients {
+        assert!(read_to_end(client).await.ends_with("ok"));
+    }
+    assert_eq!(server.bodies(), ["0", "1", "2", "3", "again"]);
+}
+
+#[tokio::test]
 async fn requests_are_admitted_in_their_order() {
     let (server, configuration) = bounded_server().await;
     let limits = GatewayLimits { queue_wait: GENEROUS, ..no_health_checks() };

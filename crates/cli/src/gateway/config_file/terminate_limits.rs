@@ -31,6 +31,7 @@ const SHARES: usize = 4;
 pub(super) fn parse_terminate_limits(table: Table) -> Result<GatewayLimits, String> {
     let mut limits = GatewayLimits::default();
     let has_memory_share = table.contains_key("buffered_bytes_per_address");
+    let has_queue_share = table.contains_key("queued_requests_per_address");
     for (key, value) in table {
         let number = match value {
             Value::Integer(number) => u64::try_from(number).ok(),
@@ -41,6 +42,9 @@ pub(super) fn parse_terminate_limits(table: Table) -> Result<GatewayLimits, Stri
     }
     if !has_memory_share {
         limits.buffered_bytes_per_peer = limits.buffered_bytes.div_ceil(SHARES);
+    }
+    if !has_queue_share {
+        limits.queued_requests_per_peer = limits.queued_requests.div_ceil(SHARES);
     }
     Ok(limits)
 }
@@ -72,6 +76,9 @@ fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), S
         "upstream_retry_s" => limits.upstream_retry = seconds()?,
         "health_check_s" => limits.health_check = seconds()?,
         "queued_requests" => limits.queued_requests = within(QUEUED_REQUESTS)? as usize,
+        "queued_requests_per_address" => {
+            limits.queued_requests_per_peer = within(QUEUED_REQUESTS)? as usize;
+        }
         "queue_wait_s" => limits.queue_wait = seconds()?,
         "buffered_bytes" => limits.buffered_bytes = within(BODY_BYTES)? as usize,
         "buffered_bytes_per_address" => {
@@ -153,11 +160,14 @@ mod tests {
     #[test]
     fn one_address_gets_a_quarter_unless_its_limit_is_given() {
         for (text, wanted) in [
-            ("buffered_bytes = 10", (10, 3)),
-            ("buffered_bytes = 10\nbuffered_bytes_per_address = 9", (10, 9)),
+            ("", (67_108_864, 64)),
+            ("buffered_bytes = 10\nqueued_requests = 0", (3, 0)),
+            ("buffered_bytes = 10\nbuffered_bytes_per_address = 9", (9, 64)),
+            ("queued_requests = 10\nqueued_requests_per_address = 9", (67_108_864, 9)),
         ] {
             let limits = parse_terminate_limits(text.parse().unwrap()).unwrap();
-            assert_eq!((limits.buffered_bytes, limits.buffered_bytes_per_peer), wanted, "{text}");
+            let shares = (limits.buffered_bytes_per_peer, limits.queued_requests_per_peer);
+            assert_eq!(shares, wanted, "{text}");
         }
     }
 
