@@ -46,7 +46,48 @@ pub(super) fn parse_terminate_limits(table: Table) -> Result<GatewayLimits, Stri
     if !has_queue_share {
         limits.queued_requests_per_peer = limits.queued_requests.div_ceil(SHARES);
     }
+    check_order(&limits)?;
     Ok(limits)
+}
+
+/// Refuses limits that can never be reached, because another one around them is lower.
+fn check_order(limits: &GatewayLimits) -> Result<(), String> {
+    let GatewayLimits { buffered_bytes, buffered_bytes_per_peer, http2, .. } = *limits;
+    let GatewayLimits { queued_requests, queued_requests_per_peer, .. } = *limits;
+    let [connect, question, start, health_check] = [
+        limits.upstream_connect,
+        limits.upstream_question,
+        limits.upstream_start,
+        limits.health_check,
+    ]
+    .map(|deadline| deadline.as_secs());
+    let [stream, connection] =
+        [http2.stream_window_bytes, http2.connection_window_bytes].map(u64::from);
+    for (inner, got, outer, most) in [
+        (
+            "buffered_bytes_per_address",
+            buffered_bytes_per_peer as u64,
+            "buffered_bytes",
+            buffered_bytes as u64,
+        ),
+        (
+            "queued_requests_per_address",
+            queued_requests_per_peer as u64,
+            "queued_requests",
+            queued_requests as u64,
+        ),
+        ("upstream_connect_s", connect, "upstream_start_s", start),
+        ("upstream_question_s", question, "upstream_start_s", start),
+        ("upstream_connect_s", connect, "health_check_s", health_check),
+        ("http2_stream_bytes", stream, "http2_connection_bytes", connection),
+    ] {
+        if got > most {
+            return Err(format!(
+                "limits.{inner}: wanted at most limits.{outer}, {most}, got {got}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), String> {
@@ -168,6 +209,40 @@ mod tests {
             let limits = parse_terminate_limits(text.parse().unwrap()).unwrap();
             let shares = (limits.buffered_bytes_per_peer, limits.queued_requests_per_peer);
             assert_eq!(shares, wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_that_contradict_each_other_are_refused_with_both_keys() {
+        for (text, wanted) in [
+            (
+                "buffered_bytes = 9\nbuffered_bytes_per_address = 10",
+                "limits.buffered_bytes_per_address: wanted at most limits.buffered_bytes, 9, got 10",
+            ),
+            (
+                "queued_requests_per_address = 257",
+                "limits.queued_requests_per_address: wanted at most limits.queued_requests, 256, got 257",
+            ),
+            (
+                "upstream_start_s = 4",
+                "limits.upstream_connect_s: wanted at most limits.upstream_start_s, 4, got 5",
+            ),
+            (
+                "upstream_question_s = 601",
+                "limits.upstream_question_s: wanted at most limits.upstream_start_s, 600, got 601",
+            ),
+            (
+                "health_check_s = 4",
+                "limits.upstream_connect_s: wanted at most limits.health_check_s, 4, got 5",
+            ),
+            (
+                "http2_stream_bytes = 1048577",
+                "limits.http2_stream_bytes: wanted at most limits.http2_connection_bytes, 1048576, \
+                 got 1048577",
+            ),
+        ] {
+            let refused = parse_terminate_limits(text.parse().unwrap());
+            assert_eq!(refused.err().as_deref(), Some(wanted));
         }
     }
 
