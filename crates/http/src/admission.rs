@@ -132,6 +132,8 @@ struct PlaceState {
     idle_since_us: AtomicU64,
     /// Whether an exchange has begun on the connection.
     has_run_exchange: AtomicBool,
+    /// Whether an exchange that counts as one of several at once occupies this place.
+    has_exchange: AtomicBool,
     evicted: Notify,
 }
 
@@ -195,7 +197,7 @@ impl Admission {
 
     /// Assigns a place to a new connection of `peer`, and evicts an idle connection if necessary.
     pub(crate) fn admit(&self, peer: Peer) -> Option<ConnectionPlace> {
-        self.places.admit(peer)
+        self.places.admit(peer, 0)
     }
 
     /// Evicts any idle connection, to free a file descriptor.
@@ -234,8 +236,9 @@ impl Admission {
 }
 
 impl AdmissionState {
-    /// Assigns a place of `peer`, and evicts an idle connection if necessary.
-    fn admit(self: &Arc<Self>, peer: Peer) -> Option<ConnectionPlace> {
+    /// Assigns a place of `peer`, on which `busy` requests run, and evicts an idle connection if
+    /// necessary.
+    fn admit(self: &Arc<Self>, peer: Peer, busy: u32) -> Option<ConnectionPlace> {
         let AdmissionLimits { connections, connections_per_peer, newcomer_reserve } = self.limits;
         let mut table = self.lock_table();
         let held = table.count_places(peer);
@@ -256,9 +259,10 @@ impl AdmissionState {
         };
         let place = (victim != Some(false)).then(|| {
             let state = Arc::new(PlaceState {
-                busy: AtomicU32::new(0),
+                busy: AtomicU32::new(busy),
                 idle_since_us: AtomicU64::new(self.now_us()),
                 has_run_exchange: AtomicBool::new(false),
+                has_exchange: AtomicBool::new(false),
                 evicted: Notify::new(),
             });
             table.total += 1;
@@ -408,7 +412,7 @@ impl ConnectionPlace {
     /// Marks the connection as busy until the guard is dropped.
     pub fn mark_busy(&self) -> BusyGuard {
         self.0.state.busy.fetch_add(1, Ordering::AcqRel);
-        BusyGuard(self.clone())
+        BusyGuard { place: self.clone(), is_exchange: false }
     }
 
     /// Runs one exchange. The connection is busy until the answer's body has ended.
@@ -428,14 +432,15 @@ impl ConnectionPlace {
     }
 
     /// Takes a place for an exchange that may run at the same time as others (a stream of HTTP/2),
-    /// until the guard is dropped. The first of them uses the connection's own place; each further
-    /// one is admitted as a new connection of the peer is. `None` if the limits allow no more.
+    /// until the guard is dropped. One of them uses the connection's own place; each further one is
+    /// admitted as a new connection of the peer is. `None` if the limits allow no more.
     pub fn admit_exchange(&self) -> Option<BusyGuard> {
-        let record = &self.0;
-        match record.state.idle_since() {
-            Some(_) => Some(self.mark_busy()),
-            None => self.admit_tunnel(),
+        if self.0.state.has_exchange.swap(true, Ordering::AcqRel) {
+            return self.admit_tunnel();
         }
+        let mut busy = self.mark_busy();
+        busy.is_exchange = true;
+        Some(busy)
     }
 
     /// Takes a place for a tunnel on the connection (a WebSocket in a stream of HTTP/2), until the
@@ -444,7 +449,9 @@ impl ConnectionPlace {
     pub fn admit_tunnel(&self) -> Option<BusyGuard> {
         // The connection must not make room for its own tunnel.
         let _own = self.mark_busy();
-        self.0.places.admit(self.0.peer).map(|place| place.mark_busy())
+        // The place is busy from the start, so that it is not evicted before its tunnel runs.
+        let place = self.0.places.admit(self.0.peer, 1)?;
+        Some(BusyGuard { place, is_exchange: false })
     }
 
     /// Resolves once no exchange has run on the connection for `limit`.
@@ -491,11 +498,18 @@ pub type BusyAnswer<B, E> = Result<Response<BusyBody<B>>, E>;
 
 /// Marks a connection as busy while it exists, so that the connection is not evicted.
 #[derive(Debug)]
-pub struct BusyGuard(ConnectionPlace);
+pub struct BusyGuard {
+    place: ConnectionPlace,
+    /// Whether the connection's own place is that of an exchange until the guard is dropped.
+    is_exchange: bool,
+}
 
 impl Drop for BusyGuard {
     fn drop(&mut self) {
-        let place = &self.0.0;
+        let place = &self.place.0;
+        if self.is_exchange {
+            place.state.has_exchange.store(false, Ordering::Release);
+        }
         // Stored before the count, so that a reader of the count also sees the time.
         place.state.idle_since_us.store(place.places.now_us(), Ordering::Release);
         place.state.busy.fetch_sub(1, Ordering::AcqRel);
@@ -662,12 +676,35 @@ mod tests {
         let third = place.admit_exchange().expect("a further place");
         assert_eq!(admission.occupied_places(), 3);
         assert!(place.admit_exchange().is_none() && place.admit_tunnel().is_none());
+        // The place of the connection itself is free for the next exchange.
+        drop(first);
+        let first = place.admit_exchange().expect("its own place");
+        assert_eq!(admission.occupied_places(), 3);
         drop((first, second, third));
         assert_eq!(admission.occupied_places(), 1);
         let tunnels = [place.admit_tunnel(), place.admit_tunnel()];
         assert!(tunnels.iter().all(Option::is_some));
         assert!(place.admit_tunnel().is_none(), "the connection itself is idle and stays");
         assert!(place.admit_exchange().is_some());
+    }
+
+    #[test]
+    fn the_place_of_a_tunnel_is_not_evicted_before_its_tunnel_runs() {
+        let admission = admission(3, 3, 0);
+        let place = admission.admit(peer(1)).expect("a place");
+        let _busy = place.mark_busy();
+        std::thread::scope(|scope| {
+            let evicting = scope.spawn(|| {
+                for _ in 0..20_000 {
+                    admission.evict_any_idle();
+                }
+            });
+            while !evicting.is_finished() {
+                let tunnel = place.admit_tunnel().expect("a further place");
+                let busy = tunnel.place.0.state.busy.load(Ordering::Acquire);
+                assert_eq!(busy, 1, "the place of the tunnel was evicted");
+            }
+        });
     }
 
     #[tokio::test(start_paused = true)]
