@@ -112,7 +112,7 @@ impl Gateway {
         };
         Ok(Self {
             channel: Arc::new(channel),
-            proxy: Proxy::new(&options.configuration, simulated, options.limits),
+            proxy: Proxy::new(&options.configuration, simulated, options.limits)?,
             configuration: options.configuration,
             limits: options.limits,
             simulated,

@@ -26,6 +26,7 @@ use crate::{
     choice_error::ChoiceError,
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
     connection::{Connection, RequestBody, UnansweredRequest, bodiless_request},
+    error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
     http2_head,
     limits::GatewayLimits,
@@ -64,26 +65,31 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
+    /// Prepares the routes and the groups of a configuration.
+    ///
+    /// # Errors
+    /// [`GatewayError`] for a malformed route or server, or a route to a group without a server.
     pub(crate) fn new(
         configuration: &GatewayConfiguration,
         simulated: bool,
         limits: GatewayLimits,
-    ) -> Self {
+    ) -> Result<Self, GatewayError> {
         let model_change = Arc::<ModelChange>::default();
-        let groups = ServerGroup::from_servers(&configuration.servers, &model_change, limits);
-        let mut routes: Vec<_> = configuration
-            .routes
-            .iter()
-            .filter_map(|route| {
-                let group = groups.iter().find(|group| group.name() == route.group)?;
-                Some((route.parse_pattern().ok()?, route.clone(), group.clone()))
-            })
-            .collect();
+        let groups = ServerGroup::from_servers(&configuration.servers, &model_change, limits)?;
+        let mut routes = Vec::new();
+        for route in &configuration.routes {
+            let group = groups.iter().find(|group| group.name() == route.group);
+            let group = group.ok_or_else(|| GatewayError::UnknownGroup {
+                route: route.path.clone(),
+                group: route.group.clone(),
+            })?;
+            routes.push((route.parse_pattern()?, route.clone(), group.clone()));
+        }
         routes.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         let description = configuration.description_json(simulated).into();
         let expects_model = groups.iter().any(|group| group.expects_model());
         let buffers = BodyBuffers::new(limits);
-        Self {
+        Ok(Self {
             routes,
             groups,
             model_change,
@@ -94,7 +100,7 @@ impl Proxy {
             log: None,
             authorizer: None,
             telemetry: None,
-        }
+        })
     }
 
     pub(crate) fn with_access_log(mut self, log: Option<AccessLog>) -> Self {

@@ -81,14 +81,16 @@ impl ModelServer {
                 return refuse("each model once", format!("{model:?} twice"));
             }
         }
-        match self.parse_health_path() {
-            Some(_) => Ok(()),
-            None => refuse("a health path that starts with `/`", self.health_path.clone()),
-        }
+        self.parse_health_path().map(drop)
     }
 
-    pub(crate) fn parse_health_path(&self) -> Option<PathAndQuery> {
-        self.health_path.starts_with('/').then(|| self.health_path.parse().ok())?
+    pub(crate) fn parse_health_path(&self) -> Result<PathAndQuery, GatewayError> {
+        let path = self.health_path.starts_with('/').then(|| self.health_path.parse().ok());
+        path.flatten().ok_or_else(|| GatewayError::Server {
+            url: self.upstream.url(),
+            wanted: "a health path that starts with `/`",
+            got: self.health_path.clone(),
+        })
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     choice_error::ChoiceError,
+    error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
     health::ServerHealth,
     limits::GatewayLimits,
@@ -93,11 +94,14 @@ struct WaitingRequest {
 
 impl ServerGroup {
     /// The groups of a configuration's servers, in the order of their first servers.
+    ///
+    /// # Errors
+    /// [`GatewayError::Server`] for a server whose health path is malformed.
     pub(crate) fn from_servers(
         servers: &[ModelServer],
         change: &Arc<ModelChange>,
         limits: GatewayLimits,
-    ) -> Vec<Arc<Self>> {
+    ) -> Result<Vec<Arc<Self>>, GatewayError> {
         let mut groups: Vec<Self> = Vec::new();
         for server in servers {
             let index = groups.iter().position(|group| group.name == server.group);
@@ -105,9 +109,9 @@ impl ServerGroup {
                 groups.push(Self::new(server.group.clone(), limits));
                 groups.len() - 1
             });
-            groups[index].add_server(server, change);
+            groups[index].add_server(server, change)?;
         }
-        groups.into_iter().map(Arc::new).collect()
+        Ok(groups.into_iter().map(Arc::new).collect())
     }
 
     fn new(name: String, limits: GatewayLimits) -> Self {
@@ -121,7 +125,11 @@ impl ServerGroup {
         }
     }
 
-    fn add_server(&mut self, server: &ModelServer, change: &Arc<ModelChange>) {
+    fn add_server(
+        &mut self,
+        server: &ModelServer,
+        change: &Arc<ModelChange>,
+    ) -> Result<(), GatewayError> {
         let watch = AttestedModelWatch::new(server.model_manifest_sha256, change.clone());
         self.lists_models |= !server.models.is_empty();
         self.has_bounds |= server.requests_max > 0;
@@ -131,13 +139,11 @@ impl ServerGroup {
             models: server.models.clone(),
             weight: server.weight.max(1),
             requests_max: server.requests_max,
-            // A configuration with a malformed path does not get this far.
-            health_path: server
-                .parse_health_path()
-                .unwrap_or_else(|| PathAndQuery::from_static("/")),
+            health_path: server.parse_health_path()?,
             health: ServerHealth::new(),
             running: AtomicU32::new(0),
         });
+        Ok(())
     }
 
     pub(crate) fn name(&self) -> &str {

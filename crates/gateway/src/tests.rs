@@ -98,7 +98,7 @@ async fn gateway_of(
     configuration: GatewayConfiguration,
     limits: GatewayLimits,
 ) -> RunningGateway {
-    serve_proxy(Proxy::new(&configuration, true, limits), limits, admission).await
+    serve_proxy(Proxy::new(&configuration, true, limits).unwrap(), limits, admission).await
 }
 
 async fn serve_proxy(
@@ -115,7 +115,7 @@ async fn gateway_speaking(
     configuration: GatewayConfiguration,
     limits: GatewayLimits,
 ) -> RunningGateway {
-    let proxy = Arc::new(Proxy::new(&configuration, true, limits));
+    let proxy = Arc::new(Proxy::new(&configuration, true, limits).unwrap());
     serve_generation(Generation::new(Arc::new(Plain(version)), proxy, limits), admission).await
 }
 
@@ -732,7 +732,7 @@ async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said(
     let kept = LogBuffer::default();
     let (log, end) = crate::AccessLog::start(kept.clone(), || 7);
     let limits = GatewayLimits::default();
-    let proxy = Proxy::new(&configuration, true, limits).with_access_log(Some(log));
+    let proxy = Proxy::new(&configuration, true, limits).unwrap().with_access_log(Some(log));
     let RunningGateway { address, stop, ended, slot, .. } =
         serve_proxy(proxy, limits, AdmissionLimits::default()).await;
     drop(slot);

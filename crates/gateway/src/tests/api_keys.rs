@@ -18,7 +18,8 @@ pub(super) async fn start_with(
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
     let limits = GatewayLimits::default();
-    let proxy = Proxy::new(&configuration, true, limits).with_authorizer(Some(authorizer.clone()));
+    let proxy =
+        Proxy::new(&configuration, true, limits).unwrap().with_authorizer(Some(authorizer.clone()));
     serve_proxy(proxy, limits, AdmissionLimits::default()).await
 }
 
@@ -311,7 +312,8 @@ async fn a_websocket_runs_as_a_request_of_its_key_and_needs_one_for_all_models()
     let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, address);
     configuration.add_route(Route::parse("WEBSOCKET /v1/realtime", DEFAULT_GROUP).unwrap());
     let limits = GatewayLimits::default();
-    let proxy = Proxy::new(&configuration, true, limits).with_authorizer(Some(authorizer.clone()));
+    let proxy =
+        Proxy::new(&configuration, true, limits).unwrap().with_authorizer(Some(authorizer.clone()));
     let gateway = serve_proxy(proxy, limits, AdmissionLimits::default()).await;
     let open = |key: &str| {
         format!(

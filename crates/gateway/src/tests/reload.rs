@@ -16,7 +16,7 @@ async fn named_upstream(name: &'static str) -> SocketAddr {
 fn proxy_to(upstream: SocketAddr) -> Proxy {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
-    Proxy::new(&configuration, true, GatewayLimits::default())
+    Proxy::new(&configuration, true, GatewayLimits::default()).unwrap()
 }
 
 fn replace(gateway: &RunningGateway, upstream: SocketAddr) {

@@ -26,7 +26,7 @@ async fn observed_gateway(
 ) -> RunningGateway {
     let telemetry = Arc::new(Telemetry { metrics: metrics.clone(), traces });
     let limits = GatewayLimits::default();
-    let proxy = Proxy::new(configuration, true, limits).with_telemetry(Some(telemetry));
+    let proxy = Proxy::new(configuration, true, limits).unwrap().with_telemetry(Some(telemetry));
     serve_proxy(proxy, limits, AdmissionLimits::default()).await
 }
 
