@@ -27,7 +27,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 pub enum DrainOutcome {
     /// All connections finished in time.
     Completely,
-    /// The deadline passed first; this many connections were cut.
+    /// The deadline passed first; this many connections were cut, however many streams each had.
     Cut(usize),
 }
 
@@ -98,7 +98,7 @@ where
     match tokio::time::timeout(drain, finished).await {
         Ok(()) => DrainOutcome::Completely,
         Err(_) => {
-            let cut = admission.occupied_places().max(running.len());
+            let cut = admission.count_connections().max(running.len());
             running.shutdown().await;
             DrainOutcome::Cut(cut)
         }

@@ -123,8 +123,19 @@ struct LimitReport {
     evicted: u64,
 }
 
+/// What occupies a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occupant {
+    /// A connection, which is idle at first.
+    Connection,
+    /// An exchange or a tunnel at the same time as others of its connection. It is busy from the
+    /// start, so that it is not evicted before it runs.
+    Exchange,
+}
+
 #[derive(Debug)]
 struct PlaceState {
+    occupant: Occupant,
     /// The number of requests that run on the connection, or [`EVICTED`] once its place was
     /// reassigned.
     busy: AtomicU32,
@@ -181,9 +192,16 @@ impl Admission {
         self
     }
 
-    /// The number of connections that have a place.
+    /// The number of places that are taken: by connections, and by further exchanges of theirs.
     pub fn occupied_places(&self) -> usize {
         self.places.lock_table().total
+    }
+
+    /// The number of connections that have a place.
+    pub(crate) fn count_connections(&self) -> usize {
+        let table = self.places.lock_table();
+        let states = table.peers.values().flatten();
+        states.filter(|state| state.occupant == Occupant::Connection).count()
     }
 
     /// The limits.
@@ -197,7 +215,7 @@ impl Admission {
 
     /// Assigns a place to a new connection of `peer`, and evicts an idle connection if necessary.
     pub(crate) fn admit(&self, peer: Peer) -> Option<ConnectionPlace> {
-        self.places.admit(peer, 0)
+        self.places.admit(peer, Occupant::Connection)
     }
 
     /// Evicts any idle connection, to free a file descriptor.
@@ -236,9 +254,8 @@ impl Admission {
 }
 
 impl AdmissionState {
-    /// Assigns a place of `peer`, on which `busy` requests run, and evicts an idle connection if
-    /// necessary.
-    fn admit(self: &Arc<Self>, peer: Peer, busy: u32) -> Option<ConnectionPlace> {
+    /// Assigns a place of `peer`, and evicts an idle connection if necessary.
+    fn admit(self: &Arc<Self>, peer: Peer, occupant: Occupant) -> Option<ConnectionPlace> {
         let AdmissionLimits { connections, connections_per_peer, newcomer_reserve } = self.limits;
         let mut table = self.lock_table();
         let held = table.count_places(peer);
@@ -259,7 +276,8 @@ impl AdmissionState {
         };
         let place = (victim != Some(false)).then(|| {
             let state = Arc::new(PlaceState {
-                busy: AtomicU32::new(busy),
+                occupant,
+                busy: AtomicU32::new(u32::from(occupant == Occupant::Exchange)),
                 idle_since_us: AtomicU64::new(self.now_us()),
                 has_run_exchange: AtomicBool::new(false),
                 has_exchange: AtomicBool::new(false),
@@ -449,8 +467,7 @@ impl ConnectionPlace {
     pub fn admit_tunnel(&self) -> Option<BusyGuard> {
         // The connection must not make room for its own tunnel.
         let _own = self.mark_busy();
-        // The place is busy from the start, so that it is not evicted before its tunnel runs.
-        let place = self.0.places.admit(self.0.peer, 1)?;
+        let place = self.0.places.admit(self.0.peer, Occupant::Exchange)?;
         Some(BusyGuard { place, is_exchange: false })
     }
 

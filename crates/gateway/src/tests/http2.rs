@@ -450,6 +450,19 @@ async fn a_running_stream_ends_before_the_gateway_stops() {
 }
 
 #[tokio::test]
+async fn a_connection_with_several_streams_is_cut_as_one() {
+    let limits = GatewayLimits { drain: Duration::from_millis(50), ..GatewayLimits::default() };
+    let gateway = http2_gateway(branching().await, limits).await;
+    let (mut sender, _connection) = connect(gateway.address).await;
+    let mut stalled = Vec::new();
+    for _ in 0..3 {
+        stalled.push(finish_in_time(sender.send_request(get("/stall"))).await.unwrap());
+    }
+    gateway.stop.send(()).unwrap();
+    assert_eq!(finish_in_time(gateway.ended).await.unwrap(), DrainOutcome::Cut(1));
+}
+
+#[tokio::test]
 async fn curl_and_a_gateway_agree_on_http2_over_tls() {
     let curl = |arguments: &[&str]| {
         let mut command = tokio::process::Command::new("curl");
