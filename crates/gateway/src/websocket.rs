@@ -108,6 +108,8 @@ impl HandshakeKey {
     /// Makes a fresh key and adds the handshake to the fields of a request to the upstream.
     pub(crate) fn offer(headers: &mut HeaderMap) -> Self {
         let key = generate_key();
+        // `Connection` names it no longer, and an accepted WebSocket has no trailers.
+        headers.remove(header::TE);
         headers.insert(header::CONNECTION, UPGRADE);
         headers.insert(header::UPGRADE, WEBSOCKET);
         headers.insert(header::SEC_WEBSOCKET_VERSION, VERSION);

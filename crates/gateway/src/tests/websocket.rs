@@ -147,6 +147,13 @@ async fn only_routes_that_list_websockets_carry_them() {
     assert!(got.starts_with("HTTP/1.1 101 ") && got.contains(ACCEPT), "{got}");
     let head = seen.recv().await.unwrap();
     assert!(!head.contains("dGhlIHNhbXBsZSBub25jZQ=="), "the key is the gateway's own: {head}");
+    // The fields of the client's hop end here.
+    let announcing = handshake("/v1/realtime").replace("upgrade, close", "upgrade, te, close");
+    let announcing = announcing.replacen("upgrade: ", "te: trailers\r\nupgrade: ", 1);
+    let mut client = ask(gateway.address, &announcing).await;
+    assert!(read_until(&mut client, "\r\n\r\n").await.starts_with("HTTP/1.1 101 "));
+    let head = seen.recv().await.unwrap();
+    assert!(head.contains("connection: upgrade\r\n") && !head.contains("\r\nte:"), "{head}");
 }
 
 #[tokio::test]
