@@ -123,7 +123,7 @@ pub(super) fn no_health_checks() -> GatewayLimits {
 }
 
 /// An address that nobody listens on and nobody else can take.
-fn closed_address() -> (TcpSocket, SocketAddr) {
+pub(super) fn closed_address() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();

@@ -25,7 +25,7 @@ async fn exchange_from(last: u8, gateway: SocketAddr, request: &str) -> String {
     read_to_end(&mut ask_from(last, gateway, request).await).await
 }
 
-fn waiting(gateway: &RunningGateway) -> usize {
+pub(super) fn waiting(gateway: &RunningGateway) -> usize {
     gateway.states.queues()[0].waiting
 }
 

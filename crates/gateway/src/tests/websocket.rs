@@ -12,7 +12,12 @@ use tokio_tungstenite::{
     },
 };
 
-use super::*;
+use super::{
+    model_servers::{closed_address, no_health_checks, server_at, wait_until},
+    queueing::waiting,
+    *,
+};
+use crate::ModelServer;
 
 const ROUTE: &str = "WEBSOCKET /v1/realtime";
 const HANDSHAKE: &str = "GET /v1/realtime HTTP/1.1\r\nhost: h\r\nconnection: keep-alive, Upgrade\r\n\
@@ -27,8 +32,18 @@ async fn realtime_gateway(
     upstream: SocketAddr,
     limits: GatewayLimits,
 ) -> RunningGateway {
-    let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+    realtime_gateway_before(version, admission, vec![server_at(upstream)], limits).await
+}
+
+async fn realtime_gateway_before(
+    version: HttpVersion,
+    admission: AdmissionLimits,
+    servers: Vec<ModelServer>,
+    limits: GatewayLimits,
+) -> RunningGateway {
+    let routes = Route::inference_routes(DEFAULT_GROUP);
+    let mut configuration =
+        GatewayConfiguration { binding: Binding::Key, servers, routes, tunnel_allow: Vec::new() };
     configuration.add_route(Route::parse(ROUTE, DEFAULT_GROUP).unwrap());
     configuration.check().unwrap();
     gateway_speaking(version, admission, configuration, limits).await
@@ -223,6 +238,55 @@ async fn both_sides_end_when_nothing_moves_or_one_is_gone() {
     drop(client);
     seen.recv().await.unwrap();
     assert!(finish_in_time(seen.recv()).await.unwrap().starts_with("ended"));
+}
+
+#[tokio::test]
+async fn a_websocket_goes_to_the_next_server_if_one_cannot_be_connected_to() {
+    let (_closed, dead) = closed_address();
+    let (live, mut seen) = echoing().await;
+    let gateway = realtime_gateway_before(
+        HttpVersion::Http1,
+        AdmissionLimits::default(),
+        vec![server_at(dead), server_at(live)],
+        no_health_checks(),
+    )
+    .await;
+    for _ in 0..3 {
+        let mut client = ask(gateway.address, HANDSHAKE).await;
+        assert!(read_until(&mut client, "\r\n\r\n").await.starts_with("HTTP/1.1 101 "));
+        client.write_all(b"hello").await.unwrap();
+        assert_eq!(read_until(&mut client, "hello").await, "hello");
+        assert!(seen.recv().await.unwrap().contains(&format!("host: {live}\r\n")));
+        drop(client);
+        assert!(finish_in_time(seen.recv()).await.unwrap().starts_with("ended"));
+    }
+    let failures: Vec<u64> =
+        gateway.states.servers().iter().map(|state| state.connect_failures).collect();
+    assert_eq!(failures, [1, 0]);
+}
+
+#[tokio::test]
+async fn a_websocket_waits_for_a_busy_server_as_a_request_does() {
+    let (address, mut seen) = echoing().await;
+    let gateway = realtime_gateway_before(
+        HttpVersion::Http1,
+        AdmissionLimits::default(),
+        vec![ModelServer { requests_max: 1, ..server_at(address) }],
+        GatewayLimits { queued_requests: 1, queue_wait: GENEROUS, ..no_health_checks() },
+    )
+    .await;
+    let mut first = ask(gateway.address, HANDSHAKE).await;
+    assert!(read_until(&mut first, "\r\n\r\n").await.starts_with("HTTP/1.1 101 "));
+    let mut second = ask(gateway.address, HANDSHAKE).await;
+    wait_until(|| waiting(&gateway) == 1).await;
+    let mut third = ask(gateway.address, HANDSHAKE).await;
+    let refused = read_until(&mut third, "}}").await;
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("queue_full"), "{refused}");
+    assert!(seen.recv().await.unwrap().starts_with("GET "));
+    assert!(seen.try_recv().is_err(), "the busy server got another WebSocket");
+    drop(first);
+    assert!(read_until(&mut second, "\r\n\r\n").await.starts_with("HTTP/1.1 101 "));
+    assert_eq!((waiting(&gateway), gateway.states.servers()[0].running), (0, 1));
 }
 
 #[tokio::test]
