@@ -55,6 +55,9 @@ pub struct GatewayLimits {
     /// The longest time in which nothing moves through a WebSocket, as between the requests of a
     /// connection. Clients that wait longer send pings.
     pub upgraded_idle: Duration,
+    /// The longest time for which a WebSocket is open, so that keys and configurations that are gone
+    /// are not used for longer.
+    pub websocket: Duration,
     /// Limits of HTTP/2 towards clients. Sizes and deadlines above hold in HTTP/2 too.
     pub http2: Http2Limits,
     /// The deadline of the TCP connection to the upstream.
@@ -110,6 +113,7 @@ impl Default for GatewayLimits {
             write_stall: Duration::from_secs(60),
             upgrade: Duration::from_secs(30),
             upgraded_idle: Duration::from_secs(300),
+            websocket: Duration::from_secs(24 * 60 * 60),
             http2: Http2Limits::default(),
             upstream_connect: Duration::from_secs(5),
             upstream_start: Duration::from_secs(600),

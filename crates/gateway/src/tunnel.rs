@@ -47,8 +47,8 @@ impl Tunnel {
         self
     }
 
-    /// Carries bytes until both sides have ended, one side fails or does not read for too long, or
-    /// nothing has moved for the idle limit. Both sides then end.
+    /// Carries bytes until both sides have ended, one side fails or does not read for too long,
+    /// nothing has moved for the idle limit, or the longest lifetime is over. Both sides then end.
     ///
     /// The connection counts as busy while bytes move; `place` is its place.
     pub(crate) async fn carry(self, place: &ConnectionPlace, limits: &GatewayLimits) {
@@ -78,6 +78,9 @@ impl Tunnel {
             },
             () = activity.wait_until_idle(limits.upgraded_idle, HALF_CLOSED) => {
                 tracing::debug!("a WebSocket was cut: idle");
+            }
+            () = tokio::time::sleep(limits.websocket) => {
+                tracing::debug!("a WebSocket was cut: open for too long");
             }
         }
     }

@@ -241,6 +241,24 @@ async fn both_sides_end_when_nothing_moves_or_one_is_gone() {
 }
 
 #[tokio::test]
+async fn a_websocket_on_which_bytes_move_ends_after_its_lifetime() {
+    let limits =
+        GatewayLimits { websocket: Duration::from_millis(100), ..GatewayLimits::default() };
+    let (address, mut seen) = echoing().await;
+    let gateway = http1_gateway(address, limits).await;
+    let mut client = ask(gateway.address, HANDSHAKE).await;
+    assert!(read_until(&mut client, "\r\n\r\n").await.starts_with("HTTP/1.1 101 "));
+    finish_in_time(async {
+        while client.write_all(b"x").await.is_ok() && client.read_u8().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    seen.recv().await.unwrap();
+    assert!(finish_in_time(seen.recv()).await.unwrap().starts_with("ended"));
+}
+
+#[tokio::test]
 async fn a_websocket_goes_to_the_next_server_if_one_cannot_be_connected_to() {
     let (_closed, dead) = closed_address();
     let (live, mut seen) = echoing().await;

@@ -54,7 +54,9 @@ pub(super) fn parse_terminate_limits(table: Table) -> Result<GatewayLimits, Stri
 fn check_order(limits: &GatewayLimits) -> Result<(), String> {
     let GatewayLimits { buffered_bytes, buffered_bytes_per_peer, http2, .. } = *limits;
     let GatewayLimits { queued_requests, queued_requests_per_peer, .. } = *limits;
-    let [connect, question, start, health_check] = [
+    let [idle, websocket, connect, question, start, health_check] = [
+        limits.upgraded_idle,
+        limits.websocket,
         limits.upstream_connect,
         limits.upstream_question,
         limits.upstream_start,
@@ -76,6 +78,7 @@ fn check_order(limits: &GatewayLimits) -> Result<(), String> {
             "queued_requests",
             queued_requests as u64,
         ),
+        ("websocket_idle_s", idle, "websocket_s", websocket),
         ("upstream_connect_s", connect, "upstream_start_s", start),
         ("upstream_question_s", question, "upstream_start_s", start),
         ("upstream_connect_s", connect, "health_check_s", health_check),
@@ -130,6 +133,7 @@ fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), S
         "drain_s" => limits.drain = seconds()?,
         "websocket_open_s" => limits.upgrade = seconds()?,
         "websocket_idle_s" => limits.upgraded_idle = seconds()?,
+        "websocket_s" => limits.websocket = seconds()?,
         "http2_streams" => limits.http2.streams = within(HTTP2_STREAMS)? as u32,
         "http2_stream_bytes" => limits.http2.stream_window_bytes = within(WINDOW_BYTES)? as u32,
         "http2_connection_bytes" => {
@@ -222,6 +226,10 @@ mod tests {
             (
                 "queued_requests_per_address = 257",
                 "limits.queued_requests_per_address: wanted at most limits.queued_requests, 256, got 257",
+            ),
+            (
+                "websocket_s = 299",
+                "limits.websocket_idle_s: wanted at most limits.websocket_s, 299, got 300",
             ),
             (
                 "upstream_start_s = 4",
