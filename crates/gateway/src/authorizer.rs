@@ -2,11 +2,10 @@
 //! they use.
 
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     fmt,
     path::Path,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -25,16 +24,13 @@ use crate::{
     rate_limit::RateLimitFields,
     trusted_file::TrustedFileError,
     upstream_key::UpstreamKey,
-    usage::{UsageCounts, UsageLedger, hash_key_name},
+    usage::{UsageCounts, UsageLedger},
     usage_file::UsageFile,
     usage_scanner::UsageScanner,
 };
 
 /// The time between two batches of lines in the usage file.
 const USAGE_INTERVAL: Duration = Duration::from_secs(60);
-/// The largest number of combinations of key and reason for which refusals are counted; further ones
-/// are counted without a key.
-const REFUSAL_ROWS_MAX: usize = 65_536;
 
 /// Authorises requests by API key and counts their usage.
 #[derive(Debug)]
@@ -43,14 +39,10 @@ pub struct Authorizer {
     accounts: AccountTable,
     guesses: GuessLimiter,
     ledger: UsageLedger,
-    refusals: Mutex<BTreeMap<RefusalKey, u64>>,
     upstream_key: Option<UpstreamKey>,
     usage_file: Option<UsageFile>,
     clock: fn() -> u64,
 }
-
-/// The name of a valid key, if the request had one, and the reason.
-type RefusalKey = (Option<Arc<str>>, &'static str);
 
 #[derive(Debug)]
 enum KeySource {
@@ -137,14 +129,6 @@ impl KeyRefusal {
         }
     }
 
-    /// The label of the refusal in metrics: the code, or the name of the limit.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Limit(LimitRefusal { limit, .. }) => limit.name(),
-            _ => self.to_status_and_message().1,
-        }
-    }
-
     /// The time after which the request may be sent again.
     pub(crate) fn retry_after(self) -> Option<Duration> {
         match self {
@@ -173,7 +157,6 @@ impl Authorizer {
             accounts: AccountTable::default(),
             guesses: GuessLimiter::default(),
             ledger: UsageLedger::default(),
-            refusals: Mutex::default(),
             upstream_key: None,
             usage_file: None,
             clock,
@@ -229,25 +212,9 @@ impl Authorizer {
     ) -> Result<Grant, KeyRefusal> {
         let key = take_api_key(headers);
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let mut name = None;
-        let outcome = match key {
-            Err(_) => Err(KeyRefusal::SeveralKeys),
-            Ok(None) => Err(KeyRefusal::InvalidKey),
-            Ok(Some(digest)) => match self.find_entry(digest, peer, terms).await {
-                Ok(entry) => {
-                    name = Some(entry.name.clone());
-                    self.begin_request(entry, terms)
-                }
-                Err(refusal) => Err(refusal),
-            },
-        };
-        outcome.inspect_err(|refusal| self.count_refusal(name, *refusal))
-    }
-
-    fn count_refusal(&self, name: Option<Arc<str>>, refusal: KeyRefusal) {
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        let row = (name.filter(|_| refusals.len() < REFUSAL_ROWS_MAX), refusal.reason());
-        *refusals.entry(row).or_default() += 1;
+        let digest = key.map_err(|_| KeyRefusal::SeveralKeys)?.ok_or(KeyRefusal::InvalidKey)?;
+        let entry = self.find_entry(digest, peer, terms).await?;
+        self.begin_request(entry, terms)
     }
 
     /// Inserts the key for the model servers, if there is one. Only authorised requests may get it.
@@ -349,58 +316,10 @@ impl Authorizer {
             let _ = tokio::task::spawn_blocking(move || authorizer.write_usage()).await;
         }
     }
-
-    /// The counts since the start, for metrics. Keys are named by [`hash_key_name`].
-    pub fn snapshot(&self) -> AuthorizerSnapshot {
-        let totals = self.ledger.totals();
-        let usage = totals.into_iter().map(|((name, model), counts)| UsageSnapshot {
-            key_hash: hash_key_name(&name),
-            model,
-            counts,
-        });
-        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let refusals = refusals.into_iter().map(|((name, reason), count)| RefusalSnapshot {
-            key_hash: name.as_deref().map(hash_key_name),
-            reason,
-            count,
-        });
-        AuthorizerSnapshot { usage: usage.collect(), refusals: refusals.collect() }
-    }
 }
 
 fn new_question(digest: ApiKeyDigest, terms: &RequestTerms<'_>) -> Question {
     Question { digest, method: terms.method.clone(), route: terms.route.to_owned() }
-}
-
-/// The counts of an [`Authorizer`] since its start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AuthorizerSnapshot {
-    /// The usage of each key and model.
-    pub usage: Vec<UsageSnapshot>,
-    /// The number of refusals for each key and reason.
-    pub refusals: Vec<RefusalSnapshot>,
-}
-
-/// The usage of one key and model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsageSnapshot {
-    /// The key's name, as [`hash_key_name`] shows it.
-    pub key_hash: String,
-    /// The model; `None` for answers that name none.
-    pub model: Option<Arc<str>>,
-    /// Requests and tokens.
-    pub counts: UsageCounts,
-}
-
-/// How often requests were refused for one reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefusalSnapshot {
-    /// The key's name, as [`hash_key_name`] shows it; `None` without a valid key.
-    pub key_hash: Option<String>,
-    /// The error code, or the name of the limit.
-    pub reason: &'static str,
-    /// The number of requests.
-    pub count: u64,
 }
 
 /// An authorised request. When it is dropped, at the end of the answer or of the attempt to get one,
@@ -444,11 +363,7 @@ impl Grant {
         method: &Method,
         model: Option<&str>,
     ) -> Result<(), KeyRefusal> {
-        if self.key.allows_model(method, model) {
-            return Ok(());
-        }
-        self.authorizer.count_refusal(Some(self.key.name.clone()), KeyRefusal::Model);
-        Err(KeyRefusal::Model)
+        if self.key.allows_model(method, model) { Ok(()) } else { Err(KeyRefusal::Model) }
     }
 
     /// Reads the head of the answer, and adds the fields that describe the limits.
@@ -499,9 +414,10 @@ impl Drop for Grant {
             let model = usage.model.as_deref().unwrap_or_default();
             metrics.record_usage(*operation, model, usage.prompt_tokens, output);
         }
-        let counts = UsageCounts::of_answer(&usage, self.is_failed, self.is_uncounted);
-        let is_written = authorizer.usage_file.is_some();
-        authorizer.ledger.record(&self.key.name, usage.model.as_deref(), &counts, is_written);
+        if authorizer.usage_file.is_some() {
+            let counts = UsageCounts::of_answer(&usage, self.is_failed, self.is_uncounted);
+            authorizer.ledger.record(&self.key.name, usage.model.as_deref(), &counts);
+        }
     }
 }
 
@@ -533,7 +449,10 @@ mod tests {
             drop(authorize(&authorizer).await.unwrap());
         }
         let refused = authorize(&authorizer).await.unwrap_err();
-        assert_eq!(refused.reason(), "requests_per_minute");
+        assert!(matches!(
+            refused,
+            KeyRefusal::Limit(LimitRefusal { limit: ExceededLimit::RequestsPerMinute, .. })
+        ));
         tokio::time::advance(refused.retry_after().unwrap()).await;
         assert!(authorize(&authorizer).await.is_ok());
     }

@@ -47,18 +47,6 @@ pub enum ExceededLimit {
     Concurrent,
 }
 
-impl ExceededLimit {
-    /// The name of the limit in the key file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::RequestsPerMinute => "requests_per_minute",
-            Self::TokensPerMinute => "tokens_per_minute",
-            Self::TokensPerDay => "tokens_per_day",
-            Self::Concurrent => "concurrent",
-        }
-    }
-}
-
 /// A refusal for a limit, and the time after which a request may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitRefusal {

@@ -81,9 +81,7 @@ pub use admin::{AdminRoutes, MetricsListener, ReloadOutcome};
 pub use admin_socket::AdminSocket;
 pub use api_key::{API_KEY_RANDOM_BYTES, ApiKeyDigest, format_api_key};
 pub use authorization_hook::{AuthorizationHook, HookUrlError};
-pub use authorizer::{
-    Authorizer, AuthorizerSnapshot, Grant, KeyRefusal, RefusalSnapshot, RequestTerms, UsageSnapshot,
-};
+pub use authorizer::{Authorizer, Grant, KeyRefusal, RequestTerms};
 pub use configuration::{
     GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, GatewayConfiguration, WELL_KNOWN_PATH,
 };
@@ -106,5 +104,4 @@ pub use traces::{TraceExportTask, TraceExporter};
 pub use trusted_file::TrustedFileError;
 pub use upstream::Upstream;
 pub use upstream_key::UpstreamKey;
-pub use usage::{UsageCounts, hash_key_name};
 pub use usage_scanner::{AnswerUsage, UsageScanner};

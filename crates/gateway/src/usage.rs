@@ -5,8 +5,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use sha2::{Digest, Sha256};
-
 use crate::usage_scanner::AnswerUsage;
 
 /// The largest number of models that are counted apart. Further ones are counted as
@@ -17,27 +15,24 @@ const OTHER_NAME: &str = "other";
 /// The largest number of combinations of key and model, at some 200 bytes each. Further ones are
 /// counted as key [`OTHER_NAME`].
 const ROWS_MAX: usize = 65_536;
-/// The digits of SHA-256 that stand for a key's name in metrics: enough to tell some thousands of
-/// names apart.
-const KEY_NAME_DIGITS: usize = 12;
 
 /// Counts of requests and tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UsageCounts {
+pub(crate) struct UsageCounts {
     /// Requests that were authorised and have ended.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Those that were refused later, answered with status 400 or higher, or whose answer broke off.
-    pub failed: u64,
+    pub(crate) failed: u64,
     /// Those with an answer whose tokens could not be counted, such as a compressed one.
-    pub uncounted: u64,
+    pub(crate) uncounted: u64,
     /// Tokens of prompts, including cached ones.
-    pub prompt_tokens: u64,
+    pub(crate) prompt_tokens: u64,
     /// Tokens of prompts that the server had in its cache.
-    pub cached_tokens: u64,
+    pub(crate) cached_tokens: u64,
     /// Tokens of answers, as the server counted them.
-    pub completion_tokens: u64,
+    pub(crate) completion_tokens: u64,
     /// Tokens of answers that the server did not count, one for each event of a stream.
-    pub estimated_tokens: u64,
+    pub(crate) estimated_tokens: u64,
 }
 
 impl UsageCounts {
@@ -72,37 +67,22 @@ impl UsageCounts {
 /// The name of a key, and the model if the answer named one.
 pub(crate) type UsageKey = (Arc<str>, Option<Arc<str>>);
 
-/// Counts by key and model, since the start and since the last line of the usage file.
+/// Counts by key and model that are not in the usage file yet.
 #[derive(Debug, Default)]
 pub(crate) struct UsageLedger(Mutex<LedgerState>);
 
 #[derive(Debug, Default)]
 struct LedgerState {
-    totals: BTreeMap<UsageKey, UsageCounts>,
     unwritten: BTreeMap<UsageKey, UsageCounts>,
     models: BTreeSet<Arc<str>>,
 }
 
 impl UsageLedger {
-    /// Counts a request that has ended. `is_written` says whether there is a usage file.
-    pub(crate) fn record(
-        &self,
-        key_name: &Arc<str>,
-        model: Option<&str>,
-        counts: &UsageCounts,
-        is_written: bool,
-    ) {
+    /// Counts a request that has ended.
+    pub(crate) fn record(&self, key_name: &Arc<str>, model: Option<&str>, counts: &UsageCounts) {
         let mut state = self.lock();
         let key = (key_name.clone(), model.map(|model| state.intern_model(model)));
-        if is_written {
-            add_to_row(&mut state.unwritten, key.clone(), counts);
-        }
-        add_to_row(&mut state.totals, key, counts);
-    }
-
-    /// All counts since the start.
-    pub(crate) fn totals(&self) -> BTreeMap<UsageKey, UsageCounts> {
-        self.lock().totals.clone()
+        add_to_row(&mut state.unwritten, key, counts);
     }
 
     /// Takes the counts that are not in the usage file yet.
@@ -154,14 +134,6 @@ pub(crate) fn is_model_name(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.bytes().all(is_allowed)
 }
 
-/// The label of a key in metrics: the first 12 hexadecimal digits of the SHA-256 of its name, so
-/// that whoever reads the metrics does not learn the names.
-pub fn hash_key_name(name: &str) -> String {
-    let mut digits = hex::encode(Sha256::digest(name));
-    digits.truncate(KEY_NAME_DIGITS);
-    digits
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,25 +143,18 @@ mod tests {
         let ledger = UsageLedger::default();
         let (key, counts) = ("k".into(), UsageCounts { requests: 1, ..UsageCounts::default() });
         for number in 0..MODELS_MAX + 10 {
-            ledger.record(&key, Some(&format!("m{number}")), &counts, true);
+            ledger.record(&key, Some(&format!("m{number}")), &counts);
         }
         for name in ["has space", "\u{e9}", "", &"m".repeat(129)] {
-            ledger.record(&key, Some(name), &counts, true);
+            ledger.record(&key, Some(name), &counts);
         }
-        ledger.record(&key, None, &counts, false);
-        let totals = ledger.totals();
-        assert_eq!(totals.len(), MODELS_MAX + 2);
-        assert_eq!(totals[&(key.clone(), Some(OTHER_NAME.into()))].requests, 14);
-        assert_eq!(totals[&(key.clone(), None)].requests, 1);
+        ledger.record(&key, None, &counts);
         let unwritten = ledger.take_unwritten();
-        assert!(!unwritten.contains_key(&(key, None)));
+        assert_eq!(unwritten.len(), MODELS_MAX + 2);
+        assert_eq!(unwritten[&(key.clone(), Some(OTHER_NAME.into()))].requests, 14);
+        assert_eq!(unwritten[&(key, None)].requests, 1);
         assert!(ledger.take_unwritten().is_empty());
         ledger.put_back_unwritten(unwritten.clone());
         assert_eq!(ledger.take_unwritten(), unwritten);
-    }
-
-    #[test]
-    fn a_label_is_the_beginning_of_the_digest_of_the_name() {
-        assert_eq!(hash_key_name("abc"), "ba7816bf8f01");
     }
 }

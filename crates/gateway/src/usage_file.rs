@@ -28,15 +28,26 @@ const LINE_BYTES_MAX: u64 = 1024;
 #[derive(Debug)]
 pub(crate) struct UsageFile(PathBuf);
 
-#[derive(Deserialize, Serialize)]
+#[derive(Serialize)]
 struct UsageLine<'a> {
     unix_s: u64,
     key: &'a str,
     model: Option<&'a str>,
     requests: u64,
     failed: u64,
+    uncounted: u64,
     prompt_tokens: u64,
     cached_tokens: u64,
+    completion_tokens: u64,
+    estimated_tokens: u64,
+}
+
+/// The fields of a line that decide what is left of a day's budget.
+#[derive(Deserialize)]
+struct SpentLine<'a> {
+    unix_s: u64,
+    key: &'a str,
+    prompt_tokens: u64,
     completion_tokens: u64,
     estimated_tokens: u64,
 }
@@ -80,6 +91,7 @@ impl UsageFile {
                 model: model.as_deref(),
                 requests: counts.requests,
                 failed: counts.failed,
+                uncounted: counts.uncounted,
                 prompt_tokens: counts.prompt_tokens,
                 cached_tokens: counts.cached_tokens,
                 completion_tokens: counts.completion_tokens,
@@ -144,7 +156,7 @@ fn read_spent_tokens(
             reader.skip_until(b'\n')?;
             continue;
         }
-        match serde_json::from_slice::<UsageLine<'_>>(&line) {
+        match serde_json::from_slice::<SpentLine<'_>>(&line) {
             Ok(usage) if usage.unix_s / DAY_S == day => {
                 let tokens = usage
                     .prompt_tokens
@@ -169,6 +181,7 @@ mod tests {
         UsageCounts {
             requests: 2,
             failed: 1,
+            uncounted: 3,
             prompt_tokens,
             estimated_tokens: 1,
             ..Default::default()
@@ -200,7 +213,7 @@ mod tests {
         file.append(batch(20), (day + 1) * DAY_S - 1).unwrap();
         OpenOptions::new().append(true).open(&path).unwrap().write_all(&[b'x'; 3000]).unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        let wanted = "{\"unix_s\":1727999999,\"key\":\"a\",\"model\":null,\"requests\":2,\"failed\":1,\
+        let wanted = "{\"unix_s\":1727999999,\"key\":\"a\",\"model\":null,\"requests\":2,\"failed\":1,\"uncounted\":3,\
                       \"prompt_tokens\":0,\"cached_tokens\":0,\"completion_tokens\":0,\"estimated_tokens\":1}";
         assert_eq!(text.lines().next(), Some(wanted));
         let spent = read_spent_tokens(text.as_bytes(), day).unwrap();
