@@ -416,7 +416,7 @@ impl Drop for Grant {
         }
         if authorizer.usage_file.is_some() {
             let counts = UsageCounts::of_answer(&usage, self.is_failed, self.is_uncounted);
-            authorizer.ledger.record(&self.key.name, usage.model.as_deref(), &counts);
+            authorizer.ledger.record(unix_s, &self.key.name, usage.model.as_deref(), &counts);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::usage_scanner::AnswerUsage;
+use crate::{key_account::DAY_S, usage_scanner::AnswerUsage};
 
 /// The largest number of models that are counted apart. Further ones are counted as
 /// [`OTHER_NAME`].
@@ -64,8 +64,9 @@ impl UsageCounts {
     }
 }
 
-/// The name of a key, and the model if the answer named one.
-pub(crate) type UsageKey = (Arc<str>, Option<Arc<str>>);
+/// The day in UTC on which requests ended, in days since 1970; the name of a key, and the model if
+/// the answer named one.
+pub(crate) type UsageKey = (u64, Arc<str>, Option<Arc<str>>);
 
 /// Counts by key and model that are not in the usage file yet.
 #[derive(Debug, Default)]
@@ -78,10 +79,17 @@ struct LedgerState {
 }
 
 impl UsageLedger {
-    /// Counts a request that has ended.
-    pub(crate) fn record(&self, key_name: &Arc<str>, model: Option<&str>, counts: &UsageCounts) {
+    /// Counts a request that has ended at `unix_s`.
+    pub(crate) fn record(
+        &self,
+        unix_s: u64,
+        key_name: &Arc<str>,
+        model: Option<&str>,
+        counts: &UsageCounts,
+    ) {
         let mut state = self.lock();
-        let key = (key_name.clone(), model.map(|model| state.intern_model(model)));
+        let model = model.map(|model| state.intern_model(model));
+        let key = (unix_s / DAY_S, key_name.clone(), model);
         add_to_row(&mut state.unwritten, key, counts);
     }
 
@@ -124,7 +132,7 @@ impl LedgerState {
 
 fn add_to_row(rows: &mut BTreeMap<UsageKey, UsageCounts>, key: UsageKey, counts: &UsageCounts) {
     let has_room = rows.len() < ROWS_MAX || rows.contains_key(&key);
-    let key = if has_room { key } else { (OTHER_NAME.into(), None) };
+    let key = if has_room { key } else { (key.0, OTHER_NAME.into(), None) };
     rows.entry(key).or_default().add(counts);
 }
 
@@ -143,16 +151,16 @@ mod tests {
         let ledger = UsageLedger::default();
         let (key, counts) = ("k".into(), UsageCounts { requests: 1, ..UsageCounts::default() });
         for number in 0..MODELS_MAX + 10 {
-            ledger.record(&key, Some(&format!("m{number}")), &counts);
+            ledger.record(DAY_S, &key, Some(&format!("m{number}")), &counts);
         }
         for name in ["has space", "\u{e9}", "", &"m".repeat(129)] {
-            ledger.record(&key, Some(name), &counts);
+            ledger.record(DAY_S, &key, Some(name), &counts);
         }
-        ledger.record(&key, None, &counts);
+        ledger.record(DAY_S, &key, None, &counts);
         let unwritten = ledger.take_unwritten();
         assert_eq!(unwritten.len(), MODELS_MAX + 2);
-        assert_eq!(unwritten[&(key.clone(), Some(OTHER_NAME.into()))].requests, 14);
-        assert_eq!(unwritten[&(key, None)].requests, 1);
+        assert_eq!(unwritten[&(1, key.clone(), Some(OTHER_NAME.into()))].requests, 14);
+        assert_eq!(unwritten[&(1, key, None)].requests, 1);
         assert!(ledger.take_unwritten().is_empty());
         ledger.put_back_unwritten(unwritten.clone());
         assert_eq!(ledger.take_unwritten(), unwritten);

@@ -76,17 +76,20 @@ impl UsageFile {
         Ok((Self(path.to_owned()), spent))
     }
 
-    /// Appends a line for each key and model. On failure it returns the error, and the counts
+    /// Appends a line for each day, key and model. On failure it returns the error, and the counts
     /// without a complete line.
+    ///
+    /// The line of an earlier day has the last second of that day, so that after a restart its
+    /// tokens count against that day's budget.
     pub(crate) fn append(
         &self,
         counts: BTreeMap<UsageKey, UsageCounts>,
         unix_s: u64,
     ) -> Result<(), (io::Error, Vec<(UsageKey, UsageCounts)>)> {
         let mut lines = String::new();
-        for ((key, model), counts) in &counts {
+        for ((day, key, model), counts) in &counts {
             let line = UsageLine {
-                unix_s,
+                unix_s: unix_s.min((day + 1) * DAY_S - 1),
                 key,
                 model: model.as_deref(),
                 requests: counts.requests,
@@ -199,18 +202,19 @@ mod tests {
         let day = 20_000;
         let (file, spent) = UsageFile::open(&path, day * DAY_S).unwrap();
         assert!(spent.is_empty());
-        let batch = |tokens| {
+        let batch = |day, tokens| {
             BTreeMap::from([
-                (("a".into(), Some("m".into())), counts(tokens)),
-                (("a".into(), None), counts(0)),
-                (("b".into(), Some("m".into())), counts(5)),
+                ((day, "a".into(), Some("m".into())), counts(tokens)),
+                ((day, "a".into(), None), counts(0)),
+                ((day, "b".into(), Some("m".into())), counts(5)),
             ])
         };
-        file.append(batch(1000), day * DAY_S - 1).unwrap();
-        file.append(batch(10), day * DAY_S).unwrap();
+        // The counts of the evening are written after midnight.
+        file.append(batch(day - 1, 1000), day * DAY_S + 30).unwrap();
+        file.append(batch(day, 10), day * DAY_S).unwrap();
         // A crash cut the last line.
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"unix_s\":17").unwrap();
-        file.append(batch(20), (day + 1) * DAY_S - 1).unwrap();
+        file.append(batch(day, 20), (day + 1) * DAY_S - 1).unwrap();
         OpenOptions::new().append(true).open(&path).unwrap().write_all(&[b'x'; 3000]).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let wanted = "{\"unix_s\":1727999999,\"key\":\"a\",\"model\":null,\"requests\":2,\"failed\":1,\"uncounted\":3,\
@@ -228,7 +232,7 @@ mod tests {
         let (file, _) = UsageFile::open(&path("lost"), 0).unwrap();
         fs::remove_file(&file.0).unwrap();
         let file = UsageFile(Path::new("/dev/full").into());
-        let batch = BTreeMap::from([((Arc::from("a"), None), counts(1))]);
+        let batch = BTreeMap::from([((0, Arc::from("a"), None), counts(1))]);
         let (_, rest) = file.append(batch.clone(), 0).unwrap_err();
         assert_eq!(rest, Vec::from_iter(batch));
     }
