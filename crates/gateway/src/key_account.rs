@@ -97,13 +97,14 @@ impl KeyAccount {
 }
 
 impl AccountState {
-    /// Starts a new daily budget if the day has changed. A clock that is set back starts none.
+    /// Starts a new daily budget if a later day has begun. A clock that is set back starts none; the
+    /// next midnight does.
     fn begin_day(&mut self, unix_s: u64) {
         let today = unix_s / DAY_S;
         if today > self.day {
-            self.day = today;
             self.spent_tokens = 0;
         }
+        self.day = today;
     }
 
     fn find_exceeded(
@@ -159,17 +160,17 @@ fn time_to_midnight(unix_s: u64) -> Duration {
 pub(crate) struct AccountTable(Mutex<HashMap<Arc<str>, Arc<KeyAccount>>>);
 
 impl AccountTable {
-    /// Finds the account of a key, or opens one. If the table is full, accounts without a running
-    /// request that were not used on the day of `unix_s` are closed; `None` if there are none.
+    /// Finds the account of a key, or opens one. If the table is full, accounts that nobody holds and
+    /// that were not used on the day of `unix_s` are closed; `None` if there are none.
     pub(crate) fn find_or_open(&self, name: &Arc<str>, unix_s: u64) -> Option<Arc<KeyAccount>> {
         let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(account) = accounts.get(name) {
             return Some(account.clone());
         }
         if accounts.len() >= ACCOUNTS_MAX {
+            // A grant, or a request that is about to begin, holds the account.
             accounts.retain(|_, account| {
-                let state = account.lock();
-                state.running > 0 || state.day >= unix_s / DAY_S
+                Arc::strong_count(account) > 1 || account.lock().day >= unix_s / DAY_S
             });
         }
         if accounts.len() >= ACCOUNTS_MAX {
@@ -210,6 +211,16 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_was_a_year_ahead_locks_a_key_out_until_midnight_at_most() {
+        let (account, now) = (KeyAccount::default(), Instant::now());
+        let limits = limits(|limits| limits.tokens_per_day = Some(100));
+        account.begin_request(&limits, now, EVENING + 365 * DAY_S).unwrap();
+        account.end_request(100, EVENING);
+        assert!(account.begin_request(&limits, now, EVENING).is_err());
+        assert!(account.begin_request(&limits, now, EVENING + 10).is_ok());
+    }
+
+    #[test]
     fn tokens_of_a_minute_come_back_with_time() {
         let (account, now) = (KeyAccount::default(), Instant::now());
         let limits = limits(|limits| limits.tokens_per_minute = Some(100));
@@ -243,8 +254,8 @@ mod tests {
         for number in 0..ACCOUNTS_MAX {
             table.find_or_open(&number.to_string().into(), DAY_S).unwrap();
         }
+        // It is held, as by a request that begins or runs.
         let first = table.find_or_open(&"0".into(), DAY_S).unwrap();
-        first.begin_request(&KeyLimits::default(), Instant::now(), 0).unwrap();
         for number in 1..ACCOUNTS_MAX {
             let account = table.find_or_open(&number.to_string().into(), DAY_S).unwrap();
             account.restore_spent(1, DAY_S);
