@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -39,7 +39,7 @@ const MAX_AGE_S_MAX: u64 = 3600;
 #[derive(Debug)]
 pub struct AuthorizationHook {
     url: HttpUrl,
-    cached: Arc<Mutex<HashMap<Question, CachedEntry>>>,
+    cached: Arc<Mutex<CachedEntries>>,
     running: Arc<SingleFlight<Question, HookOutcome>>,
 }
 
@@ -116,15 +116,21 @@ impl AuthorizationHook {
         Ok(Self { url: parsed, cached: Arc::default(), running: SingleFlight::new() })
     }
 
-    /// The remembered answer to a question, if it allowed the request.
+    /// The remembered answer to a question, if it allowed the request and may still be used.
     pub(crate) fn find_cached(&self, question: &Question) -> Option<Arc<KeyEntry>> {
-        let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = lock(&self.cached);
         let found = cached.get(question).filter(|found| found.expiry > Instant::now())?;
         Some(found.entry.clone())
     }
 
+    /// Whether the last answer to a question allowed the request, as far as it is remembered: the key
+    /// is then not a guess, even if the answer may no longer be used.
+    pub(crate) fn was_allowed(&self, question: &Question) -> bool {
+        lock(&self.cached).contains_key(question)
+    }
+
     /// Asks the service, together with all who ask the same at the same time. `None` is a refusal,
-    /// which is not remembered.
+    /// which ends the memory of earlier answers.
     pub(crate) async fn ask(&self, question: &Question) -> HookOutcome {
         let admit = |running| if running < RUNNING_MAX { Ok(()) } else { Err(HookFailure) };
         let (url, cached, asked) = (self.url.clone(), self.cached.clone(), question.clone());
@@ -137,32 +143,40 @@ impl AuthorizationHook {
                 tracing::warn!(%reason, "the authorization hook failed");
                 HookFailure
             })?;
-            Ok(answer.map(|(entry, max_age)| {
-                if !max_age.is_zero() {
+            match answer {
+                Some((entry, max_age)) => {
                     remember(&cached, asked, &entry, max_age);
+                    Ok(Some(entry))
                 }
-                entry
-            }))
+                None => {
+                    lock(&cached).remove(&asked);
+                    Ok(None)
+                }
+            }
         };
         let asked = self.running.start_if_admitted(&Handle::current(), question, admit, work)?;
         asked.outcome().await.unwrap_or(Err(HookFailure))
     }
 }
 
+type CachedEntries = HashMap<Question, CachedEntry>;
+
+fn lock(cached: &Mutex<CachedEntries>) -> MutexGuard<'_, CachedEntries> {
+    cached.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Remembers an answer. A full table forgets the answer that expires first.
 fn remember(
-    cached: &Mutex<HashMap<Question, CachedEntry>>,
+    cached: &Mutex<CachedEntries>,
     question: Question,
     entry: &Arc<KeyEntry>,
     max_age: Duration,
 ) {
     let now = Instant::now();
-    let mut cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cached = lock(cached);
     if cached.len() >= CACHED_MAX && !cached.contains_key(&question) {
-        cached.retain(|_, kept| kept.expiry > now);
         let first = cached.iter().min_by_key(|(_, kept)| kept.expiry);
-        let first = first.map(|(question, _)| question.clone());
-        if let Some(first) = first.filter(|_| cached.len() >= CACHED_MAX) {
+        if let Some(first) = first.map(|(question, _)| question.clone()) {
             cached.remove(&first);
         }
     }

@@ -242,7 +242,10 @@ impl Authorizer {
         if let Some(entry) = hook.find_cached(&question) {
             return Ok(entry);
         }
-        if let Some(retry_after) = self.guesses.blocked_for(peer, Instant::now()) {
+        // Of a network with many wrong keys, only those that were valid before are asked about.
+        if let Some(retry_after) = self.guesses.blocked_for(peer, Instant::now())
+            && !hook.was_allowed(&question)
+        {
             return Err(KeyRefusal::TooManyInvalidKeys { retry_after });
         }
         let answer = hook.ask(&question).await.map_err(|_| KeyRefusal::Unavailable)?;

@@ -1,5 +1,7 @@
 //! An authorization hook in place of a key file.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::{
     api_keys::{clock, post, start_with},
     *,
@@ -68,6 +70,43 @@ async fn a_refusal_of_the_hook_is_a_401_and_guesses_are_not_passed_on_for_ever()
     let got = exchange(gateway.address, &cancel_with("k")).await;
     assert!(got.starts_with("HTTP/1.1 429 "), "{got}");
     assert!(questions.try_recv().is_err(), "a guess was passed on");
+}
+
+#[tokio::test]
+async fn a_guesser_does_not_lock_out_a_key_that_the_hook_allowed_before() {
+    let valid = ApiKeyDigest::of_key(b"valid").to_hex();
+    let revoked = Arc::new(AtomicBool::new(false));
+    let is_revoked = revoked.clone();
+    let address = upstream(move |mut stream| {
+        let (valid, is_revoked) = (valid.clone(), is_revoked.load(Ordering::Relaxed));
+        async move {
+            let question = read_until(&mut stream, "}").await;
+            let body = match question.contains(&valid) && !is_revoked {
+                // Without `max_age_s`: each request is asked about.
+                true => r#"{"allow":true,"name":"a"}"#,
+                false => r#"{"allow":false}"#,
+            };
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let hook = AuthorizationHook::new(&format!("http://{address}/authorize")).unwrap();
+    let authorizer = Arc::new(Authorizer::with_hook(hook, clock));
+    let gateway = start_with(&authorizer, upstream_saying(OK).await).await;
+    assert!(exchange(gateway.address, &cancel_with("valid")).await.contains(" 200 "));
+    for _ in 0..20 {
+        assert!(exchange(gateway.address, &cancel_with("wrong")).await.contains(" 401 "));
+    }
+    assert!(exchange(gateway.address, &cancel_with("wrong")).await.contains(" 429 "));
+    let got = exchange(gateway.address, &cancel_with("valid")).await;
+    assert!(got.contains(" 200 "), "{got}");
+    revoked.store(true, Ordering::Relaxed);
+    for _ in 0..2 {
+        // The hook's refusal makes the key a wrong one, of which the network has sent too many.
+        let got = exchange(gateway.address, &cancel_with("valid")).await;
+        assert!(got.contains(" 429 "), "{got}");
+    }
 }
 
 #[tokio::test]
