@@ -5,7 +5,7 @@ use std::{
     convert::Infallible,
     fmt,
     path::Path,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -40,7 +40,8 @@ pub struct Authorizer {
     guesses: GuessLimiter,
     ledger: UsageLedger,
     upstream_key: Option<UpstreamKey>,
-    usage_file: Option<UsageFile>,
+    /// The lock is held from taking counts to their last line, so that batches do not mix.
+    usage_file: Option<Mutex<UsageFile>>,
     clock: fn() -> u64,
 }
 
@@ -182,7 +183,7 @@ impl Authorizer {
                 account.restore_spent(tokens, now);
             }
         }
-        self.usage_file = Some(file);
+        self.usage_file = Some(Mutex::new(file));
         Ok(self)
     }
 
@@ -300,6 +301,7 @@ impl Authorizer {
     /// the next time. This blocks while it writes.
     pub fn write_usage(&self) {
         let Some(file) = &self.usage_file else { return };
+        let file = file.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = self.ledger.take_unwritten();
         if counts.is_empty() {
             return;
@@ -318,6 +320,14 @@ impl Authorizer {
             // A panic would be in the log; the next batch is tried all the same.
             let _ = tokio::task::spawn_blocking(move || authorizer.write_usage()).await;
         }
+    }
+}
+
+impl Drop for Authorizer {
+    /// Writes the usage of requests that were cut when the gateway stopped: each had a grant, which
+    /// holds the authorizer.
+    fn drop(&mut self) {
+        self.write_usage();
     }
 }
 
@@ -426,7 +436,10 @@ impl Drop for Grant {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::{
+        net::{IpAddr, Ipv4Addr},
+        path::PathBuf,
+    };
 
     use super::*;
 
@@ -460,11 +473,29 @@ mod tests {
         assert!(authorize(&authorizer).await.is_ok());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn usage_is_written_every_minute() {
-        let name = format!("confide-usage-minute-{}", std::process::id());
+    fn usage_path(test: &str) -> PathBuf {
+        let name = format!("confide-usage-{test}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_file(&path);
+        path
+    }
+
+    #[tokio::test]
+    async fn a_request_that_outlives_the_last_batch_is_written_too() {
+        let path = usage_path("late");
+        let authorizer = Arc::new(authorizer_with("").with_usage_file(&path).unwrap());
+        let grant = authorize(&authorizer).await.unwrap();
+        authorizer.write_usage();
+        drop(authorizer);
+        drop(grant);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn usage_is_written_every_minute() {
+        let path = usage_path("minute");
         let authorizer = Arc::new(authorizer_with("").with_usage_file(&path).unwrap());
         let writer = tokio::spawn(authorizer.clone().write_usage_every_minute());
         for minute in 1..=2 {

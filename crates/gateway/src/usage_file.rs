@@ -123,7 +123,8 @@ impl UsageFile {
             *written_lines += written.iter().filter(|byte| **byte == b'\n').count();
             rest = unwritten;
         }
-        Ok(())
+        // A power failure loses no older batch.
+        file.sync_data()
     }
 }
 
