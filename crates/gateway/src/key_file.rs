@@ -122,10 +122,10 @@ impl KeySet {
     /// A text with the number of the key, the wanted and the received value.
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: KeyFile = toml::from_str(text).map_err(|error| {
-            // The error itself would quote the line, in which a key may have been put by mistake.
+            // The error itself would quote the line.
             let start = error.span().map_or(0, |span| span.start);
             let line = text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
-            format!("line {line}: {}", error.message())
+            format!("line {line}: {}", remove_quoted(error.message()))
         })?;
         if file.key.len() > KEYS_MAX {
             let got = file.key.len();
@@ -183,6 +183,18 @@ impl KeyTable {
         let not_after = self.not_after.as_ref().map(ExpiryTime::to_unix_s).transpose()?;
         let entry = KeyEntry { name: self.name.into(), limits, routes, models, not_after };
         Ok((ApiKeyDigest(digest), entry))
+    }
+}
+
+/// Removes what a parser's message quotes from the file, where a key may stand by mistake. The words
+/// after `expected`, and the names of missing fields, are the program's.
+fn remove_quoted(message: &str) -> String {
+    let (got, wanted) = message.split_at(message.rfind("expected").unwrap_or(message.len()));
+    match got.find(['`', '"']) {
+        Some(quote) if !got.starts_with("missing field") => {
+            format!("{}, {wanted}", got[..quote].trim_end())
+        }
+        _ => message.to_owned(),
     }
 }
 
@@ -326,7 +338,15 @@ mod tests {
             (table("").replace("team-a", "team a"), "key 1: name: wanted 1 to 64 letters"),
             (table("").replace(DIGEST, "ck-secret"), "key 1: sha256: wanted 64 hexadecimal digits"),
             (table("").replace(DIGEST, &DIGEST[..62]), "sha256: wanted 64 hexadecimal digits"),
-            (table("key = \"ck-secret\""), "line 4: unknown field `key`"),
+            (table("key = \"ck-secret\""), "line 4: unknown field, expected one of `name`, "),
+            (table("ck-secret = 1"), "line 4: unknown field, expected one of `name`, "),
+            (table("concurrent = \"ck-secret\""), "line 4: invalid type: string, expected u64"),
+            (table("routes = \"ck-secret\""), "line 4: invalid type: string, expected a sequence"),
+            (table("models = [[\"ck-secret\"]]"), "line 4: invalid type: sequence, expected a "),
+            (table("ck-secret"), "line 4: "),
+            (table("sha256 = ck-secret"), "line 4: "),
+            (format!("ck-secret\n\n{}", table("")), "line 1: "),
+            (table("").replace("name = \"team-a\"", ""), "line 1: missing field `name`"),
             (table("") + &table(""), "key 2: the name team-a is taken by an earlier key"),
             (
                 table("") + &table("").replace("team-a", "b"),
@@ -341,7 +361,7 @@ mod tests {
             (table("not_after = 1969-12-31T23:59:59Z"), "key 1: not_after: wanted"),
             (table("not_after = 2026-02-30T00:00:00Z"), "line 4: "),
             (table("not_after = \"soon\""), "line 4: "),
-            (table("token_per_day = 5"), "line 4: unknown field `token_per_day`"),
+            (table("token_per_day = 5"), "line 4: unknown field, expected one of `name`, "),
         ] {
             let error = KeySet::parse(&text).unwrap_err();
             assert!(error.contains(wanted) && !error.contains("secret"), "{text}\n{error}");
