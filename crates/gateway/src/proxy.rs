@@ -269,7 +269,11 @@ impl Proxy {
             && let Some(list) = group.complete_model_list()
             && matches!(method, Method::GET | Method::HEAD)
         {
-            return Ok(answer::model_list_response(&list));
+            let answer = answer::model_list_response(&list);
+            return Ok(match grant {
+                Some(grant) => meter_answer(grant, answer),
+                None => answer,
+            });
         }
         let handshake = is_websocket.then(|| ClientHandshake::take(&mut head)).transpose()?;
         if head.version == Version::HTTP_2 && BODILESS.contains(&head.method) && !is_websocket {

@@ -278,6 +278,25 @@ async fn a_failed_attempt_is_counted_and_gives_its_place_back() {
 }
 
 #[tokio::test]
+async fn a_list_of_models_that_the_gateway_makes_itself_is_an_answer_like_others() {
+    let usage = UsagePath::new("models");
+    let keys = key_table("a", "k", "requests_per_minute = 5");
+    let authorizer = Arc::new(usage.authorizer_for(&keys));
+    let address = Upstream::parse("http://127.0.0.1:1").unwrap();
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, address);
+    configuration.servers[0].models = vec!["m".into()];
+    let limits = GatewayLimits::default();
+    let proxy = Proxy::new(&configuration, true, limits).with_authorizer(Some(authorizer.clone()));
+    let gateway = serve_proxy(proxy, limits, AdmissionLimits::default()).await;
+    let list = "GET /v1/models HTTP/1.1\r\nhost: h\r\nauthorization: Bearer k\r\n\
+                connection: close\r\n\r\n";
+    let got = exchange(gateway.address, list).await;
+    assert!(got.contains("x-ratelimit-remaining-requests: 4\r\n"), "{got}");
+    let counted = usage.lines_after_next(&authorizer).await;
+    assert!(counted.contains("\"requests\":1,\"failed\":0,\"uncounted\":0,"), "{counted}");
+}
+
+#[tokio::test]
 async fn the_usage_file_keeps_a_days_budget_across_a_restart() {
     let usage = UsagePath::new("restart");
     let keys = key_table("a", "k", "tokens_per_day = 10");
