@@ -78,8 +78,8 @@ pub(crate) struct RouteMetrics {
     requests: [Counter; STATUS_CLASSES.len()],
 }
 
-/// Counts a connection as open until it is dropped.
-pub(crate) struct ConnectionCount(Gauge);
+/// Counts a connection, or a configuration with a false digest, until it is dropped.
+pub(crate) struct GaugeCount(Gauge);
 
 impl GatewayMetrics {
     /// Makes the series of every route of `configurations` and of every model in `models`, up to
@@ -191,9 +191,14 @@ impl GatewayMetrics {
         !Arc::ptr_eq(model, &self.other_model)
     }
 
-    pub(crate) fn count_connection(&self) -> ConnectionCount {
-        self.channel.connections.inc();
-        ConnectionCount(self.channel.connections.clone())
+    /// Counts a connection as open until the returned value is dropped.
+    pub(crate) fn count_connection(&self) -> GaugeCount {
+        GaugeCount::new(&self.channel.connections)
+    }
+
+    /// Counts a configuration whose digest has become false, until the returned value is dropped.
+    pub(crate) fn count_changed_model(&self) -> GaugeCount {
+        GaugeCount::new(&self.faults.model_changed)
     }
 
     /// Records a completed handshake; `quote` is the wait for a quote over this session, if it has
@@ -236,10 +241,6 @@ impl GatewayMetrics {
 
     pub(crate) fn set_key_not_after(&self, unix_s: Option<u64>) {
         self.channel.key_not_after.set(unix_s);
-    }
-
-    pub(crate) fn set_model_changed(&self, is_changed: bool) {
-        self.faults.model_changed.set(is_changed.into());
     }
 
     /// Records a finished request; `status` is `None` if its client left before the answer.
@@ -299,7 +300,7 @@ impl FaultMetrics {
             ),
             model_changed: registry.gauge(
                 "confide_gateway_model_changed",
-                "1 once an upstream has named another model than the attested one.",
+                "Configurations in use of which an upstream has named another model.",
             ),
             spans_exported: registry.counter(
                 "confide_gateway_spans_exported_total",
@@ -313,7 +314,14 @@ impl FaultMetrics {
     }
 }
 
-impl Drop for ConnectionCount {
+impl GaugeCount {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for GaugeCount {
     fn drop(&mut self) {
         self.0.dec();
     }

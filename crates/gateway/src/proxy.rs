@@ -32,7 +32,7 @@ use crate::{
     limits::GatewayLimits,
     manifest::ModelChange,
     metered_body::{MeteredBody, meter_answer},
-    metrics::ConnectionCount,
+    metrics::GaugeCount,
     model_field::ModelFieldError,
     observation::{ObservedBody, RequestObservation, Telemetry},
     operation::Operation,
@@ -119,7 +119,7 @@ impl Proxy {
     }
 
     /// Counts a connection as open while the returned value lives.
-    pub(crate) fn count_connection(&self) -> Option<ConnectionCount> {
+    pub(crate) fn count_connection(&self) -> Option<GaugeCount> {
         self.telemetry.as_ref().map(|telemetry| telemetry.metrics.count_connection())
     }
 
@@ -152,12 +152,11 @@ impl Proxy {
         .await
     }
 
-    /// Keeps the metric of a changed model.
+    /// Shows a changed model in the metrics, for as long as this configuration is in use.
     async fn report_model_change(&self) -> Infallible {
         self.model_change.wait().await;
-        if let Some(telemetry) = &self.telemetry {
-            telemetry.metrics.set_model_changed(true);
-        }
+        let telemetry = self.telemetry.as_ref();
+        let _shown = telemetry.map(|telemetry| telemetry.metrics.count_changed_model());
         std::future::pending().await
     }
 

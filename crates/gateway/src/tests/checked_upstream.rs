@@ -9,6 +9,7 @@ use super::{
     model_servers::{no_health_checks, server_at, wait_until},
     *,
 };
+use crate::{GatewayMetrics, Telemetry};
 
 const OURS: &str = "ab";
 const OTHER: &str = "cd";
@@ -101,6 +102,10 @@ async fn attested_gateway_before(
     upstreams: &[SocketAddr],
     limits: GatewayLimits,
 ) -> RunningGateway {
+    gateway_with(attested_configuration(upstreams), limits).await
+}
+
+fn attested_configuration(upstreams: &[SocketAddr]) -> GatewayConfiguration {
     let upstream = Upstream::parse(&format!("http://{}", upstreams[0])).unwrap();
     let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
     configuration.servers = upstreams.iter().map(|&address| server_at(address)).collect();
@@ -108,7 +113,7 @@ async fn attested_gateway_before(
         server.model_manifest_sha256 = Some([0xab; 32]);
     }
     configuration.add_route(Route::parse("/stall", DEFAULT_GROUP).unwrap());
-    gateway_with(configuration, limits).await
+    configuration
 }
 
 /// Limits under which nothing is asked at intervals, so that all that happens follows from the
@@ -306,4 +311,31 @@ async fn a_server_that_has_not_loaded_its_model_gets_no_prompt_and_the_next_one_
     }
     assert_eq!(ready.prompts().len(), 3);
     assert_eq!(gateway.states.servers()[0].connect_failures, 1);
+}
+
+#[tokio::test]
+async fn a_changed_model_is_shown_until_a_reload_has_replaced_the_configuration() {
+    let (server, address) = ModelServer::start(true).await;
+    let configuration = attested_configuration(&[address]);
+    let metrics = Arc::new(GatewayMetrics::new([&configuration], []));
+    let telemetry = Arc::new(Telemetry { metrics: metrics.clone(), traces: None });
+    let proxy =
+        || Proxy::new(&configuration, true, no_checks()).with_telemetry(Some(telemetry.clone()));
+    let shows = async |is_changed: bool| {
+        finish_in_time(async {
+            while metrics.status()["model_changed"] != is_changed {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    };
+    let gateway = serve_proxy(proxy(), no_checks(), AdmissionLimits::default()).await;
+    server.exchange_for(Some(OTHER));
+    assert!(exchange(gateway.address, PROMPT_CLOSE).await.contains("upstream_changed"));
+    shows(true).await;
+    assert!(metrics.encode().contains("confide_gateway_model_changed 1\n"));
+    server.exchange_for(Some(OURS));
+    gateway.slot.replace(generation(proxy(), no_checks()));
+    assert!(exchange(gateway.address, PROMPT_CLOSE).await.starts_with("HTTP/1.1 200 "));
+    shows(false).await;
 }
