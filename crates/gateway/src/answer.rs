@@ -15,7 +15,7 @@ pub(crate) type AnswerBody = MeteredBody<Either<LimitedBody<AnswerStream>, Full<
 /// A complete JSON answer.
 pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<AnswerBody> {
     let length = HeaderValue::from(body.len());
-    let mut response = Response::new(MeteredBody::without_grant(Either::Right(Full::new(body))));
+    let mut response = Response::new(MeteredBody::without_meter(Either::Right(Full::new(body))));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -123,8 +123,8 @@ impl AuthorizationHook {
         Some(found.entry.clone())
     }
 
-    /// Whether the last answer to a question allowed the request, as far as it is remembered: the key
-    /// is then not a guess, even if the answer may no longer be used.
+    /// Whether the last answer to a question allowed the request, as far as it is remembered. The
+    /// key is then not a guess, even if the answer may no longer be used.
     pub(crate) fn was_allowed(&self, question: &Question) -> bool {
         lock(&self.cached).contains_key(question)
     }

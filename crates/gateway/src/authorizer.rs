@@ -19,14 +19,12 @@ use crate::{
     guess_limit::GuessLimiter,
     key_account::{AccountTable, ExceededLimit, KeyAccount, LimitRefusal},
     key_file::{KeyEntry, KeySet},
-    metrics::GatewayMetrics,
-    operation::Operation,
     rate_limit::RateLimitFields,
     trusted_file::TrustedFileError,
     upstream_key::UpstreamKey,
     usage::{UsageCounts, UsageLedger},
     usage_file::UsageFile,
-    usage_scanner::UsageScanner,
+    usage_scanner::AnswerUsage,
 };
 
 /// The time between two batches of lines in the usage file.
@@ -289,11 +287,9 @@ impl Authorizer {
             key: entry,
             fields,
             is_generation: terms.method == Method::POST,
-            scanner: None,
-            report: None,
             is_failed: true,
             is_uncounted: false,
-            is_complete: false,
+            usage: AnswerUsage::default(),
         })
     }
 
@@ -344,11 +340,9 @@ pub struct Grant {
     fields: RateLimitFields,
     /// Whether the answer is a new one. The usage in a stored answer was counted when it was made.
     is_generation: bool,
-    scanner: Option<UsageScanner>,
-    report: Option<(Arc<GatewayMetrics>, Operation)>,
     is_failed: bool,
     is_uncounted: bool,
-    is_complete: bool,
+    usage: AnswerUsage,
 }
 
 impl Grant {
@@ -357,14 +351,9 @@ impl Grant {
         self.key.limits_models()
     }
 
-    /// Returns the grant, which now also reports its tokens to `metrics`.
-    pub(crate) fn with_report(
-        mut self,
-        metrics: Arc<GatewayMetrics>,
-        operation: Operation,
-    ) -> Self {
-        self.report = Some((metrics, operation));
-        self
+    /// Whether the tokens of the answer are charged, if it has a status of success.
+    pub(crate) fn is_generation(&self) -> bool {
+        self.is_generation
     }
 
     /// Checks the model that a request names; `None` if it names none.
@@ -382,28 +371,22 @@ impl Grant {
     /// Reads the head of the answer, and adds the fields that describe the limits.
     pub(crate) fn read_answer_head(&mut self, status: StatusCode, headers: &mut HeaderMap) {
         self.is_failed = status.is_client_error() || status.is_server_error();
-        if self.is_generation && status.is_success() {
-            self.scanner = UsageScanner::for_answer(headers);
-            self.is_uncounted = self.scanner.is_none();
-        }
         self.fields.insert_into(headers);
     }
 
-    /// Reads a piece of the answer's body.
-    pub(crate) fn read_piece(&mut self, piece: &[u8]) {
-        if let Some(scanner) = &mut self.scanner {
-            scanner.read_piece(piece);
-        }
-    }
-
-    /// Notes that the answer has come to its end.
-    pub(crate) fn mark_complete(&mut self) {
-        self.is_complete = true;
+    /// Notes that the tokens of the answer cannot be counted.
+    pub(crate) fn mark_uncounted(&mut self) {
+        self.is_uncounted = true;
     }
 
     /// Notes that the answer broke off.
     pub(crate) fn mark_failed(&mut self) {
         self.is_failed = true;
+    }
+
+    /// Sets the tokens that are charged.
+    pub(crate) fn set_usage(&mut self, usage: AnswerUsage) {
+        self.usage = usage;
     }
 }
 
@@ -415,20 +398,11 @@ impl fmt::Debug for Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        let usage = self.scanner.take().map(|scanner| scanner.finish(self.is_complete));
-        let usage = usage.unwrap_or_default();
-        let authorizer = &self.authorizer;
+        let (authorizer, usage) = (&self.authorizer, &self.usage);
         let unix_s = (authorizer.clock)();
         self.account.end_request(usage.total_tokens(), unix_s);
-        if let Some((metrics, operation)) = &self.report
-            && usage.total_tokens() > 0
-        {
-            let output = usage.completion_tokens + usage.estimated_tokens;
-            let model = usage.model.as_deref().unwrap_or_default();
-            metrics.record_usage(*operation, model, usage.prompt_tokens, output);
-        }
         if authorizer.usage_file.is_some() {
-            let counts = UsageCounts::of_answer(&usage, self.is_failed, self.is_uncounted);
+            let counts = UsageCounts::of_answer(usage, self.is_failed, self.is_uncounted);
             authorizer.ledger.record(unix_s, &self.key.name, usage.model.as_deref(), &counts);
         }
     }

@@ -97,8 +97,8 @@ impl KeyAccount {
 }
 
 impl AccountState {
-    /// Starts a new daily budget if a later day has begun. A clock that is set back starts none; the
-    /// next midnight does.
+    /// Starts a new daily budget if a later day has begun. A clock that is set back starts none;
+    /// the next midnight does.
     fn begin_day(&mut self, unix_s: u64) {
         let today = unix_s / DAY_S;
         if today > self.day {
@@ -160,8 +160,8 @@ fn time_to_midnight(unix_s: u64) -> Duration {
 pub(crate) struct AccountTable(Mutex<HashMap<Arc<str>, Arc<KeyAccount>>>);
 
 impl AccountTable {
-    /// Finds the account of a key, or opens one. If the table is full, accounts that nobody holds and
-    /// that were not used on the day of `unix_s` are closed; `None` if there are none.
+    /// Finds the account of a key, or opens one. If the table is full, accounts that nobody holds
+    /// and that were not used on the day of `unix_s` are closed; `None` if there are none.
     pub(crate) fn find_or_open(&self, name: &Arc<str>, unix_s: u64) -> Option<Arc<KeyAccount>> {
         let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(account) = accounts.get(name) {

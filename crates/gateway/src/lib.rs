@@ -94,7 +94,6 @@ pub use manifest::fetch_model_manifest;
 pub use metrics::GatewayMetrics;
 pub use model_field::{MODEL_BYTES_MAX, ModelFieldError, parse_model_field};
 pub use observation::Telemetry;
-pub use operation::Operation;
 pub use rate_limit::{KeyLimits, RateLimitFields};
 pub use route::{Route, RouteMethods};
 pub use server::{DEFAULT_GROUP, ModelServer, SERVERS_MAX, WEIGHT_MAX};

@@ -130,12 +130,6 @@ impl GatewayMetrics {
         }
     }
 
-    /// Records the tokens of one request, as the model server reported them. A `model` that the
-    /// configuration does not name is counted as `other`.
-    pub fn record_usage(&self, operation: Operation, model: &str, prompt: u64, completion: u64) {
-        self.find_model(model).record_usage(&self.families, operation, prompt, completion);
-    }
-
     /// The metrics in the OpenMetrics text format.
     pub fn encode(&self) -> String {
         self.registry.encode()
@@ -241,6 +235,17 @@ impl GatewayMetrics {
 
     pub(crate) fn set_key_not_after(&self, unix_s: Option<u64>) {
         self.channel.key_not_after.set(unix_s);
+    }
+
+    /// Records the tokens of one request, as the model server reported them.
+    pub(crate) fn record_tokens(
+        &self,
+        operation: Operation,
+        model: &ModelMetrics,
+        prompt: u64,
+        completion: u64,
+    ) {
+        model.record_tokens(&self.families, operation, prompt, completion);
     }
 
     /// Records a finished request; `status` is `None` if its client left before the answer.

@@ -4,7 +4,7 @@ use http::Method;
 
 /// A generative operation, by the names of OpenTelemetry's `gen_ai.operation.name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// A chat, in any of OpenAI's or Anthropic's forms.
     Chat,
     /// A completion of a text.
@@ -19,7 +19,7 @@ impl Operation {
 
     /// The operation of a request; `None` for requests that run no model, and for operations that
     /// have no name in the conventions. `path` is normalised.
-    pub fn from_request(method: &Method, path: &str) -> Option<Self> {
+    pub(crate) fn from_request(method: &Method, path: &str) -> Option<Self> {
         if method != Method::POST {
             return None;
         }
@@ -32,7 +32,7 @@ impl Operation {
     }
 
     /// The value of `gen_ai.operation.name`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
             Self::TextCompletion => "text_completion",

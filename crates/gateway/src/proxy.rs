@@ -35,7 +35,6 @@ use crate::{
     metrics::GaugeCount,
     model_field::ModelFieldError,
     observation::{ObservedBody, RequestObservation, Telemetry},
-    operation::Operation,
     path::{self, PathFault},
     pool::UpstreamPool,
     refusal::RequestRefusal,
@@ -268,11 +267,7 @@ impl Proxy {
             && let Some(list) = group.complete_model_list()
             && matches!(method, Method::GET | Method::HEAD)
         {
-            let answer = answer::model_list_response(&list);
-            return Ok(match grant {
-                Some(grant) => meter_answer(grant, answer),
-                None => answer,
-            });
+            return Ok(meter_answer(grant, None, answer::model_list_response(&list)));
         }
         let handshake = is_websocket.then(|| ClientHandshake::take(&mut head)).transpose()?;
         if head.version == Version::HTTP_2 && BODILESS.contains(&head.method) && !is_websocket {
@@ -299,10 +294,12 @@ impl Proxy {
             }
         };
         let (answer, tunnel) = self.answer_unless_model_changes(answer).await?;
-        Ok(match (grant, tunnel) {
-            (None, None) => answer,
-            (Some(grant), None) => meter_answer(grant, answer),
-            (grant, Some((place, tunnel))) => start_tunnel(answer, place, tunnel, grant),
+        Ok(match tunnel {
+            None => {
+                let report = observation.token_report().filter(|_| grant.is_some());
+                meter_answer(grant, report, answer)
+            }
+            Some((place, tunnel)) => start_tunnel(answer, place, tunnel, grant),
         })
     }
 
@@ -348,12 +345,7 @@ impl Proxy {
             // Its messages may name any model, and are not read.
             grant.check_model(method, None).map_err(RequestRefusal::Key)?;
         }
-        Ok(Some(match (&self.telemetry, Operation::from_request(method, path)) {
-            (Some(telemetry), Some(operation)) => {
-                grant.with_report(telemetry.metrics.clone(), operation)
-            }
-            _ => grant,
-        }))
+        Ok(Some(grant))
     }
 
     /// Finds the route of a request, and its group of model servers.
@@ -631,7 +623,7 @@ impl Proxy {
         }
         let pace = BodyPace::without_rate(self.limits.response_body_pause);
         let body = LimitedBody::new(body, u64::MAX, pace, trailers);
-        Ok(Response::from_parts(head, MeteredBody::without_grant(Either::Left(body))))
+        Ok(Response::from_parts(head, MeteredBody::without_meter(Either::Left(body))))
     }
 }
 

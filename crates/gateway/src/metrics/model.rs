@@ -107,11 +107,13 @@ impl ModelFamilies {
                 "Time from the head of a request to the end of its successful answer.",
                 VLLM_LATENCY_S,
             ),
-            prompt_tokens: registry
-                .labelled_counter("vllm:prompt_tokens_total", "Prompt tokens, by reported usage."),
+            prompt_tokens: registry.labelled_counter(
+                "vllm:prompt_tokens_total",
+                "Prompt tokens of complete answers, as reported by the model server.",
+            ),
             generation_tokens: registry.labelled_counter(
                 "vllm:generation_tokens_total",
-                "Generated tokens, by reported usage.",
+                "Tokens of complete answers, as reported by the model server.",
             ),
             success: registry.labelled_counter(
                 "vllm:request_success_total",
@@ -134,7 +136,7 @@ impl ModelFamilies {
             ),
             gen_ai_tokens: registry.labelled_histogram(
                 "gen_ai_client_token_usage",
-                "Tokens of a request, by reported usage.",
+                "Tokens of a prompt or its complete answer, as reported by the model server.",
                 GEN_AI_TOKENS,
             ),
         }
@@ -210,7 +212,7 @@ impl ModelMetrics {
     }
 
     /// Records the tokens of one request.
-    pub(super) fn record_usage(
+    pub(super) fn record_tokens(
         &self,
         families: &ModelFamilies,
         operation: Operation,

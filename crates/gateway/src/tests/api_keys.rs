@@ -23,12 +23,14 @@ pub(super) async fn start_with(
     serve_proxy(proxy, limits, AdmissionLimits::default()).await
 }
 
-fn key_table(name: &str, key: &str, more: &str) -> String {
+/// The table of a key, with `more` lines.
+pub(super) fn key_table(name: &str, key: &str, more: &str) -> String {
     let digest = ApiKeyDigest::of_key(key.as_bytes()).to_hex();
     format!("[[key]]\nname = \"{name}\"\nsha256 = \"{digest}\"\n{more}\n")
 }
 
-fn authorizer_for(keys: &str) -> Arc<Authorizer> {
+/// An authorizer for the keys of a file with this text.
+pub(super) fn authorizer_for(keys: &str) -> Arc<Authorizer> {
     Arc::new(Authorizer::with_keys(KeySet::parse(keys).unwrap(), clock))
 }
 

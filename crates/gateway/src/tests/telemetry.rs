@@ -2,8 +2,11 @@
 
 use serde::Deserialize;
 
-use super::*;
-use crate::{GatewayMetrics, Operation, Telemetry, TraceExporter};
+use super::{
+    api_keys::{authorizer_for, key_table},
+    *,
+};
+use crate::{GatewayMetrics, Telemetry, TraceExporter};
 
 /// Unix nanoseconds of a fixed time; they are over 2⁵³, as real ones are.
 const NOW_NS: u64 = 1_700_000_000_123_456_789;
@@ -75,7 +78,6 @@ async fn a_streamed_chat_is_counted_by_pattern_model_and_outcome() {
     assert_lines(&metrics.encode(), &["confide_gateway_connections 1"]);
     drop(client);
     stop(gateway).await;
-    metrics.record_usage(Operation::Chat, "tiny", 12, 30);
     let text = metrics.encode();
     let chat = "gen_ai_operation_name=\"chat\",gen_ai_provider_name=\"confide\",\
                 gen_ai_request_model=\"tiny\"";
@@ -92,13 +94,55 @@ async fn a_streamed_chat_is_counted_by_pattern_model_and_outcome() {
             "vllm:time_to_first_token_seconds_count{model_name=\"tiny\"} 1",
             "vllm:e2e_request_latency_seconds_count{model_name=\"tiny\"} 1",
             "vllm:request_success_total{model_name=\"tiny\",finished_reason=\"complete\"} 1",
-            "vllm:prompt_tokens_total{model_name=\"tiny\"} 12",
-            "vllm:generation_tokens_total{model_name=\"tiny\"} 30",
             &format!("gen_ai_server_request_duration_seconds_count{{{chat},error_type=\"\"}} 1"),
             &format!("gen_ai_server_time_to_first_token_seconds_count{{{chat}}} 1"),
             &format!("gen_ai_server_time_per_output_token_seconds_count{{{chat}}} 1"),
-            &format!("gen_ai_client_token_usage_sum{{{chat},gen_ai_token_type=\"input\"}} 12.0"),
-            &format!("gen_ai_client_token_usage_sum{{{chat},gen_ai_token_type=\"output\"}} 30.0"),
+        ],
+    );
+}
+
+#[tokio::test]
+async fn tokens_are_counted_for_the_requests_model_if_the_server_reported_all_of_them() {
+    let chunk = |event: &str| format!("{:x}\r\n{event}\r\n", event.len());
+    let piece = chunk("data: {\"model\":\"org/tiny\",\"choices\":[{\"text\":\"a\"}]}\n\n");
+    let usage = "{\"prompt_tokens\":12,\"completion_tokens\":30}";
+    let usage = chunk(&format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n"));
+    let upstream = upstream(move |mut stream| {
+        let (piece, usage) = (piece.clone(), usage.clone());
+        async move {
+            let request = read_until(&mut stream, "}").await;
+            let rest = match request.rsplit_once("\r\n\r\n").unwrap().1 {
+                "{reported}" => [&piece, &usage, LAST_CHUNK].concat(),
+                "{estimated}" => [&piece, LAST_CHUNK].concat(),
+                _ => [&piece, &usage[..]].concat(),
+            };
+            stream.write_all(format!("{CHUNKED}{rest}").as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let configuration = configuration(upstream);
+    let metrics = metrics_of(&configuration);
+    let telemetry = Arc::new(Telemetry { metrics: metrics.clone(), traces: None });
+    let limits = GatewayLimits::default();
+    let proxy = Proxy::new(&configuration, true, limits)
+        .with_telemetry(Some(telemetry))
+        .with_authorizer(Some(authorizer_for(&key_table("a", "k", ""))));
+    let gateway = serve_proxy(proxy, limits, AdmissionLimits::default()).await;
+    let fields = "x-api-key: k\r\nconnection: close\r\n";
+    for body in ["{reported}", "{estimated}", "{broken}"] {
+        exchange(gateway.address, &post("/v1/completions", fields, body)).await;
+    }
+    stop(gateway).await;
+    let labels = "gen_ai_operation_name=\"text_completion\",gen_ai_provider_name=\"confide\",\
+                  gen_ai_request_model=\"tiny\"";
+    assert_lines(
+        &metrics.encode(),
+        &[
+            "vllm:prompt_tokens_total{model_name=\"tiny\"} 12",
+            "vllm:generation_tokens_total{model_name=\"tiny\"} 30",
+            &format!("gen_ai_client_token_usage_count{{{labels},gen_ai_token_type=\"input\"}} 1"),
+            &format!("gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type=\"input\"}} 12.0"),
+            &format!("gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type=\"output\"}} 30.0"),
         ],
     );
 }
@@ -187,7 +231,6 @@ async fn ten_thousand_paths_models_and_keys_make_no_new_series() {
                 requests += &post(&format!("/v1/responses/{round}-{number}/cancel"), &key, &body);
                 requests += &post("/v1/chat/completions", &key, &body);
             }
-            metrics.record_usage(Operation::Chat, &format!("m{round}-{number}"), 1, 1);
         }
         let (mut reading, mut writing) = client.split();
         let read = async {
@@ -465,7 +508,6 @@ async fn no_metric_and_no_span_contains_a_word_of_a_request() {
     let odd = format!("MARK /v1/models HTTP/1.1\r\nhost: MARKhost\r\n{fields}\r\n");
     assert!(exchange(gateway.address, &odd).await.contains("method_not_allowed"));
     stop(gateway).await;
-    metrics.record_usage(Operation::Chat, "MARKmodel", 1, 1);
     finish_in_time(task.finish()).await;
     let (_, spans) = finish_in_time(bodies.recv()).await.unwrap();
     assert_eq!(parse_spans(&spans).len(), 4);
