@@ -295,6 +295,9 @@ fn a_listener_that_cannot_be_reloaded_is_named_and_leaves_the_others_as_they_wer
     assert!(ask_socket(&socket, "/reload", "POST").contains("\"reloaded\":true"));
     folder.write("gateway.toml", [&first[..], &second].concat());
     let refused = ask_socket(&socket, "/reload", "POST");
-    assert!(refused.contains("[admin], [traces] and metrics_listen cannot"), "{refused}");
+    assert!(
+        refused.contains("[admin], [traces], metrics_listen and metrics_tokens cannot"),
+        "{refused}"
+    );
     assert!(gateway.terminate().success());
 }

@@ -34,6 +34,9 @@ pub struct Telemetry {
     pub metrics: Arc<GatewayMetrics>,
     /// The exporter of spans, if requests are traced.
     pub traces: Option<TraceExporter>,
+    /// Whether answers are read for their tokens where no API keys are demanded, too. Model servers
+    /// are then asked for answers without compression, which could not be read.
+    pub counts_tokens: bool,
 }
 
 /// The observation of one request. It is recorded when it is dropped: with the body of the answer,

@@ -35,6 +35,7 @@ use crate::{
     metrics::GaugeCount,
     model_field::ModelFieldError,
     observation::{ObservedBody, RequestObservation, Telemetry},
+    operation::Operation,
     path::{self, PathFault},
     pool::UpstreamPool,
     refusal::RequestRefusal,
@@ -120,6 +121,11 @@ impl Proxy {
     /// Counts a connection as open while the returned value lives.
     pub(crate) fn count_connection(&self) -> Option<GaugeCount> {
         self.telemetry.as_ref().map(|telemetry| telemetry.metrics.count_connection())
+    }
+
+    /// Whether answers are read for their tokens even without API keys.
+    fn counts_tokens(&self) -> bool {
+        self.telemetry.as_ref().is_some_and(|telemetry| telemetry.counts_tokens)
     }
 
     pub(crate) fn groups(&self) -> &[Arc<ServerGroup>] {
@@ -262,6 +268,10 @@ impl Proxy {
         let (route, group) = self.find_route(&method, target.path())?;
         observation.record_route(&route.path);
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
+        if self.counts_tokens() && Operation::from_request(&method, target.path()).is_some() {
+            let identity = header::HeaderValue::from_static("identity");
+            head.headers.insert(header::ACCEPT_ENCODING, identity);
+        }
         if group.lists_models()
             && target.path() == MODELS_PATH
             && let Some(list) = group.complete_model_list()
@@ -296,7 +306,8 @@ impl Proxy {
         let (answer, tunnel) = self.answer_unless_model_changes(answer).await?;
         Ok(match tunnel {
             None => {
-                let report = observation.token_report().filter(|_| grant.is_some());
+                let is_counted = self.counts_tokens() || grant.is_some();
+                let report = observation.token_report().filter(|_| is_counted);
                 meter_answer(grant, report, answer)
             }
             Some((place, tunnel)) => start_tunnel(answer, place, tunnel, grant),

@@ -48,6 +48,8 @@ pub(crate) struct GatewaySettings {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TelemetrySettings {
     pub(crate) metrics_listen: Option<SocketAddr>,
+    /// Whether answers are read for their tokens even without API keys.
+    pub(crate) metrics_tokens: bool,
     pub(crate) admin_socket: Option<PathBuf>,
     pub(crate) traces: Option<TraceTable>,
 }
@@ -108,6 +110,8 @@ struct ConfigFile {
     #[serde(default)]
     listener: Vec<Table>,
     metrics_listen: Option<String>,
+    #[serde(default)]
+    metrics_tokens: bool,
     admin: Option<AdminTable>,
     traces: Option<TraceTable>,
 }
@@ -155,9 +159,16 @@ fn parse_config(text: &str) -> Result<GatewaySettings, String> {
     let metrics_listen = file.metrics_listen.as_deref().map(parse_listen_address).transpose();
     let telemetry = TelemetrySettings {
         metrics_listen: metrics_listen.map_err(|error| format!("metrics_listen: {error}"))?,
+        metrics_tokens: file.metrics_tokens,
         admin_socket: file.admin.map(|admin| admin.socket),
         traces: file.traces,
     };
+    if telemetry.metrics_tokens
+        && telemetry.metrics_listen.is_none()
+        && telemetry.admin_socket.is_none()
+    {
+        return Err("metrics_tokens: wanted metrics_listen or [admin] too, got neither".into());
+    }
     if file.listener.is_empty() || file.listener.len() > LISTENERS_MAX {
         let got = file.listener.len();
         return Err(format!("wanted 1 to {LISTENERS_MAX} tables [[listener]], got {got}"));
@@ -366,6 +377,7 @@ mod tests {
             (terminating("[listener.limits]\nidle = 1"), "limits: unknown key `idle`"),
             (tunnel.into(), "listener 1: missing field `allow`"),
             (format!("metrics_listen = '9100'\n{}", listener("")), "metrics_listen: wanted ADDR"),
+            (format!("metrics_tokens = true\n{}", listener("")), "metrics_tokens: wanted metrics_"),
             (format!("[admin]\nport = 1\n{}", listener("")), "unknown field `port`"),
             (format!("[traces]\nurl = 'x'\n{}", listener("")), "missing field `ratio`"),
             (format!("{tunnel}allow = ['host']"), "listener 1: allow: "),

@@ -356,7 +356,7 @@ impl ListenerSet {
             return refuse(format!("the number of listeners (wanted {wanted}, got {got})"));
         }
         if telemetry != self.telemetry_settings {
-            return refuse("[admin], [traces] and metrics_listen".into());
+            return refuse("[admin], [traces], metrics_listen and metrics_tokens".into());
         }
         let numbered = || (1..).zip(&self.listeners);
         for (config, (number, open)) in configs.iter().zip(numbered()) {

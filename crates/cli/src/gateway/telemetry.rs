@@ -48,7 +48,8 @@ impl OpenTelemetry {
             Some(address) => Some(MetricsListener::bind(address).await.map_err(cannot)?),
             None => None,
         };
-        let telemetry = Telemetry { metrics, traces: exporter };
+        let telemetry =
+            Telemetry { metrics, traces: exporter, counts_tokens: settings.metrics_tokens };
         Ok(Some(Self { telemetry, socket, listener, export }))
     }
 

@@ -230,7 +230,7 @@ async fn handshakes_are_counted_by_outcome_and_the_keys_expiry_is_shown() {
     };
     let now = || 1_700_000_000;
     let metrics = metrics();
-    let telemetry = Telemetry { metrics: metrics.clone(), traces: None };
+    let telemetry = Telemetry { metrics: metrics.clone(), traces: None, counts_tokens: false };
     let gateway = Gateway::new(options, None, now).unwrap().with_telemetry(telemetry);
     let root = gateway.certificate_der();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

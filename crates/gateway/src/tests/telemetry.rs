@@ -27,7 +27,7 @@ async fn observed_gateway(
     metrics: &Arc<GatewayMetrics>,
     traces: Option<TraceExporter>,
 ) -> RunningGateway {
-    let telemetry = Arc::new(Telemetry { metrics: metrics.clone(), traces });
+    let telemetry = Arc::new(Telemetry { metrics: metrics.clone(), traces, counts_tokens: false });
     let limits = GatewayLimits::default();
     let proxy = Proxy::new(configuration, true, limits).unwrap().with_telemetry(Some(telemetry));
     serve_proxy(proxy, limits, AdmissionLimits::default()).await
@@ -107,10 +107,12 @@ async fn tokens_are_counted_for_the_requests_model_if_the_server_reported_all_of
     let piece = chunk("data: {\"model\":\"org/tiny\",\"choices\":[{\"text\":\"a\"}]}\n\n");
     let usage = "{\"prompt_tokens\":12,\"completion_tokens\":30}";
     let usage = chunk(&format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n"));
+    let (saw, mut codings) = mpsc::unbounded_channel();
     let upstream = upstream(move |mut stream| {
-        let (piece, usage) = (piece.clone(), usage.clone());
+        let (piece, usage, saw) = (piece.clone(), usage.clone(), saw.clone());
         async move {
             let request = read_until(&mut stream, "}").await;
+            saw.send(request.contains("accept-encoding: identity\r\n")).unwrap();
             let rest = match request.rsplit_once("\r\n\r\n").unwrap().1 {
                 "{reported}" => [&piece, &usage, LAST_CHUNK].concat(),
                 "{estimated}" => [&piece, LAST_CHUNK].concat(),
@@ -122,27 +124,32 @@ async fn tokens_are_counted_for_the_requests_model_if_the_server_reported_all_of
     .await;
     let configuration = configuration(upstream);
     let metrics = metrics_of(&configuration);
-    let telemetry = Arc::new(Telemetry { metrics: metrics.clone(), traces: None });
-    let limits = GatewayLimits::default();
-    let proxy = Proxy::new(&configuration, true, limits)
-        .with_telemetry(Some(telemetry))
-        .with_authorizer(Some(authorizer_for(&key_table("a", "k", ""))));
-    let gateway = serve_proxy(proxy, limits, AdmissionLimits::default()).await;
-    let fields = "x-api-key: k\r\nconnection: close\r\n";
-    for body in ["{reported}", "{estimated}", "{broken}"] {
-        exchange(gateway.address, &post("/v1/completions", fields, body)).await;
+    // Each of an API key and the setting is enough, and together they count once.
+    for (has_key, counts_tokens) in [(true, false), (false, true), (true, true), (false, false)] {
+        let telemetry = Telemetry { metrics: metrics.clone(), traces: None, counts_tokens };
+        let limits = GatewayLimits::default();
+        let proxy = Proxy::new(&configuration, true, limits)
+            .with_telemetry(Some(Arc::new(telemetry)))
+            .with_authorizer(has_key.then(|| authorizer_for(&key_table("a", "k", ""))));
+        let gateway = serve_proxy(proxy, limits, AdmissionLimits::default()).await;
+        let fields = "x-api-key: k\r\naccept-encoding: gzip\r\nconnection: close\r\n";
+        for body in ["{reported}", "{estimated}", "{broken}"] {
+            exchange(gateway.address, &post("/v1/completions", fields, body)).await;
+            let is_plain = finish_in_time(codings.recv()).await.unwrap();
+            assert_eq!(is_plain, has_key || counts_tokens, "{body}");
+        }
+        stop(gateway).await;
     }
-    stop(gateway).await;
     let labels = "gen_ai_operation_name=\"text_completion\",gen_ai_provider_name=\"confide\",\
                   gen_ai_request_model=\"tiny\"";
     assert_lines(
         &metrics.encode(),
         &[
-            "vllm:prompt_tokens_total{model_name=\"tiny\"} 12",
-            "vllm:generation_tokens_total{model_name=\"tiny\"} 30",
-            &format!("gen_ai_client_token_usage_count{{{labels},gen_ai_token_type=\"input\"}} 1"),
-            &format!("gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type=\"input\"}} 12.0"),
-            &format!("gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type=\"output\"}} 30.0"),
+            "vllm:prompt_tokens_total{model_name=\"tiny\"} 36",
+            "vllm:generation_tokens_total{model_name=\"tiny\"} 90",
+            &format!("gen_ai_client_token_usage_count{{{labels},gen_ai_token_type=\"input\"}} 3"),
+            &format!("gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type=\"input\"}} 36.0"),
+            &format!("gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type=\"output\"}} 90.0"),
         ],
     );
 }
