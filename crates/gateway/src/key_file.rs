@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 use crate::{
     api_key::ApiKeyDigest,
+    model_field::is_model_name,
     rate_limit::KeyLimits,
     route::RoutePattern,
     trusted_file::{TrustedFileError, read_trusted_file},
-    usage::is_model_name,
 };
 
 /// The largest number of bytes of the file: its largest number of keys, with some 250 bytes each.
@@ -222,7 +222,7 @@ fn parse_route(text: &str) -> Result<RoutePattern, String> {
 fn parse_model(text: &str) -> Result<String, String> {
     match is_model_name(text) {
         true => Ok(text.to_owned()),
-        false => Err("wanted names of 1 to 128 letters, digits and ._:/@+-".into()),
+        false => Err("wanted names of 1 to 256 bytes without control characters".into()),
     }
 }
 
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn routes_and_models_are_what_the_lists_say() {
         let entry = only_entry(
-            "routes = [\"POST /v1/chat/completions\", \"/v1/models/**\"]\nmodels = [\"a/b\"]\n\
+            "routes = [\"POST /v1/chat/completions\", \"/v1/models/**\"]\nmodels = [\"a/b\", \"Größe L\"]\n\
              requests_per_minute = 1\ntokens_per_minute = 2\ntokens_per_day = 3\nconcurrent = 4",
         );
         assert!(entry.allows_route(&Method::POST, "/v1/chat/completions"));
@@ -303,6 +303,7 @@ mod tests {
         assert!(entry.allows_route(&Method::GET, "/v1/models/x"));
         assert!(!entry.allows_route(&Method::POST, "/v1/embeddings"));
         assert!(entry.allows_model(&Method::POST, Some("a/b")));
+        assert!(entry.allows_model(&Method::POST, Some("Größe L")));
         assert!(!entry.allows_model(&Method::POST, Some("a")));
         // Fail closed: a model that is not known is not one of the list.
         assert!(!entry.allows_model(&Method::POST, None));
@@ -354,7 +355,8 @@ mod tests {
             ),
             (table("routes = []"), "key 1: routes: wanted 1 to 256"),
             (table("routes = [\"v1\"]"), "key 1: routes: route `v1` is not usable"),
-            (table("models = [\"a b\"]"), "key 1: models: wanted names of 1 to 128"),
+            (table("models = [\"\"]"), "key 1: models: wanted names of 1 to 256 bytes"),
+            (table("models = [\"secret\\n\"]"), "key 1: models: wanted names of 1 to 256 bytes"),
             (table("concurrent = 0"), "key 1: concurrent: wanted 1 to 1000000000000, got 0"),
             (table("tokens_per_day = -1"), "line 4: "),
             (table("not_after = 2026-11-23"), "key 1: not_after: wanted Unix seconds or a time"),

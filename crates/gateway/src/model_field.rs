@@ -32,6 +32,11 @@ pub enum ModelFieldError {
     Length,
 }
 
+/// Whether the configuration may name a model so.
+pub(crate) fn is_model_name(text: &str) -> bool {
+    (1..=MODEL_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
+}
+
 /// Parses a JSON object and returns its `model`.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use http::uri::PathAndQuery;
 
-use crate::{error::GatewayError, model_field::MODEL_BYTES_MAX, upstream::Upstream};
+use crate::{error::GatewayError, model_field::is_model_name, upstream::Upstream};
 
 /// The group of the servers and routes for which no other is given.
 pub const DEFAULT_GROUP: &str = "default";
@@ -72,8 +72,7 @@ impl ModelServer {
             return refuse("at most 1000 models", self.models.len().to_string());
         }
         for (index, model) in self.models.iter().enumerate() {
-            let is_name = (1..=MODEL_BYTES_MAX).contains(&model.len());
-            if !is_name || model.chars().any(char::is_control) {
+            if !is_model_name(model) {
                 let wanted = "names of models of 1 to 256 bytes without control characters";
                 return refuse(wanted, format!("{model:?}"));
             }
@@ -103,6 +102,7 @@ fn is_group_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model_field::MODEL_BYTES_MAX;
 
     fn server() -> ModelServer {
         ModelServer::new(Upstream::parse("http://127.0.0.1:1").unwrap())

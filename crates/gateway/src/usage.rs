@@ -121,7 +121,7 @@ impl LedgerState {
         if let Some(known) = self.models.get(model) {
             return known.clone();
         }
-        if !is_model_name(model) || self.models.len() >= MODELS_MAX {
+        if !is_told_apart(model) || self.models.len() >= MODELS_MAX {
             return OTHER_NAME.into();
         }
         let name: Arc<str> = model.into();
@@ -136,8 +136,9 @@ fn add_to_row(rows: &mut BTreeMap<UsageKey, UsageCounts>, key: UsageKey, counts:
     rows.entry(key).or_default().add(counts);
 }
 
-/// Whether a text can be the name of a model, such as `org/Model-7B:latest`, in at most 128 bytes.
-pub(crate) fn is_model_name(text: &str) -> bool {
+/// Whether a model is counted under its name, such as `org/Model-7B:latest`, of at most 128 bytes. No
+/// other text that an answer has in its place gets into the usage file.
+fn is_told_apart(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@+-".contains(&byte);
     (1..=128).contains(&text.len()) && text.bytes().all(is_allowed)
 }
