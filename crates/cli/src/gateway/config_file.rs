@@ -6,6 +6,7 @@ mod table;
 mod terminate_limits;
 
 use std::{
+    collections::HashSet,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -178,8 +179,24 @@ fn parse_config(text: &str) -> Result<GatewaySettings, String> {
         .map(|(index, listener)| {
             parse_listener(listener).map_err(|message| format!("listener {}: {message}", index + 1))
         })
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<Vec<_>, _>>()?;
+    check_usage_files(&listeners)?;
     Ok(GatewaySettings { listeners, telemetry })
+}
+
+/// Refuses a usage file of two listeners: each would count the other's lines after a restart.
+fn check_usage_files(listeners: &[ListenerConfig]) -> Result<(), String> {
+    let mut files = HashSet::new();
+    for (number, listener) in (1..).zip(listeners) {
+        if let ListenerKind::Terminate(terminate) = &listener.kind
+            && let Some(file) = terminate.authorization().usage_file()
+            && !files.insert(file)
+        {
+            let file = file.display();
+            return Err(format!("listener {number}: usage_file: {file} is an earlier listener's"));
+        }
+    }
+    Ok(())
 }
 
 fn parse_listener(mut table: Table) -> Result<ListenerConfig, String> {
@@ -372,6 +389,10 @@ mod tests {
             (
                 terminating("").replace(UPSTREAM, ""),
                 "wanted a table [[listener.upstream]], got none",
+            ),
+            (
+                terminating("api_keys = 'k'\nusage_file = 'u'").repeat(2),
+                "listener 2: usage_file: u is an earlier listener's",
             ),
             (terminating("").replace("http:", "ftp:"), "listener 1: upstream `ftp://127.0.0.1:1`"),
             (terminating("[listener.limits]\nidle = 1"), "limits: unknown key `idle`"),

@@ -103,6 +103,11 @@ pub(crate) struct AuthorizationArgs {
 }
 
 impl AuthorizationArgs {
+    /// The file to which usage is appended.
+    pub(crate) fn usage_file(&self) -> Option<&Path> {
+        self.usage_file.as_deref()
+    }
+
     /// Makes the authorizer; `None` if no keys are demanded.
     fn open_authorizer(&self) -> Result<Option<Arc<Authorizer>>, CliError> {
         let mut authorizer = match (&self.api_keys, &self.authorization_hook) {
