@@ -68,6 +68,9 @@ impl Drop for AnswerMeter {
             report.record(&usage);
         }
         if let Some(grant) = &mut self.grant {
+            if !self.is_complete && usage.total_tokens() == 0 {
+                grant.mark_uncounted();
+            }
             grant.set_usage(usage);
         }
     }

@@ -23,7 +23,8 @@ pub(crate) struct UsageCounts {
     pub(crate) requests: u64,
     /// Those that were refused later, answered with status 400 or higher, or whose answer broke off.
     pub(crate) failed: u64,
-    /// Those with an answer whose tokens could not be counted, such as a compressed one.
+    /// Those with an answer whose tokens could not be counted: one that is compressed or of an
+    /// unknown type, or that broke off, or whose client left, before its counts.
     pub(crate) uncounted: u64,
     /// Tokens of prompts, including cached ones.
     pub(crate) prompt_tokens: u64,

@@ -280,6 +280,21 @@ async fn a_failed_attempt_is_counted_and_gives_its_place_back() {
 }
 
 #[tokio::test]
+async fn an_answer_that_breaks_off_before_its_counts_is_an_uncounted_one() {
+    const CUT: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                       content-length: 99\r\n\r\n{\"model\":\"m\",\"choices\":[";
+    let usage = UsagePath::new("cut");
+    let authorizer = Arc::new(usage.authorizer_for(&key_table("a", "k", "")));
+    let gateway = start_with(&authorizer, upstream_saying(CUT).await).await;
+    assert!(exchange(gateway.address, &chat_with("k")).await.ends_with("\"choices\":["));
+    let counted = usage.lines_after_next(&authorizer).await;
+    assert!(
+        counted.contains("\"model\":\"m\",\"requests\":1,\"failed\":1,\"uncounted\":1,"),
+        "{counted}"
+    );
+}
+
+#[tokio::test]
 async fn a_list_of_models_that_the_gateway_makes_itself_is_an_answer_like_others() {
     let usage = UsagePath::new("models");
     let keys = key_table("a", "k", "requests_per_minute = 5");
