@@ -146,6 +146,7 @@ const WITHOUT_A_CONSTANT: &[&str] = &[
     "index of records",
     "database of the collateral service",
     "counts of an adapter's answers",
+    "usage file of the gateway",
 ];
 
 #[test]

@@ -61,7 +61,7 @@ fn single_model_manifest(list: &[u8]) -> Option<[u8; 32]> {
 /// Remembers whether a model server has ever named another model than the attested one.
 ///
 /// It is never reset: the evidence keeps attesting a false digest, so the gateway has to be
-/// restarted.
+/// restarted, or reloaded with a new configuration and evidence.
 #[derive(Default)]
 pub(crate) struct ModelChange(watch::Sender<bool>);
 
@@ -127,7 +127,7 @@ impl AttestedModelWatch {
                 %wanted,
                 %got,
                 "upstream no longer names the attested model: every session is closed and \
-                 nothing is proxied until the gateway is started again with the new digest"
+                 nothing is proxied until the gateway is restarted or reloaded, with the new digest"
             );
         }
         let reason = format!("model manifest: wanted {wanted}, got {got}");
