@@ -99,7 +99,7 @@ impl ClientHandshake {
             headers.insert(header::UPGRADE, WEBSOCKET);
             headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
         }
-        let body = MeteredBody::without_grant(Either::Right(Full::new(Bytes::new())));
+        let body = MeteredBody::without_meter(Either::Right(Full::new(Bytes::new())));
         (Response::from_parts(head, body), Tunnel::new(self.upgrade, upstream, self.place))
     }
 }

@@ -303,7 +303,8 @@ async fn a_list_of_models_that_the_gateway_makes_itself_is_an_answer_like_others
     let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, address);
     configuration.servers[0].models = vec!["m".into()];
     let limits = GatewayLimits::default();
-    let proxy = Proxy::new(&configuration, true, limits).with_authorizer(Some(authorizer.clone()));
+    let proxy =
+        Proxy::new(&configuration, true, limits).unwrap().with_authorizer(Some(authorizer.clone()));
     let gateway = serve_proxy(proxy, limits, AdmissionLimits::default()).await;
     let list = "GET /v1/models HTTP/1.1\r\nhost: h\r\nauthorization: Bearer k\r\n\
                 connection: close\r\n\r\n";

@@ -320,8 +320,11 @@ async fn a_changed_model_is_shown_until_a_reload_has_replaced_the_configuration(
     let metrics = Arc::new(GatewayMetrics::new([&configuration], []));
     let telemetry =
         Arc::new(Telemetry { metrics: metrics.clone(), traces: None, counts_tokens: false });
-    let proxy =
-        || Proxy::new(&configuration, true, no_checks()).with_telemetry(Some(telemetry.clone()));
+    let proxy = || {
+        Proxy::new(&configuration, true, no_checks())
+            .unwrap()
+            .with_telemetry(Some(telemetry.clone()))
+    };
     let shows = async |is_changed: bool| {
         finish_in_time(async {
             while metrics.status()["model_changed"] != is_changed {

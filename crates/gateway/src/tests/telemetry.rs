@@ -129,6 +129,7 @@ async fn tokens_are_counted_for_the_requests_model_if_the_server_reported_all_of
         let telemetry = Telemetry { metrics: metrics.clone(), traces: None, counts_tokens };
         let limits = GatewayLimits::default();
         let proxy = Proxy::new(&configuration, true, limits)
+            .unwrap()
             .with_telemetry(Some(Arc::new(telemetry)))
             .with_authorizer(has_key.then(|| authorizer_for(&key_table("a", "k", ""))));
         let gateway = serve_proxy(proxy, limits, AdmissionLimits::default()).await;
