@@ -2,7 +2,7 @@
 
 use tokio_rustls::{client, server};
 
-use crate::options::ChannelTimings;
+use crate::{live::LivePeer, options::ChannelTimings};
 
 /// A stream to a server whose evidence was accepted.
 ///
@@ -13,9 +13,16 @@ pub struct AttestedServerStream<S, T> {
     pub(crate) stream: client::TlsStream<S>,
     pub(crate) appraised: T,
     pub(crate) timings: ChannelTimings,
+    pub(crate) live: Option<LivePeer>,
 }
 
 impl<S, T> AttestedServerStream<S, T> {
+    /// Takes what asks the server for fresh evidence while the session is open; `None` without
+    /// session binding, and after the first call.
+    pub fn take_live_peer(&mut self) -> Option<LivePeer> {
+        self.live.take()
+    }
+
     /// The appraiser's result for the server's evidence.
     pub fn appraisal(&self) -> &T {
         &self.appraised

@@ -123,9 +123,13 @@ impl<A: Appraise> Client<A> {
             timings.batch = outcome.batch;
             timings.quote += outcome.quote;
             timings.round_trips += outcome.round_trips;
-            Ok(appraised)
+            let live = match self.options.binding {
+                Binding::Session => Some(session::live_peer(&stream, attesting.as_ref())?),
+                _ => None,
+            };
+            Ok((appraised, live))
         }) {
-            Ok(appraised) => Ok(AttestedServerStream { stream, appraised, timings }),
+            Ok((appraised, live)) => Ok(AttestedServerStream { stream, appraised, timings, live }),
             Err(error) => {
                 // An orderly close shows the server an end of stream, not a broken one; its failure
                 // is ignored.

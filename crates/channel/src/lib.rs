@@ -32,6 +32,7 @@ mod error;
 mod frame;
 mod handshake;
 mod identity;
+mod live;
 mod nested;
 mod options;
 mod own_evidence;
@@ -48,6 +49,7 @@ pub use client::Client;
 pub use error::{ChannelError, ChannelPhase, ErrorOrigin, TunnelError};
 pub use frame::FRAME_BYTES_MAX;
 pub use identity::CERTIFICATE_BYTES_MAX;
+pub use live::{EvidenceRequest, LivePeer, LiveSession};
 pub use nested::{NestedClient, NestedServer, nested_accept, nested_connect};
 pub use options::{
     Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning, ServerOptions,

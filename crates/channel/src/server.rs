@@ -5,10 +5,12 @@ use std::{
     time::Instant,
 };
 
-use confide_evidence::{Appraise, Attest};
+use confide_evidence::{Appraise, Attest, PresentedEvidence};
 use rustls::{
     ServerConfig,
+    crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer},
+    server::ProducesTickets,
     sign::{CertifiedKey, SingleCertAndKey},
 };
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,10 +23,15 @@ use crate::{
     error::{ChannelError, ChannelPhase},
     handshake::{self, KeyPossessionVerifier},
     identity::{Identity, IdentityOptions},
+    live::LiveSession,
     options::{Binding, ChannelTimings, RecordTuning, ServerOptions},
     renewal::IdentityRenewer,
-    session::{self, ExchangeOutcome, NoAppraiser, SessionAttester},
+    session::{self, ExchangeOutcome, SessionAttester},
 };
+
+/// The tickets that each full handshake gives: a client with several connections resumes each of them
+/// with a ticket of its own, so that observers cannot link them.
+const TICKETS: usize = 2;
 
 /// Accepts TLS 1.3 connections and presents evidence as its binding demands.
 pub struct Server {
@@ -33,7 +40,35 @@ pub struct Server {
     options: ServerOptions,
     batcher: Option<QuoteBatcher>,
     tuning: RecordTuning,
+    extras: TlsExtras,
+    client_appraiser: Option<ClientAppraiser>,
+}
+
+/// The appraiser of a server's clients, without the type of its results.
+struct ClientAppraiser(Box<AppraiseClient>);
+
+type AppraiseClient = dyn Fn(&PresentedEvidence<'_>) -> Result<(), ClientRejection> + Send + Sync;
+
+/// The reason why a client's evidence was not accepted.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct ClientRejection(Box<dyn std::error::Error + Send + Sync>);
+
+impl Appraise for ClientAppraiser {
+    type Appraised = ();
+    type Rejection = ClientRejection;
+
+    fn appraise(&self, presented: &PresentedEvidence<'_>) -> Result<(), ClientRejection> {
+        self.0(presented)
+    }
+}
+
+/// What a server offers beyond the default.
+#[derive(Clone, Default)]
+struct TlsExtras {
     offers_http2: bool,
+    /// Makes and opens session tickets; `None` if no session is resumed.
+    ticketer: Option<Arc<dyn ProducesTickets>>,
 }
 
 /// The TLS configurations for one identity and one record size, which its connections share.
@@ -50,7 +85,7 @@ impl IdentityConfigs {
         binding: Binding,
         identity: Arc<Identity>,
         tuning: RecordTuning,
-        offers_http2: bool,
+        extras: &TlsExtras,
     ) -> Result<Self, ChannelError> {
         let served = Arc::new(SingleCertAndKey::from(identity.certified.clone()));
         let verifier = Arc::new(KeyPossessionVerifier { provider: handshake::crypto_provider() });
@@ -58,8 +93,12 @@ impl IdentityConfigs {
         let mut asking = handshake::server_config(binding, Some(verifier), served)?;
         for config in [&mut silent, &mut asking] {
             config.max_fragment_size = tuning.fragment_size();
-            if offers_http2 {
+            if extras.offers_http2 {
                 config.alpn_protocols.insert(0, handshake::HTTP_2.to_vec());
+            }
+            if let Some(ticketer) = &extras.ticketer {
+                config.ticketer = ticketer.clone();
+                config.send_tls13_tickets = TICKETS;
             }
         }
         Ok(Self { identity, silent: Arc::new(silent), asking: Arc::new(asking) })
@@ -78,6 +117,9 @@ pub struct ServerStream<S> {
     pub stream: TlsStream<S>,
     /// The time that each step took.
     pub timings: ChannelTimings,
+    /// Gives the client fresh evidence while the session is open; `None` without session binding, and
+    /// if the server presents no evidence.
+    pub live: Option<LiveSession>,
 }
 
 impl<S> ServerStream<S> {
@@ -158,10 +200,42 @@ impl Server {
         if self.options.binding == Binding::Session {
             return Err(ChannelError::Binding { call: "HTTP/2", wanted: "none or key" });
         }
-        self.offers_http2 = true;
-        let (binding, identity) = (self.options.binding, self.identities.current());
-        let configs = IdentityConfigs::build(binding, identity, self.tuning, true)?;
-        self.configs = RwLock::new(Arc::new(configs));
+        self.extras.offers_http2 = true;
+        self.rebuild_configs()
+    }
+
+    /// Returns the server that also sends session tickets, with which clients resume their sessions
+    /// without its certificate (RFC 8446 section 4.6.1). Early data is never accepted, the keys of
+    /// the tickets stay in memory and change every six hours, and a resumed session has a key
+    /// exchange of its own.
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] if the binding is not [`Binding::None`], because a resumed session
+    /// would carry an old verdict into a new connection. [`ChannelError::Tls`] if no key can be made.
+    pub fn with_session_tickets(mut self) -> Result<Self, ChannelError> {
+        if self.options.binding != Binding::None {
+            return Err(ChannelError::Binding { call: "session tickets", wanted: "none" });
+        }
+        self.extras.ticketer = Some(aws_lc_rs::Ticketer::new().map_err(ChannelError::Tls)?);
+        self.rebuild_configs()
+    }
+
+    /// Returns the server, which now refuses clients whose evidence `appraiser` does not accept
+    /// (session binding only). [`Server::accept_attested`] has an appraiser of its own.
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] without session binding.
+    pub fn with_client_appraiser<A>(mut self, appraiser: A) -> Result<Self, ChannelError>
+    where
+        A: Appraise + 'static,
+    {
+        if self.options.binding != Binding::Session {
+            return Err(ChannelError::Binding { call: "appraising clients", wanted: "session" });
+        }
+        self.client_appraiser = Some(ClientAppraiser(Box::new(move |presented| {
+            let appraised = appraiser.appraise(presented);
+            appraised.map(|_| ()).map_err(|rejection| ClientRejection(Box::new(rejection)))
+        })));
         Ok(self)
     }
 
@@ -244,7 +318,7 @@ impl Server {
             let call = "appraising clients";
             return Err(ChannelError::Binding { call, wanted: "session" });
         }
-        let (stream, timings, appraised) =
+        let (ServerStream { stream, timings, .. }, appraised) =
             self.open_connection(io, Some(appraiser), self.tuning).await?;
         let appraised = appraised.ok_or(ChannelError::NoEvidence)?;
         Ok(AttestedClientStream { stream, appraised, timings })
@@ -258,21 +332,30 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
+        let demand = self.client_appraiser.as_ref();
+        let is_attested = self.identities.options().attester.is_some() || demand.is_some();
         // Without evidence on either side this session would only seem attested.
-        if self.options.binding == Binding::Session && self.identities.options().attester.is_none()
-        {
+        if self.options.binding == Binding::Session && !is_attested {
             return Err(ChannelError::NoAttester { binding: "session" });
         }
-        let (stream, timings, _) = self.open_connection::<S, NoAppraiser>(io, None, tuning).await?;
-        Ok(ServerStream { stream, timings })
+        Ok(self.open_connection(io, demand, tuning).await?.0)
     }
 
     fn build(options: ServerOptions, identities: IdentityRenewer) -> Result<Server, ChannelError> {
         let tuning = RecordTuning::default();
-        let configs = IdentityConfigs::build(options.binding, identities.current(), tuning, false)?;
+        let (binding, extras) = (options.binding, TlsExtras::default());
+        let configs = IdentityConfigs::build(binding, identities.current(), tuning, &extras)?;
         let configs = RwLock::new(Arc::new(configs));
         let batcher = identities.options().attester.clone().map(QuoteBatcher::new);
-        Ok(Server { configs, identities, options, batcher, tuning, offers_http2: false })
+        let client_appraiser = None;
+        Ok(Server { configs, identities, options, batcher, tuning, extras, client_appraiser })
+    }
+
+    fn rebuild_configs(mut self) -> Result<Self, ChannelError> {
+        let (binding, identity) = (self.options.binding, self.identities.current());
+        let configs = IdentityConfigs::build(binding, identity, self.tuning, &self.extras)?;
+        self.configs = RwLock::new(Arc::new(configs));
+        Ok(self)
     }
 
     /// The configurations for `identity`; they are rebuilt after a renewal, and for another record
@@ -287,7 +370,7 @@ impl Server {
             return Ok(current);
         }
         let (binding, identity) = (self.options.binding, identity.clone());
-        let built = IdentityConfigs::build(binding, identity, tuning, self.offers_http2)?;
+        let built = IdentityConfigs::build(binding, identity, tuning, &self.extras)?;
         let built = Arc::new(built);
         *self.configs.write().unwrap_or_else(PoisonError::into_inner) = built.clone();
         Ok(built)
@@ -298,7 +381,7 @@ impl Server {
         io: S,
         demand: Option<&A>,
         tuning: RecordTuning,
-    ) -> Result<(TlsStream<S>, ChannelTimings, Option<A::Appraised>), ChannelError>
+    ) -> Result<(ServerStream<S>, Option<A::Appraised>), ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
         A: Appraise,
@@ -323,7 +406,7 @@ impl Server {
             ..ChannelTimings::default()
         };
         if self.options.binding != Binding::Session {
-            return Ok((stream, timings, None));
+            return Ok((ServerStream { stream, timings, live: None }, None));
         }
         let attesting = self.batcher.clone().map(|batcher| SessionAttester { batcher, identity });
         let ExchangeOutcome { appraised, appraisal, batch, quote, round_trips } =
@@ -332,7 +415,8 @@ impl Server {
         timings.appraisal = appraisal;
         timings.quote += quote;
         timings.round_trips += round_trips;
-        Ok((stream, timings, appraised))
+        let live = attesting.map(|attesting| session::live_session(&stream, attesting));
+        Ok((ServerStream { stream, timings, live: live.transpose()? }, appraised))
     }
 }
 

@@ -20,7 +20,8 @@ use confide_evidence::{
     Appraise, BindingKind, PresentedEvidence, PresentedGpuEvidence,
     batch::BatchPath,
     binder::{
-        CONTEXT_BYTES, EXPORTER_BYTES, EXPORTER_LABEL, Role, session_gpu_nonce, session_report_data,
+        CONTEXT_BYTES, EXPORTER_BYTES, EXPORTER_LABEL, RENEWAL_LABEL, Role, session_gpu_nonce,
+        session_report_data,
     },
     claims::Claims,
     session_message::{SessionEvidence, SessionMessage},
@@ -28,6 +29,7 @@ use confide_evidence::{
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{client, server};
+use zeroize::Zeroizing;
 
 use crate::{
     batch::{BatchedQuote, QuoteBatcher},
@@ -36,6 +38,7 @@ use crate::{
     error::{ChannelError, ChannelPhase},
     frame,
     identity::Identity,
+    live::{LivePeer, LiveSession},
     options::SESSION_2,
 };
 
@@ -75,6 +78,8 @@ impl<T> ExchangeOutcome<T> {
 /// A TLS stream whose handshake has ended.
 pub(crate) trait TlsSession: AsyncRead + AsyncWrite + Unpin {
     fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error>;
+    /// The secret from which the binders of fresh evidence are made.
+    fn renewal_secret(&self) -> Result<Zeroizing<[u8; 32]>, rustls::Error>;
     fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]>;
     /// Whether both ends agreed on version 2 of the exchange, which allows batch paths.
     fn is_exchange_version_2(&self) -> bool;
@@ -140,6 +145,25 @@ pub(crate) async fn exchange_as_server<S: TlsSession, A: Appraise>(
         send_refusal(stream, error, deadline).await;
     }
     result
+}
+
+/// What asks the server of an open session for fresh evidence.
+pub(crate) fn live_peer<S: TlsSession>(
+    stream: &S,
+    attesting: Option<&SessionAttester>,
+) -> Result<LivePeer, ChannelError> {
+    let mine = attesting.map(|attesting| attesting.identity.spki_hash);
+    let secret = stream.renewal_secret().map_err(ChannelError::Tls)?;
+    Ok(LivePeer { peer: SessionPeer::at(stream, Role::Server, mine)?, secret })
+}
+
+/// What gives a client of an open session fresh evidence.
+pub(crate) fn live_session<S: TlsSession>(
+    stream: &S,
+    attesting: SessionAttester,
+) -> Result<LiveSession, ChannelError> {
+    let secret = stream.renewal_secret().map_err(ChannelError::Tls)?;
+    Ok(LiveSession { attesting, reads_version_2: stream.is_exchange_version_2(), secret })
 }
 
 /// The appraiser type of an end that demands no evidence.
@@ -253,29 +277,64 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
     };
     let began = Instant::now();
     let evidence = evidence.ok_or(ChannelError::NoEvidence)?;
-    if evidence.needs_version_2() && !stream.is_exchange_version_2() {
-        let wanted = "evidence of version 1";
-        return Err(ChannelError::MessageKind { phase: ChannelPhase::Evidence, wanted });
-    }
-    let peer = peer_certificate(stream)?.spki_hash()?;
+    let peer = SessionPeer::at(stream, role, mine)?;
     let exporter = export_keying_material(stream, &context)?;
-    let binder = session_report_data(role, &peer, &exporter, evidence.claims);
-    let path = evidence.batch.map(BatchPath::decode).transpose()?;
-    // This end computes the binder itself, so a path of another session leads to another root.
-    let expected = path.as_ref().map_or(binder, |path| path.root_report_data(&binder));
-    let nonce = session_gpu_nonce(role, &peer, &exporter);
-    let presented = PresentedEvidence {
-        binding: BindingKind::TlsExporter,
-        claims: evidence.claims,
-        collateral: evidence.collateral,
-        expected_report_data: expected,
-        gpu: evidence.gpu.map(|evidence| PresentedGpuEvidence { evidence, nonce }),
-        quote: evidence.quote,
-    };
-    outcome.appraised = Some(appraise(appraiser, &presented, peer, mine)?);
-    outcome.note_batch_size(role, path.map_or(1, |path| path.size()));
+    let (appraised, sessions) = peer.appraise(&exporter, evidence, appraiser)?;
+    outcome.appraised = Some(appraised);
+    outcome.note_batch_size(role, sessions);
     outcome.appraisal = began.elapsed();
     Ok(())
+}
+
+/// The end whose evidence is appraised, as its session shows it.
+pub(crate) struct SessionPeer {
+    pub(crate) role: Role,
+    pub(crate) spki_hash: [u8; 32],
+    /// The hash of this end's own key, if it attests too.
+    pub(crate) mine: Option<[u8; 32]>,
+    /// Whether both ends agreed on version 2 of the exchange.
+    pub(crate) reads_version_2: bool,
+}
+
+impl SessionPeer {
+    /// The other end of `stream`.
+    fn at<S: TlsSession>(
+        stream: &S,
+        role: Role,
+        mine: Option<[u8; 32]>,
+    ) -> Result<Self, ChannelError> {
+        let spki_hash = peer_certificate(stream)?.spki_hash()?;
+        Ok(Self { role, spki_hash, mine, reads_version_2: stream.is_exchange_version_2() })
+    }
+
+    /// Appraises evidence over a session with this exporter. Returns the result, and how many
+    /// sessions share the quote.
+    pub(crate) fn appraise<A: Appraise>(
+        &self,
+        exporter: &[u8; EXPORTER_BYTES],
+        evidence: SessionEvidence<'_>,
+        appraiser: &A,
+    ) -> Result<(A::Appraised, usize), ChannelError> {
+        if evidence.needs_version_2() && !self.reads_version_2 {
+            let wanted = "evidence of version 1";
+            return Err(ChannelError::MessageKind { phase: ChannelPhase::Evidence, wanted });
+        }
+        let binder = session_report_data(self.role, &self.spki_hash, exporter, evidence.claims);
+        let path = evidence.batch.map(BatchPath::decode).transpose()?;
+        // This end computes the binder itself, so a path of another session leads to another root.
+        let expected = path.as_ref().map_or(binder, |path| path.root_report_data(&binder));
+        let nonce = session_gpu_nonce(self.role, &self.spki_hash, exporter);
+        let presented = PresentedEvidence {
+            binding: BindingKind::TlsExporter,
+            claims: evidence.claims,
+            collateral: evidence.collateral,
+            expected_report_data: expected,
+            gpu: evidence.gpu.map(|evidence| PresentedGpuEvidence { evidence, nonce }),
+            quote: evidence.quote,
+        };
+        let appraised = appraise(appraiser, &presented, self.spki_hash, self.mine)?;
+        Ok((appraised, path.map_or(1, |path| path.size())))
+    }
 }
 
 /// Obtains this end's evidence over the peer's context, and encodes the message with it.
@@ -291,7 +350,7 @@ async fn encode_evidence<S: TlsSession, T>(
     Ok(quote.encode_with(SessionMessage::Evidence))
 }
 
-struct ObtainedEvidence<'a> {
+pub(crate) struct ObtainedEvidence<'a> {
     batched: BatchedQuote,
     claims: Cow<'a, [u8]>,
     gpu: Option<Vec<u8>>,
@@ -299,7 +358,7 @@ struct ObtainedEvidence<'a> {
 }
 
 impl ObtainedEvidence<'_> {
-    fn encode_with<'a>(
+    pub(crate) fn encode_with<'a>(
         &'a self,
         message: impl FnOnce(SessionEvidence<'a>) -> SessionMessage<'a>,
     ) -> Vec<u8> {
@@ -314,8 +373,7 @@ impl ObtainedEvidence<'_> {
     }
 }
 
-/// Obtains evidence from the attester: in a batch with other sessions if the peer reads batch
-/// paths.
+/// Obtains evidence over the session and the peer's context.
 async fn obtain_evidence<'a, S: TlsSession, T>(
     stream: &S,
     role: Role,
@@ -327,26 +385,42 @@ async fn obtain_evidence<'a, S: TlsSession, T>(
     let attesting = attesting.ok_or(ChannelError::NoAttester { binding: "session" })?;
     let began = Instant::now();
     let exporter = export_keying_material(stream, context)?;
-    let Identity { claims, spki_hash, .. } = &*attesting.identity;
-    let batcher = &attesting.batcher;
-    let mut claims = Cow::Borrowed(claims.as_slice());
-    let mut gpu = None;
-    let batched = if stream.is_exchange_version_2() {
-        let nonce = session_gpu_nonce(role, spki_hash, &exporter);
-        gpu = deadline.limit(ChannelPhase::Quote, batcher.obtain_gpu_evidence(nonce)).await??;
-        if let Some(evidence) = &gpu {
-            claims = Cow::Owned(claims_with_gpu(&claims, evidence)?);
-        }
-        let binder = session_report_data(role, spki_hash, &exporter, &claims);
-        deadline.limit(ChannelPhase::Quote, batcher.attest(binder)).await??
-    } else {
-        let binder = session_report_data(role, spki_hash, &exporter, &claims);
-        deadline.limit(ChannelPhase::Quote, batcher.attest_alone(binder)).await??
-    };
-    outcome.note_batch_size(role, batched.sessions());
+    let reads_version_2 = stream.is_exchange_version_2();
+    let obtained = attesting.obtain(role, &exporter, reads_version_2, deadline).await?;
+    outcome.note_batch_size(role, obtained.batched.sessions());
     outcome.quote += began.elapsed();
-    let path = batched.path.as_ref().map(BatchPath::encode);
-    Ok(ObtainedEvidence { batched, claims, gpu, path })
+    Ok(obtained)
+}
+
+impl SessionAttester {
+    /// Obtains evidence from the attester: in a batch with other sessions if the peer reads version
+    /// 2 of the exchange, with its batch paths and a GPU's evidence.
+    pub(crate) async fn obtain(
+        &self,
+        role: Role,
+        exporter: &[u8; EXPORTER_BYTES],
+        reads_version_2: bool,
+        deadline: Deadline,
+    ) -> Result<ObtainedEvidence<'_>, ChannelError> {
+        let Identity { claims, spki_hash, .. } = &*self.identity;
+        let batcher = &self.batcher;
+        let mut claims = Cow::Borrowed(claims.as_slice());
+        let mut gpu = None;
+        let batched = if reads_version_2 {
+            let nonce = session_gpu_nonce(role, spki_hash, exporter);
+            gpu = deadline.limit(ChannelPhase::Quote, batcher.obtain_gpu_evidence(nonce)).await??;
+            if let Some(evidence) = &gpu {
+                claims = Cow::Owned(claims_with_gpu(&claims, evidence)?);
+            }
+            let binder = session_report_data(role, spki_hash, exporter, &claims);
+            deadline.limit(ChannelPhase::Quote, batcher.attest(binder)).await??
+        } else {
+            let binder = session_report_data(role, spki_hash, exporter, &claims);
+            deadline.limit(ChannelPhase::Quote, batcher.attest_alone(binder)).await??
+        };
+        let path = batched.path.as_ref().map(BatchPath::encode);
+        Ok(ObtainedEvidence { batched, claims, gpu, path })
+    }
 }
 
 /// Adds the hash of the GPU evidence to this end's claims, for one session.
@@ -364,7 +438,7 @@ async fn send_refusal<S: TlsSession>(stream: &mut S, error: &ChannelError, deadl
     }
 }
 
-fn fresh_context() -> Result<[u8; CONTEXT_BYTES], ChannelError> {
+pub(crate) fn fresh_context() -> Result<[u8; CONTEXT_BYTES], ChannelError> {
     let mut context = [0; CONTEXT_BYTES];
     let failed = |_| ChannelError::Identity { reason: "no random bytes".into() };
     rand::fill(&mut context).map_err(failed)?;
@@ -383,6 +457,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for client::TlsStream<S> {
         self.get_ref().1.export_keying_material([0; 32], EXPORTER_LABEL, Some(context))
     }
 
+    fn renewal_secret(&self) -> Result<Zeroizing<[u8; 32]>, rustls::Error> {
+        let secret = Zeroizing::new([0; 32]);
+        self.get_ref().1.export_keying_material(secret, RENEWAL_LABEL, None)
+    }
+
     fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.get_ref().1.peer_certificates()
     }
@@ -395,6 +474,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for client::TlsStream<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for server::TlsStream<S> {
     fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error> {
         self.get_ref().1.export_keying_material([0; 32], EXPORTER_LABEL, Some(context))
+    }
+
+    fn renewal_secret(&self) -> Result<Zeroizing<[u8; 32]>, rustls::Error> {
+        let secret = Zeroizing::new([0; 32]);
+        self.get_ref().1.export_keying_material(secret, RENEWAL_LABEL, None)
     }
 
     fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {

@@ -17,7 +17,7 @@ use confide_channel::{
 use fakes::*;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::{
-    ClientConfig, NamedGroup, RootCertStore,
+    ClientConfig, HandshakeKind, NamedGroup, RootCertStore,
     crypto::{
         CryptoProvider, SupportedKxGroup,
         aws_lc_rs::{self, kx_group},
@@ -26,7 +26,9 @@ use rustls::{
     time_provider::TimeProvider,
     version::TLS13,
 };
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
+};
 use tokio_rustls::TlsConnector;
 
 fn plain_server() -> Server {
@@ -52,6 +54,49 @@ async fn plain_tls_works_with_a_pinned_certificate_and_resumes_nothing() {
         assert_eq!(session.handshake_kind(), Some(rustls::HandshakeKind::Full));
         assert_eq!(session.tls13_tickets_received(), 0);
         echo(connected.stream, accepted.stream).await;
+    }
+}
+
+/// The kinds of two handshakes of one client that may resume its sessions.
+async fn handshake_kinds(server: &Server) -> [HandshakeKind; 2] {
+    let mut roots = RootCertStore::empty();
+    roots.add(server.certificate_der().into()).unwrap();
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_details(provider, Arc::new(FakeTime))
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.enable_early_data = true;
+    let connector = TlsConnector::from(Arc::new(config));
+    let mut kinds = [HandshakeKind::Full; 2];
+    for kind in &mut kinds {
+        let (near, far) = wire();
+        let connecting = connector.connect("localhost".try_into().unwrap(), near);
+        let (connected, accepted) = tokio::join!(connecting, server.accept(far));
+        let (mut near, mut far) = (connected.unwrap(), accepted.unwrap().stream);
+        assert!(!near.get_ref().1.is_early_data_accepted());
+        *kind = near.get_ref().1.handshake_kind().unwrap();
+        // Tickets come before these bytes.
+        far.write_all(b"x").await.unwrap();
+        far.flush().await.unwrap();
+        near.read_u8().await.unwrap();
+    }
+    kinds
+}
+
+#[tokio::test]
+async fn a_server_with_tickets_resumes_ordinary_sessions_even_after_other_options() {
+    let server = plain_server().with_session_tickets().unwrap().with_http2().unwrap();
+    assert_eq!(handshake_kinds(&server).await, [HandshakeKind::Full, HandshakeKind::Resumed]);
+    assert_eq!(handshake_kinds(&plain_server()).await, [HandshakeKind::Full; 2]);
+}
+
+#[tokio::test]
+async fn a_server_with_evidence_gives_no_tickets() {
+    for binding in [Binding::Key, Binding::Session] {
+        let error = server(binding).with_session_tickets().err().unwrap();
+        assert!(matches!(error, ChannelError::Binding { wanted: "none", .. }), "{error:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use confide_channel::{
     AttestedClientStream, BatchLimits, Binding, ChannelError, ChannelPhase, Client, ClientOptions,
-    ErrorOrigin, FRAME_BYTES_MAX, PlainClient, QuoteBatcher, Server,
+    ErrorOrigin, FRAME_BYTES_MAX, LivePeer, LiveSession, PlainClient, QuoteBatcher, Server,
 };
 use confide_evidence::{
     binder::{EXPORTER_LABEL, Role, key_report_data, session_report_data},
@@ -571,4 +571,113 @@ async fn mutual(
     let appraiser = FakeAppraiser::default();
     let (near, far) = wire();
     tokio::join!(client.connect("localhost", near), server.accept_attested(&appraiser, far))
+}
+
+/// Both ends of an open session, and what gives and asks for fresh evidence in it.
+async fn live_ends(server: &Server) -> (LiveSession, LivePeer) {
+    let client = client(Binding::Session);
+    let (near, far) = wire();
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    (accepted.unwrap().live.unwrap(), attested.unwrap().take_live_peer().unwrap())
+}
+
+#[tokio::test]
+async fn an_open_session_gives_fresh_evidence_as_often_as_it_is_asked() {
+    let attester = FakeAttester { gpu: Some(b"gpu".to_vec()), ..Default::default() };
+    let server = server_with(Binding::Session, LONG, attester);
+    let (live, peer) = live_ends(&server).await;
+    let appraiser = FakeAppraiser::default();
+    for _ in 0..2 {
+        let request = peer.request_evidence().unwrap();
+        let reply = live.answer(&request.encode(), LONG).await.unwrap();
+        let appraised = peer.appraise_reply(request, &reply, &appraiser).unwrap();
+        assert_eq!(appraised.claims.config_digest, [5; 32]);
+        assert!(appraised.gpu.is_some());
+    }
+    let quotes = appraiser.seen.lock().unwrap().clone();
+    assert_ne!(quotes[0], quotes[1]);
+}
+
+#[tokio::test]
+async fn fresh_evidence_of_another_request_or_session_is_rejected() {
+    let server = server(Binding::Session);
+    let (live, peer) = live_ends(&server).await;
+    let (_, other_peer) = live_ends(&server).await;
+    let appraiser = FakeAppraiser::default();
+    let asked = peer.request_evidence().unwrap();
+    let reply = live.answer(&asked.encode(), LONG).await.unwrap();
+    for (peer, request) in [(&peer, peer.request_evidence().unwrap()), (&other_peer, asked)] {
+        let error = peer.appraise_reply(request, &reply, &appraiser).unwrap_err();
+        assert_eq!(error.rejection(), Some(&FakeRejection::ReportData));
+    }
+}
+
+#[tokio::test]
+async fn the_evidence_of_the_beginning_is_no_fresh_evidence() {
+    let server = server(Binding::Session);
+    let recorder = Arc::new(FakeAppraiser::default());
+    let options = ClientOptions { binding: Binding::Session, deadline: LONG };
+    let client = Client::new(options, recorder.clone()).unwrap();
+    let (near, far) = wire();
+    let (attested, _accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    let mut attested = attested.unwrap();
+    let claims = attested.appraisal().claims.encode();
+    let peer = attested.take_live_peer().unwrap();
+    assert!(attested.take_live_peer().is_none());
+    let quote = recorder.seen.lock().unwrap()[0].clone();
+    let evidence = SessionEvidence {
+        quote: &quote,
+        claims: &claims,
+        collateral: None,
+        batch: None,
+        gpu: None,
+    };
+    let replayed = SessionMessage::Reply { context: None, evidence: Some(evidence) }.encode();
+    let request = peer.request_evidence().unwrap();
+    let error = peer.appraise_reply(request, &replayed, &*recorder).unwrap_err();
+    assert_eq!(error.rejection(), Some(&FakeRejection::ReportData));
+}
+
+#[tokio::test]
+async fn malformed_requests_and_replies_give_no_evidence() {
+    let server = server(Binding::Session);
+    let (live, peer) = live_ends(&server).await;
+    let no_context = SessionMessage::Request { context: None }.encode();
+    for request in [&b""[..], b"\x00", &no_context, &SessionMessage::Accepted.encode()] {
+        let error = live.answer(request, LONG).await.unwrap_err();
+        assert_eq!(error.origin(), ErrorOrigin::Peer, "{error:?}");
+    }
+    let none = SessionMessage::Reply { context: None, evidence: None }.encode();
+    let appraiser = FakeAppraiser::default();
+    for reply in [&b""[..], &none, &SessionMessage::Accepted.encode()] {
+        let request = peer.request_evidence().unwrap();
+        let error = peer.appraise_reply(request, reply, &appraiser).unwrap_err();
+        assert_eq!(error.origin(), ErrorOrigin::Peer, "{error:?}");
+    }
+    assert!(appraiser.seen.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_with_an_appraiser_accepts_only_clients_whose_evidence_it_accepts() {
+    let demanding = || server(Binding::Session).with_client_appraiser(FakeAppraiser::default());
+    let server = demanding().unwrap();
+    let options = ClientOptions { binding: Binding::Session, deadline: LONG };
+    let client = Client::new(options, Arc::new(FakeAppraiser::default())).unwrap();
+    let client = client.with_evidence(client_evidence()).unwrap();
+    let (near, far) = wire();
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    echo(attested.unwrap().into_parts().0, accepted.unwrap().stream).await;
+    let (near, far) = wire();
+    let stranger = self::client(Binding::Session);
+    let (attested, accepted) =
+        tokio::join!(stranger.connect("localhost", near), server.accept(far));
+    assert!(attested.is_err() && accepted.is_err());
+    let expired = FakeAppraiser { now: Some(NOW + 1_000_000), ..Default::default() };
+    let server = self::server(Binding::Session).with_client_appraiser(expired).unwrap();
+    let (near, far) = wire();
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    assert!(attested.is_err());
+    assert_eq!(accepted.err().unwrap().origin(), ErrorOrigin::Evidence);
+    let keyed = self::server(Binding::Key).with_client_appraiser(FakeAppraiser::default());
+    assert!(matches!(keyed.err(), Some(ChannelError::Binding { wanted: "session", .. })));
 }

@@ -13,6 +13,12 @@ const GPU_DOMAIN: &[u8] = b"confide gpu nonce v1\0";
 /// Label of the TLS exporter (RFC 8446 section 7.5), as draft-fossati-seat-expat-03 has it.
 pub const EXPORTER_LABEL: &[u8] = b"Attestation";
 
+/// Label of the TLS exporter whose output gives the binders of fresh evidence in an open session.
+pub const RENEWAL_LABEL: &[u8] = b"Attestation renewal";
+
+/// Begins the input whose hash takes the exporter's place in the binder of fresh evidence.
+const RENEWAL_DOMAIN: &[u8] = b"confide renewal v1\0";
+
 /// Length in bytes of the TLS exporter's output for a binder.
 pub const EXPORTER_BYTES: usize = 32;
 
@@ -64,6 +70,19 @@ pub fn session_report_data(
     ReportData(digest.into())
 }
 
+/// What takes the exporter's place in the binder and nonce of fresh evidence in an open session:
+/// SHA-256 over domain, the output of the exporter with [`RENEWAL_LABEL`], and the context.
+///
+/// The ends keep `secret` instead of the session's own secrets. It is as secret and as fresh as the
+/// session, and the context, which the verifier chooses at random, makes each output fresh.
+pub fn renewed_exporter(
+    secret: &[u8; EXPORTER_BYTES],
+    context: &[u8; CONTEXT_BYTES],
+) -> [u8; EXPORTER_BYTES] {
+    let parts = Sha256::new().chain_update(RENEWAL_DOMAIN).chain_update(secret);
+    parts.chain_update(context).finalize().into()
+}
+
 /// The nonce that a GPU signs under key binding: SHA-256 over domain, the byte 1, role of the
 /// attester and hash of its SPKI.
 ///
@@ -108,6 +127,12 @@ mod tests {
         for other in others {
             assert_ne!(base, other);
         }
+    }
+
+    #[test]
+    fn a_renewed_exporter_is_a_hash_over_domain_secret_and_context() {
+        let whole: [u8; 32] = Sha256::digest([RENEWAL_DOMAIN, &[1; 32], &[2; 32]].concat()).into();
+        assert_eq!(renewed_exporter(&[1; 32], &[2; 32]), whole);
     }
 
     #[test]

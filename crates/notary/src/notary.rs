@@ -93,14 +93,7 @@ impl Notary {
         let slots = ExchangeSlots::new(limits.exchanges, limits.exchanges_per_client);
         let exchanges = Arc::new(ExchangeContext { clock, keys, policy, slots, upstream });
         let description = description.into();
-        let shared = NotaryState {
-            channel,
-            find_client: None,
-            demand: None,
-            description,
-            exchanges,
-            limits,
-        };
+        let shared = NotaryState { channel, find_client: None, description, exchanges, limits };
         let admission = Admission::new(AdmissionLimits::default());
         Ok(Self { binding, config_digest, shared, simulated, admission })
     }
@@ -128,7 +121,7 @@ impl Notary {
         if self.binding != Binding::Session {
             return Err(NotaryError::ClientBinding);
         }
-        self.shared.demand = Some(Box::new(appraiser));
+        self.shared.channel = self.shared.channel.with_client_appraiser(appraiser)?;
         Ok(self)
     }
 

@@ -1,13 +1,12 @@
 //! Accepts attested connections, answers on the notary's three routes, and drains at the stop.
 
-use std::{convert::Infallible, future::Future, pin::Pin, sync::Arc};
+use std::{convert::Infallible, future::Future, sync::Arc};
 
 use bytes::Bytes;
-use confide_channel::{ChannelError, Server};
-use confide_evidence::Appraise;
+use confide_channel::Server;
 use confide_http::{
     Admission, ClosingSignal, ConnectionDeadlines, ConnectionPlace, DrainOutcome, PeerStream,
-    StallGuard, UNBOUNDED, accept_until, serve_connection, wait_until_closing,
+    StallGuard, UNBOUNDED, accept_until, error_chain, serve_connection, wait_until_closing,
 };
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
@@ -17,7 +16,6 @@ use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpListener, time::timeout};
-use tokio_rustls::server::TlsStream;
 
 use crate::{
     error::ExchangeError,
@@ -51,8 +49,6 @@ pub type ClientLookup = Box<dyn Fn(&[u8]) -> Option<String> + Send + Sync>;
 pub(crate) struct NotaryState {
     pub(crate) channel: Server,
     pub(crate) find_client: Option<ClientLookup>,
-    /// Appraises the evidence of clients; if `None`, clients need no evidence.
-    pub(crate) demand: Option<Box<dyn ClientAppraiser>>,
     pub(crate) description: Bytes,
     pub(crate) exchanges: Arc<ExchangeContext>,
     pub(crate) limits: NotaryLimits,
@@ -78,12 +74,14 @@ async fn serve_one_connection(
 ) {
     let client = ClientIdentity::At(place.peer());
     let opened = tokio::select! {
-        opened = accept_channel(&shared, stream) => opened,
+        opened = shared.channel.accept(stream) => opened,
         _ = closing.changed() => return,
     };
     let stream = match opened {
-        Ok(stream) => StallGuard::new(stream, shared.limits.write_stall),
-        Err(refusal) => return tracing::info!(%refusal, "connection refused"),
+        Ok(accepted) => StallGuard::new(accepted.stream, shared.limits.write_stall),
+        Err(refusal) => {
+            return tracing::info!(refusal = error_chain(&refusal), "connection refused");
+        }
     };
     let limits = shared.limits;
     let service = service_fn(|request| {
@@ -100,35 +98,6 @@ async fn serve_one_connection(
     let deadlines =
         ConnectionDeadlines { first_request: limits.idle, idle: UNBOUNDED, grace: UNBOUNDED };
     serve_connection(http, &place, deadlines, wait_until_closing(closing)).await;
-}
-
-type AttestedStream = TlsStream<PeerStream>;
-
-async fn accept_channel(
-    shared: &NotaryState,
-    stream: PeerStream,
-) -> Result<AttestedStream, ChannelError> {
-    match &shared.demand {
-        None => Ok(shared.channel.accept(stream).await?.stream),
-        Some(demand) => demand.accept(&shared.channel, stream).await,
-    }
-}
-
-type AcceptFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<AttestedStream, ChannelError>> + Send + 'a>>;
-
-/// Accepts connections of clients whose evidence an [`Appraise`] accepts.
-pub(crate) trait ClientAppraiser: Send + Sync {
-    fn accept<'a>(&'a self, channel: &'a Server, stream: PeerStream) -> AcceptFuture<'a>;
-}
-
-impl<A: Appraise> ClientAppraiser for A {
-    fn accept<'a>(&'a self, channel: &'a Server, stream: PeerStream) -> AcceptFuture<'a> {
-        Box::pin(async move {
-            let attested = channel.accept_attested(self, stream).await?;
-            Ok(attested.into_parts().0)
-        })
-    }
 }
 
 type ResponseBody = Either<Full<Bytes>, FrameStream>;
