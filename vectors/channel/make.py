@@ -26,6 +26,7 @@ def main() -> None:
     write("tagged_evidence.json", ABOUT_TAGGED, tagged_cases())
     write("binder.json", ABOUT_BINDER, binder_cases())
     write("gpu_nonce.json", ABOUT_GPU_NONCE, gpu_nonce_cases())
+    write("renewal.json", ABOUT_RENEWAL, renewal_cases())
     write("session_message.json", ABOUT_MESSAGES, message_cases())
     write("batch.json", ABOUT_BATCH, batch_cases())
 
@@ -291,6 +292,30 @@ def gpu_nonce_cases() -> list[Case]:
                         "nonce": hashlib.sha256(parts).hexdigest(),
                     }
                 )
+    return cases
+
+
+# Fresh evidence in an open session.
+
+ABOUT_RENEWAL = (
+    "What takes the exporter's place in binders and nonces of fresh evidence, with all inputs"
+    " (docs/channel.md, Fresh evidence in an open session). All values are hex."
+)
+
+
+def renewal_cases() -> list[Case]:
+    cases: list[Case] = []
+    for secret in (bytes(range(32)), bytes(range(32, 64))):
+        for context in (bytes(32), CONTEXT, bytes(range(64, 96))):
+            whole = b"confide renewal v1\0" + secret + context
+            cases.append(
+                {
+                    "name": f"renewal {len(cases) + 1}",
+                    "secret": secret.hex(),
+                    "context": context.hex(),
+                    "exporter": hashlib.sha256(whole).hexdigest(),
+                }
+            )
     return cases
 
 

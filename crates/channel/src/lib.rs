@@ -49,7 +49,7 @@ pub use client::Client;
 pub use error::{ChannelError, ChannelPhase, ErrorOrigin, TunnelError};
 pub use frame::FRAME_BYTES_MAX;
 pub use identity::CERTIFICATE_BYTES_MAX;
-pub use live::{EvidenceRequest, LivePeer, LiveSession};
+pub use live::{EVIDENCE_MEDIA_TYPE, EVIDENCE_PATH, EvidenceRequest, LivePeer, LiveSession};
 pub use nested::{NestedClient, NestedServer, nested_accept, nested_connect};
 pub use options::{
     Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning, ServerOptions,

@@ -20,6 +20,12 @@ use crate::{
     session::{SessionAttester, SessionPeer, fresh_context},
 };
 
+/// The path at which a server of HTTP answers requests for fresh evidence (POST).
+pub const EVIDENCE_PATH: &str = "/.well-known/confide/evidence";
+
+/// The media type of such a request and its answer: one message of the session exchange.
+pub const EVIDENCE_MEDIA_TYPE: &str = "application/vnd.confide.session";
+
 /// The server's end of an open session, which gives fresh evidence about itself.
 pub struct LiveSession {
     pub(crate) attesting: SessionAttester,

@@ -7,18 +7,22 @@ use confide_client::{
     AllowedOrigins, Binding, ClientError, ClientLimits, ConnectTimings, Connector, Endpoint,
     HttpClient, PeerAppraisal, error_chain,
 };
-use confide_evidence::UnixSeconds;
+use confide_evidence::{Attest, UnixSeconds};
 use confide_verifier::{BindingLevel, Policy, Scope};
 use serde_json::{Value, json};
 
 use crate::{
     address::parse_listen_address,
+    attest::arguments::{AttesterArgs, client_evidence},
     binding::EvidenceBinding,
-    collateral::service::EndorsementSourceArgs,
     error::CliError,
+    features::NO_ATTESTER_HINT,
     policy, process,
     refusal::{PeerHints, explain_client_error, hint_for_check},
 };
+
+/// The claim of a client that attests.
+const CLIENT_CLAIM: &str = "client of a gateway";
 
 /// The arguments of `confide connect`.
 #[derive(clap::Args)]
@@ -35,14 +39,20 @@ pub(crate) struct Args {
     /// Use this collateral instead of the server's stapled collateral
     #[arg(long, value_name = "FILE", conflicts_with = "collateral_service")]
     collateral: Option<PathBuf>,
-    #[command(flatten)]
-    service: EndorsementSourceArgs,
+    #[command(flatten, next_help_heading = "Evidence of this end, for a server that demands it")]
+    attester: AttesterArgs,
     /// Connect through this tunnel: ws://HOST:PORT
     #[arg(long, value_name = "URL")]
     via: Option<String>,
-    /// How the server binds evidence to connections; by default as the policy demands, else `key`
+    /// How the server binds evidence to connections; by default `session` if the policy demands it or this
+    /// end attests, else `key`
     #[arg(long, value_enum)]
     binding: Option<EvidenceBinding>,
+    /// Seconds after which the server has to show fresh evidence, before the next request: on the same
+    /// connection with session binding, else on a new one
+    #[arg(long, value_name = "N", default_value_t = 900,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    evidence_age_s: u64,
     /// The loopback address for OpenAI clients; port 0 takes any free one
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address,
           default_value = "127.0.0.1:0")]
@@ -88,17 +98,20 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         connections: args.requests as usize,
         requests_waiting: args.requests_waiting as usize,
         local_connections: args.connections as usize,
+        age_max: Duration::from_secs(args.evidence_age_s),
         ..ClientLimits::default()
     };
     let origins = AllowedOrigins::new(&args.allow_origin)
         .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
     let policy = policy::file::read_policy(&args.policy)?;
-    let binding: Binding = match (args.binding, policy.binding) {
+    let own = args.attester.open_attester(None)?;
+    let demands_session = policy.binding == Some(BindingLevel::Session) || own.is_some();
+    let binding: Binding = match (args.binding, demands_session) {
         (Some(name), _) => name.into(),
-        (None, Some(BindingLevel::Session)) => Binding::Session,
-        (None, Some(BindingLevel::Key) | None) => Binding::Key,
+        (None, true) => Binding::Session,
+        (None, false) => Binding::Key,
     };
-    let connector = build_connector(&args, policy, binding, limits)?;
+    let connector = build_connector(&args, policy, binding, own, limits)?;
     let client = HttpClient::new(connector, limits, process::unix_now);
     process::block_on(serve(&args, binding, client, origins, limits))?
 }
@@ -137,21 +150,26 @@ fn build_connector(
     args: &Args,
     policy: Policy,
     binding: Binding,
+    own: Option<Arc<dyn Attest>>,
     limits: ClientLimits,
 ) -> Result<Connector, CliError> {
     let endpoint = Endpoint::parse(&args.url)
         .map_err(|error| CliError::new(error).with_hint("for instance https://127.0.0.1:8443"))?;
     let policy = policy::file::add_root(policy, args.root.as_deref())?;
-    let appraiser = args.service.build_appraiser(policy, args.collateral.as_deref())?;
-    Connector::with_appraiser(endpoint, args.via.clone(), binding, Arc::new(appraiser), limits)
+    let service = &args.attester.service;
+    let appraiser = Arc::new(service.build_appraiser(policy, args.collateral.as_deref())?);
+    Connector::with_appraiser(endpoint, args.via.clone(), binding, appraiser, limits)
+        .and_then(|connector| match own {
+            None => Ok(connector),
+            Some(own) => connector.with_evidence(client_evidence(own, CLIENT_CLAIM)),
+        })
         .map_err(|error| CliError::new(error_chain(&error)))
 }
 
 fn explain_error(args: &Args, error: &ClientError) -> CliError {
     let hints = PeerHints {
         check: hint_for_check,
-        attester: "connect has no evidence of its own: check that the URL is a gateway's, not an \
-                   adapter host's or a notary's",
+        attester: NO_ATTESTER_HINT,
         network: &|error| hint_for_network(args.via.as_deref(), error),
     };
     explain_client_error(&args.url, error, &hints)

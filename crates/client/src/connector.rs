@@ -9,11 +9,12 @@ use std::{
 use bytes::Bytes;
 use confide_appraiser::{PolicyAppraiser, SharedAppraisal};
 use confide_channel::{
-    Binding, ChannelTimings, Client, ClientEvidence, ClientOptions, PlainClient,
+    Binding, ChannelTimings, Client, ClientEvidence, ClientOptions, EVIDENCE_MEDIA_TYPE,
+    EVIDENCE_PATH, FRAME_BYTES_MAX, LivePeer, PlainClient,
     tunnel::{self, TunnelStream},
 };
-use http::{Request, Response};
-use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
+use http::{Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Empty, Full, Limited, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Body, Incoming},
     client::conn::http1::{self, SendRequest},
@@ -61,7 +62,7 @@ pub struct Connector {
 }
 
 enum ChannelClient {
-    Attested(Client<PolicyAppraiser>),
+    Attested { client: Client<PolicyAppraiser>, appraiser: Arc<PolicyAppraiser> },
     Plain(PlainClient),
 }
 
@@ -81,9 +82,11 @@ impl Connector {
         limits: ClientLimits,
     ) -> Result<Self, ClientError> {
         let target = endpoint.to_string();
-        let client = Client::new(ClientOptions { binding, deadline: limits.channel }, appraiser)
+        let options = ClientOptions { binding, deadline: limits.channel };
+        let client = Client::new(options, appraiser.clone())
             .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
-        Ok(Self { endpoint, target, via, client: ChannelClient::Attested(client), limits })
+        let client = ChannelClient::Attested { client, appraiser };
+        Ok(Self { endpoint, target, via, client, limits })
     }
 
     /// A connector of ordinary TLS 1.3 that trusts `root_der` and obtains no evidence about the
@@ -113,9 +116,9 @@ impl Connector {
     pub fn with_evidence(self, evidence: ClientEvidence) -> Result<Self, ClientError> {
         let Self { endpoint, target, via, client, limits } = self;
         let client = match client {
-            ChannelClient::Attested(client) => {
-                client.with_evidence(evidence).map(ChannelClient::Attested)
-            }
+            ChannelClient::Attested { client, appraiser } => client
+                .with_evidence(evidence)
+                .map(|client| ChannelClient::Attested { client, appraiser }),
             ChannelClient::Plain(client) => {
                 client.with_evidence(evidence).map(ChannelClient::Plain)
             }
@@ -167,15 +170,16 @@ impl Connector {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match &self.client {
-            ChannelClient::Attested(client) => {
-                let attested = client
+            ChannelClient::Attested { client, .. } => {
+                let mut attested = client
                     .connect(self.endpoint.host(), stream)
                     .await
                     .map_err(|source| self.channel_error(source))?;
+                let live = attested.take_live_peer();
                 let (stream, appraised, channel) = attested.into_parts();
                 self.start_http(
                     stream,
-                    Some(appraised),
+                    Some((appraised, live)),
                     dial,
                     channel.with_carrier_round_trips(round_trips),
                 )
@@ -195,7 +199,7 @@ impl Connector {
     async fn start_http<S>(
         &self,
         stream: S,
-        appraised: Option<SharedAppraisal>,
+        attested: Option<(SharedAppraisal, Option<LivePeer>)>,
         dial: Duration,
         channel: ChannelTimings,
     ) -> Result<Connection, ClientError>
@@ -213,7 +217,55 @@ impl Connector {
             }
         });
         let timings = ConnectTimings { dial, channel };
-        Ok(Connection { sender, appraised, timings, opened: Instant::now() })
+        let (appraised, live) = attested.unzip();
+        let live = live.flatten();
+        Ok(Connection { sender, appraised, timings, live, fresh_since: Instant::now() })
+    }
+
+    /// Obtains fresh evidence on an idle connection, and appraises it. After an error the connection
+    /// must not be used any more.
+    ///
+    /// # Errors
+    /// [`ClientError::EvidenceRenewal`] if the server gives none, [`ClientError::Slow`] if it takes
+    /// too long, [`ClientError::Http`] if the connection fails, and [`ClientError::Channel`] if the
+    /// evidence is not accepted.
+    pub(crate) async fn renew_evidence(
+        &self,
+        connection: &mut Connection,
+    ) -> Result<(), ClientError> {
+        let deadline = self.limits.channel;
+        let renewing = self.renew_evidence_untimed(connection);
+        match tokio::time::timeout(deadline, renewing).await {
+            Ok(renewed) => renewed,
+            Err(_) => Err(ClientError::Slow { deadline }),
+        }
+    }
+
+    async fn renew_evidence_untimed(&self, connection: &mut Connection) -> Result<(), ClientError> {
+        let none = |got: String| ClientError::EvidenceRenewal { target: self.target.clone(), got };
+        let (ChannelClient::Attested { appraiser, .. }, Some(live)) =
+            (&self.client, &connection.live)
+        else {
+            return Err(none("no session binding".into()));
+        };
+        let asked = live.request_evidence().map_err(|source| self.channel_error(source))?;
+        let request = Request::post(EVIDENCE_PATH)
+            .header(header::HOST, self.endpoint.to_string())
+            .header(header::CONTENT_TYPE, EVIDENCE_MEDIA_TYPE)
+            .body(whole_body(asked.encode()))
+            .map_err(|error| none(error.to_string()))?;
+        let answer = connection.sender.send_request(request).await.map_err(ClientError::Http)?;
+        if answer.status() != StatusCode::OK {
+            return Err(none(format!("status {}", answer.status())));
+        }
+        let reply = Limited::new(answer.into_body(), FRAME_BYTES_MAX).collect().await;
+        let reply = reply.map_err(|error| none(error.to_string()))?.to_bytes();
+        let appraised = live
+            .appraise_reply(asked, &reply, &**appraiser)
+            .map_err(|source| self.channel_error(source))?;
+        connection.appraised = Some(appraised);
+        connection.fresh_since = Instant::now();
+        connection.sender.ready().await.map_err(ClientError::Http)
     }
 
     async fn within_dial_deadline<T>(
@@ -253,7 +305,9 @@ impl ConnectTimings {
 /// One open connection that takes one request at a time.
 pub struct Connection {
     pub(crate) sender: SendRequest<RequestBody>,
-    pub(crate) opened: Instant,
+    /// The time of the newest evidence.
+    pub(crate) fresh_since: Instant,
+    live: Option<LivePeer>,
     appraised: Option<SharedAppraisal>,
     timings: ConnectTimings,
 }
@@ -262,6 +316,11 @@ impl Connection {
     /// The result of the peer's appraisal; `None` on plain TLS, which has no evidence.
     pub fn appraisal(&self) -> Option<&SharedAppraisal> {
         self.appraised.as_ref()
+    }
+
+    /// Whether the server can be asked for fresh evidence on this connection.
+    pub(crate) fn is_renewable(&self) -> bool {
+        self.live.is_some()
     }
 
     /// The time of each step of opening the connection.

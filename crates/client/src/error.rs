@@ -70,6 +70,14 @@ pub enum ClientError {
         /// The deadline.
         deadline: Duration,
     },
+    /// The attested end gave no fresh evidence on an open connection.
+    #[error("{target} gave no fresh evidence: {got}")]
+    EvidenceRenewal {
+        /// The attested end.
+        target: String,
+        /// What it did instead.
+        got: String,
+    },
     /// HTTP on an accepted connection failed.
     #[error("connection broke before the answer: {0}")]
     Http(#[source] hyper::Error),

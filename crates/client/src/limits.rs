@@ -27,8 +27,9 @@ pub struct ClientLimits {
     /// The time for which an idle connection is kept. It is shorter than the gateway's, so that a
     /// request rarely meets a connection that is just being closed.
     pub idle: Duration,
-    /// The time for which a connection is used before its successor is appraised again: the longest
-    /// time for which a revocation or a TCB recovery goes unseen.
+    /// The age of evidence at which fresh evidence is demanded, on the same connection (session
+    /// binding) or on a new one, before the next request: the longest time for which a revocation or
+    /// a TCB recovery goes unseen.
     pub age_max: Duration,
     /// The largest number of connections that the loopback proxy holds: more than run and wait, so
     /// that one client too many gets an error instead of a closed connection.

@@ -9,21 +9,22 @@ use std::{
 
 use bytes::Bytes;
 use confide_appraiser::SharedAppraisal;
-use confide_http::{AdmissionPermit, AdmissionQueue, BodyClock, BodyPace, QueueError};
+use confide_http::{AdmissionPermit, AdmissionQueue, BodyClock, BodyPace, QueueError, error_chain};
 use http::{HeaderValue, Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::{
     connector::{ConnectTimings, Connection, Connector, RequestBody},
-    error::ClientError,
+    error::{Blame, ClientError},
     limits::ClientLimits,
 };
 
 /// Sends requests to one attested end over pooled connections.
 ///
-/// Every new connection is appraised. One whose claims have expired, or that is older than
-/// [`ClientLimits::age_max`], is dropped before the next request. One that claims another guarantee
+/// Every new connection is appraised. One whose claims have expired is dropped before the next
+/// request; one whose evidence is older than [`ClientLimits::age_max`] is asked for fresh evidence
+/// (session binding), or dropped. One that claims another guarantee
 /// than the first connection is refused.
 pub struct HttpClient {
     shared: Arc<PoolState>,
@@ -198,8 +199,36 @@ impl PoolState {
             let mut connection = kept.connection;
             // The connection's last answer was read to its end, so it is ready at once or closed.
             let ready = tokio::time::timeout(READY_DEADLINE, connection.sender.ready()).await;
-            if matches!(ready, Ok(Ok(()))) {
+            if matches!(ready, Ok(Ok(()))) && self.is_fresh_or_renewed(&mut connection).await {
                 return Some(connection);
+            }
+        }
+    }
+
+    /// Obtains fresh evidence on a connection whose evidence is too old; false if it has to be
+    /// dropped. A new connection then shows whether the server is still to be trusted.
+    async fn is_fresh_or_renewed(&self, connection: &mut Connection) -> bool {
+        if connection.fresh_since.elapsed() <= self.limits.age_max {
+            return true;
+        }
+        let renewed = self.connector.renew_evidence(connection).await;
+        let accepted = renewed.and_then(|()| match connection.appraisal() {
+            Some(appraised) => self.check_guarantee(appraised),
+            None => Ok(()),
+        });
+        match accepted {
+            Ok(()) => {
+                *lock(&self.latest) = connection.appraisal().cloned();
+                tracing::debug!("fresh evidence on an open connection");
+                true
+            }
+            Err(error) => {
+                let text = error_chain(&error);
+                match error.blame() {
+                    Blame::Evidence => tracing::warn!(error = text, "fresh evidence refused"),
+                    _ => tracing::debug!(error = text, "no fresh evidence"),
+                }
+                false
             }
         }
     }
@@ -220,7 +249,8 @@ impl PoolState {
 
     fn is_expired(&self, connection: &Connection) -> bool {
         let ran_out = connection.not_after().is_some_and(|end| (self.clock)() >= end);
-        ran_out || connection.opened.elapsed() > self.limits.age_max
+        let is_old = connection.fresh_since.elapsed() > self.limits.age_max;
+        ran_out || (is_old && !connection.is_renewable())
     }
 }
 

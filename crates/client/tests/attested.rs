@@ -375,3 +375,55 @@ async fn an_address_where_nobody_listens_is_a_matter_of_the_network() {
     assert!(matches!(error, ClientError::Dial { .. }), "{error}");
     assert_eq!(error.blame(), Blame::Network);
 }
+
+/// A client that demands fresh evidence before each request.
+fn doubting_client(address: std::net::SocketAddr) -> HttpClient {
+    let limits = ClientLimits { age_max: Duration::ZERO, ..ClientLimits::default() };
+    let appraiser = appraiser(policy(&attester()));
+    HttpClient::new(connector(address, Binding::Session, &appraiser, limits), limits, now)
+}
+
+#[tokio::test]
+async fn old_evidence_is_renewed_on_the_same_connection() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let counted = asked.clone();
+    let server = server(Binding::Session, Some(attester()), now);
+    let (address, connections) = site::site_with_evidence(server, move |live, request| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move { live.answer(&request, site::GENEROUS).await.ok() }
+    })
+    .await;
+    let client = doubting_client(address);
+    for _ in 0..3 {
+        assert_eq!(read_text(client.request(get()).await.unwrap()).await, "ok");
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_connection_without_fresh_evidence_is_replaced() {
+    for gives_stale_evidence in [false, true] {
+        let server = server(Binding::Session, Some(attester()), now);
+        let stale = Arc::new(tokio::sync::OnceCell::new());
+        let (address, connections) = site::site_with_evidence(server, move |live, request| {
+            let stale = stale.clone();
+            async move {
+                if !gives_stale_evidence {
+                    return None;
+                }
+                // The answer to another request, which this client has not made.
+                let mut other = request.clone();
+                *other.last_mut().unwrap() ^= 1;
+                let reply = || async { live.answer(&other, site::GENEROUS).await.unwrap() };
+                Some(stale.get_or_init(reply).await.clone())
+            }
+        })
+        .await;
+        let client = doubting_client(address);
+        for opened in 1..=3 {
+            assert_eq!(read_text(client.request(get()).await.unwrap()).await, "ok");
+            assert_eq!(connections.load(Ordering::SeqCst), opened);
+        }
+    }
+}

@@ -130,12 +130,6 @@ mod tests {
     }
 
     #[test]
-    fn a_renewed_exporter_is_a_hash_over_domain_secret_and_context() {
-        let whole: [u8; 32] = Sha256::digest([RENEWAL_DOMAIN, &[1; 32], &[2; 32]].concat()).into();
-        assert_eq!(renewed_exporter(&[1; 32], &[2; 32]), whole);
-    }
-
-    #[test]
     fn every_input_changes_a_gpu_nonce() {
         let base = session_gpu_nonce(Role::Server, &[1; 32], &[2; 32]);
         let others = [

@@ -5,7 +5,10 @@ use std::{fmt::Debug, fs, path::Path};
 use confide_evidence::{
     ReportData,
     batch::{BatchPath, BatchTree, Leaf},
-    binder::{Role, key_gpu_nonce, key_report_data, session_gpu_nonce, session_report_data},
+    binder::{
+        Role, key_gpu_nonce, key_report_data, renewed_exporter, session_gpu_nonce,
+        session_report_data,
+    },
     claims::Claims,
     session_message::{SessionEvidence, SessionMessage},
     tagged_evidence::{TaggedCollateral, TaggedEvidence},
@@ -73,6 +76,14 @@ fn gpu_nonces_are_what_the_vectors_say() {
             Some(_) => session_gpu_nonce(role, &spki_hash, &digest(&case["exporter"])),
         };
         assert_eq!(nonce, digest(&case["nonce"]), "{}", case["name"]);
+    }
+}
+
+#[test]
+fn renewed_exporters_are_what_the_vectors_say() {
+    for case in cases("renewal.json") {
+        let exporter = renewed_exporter(&digest(&case["secret"]), &digest(&case["context"]));
+        assert_eq!(exporter, digest(&case["exporter"]), "{}", case["name"]);
     }
 }
 

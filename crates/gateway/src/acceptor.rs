@@ -11,7 +11,7 @@ use confide_channel::{ChannelError, Server};
 use confide_http::PeerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::observation::Telemetry;
+use crate::{fresh_evidence::FreshEvidence, observation::Telemetry};
 
 /// The version of HTTP on an opened stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +20,24 @@ pub(crate) enum HttpVersion {
     Http2,
 }
 
+/// A stream that carries HTTP.
+pub(crate) struct OpenedStream<S> {
+    pub(crate) stream: S,
+    pub(crate) version: HttpVersion,
+    /// What gives the client fresh evidence; `None` without session binding.
+    pub(crate) evidence: Option<Arc<FreshEvidence>>,
+}
+
 /// Opens streams on accepted connections. There are two implementations: the attested channel, and
 /// plain TCP in this crate's tests.
 pub(crate) trait Acceptor: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    type Refusal: std::fmt::Display + Send;
+    type Refusal: std::error::Error + Send;
 
     fn open_stream(
         &self,
         stream: PeerStream,
-    ) -> impl Future<Output = Result<(Self::Stream, HttpVersion), Self::Refusal>> + Send;
+    ) -> impl Future<Output = Result<OpenedStream<Self::Stream>, Self::Refusal>> + Send;
 
     /// Does what has to be done at intervals while connections are accepted.
     fn maintain(&self) -> impl Future<Output = Infallible> + Send {
@@ -54,7 +62,7 @@ impl Acceptor for ChannelAcceptor {
     async fn open_stream(
         &self,
         stream: PeerStream,
-    ) -> Result<(Self::Stream, HttpVersion), Self::Refusal> {
+    ) -> Result<OpenedStream<Self::Stream>, Self::Refusal> {
         let metrics = self.telemetry.as_ref().map(|telemetry| &telemetry.metrics);
         let accepted = self.channel.accept(stream).await.inspect_err(|error| {
             if let Some(metrics) = metrics {
@@ -73,7 +81,8 @@ impl Acceptor for ChannelAcceptor {
             sessions_under_quote = accepted.timings.batch,
             "channel opened"
         );
-        Ok((accepted.stream, version))
+        let evidence = accepted.live.map(|live| Arc::new(FreshEvidence::new(live)));
+        Ok(OpenedStream { stream: accepted.stream, version, evidence })
     }
 
     /// Logs each failed renewal of the key, since clients notice nothing until the key expires, and

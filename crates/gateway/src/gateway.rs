@@ -4,7 +4,7 @@ use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{Binding, Server, ServerOptions};
-use confide_evidence::Attest;
+use confide_evidence::{Appraise, Attest};
 use confide_http::{Admission, AdmissionLimits, DrainOutcome};
 use tokio::net::TcpListener;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
@@ -27,6 +27,9 @@ pub struct GatewayOptions {
     pub limits: GatewayLimits,
     /// The names and addresses in the certificate.
     pub names: Vec<String>,
+    /// Whether clients of [`Binding::None`] get session tickets, with which they resume sessions. A
+    /// session with evidence is never resumed.
+    pub session_tickets: bool,
 }
 
 impl GatewayOptions {
@@ -44,7 +47,7 @@ impl GatewayOptions {
 
 /// Terminates the attested channel and proxies its requests.
 pub struct Gateway {
-    channel: Arc<Server>,
+    channel: Server,
     configuration: GatewayConfiguration,
     proxy: Proxy,
     limits: GatewayLimits,
@@ -110,8 +113,12 @@ impl Gateway {
             Binding::None | Binding::Key => channel.with_http2()?,
             Binding::Session => channel,
         };
+        let channel = match options.session_tickets {
+            true => channel.with_session_tickets()?,
+            false => channel,
+        };
         Ok(Self {
-            channel: Arc::new(channel),
+            channel,
             proxy: Proxy::new(&options.configuration, simulated, options.limits)?,
             configuration: options.configuration,
             limits: options.limits,
@@ -141,6 +148,18 @@ impl Gateway {
     pub fn with_telemetry(mut self, telemetry: Telemetry) -> Self {
         self.telemetry = Some(Arc::new(telemetry));
         self
+    }
+
+    /// Returns the gateway, which now refuses clients whose evidence `appraiser` does not accept.
+    ///
+    /// # Errors
+    /// [`GatewayError::Channel`] without session binding.
+    pub fn with_client_appraiser<A>(mut self, appraiser: A) -> Result<Self, GatewayError>
+    where
+        A: Appraise + 'static,
+    {
+        self.channel = self.channel.with_client_appraiser(appraiser)?;
+        Ok(self)
     }
 
     /// Returns the gateway with other limits on connections, or with trusted proxies in front of
@@ -199,7 +218,8 @@ impl Gateway {
     fn into_generation(self) -> Generation<ChannelAcceptor> {
         let proxy = self.proxy.with_access_log(self.access_log);
         let proxy = proxy.with_authorizer(self.authorizer).with_telemetry(self.telemetry.clone());
-        let acceptor = ChannelAcceptor { channel: self.channel, telemetry: self.telemetry };
+        let (channel, telemetry) = (Arc::new(self.channel), self.telemetry);
+        let acceptor = ChannelAcceptor { channel, telemetry };
         Generation::new(Arc::new(acceptor), Arc::new(proxy), self.limits)
     }
 }

@@ -35,7 +35,7 @@ use tokio::{
 use crate::{
     limits::{GatewayLimits, Http2Limits},
     observation::ObservedBody,
-    proxy::Proxy,
+    proxy::{ClientConnection, Proxy},
     refusal::RequestRefusal,
     tunnel::Tunnel,
 };
@@ -76,7 +76,8 @@ pub(crate) async fn serve_http2<I>(
             if is_tunnel {
                 request.extensions_mut().insert(busy.clone());
             }
-            let response = proxy.answer(request, peer, &tunnels).await;
+            let connection = ClientConnection { peer, tunnels: &tunnels, evidence: None };
+            let response = proxy.answer(request, connection).await;
             Ok(response.map(|body| StreamBody::new(body, is_head, Some(busy))))
         })
     });

@@ -28,6 +28,7 @@ mod configuration;
 mod connection;
 mod error;
 mod fault;
+mod fresh_evidence;
 mod gateway;
 mod generation;
 mod generation_slot;

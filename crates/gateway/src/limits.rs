@@ -55,6 +55,9 @@ pub struct GatewayLimits {
     /// The longest time in which nothing moves through a WebSocket, as between the requests of a
     /// connection. Clients that wait longer send pings.
     pub upgraded_idle: Duration,
+    /// The shortest time between two pieces of fresh evidence on one connection, each of which costs
+    /// a quote or a part of one.
+    pub evidence_interval: Duration,
     /// The longest time for which a WebSocket is open, so that keys and configurations that are gone
     /// are not used for longer.
     pub websocket: Duration,
@@ -113,6 +116,7 @@ impl Default for GatewayLimits {
             write_stall: Duration::from_secs(60),
             upgrade: Duration::from_secs(30),
             upgraded_idle: Duration::from_secs(300),
+            evidence_interval: Duration::from_secs(1),
             websocket: Duration::from_secs(24 * 60 * 60),
             http2: Http2Limits::default(),
             upstream_connect: Duration::from_secs(5),

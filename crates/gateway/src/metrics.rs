@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_channel::ErrorOrigin;
+use confide_channel::{EVIDENCE_PATH, ErrorOrigin};
 use confide_http::metrics::{
     Counter, Gauge, Histogram, LabelledCounter, LabelledGauge, MetricsRegistry, OptionalGauge,
 };
@@ -106,7 +106,7 @@ impl GatewayMetrics {
         let all_routes = configurations.into_iter().flat_map(|one| &one.routes);
         let patterns = all_routes.map(|route| route.path.as_str());
         let routes = patterns
-            .chain([WELL_KNOWN_PATH])
+            .chain([WELL_KNOWN_PATH, EVIDENCE_PATH])
             .map(|pattern| (pattern.into(), route(pattern)))
             .collect();
         let families = model::ModelFamilies::register(&mut registry);

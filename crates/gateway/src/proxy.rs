@@ -3,6 +3,7 @@
 use std::{convert::Infallible, future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Instant};
 
 use bytes::Bytes;
+use confide_channel::EVIDENCE_PATH;
 use confide_http::{
     BodyPace, Peer, has_explicit_end, has_supported_transfer_codings, remove_fields,
     remove_hop_by_hop, remove_underscored,
@@ -28,6 +29,7 @@ use crate::{
     connection::{Connection, RequestBody, UnansweredRequest, bodiless_request},
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
+    fresh_evidence::FreshEvidence,
     http2_head,
     limits::GatewayLimits,
     manifest::ModelChange,
@@ -47,6 +49,16 @@ use crate::{
     upstream::Upstream,
     websocket::{ClientHandshake, HandshakeKey, is_websocket_request},
 };
+
+/// The connection on which a request has come.
+#[derive(Clone, Copy)]
+pub(crate) struct ClientConnection<'a> {
+    pub(crate) peer: Peer,
+    /// The queue of WebSockets that were accepted.
+    pub(crate) tunnels: &'a mpsc::Sender<Tunnel>,
+    /// What gives the client fresh evidence; `None` without session binding.
+    pub(crate) evidence: Option<&'a FreshEvidence>,
+}
 
 /// The reverse proxy: routes, groups of model servers, limits.
 pub(crate) struct Proxy {
@@ -184,22 +196,21 @@ impl Proxy {
 
     /// Answers one request, with an error response if it fails before the answer has begun.
     ///
-    /// If the answer accepts a WebSocket, its tunnel is queued in `tunnels`.
+    /// If the answer accepts a WebSocket, its tunnel is queued in the connection.
     pub(crate) async fn answer(
         &self,
         mut request: Request<Incoming>,
-        peer: Peer,
-        tunnels: &mpsc::Sender<Tunnel>,
+        connection: ClientConnection<'_>,
     ) -> Response<ObservedBody> {
         let (telemetry, method) = (self.telemetry.as_ref(), request.method().clone());
         let mut observation = RequestObservation::begin(telemetry, &method, request.headers_mut());
         let Some(log) = &self.log else {
-            let response = self.answer_unlogged(request, peer, tunnels, &mut observation).await;
+            let response = self.answer_unlogged(request, connection, &mut observation).await;
             return observation.observe_answer(response);
         };
         let began = Instant::now();
         let pattern = self.pattern_of(request.uri().path()).to_owned();
-        let response = self.answer_unlogged(request, peer, tunnels, &mut observation).await;
+        let response = self.answer_unlogged(request, connection, &mut observation).await;
         log.record_answer(&method, &pattern, response.status(), began.elapsed());
         observation.observe_answer(response)
     }
@@ -208,6 +219,7 @@ impl Proxy {
     fn pattern_of(&self, path: &str) -> &str {
         match path::normalise(path) {
             Ok(path) if path == WELL_KNOWN_PATH => WELL_KNOWN_PATH,
+            Ok(path) if path == EVIDENCE_PATH => EVIDENCE_PATH,
             Ok(path) => {
                 let route = self.routes.iter().find(|(pattern, ..)| pattern.matches(&path));
                 route.map_or("/**", |(_, route, _)| &route.path)
@@ -219,12 +231,11 @@ impl Proxy {
     async fn answer_unlogged(
         &self,
         request: Request<Incoming>,
-        peer: Peer,
-        tunnels: &mpsc::Sender<Tunnel>,
+        connection: ClientConnection<'_>,
         observation: &mut RequestObservation,
     ) -> Response<AnswerBody> {
         let (method, version) = (request.method().clone(), request.version());
-        let outcome = self.answer_or_refuse(request, peer, tunnels, observation).await;
+        let outcome = self.answer_or_refuse(request, connection, observation).await;
         let outcome = outcome.and_then(|response| match version == Version::HTTP_10 {
             true if response.body().size_hint().exact().is_none() => {
                 Err(RequestRefusal::StreamOverHttp10)
@@ -240,10 +251,10 @@ impl Proxy {
     async fn answer_or_refuse(
         &self,
         request: Request<Incoming>,
-        peer: Peer,
-        tunnels: &mpsc::Sender<Tunnel>,
+        connection: ClientConnection<'_>,
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
+        let ClientConnection { peer, tunnels, evidence } = connection;
         let (mut head, body) = request.into_parts();
         let mut body = LingeringBody::new(body, &head.headers, self.limits.request_body_linger);
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
@@ -263,6 +274,14 @@ impl Proxy {
         if target.path() == WELL_KNOWN_PATH {
             observation.record_route(WELL_KNOWN_PATH);
             return self.describe_gateway(&head.method);
+        }
+        if target.path() == EVIDENCE_PATH {
+            observation.record_route(EVIDENCE_PATH);
+            if head.method != Method::POST {
+                return Err(RequestRefusal::Method("POST".into()));
+            }
+            let evidence = evidence.ok_or(RequestRefusal::NoFreshEvidence)?;
+            return evidence.answer(body, &self.limits).await;
         }
         let method = if is_websocket { websocket_method() } else { head.method.clone() };
         let (route, group) = self.find_route(&method, target.path())?;

@@ -47,6 +47,14 @@ pub(crate) enum RequestRefusal {
     Busy,
     Upstream(UpstreamFailure),
     StreamOverHttp10,
+    /// The connection has no session binding.
+    NoFreshEvidence,
+    /// The request for fresh evidence cannot be read.
+    EvidenceRequest,
+    /// The interval between two pieces of evidence has not passed.
+    EvidenceTooSoon,
+    /// The attester failed, or has too much to do.
+    EvidenceUnavailable,
 }
 
 impl From<ChoiceError> for RequestRefusal {
@@ -152,6 +160,26 @@ impl RequestRefusal {
                 "http_1_1_needed",
                 "a streamed answer needs HTTP/1.1",
             ),
+            Self::NoFreshEvidence => (
+                StatusCode::NOT_FOUND,
+                "no_fresh_evidence",
+                "fresh evidence is given with session binding only",
+            ),
+            Self::EvidenceRequest => (
+                bad,
+                "bad_evidence_request",
+                "wanted a request of the session exchange, with a context",
+            ),
+            Self::EvidenceTooSoon => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "evidence_too_soon",
+                "this connection had evidence a moment ago",
+            ),
+            Self::EvidenceUnavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "evidence_unavailable",
+                "the attester gives no evidence now",
+            ),
         };
         (status, code, message.into())
     }
@@ -178,7 +206,7 @@ impl RequestRefusal {
                     headers.insert(header::ALLOW, allowed);
                 }
             }
-            Self::Busy => {
+            Self::Busy | Self::EvidenceTooSoon | Self::EvidenceUnavailable => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
             }
             Self::Choice(error) if error.is_transient() => {

@@ -10,7 +10,7 @@ use std::{
 
 use confide_http::{
     ClosingSignal, ConnectionDeadlines, ConnectionPlace, PeerStream, StallGuard, UNBOUNDED,
-    interrupt, serve_upgradeable, wait_until_closing,
+    error_chain, interrupt, serve_upgradeable, wait_until_closing,
 };
 use http::{HeaderValue, StatusCode, header};
 use hyper::{
@@ -22,11 +22,12 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::mpsc;
 
 use crate::{
-    acceptor::{Acceptor, HttpVersion},
+    acceptor::{Acceptor, HttpVersion, OpenedStream},
+    fresh_evidence::FreshEvidence,
     generation::{Generation, ReplacementSignal},
     http2::serve_http2,
     limits::GatewayLimits,
-    proxy::Proxy,
+    proxy::{ClientConnection, Proxy},
 };
 
 /// Asks the client to end the connection after this answer.
@@ -52,12 +53,13 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
         _ = closing.changed() => return,
         opened = acceptor.open_stream(stream) => opened,
     };
-    let (stream, version) = match opened {
-        Ok((stream, version)) => {
-            (TokioIo::new(StallGuard::new(stream, limits.write_stall)), version)
+    let OpenedStream { stream, version, evidence } = match opened {
+        Ok(opened) => opened,
+        Err(refusal) => {
+            return tracing::info!(refusal = error_chain(&refusal), "connection refused");
         }
-        Err(refusal) => return tracing::info!(%refusal, "connection refused"),
     };
+    let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
     let signal = replaced.clone();
     // HTTP/2 has a frame (GOAWAY) that ends a connection without losing a request.
     let replaced_http2 = async {
@@ -79,7 +81,9 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
     };
     let served = async {
         match version {
-            HttpVersion::Http1 => serve_http1(stream, &place, proxy, limits, signal, stop).await,
+            HttpVersion::Http1 => {
+                serve_http1(stream, &place, proxy, limits, evidence, signal, stop).await
+            }
             HttpVersion::Http2 => serve_http2(stream, &place, proxy, limits, stop).await,
         }
     };
@@ -91,6 +95,7 @@ async fn serve_http1<I>(
     place: &ConnectionPlace,
     proxy: &Arc<Proxy>,
     limits: &GatewayLimits,
+    evidence: Option<Arc<FreshEvidence>>,
     replaced: ReplacementSignal,
     stop: impl Future<Output = ()>,
 ) where
@@ -99,9 +104,11 @@ async fn serve_http1<I>(
     let (tunnels, mut opened) = mpsc::channel(1);
     let service = service_fn(|request| {
         let (proxy, tunnels, replaced) = (proxy.clone(), tunnels.clone(), replaced.clone());
-        let peer = place.peer();
+        let (peer, evidence) = (place.peer(), evidence.clone());
         place.run_exchange(async move {
-            let mut response = proxy.answer(request, peer, &tunnels).await;
+            let evidence = evidence.as_deref();
+            let connection = ClientConnection { peer, tunnels: &tunnels, evidence };
+            let mut response = proxy.answer(request, connection).await;
             if replaced.is_set() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(header::CONNECTION, CLOSE);
             }

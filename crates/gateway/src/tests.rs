@@ -16,7 +16,7 @@ use tokio::{
 use crate::{
     DEFAULT_GROUP, DrainOutcome, GatewayConfiguration, GatewayLimits, Route, ServerStates,
     Upstream,
-    acceptor::{Acceptor, HttpVersion},
+    acceptor::{Acceptor, HttpVersion, OpenedStream},
     generation::Generation,
     generation_slot::GenerationSlot,
     proxy::Proxy,
@@ -57,8 +57,8 @@ impl Acceptor for Plain {
     async fn open_stream(
         &self,
         stream: PeerStream,
-    ) -> Result<(PeerStream, HttpVersion), Infallible> {
-        Ok((stream, self.0))
+    ) -> Result<OpenedStream<PeerStream>, Infallible> {
+        Ok(OpenedStream { stream, version: self.0, evidence: None })
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     binding::BindingName,
     error::CliError,
     files::{read_file, write_file},
-    process,
+    policy, process,
     server_flags::AttestedServerArgs,
 };
 
@@ -75,6 +75,14 @@ pub(crate) struct TerminateArgs {
     /// Write the certificate as PEM, for clients of `--binding none`
     #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
     certificate_out: Option<PathBuf>,
+    /// Give clients session tickets, with which they resume sessions without the certificate; needs
+    /// `--binding none`, since a resumed session would show no evidence
+    #[arg(long)]
+    session_tickets: bool,
+    /// Demand evidence of clients that satisfies this policy, TOML; needs `--binding session`. SIGHUP reads it
+    /// again
+    #[arg(long, value_name = "FILE")]
+    client_policy: Option<PathBuf>,
     /// Write one line of JSON for each request: time, method, the fixed parts of its path, status. The line
     /// contains no query, field, body or identifier. `-` is standard output
     #[arg(long, value_name = "FILE")]
@@ -251,6 +259,8 @@ impl TerminateConfig {
     ) -> Result<PreparedGateway, CliError> {
         let attester = self.open_attester()?;
         let certificate = self.read_certificate()?;
+        let client_appraiser =
+            self.args.client_policy.as_deref().map(policy::file::read_appraiser).transpose()?;
         let api_keys = self.args.authorization.api_keys.as_deref();
         let (authorizer, new_keys) = match &running {
             None => (self.args.authorization.open_authorizer()?, None),
@@ -267,6 +277,7 @@ impl TerminateConfig {
                 ..self.limits
             },
             names: process::certificate_names(listen, &args.server.name),
+            session_tickets: args.session_tickets,
         };
         let gateway = match certificate {
             Some(GivenCertificate { chain, key }) => {
@@ -274,7 +285,11 @@ impl TerminateConfig {
             }
             None => Gateway::new(options, attester, process::unix_now),
         };
-        let mut gateway = gateway.map_err(|error| CliError::new(error_chain(&error)))?;
+        let explain = |error| CliError::new(error_chain(&error));
+        let mut gateway = gateway.map_err(explain)?;
+        if let Some(appraiser) = client_appraiser {
+            gateway = gateway.with_client_appraiser(appraiser).map_err(explain)?;
+        }
         if let Some(authorizer) = &authorizer {
             gateway = gateway.with_authorizer(authorizer.clone());
         }
@@ -325,6 +340,18 @@ impl TerminateConfig {
             let text = "evidence of a GPU is shown with session binding only";
             let hint = "add --binding session, or remove --gpu-index";
             return Err(CliError::new(text).with_hint(hint));
+        }
+        if self.args.client_policy.is_some() && binding != BindingName::Session {
+            let text = format!(
+                "--client-policy needs session binding, got {}",
+                confide_channel::Binding::from(binding).name()
+            );
+            return Err(CliError::new(text).with_hint("add --binding session"));
+        }
+        if self.args.session_tickets && binding != BindingName::None {
+            let text =
+                "session tickets are for --binding none: a resumed session would show no evidence";
+            return Err(CliError::new(text).with_hint("remove --session-tickets"));
         }
         if binding == BindingName::None {
             return Ok(None);

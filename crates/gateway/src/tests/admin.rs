@@ -227,6 +227,7 @@ async fn handshakes_are_counted_by_outcome_and_the_keys_expiry_is_shown() {
         key_validity: Duration::from_secs(60),
         limits: GatewayLimits::default(),
         names: vec!["gateway.test".into()],
+        session_tickets: false,
     };
     let now = || 1_700_000_000;
     let metrics = metrics();

@@ -479,6 +479,7 @@ async fn curl_and_a_gateway_agree_on_http2_over_tls() {
         key_validity: Duration::from_secs(3600),
         limits: GatewayLimits::default(),
         names: vec!["localhost".into()],
+        session_tickets: false,
     };
     // The certificate's dates do not matter to `--insecure`.
     let gateway = Gateway::new(options, None, || 1_800_000_000).unwrap();

@@ -131,6 +131,7 @@ fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), S
         "buffered_body_s" => limits.buffered_body = seconds()?,
         "upstream_question_s" => limits.upstream_question = seconds()?,
         "drain_s" => limits.drain = seconds()?,
+        "evidence_interval_s" => limits.evidence_interval = seconds()?,
         "websocket_open_s" => limits.upgrade = seconds()?,
         "websocket_idle_s" => limits.upgraded_idle = seconds()?,
         "websocket_s" => limits.websocket = seconds()?,
