@@ -40,10 +40,6 @@ use crate::{
     tunnel::Tunnel,
 };
 
-/// The time for which a connection without a running request is kept after GOAWAY. A client that is
-/// alive acknowledges within a round trip.
-const GOAWAY_GRACE: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5000 });
-
 /// The most bytes of an answer that are handed to a stream at once.
 const PIECE_BYTES_MAX: usize = 16 * 1024;
 /// The longest piece that is not divided: an event of a stream, or a short answer.
@@ -95,8 +91,8 @@ pub(crate) async fn serve_http2<I>(
     // A client that answers pings but does not close would otherwise keep the connection for ever.
     let unclosed = async {
         let _ = announced.await;
-        tokio::time::sleep(GOAWAY_GRACE).await;
-        wait_until_unused(place, tunnel_count.clone(), GOAWAY_GRACE).await;
+        tokio::time::sleep(limits.http2.goaway).await;
+        wait_until_unused(place, tunnel_count.clone(), limits.http2.goaway).await;
     };
     let deadlines = ConnectionDeadlines {
         first_request: limits.first_head,
@@ -122,6 +118,7 @@ fn http2_builder(limits: &GatewayLimits) -> http2::Builder<StreamExecutor> {
         errors,
         ping_interval,
         ping_timeout,
+        goaway: _,
     } = limits.http2;
     let mut builder = http2::Builder::new(StreamExecutor { write_stall: limits.write_stall });
     builder

@@ -157,6 +157,9 @@ pub struct Http2Limits {
     pub ping_interval: Duration,
     /// The deadline of the answer to a ping.
     pub ping_timeout: Duration,
+    /// The time for which a connection without a running request is kept after GOAWAY. A client that
+    /// is alive acknowledges within a round trip.
+    pub goaway: Duration,
 }
 
 impl Default for Http2Limits {
@@ -170,6 +173,7 @@ impl Default for Http2Limits {
             errors: 128,
             ping_interval: Duration::from_secs(60),
             ping_timeout: Duration::from_secs(20),
+            goaway: Duration::from_secs(5),
         }
     }
 }

@@ -376,7 +376,7 @@ async fn a_request_body_beyond_the_limit_is_a_413() {
 }
 
 #[tokio::test]
-async fn a_request_with_two_lengths_reaches_the_upstream_with_at_most_one() {
+async fn a_request_with_a_length_and_chunks_reaches_the_upstream_with_its_chunks_only() {
     let (saw, mut seen) = mpsc::unbounded_channel();
     let upstream = upstream(move |mut stream| {
         let saw = saw.clone();
@@ -390,10 +390,21 @@ async fn a_request_with_two_lengths_reaches_the_upstream_with_at_most_one() {
     let request = "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\
                    transfer-encoding: chunked\r\nconnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     let got = exchange(gateway.address, request).await;
-    if got.starts_with("HTTP/1.1 200 ") {
-        let forwarded = seen.recv().await.unwrap();
-        assert!(!forwarded.contains("content-length"), "{forwarded}");
-    }
+    assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+    let forwarded = seen.recv().await.unwrap();
+    let (head, body) = forwarded.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("transfer-encoding: chunked"), "{forwarded}");
+    assert!(!head.contains("content-length"), "{forwarded}");
+    assert_eq!(body, "5\r\nhello\r\n0\r\n\r\n");
+}
+
+#[tokio::test]
+async fn a_request_with_two_different_lengths_is_a_400() {
+    let gateway = gateway(upstream_saying("").await, GatewayLimits::default()).await;
+    let request = "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\ncontent-length: 4\r\n\
+                   connection: close\r\n\r\nfour";
+    let got = exchange(gateway.address, request).await;
+    assert!(got.starts_with("HTTP/1.1 400 "), "{got}");
 }
 
 #[tokio::test]

@@ -206,11 +206,9 @@ async fn a_body_that_is_not_as_long_as_announced_is_a_reset() {
             Request::post("http://gateway/silent").header("content-length", length).body(());
         let (response, mut body) = client.send_request(request.unwrap(), false).unwrap();
         body.send_data(Bytes::from_static(b"hello"), true).unwrap();
-        match finish_in_time(response).await {
-            // The body was too short, which the gateway may notice first.
-            Ok(response) => assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{length}"),
-            Err(error) => assert!(error.is_reset() && error.is_remote(), "{length}: {error}"),
-        }
+        let error = finish_in_time(response).await.expect_err(length);
+        assert!(error.is_remote(), "{length}: {error}");
+        assert_eq!(error.reason(), Some(h2::Reason::PROTOCOL_ERROR), "{length}: {error}");
     }
 }
 
@@ -244,7 +242,9 @@ async fn a_connection_without_requests_is_closed_and_a_running_one_is_not() {
 
 #[tokio::test]
 async fn an_idle_client_that_does_not_heed_goaway_is_cut() {
-    let limits = GatewayLimits { idle: Duration::from_millis(100), ..GatewayLimits::default() };
+    let brief = Duration::from_millis(100);
+    let mut limits = GatewayLimits { idle: brief, ..GatewayLimits::default() };
+    limits.http2.goaway = brief;
     let gateway = http2_gateway(branching().await, limits).await;
     let mut stream = ask(gateway.address, PREFACE).await;
     stream.write_all(&headers_frame(1, b"/")).await.unwrap();

@@ -145,6 +145,7 @@ fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), S
         "http2_errors" => limits.http2.errors = within(HTTP2_FAULTS)? as usize,
         "http2_ping_s" => limits.http2.ping_interval = seconds()?,
         "http2_ping_answer_s" => limits.http2.ping_timeout = seconds()?,
+        "http2_goaway_s" => limits.http2.goaway = seconds()?,
         _ => return Err(format!("limits: unknown key `{key}`")),
     }
     Ok(())
