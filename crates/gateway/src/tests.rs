@@ -162,6 +162,36 @@ async fn upstream_saying(answer: &'static str) -> SocketAddr {
     .await
 }
 
+/// An upstream that writes the pieces of its answer, each but the first one when it is told to go
+/// on.
+async fn stepping_upstream(pieces: &[&str]) -> (SocketAddr, mpsc::UnboundedSender<()>) {
+    let (go_on, wait) = mpsc::unbounded_channel::<()>();
+    let wait = Arc::new(tokio::sync::Mutex::new(wait));
+    let pieces: Arc<[String]> = pieces.iter().map(|&piece| piece.to_owned()).collect();
+    let address = upstream(move |mut stream| {
+        let (pieces, wait) = (pieces.clone(), wait.clone());
+        async move {
+            read_until(&mut stream, "\r\n\r\n").await;
+            for (index, piece) in pieces.iter().enumerate() {
+                if index > 0 {
+                    wait.lock().await.recv().await;
+                }
+                stream.write_all(piece.as_bytes()).await.unwrap();
+            }
+        }
+    })
+    .await;
+    (address, go_on)
+}
+
+/// An address that nobody listens on and nobody else can take while the socket lives.
+fn closed_address() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
 async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut seen = Vec::new();
     let mut byte = [0];
@@ -226,20 +256,8 @@ async fn a_request_passes_without_the_fields_of_its_connection_or_of_another_rou
 
 #[tokio::test]
 async fn each_piece_of_a_stream_passes_before_the_next_is_made() {
-    let (go_on, wait) = mpsc::unbounded_channel::<()>();
-    let wait = Arc::new(tokio::sync::Mutex::new(wait));
-    let upstream = upstream(move |mut stream| {
-        let wait = wait.clone();
-        async move {
-            read_until(&mut stream, "\r\n\r\n").await;
-            stream.write_all(CHUNKED.as_bytes()).await.unwrap();
-            for piece in ["9\r\ndata: 1\n\n\r\n", "9\r\ndata: 2\n\n\r\n", LAST_CHUNK] {
-                stream.write_all(piece.as_bytes()).await.unwrap();
-                wait.lock().await.recv().await;
-            }
-        }
-    })
-    .await;
+    let first = format!("{CHUNKED}9\r\ndata: 1\n\n\r\n");
+    let (upstream, go_on) = stepping_upstream(&[&first, "9\r\ndata: 2\n\n\r\n", LAST_CHUNK]).await;
     let gateway = gateway(upstream, GatewayLimits::default()).await;
     let mut client = ask(gateway.address, GET_CLOSE).await;
     let first = read_until(&mut client, "data: 1\n\n\r\n").await;
@@ -324,10 +342,8 @@ async fn an_upstream_that_pauses_too_long_leaves_a_broken_stream() {
 
 #[tokio::test]
 async fn an_unreachable_upstream_is_a_502_in_openai_shape() {
-    // Bound and not listening: nobody else can take the port meanwhile.
-    let closed = TcpSocket::new_v4().unwrap();
-    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let gateway = gateway(closed.local_addr().unwrap(), GatewayLimits::default()).await;
+    let (_closed, address) = closed_address();
+    let gateway = gateway(address, GatewayLimits::default()).await;
     let got = exchange(gateway.address, GET_CLOSE).await;
     let (head, body) = got.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 502 ") && head.contains("application/json"), "{head}");
@@ -528,18 +544,7 @@ async fn the_gateway_shows_its_configuration_and_refuses_connect() {
 async fn in_mid_stream(
     limits: GatewayLimits,
 ) -> (RunningGateway, TcpStream, mpsc::UnboundedSender<()>) {
-    let (go_on, wait) = mpsc::unbounded_channel::<()>();
-    let wait = Arc::new(tokio::sync::Mutex::new(wait));
-    let upstream = upstream(move |mut stream| {
-        let wait = wait.clone();
-        async move {
-            read_until(&mut stream, "\r\n\r\n").await;
-            stream.write_all(CHUNKED.as_bytes()).await.unwrap();
-            wait.lock().await.recv().await;
-            stream.write_all(LAST_CHUNK.as_bytes()).await.unwrap();
-        }
-    })
-    .await;
+    let (upstream, go_on) = stepping_upstream(&[CHUNKED, LAST_CHUNK]).await;
     let gateway = gateway(upstream, limits).await;
     let mut client = ask(gateway.address, GET).await;
     read_until(&mut client, "\r\n\r\n").await;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::*;
+use super::{websocket::echoing, *};
 use crate::{ApiKeyDigest, Authorizer, KeySet, UpstreamKey};
 
 /// The time of the tests in Unix seconds.
@@ -164,22 +164,10 @@ async fn the_upstream_gets_its_own_key_and_the_answer_is_counted_unchanged() {
 
 #[tokio::test]
 async fn a_stream_is_counted_without_delay_and_holds_its_place_until_its_end() {
-    let (go_on, wait) = mpsc::unbounded_channel::<()>();
-    let wait = Arc::new(tokio::sync::Mutex::new(wait));
-    let upstream = upstream(move |mut stream| {
-        let wait = wait.clone();
-        async move {
-            read_until(&mut stream, "\r\n\r\n").await;
-            stream.write_all(CHUNKED.as_bytes()).await.unwrap();
-            let event = "data: {\"choices\":[{\"text\":\"a\"}]}\n\n";
-            let chunk = format!("{:x}\r\n{event}\r\n", event.len());
-            for piece in [chunk.as_str(), chunk.as_str(), LAST_CHUNK] {
-                stream.write_all(piece.as_bytes()).await.unwrap();
-                wait.lock().await.recv().await;
-            }
-        }
-    })
-    .await;
+    let event = "data: {\"choices\":[{\"text\":\"a\"}]}\n\n";
+    let chunk = format!("{:x}\r\n{event}\r\n", event.len());
+    let first = format!("{CHUNKED}{chunk}");
+    let (upstream, go_on) = stepping_upstream(&[&first, &chunk, LAST_CHUNK]).await;
     let usage = UsagePath::new("stream");
     let keys = key_table("a", "k", "concurrent = 1\ntokens_per_day = 2");
     let authorizer = Arc::new(usage.authorizer_for(&keys));
@@ -334,20 +322,7 @@ async fn the_usage_file_keeps_a_days_budget_across_a_restart() {
 async fn a_websocket_runs_as_a_request_of_its_key_and_needs_one_for_all_models() {
     let keys = key_table("a", "k", "concurrent = 1") + &key_table("b", "l", "models = [\"m\"]");
     let authorizer = authorizer_for(&keys);
-    let accept =
-        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n";
-    let upstream = upstream(move |mut stream| async move {
-        let head = read_until(&mut stream, "\r\n\r\n").await;
-        let lines = head.lines().map(str::to_ascii_lowercase);
-        let position = lines.clone().position(|line| line.starts_with("sec-websocket-key: "));
-        let line = head.lines().nth(position.expect("a key")).unwrap();
-        let key = line.split_once(": ").unwrap().1;
-        let accepted = tokio_tungstenite::tungstenite::handshake::derive_accept_key(key.as_bytes());
-        let answer = format!("{accept}sec-websocket-accept: {accepted}\r\n\r\n");
-        stream.write_all(answer.as_bytes()).await.unwrap();
-        read_to_end(&mut stream).await;
-    })
-    .await;
+    let (upstream, _seen) = echoing().await;
     let address = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, address);
     configuration.add_route(Route::parse("WEBSOCKET /v1/realtime", DEFAULT_GROUP).unwrap());

@@ -113,9 +113,8 @@ async fn a_guesser_does_not_lock_out_a_key_that_the_hook_allowed_before() {
 async fn a_hook_that_fails_lets_nobody_in() {
     let (broken, _questions) = hook_with("500 Internal Server Error", "{}").await;
     let (vague, _more) = hook_with("200 OK", r#"{"allow":true,"name":"a","limit":1}"#).await;
-    let closed = TcpSocket::new_v4().unwrap();
-    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let url = format!("http://{}", closed.local_addr().unwrap());
+    let (_closed, address) = closed_address();
+    let url = format!("http://{address}");
     let absent = Authorizer::with_hook(AuthorizationHook::new(&url).unwrap(), clock);
     for authorizer in [broken, vague, Arc::new(absent)] {
         let gateway = start_with(&authorizer, upstream_saying(OK).await).await;

@@ -195,9 +195,8 @@ async fn another_model_closes_sessions_and_running_answers_without_any_request()
 
 #[tokio::test]
 async fn an_upstream_that_is_away_or_loading_is_not_another_one() {
-    let closed = TcpSocket::new_v4().unwrap();
-    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let away = attested_gateway(closed.local_addr().unwrap(), no_checks()).await;
+    let (_closed, address) = closed_address();
+    let away = attested_gateway(address, no_checks()).await;
     let loading = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
     let loading = attested_gateway(upstream_saying(loading).await, no_checks()).await;
     let broken = attested_gateway(upstream_saying("garbage\r\n\r\n").await, no_checks()).await;

@@ -424,18 +424,7 @@ async fn a_flood_of_pings_whose_answers_are_not_read_is_cut() {
 
 #[tokio::test]
 async fn a_running_stream_ends_before_the_gateway_stops() {
-    let (go_on, wait) = mpsc::unbounded_channel::<()>();
-    let wait = Arc::new(tokio::sync::Mutex::new(wait));
-    let upstream = upstream(move |mut stream| {
-        let wait = wait.clone();
-        async move {
-            read_until(&mut stream, "\r\n\r\n").await;
-            stream.write_all(CHUNKED.as_bytes()).await.unwrap();
-            wait.lock().await.recv().await;
-            stream.write_all(b"2\r\nok\r\n0\r\n\r\n").await.unwrap();
-        }
-    })
-    .await;
+    let (upstream, go_on) = stepping_upstream(&[CHUNKED, "2\r\nok\r\n0\r\n\r\n"]).await;
     let gateway = http2_gateway(upstream, GatewayLimits::default()).await;
     let (mut sender, connection) = connect(gateway.address).await;
     let (mut other, other_connection) = connect::<Full<Bytes>>(gateway.address).await;

@@ -122,14 +122,6 @@ pub(super) fn no_health_checks() -> GatewayLimits {
     GatewayLimits { health_check: GENEROUS, ..GatewayLimits::default() }
 }
 
-/// An address that nobody listens on and nobody else can take.
-pub(super) fn closed_address() -> (TcpSocket, SocketAddr) {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = socket.local_addr().unwrap();
-    (socket, address)
-}
-
 /// A prompt with `fields`, which end with their line breaks.
 pub(super) fn post(fields: &str, body: &str) -> String {
     let length = body.len();

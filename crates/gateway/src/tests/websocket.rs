@@ -13,7 +13,7 @@ use tokio_tungstenite::{
 };
 
 use super::{
-    model_servers::{closed_address, no_health_checks, server_at, wait_until},
+    model_servers::{no_health_checks, server_at, wait_until},
     queueing::waiting,
     *,
 };
@@ -55,7 +55,7 @@ async fn http1_gateway(upstream: SocketAddr, limits: GatewayLimits) -> RunningGa
 
 /// An upstream that accepts a WebSocket, reports the request's head, echoes bytes, and reports the
 /// end.
-async fn echoing() -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
+pub(super) async fn echoing() -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     let (saw, seen) = mpsc::unbounded_channel();
     let address = upstream(move |mut stream| {
         let saw = saw.clone();
