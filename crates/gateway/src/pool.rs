@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use confide_http::list_members;
 use http::{HeaderMap, HeaderName, StatusCode, header, uri::PathAndQuery};
 
 use crate::{
@@ -243,13 +244,10 @@ fn lock(mutex: &Mutex<PoolState>) -> std::sync::MutexGuard<'_, PoolState> {
 /// The keep-alive time that the upstream announced: zero after `Connection: close`, and a second
 /// less than `Keep-Alive: timeout=N`, because the upstream's clock started earlier.
 fn announced_keep_alive(headers: &HeaderMap) -> Option<Duration> {
-    let connection = headers.get_all(header::CONNECTION).iter();
-    let closes = |value: &str| value.split(',').any(|v| v.trim().eq_ignore_ascii_case("close"));
-    if connection.filter_map(|value| value.to_str().ok()).any(closes) {
+    if list_members(headers, &header::CONNECTION).any(|name| name.eq_ignore_ascii_case("close")) {
         return Some(Duration::ZERO);
     }
-    let value = headers.get(&KEEP_ALIVE)?.to_str().ok()?;
-    let parameter = value.split(',').find_map(|part| {
+    let parameter = list_members(headers, &KEEP_ALIVE).find_map(|part| {
         let (name, value) = part.split_once('=')?;
         name.trim().eq_ignore_ascii_case("timeout").then(|| value.trim())
     })?;

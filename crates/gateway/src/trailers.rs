@@ -2,6 +2,7 @@
 //! announces their names in `Trailer`, and a client that wants those of an answer sends
 //! `TE: trailers`.
 
+use confide_http::list_members;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::route::REROUTING;
@@ -62,10 +63,7 @@ pub(crate) enum TrailerRule {
 
 /// The permitted names that a message announces, as the value of `Trailer`.
 pub(crate) fn announced_trailers(headers: &HeaderMap) -> Option<HeaderValue> {
-    let values = headers.get_all(header::TRAILER).iter().filter_map(|value| value.to_str().ok());
-    let names: Vec<&str> = values
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
+    let names: Vec<&str> = list_members(headers, &header::TRAILER)
         .filter(|name| name.parse().is_ok_and(|name: HeaderName| is_permitted(&name)))
         .collect();
     (!names.is_empty()).then(|| HeaderValue::from_str(&names.join(", ")).ok()).flatten()
@@ -73,8 +71,7 @@ pub(crate) fn announced_trailers(headers: &HeaderMap) -> Option<HeaderValue> {
 
 /// Whether the sender of a request accepts trailers in the answer.
 pub(crate) fn accepts_trailers(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::TE).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|coding| {
+    list_members(headers, &header::TE).any(|coding| {
         let name = coding.split(';').next().unwrap_or_default();
         name.trim().eq_ignore_ascii_case("trailers")
     })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use confide_http::{BusyGuard, is_websocket_upgrade, remove_hop_by_hop};
+use confide_http::{BusyGuard, is_websocket_upgrade, list_members, remove_hop_by_hop};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, request,
     response,
@@ -132,10 +132,7 @@ impl HandshakeKey {
 
 /// Whether `Connection` names `Upgrade`, so that the latter is meant for this hop.
 fn upgrades(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    values
-        .flat_map(|value| value.split(','))
-        .any(|name| name.trim().eq_ignore_ascii_case("upgrade"))
+    list_members(headers, &header::CONNECTION).any(|name| name.eq_ignore_ascii_case("upgrade"))
 }
 
 fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {

@@ -83,10 +83,17 @@ pub fn has_supported_transfer_codings(headers: &HeaderMap) -> bool {
 /// Other upgrades may be ignored (RFC 9110 section 7.8), but a WebSocket client would misread a
 /// plain answer.
 pub fn is_websocket_upgrade(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
-    values
-        .flat_map(|value| value.split(','))
-        .any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
+    list_members(headers, &UPGRADE).any(|protocol| protocol.eq_ignore_ascii_case("websocket"))
+}
+
+/// The members of a field whose value is a list (RFC 9110 section 5.6.1), of all its lines. Lines
+/// that are not ASCII have none.
+pub fn list_members<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a str> + use<'a> {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
 /// Whether the end of an answer differs from a broken connection. It does not if the body ends with
@@ -101,12 +108,7 @@ pub fn has_explicit_end<B: Body>(answer: &Response<B>, method: &Method) -> bool 
 }
 
 fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
-    headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
+    list_members(headers, &CONNECTION)
         // Most messages name only this field, which is removed in any case.
         .filter(|name| !name.eq_ignore_ascii_case("keep-alive"))
         .filter_map(|name| name.parse().ok())
@@ -159,6 +161,17 @@ mod tests {
         let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["content-length", "host", "x_request_id"]);
+    }
+
+    #[test]
+    fn a_list_may_have_several_lines() {
+        let mut headers = HeaderMap::new();
+        for value in ["a , b", "\u{e9}, c", "d"] {
+            headers.append(CONNECTION, http::HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        headers.append(UPGRADE, "other".parse().unwrap());
+        let members: Vec<&str> = list_members(&headers, &CONNECTION).collect();
+        assert_eq!(members, ["a", "b", "d"]);
     }
 
     #[test]
