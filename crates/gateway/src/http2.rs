@@ -37,7 +37,7 @@ use crate::{
     observation::ObservedBody,
     proxy::{ClientConnection, Proxy},
     refusal::RequestRefusal,
-    tunnel::Tunnel,
+    websocket_relay::WebSocketRelay,
 };
 
 /// The most bytes of an answer that are handed to a stream at once.
@@ -56,12 +56,12 @@ pub(crate) async fn serve_http2<I>(
 ) where
     I: Read + Write + Unpin + Send + 'static,
 {
-    let (tunnels, opened) = mpsc::channel(limits.http2.streams as usize);
+    let (relays, opened) = mpsc::channel(limits.http2.streams as usize);
     let service = service_fn(|mut request: Request<Incoming>| {
-        let (proxy, tunnels, peer) = (proxy.clone(), tunnels.clone(), place.peer());
-        let is_tunnel = request.method() == Method::CONNECT;
+        let (proxy, relays, peer) = (proxy.clone(), relays.clone(), place.peer());
+        let is_connect = request.method() == Method::CONNECT;
         let is_head = request.method() == Method::HEAD;
-        let busy = if is_tunnel { place.admit_tunnel() } else { place.admit_exchange() };
+        let busy = if is_connect { place.admit_tunnel() } else { place.admit_exchange() };
         place.run_exchange(async move {
             let Some(busy) = busy.map(Arc::new) else {
                 let refused = proxy.refuse(request, RequestRefusal::Busy);
@@ -69,21 +69,21 @@ pub(crate) async fn serve_http2<I>(
                     refused.map(|body| StreamBody::new(body, is_head, None)),
                 );
             };
-            if is_tunnel {
+            if is_connect {
                 request.extensions_mut().insert(busy.clone());
             }
-            let connection = ClientConnection { peer, tunnels: &tunnels, evidence: None };
+            let connection = ClientConnection { peer, relays: &relays, evidence: None };
             let response = proxy.answer(request, connection).await;
             Ok(response.map(|body| StreamBody::new(body, is_head, Some(busy))))
         })
     });
     let connection = http2_builder(limits).serve_connection(stream, service);
     let (announce, announced) = oneshot::channel();
-    let (counting, tunnel_count) = watch::channel(0);
+    let (counting, relay_count) = watch::channel(0);
     let stop_or_idle = async {
         tokio::select! {
             () = stop => {}
-            () = wait_until_unused(place, tunnel_count.clone(), limits.idle) => {}
+            () = wait_until_unused(place, relay_count.clone(), limits.idle) => {}
         }
         // The receiver lives as long as the connection.
         let _ = announce.send(());
@@ -92,7 +92,7 @@ pub(crate) async fn serve_http2<I>(
     let unclosed = async {
         let _ = announced.await;
         tokio::time::sleep(limits.http2.goaway).await;
-        wait_until_unused(place, tunnel_count.clone(), limits.http2.goaway).await;
+        wait_until_unused(place, relay_count.clone(), limits.http2.goaway).await;
     };
     let deadlines = ConnectionDeadlines {
         first_request: limits.first_head,
@@ -104,7 +104,7 @@ pub(crate) async fn serve_http2<I>(
         biased;
         () = serve_connection(connection, place, deadlines, stop_or_idle) => {}
         () = unclosed => {}
-        () = carry_tunnels(opened, counting, place, limits) => {}
+        () = run_relays(opened, counting, place, limits) => {}
     }
 }
 
@@ -136,9 +136,9 @@ fn http2_builder(limits: &GatewayLimits) -> http2::Builder<StreamExecutor> {
     builder
 }
 
-/// Carries the tunnels of a connection. They belong to its task, so that they end with it.
-async fn carry_tunnels(
-    mut opened: mpsc::Receiver<Tunnel>,
+/// Runs the relays of a connection. They belong to its task, so that they end with it.
+async fn run_relays(
+    mut opened: mpsc::Receiver<WebSocketRelay>,
     counting: watch::Sender<usize>,
     place: &ConnectionPlace,
     limits: &GatewayLimits,
@@ -146,9 +146,9 @@ async fn carry_tunnels(
     let mut running = JoinSet::new();
     loop {
         tokio::select! {
-            Some(tunnel) = opened.recv() => {
+            Some(relay) = opened.recv() => {
                 let (place, limits) = (place.clone(), *limits);
-                running.spawn(async move { tunnel.carry(&place, &limits).await });
+                running.spawn(async move { relay.run(&place, &limits).await });
             }
             Some(_) = running.join_next() => {}
             else => std::future::pending().await,
@@ -157,17 +157,17 @@ async fn carry_tunnels(
     }
 }
 
-/// Resolves once no tunnel is open and no request has run for `limit`.
+/// Resolves once no relay is open and no request has run for `limit`.
 async fn wait_until_unused(
     place: &ConnectionPlace,
-    mut tunnel_count: watch::Receiver<usize>,
+    mut relay_count: watch::Receiver<usize>,
     limit: Duration,
 ) {
     loop {
         // The sender lives as long as the connection.
-        let _ = tunnel_count.wait_for(|count| *count == 0).await;
+        let _ = relay_count.wait_for(|count| *count == 0).await;
         place.wait_for_idle_time(limit).await;
-        if *tunnel_count.borrow() == 0 {
+        if *relay_count.borrow() == 0 {
             return;
         }
     }

@@ -66,7 +66,6 @@ mod trace_context;
 mod traces;
 mod trailers;
 mod trusted_file;
-mod tunnel;
 mod upstream;
 mod upstream_key;
 mod upstream_stream;
@@ -74,6 +73,7 @@ mod usage;
 mod usage_file;
 mod usage_scanner;
 mod websocket;
+mod websocket_relay;
 
 pub use confide_http::{Admission, AdmissionLimits, BodyPace, DrainOutcome};
 

@@ -45,9 +45,9 @@ use crate::{
     route::{PathPattern, REROUTING, Route, WEBSOCKET, websocket_method},
     server_group::{ServerGroup, ServerPermit, ServerSet},
     trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
-    tunnel::Tunnel,
     upstream::Upstream,
     websocket::{ClientHandshake, HandshakeKey, is_websocket_request},
+    websocket_relay::WebSocketRelay,
 };
 
 /// The connection on which a request has come.
@@ -55,7 +55,7 @@ use crate::{
 pub(crate) struct ClientConnection<'a> {
     pub(crate) peer: Peer,
     /// The queue of WebSockets that were accepted.
-    pub(crate) tunnels: &'a mpsc::Sender<Tunnel>,
+    pub(crate) relays: &'a mpsc::Sender<WebSocketRelay>,
     /// What gives the client fresh evidence; `None` without session binding.
     pub(crate) evidence: Option<&'a FreshEvidence>,
 }
@@ -196,7 +196,7 @@ impl Proxy {
 
     /// Answers one request, with an error response if it fails before the answer has begun.
     ///
-    /// If the answer accepts a WebSocket, its tunnel is queued in the connection.
+    /// If the answer accepts a WebSocket, its relay is queued in the connection.
     pub(crate) async fn answer(
         &self,
         mut request: Request<Incoming>,
@@ -254,7 +254,7 @@ impl Proxy {
         connection: ClientConnection<'_>,
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
-        let ClientConnection { peer, tunnels, evidence } = connection;
+        let ClientConnection { peer, relays, evidence } = connection;
         let (mut head, body) = request.into_parts();
         let mut body = LingeringBody::new(body, &head.headers, self.limits.request_body_linger);
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
@@ -308,12 +308,12 @@ impl Proxy {
         let answer = async {
             match handshake {
                 Some(handshake) => {
-                    let place = tunnels.try_reserve().map_err(|_| RequestRefusal::Busy)?;
+                    let place = relays.try_reserve().map_err(|_| RequestRefusal::Busy)?;
                     let request = Request::from_parts(head, Either::Left(body));
                     let opened =
                         self.open_websocket(handshake, request, destination, peer, observation);
-                    let (answer, tunnel) = opened.await?;
-                    Ok((answer, tunnel.map(|tunnel| (place, tunnel))))
+                    let (answer, relay) = opened.await?;
+                    Ok((answer, relay.map(|relay| (place, relay))))
                 }
                 None => {
                     let grant = grant.as_ref();
@@ -322,14 +322,14 @@ impl Proxy {
                 }
             }
         };
-        let (answer, tunnel) = self.answer_unless_model_changes(answer).await?;
-        Ok(match tunnel {
+        let (answer, relay) = self.answer_unless_model_changes(answer).await?;
+        Ok(match relay {
             None => {
                 let is_counted = self.counts_tokens() || grant.is_some();
                 let report = observation.token_report().filter(|_| is_counted);
                 meter_answer(grant, report, answer)
             }
-            Some((place, tunnel)) => start_tunnel(answer, place, tunnel, grant),
+            Some((place, relay)) => start_relay(answer, place, relay, grant),
         })
     }
 
@@ -568,7 +568,7 @@ impl Proxy {
         Destination { target, group }: Destination<'_>,
         peer: Peer,
         observation: &mut RequestObservation,
-    ) -> Result<(Response<AnswerBody>, Option<Tunnel>), RequestRefusal> {
+    ) -> Result<(Response<AnswerBody>, Option<WebSocketRelay>), RequestRefusal> {
         let failure =
             |fault, reason: String| RequestRefusal::Upstream(UpstreamFailure::new(fault, reason));
         let (permit, mut connection) = self.open_connection(group, peer).await?;
@@ -583,8 +583,8 @@ impl Proxy {
         let status = response.status();
         if key.is_accepted(&response) {
             let upstream = hyper::upgrade::on(&mut response);
-            let (answer, tunnel) = handshake.accept(upstream, response.into_parts().0);
-            return Ok((answer, Some(tunnel.with_permit(permit))));
+            let (answer, relay) = handshake.accept(upstream, response.into_parts().0);
+            return Ok((answer, Some(relay.with_permit(permit))));
         }
         // In HTTP/2 a client would take any success for an accepted WebSocket.
         if status.is_success() || status.is_informational() {
@@ -660,18 +660,18 @@ impl Proxy {
 /// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
 const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
 
-/// Queues the tunnel of an accepted WebSocket, which runs as a request of its API key until its end.
-fn start_tunnel(
+/// Queues the relay of an accepted WebSocket, which runs as a request of its API key until its end.
+fn start_relay(
     mut answer: Response<AnswerBody>,
-    place: mpsc::Permit<'_, Tunnel>,
-    tunnel: Tunnel,
+    place: mpsc::Permit<'_, WebSocketRelay>,
+    relay: WebSocketRelay,
     grant: Option<Grant>,
 ) -> Response<AnswerBody> {
     place.send(match grant {
-        None => tunnel,
+        None => relay,
         Some(mut grant) => {
             grant.read_answer_head(answer.status(), answer.headers_mut());
-            tunnel.with_grant(grant)
+            relay.with_grant(grant)
         }
     });
     answer

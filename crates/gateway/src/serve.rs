@@ -101,13 +101,13 @@ async fn serve_http1<I>(
 ) where
     I: Read + Write + Unpin + Send + 'static,
 {
-    let (tunnels, mut opened) = mpsc::channel(1);
+    let (relays, mut opened) = mpsc::channel(1);
     let service = service_fn(|request| {
-        let (proxy, tunnels, replaced) = (proxy.clone(), tunnels.clone(), replaced.clone());
+        let (proxy, relays, replaced) = (proxy.clone(), relays.clone(), replaced.clone());
         let (peer, evidence) = (place.peer(), evidence.clone());
         place.run_exchange(async move {
             let evidence = evidence.as_deref();
-            let connection = ClientConnection { peer, tunnels: &tunnels, evidence };
+            let connection = ClientConnection { peer, relays: &relays, evidence };
             let mut response = proxy.answer(request, connection).await;
             if replaced.is_set() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(header::CONNECTION, CLOSE);
@@ -128,8 +128,8 @@ async fn serve_http1<I>(
         grace: UNBOUNDED,
     };
     serve_upgradeable(http, place, deadlines, stop).await;
-    // The tunnel belongs to this task, so that an eviction or the end of the drain ends it too.
-    if let Ok(tunnel) = opened.try_recv() {
-        tunnel.carry(place, limits).await;
+    // The relay belongs to this task, so that an eviction or the end of the drain ends it too.
+    if let Ok(relay) = opened.try_recv() {
+        relay.run(place, limits).await;
     }
 }

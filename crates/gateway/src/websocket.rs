@@ -17,7 +17,8 @@ use hyper::{ext::Protocol, upgrade::OnUpgrade};
 use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
 
 use crate::{
-    answer::AnswerBody, metered_body::MeteredBody, refusal::RequestRefusal, tunnel::Tunnel,
+    answer::AnswerBody, metered_body::MeteredBody, refusal::RequestRefusal,
+    websocket_relay::WebSocketRelay,
 };
 
 /// The only version of the protocol.
@@ -32,7 +33,7 @@ pub(crate) struct ClientHandshake {
     upgrade: OnUpgrade,
     /// The client's key; `None` in HTTP/2, which has no key.
     key: Option<HeaderValue>,
-    /// The place of a tunnel in HTTP/2.
+    /// The place of a relay in HTTP/2.
     place: Option<Arc<BusyGuard>>,
 }
 
@@ -80,12 +81,12 @@ impl ClientHandshake {
         Some(Self { upgrade, key, place: head.extensions.remove() })
     }
 
-    /// The answer to the client for an upstream that has accepted, and the tunnel between them.
+    /// The answer to the client for an upstream that has accepted, and the relay between them.
     pub(crate) fn accept(
         self,
         upstream: OnUpgrade,
         mut head: response::Parts,
-    ) -> (Response<AnswerBody>, Tunnel) {
+    ) -> (Response<AnswerBody>, WebSocketRelay) {
         let headers = &mut head.headers;
         remove_hop_by_hop(headers);
         headers.remove(header::CONTENT_LENGTH);
@@ -100,7 +101,7 @@ impl ClientHandshake {
             headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
         }
         let body = MeteredBody::without_meter(Either::Right(Full::new(Bytes::new())));
-        (Response::from_parts(head, body), Tunnel::new(self.upgrade, upstream, self.place))
+        (Response::from_parts(head, body), WebSocketRelay::new(self.upgrade, upstream, self.place))
     }
 }
 

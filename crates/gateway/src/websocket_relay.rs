@@ -15,18 +15,18 @@ const HALF_CLOSED: Duration = Duration::from_secs(20);
 const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Two streams that the handshake has joined.
-pub(crate) struct Tunnel {
+pub(crate) struct WebSocketRelay {
     client: OnUpgrade,
     upstream: OnUpgrade,
-    /// The place of the tunnel, if it shares its connection with others.
+    /// The place of the relay, if it shares its connection with others.
     _place: Option<Arc<BusyGuard>>,
     /// The permission to run a request on the server, which a WebSocket counts as.
     _permit: Option<ServerPermit>,
-    /// The authorisation, whose request runs for as long as the tunnel.
+    /// The authorisation, whose request runs for as long as the relay.
     _grant: Option<Grant>,
 }
 
-impl Tunnel {
+impl WebSocketRelay {
     pub(crate) fn new(
         client: OnUpgrade,
         upstream: OnUpgrade,
@@ -35,13 +35,13 @@ impl Tunnel {
         Self { client, upstream, _place: place, _permit: None, _grant: None }
     }
 
-    /// Returns the tunnel, which now holds the permission to run on its server until it ends.
+    /// Returns the relay, which now holds the permission to run on its server until it ends.
     pub(crate) fn with_permit(mut self, permit: ServerPermit) -> Self {
         self._permit = Some(permit);
         self
     }
 
-    /// Returns the tunnel, which now counts as a running request of an API key until it ends.
+    /// Returns the relay, which now counts as a running request of an API key until it ends.
     pub(crate) fn with_grant(mut self, grant: Grant) -> Self {
         self._grant = Some(grant);
         self
@@ -51,7 +51,7 @@ impl Tunnel {
     /// nothing has moved for the idle limit, or the longest lifetime is over. Both sides then end.
     ///
     /// The connection counts as busy while bytes move; `place` is its place.
-    pub(crate) async fn carry(self, place: &ConnectionPlace, limits: &GatewayLimits) {
+    pub(crate) async fn run(self, place: &ConnectionPlace, limits: &GatewayLimits) {
         let Self { client, upstream, _place, _permit, _grant } = self;
         let joined = async { tokio::try_join!(client, upstream) };
         let (client, upstream) = match tokio::time::timeout(limits.upgrade, joined).await {
