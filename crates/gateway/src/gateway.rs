@@ -11,9 +11,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObj
 
 use crate::{
     acceptor::ChannelAcceptor, access_log::AccessLog, authorizer::Authorizer,
-    configuration::GatewayConfiguration, error::GatewayError, generation::Generation,
-    generation_slot::GenerationSlot, limits::GatewayLimits, observation::Telemetry, proxy::Proxy,
-    server_states::ServerStates,
+    configuration::GatewayConfiguration, configuration_slot::ConfigurationSlot,
+    configuration_version::ConfigurationVersion, error::GatewayError, limits::GatewayLimits,
+    observation::Telemetry, proxy::Proxy, server_states::ServerStates,
 };
 
 /// Options of a gateway.
@@ -215,18 +215,18 @@ impl Gateway {
         ReloadableGateway::new(self).serve(listener, stop).await
     }
 
-    fn into_generation(self) -> Generation<ChannelAcceptor> {
+    fn into_version(self) -> ConfigurationVersion<ChannelAcceptor> {
         let proxy = self.proxy.with_access_log(self.access_log);
         let proxy = proxy.with_authorizer(self.authorizer).with_telemetry(self.telemetry.clone());
         let (channel, telemetry) = (Arc::new(self.channel), self.telemetry);
         let acceptor = ChannelAcceptor { channel, telemetry };
-        Generation::new(Arc::new(acceptor), Arc::new(proxy), self.limits)
+        ConfigurationVersion::new(Arc::new(acceptor), Arc::new(proxy), self.limits)
     }
 }
 
 /// A gateway whose configuration can be replaced while it serves.
 pub struct ReloadableGateway {
-    generations: GenerationSlot<ChannelAcceptor>,
+    slot: ConfigurationSlot<ChannelAcceptor>,
     admission: Admission,
     authorizer: Option<Arc<Authorizer>>,
 }
@@ -235,7 +235,7 @@ impl ReloadableGateway {
     /// Prepares to serve `first`.
     pub fn new(first: Gateway) -> Self {
         let (admission, authorizer) = (first.admission.clone(), first.authorizer.clone());
-        Self { generations: GenerationSlot::new(first.into_generation()), admission, authorizer }
+        Self { slot: ConfigurationSlot::new(first.into_version()), admission, authorizer }
     }
 
     /// Serves new connections with `next`, whose limits on connections are ignored and whose
@@ -244,7 +244,7 @@ impl ReloadableGateway {
     /// idle for as long as its limits allow; its client is then asked to connect anew. Must be
     /// called inside a runtime.
     pub fn replace(&self, next: Gateway) {
-        self.generations.replace(next.into_generation());
+        self.slot.replace(next.into_version());
     }
 
     /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
@@ -255,7 +255,7 @@ impl ReloadableGateway {
     ) -> DrainOutcome {
         let authorizer = self.authorizer.as_ref();
         let drained = tokio::select! {
-            drained = self.generations.serve(listener, self.admission.clone(), stop) => drained,
+            drained = self.slot.serve(listener, self.admission.clone(), stop) => drained,
             never = write_usage_every_minute(authorizer) => match never {},
         };
         if let Some(authorizer) = authorizer {

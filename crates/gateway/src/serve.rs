@@ -23,8 +23,8 @@ use tokio::sync::mpsc;
 
 use crate::{
     acceptor::{Acceptor, HttpVersion, OpenedStream},
+    configuration_version::{ConfigurationVersion, ReplacementSignal},
     fresh_evidence::FreshEvidence,
-    generation::{Generation, ReplacementSignal},
     http2::serve_http2,
     limits::GatewayLimits,
     proxy::{ClientConnection, Proxy},
@@ -35,15 +35,15 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// The time that running answers may take after the upstream has named another model.
 const LOST_UPSTREAM_GRACE: Duration = Duration::from_secs(1);
 
-/// Serves one connection of a generation.
+/// Serves one connection of a version of the configuration.
 pub(crate) async fn serve_connection_of<A: Acceptor>(
-    generation: Arc<Generation<A>>,
+    configuration: Arc<ConfigurationVersion<A>>,
     mut replaced: ReplacementSignal,
     stream: PeerStream,
     place: ConnectionPlace,
     mut closing: ClosingSignal,
 ) {
-    let Generation { acceptor, proxy, limits, .. } = &*generation;
+    let ConfigurationVersion { acceptor, proxy, limits, .. } = &*configuration;
     let _open = proxy.count_connection();
     // The evidence would attest a false digest, so no handshake is started.
     let mut lost = pin!(proxy.wait_for_model_change());

@@ -17,8 +17,8 @@ use crate::{
     DEFAULT_GROUP, DrainOutcome, GatewayConfiguration, GatewayLimits, Route, ServerStates,
     Upstream,
     acceptor::{Acceptor, HttpVersion, OpenedStream},
-    generation::Generation,
-    generation_slot::GenerationSlot,
+    configuration_slot::ConfigurationSlot,
+    configuration_version::ConfigurationVersion,
     proxy::Proxy,
 };
 
@@ -67,7 +67,7 @@ struct RunningGateway {
     states: ServerStates,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<DrainOutcome>,
-    slot: Arc<GenerationSlot<Plain>>,
+    slot: Arc<ConfigurationSlot<Plain>>,
 }
 
 /// A gateway that proxies every path: what is allowed has tests of its own.
@@ -106,7 +106,7 @@ async fn serve_proxy(
     limits: GatewayLimits,
     admission: AdmissionLimits,
 ) -> RunningGateway {
-    serve_generation(generation(proxy, limits), admission).await
+    serve_version(configuration_version(proxy, limits), admission).await
 }
 
 async fn gateway_speaking(
@@ -116,15 +116,19 @@ async fn gateway_speaking(
     limits: GatewayLimits,
 ) -> RunningGateway {
     let proxy = Arc::new(Proxy::new(&configuration, true, limits).unwrap());
-    serve_generation(Generation::new(Arc::new(Plain(version)), proxy, limits), admission).await
+    serve_version(ConfigurationVersion::new(Arc::new(Plain(version)), proxy, limits), admission)
+        .await
 }
 
-async fn serve_generation(first: Generation<Plain>, admission: AdmissionLimits) -> RunningGateway {
+async fn serve_version(
+    first: ConfigurationVersion<Plain>,
+    admission: AdmissionLimits,
+) -> RunningGateway {
     let states = ServerStates::new(first.proxy.groups());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let slot = Arc::new(GenerationSlot::new(first));
+    let slot = Arc::new(ConfigurationSlot::new(first));
     let served = slot.clone();
     let ended = tokio::spawn(async move {
         let stop = async { drop(stopped.await) };
@@ -133,8 +137,8 @@ async fn serve_generation(first: Generation<Plain>, admission: AdmissionLimits) 
     RunningGateway { address, states, stop, ended, slot }
 }
 
-fn generation(proxy: Proxy, limits: GatewayLimits) -> Generation<Plain> {
-    Generation::new(Arc::new(Plain(HttpVersion::Http1)), Arc::new(proxy), limits)
+fn configuration_version(proxy: Proxy, limits: GatewayLimits) -> ConfigurationVersion<Plain> {
+    ConfigurationVersion::new(Arc::new(Plain(HttpVersion::Http1)), Arc::new(proxy), limits)
 }
 
 /// An upstream that runs `script` on each connection.

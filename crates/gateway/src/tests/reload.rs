@@ -20,7 +20,7 @@ fn proxy_to(upstream: SocketAddr) -> Proxy {
 }
 
 fn replace(gateway: &RunningGateway, upstream: SocketAddr) {
-    gateway.slot.replace(generation(proxy_to(upstream), GatewayLimits::default()));
+    gateway.slot.replace(configuration_version(proxy_to(upstream), GatewayLimits::default()));
 }
 
 async fn serve_upstream(upstream: SocketAddr) -> RunningGateway {
@@ -74,7 +74,7 @@ async fn a_replaced_configuration_is_dropped_with_its_last_connection_and_a_stop
     let (proxy, next) = (proxy_to(named_upstream("new").await), named_upstream("newest").await);
     let proxy = Arc::new(proxy);
     let kept = Arc::downgrade(&proxy);
-    gateway.slot.replace(Generation::new(
+    gateway.slot.replace(ConfigurationVersion::new(
         Arc::new(Plain(HttpVersion::Http1)),
         proxy,
         GatewayLimits::default(),

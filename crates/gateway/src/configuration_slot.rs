@@ -1,4 +1,4 @@
-//! The generation that a listener's new connections belong to.
+//! The version of the configuration that a listener's new connections belong to.
 
 use std::{
     future::Future,
@@ -8,26 +8,28 @@ use std::{
 use confide_http::{Admission, DrainOutcome, accept_until};
 use tokio::{net::TcpListener, task::JoinSet};
 
-use crate::{acceptor::Acceptor, generation::Generation, serve::serve_connection_of};
+use crate::{
+    acceptor::Acceptor, configuration_version::ConfigurationVersion, serve::serve_connection_of,
+};
 
-/// The current generation of a listener, and the maintenance of those that connections still use.
-pub(crate) struct GenerationSlot<A> {
+/// The current version of a listener's configuration, and the maintenance of those that connections still use.
+pub(crate) struct ConfigurationSlot<A> {
     state: Mutex<SlotState<A>>,
 }
 
 struct SlotState<A> {
-    current: Arc<Generation<A>>,
-    /// The maintenance of each generation that is in use, once the listener serves.
+    current: Arc<ConfigurationVersion<A>>,
+    /// The maintenance of each version that is in use, once the listener serves.
     maintenance: Option<JoinSet<()>>,
 }
 
-impl<A: Acceptor> GenerationSlot<A> {
-    pub(crate) fn new(first: Generation<A>) -> Self {
+impl<A: Acceptor> ConfigurationSlot<A> {
+    pub(crate) fn new(first: ConfigurationVersion<A>) -> Self {
         Self { state: Mutex::new(SlotState { current: Arc::new(first), maintenance: None }) }
     }
 
-    /// Makes `next` the generation of all further connections.
-    pub(crate) fn replace(&self, next: Generation<A>) {
+    /// Makes `next` the version of all further connections.
+    pub(crate) fn replace(&self, next: ConfigurationVersion<A>) {
         let next = Arc::new(next);
         let mut state = self.lock();
         if let Some(maintenance) = &mut state.maintenance {
@@ -47,11 +49,11 @@ impl<A: Acceptor> GenerationSlot<A> {
         let drain = self.start_maintenance();
         let serve = |stream, place, closing| {
             // Under the lock, so that a reload waits for this connection's signal.
-            let (generation, replaced) = {
+            let (configuration, replaced) = {
                 let state = self.lock();
                 (state.current.clone(), state.current.replacement_signal())
             };
-            serve_connection_of(generation, replaced, stream, place, closing)
+            serve_connection_of(configuration, replaced, stream, place, closing)
         };
         let drained = accept_until(listener, admission, drain, stop, serve).await;
         let maintenance = self.lock().maintenance.take();
@@ -61,7 +63,7 @@ impl<A: Acceptor> GenerationSlot<A> {
         drained
     }
 
-    /// Starts the maintenance of the current generation, and returns its drain deadline.
+    /// Starts the maintenance of the current version, and returns its drain deadline.
     fn start_maintenance(&self) -> std::time::Duration {
         let mut state = self.lock();
         let current = state.current.clone();

@@ -1,6 +1,6 @@
 //! The configuration in use, which a reload replaces without ending a connection.
 //!
-//! A connection belongs to the generation whose evidence its client appraised. Once a newer one has
+//! A connection belongs to the version whose evidence its client appraised. Once a newer one has
 //! replaced that, the connection's next answer is its last, so that the client connects anew and
 //! appraises the evidence of the new configuration. No running answer is cut.
 
@@ -10,26 +10,26 @@ use tokio::sync::watch;
 
 use crate::{acceptor::Acceptor, limits::GatewayLimits, proxy::Proxy};
 
-/// One configuration: its channel, its proxy and its limits.
-pub(crate) struct Generation<A> {
+/// One version of the configuration: its channel, its proxy and its limits.
+pub(crate) struct ConfigurationVersion<A> {
     pub(crate) acceptor: Arc<A>,
     pub(crate) proxy: Arc<Proxy>,
     pub(crate) limits: GatewayLimits,
-    /// Becomes true when a newer generation replaces this one. Its connections hold receivers.
+    /// Becomes true when a newer version replaces this one. Its connections hold receivers.
     replaced: watch::Sender<bool>,
 }
 
-/// A connection's view of its generation, which tells when a newer one has replaced it.
+/// A connection's view of its version, which tells when a newer one has replaced it.
 #[derive(Clone)]
 pub(crate) struct ReplacementSignal(watch::Receiver<bool>);
 
-impl<A: Acceptor> Generation<A> {
+impl<A: Acceptor> ConfigurationVersion<A> {
     pub(crate) fn new(acceptor: Arc<A>, proxy: Arc<Proxy>, limits: GatewayLimits) -> Self {
         let (replaced, _) = watch::channel(false);
         Self { acceptor, proxy, limits, replaced }
     }
 
-    /// Tells the connections that a newer generation has replaced this one.
+    /// Tells the connections that a newer version has replaced this one.
     pub(crate) fn mark_replaced(&self) {
         self.replaced.send_replace(true);
     }
@@ -38,7 +38,7 @@ impl<A: Acceptor> Generation<A> {
         ReplacementSignal(self.replaced.subscribe())
     }
 
-    /// Keeps pools and evidence in order until the generation is replaced and its last connection
+    /// Keeps pools and evidence in order until the version is replaced and its last connection
     /// has ended.
     pub(crate) async fn maintain(self: Arc<Self>) {
         let unused = async {
@@ -54,14 +54,14 @@ impl<A: Acceptor> Generation<A> {
 }
 
 impl ReplacementSignal {
-    /// Whether a newer generation has replaced the connection's.
+    /// Whether a newer version has replaced the connection's.
     pub(crate) fn is_set(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Resolves when a newer generation replaces the connection's.
+    /// Resolves when a newer version replaces the connection's.
     pub(crate) async fn wait(&mut self) {
-        // A connection keeps its generation, so the sender exists.
+        // A connection keeps its version, so the sender exists.
         let _ = self.0.wait_for(|is_replaced| *is_replaced).await;
     }
 }
