@@ -1,4 +1,4 @@
-//! Limits on the length and the pace of a proxied body, which is never stored.
+//! Limits on the length, the pace and the trailers of a proxied body.
 
 use std::{
     error::Error,

@@ -63,11 +63,12 @@ impl GatewayConfiguration {
         }
     }
 
-    /// Checks servers and routes: their fields, that none is listed twice, that each route leads to
-    /// a server and to each server a route.
+    /// Checks the number of servers, the fields of servers and routes, that none is listed twice,
+    /// that each route leads to a group with a server, and that a route leads to each server's
+    /// group.
     ///
     /// # Errors
-    /// [`GatewayError`] for the first server or route that fails a check, or if there is none.
+    /// [`GatewayError`] for the first check that fails.
     pub fn check(&self) -> Result<(), GatewayError> {
         self.check_routes()?;
         if !(1..=SERVERS_MAX).contains(&self.servers.len()) {

@@ -12,7 +12,8 @@ use crate::{
     acceptor::Acceptor, configuration_version::ConfigurationVersion, serve::serve_connection_of,
 };
 
-/// The current version of a listener's configuration, and the maintenance of those that connections still use.
+/// The current version of a listener's configuration, and the maintenance of those that
+/// connections still use.
 pub(crate) struct ConfigurationSlot<A> {
     state: Mutex<SlotState<A>>,
 }

@@ -1,4 +1,5 @@
-//! The health of a model server, by connections that failed and by checks at intervals.
+//! The health of a model server: whether connections to it could be used, and whether its last
+//! checks at intervals succeeded.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},

@@ -5,12 +5,12 @@
 //! difference, so a kept attested session costs as much as plain TLS.
 //!
 //! A route leads to a group of model servers, of which the proxy chooses one for each request.
-//! Bodies are streamed in both directions and never stored; only where the model of a request or a
-//! limit on running requests decides about the server, a request body is first read into memory. If
-//! an upstream fails in the middle of an answer, the client sees a broken stream. The
-//! [`GatewayConfiguration`] determines what happens to a prompt, and the signed claims contain its
-//! digest. If it names a server's model, the gateway asks the server for its model on every new
-//! connection, and stops serving if the answer differs.
+//! Bodies are streamed in both directions. A request body is read into memory first only where it
+//! has to name a model, for the choice of a server or for an API key that has models, and where a
+//! server limits its running requests. If an upstream fails in the middle of an answer, the client
+//! sees a broken stream. The [`GatewayConfiguration`] determines what happens to a prompt, and the
+//! signed claims contain its digest. If it names a server's model, the gateway asks the server for
+//! its model on every new connection, and stops serving if the answer differs.
 
 mod acceptor;
 mod access_log;

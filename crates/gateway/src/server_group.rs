@@ -189,7 +189,7 @@ impl ServerGroup {
 
     /// Admits a request to one of the candidates, of which there has to be at least one. Waits in
     /// the queue while all are busy; dropping the future leaves the queue. `began` is the time at
-    /// which the request of `peer` was first to be admitted.
+    /// which the request of `peer` first asked for a server: all its waits have one deadline.
     ///
     /// # Errors
     /// [`ChoiceError::Queue`] or [`ChoiceError::QueueShareFull`] if too many requests wait, or too
