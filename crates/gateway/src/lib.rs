@@ -62,6 +62,7 @@ mod span;
 mod telemetry_error;
 #[cfg(test)]
 mod tests;
+mod token_report;
 mod trace_context;
 mod traces;
 mod trailers;

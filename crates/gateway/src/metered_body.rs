@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::{authorizer::Grant, observation::TokenReport, usage_scanner::UsageScanner};
+use crate::{authorizer::Grant, token_report::TokenReport, usage_scanner::UsageScanner};
 
 /// Passes frames on unchanged. If there is a meter, it reads them and ends with the body.
 pub(crate) struct MeteredBody<B> {

@@ -22,9 +22,9 @@ use crate::{
     operation::Operation,
     outcome::RequestOutcome,
     span::{FinishedSpan, SpanEvents, method_name},
+    token_report::TokenReport,
     trace_context::{TRACEPARENT, TRACESTATE, TraceParent},
     traces::{SampledTrace, TraceExporter},
-    usage_scanner::AnswerUsage,
 };
 
 /// The telemetry of a gateway.
@@ -61,27 +61,10 @@ struct ActiveObservation {
     trace: Option<SampledTrace>,
 }
 
-/// The series in which the tokens of one answer are counted.
-pub(crate) struct TokenReport {
-    metrics: Arc<GatewayMetrics>,
-    operation: Operation,
-    model: Arc<ModelMetrics>,
-}
-
 /// The body of an answer, whose frames and end are observed.
 pub(crate) struct ObservedBody {
     inner: AnswerBody,
     observation: RequestObservation,
-}
-
-impl TokenReport {
-    /// Records the tokens of a complete answer, unless their number is an estimate.
-    pub(crate) fn record(&self, usage: &AnswerUsage) {
-        if usage.total_tokens() > 0 && usage.estimated_tokens == 0 {
-            let (prompt, completion) = (usage.prompt_tokens, usage.completion_tokens);
-            self.metrics.record_tokens(self.operation, &self.model, prompt, completion);
-        }
-    }
 }
 
 impl RequestObservation {
@@ -145,8 +128,7 @@ impl RequestObservation {
     pub(crate) fn token_report(&self) -> Option<TokenReport> {
         let active = self.0.as_ref()?;
         let (operation, model) = active.operation.as_ref()?;
-        let (metrics, model) = (active.telemetry.metrics.clone(), model.clone());
-        Some(TokenReport { metrics, operation: *operation, model })
+        Some(TokenReport::new(active.telemetry.metrics.clone(), *operation, model.clone()))
     }
 
     /// Records that a model server has been found and the request is sent. Later attempts do not

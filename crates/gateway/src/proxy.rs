@@ -287,10 +287,6 @@ impl Proxy {
         let (route, group) = self.find_route(&method, target.path())?;
         observation.record_route(&route.path);
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
-        if self.counts_tokens() && Operation::from_request(&method, target.path()).is_some() {
-            let identity = header::HeaderValue::from_static("identity");
-            head.headers.insert(header::ACCEPT_ENCODING, identity);
-        }
         if group.lists_models()
             && target.path() == MODELS_PATH
             && let Some(list) = group.complete_model_list()
@@ -324,11 +320,7 @@ impl Proxy {
         };
         let (answer, relay) = self.answer_unless_model_changes(answer).await?;
         Ok(match relay {
-            None => {
-                let is_counted = self.counts_tokens() || grant.is_some();
-                let report = observation.token_report().filter(|_| is_counted);
-                meter_answer(grant, report, answer)
-            }
+            None => self.meter(answer, grant, observation),
             Some((place, relay)) => start_relay(answer, place, relay, grant),
         })
     }
@@ -440,10 +432,22 @@ impl Proxy {
         Ok((head, LimitedBody::new(body, limit, self.limits.request_body_pace, trailers)))
     }
 
+    /// Counts the tokens of an answer for its API key, and for metrics.
+    fn meter(
+        &self,
+        answer: Response<AnswerBody>,
+        grant: Option<Grant>,
+        observation: &RequestObservation,
+    ) -> Response<AnswerBody> {
+        let is_counted = self.counts_tokens() || grant.is_some();
+        let report = observation.token_report().filter(|_| is_counted);
+        meter_answer(grant, report, answer)
+    }
+
     /// Sends a request to a server of the group that may take it, and passes on the answer.
     async fn forward(
         &self,
-        head: request::Parts,
+        mut head: request::Parts,
         body: LimitedBody<LingeringBody>,
         destination: Destination<'_>,
         peer: Peer,
@@ -451,6 +455,10 @@ impl Proxy {
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let Destination { target, group } = destination;
+        if self.counts_tokens() && Operation::from_request(&head.method, target.path()).is_some() {
+            let identity = header::HeaderValue::from_static("identity");
+            head.headers.insert(header::ACCEPT_ENCODING, identity);
+        }
         let limits_models = grant.is_some_and(Grant::limits_models);
         if !group.reads_bodies() && !limits_models {
             observation.record_operation(&head.method, target.path(), None);

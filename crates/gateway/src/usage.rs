@@ -7,8 +7,8 @@ use std::{
 
 use crate::{key_account::DAY_S, usage_scanner::AnswerUsage};
 
-/// The largest number of models that are counted apart. Further ones are counted as
-/// [`OTHER_NAME`].
+/// The largest number of models that are counted apart between two batches of the usage file.
+/// Further ones are counted as [`OTHER_NAME`].
 const MODELS_MAX: usize = 256;
 /// The name under which models, and keys, beyond the limits are counted.
 const OTHER_NAME: &str = "other";
@@ -94,9 +94,10 @@ impl UsageLedger {
         add_to_row(&mut state.unwritten, key, counts);
     }
 
-    /// Takes the counts that are not in the usage file yet.
+    /// Takes the counts that are not in the usage file yet. The models that were counted apart are
+    /// forgotten, so that a client that makes names up does not take their places for ever.
     pub(crate) fn take_unwritten(&self) -> BTreeMap<UsageKey, UsageCounts> {
-        std::mem::take(&mut self.lock().unwritten)
+        std::mem::take(&mut *self.lock()).unwritten
     }
 
     /// Returns counts that could not be written.
@@ -162,8 +163,10 @@ mod tests {
         let unwritten = ledger.take_unwritten();
         assert_eq!(unwritten.len(), MODELS_MAX + 2);
         assert_eq!(unwritten[&(1, key.clone(), Some(OTHER_NAME.into()))].requests, 14);
-        assert_eq!(unwritten[&(1, key, None)].requests, 1);
+        assert_eq!(unwritten[&(1, key.clone(), None)].requests, 1);
         assert!(ledger.take_unwritten().is_empty());
+        ledger.record(DAY_S, &key, Some("new"), &counts);
+        assert!(ledger.take_unwritten().contains_key(&(1, key, Some("new".into()))));
         ledger.put_back_unwritten(unwritten.clone());
         assert_eq!(ledger.take_unwritten(), unwritten);
     }

@@ -343,10 +343,12 @@ impl ListenerSet {
             })
     }
 
-    /// Replaces what all listeners do, or nothing.
-    async fn reload(&self) -> Result<(), CliError> {
-        let _turn = self.reloading.lock().await;
-        let GatewaySettings { listeners: configs, telemetry } = self.source.read()?;
+    /// Refuses settings that need a restart.
+    fn refuse_fixed_changes(
+        &self,
+        configs: &[ListenerConfig],
+        telemetry: &TelemetrySettings,
+    ) -> Result<(), CliError> {
         let refuse = |what: String| {
             let text = format!("{what} cannot be changed by a reload");
             Err(CliError::new(text).with_hint("restart the gateway"))
@@ -355,15 +357,23 @@ impl ListenerSet {
             let (wanted, got) = (self.listeners.len(), configs.len());
             return refuse(format!("the number of listeners (wanted {wanted}, got {got})"));
         }
-        if telemetry != self.telemetry_settings {
+        if *telemetry != self.telemetry_settings {
             return refuse("[admin], [traces], metrics_listen and metrics_tokens".into());
         }
-        let numbered = || (1..).zip(&self.listeners);
-        for (config, (number, open)) in configs.iter().zip(numbered()) {
+        for (config, (number, open)) in configs.iter().zip((1..).zip(&self.listeners)) {
             if let Some(fixed) = open.find_fixed_change(config) {
                 return refuse(format!("listener {number}: {fixed}"));
             }
         }
+        Ok(())
+    }
+
+    /// Replaces what all listeners do, or nothing.
+    async fn reload(&self) -> Result<(), CliError> {
+        let _turn = self.reloading.lock().await;
+        let GatewaySettings { listeners: configs, telemetry } = self.source.read()?;
+        self.refuse_fixed_changes(&configs, &telemetry)?;
+        let numbered = || (1..).zip(&self.listeners);
         let in_use: Vec<_> =
             lock(&self.statuses).iter().map(|status| status.configuration.clone()).collect();
         let mut replacements = Vec::new();

@@ -27,7 +27,7 @@ async fn observed_gateway(
     metrics: &Arc<GatewayMetrics>,
     traces: Option<TraceExporter>,
 ) -> RunningGateway {
-    let telemetry = Arc::new(Telemetry { metrics: metrics.clone(), traces, counts_tokens: false });
+    let telemetry = Arc::new(Telemetry { metrics: metrics.clone(), traces, counts_tokens: true });
     let limits = GatewayLimits::default();
     let proxy = Proxy::new(configuration, true, limits).unwrap().with_telemetry(Some(telemetry));
     serve_proxy(proxy, limits, AdmissionLimits::default()).await
@@ -114,9 +114,9 @@ async fn tokens_are_counted_for_the_requests_model_if_the_server_reported_all_of
             let request = read_until(&mut stream, "}").await;
             saw.send(request.contains("accept-encoding: identity\r\n")).unwrap();
             let rest = match request.rsplit_once("\r\n\r\n").unwrap().1 {
-                "{reported}" => [&piece, &usage, LAST_CHUNK].concat(),
-                "{estimated}" => [&piece, LAST_CHUNK].concat(),
-                _ => [&piece, &usage[..]].concat(),
+                "{reported}" => [&piece[..], &usage, LAST_CHUNK].concat(),
+                "{estimated}" => [&piece[..], LAST_CHUNK].concat(),
+                _ => [&piece[..], &usage].concat(),
             };
             stream.write_all(format!("{CHUNKED}{rest}").as_bytes()).await.unwrap();
         }
@@ -497,8 +497,11 @@ async fn a_malformed_context_starts_a_trace_and_an_unsampled_one_is_followed() {
 
 #[tokio::test]
 async fn no_metric_and_no_span_contains_a_word_of_a_request() {
-    let answer = "HTTP/1.1 200 OK\r\nx-MARKanswer: MARK\r\ncontent-length: 6\r\n\r\n{MARK}";
-    let upstream = repeating_upstream(answer.into()).await;
+    let answer = "{\"model\":\"MARKmodel\",\"usage\":{\"prompt_tokens\":7}}";
+    let head = "HTTP/1.1 200 OK\r\nx-MARKanswer: MARK\r\ncontent-type: application/json\r\n";
+    let length = answer.len();
+    let answer = format!("{head}content-length: {length}\r\n\r\n{answer}");
+    let upstream = repeating_upstream(answer).await;
     let (collector, mut bodies) = collector(ACCEPTED).await;
     let configuration = configuration(upstream);
     let metrics = metrics_of(&configuration);
@@ -519,6 +522,7 @@ async fn no_metric_and_no_span_contains_a_word_of_a_request() {
     finish_in_time(task.finish()).await;
     let (_, spans) = finish_in_time(bodies.recv()).await.unwrap();
     assert_eq!(parse_spans(&spans).len(), 4);
+    assert_lines(&metrics.encode(), &["vllm:prompt_tokens_total{model_name=\"tiny\"} 7"]);
     for text in [metrics.encode(), spans] {
         for secret in ["MARK", "mark", "203.0.113.77", "127.0.0.1", "Bearer"] {
             assert!(!text.contains(secret), "{secret}: {text}");
