@@ -16,26 +16,39 @@ const ALSO_IN: &[&str] = &["/usr/sbin", "/sbin"];
 /// by name.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct MachineRequirements {
+struct MachineRequirements {
     /// A file or folder that must be there.
-    pub(crate) path: Option<String>,
+    path: Option<String>,
     /// The message where `path` is missing, which says how it comes to be there.
-    pub(crate) otherwise: Option<String>,
+    otherwise: Option<String>,
     /// A program that must be in PATH, under any one of these names.
-    pub(crate) program: Option<ProgramNames>,
+    program: Option<ProgramNames>,
     /// The Debian package that holds `program`.
-    pub(crate) package: Option<String>,
+    package: Option<String>,
     /// The CPUs that this process must be allowed to use.
-    pub(crate) cpus: Option<usize>,
+    cpus: Option<usize>,
     /// The memory that must be free, in GiB: an arm that would be killed for want of memory is not
     /// started.
-    pub(crate) memory_gib: Option<u64>,
+    memory_gib: Option<u64>,
+}
+
+/// The requirements of an arm: all of them must be met.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "NeedsForm")]
+pub(crate) struct ArmNeeds(Vec<MachineRequirements>);
+
+/// How a suite writes the requirements of an arm.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "wanted a table of requirements, or a list of such tables")]
+enum NeedsForm {
+    Single(MachineRequirements),
+    All(Vec<MachineRequirements>),
 }
 
 /// One name, or several of which one is enough.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum ProgramNames {
+enum ProgramNames {
     Single(String),
     Any(Vec<String>),
 }
@@ -49,9 +62,46 @@ pub struct MissingProgram {
     pub package: String,
 }
 
+impl From<NeedsForm> for ArmNeeds {
+    fn from(form: NeedsForm) -> Self {
+        match form {
+            NeedsForm::Single(needs) => Self(vec![needs]),
+            NeedsForm::All(needs) => Self(needs),
+        }
+    }
+}
+
+impl ArmNeeds {
+    /// Returns what this machine does not meet, joined by semicolons; `None` if it meets everything.
+    pub(crate) fn unmet_reason(&self) -> Option<String> {
+        let reasons: Vec<_> = self.0.iter().filter_map(MachineRequirements::unmet_reason).collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+
+    /// Returns the first mistake in the keys; `None` if there is no mistake.
+    pub(crate) fn find_key_mistake(&self) -> Option<String> {
+        self.0.iter().find_map(MachineRequirements::find_key_mistake)
+    }
+
+    /// Finds the programs that it names, which are the tools that the arm will run.
+    pub(crate) fn find_tools(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.0.iter().filter_map(MachineRequirements::find_tool)
+    }
+
+    /// Lists the programs that are not here.
+    pub(crate) fn missing_programs(&self) -> impl Iterator<Item = MissingProgram> + '_ {
+        self.0.iter().filter_map(MachineRequirements::missing_program)
+    }
+
+    /// Returns the GiB of memory that must be free, if it names any.
+    pub(crate) fn memory_gib(&self) -> Option<u64> {
+        self.0.iter().filter_map(|needs| needs.memory_gib).max()
+    }
+}
+
 impl MachineRequirements {
     /// Returns the reason why this machine does not meet it; `None` if it does.
-    pub(crate) fn unmet_reason(&self) -> Option<String> {
+    fn unmet_reason(&self) -> Option<String> {
         if let (Some(path), Some(otherwise)) = (&self.path, &self.otherwise)
             && !Path::new(path).exists()
         {
@@ -79,7 +129,7 @@ impl MachineRequirements {
     }
 
     /// Returns the mistake in its keys; `None` if there is no mistake.
-    pub(crate) fn find_key_mistake(&self) -> Option<String> {
+    fn find_key_mistake(&self) -> Option<String> {
         let pairs = self.path.is_some() == self.otherwise.is_some()
             && self.program.is_some() == self.package.is_some();
         let any = self.path.is_some()
@@ -93,11 +143,11 @@ impl MachineRequirements {
     }
 
     /// Finds the program that it names, which is the tool that the arm will run.
-    pub(crate) fn find_tool(&self) -> Option<PathBuf> {
+    fn find_tool(&self) -> Option<PathBuf> {
         self.program.as_ref()?.as_slice().iter().find_map(|name| find_in_path(name, ALSO_IN))
     }
 
-    pub(crate) fn missing_program(&self) -> Option<MissingProgram> {
+    fn missing_program(&self) -> Option<MissingProgram> {
         let (names, package) = (self.program.as_ref()?.as_slice(), self.package.as_ref()?);
         if names.iter().any(|name| find_in_path(name, ALSO_IN).is_some()) {
             return None;
@@ -161,6 +211,21 @@ mod tests {
             unmet_reason(r#"{ program = ["no-such-program", "sh"], package = "dash" }"#),
             None
         );
+    }
+
+    #[test]
+    fn all_requirements_of_a_list_must_be_met_and_each_unmet_one_is_named() {
+        let needs = r#"[
+            { program = "sh", package = "dash" },
+            { program = "no-such-program", package = "some-package" },
+            { path = "/no/such", otherwise = "no such path" },
+        ]"#;
+        let reason = unmet_reason(needs).unwrap();
+        assert!(reason.contains("some-package") && reason.contains("no such path"), "{reason}");
+        assert_eq!(parse_with_needs(needs).unwrap().missing_programs().len(), 1);
+        assert_eq!(unmet_reason("[{ cpus = 1 }, { memory_gib = 0 }]"), None);
+        let error = parse_with_needs("[{ cpus = 1 }, { path = \"/\" }]").unwrap_err();
+        assert!(matches!(error, BenchError::SuiteMeaning { .. }), "{error}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::BenchError,
-    needs::{MachineRequirements, MissingProgram},
+    needs::{ArmNeeds, MissingProgram},
     published::{QuotedRate, QuotedTable},
 };
 
@@ -123,13 +123,14 @@ pub(crate) struct Arm {
     /// The parties: who is protected from whom.
     pub(crate) protects: String,
     /// The conditions that the machine must meet; without one the arm is left out by name.
-    pub(crate) needs: Option<MachineRequirements>,
+    #[serde(default)]
+    pub(crate) needs: ArmNeeds,
 }
 
 impl Arm {
     /// Returns the reason why it cannot run here, if there is one.
     pub(crate) fn unavailable_reason(&self) -> Option<String> {
-        self.needs.as_ref()?.unmet_reason()
+        self.needs.unmet_reason()
     }
 }
 
@@ -173,8 +174,7 @@ impl Suite {
     /// Lists the programs that its arms need and that are not here, each once.
     pub fn missing_programs(&self) -> Vec<MissingProgram> {
         let mut missing = Vec::new();
-        for needs in self.arms.iter().filter_map(|arm| arm.needs.as_ref()) {
-            let Some(found) = needs.missing_program() else { continue };
+        for found in self.arms.iter().flat_map(|arm| arm.needs.missing_programs()) {
             if !missing.contains(&found) {
                 missing.push(found);
             }
@@ -184,7 +184,7 @@ impl Suite {
 
     /// Lists what its arms take that a machine may not have to spare, to be said before they start.
     pub fn describe_memory_needs(&self) -> Vec<String> {
-        let taken = |arm: &Arm| Some((arm.label.clone(), arm.needs.as_ref()?.memory_gib?));
+        let taken = |arm: &Arm| Some((arm.label.clone(), arm.needs.memory_gib()?));
         let said = |(label, gib)| format!("{label}: needs {gib} GiB, and is left out without them");
         self.arms.iter().filter_map(taken).map(said).collect()
     }
@@ -223,8 +223,7 @@ impl Suite {
             ensure(is_possible, message).map_err(at(&service.name))?;
         }
         for arm in &self.arms {
-            let mistake = arm.needs.as_ref().and_then(MachineRequirements::find_key_mistake);
-            mistake.map_or(Ok(()), Err).map_err(at(&arm.name))?;
+            arm.needs.find_key_mistake().map_or(Ok(()), Err).map_err(at(&arm.name))?;
         }
         let mut seen = BTreeSet::new();
         for bench in &self.benches {

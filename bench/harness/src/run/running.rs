@@ -390,9 +390,10 @@ impl SuiteRun<'_> {
     /// services.
     fn programs_used(&self, arms: &[ArmProcess], services: &Services<'_>) -> BTreeSet<PathBuf> {
         let spoke = || arms.iter().filter(|arm| arm.hello.is_some());
-        let tool = |arm: &ArmProcess| self.suite.arm(&arm.name)?.needs.as_ref()?.find_tool();
+        let suite_arms = spoke().filter_map(|arm| self.suite.arm(&arm.name));
+        let tools = suite_arms.flat_map(|arm| arm.needs.find_tools());
         let own = spoke().map(|arm| arm.program.clone());
-        own.chain(spoke().filter_map(tool)).chain(services.programs_run.iter().cloned()).collect()
+        own.chain(tools).chain(services.programs_run.iter().cloned()).collect()
     }
 
     fn arm_record(&self, bench: &Bench, arm: &ArmProcess) -> ArmRecord {
