@@ -2,10 +2,10 @@
 
     python3 bench/peers/proxy.py nginx|haproxy|haproxy-pass|confide-pass --upstream HOST:PORT --dir DIR
 
-nginx and HAProxy terminate TLS 1.3 (P-256, X25519, no tickets) in one process with one thread, and keep connections
-to the upstream. The certificate is written to DIR/NAME.pem, which clients have to trust. The -pass kinds route by the
-server name `localhost` and decrypt nothing. The ready line names address, process and version. SIGTERM ends the proxy
-and this script.
+nginx and HAProxy terminate TLS 1.3 (TLS_AES_128_GCM_SHA256, P-256, X25519, no tickets) in one process with one thread,
+and keep connections to the upstream. The certificate is written to DIR/NAME.pem, which clients have to trust. The
+-pass kinds route by the server name `localhost` and decrypt nothing. The ready line names address, process and
+version. SIGTERM ends the proxy and this script.
 """
 
 import argparse
@@ -38,6 +38,7 @@ http {{
     listen {listen} ssl backlog=4096;
     ssl_certificate {dir}/{name}.pem; ssl_certificate_key {dir}/{name}.key;
     ssl_protocols TLSv1.3; ssl_ecdh_curve X25519; ssl_session_tickets off; ssl_session_cache off;
+    ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;
     location / {{ proxy_pass http://model; proxy_http_version 1.1; proxy_set_header Connection ""; }}
   }}
 }}
@@ -49,6 +50,7 @@ HAPROXY = """global
   tune.ssl.cachesize 0
   ssl-default-bind-options ssl-min-ver TLSv1.3 no-tls-tickets
   ssl-default-bind-curves X25519
+  ssl-default-bind-ciphersuites TLS_AES_128_GCM_SHA256
 defaults
   timeout client {timeout}s
   timeout server {timeout}s

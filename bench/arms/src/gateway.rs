@@ -1,8 +1,8 @@
 //! Small requests to a gateway over TCP, TLS or attested TLS: the load client of the suite `gateway`.
 //!
 //! What is measured is the server: its CPU time stands next to every rate, and server and client
-//! have a core each. Every handshake is a full one; version, group and kind are checked on every
-//! connection, and one that differs ends the run.
+//! have a core each. Every handshake is a full one; version, group, cipher suite and kind are checked
+//! on every connection, and one that differs ends the run.
 
 mod floor;
 mod load;
@@ -16,8 +16,9 @@ use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use self::{
+    floor::{floor_name, handshake_crypto_per_s},
     load::{LoadPlan, LoadResult, run_closed_loop, run_open_loop},
-    route::{Route, RouteArgs},
+    route::{KeyExchangeGroup, Route, RouteArgs},
 };
 use crate::version::VERSION_WITH_TLS;
 
@@ -28,6 +29,9 @@ pub(crate) struct Args {
     /// A process of the server's side; may be given several times
     #[arg(long = "server-pid", value_name = "PID")]
     server_pids: Vec<u32>,
+    /// The server passes TLS on unread, so that no cryptography is a floor of its work
+    #[arg(long)]
+    passes_tls: bool,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -44,7 +48,8 @@ pub(crate) fn run(args: Args) -> Outcome {
             VERSION_WITH_TLS,
         )
     };
-    let arm = GatewayArm { runtime, server, route, tls: args.route.has_tls() };
+    let floor_group = args.route.group().filter(|_| !args.passes_tls);
+    let arm = GatewayArm { runtime, server, route, floor_group };
     serve_runs(&hello, |order| arm.measure(order))
 }
 
@@ -52,7 +57,9 @@ struct GatewayArm {
     runtime: Runtime,
     server: ServerProcesses,
     route: Route,
-    tls: bool,
+    /// The group of the handshakes whose cryptography is a floor of the server's work; `None` if the
+    /// server makes no handshakes.
+    floor_group: Option<KeyExchangeGroup>,
 }
 
 const KNOWN: &[&str] = &["concurrency", "connections", "path", "rate_per_s"];
@@ -93,15 +100,16 @@ impl GatewayArm {
         report.metrics =
             report_metrics(&result, &work, rate.is_some(), report.wall_s, server_s, floor);
         // The floor is a rate of handshakes, which kept connections do not make.
-        if let Some(floor) = floor.filter(|_| !work.kept) {
-            report.floor = Some((floor::NAME.into(), "core_rate_per_s".into(), floor));
+        if let Some((group, floor)) = self.floor_group.zip(floor).filter(|_| !work.kept) {
+            report.floor = Some((floor_name(group).into(), "core_rate_per_s".into(), floor));
         }
         report.samples = result.samples;
         Ok(report)
     }
 
     fn core_floor_per_s(&self) -> Option<f64> {
-        self.tls.then(|| self.server.run_on_server_core(floor::handshake_crypto_per_s)).flatten()
+        let group = self.floor_group?;
+        self.server.run_on_server_core(|| handshake_crypto_per_s(group))
     }
 }
 

@@ -12,8 +12,8 @@ use confide_arm_line::Outcome;
 use confide_channel::{Binding, Client, ClientOptions, tunnel};
 use confide_client::error_chain;
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, ProtocolVersion,
-    SignatureScheme,
+    CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind,
+    ProtocolVersion, SignatureScheme,
     client::{
         Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -26,6 +26,9 @@ use tokio_rustls::TlsConnector;
 
 /// The deadline of a connection, far above what a loaded machine needs.
 const DEADLINE: Duration = Duration::from_secs(20);
+
+/// The cipher suite of every connection: suites differ in their amount of work.
+const CIPHER_SUITE: CipherSuite = CipherSuite::TLS13_AES_128_GCM_SHA256;
 
 #[derive(clap::Args)]
 pub(crate) struct RouteArgs {
@@ -52,15 +55,17 @@ enum Mode {
     Key,
 }
 
+/// The group of the key exchange.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum KeyExchangeGroup {
+pub(crate) enum KeyExchangeGroup {
     X25519,
     X25519mlkem768,
 }
 
 impl RouteArgs {
-    pub(crate) fn has_tls(&self) -> bool {
-        self.mode != Mode::Http
+    /// The group of every key exchange; `None` without TLS.
+    pub(crate) fn group(&self) -> Option<KeyExchangeGroup> {
+        (self.mode != Mode::Http).then_some(self.group)
     }
 
     /// The part of an arm's name that describes this route.
@@ -168,31 +173,33 @@ impl Route {
         }
     }
 
-    /// Refuses a resumed handshake, an older version or another group: each is another amount of work.
+    /// Refuses a resumed handshake, an older version, another group or another cipher suite: each is
+    /// another amount of work.
     fn check_handshake(&self, session: &ClientConnection, pinned: &PinnedCertificate) -> Outcome {
         let group = session.negotiated_key_exchange_group().map(|group| group.name());
         let group = group.and_then(|name| name.as_str()).unwrap_or("none");
         let kind = session.handshake_kind();
         let version = session.protocol_version();
-        let full = kind == Some(HandshakeKind::Full);
-        if !full || version != Some(ProtocolVersion::TLSv1_3) || group != self.group {
+        let suite = session.negotiated_cipher_suite().map(|suite| suite.suite());
+        let is_wanted = kind == Some(HandshakeKind::Full)
+            && version == Some(ProtocolVersion::TLSv1_3)
+            && suite == Some(CIPHER_SUITE)
+            && group == self.group;
+        if !is_wanted {
             let wanted = self.group;
             return Err(format!(
-                "wanted a full handshake of TLS 1.3 with {wanted}, got {kind:?} of {version:?} \
-                 with {group}"
+                "wanted a full handshake of TLS 1.3 with {wanted} and {CIPHER_SUITE:?}, got \
+                 {kind:?} of {version:?} with {group} and {suite:?}"
             )
             .into());
         }
-        let suite = session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
         let mut seen = pinned.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.is_none() {
             let scheme = pinned.scheme.lock().unwrap_or_else(PoisonError::into_inner);
             let scheme = scheme.and_then(|scheme| scheme.as_str()).unwrap_or("unknown key");
             let bytes = pinned.certificate.len();
-            *seen = Some(format!(
-                "{group}, {scheme}, {}, a certificate of {bytes} bytes",
-                suite.unwrap_or("unknown suite")
-            ));
+            let suite = CIPHER_SUITE.as_str().unwrap_or("unknown suite");
+            *seen = Some(format!("{group}, {scheme}, {suite}, a certificate of {bytes} bytes"));
         }
         Ok(())
     }
@@ -293,5 +300,69 @@ impl ServerCertVerifier for PinnedCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{SocketAddr, TcpListener},
+        thread,
+    };
+
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::{
+        ServerConfig, ServerConnection, SupportedCipherSuite,
+        crypto::aws_lc_rs::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384},
+        pki_types::PrivatePkcs8KeyDer,
+    };
+
+    use super::*;
+
+    /// A server with one cipher suite, which takes one connection: its address and its certificate.
+    fn start_server(suite: SupportedCipherSuite) -> (SocketAddr, Vec<u8>) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap().der().clone();
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+        let provider =
+            CryptoProvider { cipher_suites: vec![suite], ..aws_lc_rs::default_provider() };
+        let config = ServerConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (mut tcp, _) = listener.accept().unwrap();
+            let mut session = ServerConnection::new(Arc::new(config)).unwrap();
+            session.complete_io(&mut tcp).unwrap();
+        });
+        (address, certificate.to_vec())
+    }
+
+    #[test]
+    fn a_connection_with_another_cipher_suite_is_refused() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (suite, is_wanted) in
+            [(TLS13_AES_128_GCM_SHA256, true), (TLS13_AES_256_GCM_SHA384, false)]
+        {
+            let (server, certificate) = start_server(suite);
+            let group = KeyExchangeGroup::X25519;
+            let pinned = Arc::new(PinnedCertificate::new(certificate, group));
+            let config = client_config(pinned.clone()).unwrap();
+            let route = Route {
+                server: server.to_string(),
+                via: None,
+                nodelay: true,
+                tls: Some((TlsConnector::from(Arc::new(config)), pinned)),
+                group: "X25519",
+            };
+            let opened =
+                runtime.block_on(route.open()).map(drop).map_err(|error| error.to_string());
+            assert_eq!(opened.is_ok(), is_wanted, "{opened:?}");
+        }
     }
 }
