@@ -1,11 +1,15 @@
-//! Compares documents with the source: docs/versions.md and docs/threat-model.md.
+//! Compares documents with the source: docs/versions.md, docs/threat-model.md, and the numbers of
+//! cases in docs/gateway.md.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
 };
 
-use confide_tests::{checkout, files_under};
+use confide_tests::{
+    checkout, files_under,
+    framing::{answer_cases, request_cases},
+};
 
 /// A row's name, the version that this program writes, and the declaration that says so.
 const WRITTEN: &[(&str, &str, &str, &str)] = &[
@@ -206,6 +210,18 @@ fn every_test_that_the_threat_model_names_exists() {
         .filter(|line| !line.split('`').skip(1).step_by(2).any(|name| is_test_name(&name)))
         .collect();
     assert!(without.is_empty(), "rows without a test: {without:#?}");
+}
+
+#[test]
+fn the_numbers_of_malformed_messages_in_the_document_are_those_of_the_vectors() {
+    let text = fs::read_to_string(checkout().join("docs/gateway.md")).unwrap();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let wanted = format!(
+        "`vectors/http` lists {} malformed or ambiguous requests and {} answers",
+        request_cases().len(),
+        answer_cases().len()
+    );
+    assert!(text.contains(&wanted), "docs/gateway.md does not say: {wanted}");
 }
 
 /// Whether the source defines a test like this: an attribute right above the definition names a test.

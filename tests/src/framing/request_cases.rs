@@ -14,7 +14,7 @@ use tokio::{
 use super::{
     GENEROUS,
     message::{WireMessage, read_answer, read_request},
-    read_table, wire_bytes,
+    read_cases, wire_bytes,
 };
 
 /// What every case that gives only its fields begins with.
@@ -52,11 +52,12 @@ pub struct RequestOutcome {
     pub upstream: Vec<String>,
 }
 
-/// The cases of `vectors/http/requests.toml`.
-fn request_cases() -> Vec<RequestCase> {
-    let table = read_table("requests.toml");
-    let cases = table["case"].as_array().expect("a list of cases");
-    cases.iter().map(|case| parse_case(case.as_table().expect("a table"))).collect()
+/// The cases of `vectors/http/requests.toml`, at least one.
+///
+/// # Panics
+/// If the table cannot be read or has no case.
+pub fn request_cases() -> Vec<RequestCase> {
+    read_cases("requests.toml").iter().map(parse_case).collect()
 }
 
 fn parse_case(case: &toml::Table) -> RequestCase {
