@@ -194,7 +194,7 @@ impl QuoteBatcher {
     /// The counters of the batcher.
     pub fn counts(&self) -> BatchCounts {
         let queue = self.0.queue();
-        let waiting = queue.together.len() + queue.alone.len();
+        let waiting = queue.batch_lane.len() + queue.single_lane.len();
         BatchCounts { waiting: waiting as u64, ..queue.counts }
     }
 
@@ -225,7 +225,7 @@ impl QuoteBatcher {
         let wanted = self.0.limits.wait;
         let (mut place, answer) = self.join_queue(binder, lane)?;
         let answer = tokio::time::timeout(wanted, answer).await;
-        place.taken = answer.is_ok();
+        place.is_taken = answer.is_ok();
         match answer {
             Ok(Ok(share)) => share?.into_batched_quote(),
             Ok(Err(_)) => Err(BatchError::WorkerEnded),
@@ -250,20 +250,21 @@ impl QuoteBatcher {
             queue.counts.refused += 1;
             return Err(BatchError::Full { wanted });
         }
-        queue.last += 1;
-        let number = queue.last;
+        queue.last_number += 1;
+        let number = queue.last_number;
         let since = Instant::now();
         queue.lane(lane).insert(number, WaitingSession { answer: sender, binder, since });
-        let idle = !mem::replace(&mut queue.working, true);
-        let full = queue.together.len() == self.0.limits.sessions;
+        let idle = !mem::replace(&mut queue.has_worker, true);
+        let full = queue.batch_lane.len() == self.0.limits.sessions;
         drop(queue);
         if idle {
-            let worker = QueueWorker { shared: self.0.clone(), done: false, free_since: since };
+            let worker =
+                QueueWorker { shared: self.0.clone(), has_ended: false, free_since: since };
             runtime.spawn_blocking(move || worker.serve_queue());
         } else if full {
             self.0.batch_full.notify_one();
         }
-        Ok((QueuePlace { shared: self.0.clone(), lane, number, taken: false }, answer))
+        Ok((QueuePlace { shared: self.0.clone(), lane, number, is_taken: false }, answer))
     }
 }
 
@@ -303,60 +304,60 @@ type WaitingSessions = BTreeMap<u64, WaitingSession>;
 
 #[derive(Default)]
 struct BatchQueue {
-    together: WaitingSessions,
-    alone: WaitingSessions,
+    batch_lane: WaitingSessions,
+    single_lane: WaitingSessions,
     /// Whether the last quote was for the lane of single sessions, so that the other lane is next.
-    was_alone: bool,
+    last_was_single: bool,
     counts: BatchCounts,
     /// The number of sessions under the last quote.
     last_batch: usize,
     /// The number of the last arrival.
-    last: u64,
+    last_number: u64,
     /// Whether a worker runs or is about to.
-    working: bool,
+    has_worker: bool,
 }
 
 impl BatchQueue {
     fn lane(&mut self, lane: QueueLane) -> &mut WaitingSessions {
         match lane {
-            QueueLane::Batch => &mut self.together,
-            QueueLane::Single => &mut self.alone,
+            QueueLane::Batch => &mut self.batch_lane,
+            QueueLane::Single => &mut self.single_lane,
         }
     }
 
     /// When a device that is free since `free_since` starts on the next quote; `None` if it need not
     /// wait: the batch is full, this lane is empty, or the other one is not. A quote for the other
     /// lane gives this one time enough to collect.
-    fn start(
+    fn next_start(
         &self,
         limits: &BatchLimits,
         times: StartTimes,
         free_since: Instant,
     ) -> Option<Instant> {
-        let (_, first) = self.together.first_key_value()?;
-        let (_, last) = self.together.last_key_value()?;
-        let count = self.together.len();
-        if count >= limits.sessions || !self.alone.is_empty() {
+        let (_, first) = self.batch_lane.first_key_value()?;
+        let (_, last) = self.batch_lane.last_key_value()?;
+        let count = self.batch_lane.len();
+        if count >= limits.sessions || !self.single_lane.is_empty() {
             return None;
         }
         let waiting = Arrivals { count, first: first.since, last: last.since };
-        Some(times.start(self.last_batch, free_since, waiting))
+        Some(times.start_instant(self.last_batch, free_since, waiting))
     }
 
     /// The next batch; `None` if no session waits, and then the worker ends.
     fn take_batch(&mut self, most: usize) -> Option<WaitingSessions> {
-        self.was_alone = match (self.together.is_empty(), self.alone.is_empty()) {
+        self.last_was_single = match (self.batch_lane.is_empty(), self.single_lane.is_empty()) {
             (true, true) => {
-                self.working = false;
+                self.has_worker = false;
                 return None;
             }
             (false, true) => false,
             (true, false) => true,
-            (false, false) => !self.was_alone,
+            (false, false) => !self.last_was_single,
         };
-        let (lane, most) = match self.was_alone {
-            true => (&mut self.alone, 1),
-            false => (&mut self.together, most),
+        let (lane, most) = match self.last_was_single {
+            true => (&mut self.single_lane, 1),
+            false => (&mut self.batch_lane, most),
         };
         let later = lane.keys().nth(most).copied();
         let later = later.map(|number| lane.split_off(&number)).unwrap_or_default();
@@ -383,12 +384,12 @@ struct QueuePlace {
     number: u64,
     /// Whether the worker has taken the session out of the queue. The lock is then spared: when a
     /// batch has been answered, its sessions would contend for it with those that arrive.
-    taken: bool,
+    is_taken: bool,
 }
 
 impl Drop for QueuePlace {
     fn drop(&mut self) {
-        if self.taken {
+        if self.is_taken {
             return;
         }
         let mut queue = self.shared.queue();
@@ -428,7 +429,7 @@ impl QuoteShare {
 struct QueueWorker {
     shared: Arc<BatcherState>,
     /// Whether the worker has ended, so that the next session starts another one.
-    done: bool,
+    has_ended: bool,
     /// Since when the device is free: the last batch has been answered, or the first session came.
     free_since: Instant,
 }
@@ -456,7 +457,9 @@ impl QueueWorker {
     fn next_batch(&mut self) -> Option<WaitingSessions> {
         let shared = &self.shared;
         let mut queue = shared.queue();
-        while let Some(start) = queue.start(&shared.limits, shared.start_times, self.free_since) {
+        while let Some(start) =
+            queue.next_start(&shared.limits, shared.start_times, self.free_since)
+        {
             let left = start.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -465,7 +468,7 @@ impl QueueWorker {
             (queue, _) = woken.unwrap_or_else(PoisonError::into_inner);
         }
         let batch = queue.take_batch(shared.limits.sessions);
-        self.done = batch.is_none();
+        self.has_ended = batch.is_none();
         batch
     }
 
@@ -487,10 +490,10 @@ impl QueueWorker {
 impl Drop for QueueWorker {
     /// A runtime that shuts down drops its tasks; the sessions that still wait then get an error.
     fn drop(&mut self) {
-        if !self.done {
+        if !self.has_ended {
             let mut queue = self.shared.queue();
-            queue.working = false;
-            let left = (mem::take(&mut queue.together), mem::take(&mut queue.alone));
+            queue.has_worker = false;
+            let left = (mem::take(&mut queue.batch_lane), mem::take(&mut queue.single_lane));
             drop(queue);
             drop(left);
         }

@@ -36,7 +36,7 @@ impl StartTimes {
     /// The instant at which a device that is free since `free_since` starts on `waiting`; the
     /// arrival of another session may put it off, but never beyond the longest wait. A device whose
     /// last quote was for at most one session starts on a lone session at once.
-    pub(crate) fn start(
+    pub(crate) fn start_instant(
         self,
         last_batch: usize,
         free_since: Instant,
@@ -70,7 +70,7 @@ mod tests {
         let at = |us: u32| zero + us * US;
         let (first, last) = (at(arrivals[0]), at(arrivals[arrivals.len() - 1]));
         let waiting = Arrivals { count: arrivals.len(), first, last };
-        let start = StartTimes::default().start(last_batch, at(free_us), waiting);
+        let start = StartTimes::default().start_instant(last_batch, at(free_us), waiting);
         start.duration_since(at(free_us).max(first)).as_micros()
     }
 

@@ -75,9 +75,9 @@ struct TlsExtras {
 struct IdentityConfigs {
     identity: Arc<Identity>,
     /// The configuration for clients that are not asked for evidence.
-    silent: Arc<ServerConfig>,
+    without_client_evidence: Arc<ServerConfig>,
     /// The configuration for clients that are asked for evidence, and so for a certificate.
-    asking: Arc<ServerConfig>,
+    with_client_evidence: Arc<ServerConfig>,
 }
 
 impl IdentityConfigs {
@@ -89,9 +89,9 @@ impl IdentityConfigs {
     ) -> Result<Self, ChannelError> {
         let served = Arc::new(SingleCertAndKey::from(identity.certified.clone()));
         let verifier = Arc::new(KeyPossessionVerifier { provider: handshake::crypto_provider() });
-        let mut silent = handshake::server_config(binding, None, served.clone())?;
-        let mut asking = handshake::server_config(binding, Some(verifier), served)?;
-        for config in [&mut silent, &mut asking] {
+        let mut without_client_evidence = handshake::server_config(binding, None, served.clone())?;
+        let mut with_client_evidence = handshake::server_config(binding, Some(verifier), served)?;
+        for config in [&mut without_client_evidence, &mut with_client_evidence] {
             config.max_fragment_size = tuning.fragment_size();
             if extras.offers_http2 {
                 config.alpn_protocols.insert(0, handshake::HTTP_2.to_vec());
@@ -101,12 +101,16 @@ impl IdentityConfigs {
                 config.send_tls13_tickets = TICKETS;
             }
         }
-        Ok(Self { identity, silent: Arc::new(silent), asking: Arc::new(asking) })
+        Ok(Self {
+            identity,
+            without_client_evidence: Arc::new(without_client_evidence),
+            with_client_evidence: Arc::new(with_client_evidence),
+        })
     }
 
-    fn are_for(&self, identity: &Arc<Identity>, tuning: RecordTuning) -> bool {
+    fn matches(&self, identity: &Arc<Identity>, tuning: RecordTuning) -> bool {
         Arc::ptr_eq(&self.identity, identity)
-            && self.silent.max_fragment_size == tuning.fragment_size()
+            && self.without_client_evidence.max_fragment_size == tuning.fragment_size()
     }
 }
 
@@ -366,7 +370,7 @@ impl Server {
         tuning: RecordTuning,
     ) -> Result<Arc<IdentityConfigs>, ChannelError> {
         let current = self.configs.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if current.are_for(identity, tuning) {
+        if current.matches(identity, tuning) {
             return Ok(current);
         }
         let (binding, identity) = (self.options.binding, identity.clone());
@@ -392,7 +396,11 @@ impl Server {
         let quote = began.elapsed();
         let began = Instant::now();
         let configs = self.configs_for(&identity, tuning)?;
-        let config = if demand.is_some() { &configs.asking } else { &configs.silent };
+        let config = if demand.is_some() {
+            &configs.with_client_evidence
+        } else {
+            &configs.without_client_evidence
+        };
         let shake = TlsAcceptor::from(config.clone()).accept(io);
         let shaken = deadline.limit(ChannelPhase::Handshake, shake).await?;
         let mut stream = shaken.map_err(handshake::handshake_error)?;
