@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build libraries semver protocols prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries semver protocols idle prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -94,6 +94,10 @@ semver: tools  ## the version that changes of the libraries' public items since 
 protocols: build  ## h2spec and sslyze against the gateway (skipped where Go or the wheels are missing)
 	tests/h2spec.sh $(abspath $(BINARY))
 	tests/tls_scan.sh $(abspath $(BINARY))
+
+idle: build  ## memory of the gateway and the kernel for each of 200,000 idle connections (18,000 without root)
+	python3 tests/idle_connections.py $(BINARY)
+	python3 tests/idle_connections.py $(BINARY) --before-request
 
 no-std: tools  ## the appraisal builds for a target that has no std
 	tests/no_std.sh
@@ -180,6 +184,7 @@ long: build prover seal walk  ## what CI has no time for: the release build, ten
 	cargo package --allow-dirty --locked $(LIBRARIES)
 	$(MAKE) semver
 	$(MAKE) protocols
+	$(MAKE) idle
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak
 	cargo test --release --locked -p confide-native -- --ignored
