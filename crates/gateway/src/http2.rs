@@ -138,7 +138,7 @@ fn http2_builder(limits: &GatewayLimits) -> http2::Builder<StreamExecutor> {
 
 /// Runs the relays of a connection. They belong to its task, so that they end with it.
 async fn run_relays(
-    mut opened: mpsc::Receiver<WebSocketRelay>,
+    mut opened: mpsc::Receiver<Box<WebSocketRelay>>,
     counting: watch::Sender<usize>,
     place: &ConnectionPlace,
     limits: &GatewayLimits,

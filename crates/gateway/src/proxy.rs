@@ -55,7 +55,7 @@ use crate::{
 pub(crate) struct ClientConnection<'a> {
     pub(crate) peer: Peer,
     /// The queue of WebSockets that were accepted.
-    pub(crate) relays: &'a mpsc::Sender<WebSocketRelay>,
+    pub(crate) relays: &'a mpsc::Sender<Box<WebSocketRelay>>,
     /// What gives the client fresh evidence; `None` without session binding.
     pub(crate) evidence: Option<&'a FreshEvidence>,
 }
@@ -671,17 +671,17 @@ const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method
 /// Queues the relay of an accepted WebSocket, which runs as a request of its API key until its end.
 fn start_relay(
     mut answer: Response<AnswerBody>,
-    place: mpsc::Permit<'_, WebSocketRelay>,
+    place: mpsc::Permit<'_, Box<WebSocketRelay>>,
     relay: WebSocketRelay,
     grant: Option<Grant>,
 ) -> Response<AnswerBody> {
-    place.send(match grant {
+    place.send(Box::new(match grant {
         None => relay,
         Some(mut grant) => {
             grant.read_answer_head(answer.status(), answer.headers_mut());
             relay.with_grant(grant)
         }
-    });
+    }));
     answer
 }
 

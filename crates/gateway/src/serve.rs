@@ -51,7 +51,8 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
         biased;
         () = lost.as_mut() => return tracing::info!("connection refused: upstream changed its model"),
         _ = closing.changed() => return,
-        opened = acceptor.open_stream(stream) => opened,
+        // What each step needs is boxed, so that an idle connection does not hold room for all.
+        opened = Box::pin(acceptor.open_stream(stream)) => opened,
     };
     let OpenedStream { stream, version, evidence } = match opened {
         Ok(opened) => opened,
@@ -59,7 +60,8 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
             return tracing::info!(refusal = error_chain(&refusal), "connection refused");
         }
     };
-    let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
+    // Every future that the stream is moved into would otherwise hold room for it.
+    let stream = TokioIo::new(Box::new(StallGuard::new(stream, limits.write_stall)));
     let signal = replaced.clone();
     // HTTP/2 has a frame (GOAWAY) that ends a connection without losing a request.
     let replaced_http2 = async {
@@ -82,9 +84,11 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
     let served = async {
         match version {
             HttpVersion::Http1 => {
-                serve_http1(stream, &place, proxy, limits, evidence, signal, stop).await
+                Box::pin(serve_http1(stream, &place, proxy, limits, evidence, signal, stop)).await;
             }
-            HttpVersion::Http2 => serve_http2(stream, &place, proxy, limits, stop).await,
+            HttpVersion::Http2 => {
+                Box::pin(serve_http2(stream, &place, proxy, limits, stop)).await;
+            }
         }
     };
     interrupt(pin!(served), loss).await;
@@ -101,11 +105,13 @@ async fn serve_http1<I>(
 ) where
     I: Read + Write + Unpin + Send + 'static,
 {
+    // The channel makes room for 32 messages at once: for boxes, not for relays.
     let (relays, mut opened) = mpsc::channel(1);
     let service = service_fn(|request| {
         let (proxy, relays, replaced) = (proxy.clone(), relays.clone(), replaced.clone());
         let (peer, evidence) = (place.peer(), evidence.clone());
-        place.run_exchange(async move {
+        // hyper keeps room for one future on each connection: for a box, not for a whole exchange.
+        Box::pin(place.run_exchange(async move {
             let evidence = evidence.as_deref();
             let connection = ClientConnection { peer, relays: &relays, evidence };
             let mut response = proxy.answer(request, connection).await;
@@ -113,23 +119,26 @@ async fn serve_http1<I>(
                 response.headers_mut().insert(header::CONNECTION, CLOSE);
             }
             Ok::<_, Infallible>(response)
-        })
+        }))
     });
-    let http = http1::Builder::new()
-        // The deadlines of the connection cover the heads of its requests.
-        .header_read_timeout(None)
-        .max_header_size(limits.head_bytes)
-        .max_headers(limits.head_fields)
-        .serve_connection(stream, service)
-        .with_upgrades();
     let deadlines = ConnectionDeadlines {
         first_request: limits.first_head,
         idle: limits.idle,
         grace: UNBOUNDED,
     };
-    serve_upgradeable(http, place, deadlines, stop).await;
+    let served = {
+        let http = http1::Builder::new()
+            // The deadlines of the connection cover the heads of its requests.
+            .header_read_timeout(None)
+            .max_header_size(limits.head_bytes)
+            .max_headers(limits.head_fields)
+            .serve_connection(stream, service)
+            .with_upgrades();
+        serve_upgradeable(http, place, deadlines, stop)
+    };
+    served.await;
     // The relay belongs to this task, so that an eviction or the end of the drain ends it too.
     if let Ok(relay) = opened.try_recv() {
-        relay.run(place, limits).await;
+        Box::pin(relay.run(place, limits)).await;
     }
 }
