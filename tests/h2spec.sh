@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# h2spec's cases (RFC 9113, RFC 7541) against `confide gateway` over TLS. Fails if a case fails that is not in `known`, if
-# h2spec skips more cases than `skipped_max`, and if the gateway does not offer HTTP/2.
+# h2spec's cases (RFC 9113, RFC 7541) against `confide gateway` over TLS. Fails if a case fails that is not in `known`,
+# if h2spec skips more cases than `skipped_max`, and if the gateway does not offer HTTP/2.
 # Usage: tests/h2spec.sh CONFIDE
-# Skipped where Go, openssl or h2spec cannot be had. Installs h2spec (MIT) under target/h2spec when it is first run; Go's
-# checksum database vouches for it.
+# Skipped where Go, openssl or h2spec cannot be had. Installs h2spec (MIT) under target/h2spec when it is first run;
+# Go's checksum database vouches for it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 confide=$1
