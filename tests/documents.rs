@@ -39,9 +39,9 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "configuration of the gateway, as it is hashed",
-        "3",
+        "4",
         "crates/gateway/src/configuration.rs",
-        "const FORM_VERSION: u32 = 3;",
+        "const FORM_VERSION: u32 = 4;",
     ),
     (
         "configuration of the notary, as it is hashed",

@@ -22,9 +22,10 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 21] = [
+const SINGLE_LISTENER: [&str; 22] = [
     "listen",
     "upstream",
+    "upstream_ca",
     "route",
     "dangerous_all_routes",
     "upstream_wait_s",
@@ -67,9 +68,13 @@ pub(crate) struct Args {
     /// Address for clients; port 0 takes any free one
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address, required_unless_present = "config")]
     listen: Option<SocketAddr>,
-    /// The model server behind the gateway: http://HOST[:PORT][/PATH], without /v1
+    /// The model server behind the gateway: http[s]://HOST[:PORT][/PATH], without /v1
     #[arg(long, value_name = "URL", required_unless_present = "config")]
     upstream: Option<String>,
+    /// Verify an https model server by the root certificates of this PEM file only, which SIGHUP reads
+    /// again; by default, by those of the system
+    #[arg(long, value_name = "FILE")]
+    upstream_ca: Option<PathBuf>,
     #[command(flatten)]
     terminate: TerminateArgs,
     #[command(flatten)]
@@ -81,8 +86,16 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let Args { command, config, listen, upstream, terminate, connections, print_config_digest } =
-        args;
+    let Args {
+        command,
+        config,
+        listen,
+        upstream,
+        upstream_ca,
+        terminate,
+        connections,
+        print_config_digest,
+    } = args;
     if let Some(Command::Key(command)) = command {
         return key::run(command);
     }
@@ -95,9 +108,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (Some(listen), Some(upstream)) = (listen, upstream) else {
         return Err(CliError::new("gateway: wanted --listen and --upstream, or --config"));
     };
-    let terminate = TerminateConfig::with_upstream(terminate, &upstream)?;
+    let terminate = TerminateConfig::with_upstream(terminate, &upstream, upstream_ca)?;
     if print_config_digest {
-        let digest = process::block_on(terminate.fetch_digest())?;
+        let digest = process::block_on(terminate.fetch_digest())??;
         return print_configuration_digest(digest);
     }
     let connections = connections.limits()?;
@@ -106,9 +119,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 
 /// Prints the digest of each listener of the file that terminates TLS.
 async fn print_digests(path: &Path) -> Result<ExitCode, CliError> {
-    for config in read_config_file(path)?.listeners {
+    for (number, config) in (1..).zip(read_config_file(path)?.listeners) {
         if let ListenerKind::Terminate(terminate) = config.kind {
-            print_configuration_digest(terminate.fetch_digest().await)?;
+            let digest = terminate.fetch_digest().await;
+            let digest = digest.map_err(|error| error.in_part(&format!("listener {number}")))?;
+            print_configuration_digest(digest)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -301,3 +301,96 @@ fn a_listener_that_cannot_be_reloaded_is_named_and_leaves_the_others_as_they_wer
     );
     assert!(gateway.terminate().success());
 }
+
+/// The flags of a gateway of ordinary TLS.
+const ORDINARY_TLS: [&str; 5] = ["gateway", "--binding", "none", "--listen", ANY_PORT];
+
+/// Starts a gateway that stands for the TLS terminator of a model server. Returns it with its URL;
+/// the certificate is in `terminator.pem`.
+fn start_terminator(folder: &Folder, model: &Process) -> (Process, String) {
+    let plain = format!("http://{}", model.address());
+    let root = folder.argument("terminator.pem");
+    let more = ["--upstream", &plain, "--certificate-out", &root];
+    let terminator = CONFIDE.start(&[&ORDINARY_TLS[..], &more].concat());
+    let url = format!("https://localhost:{}", port_of(&terminator.address()));
+    (terminator, url)
+}
+
+#[test]
+fn an_https_upstream_is_verified_by_the_file_of_its_server_which_a_reload_reads_again() {
+    let folder = Folder::new("https-upstream");
+    let model = serve_model("model-one");
+    let (terminator, upstream) = start_terminator(&folder, &model);
+    let roots = String::from_utf8(folder.read("terminator.pem")).unwrap();
+    let ca = write_private(&folder, "ca.pem", "no certificate");
+    let (root, socket) = (folder.argument("root.pem"), folder.argument("admin.sock"));
+    let file = folder.write(
+        "gateway.toml",
+        format!(
+            "[admin]\nsocket = \"{socket}\"\n[[listener]]\nkind = \"terminate\"\nlisten = \"{ANY_PORT}\"\n\
+             binding = \"none\"\ncertificate_out = \"{root}\"\n\
+             [[listener.upstream]]\nurl = \"{upstream}\"\nupstream_ca = \"{ca}\"\n"
+        ),
+    );
+    let of_file = ["gateway", "--config", &file, "--print-config-digest"];
+    let by_flags = [&ORDINARY_TLS[..], &["--upstream", &upstream, "--upstream-ca", &ca]].concat();
+    let refused = CONFIDE.run(&of_file);
+    let canonical = upstream.replace("localhost", "127.0.0.1");
+    let wanted = format!("listener 1: root certificates for upstream `{canonical}`");
+    assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+    for part in [&wanted, &ca, "got no certificate"] {
+        assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+    }
+    assert!(CONFIDE.run(&by_flags).stderr.contains(&ca));
+
+    write_private(&folder, "ca.pem", &roots);
+    let log = std::fs::File::create(folder.join("log")).unwrap();
+    let gateway = Process::start(CONFIDE.command(&of_file[..3]).stderr(log));
+    let digest = CONFIDE.run(&of_file).stdout;
+    assert_eq!(gateway.ready["listeners"][0]["config_digest"], digest.trim_end());
+    let flags = [&by_flags[..], &["--print-config-digest"]].concat();
+    assert_eq!(CONFIDE.run(&flags).stdout, digest, "flags and file say the same");
+    let fetch_models = || curl_models(&gateway.address(), &["--cacert", &root]);
+    assert!(fetch_models().contains("model-one"), "{}", fetch_models());
+
+    write_private(&folder, "ca.pem", "");
+    let refused = ask_socket(&socket, "/reload", "POST");
+    assert!(refused.contains("listener 1: root certificates for upstream"), "{refused}");
+    assert!(fetch_models().contains("model-one"));
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    write_private(&folder, "ca.pem", &other.cert.pem());
+    let other_digest = CONFIDE.run(&of_file).stdout;
+    assert_ne!(digest, other_digest, "the digest does not hold the roots");
+    let reloaded = ask_socket(&socket, "/reload", "POST");
+    assert!(reloaded.contains("\"reloaded\":true"), "{reloaded}");
+    assert!(reloaded.contains(other_digest.trim_end()), "{reloaded}");
+    let answer = fetch_models();
+    assert!(answer.contains("upstream_unreachable") && !answer.contains("ssuer"), "{answer}");
+    let logged = String::from_utf8(folder.read("log")).unwrap();
+    assert!(logged.contains("UnknownIssuer"), "{logged}");
+    assert!(gateway.terminate().success());
+    assert!(terminator.terminate().success());
+}
+
+#[test]
+fn an_https_upstream_without_a_file_is_verified_by_the_roots_of_the_system() {
+    let folder = Folder::new("https-upstream-system");
+    let model = serve_model("model-one");
+    let (terminator, upstream) = start_terminator(&folder, &model);
+    let root = folder.argument("root.pem");
+    // The roots of the system are those of this variable where it is set.
+    let with_roots = |roots: &str| {
+        let more = ["--upstream", &upstream, "--certificate-out", &root];
+        let mut command = CONFIDE.command(&[&ORDINARY_TLS[..], &more].concat());
+        command.env("SSL_CERT_FILE", roots).env_remove("SSL_CERT_DIR");
+        command
+    };
+    let gateway = Process::start(&mut with_roots(&folder.argument("terminator.pem")));
+    let answer = curl_models(&gateway.address(), &["--cacert", &root]);
+    assert!(answer.contains("model-one"), "{answer}");
+    assert!(gateway.terminate().success());
+    let refused = with_roots(&folder.write("empty.pem", "")).output().unwrap();
+    let refused = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.contains("this system has none"), "{refused}");
+    assert!(terminator.terminate().success());
+}

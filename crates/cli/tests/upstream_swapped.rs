@@ -236,7 +236,7 @@ fn a_gateway_proxies_other_routes_by_name_only() {
 fn an_upstream_as_openai_clients_are_given_it_is_refused_with_the_right_one() {
     for (upstream, hint) in [
         ("http://127.0.0.1:9/v1", "hint: give --upstream http://127.0.0.1:9\n"),
-        ("https://127.0.0.1:9", "hint: run the gateway on the model server's machine"),
+        ("https://127.0.0.1:9/v1", "hint: give --upstream https://127.0.0.1:9\n"),
     ] {
         let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", upstream];
         let refused = CONFIDE.run(&[&arguments[..], &["--binding", "none"]].concat());

@@ -15,6 +15,7 @@ use crate::{
     route::{Route, RouteMethods},
     server::{DEFAULT_GROUP, ModelServer, SERVERS_MAX},
     upstream::Upstream,
+    upstream_roots::UpstreamRoots,
 };
 
 /// The path at which the gateway publishes its configuration and digest, so that anyone can
@@ -24,7 +25,8 @@ pub const WELL_KNOWN_PATH: &str = "/.well-known/confide";
 /// The upstream is on loopback: prompts stay inside the attested machine.
 pub const GUARANTEE_FULL: &str = "operator is outside the TEE";
 
-/// The upstream is on another machine and presents no evidence: prompts leave the attested machine.
+/// The upstream is on another machine and presents no evidence: prompts leave the attested machine,
+/// and that machine reads them even if TLS protects them on the way.
 pub const GUARANTEE_GATEWAY_ONLY: &str = "gateway only";
 
 /// There is no evidence: nothing protects prompts from the operator.
@@ -32,8 +34,9 @@ pub const GUARANTEE_NONE: &str = "none";
 
 /// Version of the canonical form; it changes whenever the meaning of a field changes.
 ///
-/// Version 1 had a path prefix for each route and no methods, version 2 one upstream for each route.
-const FORM_VERSION: u32 = 3;
+/// Version 1 had a path prefix for each route and no methods, version 2 one upstream for each route,
+/// version 3 no roots of https upstreams.
+const FORM_VERSION: u32 = 4;
 
 /// The source of the manifest digest: the gateway does not measure the model's files.
 const MANIFEST_SOURCE: &str = "claimed by the upstream";
@@ -77,7 +80,7 @@ impl GatewayConfiguration {
         for (index, server) in self.servers.iter().enumerate() {
             server.check()?;
             let is_same = |other: &ModelServer| {
-                other.group == server.group && other.upstream == server.upstream
+                other.group == server.group && other.upstream.url() == server.upstream.url()
             };
             if self.servers[..index].iter().any(is_same) {
                 return Err(GatewayError::Server {
@@ -91,6 +94,45 @@ impl GatewayConfiguration {
             }
         }
         Ok(())
+    }
+
+    /// Reads the root certificates that verify the https upstreams. `clock` returns Unix seconds.
+    ///
+    /// # Errors
+    /// [`GatewayError::UpstreamRoots`] if a file cannot be read or has no certificate, or the
+    /// operating system has no roots.
+    pub fn read_upstream_roots(&mut self, clock: fn() -> u64) -> Result<(), GatewayError> {
+        let mut system = None;
+        for ModelServer { upstream, roots_file, .. } in &mut self.servers {
+            if !upstream.is_https() {
+                continue;
+            }
+            let roots = match (roots_file, &system) {
+                (Some(path), _) => {
+                    UpstreamRoots::read(path, clock).map_err(|error| error.to_string())
+                }
+                (None, Some(roots)) => Ok(UpstreamRoots::clone(roots)),
+                (None, None) => UpstreamRoots::read_system(clock).inspect(|roots| {
+                    system = Some(roots.clone());
+                }),
+            };
+            let url = upstream.url();
+            upstream
+                .set_roots(roots.map_err(|reason| GatewayError::UpstreamRoots { url, reason })?);
+        }
+        Ok(())
+    }
+
+    /// Checks that the roots of all https upstreams have been read, so that the digest is complete.
+    pub(crate) fn check_upstream_roots(&self) -> Result<(), GatewayError> {
+        let lacks_roots = |upstream: &&Upstream| upstream.is_https() && upstream.roots().is_none();
+        match self.servers.iter().map(|server| &server.upstream).find(lacks_roots) {
+            None => Ok(()),
+            Some(upstream) => Err(GatewayError::UpstreamRoots {
+                url: upstream.url(),
+                reason: "they have not been read".into(),
+            }),
+        }
     }
 
     fn check_routes(&self) -> Result<(), GatewayError> {
@@ -156,6 +198,7 @@ impl GatewayConfiguration {
                 group: &server.group,
                 model_manifest_sha256: server.model_manifest_sha256.map(hex::encode),
                 models: server.models.iter().map(String::as_str).collect(),
+                tls_roots: server.upstream.roots().map(UpstreamRoots::canonical_name),
                 url: server.upstream.url(),
             })
             .collect();
@@ -234,6 +277,7 @@ struct CanonicalUpstream<'a> {
     group: &'a str,
     model_manifest_sha256: Option<String>,
     models: BTreeSet<&'a str>,
+    tls_roots: Option<String>,
     url: String,
 }
 
@@ -261,16 +305,56 @@ mod tests {
             model_manifest_sha256: Some([0xab; 32]),
             ..ModelServer::new(upstream("http://10.0.0.1:9000/x"))
         });
-        let json = r#"{"binding":"key","confide_configuration":3,"routes":["#.to_owned()
+        let json = r#"{"binding":"key","confide_configuration":4,"routes":["#.to_owned()
             + r#"{"group":"default","methods":["GET","HEAD","POST"],"path":"/health"},"#
             + r#"{"group":"default","methods":["GET","POST"],"path":"/v1/x"}],"#
             + r#""tunnel_allow":[],"upstreams":[{"group":"audio","model_manifest_sha256":""#
             + &"ab".repeat(32)
-            + r#"","models":["\"b\"","w"],"url":"http://10.0.0.1:9000/x"},"#
+            + r#"","models":["\"b\"","w"],"tls_roots":null,"url":"http://10.0.0.1:9000/x"},"#
             + r#"{"group":"default","model_manifest_sha256":null,"models":[],"#
-            + r#""url":"http://127.0.0.1:8000"}]}"#;
+            + r#""tls_roots":null,"url":"http://127.0.0.1:8000"}]}"#;
         assert_eq!(String::from_utf8(configuration.canonical_json()).unwrap(), json);
         assert_eq!(configuration.digest(), <[u8; 32]>::from(Sha256::digest(json)));
+    }
+
+    /// A file of one root; its SHA-256 is in the canonical form below.
+    const ROOT: &str = "\
+        -----BEGIN CERTIFICATE-----\n\
+        MIIBMjCB5aADAgECAhR6sVebto77gZ8+E1pU5huiJbM7ZTAFBgMrZXAwDzENMAsG\n\
+        A1UEAwwEcm9vdDAeFw0yNjExMjgwNzU4MjVaFw0zNjExMjUwNzU4MjVaMA8xDTAL\n\
+        BgNVBAMMBHJvb3QwKjAFBgMrZXADIQCuBEh50HW68rOtR/bQkukVSUXUS45W4O2q\n\
+        2ihHeEgJ5aNTMFEwHQYDVR0OBBYEFOHbvWWiZ5exSTVkZeaJIHSCgzwXMB8GA1Ud\n\
+        IwQYMBaAFOHbvWWiZ5exSTVkZeaJIHSCgzwXMA8GA1UdEwEB/wQFMAMBAf8wBQYD\n\
+        K2VwA0EAcYtKXHc9UxsaSK4fdKhhhbLp56gz4BF4RJc/zjnbCBX23zs8WQXCUfc3\n\
+        1OsBju0caD2TsHDSj3q9GZtLpimzBA==\n\
+        -----END CERTIFICATE-----\n\
+        ";
+
+    fn roots(pem: &str) -> UpstreamRoots {
+        UpstreamRoots::from_pem(pem.as_bytes(), || 0).unwrap()
+    }
+
+    #[test]
+    fn the_roots_of_an_https_upstream_are_in_the_digest() {
+        let mut configuration = single("https://10.0.0.1");
+        configuration.routes = vec![Route::parse("POST /v1/x", DEFAULT_GROUP).unwrap()];
+        assert!(matches!(
+            configuration.check_upstream_roots(),
+            Err(GatewayError::UpstreamRoots { .. })
+        ));
+        configuration.servers[0].upstream.set_roots(roots(ROOT));
+        assert!(configuration.check_upstream_roots().is_ok());
+        let json = r#"{"binding":"key","confide_configuration":4,"routes":["#.to_owned()
+            + r#"{"group":"default","methods":["POST"],"path":"/v1/x"}],"tunnel_allow":[],"#
+            + r#""upstreams":[{"group":"default","model_manifest_sha256":null,"models":[],"#
+            + r#""tls_roots":"d1a524efcc27f4fb59af2e29c0dd8a82698eca1e0608d0b5f5c97e88a8d35ac8","#
+            + r#""url":"https://10.0.0.1:443"}]}"#;
+        assert_eq!(String::from_utf8(configuration.canonical_json()).unwrap(), json);
+        let digest = "c5b5e1cc09e2118a1347907104075fc709f655648d4cc2529cf8e96d9d93bc68";
+        assert_eq!(hex::encode(configuration.digest()), digest);
+        let mut other = configuration.clone();
+        other.servers[0].upstream.set_roots(roots(&[ROOT, ROOT].concat()));
+        assert_ne!(configuration.digest(), other.digest());
     }
 
     #[test]

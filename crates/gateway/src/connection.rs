@@ -17,7 +17,11 @@ use hyper::{
     },
 };
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, sync::watch};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    sync::watch,
+};
 
 use crate::{
     body::{LimitedBody, LingeringBody},
@@ -25,7 +29,7 @@ use crate::{
     limits::GatewayLimits,
     request_model::MODELS_PATH,
     upstream::Upstream,
-    upstream_stream::{UpstreamStreamState, observe_upstream_stream},
+    upstream_stream::{UpstreamStreamState, observe_socket, observe_upstream_stream},
 };
 
 /// The body of a request to the upstream: streamed, or in memory and possibly empty.
@@ -53,23 +57,39 @@ pub(crate) enum ModelList {
 }
 
 impl Connection {
-    /// Opens a TCP connection and starts HTTP on it.
+    /// Opens a TCP connection, with TLS to an https upstream, and starts HTTP on it.
     pub(crate) async fn open(
         upstream: &Upstream,
         limits: &GatewayLimits,
     ) -> Result<Self, UpstreamFailure> {
-        let unreachable = |error: &io::Error| {
-            let reason = format!("{}: {error}", upstream.authority());
-            UpstreamFailure::new(UpstreamFault::Unreachable, reason)
-        };
+        let until = tokio::time::Instant::now() + limits.upstream_connect;
         let dial = TcpStream::connect(upstream.authority().as_str());
-        let stream = tokio::time::timeout(limits.upstream_connect, dial)
-            .await
-            .map_err(|_| unreachable(&io::ErrorKind::TimedOut.into()))?
-            .map_err(|error| unreachable(&error))?;
+        let stream = in_connect_deadline(upstream, until, dial).await?;
         // A request is a small write, which Nagle's algorithm would delay.
         let _ = stream.set_nodelay(true);
-        let (stream, wire) = observe_upstream_stream(stream);
+        let wire = Arc::new(UpstreamStreamState::default());
+        let stream = observe_socket(stream, &wire);
+        let Some(name) = upstream.server_name() else {
+            return Self::start_http(stream, wire, limits).await;
+        };
+        let Some(roots) = upstream.roots() else {
+            let reason = format!("{}: its root certificates were not read", upstream.authority());
+            return Err(UpstreamFailure::new(UpstreamFault::Unreachable, reason));
+        };
+        let handshake = roots.connect(name.clone(), stream);
+        let stream = in_connect_deadline(upstream, until, handshake).await?;
+        Self::start_http(stream, wire, limits).await
+    }
+
+    async fn start_http<S>(
+        stream: S,
+        wire: Arc<UpstreamStreamState>,
+        limits: &GatewayLimits,
+    ) -> Result<Self, UpstreamFailure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let stream = observe_upstream_stream(stream, &wire);
         let (sender, connection) = http1::Builder::new()
             .max_header_size(limits.upstream_head_bytes)
             .handshake(TokioIo::new(stream))
@@ -173,6 +193,21 @@ impl Connection {
     pub(crate) fn schedule_liveness_test(&self) {
         self.wire.schedule_liveness_test();
     }
+}
+
+/// Waits for a step of opening a connection, until the deadline for all of them. The reason of a
+/// failure says why a certificate was refused; it is for the operator only.
+async fn in_connect_deadline<T>(
+    upstream: &Upstream,
+    until: tokio::time::Instant,
+    step: impl Future<Output = io::Result<T>>,
+) -> Result<T, UpstreamFailure> {
+    let outcome = tokio::time::timeout_at(until, step).await;
+    let outcome = outcome.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    outcome.map_err(|error| {
+        let reason = format!("{}: {error}", upstream.authority());
+        UpstreamFailure::new(UpstreamFault::Unreachable, reason)
+    })
 }
 
 /// A request that got no answer.

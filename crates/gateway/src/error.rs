@@ -13,11 +13,13 @@ pub enum GatewayError {
         /// The part that does not fit.
         got: String,
     },
-    /// The address of the upstream has the scheme `https`, which is not supported.
-    #[error("upstream `{url}` is not usable: https upstreams are not supported")]
-    UpstreamHttps {
-        /// The address as it was given.
+    /// The roots that verify an https upstream cannot be used.
+    #[error("root certificates for upstream `{url}` are not usable: {reason}")]
+    UpstreamRoots {
+        /// The address of the upstream.
         url: String,
+        /// The text of the failure, which names the file if one was given.
+        reason: String,
     },
     /// The address of the upstream ends with `/v1`, which request paths already contain.
     #[error(

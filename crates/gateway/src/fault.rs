@@ -8,7 +8,7 @@ use http::StatusCode;
 /// The reason why an upstream's answer cannot be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamFault {
-    /// No TCP connection was established.
+    /// No TCP connection was established, or no TLS session with a valid certificate.
     Unreachable,
     /// The upstream is reachable but has not yet named its model.
     NotReady,

@@ -72,6 +72,7 @@ impl Gateway {
         clock: fn() -> u64,
     ) -> Result<Self, GatewayError> {
         options.configuration.check()?;
+        options.configuration.check_upstream_roots()?;
         let simulated = attester.as_ref().is_some_and(|attester| attester.is_simulated());
         let channel = Server::new(options.channel_options(), attester, clock)?;
         Self::with_channel(channel, options, simulated)
@@ -90,6 +91,7 @@ impl Gateway {
         key_pem: &[u8],
     ) -> Result<Self, GatewayError> {
         options.configuration.check()?;
+        options.configuration.check_upstream_roots()?;
         let unusable = |part, got: String| GatewayError::Certificate { part, got };
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain_pem)
             .collect::<Result<_, _>>()

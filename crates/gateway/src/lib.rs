@@ -69,6 +69,7 @@ mod trailers;
 mod trusted_file;
 mod upstream;
 mod upstream_key;
+mod upstream_roots;
 mod upstream_stream;
 mod usage;
 mod usage_file;

@@ -63,7 +63,7 @@ pub struct GatewayLimits {
     pub websocket: Duration,
     /// Limits of HTTP/2 towards clients. Sizes and deadlines above hold in HTTP/2 too.
     pub http2: Http2Limits,
-    /// The deadline of the TCP connection to the upstream.
+    /// The deadline of a connection to the upstream, with the TLS handshake of an https one.
     pub upstream_connect: Duration,
     /// The longest time from sending a request to the head of its answer. An answer that is not
     /// streamed starts when its last token is made, so this covers a whole long generation.

@@ -544,7 +544,7 @@ impl Proxy {
                 return Err(refusal);
             }
             if let RequestRefusal::Upstream(UpstreamFailure { reason, .. }) = &refusal {
-                tracing::warn!(%reason, "a model server took no request: the next one is tried");
+                tracing::warn!(%reason, "{NEXT_SERVER}");
             }
             request = unsent;
         }
@@ -624,6 +624,8 @@ impl Proxy {
                     if candidates.is_empty() || self.model_change.has_happened() {
                         return Err(RequestRefusal::Upstream(failure));
                     }
+                    let UpstreamFailure { reason, .. } = failure;
+                    tracing::warn!(%reason, "{NEXT_SERVER}");
                 }
             }
         }
@@ -664,6 +666,9 @@ impl Proxy {
         Ok(Response::from_parts(head, MeteredBody::without_meter(Either::Left(body))))
     }
 }
+
+/// The line of the log for a server that could not be used.
+const NEXT_SERVER: &str = "a model server took no request: the next one is tried";
 
 /// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
 const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];

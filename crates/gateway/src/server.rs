@@ -1,5 +1,7 @@
 //! A model server in the configuration.
 
+use std::path::PathBuf;
+
 use http::uri::PathAndQuery;
 
 use crate::{error::GatewayError, model_field::is_model_name, upstream::Upstream};
@@ -40,6 +42,9 @@ pub struct ModelServer {
     pub requests_max: u32,
     /// The path of the health check, below the address.
     pub health_path: String,
+    /// The PEM file with the only root certificates that an https address is verified by; `None`
+    /// for those of the operating system.
+    pub roots_file: Option<PathBuf>,
 }
 
 impl ModelServer {
@@ -53,6 +58,7 @@ impl ModelServer {
             weight: 1,
             requests_max: 0,
             health_path: HEALTH_PATH.into(),
+            roots_file: None,
         }
     }
 
@@ -79,6 +85,9 @@ impl ModelServer {
             if self.models[..index].contains(model) {
                 return refuse("each model once", format!("{model:?} twice"));
             }
+        }
+        if let Some(path) = self.roots_file.as_ref().filter(|_| !self.upstream.is_https()) {
+            return refuse("root certificates for https only", path.display().to_string());
         }
         self.parse_health_path().map(drop)
     }
@@ -125,6 +134,7 @@ mod tests {
             ModelServer { health_path: "health".into(), ..server() },
             ModelServer { health_path: "/he alth".into(), ..server() },
             ModelServer { models: vec!["m".into(); MODELS_MAX + 1], ..server() },
+            ModelServer { roots_file: Some("ca.pem".into()), ..server() },
             models(&["a", "a"]),
             models(&[""]),
             models(&["a\n"]),

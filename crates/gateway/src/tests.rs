@@ -7,7 +7,7 @@ use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time:
 use confide_channel::Binding;
 use confide_http::{Admission, AdmissionLimits, PeerStream};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
     sync::{mpsc, oneshot},
     task::JoinHandle,
@@ -29,6 +29,7 @@ mod checked_upstream;
 mod faults;
 mod framing;
 mod http2;
+mod https_upstreams;
 mod keep_alive;
 mod model_servers;
 mod queueing;
@@ -196,7 +197,7 @@ fn closed_address() -> (TcpSocket, SocketAddr) {
     (socket, address)
 }
 
-async fn read_until(stream: &mut TcpStream, end: &str) -> String {
+async fn read_until<S: AsyncRead + Unpin>(stream: &mut S, end: &str) -> String {
     let mut seen = Vec::new();
     let mut byte = [0];
     while !seen.ends_with(end.as_bytes()) {

@@ -127,6 +127,7 @@ struct UpstreamTable {
     weight: Option<u32>,
     requests_max: Option<u32>,
     health_path: Option<String>,
+    upstream_ca: Option<PathBuf>,
 }
 
 /// Paths that lead to a group of upstreams.
@@ -234,6 +235,7 @@ fn parse_terminate(mut table: Table) -> Result<TerminateConfig, String> {
             weight: upstream.weight.unwrap_or(server.weight),
             requests_max: upstream.requests_max.unwrap_or(server.requests_max),
             health_path: upstream.health_path.unwrap_or(server.health_path),
+            roots_file: upstream.upstream_ca,
             ..ModelServer::new(server.upstream)
         });
     }
@@ -395,6 +397,10 @@ mod tests {
                 "listener 2: usage_file: u is an earlier listener's",
             ),
             (terminating("").replace("http:", "ftp:"), "listener 1: upstream `ftp://127.0.0.1:1`"),
+            (
+                format!("{}upstream_ca = 'ca.pem'\n", terminating("")),
+                "listener 1: model server `http://127.0.0.1:1` is not usable: wanted root",
+            ),
             (terminating("[listener.limits]\nidle = 1"), "limits: unknown key `idle`"),
             (tunnel.into(), "listener 1: missing field `allow`"),
             (format!("metrics_listen = '9100'\n{}", listener("")), "metrics_listen: wanted ADDR"),

@@ -194,8 +194,13 @@ pub(crate) struct RunningParts<'a> {
 
 impl TerminateConfig {
     /// The listener that flags describe, with one upstream.
-    pub(crate) fn with_upstream(args: TerminateArgs, upstream: &str) -> Result<Self, CliError> {
-        Self::with_servers(args, vec![ModelServer::new(parse_upstream(upstream)?)], Vec::new())
+    pub(crate) fn with_upstream(
+        args: TerminateArgs,
+        upstream: &str,
+        roots_file: Option<PathBuf>,
+    ) -> Result<Self, CliError> {
+        let server = ModelServer { roots_file, ..ModelServer::new(parse_upstream(upstream)?) };
+        Self::with_servers(args, vec![server], Vec::new())
     }
 
     /// A listener with several model servers. `directed` are routes that lead to a group; they
@@ -234,8 +239,8 @@ impl TerminateConfig {
     }
 
     /// Asks the upstream for its model, and returns the digest of the effective configuration.
-    pub(crate) async fn fetch_digest(&self) -> [u8; 32] {
-        self.fetch_configuration(None).await.digest()
+    pub(crate) async fn fetch_digest(&self) -> Result<[u8; 32], CliError> {
+        Ok(self.fetch_configuration(None).await?.digest())
     }
 
     /// The settings of API keys.
@@ -267,7 +272,7 @@ impl TerminateConfig {
             Some(running) => (running.authorizer.cloned(), api_keys.map(read_keys).transpose()?),
         };
         let known = running.map(|running| running.configuration);
-        let configuration = self.fetch_configuration(known).await;
+        let configuration = self.fetch_configuration(known).await?;
         let args = &self.args;
         let options = GatewayOptions {
             configuration,
@@ -305,15 +310,17 @@ impl TerminateConfig {
         Ok(PreparedGateway { gateway, log_end, authorizer, new_keys, certificate_out })
     }
 
-    /// The configuration with the models that the servers name now, which are waited for together.
+    /// The configuration with the roots of https upstreams, which are read now, and with the models
+    /// that the servers name now, which are waited for together.
     ///
     /// A server of the configuration in use that does not answer keeps its model: the gateway sends
     /// it nothing before it has confirmed that model, so the digest stays true.
     async fn fetch_configuration(
         &self,
         in_use: Option<&GatewayConfiguration>,
-    ) -> GatewayConfiguration {
+    ) -> Result<GatewayConfiguration, CliError> {
         let mut configuration = self.configuration.clone();
+        configuration.read_upstream_roots(process::unix_now).map_err(CliError::new)?;
         let until = Instant::now() + Duration::from_secs(self.args.upstream_wait_s);
         let asked = configuration.servers.iter().map(|server| {
             let servers = in_use.iter().flat_map(|in_use| &in_use.servers);
@@ -331,7 +338,7 @@ impl TerminateConfig {
         for (server, manifest) in configuration.servers.iter_mut().zip(manifests) {
             server.model_manifest_sha256 = manifest;
         }
-        configuration
+        Ok(configuration)
     }
 
     fn open_attester(&self) -> Result<Option<Arc<dyn Attest>>, CliError> {
@@ -433,11 +440,6 @@ pub(crate) fn parse_upstream(text: &str) -> Result<Upstream, CliError> {
     Upstream::parse(text).map_err(|error| {
         let hint = match &error {
             GatewayError::UpstreamApiPath { without, .. } => format!("give --upstream {without}"),
-            GatewayError::UpstreamHttps { .. } => {
-                "run the gateway on the model server's machine and give its http:// address on \
-                 loopback; over https nothing attests who reads the prompts"
-                    .into()
-            }
             _ => "give the model server's address, such as http://127.0.0.1:8000".into(),
         };
         CliError::new(error).with_hint(hint)
