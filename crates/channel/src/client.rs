@@ -14,6 +14,7 @@ use crate::{
     error::{ChannelError, ChannelPhase},
     handshake,
     identity::{Identity, IdentityOptions},
+    live::LivePeer,
     options::{Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning},
     renewal::IdentityRenewer,
     session::{self, ExchangeOutcome, SessionAttester},
@@ -124,7 +125,7 @@ impl<A: Appraise> Client<A> {
             timings.quote += outcome.quote;
             timings.round_trips += outcome.round_trips;
             let live = match self.options.binding {
-                Binding::Session => Some(session::live_peer(&stream, attesting.as_ref())?),
+                Binding::Session => Some(LivePeer::from_stream(&stream, attesting.as_ref())?),
                 _ => None,
             };
             Ok((appraised, live))

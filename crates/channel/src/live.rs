@@ -17,7 +17,7 @@ use crate::{
     deadline::Deadline,
     error::{ChannelError, ChannelPhase},
     frame,
-    session::{SessionAttester, SessionPeer, fresh_context},
+    session::{SessionAttester, SessionPeer, TlsSession, fresh_context},
 };
 
 /// The path at which a server of HTTP answers requests for fresh evidence (POST).
@@ -34,6 +34,15 @@ pub struct LiveSession {
 }
 
 impl LiveSession {
+    /// The server's end of the session on `stream`.
+    pub(crate) fn from_stream<S: TlsSession>(
+        stream: &S,
+        attesting: SessionAttester,
+    ) -> Result<Self, ChannelError> {
+        let secret = stream.renewal_secret().map_err(ChannelError::Tls)?;
+        Ok(Self { attesting, reads_version_2: stream.is_exchange_version_2(), secret })
+    }
+
     /// Answers a client's request for fresh evidence. Both are messages of the session exchange,
     /// without the length in front. `deadline` is for the quote.
     ///
@@ -88,6 +97,16 @@ impl EvidenceRequest {
 }
 
 impl LivePeer {
+    /// The client's end of the session on `stream`, with what attests the client, if it attests too.
+    pub(crate) fn from_stream<S: TlsSession>(
+        stream: &S,
+        attesting: Option<&SessionAttester>,
+    ) -> Result<Self, ChannelError> {
+        let mine = attesting.map(|attesting| attesting.identity.spki_hash);
+        let secret = stream.renewal_secret().map_err(ChannelError::Tls)?;
+        Ok(Self { peer: SessionPeer::from_stream(stream, Role::Server, mine)?, secret })
+    }
+
     /// Makes a request with a fresh context.
     ///
     /// # Errors

@@ -423,7 +423,7 @@ impl Server {
         timings.appraisal = appraisal;
         timings.quote += quote;
         timings.round_trips += round_trips;
-        let live = attesting.map(|attesting| session::live_session(&stream, attesting));
+        let live = attesting.map(|attesting| LiveSession::from_stream(&stream, attesting));
         Ok((ServerStream { stream, timings, live: live.transpose()? }, appraised))
     }
 }

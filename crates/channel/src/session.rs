@@ -38,7 +38,6 @@ use crate::{
     error::{ChannelError, ChannelPhase},
     frame,
     identity::Identity,
-    live::{LivePeer, LiveSession},
     options::SESSION_2,
 };
 
@@ -145,25 +144,6 @@ pub(crate) async fn exchange_as_server<S: TlsSession, A: Appraise>(
         send_refusal(stream, error, deadline).await;
     }
     result
-}
-
-/// What asks the server of an open session for fresh evidence.
-pub(crate) fn live_peer<S: TlsSession>(
-    stream: &S,
-    attesting: Option<&SessionAttester>,
-) -> Result<LivePeer, ChannelError> {
-    let mine = attesting.map(|attesting| attesting.identity.spki_hash);
-    let secret = stream.renewal_secret().map_err(ChannelError::Tls)?;
-    Ok(LivePeer { peer: SessionPeer::at(stream, Role::Server, mine)?, secret })
-}
-
-/// What gives a client of an open session fresh evidence.
-pub(crate) fn live_session<S: TlsSession>(
-    stream: &S,
-    attesting: SessionAttester,
-) -> Result<LiveSession, ChannelError> {
-    let secret = stream.renewal_secret().map_err(ChannelError::Tls)?;
-    Ok(LiveSession { attesting, reads_version_2: stream.is_exchange_version_2(), secret })
 }
 
 /// The appraiser type of an end that demands no evidence.
@@ -277,7 +257,7 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
     };
     let began = Instant::now();
     let evidence = evidence.ok_or(ChannelError::NoEvidence)?;
-    let peer = SessionPeer::at(stream, role, mine)?;
+    let peer = SessionPeer::from_stream(stream, role, mine)?;
     let exporter = export_keying_material(stream, &context)?;
     let (appraised, sessions) = peer.appraise(&exporter, evidence, appraiser)?;
     outcome.appraised = Some(appraised);
@@ -298,7 +278,7 @@ pub(crate) struct SessionPeer {
 
 impl SessionPeer {
     /// The other end of `stream`.
-    fn at<S: TlsSession>(
+    pub(crate) fn from_stream<S: TlsSession>(
         stream: &S,
         role: Role,
         mine: Option<[u8; 32]>,

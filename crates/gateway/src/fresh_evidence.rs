@@ -8,16 +8,30 @@ use std::{
 use bytes::Bytes;
 use confide_channel::{EVIDENCE_MEDIA_TYPE, ErrorOrigin, LiveSession};
 use confide_http::{LingeringBody, error_chain};
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 
 use crate::{
-    answer::AnswerBody, limits::GatewayLimits, metered_body::MeteredBody, refusal::RequestRefusal,
+    answer::AnswerBody, evidence_fault::EvidenceFault, limits::GatewayLimits,
+    metered_body::MeteredBody, refusal::RequestRefusal,
 };
 
 /// The longest request in bytes: a message with a context has 36.
 const REQUEST_BYTES_MAX: usize = 64;
+
+/// Answers a request at [`EVIDENCE_PATH`](confide_channel::EVIDENCE_PATH).
+pub(crate) async fn answer(
+    evidence: Option<&FreshEvidence>,
+    method: &Method,
+    body: LingeringBody<Incoming>,
+    limits: &GatewayLimits,
+) -> Result<Response<AnswerBody>, RequestRefusal> {
+    if method != Method::POST {
+        return Err(RequestRefusal::Method("POST".into()));
+    }
+    evidence.ok_or(EvidenceFault::NoSessionBinding)?.answer(body, limits).await
+}
 
 /// What gives one connection's client fresh evidence, at most once in an interval.
 pub(crate) struct FreshEvidence {
@@ -31,8 +45,7 @@ impl FreshEvidence {
         Self { live, latest: Mutex::new(Instant::now()) }
     }
 
-    /// Answers a request for evidence.
-    pub(crate) async fn answer(
+    async fn answer(
         &self,
         body: LingeringBody<Incoming>,
         limits: &GatewayLimits,
@@ -40,13 +53,13 @@ impl FreshEvidence {
         let reading = Limited::new(body, REQUEST_BYTES_MAX).collect();
         let read = tokio::time::timeout(limits.request_body_pace.pause, reading).await;
         let message = read.map_err(|_| RequestRefusal::BodyPaused)?;
-        let message = message.map_err(|_| RequestRefusal::EvidenceRequest)?.to_bytes();
+        let message = message.map_err(|_| EvidenceFault::Request)?.to_bytes();
         self.begin_quote(limits.evidence_interval)?;
         let reply = self.live.answer(&message, limits.handshake).await.map_err(|error| {
             tracing::info!(error = error_chain(&error), "no fresh evidence");
             match error.origin() {
-                ErrorOrigin::Peer => RequestRefusal::EvidenceRequest,
-                _ => RequestRefusal::EvidenceUnavailable,
+                ErrorOrigin::Peer => EvidenceFault::Request,
+                _ => EvidenceFault::Unavailable,
             }
         })?;
         Ok(evidence_response(reply.into()))
@@ -56,7 +69,7 @@ impl FreshEvidence {
     fn begin_quote(&self, interval: Duration) -> Result<(), RequestRefusal> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.elapsed() < interval {
-            return Err(RequestRefusal::EvidenceTooSoon);
+            return Err(EvidenceFault::TooSoon.into());
         }
         *latest = Instant::now();
         Ok(())

@@ -33,9 +33,10 @@ use tokio::{
 };
 
 use crate::{
+    client_connection::ClientConnection,
     limits::{GatewayLimits, Http2Limits},
     observation::ObservedBody,
-    proxy::{ClientConnection, Proxy},
+    proxy::Proxy,
     refusal::RequestRefusal,
     websocket_relay::WebSocketRelay,
 };

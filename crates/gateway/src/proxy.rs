@@ -15,7 +15,6 @@ use http::{
 use http_body::Body;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use tokio::sync::mpsc;
 
 use crate::{
     access_log::AccessLog,
@@ -25,12 +24,12 @@ use crate::{
     body::{LimitedBody, LingeringBody},
     buffer::BodyBuffers,
     choice_error::ChoiceError,
+    client_connection::ClientConnection,
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
     connection::{Connection, RequestBody, UnansweredRequest, bodiless_request},
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
-    fresh_evidence::FreshEvidence,
-    http2_head,
+    fresh_evidence, http2_head,
     limits::GatewayLimits,
     manifest::ModelChange,
     metered_body::{MeteredBody, meter_answer},
@@ -49,16 +48,6 @@ use crate::{
     websocket::{ClientHandshake, HandshakeKey, is_websocket_request},
     websocket_relay::WebSocketRelay,
 };
-
-/// The connection on which a request has come.
-#[derive(Clone, Copy)]
-pub(crate) struct ClientConnection<'a> {
-    pub(crate) peer: Peer,
-    /// The queue of WebSockets that were accepted.
-    pub(crate) relays: &'a mpsc::Sender<Box<WebSocketRelay>>,
-    /// What gives the client fresh evidence; `None` without session binding.
-    pub(crate) evidence: Option<&'a FreshEvidence>,
-}
 
 /// The reverse proxy: routes, groups of model servers, limits.
 pub(crate) struct Proxy {
@@ -271,17 +260,16 @@ impl Proxy {
         if self.model_change.has_happened() {
             return Err(changed_model_refusal());
         }
-        if target.path() == WELL_KNOWN_PATH {
-            observation.record_route(WELL_KNOWN_PATH);
-            return self.describe_gateway(&head.method);
-        }
-        if target.path() == EVIDENCE_PATH {
-            observation.record_route(EVIDENCE_PATH);
-            if head.method != Method::POST {
-                return Err(RequestRefusal::Method("POST".into()));
+        match target.path() {
+            WELL_KNOWN_PATH => {
+                observation.record_route(WELL_KNOWN_PATH);
+                return self.describe_gateway(&head.method);
             }
-            let evidence = evidence.ok_or(RequestRefusal::NoFreshEvidence)?;
-            return evidence.answer(body, &self.limits).await;
+            EVIDENCE_PATH => {
+                observation.record_route(EVIDENCE_PATH);
+                return fresh_evidence::answer(evidence, &head.method, body, &self.limits).await;
+            }
+            _ => {}
         }
         let method = if is_websocket { websocket_method() } else { head.method.clone() };
         let (route, group) = self.find_route(&method, target.path())?;
@@ -321,7 +309,7 @@ impl Proxy {
         let (answer, relay) = self.answer_unless_model_changes(answer).await?;
         Ok(match relay {
             None => self.meter(answer, grant, observation),
-            Some((place, relay)) => start_relay(answer, place, relay, grant),
+            Some((place, relay)) => relay.start(answer, place, grant),
         })
     }
 
@@ -672,23 +660,6 @@ const NEXT_SERVER: &str = "a model server took no request: the next one is tried
 
 /// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
 const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
-
-/// Queues the relay of an accepted WebSocket, which runs as a request of its API key until its end.
-fn start_relay(
-    mut answer: Response<AnswerBody>,
-    place: mpsc::Permit<'_, Box<WebSocketRelay>>,
-    relay: WebSocketRelay,
-    grant: Option<Grant>,
-) -> Response<AnswerBody> {
-    place.send(Box::new(match grant {
-        None => relay,
-        Some(mut grant) => {
-            grant.read_answer_head(answer.status(), answer.headers_mut());
-            relay.with_grant(grant)
-        }
-    }));
-    answer
-}
 
 /// The target of a request, and the group of model servers to which its route leads.
 #[derive(Clone, Copy)]

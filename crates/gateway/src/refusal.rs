@@ -12,6 +12,7 @@ use crate::{
     body::{BodyFault, find_body_fault},
     choice_error::ChoiceError,
     connection::UnansweredRequest,
+    evidence_fault::EvidenceFault,
     fault::UpstreamFailure,
     observation::RequestObservation,
     path::PathFault,
@@ -47,19 +48,18 @@ pub(crate) enum RequestRefusal {
     Busy,
     Upstream(UpstreamFailure),
     StreamOverHttp10,
-    /// The connection has no session binding.
-    NoFreshEvidence,
-    /// The request for fresh evidence cannot be read.
-    EvidenceRequest,
-    /// The interval between two pieces of evidence has not passed.
-    EvidenceTooSoon,
-    /// The attester failed, or has too much to do.
-    EvidenceUnavailable,
+    Evidence(EvidenceFault),
 }
 
 impl From<ChoiceError> for RequestRefusal {
     fn from(error: ChoiceError) -> Self {
         Self::Choice(error)
+    }
+}
+
+impl From<EvidenceFault> for RequestRefusal {
+    fn from(fault: EvidenceFault) -> Self {
+        Self::Evidence(fault)
     }
 }
 
@@ -103,6 +103,7 @@ impl RequestRefusal {
         let (status, code, message) = match self {
             Self::Upstream(failure) => failure.fault.to_status_and_message(),
             Self::Key(refusal) => refusal.to_status_and_message(),
+            Self::Evidence(fault) => fault.to_status_and_message(),
             Self::Choice(error) => {
                 let (status, code) = error.to_status_and_code();
                 return (status, code, error.to_string().into());
@@ -160,26 +161,6 @@ impl RequestRefusal {
                 "http_1_1_needed",
                 "a streamed answer needs HTTP/1.1",
             ),
-            Self::NoFreshEvidence => (
-                StatusCode::NOT_FOUND,
-                "no_fresh_evidence",
-                "fresh evidence is given with session binding only",
-            ),
-            Self::EvidenceRequest => (
-                bad,
-                "bad_evidence_request",
-                "wanted a request of the session exchange, with a context",
-            ),
-            Self::EvidenceTooSoon => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "evidence_too_soon",
-                "this connection had evidence a moment ago",
-            ),
-            Self::EvidenceUnavailable => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "evidence_unavailable",
-                "the attester gives no evidence now",
-            ),
         };
         (status, code, message.into())
     }
@@ -206,7 +187,7 @@ impl RequestRefusal {
                     headers.insert(header::ALLOW, allowed);
                 }
             }
-            Self::Busy | Self::EvidenceTooSoon | Self::EvidenceUnavailable => {
+            Self::Busy | Self::Evidence(EvidenceFault::TooSoon | EvidenceFault::Unavailable) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
             }
             Self::Choice(error) if error.is_transient() => {

@@ -23,11 +23,12 @@ use tokio::sync::mpsc;
 
 use crate::{
     acceptor::{Acceptor, HttpVersion, OpenedStream},
+    client_connection::ClientConnection,
     configuration_version::{ConfigurationVersion, ReplacementSignal},
     fresh_evidence::FreshEvidence,
     http2::serve_http2,
     limits::GatewayLimits,
-    proxy::{ClientConnection, Proxy},
+    proxy::Proxy,
 };
 
 /// Asks the client to end the connection after this answer.

@@ -3,10 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use confide_http::{Activity, BusyGuard, ConnectionPlace, ObservedStream, StallGuard};
+use http::Response;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use tokio::sync::mpsc;
 
-use crate::{authorizer::Grant, limits::GatewayLimits, server_group::ServerPermit};
+use crate::{
+    answer::AnswerBody, authorizer::Grant, limits::GatewayLimits, server_group::ServerPermit,
+};
 
 /// The time without a byte once one side has ended its direction. The other side of a WebSocket only
 /// has its closing frame left to send.
@@ -41,10 +45,20 @@ impl WebSocketRelay {
         self
     }
 
-    /// Returns the relay, which now counts as a running request of an API key until it ends.
-    pub(crate) fn with_grant(mut self, grant: Grant) -> Self {
-        self._grant = Some(grant);
-        self
+    /// Queues the relay in `place`, and returns the answer that accepts the WebSocket. The relay runs
+    /// as a request of its API key until its end.
+    pub(crate) fn start(
+        mut self,
+        mut answer: Response<AnswerBody>,
+        place: mpsc::Permit<'_, Box<Self>>,
+        mut grant: Option<Grant>,
+    ) -> Response<AnswerBody> {
+        if let Some(grant) = &mut grant {
+            grant.read_answer_head(answer.status(), answer.headers_mut());
+        }
+        self._grant = grant;
+        place.send(Box::new(self));
+        answer
     }
 
     /// Carries bytes until both sides have ended, one side fails or does not read for too long,

@@ -338,7 +338,7 @@ async fn a_changed_model_is_shown_until_a_reload_has_replaced_the_configuration(
     shows(true).await;
     assert!(metrics.encode().contains("confide_gateway_model_changed 1\n"));
     server.exchange_for(Some(OURS));
-    gateway.slot.replace(generation(proxy(), no_checks()));
+    gateway.slot.replace(configuration_version(proxy(), no_checks()));
     assert!(exchange(gateway.address, PROMPT_CLOSE).await.starts_with("HTTP/1.1 200 "));
     shows(false).await;
 }
