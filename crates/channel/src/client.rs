@@ -135,7 +135,10 @@ impl<A: Appraise> Client<A> {
                 // An orderly close shows the server an end of stream, not a broken one; its failure
                 // is ignored.
                 let _ = deadline.limit_io(ChannelPhase::Evidence, stream.shutdown()).await;
-                Err(error)
+                match handshake::is_missing_certificate(&error) {
+                    true => Err(ChannelError::NoAttester { binding: "session" }),
+                    false => Err(error),
+                }
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::{io, sync::Arc};
 
 use rustls::{
-    CipherSuite, ClientConfig, DigitallySignedStruct, DistinguishedName, HandshakeKind, OtherError,
-    PeerMisbehaved, ServerConfig, SignatureScheme,
+    AlertDescription, CipherSuite, ClientConfig, DigitallySignedStruct, DistinguishedName,
+    HandshakeKind, OtherError, PeerMisbehaved, ServerConfig, SignatureScheme,
     client::{
         Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -196,6 +196,19 @@ pub(crate) fn handshake_error(source: io::Error) -> ChannelError {
         (None, io::ErrorKind::UnexpectedEof) => ChannelError::UnexpectedEnd { phase },
         (None, _) => ChannelError::Io { phase, source },
     }
+}
+
+/// Whether the server demands a certificate that this end does not have. TLS 1.3 says so after the
+/// handshake, in place of the first bytes.
+pub(crate) fn is_missing_certificate(error: &ChannelError) -> bool {
+    let tls = match error {
+        ChannelError::Tls(tls) => Some(tls),
+        ChannelError::Io { source, .. } => {
+            source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        }
+        _ => None,
+    };
+    matches!(tls, Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)))
 }
 
 /// Checks the agreed ALPN protocol: a peer that does not know the exchange would take its first

@@ -108,7 +108,7 @@ async fn a_client_without_evidence_is_refused_where_it_is_demanded() {
     let (near, far) = wire();
     let accepting = server.accept_attested(&appraiser, far);
     let (attested, accepted) = tokio::join!(client.connect("localhost", near), accepting);
-    assert!(attested.is_err());
+    assert!(matches!(attested, Err(ChannelError::NoAttester { .. })), "{attested:?}");
     assert!(matches!(accepted, Err(ChannelError::Tls(rustls::Error::NoCertificatesPresented))));
 }
 
