@@ -54,6 +54,7 @@ mod pool;
 mod proxy;
 mod rate_limit;
 mod refusal;
+mod request_head;
 mod request_model;
 mod route;
 mod serve;

@@ -10,7 +10,7 @@ use confide_http::{
 };
 use http::{
     HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header, request,
-    uri::{Authority, PathAndQuery, Scheme},
+    uri::PathAndQuery,
 };
 use http_body::Body;
 use http_body_util::{Either, Full};
@@ -40,6 +40,7 @@ use crate::{
     path::{self, PathFault},
     pool::UpstreamPool,
     refusal::RequestRefusal,
+    request_head,
     request_model::{MODELS_PATH, RequestModel, check_json_headers, find_model},
     route::{PathPattern, REROUTING, Route, WEBSOCKET, websocket_method},
     server_group::{ServerGroup, ServerPermit, ServerSet},
@@ -246,17 +247,13 @@ impl Proxy {
         let ClientConnection { peer, relays, evidence } = connection;
         let (mut head, body) = request.into_parts();
         let mut body = LingeringBody::new(body, &head.headers, self.limits.request_body_linger);
-        // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
         let is_websocket = is_websocket_request(&head);
-        let is_refused = matches!(head.method, Method::CONNECT | Method::TRACE) && !is_websocket;
-        if is_refused || head.method.as_str() == WEBSOCKET {
-            return Err(RequestRefusal::Method(String::new()));
-        }
+        request_head::check_method(&head.method, is_websocket)?;
         if head.version == Version::HTTP_2 {
             http2_head::normalise_head(&mut head, self.limits.head_fields)?;
         }
-        check_host(&head)?;
-        let target = normalise_target(&head.uri).map_err(RequestRefusal::Target)?;
+        request_head::check_host(&head)?;
+        let target = request_head::normalise_target(&head.uri).map_err(RequestRefusal::Target)?;
         if self.model_change.has_happened() {
             return Err(changed_model_refusal());
         }
@@ -275,12 +272,8 @@ impl Proxy {
         let (route, group) = self.find_route(&method, target.path())?;
         observation.record_route(&route.path);
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
-        if group.lists_models()
-            && target.path() == MODELS_PATH
-            && let Some(list) = group.complete_model_list()
-            && matches!(method, Method::GET | Method::HEAD)
-        {
-            return Ok(meter_answer(grant, None, answer::model_list_response(&list)));
+        if let Some(list) = own_model_list(group, &method, target.path()) {
+            return Ok(meter_answer(grant, None, list));
         }
         let handshake = is_websocket.then(|| ClientHandshake::take(&mut head)).transpose()?;
         if head.version == Version::HTTP_2 && BODILESS.contains(&head.method) && !is_websocket {
@@ -745,47 +738,15 @@ fn changed_model_refusal() -> RequestRefusal {
     RequestRefusal::Upstream(UpstreamFailure::new(UpstreamFault::ModelChanged, reason))
 }
 
-/// Checks that there is exactly one valid `Host` (RFC 9112 section 3.2); HTTP/1.0 may omit it.
-fn check_host(head: &request::Parts) -> Result<(), RequestRefusal> {
-    let mut hosts = head.headers.get_all(header::HOST).iter();
-    let is_host = |host: &header::HeaderValue| {
-        let text = host.to_str().unwrap_or("@");
-        text.is_empty()
-            || is_plain_host(text)
-            || text.parse::<Authority>().is_ok_and(|host| !host.as_str().contains('@'))
-    };
-    match (hosts.next(), hosts.next()) {
-        (Some(only), None) if is_host(only) => Ok(()),
-        (None, _) if head.version < Version::HTTP_11 => Ok(()),
-        _ => Err(RequestRefusal::Host),
+/// The gateway's own list of models, if all servers of the group list theirs.
+fn own_model_list(
+    group: &ServerGroup,
+    method: &Method,
+    path: &str,
+) -> Option<Response<AnswerBody>> {
+    let is_asked = path == MODELS_PATH && matches!(*method, Method::GET | Method::HEAD);
+    if !is_asked || !group.lists_models() {
+        return None;
     }
-}
-
-/// Whether the text is a name or an IPv4 address, with or without a port, as most clients send it.
-fn is_plain_host(text: &str) -> bool {
-    let (host, port) = text.split_once(':').unwrap_or((text, "80"));
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
-    let is_port = (1..=4).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
-    is_port && !host.is_empty() && host.bytes().all(is_name)
-}
-
-/// Returns path and query as they are matched and sent. The authority of an absolute target is
-/// ignored: the gateway decides where a request goes (RFC 9112 section 3.2.2).
-fn normalise_target(uri: &Uri) -> Result<PathAndQuery, PathFault> {
-    let is_origin_form = uri.scheme().is_none() && uri.authority().is_none();
-    let is_absolute_form =
-        matches!(uri.scheme(), Some(s) if [Scheme::HTTP, Scheme::HTTPS].contains(s));
-    if !is_origin_form && !is_absolute_form {
-        return Err(PathFault::NoPath);
-    }
-    let given = uri.path_and_query().ok_or(PathFault::NoPath)?;
-    let path = path::normalise(given.path())?;
-    if *path == *given.path() {
-        return Ok(given.clone());
-    }
-    let text = match given.query() {
-        Some(query) => format!("{path}?{query}"),
-        None => path.into_owned(),
-    };
-    text.parse().map_err(|_| PathFault::UnencodedCharacter)
+    group.complete_model_list().map(|list| answer::model_list_response(&list))
 }
