@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 22] = [
+const SINGLE_LISTENER: [&str; 24] = [
     "listen",
     "upstream",
     "upstream_ca",
@@ -42,6 +42,8 @@ const SINGLE_LISTENER: [&str; 22] = [
     "certificate",
     "certificate_key",
     "certificate_out",
+    "session_tickets",
+    "client_policy",
     "access_log",
     "AuthorizationArgs",
     "ConnectionArgs",

@@ -22,6 +22,9 @@ use crate::{
 
 /// The time after an answer within which a close means that the upstream does not keep connections.
 const AT_ONCE: Duration = Duration::from_millis(10);
+/// The time within which a close is noticed on a busy machine. A connection that seems open may have
+/// been closed within it.
+const UNNOTICED: Duration = Duration::from_millis(5);
 /// The time for which a close by the upstream is remembered.
 const CLOSES_REMEMBERED: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -63,12 +66,16 @@ impl IdleLifetime {
     fn observe(&mut self, kept: &IdleConnection, now: Instant) -> bool {
         let idle = now.duration_since(kept.since);
         if !kept.connection.is_closed() {
-            self.record_open(idle.min(kept.limit));
+            self.record_seemingly_open(idle.min(kept.limit));
             return idle <= kept.limit;
         }
         let ended = kept.connection.end_time().unwrap_or(now);
         self.record_closed(ended.duration_since(kept.since), now);
         false
+    }
+
+    fn record_seemingly_open(&mut self, idle: Duration) {
+        self.record_open(idle.saturating_sub(UNNOTICED));
     }
 
     fn record_open(&mut self, idle: Duration) {
@@ -131,7 +138,7 @@ impl UpstreamPool {
         // The others are left to the sweep, so that a request does not look at all of them; the
         // oldest one shows for how long the upstream keeps connections.
         if let Some(oldest) = idle.first().filter(|oldest| !oldest.connection.is_closed()) {
-            lifetime.record_open(now.duration_since(oldest.since).min(oldest.limit));
+            lifetime.record_seemingly_open(now.duration_since(oldest.since).min(oldest.limit));
         }
         while idle.pop_if(|newest| !lifetime.observe(newest, now)).is_some() {}
         let trusted = lifetime.trusted_idle_time(now);
