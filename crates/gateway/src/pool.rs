@@ -24,7 +24,7 @@ use crate::{
 const AT_ONCE: Duration = Duration::from_millis(10);
 /// The time within which a close is noticed on a busy machine. A connection that seems open may have
 /// been closed within it.
-const UNNOTICED: Duration = Duration::from_millis(5);
+const UNNOTICED: Duration = Duration::from_millis(50);
 /// The time for which a close by the upstream is remembered.
 const CLOSES_REMEMBERED: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
