@@ -32,6 +32,12 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
         "const BATCH_VERSION: u8 = 1;",
     ),
     (
+        "fresh evidence in an open session",
+        "1",
+        "crates/evidence/src/binder.rs",
+        "const RENEWAL_DOMAIN: &[u8] = b\"confide renewal v1\\0\";",
+    ),
+    (
         "GPU evidence",
         "1",
         "crates/evidence/src/gpu/container.rs",
