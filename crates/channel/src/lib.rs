@@ -54,5 +54,5 @@ pub use nested::{NestedClient, NestedServer, nested_accept, nested_connect};
 pub use options::{
     Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning, ServerOptions,
 };
-pub use plain::{PlainClient, PlainConnection};
+pub use plain::{PlainClient, PlainConnection, UnixClock};
 pub use server::{Server, ServerStream};

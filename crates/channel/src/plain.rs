@@ -54,7 +54,7 @@ impl PlainClient {
         }
         let mut store = RootCertStore::empty();
         store.add(CertificateDer::from(root_der)).map_err(ChannelError::Tls)?;
-        let time = Arc::new(InjectedClock(clock));
+        let time = Arc::new(UnixClock(clock));
         let mut config = ClientConfig::builder_with_details(handshake::crypto_provider(), time)
             .with_protocol_versions(&[&TLS13])
             .map_err(ChannelError::Tls)?
@@ -118,17 +118,17 @@ impl PlainClient {
     }
 }
 
-/// The injected wall clock in the form that rustls needs.
-struct InjectedClock(fn() -> u64);
+/// A wall clock of Unix seconds in the form that rustls needs.
+pub struct UnixClock(pub fn() -> u64);
 
-impl TimeProvider for InjectedClock {
+impl TimeProvider for UnixClock {
     fn current_time(&self) -> Option<UnixTime> {
         Some(UnixTime::since_unix_epoch(Duration::from_secs((self.0)())))
     }
 }
 
-impl fmt::Debug for InjectedClock {
+impl fmt::Debug for UnixClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InjectedClock")
+        f.write_str("UnixClock")
     }
 }

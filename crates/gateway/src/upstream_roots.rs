@@ -1,7 +1,8 @@
 //! The root certificates by which the gateway verifies https upstreams.
 
-use std::{fmt, io, path::Path, sync::Arc, time::Duration};
+use std::{fmt, io, path::Path, sync::Arc};
 
+use confide_channel::UnixClock;
 use sha2::{Digest, Sha256};
 use tokio_rustls::{
     TlsConnector,
@@ -10,8 +11,7 @@ use tokio_rustls::{
         ClientConfig, RootCertStore,
         client::Resumption,
         crypto::aws_lc_rs,
-        pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
-        time_provider::TimeProvider,
+        pki_types::{CertificateDer, ServerName, pem::PemObject},
     },
 };
 
@@ -85,7 +85,7 @@ impl UpstreamRoots {
 
     fn new(source: RootsSource, store: RootCertStore, clock: fn() -> u64) -> Result<Self, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_details(provider, Arc::new(RootsClock(clock)))
+        let mut config = ClientConfig::builder_with_details(provider, Arc::new(UnixClock(clock)))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .with_root_certificates(store)
@@ -126,16 +126,6 @@ impl Eq for UpstreamRoots {}
 impl fmt::Debug for UpstreamRoots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("UpstreamRoots").field(&self.source).finish()
-    }
-}
-
-/// The clock by which the validity of certificates is judged, in Unix seconds.
-#[derive(Debug)]
-struct RootsClock(fn() -> u64);
-
-impl TimeProvider for RootsClock {
-    fn current_time(&self) -> Option<UnixTime> {
-        Some(UnixTime::since_unix_epoch(Duration::from_secs((self.0)())))
     }
 }
 

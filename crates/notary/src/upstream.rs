@@ -3,6 +3,7 @@
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use confide_channel::UnixClock;
 use confide_disclosure::{HttpVersion, TlsSession, certificate_chain_hash};
 use http::{Request, Response, Uri};
 use http_body_util::Full;
@@ -12,11 +13,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::{
-    ClientConfig, RootCertStore,
-    client::Resumption,
-    crypto::aws_lc_rs,
-    pki_types::{ServerName, UnixTime},
-    time_provider::TimeProvider,
+    ClientConfig, RootCertStore, client::Resumption, crypto::aws_lc_rs, pki_types::ServerName,
 };
 use tokio::{
     net::TcpStream,
@@ -71,7 +68,7 @@ impl Upstream {
             return Err(rustls::Error::General("no root certificate is usable".into()));
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_details(provider, Arc::new(RustlsClock(clock)))
+        let mut config = ClientConfig::builder_with_details(provider, Arc::new(UnixClock(clock)))
             .with_safe_default_protocol_versions()?
             .with_root_certificates(store)
             .with_no_client_auth();
@@ -277,16 +274,6 @@ impl ConnectionDriver {
 impl Drop for ConnectionDriver {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-/// The injected wall clock, as a time provider for rustls.
-#[derive(Debug)]
-struct RustlsClock(fn() -> u64);
-
-impl TimeProvider for RustlsClock {
-    fn current_time(&self) -> Option<UnixTime> {
-        Some(UnixTime::since_unix_epoch(Duration::from_secs((self.0)())))
     }
 }
 
