@@ -28,6 +28,7 @@ mod authorization_hook;
 mod checked_upstream;
 mod faults;
 mod framing;
+mod fresh_evidence;
 mod http2;
 mod https_upstreams;
 mod keep_alive;
