@@ -3,12 +3,20 @@
 //! All evidence here is simulated.
 
 use std::{
+    net::SocketAddr,
     path::Path,
     process::Command,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use confide_channel::{Binding, ClientOptions, PlainClient, tunnel};
 use confide_tests::{ANY_PORT, Folder, Process, Program, text};
+use futures_util::{SinkExt, StreamExt};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+};
+use tokio_tungstenite::tungstenite::Message;
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 /// Nothing here takes this long unless it hangs.
@@ -25,6 +33,22 @@ fn terminating(model: &Process, keys: &str) -> String {
          [[listener.upstream]]\nurl = \"http://{}\"\n",
         model.address()
     )
+}
+
+/// Starts a gateway outside of the machine at `target`. Returns it with the addresses of a listener that
+/// carries tunnels there and of one that passes TLS there.
+fn start_outside(folder: &Folder, target: &str) -> (Process, [String; 2]) {
+    let file = format!(
+        "[[listener]]\nkind = \"tunnel\"\nlisten = \"{ANY_PORT}\"\nallow = [\"{target}\"]\n\
+         [[listener]]\nkind = \"pass\"\nlisten = \"{ANY_PORT}\"\n\
+         [[listener.route]]\nnames = [\"localhost\"]\ntargets = [\"{target}\"]\n"
+    );
+    let file = folder.write("outside.toml", file);
+    let outside = CONFIDE.start(&["gateway", "--config", &file]);
+    let at =
+        |index: usize| outside.ready["listeners"][index]["listen"].as_str().unwrap().to_owned();
+    let addresses = [at(0), at(1)];
+    (outside, addresses)
 }
 
 fn port_of(address: &str) -> &str {
@@ -73,18 +97,11 @@ fn a_model_behind_terminating_tunnelling_and_passing_listeners_is_verified_throu
         assert_eq!(listener["binding"], binding);
         assert_eq!(listener["config_digest"], digests.stdout.lines().nth(index).unwrap());
         let target = format!("localhost:{}", port_of(listener["listen"].as_str().unwrap()));
-        let outside = format!(
-            "[[listener]]\nkind = \"tunnel\"\nlisten = \"{ANY_PORT}\"\nallow = [\"{target}\"]\n\
-             [[listener]]\nkind = \"pass\"\nlisten = \"{ANY_PORT}\"\n\
-             [[listener.route]]\nnames = [\"localhost\"]\ntargets = [\"{target}\"]\n"
-        );
-        let file = folder.write("outside.toml", outside);
-        let outside = CONFIDE.start(&["gateway", "--config", &file]);
+        let (outside, [tunnel, pass]) = start_outside(&folder, &target);
         assert_eq!(outside.ready["guarantee"], "none (the listeners differ)");
-        let at = |index: usize| outside.ready["listeners"][index]["listen"].as_str().unwrap();
         let direct = format!("https://{target}");
-        let passed = format!("https://localhost:{}", port_of(at(1)));
-        let tunnel = format!("ws://{}", at(0));
+        let passed = format!("https://localhost:{}", port_of(&pass));
+        let tunnel = format!("ws://{tunnel}");
         let policy = Path::new(&attester).join("policy.toml");
         let by_policy = ["--policy", text(&policy), "--binding", binding, "--listen", ANY_PORT];
         for way in [&[&direct[..]][..], &[&direct, "--via", &tunnel], &[&passed]] {
@@ -393,4 +410,93 @@ fn an_https_upstream_without_a_file_is_verified_by_the_roots_of_the_system() {
     let refused = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.contains("this system has none"), "{refused}");
     assert!(terminator.terminate().success());
+}
+
+/// A model server that returns the messages of each WebSocket.
+async fn echo_messages() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                // The question for the model is no WebSocket.
+                let Ok(mut socket) = tokio_tungstenite::accept_async(stream).await else { return };
+                while let Some(Ok(message)) = socket.next().await {
+                    if message.is_text() {
+                        socket.send(message).await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// Sends a message over a WebSocket in TLS, and returns the answer.
+async fn exchange_message<S>(root_der: &[u8], stream: S) -> String
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let options = ClientOptions { binding: Binding::None, deadline: GENEROUS };
+    let client = PlainClient::new(options, root_der, unix_now).unwrap();
+    let connected = client.connect("localhost", stream).await.unwrap();
+    let url = "wss://localhost/v1/realtime";
+    let opened = tokio_tungstenite::client_async(url, connected.stream).await;
+    let (mut socket, _answer) = opened.unwrap();
+    socket.send(Message::text("hello")).await.unwrap();
+    let answer = socket.next().await.unwrap().unwrap().into_text().unwrap().to_string();
+    socket.close(None).await.unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn websockets_pass_through_terminating_tunnelling_and_passing_listeners() {
+    let folder = Folder::new("listeners-websocket");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = folder.write("key.pem", made.signing_key.serialize_pem());
+    let chain = folder.write("chain.pem", made.cert.pem());
+    let upstream = format!("http://{}", echo_messages().await);
+    let gateway = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream, "--binding", "none"];
+    let served = ["--certificate", &chain, "--certificate-key", &key, "--upstream-wait-s", "0"];
+    let route = ["--route", "WEBSOCKET /v1/realtime"];
+    let machine = CONFIDE.start(&[&gateway[..], &served, &route].concat());
+    let target = format!("localhost:{}", port_of(&machine.address()));
+    let (outside, [tunnel, pass]) = start_outside(&folder, &target);
+    let root = made.cert.der();
+    for address in [machine.address(), pass] {
+        let stream = TcpStream::connect(&address).await.unwrap();
+        assert_eq!(exchange_message(root, stream).await, "hello", "{address}");
+    }
+    let carried = tunnel::dial(&format!("ws://{tunnel}"), &target, GENEROUS).await.unwrap();
+    assert_eq!(exchange_message(root, carried).await, "hello");
+    assert!(outside.terminate().success());
+    assert!(machine.terminate().success());
+}
+
+#[test]
+fn h2load_gets_every_answer_through_terminating_and_passing_listeners() {
+    if Command::new("h2load").arg("--version").output().is_err() {
+        return eprintln!("skipped: no h2load (Debian package nghttp2-client)");
+    }
+    let folder = Folder::new("listeners-h2load");
+    let model = serve_model("model-one");
+    let file = folder.write("machine.toml", terminating(&model, "binding = \"none\""));
+    let machine = CONFIDE.start(&["gateway", "--config", &file]);
+    let target = format!("localhost:{}", port_of(&machine.address()));
+    let (outside, [_, pass]) = start_outside(&folder, &target);
+    for address in [machine.address(), pass] {
+        let connect = format!("--connect-to={address}");
+        let url = "https://localhost/v1/models";
+        let load = ["-n", "400", "-c", "4", "-m", "10", &connect, url];
+        let output = Command::new("h2load").args(load).output().unwrap();
+        let report = String::from_utf8(output.stdout).unwrap();
+        let wanted = "400 succeeded, 0 failed, 0 errored, 0 timeout";
+        assert!(report.contains("protocol: h2\n") && report.contains(wanted), "{report}");
+    }
+    assert!(outside.terminate().success());
+    assert!(machine.terminate().success());
 }
