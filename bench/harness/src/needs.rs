@@ -37,7 +37,7 @@ struct MachineRequirements {
 #[serde(from = "NeedsForm")]
 pub(crate) struct ArmNeeds(Vec<MachineRequirements>);
 
-/// How a suite writes the requirements of an arm.
+/// The forms in which a suite writes the requirements of an arm.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "wanted a table of requirements, or a list of such tables")]
 enum NeedsForm {

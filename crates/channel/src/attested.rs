@@ -17,7 +17,7 @@ pub struct AttestedServerStream<S, T> {
 }
 
 impl<S, T> AttestedServerStream<S, T> {
-    /// Takes what asks the server for fresh evidence while the session is open; `None` without
+    /// Takes the end of the open session that asks the server for fresh evidence; `None` without
     /// session binding, and after the first call.
     pub fn take_live_peer(&mut self) -> Option<LivePeer> {
         self.live.take()

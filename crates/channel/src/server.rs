@@ -63,7 +63,7 @@ impl Appraise for ClientAppraiser {
     }
 }
 
-/// What a server offers beyond the default.
+/// The offers of a server beyond the defaults.
 #[derive(Clone, Default)]
 struct TlsExtras {
     offers_http2: bool,

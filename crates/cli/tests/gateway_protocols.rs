@@ -1,4 +1,4 @@
-//! What clients may speak to `confide gateway`, and what they may have to show it.
+//! The protocols of the clients of `confide gateway`, and the evidence that it may demand of them.
 //!
 //! All evidence here is simulated.
 

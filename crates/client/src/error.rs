@@ -75,7 +75,7 @@ pub enum ClientError {
     EvidenceRenewal {
         /// The attested end.
         target: String,
-        /// What it did instead.
+        /// Its answer, or the reason why there is none.
         got: String,
     },
     /// HTTP on an accepted connection failed.

@@ -70,8 +70,8 @@ pub fn session_report_data(
     ReportData(digest.into())
 }
 
-/// What takes the exporter's place in the binder and nonce of fresh evidence in an open session:
-/// SHA-256 over domain, the output of the exporter with [`RENEWAL_LABEL`], and the context.
+/// Returns the value that replaces the exporter's in the binder and nonce of fresh evidence in an open
+/// session: SHA-256 over domain, the output of the exporter with [`RENEWAL_LABEL`], and the context.
 ///
 /// The ends keep `secret` instead of the session's own secrets. It is as secret and as fresh as the
 /// session, and the context, which the verifier chooses at random, makes each output fresh.

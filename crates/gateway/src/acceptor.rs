@@ -24,7 +24,7 @@ pub(crate) enum HttpVersion {
 pub(crate) struct OpenedStream<S> {
     pub(crate) stream: S,
     pub(crate) version: HttpVersion,
-    /// What gives the client fresh evidence; `None` without session binding.
+    /// The source of fresh evidence for the client; `None` without session binding.
     pub(crate) evidence: Option<Arc<FreshEvidence>>,
 }
 

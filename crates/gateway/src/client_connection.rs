@@ -11,6 +11,6 @@ pub(crate) struct ClientConnection<'a> {
     pub(crate) peer: Peer,
     /// The queue of WebSockets that were accepted.
     pub(crate) relays: &'a mpsc::Sender<Box<WebSocketRelay>>,
-    /// What gives the client fresh evidence; `None` without session binding.
+    /// The source of fresh evidence for the client; `None` without session binding.
     pub(crate) evidence: Option<&'a FreshEvidence>,
 }

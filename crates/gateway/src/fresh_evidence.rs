@@ -33,7 +33,7 @@ pub(crate) async fn answer(
     evidence.ok_or(EvidenceFault::NoSessionBinding)?.answer(body, limits).await
 }
 
-/// What gives one connection's client fresh evidence, at most once in an interval.
+/// The source of fresh evidence for the client of one connection, at most once in an interval.
 pub(crate) struct FreshEvidence {
     live: LiveSession,
     latest: Mutex<Instant>,

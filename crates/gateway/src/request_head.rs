@@ -1,4 +1,4 @@
-//! What is checked of the head of every request.
+//! The checks of the head of every request.
 
 use http::{
     Method, Uri, Version, header, request,

@@ -123,7 +123,7 @@ struct LimitReport {
     evicted: u64,
 }
 
-/// What occupies a place.
+/// The user of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occupant {
     /// A connection, which is idle at first.
