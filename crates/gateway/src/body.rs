@@ -35,7 +35,7 @@ pub(crate) enum BodyFault {
     #[error("body has too many trailer fields")]
     Trailers,
     #[error("body ended early: {0}")]
-    Broken(#[source] hyper::Error),
+    Broken(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl<B> LimitedBody<B> {
@@ -47,7 +47,7 @@ impl<B> LimitedBody<B> {
 
 impl<B> Body for LimitedBody<B>
 where
-    B: Body<Data = Bytes, Error = hyper::Error> + Unpin,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
 {
     type Data = Bytes;
     type Error = BodyFault;
@@ -76,7 +76,7 @@ where
             }
         };
         Poll::Ready(frame.map(|frame| {
-            let frame = frame.map_err(BodyFault::Broken)?;
+            let frame = frame.map_err(|error| BodyFault::Broken(error.into()))?;
             let length = frame.data_ref().map_or(0, |data| data.remaining() as u64);
             self.clock.count_received(length);
             self.bytes_left = self

@@ -1,35 +1,20 @@
-//! One connection to the upstream, which carries one request at a time.
+//! A connection to the upstream, which carries one request at a time.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, Uri, header, request, uri::PathAndQuery};
 use http_body_util::{BodyExt, Either, Full, Limited};
-use hyper::{
-    body::Incoming,
-    client::conn::{
-        TrySendError,
-        http1::{self, SendRequest},
-    },
-};
-use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    sync::watch,
-};
+use tokio::net::TcpStream;
 
 use crate::{
     body::{LimitedBody, LingeringBody},
     fault::{UpstreamFailure, UpstreamFault},
+    http1_connection::{AnswerFault, Http1Answer, Http1Connection},
     limits::GatewayLimits,
     request_model::MODELS_PATH,
     upstream::Upstream,
-    upstream_stream::{UpstreamStreamState, observe_socket, observe_upstream_stream},
+    upstream_socket::UpstreamSocket,
 };
 
 /// The body of a request to the upstream: streamed, or in memory and possibly empty.
@@ -37,16 +22,12 @@ pub(crate) type RequestBody = Either<LimitedBody<LingeringBody>, Full<Bytes>>;
 
 /// The largest number of bytes of a list of models, enough for thousands of models.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
-/// The longest wait for a connection to become ready after its last answer; one that takes longer
-/// counts as stuck.
-const READY_DEADLINE: Duration = Duration::from_secs(1);
 
-pub(crate) struct Connection {
-    sender: SendRequest<RequestBody>,
-    wire: Arc<UpstreamStreamState>,
-    ended: watch::Receiver<Option<Instant>>,
-    head_bytes_max: usize,
-}
+/// A connection on which no request runs.
+pub(crate) struct Connection(Box<Http1Connection>);
+
+/// An answer that is being read, with its connection.
+pub(crate) type OpenAnswer = Http1Answer;
 
 /// The upstream's answer to the request for its list of models.
 pub(crate) enum ModelList {
@@ -57,7 +38,7 @@ pub(crate) enum ModelList {
 }
 
 impl Connection {
-    /// Opens a TCP connection, with TLS to an https upstream, and starts HTTP on it.
+    /// Opens a TCP connection, with TLS to an https upstream.
     pub(crate) async fn open(
         upstream: &Upstream,
         limits: &GatewayLimits,
@@ -67,10 +48,9 @@ impl Connection {
         let stream = in_connect_deadline(upstream, until, dial).await?;
         // A request is a small write, which Nagle's algorithm would delay.
         let _ = stream.set_nodelay(true);
-        let wire = Arc::new(UpstreamStreamState::default());
-        let stream = observe_socket(stream, &wire);
         let Some(name) = upstream.server_name() else {
-            return Self::start_http(stream, wire, limits).await;
+            let socket = UpstreamSocket::Plain(stream);
+            return Ok(Self(Http1Connection::new(socket, limits)));
         };
         let Some(roots) = upstream.roots() else {
             let reason = format!("{}: its root certificates were not read", upstream.authority());
@@ -78,58 +58,29 @@ impl Connection {
         };
         let handshake = roots.connect(name.clone(), stream);
         let stream = in_connect_deadline(upstream, until, handshake).await?;
-        Self::start_http(stream, wire, limits).await
+        let socket = UpstreamSocket::Tls(Box::new(stream));
+        Ok(Self(Http1Connection::new(socket, limits)))
     }
 
-    async fn start_http<S>(
-        stream: S,
-        wire: Arc<UpstreamStreamState>,
-        limits: &GatewayLimits,
-    ) -> Result<Self, UpstreamFailure>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let stream = observe_upstream_stream(stream, &wire);
-        let (sender, connection) = http1::Builder::new()
-            .max_header_size(limits.upstream_head_bytes)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| UpstreamFailure::from_error(UpstreamFault::BrokeOff, &error))?;
-        let (at_end, ended) = watch::channel(None);
-        tokio::spawn(async move {
-            // A WebSocket takes the stream with it.
-            let outcome = connection.with_upgrades().await;
-            at_end.send_replace(Some(Instant::now()));
-            if let Err(error) = outcome {
-                tracing::debug!(%error, "connection to the upstream ended early");
-            }
-        });
-        Ok(Self { sender, wire, ended, head_bytes_max: limits.upstream_head_bytes })
-    }
-
-    /// Sends one request. If nothing of the request was written, the error returns it.
+    /// Sends one request. Its answer holds the connection.
     pub(crate) async fn send(
-        &mut self,
+        self,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, Box<UnansweredRequest>> {
-        let before = self.wire.received_bytes();
-        let mut failed = match self.sender.try_send_request(request).await {
-            Ok(response) => return Ok(response),
-            Err(failed) => failed,
-        };
-        let received = self.wire.received_bytes() - before;
-        let request = TrySendError::take_message(&mut failed);
-        let error = failed.into_error();
-        let fault = UpstreamFault::classify(&error, received, self.head_bytes_max);
-        Err(Box::new(UnansweredRequest { request, received, fault, error }))
+    ) -> Result<Response<OpenAnswer>, UnansweredRequest> {
+        self.0.send(request).await
+    }
+
+    /// The connection of an answer, if the exchange is over and another request may follow.
+    pub(crate) fn from_answer(answer: OpenAnswer) -> Option<Self> {
+        answer.into_idle_connection().map(Self)
     }
 
     /// Sends a GET request of the gateway's own.
     pub(crate) async fn get(
-        &mut self,
+        self,
         upstream: &Upstream,
         path: &PathAndQuery,
-    ) -> Result<Response<Incoming>, UpstreamFailure> {
+    ) -> Result<Response<OpenAnswer>, UpstreamFailure> {
         let malformed =
             |error: http::Error| UpstreamFailure::from_error(UpstreamFault::Malformed, &error);
         let target: Uri = upstream.target_for(path).map_err(malformed)?;
@@ -137,25 +88,27 @@ impl Connection {
             .header(header::HOST, upstream.host_header())
             .body(Either::Right(Full::default()))
             .map_err(malformed)?;
-        self.send(request).await.map_err(|failed| failed.into_failure())
+        self.send(request).await.map_err(UnansweredRequest::into_failure)
     }
 
-    /// Requests the list of models that the upstream serves.
+    /// Requests the list of models that the upstream serves. Returns it with the connection, if
+    /// another request may follow.
     pub(crate) async fn list_models(
-        &mut self,
+        self,
         upstream: &Upstream,
         deadline: Duration,
-    ) -> Result<ModelList, UpstreamFailure> {
+    ) -> Result<(ModelList, Option<Self>), UpstreamFailure> {
         let exchange = async {
             let response = self.get(upstream, &PathAndQuery::from_static(MODELS_PATH)).await?;
             if !response.status().is_success() {
-                return Ok(ModelList::Refused(response.status()));
+                return Ok((ModelList::Refused(response.status()), None));
             }
-            let body = Limited::new(response.into_body(), LIST_BYTES_MAX).collect().await;
+            let mut answer = response.into_body();
+            let body = Limited::new(&mut answer, LIST_BYTES_MAX).collect().await;
             let body = body.map_err(|error| {
                 UpstreamFailure::new(UpstreamFault::BrokeOff, format!("list of models: {error}"))
             })?;
-            Ok(ModelList::List(body.to_bytes()))
+            Ok((ModelList::List(body.to_bytes()), Self::from_answer(answer)))
         };
         let slow = || {
             let reason = format!("no list of models within {deadline:?}");
@@ -164,34 +117,17 @@ impl Connection {
         tokio::time::timeout(deadline, exchange).await.map_err(|_| slow())?
     }
 
-    /// Waits until the connection can take the next request; returns `false` if the connection
-    /// ended or the wait took too long.
-    pub(crate) async fn wait_until_ready(&mut self) -> bool {
-        let ready = tokio::time::timeout(READY_DEADLINE, self.sender.ready()).await;
-        matches!(ready, Ok(Ok(())))
+    /// Whether the upstream has neither closed the connection nor sent anything unasked, as the
+    /// kernel knows it now.
+    pub(crate) fn is_open_and_silent(&mut self) -> bool {
+        self.0.is_open_and_silent()
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
-        self.sender.is_ready()
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
-    }
-
-    /// The time at which the connection ended; `None` while it is open.
-    pub(crate) fn end_time(&self) -> Option<Instant> {
-        *self.ended.borrow()
-    }
-
-    /// Waits for the end of the connection, at most `limit`; returns whether it ended.
-    pub(crate) async fn wait_for_end(&mut self, limit: Duration) -> bool {
-        tokio::time::timeout(limit, self.ended.wait_for(Option::is_some)).await.is_ok()
-    }
-
-    /// Makes the next request test whether the connection is still open, before it is written.
-    pub(crate) fn schedule_liveness_test(&self) {
-        self.wire.schedule_liveness_test();
+    /// Waits at most `limit` for the upstream to close the connection; returns whether it did, or
+    /// sent something unasked.
+    pub(crate) async fn closes_within(&mut self, limit: Duration) -> bool {
+        let _ = tokio::time::timeout(limit, self.0.wait_for_bytes_or_end()).await;
+        !self.is_open_and_silent()
     }
 }
 
@@ -210,19 +146,20 @@ async fn in_connect_deadline<T>(
     })
 }
 
-/// A request that got no answer.
+/// A request that was sent, in part or whole, and got no answer.
 pub(crate) struct UnansweredRequest {
-    /// The request, if nothing of it was written.
-    pub(crate) request: Option<Request<RequestBody>>,
-    /// The number of bytes received after the request was sent.
-    pub(crate) received: u64,
-    pub(crate) fault: UpstreamFault,
-    pub(crate) error: hyper::Error,
+    /// Whether any byte was received after the request was sent.
+    pub(crate) has_received: bool,
+    pub(crate) fault: AnswerFault,
 }
 
 impl UnansweredRequest {
+    pub(crate) fn new(fault: AnswerFault, has_received: bool) -> Self {
+        Self { has_received, fault }
+    }
+
     pub(crate) fn into_failure(self) -> UpstreamFailure {
-        UpstreamFailure::from_error(self.fault, &self.error)
+        UpstreamFailure::from_error(UpstreamFault::classify(&self.fault), &self.fault)
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::error::Error;
 
-use confide_http::error_chain;
+use confide_http::{error_chain, http1::Http1Error};
 use http::StatusCode;
+
+use crate::http1_connection::AnswerFault;
 
 /// The reason why an upstream's answer cannot be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,22 +37,15 @@ pub(crate) enum UpstreamFault {
 }
 
 impl UpstreamFault {
-    /// Classifies hyper's error for a missing answer. `received` is the number of bytes since the
-    /// request was sent; a head may have `head_bytes_max`.
-    pub(crate) fn classify(error: &hyper::Error, received: u64, head_bytes_max: usize) -> Self {
-        if error.is_parse_too_large() {
-            // hyper has one error for both cases: if the head is short enough, it has too many
-            // fields.
-            return match received >= head_bytes_max as u64 {
-                true => Self::HeadTooLarge,
-                false => Self::TooManyFields,
-            };
-        }
-        match error.is_parse() {
-            // Only hyper's error text names this case; a test would notice a change of wording.
-            true if error.to_string().contains("content-length") => Self::BadLength,
-            true => Self::Malformed,
-            false => Self::BrokeOff,
+    /// Classifies the reason for a missing answer.
+    pub(crate) fn classify(fault: &AnswerFault) -> Self {
+        match fault {
+            AnswerFault::Malformed(Http1Error::HeadTooLong { .. }) => Self::HeadTooLarge,
+            AnswerFault::Malformed(Http1Error::TooManyFields { .. }) => Self::TooManyFields,
+            AnswerFault::Malformed(Http1Error::Length) => Self::BadLength,
+            AnswerFault::Malformed(_) => Self::Malformed,
+            AnswerFault::UnaskedUpgrade => Self::Unframed,
+            AnswerFault::Ended | AnswerFault::Stream(_) | AnswerFault::Request(_) => Self::BrokeOff,
         }
     }
 

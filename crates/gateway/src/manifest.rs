@@ -31,12 +31,12 @@ pub async fn fetch_model_manifest(
     };
     let limits = GatewayLimits { upstream_connect: deadline, ..GatewayLimits::default() };
     let listed = async {
-        let mut connection = Connection::open(upstream, &limits).await?;
+        let connection = Connection::open(upstream, &limits).await?;
         connection.list_models(upstream, deadline).await
     };
     match tokio::time::timeout(deadline, listed).await {
-        Ok(Ok(ModelList::List(list))) => Ok(single_model_manifest(&list)),
-        Ok(Ok(ModelList::Refused(status))) => {
+        Ok(Ok((ModelList::List(list), _))) => Ok(single_model_manifest(&list)),
+        Ok(Ok((ModelList::Refused(status), _))) => {
             failed(format!("status {status}"), is_transient(status))
         }
         Ok(Err(failure)) => failed(failure.reason, true),
@@ -99,16 +99,18 @@ impl AttestedModelWatch {
         self.change.has_happened()
     }
 
-    /// Asks for the model on `connection`. If the answer names another model, all later requests
-    /// are refused; a failure to ask does not have this effect.
+    /// Asks for the model on `connection`, and returns the connection if another request may follow.
+    /// If the answer names another model, all later requests are refused; a failure to ask does not
+    /// have this effect.
     pub(crate) async fn confirm_model(
         &self,
-        connection: &mut Connection,
+        connection: Connection,
         upstream: &Upstream,
         deadline: Duration,
-    ) -> Result<(), UpstreamFailure> {
-        let Some(wanted) = self.wanted else { return Ok(()) };
-        let got = match connection.list_models(upstream, deadline).await? {
+    ) -> Result<Option<Connection>, UpstreamFailure> {
+        let Some(wanted) = self.wanted else { return Ok(Some(connection)) };
+        let (list, connection) = connection.list_models(upstream, deadline).await?;
+        let got = match list {
             ModelList::List(list) => single_model_manifest(&list),
             ModelList::Refused(status) if is_transient(status) => {
                 let reason =
@@ -118,7 +120,7 @@ impl AttestedModelWatch {
             ModelList::Refused(_) => None,
         };
         if got == Some(wanted) && !self.was_model_swapped() {
-            return Ok(());
+            return Ok(connection);
         }
         let (wanted, got) = (hex::encode(wanted), got.map_or("none".into(), hex::encode));
         if !self.change.0.send_replace(true) {

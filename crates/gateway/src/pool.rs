@@ -5,7 +5,7 @@
 //! idle time that others have survived.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -20,11 +20,14 @@ use crate::{
     upstream::Upstream,
 };
 
-/// The time after an answer within which a close means that the upstream does not keep connections.
+/// The time that an upstream which does not keep connections needs to close one after an answer.
 const AT_ONCE: Duration = Duration::from_millis(10);
-/// The time within which a close is noticed on a busy machine. A connection that seems open may have
-/// been closed within it.
-const UNNOTICED: Duration = Duration::from_millis(50);
+/// A connection that was closed after a shorter time may have been closed at once: nothing looks at
+/// idle connections more often.
+const SHORT: Duration = Duration::from_secs(2);
+/// The time by which the closes of an upstream on a busy machine differ. One connection may be
+/// closed so much earlier than another one, which was seen open.
+const CLOSE_JITTER: Duration = Duration::from_millis(50);
 /// The time for which a close by the upstream is remembered.
 const CLOSES_REMEMBERED: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -63,23 +66,18 @@ struct IdleLifetime {
 
 impl IdleLifetime {
     /// Learns from an idle connection; returns whether it is open and may be kept longer.
-    fn observe(&mut self, kept: &IdleConnection, now: Instant) -> bool {
+    fn observe(&mut self, kept: &mut IdleConnection, now: Instant) -> bool {
         let idle = now.duration_since(kept.since);
-        if !kept.connection.is_closed() {
-            self.record_seemingly_open(idle.min(kept.limit));
+        if kept.connection.is_open_and_silent() {
+            self.record_open(idle.min(kept.limit));
             return idle <= kept.limit;
         }
-        let ended = kept.connection.end_time().unwrap_or(now);
-        self.record_closed(ended.duration_since(kept.since), now);
+        self.record_closed(idle, now);
         false
     }
 
-    fn record_seemingly_open(&mut self, idle: Duration) {
-        self.record_open(idle.saturating_sub(UNNOTICED));
-    }
-
     fn record_open(&mut self, idle: Duration) {
-        self.survived = self.survived.max(idle);
+        self.survived = self.survived.max(idle.saturating_sub(CLOSE_JITTER));
     }
 
     fn record_closed(&mut self, idle: Duration, now: Instant) {
@@ -101,8 +99,14 @@ impl IdleLifetime {
             / 2
     }
 
-    fn closes_at_once(&self, now: Instant) -> bool {
-        self.shortest_lifetime(now).is_some_and(|shortest| shortest < AT_ONCE)
+    fn may_close_at_once(&self, now: Instant) -> bool {
+        self.shortest_lifetime(now).is_some_and(|shortest| shortest < SHORT)
+    }
+
+    /// Whether a connection that has been idle for this time, and is still open, shows much more
+    /// than is known.
+    fn is_news(&self, idle: Duration) -> bool {
+        idle > self.survived * 2 + CLOSE_JITTER * 2
     }
 }
 
@@ -129,16 +133,17 @@ impl UpstreamPool {
         self.manifest.expects_model() && !self.manifest.was_model_swapped()
     }
 
-    /// Takes the most recently used connection, if it has not been idle for too long. It is tested
-    /// before the next write.
+    /// Takes the most recently used connection, if it is open and has not been idle for too long.
     pub(crate) fn take_idle(&self, is_repeatable: bool) -> Option<Connection> {
         let now = Instant::now();
         let mut guard = lock(&self.state);
         let PoolState { idle, lifetime } = &mut *guard;
         // The others are left to the sweep, so that a request does not look at all of them; the
         // oldest one shows for how long the upstream keeps connections.
-        if let Some(oldest) = idle.first().filter(|oldest| !oldest.connection.is_closed()) {
-            lifetime.record_seemingly_open(now.duration_since(oldest.since).min(oldest.limit));
+        if let Some(oldest) = idle.first_mut()
+            && lifetime.is_news(now.duration_since(oldest.since).min(oldest.limit))
+        {
+            lifetime.observe(oldest, now);
         }
         while idle.pop_if(|newest| !lifetime.observe(newest, now)).is_some() {}
         let trusted = lifetime.trusted_idle_time(now);
@@ -146,9 +151,7 @@ impl UpstreamPool {
             let limit = if is_repeatable { newest.limit } else { newest.limit.min(trusted) };
             now.duration_since(newest.since) <= limit
         };
-        let connection = idle.pop_if(is_fit)?.connection;
-        connection.schedule_liveness_test();
-        Some(connection)
+        Some(idle.pop_if(is_fit)?.connection)
     }
 
     /// Opens a new connection. If a model was attested, the upstream is asked for its model on this
@@ -156,29 +159,31 @@ impl UpstreamPool {
     ///
     /// If the upstream closes the connection after its answer, another one is opened and returned.
     pub(crate) async fn open(&self) -> Result<Connection, UpstreamFailure> {
-        let mut connection = Connection::open(&self.upstream, &self.limits).await?;
+        let connection = Connection::open(&self.upstream, &self.limits).await?;
         if !self.manifest.expects_model() {
             return Ok(connection);
         }
         let deadline = self.limits.upstream_question;
-        self.manifest.confirm_model(&mut connection, &self.upstream, deadline).await?;
-        let closes_at_once = lock(&self.state).lifetime.closes_at_once(Instant::now());
-        let is_open = connection.wait_until_ready().await
+        let asked = self.manifest.confirm_model(connection, &self.upstream, deadline).await?;
+        let may_close = lock(&self.state).lifetime.may_close_at_once(Instant::now());
+        let wait = if may_close { AT_ONCE } else { Duration::ZERO };
+        if let Some(mut connection) = asked
             // A request that crosses the close would be lost.
-            && !(closes_at_once && connection.wait_for_end(AT_ONCE).await);
-        if !is_open {
-            return Connection::open(&self.upstream, &self.limits).await;
+            && !connection.closes_within(wait).await
+        {
+            return Ok(connection);
         }
-        connection.schedule_liveness_test();
-        Ok(connection)
+        Connection::open(&self.upstream, &self.limits).await
     }
 
     /// Asks for the upstream's model on a new connection, and keeps the connection.
-    pub(crate) async fn check_model(self: &Arc<Self>) -> Result<(), UpstreamFailure> {
-        let mut connection = Connection::open(&self.upstream, &self.limits).await?;
+    pub(crate) async fn check_model(&self) -> Result<(), UpstreamFailure> {
+        let connection = Connection::open(&self.upstream, &self.limits).await?;
         let deadline = self.limits.upstream_question;
-        self.manifest.confirm_model(&mut connection, &self.upstream, deadline).await?;
-        self.clone().keep_idle(connection, self.limits.upstream_idle);
+        let asked = self.manifest.confirm_model(connection, &self.upstream, deadline).await?;
+        if let Some(connection) = asked {
+            self.keep_idle(connection, self.limits.upstream_idle);
+        }
         Ok(())
     }
 
@@ -187,7 +192,7 @@ impl UpstreamPool {
     pub(crate) async fn check_health(&self, path: &PathAndQuery) -> Result<(), UpstreamFailure> {
         let deadline = self.limits.health_check;
         let check = async {
-            let mut connection = Connection::open(&self.upstream, &self.limits).await?;
+            let connection = Connection::open(&self.upstream, &self.limits).await?;
             Ok(connection.get(&self.upstream, path).await?.status())
         };
         let unhealthy = |reason: String| Err(UpstreamFailure::new(UpstreamFault::NotReady, reason));
@@ -210,36 +215,19 @@ impl UpstreamPool {
         let now = Instant::now();
         let mut guard = lock(&self.state);
         let PoolState { idle, lifetime } = &mut *guard;
-        idle.retain(|kept| lifetime.observe(kept, now));
+        idle.retain_mut(|kept| lifetime.observe(kept, now));
     }
 
     /// Keeps a connection whose last answer has ended, for at most `limit`.
-    pub(crate) fn keep_idle(self: Arc<Self>, mut connection: Connection, limit: Duration) {
-        if limit.is_zero() {
+    pub(crate) fn keep_idle(&self, connection: Connection, limit: Duration) {
+        if limit.is_zero() || self.limits.upstream_idle_connections == 0 {
             return;
         }
-        let since = Instant::now();
-        if connection.is_ready() {
-            return self.push(IdleConnection { connection, since, limit });
-        }
-        // The last bytes are read, but the connection's task has not run again yet.
-        tokio::spawn(async move {
-            if connection.wait_until_ready().await {
-                self.push(IdleConnection { connection, since, limit });
-            } else if connection.is_closed() {
-                lock(&self.state).lifetime.record_closed(Duration::ZERO, Instant::now());
-            }
-        });
-    }
-
-    fn push(&self, kept: IdleConnection) {
         let mut state = lock(&self.state);
-        if state.idle.len() >= self.limits.upstream_idle_connections && !state.idle.is_empty() {
+        if state.idle.len() >= self.limits.upstream_idle_connections {
             state.idle.remove(0);
         }
-        if self.limits.upstream_idle_connections > 0 {
-            state.idle.push(kept);
-        }
+        state.idle.push(IdleConnection { connection, since: Instant::now(), limit });
     }
 }
 
@@ -291,20 +279,21 @@ mod tests {
         let mut lifetime = IdleLifetime::default();
         let now = Instant::now();
         assert_eq!(lifetime.trusted_idle_time(now), Duration::ZERO);
-        lifetime.record_open(Duration::from_millis(80));
-        lifetime.record_open(Duration::from_millis(40));
+        lifetime.record_open(CLOSE_JITTER + Duration::from_millis(80));
+        lifetime.record_open(CLOSE_JITTER + Duration::from_millis(40));
         assert_eq!(lifetime.trusted_idle_time(now), Duration::from_millis(40));
-        lifetime.record_closed(Duration::from_millis(50), now);
-        assert_eq!(lifetime.trusted_idle_time(now), Duration::from_millis(25));
-        assert!(!lifetime.closes_at_once(now));
+        assert!(!lifetime.may_close_at_once(now));
+        lifetime.record_closed(Duration::from_secs(3), now);
+        assert_eq!(lifetime.trusted_idle_time(now), Duration::from_millis(40));
+        assert!(!lifetime.may_close_at_once(now));
         // One that is slow to close is no reason to trust the next.
         lifetime.record_closed(Duration::from_micros(80), now);
-        lifetime.record_open(Duration::from_secs(1));
-        assert!(lifetime.closes_at_once(now));
+        lifetime.record_open(CLOSE_JITTER + Duration::from_secs(1));
+        assert!(lifetime.may_close_at_once(now));
         assert!(lifetime.trusted_idle_time(now) < Duration::from_millis(1));
         // After a restart, the time that the new server keeps connections is learnt again.
         let later = now + CLOSES_REMEMBERED;
-        assert!(!lifetime.closes_at_once(later));
+        assert!(!lifetime.may_close_at_once(later));
         assert_eq!(lifetime.trusted_idle_time(later), Duration::from_millis(500));
     }
 }

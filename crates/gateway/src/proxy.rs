@@ -8,10 +8,7 @@ use confide_http::{
     BodyPace, Peer, has_explicit_end, has_supported_transfer_codings, remove_fields,
     remove_hop_by_hop, remove_underscored,
 };
-use http::{
-    HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header, request,
-    uri::PathAndQuery,
-};
+use http::{Method, Request, Response, StatusCode, Version, header, request, uri::PathAndQuery};
 use http_body::Body;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -26,7 +23,7 @@ use crate::{
     choice_error::ChoiceError,
     client_connection::ClientConnection,
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
-    connection::{Connection, RequestBody, UnansweredRequest, bodiless_request},
+    connection::{Connection, OpenAnswer, RequestBody, bodiless_request},
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
     fresh_evidence, http2_head,
@@ -509,9 +506,7 @@ impl Proxy {
             let sending = send_to_upstream(permit.pool(), request, observation);
             let sent = tokio::time::timeout(self.limits.upstream_start, sending).await;
             let UnansweredAttempt { refusal, unsent } = match sent {
-                Ok(Ok((response, connection))) => {
-                    return self.pass_on(response, connection, permit, &method, trailers);
-                }
+                Ok(Ok(response)) => return self.pass_on(response, permit, &method, trailers),
                 Ok(Err(failed)) => *failed,
                 Err(_) => {
                     let reason = format!("no answer within {:?}", self.limits.upstream_start);
@@ -560,7 +555,7 @@ impl Proxy {
     ) -> Result<(Response<AnswerBody>, Option<WebSocketRelay>), RequestRefusal> {
         let failure =
             |fault, reason: String| RequestRefusal::Upstream(UpstreamFailure::new(fault, reason));
-        let (permit, mut connection) = self.open_connection(group, peer).await?;
+        let (permit, connection) = self.open_connection(group, peer).await?;
         self.address_to(permit.pool().upstream(), &mut request, target)?;
         let key = HandshakeKey::offer(request.headers_mut());
         observation.record_sent();
@@ -568,18 +563,18 @@ impl Proxy {
         let sent = sent.map_err(|_| {
             failure(UpstreamFault::Slow, format!("no answer within {:?}", self.limits.upgrade))
         })?;
-        let mut response = sent.map_err(|unsent| RequestRefusal::from_unanswered(*unsent))?;
+        let response = sent.map_err(RequestRefusal::from_unanswered)?;
         let status = response.status();
         if key.is_accepted(&response) {
-            let upstream = hyper::upgrade::on(&mut response);
-            let (answer, relay) = handshake.accept(upstream, response.into_parts().0);
+            let (head, upstream) = response.into_parts();
+            let (answer, relay) = handshake.accept(upstream.into_upgraded(), head);
             return Ok((answer, Some(relay.with_permit(permit))));
         }
         // In HTTP/2 a client would take any success for an accepted WebSocket.
         if status.is_success() || status.is_informational() {
             return Err(failure(UpstreamFault::BadUpgrade, format!("status {status}")));
         }
-        let answer = self.pass_on(response, connection, permit, &Method::GET, TrailerRule::Drop)?;
+        let answer = self.pass_on(response, permit, &Method::GET, TrailerRule::Drop)?;
         Ok((answer, None))
     }
 
@@ -615,8 +610,7 @@ impl Proxy {
     /// Checks the head of an answer, and passes on the answer.
     fn pass_on(
         &self,
-        response: Response<Incoming>,
-        connection: Connection,
+        response: Response<OpenAnswer>,
         permit: ServerPermit,
         method: &Method,
         trailers: TrailerRule,
@@ -630,7 +624,7 @@ impl Proxy {
         let location = head.headers.get(header::LOCATION);
         let path =
             location.and_then(|location| permit.pool().upstream().path_of_redirect(location));
-        let body = AnswerStream::new(body, connection, permit, &head.headers);
+        let body = AnswerStream::new(body, permit, &head.headers);
         head.version = Version::HTTP_11;
         let announced = announced_trailers(&head.headers);
         remove_hop_by_hop(&mut head.headers);
@@ -671,34 +665,31 @@ struct ReadRequest {
 /// A request that got no answer from one server.
 struct UnansweredAttempt {
     refusal: RequestRefusal,
-    /// The request, if nothing of it was written.
+    /// The request, if no connection could be opened for it.
     unsent: Option<Request<RequestBody>>,
 }
 
 /// Sends a request over a pooled or a new connection. It is sent a second time, on a new
-/// connection, only if nothing of it was written; or if its method is idempotent (RFC 9110 section
-/// 9.2.2), it has no body and no bytes were received.
+/// connection, only if its method is idempotent (RFC 9110 section 9.2.2), it has no body and no
+/// bytes were received.
 async fn send_to_upstream(
     pool: &UpstreamPool,
     request: Request<RequestBody>,
     observation: &mut RequestObservation,
-) -> Result<(Response<Incoming>, Connection), Box<UnansweredAttempt>> {
+) -> Result<Response<OpenAnswer>, Box<UnansweredAttempt>> {
     let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
     let mut request = request;
-    if let Some(mut kept) = pool.take_idle(is_repeatable) {
-        let again = is_repeatable.then(|| request.headers().clone());
-        let (method, uri) = (request.method().clone(), request.uri().clone());
+    let sent = |refusal: RequestRefusal| Box::new(UnansweredAttempt { refusal, unsent: None });
+    if let Some(kept) = pool.take_idle(is_repeatable) {
+        let again = is_repeatable.then(|| copy_bodiless_request(&request));
         observation.record_sent();
-        match kept.send(request).await {
-            Ok(response) => return Ok((response, kept)),
-            Err(unsent) => {
-                let repeatable = repeatable_request(*unsent, method, uri, again);
-                let unanswered = |refusal| Box::new(UnansweredAttempt { refusal, unsent: None });
-                request = repeatable.map_err(unanswered)?;
-            }
+        match (kept.send(request).await, again) {
+            (Ok(response), _) => return Ok(response),
+            (Err(unanswered), Some(again)) if !unanswered.has_received => request = again,
+            (Err(unanswered), _) => return Err(sent(RequestRefusal::from_unanswered(unanswered))),
         }
     }
-    let mut fresh = match pool.open().await {
+    let fresh = match pool.open().await {
         Ok(fresh) => fresh,
         Err(failure) => {
             let refusal = RequestRefusal::Upstream(failure);
@@ -706,31 +697,19 @@ async fn send_to_upstream(
         }
     };
     observation.record_sent();
-    fresh.send(request).await.map(|response| (response, fresh)).map_err(|mut unanswered| {
-        let unsent = unanswered.request.take();
-        Box::new(UnansweredAttempt {
-            refusal: RequestRefusal::from_unanswered(*unanswered),
-            unsent,
-        })
-    })
+    fresh
+        .send(request)
+        .await
+        .map_err(|unanswered| sent(RequestRefusal::from_unanswered(unanswered)))
 }
 
-/// Returns the request to send again, or a refusal if repeating it is not safe.
-fn repeatable_request(
-    mut unsent: UnansweredRequest,
-    method: Method,
-    uri: Uri,
-    headers: Option<HeaderMap>,
-) -> Result<Request<RequestBody>, RequestRefusal> {
-    if let Some(request) = unsent.request.take() {
-        return Ok(request);
-    }
-    let Some(headers) = headers.filter(|_| unsent.received == 0) else {
-        return Err(RequestRefusal::from_unanswered(unsent));
-    };
+/// A copy of a request without a body.
+fn copy_bodiless_request(request: &Request<RequestBody>) -> Request<RequestBody> {
     let (mut head, ()) = Request::new(()).into_parts();
-    (head.method, head.uri, head.headers) = (method, uri, headers);
-    Ok(bodiless_request(head))
+    head.method = request.method().clone();
+    head.uri = request.uri().clone();
+    head.headers = request.headers().clone();
+    bodiless_request(head)
 }
 
 fn changed_model_refusal() -> RequestRefusal {

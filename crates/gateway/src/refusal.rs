@@ -67,7 +67,7 @@ impl RequestRefusal {
     /// The refusal for a request that got no answer: either its own body or the upstream is at
     /// fault.
     pub(crate) fn from_unanswered(unsent: UnansweredRequest) -> Self {
-        match find_body_fault(&unsent.error) {
+        match find_body_fault(&unsent.fault) {
             Some(fault) => Self::from_body_fault(fault),
             None => Self::Upstream(unsent.into_failure()),
         }

@@ -4,6 +4,7 @@ use std::{fmt, io, path::Path, sync::Arc};
 
 use confide_channel::UnixClock;
 use sha2::{Digest, Sha256};
+use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -15,10 +16,7 @@ use tokio_rustls::{
     },
 };
 
-use crate::{
-    trusted_file::{TrustedFileError, read_trusted_file},
-    upstream_stream::SocketStream,
-};
+use crate::trusted_file::{TrustedFileError, read_trusted_file};
 
 /// The largest number of bytes of a file of root certificates, several times those of a whole
 /// operating system.
@@ -109,8 +107,8 @@ impl UpstreamRoots {
     pub(crate) async fn connect(
         &self,
         name: ServerName<'static>,
-        stream: SocketStream,
-    ) -> io::Result<TlsStream<SocketStream>> {
+        stream: TcpStream,
+    ) -> io::Result<TlsStream<TcpStream>> {
         self.connector.connect(name, stream).await
     }
 }

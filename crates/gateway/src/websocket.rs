@@ -17,8 +17,8 @@ use hyper::{ext::Protocol, upgrade::OnUpgrade};
 use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
 
 use crate::{
-    answer::AnswerBody, metered_body::MeteredBody, refusal::RequestRefusal,
-    websocket_relay::WebSocketRelay,
+    answer::AnswerBody, http1_connection::UpgradedSocket, metered_body::MeteredBody,
+    refusal::RequestRefusal, websocket_relay::WebSocketRelay,
 };
 
 /// The only version of the protocol.
@@ -84,7 +84,7 @@ impl ClientHandshake {
     /// The answer to the client for an upstream that has accepted, and the relay between them.
     pub(crate) fn accept(
         self,
-        upstream: OnUpgrade,
+        upstream: UpgradedSocket,
         mut head: response::Parts,
     ) -> (Response<AnswerBody>, WebSocketRelay) {
         let headers = &mut head.headers;

@@ -4,12 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use confide_http::{Activity, BusyGuard, ConnectionPlace, ObservedStream, StallGuard};
 use http::Response;
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::sync::mpsc;
 
 use crate::{
-    answer::AnswerBody, authorizer::Grant, limits::GatewayLimits, server_group::ServerPermit,
+    answer::AnswerBody, authorizer::Grant, http1_connection::UpgradedSocket, limits::GatewayLimits,
+    server_group::ServerPermit,
 };
 
 /// The time without a byte once one side has ended its direction. The other side of a WebSocket only
@@ -21,7 +22,7 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// Two streams that the handshake has joined.
 pub(crate) struct WebSocketRelay {
     client: OnUpgrade,
-    upstream: OnUpgrade,
+    upstream: UpgradedSocket,
     /// The place of the relay, if it shares its connection with others.
     _place: Option<Arc<BusyGuard>>,
     /// The permission to run a request on the server, which a WebSocket counts as.
@@ -33,7 +34,7 @@ pub(crate) struct WebSocketRelay {
 impl WebSocketRelay {
     pub(crate) fn new(
         client: OnUpgrade,
-        upstream: OnUpgrade,
+        upstream: UpgradedSocket,
         place: Option<Arc<BusyGuard>>,
     ) -> Self {
         Self { client, upstream, _place: place, _permit: None, _grant: None }
@@ -67,18 +68,16 @@ impl WebSocketRelay {
     /// The connection counts as busy while bytes move; `place` is its place.
     pub(crate) async fn run(self, place: &ConnectionPlace, limits: &GatewayLimits) {
         let Self { client, upstream, _place, _permit, _grant } = self;
-        let joined = async { tokio::try_join!(client, upstream) };
-        let (client, upstream) = match tokio::time::timeout(limits.upgrade, joined).await {
-            Ok(Ok(streams)) => streams,
+        let client = match tokio::time::timeout(limits.upgrade, client).await {
+            Ok(Ok(stream)) => TokioIo::new(stream),
             Ok(Err(error)) => return tracing::debug!(%error, "a WebSocket was not opened"),
             Err(_) => return tracing::debug!("a WebSocket was not opened in time"),
         };
         let activity = Activity::new(place);
-        let observe = |stream: Upgraded| {
-            let guarded = StallGuard::new(TokioIo::new(stream), limits.write_stall);
-            ObservedStream::with_observer(guarded, &activity)
-        };
-        let (mut client, mut upstream) = (observe(client), observe(upstream));
+        let client = StallGuard::new(client, limits.write_stall);
+        let upstream = StallGuard::new(upstream, limits.write_stall);
+        let mut client = ObservedStream::with_observer(client, &activity);
+        let mut upstream = ObservedStream::with_observer(upstream, &activity);
         let moved = tokio::io::copy_bidirectional_with_sizes(
             &mut client,
             &mut upstream,

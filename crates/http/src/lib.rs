@@ -10,6 +10,7 @@ mod connection;
 mod error_chain;
 mod half_duplex;
 mod hop;
+pub mod http1;
 mod idle;
 mod interrupt;
 mod linger;
