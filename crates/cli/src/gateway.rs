@@ -12,9 +12,11 @@ use std::{
     process::ExitCode,
 };
 
+use confide_gateway::ModelServer;
+
 use self::{
     config_file::{ListenerKind, read_config_file},
-    terminate::{TerminateArgs, TerminateConfig},
+    terminate::{TerminateArgs, TerminateConfig, parse_upstream},
 };
 use crate::{
     address::parse_listen_address, connections::ConnectionArgs, error::CliError, process,
@@ -22,10 +24,11 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 24] = [
+const SINGLE_LISTENER: [&str; 25] = [
     "listen",
     "upstream",
     "upstream_ca",
+    "upstream_http2",
     "route",
     "dangerous_all_routes",
     "upstream_wait_s",
@@ -77,6 +80,10 @@ pub(crate) struct Args {
     /// again; by default, by those of the system
     #[arg(long, value_name = "FILE")]
     upstream_ca: Option<PathBuf>,
+    /// Send requests to the model server over HTTP/2: with https it has to choose `h2`, with http it has to
+    /// expect HTTP/2
+    #[arg(long)]
+    upstream_http2: bool,
     #[command(flatten)]
     terminate: TerminateArgs,
     #[command(flatten)]
@@ -94,6 +101,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         listen,
         upstream,
         upstream_ca,
+        upstream_http2,
         terminate,
         connections,
         print_config_digest,
@@ -110,7 +118,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (Some(listen), Some(upstream)) = (listen, upstream) else {
         return Err(CliError::new("gateway: wanted --listen and --upstream, or --config"));
     };
-    let terminate = TerminateConfig::with_upstream(terminate, &upstream, upstream_ca)?;
+    let upstream = parse_upstream(&upstream, upstream_http2)?;
+    let server = ModelServer { roots_file: upstream_ca, ..ModelServer::new(upstream) };
+    let terminate = TerminateConfig::with_servers(terminate, vec![server], Vec::new())?;
     if print_config_digest {
         let digest = process::block_on(terminate.fetch_digest())??;
         return print_configuration_digest(digest);

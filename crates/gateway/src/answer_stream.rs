@@ -11,8 +11,8 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::{
+    answer_fault::AnswerFault,
     connection::{Connection, OpenAnswer},
-    http1_connection::AnswerFault,
     server_group::ServerPermit,
 };
 

@@ -1,16 +1,26 @@
-//! A connection to the upstream, which carries one request at a time.
+//! Connections to an upstream, in both versions of HTTP, and the gateway's own requests on them.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use http::{Request, Response, Uri, header, request, uri::PathAndQuery};
+use confide_http::has_explicit_end;
+use http::{Method, Request, Response, Uri, header, uri::PathAndQuery};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use tokio::net::TcpStream;
 
 use crate::{
+    acceptor::HttpVersion,
+    answer_fault::AnswerFault,
     body::{LimitedBody, LingeringBody},
     fault::{UpstreamFailure, UpstreamFault},
-    http1_connection::{AnswerFault, Http1Answer, Http1Connection},
+    http1_connection::{Http1Answer, Http1Connection, UpgradedSocket},
+    http2_session::{Http2Answer, Http2Session, Http2Stream},
     limits::GatewayLimits,
     request_model::MODELS_PATH,
     upstream::Upstream,
@@ -23,11 +33,17 @@ pub(crate) type RequestBody = Either<LimitedBody<LingeringBody>, Full<Bytes>>;
 /// The largest number of bytes of a list of models, enough for thousands of models.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
 
-/// A connection on which no request runs.
-pub(crate) struct Connection(Box<Http1Connection>);
+/// A connection on which no request runs, or a free stream of one.
+pub(crate) enum Connection {
+    Http1(Box<Http1Connection>),
+    Http2(Http2Stream),
+}
 
 /// An answer that is being read, with its connection.
-pub(crate) type OpenAnswer = Http1Answer;
+pub(crate) enum OpenAnswer {
+    Http1(Http1Answer),
+    Http2(Http2Answer),
+}
 
 /// The upstream's answer to the request for its list of models.
 pub(crate) enum ModelList {
@@ -38,41 +54,50 @@ pub(crate) enum ModelList {
 }
 
 impl Connection {
-    /// Opens a TCP connection, with TLS to an https upstream.
+    /// Opens a connection of HTTP/1.1.
+    pub(crate) async fn open_http1(
+        upstream: &Upstream,
+        limits: &GatewayLimits,
+    ) -> Result<Self, UpstreamFailure> {
+        let socket = open_socket(upstream, HttpVersion::Http1, limits).await?;
+        Ok(Self::Http1(Http1Connection::new(socket, limits)))
+    }
+
+    /// Opens a connection of the version that the upstream is configured for.
     pub(crate) async fn open(
         upstream: &Upstream,
         limits: &GatewayLimits,
     ) -> Result<Self, UpstreamFailure> {
-        let until = tokio::time::Instant::now() + limits.upstream_connect;
-        let dial = TcpStream::connect(upstream.authority().as_str());
-        let stream = in_connect_deadline(upstream, until, dial).await?;
-        // A request is a small write, which Nagle's algorithm would delay.
-        let _ = stream.set_nodelay(true);
-        let Some(name) = upstream.server_name() else {
-            let socket = UpstreamSocket::Plain(stream);
-            return Ok(Self(Http1Connection::new(socket, limits)));
-        };
-        let Some(roots) = upstream.roots() else {
-            let reason = format!("{}: its root certificates were not read", upstream.authority());
-            return Err(UpstreamFailure::new(UpstreamFault::Unreachable, reason));
-        };
-        let handshake = roots.connect(name.clone(), stream);
-        let stream = in_connect_deadline(upstream, until, handshake).await?;
-        let socket = UpstreamSocket::Tls(Box::new(stream));
-        Ok(Self(Http1Connection::new(socket, limits)))
+        if !upstream.speaks_http2() {
+            return Self::open_http1(upstream, limits).await;
+        }
+        let session = open_http2_session(upstream, limits).await?;
+        session.claim().map(Self::Http2).ok_or_else(|| no_free_stream(upstream))
     }
 
     /// Sends one request. Its answer holds the connection.
     pub(crate) async fn send(
         self,
-        request: Request<RequestBody>,
+        request: Box<Request<RequestBody>>,
     ) -> Result<Response<OpenAnswer>, UnansweredRequest> {
-        self.0.send(request).await
+        match self {
+            Self::Http1(connection) => {
+                connection.send(request).await.map(|answer| answer.map(OpenAnswer::Http1))
+            }
+            Self::Http2(stream) => {
+                // Boxed, so that requests of HTTP/1.1 do not hold room for it.
+                let answer = Box::pin(stream.send(request)).await;
+                answer.map(|answer| answer.map(OpenAnswer::Http2))
+            }
+        }
     }
 
     /// The connection of an answer, if the exchange is over and another request may follow.
     pub(crate) fn from_answer(answer: OpenAnswer) -> Option<Self> {
-        answer.into_idle_connection().map(Self)
+        match answer {
+            OpenAnswer::Http1(answer) => answer.into_idle_connection().map(Self::Http1),
+            OpenAnswer::Http2(answer) => answer.into_idle_stream().map(Self::Http2),
+        }
     }
 
     /// Sends a GET request of the gateway's own.
@@ -88,7 +113,7 @@ impl Connection {
             .header(header::HOST, upstream.host_header())
             .body(Either::Right(Full::default()))
             .map_err(malformed)?;
-        self.send(request).await.map_err(UnansweredRequest::into_failure)
+        self.send(Box::new(request)).await.map_err(UnansweredRequest::into_failure)
     }
 
     /// Requests the list of models that the upstream serves. Returns it with the connection, if
@@ -118,17 +143,111 @@ impl Connection {
     }
 
     /// Whether the upstream has neither closed the connection nor sent anything unasked, as the
-    /// kernel knows it now.
+    /// kernel knows it now. A stream of HTTP/2 needs no test: a request that crosses the end of its
+    /// connection was not processed, and that is known.
     pub(crate) fn is_open_and_silent(&mut self) -> bool {
-        self.0.is_open_and_silent()
+        match self {
+            Self::Http1(connection) => connection.is_open_and_silent(),
+            Self::Http2(_) => true,
+        }
     }
 
     /// Waits at most `limit` for the upstream to close the connection; returns whether it did, or
     /// sent something unasked.
     pub(crate) async fn closes_within(&mut self, limit: Duration) -> bool {
-        let _ = tokio::time::timeout(limit, self.0.wait_for_bytes_or_end()).await;
+        if let Self::Http1(connection) = self {
+            let _ = tokio::time::timeout(limit, connection.wait_for_bytes_or_end()).await;
+        }
         !self.is_open_and_silent()
     }
+}
+
+impl OpenAnswer {
+    /// Whether the end of the answer differs from a broken connection.
+    pub(crate) fn has_explicit_end(answer: &Response<Self>, method: &Method) -> bool {
+        let is_http2 = matches!(answer.body(), Self::Http2(_));
+        (is_http2 && !answer.status().is_informational()) || has_explicit_end(answer, method)
+    }
+
+    /// The stream, after an answer that changes the protocol, which HTTP/2 does not have.
+    pub(crate) fn into_upgraded(self) -> Option<UpgradedSocket> {
+        match self {
+            Self::Http1(answer) => Some(answer.into_upgraded()),
+            Self::Http2(_) => None,
+        }
+    }
+}
+
+impl Body for OpenAnswer {
+    type Data = Bytes;
+    type Error = AnswerFault;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerFault>>> {
+        match self.get_mut() {
+            Self::Http1(answer) => Pin::new(answer).poll_frame(cx),
+            Self::Http2(answer) => Pin::new(answer).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(answer) => answer.is_end_stream(),
+            Self::Http2(answer) => answer.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(answer) => answer.size_hint(),
+            Self::Http2(answer) => answer.size_hint(),
+        }
+    }
+}
+
+/// Opens a TCP connection, with TLS to an https upstream.
+async fn open_socket(
+    upstream: &Upstream,
+    version: HttpVersion,
+    limits: &GatewayLimits,
+) -> Result<UpstreamSocket, UpstreamFailure> {
+    let until = tokio::time::Instant::now() + limits.upstream_connect;
+    let dial = TcpStream::connect(upstream.authority().as_str());
+    let stream = in_connect_deadline(upstream, until, dial).await?;
+    // A request is a small write, which Nagle's algorithm would delay.
+    let _ = stream.set_nodelay(true);
+    let Some(name) = upstream.server_name() else {
+        return Ok(UpstreamSocket::Plain(stream));
+    };
+    let Some(roots) = upstream.roots() else {
+        let reason = format!("{}: its root certificates were not read", upstream.authority());
+        return Err(UpstreamFailure::new(UpstreamFault::Unreachable, reason));
+    };
+    let handshake = roots.connect(name.clone(), stream, version);
+    let stream = in_connect_deadline(upstream, until, handshake).await?;
+    Ok(UpstreamSocket::Tls(Box::new(stream)))
+}
+
+/// Opens a connection of HTTP/2.
+pub(crate) async fn open_http2_session(
+    upstream: &Upstream,
+    limits: &GatewayLimits,
+) -> Result<Http2Session, UpstreamFailure> {
+    let until = tokio::time::Instant::now() + limits.upstream_connect;
+    let socket = open_socket(upstream, HttpVersion::Http2, limits).await?;
+    let starting = async {
+        let started = Http2Session::start(socket, upstream, limits).await;
+        started.map_err(|reason| io::Error::other(format!("HTTP/2: {reason}")))
+    };
+    in_connect_deadline(upstream, until, starting).await
+}
+
+/// The failure of a connection that takes no request.
+pub(crate) fn no_free_stream(upstream: &Upstream) -> UpstreamFailure {
+    let reason = format!("{}: its new connection takes no request", upstream.authority());
+    UpstreamFailure::new(UpstreamFault::BrokeOff, reason)
 }
 
 /// Waits for a step of opening a connection, until the deadline for all of them. The reason of a
@@ -148,22 +267,33 @@ async fn in_connect_deadline<T>(
 
 /// A request that was sent, in part or whole, and got no answer.
 pub(crate) struct UnansweredRequest {
-    /// Whether any byte was received after the request was sent.
-    pub(crate) has_received: bool,
+    pub(crate) progress: RequestProgress,
     pub(crate) fault: AnswerFault,
+}
+
+/// What is known of a request that got no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestProgress {
+    /// The upstream has not processed it.
+    Unprocessed,
+    /// The upstream may have processed it, and has sent nothing since.
+    Unknown,
+    /// The upstream has sent something since.
+    Begun,
 }
 
 impl UnansweredRequest {
     pub(crate) fn new(fault: AnswerFault, has_received: bool) -> Self {
-        Self { has_received, fault }
+        let progress = if has_received { RequestProgress::Begun } else { RequestProgress::Unknown };
+        Self { progress, fault }
+    }
+
+    /// A request that the upstream has certainly not processed.
+    pub(crate) fn unprocessed(fault: AnswerFault) -> Self {
+        Self { progress: RequestProgress::Unprocessed, fault }
     }
 
     pub(crate) fn into_failure(self) -> UpstreamFailure {
         UpstreamFailure::from_error(UpstreamFault::classify(&self.fault), &self.fault)
     }
-}
-
-/// Makes a request without a body from its head.
-pub(crate) fn bodiless_request(head: request::Parts) -> Request<RequestBody> {
-    Request::from_parts(head, Either::Right(Full::default()))
 }

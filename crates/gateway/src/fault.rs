@@ -5,7 +5,7 @@ use std::error::Error;
 use confide_http::{error_chain, http1::Http1Error};
 use http::StatusCode;
 
-use crate::http1_connection::AnswerFault;
+use crate::answer_fault::AnswerFault;
 
 /// The reason why an upstream's answer cannot be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum UpstreamFault {
     BrokeOff,
     /// The upstream did not start its answer in time.
     Slow,
-    /// The upstream's answer is not HTTP/1.1.
+    /// The upstream's answer is not valid HTTP.
     Malformed,
     /// The head of the upstream's answer is longer than allowed.
     HeadTooLarge,
@@ -45,7 +45,11 @@ impl UpstreamFault {
             AnswerFault::Malformed(Http1Error::Length) => Self::BadLength,
             AnswerFault::Malformed(_) => Self::Malformed,
             AnswerFault::UnaskedUpgrade => Self::Unframed,
-            AnswerFault::Ended | AnswerFault::Stream(_) | AnswerFault::Request(_) => Self::BrokeOff,
+            AnswerFault::Http2(error) if error.is_library() => Self::Malformed,
+            AnswerFault::Ended
+            | AnswerFault::Stream(_)
+            | AnswerFault::Http2(_)
+            | AnswerFault::Request(_) => Self::BrokeOff,
         }
     }
 
@@ -72,7 +76,7 @@ impl UpstreamFault {
                 "upstream did not start its answer in time",
             ),
             Self::Malformed => {
-                (gateway, "upstream_malformed", "upstream sent something that is not HTTP/1.1")
+                (gateway, "upstream_malformed", "upstream sent something that is not valid HTTP")
             }
             Self::HeadTooLarge => (
                 gateway,

@@ -11,17 +11,18 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use confide_http::http1::{
-    AnswerHead, AnswerHeadParser, BodyDecoder, BodyEncoder, BodyPiece, HeadLimits, Http1Error,
-    WriteQueue, encode_request_head,
+    AnswerHead, AnswerHeadParser, BodyDecoder, BodyEncoder, BodyPiece, HeadLimits, WriteQueue,
+    encode_request_head,
 };
-use confide_http::list_members;
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::{
+    answer_fault::AnswerFault,
     connection::{RequestBody, UnansweredRequest},
     limits::GatewayLimits,
+    trailers::AnnouncedTrailers,
     upstream_socket::UpstreamSocket,
 };
 
@@ -47,8 +48,7 @@ pub(crate) struct Http1Connection {
 struct OutgoingRequest {
     body: RequestBody,
     encoder: BodyEncoder,
-    /// The names of the trailers that may be sent.
-    announced: Vec<HeaderName>,
+    announced: AnnouncedTrailers,
 }
 
 /// The reason why the rest of a request cannot be sent.
@@ -57,21 +57,6 @@ enum SendFault {
     Body(Box<dyn Error + Send + Sync>),
     /// The upstream takes no more bytes. It may still answer.
     Stream(io::Error),
-}
-
-/// The reason why an answer cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AnswerFault {
-    #[error("the upstream ended the connection")]
-    Ended,
-    #[error(transparent)]
-    Stream(#[from] io::Error),
-    #[error("invalid HTTP/1.1: {0}")]
-    Malformed(#[from] Http1Error),
-    #[error("the upstream changed the protocol unasked")]
-    UnaskedUpgrade,
-    #[error("the request could not be sent to its end: {0}")]
-    Request(#[source] Box<dyn Error + Send + Sync>),
 }
 
 /// The body of an answer, with its connection and the rest of the request.
@@ -114,14 +99,13 @@ impl Http1Connection {
     /// sent to its end.
     pub(crate) async fn send(
         mut self: Box<Self>,
-        request: Request<RequestBody>,
+        request: Box<Request<RequestBody>>,
     ) -> Result<Response<Http1Answer>, UnansweredRequest> {
         let (head, body) = request.into_parts();
         let length = body.size_hint().exact();
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
         encode_request_head(&head.method, target, &head.headers, length, &mut self.queue);
-        let announced = list_members(&head.headers, &header::TRAILER);
-        let announced = announced.filter_map(|name| name.parse().ok()).collect();
+        let announced = AnnouncedTrailers::find(&head.headers);
         let encoder = BodyEncoder::new(length);
         let mut request = Some(OutgoingRequest { body, encoder, announced });
         let mut parser = AnswerHeadParser::new(self.limits);
@@ -266,20 +250,12 @@ impl OutgoingRequest {
         let queued = match frame.transpose().map_err(SendFault::Body)?.map(Frame::into_data) {
             Some(Ok(data)) => self.encoder.encode(data, queue),
             Some(Err(frame)) => {
-                let mut trailers = frame.into_trailers().unwrap_or_default();
-                retain_fields(&mut trailers, &self.announced);
-                self.encoder.finish(&trailers, queue)
+                let trailers = frame.into_trailers().unwrap_or_default();
+                self.encoder.finish(&self.announced.select(trailers), queue)
             }
             None => self.encoder.finish(&HeaderMap::new(), queue),
         };
         Poll::Ready(queued.map_err(|error| SendFault::Body(error.into())))
-    }
-}
-
-/// Removes the fields with other names.
-fn retain_fields(fields: &mut HeaderMap, names: &[HeaderName]) {
-    while let Some(other) = fields.keys().find(|name| !names.contains(name)).cloned() {
-        fields.remove(other);
     }
 }
 

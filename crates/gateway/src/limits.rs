@@ -74,6 +74,9 @@ pub struct GatewayLimits {
     /// is shorter than that of common servers (uvicorn and Node close after 5 s), so that requests
     /// rarely cross their close.
     pub upstream_idle: Duration,
+    /// The largest number of requests at once on one HTTP/2 connection to an upstream; beyond it, or
+    /// the upstream's own limit, another connection is opened.
+    pub upstream_http2_streams: usize,
     /// The largest number of bytes of status line and header fields of the upstream's answer
     /// together.
     pub upstream_head_bytes: usize,
@@ -123,6 +126,7 @@ impl Default for GatewayLimits {
             upstream_start: Duration::from_secs(600),
             upstream_idle_connections: 256,
             upstream_idle: Duration::from_secs(4),
+            upstream_http2_streams: 100,
             upstream_head_bytes: 64 * 1024,
             upstream_check: Duration::from_secs(10),
             upstream_retry: Duration::from_secs(5),

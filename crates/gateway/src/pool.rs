@@ -13,8 +13,9 @@ use confide_http::list_members;
 use http::{HeaderMap, HeaderName, StatusCode, header, uri::PathAndQuery};
 
 use crate::{
-    connection::Connection,
+    connection::{Connection, no_free_stream, open_http2_session},
     fault::{UpstreamFailure, UpstreamFault},
+    http2_session::{Http2Session, Http2Stream},
     limits::GatewayLimits,
     manifest::AttestedModelWatch,
     upstream::Upstream,
@@ -30,6 +31,9 @@ const SHORT: Duration = Duration::from_secs(2);
 const CLOSE_JITTER: Duration = Duration::from_millis(50);
 /// The time for which a close by the upstream is remembered.
 const CLOSES_REMEMBERED: Duration = Duration::from_secs(10);
+/// The time without a request after which a connection of HTTP/2 is closed. Its end loses no
+/// request, so that it may be longer than for HTTP/1.1.
+const SESSION_IDLE: Duration = Duration::from_secs(60);
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 pub(crate) struct UpstreamPool {
@@ -37,10 +41,15 @@ pub(crate) struct UpstreamPool {
     limits: GatewayLimits,
     manifest: AttestedModelWatch,
     state: Mutex<PoolState>,
+    /// Is held while a connection of HTTP/2 is opened, so that requests that come at once do not
+    /// open one each.
+    opening: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct PoolState {
+    /// The connections of HTTP/2, the oldest first.
+    sessions: Vec<Http2Session>,
     /// The idle connections, the most recently used one last.
     idle: Vec<IdleConnection>,
     lifetime: IdleLifetime,
@@ -116,7 +125,8 @@ impl UpstreamPool {
         manifest: AttestedModelWatch,
         limits: GatewayLimits,
     ) -> Self {
-        Self { upstream, limits, manifest, state: Mutex::default() }
+        let (state, opening) = Default::default();
+        Self { upstream, limits, manifest, state, opening }
     }
 
     pub(crate) fn upstream(&self) -> &Upstream {
@@ -135,9 +145,12 @@ impl UpstreamPool {
 
     /// Takes the most recently used connection, if it is open and has not been idle for too long.
     pub(crate) fn take_idle(&self, is_repeatable: bool) -> Option<Connection> {
+        if self.upstream.speaks_http2() {
+            return self.claim_stream().map(Connection::Http2);
+        }
         let now = Instant::now();
         let mut guard = lock(&self.state);
-        let PoolState { idle, lifetime } = &mut *guard;
+        let PoolState { idle, lifetime, .. } = &mut *guard;
         // The others are left to the sweep, so that a request does not look at all of them; the
         // oldest one shows for how long the upstream keeps connections.
         if let Some(oldest) = idle.first_mut()
@@ -159,7 +172,15 @@ impl UpstreamPool {
     ///
     /// If the upstream closes the connection after its answer, another one is opened and returned.
     pub(crate) async fn open(&self) -> Result<Connection, UpstreamFailure> {
-        let connection = Connection::open(&self.upstream, &self.limits).await?;
+        match self.upstream.speaks_http2() {
+            true => self.open_stream().await.map(Connection::Http2),
+            false => self.open_http1().await,
+        }
+    }
+
+    /// Opens a new connection of HTTP/1.1, as [`Self::open`] does.
+    pub(crate) async fn open_http1(&self) -> Result<Connection, UpstreamFailure> {
+        let connection = Connection::open_http1(&self.upstream, &self.limits).await?;
         if !self.manifest.expects_model() {
             return Ok(connection);
         }
@@ -173,10 +194,36 @@ impl UpstreamPool {
         {
             return Ok(connection);
         }
-        Connection::open(&self.upstream, &self.limits).await
+        Connection::open_http1(&self.upstream, &self.limits).await
     }
 
-    /// Asks for the upstream's model on a new connection, and keeps the connection.
+    /// Claims a stream of a connection of HTTP/2. The oldest connection with a free one is used, so
+    /// that those that were opened for a burst become idle.
+    fn claim_stream(&self) -> Option<Http2Stream> {
+        lock(&self.state).sessions.iter().find_map(Http2Session::claim)
+    }
+
+    /// Claims a stream, of a new connection if no other has a free one.
+    async fn open_stream(&self) -> Result<Http2Stream, UpstreamFailure> {
+        let _opening = self.opening.lock().await;
+        if let Some(stream) = self.claim_stream() {
+            return Ok(stream);
+        }
+        let session = open_http2_session(&self.upstream, &self.limits).await?;
+        let claim = || session.claim().ok_or_else(|| no_free_stream(&self.upstream));
+        if self.manifest.expects_model() {
+            let (question, deadline) = (Connection::Http2(claim()?), self.limits.upstream_question);
+            self.manifest.confirm_model(question, &self.upstream, deadline).await?;
+        }
+        let stream = claim()?;
+        let mut state = lock(&self.state);
+        state.sessions.retain(|session| !session.is_retired());
+        state.sessions.push(session);
+        Ok(stream)
+    }
+
+    /// Asks for the upstream's model on a new connection, and keeps the connection if it is of
+    /// HTTP/1.1.
     pub(crate) async fn check_model(&self) -> Result<(), UpstreamFailure> {
         let connection = Connection::open(&self.upstream, &self.limits).await?;
         let deadline = self.limits.upstream_question;
@@ -214,13 +261,16 @@ impl UpstreamPool {
     pub(crate) fn close_stale(&self) {
         let now = Instant::now();
         let mut guard = lock(&self.state);
-        let PoolState { idle, lifetime } = &mut *guard;
+        let PoolState { idle, lifetime, sessions } = &mut *guard;
+        let is_used = |session: &Http2Session| session.idle_time(now) <= SESSION_IDLE;
+        sessions.retain(|session| !session.is_retired() && is_used(session));
         idle.retain_mut(|kept| lifetime.observe(kept, now));
     }
 
     /// Keeps a connection whose last answer has ended, for at most `limit`.
     pub(crate) fn keep_idle(&self, connection: Connection, limit: Duration) {
-        if limit.is_zero() || self.limits.upstream_idle_connections == 0 {
+        let is_kept = matches!(connection, Connection::Http1(_));
+        if !is_kept || limit.is_zero() || self.limits.upstream_idle_connections == 0 {
             return;
         }
         let mut state = lock(&self.state);

@@ -1,12 +1,19 @@
 //! The reverse proxy, which streams the bodies of requests and answers.
 
-use std::{convert::Infallible, future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Instant};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Instant,
+};
 
 use bytes::Bytes;
 use confide_channel::EVIDENCE_PATH;
 use confide_http::{
-    BodyPace, Peer, has_explicit_end, has_supported_transfer_codings, remove_fields,
-    remove_hop_by_hop, remove_underscored,
+    BodyPace, Peer, has_supported_transfer_codings, remove_fields, remove_hop_by_hop,
+    remove_underscored,
 };
 use http::{Method, Request, Response, StatusCode, Version, header, request, uri::PathAndQuery};
 use http_body::Body;
@@ -23,7 +30,7 @@ use crate::{
     choice_error::ChoiceError,
     client_connection::ClientConnection,
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
-    connection::{Connection, OpenAnswer, RequestBody, bodiless_request},
+    connection::{Connection, OpenAnswer, RequestBody, RequestProgress},
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
     fresh_evidence, http2_head,
@@ -261,7 +268,9 @@ impl Proxy {
             }
             EVIDENCE_PATH => {
                 observation.record_route(EVIDENCE_PATH);
-                return fresh_evidence::answer(evidence, &head.method, body, &self.limits).await;
+                let limits = &self.limits;
+                let answer = fresh_evidence::answer(evidence, &head.method, body, limits);
+                return Box::pin(answer).await;
             }
             _ => {}
         }
@@ -279,24 +288,29 @@ impl Proxy {
         }
         let (head, body) = self.check_and_strip(head, body)?;
         let destination = Destination { target: &target, group };
-        let answer = async {
-            match handshake {
-                Some(handshake) => {
-                    let place = relays.try_reserve().map_err(|_| RequestRefusal::Busy)?;
-                    let request = Request::from_parts(head, Either::Left(body));
-                    let opened =
-                        self.open_websocket(handshake, request, destination, peer, observation);
-                    let (answer, relay) = opened.await?;
-                    Ok((answer, relay.map(|relay| (place, relay))))
+        let (answer, relay) = {
+            // Pinned here: an async function that takes it by value would hold it twice.
+            let answer = pin!(async {
+                match handshake {
+                    Some(handshake) => {
+                        let place = relays.try_reserve().map_err(|_| RequestRefusal::Busy)?;
+                        let request = Request::from_parts(head, Either::Left(body));
+                        let opened =
+                            self.open_websocket(handshake, request, destination, peer, observation);
+                        // Boxed, because other requests do not need the space.
+                        let (answer, relay) = Box::pin(opened).await?;
+                        Ok((answer, relay.map(|relay| (place, relay))))
+                    }
+                    None => {
+                        let grant = grant.as_ref();
+                        self.forward(head, body, destination, peer, grant, observation)
+                            .await
+                            .map(|answer| (answer, None))
+                    }
                 }
-                None => {
-                    let grant = grant.as_ref();
-                    let answer = self.forward(head, body, destination, peer, grant, observation);
-                    Ok((answer.await?, None))
-                }
-            }
+            });
+            self.answer_unless_model_changes(answer).await?
         };
-        let (answer, relay) = self.answer_unless_model_changes(answer).await?;
         Ok(match relay {
             None => self.meter(answer, grant, observation),
             Some((place, relay)) => relay.start(answer, place, grant),
@@ -441,14 +455,14 @@ impl Proxy {
         if !group.reads_bodies() && !limits_models {
             observation.record_operation(&head.method, target.path(), None);
             let candidates = group.find_candidates(&RequestModel::Absent);
-            let request = Request::from_parts(head, Either::Left(body));
+            let request = Box::new(Request::from_parts(head, Either::Left(body)));
             return self.send_to_group(request, destination, candidates, peer, observation).await;
         }
         // Boxed, because requests that are not read whole do not need the space.
         let ReadRequest { body, model, candidates } =
             Box::pin(self.read_request(&head, body, destination, peer, grant)).await?;
         observation.record_operation(&head.method, target.path(), model.name());
-        let request = Request::from_parts(head, Either::Right(Full::new(body)));
+        let request = Box::new(Request::from_parts(head, Either::Right(Full::new(body))));
         self.send_to_group(request, destination, candidates, peer, observation).await
     }
 
@@ -488,7 +502,7 @@ impl Proxy {
     /// tried, each at most once.
     async fn send_to_group(
         &self,
-        mut request: Request<RequestBody>,
+        mut request: Box<Request<RequestBody>>,
         Destination { target, group }: Destination<'_>,
         mut candidates: ServerSet,
         peer: Peer,
@@ -503,8 +517,11 @@ impl Proxy {
             let permit = group.enter(candidates, peer, began).await?;
             candidates.remove(permit.index());
             self.address_to(permit.pool().upstream(), &mut request, target)?;
-            let sending = send_to_upstream(permit.pool(), request, observation);
-            let sent = tokio::time::timeout(self.limits.upstream_start, sending).await;
+            let sent = tokio::time::timeout(
+                self.limits.upstream_start,
+                send_to_upstream(permit.pool(), request, observation),
+            )
+            .await;
             let UnansweredAttempt { refusal, unsent } = match sent {
                 Ok(Ok(response)) => return self.pass_on(response, permit, &method, trailers),
                 Ok(Err(failed)) => *failed,
@@ -559,7 +576,8 @@ impl Proxy {
         self.address_to(permit.pool().upstream(), &mut request, target)?;
         let key = HandshakeKey::offer(request.headers_mut());
         observation.record_sent();
-        let sent = tokio::time::timeout(self.limits.upgrade, connection.send(request)).await;
+        let sent =
+            tokio::time::timeout(self.limits.upgrade, connection.send(Box::new(request))).await;
         let sent = sent.map_err(|_| {
             failure(UpstreamFault::Slow, format!("no answer within {:?}", self.limits.upgrade))
         })?;
@@ -567,7 +585,10 @@ impl Proxy {
         let status = response.status();
         if key.is_accepted(&response) {
             let (head, upstream) = response.into_parts();
-            let (answer, relay) = handshake.accept(upstream.into_upgraded(), head);
+            let upstream = upstream
+                .into_upgraded()
+                .ok_or_else(|| failure(UpstreamFault::BadUpgrade, "over HTTP/2".into()))?;
+            let (answer, relay) = handshake.accept(upstream, head);
             return Ok((answer, Some(relay.with_permit(permit))));
         }
         // In HTTP/2 a client would take any success for an accepted WebSocket.
@@ -593,7 +614,7 @@ impl Proxy {
         loop {
             let permit = group.enter(candidates, peer, began).await?;
             candidates.remove(permit.index());
-            match permit.pool().open().await {
+            match permit.pool().open_http1().await {
                 Ok(connection) => return Ok((permit, connection)),
                 Err(failure) => {
                     permit.record_connect_failure();
@@ -615,7 +636,7 @@ impl Proxy {
         method: &Method,
         trailers: TrailerRule,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
-        if !has_explicit_end(&response, method) {
+        if !OpenAnswer::has_explicit_end(&response, method) {
             let reason = format!("status {}", response.status());
             let failure = UpstreamFailure::new(UpstreamFault::Unframed, reason);
             return Err(RequestRefusal::Upstream(failure));
@@ -645,6 +666,10 @@ impl Proxy {
 /// The line of the log for a server that could not be used.
 const NEXT_SERVER: &str = "a model server took no request: the next one is tried";
 
+/// The largest number of times that one request is sent to one server: connections of HTTP/2 that
+/// end at the same time may refuse it one after another.
+const ATTEMPTS_MAX: usize = 4;
+
 /// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
 const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
 
@@ -666,50 +691,68 @@ struct ReadRequest {
 struct UnansweredAttempt {
     refusal: RequestRefusal,
     /// The request, if no connection could be opened for it.
-    unsent: Option<Request<RequestBody>>,
+    unsent: Option<Box<Request<RequestBody>>>,
 }
 
 /// Sends a request over a pooled or a new connection. It is sent a second time, on a new
 /// connection, only if its method is idempotent (RFC 9110 section 9.2.2), it has no body and no
-/// bytes were received.
+/// bytes were received; or if the upstream has certainly not processed it and its body is in memory.
 async fn send_to_upstream(
     pool: &UpstreamPool,
-    request: Request<RequestBody>,
+    request: Box<Request<RequestBody>>,
     observation: &mut RequestObservation,
 ) -> Result<Response<OpenAnswer>, Box<UnansweredAttempt>> {
     let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
+    let is_copied = is_repeatable || pool.upstream().speaks_http2();
     let mut request = request;
-    let sent = |refusal: RequestRefusal| Box::new(UnansweredAttempt { refusal, unsent: None });
-    if let Some(kept) = pool.take_idle(is_repeatable) {
-        let again = is_repeatable.then(|| copy_bodiless_request(&request));
+    let mut kept = pool.take_idle(is_repeatable);
+    for attempts_left in (0..ATTEMPTS_MAX).rev() {
+        let is_kept = kept.is_some();
+        let connection = match kept.take() {
+            Some(kept) => kept,
+            // Boxed, because most requests do not need the space.
+            None => match Box::pin(pool.open()).await {
+                Ok(fresh) => fresh,
+                Err(failure) => {
+                    let refusal = RequestRefusal::Upstream(failure);
+                    return Err(Box::new(UnansweredAttempt { refusal, unsent: Some(request) }));
+                }
+            },
+        };
+        let again = if is_copied && attempts_left > 0 { copy_request(&request) } else { None };
         observation.record_sent();
-        match (kept.send(request).await, again) {
-            (Ok(response), _) => return Ok(response),
-            (Err(unanswered), Some(again)) if !unanswered.has_received => request = again,
-            (Err(unanswered), _) => return Err(sent(RequestRefusal::from_unanswered(unanswered))),
+        let unanswered = match connection.send(request).await {
+            Ok(response) => return Ok(response),
+            Err(unanswered) => unanswered,
+        };
+        let may_repeat = match unanswered.progress {
+            RequestProgress::Unprocessed => true,
+            RequestProgress::Unknown => is_repeatable && is_kept,
+            RequestProgress::Begun => false,
+        };
+        match again.filter(|_| may_repeat) {
+            Some(again) => request = again,
+            None => {
+                let refusal = RequestRefusal::from_unanswered(unanswered);
+                return Err(Box::new(UnansweredAttempt { refusal, unsent: None }));
+            }
         }
     }
-    let fresh = match pool.open().await {
-        Ok(fresh) => fresh,
-        Err(failure) => {
-            let refusal = RequestRefusal::Upstream(failure);
-            return Err(Box::new(UnansweredAttempt { refusal, unsent: Some(request) }));
-        }
-    };
-    observation.record_sent();
-    fresh
-        .send(request)
-        .await
-        .map_err(|unanswered| sent(RequestRefusal::from_unanswered(unanswered)))
+    unreachable!("the last attempt returns")
 }
 
-/// A copy of a request without a body.
-fn copy_bodiless_request(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let (mut head, ()) = Request::new(()).into_parts();
-    head.method = request.method().clone();
-    head.uri = request.uri().clone();
-    head.headers = request.headers().clone();
-    bodiless_request(head)
+/// A copy of a request whose body is empty or in memory.
+fn copy_request(request: &Request<RequestBody>) -> Option<Box<Request<RequestBody>>> {
+    let body = match request.body() {
+        Either::Right(body) => body.clone(),
+        Either::Left(body) if body.is_end_stream() => Full::default(),
+        Either::Left(_) => return None,
+    };
+    let mut copy = Box::new(Request::new(Either::Right(body)));
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
 }
 
 fn changed_model_refusal() -> RequestRefusal {

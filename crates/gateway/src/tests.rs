@@ -30,6 +30,7 @@ mod faults;
 mod framing;
 mod fresh_evidence;
 mod http2;
+mod http2_upstreams;
 mod https_upstreams;
 mod keep_alive;
 mod model_servers;

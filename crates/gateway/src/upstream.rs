@@ -24,6 +24,8 @@ pub struct Upstream {
     server_name: Option<ServerName<'static>>,
     /// The roots that verify this certificate, once they have been read.
     roots: Option<UpstreamRoots>,
+    /// Whether requests are sent over HTTP/2.
+    speaks_http2: bool,
 }
 
 impl Upstream {
@@ -66,7 +68,24 @@ impl Upstream {
         }
         let host = HeaderValue::try_from(host).map_err(|error| bad(error.to_string()))?;
         let is_loopback = numeric.is_loopback();
-        Ok(Self { scheme, authority, host, base_path, is_loopback, server_name, roots: None })
+        Ok(Self {
+            scheme,
+            authority,
+            host,
+            base_path,
+            is_loopback,
+            server_name,
+            roots: None,
+            speaks_http2: false,
+        })
+    }
+
+    /// The same address, whose server is sent requests over HTTP/2. Without TLS the server has to
+    /// know that (RFC 9113 section 3.3); with TLS it has to choose `h2`. WebSockets use HTTP/1.1.
+    #[must_use]
+    pub fn with_http2(mut self) -> Self {
+        self.speaks_http2 = true;
+        self
     }
 
     /// Whether the host is a numeric loopback address, so that the bytes stay on this machine.
@@ -101,6 +120,17 @@ impl Upstream {
 
     pub(crate) fn set_roots(&mut self, roots: UpstreamRoots) {
         self.roots = Some(roots);
+    }
+
+    /// Whether requests are sent over HTTP/2.
+    pub(crate) fn speaks_http2(&self) -> bool {
+        self.speaks_http2
+    }
+
+    /// The host of requests, as the authority of HTTP/2.
+    pub(crate) fn request_authority(&self) -> Authority {
+        // It was made from an authority.
+        Authority::try_from(self.host.as_bytes()).unwrap_or_else(|_| self.authority.clone())
     }
 
     pub(crate) fn host_header(&self) -> HeaderValue {

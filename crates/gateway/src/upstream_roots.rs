@@ -16,11 +16,17 @@ use tokio_rustls::{
     },
 };
 
-use crate::trusted_file::{TrustedFileError, read_trusted_file};
+use crate::{
+    acceptor::HttpVersion,
+    trusted_file::{TrustedFileError, read_trusted_file},
+};
 
 /// The largest number of bytes of a file of root certificates, several times those of a whole
 /// operating system.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The name of HTTP/2 in TLS (RFC 9113 section 3.2).
+const HTTP2: &[u8] = b"h2";
 
 /// The roots of https upstreams, and the TLS client that verifies the upstreams by them.
 ///
@@ -29,7 +35,10 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 #[derive(Clone)]
 pub(crate) struct UpstreamRoots {
     source: RootsSource,
-    connector: TlsConnector,
+    /// The TLS client for HTTP/1.1.
+    http1: TlsConnector,
+    /// The TLS client for HTTP/2.
+    http2: TlsConnector,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +99,11 @@ impl UpstreamRoots {
             .with_no_client_auth();
         // A resumed session would outlive the certificate that was verified for it.
         config.resumption = Resumption::disabled();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { source, connector: Arc::new(config).into() })
+        let mut speaking = |protocol: &[u8]| {
+            config.alpn_protocols = vec![protocol.to_vec()];
+            TlsConnector::from(Arc::new(config.clone()))
+        };
+        Ok(Self { source, http1: speaking(b"http/1.1"), http2: speaking(HTTP2) })
     }
 
     /// The roots as the configuration digest holds them: `system`, or the SHA-256 of their file in
@@ -104,12 +116,25 @@ impl UpstreamRoots {
     }
 
     /// Completes a TLS handshake with the server `name`.
+    ///
+    /// # Errors
+    /// [`io::Error`] for a failed handshake or certificate, or a server that was to choose HTTP/2
+    /// and did not.
     pub(crate) async fn connect(
         &self,
         name: ServerName<'static>,
         stream: TcpStream,
+        version: HttpVersion,
     ) -> io::Result<TlsStream<TcpStream>> {
-        self.connector.connect(name, stream).await
+        let connector = match version {
+            HttpVersion::Http1 => &self.http1,
+            HttpVersion::Http2 => &self.http2,
+        };
+        let stream = connector.connect(name, stream).await?;
+        if version == HttpVersion::Http2 && stream.get_ref().1.alpn_protocol() != Some(HTTP2) {
+            return Err(io::Error::other("the server does not speak HTTP/2 (ALPN `h2`)"));
+        }
+        Ok(stream)
     }
 }
 

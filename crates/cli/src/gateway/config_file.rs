@@ -128,6 +128,8 @@ struct UpstreamTable {
     requests_max: Option<u32>,
     health_path: Option<String>,
     upstream_ca: Option<PathBuf>,
+    #[serde(default)]
+    http2: bool,
 }
 
 /// Paths that lead to a group of upstreams.
@@ -228,7 +230,8 @@ fn parse_terminate(mut table: Table) -> Result<TerminateConfig, String> {
     let message = |error: CliError| error.message().to_owned();
     let mut servers = Vec::new();
     for upstream in upstreams {
-        let server = ModelServer::new(parse_upstream(&upstream.url).map_err(message)?);
+        let server =
+            ModelServer::new(parse_upstream(&upstream.url, upstream.http2).map_err(message)?);
         servers.push(ModelServer {
             group: upstream.group.unwrap_or(server.group),
             models: upstream.models,

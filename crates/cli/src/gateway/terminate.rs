@@ -193,17 +193,7 @@ pub(crate) struct RunningParts<'a> {
 }
 
 impl TerminateConfig {
-    /// The listener that flags describe, with one upstream.
-    pub(crate) fn with_upstream(
-        args: TerminateArgs,
-        upstream: &str,
-        roots_file: Option<PathBuf>,
-    ) -> Result<Self, CliError> {
-        let server = ModelServer { roots_file, ..ModelServer::new(parse_upstream(upstream)?) };
-        Self::with_servers(args, vec![server], Vec::new())
-    }
-
-    /// A listener with several model servers. `directed` are routes that lead to a group; they
+    /// A listener in front of model servers. `directed` are routes that lead to a group; they
     /// take the place of default routes with the same path and method.
     pub(crate) fn with_servers(
         args: TerminateArgs,
@@ -436,14 +426,16 @@ pub(crate) fn parse_route(text: &str, group: &str) -> Result<Route, CliError> {
     })
 }
 
-pub(crate) fn parse_upstream(text: &str) -> Result<Upstream, CliError> {
-    Upstream::parse(text).map_err(|error| {
+/// Parses the address of a model server, which is sent requests over HTTP/2 if `speaks_http2`.
+pub(crate) fn parse_upstream(text: &str, speaks_http2: bool) -> Result<Upstream, CliError> {
+    let upstream = Upstream::parse(text).map_err(|error| {
         let hint = match &error {
             GatewayError::UpstreamApiPath { without, .. } => format!("give --upstream {without}"),
             _ => "give the model server's address, such as http://127.0.0.1:8000".into(),
         };
         CliError::new(error).with_hint(hint)
-    })
+    })?;
+    Ok(if speaks_http2 { upstream.with_http2() } else { upstream })
 }
 
 /// Asks the upstream which model it serves, again and again while it may still be starting.

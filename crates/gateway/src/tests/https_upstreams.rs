@@ -34,13 +34,13 @@ fn noon() -> u64 {
 }
 
 /// A certificate authority.
-struct Authority {
+pub(super) struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -51,37 +51,49 @@ impl Authority {
 
     /// A server that presents a certificate for these names.
     fn server(&self, names: &[&str], version: &'static SupportedProtocolVersion) -> TlsAcceptor {
+        self.server_offering(names, version, &[])
+    }
+
+    /// The same server, which chooses among these protocols (ALPN).
+    pub(super) fn server_offering(
+        &self,
+        names: &[&str],
+        version: &'static SupportedProtocolVersion,
+        protocols: &[&str],
+    ) -> TlsAcceptor {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        self.server_of(CertificateParams::new(names).unwrap(), version)
+        self.server_of(CertificateParams::new(names).unwrap(), version, protocols)
     }
 
     fn expired_server(&self) -> TlsAcceptor {
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2019, 1, 1);
         params.not_after = rcgen::date_time_ymd(2020, 1, 1);
-        self.server_of(params, &TLS13)
+        self.server_of(params, &TLS13, &[])
     }
 
     fn server_of(
         &self,
         params: CertificateParams,
         version: &'static SupportedProtocolVersion,
+        protocols: &[&str],
     ) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let chain = vec![params.signed_by(&key, &self.issuer).unwrap().der().clone()];
         let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
+        let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[version])
             .unwrap()
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .unwrap();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         Arc::new(config).into()
     }
 
     /// The address of a server, which is verified by this authority.
-    fn upstream(&self, host: &str, address: SocketAddr) -> Upstream {
+    pub(super) fn upstream(&self, host: &str, address: SocketAddr) -> Upstream {
         let mut upstream = Upstream::parse(&format!("https://{host}:{}", address.port())).unwrap();
         upstream.set_roots(UpstreamRoots::from_pem(self.pem.as_bytes(), noon).unwrap());
         upstream

@@ -22,6 +22,7 @@ const HTTP2_FAULTS: RangeInclusive<u64> = 1..=100_000;
 /// The largest number of requests that wait for a server of one group.
 const QUEUED_REQUESTS: RangeInclusive<u64> = 0..=65_536;
 /// The largest number of idle connections to one upstream.
+const UPSTREAM_STREAMS: RangeInclusive<u64> = 1..=10_000;
 const IDLE_CONNECTIONS: RangeInclusive<u64> = 0..=65_536;
 
 /// The part of a limit that one address gets unless its own limit is given: a quarter.
@@ -114,6 +115,9 @@ fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), S
         "upstream_start_s" => limits.upstream_start = seconds()?,
         "upstream_idle_connections" => {
             limits.upstream_idle_connections = within(IDLE_CONNECTIONS)? as usize;
+        }
+        "upstream_http2_streams" => {
+            limits.upstream_http2_streams = within(UPSTREAM_STREAMS)? as usize;
         }
         "upstream_idle_s" => limits.upstream_idle = seconds()?,
         "upstream_head_bytes" => limits.upstream_head_bytes = within(HEAD_BYTES)? as usize,
