@@ -267,6 +267,8 @@ async fn in_connect_deadline<T>(
 
 /// A request that was sent, in part or whole, and got no answer.
 pub(crate) struct UnansweredRequest {
+    /// The request, if all of it is still there.
+    pub(crate) request: Option<Box<Request<RequestBody>>>,
     pub(crate) progress: RequestProgress,
     pub(crate) fault: AnswerFault,
 }
@@ -283,16 +285,6 @@ pub(crate) enum RequestProgress {
 }
 
 impl UnansweredRequest {
-    pub(crate) fn new(fault: AnswerFault, has_received: bool) -> Self {
-        let progress = if has_received { RequestProgress::Begun } else { RequestProgress::Unknown };
-        Self { progress, fault }
-    }
-
-    /// A request that the upstream has certainly not processed.
-    pub(crate) fn unprocessed(fault: AnswerFault) -> Self {
-        Self { progress: RequestProgress::Unprocessed, fault }
-    }
-
     pub(crate) fn into_failure(self) -> UpstreamFailure {
         UpstreamFailure::from_error(UpstreamFault::classify(&self.fault), &self.fault)
     }

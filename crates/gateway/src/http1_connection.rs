@@ -16,11 +16,12 @@ use confide_http::http1::{
 };
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::{Either, Full};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::{
     answer_fault::AnswerFault,
-    connection::{RequestBody, UnansweredRequest},
+    connection::{RequestBody, RequestProgress, UnansweredRequest},
     limits::GatewayLimits,
     trailers::AnnouncedTrailers,
     upstream_socket::UpstreamSocket,
@@ -102,6 +103,7 @@ impl Http1Connection {
         request: Box<Request<RequestBody>>,
     ) -> Result<Response<Http1Answer>, UnansweredRequest> {
         let (head, body) = request.into_parts();
+        let is_bodiless = body.is_end_stream();
         let length = body.size_hint().exact();
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
         encode_request_head(&head.method, target, &head.headers, length, &mut self.queue);
@@ -135,8 +137,16 @@ impl Http1Connection {
             let is_kept = answer.keeps_connection() && !is_upgrade && !is_ambiguous;
             Ok((answer, framing, is_kept))
         });
-        let (answer, framing, is_kept) =
-            framed.map_err(|fault| UnansweredRequest::new(fault, has_received))?;
+        let (answer, framing, is_kept) = match framed {
+            Ok(framed) => framed,
+            Err(fault) => {
+                let whole = || Box::new(Request::from_parts(head, Either::Right(Full::default())));
+                let request = is_bodiless.then(whole);
+                let progress =
+                    if has_received { RequestProgress::Begun } else { RequestProgress::Unknown };
+                return Err(UnansweredRequest { request, progress, fault });
+            }
+        };
         let decoder = BodyDecoder::new(framing, self.limits);
         let mut response =
             Response::new(Http1Answer { connection: self, request, decoder, is_kept });

@@ -21,10 +21,11 @@ use http::{
     uri::{Authority, Scheme},
 };
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::{Either, Full};
 
 use crate::{
     answer_fault::AnswerFault,
-    connection::{RequestBody, UnansweredRequest},
+    connection::{RequestBody, RequestProgress, UnansweredRequest},
     limits::{GatewayLimits, Http2Limits},
     trailers::AnnouncedTrailers,
     upstream::Upstream,
@@ -200,6 +201,26 @@ impl Http2Stream {
         mut self,
         request: Box<Request<RequestBody>>,
     ) -> Result<Response<Http2Answer>, UnansweredRequest> {
+        let spare = copy_request(&request);
+        let (body, request) =
+            self.exchange_heads(*request).await.map_err(|(fault, progress)| {
+                let is_reset = matches!(&fault, AnswerFault::Http2(error) if error.is_reset());
+                if progress == RequestProgress::Unprocessed && !is_reset {
+                    self.0.state.is_retired.store(true, Ordering::Relaxed);
+                }
+                UnansweredRequest { request: spare, progress, fault }
+            })?;
+        Ok(body.map(|body| {
+            let is_complete = body.is_end_stream();
+            Http2Answer { body, request, is_complete, stream: self }
+        }))
+    }
+
+    async fn exchange_heads(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<(Response<RecvStream>, Option<OutgoingStream>), (AnswerFault, RequestProgress)>
+    {
         let (mut head, body) = request.into_parts();
         let announced = AnnouncedTrailers::find(&head.headers);
         head.uri = self.0.origin.target(head.uri);
@@ -207,18 +228,11 @@ impl Http2Stream {
             head.headers.remove(name);
         }
         let is_bodiless = body.is_end_stream();
-        let retired = |session: &Http2Session, error| {
-            session.state.is_retired.store(true, Ordering::Relaxed);
-            UnansweredRequest::unprocessed(AnswerFault::Http2(error))
-        };
-        if let Err(error) = poll_fn(|cx| self.0.sender.poll_ready(cx)).await {
-            return Err(retired(&self.0, error));
-        }
+        let sender = &mut self.0.sender;
+        let unsent = |error| (AnswerFault::Http2(error), RequestProgress::Unprocessed);
+        poll_fn(|cx| sender.poll_ready(cx)).await.map_err(unsent)?;
         let request = Request::from_parts(head, ());
-        let (answer, sender) = match self.0.sender.send_request(request, is_bodiless) {
-            Ok(opened) => opened,
-            Err(error) => return Err(retired(&self.0, error)),
-        };
+        let (answer, sender) = sender.send_request(request, is_bodiless).map_err(unsent)?;
         let outgoing = OutgoingStream { sender, body, piece: Bytes::new(), announced };
         let mut request = (!is_bodiless).then_some(outgoing);
         let mut answer = pin!(answer);
@@ -228,21 +242,27 @@ impl Http2Stream {
             }
             answer.as_mut().poll(cx).map_err(AnswerFault::Http2)
         });
-        let answer = answered.await.map_err(|fault| match fault {
-            AnswerFault::Http2(error) if is_unprocessed(&error) => {
-                if error.is_go_away() {
-                    self.0.state.is_retired.store(true, Ordering::Relaxed);
-                }
-                UnansweredRequest::unprocessed(AnswerFault::Http2(error))
-            }
+        match answered.await {
+            Ok(answer) => Ok((answer, request)),
+            Err(AnswerFault::Http2(error)) if is_unprocessed(&error) => Err(unsent(error)),
             // Whether a frame for it has come is unknown.
-            fault => UnansweredRequest::new(fault, true),
-        })?;
-        Ok(answer.map(|body| {
-            let is_complete = body.is_end_stream();
-            Http2Answer { body, request, is_complete, stream: self }
-        }))
+            Err(fault) => Err((fault, RequestProgress::Begun)),
+        }
     }
+}
+
+/// A copy of a request whose body is empty or in memory.
+fn copy_request(request: &Request<RequestBody>) -> Option<Box<Request<RequestBody>>> {
+    let body = match request.body() {
+        Either::Right(body) => body.clone(),
+        Either::Left(body) if body.is_end_stream() => Full::default(),
+        Either::Left(_) => return None,
+    };
+    let mut copy = Box::new(Request::new(Either::Right(body)));
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
 }
 
 /// Whether the upstream has certainly not processed the request (RFC 9113 section 8.7): it refused

