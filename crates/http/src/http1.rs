@@ -8,6 +8,9 @@ mod fields;
 mod request_head;
 mod write_queue;
 
+#[cfg(test)]
+mod tests;
+
 pub use answer_head::{AnswerHead, AnswerHeadParser, HeadLimits};
 pub use body_decoder::{BodyDecoder, BodyFraming, BodyPiece};
 pub use body_encoder::BodyEncoder;
