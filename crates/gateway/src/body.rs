@@ -9,12 +9,8 @@ use std::{
 use bytes::{Buf, Bytes};
 use confide_http::{BodyClock, BodyPace, PaceFault};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use crate::trailers::{TrailerRule, permitted_trailers};
-
-/// A request body whose unread rest is read and discarded after an early answer.
-pub(crate) type LingeringBody = confide_http::LingeringBody<Incoming>;
 
 /// Passes frames on until there are too many bytes, or they arrive too slowly.
 pub(crate) struct LimitedBody<B> {

@@ -12,9 +12,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use crate::{
-    body::{LimitedBody, LingeringBody},
-    choice_error::ChoiceError,
-    limits::GatewayLimits,
+    body::LimitedBody, choice_error::ChoiceError, client_body::ClientBody, limits::GatewayLimits,
     refusal::RequestRefusal,
 };
 
@@ -72,7 +70,7 @@ impl BodyBuffers {
     /// last clone is dropped.
     pub(crate) async fn read_whole(
         &self,
-        body: LimitedBody<LingeringBody>,
+        body: LimitedBody<ClientBody>,
         peer: Peer,
     ) -> Result<Bytes, RequestRefusal> {
         if body.is_end_stream() {
@@ -86,7 +84,7 @@ impl BodyBuffers {
 
     async fn collect(
         &self,
-        mut body: LimitedBody<LingeringBody>,
+        mut body: LimitedBody<ClientBody>,
         peer: Peer,
     ) -> Result<BufferedBytes, RequestRefusal> {
         let announced = body.size_hint().upper().unwrap_or(self.limits.request_body_bytes);

@@ -17,7 +17,8 @@ use tokio::net::TcpStream;
 use crate::{
     acceptor::HttpVersion,
     answer_fault::AnswerFault,
-    body::{LimitedBody, LingeringBody},
+    body::LimitedBody,
+    client_body::ClientBody,
     fault::{UpstreamFailure, UpstreamFault},
     http1_connection::{Http1Answer, Http1Connection, UpgradedSocket},
     http2_session::{Http2Answer, Http2Session, Http2Stream},
@@ -28,7 +29,7 @@ use crate::{
 };
 
 /// The body of a request to the upstream: streamed, or in memory and possibly empty.
-pub(crate) type RequestBody = Either<LimitedBody<LingeringBody>, Full<Bytes>>;
+pub(crate) type RequestBody = Either<LimitedBody<ClientBody>, Full<Bytes>>;
 
 /// The largest number of bytes of a list of models, enough for thousands of models.
 const LIST_BYTES_MAX: usize = 1024 * 1024;

@@ -7,14 +7,13 @@ use std::{
 
 use bytes::Bytes;
 use confide_channel::{EVIDENCE_MEDIA_TYPE, ErrorOrigin, LiveSession};
-use confide_http::{LingeringBody, error_chain};
+use confide_http::error_chain;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{BodyExt, Either, Full, Limited};
-use hyper::body::Incoming;
 
 use crate::{
-    answer::AnswerBody, evidence_fault::EvidenceFault, limits::GatewayLimits,
-    metered_body::MeteredBody, refusal::RequestRefusal,
+    answer::AnswerBody, client_body::ClientBody, evidence_fault::EvidenceFault,
+    limits::GatewayLimits, metered_body::MeteredBody, refusal::RequestRefusal,
 };
 
 /// The longest request in bytes: a message with a context has 36.
@@ -24,7 +23,7 @@ const REQUEST_BYTES_MAX: usize = 64;
 pub(crate) async fn answer(
     evidence: Option<&FreshEvidence>,
     method: &Method,
-    body: LingeringBody<Incoming>,
+    body: ClientBody,
     limits: &GatewayLimits,
 ) -> Result<Response<AnswerBody>, RequestRefusal> {
     if method != Method::POST {
@@ -47,7 +46,7 @@ impl FreshEvidence {
 
     async fn answer(
         &self,
-        body: LingeringBody<Incoming>,
+        body: ClientBody,
         limits: &GatewayLimits,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let reading = Limited::new(body, REQUEST_BYTES_MAX).collect();

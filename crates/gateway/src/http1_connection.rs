@@ -17,12 +17,13 @@ use confide_http::http1::{
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use crate::{
     answer_fault::AnswerFault,
     connection::{RequestBody, RequestProgress, UnansweredRequest},
     limits::GatewayLimits,
+    rewound_stream::RewoundStream,
     trailers::AnnouncedTrailers,
     upstream_socket::UpstreamSocket,
 };
@@ -69,11 +70,8 @@ pub(crate) struct Http1Answer {
     is_kept: bool,
 }
 
-/// A stream after a change of protocols, with the bytes that came with the answer.
-pub(crate) struct UpgradedSocket {
-    socket: UpstreamSocket,
-    received: BytesMut,
-}
+/// A stream after a change of protocols.
+pub(crate) type UpgradedSocket = RewoundStream<UpstreamSocket>;
 
 impl Http1Connection {
     pub(crate) fn new(socket: UpstreamSocket, limits: &GatewayLimits) -> Box<Self> {
@@ -280,7 +278,7 @@ impl Http1Answer {
     /// The stream, after an answer that changes the protocol.
     pub(crate) fn into_upgraded(self) -> UpgradedSocket {
         let Http1Connection { socket, received, .. } = *self.connection;
-        UpgradedSocket { socket, received }
+        RewoundStream::new(socket, received)
     }
 
     fn poll_piece(
@@ -329,38 +327,5 @@ impl Body for Http1Answer {
 
     fn size_hint(&self) -> SizeHint {
         self.decoder.remaining_bytes().map_or_else(SizeHint::default, SizeHint::with_exact)
-    }
-}
-
-impl AsyncRead for UpgradedSocket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.received.is_empty() {
-            return Pin::new(&mut self.socket).poll_read(cx, buf);
-        }
-        let count = self.received.len().min(buf.remaining());
-        buf.put_slice(&self.received.split_to(count));
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for UpgradedSocket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 }

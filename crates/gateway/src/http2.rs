@@ -16,7 +16,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use confide_http::{BusyGuard, ConnectionDeadlines, ConnectionPlace, UNBOUNDED, serve_connection};
+use confide_http::{
+    BusyGuard, ConnectionDeadlines, ConnectionPlace, LingeringBody, UNBOUNDED, serve_connection,
+};
 use http::{Method, Request};
 use http_body::{Body, Frame, SizeHint};
 use hyper::{
@@ -33,7 +35,8 @@ use tokio::{
 };
 
 use crate::{
-    client_connection::ClientConnection,
+    client_body::ClientBody,
+    client_connection::{ClientConnection, RelaySink},
     limits::{GatewayLimits, Http2Limits},
     observation::ObservedBody,
     proxy::Proxy,
@@ -58,7 +61,10 @@ pub(crate) async fn serve_http2<I>(
     I: Read + Write + Unpin + Send + 'static,
 {
     let (relays, opened) = mpsc::channel(limits.http2.streams as usize);
-    let service = service_fn(|mut request: Request<Incoming>| {
+    let service = service_fn(|request: Request<Incoming>| {
+        let (head, body) = request.into_parts();
+        let body = LingeringBody::new(body, &head.headers, limits.request_body_linger);
+        let mut request = Request::from_parts(head, ClientBody::Http2(body));
         let (proxy, relays, peer) = (proxy.clone(), relays.clone(), place.peer());
         let is_connect = request.method() == Method::CONNECT;
         let is_head = request.method() == Method::HEAD;
@@ -73,7 +79,8 @@ pub(crate) async fn serve_http2<I>(
             if is_connect {
                 request.extensions_mut().insert(busy.clone());
             }
-            let connection = ClientConnection { peer, relays: &relays, evidence: None };
+            let relays = RelaySink::Many(&relays);
+            let connection = ClientConnection { peer, relays, evidence: None };
             let response = proxy.answer(request, connection).await;
             Ok(response.map(|body| StreamBody::new(body, is_head, Some(busy))))
         })

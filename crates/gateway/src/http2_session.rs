@@ -70,6 +70,8 @@ pub(crate) struct Http2Answer {
     body: RecvStream,
     request: Option<OutgoingStream>,
     is_complete: bool,
+    /// The number of bytes that follow, if the upstream announced it; h2 holds it to that.
+    left: Option<u64>,
     stream: Http2Stream,
 }
 
@@ -210,9 +212,11 @@ impl Http2Stream {
                 }
                 UnansweredRequest { request: spare, progress, fault }
             })?;
+        let length = body.headers().get(header::CONTENT_LENGTH);
+        let left = length.and_then(|length| length.to_str().ok()?.parse().ok());
         Ok(body.map(|body| {
             let is_complete = body.is_end_stream();
-            Http2Answer { body, request, is_complete, stream: self }
+            Http2Answer { body, request, is_complete, left, stream: self }
         }))
     }
 
@@ -356,6 +360,7 @@ impl Http2Answer {
             // What was taken has room in the upstream's window again.
             let released = self.body.flow_control().release_capacity(data.len());
             released.map_err(AnswerFault::Http2)?;
+            self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
             self.is_complete = self.body.is_end_stream();
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
@@ -381,9 +386,10 @@ impl Body for Http2Answer {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.is_complete {
-            true => SizeHint::with_exact(0),
-            false => SizeHint::default(),
+        match (self.is_complete, self.left) {
+            (true, _) => SizeHint::with_exact(0),
+            (false, Some(left)) => SizeHint::with_exact(left),
+            (false, None) => SizeHint::default(),
         }
     }
 }

@@ -18,16 +18,16 @@ use confide_http::{
 use http::{Method, Request, Response, StatusCode, Version, header, request, uri::PathAndQuery};
 use http_body::Body;
 use http_body_util::{Either, Full};
-use hyper::body::Incoming;
 
 use crate::{
     access_log::AccessLog,
     answer::{self, AnswerBody},
     answer_stream::AnswerStream,
     authorizer::{Authorizer, Grant, RequestTerms},
-    body::{LimitedBody, LingeringBody},
+    body::LimitedBody,
     buffer::BodyBuffers,
     choice_error::ChoiceError,
+    client_body::ClientBody,
     client_connection::ClientConnection,
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
     connection::{Connection, OpenAnswer, RequestBody, RequestProgress},
@@ -174,7 +174,7 @@ impl Proxy {
     /// Refuses a request before it is read.
     pub(crate) fn refuse(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<ClientBody>,
         refusal: RequestRefusal,
     ) -> Response<ObservedBody> {
         let (telemetry, method) = (self.telemetry.as_ref(), request.method().clone());
@@ -193,7 +193,7 @@ impl Proxy {
     /// If the answer accepts a WebSocket, its relay is queued in the connection.
     pub(crate) async fn answer(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<ClientBody>,
         connection: ClientConnection<'_>,
     ) -> Response<ObservedBody> {
         let (telemetry, method) = (self.telemetry.as_ref(), request.method().clone());
@@ -224,7 +224,7 @@ impl Proxy {
 
     async fn answer_unlogged(
         &self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         connection: ClientConnection<'_>,
         observation: &mut RequestObservation,
     ) -> Response<AnswerBody> {
@@ -244,13 +244,12 @@ impl Proxy {
 
     async fn answer_or_refuse(
         &self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         connection: ClientConnection<'_>,
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let ClientConnection { peer, relays, evidence } = connection;
-        let (mut head, body) = request.into_parts();
-        let mut body = LingeringBody::new(body, &head.headers, self.limits.request_body_linger);
+        let (mut head, mut body) = request.into_parts();
         let is_websocket = is_websocket_request(&head);
         request_head::check_method(&head.method, is_websocket)?;
         if head.version == Version::HTTP_2 {
@@ -293,7 +292,7 @@ impl Proxy {
             let answer = pin!(async {
                 match handshake {
                     Some(handshake) => {
-                        let place = relays.try_reserve().map_err(|_| RequestRefusal::Busy)?;
+                        let place = relays.reserve().ok_or(RequestRefusal::Busy)?;
                         let request = Request::from_parts(head, Either::Left(body));
                         let opened =
                             self.open_websocket(handshake, request, destination, peer, observation);
@@ -390,8 +389,8 @@ impl Proxy {
     fn check_and_strip(
         &self,
         mut head: request::Parts,
-        body: LingeringBody,
-    ) -> Result<(request::Parts, LimitedBody<LingeringBody>), RequestRefusal> {
+        body: ClientBody,
+    ) -> Result<(request::Parts, LimitedBody<ClientBody>), RequestRefusal> {
         if !has_supported_transfer_codings(&head.headers) {
             return Err(RequestRefusal::TransferCoding);
         }
@@ -440,7 +439,7 @@ impl Proxy {
     async fn forward(
         &self,
         mut head: request::Parts,
-        body: LimitedBody<LingeringBody>,
+        body: LimitedBody<ClientBody>,
         destination: Destination<'_>,
         peer: Peer,
         grant: Option<&Grant>,
@@ -470,7 +469,7 @@ impl Proxy {
     async fn read_request(
         &self,
         head: &request::Parts,
-        body: LimitedBody<LingeringBody>,
+        body: LimitedBody<ClientBody>,
         Destination { target, group }: Destination<'_>,
         peer: Peer,
         grant: Option<&Grant>,

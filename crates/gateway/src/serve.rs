@@ -1,38 +1,33 @@
 //! Accepts connections, speaks HTTP/1.1 or HTTP/2 on each, and drains when asked to stop.
 
 use std::{
-    convert::Infallible,
     future::{Future, pending},
-    pin::pin,
-    sync::Arc,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use confide_http::{
     ClosingSignal, ConnectionDeadlines, ConnectionPlace, PeerStream, StallGuard, UNBOUNDED,
-    error_chain, interrupt, serve_upgradeable, wait_until_closing,
-};
-use http::{HeaderValue, StatusCode, header};
-use hyper::{
-    rt::{Read, Write},
-    server::conn::http1,
-    service::service_fn,
+    error_chain, interrupt, serve_with_deadlines, wait_until_closing,
 };
 use hyper_util::rt::TokioIo;
-use tokio::sync::mpsc;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     acceptor::{Acceptor, HttpVersion, OpenedStream},
-    client_connection::ClientConnection,
     configuration_version::{ConfigurationVersion, ReplacementSignal},
     fresh_evidence::FreshEvidence,
+    http1_server::{Http1Server, UpgradedConnection},
     http2::serve_http2,
     limits::GatewayLimits,
     proxy::Proxy,
+    rewound_stream::RewoundStream,
 };
 
-/// Asks the client to end the connection after this answer.
-const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// The time that running answers may take after the upstream has named another model.
 const LOST_UPSTREAM_GRACE: Duration = Duration::from_secs(1);
 
@@ -62,7 +57,7 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
         }
     };
     // Every future that the stream is moved into would otherwise hold room for it.
-    let stream = TokioIo::new(Box::new(StallGuard::new(stream, limits.write_stall)));
+    let stream = Box::new(StallGuard::new(stream, limits.write_stall));
     let signal = replaced.clone();
     // HTTP/2 has a frame (GOAWAY) that ends a connection without losing a request.
     let replaced_http2 = async {
@@ -88,6 +83,7 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
                 Box::pin(serve_http1(stream, &place, proxy, limits, evidence, signal, stop)).await;
             }
             HttpVersion::Http2 => {
+                let stream = TokioIo::new(stream);
                 Box::pin(serve_http2(stream, &place, proxy, limits, stop)).await;
             }
         }
@@ -95,8 +91,8 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
     interrupt(pin!(served), loss).await;
 }
 
-async fn serve_http1<I>(
-    stream: I,
+async fn serve_http1<S>(
+    stream: S,
     place: &ConnectionPlace,
     proxy: &Arc<Proxy>,
     limits: &GatewayLimits,
@@ -104,42 +100,22 @@ async fn serve_http1<I>(
     replaced: ReplacementSignal,
     stop: impl Future<Output = ()>,
 ) where
-    I: Read + Write + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // The channel makes room for 32 messages at once: for boxes, not for relays.
-    let (relays, mut opened) = mpsc::channel(1);
-    let service = service_fn(|request| {
-        let (proxy, relays, replaced) = (proxy.clone(), relays.clone(), replaced.clone());
-        let (peer, evidence) = (place.peer(), evidence.clone());
-        // hyper keeps room for one future on each connection: for a box, not for a whole exchange.
-        Box::pin(place.run_exchange(async move {
-            let evidence = evidence.as_deref();
-            let connection = ClientConnection { peer, relays: &relays, evidence };
-            let mut response = proxy.answer(request, connection).await;
-            if replaced.is_set() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                response.headers_mut().insert(header::CONNECTION, CLOSE);
-            }
-            Ok::<_, Infallible>(response)
-        }))
-    });
+    let is_closing = AtomicBool::new(false);
+    let server = Http1Server { proxy, limits, place, evidence, replaced, is_closing: &is_closing };
     let deadlines = ConnectionDeadlines {
         first_request: limits.first_head,
         idle: limits.idle,
         grace: UNBOUNDED,
     };
-    let served = {
-        let http = http1::Builder::new()
-            // The deadlines of the connection cover the heads of its requests.
-            .header_read_timeout(None)
-            .max_header_size(limits.head_bytes)
-            .max_headers(limits.head_fields)
-            .serve_connection(stream, service)
-            .with_upgrades();
-        serve_upgradeable(http, place, deadlines, stop)
-    };
-    served.await;
+    // hyper-like: boxed once, because every future that it is moved into would hold it again.
+    let serving = Box::pin(server.serve(stream));
+    let close = |_: Pin<&mut _>| is_closing.store(true, Ordering::Relaxed);
+    let served = serve_with_deadlines(serving, close, place, deadlines, stop).await;
     // The relay belongs to this task, so that an eviction or the end of the drain ends it too.
-    if let Ok(relay) = opened.try_recv() {
-        Box::pin(relay.run(place, limits)).await;
+    if let Some(UpgradedConnection { relay, stream, received }) = served.flatten() {
+        let stream = RewoundStream::new(stream, received);
+        Box::pin(relay.run_on(stream, place, limits)).await;
     }
 }

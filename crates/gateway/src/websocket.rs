@@ -30,7 +30,8 @@ const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 
 /// The client's side of a handshake whose request was valid.
 pub(crate) struct ClientHandshake {
-    upgrade: OnUpgrade,
+    /// The stream of HTTP/2; `None` in HTTP/1.1, where it is the connection itself.
+    upgrade: Option<OnUpgrade>,
     /// The client's key; `None` in HTTP/2, which has no key.
     key: Option<HeaderValue>,
     /// The place of a relay in HTTP/2.
@@ -75,7 +76,10 @@ impl ClientHandshake {
             }
             _ => return None,
         };
-        let upgrade = head.extensions.remove::<OnUpgrade>()?;
+        let upgrade = match head.version {
+            Version::HTTP_2 => Some(head.extensions.remove::<OnUpgrade>()?),
+            _ => None,
+        };
         head.extensions.remove::<Protocol>();
         head.method = Method::GET;
         Some(Self { upgrade, key, place: head.extensions.remove() })

@@ -6,11 +6,11 @@ use confide_http::{Activity, BusyGuard, ConnectionPlace, ObservedStream, StallGu
 use http::Response;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::sync::mpsc;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
-    answer::AnswerBody, authorizer::Grant, http1_connection::UpgradedSocket, limits::GatewayLimits,
-    server_group::ServerPermit,
+    answer::AnswerBody, authorizer::Grant, client_connection::RelayPlace,
+    http1_connection::UpgradedSocket, limits::GatewayLimits, server_group::ServerPermit,
 };
 
 /// The time without a byte once one side has ended its direction. The other side of a WebSocket only
@@ -21,7 +21,8 @@ const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Two streams that the handshake has joined.
 pub(crate) struct WebSocketRelay {
-    client: OnUpgrade,
+    /// The client's stream of HTTP/2; `None` in HTTP/1.1.
+    client: Option<OnUpgrade>,
     upstream: UpgradedSocket,
     /// The place of the relay, if it shares its connection with others.
     _place: Option<Arc<BusyGuard>>,
@@ -33,7 +34,7 @@ pub(crate) struct WebSocketRelay {
 
 impl WebSocketRelay {
     pub(crate) fn new(
-        client: OnUpgrade,
+        client: Option<OnUpgrade>,
         upstream: UpgradedSocket,
         place: Option<Arc<BusyGuard>>,
     ) -> Self {
@@ -51,7 +52,7 @@ impl WebSocketRelay {
     pub(crate) fn start(
         mut self,
         mut answer: Response<AnswerBody>,
-        place: mpsc::Permit<'_, Box<Self>>,
+        place: RelayPlace<'_>,
         mut grant: Option<Grant>,
     ) -> Response<AnswerBody> {
         if let Some(grant) = &mut grant {
@@ -62,17 +63,25 @@ impl WebSocketRelay {
         answer
     }
 
+    /// Carries bytes as [`Self::run_on`] does, once the client's stream of HTTP/2 is open.
+    pub(crate) async fn run(mut self, place: &ConnectionPlace, limits: &GatewayLimits) {
+        let Some(client) = self.client.take() else { return };
+        match tokio::time::timeout(limits.upgrade, client).await {
+            Ok(Ok(client)) => self.run_on(TokioIo::new(client), place, limits).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a WebSocket was not opened"),
+            Err(_) => tracing::debug!("a WebSocket was not opened in time"),
+        }
+    }
+
     /// Carries bytes until both sides have ended, one side fails or does not read for too long,
     /// nothing has moved for the idle limit, or the longest lifetime is over. Both sides then end.
     ///
     /// The connection counts as busy while bytes move; `place` is its place.
-    pub(crate) async fn run(self, place: &ConnectionPlace, limits: &GatewayLimits) {
-        let Self { client, upstream, _place, _permit, _grant } = self;
-        let client = match tokio::time::timeout(limits.upgrade, client).await {
-            Ok(Ok(stream)) => TokioIo::new(stream),
-            Ok(Err(error)) => return tracing::debug!(%error, "a WebSocket was not opened"),
-            Err(_) => return tracing::debug!("a WebSocket was not opened in time"),
-        };
+    pub(crate) async fn run_on<S>(self, client: S, place: &ConnectionPlace, limits: &GatewayLimits)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Self { client: _, upstream, _place, _permit, _grant } = self;
         let activity = Activity::new(place);
         let client = StallGuard::new(client, limits.write_stall);
         let upstream = StallGuard::new(upstream, limits.write_stall);

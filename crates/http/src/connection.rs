@@ -52,7 +52,7 @@ where
 {
     // Boxed once: every async function that takes it by value would hold it twice.
     let connection = Box::pin(connection);
-    serve_with_deadlines(connection, C::graceful_shutdown, place, deadlines, stop)
+    serve_hyper(connection, C::graceful_shutdown, place, deadlines, stop)
 }
 
 /// Serves as [`serve_connection`] does, for HTTP/1 only and with upgrades. (hyper-util's builder
@@ -71,11 +71,11 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let shut_down = UpgradeableConnection::graceful_shutdown;
-    serve_with_deadlines(Box::pin(connection), shut_down, place, deadlines, stop)
+    serve_hyper(Box::pin(connection), shut_down, place, deadlines, stop)
 }
 
-async fn serve_with_deadlines<C, E>(
-    mut connection: Pin<Box<C>>,
+async fn serve_hyper<C, E>(
+    connection: Pin<Box<C>>,
     shut_down: impl FnOnce(Pin<&mut C>),
     place: &ConnectionPlace,
     deadlines: ConnectionDeadlines,
@@ -84,6 +84,23 @@ async fn serve_with_deadlines<C, E>(
     C: Future<Output = Result<(), E>>,
     E: Display,
 {
+    let outcome = serve_with_deadlines(connection, shut_down, place, deadlines, stop).await;
+    if let Some(Err(error)) = outcome {
+        tracing::debug!(%error, "connection ended early");
+    }
+}
+
+/// Runs a connection of any implementation until it ends, and returns its output; `None` if a
+/// deadline was reached and it was left. Its exchanges have to run through
+/// [`ConnectionPlace::run_exchange`] of `place`. Once `stop` resolves, `shut_down` is called, after
+/// which the connection has to begin no further exchange and to end with the running one.
+pub async fn serve_with_deadlines<C: Future>(
+    mut connection: Pin<Box<C>>,
+    shut_down: impl FnOnce(Pin<&mut C>),
+    place: &ConnectionPlace,
+    deadlines: ConnectionDeadlines,
+    stop: impl Future<Output = ()>,
+) -> Option<C::Output> {
     let silent = async {
         let until = tokio::time::Instant::now() + deadlines.first_request;
         while !place.has_run_exchange() {
@@ -96,30 +113,25 @@ async fn serve_with_deadlines<C, E>(
         place.wait_for_idle_time(deadlines.idle).await;
     };
     let served = serve_until_stop(connection.as_mut(), shut_down, stop, deadlines.grace);
-    if interrupt(pin!(served), silent).await.is_none() {
+    let served = interrupt(pin!(served), silent).await;
+    if served.is_none() {
         tracing::debug!(peer = %place.peer(), "no request arrived in time");
     }
+    served.flatten()
 }
 
-async fn serve_until_stop<C, E>(
+async fn serve_until_stop<C: Future>(
     mut connection: Pin<&mut C>,
     shut_down: impl FnOnce(Pin<&mut C>),
     stop: impl Future<Output = ()>,
     grace: Duration,
-) where
-    C: Future<Output = Result<(), E>>,
-    E: Display,
-{
-    let outcome = match interrupt(connection.as_mut(), stop).await {
-        Some(outcome) => outcome,
-        None => {
-            shut_down(connection.as_mut());
-            tokio::time::timeout(grace, connection).await.unwrap_or(Ok(()))
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "connection ended early");
+) -> Option<C::Output> {
+    let ended = interrupt(connection.as_mut(), stop).await;
+    if ended.is_some() {
+        return ended;
     }
+    shut_down(connection.as_mut());
+    tokio::time::timeout(grace, connection).await.ok()
 }
 
 /// Waits until the server stops. A dropped sender also means that it has stopped.

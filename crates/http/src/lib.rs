@@ -31,7 +31,8 @@ pub use admission::{
     Admission, AdmissionLimits, BusyAnswer, BusyBody, BusyGuard, ConnectionPlace, Peer,
 };
 pub use connection::{
-    ConnectionDeadlines, UNBOUNDED, serve_connection, serve_upgradeable, wait_until_closing,
+    ConnectionDeadlines, UNBOUNDED, serve_connection, serve_upgradeable, serve_with_deadlines,
+    wait_until_closing,
 };
 pub use error_chain::error_chain;
 pub use half_duplex::HalfDuplexStream;

@@ -2,36 +2,24 @@
 
 use std::mem::MaybeUninit;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode, Version, header};
 use httparse::Status;
 
 use super::{
     BodyFraming, Http1Error,
-    fields::{FIELDS_MAX, collect_fields, field_error},
+    fields::{FIELDS_MAX, collect_fields, field_error, keeps_connection, read_content_length},
+    head_scanner::{HeadLimits, HeadScanner},
 };
-use crate::hop::{has_supported_transfer_codings, list_members};
+use crate::hop::has_supported_transfer_codings;
 
 /// How the first line of an answer begins, but for the last digit of the version.
 const BEGINNING: &[u8] = b"HTTP/1.";
 
-/// The largest head that is accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadLimits {
-    /// The largest number of bytes of the first line and the fields together.
-    pub bytes: usize,
-    /// The largest number of fields, at most 256.
-    pub fields: usize,
-}
-
 /// Finds the head of an answer among the bytes received so far. Each byte is looked at a bounded
 /// number of times, however small the pieces are in which the bytes come.
 #[derive(Clone, Copy, Debug)]
-pub struct AnswerHeadParser {
-    limits: HeadLimits,
-    /// The number of bytes in which no end of a head begins.
-    scanned: usize,
-}
+pub struct AnswerHeadParser(HeadScanner);
 
 /// The head of an answer.
 #[derive(Debug)]
@@ -47,7 +35,7 @@ pub struct AnswerHead {
 impl AnswerHeadParser {
     /// A parser of the next answer.
     pub fn new(limits: HeadLimits) -> Self {
-        Self { limits, scanned: 0 }
+        Self(HeadScanner::new(limits))
     }
 
     /// Takes the next head from `received`; `None` if it is not complete yet. Empty lines before it
@@ -56,29 +44,8 @@ impl AnswerHeadParser {
     /// # Errors
     /// [`Http1Error`] for a head that is malformed or exceeds a limit. No more may be parsed then.
     pub fn parse(&mut self, received: &mut BytesMut) -> Result<Option<AnswerHead>, Http1Error> {
-        if self.scanned == 0 {
-            let skipped = received.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-            received.advance(skipped);
-            let known = received.len().min(BEGINNING.len());
-            if received[..known] != BEGINNING[..known] {
-                return Err(Http1Error::Head);
-            }
-        }
-        let Some(length) = find_head_end(received, self.scanned) else {
-            // An end may have begun with the last two bytes.
-            self.scanned = received.len().saturating_sub(2);
-            let limit = self.limits.bytes;
-            return match received.len() < limit {
-                true => Ok(None),
-                false => Err(Http1Error::HeadTooLong { limit }),
-            };
-        };
-        if length > self.limits.bytes {
-            return Err(Http1Error::HeadTooLong { limit: self.limits.bytes });
-        }
-        self.scanned = 0;
-        let head = received.split_to(length).freeze();
-        parse_whole_head(&head, self.limits.fields).map(Some)
+        let Some(head) = self.0.take_head(received, Some(BEGINNING))? else { return Ok(None) };
+        parse_whole_head(&head, self.0.limits().fields).map(Some)
     }
 }
 
@@ -94,7 +61,7 @@ impl AnswerHead {
         if is_chunked && self.version == Version::HTTP_10 {
             return Err(Http1Error::Head);
         }
-        let length = self.content_length();
+        let length = read_content_length(&mut self.fields);
         let status = self.status;
         if status.is_informational()
             || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
@@ -118,47 +85,8 @@ impl AnswerHead {
 
     /// Whether the sender keeps the connection open after the answer (RFC 9112 section 9.3).
     pub fn keeps_connection(&self) -> bool {
-        let names = |wanted: &str| {
-            list_members(&self.fields, &header::CONNECTION)
-                .any(|name| name.eq_ignore_ascii_case(wanted))
-        };
-        match self.version == Version::HTTP_10 {
-            true => names("keep-alive"),
-            false => !self.fields.contains_key(header::CONNECTION) || !names("close"),
-        }
+        keeps_connection(self.version, &self.fields)
     }
-
-    fn content_length(&mut self) -> Result<Option<u64>, Http1Error> {
-        let mut values = self.fields.get_all(header::CONTENT_LENGTH).iter();
-        let Some(first) = values.next() else { return Ok(None) };
-        let length = parse_length(first.as_bytes())?;
-        let mut repeats = 0;
-        for other in values {
-            repeats += 1;
-            if parse_length(other.as_bytes())? != length {
-                return Err(Http1Error::Length);
-            }
-        }
-        if repeats > 0 {
-            self.fields.insert(header::CONTENT_LENGTH, length.into());
-        }
-        Ok(Some(length))
-    }
-}
-
-/// The number of bytes of the head, with the empty line that ends it. An end is looked for from
-/// `from` on.
-fn find_head_end(received: &[u8], from: usize) -> Option<usize> {
-    let mut start = from;
-    while let Some(feed) = memchr::memchr(b'\n', &received[start..]) {
-        let next = start + feed + 1;
-        match received[next..] {
-            [b'\n', ..] => return Some(next + 1),
-            [b'\r', b'\n', ..] => return Some(next + 2),
-            _ => start = next,
-        }
-    }
-    None
 }
 
 fn parse_whole_head(head: &Bytes, fields_max: usize) -> Result<AnswerHead, Http1Error> {
@@ -178,11 +106,4 @@ fn parse_whole_head(head: &Bytes, fields_max: usize) -> Result<AnswerHead, Http1
     let status = answer.code.and_then(|code| StatusCode::from_u16(code).ok());
     let fields = collect_fields(head, answer.headers).map_err(|_| Http1Error::Head)?;
     Ok(AnswerHead { status: status.ok_or(Http1Error::Head)?, version, fields })
-}
-
-/// Parses a length: digits only, at most 64 bits.
-fn parse_length(text: &[u8]) -> Result<u64, Http1Error> {
-    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(text).ok().filter(|_| is_number);
-    text.and_then(|text| text.parse().ok()).ok_or(Http1Error::Length)
 }

@@ -6,8 +6,8 @@ use httparse::{EMPTY_HEADER, Status};
 
 use super::{
     Http1Error,
-    answer_head::HeadLimits,
     fields::{FIELDS_MAX, collect_fields, field_error},
+    head_scanner::HeadLimits,
 };
 
 /// The largest number of hexadecimal digits of a chunk's size. 2^60 bytes are enough for a chunk.
@@ -43,7 +43,9 @@ enum DecoderState {
     UntilEnd,
     /// Digits of a chunk's size: the value and the number of digits so far.
     Size(u64, u8),
-    /// White space or extensions after the size.
+    /// White space after the size.
+    SizeSpace(u64),
+    /// Extensions of the chunk.
     Extension(u64),
     /// The line feed after a size.
     SizeFeed(u64),
@@ -55,6 +57,8 @@ enum DecoderState {
     /// The trailers; the number of bytes in which no end of them begins.
     Trailers(usize),
     Complete,
+    /// What follows the fault is part of no body.
+    Failed(Http1Error),
 }
 
 /// A part of a body.
@@ -99,10 +103,19 @@ impl BodyDecoder {
     /// Takes the next piece from `received`.
     ///
     /// # Errors
-    /// [`Http1Error`] for chunks or trailers that are malformed or too long.
+    /// [`Http1Error`] for chunks or trailers that are malformed or too long. The error stays.
     pub fn decode(&mut self, received: &mut BytesMut) -> Result<BodyPiece, Http1Error> {
+        let decoded = self.decode_next(received);
+        if let Err(fault) = decoded {
+            self.state = DecoderState::Failed(fault);
+        }
+        decoded
+    }
+
+    fn decode_next(&mut self, received: &mut BytesMut) -> Result<BodyPiece, Http1Error> {
         loop {
             match self.state {
+                DecoderState::Failed(fault) => return Err(fault),
                 DecoderState::Complete => return Ok(BodyPiece::End),
                 _ if received.is_empty() => return Ok(BodyPiece::Incomplete),
                 DecoderState::UntilEnd => return Ok(BodyPiece::Data(received.split().freeze())),
@@ -145,6 +158,7 @@ impl BodyDecoder {
                 self.state = DecoderState::Complete;
                 Ok(())
             }
+            DecoderState::Failed(fault) => Err(fault),
             _ => Err(Http1Error::CutShort),
         }
     }
@@ -172,10 +186,18 @@ impl BodyDecoder {
                 DecoderState::Size(size * 16 + digit, digits + 1)
             }
             (DecoderState::Size(_, 0), _) => return malformed,
-            (DecoderState::Size(size, _) | DecoderState::Extension(size), b'\r') => {
-                DecoderState::SizeFeed(size)
+            (
+                DecoderState::Size(size, _)
+                | DecoderState::SizeSpace(size)
+                | DecoderState::Extension(size),
+                b'\r',
+            ) => DecoderState::SizeFeed(size),
+            (DecoderState::Size(size, _) | DecoderState::SizeSpace(size), b';') => {
+                DecoderState::Extension(size)
             }
-            (DecoderState::Size(size, _), b' ' | b'\t' | b';') => DecoderState::Extension(size),
+            (DecoderState::Size(size, _) | DecoderState::SizeSpace(size), b' ' | b'\t') => {
+                DecoderState::SizeSpace(size)
+            }
             (DecoderState::Extension(size), byte) if byte != b'\n' => {
                 self.extension_bytes += 1;
                 if self.extension_bytes > EXTENSION_BYTES_MAX {
@@ -216,6 +238,10 @@ impl BodyDecoder {
             return Err(Http1Error::TrailersTooLong { limit });
         }
         let trailers = received.split_to(length).freeze();
+        // A bare line feed ends a line for some readers only (RFC 9112 section 2.2).
+        if trailers.windows(2).any(|pair| pair[1] == b'\n' && pair[0] != b'\r') {
+            return Err(Http1Error::Chunk);
+        }
         self.state = DecoderState::Complete;
         let fields_max = self.limits.fields.min(FIELDS_MAX);
         let mut room = [EMPTY_HEADER; FIELDS_MAX];

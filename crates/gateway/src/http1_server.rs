@@ -1,0 +1,399 @@
+//! Serves HTTP/1.1 on one client's connection: one request after another, each answered by the proxy.
+//!
+//! It is the gateway's own because of its memory and its work: an idle connection holds no buffers,
+//! and a request costs no task, no channel and no second copy of its state.
+
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use bytes::{Buf, BytesMut};
+use confide_http::{
+    ConnectionPlace,
+    http1::{
+        AnswerFraming, BodyEncoder, BodyFraming, HeadLimits, Http1Error, RequestHead,
+        RequestHeadParser, encode_answer_head,
+    },
+    list_members,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body::Body;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{
+    answer,
+    client_body::{ClientBody, Http1Body, lock},
+    client_connection::{ClientConnection, RelaySink},
+    client_stream::ClientStream,
+    configuration_version::ReplacementSignal,
+    fresh_evidence::FreshEvidence,
+    limits::GatewayLimits,
+    proxy::Proxy,
+    trailers::AnnouncedTrailers,
+    websocket_relay::WebSocketRelay,
+};
+
+/// The number of bytes of an answer that are collected before they are written, if more is ready.
+const COLLECTED_BYTES: usize = 16 * 1024;
+const CLOSE_LINE: &[u8] = b"connection: close\r\n";
+const KEEP_ALIVE_LINE: &[u8] = b"connection: keep-alive\r\n";
+/// Asks the client to end the connection after this answer.
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// One connection of HTTP/1.1.
+pub(crate) struct Http1Server<'a> {
+    pub(crate) proxy: &'a Arc<Proxy>,
+    pub(crate) limits: &'a GatewayLimits,
+    pub(crate) place: &'a ConnectionPlace,
+    pub(crate) evidence: Option<Arc<FreshEvidence>>,
+    pub(crate) replaced: ReplacementSignal,
+    /// Becomes true when no further request is to be served.
+    pub(crate) is_closing: &'a AtomicBool,
+}
+
+/// What follows an exchange.
+enum ExchangeEnd {
+    NextRequest,
+    Close,
+    WebSocket(Box<WebSocketRelay>),
+    /// The client has left, or the answer broke off: nothing more can be said.
+    Cut,
+}
+
+/// A WebSocket that a connection has become.
+pub(crate) struct UpgradedConnection<S> {
+    pub(crate) relay: Box<WebSocketRelay>,
+    pub(crate) stream: S,
+    /// The bytes that came with the request.
+    pub(crate) received: BytesMut,
+}
+
+impl Http1Server<'_> {
+    /// Serves requests until the client ends the connection, or an exchange does.
+    pub(crate) async fn serve<S>(&self, stream: S) -> Option<UpgradedConnection<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let limits = HeadLimits { bytes: self.limits.head_bytes, fields: self.limits.head_fields };
+        let stream = Arc::new(Mutex::new(ClientStream::new(stream, limits)));
+        loop {
+            let mut parser = RequestHeadParser::new(limits);
+            let next = poll_fn(|cx| {
+                let is_closing = self.is_closing.load(Ordering::Relaxed);
+                lock(&stream).poll_head(&mut parser, is_closing, cx)
+            });
+            let end = match next.await {
+                Ok(None) => ExchangeEnd::Close,
+                Ok(Some(head)) => {
+                    // Boxed, so that an idle connection holds no room for an exchange.
+                    Box::pin(self.run_exchange(head, &stream)).await
+                }
+                Err(fault) => {
+                    Box::pin(self.refuse_head(fault, &stream)).await;
+                    ExchangeEnd::Close
+                }
+            };
+            match end {
+                ExchangeEnd::NextRequest => lock(&stream).release_buffers(),
+                ExchangeEnd::Cut => return None,
+                ExchangeEnd::Close => {
+                    let _ = poll_fn(|cx| lock(&stream).poll_shutdown(cx)).await;
+                    return None;
+                }
+                ExchangeEnd::WebSocket(relay) => {
+                    // Nobody else holds it: the request had no body.
+                    let stream = Arc::into_inner(stream)?.into_inner().ok()?;
+                    let (stream, received) = stream.into_parts();
+                    return Some(UpgradedConnection { relay, stream, received });
+                }
+            }
+        }
+    }
+
+    /// Answers one request.
+    async fn run_exchange<S>(
+        &self,
+        mut head: RequestHead,
+        stream: &Arc<Mutex<ClientStream<S>>>,
+    ) -> ExchangeEnd
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let framing = match head.frame_body() {
+            Ok(framing) => framing,
+            Err(fault) => {
+                self.refuse_head(fault, stream).await;
+                return ExchangeEnd::Close;
+            }
+        };
+        let terms = ExchangeTerms {
+            method: head.method.clone(),
+            version: head.version,
+            keeps_connection: head.keeps_connection(),
+        };
+        lock(stream).begin_body(framing, head.awaits_continue());
+        let body = match framing {
+            BodyFraming::Empty => ClientBody::Empty,
+            _ => ClientBody::Http1(Http1Body::new(stream.clone())),
+        };
+        let relay = Mutex::new(None);
+        let connection = ClientConnection {
+            peer: self.place.peer(),
+            relays: RelaySink::Single(&relay),
+            evidence: self.evidence.as_deref(),
+        };
+        let answered = {
+            let mut answering = pin!(self.place.run_exchange(async {
+                let mut answer = self.proxy.answer(build_request(head, body), connection).await;
+                if self.replaced.is_set() && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+                    answer.headers_mut().insert(header::CONNECTION, CLOSE);
+                }
+                Ok::<_, Infallible>(answer)
+            }));
+            poll_fn(|cx| match answering.as_mut().poll(cx) {
+                Poll::Ready(Ok(answer)) => Poll::Ready(Some(answer)),
+                Poll::Pending => lock(stream).poll_departure(cx).map(|()| None),
+            })
+            .await
+        };
+        let Some(answer) = answered else { return ExchangeEnd::Cut };
+        let is_upgrade = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let is_kept = match self.write_answer(answer, &terms, stream).await {
+            Ok(is_kept) => is_kept,
+            Err(error) => {
+                tracing::debug!(%error, "an answer was cut");
+                return ExchangeEnd::Cut;
+            }
+        };
+        if is_upgrade {
+            let relay = relay.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+            return relay.map_or(ExchangeEnd::Cut, ExchangeEnd::WebSocket);
+        }
+        let discard = poll_fn(|cx| lock(stream).poll_discard(cx));
+        let has_rest = !lock(stream).is_at_next_head();
+        let is_read = !has_rest
+            || tokio::time::timeout(self.limits.request_body_linger, discard)
+                .await
+                .unwrap_or(false);
+        if is_kept && is_read { ExchangeEnd::NextRequest } else { ExchangeEnd::Close }
+    }
+
+    /// Writes an answer. Returns whether another request may follow.
+    async fn write_answer<S, B>(
+        &self,
+        answer: Response<B>,
+        terms: &ExchangeTerms,
+        stream: &Mutex<ClientStream<S>>,
+    ) -> io::Result<bool>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+        B: Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
+    {
+        let (head, body) = answer.into_parts();
+        let length = body.size_hint().exact();
+        let framing = AnswerFraming::of_body(&terms.method, head.status, length);
+        if framing == AnswerFraming::Chunked && terms.version == Version::HTTP_10 {
+            return Err(io::Error::other("HTTP/1.0 has no chunks"));
+        }
+        let is_kept = terms.keeps_connection
+            && !self.is_closing.load(Ordering::Relaxed)
+            && !names_close(&head.headers);
+        let announced = AnnouncedTrailers::find(&head.headers);
+        let has_connection = head.headers.contains_key(header::CONNECTION);
+        let connection: &[u8] = match (is_kept, terms.version == Version::HTTP_10) {
+            _ if has_connection => b"",
+            (false, _) => CLOSE_LINE,
+            (true, true) => KEEP_ALIVE_LINE,
+            (true, false) => b"",
+        };
+        let date = date_line();
+        let date: &[u8] = if head.headers.contains_key(header::DATE) { b"" } else { &date };
+        {
+            let mut stream = lock(stream);
+            stream.begin_answer();
+            let (status, more) = (head.status, [connection, date]);
+            let queue = &mut stream.queue;
+            encode_answer_head(terms.version, status, &head.headers, framing, &more, queue);
+        }
+        let encoder = match framing {
+            AnswerFraming::Bodiless => BodyEncoder::new(Some(0)),
+            AnswerFraming::Length(length) => BodyEncoder::new(Some(length)),
+            AnswerFraming::Chunked => BodyEncoder::new(None),
+        };
+        // Of an answer without a body, whatever the upstream sends is not read.
+        let body = (framing != AnswerFraming::Bodiless).then_some(body);
+        let mut outgoing = OutgoingAnswer { body, encoder, announced, fault: None };
+        poll_fn(|cx| outgoing.poll_write(stream, cx)).await?;
+        Ok(is_kept)
+    }
+
+    /// Answers a head that cannot be read.
+    async fn refuse_head<S>(&self, fault: Http1Error, stream: &Mutex<ClientStream<S>>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let (status, code) = match fault {
+            Http1Error::HeadTooLong { .. } => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large")
+            }
+            Http1Error::TooManyFields { .. } => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_many_fields")
+            }
+            _ => (StatusCode::BAD_REQUEST, "malformed_request"),
+        };
+        tracing::info!(code, "request not read");
+        let answer = answer::error_response(status, code, &fault.to_string());
+        let terms = ExchangeTerms {
+            method: Method::GET,
+            version: Version::HTTP_11,
+            keeps_connection: false,
+        };
+        if let Err(error) = self.write_answer(answer, &terms, stream).await {
+            tracing::debug!(%error, "a refusal was not sent");
+        }
+    }
+}
+
+/// What the request says about its answer.
+struct ExchangeTerms {
+    method: Method,
+    version: Version,
+    keeps_connection: bool,
+}
+
+/// The rest of an answer that is being written.
+struct OutgoingAnswer<B> {
+    /// The body, until its end.
+    body: Option<B>,
+    encoder: BodyEncoder,
+    announced: AnnouncedTrailers,
+    /// The reason why the body was cut. What came before is written first.
+    fault: Option<io::Error>,
+}
+
+impl<B> OutgoingAnswer<B>
+where
+    B: Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
+{
+    /// Writes the rest. A body that fails leaves an answer without its end.
+    fn poll_write<S>(
+        &mut self,
+        stream: &Mutex<ClientStream<S>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        loop {
+            let is_waiting = self.poll_collect(stream, cx).is_pending();
+            let mut stream = lock(stream);
+            if stream.poll_write_queue(cx)?.is_pending() || is_waiting {
+                // Whoever has left needs no more of it.
+                ready!(stream.poll_departure(cx));
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+            if let Some(fault) = self.fault.take() {
+                return Poll::Ready(Err(fault));
+            }
+            if self.body.is_none() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Queues what is ready of the body, up to a bound.
+    fn poll_collect<S>(&mut self, stream: &Mutex<ClientStream<S>>, cx: &mut Context<'_>) -> Poll<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        while let Some(body) = &mut self.body {
+            // A request's body may be read from the same connection here, so it is not locked.
+            if lock(stream).queue.remaining() >= COLLECTED_BYTES {
+                break;
+            }
+            let frame = ready!(Pin::new(body).poll_frame(cx));
+            let mut stream = lock(stream);
+            let queue = &mut stream.queue;
+            let queued = match frame {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.encoder.encode(data, queue),
+                    Err(frame) => {
+                        let trailers = frame.into_trailers().unwrap_or_default();
+                        self.encoder.finish(&self.announced.select(trailers), queue)
+                    }
+                },
+                Some(Err(error)) => {
+                    self.fault = Some(io::Error::other(error.to_string()));
+                    Ok(())
+                }
+                None => self.encoder.finish(&HeaderMap::new(), queue),
+            };
+            if let Err(error) = queued {
+                self.fault = Some(io::Error::other(error));
+            }
+            drop(stream);
+            if self.fault.is_some() || self.encoder.is_complete() {
+                // It may hold the request's body, which locks the stream to say that it is gone.
+                self.body = None;
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+fn build_request(head: RequestHead, body: ClientBody) -> Request<ClientBody> {
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method;
+    *request.uri_mut() = head.target;
+    *request.version_mut() = head.version;
+    *request.headers_mut() = head.fields;
+    request
+}
+
+fn names_close(fields: &HeaderMap) -> bool {
+    fields.contains_key(header::CONNECTION)
+        && list_members(fields, &header::CONNECTION).any(|name| name.eq_ignore_ascii_case("close"))
+}
+
+/// The line of the `Date` field (RFC 9110 section 6.6.1). It is written anew once a second.
+fn date_line() -> [u8; 37] {
+    thread_local! {
+        static LATEST: RefCell<(u64, [u8; 37])> = const { RefCell::new((0, [0; 37])) };
+    }
+    let now = SystemTime::now();
+    let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    LATEST.with_borrow_mut(|(latest, line)| {
+        if *latest != second {
+            *latest = second;
+            let text = format!("date: {}\r\n", httpdate::fmt_http_date(now));
+            line.copy_from_slice(text.as_bytes());
+        }
+        *line
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_date_has_the_form_of_rfc_9110() {
+        let line = date_line();
+        let line = std::str::from_utf8(&line).unwrap();
+        let date = line.strip_prefix("date: ").and_then(|line| line.strip_suffix("\r\n"));
+        let parsed = httpdate::parse_http_date(date.unwrap()).unwrap();
+        assert!(SystemTime::now().duration_since(parsed).unwrap() < Duration::from_secs(60));
+    }
+}
