@@ -50,6 +50,9 @@ impl HeadScanner {
     ) -> Result<Option<Bytes>, Http1Error> {
         if self.scanned == 0 {
             skip_empty_lines(received);
+            if received[..] == *b"\r" {
+                return Ok(None);
+            }
             let mut pairs = received.iter().zip(beginning.unwrap_or_default());
             if pairs.any(|(got, wanted)| got != wanted) {
                 return Err(Http1Error::Head);

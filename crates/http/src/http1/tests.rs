@@ -225,3 +225,85 @@ fn a_body_of_another_length_than_announced_is_an_error() {
     let finished = encoder.finish(&HeaderMap::new(), &mut queue);
     assert_eq!(finished, Err(Http1Error::AnnouncedLength));
 }
+
+#[test]
+fn a_request_is_read_alike_in_any_pieces() {
+    let bytes = "\r\n\nPOST /a?b HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\
+                 expect: 100-Continue\r\n\r\n2\r\nok\r\n0\r\nx: y\r\n\r\nGET";
+    for step in 1..bytes.len() {
+        let mut pieces = bytes.as_bytes().chunks(step);
+        let mut received = BytesMut::new();
+        let mut parser = RequestHeadParser::new(LIMITS);
+        let mut head = loop {
+            match parser.parse(&mut received).unwrap() {
+                Some(head) => break head,
+                None => received.extend_from_slice(pieces.next().unwrap()),
+            }
+        };
+        assert_eq!((&head.method, head.target.to_string()), (&Method::POST, "/a?b".into()));
+        assert_eq!(head.frame_body(), Ok(BodyFraming::Chunked));
+        assert!(head.keeps_connection() && head.awaits_continue());
+    }
+}
+
+#[test]
+fn requests_whose_end_could_be_read_in_two_ways_are_refused_or_the_last() {
+    for (fields, framing, keeps) in [
+        ("content-length: 2\r\ncontent-length: 2\r\n", Ok(BodyFraming::Length(2)), true),
+        ("content-length: 0\r\n", Ok(BodyFraming::Empty), true),
+        ("connection: close\r\n", Ok(BodyFraming::Empty), false),
+        ("content-length: 2\r\ntransfer-encoding: chunked\r\n", Ok(BodyFraming::Chunked), false),
+        ("content-length: 2\r\ncontent-length: 3\r\n", Err(Http1Error::Length), true),
+        ("content-length: 2, 2\r\n", Err(Http1Error::Length), true),
+        ("transfer-encoding: gzip\r\n", Err(Http1Error::Length), true),
+        ("transfer-encoding: chunked, gzip\r\n", Err(Http1Error::Length), true),
+    ] {
+        let mut received = BytesMut::from(format!("POST / HTTP/1.1\r\n{fields}\r\n").as_str());
+        let mut head = RequestHeadParser::new(LIMITS).parse(&mut received).unwrap().unwrap();
+        assert_eq!(head.frame_body(), framing, "{fields}");
+        assert_eq!(head.keeps_connection(), keeps, "{fields}");
+    }
+    let mut received = BytesMut::from("POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n");
+    let mut head = RequestHeadParser::new(LIMITS).parse(&mut received).unwrap().unwrap();
+    assert_eq!(head.frame_body(), Err(Http1Error::Length));
+}
+
+#[test]
+fn what_is_no_request_is_refused_before_its_end_has_come() {
+    for (bytes, wanted) in [
+        ("\x16\x03\x01\x02\x00", Http1Error::Head),
+        ("GET / HTTP/3.0\r\n", Http1Error::Head),
+        ("GET / HTTP/1.1\r\na b: c\r\n", Http1Error::Head),
+        ("\rGET / HTTP/1.1\r\n\r\n", Http1Error::Head),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Http1Error::Head),
+    ] {
+        let mut received = BytesMut::from(bytes);
+        let refused = RequestHeadParser::new(LIMITS).parse(&mut received).unwrap_err();
+        assert_eq!(refused, wanted, "{bytes:?}");
+    }
+}
+
+#[test]
+fn an_answer_is_written_as_its_request_and_status_demand() {
+    for (method, status, length, wanted) in [
+        (Method::GET, 200, Some(2), "200 OK\r\nx: y\r\ncontent-length: 2\r\nd: e\r\n\r\n"),
+        (Method::GET, 200, None, "200 OK\r\nx: y\r\ntransfer-encoding: chunked\r\nd: e\r\n\r\n"),
+        (Method::HEAD, 200, None, "200 OK\r\nx: y\r\ncontent-length: 9\r\nd: e\r\n\r\n"),
+        (
+            Method::GET,
+            304,
+            Some(0),
+            "304 Not Modified\r\nx: y\r\ncontent-length: 9\r\nd: e\r\n\r\n",
+        ),
+        (Method::GET, 204, Some(0), "204 No Content\r\nx: y\r\nd: e\r\n\r\n"),
+    ] {
+        let given = fields(&[("x", "y"), ("content-length", "9"), ("transfer-encoding", "gzip")]);
+        let status = StatusCode::from_u16(status).unwrap();
+        let framing = AnswerFraming::of_body(&method, status, length);
+        let mut queue = WriteQueue::default();
+        let version = http::Version::HTTP_11;
+        encode_answer_head(version, status, &given, framing, &[b"d: e\r\n"], &mut queue);
+        let written = queue.copy_to_bytes(queue.remaining());
+        assert_eq!(written, format!("HTTP/1.1 {wanted}"), "{method} {status}");
+    }
+}
