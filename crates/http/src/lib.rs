@@ -41,8 +41,8 @@ pub use connection::{
 pub use error_chain::error_chain;
 pub use half_duplex::HalfDuplexStream;
 pub use hop::{
-    has_explicit_end, has_supported_transfer_codings, is_websocket_upgrade, list_members,
-    remove_fields, remove_hop_by_hop, remove_underscored,
+    has_explicit_end, has_supported_transfer_codings, list_members, remove_fields,
+    remove_hop_by_hop, remove_underscored,
 };
 pub use idle::IdleGuard;
 pub use interrupt::interrupt;

@@ -12,7 +12,7 @@ use http::{
 use hyper::{ext::Protocol, upgrade::OnUpgrade};
 use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
 
-use crate::hop::{is_websocket_upgrade, list_members, remove_hop_by_hop};
+use crate::hop::{list_members, remove_hop_by_hop};
 
 /// The only version of the protocol, for the field `Sec-WebSocket-Version`.
 pub const WEBSOCKET_VERSION: HeaderValue = HeaderValue::from_static("13");
@@ -114,6 +114,15 @@ impl HandshakeKey {
     }
 }
 
+/// Whether a message names an upgrade to a WebSocket (RFC 6455 section 4.2.1).
+///
+/// Other upgrades may be ignored (RFC 9110 section 7.8), but a WebSocket client would misread a
+/// plain answer.
+fn is_websocket_upgrade(headers: &HeaderMap) -> bool {
+    list_members(headers, &header::UPGRADE)
+        .any(|protocol| protocol.eq_ignore_ascii_case("websocket"))
+}
+
 /// Whether `Connection` names `Upgrade`, so that the latter is meant for this hop.
 fn upgrades(headers: &HeaderMap) -> bool {
     list_members(headers, &header::CONNECTION).any(|name| name.eq_ignore_ascii_case("upgrade"))
@@ -122,4 +131,19 @@ fn upgrades(headers: &HeaderMap) -> bool {
 fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upgrade_to_websocket_is_told_from_others() {
+        for (value, wanted) in [("websocket", true), ("h2c, WebSocket", true), ("h2c", false)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::UPGRADE, value.parse().unwrap());
+            assert_eq!(is_websocket_upgrade(&headers), wanted, "{value}");
+        }
+        assert!(!is_websocket_upgrade(&HeaderMap::new()));
+    }
 }
