@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     binding: Option<EvidenceBinding>,
     /// Seconds after which the server has to show fresh evidence, before the next request: on the same
-    /// connection with session binding, else on a new one
+    /// connection with session binding, else on a new one. A WebSocket is closed instead
     #[arg(long, value_name = "N", default_value_t = 900,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     evidence_age_s: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=600_000))]
     deadline_ms: u64,
-    /// Requests that run at once, each on an attested connection of its own
+    /// Requests that run at once, open WebSockets among them, each on an attested connection of its own
     #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     requests: u32,

@@ -16,7 +16,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
 };
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{Error, Message};
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 /// Nothing here takes this long unless it hangs.
@@ -444,12 +444,21 @@ where
     let options = ClientOptions { binding: Binding::None, deadline: GENEROUS };
     let client = PlainClient::new(options, root_der, unix_now).unwrap();
     let connected = client.connect("localhost", stream).await.unwrap();
-    let url = "wss://localhost/v1/realtime";
-    let opened = tokio_tungstenite::client_async(url, connected.stream).await;
-    let (mut socket, _answer) = opened.unwrap();
+    exchange_message_at("wss://localhost/v1/realtime", connected.stream).await
+}
+
+/// Opens a WebSocket, sends a message, and returns the answer after the closing handshake.
+async fn exchange_message_at<S>(url: &str, stream: S) -> String
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let (mut socket, _answer) = tokio_tungstenite::client_async(url, stream).await.unwrap();
     socket.send(Message::text("hello")).await.unwrap();
     let answer = socket.next().await.unwrap().unwrap().into_text().unwrap().to_string();
     socket.close(None).await.unwrap();
+    while let Some(Ok(message)) = socket.next().await {
+        assert!(message.is_close(), "{message:?}");
+    }
     answer
 }
 
@@ -475,6 +484,42 @@ async fn websockets_pass_through_terminating_tunnelling_and_passing_listeners() 
     assert_eq!(exchange_message(root, carried).await, "hello");
     assert!(outside.terminate().success());
     assert!(machine.terminate().success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn websockets_pass_through_connect_and_an_attested_gateway() {
+    let folder = Folder::new("connect-websocket");
+    let attester = folder.argument("attester");
+    let simulate =
+        ["attest", "--simulate", "tdx", "--out", &attester, "--dangerous-platform-scope"];
+    assert_eq!(CONFIDE.run(&simulate).status, Some(0));
+    let policy = Path::new(&attester).join("policy.toml");
+    let upstream = format!("http://{}", echo_messages().await);
+    let served =
+        ["gateway", "--listen", ANY_PORT, "--upstream", &upstream, "--upstream-wait-s", "0"];
+    let attested = ["--simulate", &attester, "--route", "WEBSOCKET /v1/realtime"];
+    for binding in ["key", "session"] {
+        let bound = ["--binding", binding];
+        let mut gateway = CONFIDE.start(&[&served[..], &attested, &bound].concat());
+        let url = format!("https://{}", gateway.address());
+        let connect = ["connect", &url, "--policy", text(&policy), "--listen", ANY_PORT];
+        let connect = CONFIDE.start(&[&connect[..], &bound].concat());
+        let local = async || TcpStream::connect(connect.address()).await.unwrap();
+        let realtime = format!("ws://{}/v1/realtime", connect.address());
+        assert_eq!(exchange_message_at(&realtime, local().await).await, "hello", "{binding}");
+        let other = format!("ws://{}/v1/other", connect.address());
+        let refused = tokio_tungstenite::client_async(other, local().await).await;
+        assert!(
+            matches!(&refused, Err(Error::Http(answer)) if answer.status() == 404),
+            "{refused:?}"
+        );
+        let opened = tokio_tungstenite::client_async(&realtime, local().await).await;
+        let (mut socket, _answer) = opened.unwrap();
+        gateway.kill();
+        let end = tokio::time::timeout(GENEROUS, socket.next()).await.expect("it stays open");
+        assert!(matches!(end, None | Some(Err(_))), "{end:?}");
+        assert!(connect.terminate().success());
+    }
 }
 
 #[test]

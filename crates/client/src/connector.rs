@@ -212,7 +212,7 @@ impl Connector {
             .await
             .map_err(ClientError::Http)?;
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "connection ended early");
             }
         });

@@ -4,6 +4,7 @@ use std::{error::Error, io, time::Duration};
 
 use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, ErrorOrigin, TunnelError};
+use http::StatusCode;
 
 /// A request body that cannot be read: its sender broke it off or framed it incorrectly.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +78,15 @@ pub enum ClientError {
         target: String,
         /// Its answer, or the reason why there is none.
         got: String,
+    },
+    /// The attested end answered the handshake of a WebSocket with success, but without a valid
+    /// acceptance.
+    #[error("{target} did not accept the WebSocket in a valid way: status {status}")]
+    BadUpgrade {
+        /// The attested end.
+        target: String,
+        /// The status of its answer.
+        status: StatusCode,
     },
     /// HTTP on an accepted connection failed.
     #[error("connection broke before the answer: {0}")]

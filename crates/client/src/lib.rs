@@ -11,6 +11,7 @@ mod limits;
 mod origin;
 mod pool;
 mod proxy;
+mod websocket;
 
 pub use confide_appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser, SharedAppraisal};
 pub use confide_channel::{Binding, ChannelTimings, tunnel::AllowedOrigins};

@@ -12,7 +12,7 @@ pub struct ClientLimits {
     /// The deadline of the TLS handshake, the evidence and its appraisal together.
     pub channel: Duration,
     /// The largest number of connections to the attested end, and so the largest number of requests
-    /// that run at once.
+    /// and WebSockets that run at once.
     pub connections: usize,
     /// The largest number of requests that wait for one of the connections; further ones are
     /// refused at once.
@@ -47,7 +47,13 @@ pub struct ClientLimits {
     pub write_stall: Duration,
     /// The largest number of bytes of request line and header fields together.
     pub head_bytes: usize,
-    /// The time that running answers may take after the signal to stop.
+    /// The deadline of a WebSocket's handshake with the attested end. No token is made for it, but a
+    /// gateway may let it wait for a model server (30 s), which then has 30 s to answer.
+    pub websocket_open: Duration,
+    /// The longest time in which nothing moves through a WebSocket. It is open no longer than
+    /// [`ClientLimits::age_max`] from its evidence.
+    pub websocket_idle: Duration,
+    /// The time that running answers and WebSockets may take after the signal to stop.
     pub drain: Duration,
 }
 
@@ -81,6 +87,8 @@ impl Default for ClientLimits {
             local_body_linger: Duration::from_secs(5),
             write_stall: Duration::from_secs(60),
             head_bytes: 64 * 1024,
+            websocket_open: Duration::from_secs(90),
+            websocket_idle: Duration::from_secs(300),
             drain: Duration::from_secs(20),
         }
     }

@@ -9,8 +9,10 @@ use std::{
 
 use bytes::Bytes;
 use confide_appraiser::SharedAppraisal;
-use confide_http::{AdmissionPermit, AdmissionQueue, BodyClock, BodyPace, QueueError, error_chain};
-use http::{HeaderValue, Request, Response, header};
+use confide_http::{
+    AdmissionPermit, AdmissionQueue, BodyClock, BodyPace, HandshakeKey, QueueError, error_chain,
+};
+use http::{HeaderValue, Request, Response, header, response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -18,6 +20,7 @@ use crate::{
     connector::{ConnectTimings, Connection, Connector, RequestBody},
     error::{Blame, ClientError},
     limits::ClientLimits,
+    websocket::AttestedWebSocket,
 };
 
 /// Sends requests to one attested end over pooled connections.
@@ -52,6 +55,14 @@ pub struct PooledAnswer {
     pub response: Response<AnswerBody>,
     /// The time of each step of opening the connection; `None` if a pooled connection was used.
     pub opened: Option<ConnectTimings>,
+}
+
+/// The answer of the attested end to the handshake of a WebSocket.
+pub(crate) enum WebSocketAnswer {
+    /// The attested end accepted, with this head.
+    Accepted(response::Parts, AttestedWebSocket),
+    /// The attested end answered as to any request.
+    Refused(Box<Response<AnswerBody>>),
 }
 
 impl HttpClient {
@@ -125,10 +136,7 @@ impl HttpClient {
             match tokio::time::timeout(deadline, sent).await {
                 Err(_) => return Err(ClientError::Slow { deadline }),
                 Ok(Ok(response)) => {
-                    let lease =
-                        ConnectionLease { connection, shared: shared.clone(), _permit: permit };
-                    let pause = shared.limits.response_pause;
-                    let response = response.map(|body| AnswerBody::new(body, lease, pause));
+                    let response = shared.lease_answer(response, connection, permit);
                     return Ok(PooledAnswer { response, opened });
                 }
                 Ok(Err(mut failed)) => match failed.take_message() {
@@ -137,6 +145,50 @@ impl HttpClient {
                 },
             }
         }
+    }
+
+    /// Opens a WebSocket over a connection of its own, which is opened and appraised for it. Sets
+    /// `Host` and the handshake; the request target is a path. The WebSocket counts as a running
+    /// request until its end.
+    ///
+    /// # Errors
+    /// Those of [`HttpClient::request`], and [`ClientError::BadUpgrade`].
+    pub(crate) async fn open_websocket(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> Result<WebSocketAnswer, ClientError> {
+        let shared = &self.shared;
+        request.headers_mut().insert(header::HOST, shared.host.clone());
+        let key = HandshakeKey::offer(request.headers_mut());
+        let permit = shared.acquire_permit().await?;
+        let mut connection = shared.connect().await?;
+        let exchange = async {
+            let mut response = connection.send(request).await?;
+            let stream = match key.is_accepted(&response) {
+                true => {
+                    let stream = hyper::upgrade::on(&mut response).await;
+                    Some(stream.map_err(ClientError::Http)?)
+                }
+                false => None,
+            };
+            Ok((response, stream))
+        };
+        let deadline = shared.limits.websocket_open;
+        let exchanged = tokio::time::timeout(deadline, exchange).await;
+        let (response, stream) = exchanged.map_err(|_| ClientError::Slow { deadline })??;
+        if let Some(stream) = stream {
+            let lifetime = shared.remaining_time(&connection);
+            let (head, _) = response.into_parts();
+            let websocket = AttestedWebSocket { stream, lifetime, permit };
+            return Ok(WebSocketAnswer::Accepted(head, websocket));
+        }
+        let status = response.status();
+        if status.is_success() || status.is_informational() {
+            let target = shared.connector.endpoint().to_string();
+            return Err(ClientError::BadUpgrade { target, status });
+        }
+        let answer = shared.lease_answer(response, connection, permit);
+        Ok(WebSocketAnswer::Refused(Box::new(answer)))
     }
 
     /// The number of idle connections in the pool.
@@ -233,6 +285,17 @@ impl PoolState {
         }
     }
 
+    /// An answer that holds its connection and its permit until its end.
+    fn lease_answer(
+        self: &Arc<Self>,
+        response: Response<Incoming>,
+        connection: Connection,
+        permit: AdmissionPermit,
+    ) -> Response<AnswerBody> {
+        let lease = ConnectionLease { connection, shared: self.clone(), _permit: permit };
+        response.map(|body| AnswerBody::new(body, lease, self.limits.response_pause))
+    }
+
     fn keep_idle(&self, connection: Connection) {
         let mut idle = lock(&self.idle);
         // The pool is a stack: connections deep in it are checked here, or they would never be
@@ -245,6 +308,14 @@ impl PoolState {
 
     fn is_stale(&self, kept: &IdleConnection) -> bool {
         self.is_expired(&kept.connection) || kept.since.elapsed() > self.limits.idle
+    }
+
+    /// The time until the claims of a connection expire, or its evidence is too old.
+    fn remaining_time(&self, connection: &Connection) -> Duration {
+        let fresh = self.limits.age_max.saturating_sub(connection.fresh_since.elapsed());
+        let valid =
+            connection.not_after().map_or(u64::MAX, |end| end.saturating_sub((self.clock)()));
+        fresh.min(Duration::from_secs(valid))
     }
 
     fn is_expired(&self, connection: &Connection) -> bool {

@@ -11,12 +11,15 @@ use std::{
 use bytes::Bytes;
 use confide_channel::tunnel::{AllowedOrigins, RequestSource};
 use confide_http::{
-    Admission, AdmissionLimits, BodyPace, ClosingSignal, ConnectionDeadlines, ConnectionPlace,
-    DrainOutcome, LingeringBody, PacedBody, PeerStream, StallGuard, UNBOUNDED, accept_until,
-    error_chain, find_pace_fault, has_explicit_end, has_supported_transfer_codings,
-    is_websocket_upgrade, remove_hop_by_hop, serve_connection, wait_until_closing,
+    Admission, AdmissionLimits, BodyPace, ClientHandshake, ClosingSignal, ConnectionDeadlines,
+    ConnectionPlace, DrainOutcome, LingeringBody, PacedBody, PeerStream, StallGuard, UNBOUNDED,
+    WEBSOCKET_VERSION, accept_until, error_chain, find_pace_fault, has_explicit_end,
+    has_supported_transfer_codings, is_websocket_request, remove_hop_by_hop, serve_upgradeable,
+    wait_until_closing,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, response,
+};
 use http_body::Body;
 use http_body_util::{BodyExt, Either, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -28,14 +31,15 @@ use crate::{
     error::{Blame, ClientError, RequestBodyError},
     limits::ClientLimits,
     origin,
-    pool::{AnswerBody, HttpClient},
+    pool::{AnswerBody, HttpClient, WebSocketAnswer},
+    websocket::{AttestedWebSocket, RelaySlot, WebSocketRelay},
 };
 
 type LocalRequestBody = LingeringBody<Incoming>;
 type LocalBody = Either<AnswerBody, Full<Bytes>>;
 
 /// Forwards the requests that come to `listener` until `stop` resolves, then lets running answers
-/// end.
+/// and WebSockets end.
 ///
 /// It adds nothing to a request and stores none. An answer that breaks off reaches the local
 /// client as a broken stream. The request of a web page is refused unless `origins` contains its
@@ -66,18 +70,24 @@ async fn serve_local_connection(
     closing: ClosingSignal,
 ) {
     let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
+    let slot = Arc::new(RelaySlot::default());
     let service = service_fn(|request| {
-        let local = local.clone();
-        place.run_exchange(async move { Ok::<_, Infallible>(local.answer(request).await) })
+        let (local, slot) = (local.clone(), slot.clone());
+        place.run_exchange(async move { Ok::<_, Infallible>(local.answer(request, &slot).await) })
     });
     let http = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.local_idle)
         .max_header_size(limits.head_bytes)
-        .serve_connection(stream, service);
+        .serve_connection(stream, service)
+        .with_upgrades();
     let deadlines =
         ConnectionDeadlines { first_request: limits.local_idle, idle: UNBOUNDED, grace: UNBOUNDED };
-    serve_connection(http, &place, deadlines, wait_until_closing(closing)).await;
+    serve_upgradeable(http, &place, deadlines, wait_until_closing(closing)).await;
+    // The relay belongs to this task, so that an eviction or the end of the drain ends it too.
+    if let Some(relay) = slot.take() {
+        Box::pin(relay.run(&place, &limits)).await;
+    }
 }
 
 #[derive(Clone)]
@@ -92,31 +102,36 @@ struct LocalProxy {
 impl LocalProxy {
     /// Answers one request. If the proxy answers without forwarding the body, it reads the body to
     /// its end so that the connection can serve the next request. A client that waits for `100
-    /// Continue` gets `Connection: close` instead.
-    async fn answer(&self, request: Request<Incoming>) -> Response<LocalBody> {
+    /// Continue` gets `Connection: close` instead. If the answer accepts a WebSocket, its relay is put
+    /// into `slot`.
+    async fn answer(&self, request: Request<Incoming>, slot: &RelaySlot) -> Response<LocalBody> {
         let linger = self.body_linger;
         let (head, body) = request.into_parts();
         let awaits_word = head.headers.contains_key(header::EXPECT) && !body.is_end_stream();
         let body = LingeringBody::new(body, &head.headers, linger);
-        let mut answer = self.refuse_or_forward(Request::from_parts(head, body)).await;
+        let mut answer = self.refuse_or_forward(Request::from_parts(head, body), slot).await;
         if awaits_word && matches!(answer.body(), Either::Right(_)) {
             answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         answer
     }
 
-    async fn refuse_or_forward(&self, request: Request<LocalRequestBody>) -> Response<LocalBody> {
+    async fn refuse_or_forward(
+        &self,
+        request: Request<LocalRequestBody>,
+        slot: &RelaySlot,
+    ) -> Response<LocalBody> {
         if !self.names.matches_host_header(request.headers()) {
             let message = "Host is not this address: the request may come from a web page";
             return error_response(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
         }
         match origin::classify_source(&self.origins, request.headers()) {
-            RequestSource::Program => self.forward(request).await,
+            RequestSource::Program => self.forward(request, slot).await,
             RequestSource::AllowedPage => {
                 let page = request.headers().get(header::ORIGIN).cloned();
                 let mut answer = match origin::is_preflight(&request) {
                     true => preflight_answer(request.headers()),
-                    false => self.forward(request).await,
+                    false => self.forward(request, slot).await,
                 };
                 if let Some(page) = page {
                     origin::allow_cors_origin(page, answer.headers_mut());
@@ -130,7 +145,11 @@ impl LocalProxy {
         }
     }
 
-    async fn forward(&self, request: Request<LocalRequestBody>) -> Response<LocalBody> {
+    async fn forward(
+        &self,
+        request: Request<LocalRequestBody>,
+        slot: &RelaySlot,
+    ) -> Response<LocalBody> {
         let (method, version) = (request.method().clone(), request.version());
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
         if matches!(method, Method::CONNECT | Method::TRACE) {
@@ -142,41 +161,69 @@ impl LocalProxy {
             let message = "request target has no path";
             return error_response(StatusCode::BAD_REQUEST, "bad_request_target", message);
         }
-        if is_websocket_upgrade(request.headers()) {
-            let message = "WebSocket upgrades are not supported";
-            return error_response(StatusCode::NOT_IMPLEMENTED, "upgrade_unsupported", message);
-        }
         if !has_supported_transfer_codings(request.headers()) {
             let message = "request body has an unsupported transfer coding: wanted none or chunked";
             return error_response(StatusCode::NOT_IMPLEMENTED, "transfer_coding", message);
         }
-        let answer = match self.client.request(upstream_request(request, self.pace)).await {
-            Ok(answer) => answer.response,
-            Err(failure) => return failure_response(&failure),
+        let (mut head, body) = request.into_parts();
+        let handshake = match is_websocket_request(&head) {
+            // The bytes of a body would be read as those of the WebSocket.
+            true => match ClientHandshake::take(&mut head).filter(|_| body.is_end_stream()) {
+                Some(handshake) => Some(handshake),
+                None => return bad_handshake_response(),
+            },
+            false => None,
         };
-        if !has_explicit_end(&answer, &method) {
-            let message = "answer of the attested end has neither Content-Length nor chunks, so \
-                a complete answer cannot be told from a truncated one";
-            return error_response(StatusCode::BAD_GATEWAY, "attested_end_unframed", message);
+        let request = upstream_request(Request::from_parts(head, body), self.pace);
+        let answered = match handshake {
+            Some(handshake) => match self.client.open_websocket(request).await {
+                Ok(WebSocketAnswer::Accepted(head, upstream)) => {
+                    return accept_websocket(handshake, head, upstream, slot);
+                }
+                Ok(WebSocketAnswer::Refused(answer)) => Ok(*answer),
+                Err(failure) => Err(failure),
+            },
+            None => self.client.request(request).await.map(|answer| answer.response),
+        };
+        match answered {
+            Ok(answer) => pass_on(answer, &method, version),
+            Err(failure) => failure_response(&failure),
         }
-        if redirects_elsewhere(&answer) {
-            let message = "attested end redirects to another address, which would not be verified";
-            return error_response(StatusCode::BAD_GATEWAY, "redirect_elsewhere", message);
-        }
-        // HTTP/1.0 has no chunks, so a broken stream would look complete.
-        if version == Version::HTTP_10 && answer.body().size_hint().exact().is_none() {
-            let message = "a streamed answer needs HTTP/1.1";
-            return error_response(
-                StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-                "http_1_1_needed",
-                message,
-            );
-        }
-        let (mut head, body) = answer.into_parts();
-        remove_hop_by_hop(&mut head.headers);
-        origin::remove_cors_headers(&mut head.headers);
-        Response::from_parts(head, Either::Left(body))
     }
+}
+
+/// Checks an answer of the attested end, and passes it on.
+fn pass_on(answer: Response<AnswerBody>, method: &Method, version: Version) -> Response<LocalBody> {
+    if !has_explicit_end(&answer, method) {
+        let message = "answer of the attested end has neither Content-Length nor chunks, so \
+            a complete answer cannot be told from a truncated one";
+        return error_response(StatusCode::BAD_GATEWAY, "attested_end_unframed", message);
+    }
+    if redirects_elsewhere(&answer) {
+        let message = "attested end redirects to another address, which would not be verified";
+        return error_response(StatusCode::BAD_GATEWAY, "redirect_elsewhere", message);
+    }
+    // HTTP/1.0 has no chunks, so a broken stream would look complete.
+    if version == Version::HTTP_10 && answer.body().size_hint().exact().is_none() {
+        let message = "a streamed answer needs HTTP/1.1";
+        return error_response(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "http_1_1_needed", message);
+    }
+    let (mut head, body) = answer.into_parts();
+    remove_hop_by_hop(&mut head.headers);
+    origin::remove_cors_headers(&mut head.headers);
+    Response::from_parts(head, Either::Left(body))
+}
+
+/// The answer to a local client whose WebSocket the attested end has accepted.
+fn accept_websocket(
+    handshake: ClientHandshake,
+    mut head: response::Parts,
+    upstream: AttestedWebSocket,
+    slot: &RelaySlot,
+) -> Response<LocalBody> {
+    slot.put(WebSocketRelay::accept(handshake, &mut head, upstream));
+    origin::remove_cors_headers(&mut head.headers);
+    Response::from_parts(head, Either::Right(Full::default()))
 }
 
 /// Whether a client that follows this redirect would leave the attested channel, with its prompt.
@@ -254,6 +301,9 @@ fn failure_response(failure: &ClientError) -> Response<LocalBody> {
     let status = match failure {
         ClientError::Slow { .. } => StatusCode::GATEWAY_TIMEOUT,
         ClientError::Busy { .. } | ClientError::QueueFull { .. } => return busy_response(&text),
+        ClientError::BadUpgrade { .. } => {
+            return error_response(StatusCode::BAD_GATEWAY, "attested_end_bad_upgrade", &text);
+        }
         _ => StatusCode::BAD_GATEWAY,
     };
     match failure.blame() {
@@ -267,6 +317,15 @@ fn failure_response(failure: &ClientError) -> Response<LocalBody> {
         }
         _ => error_response(status, "attested_end_unavailable", &text),
     }
+}
+
+/// The response 400 to an invalid handshake, with the version that is supported (RFC 6455 section
+/// 4.2.2).
+fn bad_handshake_response() -> Response<LocalBody> {
+    let message = "wanted a WebSocket handshake of version 13 (RFC 6455) without a body";
+    let mut answer = error_response(StatusCode::BAD_REQUEST, "bad_websocket_handshake", message);
+    answer.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, WEBSOCKET_VERSION);
+    answer
 }
 
 /// The response 503 with `Retry-After`, since the queue will have room again.

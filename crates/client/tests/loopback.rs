@@ -1,84 +1,27 @@
 //! The loopback proxy: raw bytes in, raw bytes out, attested servers behind it.
 
+mod local;
 mod site;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use confide_client::{
-    AllowedOrigins, Binding, BodyPace, ClientLimits, Connector, DrainOutcome, Endpoint, HttpClient,
-    PolicyAppraiser, serve,
-};
+use confide_client::{AllowedOrigins, Binding, BodyPace, ClientLimits, DrainOutcome};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions};
-use confide_verifier::Policy;
+use local::{LocalOptions, ask, loopback, loopback_with, read_to_end, read_until};
 use site::{
     CHUNKED, OK_AND_CLOSE, attester, finish_in_time, now, options, read_head, server,
     server_claiming, site,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpSocket, TcpStream},
-    sync::{mpsc, oneshot},
-    task::JoinHandle,
+    net::{TcpSocket, TcpStream},
+    sync::mpsc,
 };
 
 const GET: &str = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const GET_CLOSE: &str = "GET /v1/models?a=b HTTP/1.1\r\nhost: localhost\r\n\
                          connection: close, x-hop\r\nx-hop: 1\r\n\r\n";
 const LAST_CHUNK: &str = "0\r\n\r\n";
-
-struct Running {
-    address: SocketAddr,
-    stop: oneshot::Sender<()>,
-    ended: JoinHandle<DrainOutcome>,
-}
-
-async fn loopback(attested: SocketAddr, limits: ClientLimits) -> Running {
-    loopback_for(AllowedOrigins::default(), attested, limits).await
-}
-
-async fn loopback_for(
-    origins: AllowedOrigins,
-    attested: SocketAddr,
-    limits: ClientLimits,
-) -> Running {
-    let policy = Policy::from_toml(&attester().policy_toml_pinning(site::CONFIG_DIGEST)).unwrap();
-    let appraiser = Arc::new(PolicyAppraiser::new(policy, None, now).unwrap());
-    let endpoint = Endpoint::parse(&format!("https://{attested}")).unwrap();
-    let connector =
-        Connector::with_appraiser(endpoint, None, Binding::Key, appraiser, limits).unwrap();
-    let client = Arc::new(HttpClient::new(connector, limits, now));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let ended = tokio::spawn(serve(listener, client, origins, limits, async {
-        let _ = stopped.await;
-    }));
-    Running { address, stop, ended }
-}
-
-async fn ask(address: SocketAddr, request: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
-    stream
-}
-
-async fn read_until(stream: &mut TcpStream, end: &str) -> String {
-    let mut seen = Vec::new();
-    let mut byte = [0];
-    while !seen.ends_with(end.as_bytes()) {
-        match finish_in_time(stream.read(&mut byte)).await {
-            Ok(1) => seen.push(byte[0]),
-            _ => break,
-        }
-    }
-    String::from_utf8(seen).unwrap()
-}
-
-async fn read_to_end(stream: &mut TcpStream) -> String {
-    let mut seen = Vec::new();
-    let _ = finish_in_time(stream.read_to_end(&mut seen)).await;
-    String::from_utf8(seen).unwrap()
-}
 
 #[tokio::test]
 async fn a_request_is_forwarded_with_the_name_of_the_attested_end() {
@@ -124,18 +67,6 @@ async fn streaming() -> (SocketAddr, mpsc::UnboundedSender<bool>) {
     })
     .await;
     (address, word)
-}
-
-#[tokio::test]
-async fn a_websocket_is_told_that_it_is_not_carried() {
-    let servers = vec![server(Binding::Key, Some(attester()), now)];
-    let address = site(servers, |_| async {}).await;
-    let local = loopback(address, ClientLimits::default()).await;
-    let request = "GET /v1/realtime HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n\
-                   upgrade: websocket\r\n\r\n";
-    let mut client = ask(local.address, request).await;
-    let got = read_until(&mut client, "}}").await;
-    assert!(got.starts_with("HTTP/1.1 501 ") && got.contains("upgrade_unsupported"), "{got}");
 }
 
 #[tokio::test]
@@ -279,7 +210,7 @@ async fn what_would_echo_keys_or_cannot_be_read_is_refused() {
 async fn a_web_page_does_not_reach_the_address_unless_its_origin_is_allowed() {
     let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
     let origins = AllowedOrigins::new(&["https://chat.example"]).unwrap();
-    let local = loopback_for(origins, address, ClientLimits::default()).await;
+    let local = loopback_with(LocalOptions { origins, ..LocalOptions::default() }, address).await;
     // What a form or `fetch` without preflight sends: any page may, to any address.
     let simple = |field: &str| {
         format!(

@@ -5,7 +5,6 @@
 
 use std::{
     cell::RefCell,
-    convert::Infallible,
     future::poll_fn,
     io,
     pin::{Pin, pin},
@@ -152,22 +151,20 @@ impl Http1Server<'_> {
             relays: RelaySink::Single(&relay),
             evidence: self.evidence.as_deref(),
         };
+        let _busy = self.place.begin_exchange();
         let answered = {
-            let mut answering = pin!(self.place.run_exchange(async {
-                let mut answer = self.proxy.answer(build_request(head, body), connection).await;
-                if self.replaced.is_set() && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-                    answer.headers_mut().insert(header::CONNECTION, CLOSE);
-                }
-                Ok::<_, Infallible>(answer)
-            }));
+            let mut answering = pin!(self.proxy.answer(build_request(head, body), connection));
             poll_fn(|cx| match answering.as_mut().poll(cx) {
-                Poll::Ready(Ok(answer)) => Poll::Ready(Some(answer)),
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
                 Poll::Pending => lock(stream).poll_departure(cx).map(|()| None),
             })
             .await
         };
-        let Some(answer) = answered else { return ExchangeEnd::Cut };
+        let Some(mut answer) = answered else { return ExchangeEnd::Cut };
         let is_upgrade = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if self.replaced.is_set() && !is_upgrade {
+            answer.headers_mut().insert(header::CONNECTION, CLOSE);
+        }
         let is_kept = match self.write_answer(answer, &terms, stream).await {
             Ok(is_kept) => is_kept,
             Err(error) => {

@@ -84,7 +84,6 @@ mod upstream_socket;
 mod usage;
 mod usage_file;
 mod usage_scanner;
-mod websocket;
 mod websocket_relay;
 
 pub use confide_http::{Admission, AdmissionLimits, BodyPace, DrainOutcome};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use confide_http::BodyPace;
+use confide_http::{BodyPace, WebSocketLimits};
 
 /// Lengths, counts and deadlines of the gateway. The keys of a file's `[listener.limits]` replace the defaults.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +92,17 @@ pub struct GatewayLimits {
     pub upstream_question: Duration,
     /// The time that running answers may take after the signal to stop.
     pub drain: Duration,
+}
+
+impl GatewayLimits {
+    /// The limits of an accepted WebSocket.
+    pub(crate) fn websocket_limits(&self) -> WebSocketLimits {
+        WebSocketLimits {
+            idle: self.upgraded_idle,
+            write_stall: self.write_stall,
+            lifetime: self.websocket,
+        }
+    }
 }
 
 impl Default for GatewayLimits {

@@ -12,8 +12,8 @@ use std::{
 use bytes::Bytes;
 use confide_channel::EVIDENCE_PATH;
 use confide_http::{
-    BodyPace, Peer, has_supported_transfer_codings, remove_fields, remove_hop_by_hop,
-    remove_underscored,
+    BodyPace, BusyGuard, ClientHandshake, HandshakeKey, Peer, has_supported_transfer_codings,
+    is_websocket_request, remove_fields, remove_hop_by_hop, remove_underscored,
 };
 use http::{Method, Request, Response, StatusCode, Version, header, request, uri::PathAndQuery};
 use http_body::Body;
@@ -50,7 +50,6 @@ use crate::{
     server_group::{ServerGroup, ServerPermit, ServerSet},
     trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
     upstream::Upstream,
-    websocket::{ClientHandshake, HandshakeKey, is_websocket_request},
     websocket_relay::WebSocketRelay,
 };
 
@@ -280,7 +279,8 @@ impl Proxy {
         if let Some(list) = own_model_list(group, &method, target.path()) {
             return Ok(meter_answer(grant, None, list));
         }
-        let handshake = is_websocket.then(|| ClientHandshake::take(&mut head)).transpose()?;
+        let handshake =
+            is_websocket.then(|| request_head::take_handshake(&mut head)).transpose()?;
         if head.version == Version::HTTP_2 && BODILESS.contains(&head.method) && !is_websocket {
             let deadline = self.limits.request_body_pace.pause;
             http2_head::wait_for_empty_body(&mut body, deadline).await?;
@@ -571,6 +571,8 @@ impl Proxy {
     ) -> Result<(Response<AnswerBody>, Option<WebSocketRelay>), RequestRefusal> {
         let failure =
             |fault, reason: String| RequestRefusal::Upstream(UpstreamFailure::new(fault, reason));
+        // The place of a WebSocket in HTTP/2.
+        let place = request.extensions_mut().remove::<Arc<BusyGuard>>();
         let (permit, connection) = self.open_connection(group, peer).await?;
         self.address_to(permit.pool().upstream(), &mut request, target)?;
         let key = HandshakeKey::offer(request.headers_mut());
@@ -583,12 +585,14 @@ impl Proxy {
         let response = sent.map_err(RequestRefusal::from_unanswered)?;
         let status = response.status();
         if key.is_accepted(&response) {
-            let (head, upstream) = response.into_parts();
+            let (mut head, upstream) = response.into_parts();
             let upstream = upstream
                 .into_upgraded()
                 .ok_or_else(|| failure(UpstreamFault::BadUpgrade, "over HTTP/2".into()))?;
-            let (answer, relay) = handshake.accept(upstream, head);
-            return Ok((answer, Some(relay.with_permit(permit))));
+            let client = handshake.accept(&mut head);
+            let relay = WebSocketRelay::new(client, upstream, permit, place);
+            let body = MeteredBody::without_meter(Either::Right(Full::default()));
+            return Ok((Response::from_parts(head, body), Some(relay)));
         }
         // In HTTP/2 a client would take any success for an accepted WebSocket.
         if status.is_success() || status.is_informational() {

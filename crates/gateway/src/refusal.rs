@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use confide_http::PaceFault;
+use confide_http::{PaceFault, WEBSOCKET_VERSION};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use crate::{
@@ -194,7 +194,7 @@ impl RequestRefusal {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
             }
             Self::WebSocketHandshake => {
-                headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+                headers.insert(header::SEC_WEBSOCKET_VERSION, WEBSOCKET_VERSION);
             }
             Self::Key(refusal) => insert_key_fields(*refusal, headers),
             _ => {}

@@ -1,5 +1,6 @@
 //! The checks of the head of every request.
 
+use confide_http::ClientHandshake;
 use http::{
     Method, Uri, Version, header, request,
     uri::{Authority, PathAndQuery, Scheme},
@@ -19,6 +20,11 @@ pub(crate) fn check_method(method: &Method, is_websocket: bool) -> Result<(), Re
         true => Err(RequestRefusal::Method(String::new())),
         false => Ok(()),
     }
+}
+
+/// Takes the client's handshake of a WebSocket from a head, which becomes that of an ordinary GET.
+pub(crate) fn take_handshake(head: &mut request::Parts) -> Result<ClientHandshake, RequestRefusal> {
+    ClientHandshake::take(head).ok_or(RequestRefusal::WebSocketHandshake)
 }
 
 /// Checks that there is exactly one valid `Host` (RFC 9112 section 3.2); HTTP/1.0 may omit it.

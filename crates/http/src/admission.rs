@@ -433,6 +433,12 @@ impl ConnectionPlace {
         BusyGuard { place: self.clone(), is_exchange: false }
     }
 
+    /// Begins one exchange. The connection is busy until the guard is dropped.
+    pub fn begin_exchange(&self) -> BusyGuard {
+        self.0.state.has_run_exchange.store(true, Ordering::Relaxed);
+        self.mark_busy()
+    }
+
     /// Runs one exchange. The connection is busy until the answer's body has ended.
     ///
     /// # Errors
@@ -444,8 +450,7 @@ impl ConnectionPlace {
     where
         F: Future<Output = Result<Response<B>, E>>,
     {
-        self.0.state.has_run_exchange.store(true, Ordering::Relaxed);
-        let busy = self.mark_busy();
+        let busy = self.begin_exchange();
         async move { Ok(answer.await?.map(|body| BusyBody { body, busy: Some(busy) })) }
     }
 

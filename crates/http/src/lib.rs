@@ -1,7 +1,8 @@
 //! The HTTP building blocks of this project's programs. For servers: admission, the accept loop,
 //! draining, a bounded queue of requests, guards against silent or stalled peers, and metrics. For
 //! proxies: hop-by-hop header fields, and whether the end of an answer is recognisable. For
-//! clients: URLs of services, and work that callers share.
+//! clients: URLs of services, and work that callers share. With the feature `websocket`, proxies also
+//! carry WebSockets.
 
 mod accept;
 mod activity;
@@ -24,6 +25,10 @@ mod queue;
 mod single_flight;
 mod stall;
 mod url;
+#[cfg(feature = "websocket")]
+mod websocket;
+#[cfg(feature = "websocket")]
+mod websocket_relay;
 
 pub use accept::{ClosingSignal, DrainOutcome, accept_until};
 pub use activity::Activity;
@@ -37,8 +42,8 @@ pub use connection::{
 pub use error_chain::error_chain;
 pub use half_duplex::HalfDuplexStream;
 pub use hop::{
-    has_explicit_end, has_supported_transfer_codings, is_websocket_upgrade, list_members,
-    remove_fields, remove_hop_by_hop, remove_underscored,
+    has_explicit_end, has_supported_transfer_codings, list_members, remove_fields,
+    remove_hop_by_hop, remove_underscored,
 };
 pub use idle::IdleGuard;
 pub use interrupt::interrupt;
@@ -54,3 +59,7 @@ pub use queue::{AdmissionPermit, AdmissionQueue, QueueError, QueueLimits};
 pub use single_flight::{SharedOutcome, SingleFlight};
 pub use stall::StallGuard;
 pub use url::{HttpUrl, Scheme, URL_BYTES_MAX, UrlError, uri_host};
+#[cfg(feature = "websocket")]
+pub use websocket::{ClientHandshake, HandshakeKey, WEBSOCKET_VERSION, is_websocket_request};
+#[cfg(feature = "websocket")]
+pub use websocket_relay::{WebSocketLimits, open_client_stream, relay_websocket};

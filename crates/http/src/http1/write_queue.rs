@@ -7,6 +7,9 @@ use bytes::{Buf, Bytes, BytesMut};
 /// The largest number of bytes that are copied next to others, so that they are one piece.
 const COPIED_BYTES_MAX: usize = 2048;
 
+/// The number of bytes for which room is made at first: those of a head.
+const HEAD_BYTES: usize = 512;
+
 /// Bytes that wait to be written: heads and small pieces in a buffer, and at most one large piece of
 /// a body, which is not copied.
 #[derive(Debug, Default)]
@@ -20,6 +23,9 @@ impl WriteQueue {
     /// Queues a copy of `bytes`.
     pub fn push(&mut self, bytes: &[u8]) {
         let buffer = if self.large.is_empty() { &mut self.before } else { &mut self.after };
+        if buffer.capacity() == 0 {
+            buffer.reserve(HEAD_BYTES);
+        }
         buffer.extend_from_slice(bytes);
     }
 

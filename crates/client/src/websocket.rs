@@ -1,0 +1,75 @@
+//! WebSockets between local clients and the attested end.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use confide_http::{
+    AdmissionPermit, ClientHandshake, ConnectionPlace, WebSocketLimits, open_client_stream,
+    relay_websocket,
+};
+use http::response;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+
+use crate::limits::ClientLimits;
+
+/// A WebSocket that the attested end has accepted, on a connection of its own.
+pub(crate) struct AttestedWebSocket {
+    /// The attested end's stream.
+    pub(crate) stream: Upgraded,
+    /// The time until its evidence is too old or its claims expire. Fresh evidence cannot be asked
+    /// for on a connection that no longer carries HTTP.
+    pub(crate) lifetime: Duration,
+    /// The permission to run a request, which a WebSocket counts as.
+    pub(crate) permit: AdmissionPermit,
+}
+
+/// Two streams that the handshake has joined.
+pub(crate) struct WebSocketRelay {
+    client: Option<OnUpgrade>,
+    upstream: AttestedWebSocket,
+}
+
+/// The relay of the WebSocket that follows a local connection's HTTP, if there is one.
+#[derive(Default)]
+pub(crate) struct RelaySlot(Mutex<Option<WebSocketRelay>>);
+
+impl WebSocketRelay {
+    /// The relay of a WebSocket that the attested end has accepted with `head`, which becomes the
+    /// head of the answer to the local client.
+    pub(crate) fn accept(
+        handshake: ClientHandshake,
+        head: &mut response::Parts,
+        upstream: AttestedWebSocket,
+    ) -> Self {
+        Self { client: handshake.accept(head), upstream }
+    }
+
+    /// Carries bytes until the WebSocket ends; `place` is the place of the local connection.
+    pub(crate) async fn run(self, place: &ConnectionPlace, limits: &ClientLimits) {
+        let AttestedWebSocket { stream, lifetime, permit } = self.upstream;
+        let Some(client) = self.client else { return };
+        let Some(client) = open_client_stream(client, limits.websocket_open).await else { return };
+        let limits = WebSocketLimits {
+            idle: limits.websocket_idle,
+            write_stall: limits.write_stall,
+            lifetime,
+        };
+        relay_websocket(client, TokioIo::new(stream), place, limits).await;
+        drop(permit);
+    }
+}
+
+impl RelaySlot {
+    /// Leaves the relay for the connection, whose HTTP ends with the answer that accepts.
+    pub(crate) fn put(&self, relay: WebSocketRelay) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(relay);
+    }
+
+    /// Takes the relay.
+    pub(crate) fn take(&self) -> Option<WebSocketRelay> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
