@@ -11,14 +11,7 @@ use confide_channel::{ChannelError, Server};
 use confide_http::PeerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{fresh_evidence::FreshEvidence, observation::Telemetry};
-
-/// The version of HTTP on an opened stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HttpVersion {
-    Http1,
-    Http2,
-}
+use crate::{fresh_evidence::FreshEvidence, http_version::HttpVersion, observation::Telemetry};
 
 /// A stream that carries HTTP.
 pub(crate) struct OpenedStream<S> {

@@ -8,7 +8,7 @@ use confide_http::http1::Http1Error;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerFault {
     #[error("the upstream ended the connection")]
-    Ended,
+    ConnectionClosed,
     #[error(transparent)]
     Stream(#[from] io::Error),
     #[error("invalid HTTP/1.1: {0}")]

@@ -12,24 +12,21 @@ use confide_http::has_explicit_end;
 use http::{Method, Request, Response, Uri, header, uri::PathAndQuery};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Either, Full, Limited};
+use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use crate::{
-    acceptor::HttpVersion,
     answer_fault::AnswerFault,
-    body::LimitedBody,
-    client_body::ClientBody,
     fault::{UpstreamFailure, UpstreamFault},
+    http_version::HttpVersion,
     http1_connection::{Http1Answer, Http1Connection, UpgradedSocket},
     http2_session::{Http2Answer, Http2Session, Http2Stream},
     limits::GatewayLimits,
     request_model::MODELS_PATH,
     upstream::Upstream,
+    upstream_request::{RequestBody, UnansweredRequest},
     upstream_socket::UpstreamSocket,
 };
-
-/// The body of a request to the upstream: streamed, or in memory and possibly empty.
-pub(crate) type RequestBody = Either<LimitedBody<ClientBody>, Full<Bytes>>;
 
 /// The largest number of bytes of a list of models, enough for thousands of models.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
@@ -219,6 +216,8 @@ async fn open_socket(
     let stream = in_connect_deadline(upstream, until, dial).await?;
     // A request is a small write, which Nagle's algorithm would delay.
     let _ = stream.set_nodelay(true);
+    // A server that is gone acknowledges nothing, long before its answer is due.
+    let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_stall));
     let Some(name) = upstream.server_name() else {
         return Ok(UpstreamSocket::Plain(stream));
     };
@@ -264,29 +263,4 @@ async fn in_connect_deadline<T>(
         let reason = format!("{}: {error}", upstream.authority());
         UpstreamFailure::new(UpstreamFault::Unreachable, reason)
     })
-}
-
-/// A request that was sent, in part or whole, and got no answer.
-pub(crate) struct UnansweredRequest {
-    /// The request, if all of it is still there.
-    pub(crate) request: Option<Box<Request<RequestBody>>>,
-    pub(crate) progress: RequestProgress,
-    pub(crate) fault: AnswerFault,
-}
-
-/// What is known of a request that got no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestProgress {
-    /// The upstream has not processed it.
-    Unprocessed,
-    /// The upstream may have processed it, and has sent nothing since.
-    Unknown,
-    /// The upstream has sent something since.
-    Begun,
-}
-
-impl UnansweredRequest {
-    pub(crate) fn into_failure(self) -> UpstreamFailure {
-        UpstreamFailure::from_error(UpstreamFault::classify(&self.fault), &self.fault)
-    }
 }

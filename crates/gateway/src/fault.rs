@@ -46,7 +46,7 @@ impl UpstreamFault {
             AnswerFault::Malformed(_) => Self::Malformed,
             AnswerFault::UnaskedUpgrade => Self::Unframed,
             AnswerFault::Http2(error) if error.is_library() => Self::Malformed,
-            AnswerFault::Ended
+            AnswerFault::ConnectionClosed
             | AnswerFault::Stream(_)
             | AnswerFault::Http2(_)
             | AnswerFault::Request(_) => Self::BrokeOff,

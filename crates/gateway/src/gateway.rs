@@ -75,11 +75,12 @@ impl Gateway {
         options.configuration.check_upstream_roots()?;
         let simulated = attester.as_ref().is_some_and(|attester| attester.is_simulated());
         let channel = Server::new(options.channel_options(), attester, clock)?;
-        Self::with_channel(channel, options, simulated)
+        Self::with_channel(channel, options, simulated, clock)
     }
 
     /// A gateway of ordinary TLS with a given certificate. `chain_pem` holds the certificate and
-    /// those that lead to its root, `key_pem` its private key (RFC 7468).
+    /// those that lead to its root, `key_pem` its private key (RFC 7468). `clock` returns Unix
+    /// seconds.
     ///
     /// # Errors
     /// [`GatewayError::Certificate`] if one of them has nothing usable, and [`GatewayError`] if the
@@ -89,6 +90,7 @@ impl Gateway {
         options: GatewayOptions,
         chain_pem: &[u8],
         key_pem: &[u8],
+        clock: fn() -> u64,
     ) -> Result<Self, GatewayError> {
         options.configuration.check()?;
         options.configuration.check_upstream_roots()?;
@@ -102,13 +104,14 @@ impl Gateway {
         let key = PrivateKeyDer::from_pem_slice(key_pem)
             .map_err(|error| unusable("private key", error.to_string()))?;
         let channel = Server::with_certificate(options.channel_options(), chain, key)?;
-        Self::with_channel(channel, options, false)
+        Self::with_channel(channel, options, false, clock)
     }
 
     fn with_channel(
         channel: Server,
         options: GatewayOptions,
         simulated: bool,
+        clock: fn() -> u64,
     ) -> Result<Self, GatewayError> {
         // The ALPN names of session binding imply HTTP/1.1.
         let channel = match options.configuration.binding {
@@ -121,7 +124,7 @@ impl Gateway {
         };
         Ok(Self {
             channel,
-            proxy: Proxy::new(&options.configuration, simulated, options.limits)?,
+            proxy: Proxy::new(&options.configuration, simulated, options.limits)?.with_clock(clock),
             configuration: options.configuration,
             limits: options.limits,
             simulated,

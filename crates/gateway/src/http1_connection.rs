@@ -21,10 +21,10 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use crate::{
     answer_fault::AnswerFault,
-    connection::{RequestBody, RequestProgress, UnansweredRequest},
     limits::GatewayLimits,
     rewound_stream::RewoundStream,
     trailers::AnnouncedTrailers,
+    upstream_request::{RequestBody, RequestProgress, UnansweredRequest},
     upstream_socket::UpstreamSocket,
 };
 
@@ -223,7 +223,7 @@ impl Http1Connection {
                 continue;
             }
             if ready!(self.poll_receive(cx))? == 0 {
-                return Poll::Ready(Err(AnswerFault::Ended));
+                return Poll::Ready(Err(AnswerFault::ConnectionClosed));
             }
             *has_received = true;
         }

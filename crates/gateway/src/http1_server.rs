@@ -4,7 +4,6 @@
 //! and a request costs no task, no channel and no second copy of its state.
 
 use std::{
-    cell::RefCell,
     future::poll_fn,
     io,
     pin::{Pin, pin},
@@ -13,7 +12,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use bytes::{Buf, BytesMut};
@@ -32,14 +30,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     answer,
     client_body::{ClientBody, Http1Body, lock},
-    client_connection::{ClientConnection, RelaySink},
+    client_connection::ClientConnection,
     client_stream::ClientStream,
     configuration_version::ReplacementSignal,
+    date_line::DateLine,
     fresh_evidence::FreshEvidence,
     limits::GatewayLimits,
     proxy::Proxy,
     trailers::AnnouncedTrailers,
-    websocket_relay::WebSocketRelay,
+    websocket_relay::{RelaySink, WebSocketRelay},
 };
 
 /// The number of bytes of an answer that are collected before they are written, if more is ready.
@@ -213,8 +212,11 @@ impl Http1Server<'_> {
             (true, true) => KEEP_ALIVE_LINE,
             (true, false) => b"",
         };
-        let date = date_line();
-        let date: &[u8] = if head.headers.contains_key(header::DATE) { b"" } else { &date };
+        let date = match head.headers.contains_key(header::DATE) {
+            true => None,
+            false => self.proxy.date_line(),
+        };
+        let date = date.as_ref().map_or(&b""[..], DateLine::as_bytes);
         {
             let mut stream = lock(stream);
             stream.begin_answer();
@@ -360,37 +362,4 @@ fn build_request(head: RequestHead, body: ClientBody) -> Request<ClientBody> {
 fn names_close(fields: &HeaderMap) -> bool {
     fields.contains_key(header::CONNECTION)
         && list_members(fields, &header::CONNECTION).any(|name| name.eq_ignore_ascii_case("close"))
-}
-
-/// The line of the `Date` field (RFC 9110 section 6.6.1). It is written anew once a second.
-fn date_line() -> [u8; 37] {
-    thread_local! {
-        static LATEST: RefCell<(u64, [u8; 37])> = const { RefCell::new((0, [0; 37])) };
-    }
-    let now = SystemTime::now();
-    let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    LATEST.with_borrow_mut(|(latest, line)| {
-        if *latest != second {
-            *latest = second;
-            let text = format!("date: {}\r\n", httpdate::fmt_http_date(now));
-            line.copy_from_slice(text.as_bytes());
-        }
-        *line
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn the_date_has_the_form_of_rfc_9110() {
-        let line = date_line();
-        let line = std::str::from_utf8(&line).unwrap();
-        let date = line.strip_prefix("date: ").and_then(|line| line.strip_suffix("\r\n"));
-        let parsed = httpdate::parse_http_date(date.unwrap()).unwrap();
-        assert!(SystemTime::now().duration_since(parsed).unwrap() < Duration::from_secs(60));
-    }
 }

@@ -36,12 +36,12 @@ use tokio::{
 
 use crate::{
     client_body::ClientBody,
-    client_connection::{ClientConnection, RelaySink},
+    client_connection::ClientConnection,
     limits::{GatewayLimits, Http2Limits},
     observation::ObservedBody,
     proxy::Proxy,
     refusal::RequestRefusal,
-    websocket_relay::WebSocketRelay,
+    websocket_relay::{RelaySink, WebSocketRelay},
 };
 
 /// The most bytes of an answer that are handed to a stream at once.

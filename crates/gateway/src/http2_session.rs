@@ -25,10 +25,10 @@ use http_body_util::{Either, Full};
 
 use crate::{
     answer_fault::AnswerFault,
-    connection::{RequestBody, RequestProgress, UnansweredRequest},
     limits::{GatewayLimits, Http2Limits},
     trailers::AnnouncedTrailers,
     upstream::Upstream,
+    upstream_request::{RequestBody, RequestProgress, UnansweredRequest},
     upstream_socket::UpstreamSocket,
 };
 

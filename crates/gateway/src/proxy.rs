@@ -30,7 +30,8 @@ use crate::{
     client_body::ClientBody,
     client_connection::ClientConnection,
     configuration::{GatewayConfiguration, WELL_KNOWN_PATH},
-    connection::{Connection, OpenAnswer, RequestBody, RequestProgress},
+    connection::{Connection, OpenAnswer},
+    date_line::DateLine,
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
     fresh_evidence, http2_head,
@@ -50,6 +51,7 @@ use crate::{
     server_group::{ServerGroup, ServerPermit, ServerSet},
     trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
     upstream::Upstream,
+    upstream_request::{RequestBody, RequestProgress},
     websocket_relay::WebSocketRelay,
 };
 
@@ -67,6 +69,8 @@ pub(crate) struct Proxy {
     log: Option<AccessLog>,
     authorizer: Option<Arc<Authorizer>>,
     telemetry: Option<Arc<Telemetry>>,
+    /// Returns Unix seconds, for the `Date` of answers.
+    clock: Option<fn() -> u64>,
 }
 
 impl Proxy {
@@ -105,7 +109,18 @@ impl Proxy {
             log: None,
             authorizer: None,
             telemetry: None,
+            clock: None,
         })
+    }
+
+    pub(crate) fn with_clock(mut self, clock: fn() -> u64) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// The line of the `Date` field, if the time is known.
+    pub(crate) fn date_line(&self) -> Option<DateLine> {
+        self.clock.map(|clock| DateLine::from_unix_s(clock()))
     }
 
     pub(crate) fn with_access_log(mut self, log: Option<AccessLog>) -> Self {
@@ -250,15 +265,7 @@ impl Proxy {
         let ClientConnection { peer, relays, evidence } = connection;
         let (mut head, mut body) = request.into_parts();
         let is_websocket = is_websocket_request(&head);
-        request_head::check_method(&head.method, is_websocket)?;
-        if head.version == Version::HTTP_2 {
-            http2_head::normalise_head(&mut head, self.limits.head_fields)?;
-        }
-        request_head::check_host(&head)?;
-        let target = request_head::normalise_target(&head.uri).map_err(RequestRefusal::Target)?;
-        if self.model_change.has_happened() {
-            return Err(changed_model_refusal());
-        }
+        let target = self.check_head(&mut head, is_websocket)?;
         match target.path() {
             WELL_KNOWN_PATH => {
                 observation.record_route(WELL_KNOWN_PATH);
@@ -314,6 +321,24 @@ impl Proxy {
             None => self.meter(answer, grant, observation),
             Some((place, relay)) => relay.start(answer, place, grant),
         })
+    }
+
+    /// Checks what is the same for all routes, and returns the target in its normal form.
+    fn check_head(
+        &self,
+        head: &mut request::Parts,
+        is_websocket: bool,
+    ) -> Result<PathAndQuery, RequestRefusal> {
+        request_head::check_method(&head.method, is_websocket)?;
+        if head.version == Version::HTTP_2 {
+            http2_head::normalise_head(head, self.limits.head_fields)?;
+        }
+        request_head::check_host(head)?;
+        let target = request_head::normalise_target(&head.uri).map_err(RequestRefusal::Target)?;
+        match self.model_change.has_happened() {
+            true => Err(changed_model_refusal()),
+            false => Ok(target),
+        }
     }
 
     async fn answer_unless_model_changes<T>(

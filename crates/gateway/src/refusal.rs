@@ -11,12 +11,12 @@ use crate::{
     authorizer::KeyRefusal,
     body::{BodyFault, find_body_fault},
     choice_error::ChoiceError,
-    connection::UnansweredRequest,
     evidence_fault::EvidenceFault,
     fault::UpstreamFailure,
     observation::RequestObservation,
     path::PathFault,
     rate_limit::ceil_seconds,
+    upstream_request::UnansweredRequest,
 };
 
 /// Seconds after which a client may try again while the gateway is busy: a request often ends within

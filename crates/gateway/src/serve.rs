@@ -15,12 +15,14 @@ use confide_http::{
     error_chain, interrupt, serve_with_deadlines, wait_until_closing,
 };
 use hyper_util::rt::TokioIo;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
-    acceptor::{Acceptor, HttpVersion, OpenedStream},
+    acceptor::{Acceptor, OpenedStream},
     configuration_version::{ConfigurationVersion, ReplacementSignal},
     fresh_evidence::FreshEvidence,
+    http_version::HttpVersion,
     http1_server::{Http1Server, UpgradedConnection},
     http2::serve_http2,
     limits::GatewayLimits,
@@ -41,6 +43,9 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
 ) {
     let ConfigurationVersion { acceptor, proxy, limits, .. } = &*configuration;
     let _open = proxy.count_connection();
+    // A client that is gone acknowledges nothing, long before the kernel's buffer is full. Where the
+    // kernel has no such limit, the one for writes remains.
+    let _ = SockRef::from(stream.tcp()).set_tcp_user_timeout(Some(limits.write_stall));
     // The evidence would attest a false digest, so no handshake is started.
     let mut lost = pin!(proxy.wait_for_model_change());
     let opened = tokio::select! {

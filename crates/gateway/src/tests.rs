@@ -16,9 +16,10 @@ use tokio::{
 use crate::{
     DEFAULT_GROUP, DrainOutcome, GatewayConfiguration, GatewayLimits, Route, ServerStates,
     Upstream,
-    acceptor::{Acceptor, HttpVersion, OpenedStream},
+    acceptor::{Acceptor, OpenedStream},
     configuration_slot::ConfigurationSlot,
     configuration_version::ConfigurationVersion,
+    http_version::HttpVersion,
     proxy::Proxy,
 };
 

@@ -17,7 +17,7 @@ use tokio_rustls::{
 };
 
 use crate::{
-    acceptor::HttpVersion,
+    http_version::HttpVersion,
     trusted_file::{TrustedFileError, read_trusted_file},
 };
 

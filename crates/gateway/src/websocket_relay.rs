@@ -1,15 +1,18 @@
 //! An accepted WebSocket, and what it holds until it ends.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use confide_http::{BusyGuard, ConnectionPlace, open_client_stream, relay_websocket};
 use http::Response;
 use hyper::upgrade::OnUpgrade;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+};
 
 use crate::{
-    answer::AnswerBody, authorizer::Grant, client_connection::RelayPlace,
-    http1_connection::UpgradedSocket, limits::GatewayLimits, server_group::ServerPermit,
+    answer::AnswerBody, authorizer::Grant, http1_connection::UpgradedSocket, limits::GatewayLimits,
+    server_group::ServerPermit,
 };
 
 /// Two streams that the handshake has joined.
@@ -68,5 +71,41 @@ impl WebSocketRelay {
     {
         let Self { client: _, upstream, _place, _permit, _grant } = self;
         relay_websocket(client, upstream, place, limits.websocket_limits()).await;
+    }
+}
+
+/// Where accepted WebSockets go, of which a relay is run once the answer is sent.
+#[derive(Clone, Copy)]
+pub(crate) enum RelaySink<'a> {
+    /// The connection of HTTP/1.1 becomes the only one.
+    Single(&'a Mutex<Option<Box<WebSocketRelay>>>),
+    /// Each is a stream of a connection of HTTP/2.
+    Many(&'a mpsc::Sender<Box<WebSocketRelay>>),
+}
+
+/// Room for one accepted WebSocket.
+pub(crate) enum RelayPlace<'a> {
+    Single(&'a Mutex<Option<Box<WebSocketRelay>>>),
+    Many(mpsc::Permit<'a, Box<WebSocketRelay>>),
+}
+
+impl<'a> RelaySink<'a> {
+    /// Room for one more; `None` if there is none.
+    pub(crate) fn reserve(self) -> Option<RelayPlace<'a>> {
+        match self {
+            Self::Single(slot) => Some(RelayPlace::Single(slot)),
+            Self::Many(queue) => queue.try_reserve().ok().map(RelayPlace::Many),
+        }
+    }
+}
+
+impl RelayPlace<'_> {
+    pub(crate) fn send(self, relay: Box<WebSocketRelay>) {
+        match self {
+            Self::Single(slot) => {
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(relay);
+            }
+            Self::Many(permit) => permit.send(relay),
+        }
     }
 }

@@ -276,7 +276,7 @@ impl TerminateConfig {
         };
         let gateway = match certificate {
             Some(GivenCertificate { chain, key }) => {
-                Gateway::with_certificate(options, &chain, &key)
+                Gateway::with_certificate(options, &chain, &key, process::unix_now)
             }
             None => Gateway::new(options, attester, process::unix_now),
         };

@@ -5,7 +5,7 @@ use http::HeaderMap;
 use httparse::{EMPTY_HEADER, Status};
 
 use super::{
-    Http1Error,
+    error::Http1Error,
     fields::{FIELDS_MAX, collect_fields, field_error},
     head_scanner::HeadLimits,
 };

@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
 
-use super::{Http1Error, request_head::encode_fields, write_queue::WriteQueue};
+use super::{error::Http1Error, request_head::encode_fields, write_queue::WriteQueue};
 
 const LAST_CHUNK: &[u8] = b"0\r\n";
 const LINE_END: &[u8] = b"\r\n";

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use httparse::Header;
 
-use super::Http1Error;
+use super::error::Http1Error;
 use crate::hop::list_members;
 
 /// The number of fields for which there is always room. More are an error.

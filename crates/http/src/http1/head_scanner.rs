@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::Http1Error;
+use super::error::Http1Error;
 
 /// The largest head that is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,8 @@ use http::{HeaderMap, Method, Uri, Version, header};
 use httparse::Status;
 
 use super::{
-    BodyFraming, Http1Error,
+    body_decoder::BodyFraming,
+    error::Http1Error,
     fields::{FIELDS_MAX, collect_fields, field_error, keeps_connection, read_content_length},
     head_scanner::{HeadLimits, HeadScanner},
 };
