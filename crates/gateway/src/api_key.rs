@@ -78,7 +78,7 @@ pub(crate) fn take_api_key(headers: &mut HeaderMap) -> Result<Option<ApiKeyDiges
     let is_single = values.next().is_none() || values.next().is_none();
     let bearer = headers.get(AUTHORIZATION).and_then(|value| strip_bearer(value.as_bytes()));
     let key = bearer.or_else(|| headers.get(X_API_KEY).map(|value| value.as_bytes()));
-    // The key is hashed where hyper received it, so there is no copy to erase.
+    // The key is hashed where it was received, so there is no copy to erase.
     let digest =
         key.filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX).map(ApiKeyDigest::of_key);
     headers.remove(AUTHORIZATION);

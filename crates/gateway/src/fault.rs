@@ -119,7 +119,7 @@ impl UpstreamFailure {
         Self { fault, reason: reason.to_string() }
     }
 
-    /// A failure whose reason names all causes; hyper's own text names only the first.
+    /// A failure whose reason names all causes.
     pub(crate) fn from_error(fault: UpstreamFault, error: &(dyn Error + 'static)) -> Self {
         Self { fault, reason: error_chain(error) }
     }

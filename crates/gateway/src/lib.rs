@@ -1,7 +1,7 @@
 //! Terminates an attested channel in front of a model server and proxies HTTP to it.
 //!
-//! A request passes TCP, then [`confide_channel::Server`] (TLS and evidence), then HTTP/1.1 or
-//! HTTP/2 by hyper, then a pooled connection to the upstream. After the handshake the binding makes no
+//! A request passes TCP, then [`confide_channel::Server`] (TLS and evidence), then HTTP/1.1
+//! (here) or HTTP/2 (hyper), then a connection to the upstream of either version. After the handshake the binding makes no
 //! difference, so a kept attested session costs as much as plain TLS.
 //!
 //! A route leads to a group of model servers, of which the proxy chooses one for each request.

@@ -143,6 +143,11 @@ impl Proxy {
         self.telemetry.as_ref().map(|telemetry| telemetry.metrics.count_connection())
     }
 
+    /// Whether the configuration has the model of any server.
+    pub(crate) fn expects_model(&self) -> bool {
+        self.expects_model
+    }
+
     /// Whether answers are read for their tokens even without API keys.
     fn counts_tokens(&self) -> bool {
         self.telemetry.as_ref().is_some_and(|telemetry| telemetry.counts_tokens)
@@ -156,6 +161,14 @@ impl Proxy {
     /// digest.
     pub(crate) async fn wait_for_model_change(&self) {
         self.model_change.wait().await;
+    }
+
+    /// The same for a connection to keep: it takes room only if the configuration has a model.
+    pub(crate) fn watch_model(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        match self.expects_model {
+            true => Box::pin(self.wait_for_model_change()),
+            false => Box::pin(std::future::pending()),
+        }
     }
 
     /// Closes idle connections, checks the health of servers, and asks them for their models, at

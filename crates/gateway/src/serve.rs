@@ -47,13 +47,20 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
     // kernel has no such limit, the one for writes remains.
     let _ = SockRef::from(stream.tcp()).set_tcp_user_timeout(Some(limits.write_stall));
     // The evidence would attest a false digest, so no handshake is started.
-    let mut lost = pin!(proxy.wait_for_model_change());
+    let mut lost = proxy.watch_model();
+    let opening = Box::pin(async {
+        let opened = acceptor.open_stream(stream).await?;
+        let OpenedStream { stream, version, evidence } = opened;
+        // Every future that the stream is moved into would otherwise hold room for it.
+        let stream = Box::new(StallGuard::new(stream, limits.write_stall));
+        Ok::<_, A::Refusal>(OpenedStream { stream, version, evidence })
+    });
     let opened = tokio::select! {
         biased;
         () = lost.as_mut() => return tracing::info!("connection refused: upstream changed its model"),
         _ = closing.changed() => return,
         // What each step needs is boxed, so that an idle connection does not hold room for all.
-        opened = Box::pin(acceptor.open_stream(stream)) => opened,
+        opened = opening => opened,
     };
     let OpenedStream { stream, version, evidence } = match opened {
         Ok(opened) => opened,
@@ -61,28 +68,21 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
             return tracing::info!(refusal = error_chain(&refusal), "connection refused");
         }
     };
-    // Every future that the stream is moved into would otherwise hold room for it.
-    let stream = Box::new(StallGuard::new(stream, limits.write_stall));
     let signal = replaced.clone();
     // HTTP/2 has a frame (GOAWAY) that ends a connection without losing a request.
-    let replaced_http2 = async {
-        match version {
-            HttpVersion::Http1 => pending().await,
-            HttpVersion::Http2 => replaced.wait().await,
-        }
+    let replaced_http2: Pin<Box<dyn Future<Output = ()> + Send>> = match version {
+        HttpVersion::Http1 => Box::pin(pending()),
+        HttpVersion::Http2 => Box::pin(async move { replaced.wait().await }),
     };
-    let stop = async {
+    let stop = Box::pin(async {
+        let mut swapped = proxy.watch_model();
         tokio::select! {
             () = wait_until_closing(closing) => {}
-            () = proxy.wait_for_model_change() => {}
+            () = swapped.as_mut() => {}
             () = replaced_http2 => {}
         }
-    };
-    let loss = async {
-        lost.await;
-        tokio::time::sleep(LOST_UPSTREAM_GRACE).await;
-    };
-    let served = async {
+    });
+    let serve = async {
         match version {
             HttpVersion::Http1 => {
                 Box::pin(serve_http1(stream, &place, proxy, limits, evidence, signal, stop)).await;
@@ -93,7 +93,14 @@ pub(crate) async fn serve_connection_of<A: Acceptor>(
             }
         }
     };
-    interrupt(pin!(served), loss).await;
+    if !proxy.expects_model() {
+        return serve.await;
+    }
+    let loss = async {
+        lost.await;
+        tokio::time::sleep(LOST_UPSTREAM_GRACE).await;
+    };
+    interrupt(pin!(serve), Box::pin(loss)).await;
 }
 
 async fn serve_http1<S>(
@@ -114,7 +121,7 @@ async fn serve_http1<S>(
         idle: limits.idle,
         grace: UNBOUNDED,
     };
-    // hyper-like: boxed once, because every future that it is moved into would hold it again.
+    // Boxed once, because every future that it is moved into would hold it again.
     let serving = Box::pin(server.serve(stream));
     let close = |_: Pin<&mut _>| is_closing.store(true, Ordering::Relaxed);
     let served = serve_with_deadlines(serving, close, place, deadlines, stop).await;

@@ -101,7 +101,8 @@ pub async fn serve_with_deadlines<C: Future>(
     deadlines: ConnectionDeadlines,
     stop: impl Future<Output = ()>,
 ) -> Option<C::Output> {
-    let silent = async {
+    // Boxed, so that it is not held again by each future that it is moved into.
+    let silent = Box::pin(async {
         let until = tokio::time::Instant::now() + deadlines.first_request;
         while !place.has_run_exchange() {
             let left = until.saturating_duration_since(tokio::time::Instant::now());
@@ -111,7 +112,7 @@ pub async fn serve_with_deadlines<C: Future>(
             tokio::time::sleep(left.min(deadlines.idle)).await;
         }
         place.wait_for_idle_time(deadlines.idle).await;
-    };
+    });
     let served = serve_until_stop(connection.as_mut(), shut_down, stop, deadlines.grace);
     let served = interrupt(pin!(served), silent).await;
     if served.is_none() {

@@ -8,7 +8,7 @@ use super::error::Http1Error;
 use crate::hop::list_members;
 
 /// The number of fields for which there is always room. More are an error.
-pub(super) const FIELDS_MAX: usize = 256;
+pub(super) const FIELDS_MAX: usize = 1024;
 
 /// Collects the fields that were parsed from `head`. Their values share its memory.
 pub(super) fn collect_fields(

@@ -9,7 +9,7 @@ use super::error::Http1Error;
 pub struct HeadLimits {
     /// The largest number of bytes of the first line and the fields together.
     pub bytes: usize,
-    /// The largest number of fields, at most 256.
+    /// The largest number of fields, at most 1,024.
     pub fields: usize,
 }
 

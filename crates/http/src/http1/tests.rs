@@ -307,3 +307,14 @@ fn an_answer_is_written_as_its_request_and_status_demand() {
         assert_eq!(written, format!("HTTP/1.1 {wanted}"), "{method} {status}");
     }
 }
+
+#[test]
+fn a_head_may_have_as_many_fields_as_any_configuration_allows() {
+    let limits = HeadLimits { bytes: 64 * 1024, fields: 1000 };
+    let head = format!("GET / HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(1000));
+    let parsed = RequestHeadParser::new(limits).parse(&mut BytesMut::from(head.as_str()));
+    assert_eq!(parsed.unwrap().unwrap().fields.len(), 1000);
+    let more = head.replacen("x: y", "x: y\r\nx: y", 1);
+    let parsed = RequestHeadParser::new(limits).parse(&mut BytesMut::from(more.as_str()));
+    assert_eq!(parsed.unwrap_err(), Http1Error::TooManyFields { limit: 1000 });
+}
