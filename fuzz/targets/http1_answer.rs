@@ -2,9 +2,7 @@
 #![no_main]
 
 use bytes::BytesMut;
-use confide_http::http1::{
-    AnswerHeadParser, BodyDecoder, BodyPiece, HeadLimits, Http1Error,
-};
+use confide_http::http1::{AnswerHeadParser, BodyDecoder, BodyPiece, HeadLimits, Http1Error};
 use libfuzzer_sys::fuzz_target;
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 1024, fields: 16 };

@@ -42,8 +42,8 @@ pub(crate) struct UpstreamPool {
     manifest: AttestedModelWatch,
     state: Mutex<PoolState>,
     /// Is held while a connection of HTTP/2 is opened, so that requests that come at once do not
-    /// open one each.
-    opening: tokio::sync::Mutex<()>,
+    /// open one each. Holds the latest failure, which those that waited for it share.
+    opening: tokio::sync::Mutex<Option<(Instant, UpstreamFailure)>>,
 }
 
 #[derive(Default)]
@@ -205,10 +205,21 @@ impl UpstreamPool {
 
     /// Claims a stream, of a new connection if no other has a free one.
     async fn open_stream(&self) -> Result<Http2Stream, UpstreamFailure> {
-        let _opening = self.opening.lock().await;
+        let began = Instant::now();
+        let mut latest_failure = self.opening.lock().await;
         if let Some(stream) = self.claim_stream() {
             return Ok(stream);
         }
+        match &*latest_failure {
+            Some((time, failure)) if *time >= began => return Err(failure.clone()),
+            _ => {}
+        }
+        let opened = self.open_session().await;
+        *latest_failure = opened.as_ref().err().map(|failure| (Instant::now(), failure.clone()));
+        opened
+    }
+
+    async fn open_session(&self) -> Result<Http2Stream, UpstreamFailure> {
         let session = open_http2_session(&self.upstream, &self.limits).await?;
         let claim = || session.claim().ok_or_else(|| no_free_stream(&self.upstream));
         if self.manifest.expects_model() {
