@@ -28,6 +28,18 @@ const BODY_READ_BYTES: usize = 16 * 1024;
 const DISCARDED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
+/// What became of the rest of a body that nobody wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyRest {
+    /// It was read and discarded.
+    Read,
+    /// It does not come or cannot be read: the client waits for 100, or sent chunks that are malformed
+    /// or too many.
+    Unreadable,
+    /// The client has left.
+    Disconnected,
+}
+
 pub(crate) struct ClientStream<S> {
     stream: S,
     received: BytesMut,
@@ -41,6 +53,8 @@ pub(crate) struct ClientStream<S> {
     is_body_wanted: bool,
     /// Whether the answer has begun, so that it is too late for 100.
     is_answered: bool,
+    /// Whether 100 is on its way and may not have left yet.
+    owes_flush: bool,
     discarded_bytes: u64,
 }
 
@@ -55,6 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ClientStream<S> {
             awaits_continue: false,
             is_body_wanted: false,
             is_answered: false,
+            owes_flush: false,
             discarded_bytes: 0,
         }
     }
@@ -111,35 +126,57 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ClientStream<S> {
         self.decoder.is_complete()
     }
 
-    /// Reads and discards the rest of a body that nobody wants. `false` if the rest does not come: the
-    /// client waits for 100, has gone, or sends too much.
-    pub(crate) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+    /// Reads and discards the rest of a body that nobody wants.
+    pub(crate) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<BodyRest> {
+        loop {
+            if let Some(rest) = self.discard_received() {
+                return Poll::Ready(rest);
+            }
+            match ready!(self.poll_receive(cx)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Poll::Ready(BodyRest::Disconnected),
+            }
+        }
+    }
+
+    /// Discards what has come of a body; `None` if more of it has to be received.
+    fn discard_received(&mut self) -> Option<BodyRest> {
         loop {
             match self.decoder.decode(&mut self.received) {
                 Ok(BodyPiece::Data(data)) => {
                     self.discarded_bytes += data.len() as u64;
                     if self.discarded_bytes > DISCARDED_BYTES_MAX {
-                        return Poll::Ready(false);
+                        return Some(BodyRest::Unreadable);
                     }
                 }
-                Ok(BodyPiece::Trailers(_) | BodyPiece::End) => return Poll::Ready(true),
+                Ok(BodyPiece::Trailers(_) | BodyPiece::End) => return Some(BodyRest::Read),
                 // Unless it has come at once, it does not come.
-                Ok(BodyPiece::Incomplete) if self.awaits_continue => return Poll::Ready(false),
-                Ok(BodyPiece::Incomplete) => match ready!(self.poll_receive(cx)) {
-                    Ok(1..) => {}
-                    Ok(0) | Err(_) => return Poll::Ready(false),
-                },
-                Err(_) => return Poll::Ready(false),
+                Ok(BodyPiece::Incomplete) if self.awaits_continue => {
+                    return Some(BodyRest::Unreadable);
+                }
+                Ok(BodyPiece::Incomplete) => return None,
+                Err(_) => return Some(BodyRest::Unreadable),
             }
         }
+    }
+
+    /// Whether the client still waits for 100 and has not sent the body at once, so that nobody knows
+    /// what it sends next. Once the answer begins, the body is not wanted any more.
+    pub(crate) fn lacks_expected_body(&mut self) -> bool {
+        self.awaits_continue && self.discard_received() != Some(BodyRest::Read)
     }
 
     /// Resolves when the client has left. While an answer is made, the rest of an unwanted body and
     /// the beginning of a next request are read.
     pub(crate) fn poll_departure(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_unwanted = !self.is_body_wanted && !self.awaits_continue;
-        if is_unwanted && !self.decoder.is_complete() && !ready!(self.poll_discard(cx)) {
-            return Poll::Ready(());
+        if is_unwanted && !self.decoder.is_complete() {
+            match ready!(self.poll_discard(cx)) {
+                BodyRest::Read => {}
+                // The answer goes on, and no more is read.
+                BodyRest::Unreadable => return Poll::Pending,
+                BodyRest::Disconnected => return Poll::Ready(()),
+            }
         }
         if !self.received.is_empty() {
             // More is not read before it is wanted.
@@ -209,6 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodySource for ClientStream<S> {
             }
             self.awaits_continue = false;
             self.queue.push(CONTINUE);
+            self.owes_flush = true;
         }
         loop {
             match self.decoder.decode(&mut self.received)? {
@@ -219,9 +257,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodySource for ClientStream<S> {
                 BodyPiece::End => return Poll::Ready(None),
                 BodyPiece::Incomplete => {}
             }
-            if !self.queue.is_empty() && self.poll_write_queue(cx)?.is_pending() {
+            if self.owes_flush {
                 // The client has to be told to go on first.
-                return Poll::Pending;
+                ready!(self.poll_write_queue(cx))?;
+                self.owes_flush = false;
             }
             if ready!(self.poll_receive(cx))? == 0 {
                 self.decoder.finish()?;

@@ -12,7 +12,6 @@ use confide_http::has_explicit_end;
 use http::{Method, Request, Response, Uri, header, uri::PathAndQuery};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Either, Full, Limited};
-use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use crate::{
@@ -216,8 +215,6 @@ async fn open_socket(
     let stream = in_connect_deadline(upstream, until, dial).await?;
     // A request is a small write, which Nagle's algorithm would delay.
     let _ = stream.set_nodelay(true);
-    // A server that is gone acknowledges nothing, long before its answer is due.
-    let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_stall));
     let Some(name) = upstream.server_name() else {
         return Ok(UpstreamSocket::Plain(stream));
     };

@@ -34,6 +34,8 @@ const ANSWER_FIELDS_MAX: usize = 100;
 /// each time and gets more.
 const READ_BYTES: usize = 8 * 1024;
 const READ_BYTES_MAX: usize = 64 * 1024;
+/// The number of unsent bytes of a request beyond which no more of its body is read.
+const QUEUED_BYTES_MAX: usize = 16 * 1024;
 
 /// A connection on which no request runs.
 pub(crate) struct Http1Connection {
@@ -109,7 +111,7 @@ impl Http1Connection {
         let encoder = BodyEncoder::new(length);
         let mut request = Some(OutgoingRequest { body, encoder, announced });
         let mut parser = AnswerHeadParser::new(self.limits);
-        let mut has_received = false;
+        let (mut has_received, mut has_failed) = (false, false);
         let answered = std::future::poll_fn(|cx| {
             match self.poll_send(&mut request, cx) {
                 Poll::Ready(Err(SendFault::Body(error))) => {
@@ -117,6 +119,7 @@ impl Http1Connection {
                 }
                 // It may have answered before it closed.
                 Poll::Ready(Err(SendFault::Stream(error))) => {
+                    has_failed = true;
                     tracing::debug!(%error, "the upstream takes no more of a request");
                 }
                 Poll::Ready(Ok(())) | Poll::Pending => {}
@@ -133,7 +136,7 @@ impl Http1Connection {
                 && answer.fields.contains_key(header::CONTENT_LENGTH);
             let framing = answer.frame_body(&head.method)?;
             let is_kept = answer.keeps_connection() && !is_upgrade && !is_ambiguous;
-            Ok((answer, framing, is_kept))
+            Ok((answer, framing, is_kept && !has_failed))
         });
         let (answer, framing, is_kept) = match framed {
             Ok(framed) => framed,
@@ -152,6 +155,15 @@ impl Http1Connection {
         *response.version_mut() = answer.version;
         *response.headers_mut() = answer.fields;
         Ok(response)
+    }
+
+    /// Gives memory back that an idle connection does not need.
+    fn release_large_buffers(&mut self) {
+        if self.read_bytes > READ_BYTES {
+            self.read_bytes = READ_BYTES;
+            self.received = BytesMut::new();
+        }
+        self.queue.release_large_buffers();
     }
 
     /// Sends more of a request. Once it has been sent, or cannot be sent further, it is `None`.
@@ -176,8 +188,10 @@ impl Http1Connection {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), SendFault>> {
         loop {
-            // The head and the first piece of the body leave together if both are there.
-            let is_waiting = request.poll_next_piece(&mut self.queue, cx)?.is_pending();
+            // The head and the first piece of the body leave together if both are there. An upstream
+            // that does not read must not make the queue grow.
+            let has_room = self.queue.remaining() < QUEUED_BYTES_MAX;
+            let is_waiting = has_room && request.poll_next_piece(&mut self.queue, cx)?.is_pending();
             while !self.queue.is_empty() {
                 let mut slices = [IoSlice::new(&[]); 3];
                 let count = self.queue.chunks_vectored(&mut slices);
@@ -272,7 +286,12 @@ impl Http1Answer {
     pub(crate) fn into_idle_connection(self) -> Option<Box<Http1Connection>> {
         let is_over = self.decoder.is_complete() && self.request.is_none();
         // What follows an answer belongs to no request.
-        (is_over && self.is_kept && self.connection.received.is_empty()).then_some(self.connection)
+        let is_kept = is_over && self.is_kept && self.connection.received.is_empty();
+        is_kept.then(|| {
+            let mut connection = self.connection;
+            connection.release_large_buffers();
+            connection
+        })
     }
 
     /// The stream, after an answer that changes the protocol.

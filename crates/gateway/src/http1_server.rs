@@ -16,7 +16,7 @@ use std::{
 
 use bytes::{Buf, BytesMut};
 use confide_http::{
-    ConnectionPlace,
+    BusyGuard, ConnectionPlace,
     http1::{
         AnswerFraming, BodyEncoder, BodyFraming, HeadLimits, Http1Error, RequestHead,
         RequestHeadParser, encode_answer_head,
@@ -31,7 +31,7 @@ use crate::{
     answer,
     client_body::{ClientBody, Http1Body, lock},
     client_connection::ClientConnection,
-    client_stream::ClientStream,
+    client_stream::{BodyRest, ClientStream},
     configuration_version::ReplacementSignal,
     date_line::DateLine,
     fresh_evidence::FreshEvidence,
@@ -150,7 +150,7 @@ impl Http1Server<'_> {
             relays: RelaySink::Single(&relay),
             evidence: self.evidence.as_deref(),
         };
-        let _busy = self.place.begin_exchange();
+        let busy = self.place.begin_exchange();
         let answered = {
             let mut answering = pin!(self.proxy.answer(build_request(head, body), connection));
             poll_fn(|cx| match answering.as_mut().poll(cx) {
@@ -164,7 +164,7 @@ impl Http1Server<'_> {
         if self.replaced.is_set() && !is_upgrade {
             answer.headers_mut().insert(header::CONNECTION, CLOSE);
         }
-        let is_kept = match self.write_answer(answer, &terms, stream).await {
+        let is_kept = match self.write_answer(answer, &terms, stream, Some(busy)).await {
             Ok(is_kept) => is_kept,
             Err(error) => {
                 tracing::debug!(%error, "an answer was cut");
@@ -180,7 +180,7 @@ impl Http1Server<'_> {
         let is_read = !has_rest
             || tokio::time::timeout(self.limits.request_body_linger, discard)
                 .await
-                .unwrap_or(false);
+                .is_ok_and(|rest| rest == BodyRest::Read);
         if is_kept && is_read { ExchangeEnd::NextRequest } else { ExchangeEnd::Close }
     }
 
@@ -190,6 +190,7 @@ impl Http1Server<'_> {
         answer: Response<B>,
         terms: &ExchangeTerms,
         stream: &Mutex<ClientStream<S>>,
+        busy: Option<BusyGuard>,
     ) -> io::Result<bool>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -202,6 +203,7 @@ impl Http1Server<'_> {
             return Err(io::Error::other("HTTP/1.0 has no chunks"));
         }
         let is_kept = terms.keeps_connection
+            && !lock(stream).lacks_expected_body()
             && !self.is_closing.load(Ordering::Relaxed)
             && !names_close(&head.headers);
         let announced = AnnouncedTrailers::find(&head.headers);
@@ -231,7 +233,8 @@ impl Http1Server<'_> {
         };
         // Of an answer without a body, whatever the upstream sends is not read.
         let body = (framing != AnswerFraming::Bodiless).then_some(body);
-        let mut outgoing = OutgoingAnswer { body, encoder, announced, fault: None };
+        let busy = busy.filter(|_| body.is_some());
+        let mut outgoing = OutgoingAnswer { body, encoder, announced, fault: None, busy };
         poll_fn(|cx| outgoing.poll_write(stream, cx)).await?;
         Ok(is_kept)
     }
@@ -257,7 +260,7 @@ impl Http1Server<'_> {
             version: Version::HTTP_11,
             keeps_connection: false,
         };
-        if let Err(error) = self.write_answer(answer, &terms, stream).await {
+        if let Err(error) = self.write_answer(answer, &terms, stream, None).await {
             tracing::debug!(%error, "a refusal was not sent");
         }
     }
@@ -278,6 +281,9 @@ struct OutgoingAnswer<B> {
     announced: AnnouncedTrailers,
     /// The reason why the body was cut. What came before is written first.
     fault: Option<io::Error>,
+    /// Whether the connection counts as busy, which it does until the last piece is queued: a client
+    /// that reads that slowly may be evicted.
+    busy: Option<BusyGuard>,
 }
 
 impl<B> OutgoingAnswer<B>
@@ -344,6 +350,7 @@ where
             if self.fault.is_some() || self.encoder.is_complete() {
                 // It may hold the request's body, which locks the stream to say that it is gone.
                 self.body = None;
+                self.busy = None;
             }
         }
         Poll::Ready(())

@@ -1,8 +1,8 @@
 //! Terminates an attested channel in front of a model server and proxies HTTP to it.
 //!
-//! A request passes TCP, then [`confide_channel::Server`] (TLS and evidence), then HTTP/1.1
-//! (here) or HTTP/2 (hyper), then a connection to the upstream of either version. After the handshake the binding makes no
-//! difference, so a kept attested session costs as much as plain TLS.
+//! A request passes TCP, then [`confide_channel::Server`] (TLS and evidence), then HTTP/1.1 or
+//! HTTP/2 (by hyper), then a connection to the upstream of either version. After the handshake the
+//! binding makes no difference, so a kept attested session costs as much as plain TLS.
 //!
 //! A route leads to a group of model servers, of which the proxy chooses one for each request.
 //! Bodies are streamed in both directions. A request body is read into memory first only where it

@@ -196,13 +196,11 @@ impl BodyDecoder {
                 DecoderState::Extension(size)
             }
             (DecoderState::Size(size, _) | DecoderState::SizeSpace(size), b' ' | b'\t') => {
+                self.count_extension_byte()?;
                 DecoderState::SizeSpace(size)
             }
             (DecoderState::Extension(size), byte) if byte != b'\n' => {
-                self.extension_bytes += 1;
-                if self.extension_bytes > EXTENSION_BYTES_MAX {
-                    return Err(Http1Error::TrailersTooLong { limit: EXTENSION_BYTES_MAX });
-                }
+                self.count_extension_byte()?;
                 DecoderState::Extension(size)
             }
             (DecoderState::SizeFeed(0), b'\n') => DecoderState::Trailers(0),
@@ -211,6 +209,14 @@ impl BodyDecoder {
             (DecoderState::DataFeed, b'\n') => DecoderState::Size(0, 0),
             _ => return malformed,
         })
+    }
+
+    fn count_extension_byte(&mut self) -> Result<(), Http1Error> {
+        self.extension_bytes += 1;
+        match self.extension_bytes > EXTENSION_BYTES_MAX {
+            true => Err(Http1Error::TrailersTooLong { limit: EXTENSION_BYTES_MAX }),
+            false => Ok(()),
+        }
     }
 
     fn decode_trailers(

@@ -38,6 +38,13 @@ impl WriteQueue {
         }
     }
 
+    /// Gives memory back that a head does not need. Nothing may wait.
+    pub fn release_large_buffers(&mut self) {
+        if self.is_empty() && self.before.capacity().max(self.after.capacity()) > COPIED_BYTES_MAX {
+            *self = Self::default();
+        }
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         !self.has_remaining()
