@@ -30,6 +30,7 @@ mod checked_upstream;
 mod faults;
 mod framing;
 mod fresh_evidence;
+mod http1_server;
 mod http2;
 mod http2_upstreams;
 mod https_upstreams;
