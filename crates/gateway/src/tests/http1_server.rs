@@ -3,7 +3,7 @@
 use super::*;
 
 /// More than the buffers of all sockets on the way hold.
-const LONG: usize = 60 * 1024 * 1024;
+const LONG: usize = 40 * 1024 * 1024;
 
 #[tokio::test]
 async fn a_request_waits_for_an_upstream_that_does_not_read() {
@@ -16,7 +16,7 @@ async fn a_request_waits_for_an_upstream_that_does_not_read() {
     let mut client = TcpStream::connect(gateway.address).await.unwrap();
     let head = "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n";
     client.write_all(head.as_bytes()).await.unwrap();
-    let chunk = format!("3e8\r\n{}\r\n", "x".repeat(1000));
+    let chunk = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
     let sending = async {
         for _ in 0..LONG / chunk.len() {
             client.write_all(chunk.as_bytes()).await.unwrap();
