@@ -53,6 +53,9 @@ impl HeadScanner {
             if received[..] == *b"\r" {
                 return Ok(None);
             }
+        }
+        // A few bytes may have come before, and too few to see.
+        if self.scanned < beginning.map_or(0, <[u8]>::len) {
             let mut pairs = received.iter().zip(beginning.unwrap_or_default());
             if pairs.any(|(got, wanted)| got != wanted) {
                 return Err(Http1Error::Head);

@@ -115,6 +115,7 @@ fn malformed_answers_are_refused_in_any_pieces() {
     for (bytes, wanted) in [
         ("HTTP/2.0 200 OK\r\n\r\n", Http1Error::Head),
         ("HTTQ", Http1Error::Head),
+        ("HTTP/1=b\r\nok", Http1Error::Head),
         ("HTTP/1.1 200 OK\r\na b: c\r\n\r\n", Http1Error::Head),
         ("HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", Http1Error::Head),
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok", Http1Error::Length),
