@@ -18,7 +18,7 @@ use h2::{
 };
 use http::{
     Request, Response, Uri, header,
-    uri::{Authority, Scheme},
+    uri::{Authority, InvalidUriParts, Scheme},
 };
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
@@ -38,6 +38,7 @@ use crate::{
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 /// The number of bytes of one request that wait for the connection.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
+
 /// A connection of HTTP/2. Clones are the same connection; it ends with the last of them.
 #[derive(Clone)]
 pub(crate) struct Http2Session {
@@ -227,7 +228,11 @@ impl Http2Stream {
     {
         let (mut head, body) = request.into_parts();
         let announced = AnnouncedTrailers::find(&head.headers);
-        head.uri = self.0.origin.target(head.uri);
+        head.uri = self
+            .0
+            .origin
+            .target(head.uri)
+            .map_err(|error| (AnswerFault::Request(error.into()), RequestProgress::Begun))?;
         for name in [header::HOST, header::CONNECTION] {
             head.headers.remove(name);
         }
@@ -278,12 +283,11 @@ fn is_unprocessed(error: &h2::Error) -> bool {
 
 impl Origin {
     /// Names the origin in a request's target, as HTTP/2 does, in place of `Host`.
-    fn target(&self, target: Uri) -> Uri {
+    fn target(&self, target: Uri) -> Result<Uri, InvalidUriParts> {
         let mut parts = target.into_parts();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
-        // All parts are there, so that they are a target.
-        Uri::from_parts(parts).unwrap_or_default()
+        Uri::from_parts(parts)
     }
 }
 

@@ -64,6 +64,9 @@ impl ClientHandshake {
             _ => return None,
         };
         let upgrade = head.extensions.remove::<OnUpgrade>();
+        if upgrade.is_none() && head.version == Version::HTTP_2 {
+            return None;
+        }
         head.extensions.remove::<Protocol>();
         head.method = Method::GET;
         Some(Self { upgrade, key })
