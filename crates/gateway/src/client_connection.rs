@@ -8,7 +8,7 @@ use crate::{fresh_evidence::FreshEvidence, websocket_relay::RelaySink};
 #[derive(Clone, Copy)]
 pub(crate) struct ClientConnection<'a> {
     pub(crate) peer: Peer,
-    /// Where accepted WebSockets go.
+    /// The destination of accepted WebSockets.
     pub(crate) relays: RelaySink<'a>,
     /// The source of fresh evidence for the client; `None` without session binding.
     pub(crate) evidence: Option<&'a FreshEvidence>,

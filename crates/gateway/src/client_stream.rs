@@ -28,7 +28,7 @@ const BODY_READ_BYTES: usize = 16 * 1024;
 const DISCARDED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// What became of the rest of a body that nobody wants.
+/// The end of reading the rest of a body that nobody wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyRest {
     /// It was read and discarded.

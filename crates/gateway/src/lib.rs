@@ -80,6 +80,7 @@ mod traces;
 mod trailers;
 mod trusted_file;
 mod upstream;
+mod upstream_exchange;
 mod upstream_key;
 mod upstream_request;
 mod upstream_roots;

@@ -43,7 +43,6 @@ use crate::{
     observation::{ObservedBody, RequestObservation, Telemetry},
     operation::Operation,
     path::{self, PathFault},
-    pool::UpstreamPool,
     refusal::RequestRefusal,
     request_head,
     request_model::{MODELS_PATH, RequestModel, check_json_headers, find_model},
@@ -51,7 +50,8 @@ use crate::{
     server_group::{ServerGroup, ServerPermit, ServerSet},
     trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
     upstream::Upstream,
-    upstream_request::{RequestBody, RequestProgress},
+    upstream_exchange::{UnansweredAttempt, send_to_upstream},
+    upstream_request::RequestBody,
     websocket_relay::WebSocketRelay,
 };
 
@@ -707,10 +707,6 @@ impl Proxy {
 /// The line of the log for a server that could not be used.
 const NEXT_SERVER: &str = "a model server took no request: the next one is tried";
 
-/// The largest number of times that one request is sent to one server: connections of HTTP/2 that
-/// end at the same time may refuse it one after another.
-const ATTEMPTS_MAX: usize = 4;
-
 /// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
 const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
 
@@ -726,58 +722,6 @@ struct ReadRequest {
     body: Bytes,
     model: RequestModel,
     candidates: ServerSet,
-}
-
-/// A request that got no answer from one server.
-struct UnansweredAttempt {
-    refusal: RequestRefusal,
-    /// The request, if no connection could be opened for it.
-    unsent: Option<Box<Request<RequestBody>>>,
-}
-
-/// Sends a request over a pooled or a new connection. It is sent a second time, on a new
-/// connection, only if its method is idempotent (RFC 9110 section 9.2.2), it has no body and no
-/// bytes were received; or if the upstream has certainly not processed it and its body is in memory.
-async fn send_to_upstream(
-    pool: &UpstreamPool,
-    request: Box<Request<RequestBody>>,
-    observation: &mut RequestObservation,
-) -> Result<Response<OpenAnswer>, Box<UnansweredAttempt>> {
-    let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
-    let mut request = request;
-    let mut kept = pool.take_idle(is_repeatable);
-    for attempts_left in (0..ATTEMPTS_MAX).rev() {
-        let is_kept = kept.is_some();
-        let connection = match kept.take() {
-            Some(kept) => kept,
-            // Boxed, because most requests do not need the space.
-            None => match Box::pin(pool.open()).await {
-                Ok(fresh) => fresh,
-                Err(failure) => {
-                    let refusal = RequestRefusal::Upstream(failure);
-                    return Err(Box::new(UnansweredAttempt { refusal, unsent: Some(request) }));
-                }
-            },
-        };
-        observation.record_sent();
-        let mut unanswered = match connection.send(request).await {
-            Ok(response) => return Ok(response),
-            Err(unanswered) => unanswered,
-        };
-        let may_repeat = match unanswered.progress {
-            RequestProgress::Unprocessed => true,
-            RequestProgress::Unknown => is_repeatable && is_kept,
-            RequestProgress::Begun => false,
-        };
-        match unanswered.request.take().filter(|_| may_repeat && attempts_left > 0) {
-            Some(again) => request = again,
-            None => {
-                let refusal = RequestRefusal::from_unanswered(unanswered);
-                return Err(Box::new(UnansweredAttempt { refusal, unsent: None }));
-            }
-        }
-    }
-    unreachable!("the last attempt returns")
 }
 
 fn changed_model_refusal() -> RequestRefusal {

@@ -22,7 +22,7 @@ pub(crate) struct UnansweredRequest {
     pub(crate) fault: AnswerFault,
 }
 
-/// What is known of a request that got no answer.
+/// How far a request that got no answer is known to have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestProgress {
     /// The upstream has not processed it.

@@ -74,7 +74,7 @@ impl WebSocketRelay {
     }
 }
 
-/// Where accepted WebSockets go, of which a relay is run once the answer is sent.
+/// The destination of accepted WebSockets, whose relays run once their answers are sent.
 #[derive(Clone, Copy)]
 pub(crate) enum RelaySink<'a> {
     /// The connection of HTTP/1.1 becomes the only one.

@@ -15,7 +15,7 @@ fn is_hop_by_hop(name: &str) -> bool {
             | "trailer"
             | "transfer-encoding"
             | "upgrade"
-            // hyper itself sends `100 Continue` once the body is polled.
+            // Each server sends `100 Continue` itself once the body is wanted.
             | "expect"
             | "keep-alive"
             | "proxy-connection"

@@ -4,7 +4,7 @@ use http::{HeaderMap, Method, StatusCode, Version, header};
 
 use super::{request_head::encode_fields, write_queue::WriteQueue};
 
-/// How the body of an answer is sent.
+/// The framing of an answer's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerFraming {
     /// There is no body, and no length is added: the answer to a HEAD, or one with a status that has

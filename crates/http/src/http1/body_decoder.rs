@@ -15,7 +15,7 @@ const SIZE_DIGITS_MAX: u8 = 15;
 /// The largest number of bytes of the extensions of all chunks of a body. Nobody uses them.
 const EXTENSION_BYTES_MAX: usize = 16 * 1024;
 
-/// How the end of a body is told.
+/// The framing of a body, which tells its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFraming {
     /// There is no body.
