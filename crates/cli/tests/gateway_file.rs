@@ -334,6 +334,36 @@ fn start_terminator(folder: &Folder, model: &Process) -> (Process, String) {
 }
 
 #[test]
+fn a_server_that_is_said_to_speak_http2_is_sent_nothing_else() {
+    let folder = Folder::new("http2-upstream");
+    let model = serve_model("model-one");
+    let (_terminator, speaker) = start_terminator(&folder, &model);
+    let (roots, root) = (folder.argument("terminator.pem"), folder.argument("root.pem"));
+    let silent = format!("http://{}", model.address());
+    // The terminator chooses HTTP/2 in its handshake; the model server speaks HTTP/1.1 only.
+    let verified = (format!("upstream_ca = \"{roots}\"\n"), vec!["--upstream-ca", &roots]);
+    for (upstream, (of_file, ca), wanted) in
+        [(&speaker, verified, "model-one"), (&silent, Default::default(), "upstream_unreachable")]
+    {
+        let file = folder.write(
+            "gateway.toml",
+            format!(
+                "[[listener]]\nkind = \"terminate\"\nlisten = \"{ANY_PORT}\"\nbinding = \"none\"\n\
+                 certificate_out = \"{root}\"\nupstream_wait_s = 0\n\
+                 [[listener.upstream]]\nurl = \"{upstream}\"\nhttp2 = true\n{of_file}"
+            ),
+        );
+        let flags = ["--upstream", upstream, "--upstream-http2", "--certificate-out", &root];
+        let flags = [&ORDINARY_TLS[..], &["--upstream-wait-s", "0"], &flags, &ca].concat();
+        for arguments in [&["gateway", "--config", &file][..], &flags] {
+            let gateway = CONFIDE.start(arguments);
+            let got = curl_models(&gateway.address(), &["--cacert", &root]);
+            assert!(got.contains(wanted), "{arguments:?}: {got}");
+        }
+    }
+}
+
+#[test]
 fn an_https_upstream_is_verified_by_the_file_of_its_server_which_a_reload_reads_again() {
     let folder = Folder::new("https-upstream");
     let model = serve_model("model-one");
