@@ -112,7 +112,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Some(path) = &config {
         return match print_config_digest {
             true => process::block_on(print_digests(path))?,
-            false => process::block_on(listeners::serve_file(path))?,
+            false => listeners::serve_file(path),
         };
     }
     let (Some(listen), Some(upstream)) = (listen, upstream) else {
@@ -126,7 +126,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return print_configuration_digest(digest);
     }
     let connections = connections.limits()?;
-    process::block_on(listeners::serve_terminating(listen, connections, terminate))?
+    listeners::serve_terminating(listen, connections, terminate)
 }
 
 /// Prints the digest of each listener of the file that terminates TLS.

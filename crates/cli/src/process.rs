@@ -6,9 +6,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use confide_http::DrainOutcome;
+use confide_http::{
+    DrainOutcome, Listener, ServingThreads, bind_listener, serving_thread_count,
+};
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::{net::TcpListener, runtime::Builder};
 use tracing_subscriber::{
     Layer as _,
     filter::{LevelFilter, Targets},
@@ -49,41 +51,44 @@ pub(crate) fn log_to_stderr() {
     }
 }
 
-/// Connections that the kernel holds until they are accepted; it takes `net.core.somaxconn` where
-/// that is less. A burst of clients should not have to send their first packet again.
-const BACKLOG: u32 = 4096;
-
 /// Listens, and gives the address with the port that was taken.
 pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
-    let cannot = |error: std::io::Error| {
-        let failure = CliError::new(format!("cannot listen on {wanted}: {error}"));
-        match error.kind() {
-            ErrorKind::AddrInUse => failure.with_hint(
-                "another program listens there: give another port, or 0 for any free one",
-            ),
-            ErrorKind::AddrNotAvailable => {
-                failure.with_hint("give an address of this machine, such as 127.0.0.1")
-            }
-            ErrorKind::PermissionDenied => {
-                failure.with_hint("ports below 1024 need a privilege: give a higher port")
-            }
-            _ => failure,
-        }
-    };
     raise_descriptor_limit();
     let bind = || {
-        let socket = match wanted {
-            SocketAddr::V4(_) => TcpSocket::new_v4(),
-            SocketAddr::V6(_) => TcpSocket::new_v6(),
-        }?;
-        // As `TcpListener::bind` does: a restarted server finds its port.
-        socket.set_reuseaddr(true)?;
-        socket.bind(wanted)?;
-        socket.listen(BACKLOG)
+        let listener = bind_listener(wanted)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
     };
-    let listener = bind().map_err(cannot)?;
-    let address = listener.local_addr().map_err(cannot)?;
-    Ok((listener, address))
+    bind().map_err(|error| explain_unusable_address(wanted, &error))
+}
+
+/// Listens with a socket for each thread, and gives the address with the port that was taken.
+pub(crate) async fn listen_on_threads(
+    threads: &ServingThreads,
+    wanted: SocketAddr,
+) -> Result<(Listener, SocketAddr), CliError> {
+    raise_descriptor_limit();
+    let bind = || {
+        let listener = threads.bind(wanted)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    bind().map_err(|error| explain_unusable_address(wanted, &error))
+}
+
+fn explain_unusable_address(wanted: SocketAddr, error: &std::io::Error) -> CliError {
+    let failure = CliError::new(format!("cannot listen on {wanted}: {error}"));
+    match error.kind() {
+        ErrorKind::AddrInUse => failure
+            .with_hint("another program listens there: give another port, or 0 for any free one"),
+        ErrorKind::AddrNotAvailable => {
+            failure.with_hint("give an address of this machine, such as 127.0.0.1")
+        }
+        ErrorKind::PermissionDenied => {
+            failure.with_hint("ports below 1024 need a privilege: give a higher port")
+        }
+        _ => failure,
+    }
 }
 
 /// Raises the limit of open files: every connection is a descriptor, two with its upstream, and the
@@ -112,19 +117,34 @@ pub(crate) fn certificate_names(listen: SocketAddr, more: &[String]) -> Vec<Stri
 /// Runs a future to its end on an event loop of its own.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
     // On one core, a second thread would only have to be woken for each connection.
-    let is_single = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
-    let mut builder = match is_single {
-        true => tokio::runtime::Builder::new_current_thread(),
-        false => tokio::runtime::Builder::new_multi_thread(),
-    };
-    let runtime = builder
-        .enable_all()
-        .build()
-        .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
+    match serving_thread_count() {
+        1 => block_on_event_loop(Builder::new_current_thread(), work),
+        _ => block_on_event_loop(Builder::new_multi_thread(), work),
+    }
+}
+
+/// Runs a server to its end: its connections on the threads that it is given, each with an event loop of its own,
+/// and everything else on the calling thread.
+pub(crate) fn block_on_with_threads<T, F: Future<Output = T>>(
+    serve: impl FnOnce(ServingThreads) -> F,
+) -> Result<T, CliError> {
+    let threads = ServingThreads::start().map_err(cannot_start)?;
+    block_on_event_loop(Builder::new_current_thread(), serve(threads))
+}
+
+fn block_on_event_loop<T>(
+    mut builder: Builder,
+    work: impl Future<Output = T>,
+) -> Result<T, CliError> {
+    let runtime = builder.enable_all().build().map_err(cannot_start)?;
     let outcome = runtime.block_on(work);
     // A blocking call that never returns (a device, a resolver) must not keep the program alive.
     runtime.shutdown_timeout(STUCK_CALL_DEADLINE);
     Ok(outcome)
+}
+
+fn cannot_start(error: std::io::Error) -> CliError {
+    CliError::new(format!("cannot start the event loop: {error}"))
 }
 
 /// How long a blocking call may still run after everything else has ended.
@@ -218,10 +238,7 @@ pub(crate) fn run_on_stop_signal(stop: impl FnOnce() + Send + 'static) -> Result
 /// Makes an event loop that runs on the calling thread.
 #[cfg(any(feature = "native", feature = "prove"))]
 pub(crate) fn local_runtime() -> Result<tokio::runtime::Runtime, CliError> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))
+    Builder::new_current_thread().enable_all().build().map_err(cannot_start)
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::{future::Future, net::SocketAddr, process::ExitCode, sync::Arc, time::D
 use confide_channel::tunnel::{self, AllowList, AllowedOrigins, TunnelDeadlines};
 use confide_client::error_chain;
 use confide_http::{
-    Admission, ConnectionPlace, DrainOutcome, HalfDuplexStream, PeerStream, accept_until,
+    Admission, ConnectionPlace, DrainOutcome, HalfDuplexStream, Listener, PeerStream,
+    ServingThreads, accept_on_threads,
 };
 use serde_json::json;
-use tokio::net::TcpListener;
 
 use crate::{address::parse_listen_address, connections::ConnectionArgs, error::CliError, process};
 
@@ -43,17 +43,18 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     })?;
     let origins = AllowedOrigins::new(&args.allow_origin)
         .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
-    process::block_on(serve(args, allow, origins))?
+    process::block_on_with_threads(|threads| serve(args, allow, origins, threads))?
 }
 
 async fn serve(
     args: Args,
     allow: AllowList,
     origins: AllowedOrigins,
+    threads: ServingThreads,
 ) -> Result<ExitCode, CliError> {
     let stop = process::stop_signal();
     let admission = args.connections.admission()?;
-    let (listener, address) = process::listen(args.listen).await?;
+    let (listener, address) = process::listen_on_threads(&threads, args.listen).await?;
     let fields = json!({
         "allow": allow.targets().collect::<Vec<_>>(),
         "allow_origins": origins.iter().collect::<Vec<_>>(),
@@ -69,7 +70,7 @@ async fn serve(
 /// Serves tunnels to the targets of `allow`, for programs and for web pages of `origins`, until
 /// `stop` resolves and the running ones have ended.
 pub(crate) async fn serve_tunnel_listener(
-    listener: TcpListener,
+    listener: Listener,
     admission: Admission,
     allow: AllowList,
     origins: AllowedOrigins,
@@ -78,7 +79,7 @@ pub(crate) async fn serve_tunnel_listener(
     let (allow, origins) = (Arc::new(allow), Arc::new(origins));
     let serve_one =
         move |stream, place, _| serve_tunnel(stream, place, allow.clone(), origins.clone());
-    accept_until(listener, admission, DRAIN_DEADLINE, stop, serve_one).await
+    accept_on_threads(listener, admission, DRAIN_DEADLINE, stop, serve_one).await
 }
 
 async fn serve_tunnel(

@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use confide_http::{Admission, DrainOutcome, accept_until};
-use tokio::{net::TcpListener, task::JoinSet};
+use confide_http::{Admission, DrainOutcome, Listener, accept_on_threads};
+use tokio::task::JoinSet;
 
 use crate::{
     acceptor::Acceptor, configuration_version::ConfigurationVersion, serve::serve_connection_of,
@@ -42,21 +42,22 @@ impl<A: Acceptor> ConfigurationSlot<A> {
 
     /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
     pub(crate) async fn serve(
-        &self,
-        listener: TcpListener,
+        self: Arc<Self>,
+        listener: Listener,
         admission: Admission,
         stop: impl Future<Output = ()>,
     ) -> DrainOutcome {
         let drain = self.start_maintenance();
-        let serve = |stream, place, closing| {
+        let slot = self.clone();
+        let serve = move |stream, place, closing| {
             // Under the lock, so that a reload waits for this connection's signal.
             let (configuration, replaced) = {
-                let state = self.lock();
+                let state = slot.lock();
                 (state.current.clone(), state.current.replacement_signal())
             };
             serve_connection_of(configuration, replaced, stream, place, closing)
         };
-        let drained = accept_until(listener, admission, drain, stop, serve).await;
+        let drained = accept_on_threads(listener, admission, drain, stop, serve).await;
         let maintenance = self.lock().maintenance.take();
         if let Some(mut maintenance) = maintenance {
             maintenance.shutdown().await;

@@ -5,8 +5,7 @@ use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_evidence::{Appraise, Attest};
-use confide_http::{Admission, AdmissionLimits, DrainOutcome};
-use tokio::net::TcpListener;
+use confide_http::{Admission, AdmissionLimits, DrainOutcome, Listener};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use crate::{
@@ -214,7 +213,7 @@ impl Gateway {
     /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
     pub async fn serve(
         self,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         stop: impl Future<Output = ()>,
     ) -> DrainOutcome {
         ReloadableGateway::new(self).serve(listener, stop).await
@@ -231,7 +230,7 @@ impl Gateway {
 
 /// A gateway whose configuration can be replaced while it serves.
 pub struct ReloadableGateway {
-    slot: ConfigurationSlot<ChannelAcceptor>,
+    slot: Arc<ConfigurationSlot<ChannelAcceptor>>,
     admission: Admission,
     authorizer: Option<Arc<Authorizer>>,
 }
@@ -240,7 +239,8 @@ impl ReloadableGateway {
     /// Prepares to serve `first`.
     pub fn new(first: Gateway) -> Self {
         let (admission, authorizer) = (first.admission.clone(), first.authorizer.clone());
-        Self { slot: ConfigurationSlot::new(first.into_version()), admission, authorizer }
+        let slot = Arc::new(ConfigurationSlot::new(first.into_version()));
+        Self { slot, admission, authorizer }
     }
 
     /// Serves new connections with `next`, whose limits on connections are ignored and whose
@@ -255,12 +255,13 @@ impl ReloadableGateway {
     /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
     pub async fn serve(
         &self,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         stop: impl Future<Output = ()>,
     ) -> DrainOutcome {
         let authorizer = self.authorizer.as_ref();
+        let serving = self.slot.clone().serve(listener.into(), self.admission.clone(), stop);
         let drained = tokio::select! {
-            drained = self.slot.serve(listener, self.admission.clone(), stop) => drained,
+            drained = serving => drained,
             never = write_usage_every_minute(authorizer) => match never {},
         };
         if let Some(authorizer) = authorizer {

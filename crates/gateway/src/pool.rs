@@ -1,15 +1,19 @@
-//! A pool of idle connections to the upstream; each serves one request at a time. A server closes
+//! A pool of idle connections to the upstream; each serves one request at a time, of the thread that
+//! opened it. A server closes
 //! idle connections, and a request that crosses the close is lost. A request that is safe to repeat
 //! is sent again; one that the server may have read is not (RFC 9110 section 9.2.2). A request that
 //! is not safe to repeat therefore only uses a connection that has been idle for at most half the
 //! idle time that others have survived.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use confide_http::list_members;
+use confide_http::{list_members, serving_thread_count, serving_thread_index};
 use http::{HeaderMap, HeaderName, StatusCode, header, uri::PathAndQuery};
 
 use crate::{
@@ -40,27 +44,42 @@ pub(crate) struct UpstreamPool {
     upstream: Upstream,
     limits: GatewayLimits,
     manifest: AttestedModelWatch,
-    state: Mutex<PoolState>,
+    /// The connections of each thread that serves: one that another thread opened would wake it for
+    /// every answer.
+    threads: Box<[Mutex<ThreadPool>]>,
+    /// The number of idle connections of all threads.
+    idle_count: Arc<AtomicUsize>,
+    lifetime: Mutex<IdleLifetime>,
     /// Is held while a connection of HTTP/2 is opened, so that requests that come at once do not
     /// open one each. Holds the latest failure, which those that waited for it share.
     opening: tokio::sync::Mutex<Option<(Instant, UpstreamFailure)>>,
 }
 
+/// The connections that one thread has opened.
 #[derive(Default)]
-struct PoolState {
+struct ThreadPool {
     /// The connections of HTTP/2, the oldest first.
     sessions: Vec<Http2Session>,
     /// The idle connections, the most recently used one last.
     idle: Vec<IdleConnection>,
-    lifetime: IdleLifetime,
 }
 
 struct IdleConnection {
     connection: Connection,
+    _counted: CountedIdle,
     since: Instant,
     /// The longest time for which it may be kept: the gateway's limit, or the upstream's if that is
     /// shorter.
     limit: Duration,
+}
+
+/// Counts a connection as idle for as long as this value lives.
+struct CountedIdle(Arc<AtomicUsize>);
+
+impl Drop for CountedIdle {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The observed time for which the upstream keeps an idle connection.
@@ -125,8 +144,14 @@ impl UpstreamPool {
         manifest: AttestedModelWatch,
         limits: GatewayLimits,
     ) -> Self {
-        let (state, opening) = Default::default();
-        Self { upstream, limits, manifest, state, opening }
+        let (idle_count, lifetime, opening) = Default::default();
+        let threads = (0..serving_thread_count()).map(|_| Mutex::default()).collect();
+        Self { upstream, limits, manifest, threads, idle_count, lifetime, opening }
+    }
+
+    /// The connections of the calling thread.
+    fn own(&self) -> MutexGuard<'_, ThreadPool> {
+        lock(&self.threads[serving_thread_index() % self.threads.len()])
     }
 
     pub(crate) fn upstream(&self) -> &Upstream {
@@ -149,8 +174,8 @@ impl UpstreamPool {
             return self.claim_stream().map(Connection::Http2);
         }
         let now = Instant::now();
-        let mut guard = lock(&self.state);
-        let PoolState { idle, lifetime, .. } = &mut *guard;
+        let (mut own, mut lifetime) = (self.own(), lock(&self.lifetime));
+        let idle = &mut own.idle;
         // The others are left to the sweep, so that a request does not look at all of them; the
         // oldest one shows for how long the upstream keeps connections.
         if let Some(oldest) = idle.first_mut()
@@ -186,7 +211,7 @@ impl UpstreamPool {
         }
         let deadline = self.limits.upstream_question;
         let asked = self.manifest.confirm_model(connection, &self.upstream, deadline).await?;
-        let may_close = lock(&self.state).lifetime.may_close_at_once(Instant::now());
+        let may_close = lock(&self.lifetime).may_close_at_once(Instant::now());
         let wait = if may_close { AT_ONCE } else { Duration::ZERO };
         if let Some(mut connection) = asked
             // A request that crosses the close would be lost.
@@ -200,7 +225,7 @@ impl UpstreamPool {
     /// Claims a stream of a connection of HTTP/2. The oldest connection with a free one is used, so
     /// that those that were opened for a burst become idle.
     fn claim_stream(&self) -> Option<Http2Stream> {
-        lock(&self.state).sessions.iter().find_map(Http2Session::claim)
+        self.own().sessions.iter().find_map(Http2Session::claim)
     }
 
     /// Claims a stream, of a new connection if no other has a free one.
@@ -227,9 +252,9 @@ impl UpstreamPool {
             self.manifest.confirm_model(question, &self.upstream, deadline).await?;
         }
         let stream = claim()?;
-        let mut state = lock(&self.state);
-        state.sessions.retain(|session| !session.is_retired());
-        state.sessions.push(session);
+        let sessions = &mut self.own().sessions;
+        sessions.retain(|session| !session.is_retired());
+        sessions.push(session);
         Ok(stream)
     }
 
@@ -271,29 +296,37 @@ impl UpstreamPool {
     /// Closes the connections that have been idle for too long.
     pub(crate) fn close_stale(&self) {
         let now = Instant::now();
-        let mut guard = lock(&self.state);
-        let PoolState { idle, lifetime, sessions } = &mut *guard;
-        let is_used = |session: &Http2Session| session.idle_time(now) <= SESSION_IDLE;
-        sessions.retain(|session| !session.is_retired() && is_used(session));
-        idle.retain_mut(|kept| lifetime.observe(kept, now));
+        for thread in &self.threads {
+            let mut thread = lock(thread);
+            let is_used = |session: &Http2Session| session.idle_time(now) <= SESSION_IDLE;
+            thread.sessions.retain(|session| !session.is_retired() && is_used(session));
+            let mut lifetime = lock(&self.lifetime);
+            thread.idle.retain_mut(|kept| lifetime.observe(kept, now));
+        }
     }
 
     /// Keeps a connection whose last answer has ended, for at most `limit`.
     pub(crate) fn keep_idle(&self, connection: Connection, limit: Duration) {
         let is_kept = matches!(connection, Connection::Http1(_));
-        if !is_kept || limit.is_zero() || self.limits.upstream_idle_connections == 0 {
+        if !is_kept || limit.is_zero() {
             return;
         }
-        let mut state = lock(&self.state);
-        if state.idle.len() >= self.limits.upstream_idle_connections {
-            state.idle.remove(0);
+        let before = self.idle_count.fetch_add(1, Ordering::Relaxed);
+        let counted = CountedIdle(self.idle_count.clone());
+        let idle = &mut self.own().idle;
+        if before >= self.limits.upstream_idle_connections {
+            // The oldest one goes, or this one if the others belong to other threads.
+            if idle.is_empty() {
+                return;
+            }
+            idle.remove(0);
         }
-        state.idle.push(IdleConnection { connection, since: Instant::now(), limit });
+        idle.push(IdleConnection { connection, _counted: counted, since: Instant::now(), limit });
     }
 }
 
-/// Locks the state. A panic elsewhere leaves it valid.
-fn lock(mutex: &Mutex<PoolState>) -> std::sync::MutexGuard<'_, PoolState> {
+/// Locks what a panic elsewhere leaves valid.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

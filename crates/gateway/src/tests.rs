@@ -137,7 +137,7 @@ async fn serve_version(
     let served = slot.clone();
     let ended = tokio::spawn(async move {
         let stop = async { drop(stopped.await) };
-        served.serve(listener, Admission::new(admission), stop).await
+        served.serve(listener.into(), Admission::new(admission), stop).await
     });
     RunningGateway { address, states, stop, ended, slot }
 }

@@ -1,18 +1,20 @@
 //! The accept loop of a server, with a bounded number of connections and a graceful shutdown.
 
-use std::{future::Future, net::IpAddr, pin::pin, time::Duration};
+use std::{future::Future, net::IpAddr, panic::resume_unwind, pin::pin, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
-    task::JoinSet,
+    task::{JoinError, JoinSet},
 };
 
 use crate::{
     admission::{Admission, ConnectionPlace, Peer},
+    connection::wait_until_closing,
     interrupt::interrupt,
     peer_stream::PeerStream,
     proxy_protocol::{AnnouncedPeer, read_proxy_header},
+    serving_threads::{Listener, ListenerSockets},
 };
 
 /// The error codes for no free file descriptor in the system or in this process (errno(3), Linux).
@@ -23,7 +25,7 @@ const EMFILE: i32 = 24;
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// The outcome of a drain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DrainOutcome {
     /// All connections finished in time.
     Completely,
@@ -79,8 +81,13 @@ where
                 let peer = Peer::from(address);
                 if !admission.is_proxy(address) {
                     begin(&mut running, ArrivedConnection { stream: tcp.into(), peer });
-                } else if announcing.len() < admission.limits().connections {
-                    announcing.spawn(read_announced_peer(tcp, peer, admission.header_deadline));
+                } else if let Some(waiting) = admission.begin_announcement() {
+                    let deadline = admission.header_deadline;
+                    announcing.spawn(async move {
+                        let arrived = read_announced_peer(tcp, peer, deadline).await;
+                        drop(waiting);
+                        arrived
+                    });
                 } else {
                     admission.record_refused_unknown(peer);
                 }
@@ -103,6 +110,53 @@ where
             DrainOutcome::Cut(cut)
         }
     }
+}
+
+/// Accepts connections as [`accept_until`] does, on each of the listener's sockets by the thread that
+/// the socket belongs to. The threads share the places of `admission`.
+pub async fn accept_on_threads<S, F>(
+    listener: Listener,
+    admission: Admission,
+    drain: Duration,
+    stop: impl Future<Output = ()>,
+    serve: S,
+) -> DrainOutcome
+where
+    S: Fn(PeerStream, ConnectionPlace, ClosingSignal) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let sockets = match listener.0 {
+        ListenerSockets::Single(socket) => {
+            return accept_until(socket, admission, drain, stop, serve).await;
+        }
+        ListenerSockets::PerThread(sockets) => sockets,
+    };
+    let (stopping, stopped) = watch::channel(false);
+    let mut accepting = JoinSet::new();
+    for (runtime, socket) in sockets {
+        let stop = wait_until_closing(stopped.clone());
+        let accept = accept_until(socket, admission.clone(), drain, stop, serve.clone());
+        accepting.spawn_on(accept, &runtime);
+    }
+    let outcome_of = |ended: Result<DrainOutcome, JoinError>| {
+        ended.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            // The thread has ended, and its connections with it.
+            Err(_) => DrainOutcome::Cut(admission.count_connections()),
+        })
+    };
+    let mut outcome = tokio::select! {
+        biased;
+        () = stop => DrainOutcome::Completely,
+        // No accept loop ends before the stop, unless it has failed.
+        Some(ended) = accepting.join_next() => outcome_of(ended),
+    };
+    stopping.send_replace(true);
+    while let Some(ended) = accepting.join_next().await {
+        // Each loop has counted the connections of all.
+        outcome = outcome.max(outcome_of(ended));
+    }
+    outcome
 }
 
 /// A connection whose peer is known.

@@ -9,7 +9,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
@@ -106,6 +106,18 @@ struct AdmissionState {
     began: Instant,
     table: Mutex<PlaceTable>,
     vacated: Notify,
+    /// The number of connections of listed proxies whose headers are awaited.
+    announcing: AtomicUsize,
+}
+
+/// A connection of a listed proxy whose header is awaited, for as long as this value lives.
+#[derive(Debug)]
+pub(crate) struct AwaitedAnnouncement(Arc<AdmissionState>);
+
+impl Drop for AwaitedAnnouncement {
+    fn drop(&mut self) {
+        self.0.announcing.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -178,6 +190,7 @@ impl Admission {
                 began: Instant::now(),
                 table: Mutex::default(),
                 vacated: Notify::new(),
+                announcing: AtomicUsize::new(0),
             }),
             proxies: Arc::new([]),
             header_deadline: PROXY_HEADER_DEADLINE,
@@ -229,6 +242,14 @@ impl Admission {
         if let Some(line) = line {
             line.log(peer, held, ReachedLimit::Descriptors);
         }
+    }
+
+    /// Begins to wait for the header of a listed proxy; `None` if as many are awaited as there are
+    /// places.
+    pub(crate) fn begin_announcement(&self) -> Option<AwaitedAnnouncement> {
+        let awaited = AwaitedAnnouncement(self.places.clone());
+        let before = self.places.announcing.fetch_add(1, Ordering::Relaxed);
+        (before < self.places.limits.connections).then_some(awaited)
     }
 
     /// Counts a connection that was closed before its peer was known.

@@ -22,6 +22,7 @@ mod peer_stream;
 mod percent;
 mod proxy_protocol;
 mod queue;
+mod serving_threads;
 mod single_flight;
 mod stall;
 mod url;
@@ -30,7 +31,7 @@ mod websocket;
 #[cfg(feature = "websocket")]
 mod websocket_relay;
 
-pub use accept::{ClosingSignal, DrainOutcome, accept_until};
+pub use accept::{ClosingSignal, DrainOutcome, accept_on_threads, accept_until};
 pub use activity::Activity;
 pub use admission::{
     Admission, AdmissionLimits, BusyAnswer, BusyBody, BusyGuard, ConnectionPlace, Peer,
@@ -56,6 +57,9 @@ pub use proxy_protocol::{
     AnnouncedPeer, ProxyHeaderError, encode_proxy_header, parse_proxy_header,
 };
 pub use queue::{AdmissionPermit, AdmissionQueue, QueueError, QueueLimits};
+pub use serving_threads::{
+    Listener, ServingThreads, bind_listener, serving_thread_count, serving_thread_index,
+};
 pub use single_flight::{SharedOutcome, SingleFlight};
 pub use stall::StallGuard;
 pub use url::{HttpUrl, Scheme, URL_BYTES_MAX, UrlError, uri_host};

@@ -8,12 +8,12 @@ use std::{
 };
 
 use confide_http::{
-    Activity, Admission, ConnectionPlace, DrainOutcome, PeerStream, accept_until,
+    Activity, Admission, ConnectionPlace, DrainOutcome, Listener, PeerStream, accept_on_threads,
     encode_proxy_header,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
 };
 
 use crate::{
@@ -66,17 +66,17 @@ impl Passthrough {
     /// Accepts connections until `stop` resolves, then allows the open ones [`PassLimits::drain`] to end.
     pub async fn serve(
         self: Arc<Self>,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         admission: Admission,
         stop: impl Future<Output = ()>,
     ) -> DrainOutcome {
         let drain = self.limits.drain;
         let places = admission.clone();
-        let serve = |stream, place, _| {
+        let serve = move |stream, place, _| {
             let (this, places) = (self.clone(), places.clone());
             async move { this.pass_connection(stream, place, &places).await }
         };
-        accept_until(listener, admission, drain, stop, serve).await
+        accept_on_threads(listener.into(), admission, drain, stop, serve).await
     }
 
     async fn pass_connection(

@@ -12,11 +12,10 @@ use confide_gateway::{
     AccessLogThread, AdminRoutes, Authorizer, Gateway, GatewayConfiguration, GatewayMetrics,
     ReloadOutcome, ReloadableGateway, ServerStates, Telemetry, TraceExportTask,
 };
-use confide_http::DrainOutcome;
+use confide_http::{DrainOutcome, Listener, ServingThreads};
 use confide_sni::{PassLimits, Passthrough, RouteTable};
 use serde_json::{Map, Value, json};
 use tokio::{
-    net::TcpListener,
     runtime::Handle,
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -46,18 +45,20 @@ const TUNNEL_GUARANTEE: &str = "none";
 const MIXED_GUARANTEE: &str = "none (the listeners differ)";
 
 /// Serves all listeners of the file until the process is asked to stop.
-pub(super) async fn serve_file(path: &Path) -> Result<ExitCode, CliError> {
-    serve_source(ListenerSource::File(path.to_owned())).await
+pub(super) fn serve_file(path: &Path) -> Result<ExitCode, CliError> {
+    let source = ListenerSource::File(path.to_owned());
+    process::block_on_with_threads(|threads| serve_source(source, threads))?
 }
 
 /// Serves one listener that flags describe, until the process is asked to stop.
-pub(super) async fn serve_terminating(
+pub(super) fn serve_terminating(
     listen: SocketAddr,
     connections: ConnectionLimits,
     terminate: TerminateConfig,
 ) -> Result<ExitCode, CliError> {
     let terminate = Arc::new(terminate);
-    serve_source(ListenerSource::Flags { listen, connections, terminate }).await
+    let source = ListenerSource::Flags { listen, connections, terminate };
+    process::block_on_with_threads(|threads| serve_source(source, threads))?
 }
 
 /// The origin of the listeners' configuration, which a reload reads again.
@@ -127,7 +128,10 @@ enum Replacement {
     Unchanged,
 }
 
-async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
+async fn serve_source(
+    source: ListenerSource,
+    threads: ServingThreads,
+) -> Result<ExitCode, CliError> {
     // Before the signals are caught, so that a file that does not end can be interrupted.
     let GatewaySettings { listeners: configs, telemetry: telemetry_settings } = source.read()?;
     let mut stop = pin!(process::stop_signal());
@@ -138,7 +142,7 @@ async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
     // All addresses are taken before a model server is waited for.
     let mut bound = Vec::new();
     for config in configs {
-        bound.push((process::listen(config.listen).await?, config));
+        bound.push((process::listen_on_threads(&threads, config.listen).await?, config));
     }
     let configurations: Vec<&GatewayConfiguration> =
         bound.iter().filter_map(|(_, config)| config.kind.configuration()).collect();
@@ -228,7 +232,7 @@ impl ListenerSet {
     async fn open(
         &mut self,
         config: ListenerConfig,
-        listener: TcpListener,
+        listener: Listener,
         address: SocketAddr,
         running: &mut JoinSet<DrainOutcome>,
     ) -> Result<(), CliError> {
