@@ -290,7 +290,8 @@ fn a_gateway_started_before_its_model_server_has_the_same_digest() {
     let folder = Folder::new("order");
     let attester = simulate(&folder, "attester", &[]);
     let manifest = "ab".repeat(32);
-    let free = TcpListener::bind(ANY_PORT).unwrap().local_addr().unwrap();
+    // No other test connects from this address, so that its port stays free until it is bound again.
+    let free = TcpListener::bind("127.0.0.86:0").unwrap().local_addr().unwrap();
     let listing = listing(format!(r#"{{"data":[{{"confide_manifest_sha256":"{manifest}"}}]}}"#));
     let (answered, first_try) = mpsc::channel();
     let server = thread::spawn(move || {
