@@ -55,4 +55,4 @@ pub use options::{
     Binding, ChannelTimings, ClientEvidence, ClientOptions, RecordTuning, ServerOptions,
 };
 pub use plain::{PlainClient, PlainConnection, UnixClock};
-pub use server::{Server, ServerStream};
+pub use server::{KeyIdentity, Server, ServerStream};

@@ -133,6 +133,15 @@ impl<S> ServerStream<S> {
     }
 }
 
+/// The TLS key that a server presents, until it is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyIdentity {
+    /// SHA-256 of its DER `SubjectPublicKeyInfo`.
+    pub spki_sha256: [u8; 32],
+    /// Unix seconds after which it is not used.
+    pub not_after: u64,
+}
+
 impl Server {
     /// Makes the key and the certificate; with key binding this also obtains a quote, on the
     /// calling thread. `clock` returns Unix seconds. [`Binding::None`] needs no attester.
@@ -279,6 +288,12 @@ impl Server {
     pub fn key_not_after(&self) -> Option<u64> {
         let not_after = self.identities.current().not_after;
         (not_after != u64::MAX).then_some(not_after)
+    }
+
+    /// The current key and its expiry.
+    pub fn key_identity(&self) -> KeyIdentity {
+        let identity = self.identities.current();
+        KeyIdentity { spki_sha256: identity.spki_hash, not_after: identity.not_after }
     }
 
     /// The number of renewals of the key that have failed since the start. While the current key is

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 25] = [
+const SINGLE_LISTENER: [&str; 26] = [
     "listen",
     "upstream",
     "upstream_ca",
@@ -46,6 +46,7 @@ const SINGLE_LISTENER: [&str; 25] = [
     "certificate_key",
     "certificate_out",
     "session_tickets",
+    "receipts",
     "client_policy",
     "access_log",
     "AuthorizationArgs",

@@ -6,9 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use confide_http::{
-    DrainOutcome, Listener, ServingThreads, bind_listener, serving_thread_count,
-};
+use confide_http::{DrainOutcome, Listener, ServingThreads, bind_listener, serving_thread_count};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, runtime::Builder};
 use tracing_subscriber::{

@@ -30,6 +30,16 @@ pub(crate) fn error_response(
     message: &str,
 ) -> Response<AnswerBody> {
     let kind = if status.is_client_error() { "invalid_request_error" } else { "server_error" };
+    error_response_of_type(status, kind, code, message)
+}
+
+/// An error response in OpenAI's format with a type of its own.
+pub(crate) fn error_response_of_type(
+    status: StatusCode,
+    kind: &str,
+    code: &str,
+    message: &str,
+) -> Response<AnswerBody> {
     let body = serde_json::json!({
         "error": { "message": message, "type": kind, "param": null, "code": code }
     });

@@ -74,6 +74,15 @@ pub(crate) struct SeveralKeys;
 /// Removes the key from a request's fields and returns its digest; `None` if there is no key, or
 /// the field has another form than `Bearer KEY`.
 pub(crate) fn take_api_key(headers: &mut HeaderMap) -> Result<Option<ApiKeyDigest>, SeveralKeys> {
+    let found = find_api_key(headers);
+    headers.remove(AUTHORIZATION);
+    headers.remove(X_API_KEY);
+    found
+}
+
+/// The digest of the key in a request's fields; `None` if there is no key, or the field has another
+/// form than `Bearer KEY`.
+pub(crate) fn find_api_key(headers: &HeaderMap) -> Result<Option<ApiKeyDigest>, SeveralKeys> {
     let mut values = headers.get_all(AUTHORIZATION).iter().chain(headers.get_all(X_API_KEY));
     let is_single = values.next().is_none() || values.next().is_none();
     let bearer = headers.get(AUTHORIZATION).and_then(|value| strip_bearer(value.as_bytes()));
@@ -81,8 +90,6 @@ pub(crate) fn take_api_key(headers: &mut HeaderMap) -> Result<Option<ApiKeyDiges
     // The key is hashed where it was received, so there is no copy to erase.
     let digest =
         key.filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX).map(ApiKeyDigest::of_key);
-    headers.remove(AUTHORIZATION);
-    headers.remove(X_API_KEY);
     if is_single { Ok(digest) } else { Err(SeveralKeys) }
 }
 

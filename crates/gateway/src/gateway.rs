@@ -9,10 +9,20 @@ use confide_http::{Admission, AdmissionLimits, DrainOutcome, Listener};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use crate::{
-    acceptor::ChannelAcceptor, access_log::AccessLog, authorizer::Authorizer,
-    configuration::GatewayConfiguration, configuration_slot::ConfigurationSlot,
-    configuration_version::ConfigurationVersion, error::GatewayError, limits::GatewayLimits,
-    observation::Telemetry, proxy::Proxy, server_states::ServerStates,
+    acceptor::ChannelAcceptor,
+    access_log::AccessLog,
+    authorizer::Authorizer,
+    configuration::GatewayConfiguration,
+    configuration_slot::ConfigurationSlot,
+    configuration_version::ConfigurationVersion,
+    error::GatewayError,
+    limits::GatewayLimits,
+    observation::Telemetry,
+    proxy::Proxy,
+    receipt_book::ReceiptBook,
+    receipt_service::ReceiptService,
+    receipt_signer::{ReceiptContext, ReceiptSigner},
+    server_states::ServerStates,
 };
 
 /// Options of a gateway.
@@ -54,6 +64,8 @@ pub struct Gateway {
     access_log: Option<AccessLog>,
     authorizer: Option<Arc<Authorizer>>,
     telemetry: Option<Arc<Telemetry>>,
+    attester: Option<Arc<dyn Attest>>,
+    receipts: Option<Arc<ReceiptBook>>,
     admission: Admission,
 }
 
@@ -72,9 +84,8 @@ impl Gateway {
     ) -> Result<Self, GatewayError> {
         options.configuration.check()?;
         options.configuration.check_upstream_roots()?;
-        let simulated = attester.as_ref().is_some_and(|attester| attester.is_simulated());
-        let channel = Server::new(options.channel_options(), attester, clock)?;
-        Self::with_channel(channel, options, simulated, clock)
+        let channel = Server::new(options.channel_options(), attester.clone(), clock)?;
+        Self::with_channel(channel, options, attester, clock)
     }
 
     /// A gateway of ordinary TLS with a given certificate. `chain_pem` holds the certificate and
@@ -103,15 +114,16 @@ impl Gateway {
         let key = PrivateKeyDer::from_pem_slice(key_pem)
             .map_err(|error| unusable("private key", error.to_string()))?;
         let channel = Server::with_certificate(options.channel_options(), chain, key)?;
-        Self::with_channel(channel, options, false, clock)
+        Self::with_channel(channel, options, None, clock)
     }
 
     fn with_channel(
         channel: Server,
         options: GatewayOptions,
-        simulated: bool,
+        attester: Option<Arc<dyn Attest>>,
         clock: fn() -> u64,
     ) -> Result<Self, GatewayError> {
+        let simulated = attester.as_ref().is_some_and(|attester| attester.is_simulated());
         // The ALPN names of session binding imply HTTP/1.1.
         let channel = match options.configuration.binding {
             Binding::None | Binding::Key => channel.with_http2()?,
@@ -130,6 +142,8 @@ impl Gateway {
             access_log: None,
             authorizer: None,
             telemetry: None,
+            attester,
+            receipts: None,
             admission: Admission::new(AdmissionLimits::default()),
         })
     }
@@ -152,6 +166,19 @@ impl Gateway {
     pub fn with_telemetry(mut self, telemetry: Telemetry) -> Self {
         self.telemetry = Some(Arc::new(telemetry));
         self
+    }
+
+    /// Returns the gateway, which now signs a receipt for each answer of a model, and serves receipts
+    /// and attestation reports below `/v1/aci/`.
+    ///
+    /// # Errors
+    /// [`GatewayError::ReceiptsWithoutEvidence`] without evidence, which a receipt is believed for.
+    pub fn with_receipts(mut self, book: Arc<ReceiptBook>) -> Result<Self, GatewayError> {
+        if self.attester.is_none() || self.configuration.binding == Binding::None {
+            return Err(GatewayError::ReceiptsWithoutEvidence);
+        }
+        self.receipts = Some(book);
+        Ok(self)
     }
 
     /// Returns the gateway, which now refuses clients whose evidence `appraiser` does not accept.
@@ -223,6 +250,22 @@ impl Gateway {
         let proxy = self.proxy.with_access_log(self.access_log);
         let proxy = proxy.with_authorizer(self.authorizer).with_telemetry(self.telemetry.clone());
         let (channel, telemetry) = (Arc::new(self.channel), self.telemetry);
+        let receipts = self.receipts.zip(self.attester).map(|(book, attester)| {
+            let server = channel.clone();
+            let context = ReceiptContext {
+                config_digest: self.configuration.digest(),
+                is_direct: self
+                    .configuration
+                    .servers
+                    .iter()
+                    .all(|server| server.upstream.is_loopback()),
+                limits: self.limits,
+            };
+            let identity = Arc::new(move || server.key_identity());
+            let signer = Arc::new(ReceiptSigner::new(book, identity, context));
+            Arc::new(ReceiptService::new(signer, attester))
+        });
+        let proxy = proxy.with_receipts(receipts);
         let acceptor = ChannelAcceptor { channel, telemetry };
         ConfigurationVersion::new(Arc::new(acceptor), Arc::new(proxy), self.limits)
     }

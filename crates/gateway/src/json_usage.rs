@@ -28,6 +28,8 @@ pub(crate) struct DocumentUsage {
     pub(crate) cache_creation: Option<u64>,
     /// The model, if its name is short and has no escapes.
     pub(crate) model: Option<String>,
+    /// The identifier of the answer, if it is short and has no escapes.
+    pub(crate) id: Option<String>,
     /// Whether the document is an event with a piece of the answer.
     pub(crate) has_output: bool,
 }
@@ -44,6 +46,9 @@ impl DocumentUsage {
         if self.model.is_none() {
             self.model = later.model;
         }
+        if self.id.is_none() {
+            self.id = later.id;
+        }
     }
 }
 
@@ -59,6 +64,7 @@ enum Place {
     Choices,
     CompletionTokens,
     Delta,
+    Id,
     Message,
     Model,
     PromptDetails,
@@ -80,6 +86,7 @@ impl Place {
             b"choices" => Self::Choices,
             b"completion_tokens" | b"output_tokens" => Self::CompletionTokens,
             b"delta" => Self::Delta,
+            b"id" => Self::Id,
             b"message" => Self::Message,
             b"model" => Self::Model,
             b"prompt_tokens_details" | b"input_tokens_details" => Self::PromptDetails,
@@ -99,6 +106,7 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StringUse {
     FieldName,
+    Id,
     Model,
     EventType,
     /// A piece of the answer, of which only matters whether it is empty.
@@ -149,6 +157,11 @@ impl JsonUsageScanner {
                 }
             };
         }
+    }
+
+    /// The identifier, if it was read already.
+    pub(crate) fn found_id(&self) -> Option<&str> {
+        self.found.id.as_deref()
     }
 
     /// Ends the document; the scanner is then ready for the next one.
@@ -219,7 +232,7 @@ impl JsonUsageScanner {
     }
 
     fn next_string_use(&self) -> StringUse {
-        use Place::{Choices, Delta, Element, Message, Model, Response, Role, Text, Type};
+        use Place::{Choices, Delta, Element, Id, Message, Model, Response, Role, Text, Type};
         let position = match self.position() {
             Some(_) if self.expects_name && self.is_in_object() => return StringUse::FieldName,
             Some(position) => position,
@@ -228,6 +241,7 @@ impl JsonUsageScanner {
         };
         match position {
             [Model] | [Message | Response, Model] => StringUse::Model,
+            [Id] | [Message | Response, Id] => StringUse::Id,
             [Type] => StringUse::EventType,
             [Choices, Element, Text] => StringUse::Output,
             [Choices, Element, Delta, place, ..] if *place != Role => StringUse::Output,
@@ -282,6 +296,10 @@ impl JsonUsageScanner {
             StringUse::Model => {
                 let model = text.and_then(|text| std::str::from_utf8(text).ok());
                 self.found.model = model.map(str::to_owned);
+            }
+            StringUse::Id => {
+                let id = text.and_then(|text| std::str::from_utf8(text).ok());
+                self.found.id = id.map(str::to_owned);
             }
             StringUse::EventType => {
                 let responses =

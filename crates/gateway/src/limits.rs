@@ -92,6 +92,25 @@ pub struct GatewayLimits {
     pub upstream_question: Duration,
     /// The time that running answers may take after the signal to stop.
     pub drain: Duration,
+    /// Limits of signed receipts.
+    pub receipts: ReceiptLimits,
+}
+
+/// Limits of the signed receipts that a listener keeps. One takes about 1.5 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiptLimits {
+    /// The largest number of receipts that are kept at once; 0 keeps none.
+    pub kept: usize,
+    /// The same for one API key, or for one [`Peer`](confide_http::Peer) without a key: a quarter.
+    pub kept_per_client: usize,
+    /// The time for which a receipt is kept.
+    pub age: Duration,
+}
+
+impl Default for ReceiptLimits {
+    fn default() -> Self {
+        Self { kept: 16_384, kept_per_client: 4096, age: Duration::from_secs(3600) }
+    }
 }
 
 impl GatewayLimits {
@@ -144,6 +163,7 @@ impl Default for GatewayLimits {
             health_check: Duration::from_secs(5),
             upstream_question: Duration::from_secs(10),
             drain: Duration::from_secs(20),
+            receipts: ReceiptLimits::default(),
         }
     }
 }

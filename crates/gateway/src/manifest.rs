@@ -89,6 +89,11 @@ impl AttestedModelWatch {
         Self { wanted, change }
     }
 
+    /// The digest of the attested manifest.
+    pub(crate) fn wanted(&self) -> Option<[u8; 32]> {
+        self.wanted
+    }
+
     /// Whether a model was attested, which the upstream then has to name.
     pub(crate) fn expects_model(&self) -> bool {
         self.wanted.is_some()

@@ -9,7 +9,10 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::{authorizer::Grant, token_report::TokenReport, usage_scanner::UsageScanner};
+use crate::{
+    authorizer::Grant, receipt_draft::ReceiptDraft, token_report::TokenReport,
+    usage_scanner::UsageScanner,
+};
 
 /// Passes frames on unchanged. If there is a meter, it reads them and ends with the body.
 pub(crate) struct MeteredBody<B> {
@@ -17,13 +20,26 @@ pub(crate) struct MeteredBody<B> {
     meter: Option<Box<AnswerMeter>>,
 }
 
-/// Counts the tokens of an answer. When it is dropped, at the end of the answer or when its client
-/// leaves, they are charged and reported.
+/// Counts the tokens of an answer, and hashes it for its receipt. When it is dropped, at the end of
+/// the answer or when its client leaves, the tokens are charged and reported, and the receipt is
+/// signed if it was not before.
 struct AnswerMeter {
     scanner: Option<UsageScanner>,
     grant: Option<Grant>,
     report: Option<TokenReport>,
+    receipt: Option<Box<ReceiptDraft>>,
     is_complete: bool,
+}
+
+/// What is done with an answer while it passes.
+#[derive(Default)]
+pub(crate) struct AnswerUses {
+    /// The grant that is charged for its tokens.
+    pub(crate) grant: Option<Grant>,
+    /// The metrics that its tokens are reported to.
+    pub(crate) report: Option<TokenReport>,
+    /// The receipt that is signed for it.
+    pub(crate) receipt: Option<Box<ReceiptDraft>>,
 }
 
 impl<B> MeteredBody<B> {
@@ -33,17 +49,18 @@ impl<B> MeteredBody<B> {
     }
 }
 
-/// Counts the tokens of an answer for its grant and its report, if it has them.
+/// Counts the tokens of an answer for its grant and its report, and hashes it for its receipt, if it
+/// has them.
 pub(crate) fn meter_answer<B: Body>(
-    mut grant: Option<Grant>,
-    report: Option<TokenReport>,
+    AnswerUses { mut grant, report, receipt }: AnswerUses,
     answer: Response<MeteredBody<B>>,
 ) -> Response<MeteredBody<B>> {
-    if grant.is_none() && report.is_none() {
+    if grant.is_none() && report.is_none() && receipt.is_none() {
         return answer;
     }
     let (mut head, body) = answer.into_parts();
-    let is_generation = report.is_some() || grant.as_ref().is_some_and(Grant::is_generation);
+    let is_generation =
+        report.is_some() || receipt.is_some() || grant.as_ref().is_some_and(Grant::is_generation);
     let is_read = is_generation && head.status.is_success();
     let scanner = if is_read { UsageScanner::for_answer(&head.headers) } else { None };
     if let Some(grant) = &mut grant {
@@ -53,13 +70,32 @@ pub(crate) fn meter_answer<B: Body>(
         }
     }
     let is_complete = body.inner.is_end_stream();
-    let meter = AnswerMeter { scanner, grant, report, is_complete };
+    let mut meter = AnswerMeter { scanner, grant, report, receipt, is_complete };
+    meter.sign_if_complete();
     let body = MeteredBody { inner: body.inner, meter: Some(Box::new(meter)) };
     Response::from_parts(head, body)
 }
 
+impl AnswerMeter {
+    /// Signs the receipt of an answer whose last byte was read: its client may ask for it as soon as
+    /// it has that byte.
+    fn sign_if_complete(&mut self) {
+        if self.is_complete {
+            self.sign_receipt();
+        }
+    }
+
+    fn sign_receipt(&mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            let id = self.scanner.as_ref().and_then(UsageScanner::answer_id).map(str::to_owned);
+            receipt.finish(self.is_complete, id);
+        }
+    }
+}
+
 impl Drop for AnswerMeter {
     fn drop(&mut self) {
+        self.sign_receipt();
         let Some(scanner) = self.scanner.take() else { return };
         let usage = scanner.finish(self.is_complete);
         if self.is_complete
@@ -90,11 +126,17 @@ impl<B: Body<Data = Bytes> + Unpin> Body for MeteredBody<B> {
         match &poll {
             Poll::Pending => {}
             Poll::Ready(Some(Ok(frame))) => {
-                if let (Some(scanner), Some(data)) = (&mut meter.scanner, frame.data_ref()) {
-                    scanner.read_piece(data);
+                if let Some(data) = frame.data_ref() {
+                    if let Some(scanner) = &mut meter.scanner {
+                        scanner.read_piece(data);
+                    }
+                    if let Some(receipt) = &mut meter.receipt {
+                        receipt.read_piece(data);
+                    }
                 }
                 // A body whose length is known is not polled again at its end.
                 meter.is_complete |= this.inner.is_end_stream();
+                meter.sign_if_complete();
             }
             Poll::Ready(Some(Err(_))) => {
                 if let Some(grant) = &mut meter.grant {

@@ -163,6 +163,11 @@ impl UpstreamPool {
         self.manifest.expects_model()
     }
 
+    /// The digest of the model's manifest in the configuration.
+    pub(crate) fn model_manifest(&self) -> Option<[u8; 32]> {
+        self.manifest.wanted()
+    }
+
     /// Whether the upstream is asked for its model at intervals.
     pub(crate) fn watches_model(&self) -> bool {
         self.manifest.expects_model() && !self.manifest.was_model_swapped()

@@ -15,7 +15,9 @@ use confide_http::{
     BodyPace, BusyGuard, ClientHandshake, HandshakeKey, Peer, has_supported_transfer_codings,
     is_websocket_request, remove_fields, remove_hop_by_hop, remove_underscored,
 };
-use http::{Method, Request, Response, StatusCode, Version, header, request, uri::PathAndQuery};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Version, header, request, uri::PathAndQuery,
+};
 use http_body::Body;
 use http_body_util::{Either, Full};
 
@@ -37,15 +39,18 @@ use crate::{
     fresh_evidence, http2_head,
     limits::GatewayLimits,
     manifest::ModelChange,
-    metered_body::{MeteredBody, meter_answer},
+    metered_body::{AnswerUses, MeteredBody, meter_answer},
     metrics::GaugeCount,
     model_field::ModelFieldError,
     observation::{ObservedBody, RequestObservation, Telemetry},
     operation::Operation,
     path::{self, PathFault},
+    receipt_book::ReceiptOwner,
+    receipt_draft::{AnsweringServer, ReceiptDraft},
+    receipt_service::{ACI_PATHS, ACI_ROUTE, RECEIPT_ID_FIELD, ReceiptService},
     refusal::RequestRefusal,
     request_head,
-    request_model::{MODELS_PATH, RequestModel, check_json_headers, find_model},
+    request_model::{MODELS_PATH, RequestModel, check_json_headers, find_model, read_facts},
     route::{PathPattern, REROUTING, Route, WEBSOCKET, websocket_method},
     server_group::{ServerGroup, ServerPermit, ServerSet},
     trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
@@ -69,6 +74,7 @@ pub(crate) struct Proxy {
     log: Option<AccessLog>,
     authorizer: Option<Arc<Authorizer>>,
     telemetry: Option<Arc<Telemetry>>,
+    receipts: Option<Arc<ReceiptService>>,
     /// Returns Unix seconds, for the `Date` of answers.
     clock: Option<fn() -> u64>,
 }
@@ -109,6 +115,7 @@ impl Proxy {
             log: None,
             authorizer: None,
             telemetry: None,
+            receipts: None,
             clock: None,
         })
     }
@@ -135,6 +142,11 @@ impl Proxy {
 
     pub(crate) fn with_telemetry(mut self, telemetry: Option<Arc<Telemetry>>) -> Self {
         self.telemetry = telemetry;
+        self
+    }
+
+    pub(crate) fn with_receipts(mut self, receipts: Option<Arc<ReceiptService>>) -> Self {
+        self.receipts = receipts;
         self
     }
 
@@ -207,12 +219,20 @@ impl Proxy {
         let (telemetry, method) = (self.telemetry.as_ref(), request.method().clone());
         let began = Instant::now();
         let mut observation = RequestObservation::begin(telemetry, &method, request.headers_mut());
-        let response = refusal.into_response(&mut observation);
+        let response = self.mark(refusal.into_response(&mut observation));
         if let Some(log) = &self.log {
             let pattern = self.pattern_of(request.uri().path());
             log.record_answer(&method, pattern, response.status(), began.elapsed());
         }
         observation.observe_answer(response)
+    }
+
+    /// Marks an answer with the keyset of receipts, if there is one.
+    fn mark(&self, mut response: Response<AnswerBody>) -> Response<AnswerBody> {
+        if let Some(receipts) = &self.receipts {
+            receipts.mark_answer(response.headers_mut());
+        }
+        response
     }
 
     /// Answers one request, with an error response if it fails before the answer has begun.
@@ -264,6 +284,7 @@ impl Proxy {
             _ => Ok(response),
         });
         let response = outcome.unwrap_or_else(|refusal| refusal.into_response(observation));
+        let response = self.mark(response);
         // The query and the bodies are never logged, because they may contain secrets.
         tracing::debug!(%method, status = response.status().as_u16(), "answered");
         response
@@ -290,14 +311,28 @@ impl Proxy {
                 let answer = fresh_evidence::answer(evidence, &head.method, body, limits);
                 return Box::pin(answer).await;
             }
+            path if path.starts_with(ACI_PATHS) => {
+                if let Some(receipts) = &self.receipts {
+                    observation.record_route(ACI_ROUTE);
+                    return Box::pin(receipts.answer(&head.method, &head.headers, &target, peer))
+                        .await;
+                }
+            }
             _ => {}
+        }
+        if let Some(receipts) = &self.receipts
+            && Operation::from_request(&head.method, target.path()).is_some()
+        {
+            // Before the authorizer removes the key.
+            let owner = receipts.owner_of(&head.headers, peer);
+            head.extensions.insert(owner);
         }
         let method = if is_websocket { websocket_method() } else { head.method.clone() };
         let (route, group) = self.find_route(&method, target.path())?;
         observation.record_route(&route.path);
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
         if let Some(list) = own_model_list(group, &method, target.path()) {
-            return Ok(meter_answer(grant, None, list));
+            return Ok(meter_answer(AnswerUses { grant, ..AnswerUses::default() }, list));
         }
         let handshake =
             is_websocket.then(|| request_head::take_handshake(&mut head)).transpose()?;
@@ -464,13 +499,17 @@ impl Proxy {
     /// Counts the tokens of an answer for its API key, and for metrics.
     fn meter(
         &self,
-        answer: Response<AnswerBody>,
+        mut answer: Response<AnswerBody>,
         grant: Option<Grant>,
         observation: &RequestObservation,
     ) -> Response<AnswerBody> {
         let is_counted = self.counts_tokens() || grant.is_some();
         let report = observation.token_report().filter(|_| is_counted);
-        meter_answer(grant, report, answer)
+        let receipt = match self.receipts {
+            Some(_) => take_receipt(&mut answer),
+            None => None,
+        };
+        meter_answer(AnswerUses { grant, report, receipt }, answer)
     }
 
     /// Sends a request to a server of the group that may take it, and passes on the answer.
@@ -485,11 +524,12 @@ impl Proxy {
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let Destination { target, group } = destination;
         if self.counts_tokens() && Operation::from_request(&head.method, target.path()).is_some() {
-            let identity = header::HeaderValue::from_static("identity");
+            let identity = HeaderValue::from_static("identity");
             head.headers.insert(header::ACCEPT_ENCODING, identity);
         }
         let limits_models = grant.is_some_and(Grant::limits_models);
-        if !group.reads_bodies() && !limits_models {
+        let owner = head.extensions.remove::<ReceiptOwner>();
+        if !group.reads_bodies() && !limits_models && owner.is_none() {
             observation.record_operation(&head.method, target.path(), None);
             let candidates = group.find_candidates(&RequestModel::Absent);
             let request = Box::new(Request::from_parts(head, Either::Left(body)));
@@ -499,8 +539,23 @@ impl Proxy {
         let ReadRequest { body, model, candidates } =
             Box::pin(self.read_request(&head, body, destination, peer, grant)).await?;
         observation.record_operation(&head.method, target.path(), model.name());
+        let draft = match (&self.receipts, owner) {
+            (Some(receipts), Some(owner)) => {
+                let facts = Box::pin(read_facts(&head.headers, &body)).await;
+                let endpoint = target.path();
+                let draft =
+                    ReceiptDraft::begin(receipts.signer().clone(), owner, endpoint, &body, facts);
+                Some(Box::new(draft))
+            }
+            _ => None,
+        };
         let request = Box::new(Request::from_parts(head, Either::Right(Full::new(body))));
-        self.send_to_group(request, destination, candidates, peer, observation).await
+        let sent = self.send_to_group(request, destination, candidates, peer, observation);
+        let mut answer = sent.await?;
+        if let Some(draft) = draft {
+            answer.extensions_mut().insert(draft);
+        }
+        Ok(answer)
     }
 
     /// Reads a body, and finds the servers that may take the request.
@@ -686,6 +741,14 @@ impl Proxy {
         let location = head.headers.get(header::LOCATION);
         let path =
             location.and_then(|location| permit.pool().upstream().path_of_redirect(location));
+        if self.receipts.is_some() {
+            let pool = permit.pool();
+            let (manifest_sha256, is_local) =
+                (pool.model_manifest(), pool.upstream().is_loopback());
+            head.extensions.insert(AnsweringServer { manifest_sha256, is_local });
+            // Of a gateway in front of the model; the receipt here is this one's.
+            head.headers.remove(RECEIPT_ID_FIELD);
+        }
         let body = AnswerStream::new(body, permit, &head.headers);
         head.version = Version::HTTP_11;
         let announced = announced_trailers(&head.headers);
@@ -727,6 +790,16 @@ struct ReadRequest {
 fn changed_model_refusal() -> RequestRefusal {
     let reason = "it has already named another model";
     RequestRefusal::Upstream(UpstreamFailure::new(UpstreamFault::ModelChanged, reason))
+}
+
+/// The receipt of an answer, whose identifier its client is told.
+fn take_receipt(answer: &mut Response<AnswerBody>) -> Option<Box<ReceiptDraft>> {
+    let server = answer.extensions_mut().remove::<AnsweringServer>();
+    let mut draft = answer.extensions_mut().remove::<Box<ReceiptDraft>>()?;
+    draft.record_answer(answer.status(), server);
+    let id = HeaderValue::from_str(draft.receipt_id()).ok()?;
+    answer.headers_mut().insert(RECEIPT_ID_FIELD, id);
+    Some(draft)
 }
 
 /// The gateway's own list of models, if all servers of the group list theirs.

@@ -16,6 +16,7 @@ use crate::{
     observation::RequestObservation,
     path::PathFault,
     rate_limit::ceil_seconds,
+    receipt_fault::ReceiptFault,
     upstream_request::UnansweredRequest,
 };
 
@@ -49,6 +50,7 @@ pub(crate) enum RequestRefusal {
     Upstream(UpstreamFailure),
     StreamOverHttp10,
     Evidence(EvidenceFault),
+    Receipt(ReceiptFault),
 }
 
 impl From<ChoiceError> for RequestRefusal {
@@ -60,6 +62,12 @@ impl From<ChoiceError> for RequestRefusal {
 impl From<EvidenceFault> for RequestRefusal {
     fn from(fault: EvidenceFault) -> Self {
         Self::Evidence(fault)
+    }
+}
+
+impl From<ReceiptFault> for RequestRefusal {
+    fn from(fault: ReceiptFault) -> Self {
+        Self::Receipt(fault)
     }
 }
 
@@ -91,7 +99,10 @@ impl RequestRefusal {
     ) -> Response<AnswerBody> {
         let (status, code, message) = self.to_status_and_message();
         self.record(code, observation);
-        let mut response = answer::error_response(status, code, &message);
+        let mut response = match self {
+            Self::Receipt(_) => answer::error_response_of_type(status, code, code, &message),
+            _ => answer::error_response(status, code, &message),
+        };
         self.insert_fields(response.headers_mut());
         response
     }
@@ -104,6 +115,7 @@ impl RequestRefusal {
             Self::Upstream(failure) => failure.fault.to_status_and_message(),
             Self::Key(refusal) => refusal.to_status_and_message(),
             Self::Evidence(fault) => fault.to_status_and_message(),
+            Self::Receipt(fault) => fault.to_status_and_message(),
             Self::Choice(error) => {
                 let (status, code) = error.to_status_and_code();
                 return (status, code, error.to_string().into());
@@ -187,7 +199,9 @@ impl RequestRefusal {
                     headers.insert(header::ALLOW, allowed);
                 }
             }
-            Self::Busy | Self::Evidence(EvidenceFault::TooSoon | EvidenceFault::Unavailable) => {
+            Self::Busy
+            | Self::Evidence(EvidenceFault::TooSoon | EvidenceFault::Unavailable)
+            | Self::Receipt(ReceiptFault::TooSoon | ReceiptFault::Unavailable) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
             }
             Self::Choice(error) if error.is_transient() => {

@@ -5,7 +5,9 @@ use confide_http::decode_percent;
 use http::{HeaderMap, header};
 use tokio::task::JoinError;
 
-use crate::{choice_error::ChoiceError, model_field::parse_model_field};
+use crate::{
+    choice_error::ChoiceError, model_field::parse_model_field, request_facts::RequestFacts,
+};
 
 /// The path of OpenAI's list of models, below which each model has a path.
 pub(crate) const MODELS_PATH: &str = "/v1/models";
@@ -86,6 +88,18 @@ pub(crate) async fn find_model(
         run_blocking(move || parse_model_field(&body)).await
     };
     Ok(RequestModel::Named(field?))
+}
+
+/// Reads what a receipt says about a request's JSON body; `None` if it is none.
+pub(crate) async fn read_facts(headers: &HeaderMap, body: &Bytes) -> Option<RequestFacts> {
+    if check_json_headers(headers).is_err() || is_multipart(headers) {
+        return None;
+    }
+    if body.len() <= PARSE_AT_ONCE_BYTES {
+        return RequestFacts::read(body);
+    }
+    let body = body.clone();
+    run_blocking(move || RequestFacts::read(&body)).await
 }
 
 /// Runs `work` on a thread for blocking work.

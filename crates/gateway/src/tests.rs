@@ -37,6 +37,7 @@ mod https_upstreams;
 mod keep_alive;
 mod model_servers;
 mod queueing;
+mod receipts;
 mod reload;
 mod routes;
 mod telemetry;

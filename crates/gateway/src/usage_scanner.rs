@@ -98,6 +98,11 @@ impl UsageScanner {
         }
     }
 
+    /// The identifier of the answer, as far as it was read.
+    pub(crate) fn answer_id(&self) -> Option<&str> {
+        self.usage.id.as_deref().or_else(|| self.document.found_id())
+    }
+
     /// Ends the answer; `is_complete` says whether it came to its own end.
     ///
     /// If the server did not count the answer's tokens, or an incomplete stream has more events than

@@ -184,10 +184,8 @@ mod tests {
         accept_on_threads, wait_until_closing,
     };
 
-    const ANY_PORT: SocketAddr = SocketAddr::V4(std::net::SocketAddrV4::new(
-        std::net::Ipv4Addr::LOCALHOST,
-        0,
-    ));
+    const ANY_PORT: SocketAddr =
+        SocketAddr::V4(std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 0));
     const GENEROUS: Duration = Duration::from_secs(20);
 
     /// Serves with three threads: a connection is told its thread's index and kept until the end.

@@ -109,9 +109,7 @@ impl Json {
             Self::Object(members) => {
                 let mut sorted: Vec<_> = members.iter().collect();
                 // The standard orders names by UTF-16, which differs from UTF-8 beyond the BMP.
-                sorted.sort_by(|(one, _), (other, _)| {
-                    one.encode_utf16().cmp(other.encode_utf16())
-                });
+                sorted.sort_by(|(one, _), (other, _)| one.encode_utf16().cmp(other.encode_utf16()));
                 out.push('{');
                 for (index, (name, value)) in sorted.into_iter().enumerate() {
                     if index > 0 {
@@ -245,7 +243,10 @@ mod tests {
     fn a_document_has_one_canonical_form() {
         for (text, wanted) in [
             (r#" { "b" : [ 1 , -2 , 0 ] , "a" : null } "#, r#"{"a":null,"b":[1,-2,0]}"#),
-            (r#"{"\u0061":"\u20ac\u000f\n\u0022\u005c\/"}"#, "{\"a\":\"\u{20ac}\\u000f\\n\\\"\\\\/\"}"),
+            (
+                r#"{"\u0061":"\u20ac\u000f\n\u0022\u005c\/"}"#,
+                "{\"a\":\"\u{20ac}\\u000f\\n\\\"\\\\/\"}",
+            ),
             (r#"[true,false,{}, [] ,""]"#, r#"[true,false,{},[],""]"#),
             ("9007199254740991", "9007199254740991"),
         ] {
@@ -283,10 +284,7 @@ mod tests {
         ] {
             assert!(Json::parse(text.as_bytes(), 4096).is_err(), "{text}");
         }
-        assert!(matches!(
-            Json::parse(b"[1,2]", 4),
-            Err(JsonError::TooLong { wanted: 4, got: 5 })
-        ));
+        assert!(matches!(Json::parse(b"[1,2]", 4), Err(JsonError::TooLong { wanted: 4, got: 5 })));
         let deep = "[".repeat(200) + &"]".repeat(200);
         assert!(Json::parse(deep.as_bytes(), 4096).is_err());
     }

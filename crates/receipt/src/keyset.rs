@@ -21,7 +21,12 @@ pub struct Keyset {
 impl Keyset {
     /// A keyset with one key for receipts (an Ed25519 public key and its name) and one TLS key
     /// (SHA-256 of its `SubjectPublicKeyInfo`), valid until `not_after` in Unix seconds.
-    pub fn new(key_id: &str, public_key: &[u8; 32], spki_sha256: &[u8; 32], not_after: u64) -> Self {
+    pub fn new(
+        key_id: &str,
+        public_key: &[u8; 32],
+        spki_sha256: &[u8; 32],
+        not_after: u64,
+    ) -> Self {
         let key = Json::object([
             ("algo", Json::from(ED25519)),
             ("key_id", key_id.into()),

@@ -21,7 +21,7 @@ pub use receipt::{
     RETURNED_EVENT, Receipt, SignedReceipt, digest_text,
 };
 pub use report::{AttestationReport, REPORT_BYTES_MAX, ReportContent};
-pub use signing_key::ReceiptKey;
+pub use signing_key::{ReceiptKey, new_receipt_id};
 
 /// The version that every document names.
 pub const API_VERSION: &str = "aci/1";

@@ -9,6 +9,16 @@ use crate::{
     receipt::{Receipt, SIGNATURE},
 };
 
+/// A new identifier of a receipt: `rcpt-` and 32 random hexadecimal digits, which nobody can guess.
+///
+/// # Panics
+/// If the system has no randomness.
+pub fn new_receipt_id() -> String {
+    let mut random = [0; 16];
+    aws_lc_rs::rand::fill(&mut random).expect("the system has randomness");
+    format!("rcpt-{}", hex::encode(random))
+}
+
 /// An Ed25519 key pair that signs receipts and nothing else. The private key stays in the
 /// cryptographic library.
 #[derive(Debug)]

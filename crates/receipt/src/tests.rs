@@ -239,7 +239,10 @@ fn a_report_is_read_with_the_nonce_that_it_was_made_for_only() {
         let read = AttestationReport::parse(text.as_bytes(), made_for).unwrap();
         assert_eq!(read.keyset(), &keyset);
         assert_eq!(read.report_data(), keyset.report_data(made_for));
-        assert_eq!((read.quote(), read.collateral()), ([1, 2, 3].as_slice(), Some(b"{}".as_slice())));
+        assert_eq!(
+            (read.quote(), read.collateral()),
+            ([1, 2, 3].as_slice(), Some(b"{}".as_slice()))
+        );
         assert_eq!(read.keyset().tls_keys().collect::<Vec<_>>(), [hex::encode(SPKI)]);
         let other = if made_for.is_some() { None } else { Some(&nonce) };
         assert!(matches!(

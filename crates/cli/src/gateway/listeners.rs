@@ -10,7 +10,7 @@ use std::{
 
 use confide_gateway::{
     AccessLogThread, AdminRoutes, Authorizer, Gateway, GatewayConfiguration, GatewayMetrics,
-    ReloadOutcome, ReloadableGateway, ServerStates, Telemetry, TraceExportTask,
+    ReceiptBook, ReloadOutcome, ReloadableGateway, ServerStates, Telemetry, TraceExportTask,
 };
 use confide_http::{DrainOutcome, Listener, ServingThreads};
 use confide_sni::{PassLimits, Passthrough, RouteTable};
@@ -109,6 +109,7 @@ enum Service {
         gateway: Arc<ReloadableGateway>,
         authorization: AuthorizationArgs,
         authorizer: Option<Arc<Authorizer>>,
+        receipts: Option<Arc<ReceiptBook>>,
     },
     Tunnel(TunnelConfig),
 }
@@ -268,9 +269,9 @@ impl ListenerSet {
                 let gateway = Arc::new(ReloadableGateway::new(gateway));
                 let serving = gateway.clone();
                 running.spawn(async move { serving.serve(listener, stop).await });
-                let (authorization, authorizer) =
-                    (terminate.authorization().clone(), prepared.authorizer);
-                (Service::Terminate { gateway, authorization, authorizer }, status)
+                let authorization = terminate.authorization().clone();
+                let (authorizer, receipts) = (prepared.authorizer, prepared.receipts);
+                (Service::Terminate { gateway, authorization, authorizer, receipts }, status)
             }
         };
         self.listeners.push(OpenListener { listen, address, connections, service });
@@ -392,10 +393,8 @@ impl ListenerSet {
                     (Replacement::Unchanged, ListenerStatus::of_tunnel(&tunnel))
                 }
                 ListenerKind::Terminate(terminate) => {
-                    let authorizer = open.authorizer();
-                    let running = in_use
-                        .as_ref()
-                        .map(|configuration| RunningParts { authorizer, configuration });
+                    let running =
+                        in_use.as_ref().and_then(|configuration| open.running_parts(configuration));
                     let telemetry = self.telemetry.as_ref();
                     let prepared = terminate.prepare(config.listen, running, telemetry).await;
                     let prepared =
@@ -448,6 +447,11 @@ impl OpenListener {
             (Service::Tunnel(open), ListenerKind::Tunnel(tunnel)) => {
                 ("allow and allow_origin", open == tunnel)
             }
+            (Service::Terminate { receipts, .. }, ListenerKind::Terminate(terminate))
+                if receipts.is_some() != terminate.signs_receipts() =>
+            {
+                ("receipts", false)
+            }
             (Service::Terminate { authorization, .. }, ListenerKind::Terminate(terminate)) => {
                 let fixed = "api_keys, authorization_hook, upstream_key_file and usage_file";
                 (fixed, authorization == terminate.authorization())
@@ -457,11 +461,14 @@ impl OpenListener {
         (!is_same).then_some(fixed)
     }
 
-    fn authorizer(&self) -> Option<&Arc<Authorizer>> {
-        match &self.service {
-            Service::Terminate { authorizer, .. } => authorizer.as_ref(),
-            _ => None,
-        }
+    /// The parts that a reload keeps, with the configuration in use.
+    fn running_parts<'a>(
+        &'a self,
+        configuration: &'a GatewayConfiguration,
+    ) -> Option<RunningParts<'a>> {
+        let Service::Terminate { authorizer, receipts, .. } = &self.service else { return None };
+        let (authorizer, receipts) = (authorizer.as_ref(), receipts.as_ref());
+        Some(RunningParts { authorizer, receipts, configuration })
     }
 }
 

@@ -11,8 +11,8 @@ use confide_client::error_chain;
 use confide_evidence::Attest;
 use confide_gateway::{
     AccessLog, AccessLogThread, AuthorizationHook, Authorizer, DEFAULT_GROUP, Gateway,
-    GatewayConfiguration, GatewayError, GatewayLimits, GatewayOptions, KeySet, ModelServer, Route,
-    Telemetry, Upstream, UpstreamKey,
+    GatewayConfiguration, GatewayError, GatewayLimits, GatewayOptions, KeySet, ModelServer,
+    ReceiptBook, Route, Telemetry, Upstream, UpstreamKey,
 };
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -83,6 +83,10 @@ pub(crate) struct TerminateArgs {
     /// again
     #[arg(long, value_name = "FILE")]
     client_policy: Option<PathBuf>,
+    /// Sign a receipt for each answer of a model, over the bytes of request and answer, and keep it for an hour.
+    /// Clients fetch it at /v1/aci/receipts/ID. Needs evidence
+    #[arg(long)]
+    receipts: bool,
     /// Write one line of JSON for each request: time, method, the fixed parts of its path, status. The line
     /// contains no query, field, body or identifier. `-` is standard output
     #[arg(long, value_name = "FILE")]
@@ -163,6 +167,7 @@ pub(crate) struct PreparedGateway {
     pub(crate) gateway: Gateway,
     pub(crate) log_end: Option<AccessLogThread>,
     pub(crate) authorizer: Option<Arc<Authorizer>>,
+    pub(crate) receipts: Option<Arc<ReceiptBook>>,
     /// New keys for an authorizer that is already in use.
     new_keys: Option<KeySet>,
     certificate_out: Option<PathBuf>,
@@ -188,6 +193,7 @@ impl PreparedGateway {
 /// The parts of a running listener that its reload keeps.
 pub(crate) struct RunningParts<'a> {
     pub(crate) authorizer: Option<&'a Arc<Authorizer>>,
+    pub(crate) receipts: Option<&'a Arc<ReceiptBook>>,
     /// The configuration in use, with the models of its servers.
     pub(crate) configuration: &'a GatewayConfiguration,
 }
@@ -238,6 +244,11 @@ impl TerminateConfig {
         &self.args.authorization
     }
 
+    /// Whether answers get signed receipts.
+    pub(crate) fn signs_receipts(&self) -> bool {
+        self.args.receipts
+    }
+
     /// The configuration, without the models that the servers name.
     pub(crate) fn configuration(&self) -> &GatewayConfiguration {
         &self.configuration
@@ -260,6 +271,10 @@ impl TerminateConfig {
         let (authorizer, new_keys) = match &running {
             None => (self.args.authorization.open_authorizer()?, None),
             Some(running) => (running.authorizer.cloned(), api_keys.map(read_keys).transpose()?),
+        };
+        let receipts = match running.as_ref().and_then(|running| running.receipts) {
+            Some(book) => Some(book.clone()),
+            None => self.open_receipt_book()?,
         };
         let known = running.map(|running| running.configuration);
         let configuration = self.fetch_configuration(known).await?;
@@ -288,6 +303,9 @@ impl TerminateConfig {
         if let Some(authorizer) = &authorizer {
             gateway = gateway.with_authorizer(authorizer.clone());
         }
+        if let Some(receipts) = &receipts {
+            gateway = gateway.with_receipts(receipts.clone()).map_err(explain)?;
+        }
         if let Some(telemetry) = telemetry {
             gateway = gateway.with_telemetry(telemetry.clone());
         }
@@ -297,7 +315,17 @@ impl TerminateConfig {
             log_end = Some(end);
         }
         let certificate_out = args.certificate_out.clone();
-        Ok(PreparedGateway { gateway, log_end, authorizer, new_keys, certificate_out })
+        Ok(PreparedGateway { gateway, log_end, authorizer, receipts, new_keys, certificate_out })
+    }
+
+    /// Makes the key that signs receipts, if answers get them.
+    fn open_receipt_book(&self) -> Result<Option<Arc<ReceiptBook>>, CliError> {
+        let make = || ReceiptBook::new(process::unix_now).map(Arc::new);
+        self.args
+            .receipts
+            .then(make)
+            .transpose()
+            .map_err(|error| CliError::new(error_chain(&error)))
     }
 
     /// The configuration with the roots of https upstreams, which are read now, and with the models
@@ -349,6 +377,10 @@ impl TerminateConfig {
             let text =
                 "session tickets are for --binding none: a resumed session would show no evidence";
             return Err(CliError::new(text).with_hint("remove --session-tickets"));
+        }
+        if self.args.receipts && binding == BindingName::None {
+            let text = "receipts need evidence, which vouches for the key that signs them";
+            return Err(CliError::new(text).with_hint("add --binding key, or remove --receipts"));
         }
         if binding == BindingName::None {
             return Ok(None);

@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use confide_gateway::GatewayLimits;
+use confide_gateway::{GatewayLimits, ReceiptLimits};
 use toml::{Table, Value};
 
 /// The longest deadline in seconds: a day.
@@ -23,6 +23,8 @@ const HTTP2_FAULTS: RangeInclusive<u64> = 1..=100_000;
 const QUEUED_REQUESTS: RangeInclusive<u64> = 0..=65_536;
 /// The largest number of idle connections to one upstream.
 const UPSTREAM_STREAMS: RangeInclusive<u64> = 1..=10_000;
+/// The largest number of receipts that are kept, at some 1.5 KiB each.
+const KEPT_RECEIPTS: RangeInclusive<u64> = 1..=1 << 20;
 const IDLE_CONNECTIONS: RangeInclusive<u64> = 0..=65_536;
 
 /// The part of a limit that one address gets unless its own limit is given: a quarter.
@@ -33,6 +35,7 @@ pub(super) fn parse_terminate_limits(table: Table) -> Result<GatewayLimits, Stri
     let mut limits = GatewayLimits::default();
     let has_memory_share = table.contains_key("buffered_bytes_per_address");
     let has_queue_share = table.contains_key("queued_requests_per_address");
+    let has_receipt_share = table.contains_key("receipts_kept_per_client");
     for (key, value) in table {
         let number = match value {
             Value::Integer(number) => u64::try_from(number).ok(),
@@ -47,6 +50,9 @@ pub(super) fn parse_terminate_limits(table: Table) -> Result<GatewayLimits, Stri
     if !has_queue_share {
         limits.queued_requests_per_peer = limits.queued_requests.div_ceil(SHARES);
     }
+    if !has_receipt_share {
+        limits.receipts.kept_per_client = limits.receipts.kept.div_ceil(SHARES);
+    }
     check_order(&limits)?;
     Ok(limits)
 }
@@ -55,6 +61,7 @@ pub(super) fn parse_terminate_limits(table: Table) -> Result<GatewayLimits, Stri
 fn check_order(limits: &GatewayLimits) -> Result<(), String> {
     let GatewayLimits { buffered_bytes, buffered_bytes_per_peer, http2, .. } = *limits;
     let GatewayLimits { queued_requests, queued_requests_per_peer, .. } = *limits;
+    let ReceiptLimits { kept, kept_per_client, .. } = limits.receipts;
     let [idle, websocket, connect, question, start, health_check] = [
         limits.upgraded_idle,
         limits.websocket,
@@ -79,6 +86,7 @@ fn check_order(limits: &GatewayLimits) -> Result<(), String> {
             "queued_requests",
             queued_requests as u64,
         ),
+        ("receipts_kept_per_client", kept_per_client as u64, "receipts_kept", kept as u64),
         ("websocket_idle_s", idle, "websocket_s", websocket),
         ("upstream_connect_s", connect, "upstream_start_s", start),
         ("upstream_question_s", question, "upstream_start_s", start),
@@ -136,6 +144,11 @@ fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), S
         "upstream_question_s" => limits.upstream_question = seconds()?,
         "drain_s" => limits.drain = seconds()?,
         "evidence_interval_s" => limits.evidence_interval = seconds()?,
+        "receipts_kept" => limits.receipts.kept = within(KEPT_RECEIPTS)? as usize,
+        "receipts_kept_per_client" => {
+            limits.receipts.kept_per_client = within(KEPT_RECEIPTS)? as usize;
+        }
+        "receipts_s" => limits.receipts.age = seconds()?,
         "websocket_open_s" => limits.upgrade = seconds()?,
         "websocket_idle_s" => limits.upgraded_idle = seconds()?,
         "websocket_s" => limits.websocket = seconds()?,

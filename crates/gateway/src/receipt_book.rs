@@ -1,0 +1,280 @@
+//! The signed receipts of a listener, which its clients fetch for a while after each answer.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use confide_http::Peer;
+use confide_receipt::ReceiptKey;
+use tokio::time::Instant;
+
+use crate::{api_key::ApiKeyDigest, error::GatewayError, limits::ReceiptLimits};
+
+/// The key that signs a listener's receipts, and the receipts that are kept. It lives as long as the
+/// listener: a reload changes neither.
+pub struct ReceiptBook {
+    key: ReceiptKey,
+    clock: fn() -> u64,
+    kept: Mutex<KeptReceipts>,
+}
+
+/// The client to whom a receipt belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReceiptOwner {
+    /// The API key of the request, which whoever asks for the receipt has to present.
+    pub(crate) key: Option<ApiKeyDigest>,
+    pub(crate) peer: Peer,
+}
+
+/// The unit that gets a share of the places: an API key, or an address without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum ShareHolder {
+    Key(ApiKeyDigest),
+    Peer(Peer),
+}
+
+/// A receipt that is ready to be kept.
+pub(crate) struct FinishedReceipt {
+    pub(crate) receipt_id: String,
+    /// The identifier in the answer, by which the receipt is found as well.
+    pub(crate) chat_id: Option<String>,
+    pub(crate) owner: ReceiptOwner,
+    pub(crate) document: Bytes,
+}
+
+#[derive(Default)]
+struct KeptReceipts {
+    by_id: HashMap<Arc<str>, KeptReceipt>,
+    /// The receipts' identifiers by those of their answers, the latest one if several have one.
+    by_chat_id: HashMap<String, Arc<str>>,
+    /// The identifiers of each holder, the oldest first.
+    holders: HashMap<ShareHolder, VecDeque<Arc<str>>>,
+    /// All identifiers, the oldest first, with some that are gone.
+    order: VecDeque<Arc<str>>,
+}
+
+struct KeptReceipt {
+    document: Bytes,
+    key: Option<ApiKeyDigest>,
+    holder: ShareHolder,
+    chat_id: Option<String>,
+    since: Instant,
+}
+
+/// The outcome of a search for a receipt.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FoundReceipt {
+    Document(Bytes),
+    /// The receipt belongs to an API key, and none was presented.
+    KeyMissing,
+    /// There is no such receipt, or it belongs to another API key.
+    None,
+}
+
+impl ReceiptBook {
+    /// An empty book with a new key. `clock` returns Unix seconds.
+    ///
+    /// # Errors
+    /// [`GatewayError::Receipts`] if the system has no randomness.
+    pub fn new(clock: fn() -> u64) -> Result<Self, GatewayError> {
+        let key = ReceiptKey::generate().map_err(GatewayError::Receipts)?;
+        Ok(Self { key, clock, kept: Mutex::default() })
+    }
+
+    pub(crate) fn key(&self) -> &ReceiptKey {
+        &self.key
+    }
+
+    /// Unix seconds.
+    pub(crate) fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
+    /// Keeps a receipt. The oldest ones go if there is no place, those of the same client first.
+    pub(crate) fn keep(&self, receipt: FinishedReceipt, limits: &ReceiptLimits) {
+        if limits.kept == 0 {
+            return;
+        }
+        self.lock().keep(receipt, limits, Instant::now());
+    }
+
+    /// Finds a receipt by its identifier or by that of its answer.
+    pub(crate) fn find(
+        &self,
+        id: &str,
+        key: Option<ApiKeyDigest>,
+        age_max: Duration,
+    ) -> FoundReceipt {
+        let kept = self.lock();
+        let id = kept.by_chat_id.get(id).map_or(id, |id| id);
+        match kept.by_id.get(id).filter(|receipt| receipt.since.elapsed() <= age_max) {
+            Some(receipt) if receipt.key.is_none() || receipt.key == key => {
+                FoundReceipt::Document(receipt.document.clone())
+            }
+            Some(_) if key.is_none() => FoundReceipt::KeyMissing,
+            _ => FoundReceipt::None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KeptReceipts> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for ReceiptBook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceiptBook").field("key_id", &self.key.key_id()).finish_non_exhaustive()
+    }
+}
+
+impl KeptReceipts {
+    fn keep(&mut self, receipt: FinishedReceipt, limits: &ReceiptLimits, now: Instant) {
+        let FinishedReceipt { receipt_id, chat_id, owner, document } = receipt;
+        let holder = owner.key.map_or(ShareHolder::Peer(owner.peer), ShareHolder::Key);
+        self.remove_expired(limits.age, now);
+        let share = limits.kept_per_client.clamp(1, limits.kept);
+        while self.holders.get(&holder).is_some_and(|held| held.len() >= share)
+            && let Some(oldest) = self.holders[&holder].front().cloned()
+        {
+            self.remove(&oldest);
+        }
+        while self.by_id.len() >= limits.kept
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.remove(&oldest);
+        }
+        let id: Arc<str> = receipt_id.into();
+        if let Some(chat_id) = &chat_id {
+            self.by_chat_id.insert(chat_id.clone(), id.clone());
+        }
+        self.holders.entry(holder).or_default().push_back(id.clone());
+        self.order.push_back(id.clone());
+        let kept = KeptReceipt { document, key: owner.key, holder, chat_id, since: now };
+        self.by_id.insert(id, kept);
+        // What clients' shares removed is still in the order.
+        if self.order.len() > 2 * limits.kept {
+            let by_id = &self.by_id;
+            self.order.retain(|id| by_id.contains_key(id));
+        }
+    }
+
+    fn remove_expired(&mut self, age: Duration, now: Instant) {
+        while let Some(oldest) = self.order.front().cloned() {
+            let is_young = |kept: &KeptReceipt| now.duration_since(kept.since) <= age;
+            if self.by_id.get(&oldest).is_some_and(is_young) {
+                return;
+            }
+            self.order.pop_front();
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, id: &Arc<str>) {
+        let Some(removed) = self.by_id.remove(id) else { return };
+        if let Some(chat_id) = removed.chat_id
+            && self.by_chat_id.get(&chat_id) == Some(id)
+        {
+            self.by_chat_id.remove(&chat_id);
+        }
+        if let Some(held) = self.holders.get_mut(&removed.holder) {
+            // It is nearly always the oldest one of its holder.
+            if let Some(index) = held.iter().position(|held| held == id) {
+                held.remove(index);
+            }
+            if held.is_empty() {
+                self.holders.remove(&removed.holder);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    const LIMITS: ReceiptLimits =
+        ReceiptLimits { kept: 8, kept_per_client: 3, age: Duration::from_secs(60) };
+
+    fn book() -> ReceiptBook {
+        ReceiptBook::new(|| 1_750_000_000).unwrap()
+    }
+
+    fn owner(number: u8, key: Option<&str>) -> ReceiptOwner {
+        let key = key.map(|key| ApiKeyDigest::of_key(key.as_bytes()));
+        ReceiptOwner { key, peer: IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)).into() }
+    }
+
+    fn receipt(id: &str, owner: ReceiptOwner) -> FinishedReceipt {
+        FinishedReceipt {
+            receipt_id: id.into(),
+            chat_id: Some(format!("chat-{id}")),
+            owner,
+            document: Bytes::copy_from_slice(id.as_bytes()),
+        }
+    }
+
+    fn is_kept(book: &ReceiptBook, id: &str) -> bool {
+        book.find(id, None, LIMITS.age) != FoundReceipt::None
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_client_pushes_out_its_own_receipts_only() {
+        let book = book();
+        book.keep(receipt("other", owner(1, None)), &LIMITS);
+        for number in 0..20 {
+            book.keep(receipt(&format!("{number}"), owner(2, None)), &LIMITS);
+        }
+        assert!(is_kept(&book, "other") && is_kept(&book, "chat-other"));
+        for (id, wanted) in [("16", false), ("17", true), ("18", true), ("19", true)] {
+            assert_eq!(is_kept(&book, id), wanted, "{id}");
+            assert_eq!(is_kept(&book, &format!("chat-{id}")), wanted, "chat-{id}");
+        }
+        // Many clients together push out the oldest.
+        for number in 10..30 {
+            book.keep(receipt(&format!("many-{number}"), owner(number, None)), &LIMITS);
+            let kept = book.lock();
+            assert!(kept.by_id.len() <= LIMITS.kept && kept.order.len() <= 2 * LIMITS.kept);
+            assert_eq!(kept.by_chat_id.len(), kept.by_id.len());
+            let held: usize = kept.holders.values().map(VecDeque::len).sum();
+            assert_eq!(held, kept.by_id.len());
+        }
+        assert!(!is_kept(&book, "other"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_receipt_is_gone_after_its_time() {
+        let book = book();
+        book.keep(receipt("a", owner(1, None)), &LIMITS);
+        tokio::time::advance(LIMITS.age).await;
+        assert!(is_kept(&book, "a"));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(!is_kept(&book, "a"), "although nothing came after it");
+        book.keep(receipt("b", owner(1, None)), &LIMITS);
+        assert_eq!(book.lock().by_id.len(), 1);
+    }
+
+    #[test]
+    fn a_receipt_of_an_api_key_is_for_this_key() {
+        let book = book();
+        book.keep(receipt("a", owner(1, Some("one"))), &LIMITS);
+        let find = |key: Option<&str>| {
+            book.find("a", key.map(|key| ApiKeyDigest::of_key(key.as_bytes())), LIMITS.age)
+        };
+        assert_eq!(find(Some("one")), FoundReceipt::Document("a".into()));
+        assert_eq!(find(Some("two")), FoundReceipt::None);
+        assert_eq!(find(None), FoundReceipt::KeyMissing);
+    }
+
+    #[test]
+    fn nothing_is_kept_without_places() {
+        let book = book();
+        book.keep(receipt("a", owner(1, None)), &ReceiptLimits { kept: 0, ..LIMITS });
+        assert!(!is_kept(&book, "a"));
+    }
+}

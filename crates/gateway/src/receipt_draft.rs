@@ -1,0 +1,154 @@
+//! The receipt of an answer that is still running.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use confide_receipt::{
+    BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json, RECEIVED_EVENT, RETURNED_EVENT,
+    Receipt, digest_text,
+};
+use http::StatusCode;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    receipt_book::{FinishedReceipt, ReceiptOwner},
+    receipt_signer::ReceiptSigner,
+    request_facts::RequestFacts,
+};
+
+/// The event of this project with what the request asks for.
+const REQUEST_EVENT: &str = "confide.request";
+/// The event of this project with what is known of the model.
+const MODEL_EVENT: &str = "confide.model";
+/// The model server that answers, as a receipt describes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnsweringServer {
+    /// The digest of the model's manifest that the server states, if it was attested.
+    pub(crate) manifest_sha256: Option<[u8; 32]>,
+    /// Whether the server runs on the gateway's machine.
+    pub(crate) is_local: bool,
+}
+
+/// A receipt from the request to the end of its answer, whose bytes it hashes.
+#[derive(Clone)]
+pub(crate) struct ReceiptDraft {
+    signer: Arc<ReceiptSigner>,
+    receipt_id: String,
+    owner: ReceiptOwner,
+    endpoint: String,
+    request_sha256: [u8; 32],
+    facts: Option<RequestFacts>,
+    server: Option<AnsweringServer>,
+    status: StatusCode,
+    answer: Sha256,
+}
+
+impl ReceiptDraft {
+    /// Begins the receipt of a request whose body was read whole and is sent on as it came.
+    pub(crate) fn begin(
+        signer: Arc<ReceiptSigner>,
+        owner: ReceiptOwner,
+        endpoint: &str,
+        body: &Bytes,
+        facts: Option<RequestFacts>,
+    ) -> Self {
+        Self {
+            signer,
+            receipt_id: confide_receipt::new_receipt_id(),
+            owner,
+            endpoint: endpoint.to_owned(),
+            request_sha256: Sha256::digest(body).into(),
+            facts,
+            server: None,
+            status: StatusCode::OK,
+            answer: Sha256::new(),
+        }
+    }
+
+    /// The identifier by which the client asks for the receipt.
+    pub(crate) fn receipt_id(&self) -> &str {
+        &self.receipt_id
+    }
+
+    /// Records the head of the answer.
+    pub(crate) fn record_answer(&mut self, status: StatusCode, server: Option<AnsweringServer>) {
+        (self.status, self.server) = (status, server);
+    }
+
+    /// Hashes the next bytes of the answer.
+    pub(crate) fn read_piece(&mut self, piece: &[u8]) {
+        self.answer.update(piece);
+    }
+
+    /// Signs and keeps the receipt. `is_complete` says whether the answer came to its own end,
+    /// `chat_id` is the identifier in it.
+    pub(crate) fn finish(self: Box<Self>, is_complete: bool, chat_id: Option<String>) {
+        let answer = BodyDigest { sha256: self.answer.clone().finalize().into(), is_complete };
+        let events = self.list_events(&answer);
+        let signer = self.signer.clone();
+        let facts = self.facts.as_ref();
+        let keyset = signer.keyset();
+        let receipt = Receipt {
+            receipt_id: &self.receipt_id,
+            chat_id: chat_id.as_deref(),
+            model: facts.and_then(|facts| facts.model.as_deref()),
+            keyset_digest: keyset.digest(),
+            endpoint: &self.endpoint,
+            method: "POST",
+            served_at: signer.book().now(),
+            events,
+        };
+        let document = signer.book().key().sign(&receipt).into();
+        let Self { receipt_id, owner, .. } = *self;
+        signer.keep(FinishedReceipt { receipt_id, chat_id, owner, document });
+    }
+
+    fn list_events(&self, answer: &BodyDigest) -> Vec<Event> {
+        let request = BodyDigest { sha256: self.request_sha256, is_complete: true };
+        let digest = digest_text(&self.signer.context().config_digest);
+        let mut events = vec![
+            Event::of_body(RECEIVED_EVENT, &request),
+            Event::of_body(FORWARDED_EVENT, &request),
+            Event::new(CONFIGURATION_EVENT, [("config_digest", Json::from(digest))]),
+        ];
+        if let Some(facts) = &self.facts {
+            let sampling = facts.sampling.iter().map(|(name, text)| (*name, text.clone().into()));
+            events.push(Event::new(REQUEST_EVENT, [("sampling", Json::object(sampling))]));
+        }
+        let manifest = self.server.and_then(|server| server.manifest_sha256);
+        events.push(match manifest {
+            Some(manifest) => Event::new(
+                MODEL_EVENT,
+                [
+                    ("weights", "stated by the model server".into()),
+                    ("manifest_sha256", hex::encode(manifest).into()),
+                ],
+            ),
+            None => Event::new(MODEL_EVENT, [("weights", "not measured".into())]),
+        });
+        if !self.signer.context().is_direct {
+            events.push(self.describe_upstream());
+        }
+        let returned = Event::of_body(RETURNED_EVENT, answer);
+        events.push(returned.with("status", self.status.as_u16().into()));
+        events
+    }
+
+    /// The event about the hop to the model server, which an aggregator's receipts have. No model
+    /// server is attested yet.
+    fn describe_upstream(&self) -> Event {
+        let is_local = self.server.is_some_and(|server| server.is_local);
+        let reason = match is_local {
+            true => "the model server runs on the attested machine and has no evidence of its own",
+            false => "the model server is on another machine and is not attested",
+        };
+        let model = self.facts.as_ref().and_then(|facts| facts.model.as_deref());
+        let members = [
+            ("result", Json::from("failed")),
+            ("required", false.into()),
+            ("model_id", model.unwrap_or_default().into()),
+            ("reason", reason.into()),
+        ];
+        Event::new("upstream.verified", members)
+    }
+}

@@ -1,0 +1,239 @@
+//! Receipts and attestation reports of one version of the configuration: `/v1/aci/…`.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use confide_evidence::{Attest, EvidenceKind, detect_kind};
+use confide_http::{AdmissionQueue, Peer, QueueLimits};
+use confide_receipt::{API_VERSION, Keyset, Nonce, ReportContent, parse_nonce};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, uri::PathAndQuery,
+};
+use tokio::time::Instant;
+
+use crate::{
+    answer::{self, AnswerBody},
+    api_key::find_api_key,
+    limits::GatewayLimits,
+    receipt_book::{FoundReceipt, ReceiptOwner},
+    receipt_fault::ReceiptFault,
+    receipt_signer::ReceiptSigner,
+    refusal::RequestRefusal,
+};
+
+/// The beginning of every path of this service.
+pub(crate) const ACI_PATHS: &str = "/v1/aci/";
+/// The pattern of these paths in logs and metrics.
+pub(crate) const ACI_ROUTE: &str = "/v1/aci/**";
+const REPORT_PATH: &str = "/v1/aci/attestation";
+const RECEIPT_PATHS: &str = "/v1/aci/receipts/";
+
+const VERSION_FIELD: HeaderName = HeaderName::from_static("x-aci-version");
+const DIGEST_FIELD: HeaderName = HeaderName::from_static("x-aci-keyset-digest");
+pub(crate) const RECEIPT_ID_FIELD: HeaderName = HeaderName::from_static("x-receipt-id");
+
+/// The largest number of reports that wait for the attester.
+const QUEUED_REPORTS: usize = 16;
+/// The largest number of networks whose last report is remembered, at some 50 bytes each.
+const PEERS_MAX: usize = 4096;
+
+/// Answers requests for receipts and reports.
+pub(crate) struct ReceiptService {
+    signer: Arc<ReceiptSigner>,
+    attester: Arc<dyn Attest>,
+    /// The report without a nonce, which is made once for each keyset.
+    unchallenged: tokio::sync::Mutex<Option<(String, Bytes)>>,
+    reports: AdmissionQueue,
+    /// The time of each network's last report with a nonce.
+    reported: Mutex<HashMap<Peer, Instant>>,
+}
+
+impl ReceiptService {
+    pub(crate) fn new(signer: Arc<ReceiptSigner>, attester: Arc<dyn Attest>) -> Self {
+        let wait = signer.context().limits.handshake;
+        let queue = QueueLimits { concurrent: 1, queued: QUEUED_REPORTS, wait };
+        let reports = AdmissionQueue::new(queue);
+        let (unchallenged, reported) = Default::default();
+        Self { signer, attester, unchallenged, reports, reported }
+    }
+
+    /// What signs this service's receipts.
+    pub(crate) fn signer(&self) -> &Arc<ReceiptSigner> {
+        &self.signer
+    }
+
+    fn limits(&self) -> &GatewayLimits {
+        &self.signer.context().limits
+    }
+
+    /// Marks an answer with the version and the current keyset, in place of what a model server wrote.
+    pub(crate) fn mark_answer(&self, headers: &mut HeaderMap) {
+        headers.insert(VERSION_FIELD, HeaderValue::from_static(API_VERSION));
+        if let Ok(digest) = HeaderValue::from_str(self.signer.keyset().digest()) {
+            headers.insert(DIGEST_FIELD, digest);
+        }
+    }
+
+    /// Answers a request below [`ACI_PATHS`].
+    pub(crate) async fn answer(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        target: &PathAndQuery,
+        peer: Peer,
+    ) -> Result<Response<AnswerBody>, RequestRefusal> {
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return Err(RequestRefusal::Method("GET, HEAD".into()));
+        }
+        let document = match target.path() {
+            REPORT_PATH => self.report(find_nonce(target.query())?, peer).await?,
+            path => match path.strip_prefix(RECEIPT_PATHS) {
+                Some(id) => self.find_receipt(id, headers)?,
+                None => return Err(RequestRefusal::NoRoute),
+            },
+        };
+        let mut response = answer::json_response(StatusCode::OK, document);
+        let no_store = HeaderValue::from_static("no-store");
+        response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+        Ok(response)
+    }
+
+    fn find_receipt(&self, id: &str, headers: &HeaderMap) -> Result<Bytes, ReceiptFault> {
+        // Of several keys, none is the one of the request.
+        let key = find_api_key(headers).map_err(|_| ReceiptFault::NotFound)?;
+        match self.signer.book().find(id, key, self.limits().receipts.age) {
+            FoundReceipt::Document(document) => Ok(document),
+            FoundReceipt::KeyMissing => Err(ReceiptFault::KeyMissing),
+            FoundReceipt::None => Err(ReceiptFault::NotFound),
+        }
+    }
+
+    async fn report(&self, nonce: Option<Nonce>, peer: Peer) -> Result<Bytes, ReceiptFault> {
+        let keyset = self.signer.keyset();
+        if let Some(nonce) = nonce {
+            self.take_turn(peer)?;
+            return self.make_report(keyset, Some(nonce)).await;
+        }
+        // Whoever comes while it is made waits for it.
+        let wait = self.limits().handshake;
+        let kept = tokio::time::timeout(wait, self.unchallenged.lock()).await;
+        let mut kept = kept.map_err(|_| ReceiptFault::Unavailable)?;
+        match &*kept {
+            Some((digest, report)) if digest == keyset.digest() => Ok(report.clone()),
+            _ => {
+                let digest = keyset.digest().to_owned();
+                let report = self.make_report(keyset, None).await?;
+                *kept = Some((digest, report.clone()));
+                Ok(report)
+            }
+        }
+    }
+
+    /// Takes the one report of the network's interval. A full table forgets nobody: whoever is not
+    /// in it waits until an interval has passed.
+    fn take_turn(&self, peer: Peer) -> Result<(), ReceiptFault> {
+        let interval = self.limits().evidence_interval;
+        let now = Instant::now();
+        let mut reported = lock(&self.reported);
+        let is_recent = |time: &Instant| now.duration_since(*time) < interval;
+        if reported.len() >= PEERS_MAX {
+            reported.retain(|_, time| is_recent(time));
+        }
+        if reported.len() >= PEERS_MAX || reported.get(&peer).is_some_and(is_recent) {
+            return Err(ReceiptFault::TooSoon);
+        }
+        reported.insert(peer, now);
+        Ok(())
+    }
+
+    async fn make_report(
+        &self,
+        keyset: Arc<Keyset>,
+        nonce: Option<Nonce>,
+    ) -> Result<Bytes, ReceiptFault> {
+        let permit = self.reports.enter().await.map_err(|_| ReceiptFault::Unavailable)?;
+        let attester = self.attester.clone();
+        let is_direct = self.signer.context().is_direct;
+        let making = tokio::task::spawn_blocking(move || {
+            // The device is busy until it answers, even if nobody waits any more.
+            let _permit = permit;
+            let quote = attester.attest(&keyset.report_data(nonce.as_ref()))?;
+            let collateral = attester.collateral().and_then(|json| String::from_utf8(json).ok());
+            let content = ReportContent {
+                keyset: &keyset,
+                nonce: nonce.as_ref(),
+                tee_type: name_tee(&quote),
+                quote: &quote,
+                collateral: collateral.as_deref(),
+                is_simulated: attester.is_simulated(),
+                is_direct,
+            };
+            Ok::<_, confide_evidence::AttestError>(Bytes::from(content.to_json()))
+        });
+        let made = tokio::time::timeout(self.limits().handshake, making).await;
+        match made {
+            Ok(Ok(Ok(report))) => Ok(report),
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(%error, "no attestation report");
+                Err(ReceiptFault::Unavailable)
+            }
+            Ok(Err(_)) | Err(_) => Err(ReceiptFault::Unavailable),
+        }
+    }
+
+    /// The client to whom the receipt of a request belongs.
+    pub(crate) fn owner_of(&self, headers: &HeaderMap, peer: Peer) -> ReceiptOwner {
+        // A request with several keys is refused, or belongs to its address.
+        ReceiptOwner { key: find_api_key(headers).unwrap_or(None), peer }
+    }
+}
+
+/// The kind of the TEE in the words of aci/1, which has two; others need a verifier's extension.
+fn name_tee(quote: &[u8]) -> &'static str {
+    match detect_kind(quote) {
+        Some(EvidenceKind::TdxQuote) => "tdx",
+        Some(EvidenceKind::SnpReport) => "sev_snp",
+        Some(EvidenceKind::SgxQuote) => "sgx",
+        _ => "unknown",
+    }
+}
+
+/// The nonce in the query of a request for a report, if there is one.
+fn find_nonce(query: Option<&str>) -> Result<Option<Nonce>, ReceiptFault> {
+    let parameters = query.unwrap_or_default().split('&');
+    let mut nonces = parameters.filter_map(|parameter| parameter.strip_prefix("nonce="));
+    match (nonces.next(), nonces.next()) {
+        (None, _) => Ok(None),
+        (Some(nonce), None) => parse_nonce(nonce).map(Some).ok_or(ReceiptFault::Nonce),
+        (Some(_), Some(_)) => Err(ReceiptFault::Nonce),
+    }
+}
+
+/// Locks what a panic elsewhere leaves valid.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_is_one_parameter_of_64_digits() {
+        let nonce = "0a".repeat(32);
+        assert_eq!(find_nonce(None), Ok(None));
+        assert_eq!(find_nonce(Some("x=1")), Ok(None));
+        assert_eq!(find_nonce(Some(&format!("x=1&nonce={nonce}"))), Ok(Some([10; 32])));
+        for query in [
+            "nonce=".to_owned(),
+            format!("nonce={}", nonce.to_uppercase()),
+            format!("nonce={nonce}00"),
+            format!("nonce={nonce}&nonce={nonce}"),
+        ] {
+            assert_eq!(find_nonce(Some(&query)), Err(ReceiptFault::Nonce), "{query}");
+        }
+    }
+}
