@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/channel", &["evidence"]),
     ("crates/collateral", &["evidence", "http"]),
     ("crates/fake-attester", &["evidence"]),
+    ("crates/receipt", &["evidence"]),
     ("crates/verifier", &["evidence"]),
     // adapters
     ("crates/lora", &["rlwe"]),
@@ -65,6 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "notary",
             "pccs",
             "prover",
+            "receipt",
             "report-003",
             "rlwe",
             "serve",
