@@ -82,6 +82,12 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
         "pub(crate) const PROTOCOL: u32 = 1;",
     ),
     (
+        "attestation report and receipt",
+        "1",
+        "crates/receipt/src/lib.rs",
+        "pub const API_VERSION: &str = \"aci/1\";",
+    ),
+    (
         "attestation result",
         "1",
         "crates/attestation-service/src/result.rs",

@@ -1,4 +1,4 @@
-//! `confide verify`: evidence, proofs and disclosures are judged, check by check.
+//! `confide verify`: evidence, proofs, disclosures and receipts are judged, check by check.
 
 pub(crate) mod disclosure;
 mod evidence;
@@ -6,6 +6,8 @@ mod gpu;
 mod inputs;
 #[cfg(feature = "prove")]
 mod proof;
+mod quote;
+mod receipt;
 mod serve;
 
 use std::process::ExitCode;
@@ -27,6 +29,8 @@ pub(crate) enum Command {
     Proof(proof::Args),
     /// Check a disclosure: the parts that it shows of a notarised session, and its proofs.
     Disclosure(disclosure::DisclosureArgs),
+    /// Check the signed receipt of an answer, and the gateway that signed it.
+    Receipt(Box<receipt::ReceiptArgs>),
     /// Appraise evidence over HTTP, and sign the results.
     Serve(serve::Args),
 }
@@ -36,6 +40,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Disclosure(args) => disclosure::run(args),
         Command::Evidence(args) => evidence::run(&args),
         Command::Proof(args) => proof::run(args),
+        Command::Receipt(args) => receipt::run(&args),
         Command::Serve(args) => serve::run(args),
     }
 }

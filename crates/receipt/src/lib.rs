@@ -28,3 +28,5 @@ pub const API_VERSION: &str = "aci/1";
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vector_tests;

@@ -4,7 +4,7 @@ use super::*;
 
 /// The keyset of the published vectors (private-ai-gateway, spec/test-vectors.md), built from its
 /// members.
-fn published_keyset() -> Keyset {
+pub(super) fn published_keyset() -> Keyset {
     let key = |id: &str, algo: &str, public_key: &str| {
         Json::object([
             ("key_id", Json::from(id)),

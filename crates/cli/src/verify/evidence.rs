@@ -13,14 +13,15 @@ use confide_evidence::{
     snp_endorsements::{ENDORSEMENT_KEY_LENGTH_MAX, SNP_CRL_LENGTH_MAX, SnpEndorsements},
 };
 use confide_verifier::{
-    Appraised, AwsLc, Check, Endorsements, Evidence, Expect, GpuAppraised, Outcome, Policy, Reason,
-    Rejection, RootKind, Scope, TcbMinimum, UnixTime, appraise, snp,
+    Appraised, Check, Evidence, Expect, GpuAppraised, Policy, Rejection, Scope, TcbMinimum,
+    UnixTime, snp,
 };
 use serde_json::json;
 
 use super::{
     gpu::{self, GpuArgs},
     inputs::{NOT_JUDGED, REJECTED, parse_report_data, read_policy},
+    quote::{CpuEndorsements, PLATFORM_ONLY, describe_root, describe_scope, format_checks},
 };
 use crate::{
     answer::CommandReport,
@@ -28,7 +29,7 @@ use crate::{
     files::{read_file, read_optional_file, read_text},
     process::unix_now,
     time::parse_time,
-    verdict_lines::{check_line, verdict_line},
+    verdict_lines::verdict_line,
 };
 
 /// The arguments of `confide verify evidence`.
@@ -96,7 +97,7 @@ fn describe_rejection(rejection: &Rejection) -> CommandReport {
     } else {
         ("no", REJECTED)
     };
-    let text = format_checks(rejection.checks(), verdict, &rejection.reason().to_string());
+    let text = format_verdict(rejection.checks(), verdict, &rejection.reason().to_string());
     CommandReport { text, json: rejection.to_json(), status }
 }
 
@@ -131,7 +132,7 @@ impl AcceptedEvidence {
             Self::Gpu(appraised) => {
                 let reason = "a genuine GPU signed this nonce; its location was not checked";
                 CommandReport::new(
-                    format_checks(appraised.checks(), "yes", reason),
+                    format_verdict(appraised.checks(), "yes", reason),
                     appraised.to_json(),
                 )
             }
@@ -141,34 +142,13 @@ impl AcceptedEvidence {
 
 /// The checks, and what the acceptance covers.
 fn describe_acceptance(appraised: &Appraised) -> String {
-    let is_passed = |name| {
-        let mut checks = appraised.checks().iter();
-        checks.any(|check| check.name == name && check.outcome == Outcome::Passed)
-    };
-    let (has_measurements, has_report_data) = (is_passed("measurements"), is_passed("report_data"));
-    let reason = match appraised.scope() {
-        Scope::Workload => "platform and program",
-        _ if appraised.is_debug() => "the host can change the program at will",
-        _ if !has_measurements => "which program runs there was not checked",
-        _ if !has_report_data => "whether that program made this evidence for you was not checked",
-        _ => "program and configuration were not checked completely",
-    };
     let verdict = if appraised.scope() == Scope::Workload { "yes" } else { PLATFORM_ONLY };
-    let root = match appraised.root().kind {
-        RootKind::Production => "",
-        RootKind::Custom => "; the root is not a vendor's",
-    };
-    format_checks(appraised.checks(), verdict, &format!("{reason}{root}"))
+    let reason = format!("{}{}", describe_scope(appraised), describe_root(appraised));
+    format_verdict(appraised.checks(), verdict, &reason)
 }
 
-/// The verdict where nothing is known of the program.
-const PLATFORM_ONLY: &str = "platform only";
-
-fn format_checks(checks: &[Check], verdict: &str, reason: &str) -> String {
-    let lines = checks
-        .iter()
-        .map(|Check { name, outcome, detail }| check_line(name, outcome.as_str(), detail));
-    lines.collect::<String>() + &verdict_line(verdict, reason)
+fn format_verdict(checks: &[Check], verdict: &str, reason: &str) -> String {
+    format_checks(checks) + &verdict_line(verdict, reason)
 }
 
 fn judge_evidence(args: &EvidenceArgs) -> Result<Result<AcceptedEvidence, Rejection>, CliError> {
@@ -189,15 +169,9 @@ fn judge_evidence(args: &EvidenceArgs) -> Result<Result<AcceptedEvidence, Reject
     let claims = read_optional_file(args.claims.as_deref(), CLAIMS_BYTES_MAX as u64)?;
     let (claims, report_data) = (claims.as_deref(), args.report_data);
     let evidence = Evidence { quote: &file, claims, report_data, ..Evidence::default() };
-    let judged = match kind {
-        EvidenceKind::SnpReport => match args.read_snp_endorsements()? {
-            Ok(endorsements) => snp::appraise(&evidence, &endorsements, &policy, now, &AwsLc),
-            Err(rejection) => Err(rejection),
-        },
-        _ => match args.read_collateral()? {
-            Ok(endorsements) => appraise(&evidence, &endorsements, &policy, now, &AwsLc),
-            Err(rejection) => Err(rejection),
-        },
+    let judged = match args.read_endorsements(kind)? {
+        Ok(endorsements) => endorsements.appraise(&evidence, &policy, now),
+        Err(rejection) => Err(rejection),
     };
     Ok(judged.map(AcceptedEvidence::Cpu))
 }
@@ -247,37 +221,31 @@ impl EvidenceArgs {
         }))
     }
 
-    fn read_collateral(&self) -> Result<Result<Endorsements, Rejection>, CliError> {
-        let Some(path) = &self.collateral else {
+    fn read_endorsements(
+        &self,
+        kind: EvidenceKind,
+    ) -> Result<Result<CpuEndorsements, Rejection>, CliError> {
+        if let Some(path) = &self.collateral {
+            let document = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
+            return Ok(CpuEndorsements::parse(kind, &document));
+        }
+        if kind != EvidenceKind::SnpReport {
             return Err(CliError::new("a quote needs collateral, and none was given")
                 .with_hint("give --collateral FILE, a QuoteCollateralV3 in JSON"));
+        }
+        let (Some(key), Some(chain)) = (&self.endorsement_key, &self.chain) else {
+            let text = "an SEV-SNP report needs certificates, and not all were given";
+            return Err(CliError::new(text).with_hint(
+                "give the VCEK or VLEK with --endorsement-key DER, and the ASK or ASVK and the ARK \
+                 with --chain PEM",
+            ));
         };
-        let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
-        Ok(Endorsements::parse(&collateral)
-            .map_err(|error| Rejection::before_checks(Reason::Malformed(error))))
-    }
-
-    fn read_snp_endorsements(&self) -> Result<Result<snp::Endorsements, Rejection>, CliError> {
-        let read_parts = match (&self.collateral, &self.endorsement_key, &self.chain) {
-            (Some(path), ..) => {
-                let document = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
-                snp::Endorsements::parse(&document)
-            }
-            (None, Some(key), Some(chain)) => {
-                let key = read_file(key, ENDORSEMENT_KEY_LENGTH_MAX as u64)?;
-                let chain = read_text(chain, CHAIN_LENGTH_MAX as u64, "PEM certificates")?;
-                let crl = read_optional_file(self.crl.as_deref(), SNP_CRL_LENGTH_MAX as u64)?;
-                SnpEndorsements::new(key, chain, crl).and_then(snp::Endorsements::from_parts)
-            }
-            _ => {
-                let text = "an SEV-SNP report needs certificates, and not all were given";
-                return Err(CliError::new(text).with_hint(
-                    "give the VCEK or VLEK with --endorsement-key DER, and the ASK or ASVK and the \
-                     ARK with --chain PEM",
-                ));
-            }
-        };
-        Ok(read_parts.map_err(snp::reject_unreadable))
+        let key = read_file(key, ENDORSEMENT_KEY_LENGTH_MAX as u64)?;
+        let chain = read_text(chain, CHAIN_LENGTH_MAX as u64, "PEM certificates")?;
+        let crl = read_optional_file(self.crl.as_deref(), SNP_CRL_LENGTH_MAX as u64)?;
+        let parts = SnpEndorsements::new(key, chain, crl);
+        let endorsements = parts.and_then(snp::Endorsements::from_parts);
+        Ok(endorsements.map(CpuEndorsements::from).map_err(snp::reject_unreadable))
     }
 }
 

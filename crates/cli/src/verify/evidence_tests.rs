@@ -7,7 +7,7 @@ use confide_evidence::claims::Claims;
 use confide_fake_attester::{
     FakeAttester, FakeAttesterOptions, FakeGpu, Fault, GpuOptions, Mode, Tee,
 };
-use confide_verifier::{Outcome, POLICY_LENGTH_MAX};
+use confide_verifier::{AwsLc, Outcome, POLICY_LENGTH_MAX, Reason};
 
 use super::*;
 

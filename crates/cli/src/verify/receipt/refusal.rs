@@ -1,0 +1,100 @@
+//! The reasons why a receipt is refused, each with its name.
+
+use confide_evidence::UnixSeconds;
+use confide_receipt::ReceiptError;
+use confide_verifier::Rejection;
+
+/// Why a receipt is refused, or could not be judged.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReceiptRefusal {
+    #[error("report: {0}")]
+    Report(ReceiptError),
+    #[error("the report's evidence is not a quote or an SEV-SNP report")]
+    UnknownEvidence,
+    #[error("the report has no collateral for its evidence, and none was given")]
+    NoCollateral,
+    #[error("the report's evidence is refused: {}", .0.reason())]
+    Evidence(Box<Rejection>),
+    #[error("the keyset expired at {}, before {}, the time of judgement", UnixSeconds(*not_after), UnixSeconds(*at))]
+    ExpiredKeyset { not_after: u64, at: u64 },
+    #[error("the keyset lives for {got} s after the answer, wanted at most {wanted}")]
+    KeysetLife { wanted: u64, got: u64 },
+    #[error("receipt: {0}")]
+    Receipt(ReceiptError),
+    #[error(
+        "the receipt's time {} is after {}, the time of judgement",
+        UnixSeconds(*served_at), UnixSeconds(*at)
+    )]
+    Early { served_at: u64, at: u64 },
+    #[error("the receipt has no single event confide.configuration with a SHA-256 digest")]
+    NoConfiguration,
+    #[error("the receipt states the configuration {got}, wanted {wanted}")]
+    Configuration { wanted: String, got: String },
+    #[error("the request's body has another digest than the receipt states")]
+    Request,
+    #[error("the answer's body has another digest than the receipt states")]
+    Response,
+}
+
+impl ReceiptRefusal {
+    /// The name for programs.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Report(ReceiptError::Digest { .. }) => "report_digest",
+            Self::Report(ReceiptError::ReportData) => "nonce",
+            Self::Report(_) => "report",
+            Self::UnknownEvidence | Self::NoCollateral | Self::Evidence(_) => "evidence",
+            Self::ExpiredKeyset { .. } | Self::Receipt(ReceiptError::Expired { .. }) => {
+                "keyset_expired"
+            }
+            Self::KeysetLife { .. } => "keyset_life",
+            Self::Receipt(ReceiptError::OtherKeyset) => "other_keyset",
+            Self::Receipt(ReceiptError::UnknownKey { .. }) => "unknown_key",
+            Self::Receipt(ReceiptError::Signature) => "signature",
+            Self::Receipt(_) => "receipt",
+            Self::Early { .. } => "served_at",
+            Self::NoConfiguration | Self::Configuration { .. } => "configuration",
+            Self::Request => "request",
+            Self::Response => "response",
+        }
+    }
+
+    /// Whether it could not be judged, rather than judged and refused.
+    pub(super) fn is_unreadable(&self) -> bool {
+        match self {
+            Self::UnknownEvidence | Self::NoCollateral => true,
+            Self::Evidence(rejection) => rejection.reason().is_unreadable(),
+            _ => matches!(self.code(), "report" | "receipt"),
+        }
+    }
+
+    /// What to try, where something can be done.
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Report(ReceiptError::ReportData) => Some(
+                "give --nonce HEX, the nonce with which this report was requested, or omit --nonce \
+                 for a report that was requested without one",
+            ),
+            Self::NoCollateral => Some("give --collateral FILE, the endorsements in JSON"),
+            Self::Evidence(_) => {
+                Some("evidence is judged at --at, under the policy's roots; the default is now")
+            }
+            Self::ExpiredKeyset { .. } => Some(
+                "an old receipt is judged at the time of its answer with --at TIME; nothing but the \
+                 gateway's own clock says that it is so old",
+            ),
+            Self::Receipt(ReceiptError::OtherKeyset) => {
+                Some("give the report of the gateway's process that made this receipt")
+            }
+            Self::KeysetLife { .. } => Some("the policy's key_validity_s_max is the limit"),
+            Self::NoConfiguration | Self::Configuration { .. } => Some(
+                "pin the gateway's configuration with `confide policy pin FILE --digest HEX`; \
+                 --dangerous-skip-config-digest accepts any configuration",
+            ),
+            Self::Request | Self::Response => {
+                Some("give the body byte by byte as it was on the wire, without header fields")
+            }
+            _ => None,
+        }
+    }
+}
