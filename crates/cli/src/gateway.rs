@@ -20,7 +20,10 @@ use self::{
     terminate::{TerminateArgs, TerminateConfig, parse_upstream},
 };
 use crate::{
-    address::parse_listen_address, connections::ConnectionArgs, error::CliError, process,
+    address::parse_listen_address,
+    connections::ConnectionArgs,
+    error::CliError,
+    process::{self, SERVING_THREADS},
     server_flags::print_configuration_digest,
 };
 
@@ -92,7 +95,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     connections: ConnectionArgs,
     /// The number of threads that serve; by default one for each core that this process may use
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=process::SERVING_THREADS_MAX as i64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(SERVING_THREADS))]
     threads: Option<u16>,
     /// Print the digest of the effective configuration and exit; with --config one line for each listener that
     /// terminates TLS

@@ -3,6 +3,7 @@
 use std::{
     io::{ErrorKind, IsTerminal, Write},
     net::SocketAddr,
+    ops::RangeInclusive,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -126,8 +127,8 @@ pub(crate) fn block_on_this_thread<T>(serve: impl Future<Output = T>) -> Result<
     block_on_event_loop(Builder::new_current_thread(), serve)
 }
 
-/// The largest number of threads that serve.
-pub(crate) const SERVING_THREADS_MAX: u16 = 1024;
+/// The number of threads that serve, as clap reads a range.
+pub(crate) const SERVING_THREADS: RangeInclusive<i64> = 1..=1024;
 
 /// Starts the threads that serve: so many, or one for each core that this process may use.
 pub(crate) fn start_serving_threads(count: Option<u16>) -> Result<ServingThreads, CliError> {

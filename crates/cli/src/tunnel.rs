@@ -10,7 +10,12 @@ use confide_http::{
 };
 use serde_json::json;
 
-use crate::{address::parse_listen_address, connections::ConnectionArgs, error::CliError, process};
+use crate::{
+    address::parse_listen_address,
+    connections::ConnectionArgs,
+    error::CliError,
+    process::{self, SERVING_THREADS},
+};
 
 /// A request and the dial of its target get seconds; an idle tunnel is kept a little longer than a
 /// client keeps an unused connection.
@@ -34,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
     /// The number of threads that serve; by default one for each core that this process may use
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=process::SERVING_THREADS_MAX as i64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(SERVING_THREADS))]
     threads: Option<u16>,
     #[command(flatten)]
     connections: ConnectionArgs,

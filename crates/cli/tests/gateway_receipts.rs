@@ -17,7 +17,8 @@ const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 /// Nothing here takes this long unless it hangs.
 const GENEROUS: Duration = Duration::from_secs(60);
 const NONCE: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-const REQUEST: &str = r#"{"model":"sim","stream":true,"max_tokens":16,"temperature":0,"messages":[{"role":"user","content":"Tell me of the house."}]}"#;
+const REQUEST: &str = r#"{"model":"sim","stream":true,"max_tokens":16,"temperature":0,
+    "messages":[{"role":"user","content":"Tell me of the house."}]}"#;
 
 /// A model server, a gateway that signs receipts, and an attested client in front of it.
 struct Chain {

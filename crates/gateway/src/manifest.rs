@@ -90,7 +90,7 @@ impl AttestedModelWatch {
     }
 
     /// The digest of the attested manifest.
-    pub(crate) fn wanted(&self) -> Option<[u8; 32]> {
+    pub(crate) fn wanted_digest(&self) -> Option<[u8; 32]> {
         self.wanted
     }
 

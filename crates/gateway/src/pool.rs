@@ -150,7 +150,7 @@ impl UpstreamPool {
     }
 
     /// The connections of the calling thread.
-    fn own(&self) -> MutexGuard<'_, ThreadPool> {
+    fn lock_own(&self) -> MutexGuard<'_, ThreadPool> {
         lock(&self.threads[serving_thread_index() % self.threads.len()])
     }
 
@@ -165,7 +165,7 @@ impl UpstreamPool {
 
     /// The digest of the model's manifest in the configuration.
     pub(crate) fn model_manifest(&self) -> Option<[u8; 32]> {
-        self.manifest.wanted()
+        self.manifest.wanted_digest()
     }
 
     /// Whether the upstream is asked for its model at intervals.
@@ -179,7 +179,7 @@ impl UpstreamPool {
             return self.claim_stream().map(Connection::Http2);
         }
         let now = Instant::now();
-        let (mut own, mut lifetime) = (self.own(), lock(&self.lifetime));
+        let (mut own, mut lifetime) = (self.lock_own(), lock(&self.lifetime));
         let idle = &mut own.idle;
         // The others are left to the sweep, so that a request does not look at all of them; the
         // oldest one shows for how long the upstream keeps connections.
@@ -230,7 +230,7 @@ impl UpstreamPool {
     /// Claims a stream of a connection of HTTP/2. The oldest connection with a free one is used, so
     /// that those that were opened for a burst become idle.
     fn claim_stream(&self) -> Option<Http2Stream> {
-        self.own().sessions.iter().find_map(Http2Session::claim)
+        self.lock_own().sessions.iter().find_map(Http2Session::claim)
     }
 
     /// Claims a stream, of a new connection if no other has a free one.
@@ -257,7 +257,7 @@ impl UpstreamPool {
             self.manifest.confirm_model(question, &self.upstream, deadline).await?;
         }
         let stream = claim()?;
-        let sessions = &mut self.own().sessions;
+        let sessions = &mut self.lock_own().sessions;
         sessions.retain(|session| !session.is_retired());
         sessions.push(session);
         Ok(stream)
@@ -318,7 +318,7 @@ impl UpstreamPool {
         }
         let before = self.idle_count.fetch_add(1, Ordering::Relaxed);
         let counted = CountedIdle(self.idle_count.clone());
-        let idle = &mut self.own().idle;
+        let idle = &mut self.lock_own().idle;
         if before >= self.limits.upstream_idle_connections {
             // The oldest one goes, or this one if the others belong to other threads.
             if idle.is_empty() {

@@ -47,7 +47,7 @@ use crate::{
     path::{self, PathFault},
     receipt_book::ReceiptOwner,
     receipt_draft::{AnsweringServer, ReceiptDraft},
-    receipt_service::{ACI_PATHS, ACI_ROUTE, RECEIPT_ID_FIELD, ReceiptService},
+    receipt_service::{ACI_PATHS, ACI_ROUTE, ReceiptService},
     refusal::RequestRefusal,
     request_head,
     request_model::{MODELS_PATH, RequestModel, check_json_headers, find_model, read_facts},
@@ -300,32 +300,17 @@ impl Proxy {
         let (mut head, mut body) = request.into_parts();
         let is_websocket = is_websocket_request(&head);
         let target = self.check_head(&mut head, is_websocket)?;
-        match target.path() {
-            WELL_KNOWN_PATH => {
-                observation.record_route(WELL_KNOWN_PATH);
-                return self.describe_gateway(&head.method);
-            }
-            EVIDENCE_PATH => {
-                observation.record_route(EVIDENCE_PATH);
-                let limits = &self.limits;
-                let answer = fresh_evidence::answer(evidence, &head.method, body, limits);
-                return Box::pin(answer).await;
-            }
-            path if path.starts_with(ACI_PATHS) => {
-                if let Some(receipts) = &self.receipts {
-                    observation.record_route(ACI_ROUTE);
-                    return Box::pin(receipts.answer(&head.method, &head.headers, &target, peer))
-                        .await;
-                }
-            }
-            _ => {}
+        if target.path() == EVIDENCE_PATH {
+            observation.record_route(EVIDENCE_PATH);
+            let answer = fresh_evidence::answer(evidence, &head.method, body, &self.limits);
+            return Box::pin(answer).await;
         }
-        if let Some(receipts) = &self.receipts
-            && Operation::from_request(&head.method, target.path()).is_some()
-        {
+        if let Some(own) = self.answer_own_path(&head, &target, peer, observation) {
+            return own.await;
+        }
+        if let Some(receipts) = &self.receipts {
             // Before the authorizer removes the key.
-            let owner = receipts.owner_of(&head.headers, peer);
-            head.extensions.insert(owner);
+            receipts.note_owner(&mut head, target.path(), peer);
         }
         let method = if is_websocket { websocket_method() } else { head.method.clone() };
         let (route, group) = self.find_route(&method, target.path())?;
@@ -369,6 +354,23 @@ impl Proxy {
             None => self.meter(answer, grant, observation),
             Some((place, relay)) => relay.start(answer, place, grant),
         })
+    }
+
+    /// The answer of a path that the gateway serves itself and that takes no body, if this is one.
+    fn answer_own_path<'a>(
+        &'a self,
+        head: &'a request::Parts,
+        target: &'a PathAndQuery,
+        peer: Peer,
+        observation: &mut RequestObservation,
+    ) -> Option<Pin<Box<OwnAnswer<'a>>>> {
+        if target.path() == WELL_KNOWN_PATH {
+            observation.record_route(WELL_KNOWN_PATH);
+            return Some(Box::pin(async { self.describe_gateway(&head.method) }));
+        }
+        let receipts = self.receipts.as_ref().filter(|_| target.path().starts_with(ACI_PATHS))?;
+        observation.record_route(ACI_ROUTE);
+        Some(Box::pin(receipts.answer(&head.method, &head.headers, target, peer)))
     }
 
     /// Checks what is the same for all routes, and returns the target in its normal form.
@@ -506,7 +508,7 @@ impl Proxy {
         let is_counted = self.counts_tokens() || grant.is_some();
         let report = observation.token_report().filter(|_| is_counted);
         let receipt = match self.receipts {
-            Some(_) => take_receipt(&mut answer),
+            Some(_) => ReceiptDraft::take_from(&mut answer),
             None => None,
         };
         meter_answer(AnswerUses { grant, report, receipt }, answer)
@@ -742,12 +744,9 @@ impl Proxy {
         let path =
             location.and_then(|location| permit.pool().upstream().path_of_redirect(location));
         if self.receipts.is_some() {
-            let pool = permit.pool();
-            let (manifest_sha256, is_local) =
-                (pool.model_manifest(), pool.upstream().is_loopback());
-            head.extensions.insert(AnsweringServer { manifest_sha256, is_local });
-            // Of a gateway in front of the model; the receipt here is this one's.
-            head.headers.remove(RECEIPT_ID_FIELD);
+            let (pool, is_local) = (permit.pool(), permit.pool().upstream().is_loopback());
+            let manifest_sha256 = pool.model_manifest();
+            AnsweringServer { manifest_sha256, is_local }.note(&mut head);
         }
         let body = AnswerStream::new(body, permit, &head.headers);
         head.version = Version::HTTP_11;
@@ -773,6 +772,9 @@ const NEXT_SERVER: &str = "a model server took no request: the next one is tried
 /// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
 const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
 
+/// An answer of the gateway's own.
+type OwnAnswer<'a> = dyn Future<Output = Result<Response<AnswerBody>, RequestRefusal>> + Send + 'a;
+
 /// The target of a request, and the group of model servers to which its route leads.
 #[derive(Clone, Copy)]
 struct Destination<'a> {
@@ -790,16 +792,6 @@ struct ReadRequest {
 fn changed_model_refusal() -> RequestRefusal {
     let reason = "it has already named another model";
     RequestRefusal::Upstream(UpstreamFailure::new(UpstreamFault::ModelChanged, reason))
-}
-
-/// The receipt of an answer, whose identifier its client is told.
-fn take_receipt(answer: &mut Response<AnswerBody>) -> Option<Box<ReceiptDraft>> {
-    let server = answer.extensions_mut().remove::<AnsweringServer>();
-    let mut draft = answer.extensions_mut().remove::<Box<ReceiptDraft>>()?;
-    draft.record_answer(answer.status(), server);
-    let id = HeaderValue::from_str(draft.receipt_id()).ok()?;
-    answer.headers_mut().insert(RECEIPT_ID_FIELD, id);
-    Some(draft)
 }
 
 /// The gateway's own list of models, if all servers of the group list theirs.

@@ -7,7 +7,7 @@ use confide_receipt::{
     BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json, RECEIVED_EVENT, RETURNED_EVENT,
     Receipt, digest_text,
 };
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, Response, StatusCode, response};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -16,6 +16,8 @@ use crate::{
     request_facts::RequestFacts,
 };
 
+/// The field of an answer that names its receipt.
+const RECEIPT_ID: HeaderName = HeaderName::from_static("x-receipt-id");
 /// The event of this project with what the request asks for.
 const REQUEST_EVENT: &str = "confide.request";
 /// The event of this project with what is known of the model.
@@ -27,6 +29,15 @@ pub(crate) struct AnsweringServer {
     pub(crate) manifest_sha256: Option<[u8; 32]>,
     /// Whether the server runs on the gateway's machine.
     pub(crate) is_local: bool,
+}
+
+impl AnsweringServer {
+    /// Notes the server in the head of its answer, for the receipt. Removes the identifier of a
+    /// receipt of the server's own.
+    pub(crate) fn note(self, head: &mut response::Parts) {
+        head.extensions.insert(self);
+        head.headers.remove(RECEIPT_ID);
+    }
 }
 
 /// A receipt from the request to the end of its answer, whose bytes it hashes.
@@ -65,14 +76,14 @@ impl ReceiptDraft {
         }
     }
 
-    /// The identifier by which the client asks for the receipt.
-    pub(crate) fn receipt_id(&self) -> &str {
-        &self.receipt_id
-    }
-
-    /// Records the head of the answer.
-    pub(crate) fn record_answer(&mut self, status: StatusCode, server: Option<AnsweringServer>) {
-        (self.status, self.server) = (status, server);
+    /// Takes the receipt out of the head of its answer, which then names it for the client.
+    pub(crate) fn take_from<B>(answer: &mut Response<B>) -> Option<Box<Self>> {
+        let server = answer.extensions_mut().remove();
+        let mut draft = answer.extensions_mut().remove::<Box<Self>>()?;
+        (draft.status, draft.server) = (answer.status(), server);
+        let id = HeaderValue::from_str(&draft.receipt_id).ok()?;
+        answer.headers_mut().insert(RECEIPT_ID, id);
+        Some(draft)
     }
 
     /// Hashes the next bytes of the answer.
@@ -130,7 +141,7 @@ impl ReceiptDraft {
             events.push(self.describe_upstream());
         }
         let returned = Event::of_body(RETURNED_EVENT, answer);
-        events.push(returned.with("status", self.status.as_u16().into()));
+        events.push(returned.with_member("status", self.status.as_u16().into()));
         events
     }
 

@@ -10,7 +10,8 @@ use confide_evidence::{Attest, EvidenceKind, detect_kind};
 use confide_http::{AdmissionQueue, Peer, QueueLimits};
 use confide_receipt::{API_VERSION, Keyset, Nonce, ReportContent, parse_nonce};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, uri::PathAndQuery,
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request,
+    uri::PathAndQuery,
 };
 use tokio::time::Instant;
 
@@ -18,6 +19,7 @@ use crate::{
     answer::{self, AnswerBody},
     api_key::find_api_key,
     limits::GatewayLimits,
+    operation::Operation,
     receipt_book::{FoundReceipt, ReceiptOwner},
     receipt_fault::ReceiptFault,
     receipt_signer::ReceiptSigner,
@@ -33,7 +35,6 @@ const RECEIPT_PATHS: &str = "/v1/aci/receipts/";
 
 const VERSION_FIELD: HeaderName = HeaderName::from_static("x-aci-version");
 const DIGEST_FIELD: HeaderName = HeaderName::from_static("x-aci-keyset-digest");
-pub(crate) const RECEIPT_ID_FIELD: HeaderName = HeaderName::from_static("x-receipt-id");
 
 /// The largest number of reports that wait for the attester.
 const QUEUED_REPORTS: usize = 16;
@@ -184,10 +185,13 @@ impl ReceiptService {
         }
     }
 
-    /// The client to whom the receipt of a request belongs.
-    pub(crate) fn owner_of(&self, headers: &HeaderMap, peer: Peer) -> ReceiptOwner {
-        // A request with several keys is refused, or belongs to its address.
-        ReceiptOwner { key: find_api_key(headers).unwrap_or(None), peer }
+    /// Notes to whom the receipt of a request belongs, if the request runs a model.
+    pub(crate) fn note_owner(&self, head: &mut request::Parts, path: &str, peer: Peer) {
+        if Operation::from_request(&head.method, path).is_some() {
+            // A request with several keys is refused, or belongs to its address.
+            let key = find_api_key(&head.headers).unwrap_or(None);
+            head.extensions.insert(ReceiptOwner { key, peer });
+        }
     }
 }
 

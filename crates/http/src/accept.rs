@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     admission::{Admission, ConnectionPlace, Peer},
-    connection::wait_until_closing,
+    closing::{ClosingSignal, wait_until_closing},
     interrupt::interrupt,
     peer_stream::PeerStream,
     proxy_protocol::{AnnouncedPeer, read_proxy_header},
@@ -32,9 +32,6 @@ pub enum DrainOutcome {
     /// The deadline passed first; this many connections were cut, however many streams each had.
     Cut(usize),
 }
-
-/// Becomes true when the server stops: running exchanges may end, and no new one begins.
-pub type ClosingSignal = watch::Receiver<bool>;
 
 /// Accepts connections until `stop` resolves, then allows the running ones the time `drain` to end.
 ///

@@ -17,7 +17,7 @@ use hyper::{
 };
 use hyper_util::server::graceful::GracefulConnection;
 
-use crate::{accept::ClosingSignal, admission::ConnectionPlace, interrupt::interrupt};
+use crate::{admission::ConnectionPlace, interrupt::interrupt};
 
 /// An unlimited grace, for exchanges that have deadlines of their own.
 pub const UNBOUNDED: Duration = Duration::MAX;
@@ -133,11 +133,6 @@ async fn serve_until_stop<C: Future>(
     }
     shut_down(connection.as_mut());
     tokio::time::timeout(grace, connection).await.ok()
-}
-
-/// Waits until the server stops. A dropped sender also means that it has stopped.
-pub async fn wait_until_closing(mut closing: ClosingSignal) {
-    let _ = closing.wait_for(|is_closing| *is_closing).await;
 }
 
 #[cfg(test)]

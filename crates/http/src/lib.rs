@@ -7,6 +7,7 @@
 mod accept;
 mod activity;
 mod admission;
+mod closing;
 mod connection;
 mod error_chain;
 mod half_duplex;
@@ -31,14 +32,14 @@ mod websocket;
 #[cfg(feature = "websocket")]
 mod websocket_relay;
 
-pub use accept::{ClosingSignal, DrainOutcome, accept_on_threads, accept_until};
+pub use accept::{DrainOutcome, accept_on_threads, accept_until};
 pub use activity::Activity;
 pub use admission::{
     Admission, AdmissionLimits, BusyAnswer, BusyBody, BusyGuard, ConnectionPlace, Peer,
 };
+pub use closing::{ClosingSignal, wait_until_closing};
 pub use connection::{
     ConnectionDeadlines, UNBOUNDED, serve_connection, serve_upgradeable, serve_with_deadlines,
-    wait_until_closing,
 };
 pub use error_chain::error_chain;
 pub use half_duplex::HalfDuplexStream;

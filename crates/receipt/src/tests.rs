@@ -47,7 +47,7 @@ fn events() -> Vec<Event> {
         Event::of_body(RECEIVED_EVENT, &digest_of(REQUEST)),
         Event::of_body(FORWARDED_EVENT, &digest_of(REQUEST)),
         Event::new(CONFIGURATION_EVENT, [("config_digest", Json::from("00"))]),
-        Event::of_body(RETURNED_EVENT, &digest_of(ANSWER)).with("status", 200_u16.into()),
+        Event::of_body(RETURNED_EVENT, &digest_of(ANSWER)).with_member("status", 200_u16.into()),
     ]
 }
 

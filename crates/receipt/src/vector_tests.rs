@@ -149,20 +149,21 @@ fn report_cases() -> Value {
             Some("report"),
         ),
     ];
-    let case = |(name, report, nonce, refused): ReportCase| {
-        let read = AttestationReport::parse(report.as_bytes(), nonce.as_ref());
-        assert_eq!(read.is_ok(), refused.is_none(), "{name}");
-        let read = read.ok();
-        json!({
-            "name": name,
-            "report": report,
-            "nonce": nonce.map(hex::encode),
-            "keyset_digest": read.as_ref().map(|read| read.keyset().digest()),
-            "report_data": read.as_ref().map(|read| hex::encode(read.report_data().0)),
-            "refused": refused,
-        })
-    };
-    cases.into_iter().map(case).collect()
+    cases.into_iter().map(describe_report_case).collect()
+}
+
+fn describe_report_case((name, report, nonce, refused): ReportCase) -> Value {
+    let read = AttestationReport::parse(report.as_bytes(), nonce.as_ref());
+    assert_eq!(read.is_ok(), refused.is_none(), "{name}");
+    let read = read.ok();
+    json!({
+        "name": name,
+        "report": report,
+        "nonce": nonce.map(hex::encode),
+        "keyset_digest": read.as_ref().map(|read| read.keyset().digest()),
+        "report_data": read.as_ref().map(|read| hex::encode(read.report_data().0)),
+        "refused": refused,
+    })
 }
 
 fn key() -> ReceiptKey {

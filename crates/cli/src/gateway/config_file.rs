@@ -29,7 +29,7 @@ use crate::{
     connections::{ConnectionLimits, ConnectionTable},
     error::CliError,
     files::read_text,
-    process::SERVING_THREADS_MAX,
+    process::SERVING_THREADS,
 };
 
 /// The longest file in bytes: some 10,000 routes.
@@ -43,6 +43,12 @@ const ERROR_CHARACTERS_MAX: usize = 500;
 #[derive(Debug)]
 pub(crate) struct GatewaySettings {
     pub(crate) listeners: Vec<ListenerConfig>,
+    pub(crate) process: ProcessSettings,
+}
+
+/// The settings of the whole process, which a reload cannot change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ProcessSettings {
     pub(crate) telemetry: TelemetrySettings,
     /// The number of threads that serve; by default one for each core.
     pub(crate) threads: Option<u16>,
@@ -178,9 +184,10 @@ fn parse_config(text: &str) -> Result<GatewaySettings, String> {
         return Err("metrics_tokens: wanted metrics_listen or [admin] too, got neither".into());
     }
     if let Some(threads) = file.threads
-        && !(1..=SERVING_THREADS_MAX).contains(&threads)
+        && !SERVING_THREADS.contains(&i64::from(threads))
     {
-        return Err(format!("threads: wanted 1 to {SERVING_THREADS_MAX}, got {threads}"));
+        let most = SERVING_THREADS.end();
+        return Err(format!("threads: wanted 1 to {most}, got {threads}"));
     }
     if file.listener.is_empty() || file.listener.len() > LISTENERS_MAX {
         let got = file.listener.len();
@@ -193,7 +200,8 @@ fn parse_config(text: &str) -> Result<GatewaySettings, String> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     check_usage_files(&listeners)?;
-    Ok(GatewaySettings { listeners, telemetry, threads: file.threads })
+    let process = ProcessSettings { telemetry, threads: file.threads };
+    Ok(GatewaySettings { listeners, process })
 }
 
 /// Refuses a usage file of two listeners: each would count the other's lines after a restart.

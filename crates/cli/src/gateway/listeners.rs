@@ -12,7 +12,7 @@ use confide_gateway::{
     AccessLogThread, AdminRoutes, Authorizer, Gateway, GatewayConfiguration, GatewayMetrics,
     ReceiptBook, ReloadOutcome, ReloadableGateway, ServerStates, Telemetry, TraceExportTask,
 };
-use confide_http::{DrainOutcome, Listener};
+use confide_http::{DrainOutcome, Listener, ServingThreads};
 use confide_sni::{PassLimits, Passthrough, RouteTable};
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{
     config_file::{
-        GatewaySettings, ListenerConfig, ListenerKind, TelemetrySettings, TunnelConfig,
+        GatewaySettings, ListenerConfig, ListenerKind, ProcessSettings, TunnelConfig,
         read_config_file,
     },
     telemetry::OpenTelemetry,
@@ -85,8 +85,8 @@ impl ListenerSource {
                 let kind = ListenerKind::Terminate(terminate.clone());
                 let connections = connections.clone();
                 let listeners = vec![ListenerConfig { listen: *listen, connections, kind }];
-                let telemetry = TelemetrySettings::default();
-                Ok(GatewaySettings { listeners, telemetry, threads: *threads })
+                let process = ProcessSettings { threads: *threads, ..ProcessSettings::default() };
+                Ok(GatewaySettings { listeners, process })
             }
         }
     }
@@ -95,10 +95,8 @@ impl ListenerSource {
 /// The listeners that serve.
 struct ListenerSet {
     source: ListenerSource,
-    telemetry_settings: TelemetrySettings,
+    settings: ProcessSettings,
     telemetry: Option<Telemetry>,
-    /// The configured number of threads.
-    thread_count: Option<u16>,
     listeners: Vec<OpenListener>,
     statuses: Mutex<Vec<ListenerStatus>>,
     log_ends: Mutex<Vec<AccessLogThread>>,
@@ -144,28 +142,19 @@ enum Replacement {
 
 async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
     // Before the signals are caught, so that a file that does not end can be interrupted.
-    let GatewaySettings {
-        listeners: configs,
-        telemetry: telemetry_settings,
-        threads: thread_count,
-    } = source.read()?;
-    let threads = process::start_serving_threads(thread_count)?;
+    let GatewaySettings { listeners: configs, process: settings } = source.read()?;
+    let threads = process::start_serving_threads(settings.threads)?;
     let mut stop = pin!(process::stop_signal());
     let mut hangup = signal(SignalKind::hangup())
         .map_err(|error| CliError::new(format!("cannot catch SIGHUP: {error}")))?;
     let (stopping, stopped) = watch::channel(false);
     let mut running = JoinSet::new();
-    // All addresses are taken before a model server is waited for.
-    let mut bound = Vec::new();
-    for config in configs {
-        bound.push((process::listen_on_threads(&threads, config.listen).await?, config));
-    }
+    let bound = bind_listeners(configs, &threads).await?;
     let configurations: Vec<&GatewayConfiguration> =
         bound.iter().filter_map(|(_, config)| config.kind.configuration()).collect();
-    let opened = OpenTelemetry::open(&telemetry_settings, configurations).await?;
+    let opened = OpenTelemetry::open(&settings.telemetry, configurations).await?;
     let telemetry = opened.as_ref().map(|opened| opened.telemetry.clone());
-    let mut set = ListenerSet::new(source, telemetry_settings, telemetry, stopped);
-    set.thread_count = thread_count;
+    let mut set = ListenerSet::new(source, settings, telemetry, stopped);
     for ((listener, address), config) in bound {
         tokio::select! {
             biased;
@@ -215,18 +204,29 @@ async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Takes all addresses, before a model server is waited for.
+async fn bind_listeners(
+    configs: Vec<ListenerConfig>,
+    threads: &ServingThreads,
+) -> Result<Vec<((Listener, SocketAddr), ListenerConfig)>, CliError> {
+    let mut bound = Vec::new();
+    for config in configs {
+        bound.push((process::listen_on_threads(threads, config.listen).await?, config));
+    }
+    Ok(bound)
+}
+
 impl ListenerSet {
     fn new(
         source: ListenerSource,
-        telemetry_settings: TelemetrySettings,
+        settings: ProcessSettings,
         telemetry: Option<Telemetry>,
         stopped: watch::Receiver<bool>,
     ) -> Self {
         Self {
             source,
-            telemetry_settings,
+            settings,
             telemetry,
-            thread_count: None,
             listeners: Vec::new(),
             statuses: Mutex::default(),
             log_ends: Mutex::default(),
@@ -367,7 +367,7 @@ impl ListenerSet {
 
     /// Refuses settings that need a restart.
     fn refuse_fixed_changes(&self, settings: &GatewaySettings) -> Result<(), CliError> {
-        let GatewaySettings { listeners: configs, telemetry, threads } = settings;
+        let GatewaySettings { listeners: configs, process } = settings;
         let refuse = |what: String| {
             let text = format!("{what} cannot be changed by a reload");
             Err(CliError::new(text).with_hint("restart the gateway"))
@@ -376,10 +376,10 @@ impl ListenerSet {
             let (wanted, got) = (self.listeners.len(), configs.len());
             return refuse(format!("the number of listeners (wanted {wanted}, got {got})"));
         }
-        if *telemetry != self.telemetry_settings {
+        if process.telemetry != self.settings.telemetry {
             return refuse("[admin], [traces], metrics_listen and metrics_tokens".into());
         }
-        if *threads != self.thread_count {
+        if process.threads != self.settings.threads {
             return refuse("threads".into());
         }
         for (config, (number, open)) in configs.iter().zip((1..).zip(&self.listeners)) {

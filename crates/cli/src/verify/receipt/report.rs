@@ -107,7 +107,10 @@ fn describe_acceptance(verdict: &ReceiptVerdict, scope: Scope) -> String {
 }
 
 fn checks_json(checks: &[Check]) -> Value {
-    let line = |Check { name, outcome, detail }: &Check| json!({ "name": name, "outcome": outcome.as_str(), "detail": detail.to_string() });
+    let line = |Check { name, outcome, detail }: &Check| {
+        let (outcome, detail) = (outcome.as_str(), detail.to_string());
+        json!({ "name": name, "outcome": outcome, "detail": detail })
+    };
     checks.iter().map(line).collect()
 }
 
