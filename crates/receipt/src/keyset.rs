@@ -3,7 +3,7 @@
 use confide_evidence::ReportData;
 use sha2::{Digest, Sha256};
 
-use crate::{error::ReceiptError, json::Json, receipt::digest_text};
+use crate::{document::digest_text, error::ReceiptError, json::Json};
 
 /// A challenge of the verifier's.
 pub type Nonce = [u8; 32];

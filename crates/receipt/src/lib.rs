@@ -6,6 +6,7 @@
 //! returned. `docs/receipts.md` describes the documents; [`SignedReceipt::verify`] and
 //! [`AttestationReport::parse`] check everything but the quote, which a verifier of evidence judges.
 
+mod document;
 mod error;
 mod json;
 mod keyset;
@@ -13,18 +14,16 @@ mod receipt;
 mod report;
 mod signing_key;
 
+pub use document::{API_VERSION, digest_text};
 pub use error::ReceiptError;
 pub use json::{Json, JsonError};
 pub use keyset::{Keyset, Nonce, parse_nonce};
 pub use receipt::{
     BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, RECEIPT_BYTES_MAX, RECEIVED_EVENT,
-    RETURNED_EVENT, Receipt, SignedReceipt, digest_text,
+    RETURNED_EVENT, Receipt, SignedReceipt,
 };
 pub use report::{AttestationReport, REPORT_BYTES_MAX, ReportContent};
 pub use signing_key::{ReceiptKey, new_receipt_id};
-
-/// The version that every document names.
-pub const API_VERSION: &str = "aci/1";
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,12 @@
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use sha2::{Digest, Sha256};
 
-use crate::{API_VERSION, error::ReceiptError, json::Json, keyset::Keyset};
+use crate::{
+    document::{API_VERSION, check_version, digest_text},
+    error::ReceiptError,
+    json::Json,
+    keyset::Keyset,
+};
 
 /// The largest number of bytes of a receipt that is read; one takes about a thousand.
 pub const RECEIPT_BYTES_MAX: usize = 64 * 1024;
@@ -201,18 +206,5 @@ impl SignedReceipt {
             true => Ok(()),
             false => Err(ReceiptError::Body { event: kind }),
         }
-    }
-}
-
-/// `sha256:` and the digest in hexadecimal.
-pub fn digest_text(digest: &[u8; 32]) -> String {
-    format!("sha256:{}", hex::encode(digest))
-}
-
-/// Checks that a document is of the version that this package reads.
-pub(crate) fn check_version(document: &Json) -> Result<(), ReceiptError> {
-    match document.get_text("api_version") {
-        Some(API_VERSION) => Ok(()),
-        other => Err(ReceiptError::Version { got: other.unwrap_or_default().into() }),
     }
 }

@@ -3,11 +3,10 @@
 use confide_evidence::ReportData;
 
 use crate::{
-    API_VERSION,
+    document::{API_VERSION, check_version},
     error::ReceiptError,
     json::Json,
     keyset::{Keyset, Nonce, parse_nonce},
-    receipt::check_version,
 };
 
 /// The largest number of bytes of a report that is read: a quote, collateral and an event log.

@@ -83,9 +83,9 @@ impl ReceiptRefusal {
                 "an old receipt is judged at the time of its answer with --at TIME; nothing but the \
                  gateway's own clock says that it is so old",
             ),
-            Self::Receipt(ReceiptError::OtherKeyset) => {
-                Some("give the report of the gateway's process that made this receipt")
-            }
+            Self::Receipt(ReceiptError::OtherKeyset) => Some(
+                "give a report with this keyset: it changes when the gateway renews its TLS key",
+            ),
             Self::KeysetLife { .. } => Some("the policy's key_validity_s_max is the limit"),
             Self::NoConfiguration | Self::Configuration { .. } => Some(
                 "pin the gateway's configuration with `confide policy pin FILE --digest HEX`; \

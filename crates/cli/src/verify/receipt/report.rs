@@ -107,7 +107,10 @@ fn describe_acceptance(verdict: &ReceiptVerdict, scope: Scope) -> String {
 }
 
 fn checks_json(checks: &[Check]) -> Value {
-    let line = |Check { name, outcome, detail }: &Check| json!({ "name": name, "outcome": outcome.as_str(), "detail": detail.to_string() });
+    let line = |check: &Check| {
+        let (outcome, detail) = (check.outcome.as_str(), check.detail.to_string());
+        json!({ "name": check.name, "outcome": outcome, "detail": detail })
+    };
     checks.iter().map(line).collect()
 }
 
