@@ -37,7 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/attestation-service", &["appraiser", "evidence", "http", "verifier"]),
     ("crates/client", &["appraiser", "channel", "evidence", "http", "verifier"]),
     ("crates/pccs", &["collateral", "evidence", "http"]),
-    ("crates/gateway", &["channel", "evidence", "http"]),
+    ("crates/gateway", &["channel", "evidence", "http", "receipt"]),
     ("crates/report-003", &["engine", "lora", "rlwe", "serve"]),
     ("crates/serve", &["engine", "http", "lora"]),
     ("crates/notary", &["channel", "disclosure", "evidence", "http", "sigma"]),
