@@ -79,7 +79,9 @@ backend machine
   server machine {upstream}
 """
 
-CONFIDE_PASS = """[[listener]]
+CONFIDE_PASS = """threads = 1
+
+[[listener]]
 kind = "pass"
 listen = "{listen}"
 connections = {{ max = {connections}, per_address = {connections} }}

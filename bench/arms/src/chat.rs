@@ -11,7 +11,8 @@ use std::{
 };
 
 use confide_arm_line::{
-    ArmError, Hello, Outcome, Report, Run, Sample, Stopwatch, read_file, serve_runs,
+    ArmError, Hello, Outcome, Report, Run, Sample, ServerProcesses, Stopwatch, read_file,
+    serve_runs,
 };
 use confide_channel::Binding;
 use confide_client::{ClientLimits, Connector, Endpoint, error_chain};
@@ -36,10 +37,14 @@ pub(crate) struct Args {
     /// The model's name in requests.
     #[arg(long, default_value = "sim")]
     model: String,
+    /// A process whose CPU time is reported; may be given several times. It gets a core for itself
+    #[arg(long = "server-pid", value_name = "PID")]
+    server_pids: Vec<u32>,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let runtime = Builder::new_current_thread().enable_all().build()?;
+    let server = ServerProcesses::new(&args.server_pids)?;
     let dialler = Dialler::new(&args)?;
     let first = runtime.block_on(dialler.open())?;
     let tunnel = args.channel.describe_tunnel();
@@ -50,8 +55,17 @@ pub(crate) fn run(args: Args) -> Outcome {
         ..Hello::new(format!("confide-arm chat, {}{tunnel}", args.mode), VERSION)
     };
     drop(first);
-    let warm = Cell::new(false);
-    serve_runs(&hello, |order| measure(&runtime, &dialler, &args.model, &warm, order))
+    let arm = ChatArm { runtime, dialler, server, model: args.model, is_warm: Cell::new(false) };
+    serve_runs(&hello, |order| arm.measure(order))
+}
+
+struct ChatArm {
+    runtime: Runtime,
+    dialler: Dialler,
+    /// The processes whose CPU time is reported; none for none.
+    server: ServerProcesses,
+    model: String,
+    is_warm: Cell<bool>,
 }
 
 /// How connections are opened.
@@ -112,54 +126,64 @@ const WARM_UP: u32 = 50;
 /// The greatest number of tokens of an answer; the published reports ask for 200.
 const TOKENS_MAX: u64 = 100_000;
 
-fn measure(
-    runtime: &Runtime,
-    dialler: &Dialler,
-    model: &str,
-    warm: &Cell<bool>,
-    run: &Run,
-) -> Outcome<Report> {
-    run.refuse_unknown_params(KNOWN)?;
-    let order = ConversationParams {
-        tokens: run.integer_param("tokens", 200)?.clamp(1, TOKENS_MAX),
-        seed: run.seed,
-        model: model.into(),
-    };
-    let rate = run.params.get("rate_per_s").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
-    let kept = match run.text_param("session", "new")?.as_str() {
-        "kept" => true,
-        "new" => false,
-        other => return Err(format!("param session: wanted new or kept, got {other}").into()),
-    };
-    // A connection has luck of its own (which threads serve it) that lasts as long as it does.
-    let per_session = run.requests.div_ceil(run.integer_param("sessions", 1)?.max(1)).max(1);
-    runtime.block_on(async {
-        let mut link = None;
-        let watch = Stopwatch::start();
-        let start = Instant::now();
-        let mut samples = Vec::new();
-        for number in 0..run.requests {
-            // The first request of a kept session opens the connection; it is not measured.
-            if kept && number % per_session == 0 {
-                drop(link.take());
-                let mut opened = dialler.open().await?;
-                let unmeasured = if warm.replace(true) { UNMEASURED } else { WARM_UP };
-                for _ in 0..unmeasured {
-                    stream_completion(&mut opened, &order, number, Instant::now()).await?;
-                }
-                link = Some(opened);
-            }
-            let due = if rate > 0.0 {
-                wait_until(start + Duration::from_secs_f64(number as f64 / rate))
-            } else {
-                Instant::now()
-            };
-            let mut sample = measure_request(dialler, &mut link, kept, &order, number, due).await;
-            sample.at_s = Some((due - start).as_secs_f64());
-            samples.push(sample);
+impl ChatArm {
+    fn measure(&self, run: &Run) -> Outcome<Report> {
+        run.refuse_unknown_params(KNOWN)?;
+        let order = ConversationParams {
+            tokens: run.integer_param("tokens", 200)?.clamp(1, TOKENS_MAX),
+            seed: run.seed,
+            model: self.model.clone(),
+        };
+        let rate = run.params.get("rate_per_s").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+        let kept = match run.text_param("session", "new")?.as_str() {
+            "kept" => true,
+            "new" => false,
+            other => return Err(format!("param session: wanted new or kept, got {other}").into()),
+        };
+        // A connection has luck of its own (which threads serve it) that lasts as long as it does.
+        let per_session = run.requests.div_ceil(run.integer_param("sessions", 1)?.max(1)).max(1);
+        if self.server.cpu_s().is_some() {
+            self.server.pin_threads()?;
         }
-        Ok(Report { samples, ..watch.report() })
-    })
+        let dialler = &self.dialler;
+        self.runtime.block_on(async {
+            let mut link = None;
+            let mut unmeasured = 0;
+            let server_began_s = self.server.cpu_s();
+            let watch = Stopwatch::start();
+            let start = Instant::now();
+            let mut samples = Vec::new();
+            for number in 0..run.requests {
+                // The first request of a kept session opens the connection; it is not measured.
+                if kept && number % per_session == 0 {
+                    drop(link.take());
+                    let mut opened = dialler.open().await?;
+                    let warm_up = if self.is_warm.replace(true) { UNMEASURED } else { WARM_UP };
+                    for _ in 0..warm_up {
+                        stream_completion(&mut opened, &order, number, Instant::now()).await?;
+                    }
+                    unmeasured += u64::from(warm_up);
+                    link = Some(opened);
+                }
+                let due = if rate > 0.0 {
+                    wait_until(start + Duration::from_secs_f64(number as f64 / rate))
+                } else {
+                    Instant::now()
+                };
+                let mut sample =
+                    measure_request(dialler, &mut link, kept, &order, number, due).await;
+                sample.at_s = Some((due - start).as_secs_f64());
+                samples.push(sample);
+            }
+            let mut report = Report { samples, ..watch.report() };
+            if let Some((began_s, ended_s)) = server_began_s.zip(self.server.cpu_s()) {
+                // An unmeasured request costs its server as much as the others.
+                let requests = (run.requests + unmeasured).max(1);
+                report.set("server_cpu_us", (ended_s - began_s) * 1e6 / requests as f64);
+            }
+            Ok(report)
+        })
+    }
 }
 
 /// Blocks until the scheduled instant; an event loop's timer would be up to a millisecond late.

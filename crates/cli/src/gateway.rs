@@ -16,6 +16,7 @@ use confide_gateway::ModelServer;
 
 use self::{
     config_file::{ListenerKind, read_config_file},
+    listeners::FlagListener,
     terminate::{TerminateArgs, TerminateConfig, parse_upstream},
 };
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 26] = [
+const SINGLE_LISTENER: [&str; 27] = [
     "listen",
     "upstream",
     "upstream_ca",
@@ -47,6 +48,7 @@ const SINGLE_LISTENER: [&str; 26] = [
     "certificate_out",
     "session_tickets",
     "receipts",
+    "threads",
     "client_policy",
     "access_log",
     "AuthorizationArgs",
@@ -89,6 +91,9 @@ pub(crate) struct Args {
     terminate: TerminateArgs,
     #[command(flatten)]
     connections: ConnectionArgs,
+    /// The number of threads that serve; by default one for each core that this process may use
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=process::SERVING_THREADS_MAX as i64))]
+    threads: Option<u16>,
     /// Print the digest of the effective configuration and exit; with --config one line for each listener that
     /// terminates TLS
     #[arg(long)]
@@ -105,6 +110,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         upstream_http2,
         terminate,
         connections,
+        threads,
         print_config_digest,
     } = args;
     if let Some(Command::Key(command)) = command {
@@ -127,7 +133,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return print_configuration_digest(digest);
     }
     let connections = connections.limits()?;
-    listeners::serve_terminating(listen, connections, terminate)
+    listeners::serve_terminating(FlagListener { listen, connections, threads, terminate })
 }
 
 /// Prints the digest of each listener of the file that terminates TLS.

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use confide_http::{DrainOutcome, Listener, ServingThreads, bind_listener, serving_thread_count};
+use confide_http::{DrainOutcome, Listener, ServingThreads, available_cores, bind_listener};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, runtime::Builder};
 use tracing_subscriber::{
@@ -115,19 +115,23 @@ pub(crate) fn certificate_names(listen: SocketAddr, more: &[String]) -> Vec<Stri
 /// Runs a future to its end on an event loop of its own.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
     // On one core, a second thread would only have to be woken for each connection.
-    match serving_thread_count() {
+    match available_cores() {
         1 => block_on_event_loop(Builder::new_current_thread(), work),
         _ => block_on_event_loop(Builder::new_multi_thread(), work),
     }
 }
 
-/// Runs a server to its end: its connections on the threads that it is given, each with an event loop of its own,
-/// and everything else on the calling thread.
-pub(crate) fn block_on_with_threads<T, F: Future<Output = T>>(
-    serve: impl FnOnce(ServingThreads) -> F,
-) -> Result<T, CliError> {
-    let threads = ServingThreads::start().map_err(cannot_start)?;
-    block_on_event_loop(Builder::new_current_thread(), serve(threads))
+/// Runs a server to its end on an event loop of the calling thread; its connections may have threads of their own.
+pub(crate) fn block_on_this_thread<T>(serve: impl Future<Output = T>) -> Result<T, CliError> {
+    block_on_event_loop(Builder::new_current_thread(), serve)
+}
+
+/// The largest number of threads that serve.
+pub(crate) const SERVING_THREADS_MAX: u16 = 1024;
+
+/// Starts the threads that serve: so many, or one for each core that this process may use.
+pub(crate) fn start_serving_threads(count: Option<u16>) -> Result<ServingThreads, CliError> {
+    ServingThreads::start(count.map_or_else(available_cores, usize::from)).map_err(cannot_start)
 }
 
 fn block_on_event_loop<T>(

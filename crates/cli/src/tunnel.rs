@@ -6,7 +6,7 @@ use confide_channel::tunnel::{self, AllowList, AllowedOrigins, TunnelDeadlines};
 use confide_client::error_chain;
 use confide_http::{
     Admission, ConnectionPlace, DrainOutcome, HalfDuplexStream, Listener, PeerStream,
-    ServingThreads, accept_on_threads,
+    accept_on_threads,
 };
 use serde_json::json;
 
@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// several times. By default no web page may
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
+    /// The number of threads that serve; by default one for each core that this process may use
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=process::SERVING_THREADS_MAX as i64))]
+    threads: Option<u16>,
     #[command(flatten)]
     connections: ConnectionArgs,
 }
@@ -43,17 +46,17 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     })?;
     let origins = AllowedOrigins::new(&args.allow_origin)
         .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
-    process::block_on_with_threads(|threads| serve(args, allow, origins, threads))?
+    process::block_on_this_thread(serve(args, allow, origins))?
 }
 
 async fn serve(
     args: Args,
     allow: AllowList,
     origins: AllowedOrigins,
-    threads: ServingThreads,
 ) -> Result<ExitCode, CliError> {
     let stop = process::stop_signal();
     let admission = args.connections.admission()?;
+    let threads = process::start_serving_threads(args.threads)?;
     let (listener, address) = process::listen_on_threads(&threads, args.listen).await?;
     let fields = json!({
         "allow": allow.targets().collect::<Vec<_>>(),

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_http::{list_members, serving_thread_count, serving_thread_index};
+use confide_http::{available_cores, list_members, serving_thread_index};
 use http::{HeaderMap, HeaderName, StatusCode, header, uri::PathAndQuery};
 
 use crate::{
@@ -145,7 +145,7 @@ impl UpstreamPool {
         limits: GatewayLimits,
     ) -> Self {
         let (idle_count, lifetime, opening) = Default::default();
-        let threads = (0..serving_thread_count()).map(|_| Mutex::default()).collect();
+        let threads = (0..available_cores()).map(|_| Mutex::default()).collect();
         Self { upstream, limits, manifest, threads, idle_count, lifetime, opening }
     }
 

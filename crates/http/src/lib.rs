@@ -58,7 +58,7 @@ pub use proxy_protocol::{
 };
 pub use queue::{AdmissionPermit, AdmissionQueue, QueueError, QueueLimits};
 pub use serving_threads::{
-    Listener, ServingThreads, bind_listener, serving_thread_count, serving_thread_index,
+    Listener, ServingThreads, available_cores, bind_listener, serving_thread_index,
 };
 pub use single_flight::{SharedOutcome, SingleFlight};
 pub use stall::StallGuard;

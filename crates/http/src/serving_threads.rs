@@ -26,8 +26,9 @@ thread_local! {
     static INDEX: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The number of threads that serve: the cores that this process may use.
-pub fn serving_thread_count() -> usize {
+/// The number of cores that this process may use, and of threads that serve unless another number is
+/// wanted.
+pub fn available_cores() -> usize {
     available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
@@ -58,20 +59,14 @@ pub(crate) enum ListenerSockets {
 }
 
 impl ServingThreads {
-    /// Starts a thread for each core that this process may use. With one core it starts none: the
-    /// caller's event loop serves, which no other thread then has to wake.
+    /// Starts so many threads. For one it starts none: the caller's event loop serves, which no
+    /// other thread then has to wake.
     ///
     /// # Errors
     /// The operating system's, if a thread or an event loop cannot be made.
-    pub fn start() -> io::Result<Self> {
-        match serving_thread_count() {
-            1 => Ok(Self::default()),
-            count => Self::with_count(count),
-        }
-    }
-
-    fn with_count(count: usize) -> io::Result<Self> {
-        (0..count).map(ServingThread::start).collect::<io::Result<_>>().map(Self)
+    pub fn start(count: usize) -> io::Result<Self> {
+        let indices = if count > 1 { 0..count } else { 0..0 };
+        indices.map(ServingThread::start).collect::<io::Result<_>>().map(Self)
     }
 
     /// Listens on an address; port 0 takes any free one. Must be called inside a runtime.
@@ -199,7 +194,7 @@ mod tests {
     }
 
     fn serve(drain: Duration, is_deaf: bool) -> Running {
-        let threads = ServingThreads::with_count(3).unwrap();
+        let threads = ServingThreads::start(3).unwrap();
         let listener = threads.bind(ANY_PORT).unwrap();
         let address = listener.local_addr().unwrap();
         let places = Admission::new(AdmissionLimits::for_one_peer(64));
@@ -265,10 +260,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_second_server_on_the_address_is_refused() {
-        let threads = ServingThreads::with_count(2).unwrap();
+        let threads = ServingThreads::start(2).unwrap();
         let listener = threads.bind(ANY_PORT).unwrap();
         let address = listener.local_addr().unwrap();
-        let others = ServingThreads::with_count(2).unwrap();
+        let others = ServingThreads::start(2).unwrap();
         let refused = |outcome: io::Result<Listener>| match outcome {
             Err(error) => error.kind() == ErrorKind::AddrInUse,
             Ok(_) => false,

@@ -29,6 +29,7 @@ use crate::{
     connections::{ConnectionLimits, ConnectionTable},
     error::CliError,
     files::read_text,
+    process::SERVING_THREADS_MAX,
 };
 
 /// The longest file in bytes: some 10,000 routes.
@@ -43,6 +44,8 @@ const ERROR_CHARACTERS_MAX: usize = 500;
 pub(crate) struct GatewaySettings {
     pub(crate) listeners: Vec<ListenerConfig>,
     pub(crate) telemetry: TelemetrySettings,
+    /// The number of threads that serve; by default one for each core.
+    pub(crate) threads: Option<u16>,
 }
 
 /// Metrics, traces and the administrator's socket, which are all off by default.
@@ -110,6 +113,7 @@ pub(crate) struct TunnelConfig {
 struct ConfigFile {
     #[serde(default)]
     listener: Vec<Table>,
+    threads: Option<u16>,
     metrics_listen: Option<String>,
     #[serde(default)]
     metrics_tokens: bool,
@@ -173,6 +177,11 @@ fn parse_config(text: &str) -> Result<GatewaySettings, String> {
     {
         return Err("metrics_tokens: wanted metrics_listen or [admin] too, got neither".into());
     }
+    if let Some(threads) = file.threads
+        && !(1..=SERVING_THREADS_MAX).contains(&threads)
+    {
+        return Err(format!("threads: wanted 1 to {SERVING_THREADS_MAX}, got {threads}"));
+    }
     if file.listener.is_empty() || file.listener.len() > LISTENERS_MAX {
         let got = file.listener.len();
         return Err(format!("wanted 1 to {LISTENERS_MAX} tables [[listener]], got {got}"));
@@ -184,7 +193,7 @@ fn parse_config(text: &str) -> Result<GatewaySettings, String> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     check_usage_files(&listeners)?;
-    Ok(GatewaySettings { listeners, telemetry })
+    Ok(GatewaySettings { listeners, telemetry, threads: file.threads })
 }
 
 /// Refuses a usage file of two listeners: each would count the other's lines after a restart.

@@ -12,7 +12,7 @@ use confide_gateway::{
     AccessLogThread, AdminRoutes, Authorizer, Gateway, GatewayConfiguration, GatewayMetrics,
     ReceiptBook, ReloadOutcome, ReloadableGateway, ServerStates, Telemetry, TraceExportTask,
 };
-use confide_http::{DrainOutcome, Listener, ServingThreads};
+use confide_http::{DrainOutcome, Listener};
 use confide_sni::{PassLimits, Passthrough, RouteTable};
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -47,35 +47,46 @@ const MIXED_GUARANTEE: &str = "none (the listeners differ)";
 /// Serves all listeners of the file until the process is asked to stop.
 pub(super) fn serve_file(path: &Path) -> Result<ExitCode, CliError> {
     let source = ListenerSource::File(path.to_owned());
-    process::block_on_with_threads(|threads| serve_source(source, threads))?
+    process::block_on_this_thread(serve_source(source))?
 }
 
 /// Serves one listener that flags describe, until the process is asked to stop.
-pub(super) fn serve_terminating(
-    listen: SocketAddr,
-    connections: ConnectionLimits,
-    terminate: TerminateConfig,
-) -> Result<ExitCode, CliError> {
+pub(super) fn serve_terminating(listener: FlagListener) -> Result<ExitCode, CliError> {
+    let FlagListener { listen, connections, threads, terminate } = listener;
     let terminate = Arc::new(terminate);
-    let source = ListenerSource::Flags { listen, connections, terminate };
-    process::block_on_with_threads(|threads| serve_source(source, threads))?
+    let source = ListenerSource::Flags { listen, connections, threads, terminate };
+    process::block_on_this_thread(serve_source(source))?
+}
+
+/// The listener that flags describe, and the number of threads that serve it.
+pub(super) struct FlagListener {
+    pub(super) listen: SocketAddr,
+    pub(super) connections: ConnectionLimits,
+    pub(super) threads: Option<u16>,
+    pub(super) terminate: TerminateConfig,
 }
 
 /// The origin of the listeners' configuration, which a reload reads again.
 enum ListenerSource {
     File(PathBuf),
-    Flags { listen: SocketAddr, connections: ConnectionLimits, terminate: Arc<TerminateConfig> },
+    Flags {
+        listen: SocketAddr,
+        connections: ConnectionLimits,
+        threads: Option<u16>,
+        terminate: Arc<TerminateConfig>,
+    },
 }
 
 impl ListenerSource {
     fn read(&self) -> Result<GatewaySettings, CliError> {
         match self {
             Self::File(path) => read_config_file(path),
-            Self::Flags { listen, connections, terminate } => {
+            Self::Flags { listen, connections, threads, terminate } => {
                 let kind = ListenerKind::Terminate(terminate.clone());
                 let connections = connections.clone();
                 let listeners = vec![ListenerConfig { listen: *listen, connections, kind }];
-                Ok(GatewaySettings { listeners, telemetry: TelemetrySettings::default() })
+                let telemetry = TelemetrySettings::default();
+                Ok(GatewaySettings { listeners, telemetry, threads: *threads })
             }
         }
     }
@@ -86,6 +97,8 @@ struct ListenerSet {
     source: ListenerSource,
     telemetry_settings: TelemetrySettings,
     telemetry: Option<Telemetry>,
+    /// The configured number of threads.
+    thread_count: Option<u16>,
     listeners: Vec<OpenListener>,
     statuses: Mutex<Vec<ListenerStatus>>,
     log_ends: Mutex<Vec<AccessLogThread>>,
@@ -129,12 +142,14 @@ enum Replacement {
     Unchanged,
 }
 
-async fn serve_source(
-    source: ListenerSource,
-    threads: ServingThreads,
-) -> Result<ExitCode, CliError> {
+async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
     // Before the signals are caught, so that a file that does not end can be interrupted.
-    let GatewaySettings { listeners: configs, telemetry: telemetry_settings } = source.read()?;
+    let GatewaySettings {
+        listeners: configs,
+        telemetry: telemetry_settings,
+        threads: thread_count,
+    } = source.read()?;
+    let threads = process::start_serving_threads(thread_count)?;
     let mut stop = pin!(process::stop_signal());
     let mut hangup = signal(SignalKind::hangup())
         .map_err(|error| CliError::new(format!("cannot catch SIGHUP: {error}")))?;
@@ -150,6 +165,7 @@ async fn serve_source(
     let opened = OpenTelemetry::open(&telemetry_settings, configurations).await?;
     let telemetry = opened.as_ref().map(|opened| opened.telemetry.clone());
     let mut set = ListenerSet::new(source, telemetry_settings, telemetry, stopped);
+    set.thread_count = thread_count;
     for ((listener, address), config) in bound {
         tokio::select! {
             biased;
@@ -210,6 +226,7 @@ impl ListenerSet {
             source,
             telemetry_settings,
             telemetry,
+            thread_count: None,
             listeners: Vec::new(),
             statuses: Mutex::default(),
             log_ends: Mutex::default(),
@@ -349,11 +366,8 @@ impl ListenerSet {
     }
 
     /// Refuses settings that need a restart.
-    fn refuse_fixed_changes(
-        &self,
-        configs: &[ListenerConfig],
-        telemetry: &TelemetrySettings,
-    ) -> Result<(), CliError> {
+    fn refuse_fixed_changes(&self, settings: &GatewaySettings) -> Result<(), CliError> {
+        let GatewaySettings { listeners: configs, telemetry, threads } = settings;
         let refuse = |what: String| {
             let text = format!("{what} cannot be changed by a reload");
             Err(CliError::new(text).with_hint("restart the gateway"))
@@ -364,6 +378,9 @@ impl ListenerSet {
         }
         if *telemetry != self.telemetry_settings {
             return refuse("[admin], [traces], metrics_listen and metrics_tokens".into());
+        }
+        if *threads != self.thread_count {
+            return refuse("threads".into());
         }
         for (config, (number, open)) in configs.iter().zip((1..).zip(&self.listeners)) {
             if let Some(fixed) = open.find_fixed_change(config) {
@@ -376,8 +393,9 @@ impl ListenerSet {
     /// Replaces what all listeners do, or nothing.
     async fn reload(&self) -> Result<(), CliError> {
         let _turn = self.reloading.lock().await;
-        let GatewaySettings { listeners: configs, telemetry } = self.source.read()?;
-        self.refuse_fixed_changes(&configs, &telemetry)?;
+        let settings = self.source.read()?;
+        self.refuse_fixed_changes(&settings)?;
+        let configs = settings.listeners;
         let numbered = || (1..).zip(&self.listeners);
         let in_use: Vec<_> =
             lock(&self.statuses).iter().map(|status| status.configuration.clone()).collect();
