@@ -4,7 +4,7 @@ use confide_evidence::UnixSeconds;
 use confide_receipt::ReceiptError;
 use confide_verifier::Rejection;
 
-/// Why a receipt is refused, or could not be judged.
+/// The reason why a receipt is refused or could not be judged.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReceiptRefusal {
     #[error("report: {0}")]
