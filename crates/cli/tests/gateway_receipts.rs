@@ -1,0 +1,219 @@
+//! Receipts with the real program: a chat through `serve`, `gateway --receipts` and `connect`, then
+//! `verify receipt` on what the client kept.
+//!
+//! All evidence here is simulated.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use confide_tests::{ANY_PORT, CommandOutput, Folder, Process, Program, text};
+
+const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
+/// Nothing here takes this long unless it hangs.
+const GENEROUS: Duration = Duration::from_secs(60);
+const NONCE: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+const REQUEST: &str = r#"{"model":"sim","stream":true,"max_tokens":16,"temperature":0,"messages":[{"role":"user","content":"Tell me of the house."}]}"#;
+
+/// A model server, a gateway that signs receipts, and an attested client in front of it.
+struct Chain {
+    folder: Folder,
+    policy: PathBuf,
+    gateway: Process,
+    connect: Process,
+    _serve: Process,
+}
+
+impl Chain {
+    fn start(name: &str, binding: &str) -> Self {
+        let folder = Folder::new(name);
+        let attester = PathBuf::from(folder.argument("attester"));
+        run_well(&["attest", "--simulate", "tdx", "--out", text(&attester)]);
+        let serve = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+        let upstream = format!("http://{}", serve.address());
+        let gateway = CONFIDE.start(&[
+            "gateway",
+            "--listen",
+            ANY_PORT,
+            "--upstream",
+            &upstream,
+            "--binding",
+            binding,
+            "--simulate",
+            text(&attester),
+            "--receipts",
+        ]);
+        let policy = attester.join("policy.toml");
+        let digest = gateway.ready["config_digest"].as_str().unwrap().to_owned();
+        run_well(&["policy", "pin", text(&policy), "--digest", &digest]);
+        let url = format!("https://{}", gateway.address());
+        let connect = CONFIDE.start(&[
+            "connect",
+            &url,
+            "--policy",
+            text(&policy),
+            "--binding",
+            binding,
+            "--listen",
+            ANY_PORT,
+        ]);
+        Self { folder, policy, gateway, connect, _serve: serve }
+    }
+
+    /// Asks the model, and returns the identifier of the receipt and the body of the answer.
+    fn chat(&self) -> (String, String) {
+        let (head, body) = self.ask_model();
+        (field(&head, "x-receipt-id").to_owned(), body)
+    }
+
+    fn ask_model(&self) -> (String, String) {
+        let length = REQUEST.len();
+        self.exchange(&format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\nconnection: close\r\n\r\n{REQUEST}"
+        ))
+    }
+
+    /// Writes what a path returns to a file of this name.
+    fn save(&self, path: &str, name: &str) -> PathBuf {
+        let (head, body) =
+            self.exchange(&format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"));
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");
+        self.folder.write(name, &body).into()
+    }
+
+    fn save_receipt(&self, id: &str) -> PathBuf {
+        self.save(&format!("/v1/aci/receipts/{id}"), "receipt.json")
+    }
+
+    fn exchange(&self, request: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(self.connect.address()).unwrap();
+        stream.set_read_timeout(Some(GENEROUS)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+        (head.to_owned(), if is_chunked { decode_chunks(body) } else { body.to_owned() })
+    }
+
+    fn verify(&self, receipt: &Path, report: &Path, more: &[&str]) -> CommandOutput {
+        let arguments = ["verify", "receipt", text(receipt), "--report", text(report)];
+        let policy = ["--policy", text(&self.policy)];
+        CONFIDE.run(&[&arguments[..], &policy, more].concat())
+    }
+}
+
+/// The value of a field of a head.
+fn field<'a>(head: &'a str, name: &str) -> &'a str {
+    let value = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    value.unwrap_or_else(|| panic!("no {name}: {head}"))
+}
+
+fn run_well(arguments: &[&str]) {
+    let done = CONFIDE.run(arguments);
+    assert_eq!(done.status, Some(0), "{arguments:?}: {}", done.stderr);
+}
+
+fn decode_chunks(mut rest: &str) -> String {
+    let mut whole = String::new();
+    while let Some((length, after)) = rest.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        whole.push_str(&after[..length]);
+        rest = &after[length + 2..];
+    }
+    whole
+}
+
+#[test]
+fn an_answer_is_shown_to_be_the_gateways_and_anything_else_is_refused() {
+    for binding in ["key", "session"] {
+        let chain = Chain::start("receipts", binding);
+        let (id, answer) = chain.chat();
+        let report = chain.save(&format!("/v1/aci/attestation?nonce={NONCE}"), "report.json");
+        let receipt = chain.save_receipt(&id);
+        let request = chain.folder.write("request", REQUEST);
+        let response = chain.folder.write("response", &answer);
+        let nonce = ["--nonce", NONCE];
+        let bodies = ["--request", &request, "--response", &response];
+        let all = [&nonce[..], &bodies].concat();
+        let accepted = chain.verify(&receipt, &report, &all);
+        assert_eq!(accepted.status, Some(0), "{}{}", accepted.stdout, accepted.stderr);
+        // Without the texts, too.
+        let accepted = chain.verify(&receipt, &report, &nonce);
+        assert_eq!(accepted.status, Some(0), "{}{}", accepted.stdout, accepted.stderr);
+        assert!(accepted.stdout.contains("not evaluated"), "{}", accepted.stdout);
+        let changed = |path: &Path, from: &str, to: &str| -> PathBuf {
+            let text = std::fs::read_to_string(path).unwrap();
+            let changed = text.replacen(from, to, 1);
+            assert_ne!(changed, text);
+            chain.folder.write("changed", &changed).into()
+        };
+        for (refused, what) in [
+            (chain.verify(&receipt, &report, &bodies), "a nonce that is not the client's"),
+            (
+                chain.verify(&changed(&receipt, "POST", "PUT"), &report, &all),
+                "a receipt with another method",
+            ),
+            (
+                chain.verify(
+                    &receipt,
+                    &changed(&report, "\"not_after\":1", "\"not_after\":2"),
+                    &all,
+                ),
+                "a keyset with another time",
+            ),
+            (
+                {
+                    let response = changed(response.as_ref(), "data: [DONE]", "data: [done]");
+                    let bodies = ["--request", &request, "--response", text(&response)];
+                    chain.verify(&receipt, &report, &[&nonce[..], &bodies].concat())
+                },
+                "another answer",
+            ),
+        ] {
+            assert_eq!(refused.status, Some(1), "{what}: {}{}", refused.stdout, refused.stderr);
+        }
+        // Of another gateway of the same program, policy and configuration.
+        let other = Chain::start("other-receipts", binding);
+        let (other_id, _) = other.chat();
+        let foreign = other.save_receipt(&other_id);
+        let refused = chain.verify(&foreign, &report, &nonce);
+        assert_eq!(refused.status, Some(1), "{}{}", refused.stdout, refused.stderr);
+        assert!(refused.stdout.contains("another keyset"), "{}", refused.stdout);
+    }
+}
+
+#[test]
+fn receipts_survive_a_reload() {
+    let chain = Chain::start("reloaded-receipts", "session");
+    let (head, _) = chain.ask_model();
+    let (id, keyset) = (field(&head, "x-receipt-id"), field(&head, "x-aci-keyset-digest"));
+    let before = std::fs::read_to_string(chain.save_receipt(id)).unwrap();
+    let process = chain.gateway.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &process]).status().unwrap().success());
+    // A reload makes a new TLS key, and with it a new keyset.
+    let until = Instant::now() + GENEROUS;
+    loop {
+        let (head, _) = chain.ask_model();
+        if field(&head, "x-aci-keyset-digest") != keyset {
+            chain.save_receipt(field(&head, "x-receipt-id"));
+            break;
+        }
+        assert!(Instant::now() < until, "it does not reload");
+    }
+    assert_eq!(std::fs::read_to_string(chain.save_receipt(id)).unwrap(), before);
+}
+
+#[test]
+fn receipts_without_evidence_are_refused() {
+    let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", "http://127.0.0.1:9"];
+    let plain = ["--binding", "none", "--receipts", "--upstream-wait-s", "0"];
+    let refused = CONFIDE.run(&[&arguments[..], &plain].concat());
+    assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("receipts need evidence"), "{}", refused.stderr);
+}
