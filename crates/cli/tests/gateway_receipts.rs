@@ -73,15 +73,16 @@ impl Chain {
     fn ask_model(&self) -> (String, String) {
         let length = REQUEST.len();
         self.exchange(&format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n\
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\nconnection: close\r\n\r\n{REQUEST}"
         ))
     }
 
     /// Writes what a path returns to a file of this name.
     fn save(&self, path: &str, name: &str) -> PathBuf {
-        let (head, body) =
-            self.exchange(&format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"));
+        let (head, body) = self.exchange(&format!(
+            "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
+        ));
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");
         self.folder.write(name, &body).into()
     }
