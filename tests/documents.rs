@@ -84,7 +84,7 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
     (
         "attestation report and receipt",
         "1",
-        "crates/receipt/src/lib.rs",
+        "crates/receipt/src/document.rs",
         "pub const API_VERSION: &str = \"aci/1\";",
     ),
     (

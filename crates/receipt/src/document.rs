@@ -1,4 +1,4 @@
-//! What all documents have in common.
+//! The parts that all documents share: their version, and digests as texts.
 
 use crate::{error::ReceiptError, json::Json};
 

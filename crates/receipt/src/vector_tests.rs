@@ -93,24 +93,32 @@ fn write_report(keyset: &Keyset, nonce: Option<&Nonce>) -> String {
 /// A name, a report, the nonce of its reader, and the name of the refusal.
 type ReportCase = (&'static str, String, Option<Nonce>, Option<&'static str>);
 
-fn report_cases() -> Value {
+/// Reports as a gateway makes them, read with a nonce that is theirs or another one.
+fn nonce_reports() -> Vec<ReportCase> {
     let (ours, published) = (keyset(&key()), published_keyset());
     let [plain, with_nonce] = [None, Some(&NONCE)].map(|nonce| write_report(&ours, nonce));
+    let spaced = plain.replace(",\"", " ,\n \"");
+    vec![
+        ("without a nonce", plain.clone(), None, None),
+        ("with a nonce", with_nonce.clone(), Some(NONCE), None),
+        ("another encoding", spaced, None, None),
+        ("the keyset of aci/1's own vectors", write_report(&published, None), None, None),
+        ("another nonce", with_nonce.clone(), Some([8; 32]), Some("nonce")),
+        ("a nonce that the reader does not have", with_nonce, None, Some("nonce")),
+        ("no nonce, although the reader sent one", plain.clone(), Some(NONCE), Some("nonce")),
+    ]
+}
+
+/// Reports of which something was changed.
+fn changed_reports() -> Vec<ReportCase> {
+    let plain = write_report(&keyset(&key()), None);
     let change = |from: &str, to: &str| {
         let changed = plain.replacen(from, to, 1);
         assert_ne!(changed, plain, "{from}");
         changed
     };
-    let spaced = plain.replace(",\"", " ,\n \"");
-    let cases: Vec<ReportCase> = vec![
-        ("without a nonce", plain.clone(), None, None),
-        ("with a nonce", with_nonce.clone(), Some(NONCE), None),
-        ("another encoding", spaced, None, None),
-        ("the keyset of aci/1's own vectors", write_report(&published, None), None, None),
+    vec![
         ("no collateral", change("\"collateral\":\"{}\"", "\"collateral\":null"), None, None),
-        ("another nonce", with_nonce.clone(), Some([8; 32]), Some("nonce")),
-        ("a nonce that the reader does not have", with_nonce, None, Some("nonce")),
-        ("no nonce, although the reader sent one", plain.clone(), Some(NONCE), Some("nonce")),
         (
             "another keyset",
             change("\"not_after\":1", "\"not_after\":2"),
@@ -148,22 +156,25 @@ fn report_cases() -> Value {
             None,
             Some("report"),
         ),
-    ];
-    cases.into_iter().map(describe_report_case).collect()
+    ]
 }
 
-fn describe_report_case((name, report, nonce, refused): ReportCase) -> Value {
-    let read = AttestationReport::parse(report.as_bytes(), nonce.as_ref());
-    assert_eq!(read.is_ok(), refused.is_none(), "{name}");
-    let read = read.ok();
-    json!({
-        "name": name,
-        "report": report,
-        "nonce": nonce.map(hex::encode),
-        "keyset_digest": read.as_ref().map(|read| read.keyset().digest()),
-        "report_data": read.as_ref().map(|read| hex::encode(read.report_data().0)),
-        "refused": refused,
-    })
+fn report_cases() -> Value {
+    let cases = [nonce_reports(), changed_reports()].concat();
+    let case = |(name, report, nonce, refused): ReportCase| {
+        let read = AttestationReport::parse(report.as_bytes(), nonce.as_ref());
+        assert_eq!(read.is_ok(), refused.is_none(), "{name}");
+        let read = read.ok();
+        json!({
+            "name": name,
+            "report": report,
+            "nonce": nonce.map(hex::encode),
+            "keyset_digest": read.as_ref().map(|read| read.keyset().digest()),
+            "report_data": read.as_ref().map(|read| hex::encode(read.report_data().0)),
+            "refused": refused,
+        })
+    };
+    cases.into_iter().map(case).collect()
 }
 
 fn key() -> ReceiptKey {
@@ -308,15 +319,15 @@ fn plain_receipt() -> String {
 fn accepted_cases() -> Vec<ReceiptCase> {
     let accepted = |name, receipt| ReceiptCase::new(name, receipt, None);
     let plain = plain_receipt();
-    let sampling = Json::object([("temperature", Json::from("0.70")), ("seed", "null".into())]);
-    let model = [("weights", Json::from("not measured")), ("manifest_sha256", Json::Null)];
+    let sampling = Json::object([("temperature", Json::from("0.7")), ("seed", "7".into())]);
+    let model = [("weights", Json::from("not measured"))];
     let mut ours = events(&digest_of(STREAM));
     ours.insert(3, Event::new("confide.request", [("sampling", sampling)]));
     ours.insert(4, Event::new("confide.model", model));
     ours.insert(5, Event::new("an.event.of.others", [("a", Json::Array(vec![false.into()]))]));
     let cut = BodyDigest { is_complete: false, ..digest_of(ANSWER) };
     let returned = Event::of_body(RETURNED_EVENT, &digest_of(ANSWER));
-    let returned = returned.with("status", 200_u16.into());
+    let returned = returned.with_member("status", 200_u16.into());
     let mut with_status = events(&digest_of(ANSWER));
     *with_status.last_mut().unwrap() = returned;
     let keyset = keyset(&key());

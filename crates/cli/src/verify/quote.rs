@@ -53,7 +53,7 @@ impl From<snp::Endorsements> for CpuEndorsements {
     }
 }
 
-/// What the acceptance of evidence covers, or why it does not cover the program.
+/// Describes what the acceptance of evidence covers, or why it does not cover the program.
 pub(super) fn describe_scope(appraised: &Appraised) -> &'static str {
     let is_passed = |name| {
         let mut checks = appraised.checks().iter();
@@ -69,7 +69,7 @@ pub(super) fn describe_scope(appraised: &Appraised) -> &'static str {
     }
 }
 
-/// What a reader has to know about the root: nothing if it is a vendor's.
+/// Describes a root that is not a vendor's; the text is empty for a vendor's.
 pub(super) fn describe_root(appraised: &Appraised) -> &'static str {
     match appraised.root().kind {
         RootKind::Production => "",
@@ -77,7 +77,7 @@ pub(super) fn describe_root(appraised: &Appraised) -> &'static str {
     }
 }
 
-/// The lines of checks.
+/// Writes one line for each check.
 pub(super) fn format_checks(checks: &[Check]) -> String {
     let line = |Check { name, outcome, detail }: &Check| check_line(name, outcome.as_str(), detail);
     checks.iter().map(line).collect()

@@ -47,11 +47,11 @@ pub(super) struct ReceiptRules {
 /// The verdict on a receipt, with the checks that led to it.
 pub(super) struct ReceiptVerdict {
     pub(super) checks: Vec<Check>,
-    /// The accepted evidence; a refusal has that which was rejected.
+    /// The accepted evidence; rejected evidence is in the refusal.
     pub(super) evidence: Option<Appraised>,
     /// The receipt, once its signature was found valid.
     pub(super) receipt: Option<SignedReceipt>,
-    /// What the acceptance covers, or why there is none.
+    /// The scope of the acceptance, or the reason why there is none.
     pub(super) outcome: Result<Scope, ReceiptRefusal>,
 }
 
@@ -192,7 +192,7 @@ impl<'a> Judgement<'a> {
         self.note(name, compared, |()| format!("{} bytes, as stated{suffix}", bytes.len()))
     }
 
-    /// Writes down what came out of a check; `detail` describes a pass.
+    /// Records the outcome of a check; `detail` describes a pass.
     fn note<T>(
         &mut self,
         name: &'static str,

@@ -4,7 +4,7 @@ use confide_evidence::UnixSeconds;
 use confide_receipt::ReceiptError;
 use confide_verifier::Rejection;
 
-/// Why a receipt is refused, or could not be judged.
+/// The reason why a receipt is refused or could not be judged.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReceiptRefusal {
     #[error("report: {0}")]
@@ -83,9 +83,9 @@ impl ReceiptRefusal {
                 "an old receipt is judged at the time of its answer with --at TIME; nothing but the \
                  gateway's own clock says that it is so old",
             ),
-            Self::Receipt(ReceiptError::OtherKeyset) => {
-                Some("give the report of the gateway's process that made this receipt")
-            }
+            Self::Receipt(ReceiptError::OtherKeyset) => Some(
+                "give a report with this keyset: it changes when the gateway renews its TLS key",
+            ),
             Self::KeysetLife { .. } => Some("the policy's key_validity_s_max is the limit"),
             Self::NoConfiguration | Self::Configuration { .. } => Some(
                 "pin the gateway's configuration with `confide policy pin FILE --digest HEX`; \

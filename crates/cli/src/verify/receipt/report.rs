@@ -73,7 +73,7 @@ pub(super) fn describe_unreadable(error: &CliError) -> CommandReport {
     CommandReport { text: String::new(), json, status: NOT_JUDGED }
 }
 
-/// The checks, with those of the evidence in the place of the check that stands for them.
+/// Writes one line for each check; the checks of the evidence take the place of the check `evidence`.
 fn format_all_checks(verdict: &ReceiptVerdict) -> String {
     let evidence = match (&verdict.evidence, &verdict.outcome) {
         (Some(appraised), _) => appraised.checks(),
@@ -87,7 +87,7 @@ fn format_all_checks(verdict: &ReceiptVerdict) -> String {
     lines.collect()
 }
 
-/// What the acceptance covers, and what it leaves open.
+/// Describes what the acceptance covers and what it leaves open.
 fn describe_acceptance(verdict: &ReceiptVerdict, scope: Scope) -> String {
     let Some(evidence) = &verdict.evidence else { return String::new() };
     let program = match (scope, evidence.scope()) {
@@ -107,9 +107,9 @@ fn describe_acceptance(verdict: &ReceiptVerdict, scope: Scope) -> String {
 }
 
 fn checks_json(checks: &[Check]) -> Value {
-    let line = |Check { name, outcome, detail }: &Check| {
-        let (outcome, detail) = (outcome.as_str(), detail.to_string());
-        json!({ "name": name, "outcome": outcome, "detail": detail })
+    let line = |check: &Check| {
+        let (outcome, detail) = (check.outcome.as_str(), check.detail.to_string());
+        json!({ "name": check.name, "outcome": outcome, "detail": detail })
     };
     checks.iter().map(line).collect()
 }
