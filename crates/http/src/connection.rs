@@ -155,7 +155,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Admission, AdmissionLimits};
+    use crate::{Admission, AdmissionLimits, wait_until_closing};
 
     const GENEROUS: Duration = Duration::from_secs(20);
     const FIRST_REQUEST: Duration = Duration::from_secs(5);
