@@ -2,12 +2,15 @@
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Response, StatusCode,
+    HeaderValue, Method, Response, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
 use http_body_util::{Either, Full};
 
-use crate::{answer_stream::AnswerStream, body::LimitedBody, metered_body::MeteredBody};
+use crate::{
+    answer_stream::AnswerStream, body::LimitedBody, metered_body::MeteredBody,
+    request_model::MODELS_PATH, server_group::ServerGroup,
+};
 
 /// The body of an upstream's answer, or one that the gateway made itself.
 pub(crate) type AnswerBody = MeteredBody<Either<LimitedBody<AnswerStream>, Full<Bytes>>>;
@@ -47,9 +50,22 @@ pub(crate) fn error_response_of_type(
 }
 
 /// OpenAI's list of models, with their names only.
-pub(crate) fn model_list_response(models: &[&str]) -> Response<AnswerBody> {
+fn model_list_response(models: &[&str]) -> Response<AnswerBody> {
     let entry = |id: &&str| serde_json::json!({ "id": id, "object": "model" });
     let models: Vec<_> = models.iter().map(entry).collect();
     let body = serde_json::json!({ "object": "list", "data": models });
     json_response(StatusCode::OK, Bytes::from(body.to_string()))
+}
+
+/// The gateway's own list of models, if all servers of the group list theirs.
+pub(crate) fn list_own_models(
+    group: &ServerGroup,
+    method: &Method,
+    path: &str,
+) -> Option<Response<AnswerBody>> {
+    let is_asked = path == MODELS_PATH && matches!(*method, Method::GET | Method::HEAD);
+    if !is_asked || !group.lists_models() {
+        return None;
+    }
+    group.complete_model_list().map(|list| model_list_response(&list))
 }

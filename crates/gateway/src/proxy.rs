@@ -50,7 +50,7 @@ use crate::{
     receipt_service::{ACI_PATHS, ACI_ROUTE, ReceiptService},
     refusal::RequestRefusal,
     request_head,
-    request_model::{MODELS_PATH, RequestModel, check_json_headers, find_model, read_facts},
+    request_model::{RequestModel, check_json_headers, find_model, read_facts},
     route::{PathPattern, REROUTING, Route, WEBSOCKET, websocket_method},
     server_group::{ServerGroup, ServerPermit, ServerSet},
     trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
@@ -316,7 +316,7 @@ impl Proxy {
         let (route, group) = self.find_route(&method, target.path())?;
         observation.record_route(&route.path);
         let grant = self.authorize(&mut head, &method, peer, target.path(), route).await?;
-        if let Some(list) = own_model_list(group, &method, target.path()) {
+        if let Some(list) = answer::list_own_models(group, &method, target.path()) {
             return Ok(meter_answer(AnswerUses { grant, ..AnswerUses::default() }, list));
         }
         let handshake =
@@ -792,17 +792,4 @@ struct ReadRequest {
 fn changed_model_refusal() -> RequestRefusal {
     let reason = "it has already named another model";
     RequestRefusal::Upstream(UpstreamFailure::new(UpstreamFault::ModelChanged, reason))
-}
-
-/// The gateway's own list of models, if all servers of the group list theirs.
-fn own_model_list(
-    group: &ServerGroup,
-    method: &Method,
-    path: &str,
-) -> Option<Response<AnswerBody>> {
-    let is_asked = path == MODELS_PATH && matches!(*method, Method::GET | Method::HEAD);
-    if !is_asked || !group.lists_models() {
-        return None;
-    }
-    group.complete_model_list().map(|list| answer::model_list_response(&list))
 }
