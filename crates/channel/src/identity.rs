@@ -57,6 +57,8 @@ pub(crate) struct Identity {
     pub(crate) not_after: u64,
     pub(crate) not_before: u64,
     pub(crate) spki_hash: [u8; 32],
+    /// SHA-256 of the collateral in the certificate; `None` if it has none.
+    pub(crate) collateral_hash: Option<[u8; 32]>,
 }
 
 impl Identity {
@@ -85,6 +87,7 @@ impl Identity {
         };
         let claims = claims.encode();
         let mut params = certificate_parameters(&options.names, not_before, not_after)?;
+        let mut collateral_hash = None;
         if options.binding == Binding::Key {
             let attester = attester.ok_or(ChannelError::NoAttester { binding: "key" })?;
             let quote = own_evidence::obtain_quote(attester, &key_report_data(&claims))?;
@@ -92,6 +95,7 @@ impl Identity {
             // host table).
             let collateral = own_evidence::obtain_collateral(attester)?;
             params.custom_extensions = evidence_extensions(&quote, &claims, collateral.as_deref());
+            collateral_hash = collateral.as_deref().map(sha256);
         } else if let Some(attester) = attester {
             // With session binding the collateral is sent later; one that no client would read is
             // refused now.
@@ -103,14 +107,19 @@ impl Identity {
             return Err(ChannelError::CertificateSize { wanted, got });
         }
         let certified = Arc::new(CertifiedKey::new(vec![certificate], Arc::new(key)));
-        Ok(Self { certified, claims, not_after, not_before, spki_hash })
+        Ok(Self { certified, claims, not_after, not_before, spki_hash, collateral_hash })
     }
 
     /// An identity of a foreign key and certificate, which has no claims.
     pub(crate) fn from_certified_key(certified: CertifiedKey) -> Self {
-        let (claims, spki_hash) = (Vec::new(), [0; 32]);
-        let certified = Arc::new(certified);
-        Self { certified, claims, not_after: u64::MAX, not_before: 0, spki_hash }
+        Self {
+            certified: Arc::new(certified),
+            claims: Vec::new(),
+            not_after: u64::MAX,
+            not_before: 0,
+            spki_hash: [0; 32],
+            collateral_hash: None,
+        }
     }
 
     pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {

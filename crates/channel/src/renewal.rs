@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use crate::{
+    certificate::sha256,
     deadline::Deadline,
     error::{ChannelError, ChannelPhase},
     identity::{Identity, IdentityOptions},
@@ -24,6 +25,10 @@ use crate::{
 /// The wait after a failed renewal, so that a broken device is not asked again for every
 /// connection.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// The age in seconds of a key that is replaced because there is other collateral. A key's validity
+/// begins up to 60 s in the past.
+const COLLATERAL_AGE_MIN_S: u64 = 600;
 
 /// Hands each connection the current identity, and renews it after two thirds of its lifetime.
 #[derive(Clone)]
@@ -148,6 +153,29 @@ impl IdentityRenewer {
         made.map_err(|source| ChannelError::KeyEnded { source })
     }
 
+    /// Starts a renewal if the attester has other collateral than the certificate: after the start
+    /// without any, or once it is fresher. Collateral that changes all the time is taken over once
+    /// in [`COLLATERAL_AGE_MIN_S`].
+    pub(crate) fn renew_for_new_collateral(&self) {
+        let IdentityOptions { attester, binding, .. } = self.options();
+        if *binding != Binding::Key || self.recent_failure().is_some() {
+            return;
+        }
+        let Some(collateral) = attester.as_ref().and_then(|attester| attester.collateral()) else {
+            return;
+        };
+        let current = self.current();
+        let is_young = || (self.0.clock)() < current.not_before + COLLATERAL_AGE_MIN_S;
+        match current.collateral_hash {
+            Some(hash) if hash == sha256(&collateral) || is_young() => return,
+            _ => {}
+        }
+        if let Ok(turn) = self.0.renewing.clone().try_lock_owned() {
+            let this = self.clone();
+            drop(tokio::task::spawn_blocking(move || this.renew(turn)));
+        }
+    }
+
     /// Returns the error of the last renewal until another may be tried.
     fn recent_failure(&self) -> Option<Arc<ChannelError>> {
         let failed = self.0.failed.read().unwrap_or_else(PoisonError::into_inner);
@@ -201,21 +229,69 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_connection_that_looked_before_a_renewal_starts_no_second_one() {
-        let counter = Arc::new(Counter::default());
-        let options = IdentityOptions {
-            attester: Some(counter.clone()),
+    fn options(attester: Arc<dyn Attest>) -> IdentityOptions {
+        IdentityOptions {
+            attester: Some(attester),
             binding: Binding::Key,
             config_digest: [0; 32],
             guarantee: "g".into(),
             names: Vec::new(),
             validity: Duration::from_secs(3600),
-        };
-        let identities = IdentityRenewer::new(options, || 1_800_000_000).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_looked_before_a_renewal_starts_no_second_one() {
+        let counter = Arc::new(Counter::default());
+        let identities = IdentityRenewer::new(options(counter.clone()), || 1_800_000_000).unwrap();
         // The caller saw the key before; by now it is fresh.
         identities.renew_in_background();
         drop(identities.0.renewing.lock().await);
         assert_eq!(counter.0.load(Ordering::SeqCst), 1);
+    }
+
+    /// An attester whose collateral comes and changes.
+    #[derive(Default)]
+    struct Fetching(std::sync::Mutex<Option<Vec<u8>>>);
+
+    impl Attest for Fetching {
+        fn attest(&self, _report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
+            Ok(b"quote".to_vec())
+        }
+
+        fn collateral(&self) -> Option<Vec<u8>> {
+            self.0.lock().unwrap().clone()
+        }
+
+        fn is_simulated(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn collateral_that_comes_late_is_stapled_without_waiting_for_the_keys_end() {
+        static NOW: AtomicU64 = AtomicU64::new(1_800_000_000);
+        let fetching = Arc::new(Fetching::default());
+        let options = options(fetching.clone());
+        let identities = IdentityRenewer::new(options, || NOW.load(Ordering::SeqCst)).unwrap();
+        let looked = async || {
+            identities.renew_for_new_collateral();
+            drop(identities.0.renewing.lock().await);
+            identities.current().collateral_hash
+        };
+        let have = |collateral: &str| *fetching.0.lock().unwrap() = Some(collateral.into());
+        let first = identities.current().spki_hash;
+        assert_eq!(looked().await, None);
+        assert_eq!(identities.current().spki_hash, first, "nothing has come");
+        have("old");
+        assert_eq!(looked().await, Some(sha256(b"old")));
+        let second = identities.current().spki_hash;
+        assert_eq!(looked().await, Some(sha256(b"old")));
+        assert_eq!(identities.current().spki_hash, second, "nothing has changed");
+        // A source that changes all the time does not cost a quote each time.
+        have("new");
+        assert_eq!(looked().await, Some(sha256(b"old")));
+        NOW.fetch_add(COLLATERAL_AGE_MIN_S, Ordering::SeqCst);
+        assert_eq!(looked().await, Some(sha256(b"new")));
     }
 }

@@ -296,6 +296,13 @@ impl Server {
         KeyIdentity { spki_sha256: identity.spki_hash, not_after: identity.not_after }
     }
 
+    /// Starts a renewal of the key if the attester has other collateral than the certificate, so that
+    /// clients need not wait for the key's end (key binding only). To be called at intervals, inside
+    /// a runtime.
+    pub fn renew_for_new_collateral(&self) {
+        self.identities.renew_for_new_collateral();
+    }
+
     /// The number of renewals of the key that have failed since the start. While the current key is
     /// valid it is still used; after it expires connections fail with [`ChannelError::KeyEnded`].
     pub fn renewal_failures(&self) -> u64 {

@@ -78,8 +78,8 @@ impl Acceptor for ChannelAcceptor {
         Ok(OpenedStream { stream: accepted.stream, version, evidence })
     }
 
-    /// Logs each failed renewal of the key, since clients notice nothing until the key expires, and
-    /// keeps the metric of its expiry.
+    /// Takes over collateral that has come after the key was made, logs each failed renewal of the
+    /// key, since clients notice nothing until the key expires, and keeps the metric of its expiry.
     async fn maintain(&self) -> Infallible {
         let mut seen = 0;
         loop {
@@ -87,6 +87,7 @@ impl Acceptor for ChannelAcceptor {
                 telemetry.metrics.set_key_not_after(self.channel.key_not_after());
             }
             tokio::time::sleep(RENEWALS_SEEN_EVERY).await;
+            self.channel.renew_for_new_collateral();
             let failures = self.channel.renewal_failures();
             if failures > seen {
                 tracing::warn!(

@@ -32,6 +32,8 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024;
 const RUNNING_MAX: usize = 64;
 /// The largest number of answers that are remembered, at some 500 bytes each.
 const CACHED_MAX: usize = 8192;
+/// The shortest interval between two log lines on failures.
+const LOG_EVERY: Duration = Duration::from_secs(10);
 /// The longest time in seconds for which an answer is remembered: a revoked key is then refused.
 const MAX_AGE_S_MAX: u64 = 3600;
 
@@ -40,6 +42,7 @@ const MAX_AGE_S_MAX: u64 = 3600;
 pub struct AuthorizationHook {
     url: HttpUrl,
     cached: Arc<Mutex<CachedEntries>>,
+    failures: Arc<FailureLog>,
     running: Arc<SingleFlight<Question, HookOutcome>>,
 }
 
@@ -73,6 +76,32 @@ pub(crate) struct Question {
 struct CachedEntry {
     entry: Arc<KeyEntry>,
     expiry: Instant,
+}
+
+/// The failures of the service, of which one in [`LOG_EVERY`] is logged.
+#[derive(Debug, Default)]
+struct FailureLog(Mutex<FailureCount>);
+
+#[derive(Debug, Default)]
+struct FailureCount {
+    logged: Option<Instant>,
+    /// The failures since the last line.
+    failures: u64,
+}
+
+impl FailureLog {
+    /// Counts a failure, and logs it if a line is due. Returns whether it did.
+    fn record(&self, reason: &str, now: Instant) -> bool {
+        let mut count = lock(&self.0);
+        count.failures += 1;
+        if count.logged.is_some_and(|logged| now.duration_since(logged) < LOG_EVERY) {
+            return false;
+        }
+        let failures = std::mem::take(&mut count.failures);
+        count.logged = Some(now);
+        tracing::warn!(%reason, failures, "the authorization hook failed");
+        true
+    }
 }
 
 #[derive(Serialize)]
@@ -113,7 +142,12 @@ impl AuthorizationHook {
         if !parsed.is_loopback() {
             return Err(refuse(format!("host {}", parsed.host())));
         }
-        Ok(Self { url: parsed, cached: Arc::default(), running: SingleFlight::new() })
+        Ok(Self {
+            url: parsed,
+            cached: Arc::default(),
+            failures: Arc::default(),
+            running: SingleFlight::new(),
+        })
     }
 
     /// The remembered answer to a question, if it allowed the request and may still be used.
@@ -134,13 +168,14 @@ impl AuthorizationHook {
     pub(crate) async fn ask(&self, question: &Question) -> HookOutcome {
         let admit = |running| if running < RUNNING_MAX { Ok(()) } else { Err(HookFailure) };
         let (url, cached, asked) = (self.url.clone(), self.cached.clone(), question.clone());
+        let failures = self.failures.clone();
         let work = || async move {
             let outcome = match tokio::time::timeout(DEADLINE, send_question(&url, &asked)).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err(format!("no answer within {DEADLINE:?}")),
             };
             let answer = outcome.map_err(|reason| {
-                tracing::warn!(%reason, "the authorization hook failed");
+                failures.record(&reason, Instant::now());
                 HookFailure
             })?;
             match answer {
@@ -161,8 +196,8 @@ impl AuthorizationHook {
 
 type CachedEntries = HashMap<Question, CachedEntry>;
 
-fn lock(cached: &Mutex<CachedEntries>) -> MutexGuard<'_, CachedEntries> {
-    cached.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Remembers an answer. A full table forgets the answer that expires first.
@@ -242,6 +277,15 @@ fn parse_answer(body: &[u8]) -> Result<Option<(Arc<KeyEntry>, Duration)>, String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_that_keeps_failing_is_logged_now_and_then() {
+        let (log, began) = (FailureLog::default(), Instant::now());
+        for (after_s, is_logged) in [(0, true), (1, false), (9, false), (10, true), (11, false)] {
+            let now = began + Duration::from_secs(after_s);
+            assert_eq!(log.record("no answer", now), is_logged, "after {after_s} s");
+        }
+    }
 
     #[test]
     fn a_hook_is_on_loopback() {

@@ -1,11 +1,13 @@
 //! Files that decide who is served: they are read only if nobody but their owner may write them.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
+
+const NOT_REGULAR: &str = "wanted a regular file";
 
 /// The reason why a file was not read.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +30,10 @@ impl TrustedFileError {
 /// Reads a file of at most `limit` bytes that neither its group nor others may write.
 pub(crate) fn read_trusted_file(path: &Path, limit: u64) -> Result<Vec<u8>, TrustedFileError> {
     let unreadable = |error| TrustedFileError::unreadable(path, &error);
+    // Before it is opened: opening a FIFO waits until somebody writes.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(TrustedFileError::content(path, NOT_REGULAR));
+    }
     let file = File::open(path).map_err(unreadable)?;
     let bytes = check_trusted(path, &file)?;
     // With room for one byte more, nothing is moved and no copy of a secret stays behind.
@@ -46,7 +52,7 @@ pub(crate) fn check_trusted(path: &Path, file: &File) -> Result<u64, TrustedFile
     let about = file.metadata().map_err(|error| TrustedFileError::unreadable(path, &error))?;
     let mode = about.permissions().mode() & 0o777;
     if !about.is_file() {
-        return Err(TrustedFileError::content(path, "wanted a regular file"));
+        return Err(TrustedFileError::content(path, NOT_REGULAR));
     }
     if mode & 0o022 != 0 {
         let reason = format!(
@@ -59,8 +65,6 @@ pub(crate) fn check_trusted(path: &Path, file: &File) -> Result<u64, TrustedFile
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
@@ -88,5 +92,9 @@ mod tests {
         let absent = read_trusted_file(&path, 4).unwrap_err();
         assert!(absent.to_string().contains("cannot be read"), "{absent}");
         assert!(read_trusted_file(&std::env::temp_dir(), 4).is_err());
+        // Of a FIFO nobody writes to, nothing is waited for.
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(read_trusted_file(&path, 4).unwrap_err().to_string().contains("regular"));
+        fs::remove_file(&path).unwrap();
     }
 }
