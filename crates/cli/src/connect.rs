@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 
+use confide_appraiser::AppraisalError;
 use confide_channel::ChannelError;
 use confide_client::{
     AllowedOrigins, Binding, ClientError, ClientLimits, ConnectTimings, Connector, Endpoint,
@@ -180,6 +181,11 @@ fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
         (_, ClientError::Channel { source: ChannelError::Tls(_), .. }) => {
             "check that a confide gateway runs there and give its --binding (key or session), \
              which its ready line names"
+                .into()
+        }
+        _ if matches!(error.rejection(), Some(AppraisalError::Fetch(_))) => {
+            "this end's own source of endorsements gave none: check --collateral-service, or give \
+             --collateral FILE"
                 .into()
         }
         (_, ClientError::Channel { source: ChannelError::Refused { .. }, .. }) => {

@@ -111,6 +111,21 @@ fn a_policy_that_names_no_program_or_no_configuration_opens_no_address() {
 }
 
 #[test]
+fn an_own_source_of_endorsements_that_gives_none_is_no_verdict() {
+    let folder = Folder::new("unfetched");
+    let attester = simulate(&folder, "attester", &[]);
+    let gateway = gateway_before(NOBODY, &attester, "key");
+    let url = format!("https://{}", gateway.address());
+    let policy = attester.join("policy.toml");
+    let service = format!("http://{NOBODY}");
+    let arguments = ["connect", &url, "--policy", text(&policy)];
+    let unjudged = CONFIDE.run(&[&arguments[..], &["--collateral-service", &service]].concat());
+    assert_eq!(unjudged.status, Some(2), "{}", unjudged.stderr);
+    assert!(unjudged.stderr.contains("could not be judged"), "{}", unjudged.stderr);
+    assert!(unjudged.stderr.contains("check --collateral-service"), "{}", unjudged.stderr);
+}
+
+#[test]
 fn a_policy_that_demands_the_session_needs_no_flag_for_it() {
     let folder = Folder::new("binding");
     let attester = simulate(&folder, "attester", &[]);

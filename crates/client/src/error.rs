@@ -149,6 +149,8 @@ impl ClientError {
 fn blame_channel(error: &ChannelError) -> Blame {
     match error {
         ChannelError::Tunnel(TunnelError::Url { .. } | TunnelError::Target { .. }) => Blame::Local,
+        // Nothing was judged: this end's own source of endorsements gave none.
+        error if matches!(error.rejection(), Some(AppraisalError::Fetch(_))) => Blame::Network,
         error if failed_check(error).is_some() => Blame::Evidence,
         error => match error.origin() {
             ErrorOrigin::Evidence => Blame::Evidence,
