@@ -24,7 +24,7 @@ use crate::{
     request_model::MODELS_PATH,
     upstream::Upstream,
     upstream_request::{RequestBody, UnansweredRequest},
-    upstream_socket::UpstreamSocket,
+    upstream_socket::{UpstreamSocket, probe_at_silence},
 };
 
 /// The largest number of bytes of a list of models, enough for thousands of models.
@@ -215,6 +215,7 @@ async fn open_socket(
     let stream = in_connect_deadline(upstream, until, dial).await?;
     // A request is a small write, which Nagle's algorithm would delay.
     let _ = stream.set_nodelay(true);
+    probe_at_silence(&stream, limits.upstream_silence);
     let Some(name) = upstream.server_name() else {
         return Ok(UpstreamSocket::Plain(stream));
     };

@@ -68,6 +68,10 @@ pub struct GatewayLimits {
     /// The longest time from sending a request to the head of its answer. An answer that is not
     /// streamed starts when its last token is made, so this covers a whole long generation.
     pub upstream_start: Duration,
+    /// The longest time for which the kernel of an upstream's machine may give no sign of life while
+    /// an answer is awaited: a machine that has vanished is noticed then, and not after
+    /// `upstream_start`. A server that is alive answers these probes however busy it is.
+    pub upstream_silence: Duration,
     /// The largest number of idle connections that are kept to each upstream.
     pub upstream_idle_connections: usize,
     /// The longest time for which an idle connection is kept if the upstream announces no time. It
@@ -154,6 +158,7 @@ impl Default for GatewayLimits {
             http2: Http2Limits::default(),
             upstream_connect: Duration::from_secs(5),
             upstream_start: Duration::from_secs(600),
+            upstream_silence: Duration::from_secs(60),
             upstream_idle_connections: 256,
             upstream_idle: Duration::from_secs(4),
             upstream_http2_streams: 100,

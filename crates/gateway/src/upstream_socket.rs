@@ -5,9 +5,10 @@ use std::{
     mem::MaybeUninit,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -44,6 +45,19 @@ impl UpstreamSocket {
         // An error ends the stream too.
         let _ = stream.readable().await;
     }
+}
+
+/// The number of probes that have to stay unanswered.
+const PROBES: u32 = 3;
+
+/// Has the kernel end a connection whose other end gives no sign of life for `silence`: after half of
+/// it, three probes are sent (RFC 9293 section 3.8.4). Bytes that are not acknowledged are sent again
+/// instead, and their end takes longer.
+pub(crate) fn probe_at_silence(stream: &TcpStream, silence: Duration) {
+    let begin = silence / 2;
+    let probes = TcpKeepalive::new().with_time(begin).with_interval(begin / PROBES);
+    // Where the kernel has no probes, the deadlines of answers remain.
+    let _ = SockRef::from(stream).set_tcp_keepalive(&probes.with_retries(PROBES));
 }
 
 fn is_session_open_and_silent(stream: &mut TlsStream<TcpStream>) -> bool {
@@ -114,5 +128,24 @@ impl AsyncWrite for UpstreamSocket {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_looks_for_a_vanished_upstream() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        probe_at_silence(&stream, Duration::from_secs(60));
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(10));
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
     }
 }

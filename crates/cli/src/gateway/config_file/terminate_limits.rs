@@ -7,6 +7,8 @@ use toml::{Table, Value};
 
 /// The longest deadline in seconds: a day.
 const SECONDS_MAX: u64 = 86_400;
+/// The shortest silence of an upstream in seconds: probes come a second apart at least.
+const SILENCE_MIN_S: u64 = 6;
 /// The longest head of a request or an answer, in bytes.
 const HEAD_BYTES: RangeInclusive<u64> = 1024..=1 << 20;
 /// The largest number of fields of a head.
@@ -121,6 +123,7 @@ fn set_limit(limits: &mut GatewayLimits, key: &str, number: u64) -> Result<(), S
         "write_stall_s" => limits.write_stall = seconds()?,
         "upstream_connect_s" => limits.upstream_connect = seconds()?,
         "upstream_start_s" => limits.upstream_start = seconds()?,
+        "upstream_silence_s" => limits.upstream_silence = check_silence(key, number)?,
         "upstream_idle_connections" => {
             limits.upstream_idle_connections = within(IDLE_CONNECTIONS)? as usize;
         }
@@ -173,6 +176,16 @@ pub(super) fn check_seconds(key: &str, seconds: u64) -> Result<Duration, String>
     match seconds {
         1..=SECONDS_MAX => Ok(Duration::from_secs(seconds)),
         _ => Err(format!("limits.{key}: wanted 1 to {SECONDS_MAX} seconds, got {seconds}")),
+    }
+}
+
+/// Reads a silence, whose half and sixth are whole seconds for the kernel.
+fn check_silence(key: &str, seconds: u64) -> Result<Duration, String> {
+    match seconds {
+        SILENCE_MIN_S..=SECONDS_MAX => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!(
+            "limits.{key}: wanted {SILENCE_MIN_S} to {SECONDS_MAX} seconds, got {seconds}"
+        )),
     }
 }
 
