@@ -153,6 +153,13 @@ impl IdentityRenewer {
         made.map_err(|source| ChannelError::KeyEnded { source })
     }
 
+    /// Starts a renewal if one is due, as a connection would.
+    pub(crate) fn renew_if_due(&self) {
+        if !matches!(self.validity(&self.current()), IdentityValidity::Fresh) {
+            self.renew_in_background();
+        }
+    }
+
     /// Starts a renewal if the attester has other collateral than the certificate: after the start
     /// without any, or once it is fresher. Collateral that changes all the time is taken over once
     /// in [`COLLATERAL_AGE_MIN_S`].
@@ -248,6 +255,22 @@ mod tests {
         identities.renew_in_background();
         drop(identities.0.renewing.lock().await);
         assert_eq!(counter.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn a_key_is_renewed_in_time_without_a_connection() {
+        static NOW: AtomicU64 = AtomicU64::new(1_800_000_000);
+        let options = options(Arc::new(Counter::default()));
+        let identities = IdentityRenewer::new(options, || NOW.load(Ordering::SeqCst)).unwrap();
+        let first = identities.current().spki_hash;
+        let looked = async || {
+            identities.renew_if_due();
+            drop(identities.0.renewing.lock().await);
+            identities.current().spki_hash
+        };
+        assert_eq!(looked().await, first);
+        NOW.fetch_add(2400, Ordering::SeqCst);
+        assert_ne!(looked().await, first);
     }
 
     /// An attester whose collateral comes and changes.

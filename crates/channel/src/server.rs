@@ -303,6 +303,12 @@ impl Server {
         self.identities.renew_for_new_collateral();
     }
 
+    /// Starts a renewal of the key if two thirds of its validity are over, which the next connection
+    /// would do otherwise. To be called at intervals, inside a runtime.
+    pub fn renew_if_due(&self) {
+        self.identities.renew_if_due();
+    }
+
     /// The number of renewals of the key that have failed since the start. While the current key is
     /// valid it is still used; after it expires connections fail with [`ChannelError::KeyEnded`].
     pub fn renewal_failures(&self) -> u64 {

@@ -46,6 +46,9 @@ const RENEWALS_SEEN_EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct ChannelAcceptor {
     pub(crate) channel: Arc<Server>,
     pub(crate) telemetry: Option<Arc<Telemetry>>,
+    /// Whether the key is renewed in time although no connection comes, because it vouches for
+    /// receipts of those that are open.
+    pub(crate) keeps_key_fresh: bool,
 }
 
 impl Acceptor for ChannelAcceptor {
@@ -88,6 +91,9 @@ impl Acceptor for ChannelAcceptor {
             }
             tokio::time::sleep(RENEWALS_SEEN_EVERY).await;
             self.channel.renew_for_new_collateral();
+            if self.keeps_key_fresh {
+                self.channel.renew_if_due();
+            }
             let failures = self.channel.renewal_failures();
             if failures > seen {
                 tracing::warn!(

@@ -250,6 +250,7 @@ impl Gateway {
         let proxy = self.proxy.with_access_log(self.access_log);
         let proxy = proxy.with_authorizer(self.authorizer).with_telemetry(self.telemetry.clone());
         let (channel, telemetry) = (Arc::new(self.channel), self.telemetry);
+        let keeps_key_fresh = self.receipts.is_some();
         let receipts = self.receipts.zip(self.attester).map(|(book, attester)| {
             let server = channel.clone();
             let context = ReceiptContext {
@@ -266,7 +267,7 @@ impl Gateway {
             Arc::new(ReceiptService::new(signer, attester))
         });
         let proxy = proxy.with_receipts(receipts);
-        let acceptor = ChannelAcceptor { channel, telemetry };
+        let acceptor = ChannelAcceptor { channel, telemetry, keeps_key_fresh };
         ConfigurationVersion::new(Arc::new(acceptor), Arc::new(proxy), self.limits)
     }
 }

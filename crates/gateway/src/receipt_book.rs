@@ -30,6 +30,12 @@ pub(crate) struct ReceiptOwner {
     pub(crate) peer: Peer,
 }
 
+impl ReceiptOwner {
+    fn share_holder(&self) -> ShareHolder {
+        self.key.map_or(ShareHolder::Peer(self.peer), ShareHolder::Key)
+    }
+}
+
 /// The unit that gets a share of the places: an API key, or an address without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ShareHolder {
@@ -49,8 +55,9 @@ pub(crate) struct FinishedReceipt {
 #[derive(Default)]
 struct KeptReceipts {
     by_id: HashMap<Arc<str>, KeptReceipt>,
-    /// The receipts' identifiers by those of their answers, the latest one if several have one.
-    by_chat_id: HashMap<String, Arc<str>>,
+    /// The receipts' identifiers by those of their answers, the latest one if several have one. Each
+    /// holder has its own, because model servers let clients choose them.
+    by_chat_id: HashMap<(ShareHolder, String), Arc<str>>,
     /// The identifiers of each holder, the oldest first.
     holders: HashMap<ShareHolder, VecDeque<Arc<str>>>,
     /// All identifiers, the oldest first, with some that are gone.
@@ -102,20 +109,16 @@ impl ReceiptBook {
         self.lock().keep(receipt, limits, Instant::now());
     }
 
-    /// Finds a receipt by its identifier or by that of its answer.
-    pub(crate) fn find(
-        &self,
-        id: &str,
-        key: Option<ApiKeyDigest>,
-        age_max: Duration,
-    ) -> FoundReceipt {
+    /// Finds a receipt by its identifier, or for its owner by the one in its answer.
+    pub(crate) fn find(&self, id: &str, asker: &ReceiptOwner, age_max: Duration) -> FoundReceipt {
         let kept = self.lock();
-        let id = kept.by_chat_id.get(id).map_or(id, |id| id);
-        match kept.by_id.get(id).filter(|receipt| receipt.since.elapsed() <= age_max) {
-            Some(receipt) if receipt.key.is_none() || receipt.key == key => {
+        let of_answer = || kept.by_chat_id.get(&(asker.share_holder(), id.to_owned()));
+        let found = kept.by_id.get(id).or_else(|| kept.by_id.get(of_answer()?));
+        match found.filter(|receipt| receipt.since.elapsed() <= age_max) {
+            Some(receipt) if receipt.key.is_none() || receipt.key == asker.key => {
                 FoundReceipt::Document(receipt.document.clone())
             }
-            Some(_) if key.is_none() => FoundReceipt::KeyMissing,
+            Some(_) if asker.key.is_none() => FoundReceipt::KeyMissing,
             _ => FoundReceipt::None,
         }
     }
@@ -134,7 +137,7 @@ impl fmt::Debug for ReceiptBook {
 impl KeptReceipts {
     fn keep(&mut self, receipt: FinishedReceipt, limits: &ReceiptLimits, now: Instant) {
         let FinishedReceipt { receipt_id, chat_id, owner, document } = receipt;
-        let holder = owner.key.map_or(ShareHolder::Peer(owner.peer), ShareHolder::Key);
+        let holder = owner.share_holder();
         self.remove_expired(limits.age, now);
         let share = limits.kept_per_client.clamp(1, limits.kept);
         while self.holders.get(&holder).is_some_and(|held| held.len() >= share)
@@ -149,7 +152,7 @@ impl KeptReceipts {
         }
         let id: Arc<str> = receipt_id.into();
         if let Some(chat_id) = &chat_id {
-            self.by_chat_id.insert(chat_id.clone(), id.clone());
+            self.by_chat_id.insert((holder, chat_id.clone()), id.clone());
         }
         self.holders.entry(holder).or_default().push_back(id.clone());
         self.order.push_back(id.clone());
@@ -175,10 +178,11 @@ impl KeptReceipts {
 
     fn remove(&mut self, id: &Arc<str>) {
         let Some(removed) = self.by_id.remove(id) else { return };
-        if let Some(chat_id) = removed.chat_id
-            && self.by_chat_id.get(&chat_id) == Some(id)
-        {
-            self.by_chat_id.remove(&chat_id);
+        if let Some(chat_id) = removed.chat_id {
+            let chat = (removed.holder, chat_id);
+            if self.by_chat_id.get(&chat) == Some(id) {
+                self.by_chat_id.remove(&chat);
+            }
         }
         if let Some(held) = self.holders.get_mut(&removed.holder) {
             // It is nearly always the oldest one of its holder.
@@ -219,8 +223,9 @@ mod tests {
         }
     }
 
-    fn is_kept(book: &ReceiptBook, id: &str) -> bool {
-        book.find(id, None, LIMITS.age) != FoundReceipt::None
+    /// Whether the book has a receipt, asked for by the address of [`owner`] `number`.
+    fn is_kept_for(book: &ReceiptBook, id: &str, number: u8) -> bool {
+        book.find(id, &owner(number, None), LIMITS.age) != FoundReceipt::None
     }
 
     #[tokio::test(start_paused = true)]
@@ -230,10 +235,10 @@ mod tests {
         for number in 0..20 {
             book.keep(receipt(&format!("{number}"), owner(2, None)), &LIMITS);
         }
-        assert!(is_kept(&book, "other") && is_kept(&book, "chat-other"));
+        assert!(is_kept_for(&book, "other", 1) && is_kept_for(&book, "chat-other", 1));
         for (id, wanted) in [("16", false), ("17", true), ("18", true), ("19", true)] {
-            assert_eq!(is_kept(&book, id), wanted, "{id}");
-            assert_eq!(is_kept(&book, &format!("chat-{id}")), wanted, "chat-{id}");
+            assert_eq!(is_kept_for(&book, id, 2), wanted, "{id}");
+            assert_eq!(is_kept_for(&book, &format!("chat-{id}"), 2), wanted, "chat-{id}");
         }
         // Many clients together push out the oldest.
         for number in 10..30 {
@@ -244,7 +249,7 @@ mod tests {
             let held: usize = kept.holders.values().map(VecDeque::len).sum();
             assert_eq!(held, kept.by_id.len());
         }
-        assert!(!is_kept(&book, "other"));
+        assert!(!is_kept_for(&book, "other", 1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -252,9 +257,9 @@ mod tests {
         let book = book();
         book.keep(receipt("a", owner(1, None)), &LIMITS);
         tokio::time::advance(LIMITS.age).await;
-        assert!(is_kept(&book, "a"));
+        assert!(is_kept_for(&book, "a", 1));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(!is_kept(&book, "a"), "although nothing came after it");
+        assert!(!is_kept_for(&book, "a", 1), "although nothing came after it");
         book.keep(receipt("b", owner(1, None)), &LIMITS);
         assert_eq!(book.lock().by_id.len(), 1);
     }
@@ -263,18 +268,41 @@ mod tests {
     fn a_receipt_of_an_api_key_is_for_this_key() {
         let book = book();
         book.keep(receipt("a", owner(1, Some("one"))), &LIMITS);
-        let find = |key: Option<&str>| {
-            book.find("a", key.map(|key| ApiKeyDigest::of_key(key.as_bytes())), LIMITS.age)
-        };
+        let find = |key: Option<&str>| book.find("a", &owner(2, key), LIMITS.age);
         assert_eq!(find(Some("one")), FoundReceipt::Document("a".into()));
         assert_eq!(find(Some("two")), FoundReceipt::None);
         assert_eq!(find(None), FoundReceipt::KeyMissing);
     }
 
     #[test]
+    fn the_identifier_of_an_answer_leads_its_owner_to_its_receipt_and_nobody_else() {
+        let book = book();
+        let with_chat_id = |id: &str, chat_id: &str, owner: ReceiptOwner| {
+            book.keep(
+                FinishedReceipt { chat_id: Some(chat_id.into()), ..receipt(id, owner) },
+                &LIMITS,
+            );
+        };
+        with_chat_id("one", "chosen", owner(1, Some("one")));
+        // Another client makes its model server give the same identifiers, and that of a receipt.
+        with_chat_id("two", "chosen", owner(1, Some("two")));
+        with_chat_id("three", "one", owner(1, Some("two")));
+        let find = |id: &str, key: &str| book.find(id, &owner(1, Some(key)), LIMITS.age);
+        assert_eq!(find("chosen", "one"), FoundReceipt::Document("one".into()));
+        assert_eq!(find("chosen", "two"), FoundReceipt::Document("two".into()));
+        assert_eq!(find("one", "one"), FoundReceipt::Document("one".into()));
+        assert_eq!(
+            find("one", "two"),
+            FoundReceipt::None,
+            "a receipt's own identifier comes first"
+        );
+        assert_eq!(book.find("chosen", &owner(1, None), LIMITS.age), FoundReceipt::None);
+    }
+
+    #[test]
     fn nothing_is_kept_without_places() {
         let book = book();
         book.keep(receipt("a", owner(1, None)), &ReceiptLimits { kept: 0, ..LIMITS });
-        assert!(!is_kept(&book, "a"));
+        assert!(!is_kept_for(&book, "a", 1));
     }
 }

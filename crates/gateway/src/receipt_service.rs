@@ -80,7 +80,7 @@ impl ReceiptService {
 
     /// Answers a request below [`ACI_PATHS`].
     pub(crate) async fn answer(
-        &self,
+        self: &Arc<Self>,
         method: &Method,
         headers: &HeaderMap,
         target: &PathAndQuery,
@@ -92,7 +92,7 @@ impl ReceiptService {
         let document = match target.path() {
             REPORT_PATH => self.report(find_nonce(target.query())?, peer).await?,
             path => match path.strip_prefix(RECEIPT_PATHS) {
-                Some(id) => self.find_receipt(id, headers)?,
+                Some(id) => self.find_receipt(id, headers, peer)?,
                 None => return Err(RequestRefusal::NoRoute),
             },
         };
@@ -102,26 +102,49 @@ impl ReceiptService {
         Ok(response)
     }
 
-    fn find_receipt(&self, id: &str, headers: &HeaderMap) -> Result<Bytes, ReceiptFault> {
+    fn find_receipt(
+        &self,
+        id: &str,
+        headers: &HeaderMap,
+        peer: Peer,
+    ) -> Result<Bytes, ReceiptFault> {
         // Of several keys, none is the one of the request.
         let key = find_api_key(headers).map_err(|_| ReceiptFault::NotFound)?;
-        match self.signer.book().find(id, key, self.limits().receipts.age) {
+        let asker = ReceiptOwner { key, peer };
+        match self.signer.book().find(id, &asker, self.limits().receipts.age) {
             FoundReceipt::Document(document) => Ok(document),
             FoundReceipt::KeyMissing => Err(ReceiptFault::KeyMissing),
             FoundReceipt::None => Err(ReceiptFault::NotFound),
         }
     }
 
-    async fn report(&self, nonce: Option<Nonce>, peer: Peer) -> Result<Bytes, ReceiptFault> {
-        let keyset = self.signer.keyset();
+    async fn report(
+        self: &Arc<Self>,
+        nonce: Option<Nonce>,
+        peer: Peer,
+    ) -> Result<Bytes, ReceiptFault> {
         if let Some(nonce) = nonce {
             self.take_turn(peer)?;
-            return self.make_report(keyset, Some(nonce)).await;
+            return self.make_report(self.signer.keyset(), Some(nonce)).await;
         }
-        // Whoever comes while it is made waits for it.
+        if let Ok(kept) = self.unchallenged.try_lock()
+            && let Some((digest, report)) = &*kept
+            && digest == self.signer.keyset().digest()
+        {
+            return Ok(report.clone());
+        }
+        // In a task of its own: whoever leaves while it is made has not cost a quote for nothing.
+        let service = self.clone();
+        let finding = tokio::spawn(async move { service.find_unchallenged().await });
+        finding.await.unwrap_or(Err(ReceiptFault::Unavailable))
+    }
+
+    /// The report without a nonce. Whoever comes while it is made waits for it.
+    async fn find_unchallenged(&self) -> Result<Bytes, ReceiptFault> {
         let wait = self.limits().handshake;
         let kept = tokio::time::timeout(wait, self.unchallenged.lock()).await;
         let mut kept = kept.map_err(|_| ReceiptFault::Unavailable)?;
+        let keyset = self.signer.keyset();
         match &*kept {
             Some((digest, report)) if digest == keyset.digest() => Ok(report.clone()),
             _ => {
