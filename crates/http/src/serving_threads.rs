@@ -22,6 +22,9 @@ use tokio::{
 /// that is less. A burst of clients should not have to send their first packet again.
 const BACKLOG: u32 = 4096;
 
+/// The most threads for blocking work of one thread that serves: parsing long bodies, quotes.
+const BLOCKING_THREADS_MAX: usize = 64;
+
 thread_local! {
     static INDEX: Cell<usize> = const { Cell::new(0) };
 }
@@ -93,7 +96,10 @@ impl ServingThreads {
 
 impl ServingThread {
     fn start(index: usize) -> io::Result<Self> {
-        let event_loop = runtime::Builder::new_current_thread().enable_all().build()?;
+        let event_loop = runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS_MAX)
+            .build()?;
         let runtime = event_loop.handle().clone();
         let (running, ended) = oneshot::channel::<Infallible>();
         Builder::new().name(format!("serve-{index}")).spawn(move || {
