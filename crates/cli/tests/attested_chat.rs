@@ -340,6 +340,29 @@ fn a_gateway_that_waits_for_its_model_server_can_be_stopped() {
 }
 
 #[test]
+fn every_thread_has_a_socket_and_a_second_gateway_gets_none() {
+    let upstream = format!("http://{NOBODY}");
+    let arguments = ["--upstream", &upstream, "--binding", "none", "--threads", "3"];
+    let start = |listen: &str| {
+        let listen = ["gateway", "--listen", listen];
+        CONFIDE.command(&[&listen[..], &arguments, &AT_ONCE].concat())
+    };
+    let gateway = Process::start(&mut start(ANY_PORT));
+    let address = gateway.address();
+    let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
+    // Listening sockets have the state 0A in the kernel's table (proc(5)).
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let sockets = table.lines().filter(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == "0A"
+    });
+    assert_eq!(sockets.count(), 3);
+    let refused = Process::try_start(&mut start(&address)).unwrap_err();
+    assert!(refused.contains("another program listens there"), "{refused}");
+    assert!(gateway.terminate().success());
+}
+
+#[test]
 fn a_port_that_is_taken_is_named_with_a_way_out() {
     let taken = TcpListener::bind(ANY_PORT).unwrap();
     let address = taken.local_addr().unwrap().to_string();
