@@ -7,7 +7,7 @@ use confide_verifier::Rejection;
 /// The reason why a receipt is refused or could not be judged.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReceiptRefusal {
-    #[error("report: {0}")]
+    #[error("{0}")]
     Report(ReceiptError),
     #[error("the report's evidence is not a quote or an SEV-SNP report")]
     UnknownEvidence,
@@ -19,7 +19,7 @@ pub(super) enum ReceiptRefusal {
     ExpiredKeyset { not_after: u64, at: u64 },
     #[error("the keyset lives for {got} s after the answer, wanted at most {wanted}")]
     KeysetLife { wanted: u64, got: u64 },
-    #[error("receipt: {0}")]
+    #[error("{0}")]
     Receipt(ReceiptError),
     #[error(
         "the receipt's time {} is after {}, the time of judgement",
