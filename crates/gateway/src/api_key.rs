@@ -16,6 +16,8 @@ use zeroize::Zeroizing;
 
 /// The field in which Anthropic's clients send their key.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// The field in which clients of Azure's services send their key.
+const API_KEY: HeaderName = HeaderName::from_static("api-key");
 /// The largest number of bytes of a presented key. Those of `confide gateway key new` have 46.
 const KEY_BYTES_MAX: usize = 256;
 /// The beginning of a new key, by which scanners for leaked secrets recognise it.
@@ -93,6 +95,25 @@ pub(crate) fn find_api_key(headers: &HeaderMap) -> Result<Option<ApiKeyDigest>, 
     if is_single { Ok(digest) } else { Err(SeveralKeys) }
 }
 
+/// The digest of whatever a request presents as its credential, in order to recognise the same one
+/// again: of its API key, or of all fields that could hold one in any other form.
+pub(crate) fn find_credential(headers: &HeaderMap) -> Option<ApiKeyDigest> {
+    if let Ok(Some(key)) = find_api_key(headers) {
+        return Some(key);
+    }
+    let mut digest = Sha256::new();
+    let mut is_empty = true;
+    for name in [AUTHORIZATION, X_API_KEY, API_KEY] {
+        for value in headers.get_all(&name) {
+            is_empty = false;
+            digest.update(name.as_str());
+            digest.update((value.len() as u64).to_be_bytes());
+            digest.update(value.as_bytes());
+        }
+    }
+    (!is_empty).then(|| ApiKeyDigest(digest.finalize().into()))
+}
+
 /// The key of `Bearer KEY` (RFC 6750 section 2.1); the scheme is not case-sensitive.
 fn strip_bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, key) = value.split_at_checked(7)?;
@@ -111,6 +132,33 @@ mod tests {
         let taken = take_api_key(&mut headers);
         assert!(headers.is_empty(), "a key is left: {headers:?}");
         taken.map(|digest| digest.map(ApiKeyDigest::to_hex))
+    }
+
+    #[test]
+    fn a_credential_of_any_form_is_recognised_again() {
+        let find = |fields: &[(&'static str, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(*name, value.parse().unwrap());
+            }
+            find_credential(&headers)
+        };
+        assert_eq!(find(&[("content-type", "a")]), None);
+        assert_eq!(find(&[("authorization", "Bearer k")]), find(&[("x-api-key", "k")]));
+        let long = format!("Bearer {}", "k".repeat(1000));
+        let forms: [&[(&'static str, &str)]; 7] = [
+            &[("authorization", "Bearer k")],
+            &[("authorization", "Basic k")],
+            &[("authorization", &long)],
+            &[("api-key", "k")],
+            &[("authorization", "Bearer k"), ("x-api-key", "l")],
+            &[("authorization", "Bearer l"), ("x-api-key", "k")],
+            &[("authorization", "Bearer k"), ("authorization", "Bearer l")],
+        ];
+        for (index, form) in forms.iter().enumerate() {
+            assert!(find(form).is_some() && find(form) == find(form), "{form:?}");
+            assert!(forms[..index].iter().all(|other| find(other) != find(form)), "{form:?}");
+        }
     }
 
     #[test]

@@ -247,10 +247,10 @@ impl Gateway {
     }
 
     fn into_version(self) -> ConfigurationVersion<ChannelAcceptor> {
+        let (keeps_key_fresh, checks_keys) = (self.receipts.is_some(), self.authorizer.is_some());
         let proxy = self.proxy.with_access_log(self.access_log);
         let proxy = proxy.with_authorizer(self.authorizer).with_telemetry(self.telemetry.clone());
         let (channel, telemetry) = (Arc::new(self.channel), self.telemetry);
-        let keeps_key_fresh = self.receipts.is_some();
         let receipts = self.receipts.zip(self.attester).map(|(book, attester)| {
             let server = channel.clone();
             let context = ReceiptContext {
@@ -260,6 +260,7 @@ impl Gateway {
                     .servers
                     .iter()
                     .all(|server| server.upstream.is_loopback()),
+                checks_keys,
                 limits: self.limits,
             };
             let identity = Arc::new(move || server.key_identity());

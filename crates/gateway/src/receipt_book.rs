@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use confide_http::Peer;
-use confide_receipt::ReceiptKey;
+use confide_receipt::{Keyset, ReceiptKey};
 use tokio::time::Instant;
 
 use crate::{api_key::ApiKeyDigest, error::GatewayError, limits::ReceiptLimits};
@@ -20,26 +20,27 @@ pub struct ReceiptBook {
     key: ReceiptKey,
     clock: fn() -> u64,
     kept: Mutex<KeptReceipts>,
+    /// The latest keysets, the oldest first: reports are given for those of kept receipts.
+    keysets: Mutex<VecDeque<Arc<Keyset>>>,
 }
+
+/// The largest number of keysets that are remembered. A key is renewed every few hours or minutes.
+const KEYSETS_MAX: usize = 64;
 
 /// The client to whom a receipt belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReceiptOwner {
-    /// The API key of the request, which whoever asks for the receipt has to present.
+    /// The credential of the request, which whoever asks for the receipt has to present.
     pub(crate) key: Option<ApiKeyDigest>,
-    pub(crate) peer: Peer,
+    pub(crate) holder: ShareHolder,
 }
 
-impl ReceiptOwner {
-    fn share_holder(&self) -> ShareHolder {
-        self.key.map_or(ShareHolder::Peer(self.peer), ShareHolder::Key)
-    }
-}
-
-/// The unit that gets a share of the places: an API key, or an address without one.
+/// The unit that gets a share of the places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum ShareHolder {
+pub(crate) enum ShareHolder {
+    /// An API key that the gateway has found valid.
     Key(ApiKeyDigest),
+    /// An address: where the gateway checks no keys, anybody can make them up.
     Peer(Peer),
 }
 
@@ -89,7 +90,23 @@ impl ReceiptBook {
     /// [`GatewayError::Receipts`] if the system has no randomness.
     pub fn new(clock: fn() -> u64) -> Result<Self, GatewayError> {
         let key = ReceiptKey::generate().map_err(GatewayError::Receipts)?;
-        Ok(Self { key, clock, kept: Mutex::default() })
+        Ok(Self { key, clock, kept: Mutex::default(), keysets: Mutex::default() })
+    }
+
+    /// Remembers a keyset, so that reports can be given for it later.
+    pub(crate) fn remember_keyset(&self, keyset: Arc<Keyset>) {
+        let mut keysets = self.keysets.lock().unwrap_or_else(PoisonError::into_inner);
+        if keysets.len() >= KEYSETS_MAX {
+            keysets.pop_front();
+        }
+        keysets.push_back(keyset);
+    }
+
+    /// Finds a keyset that is remembered and has not ended.
+    pub(crate) fn find_keyset(&self, digest: &str) -> Option<Arc<Keyset>> {
+        let keysets = self.keysets.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = keysets.iter().find(|keyset| keyset.digest() == digest)?;
+        found.not_after().is_ok_and(|not_after| self.now() <= not_after).then(|| found.clone())
     }
 
     pub(crate) fn key(&self) -> &ReceiptKey {
@@ -112,7 +129,7 @@ impl ReceiptBook {
     /// Finds a receipt by its identifier, or for its owner by the one in its answer.
     pub(crate) fn find(&self, id: &str, asker: &ReceiptOwner, age_max: Duration) -> FoundReceipt {
         let kept = self.lock();
-        let of_answer = || kept.by_chat_id.get(&(asker.share_holder(), id.to_owned()));
+        let of_answer = || kept.by_chat_id.get(&(asker.holder, id.to_owned()));
         let found = kept.by_id.get(id).or_else(|| kept.by_id.get(of_answer()?));
         match found.filter(|receipt| receipt.since.elapsed() <= age_max) {
             Some(receipt) if receipt.key.is_none() || receipt.key == asker.key => {
@@ -137,7 +154,7 @@ impl fmt::Debug for ReceiptBook {
 impl KeptReceipts {
     fn keep(&mut self, receipt: FinishedReceipt, limits: &ReceiptLimits, now: Instant) {
         let FinishedReceipt { receipt_id, chat_id, owner, document } = receipt;
-        let holder = owner.share_holder();
+        let ReceiptOwner { key, holder } = owner;
         self.remove_expired(limits.age, now);
         let share = limits.kept_per_client.clamp(1, limits.kept);
         while self.holders.get(&holder).is_some_and(|held| held.len() >= share)
@@ -156,7 +173,7 @@ impl KeptReceipts {
         }
         self.holders.entry(holder).or_default().push_back(id.clone());
         self.order.push_back(id.clone());
-        let kept = KeptReceipt { document, key: owner.key, holder, chat_id, since: now };
+        let kept = KeptReceipt { document, key, holder, chat_id, since: now };
         self.by_id.insert(id, kept);
         // What clients' shares removed is still in the order.
         if self.order.len() > 2 * limits.kept {
@@ -209,9 +226,11 @@ mod tests {
         ReceiptBook::new(|| 1_750_000_000).unwrap()
     }
 
+    /// A client behind this address, with a key that the gateway checks.
     fn owner(number: u8, key: Option<&str>) -> ReceiptOwner {
         let key = key.map(|key| ApiKeyDigest::of_key(key.as_bytes()));
-        ReceiptOwner { key, peer: IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)).into() }
+        let peer = IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)).into();
+        ReceiptOwner { key, holder: key.map_or(ShareHolder::Peer(peer), ShareHolder::Key) }
     }
 
     fn receipt(id: &str, owner: ReceiptOwner) -> FinishedReceipt {

@@ -8,13 +8,17 @@ use http::StatusCode;
 pub(crate) enum ReceiptFault {
     /// There is no such receipt, or it belongs to another API key: the client does not learn which.
     NotFound,
+    /// There is no such keyset, or it has ended.
+    KeysetNotFound,
     /// The receipt belongs to an API key, and none was presented.
     KeyMissing,
     /// The nonce has another form.
     Nonce,
     /// The client's network had a report a moment ago.
     TooSoon,
-    /// The attester failed, or has too much to do.
+    /// Too many reports wait for the attester.
+    Busy,
+    /// The attester failed.
     Unavailable,
 }
 
@@ -27,6 +31,9 @@ impl ReceiptFault {
                 "not_found",
                 "there is no such receipt, or no longer, or not for this API key",
             ),
+            Self::KeysetNotFound => {
+                (StatusCode::NOT_FOUND, "not_found", "there is no such keyset, or no longer")
+            }
             Self::KeyMissing => (
                 StatusCode::UNAUTHORIZED,
                 "unauthorized",
@@ -42,7 +49,7 @@ impl ReceiptFault {
                 "evidence_too_soon",
                 "this network had a report a moment ago",
             ),
-            Self::Unavailable => (
+            Self::Busy | Self::Unavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "evidence_unavailable",
                 "the attester gives no evidence now",

@@ -17,10 +17,10 @@ use tokio::time::Instant;
 
 use crate::{
     answer::{self, AnswerBody},
-    api_key::find_api_key,
+    api_key::find_credential,
     limits::GatewayLimits,
     operation::Operation,
-    receipt_book::{FoundReceipt, ReceiptOwner},
+    receipt_book::{FoundReceipt, ReceiptOwner, ShareHolder},
     receipt_fault::ReceiptFault,
     receipt_signer::ReceiptSigner,
     refusal::RequestRefusal,
@@ -90,7 +90,7 @@ impl ReceiptService {
             return Err(RequestRefusal::Method("GET, HEAD".into()));
         }
         let document = match target.path() {
-            REPORT_PATH => self.report(find_nonce(target.query())?, peer).await?,
+            REPORT_PATH => self.report(ReportQuery::parse(target.query())?, peer).await?,
             path => match path.strip_prefix(RECEIPT_PATHS) {
                 Some(id) => self.find_receipt(id, headers, peer)?,
                 None => return Err(RequestRefusal::NoRoute),
@@ -108,9 +108,7 @@ impl ReceiptService {
         headers: &HeaderMap,
         peer: Peer,
     ) -> Result<Bytes, ReceiptFault> {
-        // Of several keys, none is the one of the request.
-        let key = find_api_key(headers).map_err(|_| ReceiptFault::NotFound)?;
-        let asker = ReceiptOwner { key, peer };
+        let asker = self.find_owner(headers, peer);
         match self.signer.book().find(id, &asker, self.limits().receipts.age) {
             FoundReceipt::Document(document) => Ok(document),
             FoundReceipt::KeyMissing => Err(ReceiptFault::KeyMissing),
@@ -120,16 +118,27 @@ impl ReceiptService {
 
     async fn report(
         self: &Arc<Self>,
-        nonce: Option<Nonce>,
+        query: ReportQuery<'_>,
         peer: Peer,
     ) -> Result<Bytes, ReceiptFault> {
-        if let Some(nonce) = nonce {
+        let current = self.signer.keyset();
+        let keyset = match query.keyset {
+            Some(digest) if digest != current.digest() => self.signer.book().find_keyset(digest),
+            _ => Some(current.clone()),
+        };
+        let keyset = keyset.ok_or(ReceiptFault::KeysetNotFound)?;
+        if query.nonce.is_some() || keyset != current {
             self.take_turn(peer)?;
-            return self.make_report(self.signer.keyset(), Some(nonce)).await;
+            let made = self.make_report(keyset, query.nonce).await;
+            // No quote was made.
+            if made == Err(ReceiptFault::Busy) {
+                lock(&self.reported).remove(&peer);
+            }
+            return made;
         }
         if let Ok(kept) = self.unchallenged.try_lock()
             && let Some((digest, report)) = &*kept
-            && digest == self.signer.keyset().digest()
+            && digest == current.digest()
         {
             return Ok(report.clone());
         }
@@ -178,7 +187,7 @@ impl ReceiptService {
         keyset: Arc<Keyset>,
         nonce: Option<Nonce>,
     ) -> Result<Bytes, ReceiptFault> {
-        let permit = self.reports.enter().await.map_err(|_| ReceiptFault::Unavailable)?;
+        let permit = self.reports.enter().await.map_err(|_| ReceiptFault::Busy)?;
         let attester = self.attester.clone();
         let is_direct = self.signer.context().is_direct;
         let making = tokio::task::spawn_blocking(move || {
@@ -211,10 +220,19 @@ impl ReceiptService {
     /// Notes to whom the receipt of a request belongs, if the request runs a model.
     pub(crate) fn note_owner(&self, head: &mut request::Parts, path: &str, peer: Peer) {
         if Operation::from_request(&head.method, path).is_some() {
-            // A request with several keys is refused, or belongs to its address.
-            let key = find_api_key(&head.headers).unwrap_or(None);
-            head.extensions.insert(ReceiptOwner { key, peer });
+            let owner = self.find_owner(&head.headers, peer);
+            head.extensions.insert(owner);
         }
+    }
+
+    /// The client of a request, by its credential and its address.
+    fn find_owner(&self, headers: &HeaderMap, peer: Peer) -> ReceiptOwner {
+        let key = find_credential(headers);
+        let holder = match key {
+            Some(key) if self.signer.context().checks_keys => ShareHolder::Key(key),
+            _ => ShareHolder::Peer(peer),
+        };
+        ReceiptOwner { key, holder }
     }
 }
 
@@ -228,14 +246,26 @@ fn name_tee(quote: &[u8]) -> &'static str {
     }
 }
 
-/// The nonce in the query of a request for a report, if there is one.
-fn find_nonce(query: Option<&str>) -> Result<Option<Nonce>, ReceiptFault> {
-    let parameters = query.unwrap_or_default().split('&');
-    let mut nonces = parameters.filter_map(|parameter| parameter.strip_prefix("nonce="));
-    match (nonces.next(), nonces.next()) {
-        (None, _) => Ok(None),
-        (Some(nonce), None) => parse_nonce(nonce).map(Some).ok_or(ReceiptFault::Nonce),
-        (Some(_), Some(_)) => Err(ReceiptFault::Nonce),
+/// What a request for a report asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct ReportQuery<'a> {
+    nonce: Option<Nonce>,
+    /// The digest of an earlier keyset, whose receipts are still kept.
+    keyset: Option<&'a str>,
+}
+
+impl<'a> ReportQuery<'a> {
+    /// Reads the query of a request; unknown parameters are left out.
+    fn parse(query: Option<&'a str>) -> Result<Self, ReceiptFault> {
+        let parameters = || query.unwrap_or_default().split('&');
+        let mut nonces = parameters().filter_map(|parameter| parameter.strip_prefix("nonce="));
+        let nonce = match (nonces.next(), nonces.next()) {
+            (None, _) => None,
+            (Some(nonce), None) => Some(parse_nonce(nonce).ok_or(ReceiptFault::Nonce)?),
+            (Some(_), Some(_)) => return Err(ReceiptFault::Nonce),
+        };
+        let keyset = parameters().find_map(|parameter| parameter.strip_prefix("keyset="));
+        Ok(Self { nonce, keyset })
     }
 }
 
@@ -251,16 +281,19 @@ mod tests {
     #[test]
     fn a_nonce_is_one_parameter_of_64_digits() {
         let nonce = "0a".repeat(32);
-        assert_eq!(find_nonce(None), Ok(None));
-        assert_eq!(find_nonce(Some("x=1")), Ok(None));
-        assert_eq!(find_nonce(Some(&format!("x=1&nonce={nonce}"))), Ok(Some([10; 32])));
+        for query in [None, Some(""), Some("x=1")] {
+            assert_eq!(ReportQuery::parse(query), Ok(ReportQuery { nonce: None, keyset: None }));
+        }
+        let query = format!("x=1&nonce={nonce}&keyset=sha256:00");
+        let wanted = ReportQuery { nonce: Some([10; 32]), keyset: Some("sha256:00") };
+        assert_eq!(ReportQuery::parse(Some(&query)), Ok(wanted));
         for query in [
             "nonce=".to_owned(),
             format!("nonce={}", nonce.to_uppercase()),
             format!("nonce={nonce}00"),
             format!("nonce={nonce}&nonce={nonce}"),
         ] {
-            assert_eq!(find_nonce(Some(&query)), Err(ReceiptFault::Nonce), "{query}");
+            assert_eq!(ReportQuery::parse(Some(&query)), Err(ReceiptFault::Nonce), "{query}");
         }
     }
 }

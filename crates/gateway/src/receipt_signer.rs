@@ -18,6 +18,8 @@ pub(crate) struct ReceiptContext {
     pub(crate) config_digest: [u8; 32],
     /// Whether all models run on the attested machine, so that there is no further hop to attest.
     pub(crate) is_direct: bool,
+    /// Whether the gateway checks API keys, so that a key is a client.
+    pub(crate) checks_keys: bool,
     pub(crate) limits: GatewayLimits,
 }
 
@@ -58,6 +60,7 @@ impl ReceiptSigner {
                 let key = self.book.key();
                 let keyset = Keyset::new(key.key_id(), key.public_key(), spki_sha256, *not_after);
                 let keyset = Arc::new(keyset);
+                self.book.remember_keyset(keyset.clone());
                 *cached = Some((identity, keyset.clone()));
                 keyset
             }

@@ -201,7 +201,9 @@ impl RequestRefusal {
             }
             Self::Busy
             | Self::Evidence(EvidenceFault::TooSoon | EvidenceFault::Unavailable)
-            | Self::Receipt(ReceiptFault::TooSoon | ReceiptFault::Unavailable) => {
+            | Self::Receipt(
+                ReceiptFault::Busy | ReceiptFault::TooSoon | ReceiptFault::Unavailable,
+            ) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
             }
             Self::Choice(error) if error.is_transient() => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// The largest number of bytes of a model's name or of a value in a receipt.
 const TEXT_BYTES_MAX: usize = 256;
@@ -16,29 +16,28 @@ pub(crate) struct RequestFacts {
     pub(crate) sampling: BTreeMap<&'static str, String>,
 }
 
-/// The members of a request's body that a receipt names.
+/// The members of a request's body that a receipt names, as they are written there.
 #[derive(Deserialize)]
-struct RequestMembers {
-    model: Option<Value>,
-    temperature: Option<Value>,
-    top_p: Option<Value>,
-    top_k: Option<Value>,
-    max_tokens: Option<Value>,
-    max_completion_tokens: Option<Value>,
-    max_output_tokens: Option<Value>,
-    seed: Option<Value>,
-    presence_penalty: Option<Value>,
-    frequency_penalty: Option<Value>,
+struct RequestMembers<'a> {
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    temperature: Option<&'a RawValue>,
+    top_p: Option<&'a RawValue>,
+    top_k: Option<&'a RawValue>,
+    max_tokens: Option<&'a RawValue>,
+    max_completion_tokens: Option<&'a RawValue>,
+    max_output_tokens: Option<&'a RawValue>,
+    seed: Option<&'a RawValue>,
+    presence_penalty: Option<&'a RawValue>,
+    frequency_penalty: Option<&'a RawValue>,
 }
 
 impl RequestFacts {
     /// Reads a JSON body; `None` if it is none, or has a member of interest twice.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
-        let members: RequestMembers = serde_json::from_slice(body).ok()?;
-        let model = match members.model {
-            Some(Value::String(model)) if model.len() <= TEXT_BYTES_MAX => Some(model),
-            _ => None,
-        };
+        let members: RequestMembers<'_> = serde_json::from_slice(body).ok()?;
+        let model = members.model.and_then(|model| serde_json::from_str(model.get()).ok());
+        let model = model.filter(|model: &String| model.len() <= TEXT_BYTES_MAX);
         let sampling = [
             ("temperature", members.temperature),
             ("top_p", members.top_p),
@@ -50,9 +49,10 @@ impl RequestFacts {
             ("presence_penalty", members.presence_penalty),
             ("frequency_penalty", members.frequency_penalty),
         ];
-        let scalar = |value: Value| match value {
-            Value::Array(_) | Value::Object(_) => None,
-            scalar => Some(scalar.to_string()).filter(|text| text.len() <= TEXT_BYTES_MAX),
+        let scalar = |value: &RawValue| {
+            let text = value.get();
+            let is_kept = !text.starts_with(['{', '[', 'n']) && text.len() <= TEXT_BYTES_MAX;
+            is_kept.then(|| text.to_owned())
         };
         let sampling = sampling
             .into_iter()
@@ -68,11 +68,17 @@ mod tests {
 
     #[test]
     fn sampling_parameters_are_kept_as_texts() {
-        let body = br#"{"model":"m","messages":[{"content":"secret"}],"temperature":0.70,"seed":7,
+        let body = br#"{"model":"m","messages":[{"content":"secret"}],"temperature":0.70,
+                        "seed":18446744073709551617,"presence_penalty":1e400,"logit_bias":1e999,
                         "top_p":null,"stop":["x"],"max_tokens":{"a":1},"top_k":"many"}"#;
         let facts = RequestFacts::read(body).unwrap();
         assert_eq!(facts.model.as_deref(), Some("m"));
-        let wanted = [("seed", "7"), ("temperature", "0.7"), ("top_k", "\"many\"")];
+        let wanted = [
+            ("presence_penalty", "1e400"),
+            ("seed", "18446744073709551617"),
+            ("temperature", "0.70"),
+            ("top_k", "\"many\""),
+        ];
         let wanted: BTreeMap<_, _> =
             wanted.into_iter().map(|(name, text)| (name, text.to_owned())).collect();
         assert_eq!(facts.sampling, wanted, "nothing of the text, and no structure");

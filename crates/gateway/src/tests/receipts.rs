@@ -1,17 +1,19 @@
 //! Receipts of answers: what is signed, who gets them, and how long.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use confide_channel::KeyIdentity;
 use confide_evidence::{Attest, AttestError, ReportData};
 use confide_receipt::{
     AttestationReport, CONFIGURATION_EVENT, FORWARDED_EVENT, Json, Nonce, RECEIVED_EVENT,
-    RETURNED_EVENT, SignedReceipt,
+    RETURNED_EVENT, ReceiptError, SignedReceipt,
 };
 
 use super::*;
 use crate::{
     receipt_book::ReceiptBook,
     receipt_service::ReceiptService,
-    receipt_signer::{ReceiptContext, ReceiptSigner},
+    receipt_signer::{IdentitySource, ReceiptContext, ReceiptSigner},
 };
 
 const NOW: u64 = 1_800_000_000;
@@ -38,11 +40,24 @@ impl Attest for FakeAttester {
 }
 
 async fn gateway_with_receipts(upstream: SocketAddr, limits: GatewayLimits) -> RunningGateway {
+    gateway_with_key(upstream, limits, Arc::new(|| KEY)).await
+}
+
+async fn gateway_with_key(
+    upstream: SocketAddr,
+    limits: GatewayLimits,
+    identity: IdentitySource,
+) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
-    let context = ReceiptContext { config_digest: CONFIG_DIGEST, is_direct: true, limits };
+    let context = ReceiptContext {
+        config_digest: CONFIG_DIGEST,
+        is_direct: true,
+        checks_keys: false,
+        limits,
+    };
     let book = Arc::new(ReceiptBook::new(|| NOW).unwrap());
-    let signer = Arc::new(ReceiptSigner::new(book, Arc::new(|| KEY), context));
+    let signer = Arc::new(ReceiptSigner::new(book, identity, context));
     let service = Arc::new(ReceiptService::new(signer, Arc::new(FakeAttester)));
     let proxy = Proxy::new(&configuration, true, limits).unwrap().with_receipts(Some(service));
     serve_proxy(proxy, limits, AdmissionLimits::default()).await
@@ -214,6 +229,7 @@ async fn a_receipt_is_for_the_api_key_of_its_request() {
         ("authorization: Bearer one\r\n", "200", ""),
         ("x-api-key: one\r\n", "200", ""),
         ("", "401", "\"type\":\"unauthorized\""),
+        ("authorization: Basic one\r\n", "404", "\"type\":\"not_found\""),
         ("authorization: Bearer two\r\n", "404", "\"type\":\"not_found\""),
         ("authorization: Bearer one\r\nx-api-key: one\r\n", "404", "\"type\":\"not_found\""),
     ] {
@@ -275,4 +291,38 @@ async fn a_gateway_without_receipts_knows_nothing_of_them() {
     assert_eq!((field(&got, "x-receipt-id"), field(&got, "x-aci-version")), (None, None));
     let answer = exchange(gateway.address, &get("/v1/aci/attestation", "")).await;
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_report_is_given_for_the_keyset_of_an_earlier_receipt() {
+    let has_new_key = Arc::new(AtomicBool::new(false));
+    let is_new = has_new_key.clone();
+    let identity = Arc::new(move || match is_new.load(Ordering::SeqCst) {
+        false => KEY,
+        true => KeyIdentity { spki_sha256: [8; 32], not_after: NOW + 7200 },
+    });
+    let upstream = upstream_answering(json_answer("")).await;
+    let limits = GatewayLimits { evidence_interval: Duration::ZERO, ..GatewayLimits::default() };
+    let gateway = gateway_with_key(upstream, limits, identity).await;
+    let got = exchange(gateway.address, &post("")).await;
+    has_new_key.store(true, Ordering::SeqCst);
+    let path = format!("/v1/aci/receipts/{}", field(&got, "x-receipt-id").unwrap());
+    let receipt = exchange(gateway.address, &get(&path, "")).await;
+    let current = fetch_report(gateway.address, None).await;
+    let receipt = body(&receipt).as_bytes();
+    let refused = SignedReceipt::verify(receipt, current.keyset());
+    assert!(matches!(refused, Err(ReceiptError::OtherKeyset)));
+    let digest = field(&got, "x-aci-keyset-digest").unwrap();
+    let nonce = [6; 32];
+    for (query, nonce) in [
+        (format!("keyset={digest}"), None),
+        (format!("nonce={}&keyset={digest}", hex::encode(nonce)), Some(&nonce)),
+    ] {
+        let path = format!("/v1/aci/attestation?{query}");
+        let report = exchange(gateway.address, &get(&path, "")).await;
+        let report = AttestationReport::parse(body(&report).as_bytes(), nonce).unwrap();
+        SignedReceipt::verify(receipt, report.keyset()).unwrap();
+    }
+    let unknown = format!("/v1/aci/attestation?keyset=sha256:{}", "0".repeat(64));
+    assert!(exchange(gateway.address, &get(&unknown, "")).await.starts_with("HTTP/1.1 404 "));
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use confide_evidence::{EvidenceKind, UnixSeconds, detect_kind};
 use confide_receipt::{
-    AttestationReport, CONFIGURATION_EVENT, Keyset, Nonce, RECEIVED_EVENT, RETURNED_EVENT,
-    SignedReceipt, digest_text,
+    AttestationReport, CONFIGURATION_EVENT, FORWARDED_EVENT, Keyset, Nonce, RECEIVED_EVENT,
+    RETURNED_EVENT, SignedReceipt, digest_text,
 };
 use confide_verifier::{
     Appraised, Check, Evidence, Expect, Outcome, Policy, Rejection, Scope, UnixTime,
@@ -18,8 +18,16 @@ use crate::verify::quote::CpuEndorsements;
 const CLOCK_AHEAD_S_MAX: u64 = 60;
 
 /// The checks in their order.
-const CHECKS: [&str; 7] =
-    ["report", "evidence", "keyset", "receipt", "configuration", "request", "response"];
+const CHECKS: [&str; 8] = [
+    "report",
+    "evidence",
+    "keyset",
+    "receipt",
+    "configuration",
+    "request",
+    "forwarded",
+    "response",
+];
 
 /// The content of the files that are judged.
 #[derive(Default)]
@@ -148,6 +156,7 @@ impl<'a> Judgement<'a> {
         self.verdict.receipt = Some(receipt.clone());
         let is_configured = self.check_configuration(&receipt)?;
         self.check_body(&receipt, BodyCheck::of_request(self.files))?;
+        self.describe_forwarded(&receipt);
         self.check_body(&receipt, BodyCheck::of_response(self.files))?;
         Ok(is_configured)
     }
@@ -190,6 +199,20 @@ impl<'a> Judgement<'a> {
         };
         let compared = receipt.check_body(event, bytes).map_err(|_| refusal);
         self.note(name, compared, |()| format!("{} bytes, as stated{suffix}", bytes.len()))
+    }
+
+    /// Says whether the model server was sent the request as it was received.
+    fn describe_forwarded(&mut self, receipt: &SignedReceipt) {
+        const NAME: &str = "forwarded";
+        let digest_of =
+            |kind| receipt.find_event(kind).and_then(|event| event.get_text("body_hash"));
+        match (digest_of(FORWARDED_EVENT), digest_of(RECEIVED_EVENT)) {
+            (Some(forwarded), Some(received)) if forwarded == received => {
+                self.set(new_check(NAME, Outcome::Passed, "as received"));
+            }
+            (Some(_), _) => self.skip(NAME, "the gateway sent another body than it received"),
+            (None, _) => self.skip(NAME, "the receipt does not say what was sent on"),
+        }
     }
 
     /// Records the outcome of a check; `detail` describes a pass.
