@@ -41,6 +41,9 @@ struct RenewerState {
     failed: RwLock<Option<FailedRenewal>>,
     failure_count: AtomicU64,
     options: IdentityOptions,
+    /// SHA-256 of the latest collateral with which a renewal failed. It is not tried again; the
+    /// renewal at the key's end is.
+    unusable_collateral: RwLock<Option<[u8; 32]>>,
     /// The lock that the running renewal holds, so that there is one at a time.
     renewing: Arc<Mutex<()>>,
 }
@@ -69,6 +72,7 @@ impl IdentityRenewer {
             current: RwLock::new(Arc::new(first)),
             failed: RwLock::new(None),
             failure_count: AtomicU64::new(0),
+            unusable_collateral: RwLock::new(None),
             options,
             renewing: Arc::new(Mutex::new(())),
         }))
@@ -171,15 +175,27 @@ impl IdentityRenewer {
         let Some(collateral) = attester.as_ref().and_then(|attester| attester.collateral()) else {
             return;
         };
+        let hash = sha256(&collateral);
+        if *self.0.unusable_collateral.read().unwrap_or_else(PoisonError::into_inner) == Some(hash)
+        {
+            return;
+        }
         let current = self.current();
         let is_young = || (self.0.clock)() < current.not_before + COLLATERAL_AGE_MIN_S;
         match current.collateral_hash {
-            Some(hash) if hash == sha256(&collateral) || is_young() => return,
+            Some(stapled) if stapled == hash || is_young() => return,
             _ => {}
         }
         if let Ok(turn) = self.0.renewing.clone().try_lock_owned() {
             let this = self.clone();
-            drop(tokio::task::spawn_blocking(move || this.renew(turn)));
+            let renew = move || {
+                if this.renew(turn).is_err() {
+                    let mut unusable =
+                        this.0.unusable_collateral.write().unwrap_or_else(PoisonError::into_inner);
+                    *unusable = Some(hash);
+                }
+            };
+            drop(tokio::task::spawn_blocking(renew));
         }
     }
 

@@ -130,7 +130,7 @@ pub(crate) fn block_on_this_thread<T>(serve: impl Future<Output = T>) -> Result<
 /// The number of threads that serve, as clap reads a range.
 pub(crate) const SERVING_THREADS: RangeInclusive<i64> = 1..=1024;
 
-/// Starts the threads that serve: so many, or one for each core that this process may use.
+/// Starts the threads that serve: this number, or one for each core that this process may use.
 pub(crate) fn start_serving_threads(count: Option<u16>) -> Result<ServingThreads, CliError> {
     ServingThreads::start(count.map_or_else(available_cores, usize::from)).map_err(cannot_start)
 }

@@ -3,9 +3,14 @@
 //! All evidence here is simulated.
 
 use std::{
+    io::{BufRead, BufReader, Write},
     net::SocketAddr,
     path::Path,
     process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -74,6 +79,50 @@ fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn a_reload_whose_line_nobody_reads_keeps_no_gateway_from_stopping() {
+    let folder = Folder::new("unread");
+    let file = format!(
+        "[[listener]]\nkind = \"pass\"\nlisten = \"{ANY_PORT}\"\n\
+         [[listener.route]]\nnames = [\"localhost\"]\ntargets = [\"127.0.0.1:9\"]\n"
+    );
+    let file = folder.write("unread.toml", file);
+    let (output, writer) = std::io::pipe().unwrap();
+    let mut filler = writer.try_clone().unwrap();
+    let mut gateway =
+        CONFIDE.command(&["gateway", "--config", &file]).stdout(writer).spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(&output).read_line(&mut ready).unwrap();
+    assert!(ready.contains("\"ready\":true"), "{ready}");
+    // The pipe is full once nothing more has gone into it for a while.
+    let written = Arc::new(AtomicUsize::new(0));
+    let count = written.clone();
+    std::thread::spawn(move || {
+        while filler.write_all(b"x").is_ok() {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let mut seen = 0;
+    while seen == 0 || seen != written.load(Ordering::SeqCst) {
+        seen = written.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let send = |signal: &str| {
+        let id = gateway.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    };
+    send("-HUP");
+    // Until its line blocks.
+    std::thread::sleep(Duration::from_millis(500));
+    send("-TERM");
+    let mut status = None;
+    wait_until("it does not stop", || {
+        status = gateway.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success());
 }
 
 #[test]

@@ -32,8 +32,12 @@ pub(crate) trait Acceptor: Send + Sync + 'static {
         stream: PeerStream,
     ) -> impl Future<Output = Result<OpenedStream<Self::Stream>, Self::Refusal>> + Send;
 
-    /// Does what has to be done at intervals while connections are accepted.
-    fn maintain(&self) -> impl Future<Output = Infallible> + Send {
+    /// Does what has to be done at intervals while connections are accepted, and as long as they are
+    /// open once `is_replaced` says that another version accepts new ones.
+    fn maintain(
+        &self,
+        _is_replaced: impl Fn() -> bool + Send + Sync,
+    ) -> impl Future<Output = Infallible> + Send {
         pending()
     }
 }
@@ -83,14 +87,18 @@ impl Acceptor for ChannelAcceptor {
 
     /// Takes over collateral that has come after the key was made, logs each failed renewal of the
     /// key, since clients notice nothing until the key expires, and keeps the metric of its expiry.
-    async fn maintain(&self) -> Infallible {
+    async fn maintain(&self, is_replaced: impl Fn() -> bool + Send + Sync) -> Infallible {
         let mut seen = 0;
         loop {
-            if let Some(telemetry) = &self.telemetry {
+            if let Some(telemetry) = &self.telemetry
+                && !is_replaced()
+            {
                 telemetry.metrics.set_key_not_after(self.channel.key_not_after());
             }
             tokio::time::sleep(RENEWALS_SEEN_EVERY).await;
-            self.channel.renew_for_new_collateral();
+            if !is_replaced() {
+                self.channel.renew_for_new_collateral();
+            }
             if self.keeps_key_fresh {
                 self.channel.renew_if_due();
             }

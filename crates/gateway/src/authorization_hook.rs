@@ -20,6 +20,7 @@ use tokio::{net::TcpStream, runtime::Handle, time::Instant};
 
 use crate::{
     api_key::ApiKeyDigest,
+    failure_log::FailureLog,
     key_file::{KeyEntry, check_models, is_key_name},
     rate_limit::KeyLimits,
 };
@@ -32,8 +33,6 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024;
 const RUNNING_MAX: usize = 64;
 /// The largest number of answers that are remembered, at some 500 bytes each.
 const CACHED_MAX: usize = 8192;
-/// The shortest interval between two log lines on failures.
-const LOG_EVERY: Duration = Duration::from_secs(10);
 /// The longest time in seconds for which an answer is remembered: a revoked key is then refused.
 const MAX_AGE_S_MAX: u64 = 3600;
 
@@ -76,32 +75,6 @@ pub(crate) struct Question {
 struct CachedEntry {
     entry: Arc<KeyEntry>,
     expiry: Instant,
-}
-
-/// The failures of the service, of which one in [`LOG_EVERY`] is logged.
-#[derive(Debug, Default)]
-struct FailureLog(Mutex<FailureCount>);
-
-#[derive(Debug, Default)]
-struct FailureCount {
-    logged: Option<Instant>,
-    /// The failures since the last line.
-    failures: u64,
-}
-
-impl FailureLog {
-    /// Counts a failure, and logs it if a line is due. Returns whether it did.
-    fn record(&self, reason: &str, now: Instant) -> bool {
-        let mut count = lock(&self.0);
-        count.failures += 1;
-        if count.logged.is_some_and(|logged| now.duration_since(logged) < LOG_EVERY) {
-            return false;
-        }
-        let failures = std::mem::take(&mut count.failures);
-        count.logged = Some(now);
-        tracing::warn!(%reason, failures, "the authorization hook failed");
-        true
-    }
 }
 
 #[derive(Serialize)]
@@ -175,7 +148,9 @@ impl AuthorizationHook {
                 Err(_) => Err(format!("no answer within {DEADLINE:?}")),
             };
             let answer = outcome.map_err(|reason| {
-                failures.record(&reason, Instant::now());
+                if let Some(failures) = failures.record(Instant::now()) {
+                    tracing::warn!(%reason, failures, "the authorization hook failed");
+                }
                 HookFailure
             })?;
             match answer {
@@ -277,15 +252,6 @@ fn parse_answer(body: &[u8]) -> Result<Option<(Arc<KeyEntry>, Duration)>, String
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_service_that_keeps_failing_is_logged_now_and_then() {
-        let (log, began) = (FailureLog::default(), Instant::now());
-        for (after_s, is_logged) in [(0, true), (1, false), (9, false), (10, true), (11, false)] {
-            let now = began + Duration::from_secs(after_s);
-            assert_eq!(log.record("no answer", now), is_logged, "after {after_s} s");
-        }
-    }
 
     #[test]
     fn a_hook_is_on_loopback() {

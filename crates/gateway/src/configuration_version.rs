@@ -47,7 +47,7 @@ impl<A: Acceptor> ConfigurationVersion<A> {
         };
         tokio::select! {
             never = self.proxy.maintain_servers() => match never {},
-            never = self.acceptor.maintain() => match never {},
+            never = self.acceptor.maintain(|| *self.replaced.borrow()) => match never {},
             () = unused => {}
         }
     }

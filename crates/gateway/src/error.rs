@@ -87,9 +87,6 @@ pub enum GatewayError {
     /// The channel could not be set up.
     #[error("attested channel cannot be opened: {0}")]
     Channel(#[from] confide_channel::ChannelError),
-    /// No key for receipts could be made.
-    #[error("receipts cannot be signed: {0}")]
-    Receipts(#[source] confide_receipt::ReceiptError),
     /// A receipt is believed because evidence vouches for its key.
     #[error("receipts need evidence: wanted key or session binding, got none")]
     ReceiptsWithoutEvidence,

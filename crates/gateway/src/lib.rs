@@ -35,6 +35,7 @@ mod connection;
 mod date_line;
 mod error;
 mod evidence_fault;
+mod failure_log;
 mod fault;
 mod fresh_evidence;
 mod gateway;

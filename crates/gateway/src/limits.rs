@@ -100,7 +100,7 @@ pub struct GatewayLimits {
     pub receipts: ReceiptLimits,
 }
 
-/// Limits of the signed receipts that a listener keeps. One takes about 1.5 KiB.
+/// Limits of the signed receipts that a listener keeps. One takes about 1.2 KiB, and 3 KiB at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiptLimits {
     /// The largest number of receipts that are kept at once; 0 keeps none.

@@ -28,6 +28,8 @@ struct AnswerMeter {
     grant: Option<Grant>,
     report: Option<TokenReport>,
     receipt: Option<Box<ReceiptDraft>>,
+    /// The identifier of the answer, once it was read.
+    answer_id: Option<String>,
     is_complete: bool,
 }
 
@@ -70,13 +72,30 @@ pub(crate) fn meter_answer<B: Body>(
         }
     }
     let is_complete = body.inner.is_end_stream();
-    let mut meter = AnswerMeter { scanner, grant, report, receipt, is_complete };
+    let mut meter = AnswerMeter { scanner, grant, report, receipt, answer_id: None, is_complete };
     meter.sign_if_complete();
     let body = MeteredBody { inner: body.inner, meter: Some(Box::new(meter)) };
     Response::from_parts(head, body)
 }
 
 impl AnswerMeter {
+    /// Reads the next piece of the answer.
+    fn read_piece(&mut self, piece: &[u8]) {
+        let Some(receipt) = &mut self.receipt else {
+            return self.scanner.iter_mut().for_each(|scanner| scanner.read_piece(piece));
+        };
+        receipt.read_piece(piece);
+        let Some(scanner) = &mut self.scanner else { return };
+        scanner.read_piece(piece);
+        if self.answer_id.is_none() {
+            self.answer_id = scanner.answer_id().map(str::to_owned);
+            // Nothing else of the answer is of use if no tokens are counted.
+            if self.answer_id.is_some() && self.grant.is_none() && self.report.is_none() {
+                self.scanner = None;
+            }
+        }
+    }
+
     /// Signs the receipt of an answer whose last byte was read: its client may ask for it as soon as
     /// it has that byte.
     fn sign_if_complete(&mut self) {
@@ -87,8 +106,7 @@ impl AnswerMeter {
 
     fn sign_receipt(&mut self) {
         if let Some(receipt) = self.receipt.take() {
-            let id = self.scanner.as_ref().and_then(UsageScanner::answer_id).map(str::to_owned);
-            receipt.finish(self.is_complete, id);
+            receipt.finish(self.is_complete, self.answer_id.take());
         }
     }
 }
@@ -127,12 +145,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for MeteredBody<B> {
             Poll::Pending => {}
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref() {
-                    if let Some(scanner) = &mut meter.scanner {
-                        scanner.read_piece(data);
-                    }
-                    if let Some(receipt) = &mut meter.receipt {
-                        receipt.read_piece(data);
-                    }
+                    meter.read_piece(data);
                 }
                 // A body whose length is known is not polled again at its end.
                 meter.is_complete |= this.inner.is_end_stream();

@@ -1,9 +1,8 @@
 //! A pool of idle connections to the upstream; each serves one request at a time, of the thread that
-//! opened it. A server closes
-//! idle connections, and a request that crosses the close is lost. A request that is safe to repeat
-//! is sent again; one that the server may have read is not (RFC 9110 section 9.2.2). A request that
-//! is not safe to repeat therefore only uses a connection that has been idle for at most half the
-//! idle time that others have survived.
+//! opened it. A server closes idle connections, and a request that crosses the close is lost. A
+//! request that is safe to repeat is sent again; one that the server may have read is not (RFC 9110
+//! section 9.2.2). A request that is not safe to repeat therefore only uses a connection that has been
+//! idle for at most half the idle time that others have survived.
 
 use std::{
     sync::{
@@ -50,10 +49,13 @@ pub(crate) struct UpstreamPool {
     /// The number of idle connections of all threads.
     idle_count: Arc<AtomicUsize>,
     lifetime: Mutex<IdleLifetime>,
-    /// Is held while a connection of HTTP/2 is opened, so that requests that come at once do not
-    /// open one each. Holds the latest failure, which those that waited for it share.
-    opening: tokio::sync::Mutex<Option<(Instant, UpstreamFailure)>>,
+    /// For each thread: is held while a connection of HTTP/2 is opened, so that requests that come at
+    /// once do not open one each. Holds the latest failure, which those that waited for it share.
+    opening: Box<[OpeningTurn]>,
 }
+
+/// The turn to open a connection, with the latest failure.
+type OpeningTurn = tokio::sync::Mutex<Option<(Instant, UpstreamFailure)>>;
 
 /// The connections that one thread has opened.
 #[derive(Default)]
@@ -144,8 +146,9 @@ impl UpstreamPool {
         manifest: AttestedModelWatch,
         limits: GatewayLimits,
     ) -> Self {
-        let (idle_count, lifetime, opening) = Default::default();
+        let (idle_count, lifetime) = Default::default();
         let threads = (0..available_cores()).map(|_| Mutex::default()).collect();
+        let opening = (0..available_cores()).map(|_| OpeningTurn::default()).collect();
         Self { upstream, limits, manifest, threads, idle_count, lifetime, opening }
     }
 
@@ -236,7 +239,8 @@ impl UpstreamPool {
     /// Claims a stream, of a new connection if no other has a free one.
     async fn open_stream(&self) -> Result<Http2Stream, UpstreamFailure> {
         let began = Instant::now();
-        let mut latest_failure = self.opening.lock().await;
+        let opening = &self.opening[serving_thread_index() % self.opening.len()];
+        let mut latest_failure = opening.lock().await;
         if let Some(stream) = self.claim_stream() {
             return Ok(stream);
         }
@@ -263,16 +267,12 @@ impl UpstreamPool {
         Ok(stream)
     }
 
-    /// Asks for the upstream's model on a new connection, and keeps the connection if it is of
-    /// HTTP/1.1.
+    /// Asks for the upstream's model on a new connection. It is not kept: the thread that asks serves
+    /// no requests.
     pub(crate) async fn check_model(&self) -> Result<(), UpstreamFailure> {
         let connection = Connection::open(&self.upstream, &self.limits).await?;
         let deadline = self.limits.upstream_question;
-        let asked = self.manifest.confirm_model(connection, &self.upstream, deadline).await?;
-        if let Some(connection) = asked {
-            self.keep_idle(connection, self.limits.upstream_idle);
-        }
-        Ok(())
+        self.manifest.confirm_model(connection, &self.upstream, deadline).await.map(drop)
     }
 
     /// Requests `path` on a new connection. Any status of success is healthy; 404 comes from a

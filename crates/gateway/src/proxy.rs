@@ -50,7 +50,7 @@ use crate::{
     receipt_service::{ACI_PATHS, ACI_ROUTE, ReceiptService},
     refusal::RequestRefusal,
     request_head,
-    request_model::{RequestModel, check_json_headers, find_model, read_facts},
+    request_model::{RequestModel, check_json_headers, describe_body, find_model},
     route::{PathPattern, REROUTING, Route, WEBSOCKET, websocket_method},
     server_group::{ServerGroup, ServerPermit, ServerSet},
     trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
@@ -261,6 +261,7 @@ impl Proxy {
         match path::normalise(path) {
             Ok(path) if path == WELL_KNOWN_PATH => WELL_KNOWN_PATH,
             Ok(path) if path == EVIDENCE_PATH => EVIDENCE_PATH,
+            Ok(path) if self.receipts.is_some() && path.starts_with(ACI_PATHS) => ACI_ROUTE,
             Ok(path) => {
                 let route = self.routes.iter().find(|(pattern, ..)| pattern.matches(&path));
                 route.map_or("/**", |(_, route, _)| &route.path)
@@ -543,10 +544,9 @@ impl Proxy {
         observation.record_operation(&head.method, target.path(), model.name());
         let draft = match (&self.receipts, owner) {
             (Some(receipts), Some(owner)) => {
-                let facts = Box::pin(read_facts(&head.headers, &body)).await;
-                let endpoint = target.path();
-                let draft =
-                    ReceiptDraft::begin(receipts.signer().clone(), owner, endpoint, &body, facts);
+                let described = Box::pin(describe_body(&head.headers, &body)).await;
+                let signer = receipts.signer().clone();
+                let draft = ReceiptDraft::begin(signer, owner, target.path(), described);
                 Some(Box::new(draft))
             }
             _ => None,

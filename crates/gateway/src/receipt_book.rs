@@ -9,15 +9,13 @@ use std::{
 
 use bytes::Bytes;
 use confide_http::Peer;
-use confide_receipt::{Keyset, ReceiptKey};
+use confide_receipt::Keyset;
 use tokio::time::Instant;
 
-use crate::{api_key::ApiKeyDigest, error::GatewayError, limits::ReceiptLimits};
+use crate::{api_key::ApiKeyDigest, limits::ReceiptLimits};
 
-/// The key that signs a listener's receipts, and the receipts that are kept. It lives as long as the
-/// listener: a reload changes neither.
+/// The receipts of a listener that are kept. It lives as long as the listener: a reload keeps it.
 pub struct ReceiptBook {
-    key: ReceiptKey,
     clock: fn() -> u64,
     kept: Mutex<KeptReceipts>,
     /// The latest keysets, the oldest first: reports are given for those of kept receipts.
@@ -84,18 +82,16 @@ pub(crate) enum FoundReceipt {
 }
 
 impl ReceiptBook {
-    /// An empty book with a new key. `clock` returns Unix seconds.
-    ///
-    /// # Errors
-    /// [`GatewayError::Receipts`] if the system has no randomness.
-    pub fn new(clock: fn() -> u64) -> Result<Self, GatewayError> {
-        let key = ReceiptKey::generate().map_err(GatewayError::Receipts)?;
-        Ok(Self { key, clock, kept: Mutex::default(), keysets: Mutex::default() })
+    /// An empty book. `clock` returns Unix seconds.
+    pub fn new(clock: fn() -> u64) -> Self {
+        Self { clock, kept: Mutex::default(), keysets: Mutex::default() }
     }
 
     /// Remembers a keyset, so that reports can be given for it later.
     pub(crate) fn remember_keyset(&self, keyset: Arc<Keyset>) {
+        let now = self.now();
         let mut keysets = self.keysets.lock().unwrap_or_else(PoisonError::into_inner);
+        keysets.retain(|keyset| keyset.not_after().is_ok_and(|not_after| now <= not_after));
         if keysets.len() >= KEYSETS_MAX {
             keysets.pop_front();
         }
@@ -107,10 +103,6 @@ impl ReceiptBook {
         let keysets = self.keysets.lock().unwrap_or_else(PoisonError::into_inner);
         let found = keysets.iter().find(|keyset| keyset.digest() == digest)?;
         found.not_after().is_ok_and(|not_after| self.now() <= not_after).then(|| found.clone())
-    }
-
-    pub(crate) fn key(&self) -> &ReceiptKey {
-        &self.key
     }
 
     /// Unix seconds.
@@ -147,7 +139,7 @@ impl ReceiptBook {
 
 impl fmt::Debug for ReceiptBook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReceiptBook").field("key_id", &self.key.key_id()).finish_non_exhaustive()
+        f.debug_struct("ReceiptBook").finish_non_exhaustive()
     }
 }
 
@@ -223,7 +215,7 @@ mod tests {
         ReceiptLimits { kept: 8, kept_per_client: 3, age: Duration::from_secs(60) };
 
     fn book() -> ReceiptBook {
-        ReceiptBook::new(|| 1_750_000_000).unwrap()
+        ReceiptBook::new(|| 1_750_000_000)
     }
 
     /// A client behind this address, with a key that the gateway checks.

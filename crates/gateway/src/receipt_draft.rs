@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use confide_receipt::{
     BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json, RECEIVED_EVENT, RETURNED_EVENT,
     Receipt, digest_text,
@@ -13,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     receipt_book::{FinishedReceipt, ReceiptOwner},
     receipt_signer::ReceiptSigner,
-    request_facts::RequestFacts,
+    request_facts::{DescribedBody, RequestFacts},
 };
 
 /// The field of an answer that names its receipt.
@@ -60,15 +59,14 @@ impl ReceiptDraft {
         signer: Arc<ReceiptSigner>,
         owner: ReceiptOwner,
         endpoint: &str,
-        body: &Bytes,
-        facts: Option<RequestFacts>,
+        DescribedBody { sha256: request_sha256, facts }: DescribedBody,
     ) -> Self {
         Self {
             signer,
             receipt_id: confide_receipt::new_receipt_id(),
             owner,
             endpoint: endpoint.to_owned(),
-            request_sha256: Sha256::digest(body).into(),
+            request_sha256,
             facts,
             server: None,
             status: StatusCode::OK,
@@ -98,18 +96,21 @@ impl ReceiptDraft {
         let events = self.list_events(&answer);
         let signer = self.signer.clone();
         let facts = self.facts.as_ref();
-        let keyset = signer.keyset();
+        let signing = match signer.current() {
+            Ok(signing) => signing,
+            Err(error) => return tracing::error!(%error, "an answer got no receipt"),
+        };
         let receipt = Receipt {
             receipt_id: &self.receipt_id,
             chat_id: chat_id.as_deref(),
             model: facts.and_then(|facts| facts.model.as_deref()),
-            keyset_digest: keyset.digest(),
+            keyset_digest: signing.keyset.digest(),
             endpoint: &self.endpoint,
             method: "POST",
             served_at: signer.book().now(),
             events,
         };
-        let document = signer.book().key().sign(&receipt).into();
+        let document = signing.key.sign(&receipt).into();
         let Self { receipt_id, owner, .. } = *self;
         signer.keep(FinishedReceipt { receipt_id, chat_id, owner, document });
     }

@@ -2,22 +2,25 @@
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use confide_evidence::{Attest, EvidenceKind, detect_kind};
-use confide_http::{AdmissionQueue, Peer, QueueLimits};
+use confide_http::{AdmissionQueue, Peer, QueueLimits, SingleFlight, decode_percent};
 use confide_receipt::{API_VERSION, Keyset, Nonce, ReportContent, parse_nonce};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request,
     uri::PathAndQuery,
 };
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 
 use crate::{
     answer::{self, AnswerBody},
     api_key::find_credential,
+    failure_log::FailureLog,
     limits::GatewayLimits,
     operation::Operation,
     receipt_book::{FoundReceipt, ReceiptOwner, ShareHolder},
@@ -36,6 +39,8 @@ const RECEIPT_PATHS: &str = "/v1/aci/receipts/";
 const VERSION_FIELD: HeaderName = HeaderName::from_static("x-aci-version");
 const DIGEST_FIELD: HeaderName = HeaderName::from_static("x-aci-keyset-digest");
 
+/// The time after which a report that could not be made is tried again.
+const REPORT_RETRY: Duration = Duration::from_secs(5);
 /// The largest number of reports that wait for the attester.
 const QUEUED_REPORTS: usize = 16;
 /// The largest number of networks whose last report is remembered, at some 50 bytes each.
@@ -45,8 +50,13 @@ const PEERS_MAX: usize = 4096;
 pub(crate) struct ReceiptService {
     signer: Arc<ReceiptSigner>,
     attester: Arc<dyn Attest>,
-    /// The report without a nonce, which is made once for each keyset.
-    unchallenged: tokio::sync::Mutex<Option<(String, Bytes)>>,
+    /// The report without a nonce, and the digest of its keyset.
+    unchallenged: Mutex<Option<(String, Bytes)>>,
+    /// The making of that report.
+    making: Arc<SingleFlight<String, Result<Bytes, ReceiptFault>>>,
+    /// The time at which it last failed.
+    failed: Mutex<Option<Instant>>,
+    failures: FailureLog,
     reports: AdmissionQueue,
     /// The time of each network's last report with a nonce.
     reported: Mutex<HashMap<Peer, Instant>>,
@@ -57,8 +67,9 @@ impl ReceiptService {
         let wait = signer.context().limits.handshake;
         let queue = QueueLimits { concurrent: 1, queued: QUEUED_REPORTS, wait };
         let reports = AdmissionQueue::new(queue);
-        let (unchallenged, reported) = Default::default();
-        Self { signer, attester, unchallenged, reports, reported }
+        let making = SingleFlight::new();
+        let (unchallenged, failed, failures, reported) = Default::default();
+        Self { signer, attester, unchallenged, making, failed, failures, reports, reported }
     }
 
     /// What signs this service's receipts.
@@ -73,7 +84,9 @@ impl ReceiptService {
     /// Marks an answer with the version and the current keyset, in place of what a model server wrote.
     pub(crate) fn mark_answer(&self, headers: &mut HeaderMap) {
         headers.insert(VERSION_FIELD, HeaderValue::from_static(API_VERSION));
-        if let Ok(digest) = HeaderValue::from_str(self.signer.keyset().digest()) {
+        let keyset = self.current_keyset().ok();
+        let digest = keyset.and_then(|keyset| HeaderValue::from_str(keyset.digest()).ok());
+        if let Some(digest) = digest {
             headers.insert(DIGEST_FIELD, digest);
         }
     }
@@ -118,51 +131,63 @@ impl ReceiptService {
 
     async fn report(
         self: &Arc<Self>,
-        query: ReportQuery<'_>,
+        query: ReportQuery,
         peer: Peer,
     ) -> Result<Bytes, ReceiptFault> {
-        let current = self.signer.keyset();
+        let current = self.current_keyset()?;
         let keyset = match query.keyset {
-            Some(digest) if digest != current.digest() => self.signer.book().find_keyset(digest),
+            Some(digest) if digest != current.digest() => self.signer.book().find_keyset(&digest),
             _ => Some(current.clone()),
         };
         let keyset = keyset.ok_or(ReceiptFault::KeysetNotFound)?;
-        if query.nonce.is_some() || keyset != current {
-            self.take_turn(peer)?;
-            let made = self.make_report(keyset, query.nonce).await;
-            // No quote was made.
-            if made == Err(ReceiptFault::Busy) {
-                lock(&self.reported).remove(&peer);
-            }
-            return made;
+        if query.nonce.is_none() && keyset == current {
+            return self.find_unchallenged(current).await;
         }
-        if let Ok(kept) = self.unchallenged.try_lock()
-            && let Some((digest, report)) = &*kept
-            && digest == current.digest()
+        self.take_turn(peer)?;
+        let made = self.make_report(keyset, query.nonce).await;
+        // No quote was made.
+        if made == Err(ReceiptFault::Busy) {
+            lock(&self.reported).remove(&peer);
+        }
+        made
+    }
+
+    fn current_keyset(&self) -> Result<Arc<Keyset>, ReceiptFault> {
+        let signing = self.signer.current().map_err(|_| ReceiptFault::Unavailable)?;
+        Ok(signing.keyset.clone())
+    }
+
+    /// The report of the current keyset without a nonce. It is made once, for all who ask meanwhile,
+    /// and also if they leave.
+    async fn find_unchallenged(
+        self: &Arc<Self>,
+        keyset: Arc<Keyset>,
+    ) -> Result<Bytes, ReceiptFault> {
+        if let Some((digest, report)) = &*lock(&self.unchallenged)
+            && digest == keyset.digest()
         {
             return Ok(report.clone());
         }
-        // In a task of its own: whoever leaves while it is made has not cost a quote for nothing.
-        let service = self.clone();
-        let finding = tokio::spawn(async move { service.find_unchallenged().await });
-        finding.await.unwrap_or(Err(ReceiptFault::Unavailable))
+        if lock(&self.failed).is_some_and(|failed| failed.elapsed() < REPORT_RETRY) {
+            return Err(ReceiptFault::Unavailable);
+        }
+        let (service, digest) = (self.clone(), keyset.digest().to_owned());
+        let work = move || async move { service.make_unchallenged(keyset).await };
+        let admit = |_| Ok::<_, Infallible>(());
+        let Ok(making) = self.making.start_if_admitted(&Handle::current(), &digest, admit, work);
+        making.outcome().await.unwrap_or(Err(ReceiptFault::Unavailable))
     }
 
-    /// The report without a nonce. Whoever comes while it is made waits for it.
-    async fn find_unchallenged(&self) -> Result<Bytes, ReceiptFault> {
-        let wait = self.limits().handshake;
-        let kept = tokio::time::timeout(wait, self.unchallenged.lock()).await;
-        let mut kept = kept.map_err(|_| ReceiptFault::Unavailable)?;
-        let keyset = self.signer.keyset();
-        match &*kept {
-            Some((digest, report)) if digest == keyset.digest() => Ok(report.clone()),
-            _ => {
-                let digest = keyset.digest().to_owned();
-                let report = self.make_report(keyset, None).await?;
-                *kept = Some((digest, report.clone()));
-                Ok(report)
+    async fn make_unchallenged(&self, keyset: Arc<Keyset>) -> Result<Bytes, ReceiptFault> {
+        let made = self.make_report(keyset.clone(), None).await;
+        match &made {
+            Ok(report) => {
+                let known = (keyset.digest().to_owned(), report.clone());
+                *lock(&self.unchallenged) = Some(known);
             }
+            Err(_) => *lock(&self.failed) = Some(Instant::now()),
         }
+        made
     }
 
     /// Takes the one report of the network's interval. A full table forgets nobody: whoever is not
@@ -210,7 +235,9 @@ impl ReceiptService {
         match made {
             Ok(Ok(Ok(report))) => Ok(report),
             Ok(Ok(Err(error))) => {
-                tracing::warn!(%error, "no attestation report");
+                if let Some(failures) = self.failures.record(Instant::now()) {
+                    tracing::warn!(%error, failures, "no attestation report");
+                }
                 Err(ReceiptFault::Unavailable)
             }
             Ok(Err(_)) | Err(_) => Err(ReceiptFault::Unavailable),
@@ -248,24 +275,33 @@ fn name_tee(quote: &[u8]) -> &'static str {
 
 /// What a request for a report asks for.
 #[derive(Debug, PartialEq, Eq)]
-struct ReportQuery<'a> {
+struct ReportQuery {
     nonce: Option<Nonce>,
-    /// The digest of an earlier keyset, whose receipts are still kept.
-    keyset: Option<&'a str>,
+    /// The digest of a keyset, which may be an earlier one whose receipts are still kept.
+    keyset: Option<String>,
 }
 
-impl<'a> ReportQuery<'a> {
+impl ReportQuery {
     /// Reads the query of a request; unknown parameters are left out.
-    fn parse(query: Option<&'a str>) -> Result<Self, ReceiptFault> {
-        let parameters = || query.unwrap_or_default().split('&');
-        let mut nonces = parameters().filter_map(|parameter| parameter.strip_prefix("nonce="));
-        let nonce = match (nonces.next(), nonces.next()) {
-            (None, _) => None,
-            (Some(nonce), None) => Some(parse_nonce(nonce).ok_or(ReceiptFault::Nonce)?),
-            (Some(_), Some(_)) => return Err(ReceiptFault::Nonce),
-        };
-        let keyset = parameters().find_map(|parameter| parameter.strip_prefix("keyset="));
-        Ok(Self { nonce, keyset })
+    fn parse(query: Option<&str>) -> Result<Self, ReceiptFault> {
+        let [nonce, keyset] = ["nonce", "keyset"].map(|name| find_parameter(query, name));
+        let nonce = nonce.map_err(|()| ReceiptFault::Nonce)?;
+        let nonce = nonce.map(|nonce| parse_nonce(&nonce).ok_or(ReceiptFault::Nonce));
+        let keyset = keyset.map_err(|()| ReceiptFault::KeysetNotFound)?;
+        Ok(Self { nonce: nonce.transpose()?, keyset })
+    }
+}
+
+/// The decoded value of a parameter, if the query has it. Two of one name are an error, as is a value
+/// that cannot be decoded.
+fn find_parameter(query: Option<&str>, name: &str) -> Result<Option<String>, ()> {
+    let parameters = query.unwrap_or_default().split('&');
+    let mut values =
+        parameters.filter_map(|parameter| parameter.strip_prefix(name)?.strip_prefix('='));
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => decode_percent(value).map(Some).ok_or(()),
+        (Some(_), Some(_)) => Err(()),
     }
 }
 
@@ -284,9 +320,13 @@ mod tests {
         for query in [None, Some(""), Some("x=1")] {
             assert_eq!(ReportQuery::parse(query), Ok(ReportQuery { nonce: None, keyset: None }));
         }
-        let query = format!("x=1&nonce={nonce}&keyset=sha256:00");
-        let wanted = ReportQuery { nonce: Some([10; 32]), keyset: Some("sha256:00") };
-        assert_eq!(ReportQuery::parse(Some(&query)), Ok(wanted));
+        for digest in ["sha256:00", "sha256%3A00"] {
+            let query = format!("x=1&nonce={nonce}&keyset={digest}");
+            let wanted = ReportQuery { nonce: Some([10; 32]), keyset: Some("sha256:00".into()) };
+            assert_eq!(ReportQuery::parse(Some(&query)), Ok(wanted));
+        }
+        let twice = ReportQuery::parse(Some("keyset=a&keyset=a"));
+        assert_eq!(twice, Err(ReceiptFault::KeysetNotFound));
         for query in [
             "nonce=".to_owned(),
             format!("nonce={}", nonce.to_uppercase()),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use confide_channel::KeyIdentity;
-use confide_receipt::Keyset;
+use confide_receipt::{Keyset, ReceiptError, ReceiptKey};
 
 use crate::{
     limits::GatewayLimits,
@@ -23,13 +23,19 @@ pub(crate) struct ReceiptContext {
     pub(crate) limits: GatewayLimits,
 }
 
+/// A key that signs receipts, for as long as one TLS key is used, and the keyset with both.
+pub(crate) struct SigningIdentity {
+    tls_key: KeyIdentity,
+    pub(crate) key: ReceiptKey,
+    pub(crate) keyset: Arc<Keyset>,
+}
+
 /// The book of a listener, and what its receipts state.
 pub(crate) struct ReceiptSigner {
     book: Arc<ReceiptBook>,
     identity: IdentitySource,
     context: ReceiptContext,
-    /// The keyset of the current key.
-    keyset: Mutex<Option<(KeyIdentity, Arc<Keyset>)>>,
+    current: Mutex<Option<Arc<SigningIdentity>>>,
 }
 
 impl ReceiptSigner {
@@ -38,7 +44,7 @@ impl ReceiptSigner {
         identity: IdentitySource,
         context: ReceiptContext,
     ) -> Self {
-        Self { book, identity, context, keyset: Mutex::default() }
+        Self { book, identity, context, current: Mutex::default() }
     }
 
     pub(crate) fn book(&self) -> &ReceiptBook {
@@ -49,22 +55,25 @@ impl ReceiptSigner {
         &self.context
     }
 
-    /// The keyset of the current key.
-    pub(crate) fn keyset(&self) -> Arc<Keyset> {
-        let identity = (self.identity)();
-        let mut cached = self.keyset.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*cached {
-            Some((known, keyset)) if *known == identity => keyset.clone(),
-            _ => {
-                let KeyIdentity { spki_sha256, not_after } = &identity;
-                let key = self.book.key();
-                let keyset = Keyset::new(key.key_id(), key.public_key(), spki_sha256, *not_after);
-                let keyset = Arc::new(keyset);
-                self.book.remember_keyset(keyset.clone());
-                *cached = Some((identity, keyset.clone()));
-                keyset
-            }
+    /// The key that signs now. With each TLS key there is a new one, so that the end of a keyset ends
+    /// its use.
+    ///
+    /// # Errors
+    /// [`ReceiptError::Signing`] if the system has no randomness.
+    pub(crate) fn current(&self) -> Result<Arc<SigningIdentity>, ReceiptError> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let tls_key = (self.identity)();
+        if let Some(signing) = current.as_ref().filter(|signing| signing.tls_key == tls_key) {
+            return Ok(signing.clone());
         }
+        let key = ReceiptKey::generate()?;
+        let KeyIdentity { spki_sha256, not_after } = &tls_key;
+        let keyset = Keyset::new(key.key_id(), key.public_key(), spki_sha256, *not_after);
+        let keyset = Arc::new(keyset);
+        self.book.remember_keyset(keyset.clone());
+        let signing = Arc::new(SigningIdentity { tls_key, key, keyset });
+        *current = Some(signing.clone());
+        Ok(signing)
     }
 
     pub(crate) fn keep(&self, receipt: FinishedReceipt) {

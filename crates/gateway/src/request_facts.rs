@@ -4,15 +4,34 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 
-/// The largest number of bytes of a model's name or of a value in a receipt.
-const TEXT_BYTES_MAX: usize = 256;
+use crate::model_field::is_model_name;
+
+/// The largest number of bytes of a number in a receipt.
+const NUMBER_BYTES_MAX: usize = 32;
+
+/// A body as a receipt describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DescribedBody {
+    pub(crate) sha256: [u8; 32],
+    /// What it asks for, if it is readable JSON.
+    pub(crate) facts: Option<RequestFacts>,
+}
+
+impl DescribedBody {
+    /// Hashes a body, and reads it if it `is_json`.
+    pub(crate) fn of_body(body: &[u8], is_json: bool) -> Self {
+        let facts = if is_json { RequestFacts::read(body) } else { None };
+        Self { sha256: Sha256::digest(body).into(), facts }
+    }
+}
 
 /// What a request asks for, as far as a receipt names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestFacts {
     pub(crate) model: Option<String>,
-    /// The JSON texts of the sampling parameters, by their names.
+    /// The JSON texts of the sampling parameters that are numbers, by their names.
     pub(crate) sampling: BTreeMap<&'static str, String>,
 }
 
@@ -33,11 +52,11 @@ struct RequestMembers<'a> {
 }
 
 impl RequestFacts {
-    /// Reads a JSON body; `None` if it is none, or has a member of interest twice.
+    /// Reads a JSON body; `None` if it is no JSON object, or has a member of interest twice.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
         let members: RequestMembers<'_> = serde_json::from_slice(body).ok()?;
         let model = members.model.and_then(|model| serde_json::from_str(model.get()).ok());
-        let model = model.filter(|model: &String| model.len() <= TEXT_BYTES_MAX);
+        let model = model.filter(|model: &String| is_model_name(model));
         let sampling = [
             ("temperature", members.temperature),
             ("top_p", members.top_p),
@@ -49,14 +68,14 @@ impl RequestFacts {
             ("presence_penalty", members.presence_penalty),
             ("frequency_penalty", members.frequency_penalty),
         ];
-        let scalar = |value: &RawValue| {
+        let number = |value: &RawValue| {
             let text = value.get();
-            let is_kept = !text.starts_with(['{', '[', 'n']) && text.len() <= TEXT_BYTES_MAX;
-            is_kept.then(|| text.to_owned())
+            let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+            (is_number && text.len() <= NUMBER_BYTES_MAX).then(|| text.to_owned())
         };
         let sampling = sampling
             .into_iter()
-            .filter_map(|(name, value)| Some((name, scalar(value?)?)))
+            .filter_map(|(name, value)| Some((name, number(value?)?)))
             .collect();
         Some(Self { model, sampling })
     }
@@ -77,7 +96,6 @@ mod tests {
             ("presence_penalty", "1e400"),
             ("seed", "18446744073709551617"),
             ("temperature", "0.70"),
-            ("top_k", "\"many\""),
         ];
         let wanted: BTreeMap<_, _> =
             wanted.into_iter().map(|(name, text)| (name, text.to_owned())).collect();

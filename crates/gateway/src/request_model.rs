@@ -6,7 +6,7 @@ use http::{HeaderMap, header};
 use tokio::task::JoinError;
 
 use crate::{
-    choice_error::ChoiceError, model_field::parse_model_field, request_facts::RequestFacts,
+    choice_error::ChoiceError, model_field::parse_model_field, request_facts::DescribedBody,
 };
 
 /// The path of OpenAI's list of models, below which each model has a path.
@@ -90,16 +90,14 @@ pub(crate) async fn find_model(
     Ok(RequestModel::Named(field?))
 }
 
-/// Reads what a receipt says about a request's JSON body; `None` if it is none.
-pub(crate) async fn read_facts(headers: &HeaderMap, body: &Bytes) -> Option<RequestFacts> {
-    if check_json_headers(headers).is_err() || is_multipart(headers) {
-        return None;
-    }
+/// Describes a request's body for its receipt.
+pub(crate) async fn describe_body(headers: &HeaderMap, body: &Bytes) -> DescribedBody {
+    let is_json = check_json_headers(headers).is_ok() && !is_multipart(headers);
     if body.len() <= PARSE_AT_ONCE_BYTES {
-        return RequestFacts::read(body);
+        return DescribedBody::of_body(body, is_json);
     }
     let body = body.clone();
-    run_blocking(move || RequestFacts::read(&body)).await
+    run_blocking(move || DescribedBody::of_body(&body, is_json)).await
 }
 
 /// Runs `work` on a thread for blocking work.

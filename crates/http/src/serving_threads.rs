@@ -8,7 +8,9 @@ use std::{
     fmt, io,
     net::SocketAddr,
     num::NonZeroUsize,
+    sync::mpsc,
     thread::{Builder, available_parallelism},
+    time::{Duration, Instant},
 };
 
 use socket2::SockRef;
@@ -40,7 +42,8 @@ pub fn serving_thread_index() -> usize {
     INDEX.get()
 }
 
-/// The threads that serve. They end, and with them what they serve, when this value is dropped.
+/// The threads that serve. They end, and with them what they serve, when this value is dropped, which
+/// waits for them for a short time.
 #[derive(Debug, Default)]
 pub struct ServingThreads(Vec<ServingThread>);
 
@@ -48,7 +51,25 @@ pub struct ServingThreads(Vec<ServingThread>);
 struct ServingThread {
     runtime: Handle,
     /// The thread ends when this is dropped.
-    _running: oneshot::Sender<Infallible>,
+    running: Option<oneshot::Sender<Infallible>>,
+    /// Receives the end of the thread, as an error.
+    ended: mpsc::Receiver<Infallible>,
+}
+
+/// The longest wait for the end of the threads.
+const END_DEADLINE: Duration = Duration::from_secs(2);
+
+impl Drop for ServingThreads {
+    fn drop(&mut self) {
+        let until = Instant::now() + END_DEADLINE;
+        for thread in &mut self.0 {
+            thread.running = None;
+        }
+        for thread in &self.0 {
+            let left = until.saturating_duration_since(Instant::now());
+            let _ = thread.ended.recv_timeout(left);
+        }
+    }
 }
 
 /// The sockets on which one server accepts connections.
@@ -62,7 +83,7 @@ pub(crate) enum ListenerSockets {
 }
 
 impl ServingThreads {
-    /// Starts so many threads. For one it starts none: the caller's event loop serves, which no
+    /// Starts this number of threads. For one it starts none: the caller's event loop serves, which no
     /// other thread then has to wake.
     ///
     /// # Errors
@@ -101,14 +122,16 @@ impl ServingThread {
             .max_blocking_threads(BLOCKING_THREADS_MAX)
             .build()?;
         let runtime = event_loop.handle().clone();
-        let (running, ended) = oneshot::channel::<Infallible>();
+        let (running, stopped) = oneshot::channel::<Infallible>();
+        let (ending, ended) = mpsc::channel();
         Builder::new().name(format!("serve-{index}")).spawn(move || {
             INDEX.set(index);
             // Tasks run on this thread meanwhile.
-            let _ = event_loop.block_on(ended);
+            let _ = event_loop.block_on(stopped);
             event_loop.shutdown_background();
+            drop(ending);
         })?;
-        Ok(Self { runtime, _running: running })
+        Ok(Self { runtime, running: Some(running), ended })
     }
 
     /// Listens on a bound socket, with this thread's event loop.
@@ -174,7 +197,6 @@ mod tests {
         io::{ErrorKind, Read, Write},
         net::TcpStream,
         sync::{Arc, Mutex},
-        time::Duration,
     };
 
     use tokio::io::AsyncWriteExt;

@@ -41,7 +41,7 @@ pub struct BodyDigest {
 pub struct Event(Json);
 
 impl Event {
-    /// An event with these members beside its type.
+    /// An event with these members in addition to its type.
     pub fn new<'a>(kind: &str, members: impl IntoIterator<Item = (&'a str, Json)>) -> Self {
         let kind = [("type", Json::from(kind))];
         Self(Json::object(kind.into_iter().chain(members)))

@@ -185,7 +185,9 @@ async fn serve_source(source: ListenerSource) -> Result<ExitCode, CliError> {
                 let set = set.clone();
                 reload.spawn(async move {
                     let (Ok(line) | Err(line)) = set.reload_in_background().await;
-                    process::print_line(&line);
+                    // An output that nobody reads stops a thread for blocking work, and not this one.
+                    let print = move || process::print_line(&line);
+                    let _ = tokio::task::spawn_blocking(print).await;
                 });
             }
         }

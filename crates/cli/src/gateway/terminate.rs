@@ -274,7 +274,7 @@ impl TerminateConfig {
         };
         let receipts = match running.as_ref().and_then(|running| running.receipts) {
             Some(book) => Some(book.clone()),
-            None => self.open_receipt_book()?,
+            None => self.args.receipts.then(|| Arc::new(ReceiptBook::new(process::unix_now))),
         };
         let known = running.map(|running| running.configuration);
         let configuration = self.fetch_configuration(known).await?;
@@ -316,16 +316,6 @@ impl TerminateConfig {
         }
         let certificate_out = args.certificate_out.clone();
         Ok(PreparedGateway { gateway, log_end, authorizer, receipts, new_keys, certificate_out })
-    }
-
-    /// Makes the key that signs receipts, if answers get them.
-    fn open_receipt_book(&self) -> Result<Option<Arc<ReceiptBook>>, CliError> {
-        let make = || ReceiptBook::new(process::unix_now).map(Arc::new);
-        self.args
-            .receipts
-            .then(make)
-            .transpose()
-            .map_err(|error| CliError::new(error_chain(&error)))
     }
 
     /// The configuration with the roots of https upstreams, which are read now, and with the models

@@ -270,17 +270,23 @@ async fn idle_connections_are_closed_while_the_question_for_the_model_has_no_ans
         let (open, unanswered, is_stalled) = counts.clone();
         async move {
             open.fetch_add(1, Ordering::SeqCst);
-            read_until(&mut stream, "\r\n\r\n").await;
-            if is_stalled.load(Ordering::SeqCst) {
-                unanswered.fetch_add(1, Ordering::SeqCst);
-            } else {
-                let list =
-                    format!(r#"{{"data":[{{"confide_manifest_sha256":"{}"}}]}}"#, OURS.repeat(32));
-                let length = list.len();
-                let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{list}");
-                stream.write_all(answer.as_bytes()).await.unwrap();
+            loop {
+                let head = read_until(&mut stream, "\r\n\r\n").await;
+                if head.is_empty() {
+                    break;
+                }
+                if is_stalled.load(Ordering::SeqCst) {
+                    unanswered.fetch_add(1, Ordering::SeqCst);
+                    read_to_end(&mut stream).await;
+                    break;
+                }
+                let digest = OURS.repeat(32);
+                let list = format!(r#"{{"data":[{{"confide_manifest_sha256":"{digest}"}}]}}"#);
+                let body = if head.starts_with("GET ") { list.as_str() } else { "ok" };
+                let length = body.len();
+                let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+                let _ = stream.write_all(answer.as_bytes()).await;
             }
-            read_to_end(&mut stream).await;
             open.fetch_sub(1, Ordering::SeqCst);
         }
     })
@@ -291,8 +297,9 @@ async fn idle_connections_are_closed_while_the_question_for_the_model_has_no_ans
         upstream_idle: Duration::from_millis(500),
         ..no_health_checks()
     };
-    let _gateway = attested_gateway(address, limits).await;
-    wait_until(|| open.load(Ordering::SeqCst) > 2).await;
+    let gateway = attested_gateway(address, limits).await;
+    let got = exchange(gateway.address, PROMPT_CLOSE).await;
+    assert!(got.starts_with("HTTP/1.1 200 ") && open.load(Ordering::SeqCst) > 0, "{got}");
     is_stalled.store(true, Ordering::SeqCst);
     wait_until(|| unanswered.load(Ordering::SeqCst) > 0).await;
     wait_until(|| open.load(Ordering::SeqCst) == unanswered.load(Ordering::SeqCst)).await;

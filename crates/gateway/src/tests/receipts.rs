@@ -11,6 +11,7 @@ use confide_receipt::{
 
 use super::*;
 use crate::{
+    limits::ReceiptLimits,
     receipt_book::ReceiptBook,
     receipt_service::ReceiptService,
     receipt_signer::{IdentitySource, ReceiptContext, ReceiptSigner},
@@ -56,7 +57,16 @@ async fn gateway_with_key(
         checks_keys: false,
         limits,
     };
-    let book = Arc::new(ReceiptBook::new(|| NOW).unwrap());
+    gateway_of_context(configuration, context, identity).await
+}
+
+async fn gateway_of_context(
+    configuration: GatewayConfiguration,
+    context: ReceiptContext,
+    identity: IdentitySource,
+) -> RunningGateway {
+    let limits = context.limits;
+    let book = Arc::new(ReceiptBook::new(|| NOW));
     let signer = Arc::new(ReceiptSigner::new(book, identity, context));
     let service = Arc::new(ReceiptService::new(signer, Arc::new(FakeAttester)));
     let proxy = Proxy::new(&configuration, true, limits).unwrap().with_receipts(Some(service));
@@ -325,4 +335,75 @@ async fn a_report_is_given_for_the_keyset_of_an_earlier_receipt() {
     }
     let unknown = format!("/v1/aci/attestation?keyset=sha256:{}", "0".repeat(64));
     assert!(exchange(gateway.address, &get(&unknown, "")).await.starts_with("HTTP/1.1 404 "));
+}
+
+#[tokio::test]
+async fn a_receipt_says_what_is_known_of_the_model_and_of_the_way_to_it() {
+    let list = format!(r#"{{"data":[{{"confide_manifest_sha256":"{}"}}]}}"#, "ab".repeat(32));
+    let upstream = upstream(move |mut stream| {
+        let list = list.clone();
+        async move {
+            loop {
+                let head = read_until(&mut stream, "\r\n\r\n").await;
+                let body = match head.starts_with("GET ") {
+                    _ if head.is_empty() => return,
+                    true => list.as_str(),
+                    false => ANSWER,
+                };
+                if !head.starts_with("GET ") {
+                    read_until(&mut stream, REQUEST).await;
+                }
+                let length = body.len();
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                     content-length: {length}\r\n\r\n{body}"
+                );
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        }
+    })
+    .await;
+    let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
+    let mut configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+    configuration.servers[0].model_manifest_sha256 = Some([0xab; 32]);
+    let context = ReceiptContext {
+        config_digest: CONFIG_DIGEST,
+        is_direct: false,
+        checks_keys: false,
+        limits: GatewayLimits::default(),
+    };
+    let gateway = gateway_of_context(configuration, context, Arc::new(|| KEY)).await;
+    let got = exchange(gateway.address, &post("")).await;
+    let receipt = fetch_receipt(gateway.address, field(&got, "x-receipt-id").unwrap()).await;
+    let event = |kind| receipt.find_event(kind).unwrap();
+    let model = event("confide.model");
+    assert_eq!(model.get_text("weights"), Some("stated by the model server"));
+    assert_eq!(model.get_text("manifest_sha256"), Some("ab".repeat(32).as_str()));
+    let hop = event("upstream.verified");
+    assert_eq!((hop.get_text("result"), hop.get_text("model_id")), (Some("failed"), Some("m")));
+    assert_eq!(hop.get("required"), Some(&Json::Bool(false)));
+    assert!(hop.get_text("reason").unwrap().contains("on the attested machine"), "{hop:?}");
+}
+
+#[tokio::test]
+async fn made_up_keys_take_the_places_of_their_address_only() {
+    let receipts = ReceiptLimits { kept: 16, kept_per_client: 4, age: GENEROUS };
+    let limits = GatewayLimits { receipts, ..GatewayLimits::default() };
+    for (checks_keys, is_first_kept) in [(false, false), (true, true)] {
+        let upstream = upstream_answering(json_answer("")).await;
+        let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
+        let configuration = GatewayConfiguration::with_upstream(Binding::Key, upstream);
+        let context =
+            ReceiptContext { config_digest: CONFIG_DIGEST, is_direct: true, checks_keys, limits };
+        let gateway = gateway_of_context(configuration, context, Arc::new(|| KEY)).await;
+        let mut first = None;
+        for number in 0..5 {
+            let key = format!("authorization: Bearer {number}\r\n");
+            let got = exchange(gateway.address, &post(&key)).await;
+            first.get_or_insert_with(|| field(&got, "x-receipt-id").unwrap().to_owned());
+        }
+        let path = format!("/v1/aci/receipts/{}", first.unwrap());
+        let answer = exchange(gateway.address, &get(&path, "authorization: Bearer 0\r\n")).await;
+        assert_eq!(answer.starts_with("HTTP/1.1 200 "), is_first_kept, "{checks_keys}: {answer}");
+    }
 }

@@ -25,7 +25,7 @@ const HTTP2_FAULTS: RangeInclusive<u64> = 1..=100_000;
 const QUEUED_REQUESTS: RangeInclusive<u64> = 0..=65_536;
 /// The largest number of idle connections to one upstream.
 const UPSTREAM_STREAMS: RangeInclusive<u64> = 1..=10_000;
-/// The largest number of receipts that are kept, at some 1.5 KiB each.
+/// The largest number of receipts that are kept, at some 1.2 KiB each.
 const KEPT_RECEIPTS: RangeInclusive<u64> = 1..=1 << 20;
 const IDLE_CONNECTIONS: RangeInclusive<u64> = 0..=65_536;
 
