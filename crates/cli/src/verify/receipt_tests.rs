@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, fs};
 use clap::Parser;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use confide_receipt::{
-    AttestationReport, BodyDigest, CONFIGURATION_EVENT, Event, Json, Keyset, RECEIVED_EVENT,
-    RETURNED_EVENT, Receipt, ReceiptKey, ReportContent, digest_text,
+    AttestationReport, BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json, Keyset,
+    RECEIVED_EVENT, RETURNED_EVENT, Receipt, ReceiptKey, ReportContent, digest_text,
 };
 use confide_verifier::{Expect, Outcome, Policy, Reason, Scope};
 use serde_json::{Value, json};
@@ -54,6 +54,25 @@ fn a_body_that_is_not_given_is_not_evaluated() {
         let answer = report::describe_verdict(&verdict);
         assert_eq!(answer.status, 0);
         assert!(answer.text.contains(wanted), "{}", answer.text);
+    }
+}
+
+#[test]
+fn a_request_that_was_changed_on_its_way_is_named() {
+    let case = Case::new("forwarded", Tee::Tdx);
+    let received = Event::of_body(RECEIVED_EVENT, &digest_of(REQUEST));
+    let other = Event::of_body(FORWARDED_EVENT, &digest_of(ANSWER));
+    for (events, wanted) in [
+        (vec![received.clone(), other], "sent another body"),
+        (vec![received], "does not say what was sent on"),
+    ] {
+        let events = [events, vec![configuration()]].concat();
+        let text = case.key.sign(&receipt(&case.keyset, events));
+        case.write("receipt.json", text.as_bytes());
+        let verdict = case.judge(&[]);
+        assert_eq!(verdict.outcome_of("forwarded"), Outcome::NotEvaluated);
+        let check = verdict.checks.iter().find(|check| check.name == "forwarded").unwrap();
+        assert!(check.detail.to_string().contains(wanted), "{}", check.detail);
     }
 }
 
@@ -408,6 +427,7 @@ fn configuration() -> Event {
 fn events() -> Vec<Event> {
     vec![
         Event::of_body(RECEIVED_EVENT, &digest_of(REQUEST)),
+        Event::of_body(FORWARDED_EVENT, &digest_of(REQUEST)),
         configuration(),
         Event::of_body(RETURNED_EVENT, &digest_of(ANSWER)),
     ]
