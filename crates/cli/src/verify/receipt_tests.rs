@@ -427,8 +427,8 @@ fn configuration() -> Event {
 fn events() -> Vec<Event> {
     vec![
         Event::of_body(RECEIVED_EVENT, &digest_of(REQUEST)),
-        Event::of_body(FORWARDED_EVENT, &digest_of(REQUEST)),
         configuration(),
+        Event::of_body(FORWARDED_EVENT, &digest_of(REQUEST)),
         Event::of_body(RETURNED_EVENT, &digest_of(ANSWER)),
     ]
 }
