@@ -33,7 +33,7 @@ struct AnswerMeter {
     is_complete: bool,
 }
 
-/// What is done with an answer while it passes.
+/// The uses of an answer while it passes.
 #[derive(Default)]
 pub(crate) struct AnswerUses {
     /// The grant that is charged for its tokens.

@@ -21,6 +21,7 @@ const RECEIPT_ID: HeaderName = HeaderName::from_static("x-receipt-id");
 const REQUEST_EVENT: &str = "confide.request";
 /// The event of this project with what is known of the model.
 const MODEL_EVENT: &str = "confide.model";
+
 /// The model server that answers, as a receipt describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnsweringServer {

@@ -72,7 +72,7 @@ impl ReceiptService {
         Self { signer, attester, unchallenged, making, failed, failures, reports, reported }
     }
 
-    /// What signs this service's receipts.
+    /// The signer of this service's receipts.
     pub(crate) fn signer(&self) -> &Arc<ReceiptSigner> {
         &self.signer
     }
@@ -84,9 +84,11 @@ impl ReceiptService {
     /// Marks an answer with the version and the current keyset, in place of what a model server wrote.
     pub(crate) fn mark_answer(&self, headers: &mut HeaderMap) {
         headers.insert(VERSION_FIELD, HeaderValue::from_static(API_VERSION));
-        let keyset = self.current_keyset().ok();
-        let digest = keyset.and_then(|keyset| HeaderValue::from_str(keyset.digest()).ok());
-        if let Some(digest) = digest {
+        // Without a keyset of its own, the gateway must not pass on that of somebody else.
+        headers.remove(DIGEST_FIELD);
+        if let Ok(keyset) = self.current_keyset()
+            && let Ok(digest) = HeaderValue::from_str(keyset.digest())
+        {
             headers.insert(DIGEST_FIELD, digest);
         }
     }
@@ -231,17 +233,17 @@ impl ReceiptService {
             };
             Ok::<_, confide_evidence::AttestError>(Bytes::from(content.to_json()))
         });
-        let made = tokio::time::timeout(self.limits().handshake, making).await;
-        match made {
-            Ok(Ok(Ok(report))) => Ok(report),
-            Ok(Ok(Err(error))) => {
-                if let Some(failures) = self.failures.record(Instant::now()) {
-                    tracing::warn!(%error, failures, "no attestation report");
-                }
-                Err(ReceiptFault::Unavailable)
-            }
-            Ok(Err(_)) | Err(_) => Err(ReceiptFault::Unavailable),
+        let deadline = self.limits().handshake;
+        let reason = match tokio::time::timeout(deadline, making).await {
+            Ok(Ok(Ok(report))) => return Ok(report),
+            Ok(Ok(Err(error))) => error.to_string(),
+            Ok(Err(error)) => format!("the attester broke off: {error}"),
+            Err(_) => format!("the attester gave nothing within {deadline:?}"),
+        };
+        if let Some(failures) = self.failures.record(Instant::now()) {
+            tracing::warn!(%reason, failures, "no attestation report");
         }
+        Err(ReceiptFault::Unavailable)
     }
 
     /// Notes to whom the receipt of a request belongs, if the request runs a model.
@@ -273,7 +275,7 @@ fn name_tee(quote: &[u8]) -> &'static str {
     }
 }
 
-/// What a request for a report asks for.
+/// The parameters of a request for a report.
 #[derive(Debug, PartialEq, Eq)]
 struct ReportQuery {
     nonce: Option<Nonce>,

@@ -15,7 +15,7 @@ const NUMBER_BYTES_MAX: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DescribedBody {
     pub(crate) sha256: [u8; 32],
-    /// What it asks for, if it is readable JSON.
+    /// The facts of the request, if the body is readable JSON.
     pub(crate) facts: Option<RequestFacts>,
 }
 

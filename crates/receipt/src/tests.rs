@@ -191,7 +191,7 @@ fn a_body_is_that_of_the_receipt_or_refused() {
     let text = key.sign(&receipt(&keyset, twice));
     let verified = SignedReceipt::verify(text.as_bytes(), &keyset).unwrap();
     assert!(verified.check_body(RETURNED_EVENT, ANSWER).is_err());
-    // What was cut says so.
+    // The event of a body that was cut says so.
     let cut = BodyDigest { is_complete: false, ..digest_of(ANSWER) };
     let cut = vec![
         Event::of_body(RECEIVED_EVENT, &digest_of(REQUEST)),

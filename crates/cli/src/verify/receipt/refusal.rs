@@ -68,7 +68,7 @@ impl ReceiptRefusal {
         }
     }
 
-    /// What to try, where something can be done.
+    /// The advice to the reader, where something can be done.
     pub(super) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Report(ReceiptError::ReportData) => Some(
