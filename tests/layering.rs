@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/fake-attester", &["evidence"]),
     ("crates/receipt", &["evidence"]),
     ("crates/verifier", &["evidence"]),
+    ("crates/weights", &["evidence"]),
     // adapters
     ("crates/lora", &["rlwe"]),
     // proofs
@@ -37,7 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/attestation-service", &["appraiser", "evidence", "http", "verifier"]),
     ("crates/client", &["appraiser", "channel", "evidence", "http", "verifier"]),
     ("crates/pccs", &["collateral", "evidence", "http"]),
-    ("crates/gateway", &["channel", "evidence", "http", "receipt"]),
+    ("crates/gateway", &["channel", "evidence", "http", "receipt", "weights"]),
     ("crates/report-003", &["engine", "lora", "rlwe", "serve"]),
     ("crates/serve", &["engine", "http", "lora"]),
     ("crates/notary", &["channel", "disclosure", "evidence", "http", "sigma"]),

@@ -296,6 +296,10 @@ def judge_receipt(case: Record, report: Record) -> Record:
         require(
             stated in [f"sha256:{digest}" for digest in case["configurations"]], "configuration"
         )
+    if case["weights"] is not None:
+        model = find_event(document, "confide.model")
+        require(member(model, "weights") == "hashed at start", "weights")
+        require(member(model, "weights_sha256") in case["weights"], "weights")
     for kind, name in (("request.received", "request"), ("response.returned", "response")):
         body = case[name]
         check_body(document, kind, None if body is None else body.encode(), name)
@@ -353,7 +357,7 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--files"]:
         report = read_report(pathlib.Path(arguments[1]).read_bytes(), None)
         case: Record = {"receipt": pathlib.Path(arguments[2]).read_text()}
-        case |= {"configurations": [arguments[3]], "request": None, "response": None}
+        case |= {"configurations": [arguments[3]], "weights": None, "request": None, "response": None}
         case |= {"at": int(time.time()), "key_validity_s_max": 86_400}
         print(json.dumps(judge_receipt(case, report), indent=2))
         return 0

@@ -6,6 +6,7 @@ python3 vectors/channel/make.py
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 Case = dict[str, Any]
@@ -15,6 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 KEY = hashlib.sha256(b"a public key").digest()
 CONFIG = hashlib.sha256(b"a configuration").digest()
 GPU = hashlib.sha256(b"evidence of a GPU").digest()
+WEIGHTS = [bytes([n] * 32) for n in range(1, 9)]
 GUARANTEE = "operator is outside the TEE"
 QUOTE = b"quote"
 CONTEXT = bytes(range(32))
@@ -83,9 +85,11 @@ def pairs(
     version: int = 1,
     algorithm: int = 1,
     gpu: bytes | None = None,
+    weights: Sequence[bytes | None] | None = None,
 ) -> list[tuple[str, bytes]]:
     return (
         ([("nonce", bstr(nonce))] if nonce is not None else [])
+        + ([("weights", measurements(weights))] if weights is not None else [])
         + [
             ("guarantee", text(guarantee)),
             ("not-after", uint(not_after)),
@@ -104,6 +108,7 @@ def fields(
     not_after: int = 1800003600,
     not_before: int = 1800000000,
     gpu: bytes | None = None,
+    weights: Sequence[bytes | None] | None = None,
 ) -> Case:
     return {
         "config-digest": CONFIG.hex(),
@@ -113,7 +118,13 @@ def fields(
         "not-after": not_after,
         "not-before": not_before,
         "pubkey-hash": KEY.hex(),
+        "weights": None if weights is None else [one.hex() if one else None for one in weights],
     }
+
+
+def measurements(weights: Sequence[bytes | None]) -> bytes:
+    """The claim about weights; None stands for weights that were not measured."""
+    return array(*(text("not measured") if one is None else array(uint(1), bstr(one)) for one in weights))
 
 
 def claims(**values: Any) -> bytes:
@@ -143,6 +154,22 @@ def claims_cases() -> list[Case]:
         good("longest nonce", nonce=bytes(64)),
         good("hash of GPU evidence", gpu=GPU),
         good("hash of GPU evidence beside a nonce", nonce=bytes(range(32)), gpu=GPU),
+        good("weights of one model", weights=[WEIGHTS[0]]),
+        good("weights of two models and others", weights=[*WEIGHTS[:2], None]),
+        good("most weights beside a nonce", nonce=bytes(range(32)), weights=[*WEIGHTS, None]),
+        bad("no weights", claims(weights=[]), "weights_count"),
+        bad("others only", claims(weights=[None]), "weights_count"),
+        bad("weights of nine models", claims(weights=[*WEIGHTS, b"\xff" * 32]), "weights_count"),
+        bad("weights in another order", claims(weights=WEIGHTS[1::-1]), "not_canonical"),
+        bad("the same weights twice", claims(weights=[WEIGHTS[0]] * 2), "not_canonical"),
+        bad("others in front", claims(weights=[None, WEIGHTS[0]]), "not_canonical"),
+        bad("others twice", claims(weights=[WEIGHTS[0], None, None]), "malformed"),
+        bad("weights of 31 bytes", claims(weights=[WEIGHTS[0][:31]]), "malformed"),
+        bad(
+            "an unknown source of weights",
+            claims(weights=WEIGHTS[:1]).replace(array(uint(1), bstr(WEIGHTS[0])), array(uint(2), bstr(WEIGHTS[0]))),
+            "malformed",
+        ),
         bad("hash of GPU evidence of 31 bytes", claims(gpu=GPU[:31]), "digest_length"),
         bad(
             "hash of GPU evidence in front",

@@ -250,6 +250,7 @@ fn make_client_and_server(
         key_validity: Duration::from_secs(3600),
         deadline: WAIT,
         names: vec!["localhost".into()],
+        weights: None,
     };
     let server = Server::new(options, Some(attester), unix_now)?.with_batcher(batcher.clone())?;
     let options = ClientOptions { binding: Binding::Session, deadline: WAIT };

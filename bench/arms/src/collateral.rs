@@ -294,6 +294,7 @@ impl PeerEvidence {
             not_before: now.saturating_sub(60),
             pubkey_hash,
             gpu_evidence_hash: None,
+            weights: None,
         };
         let mut report_data = ReportData::ZERO;
         report_data.0[..8].copy_from_slice(&number.to_le_bytes());

@@ -72,6 +72,7 @@ impl Endpoints {
                 key_validity: Duration::from_secs(86_400),
                 deadline: DEADLINE,
                 names: vec![NAME.into()],
+                weights: None,
             };
             let server = Server::new(options, None, unix_now)?;
             let options = ClientOptions { binding: Binding::None, deadline: DEADLINE };

@@ -228,6 +228,7 @@ impl PeerEvidence {
             not_before: NOW - 60,
             pubkey_hash: [1; 32],
             gpu_evidence_hash: None,
+            weights: None,
         };
         let report_data = ReportData([5; 64]);
         Self {

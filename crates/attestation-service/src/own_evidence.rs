@@ -75,6 +75,7 @@ impl OwnEvidence {
             not_after: not_before.saturating_add(VALIDITY_S),
             not_before,
             pubkey_hash: key.spki_hash(),
+            weights: None,
         }
         .encode();
         let quote = self

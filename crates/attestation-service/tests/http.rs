@@ -135,6 +135,7 @@ fn request_until(fake: &FakeAttester, policy: &str, not_after: u64) -> (Value, V
         not_after,
         not_before: NOW,
         pubkey_hash: [4; 32],
+        weights: None,
     }
     .encode();
     let quote = fake.quote(&key_report_data(&claims));

@@ -216,6 +216,7 @@ impl ClientAttester {
             guarantee: evidence.guarantee,
             names: Vec::new(),
             validity: evidence.key_validity,
+            weights: None,
         };
         let identities = IdentityRenewer::new(options, evidence.clock)?;
         Ok(Self { batcher: QuoteBatcher::new(evidence.attester), identities })

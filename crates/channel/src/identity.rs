@@ -12,6 +12,7 @@ use confide_evidence::{
     binder::key_report_data,
     claims::Claims,
     tagged_evidence::{TaggedCollateral, TaggedEvidence},
+    weights_claim::WeightsClaim,
 };
 use rcgen::{
     CertificateParams, CustomExtension, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
@@ -47,6 +48,7 @@ pub(crate) struct IdentityOptions {
     pub(crate) guarantee: String,
     pub(crate) names: Vec<String>,
     pub(crate) validity: Duration,
+    pub(crate) weights: Option<WeightsClaim>,
 }
 
 /// A key with its certificate and claims. A renewal replaces all of them, so a key never outlives
@@ -77,6 +79,7 @@ impl Identity {
             not_after,
             not_before,
             pubkey_hash: spki_hash,
+            weights: options.weights.clone(),
         };
         let attester = match options.binding {
             Binding::None => None,

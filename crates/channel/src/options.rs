@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use confide_evidence::Attest;
+use confide_evidence::{Attest, weights_claim::WeightsClaim};
 
 /// How evidence is tied to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,9 @@ pub struct ServerOptions {
     pub deadline: Duration,
     /// Subject alternative names of the certificate: DNS names or addresses.
     pub names: Vec<String>,
+    /// The weights of the models that may answer, if this end measured some; it goes into the
+    /// claims.
+    pub weights: Option<WeightsClaim>,
 }
 
 /// Options of the connecting end.

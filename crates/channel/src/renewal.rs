@@ -260,6 +260,7 @@ mod tests {
             guarantee: "g".into(),
             names: Vec::new(),
             validity: Duration::from_secs(3600),
+            weights: None,
         }
     }
 

@@ -476,5 +476,6 @@ fn identity_options(options: &ServerOptions, attester: Option<Arc<dyn Attest>>) 
             Binding::None => crate::identity::PLAIN_VALIDITY,
             _ => options.key_validity,
         },
+        weights: options.weights.clone(),
     }
 }

@@ -464,6 +464,7 @@ fn claims(pubkey_hash: [u8; 32]) -> Claims {
         not_after: NOW + 3600,
         not_before: NOW,
         pubkey_hash,
+        weights: None,
     }
 }
 

@@ -28,11 +28,12 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 27] = [
+const SINGLE_LISTENER: [&str; 28] = [
     "listen",
     "upstream",
     "upstream_ca",
     "upstream_http2",
+    "weights",
     "route",
     "dangerous_all_routes",
     "upstream_wait_s",
@@ -90,6 +91,10 @@ pub(crate) struct Args {
     /// expect HTTP/2
     #[arg(long)]
     upstream_http2: bool,
+    /// Measure this file or folder with the weights of the model server, which has to run on this machine
+    /// and have them open. The evidence contains their digest, and a changed file closes every session
+    #[arg(long, value_name = "PATH")]
+    weights: Option<PathBuf>,
     #[command(flatten)]
     terminate: TerminateArgs,
     #[command(flatten)]
@@ -111,6 +116,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         upstream,
         upstream_ca,
         upstream_http2,
+        weights,
         terminate,
         connections,
         threads,
@@ -129,7 +135,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return Err(CliError::new("gateway: wanted --listen and --upstream, or --config"));
     };
     let upstream = parse_upstream(&upstream, upstream_http2)?;
-    let server = ModelServer { roots_file: upstream_ca, ..ModelServer::new(upstream) };
+    let server = ModelServer {
+        roots_file: upstream_ca,
+        weights_path: weights,
+        ..ModelServer::new(upstream)
+    };
     let terminate = TerminateConfig::with_servers(terminate, vec![server], Vec::new())?;
     if print_config_digest {
         let digest = process::block_on(terminate.fetch_digest())??;

@@ -9,6 +9,7 @@ use std::{
 use crate::error::CliError;
 
 const CONFIG_FILE: &str = "config.json";
+const WEIGHTS_EXTENSION: &str = "safetensors";
 
 /// The first bytes of every GGUF file.
 const GGUF_MAGIC: &[u8; 4] = b"GGUF";
@@ -53,6 +54,15 @@ pub(crate) fn check_folder(dir: &Path) -> Result<(), CliError> {
     }
     Err(not_a_folder("a path that does not exist")
         .with_hint("`confide model make --shape tiny --seed 7 DIR` makes a small one"))
+}
+
+/// Opens the files of weights in a model's folder. An engine that is loaded closes them; while they
+/// are open, others can see which files this process has.
+pub(crate) fn open_weights(dir: &Path) -> Result<Vec<File>, CliError> {
+    let entries = dir.read_dir().map_err(CliError::in_file(dir))?;
+    let paths = entries.flatten().map(|entry| entry.path()).take(ENTRIES_MAX);
+    let weights = paths.filter(|path| path.extension().is_some_and(|is| is == WEIGHTS_EXTENSION));
+    weights.map(|path| File::open(&path).map_err(CliError::in_file(&path))).collect()
 }
 
 fn is_gguf(path: &Path) -> bool {

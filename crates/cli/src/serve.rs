@@ -4,6 +4,7 @@ mod adapters;
 mod worker;
 
 use std::{
+    fs::File,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -94,6 +95,8 @@ impl ServerArgs {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let Args { server: args, worker, adapters } = args;
     adapters::check_worker_options(&adapters, args.engine_kind() == EngineKind::Worker)?;
+    // Open until the server ends, so that a gateway sees which weights it has.
+    let _weights = open_weights(&args)?;
     let StartedEngine { engine, worker } = start_engine(&args, &worker)?;
     // Before the event loop starts: reaching a host needs one of its own.
     let adapters = adapters::load_adapters(adapters, args.model.clone(), &engine, worker.clone())?;
@@ -207,6 +210,14 @@ fn model_folder(args: &ServerArgs) -> Result<&Path, CliError> {
     })?;
     model_folder::check_folder(dir)?;
     Ok(dir)
+}
+
+/// Opens the weights of the model, if there is one, before the engine reads them.
+fn open_weights(args: &ServerArgs) -> Result<Vec<File>, CliError> {
+    match args.engine_kind() {
+        EngineKind::Sim => Ok(Vec::new()),
+        EngineKind::Native | EngineKind::Worker => model_folder::open_weights(model_folder(args)?),
+    }
 }
 
 fn start_simulated_engine(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {

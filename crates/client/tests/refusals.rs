@@ -141,6 +141,7 @@ fn claims(pubkey_hash: [u8; 32], gpu_evidence_hash: Option<[u8; 32]>) -> Vec<u8>
         not_after: NOW + 60,
         not_before: NOW,
         pubkey_hash,
+        weights: None,
     }
     .encode()
 }

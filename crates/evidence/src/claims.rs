@@ -8,7 +8,7 @@ use alloc::{string::String, vec::Vec};
 
 use minicbor::Decoder;
 
-use crate::{cbor::Writer, unix_seconds::UnixSeconds};
+use crate::{cbor::Writer, unix_seconds::UnixSeconds, weights_claim::WeightsClaim};
 
 /// The value of `confide-version` that this code writes and reads.
 const CLAIMS_VERSION: u64 = 1;
@@ -16,7 +16,7 @@ const CLAIMS_VERSION: u64 = 1;
 /// `sha-256` in IANA's Named Information registry, as `pubkey-hash` names it.
 const SHA_256: u64 = 1;
 
-/// The longest encoding that is read. A full set of claims takes under 600 bytes.
+/// The longest encoding that is read. A full set of claims takes under 900 bytes.
 pub const CLAIMS_BYTES_MAX: usize = 1024;
 
 /// The longest `guarantee` in bytes: one sentence that a person reads.
@@ -45,16 +45,22 @@ pub struct Claims {
     pub not_before: u64,
     /// SHA-256 of the DER `SubjectPublicKeyInfo` of the TLS key.
     pub pubkey_hash: [u8; 32],
+    /// The weights of the models that may answer; `None` if none were measured.
+    pub weights: Option<WeightsClaim>,
 }
 
 impl Claims {
     /// The one encoding of these claims.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
-        let optional = [self.nonce.is_some(), self.gpu_evidence_hash.is_some()];
+        let optional =
+            [self.nonce.is_some(), self.weights.is_some(), self.gpu_evidence_hash.is_some()];
         writer.map(6 + optional.into_iter().map(u64::from).sum::<u64>());
         if let Some(nonce) = &self.nonce {
             writer.text(Claim::Nonce.name()).bytes(nonce);
+        }
+        if let Some(weights) = &self.weights {
+            weights.write(writer.text(Claim::Weights.name()));
         }
         writer.text(Claim::Guarantee.name()).text(&self.guarantee);
         writer.text(Claim::NotAfter.name()).uint(self.not_after);
@@ -92,8 +98,8 @@ impl Claims {
     ///
     /// # Errors
     /// [`ClaimsError::GuaranteeLength`], [`ClaimsError::GuaranteeControlCharacter`],
-    /// [`ClaimsError::NonceLength`] or [`ClaimsError::ValidityReversed`], whichever rule is broken
-    /// first.
+    /// [`ClaimsError::NonceLength`], [`ClaimsError::ValidityReversed`] or
+    /// [`ClaimsError::WeightsCount`], whichever rule is broken first.
     pub fn check(&self) -> Result<(), ClaimsError> {
         if self.guarantee.is_empty() || self.guarantee.len() > GUARANTEE_BYTES_MAX {
             let got = self.guarantee.len();
@@ -112,7 +118,7 @@ impl Claims {
             let (not_before, not_after) = (self.not_before, self.not_after);
             return Err(ClaimsError::ValidityReversed { not_before, not_after });
         }
-        Ok(())
+        self.weights.as_ref().map_or(Ok(()), WeightsClaim::check)
     }
 }
 
@@ -205,6 +211,14 @@ pub enum ClaimsError {
         /// Unix seconds.
         not_after: u64,
     },
+    /// `weights` lists none, or too many.
+    #[error("weights holds {got} measurements, wanted 1 to {wanted}")]
+    WeightsCount {
+        /// The limit.
+        wanted: usize,
+        /// The number that came.
+        got: usize,
+    },
     /// The same claims in other bytes than the deterministic ones, or bytes after them.
     #[error("claims are not in deterministic encoding")]
     NotCanonical,
@@ -213,6 +227,7 @@ pub enum ClaimsError {
 #[derive(Clone, Copy)]
 enum Claim {
     Nonce,
+    Weights,
     Guarantee,
     NotAfter,
     NotBefore,
@@ -223,8 +238,9 @@ enum Claim {
 }
 
 impl Claim {
-    const ALL: [Claim; 8] = [
+    const ALL: [Claim; 9] = [
         Claim::Nonce,
+        Claim::Weights,
         Claim::Guarantee,
         Claim::NotAfter,
         Claim::NotBefore,
@@ -237,6 +253,7 @@ impl Claim {
     fn name(self) -> &'static str {
         match self {
             Claim::Nonce => "nonce",
+            Claim::Weights => "weights",
             Claim::Guarantee => "guarantee",
             Claim::NotAfter => "not-after",
             Claim::NotBefore => "not-before",
@@ -258,6 +275,7 @@ struct PartialClaims {
     not_before: Option<u64>,
     pubkey_hash: Option<[u8; 32]>,
     version: Option<u64>,
+    weights: Option<WeightsClaim>,
 }
 
 impl PartialClaims {
@@ -278,6 +296,7 @@ impl PartialClaims {
     fn read_value(&mut self, key: Claim, decoder: &mut Decoder<'_>) -> Result<(), ClaimsError> {
         match key {
             Claim::Nonce => set(&mut self.nonce, key, read_byte_string(decoder)?.into()),
+            Claim::Weights => set(&mut self.weights, key, WeightsClaim::read(decoder)?),
             Claim::Guarantee => {
                 let text = decoder.str().map_err(|_| malformed_error(decoder, "text"))?;
                 set(&mut self.guarantee, key, text.into())
@@ -313,6 +332,7 @@ impl PartialClaims {
             not_after: self.not_after.ok_or(missing_claim(Claim::NotAfter))?,
             not_before: self.not_before.ok_or(missing_claim(Claim::NotBefore))?,
             pubkey_hash: self.pubkey_hash.ok_or(missing_claim(Claim::PubkeyHash))?,
+            weights: self.weights,
         })
     }
 }
@@ -349,6 +369,7 @@ fn missing_claim(key: Claim) -> ClaimsError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::weights_claim::{MeasuredWeights, WeightsSource};
     use alloc::vec;
 
     fn claims() -> Claims {
@@ -360,7 +381,15 @@ mod tests {
             not_after: 1_800_000_600,
             not_before: 1_800_000_000,
             pubkey_hash: [9; 32],
+            weights: None,
         }
+    }
+
+    fn with_weights(servers: &[Option<u8>]) -> Claims {
+        let source = WeightsSource::HashedAtStart;
+        let measured =
+            |byte: &Option<u8>| byte.map(|byte| MeasuredWeights { source, digest: [byte; 32] });
+        Claims { weights: WeightsClaim::from_servers(servers.iter().map(measured)), ..claims() }
     }
 
     #[test]
@@ -368,7 +397,8 @@ mod tests {
         let with_nonce = claims();
         let without = Claims { nonce: None, ..claims() };
         let with_gpu = Claims { gpu_evidence_hash: Some([5; 32]), ..claims() };
-        for claims in [with_nonce, without, with_gpu] {
+        let with_weights = [&[Some(1)][..], &[Some(2), None, Some(1)]].map(with_weights);
+        for claims in [with_nonce, without, with_gpu].into_iter().chain(with_weights) {
             assert_eq!(Claims::decode(&claims.encode()), Ok(claims));
         }
     }
@@ -398,6 +428,79 @@ mod tests {
                 assert_ne!(read, claims());
                 assert_eq!(read.encode(), flipped);
             }
+        }
+    }
+
+    #[test]
+    fn a_full_set_of_claims_is_readable_and_one_with_more_weights_is_refused() {
+        let servers: Vec<Option<u8>> = [None].into_iter().chain((0..9).map(Some)).collect();
+        let most = Claims {
+            gpu_evidence_hash: Some([5; 32]),
+            guarantee: "g".repeat(GUARANTEE_BYTES_MAX),
+            nonce: Some(vec![1; NONCE_BYTES_MAX]),
+            ..with_weights(&servers[..9])
+        };
+        let encoded = most.encode();
+        assert!(encoded.len() < 900, "{}", encoded.len());
+        assert_eq!(Claims::decode(&encoded), Ok(most));
+        let more = with_weights(&servers);
+        let refused = ClaimsError::WeightsCount { wanted: 8, got: 9 };
+        assert_eq!(more.check(), Err(refused.clone()));
+        assert!(Claims::decode(&more.encode()).is_err());
+        assert_eq!(Claims::decode(&with_weights(&servers[1..]).encode()), Err(refused));
+    }
+
+    #[test]
+    fn weights_in_another_form_are_rejected() {
+        let encode = |write: &dyn Fn(&mut Writer)| {
+            let claims = claims().encode();
+            let mut weights = Writer::new();
+            write(weights.text("weights"));
+            // One more entry, after the nonce, which is the first.
+            let (head, nonce) = (1, 1 + 5 + 2 + 32);
+            let mut bytes = vec![claims[0] + 1];
+            bytes.extend_from_slice(&claims[head..][..nonce]);
+            bytes.extend_from_slice(&weights.finish());
+            bytes.extend_from_slice(&claims[head + nonce..]);
+            bytes
+        };
+        let digest = |byte| [byte; 32];
+        let good = encode(&|w| {
+            w.array(1).array(2).uint(1).bytes(&digest(1));
+        });
+        assert_eq!(Claims::decode(&good), Ok(with_weights(&[Some(1)])));
+        type Write = fn(&mut Writer);
+        let malformed: [Write; 9] = [
+            |w| {
+                w.array(0);
+            },
+            |w| {
+                w.array(1).text("not measured");
+            },
+            |w| {
+                w.array(1).array(2).uint(0).bytes(&[1; 32]);
+            },
+            |w| {
+                w.array(1).array(2).uint(1).bytes(&[1; 31]);
+            },
+            |w| {
+                w.array(1).array(1).uint(1);
+            },
+            |w| {
+                w.array(2).text("not measured").array(2).uint(1).bytes(&[1; 32]);
+            },
+            |w| {
+                w.array(2).array(2).uint(1).bytes(&[1; 32]).array(2).uint(1).bytes(&[1; 32]);
+            },
+            |w| {
+                w.array(2).array(2).uint(1).bytes(&[2; 32]).array(2).uint(1).bytes(&[1; 32]);
+            },
+            |w| {
+                w.array(2).array(2).uint(1).bytes(&[1; 32]).text("measured");
+            },
+        ];
+        for (index, write) in malformed.iter().enumerate() {
+            assert!(Claims::decode(&encode(write)).is_err(), "{index}");
         }
     }
 

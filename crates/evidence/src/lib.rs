@@ -32,6 +32,7 @@ pub mod snp_endorsements;
 pub mod tagged_evidence;
 pub mod tcb_info;
 mod unix_seconds;
+pub mod weights_claim;
 
 pub use appraise::{Appraise, BindingKind, PresentedEvidence, PresentedGpuEvidence};
 pub use attest::{Attest, AttestError};

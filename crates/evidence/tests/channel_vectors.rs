@@ -12,6 +12,7 @@ use confide_evidence::{
     claims::Claims,
     session_message::{SessionEvidence, SessionMessage},
     tagged_evidence::{TaggedCollateral, TaggedEvidence},
+    weights_claim::{MeasuredWeights, WeightsClaim, WeightsSource},
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256, Sha512};
@@ -184,6 +185,14 @@ fn claims(fields: &Value) -> Claims {
         not_after: fields["not-after"].as_u64().expect("a number"),
         not_before: fields["not-before"].as_u64().expect("a number"),
         pubkey_hash: digest(&fields["pubkey-hash"]),
+        weights: fields["weights"].as_array().and_then(|weights| {
+            let source = WeightsSource::HashedAtStart;
+            let measured = |value| MeasuredWeights { source, digest: digest(value) };
+            let is_measured = |value: &Value| !value.is_null();
+            WeightsClaim::from_servers(
+                weights.iter().map(|value| is_measured(value).then(|| measured(value))),
+            )
+        }),
     }
 }
 

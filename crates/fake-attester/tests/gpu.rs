@@ -269,6 +269,7 @@ impl Pair {
             not_after: NOW_S + 600,
             not_before: NOW_S,
             pubkey_hash,
+            weights: None,
         };
         let claims = claims.encode();
         let report_data: ReportData = key_report_data(&claims);

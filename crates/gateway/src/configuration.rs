@@ -4,9 +4,11 @@
 //! prompts leave in the clear. Therefore the bound claims contain the digest of this configuration,
 //! and a policy pins it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use confide_channel::Binding;
+use confide_evidence::weights_claim::{MeasuredWeights, WeightsClaim};
+use confide_weights::WeightsMeasurement;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -35,10 +37,10 @@ pub const GUARANTEE_NONE: &str = "none";
 /// Version of the canonical form; it changes whenever the meaning of a field changes.
 ///
 /// Version 1 had a path prefix for each route and no methods, version 2 one upstream for each route,
-/// version 3 no roots of https upstreams.
-const FORM_VERSION: u32 = 4;
+/// version 3 no roots of https upstreams, version 4 no weights.
+const FORM_VERSION: u32 = 5;
 
-/// The source of the manifest digest: the gateway does not measure the model's files.
+/// The source of the manifest digest: the model server states it.
 const MANIFEST_SOURCE: &str = "claimed by the upstream";
 
 /// The effective configuration.
@@ -123,6 +125,58 @@ impl GatewayConfiguration {
         Ok(())
     }
 
+    /// Measures the weights of the servers for which a path is given, those of one path once. This
+    /// blocks while the files are read. A measurement of `in_use` is kept if its files are unchanged.
+    ///
+    /// # Errors
+    /// [`GatewayError::Weights`] if weights cannot be measured.
+    pub fn measure_weights(&mut self, in_use: Option<&Self>) -> Result<(), GatewayError> {
+        let mut known: Vec<Arc<WeightsMeasurement>> = in_use
+            .iter()
+            .flat_map(|in_use| &in_use.servers)
+            .filter_map(|server| server.weights.clone())
+            .filter(|weights| weights.check_unchanged().is_ok())
+            .collect();
+        for server in &mut self.servers {
+            let Some(path) = &server.weights_path else { continue };
+            let canonical = path.canonicalize().ok();
+            let same =
+                |weights: &&Arc<WeightsMeasurement>| Some(weights.path()) == canonical.as_deref();
+            let measured = match known.iter().find(same) {
+                Some(weights) => weights.clone(),
+                None => {
+                    let measured = WeightsMeasurement::measure(path).map_err(|source| {
+                        GatewayError::Weights { url: server.upstream.url(), source }
+                    })?;
+                    known.push(Arc::new(measured));
+                    known[known.len() - 1].clone()
+                }
+            };
+            server.weights = Some(measured);
+        }
+        Ok(())
+    }
+
+    /// Checks that the weights of all servers for which a path is given have been measured, so that
+    /// the digest and the claims are complete.
+    pub(crate) fn check_weights(&self) -> Result<(), GatewayError> {
+        let is_unmeasured =
+            |server: &&ModelServer| server.weights_path.is_some() && server.weights.is_none();
+        match self.servers.iter().find(is_unmeasured) {
+            None => Ok(()),
+            Some(server) => Err(GatewayError::Server {
+                url: server.upstream.url(),
+                wanted: "its weights measured",
+                got: "weights that were not measured".into(),
+            }),
+        }
+    }
+
+    /// The claim about the weights of all servers; `None` if none were measured.
+    pub fn weights_claim(&self) -> Option<WeightsClaim> {
+        WeightsClaim::from_servers(self.servers.iter().map(ModelServer::measured_weights))
+    }
+
     /// Checks that the roots of all https upstreams have been read, so that the digest is complete.
     pub(crate) fn check_upstream_roots(&self) -> Result<(), GatewayError> {
         let lacks_roots = |upstream: &&Upstream| upstream.is_https() && upstream.roots().is_none();
@@ -200,6 +254,7 @@ impl GatewayConfiguration {
                 models: server.models.iter().map(String::as_str).collect(),
                 tls_roots: server.upstream.roots().map(UpstreamRoots::canonical_name),
                 url: server.upstream.url(),
+                weights: server.measured_weights().map(CanonicalWeights::from),
             })
             .collect();
         upstreams.sort_by(|a, b| (a.group, &a.url).cmp(&(b.group, &b.url)));
@@ -279,6 +334,19 @@ struct CanonicalUpstream<'a> {
     models: BTreeSet<&'a str>,
     tls_roots: Option<String>,
     url: String,
+    weights: Option<CanonicalWeights>,
+}
+
+#[derive(Serialize)]
+struct CanonicalWeights {
+    sha256: String,
+    source: &'static str,
+}
+
+impl From<MeasuredWeights> for CanonicalWeights {
+    fn from(weights: MeasuredWeights) -> Self {
+        Self { sha256: hex::encode(weights.digest), source: weights.source.as_str() }
+    }
 }
 
 #[cfg(test)]
@@ -305,14 +373,14 @@ mod tests {
             model_manifest_sha256: Some([0xab; 32]),
             ..ModelServer::new(upstream("http://10.0.0.1:9000/x"))
         });
-        let json = r#"{"binding":"key","confide_configuration":4,"routes":["#.to_owned()
+        let json = r#"{"binding":"key","confide_configuration":5,"routes":["#.to_owned()
             + r#"{"group":"default","methods":["GET","HEAD","POST"],"path":"/health"},"#
             + r#"{"group":"default","methods":["GET","POST"],"path":"/v1/x"}],"#
             + r#""tunnel_allow":[],"upstreams":[{"group":"audio","model_manifest_sha256":""#
             + &"ab".repeat(32)
-            + r#"","models":["\"b\"","w"],"tls_roots":null,"url":"http://10.0.0.1:9000/x"},"#
+            + r#"","models":["\"b\"","w"],"tls_roots":null,"url":"http://10.0.0.1:9000/x","weights":null},"#
             + r#"{"group":"default","model_manifest_sha256":null,"models":[],"#
-            + r#""tls_roots":null,"url":"http://127.0.0.1:8000"}]}"#;
+            + r#""tls_roots":null,"url":"http://127.0.0.1:8000","weights":null}]}"#;
         assert_eq!(String::from_utf8(configuration.canonical_json()).unwrap(), json);
         assert_eq!(configuration.digest(), <[u8; 32]>::from(Sha256::digest(json)));
     }
@@ -344,17 +412,52 @@ mod tests {
         ));
         configuration.servers[0].upstream.set_roots(roots(ROOT));
         assert!(configuration.check_upstream_roots().is_ok());
-        let json = r#"{"binding":"key","confide_configuration":4,"routes":["#.to_owned()
+        let json = r#"{"binding":"key","confide_configuration":5,"routes":["#.to_owned()
             + r#"{"group":"default","methods":["POST"],"path":"/v1/x"}],"tunnel_allow":[],"#
             + r#""upstreams":[{"group":"default","model_manifest_sha256":null,"models":[],"#
             + r#""tls_roots":"d1a524efcc27f4fb59af2e29c0dd8a82698eca1e0608d0b5f5c97e88a8d35ac8","#
-            + r#""url":"https://10.0.0.1:443"}]}"#;
+            + r#""url":"https://10.0.0.1:443","weights":null}]}"#;
         assert_eq!(String::from_utf8(configuration.canonical_json()).unwrap(), json);
-        let digest = "c5b5e1cc09e2118a1347907104075fc709f655648d4cc2529cf8e96d9d93bc68";
+        let digest = "cfb29b9d333d77fa95ed09a46a787acce6c640e2864f2e849871f643d8d4b3a6";
         assert_eq!(hex::encode(configuration.digest()), digest);
         let mut other = configuration.clone();
         other.servers[0].upstream.set_roots(roots(&[ROOT, ROOT].concat()));
         assert_ne!(configuration.digest(), other.digest());
+    }
+
+    #[test]
+    fn measured_weights_are_in_the_digest_and_the_claims() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.gguf");
+        std::fs::write(&path, "weights").unwrap();
+        let mut configuration = single("http://127.0.0.1:8000");
+        configuration.servers[0].weights_path = Some(path.clone());
+        assert!(configuration.check_weights().is_err());
+        let before = configuration.digest();
+        configuration.measure_weights(None).unwrap();
+        assert!(configuration.check_weights().is_ok());
+        assert_ne!(configuration.digest(), before);
+        let sha256 = hex::encode(Sha256::digest("weights"));
+        let json = String::from_utf8(configuration.canonical_json()).unwrap();
+        let wanted =
+            format!(r#""weights":{{"sha256":"{sha256}","source":"hashed at start"}}}}]}}"#);
+        assert!(json.ends_with(&wanted), "{json}");
+        assert!(configuration.weights_claim().unwrap().is_complete());
+
+        // A reload reads only files that have changed.
+        let mut reloaded = configuration.clone();
+        reloaded.measure_weights(Some(&configuration)).unwrap();
+        let both = [&reloaded, &configuration].map(|each| each.servers[0].weights.clone().unwrap());
+        assert!(Arc::ptr_eq(&both[0], &both[1]));
+        std::fs::write(&path, "other weights").unwrap();
+        reloaded.measure_weights(Some(&configuration)).unwrap();
+        assert_ne!(reloaded.digest(), configuration.digest());
+
+        configuration.servers.push(ModelServer {
+            group: "other".into(),
+            ..ModelServer::new(upstream("http://10.0.0.1:1"))
+        });
+        assert!(!configuration.weights_claim().unwrap().is_complete());
     }
 
     #[test]

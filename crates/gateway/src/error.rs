@@ -1,5 +1,7 @@
 //! Errors in making or starting a gateway.
 
+use confide_weights::WeightsError;
+
 /// The reason why a gateway cannot be made or started.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
@@ -20,6 +22,14 @@ pub enum GatewayError {
         url: String,
         /// The text of the failure, which names the file if one was given.
         reason: String,
+    },
+    /// The weights of a model server cannot be measured.
+    #[error("weights of model server `{url}` cannot be measured: {source}")]
+    Weights {
+        /// The address of the server.
+        url: String,
+        /// The file, and what is wrong with it.
+        source: WeightsError,
     },
     /// The address of the upstream ends with `/v1`, which request paths already contain.
     #[error(

@@ -50,6 +50,7 @@ impl GatewayOptions {
             key_validity: self.key_validity,
             deadline: self.limits.handshake,
             names: self.names.clone(),
+            weights: self.configuration.weights_claim(),
         }
     }
 }
@@ -84,6 +85,7 @@ impl Gateway {
     ) -> Result<Self, GatewayError> {
         options.configuration.check()?;
         options.configuration.check_upstream_roots()?;
+        options.configuration.check_weights()?;
         let channel = Server::new(options.channel_options(), attester.clone(), clock)?;
         Self::with_channel(channel, options, attester, clock)
     }
@@ -104,6 +106,7 @@ impl Gateway {
     ) -> Result<Self, GatewayError> {
         options.configuration.check()?;
         options.configuration.check_upstream_roots()?;
+        options.configuration.check_weights()?;
         let unusable = |part, got: String| GatewayError::Certificate { part, got };
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain_pem)
             .collect::<Result<_, _>>()

@@ -96,6 +96,7 @@ mod usage;
 mod usage_file;
 mod usage_scanner;
 mod websocket_relay;
+mod weights_watch;
 
 pub use confide_http::{Admission, AdmissionLimits, BodyPace, DrainOutcome};
 

@@ -58,7 +58,8 @@ fn single_model_manifest(list: &[u8]) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// Remembers whether a model server has ever named another model than the attested one.
+/// Remembers whether a model server has ever had another model than the attested one: named another,
+/// or had other weights than the measured ones.
 ///
 /// It is never reset: the evidence keeps attesting a false digest, so the gateway has to be
 /// restarted, or reloaded with a new configuration and evidence.
@@ -68,6 +69,11 @@ pub(crate) struct ModelChange(watch::Sender<bool>);
 impl ModelChange {
     pub(crate) fn has_happened(&self) -> bool {
         *self.0.borrow()
+    }
+
+    /// Closes every session. Returns whether it is the first change.
+    pub(crate) fn mark(&self) -> bool {
+        !self.0.send_replace(true)
     }
 
     /// Resolves once a server has named another model.
@@ -128,7 +134,7 @@ impl AttestedModelWatch {
             return Ok(connection);
         }
         let (wanted, got) = (hex::encode(wanted), got.map_or("none".into(), hex::encode));
-        if !self.change.0.send_replace(true) {
+        if self.change.mark() {
             tracing::error!(
                 upstream = %upstream.url(),
                 %wanted,

@@ -22,6 +22,7 @@ use crate::{
     limits::GatewayLimits,
     manifest::AttestedModelWatch,
     upstream::Upstream,
+    weights_watch::WeightsWatch,
 };
 
 /// The time that an upstream which does not keep connections needs to close one after an answer.
@@ -43,6 +44,7 @@ pub(crate) struct UpstreamPool {
     upstream: Upstream,
     limits: GatewayLimits,
     manifest: AttestedModelWatch,
+    weights: Option<Arc<WeightsWatch>>,
     /// The connections of each thread that serves: one that another thread opened would wake it for
     /// every answer.
     threads: Box<[Mutex<ThreadPool>]>,
@@ -144,12 +146,13 @@ impl UpstreamPool {
     pub(crate) fn new(
         upstream: Upstream,
         manifest: AttestedModelWatch,
+        weights: Option<Arc<WeightsWatch>>,
         limits: GatewayLimits,
     ) -> Self {
         let (idle_count, lifetime) = Default::default();
         let threads = (0..available_cores()).map(|_| Mutex::default()).collect();
         let opening = (0..available_cores()).map(|_| OpeningTurn::default()).collect();
-        Self { upstream, limits, manifest, threads, idle_count, lifetime, opening }
+        Self { upstream, limits, manifest, weights, threads, idle_count, lifetime, opening }
     }
 
     /// The connections of the calling thread.
@@ -161,9 +164,22 @@ impl UpstreamPool {
         &self.upstream
     }
 
-    /// Whether the configuration has the upstream's model.
+    /// Whether the configuration has the upstream's model, or its weights.
     pub(crate) fn expects_model(&self) -> bool {
-        self.manifest.expects_model()
+        self.manifest.expects_model() || self.weights.is_some()
+    }
+
+    /// The watch over the server's weights, if they were measured.
+    pub(crate) fn weights_watch(&self) -> Option<&Arc<WeightsWatch>> {
+        self.weights.as_ref()
+    }
+
+    /// Checks that the process that listens has the measured weights.
+    async fn confirm_weights(&self) -> Result<(), UpstreamFailure> {
+        match &self.weights {
+            Some(weights) => weights.confirm_process().await,
+            None => Ok(()),
+        }
     }
 
     /// The digest of the model's manifest in the configuration.
@@ -214,6 +230,7 @@ impl UpstreamPool {
     /// Opens a new connection of HTTP/1.1, as [`Self::open`] does.
     pub(crate) async fn open_http1(&self) -> Result<Connection, UpstreamFailure> {
         let connection = Connection::open_http1(&self.upstream, &self.limits).await?;
+        self.confirm_weights().await?;
         if !self.manifest.expects_model() {
             return Ok(connection);
         }
@@ -227,7 +244,9 @@ impl UpstreamPool {
         {
             return Ok(connection);
         }
-        Connection::open_http1(&self.upstream, &self.limits).await
+        let connection = Connection::open_http1(&self.upstream, &self.limits).await?;
+        self.confirm_weights().await?;
+        Ok(connection)
     }
 
     /// Claims a stream of a connection of HTTP/2. The oldest connection with a free one is used, so
@@ -255,6 +274,7 @@ impl UpstreamPool {
 
     async fn open_session(&self) -> Result<Http2Stream, UpstreamFailure> {
         let session = open_http2_session(&self.upstream, &self.limits).await?;
+        self.confirm_weights().await?;
         let claim = || session.claim().ok_or_else(|| no_free_stream(&self.upstream));
         if self.manifest.expects_model() {
             let (question, deadline) = (Connection::Http2(claim()?), self.limits.upstream_question);

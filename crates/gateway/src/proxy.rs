@@ -46,7 +46,7 @@ use crate::{
     operation::Operation,
     path::{self, PathFault},
     receipt_book::ReceiptOwner,
-    receipt_draft::{AnsweringServer, ReceiptDraft},
+    receipt_draft::ReceiptDraft,
     receipt_service::{ACI_PATHS, ACI_ROUTE, ReceiptService},
     refusal::RequestRefusal,
     request_head,
@@ -744,9 +744,7 @@ impl Proxy {
         let path =
             location.and_then(|location| permit.pool().upstream().path_of_redirect(location));
         if self.receipts.is_some() {
-            let (pool, is_local) = (permit.pool(), permit.pool().upstream().is_loopback());
-            let manifest_sha256 = pool.model_manifest();
-            AnsweringServer { manifest_sha256, is_local }.note(&mut head);
+            permit.describe_server().note(&mut head);
         }
         let body = AnswerStream::new(body, permit, &head.headers);
         head.version = Version::HTTP_11;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use confide_evidence::weights_claim::{MeasuredWeights, NOT_MEASURED};
 use confide_receipt::{
-    BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json, RECEIVED_EVENT, RETURNED_EVENT,
-    Receipt, digest_text,
+    BodyDigest, CONFIGURATION_EVENT, Event, FORWARDED_EVENT, Json, MODEL_EVENT, RECEIVED_EVENT,
+    RETURNED_EVENT, Receipt, digest_text,
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode, response};
 use sha2::{Digest, Sha256};
@@ -19,14 +20,14 @@ use crate::{
 const RECEIPT_ID: HeaderName = HeaderName::from_static("x-receipt-id");
 /// The event of this project with what the request asks for.
 const REQUEST_EVENT: &str = "confide.request";
-/// The event of this project with what is known of the model.
-const MODEL_EVENT: &str = "confide.model";
 
 /// The model server that answers, as a receipt describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnsweringServer {
     /// The digest of the model's manifest that the server states, if it was attested.
     pub(crate) manifest_sha256: Option<[u8; 32]>,
+    /// The weights of the server, if the gateway measured them.
+    pub(crate) weights: Option<MeasuredWeights>,
     /// Whether the server runs on the gateway's machine.
     pub(crate) is_local: bool,
 }
@@ -128,23 +129,35 @@ impl ReceiptDraft {
             let sampling = facts.sampling.iter().map(|(name, text)| (*name, text.clone().into()));
             events.push(Event::new(REQUEST_EVENT, [("sampling", Json::object(sampling))]));
         }
-        let manifest = self.server.and_then(|server| server.manifest_sha256);
-        events.push(match manifest {
-            Some(manifest) => Event::new(
-                MODEL_EVENT,
-                [
-                    ("weights", "stated by the model server".into()),
-                    ("manifest_sha256", hex::encode(manifest).into()),
-                ],
-            ),
-            None => Event::new(MODEL_EVENT, [("weights", "not measured".into())]),
-        });
+        events.push(self.describe_model());
         if !self.signer.context().is_direct {
             events.push(self.describe_upstream());
         }
         let returned = Event::of_body(RETURNED_EVENT, answer);
         events.push(returned.with_member("status", self.status.as_u16().into()));
         events
+    }
+
+    /// What is known of the model: the weights that the gateway measured, or else the manifest that
+    /// the model server states.
+    fn describe_model(&self) -> Event {
+        let weights = self.server.and_then(|server| server.weights);
+        let manifest = self.server.and_then(|server| server.manifest_sha256);
+        let provenance = match (weights, manifest) {
+            (Some(weights), _) => weights.source.as_str(),
+            (None, Some(_)) => "stated by the model server",
+            (None, None) => NOT_MEASURED,
+        };
+        let mut event = Event::new(MODEL_EVENT, [("weights", provenance.into())]);
+        if let Some(manifest) = manifest {
+            event = event.with_member("manifest_sha256", hex::encode(manifest).into());
+        }
+        match weights {
+            Some(weights) => {
+                event.with_member("weights_sha256", hex::encode(weights.digest).into())
+            }
+            None => event,
+        }
     }
 
     /// The event about the hop to the model server, which an aggregator's receipts have. No model

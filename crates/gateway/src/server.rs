@@ -1,7 +1,9 @@
 //! A model server in the configuration.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
+use confide_evidence::weights_claim::MeasuredWeights;
+use confide_weights::WeightsMeasurement;
 use http::uri::PathAndQuery;
 
 use crate::{error::GatewayError, model_field::is_model_name, upstream::Upstream};
@@ -45,6 +47,10 @@ pub struct ModelServer {
     /// The PEM file with the only root certificates that an https address is verified by; `None`
     /// for those of the operating system.
     pub roots_file: Option<PathBuf>,
+    /// The file or folder with the weights of a server on this machine, for the gateway to measure.
+    pub weights_path: Option<PathBuf>,
+    /// The measurement of `weights_path`, once it was made.
+    pub weights: Option<Arc<WeightsMeasurement>>,
 }
 
 impl ModelServer {
@@ -59,7 +65,19 @@ impl ModelServer {
             requests_max: 0,
             health_path: HEALTH_PATH.into(),
             roots_file: None,
+            weights_path: None,
+            weights: None,
         }
+    }
+
+    /// The measured weights as they stand in claims.
+    pub fn measured_weights(&self) -> Option<MeasuredWeights> {
+        self.weights.as_deref().map(WeightsMeasurement::claim)
+    }
+
+    /// The address at which a server listens whose weights are measured.
+    pub(crate) fn listening_address(&self) -> Option<SocketAddr> {
+        self.upstream.is_loopback().then(|| self.upstream.authority().as_str().parse().ok())?
     }
 
     /// Checks the ranges of all fields.
@@ -88,6 +106,10 @@ impl ModelServer {
         }
         if let Some(path) = self.roots_file.as_ref().filter(|_| !self.upstream.is_https()) {
             return refuse("root certificates for https only", path.display().to_string());
+        }
+        if self.weights_path.is_some() && self.listening_address().is_none() {
+            let wanted = "weights to measure of a server on this machine (127.0.0.1 or [::1])";
+            return refuse(wanted, "a server on another machine".into());
         }
         self.parse_health_path().map(drop)
     }
@@ -135,6 +157,10 @@ mod tests {
             ModelServer { health_path: "/he alth".into(), ..server() },
             ModelServer { models: vec!["m".into(); MODELS_MAX + 1], ..server() },
             ModelServer { roots_file: Some("ca.pem".into()), ..server() },
+            ModelServer {
+                weights_path: Some("model".into()),
+                ..ModelServer::new(Upstream::parse("http://10.0.0.1:1").unwrap())
+            },
             models(&["a", "a"]),
             models(&[""]),
             models(&["a\n"]),

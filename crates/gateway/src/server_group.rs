@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use confide_evidence::weights_claim::MeasuredWeights;
 use confide_http::{Peer, QueueError};
 use http::uri::PathAndQuery;
 use tokio::{sync::oneshot, time::Instant};
@@ -23,8 +24,10 @@ use crate::{
     limits::GatewayLimits,
     manifest::{AttestedModelWatch, ModelChange},
     pool::UpstreamPool,
+    receipt_draft::AnsweringServer,
     request_model::RequestModel,
     server::{ModelServer, SERVERS_MAX},
+    weights_watch::WeightsWatch,
 };
 
 /// The interval between two sweeps of idle connections and of requests that wait, which is short
@@ -66,6 +69,7 @@ pub(crate) struct ServerGroup {
 /// A model server of a group.
 pub(crate) struct GroupServer {
     pool: Arc<UpstreamPool>,
+    weights: Option<MeasuredWeights>,
     models: Vec<String>,
     weight: u32,
     /// The largest number of running requests; 0 for no limit.
@@ -131,11 +135,17 @@ impl ServerGroup {
         change: &Arc<ModelChange>,
     ) -> Result<(), GatewayError> {
         let watch = AttestedModelWatch::new(server.model_manifest_sha256, change.clone());
+        let weights = server.weights.clone().zip(server.listening_address());
+        let weights = weights.map(|(weights, address)| {
+            Arc::new(WeightsWatch::new(weights, address, change.clone()))
+        });
+        let pool = UpstreamPool::new(server.upstream.clone(), watch, weights, self.limits);
         self.lists_models |= !server.models.is_empty();
         self.has_bounds |= server.requests_max > 0;
         self.lock().credits.push(0);
         self.servers.push(GroupServer {
-            pool: Arc::new(UpstreamPool::new(server.upstream.clone(), watch, self.limits)),
+            pool: Arc::new(pool),
+            weights: server.measured_weights(),
             models: server.models.clone(),
             weight: server.weight.max(1),
             requests_max: server.requests_max,
@@ -250,6 +260,7 @@ impl ServerGroup {
             never = self.sweep(server) => never,
             never = self.check_health_at_intervals(server) => never,
             never = self.check_model_at_intervals(server) => never,
+            never = self.check_weights_at_intervals(server) => never,
         }
     }
 
@@ -285,6 +296,14 @@ impl ServerGroup {
             {
                 tracing::debug!(%reason, "upstream does not confirm its model");
             }
+        }
+    }
+
+    /// Looks at a server's weights, if they were measured.
+    async fn check_weights_at_intervals(&self, server: &GroupServer) -> Infallible {
+        match server.pool.weights_watch() {
+            Some(weights) => weights.check_at_intervals(self.limits.upstream_check).await,
+            None => std::future::pending().await,
         }
     }
 
@@ -449,6 +468,16 @@ impl ServerPermit {
     /// The index of the server in its group.
     pub(crate) fn index(&self) -> usize {
         self.index
+    }
+
+    /// The server as a receipt describes it.
+    pub(crate) fn describe_server(&self) -> AnsweringServer {
+        let GroupServer { pool, weights, .. } = &self.group.servers[self.index];
+        AnsweringServer {
+            manifest_sha256: pool.model_manifest(),
+            weights: *weights,
+            is_local: pool.upstream().is_loopback(),
+        }
     }
 
     /// Remembers that the server took no byte of the request.

@@ -76,6 +76,7 @@ impl BoundKey {
             not_after: not_before.saturating_add(span),
             not_before,
             pubkey_hash: key.spki_hash(),
+            weights: None,
         };
         claims.check().map_err(|error| KeyError::Claims { reason: error.to_string() })?;
         let not_after = claims.not_after;

@@ -84,6 +84,7 @@ impl Notary {
                 key_validity,
                 deadline: limits.handshake,
                 names,
+                weights: None,
             },
             Some(attester),
             clock,

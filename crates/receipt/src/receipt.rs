@@ -21,6 +21,8 @@ pub const FORWARDED_EVENT: &str = "request.forwarded";
 pub const RETURNED_EVENT: &str = "response.returned";
 /// The event of this project with the digest of the gateway's configuration.
 pub const CONFIGURATION_EVENT: &str = "confide.configuration";
+/// The event of this project with what is known of the model.
+pub const MODEL_EVENT: &str = "confide.model";
 
 pub(crate) const SIGNATURE: &str = "signature";
 const BODY_HASH: &str = "body_hash";

@@ -14,6 +14,7 @@ const STREAM: &str = "data: {\"id\":\"chatcmpl-124\"}\n\ndata: [DONE]\n\n";
 const SERVED_AT: u64 = 1_780_272_000;
 const NOT_AFTER: u64 = SERVED_AT + 3600;
 const CONFIGURATION: [u8; 32] = [7; 32];
+const WEIGHTS: [u8; 32] = [0xa5; 32];
 const NONCE: Nonce = [9; 32];
 
 #[test]
@@ -261,6 +262,7 @@ struct ReceiptCase {
     at: u64,
     key_validity_s_max: u64,
     configurations: Option<Vec<[u8; 32]>>,
+    weights: Option<Vec<[u8; 32]>>,
     request: Option<&'static str>,
     response: Option<&'static str>,
     cut: bool,
@@ -276,6 +278,7 @@ impl ReceiptCase {
             at: SERVED_AT + 60,
             key_validity_s_max: 86_400,
             configurations: Some(vec![CONFIGURATION]),
+            weights: None,
             request: Some(REQUEST),
             response: Some(ANSWER),
             cut: false,
@@ -284,14 +287,17 @@ impl ReceiptCase {
     }
 
     fn to_json(&self) -> Value {
-        let digests = self.configurations.as_ref();
+        let list = |digests: &Option<Vec<[u8; 32]>>| {
+            digests.as_ref().map(|digests| digests.iter().map(hex::encode).collect::<Vec<_>>())
+        };
         json!({
             "name": self.name,
             "receipt": self.receipt,
             "report": self.report,
             "at": self.at,
             "key_validity_s_max": self.key_validity_s_max,
-            "configurations": digests.map(|digests| digests.iter().map(hex::encode).collect::<Vec<_>>()),
+            "configurations": list(&self.configurations),
+            "weights": list(&self.weights),
             "request": self.request,
             "response": self.response,
             "answer_cut": self.cut,
@@ -307,6 +313,7 @@ fn receipt_cases() -> Value {
         other_key_cases(),
         time_cases(),
         configuration_cases(),
+        weights_cases(),
         body_cases(),
     ];
     cases.iter().flatten().map(ReceiptCase::to_json).collect()
@@ -448,6 +455,38 @@ fn time_cases() -> Vec<ReceiptCase> {
         case("a clock that is further ahead", SERVED_AT + 61, SERVED_AT, Some("served_at")),
         life("a keyset that lives as long as the policy allows", 3600, None),
         life("a keyset that lives longer", 3599, Some("keyset_life")),
+    ]
+}
+
+fn weights_cases() -> Vec<ReceiptCase> {
+    let with = |models: Vec<Event>| {
+        let mut events = events(&digest_of(ANSWER));
+        events.splice(3..3, models);
+        sign(events)
+    };
+    let model = |source: &str, digest: &str| {
+        Event::new(MODEL_EVENT, [("weights", source.into()), ("weights_sha256", digest.into())])
+    };
+    let (ours, measured) = (hex::encode(WEIGHTS), "hashed at start");
+    let demanded = |name, receipt, weights: &[[u8; 32]], refused| ReceiptCase {
+        weights: Some(weights.to_vec()),
+        ..ReceiptCase::new(name, receipt, refused)
+    };
+    let refused = |name, models| demanded(name, with(models), &[WEIGHTS], Some("weights"));
+    let good = || with(vec![model(measured, &ours)]);
+    vec![
+        demanded("one of two weights", good(), &[[8; 32], WEIGHTS], None),
+        ReceiptCase::new("any weights", good(), None),
+        demanded("other weights", good(), &[[8; 32]], Some("weights")),
+        refused("no event of the model", vec![]),
+        refused("two events of the model", vec![model(measured, &ours), model(measured, &ours)]),
+        refused("weights that were stated", vec![model("stated by the model server", &ours)]),
+        refused("weights that were not measured", vec![model("not measured", &ours)]),
+        refused("a digest of weights in capitals", vec![model(measured, &ours.to_uppercase())]),
+        refused(
+            "no digest of weights",
+            vec![Event::new(MODEL_EVENT, [("weights", measured.into())])],
+        ),
     ]
 }
 

@@ -1,8 +1,15 @@
 //! Checks of report data, measurements, and the claims that the report data covers.
 
-use alloc::string::{String, ToString};
+use alloc::{
+    string::{String, ToString},
+    vec::Vec,
+};
 
-use confide_evidence::{ReportData, UnixSeconds, claims::Claims};
+use confide_evidence::{
+    ReportData, UnixSeconds,
+    claims::Claims,
+    weights_claim::{MeasuredWeights, NOT_MEASURED, WeightsClaim},
+};
 use rustls_pki_types::UnixTime;
 
 use crate::{
@@ -23,6 +30,7 @@ pub(crate) trait BindingSteps: StepNames {
     const REPORT_DATA: Self;
     const CLAIMS: Self;
     const CONFIG_DIGEST: Self;
+    const WEIGHTS: Self;
     const KEY_VALIDITY: Self;
     const EVIDENCE_AGE: Self;
 }
@@ -31,6 +39,7 @@ impl BindingSteps for Step {
     const REPORT_DATA: Self = Step::ReportData;
     const CLAIMS: Self = Step::Claims;
     const CONFIG_DIGEST: Self = Step::ConfigDigest;
+    const WEIGHTS: Self = Step::Weights;
     const KEY_VALIDITY: Self = Step::KeyValidity;
     const EVIDENCE_AGE: Self = Step::EvidenceAge;
 }
@@ -119,6 +128,7 @@ impl Binding<'_> {
             &claims.config_digest,
             "as wanted",
         )?;
+        check_weights::<S>(checks, claims.weights.as_ref(), self.policy)?;
         check_ages::<S>(checks, &claims, self.policy, self.now)?;
         Ok(Some(claims))
     }
@@ -126,9 +136,11 @@ impl Binding<'_> {
     /// Notes that there are no claims; a policy with a key about them then refuses the evidence.
     fn check_absent_claims<S: BindingSteps>(&self, checks: &mut Checks) -> Result<(), Reason> {
         checks.skip(S::CLAIMS, "the evidence has none");
-        let digest = self.policy.config_digest.as_ref();
+        let is_evaluated =
+            |wanted: &Option<Expect<[u8; 32]>>| wanted.as_ref().is_some_and(Expect::is_evaluated);
         let demanded = [
-            (S::CONFIG_DIGEST, digest.is_some_and(Expect::is_evaluated), "config_digest"),
+            (S::CONFIG_DIGEST, is_evaluated(&self.policy.config_digest), "config_digest"),
+            (S::WEIGHTS, is_evaluated(&self.policy.weights), "weights"),
             (S::EVIDENCE_AGE, self.policy.evidence_age_s_max.is_some(), "evidence_age_s_max"),
         ];
         for (step, is_demanded, field) in demanded {
@@ -140,6 +152,37 @@ impl Binding<'_> {
         checks.skip(S::KEY_VALIDITY, "the evidence has no claims");
         Ok(())
     }
+}
+
+/// Checks that the weights of every model that may answer were measured and are wanted ones.
+fn check_weights<S: BindingSteps>(
+    checks: &mut Checks,
+    claim: Option<&WeightsClaim>,
+    policy: &Policy,
+) -> Result<(), Reason> {
+    let wanted = match &policy.weights {
+        Some(wanted) if wanted.is_evaluated() => wanted,
+        Some(_) => {
+            checks.skip(S::WEIGHTS, "the policy says dangerous-any");
+            return Ok(());
+        }
+        None => {
+            checks.skip(S::WEIGHTS, "the policy names none");
+            return Ok(());
+        }
+    };
+    let holds = claim.is_some_and(|claim| {
+        let accepts = |weights: &MeasuredWeights| wanted.accepts(&weights.digest);
+        claim.is_complete() && claim.measured().iter().all(accepts)
+    });
+    checks.require(S::WEIGHTS, holds, "measured, as wanted", || Reason::Value {
+        field: "weights",
+        wanted: wanted.to_string(),
+        got: match claim {
+            Some(claim) => claim.to_texts().collect::<Vec<_>>().join(", "),
+            None => NOT_MEASURED.into(),
+        },
+    })
 }
 
 /// Checks how long the claims hold, that they hold now, and how old they are.

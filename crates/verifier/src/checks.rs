@@ -103,6 +103,7 @@ steps! {
     Measurements = "measurements",
     Claims = "claims",
     ConfigDigest = "config_digest",
+    Weights = "weights",
     KeyValidity = "key_validity",
     EvidenceAge = "evidence_age",
     Gpu = "gpu",

@@ -35,6 +35,7 @@ impl Policy {
             binding,
             report_data,
             config_digest,
+            weights,
             key_validity_s_max,
             evidence_age_s_max,
             cache_lifetime_s,
@@ -66,6 +67,9 @@ impl Policy {
                          would cover the platform only";
         let (digest, wanted) = ("the configuration's digest", config_digest.as_ref());
         explanation.add_optional("config_digest", digest, wanted, otherwise);
+        let subject = "the digest of the weights of each model that may answer";
+        let otherwise = "any weights, measured or not";
+        explanation.add_optional("weights", subject, weights.as_ref(), otherwise);
         explanation.add_ages(*key_validity_s_max, *evidence_age_s_max);
         let lifetime = describe_seconds(*cache_lifetime_s);
         let text = format!("a verdict on a platform's keys is used for at most {lifetime}");

@@ -74,6 +74,8 @@ pub struct Policy {
     pub report_data: Option<Expect<[u8; 64]>>,
     /// Digest of the attested end's configuration, from its claims.
     pub config_digest: Option<Expect<[u8; 32]>>,
+    /// Digests of the weights of every model that may answer, from the claims.
+    pub weights: Option<Expect<[u8; 32]>>,
     /// The longest span from `not-before` to `not-after` of the claims, in seconds.
     pub key_validity_s_max: u64,
     /// The longest time since `not-before` of the claims, in seconds.
@@ -163,6 +165,7 @@ impl Default for Policy {
             binding: None,
             report_data: None,
             config_digest: None,
+            weights: None,
             key_validity_s_max: KEY_VALIDITY_DEFAULT_S,
             evidence_age_s_max: None,
             cache_lifetime_s: CACHE_LIFETIME_DEFAULT_S,

@@ -8,6 +8,7 @@ use confide_evidence::{
     quote::Tee,
     snp::{Product, Tcb},
     tcb_info::TcbStatus,
+    weights_claim::{MeasuredWeights, NOT_MEASURED, WeightsClaim},
 };
 use serde_json::{Map, Value, json};
 
@@ -342,9 +343,19 @@ impl PlatformClaims {
             put("not_before", claims.not_before.into());
             put("not_after", claims.not_after.into());
             put("pubkey_hash", hex::encode(claims.pubkey_hash).into());
+            put("weights", weights_to_json(claims.weights.as_ref()));
         }
         Value::Object(fields)
     }
+}
+
+/// What the claims say of weights: `not measured`, or a list of digests with their sources, in which
+/// `not measured` stands for the weights of further models.
+fn weights_to_json(claim: Option<&WeightsClaim>) -> Value {
+    let Some(claim) = claim else { return NOT_MEASURED.into() };
+    let one = |weights: &MeasuredWeights| json!({ "sha256": hex::encode(weights.digest), "source": weights.source.as_str() });
+    let others = (!claim.is_complete()).then(|| NOT_MEASURED.into());
+    claim.measured().iter().map(one).chain(others).collect()
 }
 
 impl AmdClaims {

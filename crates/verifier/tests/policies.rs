@@ -215,6 +215,7 @@ fn claims_that_the_report_data_does_not_cover_are_refused() {
         not_after: NOW + 60,
         not_before: NOW - 60,
         pubkey_hash: [1; 32],
+        weights: None,
     };
     let bytes = claims.encode();
     let made = Recipe::default().make();

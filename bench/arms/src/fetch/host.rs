@@ -43,6 +43,7 @@ async fn serve(args: Args) -> Outcome {
         key_validity: KEY_VALIDITY,
         deadline: DEADLINE,
         names: vec!["127.0.0.1".into()],
+        weights: None,
     };
     let server = Arc::new(Server::new(options, None, unix_now)?);
     let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -83,6 +83,7 @@ impl Running {
             not_before: now - CLAIMS_HOLD,
             pubkey_hash: [1; 32],
             gpu_evidence_hash: None,
+            weights: None,
         };
         let outcome = self.appraiser.appraise(&PresentedEvidence {
             binding: BindingKind::TlsExporter,

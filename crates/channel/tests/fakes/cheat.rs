@@ -164,6 +164,7 @@ pub(crate) fn claims(pubkey_hash: [u8; 32]) -> Vec<u8> {
         not_after: NOW + 3600,
         not_before: NOW,
         pubkey_hash,
+        weights: None,
     };
     claims.encode()
 }

@@ -178,6 +178,7 @@ pub(crate) fn server_options(binding: Binding) -> ServerOptions {
         key_validity: Duration::from_secs(3600),
         deadline: LONG,
         names: vec!["localhost".into()],
+        weights: None,
     }
 }
 

@@ -138,6 +138,7 @@ struct UpstreamTable {
     requests_max: Option<u32>,
     health_path: Option<String>,
     upstream_ca: Option<PathBuf>,
+    weights: Option<PathBuf>,
     #[serde(default)]
     http2: bool,
 }
@@ -256,6 +257,7 @@ fn parse_terminate(mut table: Table) -> Result<TerminateConfig, String> {
             requests_max: upstream.requests_max.unwrap_or(server.requests_max),
             health_path: upstream.health_path.unwrap_or(server.health_path),
             roots_file: upstream.upstream_ca,
+            weights_path: upstream.weights,
             ..ModelServer::new(server.upstream)
         });
     }
@@ -420,6 +422,10 @@ mod tests {
             (
                 format!("{}upstream_ca = 'ca.pem'\n", terminating("")),
                 "listener 1: model server `http://127.0.0.1:1` is not usable: wanted root",
+            ),
+            (
+                format!("{}weights = 'model'\n", terminating("").replace("127.0.0.1", "10.0.0.1")),
+                "listener 1: model server `http://10.0.0.1:1` is not usable: wanted weights",
             ),
             (terminating("[listener.limits]\nidle = 1"), "limits: unknown key `idle`"),
             (tunnel.into(), "listener 1: missing field `allow`"),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use confide_client::error_chain;
-use confide_evidence::Attest;
+use confide_evidence::{Attest, weights_claim::NOT_MEASURED};
 use confide_gateway::{
     AccessLog, AccessLogThread, AuthorizationHook, Authorizer, DEFAULT_GROUP, Gateway,
     GatewayConfiguration, GatewayError, GatewayLimits, GatewayOptions, KeySet, ModelServer,
@@ -327,7 +327,7 @@ impl TerminateConfig {
         &self,
         in_use: Option<&GatewayConfiguration>,
     ) -> Result<GatewayConfiguration, CliError> {
-        let mut configuration = self.configuration.clone();
+        let mut configuration = self.measure_weights(in_use).await?;
         configuration.read_upstream_roots(process::unix_now).map_err(CliError::new)?;
         let until = Instant::now() + Duration::from_secs(self.args.upstream_wait_s);
         let asked = configuration.servers.iter().map(|server| {
@@ -345,6 +345,32 @@ impl TerminateConfig {
         let manifests = futures_util::future::join_all(asked).await;
         for (server, manifest) in configuration.servers.iter_mut().zip(manifests) {
             server.model_manifest_sha256 = manifest;
+        }
+        Ok(configuration)
+    }
+
+    /// The configuration with the weights that are to be measured. Reading them may take minutes, in
+    /// which the configuration in use goes on.
+    async fn measure_weights(
+        &self,
+        in_use: Option<&GatewayConfiguration>,
+    ) -> Result<GatewayConfiguration, CliError> {
+        let (mut configuration, in_use) = (self.configuration.clone(), in_use.cloned());
+        if configuration.servers.iter().all(|server| server.weights_path.is_none()) {
+            return Ok(configuration);
+        }
+        let measured = tokio::task::spawn_blocking(move || {
+            configuration.measure_weights(in_use.as_ref()).map(|()| configuration)
+        });
+        let configuration = measured.await.map_err(CliError::new)?.map_err(|error| {
+            CliError::new(error)
+                .with_hint("--weights takes the file or folder that the model server reads")
+        })?;
+        for server in &configuration.servers {
+            if let Some(weights) = &server.weights {
+                let (path, digest) = (weights.path().display(), weights.claim());
+                tracing::info!(%path, bytes = weights.bytes(), %digest, "weights measured");
+            }
         }
         Ok(configuration)
     }
@@ -424,6 +450,10 @@ pub(crate) fn ready_line_fields(gateway: &Gateway) -> Value {
         },
         "model_manifest_source": configuration.model_manifest_source(),
         "simulated": gateway.is_simulated(),
+        "weights": match servers.as_slice() {
+            [server] => describe_weights(server),
+            _ => Value::Null,
+        },
         "upstreams": servers.iter().map(|server| server.upstream.url()).collect::<Vec<_>>(),
     });
     if servers.len() > 1 {
@@ -433,11 +463,23 @@ pub(crate) fn ready_line_fields(gateway: &Gateway) -> Value {
                 "model_manifest_sha256": manifest(server),
                 "models": server.models,
                 "url": server.upstream.url(),
+                "weights": describe_weights(server),
             })
         };
         fields["servers"] = servers.iter().map(describe).collect();
     }
     fields
+}
+
+/// The measured weights of a server with their source, or that they were not measured.
+fn describe_weights(server: &ModelServer) -> Value {
+    match server.measured_weights() {
+        None => NOT_MEASURED.into(),
+        Some(weights) => json!({
+            "sha256": hex::encode(weights.digest),
+            "source": weights.source.as_str(),
+        }),
+    }
 }
 
 /// Reads a route that leads to a group of servers.

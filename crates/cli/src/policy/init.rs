@@ -306,6 +306,7 @@ mod tests {
             not_after: NOW + 60,
             not_before: NOW,
             pubkey_hash: [1; 32],
+            weights: None,
         };
         let path = std::env::temp_dir().join(format!("confide-init-{}", std::process::id()));
         std::fs::write(&path, claims.encode()).unwrap();

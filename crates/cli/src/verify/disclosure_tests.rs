@@ -73,6 +73,7 @@ impl Notary {
             not_after: NOW + 3600,
             not_before: NOW,
             pubkey_hash: self.key.spki_hash(),
+            weights: None,
         };
         let claims = claims.encode();
         NotaryEvidence {

@@ -207,6 +207,7 @@ fn claims(config: u8) -> Claims {
         not_after: NOW + 60,
         not_before: NOW,
         pubkey_hash: [1; 32],
+        weights: None,
     }
 }
 

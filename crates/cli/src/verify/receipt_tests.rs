@@ -374,12 +374,13 @@ fn every_vector_is_judged_as_it_says() {
         let number = |name: &str| case[name].as_u64().unwrap();
         let report = vectors["reports"][case["report"].as_str().unwrap()].as_str().unwrap();
         let report = AttestationReport::parse(report.as_bytes(), None).unwrap();
-        let digests = case["configurations"].as_array().map(|digests| {
-            let digests = digests.iter().map(|digest| digest.as_str().unwrap());
-            digests.map(|digest| parse_hex(digest).unwrap()).collect()
-        });
+        let digests = |name: &str| {
+            let digests = case[name].as_array()?.iter().map(|digest| digest.as_str().unwrap());
+            Some(Expect::AnyOf(digests.map(|digest| parse_hex(digest).unwrap()).collect()))
+        };
         let policy = Policy {
-            config_digest: digests.map(Expect::AnyOf),
+            config_digest: digests("configurations"),
+            weights: digests("weights"),
             key_validity_s_max: number("key_validity_s_max"),
             ..Policy::default()
         };
@@ -400,7 +401,7 @@ fn every_vector_is_judged_as_it_says() {
         }
         codes.extend(refused);
     }
-    assert_eq!(codes.len(), 10, "{codes:?}");
+    assert_eq!(codes.len(), 11, "{codes:?}");
 }
 
 /// The bodies, as options.

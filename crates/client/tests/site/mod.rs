@@ -75,6 +75,7 @@ pub(crate) fn server_claiming(
         key_validity: KEY_VALIDITY,
         deadline: GENEROUS,
         names: vec!["localhost".into(), "127.0.0.1".into()],
+        weights: None,
     };
     let attester = attester.map(|attester| Arc::new(attester) as Arc<dyn Attest>);
     Server::new(options, attester, clock).unwrap()

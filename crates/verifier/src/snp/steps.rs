@@ -23,6 +23,7 @@ steps! {
     Measurements = "measurements",
     Claims = "claims",
     ConfigDigest = "config_digest",
+    Weights = "weights",
     KeyValidity = "key_validity",
     EvidenceAge = "evidence_age",
     Gpu = "gpu",
@@ -32,6 +33,7 @@ impl BindingSteps for SnpStep {
     const REPORT_DATA: Self = SnpStep::ReportData;
     const CLAIMS: Self = SnpStep::Claims;
     const CONFIG_DIGEST: Self = SnpStep::ConfigDigest;
+    const WEIGHTS: Self = SnpStep::Weights;
     const KEY_VALIDITY: Self = SnpStep::KeyValidity;
     const EVIDENCE_AGE: Self = SnpStep::EvidenceAge;
 }

@@ -107,5 +107,6 @@ fn server_options(args: &Args, binding: Binding, config_digest: [u8; 32]) -> Ser
         key_validity: args.evidence.key_validity(),
         deadline: CHANNEL_DEADLINE,
         names: process::certificate_names(args.listen, &[]),
+        weights: None,
     }
 }

@@ -202,6 +202,7 @@ fn what_a_policy_asks_and_no_statement_tells_is_refused() {
         ("ppids", format!("ppids = [\"{}\"]\n", "ab".repeat(16))),
         ("binding", "binding = \"key\"\n".to_string()),
         ("config_digest", format!("config_digest = \"{digest}\"\n")),
+        ("weights", format!("weights = \"{digest}\"\n")),
         ("evidence_age_s_max", "evidence_age_s_max = 60\n".to_string()),
         ("root_crl.number_min", "[root_crl]\nnumber_min = 1\n".to_string()),
         ("pck_crl.number_min", "[pck_crl]\nnumber_min = 1\n".to_string()),

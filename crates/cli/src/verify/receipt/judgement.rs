@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use confide_evidence::{EvidenceKind, UnixSeconds, detect_kind};
 use confide_receipt::{
-    AttestationReport, CONFIGURATION_EVENT, FORWARDED_EVENT, Keyset, Nonce, RECEIVED_EVENT,
-    RETURNED_EVENT, SignedReceipt, digest_text,
+    AttestationReport, CONFIGURATION_EVENT, FORWARDED_EVENT, Keyset, MODEL_EVENT, Nonce,
+    RECEIVED_EVENT, RETURNED_EVENT, SignedReceipt, digest_text,
 };
 use confide_verifier::{
     Appraised, Check, Evidence, Expect, Outcome, Policy, Rejection, Scope, UnixTime,
@@ -18,12 +18,13 @@ use crate::verify::quote::CpuEndorsements;
 const CLOCK_AHEAD_S_MAX: u64 = 60;
 
 /// The checks in their order.
-const CHECKS: [&str; 8] = [
+const CHECKS: [&str; 9] = [
     "report",
     "evidence",
     "keyset",
     "receipt",
     "configuration",
+    "weights",
     "request",
     "forwarded",
     "response",
@@ -155,6 +156,7 @@ impl<'a> Judgement<'a> {
         })?;
         self.verdict.receipt = Some(receipt.clone());
         let is_configured = self.check_configuration(&receipt)?;
+        self.check_weights(&receipt)?;
         self.check_body(&receipt, BodyCheck::of_request(self.files))?;
         self.describe_forwarded(&receipt);
         self.check_body(&receipt, BodyCheck::of_response(self.files))?;
@@ -182,6 +184,20 @@ impl<'a> Judgement<'a> {
                 Ok(false)
             }
         }
+    }
+
+    /// Compares the weights of the model server that answered with those that the policy names.
+    fn check_weights(&mut self, receipt: &SignedReceipt) -> Result<(), ReceiptRefusal> {
+        const NAME: &str = "weights";
+        match &self.rules.policy.weights {
+            None => self.skip(NAME, "the policy names none"),
+            Some(Expect::DangerousAny) => self.skip(NAME, "the policy says dangerous-any"),
+            Some(wanted) => {
+                let compared = compare_weights(receipt, wanted);
+                self.note(NAME, compared, |source| format!("{source}, as wanted"))?;
+            }
+        }
+        Ok(())
     }
 
     /// Compares a body with the digest in the receipt, if the body was given.
@@ -258,7 +274,8 @@ fn judge_evidence(
     let collateral = files.collateral.as_deref().or(report.collateral());
     let collateral = collateral.ok_or(ReceiptRefusal::NoCollateral)?;
     let endorsements = CpuEndorsements::parse(kind, collateral).map_err(refuse)?;
-    let policy = Policy { binding: None, config_digest: None, ..rules.policy.clone() };
+    let policy =
+        Policy { binding: None, config_digest: None, weights: None, ..rules.policy.clone() };
     let evidence = Evidence {
         quote: report.quote(),
         report_data: Some(report.report_data()),
@@ -310,6 +327,27 @@ fn compare_configuration(
             wanted: wanted.to_string(),
             got: hex::encode(digest),
         }),
+    }
+}
+
+/// Compares the measured weights in the receipt's event of the model with the wanted ones. Returns how
+/// they were measured.
+fn compare_weights(
+    receipt: &SignedReceipt,
+    wanted: &Expect<[u8; 32]>,
+) -> Result<&'static str, ReceiptRefusal> {
+    let event = receipt.find_event(MODEL_EVENT);
+    let member = |name| event.and_then(|event| event.get_text(name));
+    let source = member("weights").and_then(WeightsSource::from_text);
+    let mut digest = [0; 32];
+    let hex = member("weights_sha256").unwrap_or_default();
+    let is_read = hex::decode_to_slice(hex, &mut digest).is_ok() && hex::encode(digest) == hex;
+    match source.filter(|_| is_read) {
+        None => Err(ReceiptRefusal::NotMeasured),
+        Some(source) if wanted.accepts(&digest) => Ok(source.as_str()),
+        Some(_) => {
+            Err(ReceiptRefusal::Weights { wanted: wanted.to_string(), got: hex::encode(digest) })
+        }
     }
 }
 

@@ -30,6 +30,12 @@ pub(super) enum ReceiptRefusal {
     NoConfiguration,
     #[error("the receipt states the configuration {got}, wanted {wanted}")]
     Configuration { wanted: String, got: String },
+    #[error(
+        "the receipt does not say that the model's weights were measured, and the policy demands it"
+    )]
+    NotMeasured,
+    #[error("the receipt states the weights {got}, wanted {wanted}")]
+    Weights { wanted: String, got: String },
     #[error("the request's body has another digest than the receipt states")]
     Request,
     #[error("the answer's body has another digest than the receipt states")]
@@ -54,6 +60,7 @@ impl ReceiptRefusal {
             Self::Receipt(_) => "receipt",
             Self::Early { .. } => "served_at",
             Self::NoConfiguration | Self::Configuration { .. } => "configuration",
+            Self::NotMeasured | Self::Weights { .. } => "weights",
             Self::Request => "request",
             Self::Response => "response",
         }
