@@ -12,7 +12,7 @@ use crate::answer_fault::AnswerFault;
 pub(crate) enum UpstreamFault {
     /// No TCP connection was established, or no TLS session with a valid certificate.
     Unreachable,
-    /// The upstream is reachable but has not yet named its model.
+    /// The upstream is reachable, but has not yet named its model, or is no process with its weights.
     NotReady,
     /// The upstream serves a model that differs from the configured one, or no longer names a
     /// model.
@@ -60,7 +60,7 @@ impl UpstreamFault {
         match self {
             Self::Unreachable => (gateway, "upstream_unreachable", "upstream cannot be reached"),
             Self::NotReady => {
-                (unavailable, "upstream_not_ready", "upstream has not named its model yet")
+                (unavailable, "upstream_not_ready", "upstream has not shown its model yet")
             }
             Self::ModelChanged => (
                 unavailable,

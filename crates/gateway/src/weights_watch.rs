@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use confide_weights::{ServerProcess, ServerProcessError, WeightsMeasurement};
+use confide_weights::{ServerProcess, ServerProcessError, WeightsMeasurement, WeightsReaders};
 use tokio::time::Instant;
 
 use crate::{
@@ -31,6 +31,7 @@ pub(crate) struct WeightsWatch {
     change: Arc<ModelChange>,
     /// The process that was last seen with the files.
     process: Mutex<Option<Arc<ServerProcess>>>,
+    readers: Arc<WeightsReaders>,
     /// Is held while processes are searched, which all threads wait for together.
     search: tokio::sync::Mutex<()>,
     failures: FailureLog,
@@ -42,8 +43,8 @@ impl WeightsWatch {
         address: SocketAddr,
         change: Arc<ModelChange>,
     ) -> Self {
-        let (process, search, failures) = Default::default();
-        Self { weights, address, change, process, search, failures }
+        let (process, readers, search, failures) = Default::default();
+        Self { weights, address, change, process, readers, search, failures }
     }
 
     /// Checks that the server's process is one that has the files. It is called when a connection
@@ -63,7 +64,8 @@ impl WeightsWatch {
         }
     }
 
-    /// Looks at the files every second, and at what the server has open every `interval`.
+    /// Looks at the files every second, and at what the server has open every `interval`, or every
+    /// second while no server is known: one that loads its weights is seen with them.
     pub(crate) async fn check_at_intervals(self: &Arc<Self>, interval: Duration) -> Infallible {
         let mut searched = None;
         loop {
@@ -111,15 +113,15 @@ impl WeightsWatch {
     /// Searches the process that listens, and looks at the files that it has open.
     async fn search(&self) -> Result<(), UpstreamFailure> {
         let (weights, address) = (self.weights.clone(), self.address);
-        let found = tokio::task::spawn_blocking(move || ServerProcess::find(address, &weights));
+        let readers = self.readers.clone();
+        let find = move || ServerProcess::find(address, &weights, &readers);
+        let found = tokio::task::spawn_blocking(find);
         let refused = |fault, reason: String| Err(UpstreamFailure::new(fault, reason));
         match found.await {
             Ok(Ok(found)) => {
                 *self.process() = Some(Arc::new(found));
                 Ok(())
             }
-            // It had them open before. Whoever copies weights to a GPU may close the files.
-            Ok(Err(ServerProcessError::NotOpen { .. })) if self.still_listens() => Ok(()),
             Ok(Err(error @ ServerProcessError::OtherWeights { .. })) => {
                 self.close(&error.to_string());
                 refused(UpstreamFault::ModelChanged, error.to_string())

@@ -83,8 +83,11 @@ pub enum ServerProcessError {
         /// A process that is not its parent or child.
         other: i32,
     },
-    /// The program has none of the measured files open.
-    #[error("the model server (process {pid}) has none of the measured files open or mapped")]
+    /// The program has none of the measured files open, and was not seen with one.
+    #[error(
+        "the model server (process {pid}) has none of the measured files open or mapped, and was not \
+         seen with one; one that closes them once they are loaded has to start after the gateway"
+    )]
     NotOpen {
         /// The process that listens.
         pid: i32,

@@ -13,4 +13,4 @@ mod server_process;
 
 pub use error::{ServerProcessError, WeightsError};
 pub use measurement::WeightsMeasurement;
-pub use server_process::ServerProcess;
+pub use server_process::{ServerProcess, WeightsReaders};

@@ -2,11 +2,12 @@
 //! for the files that it has open.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::OsStr,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use procfs::{
@@ -39,18 +40,22 @@ pub struct ServerProcess {
 
 impl ServerProcess {
     /// Finds the program that listens at `address`, and checks that it has a measured file open or
-    /// mapped, and no file of weights that was not measured.
+    /// mapped, or had one when `readers` last looked, and that it has no file of weights open that
+    /// was not measured.
     ///
     /// It reads the state of all processes of this machine, which can take tens of milliseconds.
+    /// `readers` looks at them all, whatever comes out.
     ///
     /// # Errors
     /// [`ServerProcessError`] names what was not found, or what was found and not measured.
     pub fn find(
         address: SocketAddr,
         weights: &WeightsMeasurement,
+        readers: &WeightsReaders,
     ) -> Result<Self, ServerProcessError> {
-        let sockets = find_sockets(address)?;
         let processes = read_processes()?;
+        readers.look(&processes, weights);
+        let sockets = find_sockets(address)?;
         let holders: Vec<(&SeenProcess, HeldSocket)> = processes
             .values()
             .filter_map(|seen| Some((seen, seen.find_socket(&sockets)?)))
@@ -68,11 +73,16 @@ impl ServerProcess {
                 one: first.0.pid,
                 other: holders.last().unwrap_or(first).0.pid,
             })?;
-        let mut is_open = false;
+        let mut is_reader = false;
         for seen in processes.values().filter(|seen| is_descendant(&processes, seen, root.pid)) {
-            is_open |= check_files(&seen.process, weights)?;
+            is_reader |= readers.has(seen);
+            if let Some(path) = list_files(&seen.process).into_iter().find_map(|file| {
+                (file.holds_weights() && !file.is_measured(weights)).then_some(file.path)
+            }) {
+                return Err(ServerProcessError::OtherWeights { pid: seen.pid, path });
+            }
         }
-        if !is_open {
+        if !is_reader {
             return Err(ServerProcessError::NotOpen { pid: root.pid });
         }
         let (pid, started) = (root.pid, root.started);
@@ -124,6 +134,11 @@ struct SeenProcess {
 }
 
 impl SeenProcess {
+    /// The process among all that ever run.
+    fn identity(&self) -> (i32, u64) {
+        (self.pid, self.started)
+    }
+
     /// The one of the sockets that the process has open.
     fn find_socket(&self, sockets: &[u64]) -> Option<HeldSocket> {
         self.process.fd().ok()?.flatten().find_map(|fd| match fd.target {
@@ -188,41 +203,48 @@ fn is_descendant(
     false
 }
 
-/// Looks at the files that a process has open or mapped. Returns whether one of them was measured.
-fn check_files(
-    process: &Process,
-    weights: &WeightsMeasurement,
-) -> Result<bool, ServerProcessError> {
+/// A file that a process has open or mapped.
+struct HeldFile {
+    /// Its path, as the process sees it.
+    path: PathBuf,
+    /// A path by which this process reaches it.
+    reached: PathBuf,
+}
+
+impl HeldFile {
+    fn is_measured(&self, weights: &WeightsMeasurement) -> bool {
+        let is_gone = self.path.as_os_str().as_bytes().ends_with(DELETED);
+        !is_gone
+            && std::fs::metadata(&self.reached)
+                .is_ok_and(|found| weights.has_file(FileIdentity::of(&found)))
+    }
+
+    fn holds_weights(&self) -> bool {
+        holds_weights(&self.path)
+    }
+}
+
+/// Lists the files that a process has open or mapped; none if it may not be read, or has ended.
+fn list_files(process: &Process) -> Vec<HeldFile> {
     let pid = process.pid;
-    let mut is_open = false;
-    let mut check = |path: PathBuf, seen_at: PathBuf| {
-        let is_measured = !is_deleted(&path)
-            && std::fs::metadata(seen_at)
-                .is_ok_and(|found| weights.has_file(FileIdentity::of(&found)));
-        is_open |= is_measured;
-        match !is_measured && holds_weights(&path) {
-            true => Err(ServerProcessError::OtherWeights { pid, path }),
-            false => Ok(()),
-        }
-    };
+    let mut files = Vec::new();
     for fd in process.fd().into_iter().flatten().flatten() {
         if let FDTarget::Path(path) = fd.target {
-            check(path, format!("/proc/{pid}/fd/{}", fd.fd).into())?;
+            files.push(HeldFile { path, reached: format!("/proc/{pid}/fd/{}", fd.fd).into() });
         }
     }
     for map in process.maps().into_iter().flatten() {
-        if let MMapPath::Path(path) = map.pathname {
+        // A file is mapped in several pieces, one after another.
+        if let MMapPath::Path(path) = map.pathname
+            && files.last().is_none_or(|last| last.path != path)
+        {
             // The process may live in another mount namespace.
-            let root = PathBuf::from(format!("/proc/{pid}/root"));
-            let below = path.strip_prefix("/").unwrap_or(&path).to_owned();
-            check(path, root.join(below))?;
+            let below = path.strip_prefix("/").unwrap_or(&path);
+            let reached = Path::new(&format!("/proc/{pid}/root")).join(below);
+            files.push(HeldFile { path, reached });
         }
     }
-    Ok(is_open)
-}
-
-fn is_deleted(path: &Path) -> bool {
-    path.as_os_str().as_bytes().ends_with(DELETED)
+    files
 }
 
 /// Whether a file is one of weights, by its name.
@@ -237,31 +259,75 @@ fn holds_weights(path: &Path) -> bool {
     WEIGHTS_EXTENSIONS.iter().any(|known| extension == *known) || is_torch()
 }
 
+/// The running processes that were seen with a measured file open or mapped.
+///
+/// Some model servers copy their weights to a GPU and close the files before they listen. They have
+/// them open for seconds meanwhile, so that whoever looks every second sees them.
+#[derive(Debug, Default)]
+pub struct WeightsReaders(Mutex<HashSet<(i32, u64)>>);
+
+impl WeightsReaders {
+    /// Adds the processes that have a measured file, and forgets those that have ended.
+    fn look(&self, processes: &HashMap<i32, SeenProcess>, weights: &WeightsMeasurement) {
+        let mut readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.retain(|(pid, started)| {
+            processes.get(pid).is_some_and(|seen| seen.started == *started)
+        });
+        // This process has measured them.
+        let own = std::process::id();
+        for seen in processes.values().filter(|seen| u32::try_from(seen.pid) != Ok(own)) {
+            let is_reader = readers.contains(&seen.identity())
+                || list_files(&seen.process).iter().any(|file| file.is_measured(weights));
+            if is_reader {
+                readers.insert(seen.identity());
+            }
+        }
+    }
+
+    fn has(&self, seen: &SeenProcess) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&seen.identity())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
         fs,
-        io::{BufRead, BufReader},
+        io::{BufRead, BufReader, Write},
         net::TcpListener,
-        process::{Child, Command, Stdio},
+        process::{Child, ChildStdout, Command, Stdio},
     };
 
     use super::*;
 
     /// A program that has files open, listens, and prints its port.
-    struct Program(Child, SocketAddr);
+    struct Program(Child, SocketAddr, BufReader<ChildStdout>);
 
     impl Program {
         fn start(script: &str, files: &[&Path]) -> Self {
             let mut child = Command::new("python3")
                 .args(["-c", script])
                 .args(files)
+                .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();
+            let output = BufReader::new(child.stdout.take().unwrap());
+            let mut program = Self(child, ([127, 0, 0, 1], 0).into(), output);
+            program.read_port();
+            program
+        }
+
+        fn read_port(&mut self) {
             let mut line = String::new();
-            BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-            Self(child, ([127, 0, 0, 1], line.trim().parse().unwrap()).into())
+            self.2.read_line(&mut line).unwrap();
+            self.1.set_port(line.trim().parse().unwrap());
+        }
+
+        /// Lets a program that waits listen.
+        fn go_on(&mut self) {
+            self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            self.read_port();
         }
     }
 
@@ -313,6 +379,13 @@ os.read(ready, 1)
         format!("{fork}{LISTEN}")
     }
 
+    fn find(
+        program: &Program,
+        weights: &WeightsMeasurement,
+    ) -> Result<ServerProcess, ServerProcessError> {
+        ServerProcess::find(program.1, weights, &WeightsReaders::default())
+    }
+
     fn model(names: &[&str]) -> (tempfile::TempDir, WeightsMeasurement) {
         let folder = tempfile::tempdir().unwrap();
         for name in names {
@@ -327,7 +400,7 @@ os.read(ready, 1)
         let (folder, weights) = model(&["a.gguf"]);
         for script in [opens(), maps(), forks()] {
             let program = Program::start(&script, &[&folder.path().join("a.gguf")]);
-            let found = ServerProcess::find(program.1, &weights).unwrap();
+            let found = find(&program, &weights).unwrap();
             assert_eq!(found.pid(), program.0.id() as i32);
             assert!(found.still_listens());
             drop(program);
@@ -341,7 +414,7 @@ os.read(ready, 1)
         let (other, _) = model(&["a.gguf", "notes.txt"]);
         let find = |files: &[&Path]| {
             let program = Program::start(&opens(), files);
-            ServerProcess::find(program.1, &weights).map(|found| found.pid())
+            super::tests::find(&program, &weights).map(|found| found.pid())
         };
         let measured = folder.path().join("a.gguf");
         let refused = find(&[]);
@@ -360,17 +433,41 @@ os.read(ready, 1)
             fs::write(folder.path().join(".new"), "another").unwrap();
             fs::rename(folder.path().join(".new"), &path).unwrap();
             let weights = WeightsMeasurement::measure(folder.path()).unwrap();
-            let refused = ServerProcess::find(program.1, &weights).map(|found| found.pid());
+            let refused = find(&program, &weights).map(|found| found.pid());
             let is_named = matches!(refused, Err(ServerProcessError::OtherWeights { .. }));
             assert!(is_named, "{refused:?}");
         }
+    }
+
+    /// Closes the files when it is told to, and only then listens.
+    const LOADS: &str = "import socket, sys, time; f = open(sys.argv[1]); print(0, flush=True); \
+                         sys.stdin.readline(); f.close(); ";
+
+    #[test]
+    fn a_server_that_closed_its_files_before_it_listened_is_known_to_whoever_looked_meanwhile() {
+        let (folder, weights) = model(&["a.gguf"]);
+        let file = folder.path().join("a.gguf");
+        let mut program = Program::start(&format!("{LOADS}{LISTEN}"), &[&file]);
+        let readers = WeightsReaders::default();
+        // Nothing listens yet.
+        assert!(ServerProcess::find(program.1, &weights, &readers).is_err());
+        program.go_on();
+        let refused = find(&program, &weights).map(|found| found.pid());
+        assert!(matches!(refused, Err(ServerProcessError::NotOpen { .. })), "{refused:?}");
+        let found = ServerProcess::find(program.1, &weights, &readers).unwrap();
+        assert_eq!(found.pid(), program.0.id() as i32);
+        drop(program);
+        // Another process with the same number would not be taken for it.
+        let _ = ServerProcess::find(found.address(), &weights, &readers);
+        assert!(readers.0.lock().unwrap().is_empty());
     }
 
     #[test]
     fn an_address_at_which_nothing_listens_is_refused() {
         let (_folder, weights) = model(&["a.gguf"]);
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let refused = ServerProcess::find(address, &weights).map(|found| found.pid());
+        let refused = ServerProcess::find(address, &weights, &WeightsReaders::default())
+            .map(|found| found.pid());
         assert!(matches!(refused, Err(ServerProcessError::NotListening { .. })), "{refused:?}");
     }
 
