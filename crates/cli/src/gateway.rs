@@ -3,6 +3,7 @@
 mod config_file;
 mod key;
 mod listeners;
+mod shape;
 mod telemetry;
 mod terminate;
 
@@ -28,7 +29,7 @@ use crate::{
 };
 
 /// The arguments that describe a single listener, and their groups: a file describes it otherwise.
-const SINGLE_LISTENER: [&str; 27] = [
+const SINGLE_LISTENER: [&str; 28] = [
     "listen",
     "upstream",
     "upstream_ca",
@@ -51,6 +52,7 @@ const SINGLE_LISTENER: [&str; 27] = [
     "certificate_out",
     "session_tickets",
     "receipts",
+    "answer_shape",
     "threads",
     "client_policy",
     "access_log",
@@ -64,6 +66,8 @@ enum Command {
     /// Make API keys for clients.
     #[command(subcommand)]
     Key(key::Command),
+    /// Print what an answer shape costs, in bytes and milliseconds.
+    Shape(shape::Args),
 }
 
 /// The arguments of `confide gateway`.
@@ -116,8 +120,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         threads,
         print_config_digest,
     } = args;
-    if let Some(Command::Key(command)) = command {
-        return key::run(command);
+    match command {
+        Some(Command::Key(command)) => return key::run(command),
+        Some(Command::Shape(args)) => return shape::run(args),
+        None => {}
     }
     if let Some(path) = &config {
         return match print_config_digest {
@@ -172,7 +178,8 @@ mod tests {
         });
         for argument in others {
             let flag = format!("--{}", argument.get_long().unwrap_or_default());
-            let values = ["1", "3600", "key", "127.0.0.1:1", "device", "tsm", "127.0.0.1"];
+            let values =
+                ["1", "3600", "key", "127.0.0.1:1", "device", "tsm", "127.0.0.1", "1024/50/64"];
             let lines = values.map(|value| vec!["gateway", "--config", "f", &flag, value]);
             let with_value = lines.iter().map(Line::try_parse_from);
             let mut outcomes =

@@ -12,8 +12,8 @@ use std::{
 use bytes::Bytes;
 use confide_channel::EVIDENCE_PATH;
 use confide_http::{
-    BodyPace, BusyGuard, ClientHandshake, HandshakeKey, Peer, has_supported_transfer_codings,
-    is_websocket_request, remove_fields, remove_hop_by_hop, remove_underscored,
+    BodyPace, BusyGuard, ClientHandshake, HandshakeKey, Peer, is_websocket_request,
+    remove_hop_by_hop,
 };
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version, header, request, uri::PathAndQuery,
@@ -24,6 +24,7 @@ use http_body_util::{Either, Full};
 use crate::{
     access_log::AccessLog,
     answer::{self, AnswerBody},
+    answer_shape::AnswerShape,
     answer_stream::AnswerStream,
     authorizer::{Authorizer, Grant, RequestTerms},
     body::LimitedBody,
@@ -51,9 +52,10 @@ use crate::{
     refusal::RequestRefusal,
     request_head,
     request_model::{RequestModel, check_json_headers, describe_body, find_model},
-    route::{PathPattern, REROUTING, Route, WEBSOCKET, websocket_method},
+    route::{PathPattern, Route, WEBSOCKET, websocket_method},
     server_group::{ServerGroup, ServerPermit, ServerSet},
-    trailers::{TrailerRule, accept_trailers, accepts_trailers, announced_trailers},
+    shaped_body::{HeadGrid, ShapedBody, shape_answer},
+    trailers::{TrailerRule, announced_trailers},
     upstream::Upstream,
     upstream_exchange::{UnansweredAttempt, send_to_upstream},
     upstream_request::RequestBody,
@@ -71,6 +73,8 @@ pub(crate) struct Proxy {
     buffers: BodyBuffers,
     description: Bytes,
     limits: GatewayLimits,
+    /// The shape of answers, if they have one.
+    shape: Option<AnswerShape>,
     log: Option<AccessLog>,
     authorizer: Option<Arc<Authorizer>>,
     telemetry: Option<Arc<Telemetry>>,
@@ -112,6 +116,7 @@ impl Proxy {
             buffers,
             description,
             limits,
+            shape: configuration.answer_shape,
             log: None,
             authorizer: None,
             telemetry: None,
@@ -298,6 +303,7 @@ impl Proxy {
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let ClientConnection { peer, relays, evidence } = connection;
+        let arrived = self.shape.map(|_| tokio::time::Instant::now());
         let (mut head, mut body) = request.into_parts();
         let is_websocket = is_websocket_request(&head);
         let target = self.check_head(&mut head, is_websocket)?;
@@ -322,11 +328,14 @@ impl Proxy {
         }
         let handshake =
             is_websocket.then(|| request_head::take_handshake(&mut head)).transpose()?;
-        if head.version == Version::HTTP_2 && BODILESS.contains(&head.method) && !is_websocket {
+        if head.version == Version::HTTP_2
+            && request_head::BODILESS.contains(&head.method)
+            && !is_websocket
+        {
             let deadline = self.limits.request_body_pace.pause;
             http2_head::wait_for_empty_body(&mut body, deadline).await?;
         }
-        let (head, body) = self.check_and_strip(head, body)?;
+        let (head, body) = request_head::check_and_strip(head, body, &self.limits)?;
         let destination = Destination { target: &target, group };
         let (answer, relay) = {
             // Pinned here: an async function that takes it by value would hold it twice.
@@ -351,6 +360,10 @@ impl Proxy {
             });
             self.answer_unless_model_changes(answer).await?
         };
+        if let (Some(arrived), Some(grid)) = (arrived, answer.extensions().get::<HeadGrid>()) {
+            // Boxed, because other requests do not need the space.
+            Box::pin(grid.wait(arrived)).await;
+        }
         Ok(match relay {
             None => self.meter(answer, grant, observation),
             Some((place, relay)) => relay.start(answer, place, grant),
@@ -460,45 +473,6 @@ impl Proxy {
         }
     }
 
-    /// Refuses a request that no server should get, and removes the fields of the client's
-    /// connection.
-    fn check_and_strip(
-        &self,
-        mut head: request::Parts,
-        body: ClientBody,
-    ) -> Result<(request::Parts, LimitedBody<ClientBody>), RequestRefusal> {
-        if !has_supported_transfer_codings(&head.headers) {
-            return Err(RequestRefusal::TransferCoding);
-        }
-        // A server that does not read such a body takes it for the next request, which would bypass
-        // the routes.
-        if BODILESS.contains(&head.method) && !body.is_end_stream() {
-            return Err(RequestRefusal::BodyNotAllowed);
-        }
-        let limit = self.limits.request_body_bytes;
-        if body.size_hint().lower() > limit {
-            return Err(RequestRefusal::TooLong { limit });
-        }
-        head.version = Version::HTTP_11;
-        let announced = announced_trailers(&head.headers);
-        let accepts_trailers = accepts_trailers(&head.headers);
-        remove_hop_by_hop(&mut head.headers);
-        remove_fields(&mut head.headers, &REROUTING);
-        remove_underscored(&mut head.headers);
-        if accepts_trailers {
-            accept_trailers(&mut head.headers);
-        }
-        let mut trailers = TrailerRule::Drop;
-        if let Some(names) = announced
-            // A body with a length has no chunks, and so no place for trailers.
-            && body.size_hint().exact().is_none()
-        {
-            head.headers.insert(header::TRAILER, names);
-            trailers = TrailerRule::Pass { fields_max: self.limits.head_fields };
-        }
-        Ok((head, LimitedBody::new(body, limit, self.limits.request_body_pace, trailers)))
-    }
-
     /// Counts the tokens of an answer for its API key, and for metrics.
     fn meter(
         &self,
@@ -526,7 +500,9 @@ impl Proxy {
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let Destination { target, group } = destination;
-        if self.counts_tokens() && Operation::from_request(&head.method, target.path()).is_some() {
+        let is_read =
+            self.counts_tokens() && Operation::from_request(&head.method, target.path()).is_some();
+        if is_read || self.shape.is_some() {
             let identity = HeaderValue::from_static("identity");
             head.headers.insert(header::ACCEPT_ENCODING, identity);
         }
@@ -603,7 +579,8 @@ impl Proxy {
         observation: &mut RequestObservation,
     ) -> Result<Response<AnswerBody>, RequestRefusal> {
         let (method, began) = (request.method().clone(), tokio::time::Instant::now());
-        let trailers = match request.headers().contains_key(header::TE) {
+        // A shaped answer has none: their size would show.
+        let trailers = match request.headers().contains_key(header::TE) && self.shape.is_none() {
             true => TrailerRule::Pass { fields_max: self.limits.head_fields },
             false => TrailerRule::Drop,
         };
@@ -762,15 +739,18 @@ impl Proxy {
         }
         let pace = BodyPace::without_rate(self.limits.response_body_pause);
         let body = LimitedBody::new(body, u64::MAX, pace, trailers);
+        let body = match &self.shape {
+            Some(shape) => {
+                shape_answer(shape, &mut head, method, body).map_err(RequestRefusal::Upstream)?
+            }
+            None => ShapedBody::Unshaped(body),
+        };
         Ok(Response::from_parts(head, MeteredBody::without_meter(Either::Left(body))))
     }
 }
 
 /// The line of the log for a server that could not be used.
 const NEXT_SERVER: &str = "a model server took no request: the next one is tried";
-
-/// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
-const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
 
 /// An answer of the gateway's own.
 type OwnAnswer<'a> = dyn Future<Output = Result<Response<AnswerBody>, RequestRefusal>> + Send + 'a;

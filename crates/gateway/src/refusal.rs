@@ -89,7 +89,8 @@ impl RequestRefusal {
                 Self::BodySlow { bytes_per_s: *bytes_per_s }
             }
             BodyFault::Trailers => Self::TooManyFields,
-            BodyFault::Broken(_) => Self::BodyBroken,
+            // A request's body is no stream of events.
+            BodyFault::Event(_) | BodyFault::Broken(_) => Self::BodyBroken,
         }
     }
 

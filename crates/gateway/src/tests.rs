@@ -24,6 +24,7 @@ use crate::{
 };
 
 mod admin;
+mod answer_shape;
 mod api_keys;
 mod authorization_hook;
 mod checked_upstream;
